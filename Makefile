@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+# Cubby. `make demo` on a bare Debian 12 machine installs, builds, and shows it at work; `make test`
+# tests everything; `make help` lists the rest.
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+CC     ?= cc
+PYTHON ?= python3
+SAN    ?=
+WERROR ?= -Werror
+B      := $(BUILD)
+
+# ---- what is installed when it is missing (Debian package names)
+DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
+              node-llhttp libslirp-dev
+DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs cpio zstd kmod ca-certificates
+DEPS_TEST  := python3 python3-venv perl git procps iproute2
+DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
+
+# ---- flags
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
+        -Wvla -Wformat=2 -Wundef -Wpointer-arith -Wcast-qual -Wwrite-strings -Wswitch-enum \
+        -Wimplicit-fallthrough -Wnull-dereference -Wconversion -Wno-sign-conversion $(WERROR)
+HARD := -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+CFLAGS ?= -O2 -g
+CPPFLAGS += -I. -I$(B)/gen -D_GNU_SOURCE
+LLHTTP_DIR := /usr/share/llhttp
+LLHTTP_INC := -isystem /usr/share/include/llhttp
+STD := -std=gnu11
+
+ifneq ($(SAN),)
+CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+HARD   := -fstack-protector-strong
+endif
+HOST_CFLAGS  := $(STD) $(CFLAGS) $(WARN) $(HARD) -fPIE -MMD -MP
+HOST_LDFLAGS := $(CFLAGS) -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(LDFLAGS)
+# The guest's parts are static and never sanitized: there is no shared library where they run.
+GUEST_CFLAGS  := $(STD) -O2 -g -ffunction-sections -fdata-sections $(WARN) -D_FORTIFY_SOURCE=2 \
+                 -fstack-protector-strong -MMD -MP
+GUEST_LDFLAGS := -static -Wl,--gc-sections -Wl,-z,relro
+
+LIBS_BASE := -ljansson
+LIBS_NET  := -luv -ljansson
+LIBS_CURL := -lcurl
+
+# ---- sources: one archive a room, one program a main.c
+SB := sandbox-backend
+LIB_SRC     := $(wildcard $(SB)/base/*.c $(SB)/log/*.c $(SB)/net/*.c $(SB)/connect/*.c $(SB)/client/*.c)
+GUEST_LIB   := $(filter-out $(SB)/net/http_client.c $(SB)/client/%,$(LIB_SRC))
+ENVD_SRC    := $(wildcard $(SB)/envd/*.c)
+INIT_SRC    := $(wildcard $(SB)/guest/*.c)
+NETD_SRC    := $(wildcard $(SB)/netd/*.c)
+DRIVERS_SRC := $(wildcard $(SB)/drivers/*.c $(SB)/drivers/*/*.c)
+DAEMON_SRC  := $(wildcard $(SB)/daemon/*.c)
+CLI_SRC     := $(wildcard $(SB)/cli/*.c)
+MCP_SRC     := $(wildcard mcp-server/*.c)
+UNIT_SRC    := $(wildcard tests/unit/test_*.c)
+FUZZ_SRC    := $(wildcard tests/fuzz/fuzz_*.c)
+SCHEMAS     := $(wildcard schemas/*.json)
+
+obj   = $(patsubst %.c,$(B)/obj/%.o,$(1))
+gobj  = $(patsubst %.c,$(B)/obj-guest/%.o,$(1))
+parts = $(filter-out %/main.c,$(1))
+LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llhttp.o
+LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
+ARCHIVES := $(foreach a,mcp daemon cli drivers netd envd,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
+
+BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-mcp
+GUEST := $(B)/guest/envd $(B)/guest/init
+HOST_ENVD := $(B)/test/envd
+UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
+REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
+
+.PHONY: all deps demo test unit check asan tidy fmt fmt-check layers headers fuzz bench install clean help
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(BIN) $(GUEST)
+
+# ---- compiling
+$(B)/obj/%.o: %.c | $(B)/.deps
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(LLHTTP_INC) $(HOST_CFLAGS) -c $< -o $@
+$(B)/obj-guest/%.o: %.c | $(B)/.deps
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(LLHTTP_INC) $(GUEST_CFLAGS) -c $< -o $@
+$(B)/obj/llhttp/%.o: $(LLHTTP_DIR)/%.c | $(B)/.deps
+	@mkdir -p $(@D)
+	$(CC) $(LLHTTP_INC) -O2 -g -w -fPIE $(if $(SAN),-fsanitize=address) -c $< -o $@
+$(B)/obj-guest/llhttp/%.o: $(LLHTTP_DIR)/%.c | $(B)/.deps
+	@mkdir -p $(@D)
+	$(CC) $(LLHTTP_INC) -O2 -g -w -ffunction-sections -c $< -o $@
+$(LLHTTP_DIR)/%.c: | $(B)/.deps ;
+
+# The schemas are part of the programs: schemas/x.json is SCHEMA_x in gen/schemas.h.
+$(B)/gen/schemas.h: $(SCHEMAS) Makefile
+	@mkdir -p $(@D)
+	@{ echo '// Made by the Makefile from schemas/*.json.'; echo '#pragma once'; \
+	   for f in $(SCHEMAS); do n=$$(basename $$f .json | tr '.-' '__'); \
+	     printf 'static const char SCHEMA_%s[] __attribute__((unused)) = {' $$n; od -An -v -tx1 $$f | \
+	     sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '0};'; done; } > $@
+$(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC)): | $(B)/gen/schemas.h
+
+# ---- archives
+define archive
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcs $@ $^
+endef
+$(B)/lib/libcubby.a: $(call obj,$(LIB_SRC)) $(LLHTTP_OBJ)        ; $(archive)
+$(B)/lib/libmcp.a: $(call obj,$(call parts,$(MCP_SRC)))           ; $(archive)
+$(B)/lib/libdaemon.a: $(call obj,$(call parts,$(DAEMON_SRC)))     ; $(archive)
+$(B)/lib/libcli.a: $(call obj,$(call parts,$(CLI_SRC)))           ; $(archive)
+$(B)/lib/libdrivers.a: $(call obj,$(DRIVERS_SRC))                 ; $(archive)
+$(B)/lib/libnetd.a: $(call obj,$(call parts,$(NETD_SRC)))         ; $(archive)
+$(B)/lib/libenvd.a: $(call obj,$(call parts,$(ENVD_SRC)))         ; $(archive)
+
+# ---- programs
+define link
+	@mkdir -p $(@D)
+	$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_BASE) $(1)
+endef
+$(B)/bin/cubby-mcp: $(B)/obj/mcp-server/main.o $(B)/lib/libmcp.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_CURL) $(LIBS_NET))
+$(B)/bin/cubbyd: $(B)/obj/$(SB)/daemon/main.o $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_CURL) $(LIBS_NET))
+$(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_CURL) $(LIBS_NET))
+$(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
+	$(call link,-lslirp $(LIBS_NET))
+$(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_NET))
+$(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)
+	@mkdir -p $(@D)
+	$(CC) $(GUEST_LDFLAGS) -o $@ $^ $$(pkg-config --static --libs libuv-static) -ljansson
+$(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
+	@mkdir -p $(@D)
+	$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
+
+# ---- tests
+$(B)/test/unit/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
+	@mkdir -p $(@D)
+	$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
+	    $(LIBS_CURL) -lslirp $(LIBS_NET)
+$(B)/test/replay/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
+	@mkdir -p $(@D)
+	$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
+	    $(LIBS_CURL) -lslirp $(LIBS_NET)
+
+# What `make test` and the sanitizer tree run is named by the environment, so that the programs of
+# the right tree are tested.
+TEST_ENV = BIN=$(abspath $(B)/bin) GUEST=$(abspath $(B)/guest) ENVD=$(abspath $(HOST_ENVD)) \
+           SAN=$(SAN) PYTHONPATH=$(CURDIR)/tests/lib
+VENV := $(BUILD)/venv
+ifneq ($(SAN),)
+VENV := $(dir $(BUILD))venv
+endif
+$(VENV)/.done: tests/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
+	@touch $@
+
+unit: $(UNITS) $(REPLAYS)
+	@prove --timer --exec 'timeout -k 5 60' $(UNITS)
+	@for r in $(notdir $(REPLAYS)); do echo "$(B)/test/replay/$$r tests/fuzz/corpus/$${r#fuzz_}"; done | \
+	  while read -r p c; do timeout -k 5 60 $$p $$c > $(B)/replay.log || { cat $(B)/replay.log; exit 1; }; done
+
+# ---- what must be installed: looked at once a tree, and again when this file changes
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+define need
+	@missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+	    echo "installing:" $$missing; \
+	    $(SUDO) apt-get update -q >/dev/null && \
+	    DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing >$(2) 2>&1 || \
+	    { tail -20 $(2); echo "could not install:" $$missing; exit 1; }; \
+	fi
+endef
+$(B)/.deps: Makefile
+	@mkdir -p $(B)
+	$(call need,$(DEPS_BUILD),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-run: Makefile | $(B)/.deps
+	$(call need,$(DEPS_RUN),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-test: Makefile | $(B)/.deps-run
+	$(call need,$(DEPS_TEST),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-lint: Makefile | $(B)/.deps
+	$(call need,$(DEPS_LINT),$(B)/deps.log)
+	@touch $@
+deps: $(B)/.deps $(B)/.deps-run $(B)/.deps-test
+
+clean:
+	rm -rf $(B)
+
+# ---- dependency files of the compilers
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time: a monotonic clock in milliseconds, the wall clock, and RFC 3339 text.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+int64_t clock_mono_ms(void);
+int64_t clock_wall_ns(void); // since 1970-01-01 UTC
+
+#define CLOCK_RFC3339_BYTES 40
+// "2026-01-02T03:04:05.678901234Z": 0, 3, 6 or 9 digits of fraction, as few as say it all.
+void clock_rfc3339(char out[CLOCK_RFC3339_BYTES], int64_t wall_ns);
+// Any RFC 3339 time, with its offset; false for anything else.
+bool clock_parse_rfc3339(const char *s, int64_t *wall_ns);

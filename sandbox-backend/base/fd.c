@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files and descriptors: whole reads and writes, atomic replacement, trees of directories.
+#include "sandbox-backend/base/fd.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+#define COPY_BYTES   (1 << 20)
+#define DIRS_DEEPEST 128 // a tree deeper than this is not one we made
+
+int fd_set_nonblock(int fd, struct err *e)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return err_sys(e, errno, "set descriptor %d non-blocking", fd);
+    return 0;
+}
+
+int fd_set_cloexec(int fd, bool on, struct err *e)
+{
+    if (fcntl(fd, F_SETFD, on ? FD_CLOEXEC : 0) < 0)
+        return err_sys(e, errno, "set close-on-exec of descriptor %d", fd);
+    return 0;
+}
+
+int fd_write_all(int fd, const void *data, size_t len, struct err *e)
+{
+    const char *p = data;
+    while (len) {
+        ssize_t n = write(fd, p, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(e, errno, "write");
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+int file_read(const char *path, size_t max, struct buf *out, struct err *e)
+{
+    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", path);
+    char chunk[16384];
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(e, errno, "read %s", path);
+        if (n == 0)
+            return 0;
+        if (!buf_try_add(out, chunk, (size_t)n, max))
+            return err_set(e, ERR_TOO_LARGE, "%s is longer than %zu bytes", path, max);
+    }
+}
+
+static int sync_parent(const char *path, struct err *e)
+{
+    char *dir auto_free = xstrdup(path);
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        slash[slash == dir] = '\0';
+    int fd auto_close = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) < 0)
+        return err_sys(e, errno, "sync the directory of %s", path);
+    return 0;
+}
+
+int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+    char *unique auto_free = random_hex(6);
+    char *temp auto_free = str_printf("%s.%s.tmp", path, unique);
+    int fd auto_close = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0)
+        return err_sys(e, errno, "create %s", temp);
+    if (fd_write_all(fd, data, len, e) < 0)
+        err_wrap(e, "%s", temp);
+    else if (fsync(fd) < 0)
+        err_sys(e, errno, "sync %s", temp);
+    else if (rename(temp, path) < 0)
+        err_sys(e, errno, "rename %s to %s", temp, path);
+    else
+        return sync_parent(path, e);
+    unlink(temp);
+    return -1;
+}
+
+// Copies the data between `from` and `to` of one extent.
+static int copy_extent(int in, int out, off_t from, off_t to, struct err *e)
+{
+    while (from < to) {
+        loff_t in_at = from;
+        loff_t out_at = from;
+        ssize_t n = copy_file_range(in, &in_at, out, &out_at, (size_t)(to - from), 0);
+        if (n < 0 && (errno == EXDEV || errno == EOPNOTSUPP || errno == EINVAL)) {
+            char *chunk auto_free = xmalloc(COPY_BYTES);
+            size_t want = to - from < COPY_BYTES ? (size_t)(to - from) : COPY_BYTES;
+            n = pread(in, chunk, want, from);
+            if (n > 0)
+                n = pwrite(out, chunk, (size_t)n, from);
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(e, errno, "copy");
+        if (n == 0)
+            return err_set(e, ERR_INTERNAL, "the file became shorter while it was copied");
+        from += n;
+    }
+    return 0;
+}
+
+static int copy_extents(int in, int out, off_t size, struct err *e)
+{
+    off_t at = 0;
+    while (at < size) {
+        off_t data = lseek(in, at, SEEK_DATA);
+        if (data < 0 && errno == ENXIO)
+            break; // only a hole is left
+        off_t hole = data < 0 ? -1 : lseek(in, data, SEEK_HOLE);
+        if (hole < 0)
+            return err_sys(e, errno, "seek");
+        if (copy_extent(in, out, data, hole, e) < 0)
+            return -1;
+        at = hole;
+    }
+    if (ftruncate(out, size) < 0)
+        return err_sys(e, errno, "set the length");
+    return 0;
+}
+
+int file_copy(const char *from, const char *to, mode_t mode, struct err *e)
+{
+    int in auto_close = open(from, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (in < 0 || fstat(in, &st) < 0)
+        return err_sys(e, errno, "open %s", from);
+    int out auto_close = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    if (out < 0)
+        return err_sys(e, errno, "create %s", to);
+    if (ioctl(out, FICLONE, in) == 0)
+        return 0;
+    if (copy_extents(in, out, st.st_size, e) < 0) {
+        unlink(to);
+        return err_wrap(e, "copy %s to %s", from, to);
+    }
+    return 0;
+}
+
+bool file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+int dir_make(const char *path, mode_t mode, struct err *e)
+{
+    char *partial auto_free = xstrdup(path);
+    for (char *p = partial + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        if (mkdir(partial, mode) < 0 && errno != EEXIST)
+            return err_sys(e, errno, "make directory %s", partial);
+        *p = '/';
+    }
+    if (mkdir(partial, mode) == 0)
+        return 0;
+    int sys = errno;
+    struct stat st;
+    if (sys == EEXIST && stat(partial, &st) == 0 && S_ISDIR(st.st_mode))
+        return 0;
+    return err_sys(e, sys, "make directory %s", path);
+}
+
+static int remove_entries(int dir_fd, int depth, struct err *e);
+
+static int remove_entry(int dir_fd, const char *name, int depth, struct err *e)
+{
+    if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR && errno != EPERM)
+        return err_sys(e, errno, "remove %s", name);
+    int fd auto_close = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "open directory %s", name);
+    if (remove_entries(fd, depth + 1, e) < 0)
+        return err_wrap(e, "%s", name);
+    if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        return err_sys(e, errno, "remove directory %s", name);
+    return 0;
+}
+
+static int remove_entries(int dir_fd, int depth, struct err *e)
+{
+    if (depth > DIRS_DEEPEST)
+        return err_set(e, ERR_LIMIT, "more than %d directories deep", DIRS_DEEPEST);
+    int copy = fcntl(dir_fd, F_DUPFD_CLOEXEC, 3);
+    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+    if (!dir) {
+        int sys = errno;
+        mem_close_fd(&copy);
+        return err_sys(e, sys, "read directory");
+    }
+    int rc = 0;
+    const struct dirent *entry;
+    while (rc == 0 && (entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            rc = remove_entry(dir_fd, entry->d_name, depth, e);
+    closedir(dir);
+    return rc;
+}
+
+int dir_remove(const char *path, struct err *e)
+{
+    return remove_entry(AT_FDCWD, path, 0, e);
+}

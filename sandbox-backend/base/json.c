@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Helpers over jansson for JSON that comes from peers.
+#include "sandbox-backend/base/json.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+// jansson recurses once a level, 2048 deep; this looks at the brackets before it does.
+static bool too_deep(const char *data, size_t len)
+{
+    int depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        char c = data[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > JSON_DEPTH_MAX)
+                return true;
+        } else if (c == ']' || c == '}') {
+            depth--;
+        }
+    }
+    return false;
+}
+
+json_t *json_parse(const char *data, size_t len, struct err *e)
+{
+    if (too_deep(data, len)) {
+        err_set(e, ERR_INVALID, "JSON is nested more than %d levels deep", JSON_DEPTH_MAX);
+        return NULL;
+    }
+    json_error_t at;
+    json_t *value = json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &at);
+    if (!value)
+        err_set(e, ERR_INVALID, "invalid JSON at line %d, column %d: %s", at.line, at.column,
+                at.text);
+    return value;
+}
+
+static int append(const char *data, size_t len, void *out)
+{
+    buf_add(out, data, len);
+    return 0;
+}
+
+void json_to_buf(struct buf *out, const json_t *value)
+{
+    json_dump_callback(value, append, out, JSON_COMPACT | JSON_ENCODE_ANY);
+}
+
+char *json_to_string(const json_t *value)
+{
+    struct buf out = BUF_INIT;
+    json_to_buf(&out, value);
+    return buf_take(&out);
+}
+
+json_t *json_lossy_string(const char *s, size_t len)
+{
+    json_t *value = memchr(s ? s : "", 0, s ? len : 0) ? NULL : json_stringn(s ? s : "", len);
+    if (value)
+        return value;
+    struct buf clean auto_buf = BUF_INIT;
+    utf8_sanitize(&clean, s, len);
+    return json_stringn(buf_str(&clean), clean.len);
+}
+
+static const json_t *member(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+int json_get_string(const json_t *object, const char *key, const char **out, const char *fallback,
+                    struct err *e)
+{
+    const json_t *value = member(object, key);
+    *out = fallback;
+    if (!value)
+        return 0;
+    if (!json_is_string(value))
+        return err_set(e, ERR_INVALID, "%s must be a string", key);
+    *out = json_string_value(value);
+    return 0;
+}
+
+int json_get_int(const json_t *object, const char *key, int64_t min, int64_t max, int64_t *out,
+                 int64_t fallback, struct err *e)
+{
+    const json_t *value = member(object, key);
+    *out = fallback;
+    if (!value)
+        return 0;
+    if (!json_is_integer(value))
+        return err_set(e, ERR_INVALID, "%s must be an integer", key);
+    int64_t n = json_integer_value(value);
+    if (n < min || n > max)
+        return err_set(e, ERR_INVALID, "%s must be from %lld to %lld, not %lld", key,
+                       (long long)min, (long long)max, (long long)n);
+    *out = n;
+    return 0;
+}
+
+int json_get_bool(const json_t *object, const char *key, bool *out, bool fallback, struct err *e)
+{
+    const json_t *value = member(object, key);
+    *out = fallback;
+    if (!value)
+        return 0;
+    if (!json_is_boolean(value))
+        return err_set(e, ERR_INVALID, "%s must be true or false", key);
+    *out = json_is_true(value);
+    return 0;
+}
+
+int json_get_string_map(const json_t *object, const char *key, json_t **out, struct err *e)
+{
+    *out = NULL;
+    json_t *value = json_object_get(object, key);
+    if (!value || json_is_null(value))
+        return 0;
+    if (!json_is_object(value))
+        return err_set(e, ERR_INVALID, "%s must be an object of strings", key);
+    const char *name;
+    json_t *text;
+    json_object_foreach(value, name, text) if (!json_is_string(text)) return err_set(
+        e, ERR_INVALID, "%s.%s must be a string", key, name);
+    *out = value;
+    return 0;
+}

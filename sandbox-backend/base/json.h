@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Helpers over jansson for JSON that comes from peers.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/err.h"
+
+#define JSON_DEPTH_MAX 64
+
+// Parses one JSON value. Refuses duplicate keys, nesting past JSON_DEPTH_MAX, and trailing bytes.
+// New reference, or NULL with ERR_INVALID saying where.
+json_t *json_parse(const char *data, size_t len, struct err *e);
+
+// One line, no trailing newline. New string (free it).
+char *json_to_string(const json_t *value);
+void json_to_buf(struct buf *out, const json_t *value);
+
+// A string of bytes that may not be UTF-8: invalid ones become U+FFFD. New reference.
+json_t *json_lossy_string(const char *s, size_t len);
+
+// Members of an object. Absent and null are the same and give `fallback`; a member of another type
+// is ERR_INVALID "<key> must be a string" and -1. Strings are borrowed from `object`.
+int json_get_string(const json_t *object, const char *key, const char **out, const char *fallback,
+                    struct err *e);
+int json_get_int(const json_t *object, const char *key, int64_t min, int64_t max, int64_t *out,
+                 int64_t fallback, struct err *e);
+int json_get_bool(const json_t *object, const char *key, bool *out, bool fallback, struct err *e);
+// An object whose members are all strings; NULL in *out when absent. Borrowed.
+int json_get_string_map(const json_t *object, const char *key, json_t **out, struct err *e);

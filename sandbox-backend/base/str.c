@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strings and the encodings that the protocols use.
+#include "sandbox-backend/base/str.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "sandbox-backend/base/mem.h"
+
+char *str_printf(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    char *s = NULL;
+    int n = vasprintf(&s, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        abort();
+    return s;
+}
+
+bool str_eq(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool str_starts(const char *s, const char *prefix)
+{
+    return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+bool str_ends(const char *s, const char *suffix)
+{
+    size_t n = strlen(s);
+    size_t m = strlen(suffix);
+    return n >= m && strcmp(s + n - m, suffix) == 0;
+}
+
+const char *str_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+bool str_to_int(const char *s, int64_t min, int64_t max, int64_t *out)
+{
+    const char *digits = *s == '-' ? s + 1 : s;
+    if (*digits < '0' || *digits > '9')
+        return false;
+    char *end = NULL;
+    errno = 0;
+    long long v = strtoll(s, &end, 10);
+    if (errno || *end || v < min || v > max)
+        return false;
+    *out = v;
+    return true;
+}
+
+// Length of the valid UTF-8 character at `s`, or 0.
+static size_t utf8_char(const unsigned char *s, size_t len)
+{
+    if (s[0] < 0x80)
+        return 1;
+    size_t n = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
+    if (s[0] < 0xC2 || s[0] > 0xF4 || len < n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    // Overlong forms, surrogates, and beyond U+10FFFF.
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return n;
+}
+
+size_t utf8_valid_prefix(const char *s, size_t len)
+{
+    size_t i = 0;
+    while (i < len) {
+        size_t n = utf8_char((const unsigned char *)s + i, len - i);
+        if (n == 0)
+            break;
+        i += n;
+    }
+    return i;
+}
+
+bool utf8_is_valid(const char *s, size_t len)
+{
+    return utf8_valid_prefix(s, len) == len;
+}
+
+void utf8_sanitize(struct buf *out, const char *s, size_t len)
+{
+    static const char REPLACEMENT[] = "\xEF\xBF\xBD";
+    size_t i = 0;
+    while (i < len) {
+        size_t n = s[i] ? utf8_char((const unsigned char *)s + i, len - i) : 0;
+        if (n)
+            buf_add(out, s + i, n);
+        else
+            buf_add(out, REPLACEMENT, 3);
+        i += n ? n : 1;
+    }
+}
+
+void base64_encode(struct buf *out, const void *data, size_t len)
+{
+    static const char ALPHABET[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = data;
+    char quad[4];
+    for (; len >= 3; p += 3, len -= 3) {
+        quad[0] = ALPHABET[p[0] >> 2];
+        quad[1] = ALPHABET[(p[0] & 3) << 4 | p[1] >> 4];
+        quad[2] = ALPHABET[(p[1] & 15) << 2 | p[2] >> 6];
+        quad[3] = ALPHABET[p[2] & 63];
+        buf_add(out, quad, 4);
+    }
+    if (len) {
+        unsigned char second = len == 2 ? p[1] : 0;
+        quad[0] = ALPHABET[p[0] >> 2];
+        quad[1] = ALPHABET[(p[0] & 3) << 4 | second >> 4];
+        quad[2] = len == 2 ? ALPHABET[(second & 15) << 2] : '=';
+        quad[3] = '=';
+        buf_add(out, quad, 4);
+    }
+}
+
+static int base64_value(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    if (c == '+' || c == '-')
+        return 62;
+    if (c == '/' || c == '_')
+        return 63;
+    return -1;
+}
+
+bool base64_decode(struct buf *out, const char *s, size_t len)
+{
+    size_t pad = 0;
+    while (len && pad < 2 && s[len - 1] == '=') {
+        len--;
+        pad++;
+    }
+    if (len % 4 == 1 || (pad && (len + pad) % 4 != 0))
+        return false;
+    unsigned acc = 0;
+    int bits = 0;
+    for (size_t i = 0; i < len; i++) {
+        int v = base64_value(s[i]);
+        if (v < 0)
+            return false;
+        acc = acc << 6 | (unsigned)v;
+        bits += 6;
+        if (bits >= 8) {
+            bits -= 8;
+            buf_addc(out, (char)(acc >> bits));
+        }
+    }
+    return true;
+}
+
+void hex_encode(char *out, const void *data, size_t len)
+{
+    static const char DIGITS[] = "0123456789abcdef";
+    const unsigned char *p = data;
+    for (size_t i = 0; i < len; i++) {
+        out[2 * i] = DIGITS[p[i] >> 4];
+        out[2 * i + 1] = DIGITS[p[i] & 15];
+    }
+    out[2 * len] = '\0';
+}
+
+void random_bytes(void *out, size_t len)
+{
+    char *p = out;
+    while (len) {
+        ssize_t n = getrandom(p, len, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            abort(); // without randomness no token is safe to give out
+        p += n;
+        len -= (size_t)n;
+    }
+}
+
+char *random_hex(size_t bytes)
+{
+    unsigned char raw[64];
+    if (bytes > sizeof raw)
+        abort();
+    random_bytes(raw, bytes);
+    char *hex = xmalloc(2 * bytes + 1);
+    hex_encode(hex, raw, bytes);
+    return hex;
+}
+
+static bool is_unreserved(char c)
+{
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '.' || c == '_' || c == '~';
+}
+
+void percent_encode(struct buf *out, const char *s, bool keep_slash)
+{
+    for (; *s; s++) {
+        if (is_unreserved(*s) || (keep_slash && *s == '/'))
+            buf_addc(out, *s);
+        else
+            buf_printf(out, "%%%02X", (unsigned char)*s);
+    }
+}
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+char *percent_decode(const char *s, size_t len, bool form, size_t *len_out)
+{
+    char *out = xmalloc(len + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) {
+        int high = s[i] == '%' && i + 2 < len ? hex_value(s[i + 1]) : -1;
+        int low = high >= 0 ? hex_value(s[i + 2]) : -1;
+        if (low >= 0) {
+            out[n++] = (char)(high << 4 | low);
+            i += 2;
+        } else {
+            out[n++] = form && s[i] == '+' ? ' ' : s[i];
+        }
+    }
+    out[n] = '\0';
+    if (len_out)
+        *len_out = n;
+    return out;
+}
+
+bool str_eq_secret(const char *a, const char *b)
+{
+    if (!a || !b)
+        return false;
+    size_t n = strlen(a);
+    if (strlen(b) != n)
+        return false;
+    unsigned char diff = 0;
+    for (size_t i = 0; i < n; i++)
+        diff |= (unsigned char)(a[i] ^ b[i]);
+    return diff == 0;
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sandbox as its user sees it: E2B's control plane (create, list, kill, timeout) and envd
+// (commands, files). The same client drives cubbyd, a CubeSandbox cluster and E2B's cloud.
+//
+// Every operation completes exactly once, from the loop, never inside the call that started it.
+// Nothing is retried after it may have reached the server. `e` is NULL on success.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "sandbox-backend/base/err.h"
+
+struct client;
+struct client_op; // an operation in progress; gone once its completion was called
+
+struct client_opts {
+    const char *api_url;     // "https://api.e2b.app"; NULL: the local daemon on its unix socket
+    const char *api_key;     // X-API-KEY; NULL for none
+    const char *home;        // CUBBY_HOME, for the local daemon
+    const char *daemon_path; // the cubbyd program, started when nothing listens; NULL: never start
+};
+
+struct client *client_new(uv_loop_t *loop, const struct client_opts *opts);
+void client_close(struct client *c, void (*on_closed)(void *ctx), void *ctx);
+
+// Ends an operation: its completion is called with ERR_CANCELED. A command that runs is killed.
+void client_cancel(struct client_op *op);
+
+// ---- control plane. Sandboxes are named by id; envd's token is looked up and cached inside.
+struct sandbox_opts {
+    const char *template; // NULL is "default"
+    int64_t timeout_s;    // time to live
+    json_t *metadata;     // object of strings, or NULL. Borrowed for the call
+    json_t *envs;         // object of strings, or NULL. Borrowed for the call
+    bool no_internet;
+};
+// `info` is E2B's JSON (Sandbox, SandboxDetail, array of ListedSandbox), borrowed for the call.
+typedef void (*client_json_cb)(const json_t *info, const struct err *e, void *ctx);
+typedef void (*client_done_cb)(const struct err *e, void *ctx);
+
+struct client_op *client_create(struct client *c, const struct sandbox_opts *opts,
+                                client_json_cb cb, void *ctx);
+struct client_op *client_list(struct client *c, client_json_cb cb, void *ctx);
+// ERR_NOT_FOUND: no such sandbox. ERR_GONE: it has ended; the message says why and when.
+struct client_op *client_get(struct client *c, const char *id, client_json_cb cb, void *ctx);
+struct client_op *client_kill(struct client *c, const char *id, client_done_cb cb, void *ctx);
+struct client_op *client_set_timeout(struct client *c, const char *id, int64_t seconds,
+                                     client_done_cb cb, void *ctx);
+
+// ---- envd: commands
+struct command_opts {
+    const char *cmd;         // program
+    const char *const *args; // NULL-terminated, without the program; may be NULL
+    json_t *envs;            // object of strings, or NULL. Borrowed for the call
+    const char *cwd;         // NULL: the user's home
+    const char *user;        // NULL: the sandbox's default
+    int64_t timeout_ms;      // 0 is none; past it envd kills the command
+};
+enum command_end { COMMAND_EXITED, COMMAND_SIGNALED, COMMAND_TIMED_OUT, COMMAND_FAILED };
+struct command_result {
+    enum command_end end;
+    int exit_code;      // COMMAND_EXITED
+    const char *status; // "exit status 3", "signal: killed"
+    const char *error;  // NULL for exit 0
+};
+struct command_events {
+    void (*on_start)(int64_t pid, void *ctx); // may be NULL
+    void (*on_stdout)(const char *data, size_t len, void *ctx);
+    void (*on_stderr)(const char *data, size_t len, void *ctx);
+    // Last. e: the command's fate is unknown or it could not start (COMMAND_FAILED); ERR_GONE: the
+    // sandbox died; ERR_TIMEOUT comes as COMMAND_TIMED_OUT with e NULL.
+    void (*on_end)(const struct command_result *r, const struct err *e, void *ctx);
+};
+struct client_op *client_command(struct client *c, const char *id, const struct command_opts *opts,
+                                 const struct command_events *events, void *ctx);
+
+// ---- envd: files. Streamed: memory does not grow with the file.
+typedef void (*client_file_cb)(const char *path, int64_t bytes, const struct err *e, void *ctx);
+// Uploads from a local descriptor (regular file, taken) to `path` in the sandbox.
+struct client_op *client_upload(struct client *c, const char *id, int fd, const char *path,
+                                const char *user, client_file_cb cb, void *ctx);
+// Uploads bytes (copied).
+struct client_op *client_upload_bytes(struct client *c, const char *id, const void *data,
+                                      size_t len, const char *path, const char *user,
+                                      client_file_cb cb, void *ctx);
+// Downloads `path` to a local descriptor (taken).
+struct client_op *client_download(struct client *c, const char *id, const char *path, int fd,
+                                  int64_t max_bytes, const char *user, client_file_cb cb,
+                                  void *ctx);
+// Unary call of envd: "filesystem.Filesystem/Stat", {"path":...}.
+struct client_op *client_rpc(struct client *c, const char *id, const char *method,
+                             const json_t *request, const char *user, client_json_cb cb, void *ctx);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A driver makes a place to run, with envd in it, and hands back a way to reach it. Nothing above
+// a driver differs between microVM, container and other tiers.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/net/unix_stream.h"
+
+enum net_mode { NET_NONE, NET_PUBLIC };
+
+struct machine_spec {
+    const char *id;       // SANDBOX_ID_LEN of [a-z0-9]
+    const char *dir;      // <home>/sandboxes/<id>, exists and is empty; the driver puts files in it
+    const char *template; // directory of the template
+    enum net_mode network;
+};
+
+struct machine; // one running (or starting) place. Owned by whoever created it
+
+// The machine ended by itself: VMM gone, guest kernel panicked, network process gone. Called once
+// at most, from the loop, and not once machine_kill was called. reason: one sentence.
+typedef void (*machine_exit_cb)(struct machine *m, const char *reason, void *ctx);
+
+// Ready: the guest runs and its ports can be connected to (envd's /health has answered). On failure
+// `m` is NULL, everything is already cleaned up except `dir`, and on_exit is never called.
+typedef void (*machine_ready_cb)(struct machine *m, const struct err *e, void *ctx);
+
+// Facts about the template that the store and the API show.
+struct machine_facts {
+    int cpus;
+    int64_t memory_mb;
+    int64_t disk_mb;
+};
+
+struct driver {
+    const char *name;      // "microvm"
+    const char *isolation; // label shown with each sandbox: "microvm (kvm)" is made from accel
+
+    // Loads the template's facts; ERR_NOT_FOUND with what to do when it is not there or is not
+    // usable on this host (other QEMU, accelerator, machine).
+    int (*facts)(const char *template_dir, struct machine_facts *out, struct err *e);
+
+    // Restores a machine and lets it run. All of `spec` is copied.
+    void (*create)(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
+                   machine_exit_cb on_exit, void *ctx);
+
+    // Finds a machine again after the daemon was restarted: `spec` as at creation, `record` as
+    // machine_record gave it. Fails with ERR_GONE when it no longer runs (then whatever is left of
+    // it has been ended).
+    void (*adopt)(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
+                  machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
+};
+
+extern const struct driver microvm_driver;
+
+// What adopt needs, to be kept in sandbox.json: pids with their start times, sockets. New
+// reference.
+json_t *machine_record(const struct machine *m);
+// Path of the vm.net socket: vmnet_connect(path, port) reaches a port of the guest. Borrowed.
+const char *machine_vmnet(const struct machine *m);
+// Ends it at once (SIGKILL to VMM and network process), waits until they are gone, closes what it
+// holds, calls, frees. The directory is the caller's to remove.
+void machine_kill(struct machine *m, void (*on_gone)(void *ctx), void *ctx);
+// Lets go of it without ending it (the daemon stops, machines go on). Synchronous to the caller;
+// its handles close with the loop's next turns, then on_gone.
+void machine_release(struct machine *m, void (*on_gone)(void *ctx), void *ctx);

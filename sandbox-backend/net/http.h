@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both ends of HTTP/1.1 share: headers as they were received, in order (RFC 9110, 9112).
+#pragma once
+#include <stddef.h>
+
+#define HTTP_HEADERS_MAX 100
+
+struct http_header {
+    const char *name;  // as received; compare with strcasecmp
+    const char *value; // without surrounding white space
+};
+
+// The first header of that name, or NULL. Borrowed.
+const char *http_header_get(const struct http_header *headers, size_t count, const char *name);
+
+// Whether `name` is one that a proxy must not pass on (RFC 9110 section 7.6.1): Connection,
+// Keep-Alive, Transfer-Encoding, Upgrade, TE, Trailer, Proxy-*.
+int http_header_is_hop_by_hop(const char *name);
+
+const char *http_status_text(int status);

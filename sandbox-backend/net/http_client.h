@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// An HTTP client: libcurl's multi interface on a libuv loop. For http, https and unix sockets.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <uv.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/net/http.h"
+
+struct http_client; // connections are kept alive and shared by its fetches
+struct http_fetch;  // one request
+
+struct http_client *http_client_new(uv_loop_t *loop);
+// Ends all fetches with ERR_CANCELED (synchronously), then closes and frees; `on_closed` last.
+void http_client_close(struct http_client *c, void (*on_closed)(void *ctx), void *ctx);
+
+struct http_fetch_opts {
+    const char *method;      // "GET" ...
+    const char *url;         // copied
+    const char *unix_socket; // path to connect to instead of the URL's host, or NULL
+    const struct http_header *headers;
+    size_t header_count;
+    const void *body; // copied; NULL for none or a streamed one
+    size_t body_len;
+    // A streamed body: fill `into` with up to `room` bytes; 0 ends it; HTTP_READ_PAUSE waits for
+    // http_fetch_resume_upload; HTTP_READ_ABORT ends the fetch. body_total: its length or -1.
+    ssize_t (*read_body)(void *into, size_t room, void *ctx);
+    int64_t body_total;
+    uint64_t connect_timeout_ms; // 0 is 10 s
+    uint64_t total_timeout_ms;   // 0 is none
+    int max_redirects;           // 0: a redirect is an answer like any other
+    bool only_http;              // refuse schemes other than http and https, also on redirect
+    // Asked before each connect with the address (also after a redirect and a name look-up);
+    // false refuses it: the fetch ends with ERR_DENIED. NULL allows all.
+    bool (*allow_address)(const struct sockaddr *address, void *ctx);
+};
+#define HTTP_READ_PAUSE (-1)
+#define HTTP_READ_ABORT (-2)
+
+struct http_fetch_events {
+    // Only of the last answer, after redirects. url: the effective one.
+    void (*on_head)(int status, const struct http_header *headers, size_t count, const char *url,
+                    void *ctx);
+    // True takes the bytes; false: pause, and the same bytes come again after
+    // http_fetch_resume_download.
+    bool (*on_data)(const char *data, size_t len, void *ctx);
+    // Exactly once; e is NULL when the answer came whole, whatever its status.
+    void (*on_end)(const struct err *e, void *ctx);
+};
+
+struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fetch_opts *opts,
+                                    const struct http_fetch_events *events, void *ctx);
+void http_fetch_cancel(struct http_fetch *f); // on_end(ERR_CANCELED) follows from the loop
+void http_fetch_resume_upload(struct http_fetch *f);
+void http_fetch_resume_download(struct http_fetch *f);

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// An HTTP/1.1 server on libuv and llhttp: keep-alive, streamed bodies both ways, back-pressure.
+// One request at a time on a connection; further ones wait in the socket. Used by envd, cubbyd and
+// cubby-mcp.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/net/http.h"
+
+struct http_server;
+struct http_request;
+
+// A request's head has arrived. The handler takes the body with http_request_stream or
+// http_request_collect (a body that is never taken is discarded), and must in the end, now or
+// later, call exactly one of http_respond, http_response_end, http_response_abort.
+typedef void (*http_request_cb)(struct http_request *req, void *ctx);
+
+struct http_server_opts {
+    http_request_cb on_request;
+    void *ctx;                // borrowed; handed to on_request
+    unsigned max_connections; // further ones are answered 503 and closed; 0 is 1024
+    uint64_t idle_timeout_ms; // of a kept-alive connection; 0 is 640 s, as envd's
+    uint64_t head_timeout_ms; // from the first byte of a head to its end; 0 is 30 s
+};
+
+struct http_server *http_server_new(uv_loop_t *loop, const struct http_server_opts *opts);
+// Replaces a stale socket at `path`. Mode as for chmod.
+int http_server_listen_unix(struct http_server *s, const char *path, mode_t mode, struct err *e);
+int http_server_listen_tcp(struct http_server *s, const char *ip, int port, struct err *e);
+int http_server_listen_fd(struct http_server *s, int fd /* taken */, struct err *e);
+int http_server_port(const struct http_server *s); // of the TCP listener, when port 0 was asked for
+// Stops listening, aborts every connection (their on_close is called), frees itself, then calls.
+void http_server_close(struct http_server *s, void (*on_closed)(void *ctx), void *ctx);
+
+// ---- the request. Everything returned is borrowed, and lives as long as the request.
+const char *http_request_method(const struct http_request *req);
+const char *http_request_target(const struct http_request *req); // as received: "/files?path=a%20b"
+const char *http_request_path(const struct http_request *req);   // decoded, without the query
+// Decoded value of a query parameter, NULL when absent. The parameter's value may hold a NUL only
+// if the peer sent %00: then NULL is returned and *bad (may be NULL) is set.
+const char *http_request_query(struct http_request *req, const char *name, bool *bad);
+const char *http_request_header(const struct http_request *req, const char *name);
+const struct http_header *http_request_headers(const struct http_request *req, size_t *count);
+// The declared Content-Length, 0 without a body, -1 when chunked.
+int64_t http_request_length(const struct http_request *req);
+uv_loop_t *http_request_loop(const struct http_request *req);
+
+struct http_body_events {
+    void (*on_data)(struct http_request *req, const char *data, size_t len, void *ctx);
+    void (*on_end)(struct http_request *req, void *ctx); // the body is whole
+};
+void http_request_stream(struct http_request *req, const struct http_body_events *events,
+                         void *ctx);
+void http_request_pause(struct http_request *req); // no on_data until resumed; legal inside on_data
+void http_request_resume(struct http_request *req);
+
+// Collects the whole body, then calls with it (NUL-terminated; borrowed for the call). A body over
+// `max` is answered 413 with {"code":413,"message":...} and the callback is never called.
+void http_request_collect(struct http_request *req, size_t max,
+                          void (*on_body)(struct http_request *req, const char *body, size_t len,
+                                          void *ctx),
+                          void *ctx);
+
+// The connection is gone before the response was ended (peer left, server closes, write failed).
+// Called once at most, as the last call about this request: the handler frees its own things and
+// must not touch `req` again, nor end it. Not called after a regular end.
+void http_request_on_close(struct http_request *req, void (*on_close)(void *ctx), void *ctx);
+
+// ---- the response
+// Whole answer at once. `type` may be NULL when len is 0. A request body not yet read is drained
+// (up to 1 MiB, else the connection is closed after the answer).
+void http_respond(struct http_request *req, int status, const char *type, const void *body,
+                  size_t len);
+// {"code":<status>,"message":"..."} as application/json; charset=utf-8, nosniff.
+void http_respond_error(struct http_request *req, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// Adds a header to the answer; before http_respond or http_response_begin. Copied.
+void http_response_header(struct http_request *req, const char *name, const char *value);
+// Sends the head. length -1: chunked. A HEAD request's body is suppressed by the server.
+void http_response_begin(struct http_request *req, int status, int64_t length);
+// Sends bytes (copied). False: over LIMIT_STREAM_QUEUE_BYTES are unsent; stop until on_drain.
+bool http_response_write(struct http_request *req, const void *data, size_t len);
+void http_response_on_drain(struct http_request *req, void (*on_drain)(void *ctx), void *ctx);
+void http_response_end(struct http_request *req); // the request is gone after this
+// Closes the socket at once, without a terminating chunk: the peer sees a broken response.
+void http_response_abort(struct http_request *req);
