@@ -9,6 +9,8 @@ PYTHON ?= python3
 SAN    ?=
 WERROR ?= -Werror
 B      := $(BUILD)
+V      ?=
+Q      := $(if $(V),,@)
 
 # ---- what is installed when it is missing (Debian package names)
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
@@ -68,10 +70,13 @@ ARCHIVES := $(foreach a,mcp daemon cli drivers netd envd,$(B)/lib/lib$(a).a) $(B
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-mcp
 GUEST := $(B)/guest/envd $(B)/guest/init
 HOST_ENVD := $(B)/test/envd
+TEST_PROGRAMS := $(HOST_ENVD)
+TEST_HOME ?= $(abspath $(B)/test-home)
+TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all deps demo test unit check asan tidy fmt fmt-check layers headers fuzz bench install clean help
+.PHONY: all deps demo test unit protocol e2e asan tidy fmt fmt-check layers headers fuzz fuzzers bench install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -80,16 +85,16 @@ all: $(BIN) $(GUEST)
 # ---- compiling
 $(B)/obj/%.o: %.c | $(B)/.deps
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(LLHTTP_INC) $(HOST_CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(LLHTTP_INC) $(HOST_CFLAGS) -c $< -o $@
 $(B)/obj-guest/%.o: %.c | $(B)/.deps
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(LLHTTP_INC) $(GUEST_CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(LLHTTP_INC) $(GUEST_CFLAGS) -c $< -o $@
 $(B)/obj/llhttp/%.o: $(LLHTTP_DIR)/%.c | $(B)/.deps
 	@mkdir -p $(@D)
-	$(CC) $(LLHTTP_INC) -O2 -g -w -fPIE $(if $(SAN),-fsanitize=address) -c $< -o $@
+	$(Q)$(CC) $(LLHTTP_INC) -O2 -g -w -fPIE $(if $(SAN),-fsanitize=address) -c $< -o $@
 $(B)/obj-guest/llhttp/%.o: $(LLHTTP_DIR)/%.c | $(B)/.deps
 	@mkdir -p $(@D)
-	$(CC) $(LLHTTP_INC) -O2 -g -w -ffunction-sections -c $< -o $@
+	$(Q)$(CC) $(LLHTTP_INC) -O2 -g -w -ffunction-sections -c $< -o $@
 $(LLHTTP_DIR)/%.c: | $(B)/.deps ;
 
 # The schemas are part of the programs: schemas/x.json is SCHEMA_x in gen/schemas.h.
@@ -105,7 +110,7 @@ $(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC)): | $(B)/gen/schemas.
 define archive
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcs $@ $^
+	$(Q)ar rcs $@ $^
 endef
 $(B)/lib/libcubby.a: $(call obj,$(LIB_SRC)) $(LLHTTP_OBJ)        ; $(archive)
 $(B)/lib/libmcp.a: $(call obj,$(call parts,$(MCP_SRC)))           ; $(archive)
@@ -118,7 +123,7 @@ $(B)/lib/libenvd.a: $(call obj,$(call parts,$(ENVD_SRC)))         ; $(archive)
 # ---- programs
 define link
 	@mkdir -p $(@D)
-	$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_BASE) $(1)
+	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_BASE) $(1)
 endef
 $(B)/bin/cubby-mcp: $(B)/obj/mcp-server/main.o $(B)/lib/libmcp.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_NET))
@@ -132,25 +137,25 @@ $(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_NET))
 $(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)
 	@mkdir -p $(@D)
-	$(CC) $(GUEST_LDFLAGS) -o $@ $^ $$(pkg-config --static --libs libuv-static) -ljansson
+	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ $$(pkg-config --static --libs libuv-static) -ljansson
 $(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)
-	$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
+	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
 
 # ---- tests
 $(B)/test/unit/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
-	$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
+	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
 	    $(LIBS_CURL) -lslirp $(LIBS_NET)
 $(B)/test/replay/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
-	$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
+	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
 	    $(LIBS_CURL) -lslirp $(LIBS_NET)
 
 # What `make test` and the sanitizer tree run is named by the environment, so that the programs of
 # the right tree are tested.
 TEST_ENV = BIN=$(abspath $(B)/bin) GUEST=$(abspath $(B)/guest) ENVD=$(abspath $(HOST_ENVD)) \
-           SAN=$(SAN) PYTHONPATH=$(CURDIR)/tests/lib
+           TEST=$(abspath $(B)/test) CUBBY_TEST_HOME=$(TEST_HOME) SAN=$(SAN) PYTHONPATH=$(CURDIR)/tests/lib
 VENV := $(BUILD)/venv
 ifneq ($(SAN),)
 VENV := $(dir $(BUILD))venv
@@ -160,10 +165,91 @@ $(VENV)/.done: tests/requirements.txt
 	$(VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
 	@touch $@
 
-unit: $(UNITS) $(REPLAYS)
+PYTEST = $(TEST_ENV) $(VENV)/bin/python -m pytest -q --timeout 180 -p no:cacheprovider
+
+# C units, and every fuzz target over its corpus.
+unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
 	@prove --timer --exec 'timeout -k 5 60' $(UNITS)
-	@for r in $(notdir $(REPLAYS)); do echo "$(B)/test/replay/$$r tests/fuzz/corpus/$${r#fuzz_}"; done | \
-	  while read -r p c; do timeout -k 5 60 $$p $$c > $(B)/replay.log || { cat $(B)/replay.log; exit 1; }; done
+	@for r in $(notdir $(REPLAYS)); do \
+	    echo "$(B)/test/replay/$$r tests/fuzz/corpus/$${r#fuzz_}" >$(B)/test/replay/$$r.t; done
+	@prove --exec 'sh -c "exec timeout -k 5 60 $$(cat "$$0")"' $(patsubst %,%.t,$(REPLAYS))
+# One program each, with real or faked peers; no QEMU.
+protocol: all $(TEST_PROGRAMS) $(VENV)/.done
+	@$(PYTEST) tests/protocol
+# Everything real: QEMU, a template of this tree's own, the official clients.
+e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
+	@$(PYTEST) tests/e2e tests/acceptance
+test: unit protocol e2e layers headers
+	@echo "make test: units, protocol, end to end, layers and headers: all passed"
+asan:
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=1 TEST_HOME=$(abspath $(BUILD)/test-home) unit protocol e2e
+
+# The template that the tests use is built by this tree, into a state directory of its own, and again
+# when what goes into it has changed.
+$(TEST_TEMPLATE): $(GUEST) | $(BIN) $(B)/.deps-run
+	CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template build default
+
+demo: all $(VENV)/.done | $(B)/.deps-run
+	@$(B)/bin/cubby template ls --json | grep -q '"default"' || $(B)/bin/cubby template build default
+	@BIN=$(abspath $(B)/bin) $(VENV)/bin/python tests/acceptance/scenario.py --mode per-call \
+	    --transcript $(B)/demo-transcript.jsonl
+	@echo "every call and answer: $(B)/demo-transcript.jsonl"
+
+bench: all $(HOST_ENVD) $(VENV)/.done $(TEST_TEMPLATE)
+	@$(TEST_ENV) $(VENV)/bin/python tests/bench/bench.py
+
+# ---- looking at the code
+C_FILES = $(shell git ls-files -co --exclude-standard '*.c')
+H_FILES = $(shell git ls-files -co --exclude-standard '*.h')
+tidy: $(B)/.deps-lint $(B)/gen/schemas.h
+	@echo $(filter-out tests/%,$(C_FILES)) | tr ' ' '\n' | xargs -P 2 -n 4 sh -c \
+	    'clang-tidy --quiet "$$@" -- $(CPPFLAGS) $(LLHTTP_INC) $(STD) 2>/dev/null' clang-tidy
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+	    --suppress=missingIncludeSystem --suppress=nullPointerArithmeticRedundantCheck \
+	    --error-exitcode=1 -j 2 -I. mcp-server sandbox-backend
+fmt: $(B)/.deps-lint
+	clang-format -i $(C_FILES) $(H_FILES)
+fmt-check: $(B)/.deps-lint
+	clang-format --dry-run -Werror $(C_FILES) $(H_FILES)
+layers:
+	@.ci/layers
+# Every header compiles alone.
+headers: | $(B)/.deps
+	@for h in $(H_FILES); do \
+	    echo "#include \"$$h\"" | $(CC) $(CPPFLAGS) $(LLHTTP_INC) $(STD) $(WARN) -Wno-unused-macros \
+	        -fsyntax-only -x c - || exit 1; done; echo "headers: each compiles alone"
+
+# ---- fuzzing, in a tree of its own: FUZZ_SECONDS of each target
+FUZZ_SECONDS ?= 60
+FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/test/fuzz/%,$(FUZZ_SRC))
+$(B)/test/fuzz/%: $(B)/obj/tests/fuzz/%.o $(ARCHIVES)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(HOST_LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
+	    $(LIBS_CURL) -lslirp $(LIBS_NET)
+fuzzers: $(FUZZERS)
+fuzz: $(B)/.deps-lint
+	@$(MAKE) --no-print-directory BUILD=$(B)/fuzz CC=clang WERROR= HARD= \
+	    CFLAGS='-O1 -g -fsanitize=fuzzer-no-link,address,undefined' fuzzers
+	@for f in $(notdir $(FUZZERS)); do c=tests/fuzz/corpus/$${f#fuzz_}; echo "== $$f"; mkdir -p $(B)/fuzz/found/$$f; \
+	    $(B)/fuzz/test/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+	        -print_final_stats=1 $(B)/fuzz/found/$$f $$c || exit 1; done
+
+# ---- installing
+DESTDIR ?=
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/cubby/guest $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(GUEST) $(DESTDIR)$(PREFIX)/lib/cubby/guest
+	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
+
+help:
+	@echo 'make demo      install what is missing, build, make the template, show five bugs being fixed'
+	@echo 'make           build the programs into $(B)/bin and $(B)/guest'
+	@echo 'make test      test everything; unit, protocol, e2e are its parts'
+	@echo 'make asan      the same in a second tree, with address and undefined-behaviour sanitizers'
+	@echo 'make bench     measure, and print the figures as JSON'
+	@echo 'make tidy layers headers fmt fmt-check fuzz'
+	@echo 'make install   DESTDIR= PREFIX=$(PREFIX)'
 
 # ---- what must be installed: looked at once a tree, and again when this file changes
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)

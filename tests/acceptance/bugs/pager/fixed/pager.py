@@ -1,0 +1,12 @@
+"""Cutting a list into pages, numbered from 1."""
+
+
+def page_count(items, per_page):
+    """How many pages the items fill."""
+    return -(-len(items) // per_page)
+
+
+def page(items, number, per_page):
+    """The items of one page; a page past the end is empty."""
+    start = (number - 1) * per_page
+    return items[start:start + per_page]

@@ -1,0 +1,16 @@
+"""A playlist."""
+
+
+class Playlist:
+    """Songs in the order in which they were added."""
+
+    def __init__(self, name, songs=[]):
+        self.name = name
+        self.songs = songs
+
+    def add(self, song):
+        self.songs.append(song)
+        return self
+
+    def __len__(self):
+        return len(self.songs)

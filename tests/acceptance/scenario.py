@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Five bugs found, fixed and proved by an agent's six tools, through the official MCP client.
+
+For each bug: create a sandbox, upload the package, run its tests (RED: so many must fail), upload
+the right module, run again (GREEN: all pass), download the report, kill the sandbox. Real clients
+start a new server process for every tool call, so that is the first mode; in the second, one process
+serves all calls. A wrong count is a failure. Every message is kept in a transcript.
+
+Programs are named by BIN, the state directory by CUBBY_HOME.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+BUGS = pathlib.Path(__file__).parent / "bugs"
+CASES = 5
+STEPS = ["create", "upload", "red", "patch", "green", "download", "kill"]
+SUMMARY = re.compile(r"(?:(\d+) failed)?(?:, )?(?:(\d+) passed)? in [0-9.]+s")
+
+
+class Failure(Exception):
+    """The scenario did not go as it must."""
+
+
+class Agent:
+    """Calls tools; keeps a transcript."""
+
+    def __init__(self, one_process, work, transcript):
+        self.one_process = one_process
+        self.work = work
+        self.transcript = transcript
+        self.session = None
+
+    def parameters(self):
+        program = pathlib.Path(os.environ["BIN"]) / "cubby-mcp"
+        return StdioServerParameters(
+            command=str(program), args=["--local-dir", str(self.work)], env=dict(os.environ),
+            cwd=str(self.work))
+
+    @contextlib.asynccontextmanager
+    async def connect(self):
+        async with stdio_client(self.parameters()) as (read, write):
+            async with ClientSession(read, write) as session:
+                await session.initialize()
+                yield session
+
+    async def call(self, tool, **arguments):
+        """Call a tool; give its result, or raise Failure with what it said."""
+        if self.session:
+            result = await self.session.call_tool(tool, arguments)
+        else:
+            async with self.connect() as session:
+                result = await session.call_tool(tool, arguments)
+        self.transcript.append({"tool": tool, "arguments": arguments,
+                                "result": result.model_dump(mode="json", exclude_none=True)})
+        if result.isError:
+            raise Failure(f"{tool}: {result.content[-1].text}")
+        return result
+
+
+def counts(text):
+    """(failed, passed) of pytest's last line."""
+    found = [m for m in SUMMARY.finditer(text) if m.group(1) or m.group(2)]
+    if not found:
+        raise Failure(f"no pytest summary in: {text[-2000:]}")
+    return int(found[-1].group(1) or 0), int(found[-1].group(2) or 0)
+
+
+def kill(sandbox_id):
+    program = pathlib.Path(os.environ["BIN"]) / "cubby"
+    subprocess.run([program, "kill", sandbox_id], check=True, capture_output=True, timeout=30)
+
+
+async def fix_one(agent, name, expected):
+    """One bug from create to kill; the seconds of each step."""
+    times = {}
+
+    @contextlib.contextmanager
+    def step(label):
+        start = time.perf_counter()
+        yield
+        times[label] = time.perf_counter() - start
+
+    there = f"/home/user/{name}"
+    test = f"cd {there} && python3 -m pytest -q --junitxml=report.xml"
+    source = agent.work / name
+    with step("create"):
+        created = await agent.call("create_sandbox")
+        sandbox = created.structuredContent["sandbox_id"]
+    try:
+        with step("upload"):
+            for file in sorted(source.glob("*.*")):
+                await agent.call("upload_file_from_local_to_sandbox", sandbox_id=sandbox,
+                                 local_file_path=str(file), sandbox_file_path=there + "/")
+        with step("red"):
+            red = await agent.call("run_command", sandbox_id=sandbox, command=test)
+        if counts(red.structuredContent["stdout"]) != (expected["red"], CASES - expected["red"]):
+            raise Failure(f"{name}: RED is {red.structuredContent}")
+        with step("patch"):
+            await agent.call("upload_file_from_local_to_sandbox", sandbox_id=sandbox,
+                             local_file_path=str(source / "fixed" / expected["module"]),
+                             sandbox_file_path=there + "/")
+        with step("green"):
+            green = await agent.call("run_command", sandbox_id=sandbox, command=test)
+        if counts(green.structuredContent["stdout"]) != (0, CASES):
+            raise Failure(f"{name}: GREEN is {green.structuredContent}")
+        with step("download"):
+            report = await agent.call("download_file_from_sandbox_to_local", sandbox_id=sandbox,
+                                      sandbox_file_path=f"{there}/report.xml",
+                                      local_filename=f"{name}-report.xml")
+        local = agent.work / report.structuredContent["path"]
+        if 'tests="5"' not in local.read_text():
+            raise Failure(f"{name}: the report {local} is not that of five tests")
+    finally:
+        with step("kill"):
+            await asyncio.to_thread(kill, sandbox)
+    return times
+
+
+async def run(one_process, work, transcript):
+    """All bugs; {bug: {step: seconds}}."""
+    expected = json.loads((BUGS / "expected.json").read_text())
+    agent = Agent(one_process, work, transcript)
+    async with contextlib.AsyncExitStack() as stack:
+        if one_process:
+            agent.session = await stack.enter_async_context(agent.connect())
+        return {name: await fix_one(agent, name, expected[name]) for name in expected}
+
+
+def table(times):
+    lines = ["| bug (ms) | " + " | ".join(STEPS) + " | whole |",
+             "|---|" + "---:|" * (len(STEPS) + 1)]
+    rows = dict(times)
+    rows["median"] = {s: statistics.median(t[s] for t in times.values()) for s in STEPS}
+    for name, steps in rows.items():
+        cells = [f"{steps[s] * 1000:.0f}" for s in STEPS]
+        lines.append(f"| {name} | " + " | ".join(cells) + f" | {sum(steps.values()) * 1000:.0f} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mode", choices=["per-call", "one-process", "both"], default="both")
+    parser.add_argument("--transcript", type=pathlib.Path, help="write every call here, a JSON line each")
+    options = parser.parse_args()
+    modes = {"per-call": [False], "one-process": [True], "both": [False, True]}[options.mode]
+    transcript = []
+    try:
+        for one_process in modes:
+            with tempfile.TemporaryDirectory(prefix="cubby-scenario-") as directory:
+                work = pathlib.Path(directory)
+                subprocess.run(["cp", "-r", f"{BUGS}/.", directory], check=True)
+                print("one server process for all calls" if one_process
+                      else "a new server process for every call", flush=True)
+                print(table(asyncio.run(run(one_process, work, transcript))), flush=True)
+    except Failure as failure:
+        print(f"FAILED: {failure}", file=sys.stderr)
+        return 1
+    except BaseExceptionGroup as group:
+        if not group.subgroup(Failure):
+            raise
+        print(f"FAILED: {group.subgroup(Failure).exceptions}", file=sys.stderr)
+        return 1
+    finally:
+        if options.transcript:
+            options.transcript.write_text("".join(json.dumps(t, ensure_ascii=False) + "\n"
+                                                  for t in transcript))
+    print("five bugs, RED and GREEN as they must be")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
