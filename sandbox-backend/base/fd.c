@@ -79,7 +79,8 @@ static int sync_parent(const char *path, struct err *e)
     return 0;
 }
 
-int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+static int replace(const char *path, const void *data, size_t len, mode_t mode, bool durable,
+                   struct err *e)
 {
     char *unique auto_free = random_hex(6);
     char *temp auto_free = str_printf("%s.%s.tmp", path, unique);
@@ -88,14 +89,24 @@ int file_write_atomic(const char *path, const void *data, size_t len, mode_t mod
         return err_sys(e, errno, "create %s", temp);
     if (fd_write_all(fd, data, len, e) < 0)
         err_wrap(e, "%s", temp);
-    else if (fsync(fd) < 0)
+    else if (durable && fsync(fd) < 0)
         err_sys(e, errno, "sync %s", temp);
     else if (rename(temp, path) < 0)
         err_sys(e, errno, "rename %s to %s", temp, path);
     else
-        return sync_parent(path, e);
+        return durable ? sync_parent(path, e) : 0;
     unlink(temp);
     return -1;
+}
+
+int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+    return replace(path, data, len, mode, true, e);
+}
+
+int file_replace(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+    return replace(path, data, len, mode, false, e);
 }
 
 // Copies the data between `from` and `to` of one extent.

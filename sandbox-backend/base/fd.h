@@ -20,6 +20,9 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *e);
 
 // Replaces `path` as a whole: temporary file beside it, fsync, rename, fsync of the directory.
 int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
+// The same without either fsync: whole for whoever reads it and after a crash of this program, but
+// not after one of the machine. For state that a reboot makes worthless.
+int file_replace(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
 
 // Copies a file, keeping its holes, sharing blocks where the file system can (reflink).
 int file_copy(const char *from, const char *to, mode_t mode, struct err *e);

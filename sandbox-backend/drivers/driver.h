@@ -25,9 +25,9 @@ struct machine; // one running (or starting) place. Owned by whoever created it
 // at most, from the loop, and not once machine_kill was called. reason: one sentence.
 typedef void (*machine_exit_cb)(struct machine *m, const char *reason, void *ctx);
 
-// Ready: the guest runs and its ports can be connected to; the caller then posts envd's /init, whose
-// answer is the proof that it is usable. On failure `m` is NULL, everything is already cleaned up
-// except `dir`, and on_exit is never called.
+// Ready: the guest runs and its ports can be connected to; the caller then posts envd's /init,
+// whose answer is the proof that it is usable. On failure `m` is NULL, everything is already
+// cleaned up except `dir`, and on_exit is never called.
 typedef void (*machine_ready_cb)(struct machine *m, const struct err *e, void *ctx);
 
 // Facts about the template that the store and the API show.
@@ -35,6 +35,7 @@ struct machine_facts {
     int cpus;
     int64_t memory_mb;
     int64_t disk_mb;
+    char accel[8]; // "kvm" or "tcg"; empty when the driver has none
 };
 
 struct driver {
