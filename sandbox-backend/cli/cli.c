@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the verbs of `cubby` share: the head of a verb, its errors, text that is safe to show.
+#include "sandbox-backend/cli/cli.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+static void show_help(const struct cli_usage *usage)
+{
+    printf("Usage: cubby %s\n\n%s\n", usage->synopsis, usage->text);
+    if (usage->opt_count) {
+        puts("\nOptions:");
+        opts_help(stdout, usage->opts, usage->opt_count);
+    }
+}
+
+static bool wants_help(const struct cli_usage *usage, int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+        if (usage->stop_at_operand && argv[i][0] != '-')
+            break;
+    }
+    return false;
+}
+
+int cli_begin(const struct cli_usage *usage, int *argc, char **argv)
+{
+    if (wants_help(usage, *argc, argv)) {
+        show_help(usage);
+        return 0;
+    }
+    struct err e = ERR_INIT;
+    if (opts_parse(usage->opts, usage->opt_count, argc, argv, usage->stop_at_operand, &e) < 0)
+        return cli_usage_error("%s", e.msg);
+    return -1;
+}
+
+int cli_fail(const struct err *e)
+{
+    fputs("cubby: ", stderr);
+    cli_print_safe(stderr, e->msg);
+    fputc('\n', stderr);
+    return 1;
+}
+
+int cli_usage_error(const char *fmt, ...)
+{
+    char text[ERR_MSG_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    fputs("cubby: ", stderr);
+    cli_print_safe(stderr, text);
+    fputc('\n', stderr);
+    return CLI_USAGE;
+}
+
+void cli_print_safe(FILE *to, const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0; i < len;) {
+        unsigned char c = (unsigned char)text[i];
+        size_t take = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+        // U+0080 to U+009F are control characters too; a terminal may take U+009B as ESC [.
+        bool c1 = c == 0xc2 && i + 1 < len && (unsigned char)text[i + 1] < 0xa0;
+        bool whole = i + take <= len && utf8_is_valid(text + i, take);
+        if (c < 0x20 || c == 0x7f || c1 || !whole) {
+            fprintf(to, "\\x%02x", c);
+            take = 1;
+        } else {
+            fwrite(text + i, 1, take, to);
+        }
+        i += take;
+    }
+}

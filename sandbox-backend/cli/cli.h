@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the verbs of `cubby` share. A verb is one file with one function; main.c has the table.
+#pragma once
+#include <stdio.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/opts.h"
+
+// A verb gets its own argv: argv[0] is its name, the rest what stood behind it. Returns the exit
+// status of the program: 0, 1 for a failure, 2 for a command line that cannot be understood.
+int verb_create(int argc, char **argv);
+int verb_daemon(int argc, char **argv);
+int verb_doctor(int argc, char **argv);
+int verb_exec(int argc, char **argv);
+int verb_kill(int argc, char **argv);
+int verb_ps(int argc, char **argv);
+int verb_template(int argc, char **argv); // template.c
+
+#define CLI_USAGE 2
+
+// The head of every verb: reads the options, and answers --help (which it adds) on stdout.
+// Returns -1 to go on, else the exit status.
+struct cli_usage {
+    const char *synopsis; // "ps [--json]"
+    const char *text;     // what it does, a few lines
+    const struct opt *opts;
+    int opt_count;
+    bool stop_at_operand; // as for opts_parse
+};
+int cli_begin(const struct cli_usage *usage, int *argc, char **argv);
+
+// "cubby: <message>" on stderr, with control characters escaped; returns 1.
+int cli_fail(const struct err *e);
+int cli_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // returns 2
+
+// Writes text that others chose (a guest, metadata, an error of a server) so that a terminal shows
+// it and never obeys it: control characters and invalid UTF-8 come out as \xNN.
+void cli_print_safe(FILE *to, const char *text);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby: what a person types. Finds the verb and runs it.
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/version.h"
+#include "sandbox-backend/cli/cli.h"
+
+static const struct verb {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} VERBS[] = {
+    {"create", verb_create, "make a sandbox and print its id"},
+    {"exec", verb_exec, "run a command in a sandbox"},
+    {"ps", verb_ps, "list the sandboxes"},
+    {"kill", verb_kill, "end sandboxes"},
+    {"template", verb_template, "build, list and remove templates"},
+    {"doctor", verb_doctor, "say what this machine lacks, and what to do about it"},
+    {"daemon", verb_daemon, "run the daemon in the foreground"},
+};
+
+static void help(FILE *to)
+{
+    fputs("Usage: cubby VERB [OPTIONS]\n\n"
+          "Sandboxes for AI agents: microVMs restored from a snapshot.\n\nVerbs:\n",
+          to);
+    for (size_t i = 0; i < ARRAY_LEN(VERBS); i++)
+        fprintf(to, "  %-10s %s\n", VERBS[i].name, VERBS[i].help);
+    fputs("\n\"cubby VERB --help\" explains a verb. State is kept in $CUBBY_HOME (default\n"
+          "~/.local/share/cubby, /var/lib/cubby for root).\n",
+          to);
+}
+
+int main(int argc, char **argv)
+{
+    // A reader of our output that leaves is seen as EPIPE by whoever writes.
+    signal(SIGPIPE, SIG_IGN);
+    const char *name = argc > 1 ? argv[1] : NULL;
+    if (!name) {
+        help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        help(stdout);
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        puts("cubby " CUBBY_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(VERBS); i++)
+        if (strcmp(VERBS[i].name, name) == 0)
+            return VERBS[i].run(argc - 1, argv + 1);
+    return cli_usage_error("there is no verb \"%s\"; see cubby --help", name);
+}
