@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the whole-program tests."""
+
+import pytest
+
+from harness import Home, Mcp
+
+
+@pytest.fixture
+def home():
+    """A state directory; at the end nothing of it may be left."""
+    state = Home()
+    yield state
+    state.close()
+
+
+@pytest.fixture
+def mcp(home, tmp_path):
+    """An initialized cubby-mcp whose local directory is tmp_path."""
+    server = Mcp(home, "--local-dir", tmp_path, cwd=tmp_path)
+    server.initialize()
+    yield server
+    server.close()

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What whole-program tests share: a state directory, an MCP pipe, waiting for a condition.
+
+The programs under test are named by the environment (BIN, GUEST, TEST), so that the sanitizer tree
+tests its own.
+"""
+
+import json
+import os
+import pathlib
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+BIN = pathlib.Path(os.environ["BIN"])
+TEST_HOME = pathlib.Path(os.environ.get("CUBBY_TEST_HOME", "/nonexistent"))
+
+
+def wait_for(condition, seconds=20, what="the condition"):
+    """Polls until it is true, and gives what it gave; fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds} s")
+        time.sleep(0.005)
+
+
+def process_exists(pid):
+    """Whether it runs (a zombie does not)."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+class Home:
+    """A state directory of its own, with the template that the tests share."""
+
+    def __init__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="cubby-test-"))
+        (self.path / "templates").symlink_to(TEST_HOME / "templates")
+        self.env = dict(os.environ, CUBBY_HOME=str(self.path))
+
+    def processes(self, program=None):
+        """{pid: name} of what runs with this state directory in its environment or command line."""
+        found = {}
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (entry / "cmdline").read_bytes()
+                known = words + (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            name = os.path.basename(words.split(b"\0")[0]).decode()
+            if str(self.path).encode() in known and process_exists(entry.name):
+                if program is None or name.startswith(program):
+                    found[int(entry.name)] = name
+        return found
+
+    def daemon(self):
+        """The pid of its daemon, or None."""
+        return next(iter(self.processes("cubbyd")), None)
+
+    def stop_daemon(self):
+        """Ends the daemon cleanly, and with it its sandboxes."""
+        pid = self.daemon()
+        if pid:
+            os.kill(pid, signal.SIGTERM)
+            wait_for(lambda: not process_exists(pid), 20, "the daemon ends after SIGTERM")
+
+    def sandboxes(self):
+        """Names in sandboxes/."""
+        try:
+            return sorted(os.listdir(self.path / "sandboxes"))
+        except FileNotFoundError:
+            return []
+
+    def request(self, method, path, body=None, headers=None):
+        """One request on the daemon's socket: (status, headers, body)."""
+        payload = b"" if body is None else json.dumps(body).encode()
+        lines = [f"{method} {path} HTTP/1.1", "Host: cubby", "Connection: close",
+                 f"Content-Length: {len(payload)}"]
+        lines += [f"{k}: {v}" for k, v in (headers or {}).items()]
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(60)
+            s.connect(str(self.path / "cubbyd.sock"))
+            s.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + payload)
+            answer = b""
+            while chunk := s.recv(65536):
+                answer += chunk
+        head, _, rest = answer.partition(b"\r\n\r\n")
+        status, *fields = head.decode().split("\r\n")
+        got = {k.lower(): v for k, v in (f.split(": ", 1) for f in fields)}
+        return int(status.split()[1]), got, rest
+
+    def cubby(self, *words, check=True, **options):
+        """Runs the command-line program."""
+        return subprocess.run([BIN / "cubby", *words], env=self.env, check=check, timeout=60,
+                              capture_output=True, **options)
+
+    def close(self):
+        """Ends everything; fails when something is left behind."""
+        self.stop_daemon()
+        left, dirs = self.processes(), self.sandboxes()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.path, ignore_errors=True)
+        assert not left, f"processes left behind: {left}"
+        assert not dirs, f"sandbox directories left behind: {dirs}"
+
+
+class ToolError(Exception):
+    """A tool's answer with isError."""
+
+
+class Mcp:
+    """A cubby-mcp process on a pipe. Answers are matched by id; notifications are kept."""
+
+    def __init__(self, home, *args, cwd=None, program=None):
+        self.process = subprocess.Popen([str(program or BIN / "cubby-mcp"), *map(str, args)],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, env=home.env, cwd=cwd)
+        self.next_id = 0
+        self.notifications = []
+        self.answers = {}
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def send(self, message):
+        data = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.process.stdin.write(data + b"\n")
+        self.process.stdin.flush()
+
+    def start(self, method, params):
+        """Sends a request; its id."""
+        self.next_id += 1
+        self.send({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params})
+        return self.next_id
+
+    def answer(self, request_id, seconds=60):
+        """The whole answer to a request."""
+        deadline = time.monotonic() + seconds
+        while request_id not in self.answers:
+            try:
+                line = self.lines.get(timeout=max(0.001, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no answer to request {request_id} within {seconds} s") from None
+            assert line is not None, "the server ended"
+            message = json.loads(line)
+            if "id" in message:
+                self.answers[message["id"]] = message
+            else:
+                self.notifications.append(message)
+        return self.answers.pop(request_id)
+
+    def request(self, method, params, seconds=60):
+        answer = self.answer(self.start(method, params), seconds)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def initialize(self, version="2025-11-25"):
+        result = self.request("initialize", {"protocolVersion": version, "capabilities": {},
+                                             "clientInfo": {"name": "test", "version": "1"}})
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return result
+
+    def start_tool(self, name, **arguments):
+        return self.start("tools/call", {"name": name, "arguments": arguments})
+
+    def tool_result(self, request_id, seconds=60):
+        """structuredContent of a call that was started; ToolError with its last text."""
+        answer = self.answer(request_id, seconds)
+        assert "error" not in answer, answer
+        result = answer["result"]
+        if result.get("isError"):
+            raise ToolError(result["content"][-1]["text"])
+        return result["structuredContent"]
+
+    def tool(self, name, seconds=60, **arguments):
+        return self.tool_result(self.start_tool(name, **arguments), seconds)
+
+    def close(self):
+        """Closes its input; its exit status and resource usage."""
+        if self.process.returncode is None:
+            self.process.stdin.close()
+            _, status, usage = os.wait4(self.process.pid, 0)
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            return self.process.returncode, usage
+        return self.process.returncode, None
