@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guest's network: the loopback and one card with a fixed address.
+#pragma once
+
+// The host's side of these is cubby-netd: gateway, name server.
+#define NETIF_CARD    "eth0"
+#define NETIF_ADDRESS "10.0.2.15"
+#define NETIF_MASK    "255.255.255.0"
+#define NETIF_GATEWAY "10.0.2.2"
+#define NETIF_DNS     "10.0.2.3"
+
+// Brings both up. A missing card is said on the console and no more: envd is reached through it,
+// so the host's wait for envd is what fails.
+void netif_up(void);
