@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// A template on the disk: what `cubby template build` leaves and the microvm driver restores from.
+#include "sandbox-backend/drivers/microvm/template.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+#define JSON_BYTES_MAX (64 * 1024)
+
+static const struct {
+    const char *key;
+    size_t at;
+} STRINGS[] =
+    {
+        {"name", offsetof(struct template, name)},
+        {"created_at", offsetof(struct template, created_at)},
+        {"kernel", offsetof(struct template, kernel)},
+        {"qemu", offsetof(struct template, qemu)},
+        {"machine", offsetof(struct template, machine)},
+        {"cpu_model", offsetof(struct template, cpu_model)},
+        {"accel", offsetof(struct template, accel)},
+        {"envd_version", offsetof(struct template, envd_version)},
+},
+  NUMBERS[] = {
+      {"memory_mb", offsetof(struct template, memory_mb)},
+      {"cpus", offsetof(struct template, cpus)},
+      {"disk_mb", offsetof(struct template, disk_mb)},
+};
+
+static char **string_at(struct template *t, size_t at)
+{
+    return (char **)(void *)((char *)t + at);
+}
+
+static int64_t *number_at(struct template *t, size_t at)
+{
+    return (int64_t *)(void *)((char *)t + at);
+}
+
+void template_fini(struct template *t)
+{
+    for (size_t i = 0; i < ARRAY_LEN(STRINGS); i++)
+        free(*string_at(t, STRINGS[i].at));
+    *t = (struct template){0};
+}
+
+bool template_name_ok(const char *name)
+{
+    static const char FIRST[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    static const char REST[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    return *name && strchr(FIRST, *name) && strspn(name, REST) == strlen(name) &&
+           strlen(name) <= TEMPLATE_NAME_MAX;
+}
+
+char *template_dir(const char *home, const char *name)
+{
+    return str_printf("%s/templates/%s", home, name);
+}
+
+static int read_members(const json_t *object, struct template *t, struct err *e)
+{
+    int64_t format = 0;
+    if (json_get_int(object, "format", 0, INT64_MAX, &format, 0, e) < 0)
+        return -1;
+    if (format != TEMPLATE_FORMAT)
+        return err_set(e, ERR_INVALID, "format %lld is not the %d that this version reads",
+                       (long long)format, TEMPLATE_FORMAT);
+    for (size_t i = 0; i < ARRAY_LEN(STRINGS); i++) {
+        const char *s = NULL;
+        if (json_get_string(object, STRINGS[i].key, &s, NULL, e) < 0)
+            return -1;
+        if (!s)
+            return err_set(e, ERR_INVALID, "%s is missing", STRINGS[i].key);
+        *string_at(t, STRINGS[i].at) = xstrdup(s);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(NUMBERS); i++) {
+        int64_t *n = number_at(t, NUMBERS[i].at);
+        if (json_get_int(object, NUMBERS[i].key, 1, INT64_MAX, n, 0, e) < 0)
+            return -1;
+        if (*n == 0)
+            return err_set(e, ERR_INVALID, "%s is missing", NUMBERS[i].key);
+    }
+    return 0;
+}
+
+int template_load(const char *dir, struct template *t, struct err *e)
+{
+    char *path auto_free = str_printf("%s/%s", dir, TEMPLATE_JSON);
+    struct buf text auto_buf = BUF_INIT;
+    *t = (struct template){0};
+    if (!file_exists(path))
+        return err_set(e, ERR_NOT_FOUND,
+                       "there is no template \"%s\" (%s); make it with: cubby template build %s",
+                       str_base(dir), dir, str_base(dir));
+    if (file_read(path, JSON_BYTES_MAX, &text, e) < 0)
+        return -1;
+    json_t *object = json_parse(buf_str(&text), text.len, e);
+    if (object && json_is_object(object) && read_members(object, t, e) == 0) {
+        json_decref(object);
+        return 0;
+    }
+    json_decref(object);
+    template_fini(t);
+    err_set(e, ERR_INVALID, "it is not an object"); // unless there is an error already
+    return err_wrap(e, "%s cannot be read (make the template again with: cubby template build %s)",
+                    path, str_base(dir));
+}
+
+int template_save(const char *dir, const struct template *t, struct err *e)
+{
+    struct template copy = *t; // shallow, to be read through string_at
+    json_t *object = json_pack("{s:i}", "format", TEMPLATE_FORMAT);
+    for (size_t i = 0; i < ARRAY_LEN(STRINGS); i++) {
+        const char *s = *string_at(&copy, STRINGS[i].at);
+        json_object_set_new(object, STRINGS[i].key, json_lossy_string(s, strlen(s)));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(NUMBERS); i++)
+        json_object_set_new(object, NUMBERS[i].key, json_integer(*number_at(&copy, NUMBERS[i].at)));
+    struct buf text auto_buf = BUF_INIT;
+    json_to_buf(&text, object);
+    buf_addc(&text, '\n');
+    json_decref(object);
+    char *path auto_free = str_printf("%s/%s", dir, TEMPLATE_JSON);
+    return file_write_atomic(path, text.data, text.len, 0644, e);
+}
+
+static int not_hidden(const struct dirent *d)
+{
+    return d->d_name[0] != '.';
+}
+
+int template_list(const char *home,
+                  int (*each)(const struct template *t, const char *dir, void *ctx),
+                  void (*bad)(const char *name, const struct err *why, void *ctx), void *ctx,
+                  struct err *e)
+{
+    char *dir auto_free = home_path(home, "templates");
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, not_hidden, alphasort);
+    if (n < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "read %s", dir);
+    int stop = 0;
+    for (int i = 0; i < n; i++) {
+        char *path auto_free = template_dir(home, names[i]->d_name);
+        struct template t;
+        struct err why = ERR_INIT;
+        if (stop) {
+            // only the names are left to be freed
+        } else if (template_load(path, &t, &why) == 0) {
+            stop = each(&t, path, ctx);
+            template_fini(&t);
+        } else if (bad) {
+            bad(names[i]->d_name, &why, ctx);
+        }
+        free(names[i]);
+    }
+    free(names);
+    return stop;
+}
+
+// Whether <home>/sandboxes/<id>/sandbox.json names the template. One that cannot be read is of a
+// sandbox that is being made or removed by a daemon that looks after it.
+static bool sandbox_uses(const char *home, const char *id, const char *name)
+{
+    char *path auto_free = str_printf("%s/sandboxes/%s/sandbox.json", home, id);
+    struct buf text auto_buf = BUF_INIT;
+    if (file_read(path, JSON_BYTES_MAX, &text, NULL) < 0)
+        return false;
+    json_t *object = json_parse(buf_str(&text), text.len, NULL);
+    bool uses = str_eq(json_string_value(json_object_get(object, "template")), name);
+    json_decref(object);
+    return uses;
+}
+
+static int check_unused(const char *home, const char *name, struct err *e)
+{
+    char *dir auto_free = home_path(home, "sandboxes");
+    struct dirent **ids = NULL;
+    int n = scandir(dir, &ids, not_hidden, alphasort);
+    if (n < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "read %s", dir);
+    int result = 0;
+    for (int i = 0; i < n; i++) {
+        if (result == 0 && sandbox_uses(home, ids[i]->d_name, name))
+            result = err_set(e, ERR_CONFLICT,
+                             "template \"%s\" is used by sandbox %s; kill it first, or use --force",
+                             name, ids[i]->d_name);
+        free(ids[i]);
+    }
+    free(ids);
+    return result;
+}
+
+int template_remove(const char *home, const char *name, bool force, struct err *e)
+{
+    char *dir auto_free = template_dir(home, name);
+    if (!template_name_ok(name))
+        return err_set(e, ERR_INVALID, "\"%s\" is not a name of a template", name);
+    if (!file_exists(dir))
+        return err_set(e, ERR_NOT_FOUND,
+                       "there is no template \"%s\"; cubby template ls lists them", name);
+    if (!force && check_unused(home, name, e) < 0)
+        return -1;
+    // Away under a name that nobody restores from, so that a half removed one is never seen; the
+    // next build sweeps it up when this program is killed here.
+    char *unique auto_free = random_hex(4);
+    char *gone auto_free = str_printf("%s/templates/.build-%s-%s", home, name, unique);
+    if (rename(dir, gone) < 0)
+        return err_sys(e, errno, "rename %s", dir);
+    return dir_remove(gone, e);
+}
