@@ -19,6 +19,7 @@ struct client_op; // an operation in progress; gone once its completion was call
 struct client_opts {
     const char *api_url;     // "https://api.e2b.app"; NULL: the local daemon on its unix socket
     const char *api_key;     // X-API-KEY; NULL for none
+    const char *sandbox_url; // envd of every sandbox, routed by header; NULL: by their domain
     const char *home;        // CUBBY_HOME, for the local daemon
     const char *daemon_path; // the cubbyd program, started when nothing listens; NULL: never start
 };
@@ -36,6 +37,7 @@ struct sandbox_opts {
     json_t *metadata;     // object of strings, or NULL. Borrowed for the call
     json_t *envs;         // object of strings, or NULL. Borrowed for the call
     bool no_internet;
+    bool sliding; // cubbyd only: each use starts timeout_s anew
 };
 // `info` is E2B's JSON (Sandbox, SandboxDetail, array of ListedSandbox), borrowed for the call.
 typedef void (*client_json_cb)(const json_t *info, const struct err *e, void *ctx);
@@ -58,6 +60,7 @@ struct command_opts {
     const char *cwd;         // NULL: the user's home
     const char *user;        // NULL: the sandbox's default
     int64_t timeout_ms;      // 0 is none; past it envd kills the command
+    bool open_stdin;         // its stdin stays open, for SendInput and CloseStdin by client_rpc
 };
 enum command_end { COMMAND_EXITED, COMMAND_SIGNALED, COMMAND_TIMED_OUT, COMMAND_FAILED };
 struct command_result {

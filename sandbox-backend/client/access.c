@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of a sandbox that envd's calls need: its token, domain and envd version.
+#include "sandbox-backend/client/access.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+void access_cache_fini(struct access_cache *cache)
+{
+    for (int i = 0; i < ACCESS_CACHE_MAX; i++) {
+        free(cache->entries[i]);
+        cache->entries[i] = NULL;
+    }
+}
+
+static struct access **find(struct access_cache *cache, const char *id)
+{
+    for (int i = 0; i < ACCESS_CACHE_MAX; i++)
+        if (cache->entries[i] && strcmp(cache->entries[i]->id, id) == 0)
+            return &cache->entries[i];
+    return NULL;
+}
+
+// The entry of that id, else an empty place, else the one that was not used for longest.
+static struct access **place_for(struct access_cache *cache, const char *id)
+{
+    struct access **known = find(cache, id);
+    if (known)
+        return known;
+    struct access **oldest = &cache->entries[0];
+    for (int i = 0; i < ACCESS_CACHE_MAX; i++) {
+        struct access **at = &cache->entries[i];
+        if (!*at)
+            return at;
+        if ((*at)->used < (*oldest)->used)
+            oldest = at;
+    }
+    return oldest;
+}
+
+static void take_string(char *out, size_t size, const json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    if (s && strlen(s) < size)
+        memcpy(out, s, strlen(s) + 1);
+}
+
+// The domain becomes part of a host name: only what may stand in one.
+static bool domain_ok(const char *s)
+{
+    for (; *s; s++)
+        if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') ||
+              *s == '-' || *s == '.' || *s == ':'))
+            return false;
+    return true;
+}
+
+const struct access *access_cache_put(struct access_cache *cache, const json_t *sandbox)
+{
+    const char *id = json_string_value(json_object_get(sandbox, "sandboxID"));
+    if (!id || !access_id_ok(id))
+        return NULL;
+    struct access *a = xcalloc(1, sizeof *a);
+    take_string(a->id, sizeof a->id, sandbox, "sandboxID");
+    take_string(a->token, sizeof a->token, sandbox, "envdAccessToken");
+    take_string(a->domain, sizeof a->domain, sandbox, "domain");
+    take_string(a->envd_version, sizeof a->envd_version, sandbox, "envdVersion");
+    if (!domain_ok(a->domain))
+        a->domain[0] = '\0';
+    a->used = ++cache->uses;
+    struct access **place = place_for(cache, a->id);
+    free(*place);
+    *place = a;
+    return a;
+}
+
+const struct access *access_cache_get(struct access_cache *cache, const char *id)
+{
+    struct access **at = find(cache, id);
+    if (!at)
+        return NULL;
+    (*at)->used = ++cache->uses;
+    return *at;
+}
+
+void access_cache_drop(struct access_cache *cache, const char *id)
+{
+    struct access **at = find(cache, id);
+    if (at) {
+        free(*at);
+        *at = NULL;
+    }
+}
+
+bool access_id_ok(const char *id)
+{
+    static const char ALLOWED[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    size_t len = strlen(id);
+    return len > 0 && len <= ACCESS_ID_MAX && strspn(id, ALLOWED) == len;
+}
+
+bool access_envd_older(const struct access *a, int major, int minor)
+{
+    int have_major = 0;
+    int have_minor = 0;
+    if (sscanf(a->envd_version, "%9d.%9d", &have_major, &have_minor) != 2)
+        return false;
+    return have_major < major || (have_major == major && have_minor < minor);
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an answer that is not a success means, as an error.
+#include "sandbox-backend/client/answer.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/connect/connect.h"
+#include "sandbox-backend/net/http.h"
+
+// 502 is ERR_GONE in the table of codes, because a proxy says so of a sandbox; from anything else
+// it is a gateway's trouble.
+static enum err_code code_of_status(int status)
+{
+    return status == 502 ? ERR_UNAVAILABLE : err_from_http_status(status);
+}
+
+static json_t *object_of(const char *body, size_t len)
+{
+    json_t *value = len ? json_parse(body, len, NULL) : NULL;
+    if (json_is_object(value))
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    return s && *s ? s : NULL;
+}
+
+static void set_plain(struct err *e, enum err_code code, int status, const json_t *object)
+{
+    const char *message = text_of(object, "message");
+    if (message)
+        err_set(e, code, "%s", message);
+    else
+        err_set(e, code, "the server answered %d %s", status, http_status_text(status));
+}
+
+void answer_api_error(struct err *e, int status, const char *body, size_t len)
+{
+    json_t *object = object_of(body, len);
+    const char *error_code = text_of(object, "error_code");
+    enum err_code code = code_of_status(status);
+    if (error_code && strcmp(error_code, "sandbox_ended") == 0)
+        code = ERR_GONE;
+    set_plain(e, code, status, object);
+    json_decref(object);
+}
+
+static enum err_code code_of_proxy(const json_t *object, bool existed)
+{
+    if (text_of(object, "reason"))
+        return ERR_GONE;
+    if (json_object_get(object, "port"))
+        return ERR_UNAVAILABLE;
+    if (text_of(object, "sandboxId"))
+        return existed ? ERR_GONE : ERR_NOT_FOUND;
+    return ERR_UNAVAILABLE;
+}
+
+void answer_envd_error(struct err *e, bool existed, int status, const char *body, size_t len)
+{
+    json_t *object = object_of(body, len);
+    if (status == 502)
+        set_plain(e, code_of_proxy(object, existed), status, object);
+    else if (!text_of(object, "code") || connect_error_parse(object, e) == 0)
+        set_plain(e, code_of_status(status), status, object);
+    json_decref(object);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an answer that is not a success means, as an error. Pure. For client/ only.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sandbox-backend/base/err.h"
+
+#define ANSWER_ERROR_BYTES_MAX (64 * 1024) // of an error's body that are kept
+
+// The control plane's: {"code":404,"message":"...","error_code":"sandbox_ended"}.
+// sandbox_ended is ERR_GONE, sandbox_not_found and any other 404 ERR_NOT_FOUND.
+void answer_api_error(struct err *e, int status, const char *body, size_t len);
+
+// envd's or the proxy's in front of it. `existed`: the sandbox is known to have been there, so that
+// a proxy which cannot find it says that it is gone.
+//   502 with "reason"          ERR_GONE: the sandbox has ended
+//   502 with "port"            ERR_UNAVAILABLE: it runs, but envd does not answer
+//   502 with "sandboxId"       ERR_GONE or, when it is not known to have existed, ERR_NOT_FOUND
+//   {"code":"not_found",...}   a Connect error
+//   {"code":404,"message":..}  by the status
+void answer_envd_error(struct err *e, bool existed, int status, const char *body, size_t len);

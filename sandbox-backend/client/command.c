@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// A command in a sandbox: process.Process/Start, its output as it comes, and one true end.
+//
+// Theory of operation. The stream brings start, data, end, and a final envelope that says whether
+// the call as a whole went well; deadline_exceeded there means that envd killed the command at its
+// timeout. The command's result is known only then. Anything short of that is one of three:
+//   - envd or the proxy refused: the command did not run;
+//   - the stream broke, and the sandbox is dead: envd's /health, asked through the same way, does
+//     not answer, and the control plane says that the sandbox ended and why;
+//   - the stream broke and the sandbox lives: nobody here can know the command's fate, and it is
+//     said so. Nothing is run again.
+// envd sends a keepalive when it has nothing to say, so silence is a broken stream, too.
+//
+// Canceling closes the stream, which does not end the command (envd lets it run on for whoever
+// connects next), and then kills it by its pid. A command whose start is on its way is waited for.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/call.h"
+#include "sandbox-backend/client/envd_call.h"
+#include "sandbox-backend/client/process_event.h"
+#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/connect/connect.h"
+#include "sandbox-backend/net/deadline.h"
+
+#define KEEPALIVE_S   "20"
+#define SILENCE_MS    (120 * 1000) // several keepalives
+#define OVERDUE_MS    (15 * 1000)  // past the command's own timeout, for envd to have ended it
+#define KILL_START_MS (5 * 1000)   // for a canceled command's start to arrive
+#define CHECK_MS      (10 * 1000)
+
+enum command_state {
+    COMMAND_STREAMING,
+    COMMAND_CHECKING_ENVD,    // the stream broke: does envd answer?
+    COMMAND_CHECKING_SANDBOX, // it does not: is the sandbox still there?
+    COMMAND_KILLING,
+    COMMAND_DONE,
+};
+
+struct command {
+    struct client_op base;
+    enum command_state state;
+    struct call *call; // borrowed; NULL while none runs
+    struct connect_reader reader;
+    struct process_event event; // the one in hand
+    struct command_events events;
+    void *ctx;
+    char *id;           // owned
+    char *user;         // owned or NULL
+    int64_t overdue_at; // on the monotonic clock; 0: the command has no timeout
+    int64_t pid;        // 0 before its start
+    bool has_ended;     // how it ended is known, and in `result`
+    bool is_garbled;    // the stream could not be understood
+    bool canceled;
+    bool must_kill; // before the operation completes
+    struct command_result result;
+    char status[PROCESS_STATUS_BYTES], error[PROCESS_STATUS_BYTES]; // result points to them
+    struct err err;
+    struct deadline silence; // nothing was heard for too long
+};
+
+// In the order in which they come.
+static void start(struct command *op, const struct command_opts *opts);
+static void on_stream_data(const char *data, size_t len, void *ctx);
+static void on_stream_end(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void check_envd(struct command *op);
+static void on_envd_checked(int status, const char *body, size_t len, const struct err *e,
+                            void *ctx);
+static void check_sandbox(struct command *op);
+static void on_sandbox_checked(int status, const char *body, size_t len, const struct err *e,
+                               void *ctx);
+static void say_fate_unknown(struct command *op, const char *else_known);
+static void kill_it(struct command *op);
+static void on_killed(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void complete(struct command *op);
+static void on_silence_closed(struct deadline *deadline);
+
+// ---- 1. the start
+static json_t *start_message(const struct command_opts *opts, struct err *e)
+{
+    json_t *args = json_array();
+    for (const char *const *at = opts->args; at && *at; at++)
+        if (json_array_append_new(args, json_string(*at)) < 0)
+            err_set(e, ERR_INVALID, "an argument of the command is not UTF-8");
+    json_t *process = json_object();
+    json_object_set_new(process, "args", args);
+    if (json_object_set_new(process, "cmd", json_string(opts->cmd)) < 0)
+        err_set(e, ERR_INVALID, "the command is not UTF-8");
+    if (opts->cwd && json_object_set_new(process, "cwd", json_string(opts->cwd)) < 0)
+        err_set(e, ERR_INVALID, "the working directory is not UTF-8");
+    if (opts->envs)
+        json_object_set(process, "envs", opts->envs);
+    return json_pack("{s:o, s:b}", "process", process, "stdin", (int)opts->open_stdin);
+}
+
+static void arm(struct command *op)
+{
+    int64_t ms = SILENCE_MS;
+    if (op->overdue_at && op->overdue_at - clock_mono_ms() < ms)
+        ms = op->overdue_at - clock_mono_ms();
+    deadline_arm(&op->silence, ms > 0 ? (uint64_t)ms : 0);
+}
+
+static void start(struct command *op, const struct command_opts *opts)
+{
+    static const struct call_events EVENTS = {.on_data = on_stream_data, .on_end = on_stream_end};
+    struct client *c = op->base.client;
+    struct buf body auto_buf = BUF_INIT;
+    char *timeout auto_free = str_printf("%lld", (long long)opts->timeout_ms);
+    const struct http_header headers[] = {
+        {"Content-Type", CONNECT_STREAM_TYPE},
+        {"Connect-Protocol-Version", "1"},
+        {"Keepalive-Ping-Interval", KEEPALIVE_S},
+        {"Connect-Timeout-Ms", timeout}, // last: left out when there is none
+    };
+    struct err refused = ERR_INIT;
+    envd_call_check(c, op->id, op->user, &refused);
+    json_t *message = start_message(opts, &refused);
+    connect_envelope_json(&body, message);
+    json_decref(message);
+    const struct call_opts call = {
+        .sandbox = op->id,
+        .method = "POST",
+        .target = "/process.Process/Start",
+        .user = op->user,
+        .headers = headers,
+        .header_count = ARRAY_LEN(headers) - (opts->timeout_ms > 0 ? 0 : 1),
+        .body = body.data,
+        .body_len = body.len,
+        .refused = err_is(&refused) ? &refused : NULL,
+    };
+    op->call = call_start(c, &call, &EVENTS, op);
+}
+
+// ---- 2. the stream
+static void take_end(struct command *op)
+{
+    const struct process_event *ev = &op->event;
+    if (op->has_ended)
+        return;
+    op->has_ended = true;
+    memcpy(op->status, ev->status, sizeof op->status);
+    memcpy(op->error, ev->error, sizeof op->error);
+    op->result.end = ev->exited ? COMMAND_EXITED : COMMAND_SIGNALED;
+    op->result.exit_code = ev->exit_code;
+    op->result.error = op->error[0] ? op->error : NULL;
+}
+
+static void take_start(struct command *op)
+{
+    if (op->pid || !op->event.pid)
+        return;
+    op->pid = op->event.pid;
+    if (op->canceled) {
+        op->must_kill = true;
+        call_cancel(op->call);
+    } else if (op->events.on_start) {
+        op->events.on_start(op->pid, op->ctx);
+    }
+}
+
+static void take_event(struct command *op)
+{
+    const struct buf *data = &op->event.data;
+    bool listening = !op->canceled && !op->has_ended && data->len;
+    switch (op->event.kind) {
+    case PROCESS_STARTED:
+        take_start(op);
+        break;
+    case PROCESS_STDOUT:
+        if (listening)
+            op->events.on_stdout(data->data, data->len, op->ctx);
+        break;
+    case PROCESS_STDERR:
+        if (listening)
+            op->events.on_stderr(data->data, data->len, op->ctx);
+        break;
+    case PROCESS_ENDED:
+        take_end(op);
+        break;
+    case PROCESS_OTHER:
+        break;
+    }
+}
+
+// The final envelope: {} or {"error":{...}}. envd's deadline is the command's own timeout.
+static int take_stream_end(struct command *op, const char *payload, size_t len, struct err *e)
+{
+    json_t *message = json_parse(payload, len, e);
+    if (!message)
+        return -1;
+    struct err said = ERR_INIT;
+    connect_error_parse(json_object_get(message, "error"), &said);
+    json_decref(message);
+    if (said.code == ERR_TIMEOUT) {
+        op->has_ended = true;
+        op->result.end = COMMAND_TIMED_OUT;
+    } else if (err_is(&said) && !op->has_ended) {
+        op->err = said;
+    }
+    return 0;
+}
+
+static int on_envelope(uint8_t flags, const char *payload, size_t len, void *ctx)
+{
+    struct command *op = ctx;
+    if (flags & CONNECT_FLAG_END)
+        return take_stream_end(op, payload, len, &op->err);
+    if (process_event_parse(payload, len, &op->event, &op->err) < 0)
+        return -1;
+    take_event(op);
+    return 0;
+}
+
+static void on_stream_data(const char *data, size_t len, void *ctx)
+{
+    struct command *op = ctx;
+    struct err e = ERR_INIT;
+    if (op->state != COMMAND_STREAMING || op->reader.ended)
+        return;
+    if (!op->canceled)
+        arm(op);
+    if (connect_reader_feed(&op->reader, data, len, on_envelope, op, &e) == 0)
+        return;
+    op->is_garbled = true;
+    if (!err_is(&op->err))
+        op->err = e;
+    op->err.code = ERR_INTERNAL;
+    err_wrap(&op->err, "envd's stream cannot be understood");
+    call_cancel(op->call);
+}
+
+static void on_silence(struct deadline *deadline)
+{
+    struct command *op = container_of(deadline, struct command, silence);
+    if (op->overdue_at && clock_mono_ms() >= op->overdue_at && !op->canceled) {
+        op->has_ended = true;
+        op->result.end = COMMAND_TIMED_OUT;
+        op->must_kill = true;
+    } else if (!op->canceled) {
+        err_set(&op->err, ERR_UNAVAILABLE, "nothing was heard for %d s", SILENCE_MS / 1000);
+    }
+    if (op->call)
+        call_cancel(op->call);
+}
+
+static void on_stream_end(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    (void)body;
+    (void)len;
+    struct command *op = ctx;
+    bool was_sent = call_may_have_been_sent(op->call);
+    op->call = NULL;
+    deadline_disarm(&op->silence);
+    if (e && !op->canceled && !op->has_ended && !op->reader.ended)
+        err_set(&op->err, e->code, "%s", e->msg); // unless the reason is there already
+    if (op->must_kill)
+        kill_it(op);
+    else if (op->canceled || op->has_ended || op->reader.ended || op->is_garbled || !was_sent)
+        complete(op);
+    else if (status == 502 && op->err.code == ERR_UNAVAILABLE)
+        check_sandbox(op);
+    else if (status >= 300)
+        complete(op);
+    else
+        check_envd(op);
+}
+
+// ---- 3. the stream broke: why?
+// Canceled in the meantime: what the stream cannot tell may still run.
+static void give_up(struct command *op)
+{
+    if (op->must_kill)
+        kill_it(op);
+    else
+        complete(op);
+}
+
+static void check(struct command *op, enum command_state state, const char *sandbox,
+                  const char *target, const struct call_events *events)
+{
+    const struct call_opts opts = {
+        .sandbox = sandbox, .method = "GET", .target = target, .timeout_ms = CHECK_MS};
+    op->state = state;
+    op->call = call_start(op->base.client, &opts, events, op);
+}
+
+static void check_envd(struct command *op)
+{
+    static const struct call_events EVENTS = {.on_end = on_envd_checked};
+    err_set(&op->err, ERR_UNAVAILABLE, "the stream ended early");
+    check(op, COMMAND_CHECKING_ENVD, op->id, "/health", &EVENTS);
+}
+
+static void on_envd_checked(int status, const char *body, size_t len, const struct err *e,
+                            void *ctx)
+{
+    (void)status;
+    (void)body;
+    (void)len;
+    struct command *op = ctx;
+    op->call = NULL;
+    if (op->canceled) {
+        give_up(op);
+    } else if (e && e->code == ERR_GONE) {
+        op->err = *e;
+        complete(op);
+    } else if (e) {
+        check_sandbox(op);
+    } else {
+        say_fate_unknown(op, "the sandbox runs on");
+        complete(op);
+    }
+}
+
+static void check_sandbox(struct command *op)
+{
+    static const struct call_events EVENTS = {.on_end = on_sandbox_checked};
+    char *target auto_free = str_printf("/sandboxes/%s", op->id);
+    check(op, COMMAND_CHECKING_SANDBOX, NULL, target, &EVENTS);
+}
+
+static void on_sandbox_checked(int status, const char *body, size_t len, const struct err *e,
+                               void *ctx)
+{
+    (void)status;
+    (void)body;
+    (void)len;
+    struct command *op = ctx;
+    op->call = NULL;
+    if (op->canceled) {
+        give_up(op);
+        return;
+    }
+    if (e && (e->code == ERR_GONE || e->code == ERR_NOT_FOUND)) {
+        op->err = *e;
+        op->err.code = ERR_GONE;
+    } else {
+        say_fate_unknown(op, e ? "nor does the sandbox answer" : "envd in it does not answer");
+    }
+    complete(op);
+}
+
+static void say_fate_unknown(struct command *op, const char *else_known)
+{
+    const struct err why = op->err;
+    op->err = ERR_INIT;
+    err_set(&op->err, ERR_UNAVAILABLE,
+            "the connection to the command broke, whether it finished is not known (%s; %s)",
+            why.msg, else_known);
+}
+
+// ---- 4. canceled, or overdue: the command is killed
+static void cancel(struct client_op *base)
+{
+    struct command *op = container_of(base, struct command, base);
+    if (op->canceled || op->state == COMMAND_DONE)
+        return;
+    op->canceled = true;
+    if (op->state == COMMAND_KILLING)
+        return;
+    op->must_kill = op->pid && !op->has_ended;
+    if (op->state == COMMAND_STREAMING && !op->pid && call_may_have_been_sent(op->call))
+        deadline_arm(&op->silence, KILL_START_MS); // take_start cancels the call
+    else
+        call_cancel(op->call);
+}
+
+static void kill_it(struct command *op)
+{
+    static const struct call_events EVENTS = {.on_end = on_killed};
+    json_t *request = json_pack("{s:{s:I}, s:s}", "process", "pid", (json_int_t)op->pid, "signal",
+                                "SIGNAL_SIGKILL");
+    op->state = COMMAND_KILLING;
+    op->call = envd_call_unary(op->base.client, op->id, "process.Process/SendSignal", request,
+                               op->user, CHECK_MS, &EVENTS, op);
+    json_decref(request);
+}
+
+// Whatever the answer: not found is a command that had just ended, and for the rest nothing more
+// can be done from here.
+static void on_killed(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    (void)status;
+    (void)body;
+    (void)len;
+    (void)e;
+    struct command *op = ctx;
+    op->call = NULL;
+    complete(op);
+}
+
+// ---- 5. the end
+static void complete(struct command *op)
+{
+    if (op->canceled) {
+        op->err = ERR_INIT;
+        err_set(&op->err, ERR_CANCELED, "canceled");
+    } else if (!op->has_ended) {
+        err_set(&op->err, ERR_INTERNAL, "envd ended the command's stream without a result");
+    } else {
+        op->err = ERR_INIT;
+    }
+    op->state = COMMAND_DONE;
+    deadline_close(&op->silence, on_silence_closed);
+}
+
+static void on_silence_closed(struct deadline *deadline)
+{
+    struct command *op = container_of(deadline, struct command, silence);
+    op->result.status = op->status;
+    if (err_is(&op->err))
+        op->result.end = COMMAND_FAILED;
+    op_end(&op->base);
+    op->events.on_end(&op->result, err_is(&op->err) ? &op->err : NULL, op->ctx);
+    connect_reader_fini(&op->reader);
+    buf_fini(&op->event.data);
+    free(op->id);
+    free(op->user);
+    free(op);
+}
+
+struct client_op *client_command(struct client *c, const char *id, const struct command_opts *opts,
+                                 const struct command_events *events, void *ctx)
+{
+    struct command *op = xcalloc(1, sizeof *op);
+    op->events = *events;
+    op->ctx = ctx;
+    op->id = xstrdup(id);
+    op->user = opts->user ? xstrdup(opts->user) : NULL;
+    if (opts->timeout_ms > 0)
+        op->overdue_at = clock_mono_ms() + opts->timeout_ms + OVERDUE_MS;
+    connect_reader_init(&op->reader, LIMIT_ENVELOPE_BYTES);
+    deadline_init(&op->silence, c->loop, on_silence);
+    op_begin(&op->base, c, cancel);
+    start(op, opts);
+    return &op->base;
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files into a sandbox and out of it, streamed: POST and GET /files.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/call.h"
+#include "sandbox-backend/client/envd_call.h"
+#include "sandbox-backend/client/state.h"
+
+struct transfer {
+    struct client_op base;
+    struct call *call; // borrowed
+    client_file_cb cb;
+    void *ctx;
+    char *path; // owned; in the sandbox
+    int fd;     // owned; -1 for none
+    int64_t bytes, limit;
+    struct err err;
+};
+
+static void cancel(struct client_op *base)
+{
+    call_cancel(container_of(base, struct transfer, base)->call);
+}
+
+static struct transfer *transfer_new(struct client *c, const char *path, int fd, client_file_cb cb,
+                                     void *ctx)
+{
+    struct transfer *op = xcalloc(1, sizeof *op);
+    op->path = xstrdup(path);
+    op->fd = fd;
+    op->cb = cb;
+    op->ctx = ctx;
+    op_begin(&op->base, c, cancel);
+    return op;
+}
+
+static void complete(struct transfer *op, const struct err *e)
+{
+    if (op->fd >= 0)
+        close(op->fd);
+    op_end(&op->base);
+    op->cb(op->path, op->bytes, e, op->ctx);
+    free(op->path);
+    free(op);
+}
+
+// What went wrong here counts more than that the call ended because of it.
+static void on_transfer_end(struct transfer *op, const struct err *e)
+{
+    if (!err_is(&op->err) && e)
+        op->err = *e;
+    complete(op, err_is(&op->err) ? &op->err : NULL);
+}
+
+static void start(struct transfer *op, const char *id, const char *user, struct call_opts *opts,
+                  const struct call_events *events)
+{
+    struct buf target auto_buf = BUF_INIT;
+    struct client *c = op->base.client;
+    envd_call_check(c, id, user, &op->err);
+    if (!*op->path)
+        err_set(&op->err, ERR_INVALID, "the path in the sandbox is empty");
+    buf_adds(&target, "/files?path=");
+    percent_encode(&target, op->path, true);
+    if (user) {
+        buf_adds(&target, "&username=");
+        percent_encode(&target, user, false);
+    }
+    opts->sandbox = id;
+    opts->target = buf_str(&target);
+    opts->user = user;
+    opts->refused = err_is(&op->err) ? &op->err : NULL;
+    op->call = call_start(c, opts, events, op);
+}
+
+// ---- into the sandbox
+static void on_upload_end(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    (void)status;
+    struct transfer *op = ctx;
+    struct err odd = ERR_INIT;
+    json_t *answer = e ? NULL : json_parse(body, len, &odd);
+    const char *path = json_string_value(json_object_get(json_array_get(answer, 0), "path"));
+    if (path) { // where a relative path led
+        free(op->path);
+        op->path = xstrdup(path);
+    } else if (!e) {
+        err_set(&odd, ERR_INTERNAL, "it does not say where the file went");
+        err_wrap(&odd, "envd's answer to an upload");
+    }
+    json_decref(answer);
+    on_transfer_end(op, e ? e : err_is(&odd) ? &odd : NULL);
+}
+
+// A regular file: reading it does not wait for anybody. Its length was promised at the start.
+static ssize_t read_file(void *into, size_t room, void *ctx)
+{
+    struct transfer *op = ctx;
+    int64_t left = op->limit - op->bytes;
+    if ((int64_t)room > left)
+        room = (size_t)left;
+    ssize_t n = room ? read(op->fd, into, room) : 0;
+    if (n > 0)
+        op->bytes += n;
+    if (n > 0 || room == 0)
+        return n;
+    if (n < 0)
+        err_sys(&op->err, errno, "read the local file");
+    else
+        err_set(&op->err, ERR_CONFLICT, "the local file became shorter while it was read");
+    return HTTP_READ_ABORT;
+}
+
+static const struct http_header BYTES = {"Content-Type", "application/octet-stream"};
+
+struct client_op *client_upload(struct client *c, const char *id, int fd, const char *path,
+                                const char *user, client_file_cb cb, void *ctx)
+{
+    static const struct call_events EVENTS = {.on_end = on_upload_end};
+    struct transfer *op = transfer_new(c, path, fd, cb, ctx);
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        err_sys(&op->err, errno, "look at the local file");
+    else if (!S_ISREG(st.st_mode))
+        err_set(&op->err, ERR_INVALID, "what is to be uploaded is not a regular file");
+    else
+        op->limit = st.st_size;
+    struct call_opts opts = {
+        .method = "POST",
+        .headers = &BYTES,
+        .header_count = 1,
+        .read_body = read_file,
+        .body_total = op->limit,
+    };
+    start(op, id, user, &opts, &EVENTS);
+    return &op->base;
+}
+
+struct client_op *client_upload_bytes(struct client *c, const char *id, const void *data,
+                                      size_t len, const char *path, const char *user,
+                                      client_file_cb cb, void *ctx)
+{
+    static const struct call_events EVENTS = {.on_end = on_upload_end};
+    struct transfer *op = transfer_new(c, path, -1, cb, ctx);
+    op->bytes = (int64_t)len;
+    struct call_opts opts = {
+        .method = "POST",
+        .headers = &BYTES,
+        .header_count = 1,
+        .body = len ? data : "",
+        .body_len = len,
+    };
+    start(op, id, user, &opts, &EVENTS);
+    return &op->base;
+}
+
+// ---- out of the sandbox
+static void too_large(struct transfer *op)
+{
+    err_set(&op->err, ERR_TOO_LARGE, "the file is larger than %lld bytes", (long long)op->limit);
+    call_cancel(op->call);
+}
+
+static void on_download_head(int64_t length, void *ctx)
+{
+    struct transfer *op = ctx;
+    if (length > op->limit)
+        too_large(op);
+}
+
+static void on_download_data(const char *data, size_t len, void *ctx)
+{
+    struct transfer *op = ctx;
+    if (err_is(&op->err))
+        return;
+    if ((int64_t)len > op->limit - op->bytes) {
+        too_large(op);
+    } else if (fd_write_all(op->fd, data, len, &op->err) < 0) {
+        err_wrap(&op->err, "write the local file");
+        call_cancel(op->call);
+    } else {
+        op->bytes += (int64_t)len;
+    }
+}
+
+static void on_download_end(int status, const char *body, size_t len, const struct err *e,
+                            void *ctx)
+{
+    (void)status;
+    (void)body;
+    (void)len;
+    struct transfer *op = ctx;
+    // A network file system may find out only now that it has no room.
+    if (!e && close(steal_fd(&op->fd)) < 0 && errno != EINTR)
+        err_sys(&op->err, errno, "write the local file");
+    on_transfer_end(op, e);
+}
+
+struct client_op *client_download(struct client *c, const char *id, const char *path, int fd,
+                                  int64_t max_bytes, const char *user, client_file_cb cb, void *ctx)
+{
+    static const struct call_events EVENTS = {
+        .on_head = on_download_head, .on_data = on_download_data, .on_end = on_download_end};
+    struct transfer *op = transfer_new(c, path, fd, cb, ctx);
+    op->limit = max_bytes;
+    struct call_opts opts = {.method = "GET"};
+    start(op, id, user, &opts, &EVENTS);
+    return &op->base;
+}

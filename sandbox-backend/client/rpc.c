@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A unary call of envd.
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/call.h"
+#include "sandbox-backend/client/envd_call.h"
+#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/connect/connect.h"
+
+#define RPC_MS (60 * 1000)
+
+struct rpc {
+    struct client_op base;
+    struct call *call; // borrowed
+    client_json_cb cb;
+    void *ctx;
+};
+
+struct call *envd_call_unary(struct client *c, const char *id, const char *method,
+                             const json_t *request, const char *user, uint64_t timeout_ms,
+                             const struct call_events *events, void *ctx)
+{
+    static const struct http_header HEADERS[] = {{"Content-Type", CONNECT_UNARY_TYPE},
+                                                 {"Connect-Protocol-Version", "1"}};
+    struct err refused = ERR_INIT;
+    char *target auto_free = str_printf("/%s", method);
+    char *body auto_free = json_to_string(request);
+    envd_call_check(c, id, user, &refused);
+    const struct call_opts opts = {
+        .sandbox = id,
+        .method = "POST",
+        .target = target,
+        .user = user,
+        .headers = HEADERS,
+        .header_count = ARRAY_LEN(HEADERS),
+        .body = body,
+        .body_len = strlen(body),
+        .timeout_ms = timeout_ms,
+        .refused = err_is(&refused) ? &refused : NULL,
+    };
+    return call_start(c, &opts, events, ctx);
+}
+
+int envd_call_check(struct client *c, const char *id, const char *user, struct err *e)
+{
+    if (!c->dialect->id_ok(id))
+        return err_set(e, ERR_INVALID, "\"%.80s\" is not a sandbox id (%s)", id,
+                       c->dialect->id_shape);
+    if (user && (!*user || strchr(user, ':')))
+        return err_set(e, ERR_INVALID, "\"%.80s\" is not a user's name", user);
+    return 0;
+}
+
+static void cancel(struct client_op *base)
+{
+    call_cancel(container_of(base, struct rpc, base)->call);
+}
+
+static void on_end(int status, const char *body, size_t len, const struct err *error, void *ctx)
+{
+    (void)status;
+    struct rpc *op = ctx;
+    struct err e = error ? *error : ERR_INIT;
+    json_t *answer = err_is(&e) ? NULL : json_parse(body, len, &e);
+    if (!error)
+        err_wrap(&e, "envd's answer");
+    const struct rpc done = *op;
+    op_end(&op->base);
+    free(op);
+    done.cb(answer, err_is(&e) ? &e : NULL, done.ctx);
+    json_decref(answer);
+}
+
+struct client_op *client_rpc(struct client *c, const char *id, const char *method,
+                             const json_t *request, const char *user, client_json_cb cb, void *ctx)
+{
+    static const struct call_events EVENTS = {.on_end = on_end};
+    struct rpc *op = xcalloc(1, sizeof *op);
+    op->cb = cb;
+    op->ctx = ctx;
+    op_begin(&op->base, c, cancel);
+    op->call = envd_call_unary(c, id, method, request, user, RPC_MS, &EVENTS, op);
+    return &op->base;
+}
