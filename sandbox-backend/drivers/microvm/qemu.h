@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that knows QEMU's command line: a template's boot and a sandbox's restore must be
+// the same machine, with the same devices, or the restore fails (or worse, does not).
+//
+// How to boot (template build):
+//   int qmp_listener = qemu_qmp_listen(path_of_qmp_sock, &e);
+//   struct qemu_config c = {.name = "cubby-build", .machine = QEMU_MACHINE, .accel = "tcg",
+//       .cpu_model = qemu_cpu_model("tcg"), .memory_mb = 512, .cpus = 1,
+//       .memory_path = ".../memory", .memory_shared = true, .disk_base = ".../disk.ext4",
+//       .kernel = ..., .initrd = ..., .append = ..., .console_path = ".../console.log"};
+//   char **argv = qemu_argv(&c);
+//   process_start() (process.h) with fds {-1, log, log, qmp_listener, frames, -1}: see QEMU_FD_*.
+//   qmp_open(loop, qmp_connect(path_of_qmp_sock, &e), ...) may be called at once, and commands be
+//   sent at once: they wait in the socket until QEMU is up.
+// and to save: execute "stop", "migrate-set-capabilities" with x-ignore-shared and events on,
+// "migrate" to "exec:"-less "fd:" (inherit the file as QEMU_FD_VMSTATE, uri QEMU_VMSTATE_URI; mind
+// `-sandbox spawn=deny`), wait for the event MIGRATION with status "completed", "quit".
+#pragma once
+#include <stdbool.h>
+
+#include "sandbox-backend/base/err.h"
+
+// -M. ACPI is on because Debian's cloud kernel finds virtio-mmio devices by nothing else, and
+// because it makes a guest's power-off an event. The timers and the interrupt controllers that QEMU
+// chooses by accelerator are named, so that one string says it all.
+#define QEMU_MACHINE "microvm,acpi=on,pit=on,pic=on,rtc=on,isa-serial=on,pcie=off,usb=off"
+
+// What the child finds at which descriptor.
+enum {
+    QEMU_FD_QMP = 3,     // a listening unix socket: a later daemon can connect again
+    QEMU_FD_NET = 4,     // connected socket of frames (cubby-netd has the other end)
+    QEMU_FD_VMSTATE = 5, // the device state: read by a restore, written by a template build
+    QEMU_FD_COUNT
+};
+#define QEMU_VMSTATE_URI "fd:5"
+
+// Names of devices and nodes, for QMP: the same in every machine.
+#define QEMU_CONSOLE_ID    "console"   // the chardev; a ring buffer when console_path is NULL
+#define QEMU_CONSOLE_BYTES (64 * 1024) // size of that ring
+#define QEMU_DISK_NODE     "disk0"     // what the guest's /dev/vda reads and writes
+#define QEMU_DISK_ID       "blk0"
+
+#define QEMU_GUEST_MAC "52:54:00:c0:bb:01"
+
+struct qemu_config {
+    const char *binary;    // argv[0]
+    const char *name;      // shown by ps
+    const char *machine;   // QEMU_MACHINE, or as the template recorded it
+    const char *accel;     // "tcg" or "kvm"
+    const char *cpu_model; // qemu_cpu_model(accel), or as the template recorded it
+    int memory_mb;
+    int cpus;
+    const char *memory_path;  // the file that is the guest's RAM
+    bool memory_shared;       // true: the guest writes the file; false: copy on write
+    const char *disk_base;    // raw image
+    const char *disk_overlay; // qcow2 over disk_base, which is then read-only; NULL: write the base
+    const char *console_path; // file the serial console is written to; NULL: ring buffer
+    const char *kernel;       // these three for a boot;
+    const char *initrd;
+    const char *append;
+    bool incoming; // or wait for "migrate-incoming"
+};
+
+// New NULL-terminated array; qemu_argv_free.
+char **qemu_argv(const struct qemu_config *c);
+void qemu_argv_free(char **argv);
+
+// The value for -cpu. TCG: what its translator is quick at (see qemu.c); KVM: the host's.
+const char *qemu_cpu_model(const char *accel);
+
+// Kernel arguments that belong to this machine and accelerator, to stand before the template's own:
+// console, what makes a panic an event, and what is slow or fails under emulation. New string.
+char *qemu_kernel_args(const char *accel);
+
+// A listening socket for QEMU_FD_QMP at `path` (mode 0600, a stale one is replaced). The
+// descriptor, or -1.
+int qemu_qmp_listen(const char *path, struct err *e);

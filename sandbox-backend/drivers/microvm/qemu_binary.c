@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding QEMU and asking its version, once for each binary.
+#include "sandbox-backend/drivers/microvm/qemu_binary.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/spawn.h"
+
+#define PROGRAM            "qemu-system-x86_64"
+#define VERSION_TEXT_BYTES 512
+
+// One loop and one thread a process: a plain variable will do.
+static struct {
+    char *binary; // owned
+    struct stat identity;
+    char version[32];
+} known;
+
+static bool is_program(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+char *qemu_binary_find(struct err *e)
+{
+    const char *chosen = getenv("CUBBY_QEMU");
+    if (chosen && chosen[0]) {
+        if (chosen[0] == '/' && is_program(chosen))
+            return xstrdup(chosen);
+        err_set(e, ERR_NOT_FOUND, "CUBBY_QEMU is not the absolute path of a program: %s", chosen);
+        return NULL;
+    }
+    const char *path = getenv("PATH");
+    for (const char *at = path ? path : "/usr/bin"; *at;) {
+        size_t len = strcspn(at, ":");
+        char *candidate auto_free = str_printf("%.*s/" PROGRAM, (int)len, at);
+        if (candidate[0] == '/' && is_program(candidate))
+            return steal(&candidate);
+        at += len + (at[len] == ':');
+    }
+    err_set(e, ERR_NOT_FOUND,
+            PROGRAM " is not in PATH: install the package qemu-system-x86, or name it by "
+                    "CUBBY_QEMU");
+    return NULL;
+}
+
+// "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg...)"
+static bool parse_version(const char *text, char *out, size_t size)
+{
+    static const char lead[] = "QEMU emulator version ";
+    const char *at = strstr(text, lead);
+    if (!at)
+        return false;
+    at += sizeof lead - 1;
+    size_t len = strspn(at, "0123456789.");
+    if (len == 0 || len >= size)
+        return false;
+    memcpy(out, at, len);
+    out[len] = '\0';
+    return true;
+}
+
+// Runs `binary --version` and reads what it says.
+static int ask(const char *binary, char text[VERSION_TEXT_BYTES], struct err *e)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return err_sys(e, errno, "make a pipe");
+    int from auto_close = ends[0];
+    int to auto_close = ends[1];
+    char *const argv[] = {(char *)(uintptr_t)binary, (char *)(uintptr_t) "--version", NULL};
+    pid_t pid = spawn_program(binary, argv, NULL, (const int[]){-1, to, -1}, 3, e);
+    if (pid < 0)
+        return -1;
+    close(steal_fd(&to));
+    size_t len = 0;
+    for (ssize_t n; len < VERSION_TEXT_BYTES - 1; len += (size_t)n) {
+        n = read(from, text + len, VERSION_TEXT_BYTES - 1 - len);
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        else if (n <= 0)
+            break;
+    }
+    text[len] = '\0';
+    close(steal_fd(&from));
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (status != 0)
+        return err_set(e, ERR_NOT_FOUND, "%s --version does not run", binary);
+    return 0;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+const char *qemu_binary_version(const char *binary, struct err *e)
+{
+    struct stat now;
+    if (stat(binary, &now) != 0) {
+        err_sys(e, errno, "%s", binary);
+        return NULL;
+    }
+    if (str_eq(known.binary, binary) && same_file(&known.identity, &now))
+        return known.version;
+    char text[VERSION_TEXT_BYTES];
+    if (ask(binary, text, e) != 0)
+        return NULL;
+    free(known.binary);
+    known.binary = NULL;
+    if (!parse_version(text, known.version, sizeof known.version)) {
+        err_set(e, ERR_NOT_FOUND, "%s --version does not say a version of QEMU", binary);
+        return NULL;
+    }
+    known.binary = xstrdup(binary);
+    known.identity = now;
+    return known.version;
+}
