@@ -13,8 +13,8 @@
 //   qmp_open(loop, qmp_connect(path_of_qmp_sock, &e), ...) may be called at once, and commands be
 //   sent at once: they wait in the socket until QEMU is up.
 // and to save: execute "stop", "migrate-set-capabilities" with x-ignore-shared and events on,
-// "migrate" to "exec:"-less "fd:" (inherit the file as QEMU_FD_VMSTATE, uri QEMU_VMSTATE_URI; mind
-// `-sandbox spawn=deny`), wait for the event MIGRATION with status "completed", "quit".
+// qmp_give_fd(q, "vmstate", file), "migrate" to "fd:vmstate", wait for the event MIGRATION with
+// status "completed", "quit".
 #pragma once
 #include <stdbool.h>
 
@@ -29,10 +29,10 @@
 enum {
     QEMU_FD_QMP = 3,     // a listening unix socket: a later daemon can connect again
     QEMU_FD_NET = 4,     // connected socket of frames (cubby-netd has the other end)
-    QEMU_FD_VMSTATE = 5, // the device state: read by a restore, written by a template build
+    QEMU_FD_VMSTATE = 5, // the device state that a restore reads; -1 for a boot
     QEMU_FD_COUNT
 };
-#define QEMU_VMSTATE_URI "fd:5"
+#define QEMU_VMSTATE_URI "fd:5" // for "migrate-incoming"
 
 // Names of devices and nodes, for QMP: the same in every machine.
 #define QEMU_CONSOLE_ID    "console"   // the chardev; a ring buffer when console_path is NULL

@@ -220,24 +220,59 @@ static void send_text(struct qmp *q, char *text)
     }
 }
 
-void qmp_execute(struct qmp *q, const char *command, json_t *arguments, uint64_t timeout_ms,
-                 qmp_reply_cb cb, void *ctx)
+// Sends the text, and `fd` with it, past the stream's queue, which must be empty; the socket has
+// room for many commands.
+static void send_text_with_fd(struct qmp *q, const char *text, int fd)
+{
+    uv_os_fd_t to = -1;
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec bytes = {.iov_base = (char *)(uintptr_t)text, .iov_len = strlen(text)};
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+    if (uv_stream_get_write_queue_size((uv_stream_t *)&q->pipe) > 0 ||
+        uv_fileno((uv_handle_t *)&q->pipe, &to) != 0 ||
+        sendmsg(to, &message, MSG_NOSIGNAL) != (ssize_t)bytes.iov_len)
+        lose(q, ERR_UNAVAILABLE, "QEMU's control connection took no descriptor");
+}
+
+static void execute(struct qmp *q, const char *command, json_t *arguments, int fd,
+                    uint64_t timeout_ms, qmp_reply_cb cb, void *ctx)
 {
     struct command *c = xcalloc(1, sizeof *c);
     *c = (struct command){.id = q->next_id++, .cb = cb, .ctx = ctx};
     c->due_ms = clock_mono_ms() + (int64_t)timeout_ms;
     snprintf(c->name, sizeof c->name, "%s", command);
     TAILQ_INSERT_TAIL(&q->pending, c, link);
-    char *text = command_text(command, arguments, c->id);
-    if (q->state == QMP_OPEN) {
-        send_text(q, text);
-    } else {
-        free(text);
-    }
+    char *text auto_free = command_text(command, arguments, c->id);
+    if (q->state == QMP_OPEN && fd >= 0)
+        send_text_with_fd(q, text, fd);
+    else if (q->state == QMP_OPEN)
+        send_text(q, steal(&text));
     if (q->state == QMP_OPEN)
         arm_deadline(q);
     else
         deadline_arm(&q->deadline, 0);
+}
+
+void qmp_execute(struct qmp *q, const char *command, json_t *arguments, uint64_t timeout_ms,
+                 qmp_reply_cb cb, void *ctx)
+{
+    execute(q, command, arguments, -1, timeout_ms, cb, ctx);
+}
+
+void qmp_give_fd(struct qmp *q, const char *name, int fd, uint64_t timeout_ms, qmp_reply_cb cb,
+                 void *ctx)
+{
+    execute(q, "getfd", json_pack("{s:s}", "fdname", name), fd, timeout_ms, cb, ctx);
 }
 
 // ---- receiving

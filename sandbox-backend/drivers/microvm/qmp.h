@@ -39,6 +39,10 @@ struct qmp *qmp_open(uv_loop_t *loop, int fd, const struct qmp_events *events, v
 void qmp_execute(struct qmp *q, const char *command, json_t *arguments, uint64_t timeout_ms,
                  qmp_reply_cb cb, void *ctx);
 
+// "getfd": gives QEMU a copy of `fd` (borrowed) under `name`, for "migrate" to "fd:NAME".
+void qmp_give_fd(struct qmp *q, const char *name, int fd, uint64_t timeout_ms, qmp_reply_cb cb,
+                 void *ctx);
+
 // Fails what is pending (ERR_CANCELED, before it returns), closes, frees; on_closed (may be NULL)
 // comes from the loop. No event after this call.
 void qmp_close(struct qmp *q, void (*on_closed)(void *ctx), void *ctx);
