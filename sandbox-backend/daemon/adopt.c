@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a daemon does with the sandboxes that an earlier one left.
+#include "sandbox-backend/daemon/adopt.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/ending.h"
+#include "sandbox-backend/daemon/expiry.h"
+#include "sandbox-backend/daemon/orphans.h"
+#include "sandbox-backend/daemon/record.h"
+#include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/log/log.h"
+
+#define ID_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
+
+struct adoption {
+    struct store *store;
+    size_t pending; // sandboxes not decided yet, and one for the scan itself
+    void (*on_done)(void *ctx);
+    void *ctx;
+};
+
+static void step_done(struct adoption *a)
+{
+    if (--a->pending)
+        return;
+    expiry_plan(a->store);
+    void (*on_done)(void *ctx) = a->on_done;
+    void *ctx = a->ctx;
+    free(a);
+    on_done(ctx);
+}
+
+static void on_removed(void *ctx)
+{
+    step_done(ctx);
+}
+
+// `detail` NULL: nobody ever knew it.
+static void discard(struct adoption *a, struct sandbox *sb, const char *detail)
+{
+    log_warn("sandbox.lost", "id=%s reason=\"%s\"", sb->id,
+             detail ? detail : "its creation was not finished");
+    orphans_kill(sb->dir);
+    sb->forget = !detail;
+    sb->adoption = NULL;
+    sb->on_ended = on_removed;
+    sb->on_ended_ctx = a;
+    ending_start(sb, ENDED_LOST, detail);
+}
+
+static void on_adopted(struct machine *m, const struct err *e, void *ctx)
+{
+    struct sandbox *sb = ctx;
+    struct adoption *a = steal(&sb->adoption);
+    if (!m) {
+        discard(a, sb, e->msg);
+        return;
+    }
+    sb->machine = m;
+    sandbox_set_state(sb, SANDBOX_RUNNING);
+    log_info("sandbox.adopted", "id=%s left_ms=%lld", sb->id,
+             (long long)(sb->end_ms - clock_mono_ms()));
+    step_done(a); // an overdue one is ended by the timer that this sets
+}
+
+static void adopt_one(struct adoption *a, const char *id)
+{
+    struct store *store = a->store;
+    struct sandbox *sb = sandbox_new(store, id);
+    struct err e = ERR_INIT;
+    json_t *machine = NULL;
+    a->pending++;
+    sb->adoption = a;
+    if (record_read(sb, &machine, &e) < 0) {
+        discard(a, sb, e.code == ERR_NOT_FOUND ? NULL : e.msg);
+        return;
+    }
+    char *template auto_free = str_printf("%s/templates/%s", store->home, sb->template);
+    struct machine_spec spec = {
+        .id = sb->id, .dir = sb->dir, .template = template, .network = sb->network};
+    store->driver->adopt(store->loop, &spec, machine, on_adopted, ending_on_exit, sb);
+    json_decref(machine);
+}
+
+static bool is_id(const char *name)
+{
+    return strlen(name) == SANDBOX_ID_LEN && strspn(name, ID_CHARS) == SANDBOX_ID_LEN;
+}
+
+void adopt_all(struct store *store, void (*on_done)(void *ctx), void *ctx)
+{
+    struct adoption *a = xmalloc(sizeof *a);
+    *a = (struct adoption){.store = store, .pending = 1, .on_done = on_done, .ctx = ctx};
+    struct dirent **names = NULL;
+    int n = scandir(store->dir, &names, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        const char *name = names[i]->d_name;
+        if (is_id(name))
+            adopt_one(a, name);
+        else if (name[0] != '.')
+            log_warn("sandboxes.stranger", "name=%s is not a sandbox; it is left alone", name);
+        free(names[i]);
+    }
+    free(names);
+    step_done(a);
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a daemon does with the sandboxes that an earlier one left: finds those again that still run,
+// and removes the rest.
+//
+//  - sandbox.json and a machine that runs: RUNNING again, or ended at once when its time was over.
+//  - sandbox.json and no machine: the directory goes; it is remembered as lost.
+//  - no sandbox.json: its creation never came to an end, so nobody was told of it. Whatever process
+//    still has that directory among its arguments or files is killed; the directory goes.
+//
+// All of them at once; the daemon listens when the last one is decided, so that a client never
+// sees a sandbox that is missing for a moment.
+#pragma once
+#include <stddef.h>
+
+struct store;
+
+// `on_done` comes once, possibly within the call.
+void adopt_all(struct store *store, void (*on_done)(void *ctx), void *ctx);

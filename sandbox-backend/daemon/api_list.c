@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// GET /sandboxes and /v2/sandboxes.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/daemon/api.h"
+#include "sandbox-backend/daemon/list_query.h"
+#include "sandbox-backend/daemon/reply.h"
+#include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/daemon/view.h"
+
+static int by_query(const void *a, const void *b, void *query)
+{
+    const struct sandbox *const *left = a;
+    const struct sandbox *const *right = b;
+    return list_query_before(query, *left, *right) ? -1 : 1;
+}
+
+// Those that match, in order. New array of borrowed pointers.
+static struct sandbox **collect(const struct store *store, struct list_query *q, size_t *count)
+{
+    struct sandbox **found = xcalloc(store->count + 1, sizeof *found);
+    size_t n = 0;
+    for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
+        if (list_query_matches(q, sb))
+            found[n++] = sb;
+    qsort_r(found, n, sizeof *found, by_query, q);
+    *count = n;
+    return found;
+}
+
+static void answer(struct store *store, struct http_request *req, struct list_query *q)
+{
+    size_t count = 0;
+    struct sandbox **found auto_free = collect(store, q, &count);
+    size_t shown = (int64_t)count > q->limit ? (size_t)q->limit : count;
+    json_t *list = json_array();
+    for (size_t i = 0; i < shown; i++)
+        json_array_append_new(list, view_listed(found[i]));
+    if (shown < count) {
+        char *token auto_free = list_query_token(found[shown - 1]);
+        http_response_header(req, "X-Next-Token", token);
+    }
+    char total[24];
+    snprintf(total, sizeof total, "%zu", store_running(store));
+    http_response_header(req, "X-Total-Running", total);
+    reply_json(req, 200, list);
+}
+
+static void list(struct store *store, struct http_request *req, bool v2)
+{
+    struct list_query q;
+    struct err e = ERR_INIT;
+    if (list_query_parse(&q, req, v2, &e) < 0)
+        reply_err(req, NULL, &e);
+    else
+        answer(store, req, &q);
+    list_query_fini(&q);
+}
+
+void api_list_v1(struct store *store, struct http_request *req, const char *arg)
+{
+    (void)arg;
+    list(store, req, false);
+}
+
+void api_list_v2(struct store *store, struct http_request *req, const char *arg)
+{
+    (void)arg;
+    list(store, req, true);
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a sandbox, for whatever reason: the one place where it is taken apart.
+#include "sandbox-backend/daemon/ending.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/proxy.h"
+#include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/log/log.h"
+
+#define TAIL_LINES 10
+#define TAIL_BYTES 4096
+
+static void on_machine_gone(void *ctx);
+static void on_upstream_closed(struct upstream *u);
+static void on_wait_closed(struct deadline *d);
+static void advance(struct sandbox *sb);
+
+static void take_apart(struct sandbox *sb,
+                       void (*end_machine)(struct machine *m, void (*on_gone)(void *ctx),
+                                           void *ctx))
+{
+    sandbox_set_state(sb, SANDBOX_KILLING);
+    proxy_cut_streams(sb);
+    upstream_close(&sb->upstream, on_upstream_closed);
+    deadline_close(&sb->wait, on_wait_closed);
+    if (sb->machine)
+        end_machine(sb->machine, on_machine_gone, sb);
+}
+
+void ending_start(struct sandbox *sb, enum ended_why why, const char *detail)
+{
+    sb->why = why;
+    sb->why_detail = detail ? xstrdup(detail) : NULL;
+    take_apart(sb, machine_kill);
+}
+
+void ending_release(struct sandbox *sb)
+{
+    sb->released = true;
+    take_apart(sb, machine_release);
+}
+
+// The last lines of what the VMM and the guest's console said are all that will ever tell why.
+static void log_tail(const struct sandbox *sb, const char *name)
+{
+    char *path auto_free = str_printf("%s/%s", sb->dir, name);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return;
+    char text[TAIL_BYTES + 1];
+    if (fseek(f, -TAIL_BYTES, SEEK_END) < 0)
+        rewind(f);
+    size_t n = fread(text, 1, TAIL_BYTES, f);
+    fclose(f);
+    while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    text[n] = '\0';
+    char *at = text + n;
+    for (int lines = 0; at > text && lines < TAIL_LINES; lines += *at == '\n')
+        at--;
+    at += *at == '\n';
+    for (char *line; (line = strsep(&at, "\n"));)
+        log_warn("sandbox.tail", "id=%s %s: %s", sb->id, name, line);
+}
+
+void ending_log_tails(const struct sandbox *sb)
+{
+    log_tail(sb, "qemu.log");
+    log_tail(sb, "console.log");
+    log_tail(sb, "netd.log");
+}
+
+void ending_on_exit(struct machine *m, const char *reason, void *ctx)
+{
+    (void)m;
+    struct sandbox *sb = ctx;
+    ending_log_tails(sb);
+    ending_start(sb, ENDED_DIED, reason);
+}
+
+static void on_machine_gone(void *ctx)
+{
+    struct sandbox *sb = ctx;
+    sb->machine = NULL;
+    advance(sb);
+}
+
+static void on_upstream_closed(struct upstream *u)
+{
+    advance(container_of(u, struct sandbox, upstream));
+}
+
+static void on_wait_closed(struct deadline *d)
+{
+    struct sandbox *sb = container_of(d, struct sandbox, wait);
+    sb->wait_open = false;
+    advance(sb);
+}
+
+static void clean_up(struct sandbox *sb)
+{
+    struct err e = ERR_INIT;
+    if (dir_remove(sb->dir, &e) < 0) // tried again when the daemon starts the next time
+        log_error("sandbox.remove", "id=%s error=\"%s\"", sb->id, e.msg);
+    if (sb->forget)
+        return;
+    ended_add(&sb->store->ended, sb->id, sb->why, sb->why_detail);
+    log_info("sandbox.ended", "id=%s why=%s detail=\"%s\" lived_ms=%lld", sb->id,
+             ended_why_name(sb->why), sb->why_detail ? sb->why_detail : "",
+             (long long)((clock_wall_ns() - sb->started_ns) / 1000000));
+}
+
+static void advance(struct sandbox *sb)
+{
+    if (sb->machine || sb->wait_open || !upstream_is_closed(&sb->upstream))
+        return;
+    if (!sb->released)
+        clean_up(sb);
+    void (*on_ended)(void *ctx) = sb->on_ended;
+    void *ctx = sb->on_ended_ctx;
+    sandbox_set_state(sb, SANDBOX_DEAD);
+    sandbox_free(sb);
+    if (on_ended)
+        on_ended(ctx);
+}

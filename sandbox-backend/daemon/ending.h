@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a sandbox, for whatever reason: the one place where it is taken apart.
+//
+//  1. KILLING: nobody finds it any more. Its proxied streams are cut off without a clean end,
+//     which is how the SDKs learn that it is gone.
+//  2. Its machine is killed (SIGKILL), its connections are closed, its timer too; all at once.
+//  3. When all of these are gone its directory is removed, its end is written down, and whoever
+//     waits is told. Only now is it DEAD and freed.
+#pragma once
+#include "sandbox-backend/daemon/ended.h"
+
+struct machine;
+struct sandbox;
+
+// From CREATING or RUNNING. Never completes inside the call. Calls sb->on_ended, when it is set by
+// then, after everything is gone. `detail` may be NULL; copied.
+void ending_start(struct sandbox *sb, enum ended_why why, const char *detail);
+
+// The machine's exit callback (driver.h), with the sandbox as ctx, from RUNNING on.
+void ending_on_exit(struct machine *m, const char *reason, void *ctx);
+// Puts the last lines of its machine's logs into the daemon's, before its directory goes.
+void ending_log_tails(const struct sandbox *sb);
+
+// The daemon goes and the machine stays, for the next daemon to find: nothing of it is removed.
+void ending_release(struct sandbox *sb);

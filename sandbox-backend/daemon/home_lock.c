@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One daemon for a home.
+#include "sandbox-backend/daemon/home_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+
+#define LOOK_EVERY_MS 10
+
+static bool listens(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || strlen(path) >= sizeof address.sun_path)
+        return false;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    return connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN;
+}
+
+// For whoever looks into the file; nothing relies on it.
+static void write_pid(int fd)
+{
+    if (ftruncate(fd, 0) == 0)
+        dprintf(fd, "%d\n", (int)getpid());
+}
+
+int home_lock(const char *home, struct err *e)
+{
+    char *path auto_free = home_path(home, "cubbyd.lock");
+    char *sock auto_free = home_path(home, "cubbyd.sock");
+    int fd auto_close = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", path);
+    int64_t until = clock_mono_ms() + HOME_LOCK_WAIT_MS;
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(e, errno, "lock %s", path);
+        if (listens(sock) || clock_mono_ms() > until)
+            return err_set(e, ERR_EXISTS, "cubbyd already runs for %s", home);
+        poll(NULL, 0, LOOK_EVERY_MS);
+    }
+    write_pid(fd);
+    return steal_fd(&fd);
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The body of a create request (E2B's NewSandbox and NewSandboxV2) as a create_spec.
+#include "sandbox-backend/daemon/new_sandbox.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/daemon/store.h"
+
+#define TIMEOUT_V1_S 15
+#define TIMEOUT_V2_S 300
+
+static bool is_empty(const json_t *value)
+{
+    if (json_is_array(value))
+        return json_array_size(value) == 0;
+    if (json_is_object(value))
+        return json_object_size(value) == 0;
+    return !value || json_is_null(value);
+}
+
+static int refuse(struct err *e, const char *what)
+{
+    return err_set(e, ERR_INVALID, "%s is not available here", what);
+}
+
+// A switch that can only have one position.
+static int only(const json_t *object, const char *key, bool value, const char *shown, struct err *e)
+{
+    bool asked;
+    if (json_get_bool(object, key, &asked, value, e) < 0)
+        return -1;
+    return asked == value ? 0 : refuse(e, shown);
+}
+
+static int parse_pausing(const json_t *body, struct err *e)
+{
+    const json_t *resume = json_object_get(body, "autoResume");
+    if (only(body, "autoPause", false, "autoPause", e) < 0 ||
+        only(body, "autoPauseMemory", true, "autoPauseMemory: false", e) < 0)
+        return -1;
+    if (is_empty(resume))
+        return 0;
+    if (!json_is_object(resume))
+        return err_set(e, ERR_INVALID, "autoResume must be an object");
+    return only(resume, "enabled", false, "autoResume", e);
+}
+
+static int parse_unavailable(const json_t *body, struct err *e)
+{
+    static const char *const KEYS[] = {"volumeMounts", "mcp"};
+    const json_t *iam = json_object_get(body, "iam");
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
+        if (!is_empty(json_object_get(body, KEYS[i])))
+            return refuse(e, KEYS[i]);
+    if (!is_empty(iam) && !is_empty(json_object_get(iam, "tokens")))
+        return refuse(e, "iam");
+    return 0;
+}
+
+static bool is_everything(const json_t *rule)
+{
+    const char *text = json_string_value(rule);
+    return text && (strcmp(text, "0.0.0.0/0") == 0 || strcmp(text, "::/0") == 0);
+}
+
+// A list of addresses to deny is either everything or more than can be had yet.
+static int parse_deny(const json_t *network, struct create_spec *out, struct err *e)
+{
+    const json_t *deny = json_object_get(network, "denyOut");
+    if (is_empty(deny))
+        return 0;
+    for (size_t i = 0; i < json_array_size(deny); i++) {
+        if (is_everything(json_array_get(deny, i))) {
+            out->network = NET_NONE;
+            return 0;
+        }
+    }
+    return refuse(e, "network.denyOut of single addresses");
+}
+
+static int parse_network(const json_t *body, struct create_spec *out, struct err *e)
+{
+    static const char *const KEYS[] = {"allowOut", "egressProxy", "rules", "maskRequestHost",
+                                       "httpsPorts"};
+    const json_t *network = json_object_get(body, "network");
+    bool internet;
+    if (json_get_bool(body, "allow_internet_access", &internet, true, e) < 0)
+        return -1;
+    out->network = internet ? NET_PUBLIC : NET_NONE;
+    if (is_empty(network))
+        return 0;
+    if (!json_is_object(network))
+        return err_set(e, ERR_INVALID, "network must be an object");
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
+        if (!is_empty(json_object_get(network, KEYS[i])))
+            return err_set(e, ERR_INVALID, "network.%s is not available here", KEYS[i]);
+    if (only(network, "allowPublicTraffic", true, "network.allowPublicTraffic: false", e) < 0)
+        return -1;
+    return parse_deny(network, out, e);
+}
+
+static int parse_map(const json_t *body, const char *key, size_t max, json_t **out, struct err *e)
+{
+    size_t bytes = 0;
+    const char *name;
+    json_t *value;
+    if (json_get_string_map(body, key, out, e) < 0)
+        return -1;
+    json_object_foreach(*out, name, value) bytes += strlen(name) + json_string_length(value);
+    if (bytes > max)
+        return err_set(e, ERR_INVALID, "%s has %zu bytes of names and values, and at most %zu fit",
+                       key, bytes, max);
+    return 0;
+}
+
+static int parse_env(const json_t *body, json_t **out, struct err *e)
+{
+    const char *name;
+    json_t *value;
+    if (parse_map(body, "envVars", NEW_ENV_BYTES, out, e) < 0)
+        return -1;
+    json_object_foreach(*out, name, value)
+    {
+        if (!*name || strchr(name, '='))
+            return err_set(e, ERR_INVALID, "envVars: \"%.80s\" is not a variable's name", name);
+        if (strlen(json_string_value(value)) != json_string_length(value))
+            return err_set(e, ERR_INVALID, "envVars: the value of %.80s holds a NUL", name);
+    }
+    return 0;
+}
+
+static int parse_timeout(const struct store *store, const json_t *body, bool v2,
+                         struct create_spec *out, struct err *e)
+{
+    int64_t max = store->limits.timeout_s;
+    if (json_get_int(body, "timeout", INT64_MIN, INT64_MAX, &out->timeout_s,
+                     v2 ? TIMEOUT_V2_S : TIMEOUT_V1_S, e) < 0)
+        return -1;
+    if (out->timeout_s <= 0)
+        return err_set(e, ERR_INVALID, "Timeout must be greater than 0");
+    if (out->timeout_s > max)
+        return err_set(e, ERR_INVALID, "Timeout cannot be greater than %lld hours (%lld s)",
+                       (long long)(max / 3600), (long long)max);
+    return 0;
+}
+
+static int parse_secure(const json_t *body, bool v2, struct create_spec *out, struct err *e)
+{
+    if (json_get_bool(body, "secure", &out->secure, true, e) < 0)
+        return -1;
+    if (v2 && !out->secure)
+        return err_set(e, ERR_INVALID, "secure: false is only for POST /sandboxes");
+    return 0;
+}
+
+int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
+                      struct create_spec *out, struct err *e)
+{
+    const char *template = NULL;
+    *out = (struct create_spec){0};
+    if (!json_is_object(body))
+        return err_set(e, ERR_INVALID, "the body must be a JSON object");
+    if (json_get_string(body, "templateID", &template, NULL, e) < 0)
+        return -1;
+    if (!template || !*template)
+        return err_set(e, ERR_INVALID, "templateID is required");
+    if (parse_timeout(store, body, v2, out, e) < 0 || parse_secure(body, v2, out, e) < 0 ||
+        json_get_bool(body, "sliding", &out->sliding, false, e) < 0 ||
+        parse_map(body, "metadata", NEW_METADATA_BYTES, &out->metadata, e) < 0 ||
+        parse_env(body, &out->env, e) < 0 || parse_pausing(body, e) < 0 ||
+        parse_unavailable(body, e) < 0 || parse_network(body, out, e) < 0)
+        return -1;
+    return template_find(store, template, &out->template, e);
+}

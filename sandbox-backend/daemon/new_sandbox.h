@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The body of a create request (E2B's NewSandbox and NewSandboxV2) as a create_spec. Pure but for
+// the look at the template.
+//
+// Honoured: templateID, timeout, metadata, envVars, secure (v1), allow_internet_access,
+// network.denyOut of everything, and Cubby's own "sliding" (requests through the proxy move the end
+// to now + timeout). What cannot be had is refused, never ignored, unless it is asked for with the
+// value that changes nothing.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/create.h"
+
+struct store;
+
+#define NEW_METADATA_BYTES (64 * 1024)  // of names and values; they are kept and listed
+#define NEW_ENV_BYTES      (512 * 1024) // of names and values
+
+// `out` borrows metadata and env from `body`; its template is freed with template_fini, also after
+// a failure.
+int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
+                      struct create_spec *out, struct err *e);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// sandbox.json: what the next daemon needs to go on with a sandbox that this one made.
+#include "sandbox-backend/daemon/record.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/log/log.h"
+
+#define RECORD_FORMAT 1
+
+static json_t *to_json(const struct sandbox *sb)
+{
+    return json_pack(
+        "{s:i, s:s, s:s, s:s?, s:O, s:s, s:{s:i, s:I, s:I, s:s}, s:b, s:I, s:I, s:I, s:I, s:o}",
+        "format", RECORD_FORMAT, "id", sb->id, "template", sb->template, "token", sb->token,
+        "metadata", sb->metadata, "network", sb->network == NET_NONE ? "none" : "public", "facts",
+        "cpus", sb->facts.cpus, "memory_mb", (json_int_t)sb->facts.memory_mb, "disk_mb",
+        (json_int_t)sb->facts.disk_mb, "accel", sb->facts.accel, "sliding", sb->sliding,
+        "timeout_ms", (json_int_t)sb->timeout_ms, "started_ns", (json_int_t)sb->started_ns,
+        "end_ms", (json_int_t)sb->end_ms, "end_ns", (json_int_t)sb->end_ns, "machine",
+        machine_record(sb->machine));
+}
+
+int record_write(struct sandbox *sb, struct err *e)
+{
+    char *path auto_free = str_printf("%s/sandbox.json", sb->dir);
+    struct buf text auto_buf = BUF_INIT;
+    json_t *json = to_json(sb);
+    if (!json)
+        return err_set(e, ERR_INTERNAL, "sandbox %s cannot be written as JSON", sb->id);
+    json_to_buf(&text, json);
+    json_decref(json);
+    if (file_replace(path, text.data, text.len, 0600, e) < 0)
+        return -1;
+    sb->stored_end_ms = sb->end_ms;
+    return 0;
+}
+
+void record_write_or_log(struct sandbox *sb)
+{
+    struct err e = ERR_INIT;
+    if (record_write(sb, &e) == 0)
+        return;
+    log_warn("sandbox.record", "id=%s error=\"%s\"", sb->id, e.msg);
+    sb->stored_end_ms = sb->end_ms; // not again for each request while the disk is full
+}
+
+static int read_facts(struct machine_facts *facts, const json_t *json, struct err *e)
+{
+    int64_t cpus = 0;
+    const char *accel = NULL;
+    if (json_get_int(json, "cpus", 0, 1024, &cpus, 0, e) < 0 ||
+        json_get_int(json, "memory_mb", 0, 1 << 24, &facts->memory_mb, 0, e) < 0 ||
+        json_get_int(json, "disk_mb", 0, 1 << 30, &facts->disk_mb, 0, e) < 0 ||
+        json_get_string(json, "accel", &accel, "", e) < 0)
+        return -1;
+    facts->cpus = (int)cpus;
+    strncpy(facts->accel, accel, sizeof facts->accel - 1);
+    return 0;
+}
+
+static int read_life(struct sandbox *sb, const json_t *json, struct err *e)
+{
+    if (json_get_bool(json, "sliding", &sb->sliding, false, e) < 0 ||
+        json_get_int(json, "timeout_ms", 0, INT64_MAX, &sb->timeout_ms, 0, e) < 0 ||
+        json_get_int(json, "started_ns", 0, INT64_MAX, &sb->started_ns, 0, e) < 0 ||
+        json_get_int(json, "end_ms", 0, INT64_MAX, &sb->end_ms, 0, e) < 0 ||
+        json_get_int(json, "end_ns", 0, INT64_MAX, &sb->end_ns, 0, e) < 0)
+        return -1;
+    sb->stored_end_ms = sb->end_ms;
+    if (sb->sliding) {
+        sb->end_ms += RECORD_SLACK_MS;
+        sb->end_ns += RECORD_SLACK_MS * 1000000LL;
+    }
+    return 0;
+}
+
+static int from_json(struct sandbox *sb, const json_t *json, json_t **machine, struct err *e)
+{
+    int64_t format = 0;
+    const char *id = NULL, *template = NULL, *token = NULL, *network = NULL;
+    json_t *metadata = NULL;
+    if (json_get_int(json, "format", RECORD_FORMAT, RECORD_FORMAT, &format, 0, e) < 0 ||
+        json_get_string(json, "id", &id, "", e) < 0 ||
+        json_get_string(json, "template", &template, "", e) < 0 ||
+        json_get_string(json, "token", &token, NULL, e) < 0 ||
+        json_get_string(json, "network", &network, "none", e) < 0 ||
+        json_get_string_map(json, "metadata", &metadata, e) < 0 ||
+        read_facts(&sb->facts, json_object_get(json, "facts"), e) < 0 || read_life(sb, json, e) < 0)
+        return -1;
+    if (format != RECORD_FORMAT || strcmp(id, sb->id) != 0 || !*template)
+        return err_set(e, ERR_INVALID, "it is of another sandbox or another version");
+    sb->template = xstrdup(template);
+    sb->token = token ? xstrdup(token) : NULL;
+    sb->network = strcmp(network, "public") == 0 ? NET_PUBLIC : NET_NONE;
+    if (metadata) {
+        json_decref(sb->metadata);
+        sb->metadata = json_incref(metadata);
+    }
+    *machine = json_incref(json_object_get(json, "machine"));
+    return 0;
+}
+
+int record_read(struct sandbox *sb, json_t **machine, struct err *e)
+{
+    char *path auto_free = str_printf("%s/sandbox.json", sb->dir);
+    struct buf text auto_buf = BUF_INIT;
+    if (file_read(path, LIMIT_JSON_BODY_BYTES, &text, e) < 0)
+        return -1;
+    json_t *json = json_parse(buf_str(&text), text.len, e);
+    int result = json ? from_json(sb, json, machine, e) : -1;
+    json_decref(json);
+    return result < 0 ? err_wrap(e, "%s", path) : 0;
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// sandbox.json: what the next daemon needs to go on with a sandbox that this one made.
+//
+// It holds the access token, so it is mode 0600. It is replaced as a whole but never synced to
+// disk: a sandbox does not outlive its host, so the file only has to survive the daemon, and for
+// that the page cache is enough. An fsync would cost creation more than the rest of the daemon.
+#pragma once
+#include <jansson.h>
+
+#include "sandbox-backend/base/err.h"
+
+struct sandbox;
+
+// How far the end of a sliding sandbox in the file may be behind.
+#define RECORD_SLACK_MS (10 * 1000)
+
+int record_write(struct sandbox *sb, struct err *e);
+// For changes that are in force anyway: a failure is logged, and a restart would forget the change.
+void record_write_or_log(struct sandbox *sb);
+
+// Fills `sb` (fresh from sandbox_new) from its directory; *machine is the driver's part, a new
+// reference. ERR_NOT_FOUND: there is no file; ERR_INVALID: it does not make sense.
+int record_read(struct sandbox *sb, json_t **machine, struct err *e);

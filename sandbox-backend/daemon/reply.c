@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of the control plane.
+#include "sandbox-backend/daemon/reply.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/json.h"
+
+#define JSON_TYPE "application/json; charset=utf-8"
+
+void reply_json(struct http_request *req, int status, json_t *body)
+{
+    struct buf text auto_buf = BUF_INIT;
+    json_to_buf(&text, body);
+    json_decref(body);
+    http_respond(req, status, JSON_TYPE, text.data, text.len);
+}
+
+void reply_empty(struct http_request *req)
+{
+    http_respond(req, 204, NULL, NULL, 0);
+}
+
+// The message may hold what a peer sent, and be cut in the middle of a character.
+static void reply_message(struct http_request *req, int status, const char *code, const char *text)
+{
+    json_t *body =
+        json_pack("{s:i, s:o}", "code", status, "message", json_lossy_string(text, strlen(text)));
+    if (code)
+        json_object_set_new(body, "error_code", json_string(code));
+    reply_json(req, status, body);
+}
+
+void reply_error(struct http_request *req, int status, const char *code, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    reply_message(req, status, code, text);
+}
+
+void reply_err(struct http_request *req, const char *code, const struct err *e)
+{
+    reply_message(req, err_http_status(e->code), code, e->msg);
+}

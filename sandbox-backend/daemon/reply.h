@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of the control plane: E2B's JSON, and its error body {"code","message","error_code"}.
+#pragma once
+#include <jansson.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/net/http_server.h"
+
+void reply_json(struct http_request *req, int status, json_t *body /* taken */);
+void reply_empty(struct http_request *req); // 204
+// `code` is a word for programs ("sandbox_ended"); NULL leaves "error_code" out.
+void reply_error(struct http_request *req, int status, const char *code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void reply_err(struct http_request *req, const char *code, const struct err *e);

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which sandbox and port a request is for, and what of its head may be passed on. Pure.
+#include "sandbox-backend/daemon/route.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+#define ID_HEADER   "E2b-Sandbox-Id"
+#define PORT_HEADER "E2b-Sandbox-Port"
+
+static enum route_kind bad(struct err *e, const char *what)
+{
+    err_set(e, ERR_INVALID, "%s", what);
+    return ROUTE_BAD;
+}
+
+static bool is_id(const char *id, size_t len)
+{
+    if (len == 0 || len >= ROUTE_ID_BYTES)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (!islower((unsigned char)id[i]) && !isdigit((unsigned char)id[i]) && id[i] != '-')
+            return false;
+    return true;
+}
+
+static bool read_port(const char *text, struct route *out)
+{
+    int64_t port = 0;
+    bool ok = str_to_int(text, 1, 65535, &port);
+    out->port = (int)port;
+    return ok;
+}
+
+// "8000-abc.localhost:3000"
+static enum route_kind by_host(const char *host, struct route *out)
+{
+    char port[6] = "";
+    size_t digits = strspn(host, "0123456789");
+    if (digits == 0 || digits >= sizeof port || host[digits] != '-')
+        return ROUTE_CONTROL;
+    const char *id = host + digits + 1;
+    size_t len = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789");
+    memcpy(port, host, digits);
+    if (id[len] != '.' || !is_id(id, len) || !read_port(port, out))
+        return ROUTE_CONTROL;
+    memcpy(out->id, id, len);
+    out->id[len] = '\0';
+    return ROUTE_SANDBOX;
+}
+
+enum route_kind route_parse(const struct http_header *headers, size_t count, struct route *out,
+                            struct err *e)
+{
+    const char *id = http_header_get(headers, count, ID_HEADER);
+    const char *port = http_header_get(headers, count, PORT_HEADER);
+    *out = (struct route){0};
+    if (!id && !port) {
+        const char *host = http_header_get(headers, count, "Host");
+        return host ? by_host(host, out) : ROUTE_CONTROL;
+    }
+    if (!id)
+        return bad(e, "Missing header: " ID_HEADER);
+    if (!port)
+        return bad(e, "Missing header: " PORT_HEADER);
+    if (!is_id(id, strlen(id)))
+        return bad(e, "Invalid header: " ID_HEADER);
+    if (!read_port(port, out))
+        return bad(e, "Invalid header: " PORT_HEADER " must be from 1 to 65535");
+    memcpy(out->id, id, strlen(id) + 1);
+    return ROUTE_SANDBOX;
+}
+
+// envd may be lenient about slashes and dots, so this is too: "//init/" and "/x/../init" count.
+static void normalise(const char *path, char *out, size_t room)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    while (*path && n + 2 < room) {
+        path += strspn(path, "/");
+        size_t len = strcspn(path, "/");
+        if (len == 2 && strncmp(path, "..", 2) == 0) {
+            char *slash = strrchr(out, '/');
+            n = slash ? (size_t)(slash - out) : 0;
+        } else if (len && !(len == 1 && *path == '.')) {
+            size_t fits = len < room - n - 2 ? len : room - n - 2;
+            out[n] = '/';
+            memcpy(out + n + 1, path, fits);
+            n += fits + 1;
+        }
+        out[n] = '\0';
+        path += len;
+    }
+}
+
+bool route_is_reserved(const char *path)
+{
+    static const char *const RESERVED[] = {"/init",   "/freeze",   "/unfreeze", "/fsfreeze",
+                                           "/fsthaw", "/collapse", "/upgrade"};
+    size_t room = strlen(path) + 3;
+    char *plain auto_free = xmalloc(room); // the path is part of a head of limited size
+    normalise(path, plain, room);
+    for (size_t i = 0; i < ARRAY_LEN(RESERVED); i++)
+        if (strcasecmp(plain, RESERVED[i]) == 0)
+            return true;
+    return false;
+}
+
+// Whether a Connection header names `name` as belonging to the connection.
+static bool is_connection_option(const struct http_header *headers, size_t count, const char *name)
+{
+    size_t len = strlen(name);
+    for (size_t i = 0; i < count; i++) {
+        if (strcasecmp(headers[i].name, "Connection") != 0)
+            continue;
+        for (const char *at = headers[i].value; *at;) {
+            at += strspn(at, " \t,");
+            size_t n = strcspn(at, " \t,");
+            if (n == len && strncasecmp(at, name, n) == 0)
+                return true;
+            at += n;
+        }
+    }
+    return false;
+}
+
+static bool passes(const char *name)
+{
+    static const char *const NOT[] = {"Content-Length", "Expect", ID_HEADER, PORT_HEADER};
+    for (size_t i = 0; i < ARRAY_LEN(NOT); i++)
+        if (strcasecmp(name, NOT[i]) == 0)
+            return false;
+    return !http_header_is_hop_by_hop(name);
+}
+
+size_t route_filter(const struct http_header *headers, size_t count, struct http_header *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (passes(headers[i].name) && !is_connection_option(headers, count, headers[i].name))
+            out[n++] = headers[i];
+    return n;
+}

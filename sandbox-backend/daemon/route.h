@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which sandbox and port a request is for, and what of its head may be passed on. Pure.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/net/http.h"
+
+enum route_kind {
+    ROUTE_CONTROL, // not for a sandbox: the control plane
+    ROUTE_SANDBOX,
+    ROUTE_BAD, // meant for a sandbox, but does not say which: 400
+};
+
+#define ROUTE_ID_BYTES 80
+struct route {
+    char id[ROUTE_ID_BYTES]; // as it was named
+    int port;
+};
+
+// By the headers E2b-Sandbox-Id and E2b-Sandbox-Port, else by a Host "<port>-<id>.<anything>".
+enum route_kind route_parse(const struct http_header *headers, size_t count, struct route *out,
+                            struct err *e);
+
+// Paths of envd that are for this daemon only ("/init", "/freeze" ...), however they are spelt.
+bool route_is_reserved(const char *path);
+
+// Copies to `out` (room for `count`) what a proxy passes on of a request's or an answer's headers:
+// not those of the connection (RFC 9110 section 7.6.1), nor the length, which the next hop sets,
+// nor the two that route. Returns how many. Borrowed.
+size_t route_filter(const struct http_header *headers, size_t count, struct http_header *out);

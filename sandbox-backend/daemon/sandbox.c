@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// One sandbox: what it is, its state, and how long it may live.
+#include "sandbox-backend/daemon/sandbox.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/record.h"
+#include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/log/log.h"
+
+static const char *const STATE_NAMES[] = {
+    [SANDBOX_CREATING] = "creating",
+    [SANDBOX_RUNNING] = "running",
+    [SANDBOX_KILLING] = "killing",
+    [SANDBOX_DEAD] = "dead",
+};
+
+// What may follow what; a bit for each state.
+static const unsigned ALLOWED[] = {
+    [SANDBOX_CREATING] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_KILLING,
+    [SANDBOX_RUNNING] = 1u << SANDBOX_KILLING,
+    [SANDBOX_KILLING] = 1u << SANDBOX_DEAD,
+    [SANDBOX_DEAD] = 0,
+};
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+    return STATE_NAMES[state];
+}
+
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state to)
+{
+    assert(ALLOWED[sb->state] & 1u << to);
+    log_debug("sandbox.state", "id=%s %s -> %s", sb->id, STATE_NAMES[sb->state], STATE_NAMES[to]);
+    sb->state = to;
+}
+
+// Uniform over the alphabet: bytes past its last whole multiple are drawn again.
+static void random_id(char out[SANDBOX_ID_LEN + 1])
+{
+    static const char ALPHABET[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    size_t letters = sizeof ALPHABET - 1;
+    for (int i = 0; i < SANDBOX_ID_LEN;) {
+        uint8_t byte;
+        random_bytes(&byte, 1);
+        if (byte < 256 / letters * letters)
+            out[i++] = ALPHABET[byte % letters];
+    }
+    out[SANDBOX_ID_LEN] = '\0';
+}
+
+struct sandbox *sandbox_new(struct store *store, const char *id)
+{
+    struct sandbox *sb = xcalloc(1, sizeof *sb);
+    sb->store = store;
+    if (id)
+        memcpy(sb->id, id, SANDBOX_ID_LEN);
+    else
+        random_id(sb->id);
+    sb->dir = str_printf("%s/%s", store->dir, sb->id);
+    sb->metadata = json_object();
+    sb->started_ns = clock_wall_ns();
+    upstream_init(&sb->upstream, store->loop);
+    LIST_INIT(&sb->streams);
+    deadline_init(&sb->wait, store->loop, NULL);
+    sb->wait_open = true;
+    store_add(store, sb);
+    return sb;
+}
+
+void sandbox_free(struct sandbox *sb)
+{
+    assert(sb->state == SANDBOX_DEAD && !sb->machine && !sb->wait_open);
+    assert(LIST_EMPTY(&sb->streams) && upstream_is_closed(&sb->upstream));
+    store_remove(sb->store, sb);
+    json_decref(sb->metadata);
+    free(sb->why_detail);
+    free(sb->token);
+    free(sb->template);
+    free(sb->dir);
+    free(sb);
+}
+
+void sandbox_set_end(struct sandbox *sb, int64_t ms)
+{
+    sb->end_ms = clock_mono_ms() + ms;
+    sb->end_ns = clock_wall_ns() + ms * 1000000;
+}
+
+void sandbox_extend_end(struct sandbox *sb, int64_t ms)
+{
+    if (clock_mono_ms() + ms > sb->end_ms)
+        sandbox_set_end(sb, ms);
+}
+
+// The file is not written for each request: what it says may be RECORD_SLACK_MS behind, and who
+// reads it adds that (record.h).
+void sandbox_touch(struct sandbox *sb)
+{
+    if (!sb->sliding || sb->state != SANDBOX_RUNNING)
+        return;
+    sandbox_extend_end(sb, sb->timeout_ms);
+    if (sb->end_ms - sb->stored_end_ms > RECORD_SLACK_MS)
+        record_write_or_log(sb);
+}
+
+bool sandbox_is_due(struct sandbox *sb, int64_t now_ms)
+{
+    if (!LIST_EMPTY(&sb->streams))
+        sandbox_touch(sb);
+    return sb->end_ms <= now_ms;
+}
+
+struct ended_entry sandbox_ending_entry(const struct sandbox *sb)
+{
+    struct ended_entry entry = {.why = sb->why, .at_ns = clock_wall_ns(), .detail = sb->why_detail};
+    memcpy(entry.id, sb->id, sizeof entry.id);
+    return entry;
+}

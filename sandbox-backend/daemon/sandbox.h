@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// One sandbox: what it is, its state, and how long it may live.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/daemon/ended.h"
+#include "sandbox-backend/daemon/upstream.h"
+#include "sandbox-backend/drivers/driver.h"
+#include "sandbox-backend/net/deadline.h"
+
+struct store;
+struct proxy_stream;
+struct creation;
+struct adoption;
+
+enum sandbox_state {
+    SANDBOX_CREATING, // its machine starts (or is being found again); nobody may use it yet
+    SANDBOX_RUNNING,
+    SANDBOX_KILLING, // its machine is being ended; unknown to every caller from here on
+    SANDBOX_DEAD,    // nothing is left of it but this object, which goes next
+};
+
+struct sandbox {
+    TAILQ_ENTRY(sandbox) link; // in store.sandboxes
+    struct store *store;       // borrowed
+    char id[SANDBOX_ID_LEN + 1];
+    enum sandbox_state state;
+    char *dir;        // owned; <home>/sandboxes/<id>
+    char *template;   // owned; name of the template
+    char *token;      // owned; envd's access token, NULL when it was created with secure:false
+    json_t *metadata; // owned; object of strings
+    enum net_mode network;
+    struct machine_facts facts;
+    struct machine *machine; // owned; NULL before it is ready and after it is gone
+    struct upstream upstream;
+    LIST_HEAD(, proxy_stream) streams; // requests being proxied. Borrowed
+    size_t stream_count;
+    struct creation *creation; // owned; while CREATING (create.c)
+    struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
+    struct deadline wait;      // how long envd may take to answer /init
+
+    // Life. Instants are on the monotonic clock, which a change of the host's date does not move;
+    // the wall clock's text of the end is kept beside it so that it reads the same each time.
+    bool sliding; // a Cubby extension: activity moves the end to now + timeout_ms
+    int64_t timeout_ms;
+    int64_t started_ns;    // wall clock
+    int64_t end_ms;        // monotonic
+    int64_t end_ns;        // wall clock
+    int64_t stored_end_ms; // end_ms as sandbox.json has it
+
+    // How it ends (ending.c).
+    enum ended_why why;
+    char *why_detail; // owned, may be NULL
+    bool forget;      // it was never handed out: no record of its end is kept
+    bool released;    // its machine goes on without this daemon
+    bool wait_open;   // `wait` has not been closed yet
+    void (*on_ended)(void *ctx);
+    void *on_ended_ctx;
+};
+
+// A new sandbox in state CREATING with an id of its own (or the one given), put into the store.
+struct sandbox *sandbox_new(struct store *store, const char *id);
+void sandbox_free(struct sandbox *sb); // only once DEAD; takes it out of the store
+
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state to);
+const char *sandbox_state_name(enum sandbox_state state);
+
+// The end is `ms` from now.
+void sandbox_set_end(struct sandbox *sb, int64_t ms);
+// The same, but never earlier than it already is.
+void sandbox_extend_end(struct sandbox *sb, int64_t ms);
+// Somebody uses it: moves the end of a sliding one.
+void sandbox_touch(struct sandbox *sb);
+// Whether it has to end now. A sliding one with an open stream is in use.
+bool sandbox_is_due(struct sandbox *sb, int64_t now_ms);
+// How one in state KILLING ends, as it will be remembered. `detail` is borrowed.
+struct ended_entry sandbox_ending_entry(const struct sandbox *sb);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// All sandboxes of this daemon, what is remembered of ended ones, and what they may use together.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <uv.h>
+
+#include "sandbox-backend/daemon/ended.h"
+#include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/drivers/driver.h"
+#include "sandbox-backend/net/deadline.h"
+
+struct store_limits {
+    int64_t sandboxes;    // at once
+    int64_t memory_bytes; // of all guests together, as their templates say
+    int64_t timeout_s;    // longest time to live
+};
+
+TAILQ_HEAD(sandbox_list, sandbox);
+
+struct store {
+    uv_loop_t *loop;
+    const struct driver *driver;
+    char *home; // owned
+    char *dir;  // owned; <home>/sandboxes
+    struct store_limits limits;
+    struct sandbox_list sandboxes; // in the order of their creation
+    size_t count;                  // of any state
+    struct ended ended;
+    struct ended_entry ending;   // of the last one looked up that is being ended. Borrowed detail
+    struct deadline expiry;      // for the earliest end (expiry.c)
+    bool stopping;               // nothing new is made
+    void (*on_empty)(void *ctx); // set while stopping
+    void *on_empty_ctx;
+};
+
+// Makes <home>/sandboxes and reads what is remembered of ended ones.
+int store_open(struct store *store, uv_loop_t *loop, const struct driver *driver, const char *home,
+               const struct store_limits *limits, struct err *e);
+// Asynchronous: the timer's handle closes with the loop's next turns. The store is empty.
+void store_close(struct store *store);
+void store_fini(struct store *store); // after the loop has ended
+
+// In the order of their creation; NULL after the last.
+static inline struct sandbox *store_first(const struct store *store)
+{
+    return TAILQ_FIRST(&store->sandboxes);
+}
+static inline struct sandbox *store_next(const struct sandbox *sb)
+{
+    return TAILQ_NEXT(sb, link);
+}
+
+void store_add(struct store *store, struct sandbox *sb);
+void store_remove(struct store *store, struct sandbox *sb);
+
+// A running one, by its id or by "<id>-<client id>"; NULL when there is none.
+struct sandbox *store_find(const struct store *store, const char *id);
+// What is remembered of one that ended, or what is known of one that is being ended; NULL for one
+// that never was. Borrowed until the store changes.
+const struct ended_entry *store_find_ended(struct store *store, const char *id);
+size_t store_running(const struct store *store);
+int64_t store_memory_bytes(const struct store *store); // promised to those that are not gone
+
+// Nothing new from now on; calls once no sandbox is left, at once when there is none. Ends none.
+void store_stop(struct store *store, void (*on_empty)(void *ctx), void *ctx);

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connections from the daemon to one sandbox's ports, through its vm.net socket.
+#include "sandbox-backend/daemon/upstream.h"
+
+#include <stdlib.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/net/unix_stream.h"
+
+struct upstream_dial {
+    struct upstream *upstream;
+    int port;
+    upstream_dial_cb cb; // NULL once cancelled
+    void *ctx;
+};
+
+void upstream_init(struct upstream *u, uv_loop_t *loop)
+{
+    *u = (struct upstream){.loop = loop};
+    LIST_INIT(&u->idle);
+}
+
+bool upstream_is_closed(const struct upstream *u)
+{
+    return u->live == 0;
+}
+
+static void leave(struct upstream *u)
+{
+    u->live--;
+    if (u->closing && u->live == 0)
+        u->on_closed(u);
+}
+
+void upstream_close(struct upstream *u, void (*on_closed)(struct upstream *u))
+{
+    u->closing = true;
+    u->on_closed = on_closed;
+    // Not LIST_FOREACH: closing takes it out of the list, now or later.
+    struct upstream_conn *next;
+    for (struct upstream_conn *c = LIST_FIRST(&u->idle); c; c = next) {
+        next = LIST_NEXT(c, link);
+        http_conn_close(c->http);
+    }
+}
+
+static void take_out(struct upstream_conn *c)
+{
+    if (!c->idle)
+        return;
+    LIST_REMOVE(c, link);
+    c->idle = false;
+    c->upstream->idle_count--;
+}
+
+// Also how a kept connection is found out to be stale: the guest closed it.
+static void on_conn_closed(struct http_conn *http, void *ctx)
+{
+    (void)http;
+    struct upstream_conn *c = ctx;
+    struct upstream *u = c->upstream;
+    take_out(c);
+    free(c);
+    leave(u);
+}
+
+static struct upstream_conn *conn_new(struct upstream *u, uv_stream_t *stream, int port)
+{
+    struct upstream_conn *c = xcalloc(1, sizeof *c);
+    c->upstream = u;
+    c->port = port;
+    u->live++;
+    c->http = http_conn_new(stream, on_conn_closed, c);
+    return c;
+}
+
+struct upstream_conn *upstream_take_idle(struct upstream *u, int port)
+{
+    int64_t oldest = clock_mono_ms() - UPSTREAM_IDLE_MS;
+    struct upstream_conn *next;
+    for (struct upstream_conn *c = LIST_FIRST(&u->idle); c; c = next) {
+        next = LIST_NEXT(c, link);
+        if (c->idle_since_ms < oldest) {
+            take_out(c);
+            http_conn_close(c->http);
+        } else if (c->port == port) {
+            take_out(c);
+            return c;
+        }
+    }
+    return NULL;
+}
+
+static void on_connected(uv_stream_t *stream, const struct err *e, void *ctx)
+{
+    struct upstream_dial *dial = ctx;
+    struct upstream *u = dial->upstream;
+    struct upstream_conn *c = stream ? conn_new(u, stream, dial->port) : NULL;
+    upstream_dial_cb cb = dial->cb;
+    void *cb_ctx = dial->ctx;
+    free(dial);
+    if (cb)
+        cb(c, e, cb_ctx);
+    else if (c)
+        upstream_give(c);
+    leave(u);
+}
+
+struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int port,
+                                    uint64_t timeout_ms, upstream_dial_cb cb, void *ctx)
+{
+    struct upstream_dial *dial = xmalloc(sizeof *dial);
+    *dial = (struct upstream_dial){.upstream = u, .port = port, .cb = cb, .ctx = ctx};
+    u->live++;
+    vmnet_connect(u->loop, vmnet, port, timeout_ms, on_connected, dial);
+    return dial;
+}
+
+void upstream_dial_cancel(struct upstream_dial *dial)
+{
+    dial->cb = NULL;
+}
+
+void upstream_give(struct upstream_conn *c)
+{
+    struct upstream *u = c->upstream;
+    if (u->closing || c->port != ENVD_PORT || u->idle_count >= UPSTREAM_IDLE_MAX ||
+        !http_conn_is_idle(c->http)) {
+        http_conn_close(c->http);
+        return;
+    }
+    c->idle = true;
+    c->idle_since_ms = clock_mono_ms();
+    LIST_INSERT_HEAD(&u->idle, c, link);
+    u->idle_count++;
+}
+
+void upstream_drop(struct upstream_conn *c)
+{
+    http_conn_close(c->http);
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connections from the daemon to one sandbox's ports, through its vm.net socket.
+//
+// Connections to envd are kept and used again: opening one costs a TCP handshake with the guest.
+// Those to other ports are used once, because only of envd is it known how long it keeps an idle
+// connection: a request sent into one that the guest is closing would be lost, and a request is
+// never sent twice. For the same reason one that idled for UPSTREAM_IDLE_MS, half of envd's own
+// limit, is not used any more.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <uv.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/net/http_conn.h"
+
+#define UPSTREAM_IDLE_MAX 16
+#define UPSTREAM_IDLE_MS  (300 * 1000)
+#define UPSTREAM_DIAL_MS  (10 * 1000)
+
+struct upstream_conn {
+    LIST_ENTRY(upstream_conn) link; // in upstream.idle while idle
+    struct upstream *upstream;      // borrowed
+    struct http_conn *http;
+    int port;
+    bool idle;
+    int64_t idle_since_ms;
+};
+
+struct upstream {
+    uv_loop_t *loop;
+    LIST_HEAD(, upstream_conn) idle; // the last used first
+    int idle_count;
+    int live; // connections and dials
+    bool closing;
+    void (*on_closed)(struct upstream *u); // set by upstream_close
+};
+
+struct upstream_dial; // a connection being made
+// `c` is the caller's until it is given back or dropped; NULL with `e` set on failure.
+typedef void (*upstream_dial_cb)(struct upstream_conn *c, const struct err *e, void *ctx);
+
+void upstream_init(struct upstream *u, uv_loop_t *loop);
+// Closes what is idle; `on_closed` comes from the loop once the last connection in use was dropped
+// and the last dial has ended, but not when there was none of either (then upstream_is_closed).
+void upstream_close(struct upstream *u, void (*on_closed)(struct upstream *u));
+bool upstream_is_closed(const struct upstream *u);
+
+struct upstream_conn *upstream_take_idle(struct upstream *u, int port); // NULL: there is none
+struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int port,
+                                    uint64_t timeout_ms, upstream_dial_cb cb, void *ctx);
+void upstream_dial_cancel(struct upstream_dial *dial); // its callback is not called any more
+
+void upstream_give(struct upstream_conn *c); // after a call that ended well
+void upstream_drop(struct upstream_conn *c); // a call in progress ends with ERR_CANCELED
