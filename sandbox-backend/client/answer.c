@@ -50,13 +50,15 @@ void answer_api_error(struct err *e, int status, const char *body, size_t len)
     json_decref(object);
 }
 
+// A proxy that only says 502 may have passed the request on: then nothing is known of its fate.
 static enum err_code code_of_proxy(const json_t *object, bool existed)
 {
-    if (text_of(object, "reason"))
+    const char *error_code = text_of(object, "error_code");
+    const char *message = text_of(object, "message");
+    if (text_of(object, "reason") || (error_code && strcmp(error_code, "sandbox_ended") == 0))
         return ERR_GONE;
-    if (json_object_get(object, "port"))
-        return ERR_UNAVAILABLE;
-    if (text_of(object, "sandboxId"))
+    if ((error_code && strcmp(error_code, "sandbox_not_found") == 0) ||
+        (message && strcmp(message, "The sandbox was not found") == 0))
         return existed ? ERR_GONE : ERR_NOT_FOUND;
     return ERR_UNAVAILABLE;
 }

@@ -14,9 +14,9 @@ void answer_api_error(struct err *e, int status, const char *body, size_t len);
 
 // envd's or the proxy's in front of it. `existed`: the sandbox is known to have been there, so that
 // a proxy which cannot find it says that it is gone.
-//   502 with "reason"          ERR_GONE: the sandbox has ended
-//   502 with "port"            ERR_UNAVAILABLE: it runs, but envd does not answer
-//   502 with "sandboxId"       ERR_GONE or, when it is not known to have existed, ERR_NOT_FOUND
+//   502, error_code sandbox_ended, or a "reason"     ERR_GONE
+//   502, sandbox_not_found, or E2B's text for that   ERR_GONE, or ERR_NOT_FOUND if never heard of
+//   any other 502                                    ERR_UNAVAILABLE: it runs, but does not answer
 //   {"code":"not_found",...}   a Connect error
 //   {"code":404,"message":..}  by the status
 void answer_envd_error(struct err *e, bool existed, int status, const char *body, size_t len);

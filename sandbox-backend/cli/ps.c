@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby ps: the sandboxes that run.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/session.h"
+#include "sandbox-backend/cli/table.h"
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    return s ? s : "-";
+}
+
+// "45s", "3m12s", "2h05m", "4d3h": the two units that matter.
+static char *span(int64_t seconds)
+{
+    long long s = seconds > 0 ? seconds : 0;
+    if (s < 60)
+        return str_printf("%llds", s);
+    if (s < 3600)
+        return str_printf("%lldm%02llds", s / 60, s % 60);
+    if (s < 86400)
+        return str_printf("%lldh%02lldm", s / 3600, s / 60 % 60);
+    return str_printf("%lldd%lldh", s / 86400, s / 3600 % 24);
+}
+
+static char *span_to(const json_t *sandbox, const char *key, int sign)
+{
+    int64_t at = 0;
+    const char *text = json_string_value(json_object_get(sandbox, key));
+    if (!text || !clock_parse_rfc3339(text, &at))
+        return xstrdup("-");
+    return span(sign * (at - clock_wall_ns()) / 1000000000);
+}
+
+static char *metadata_of(const json_t *sandbox)
+{
+    struct buf text = BUF_INIT;
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(json_object_get(sandbox, "metadata"), key, value)
+        buf_printf(&text, "%s%s=%s", text.len ? " " : "", key,
+                   json_is_string(value) ? json_string_value(value) : "?");
+    return text.len ? buf_take(&text) : xstrdup("-");
+}
+
+static void add_row(struct table *t, const json_t *sandbox)
+{
+    char *age auto_free = span_to(sandbox, "startedAt", -1);
+    char *left auto_free = span_to(sandbox, "endAt", 1);
+    char *metadata auto_free = metadata_of(sandbox);
+    const char *template = text_of(sandbox, "alias");
+    table_cell(t, text_of(sandbox, "sandboxID"));
+    table_cell(t, *template == '-' ? text_of(sandbox, "templateID") : template);
+    table_cell(t, text_of(sandbox, "state"));
+    table_cell(t, text_of(sandbox, "isolation"));
+    table_cell(t, age);
+    table_cell(t, left);
+    table_cell(t, metadata);
+}
+
+static void print_table(const json_t *list)
+{
+    static const char *const HEADINGS[] = {"ID",  "TEMPLATE",   "STATE",   "ISOLATION",
+                                           "AGE", "EXPIRES IN", "METADATA"};
+    struct table t;
+    table_init(&t, ARRAY_LEN(HEADINGS));
+    for (size_t i = 0; i < ARRAY_LEN(HEADINGS); i++)
+        table_cell(&t, HEADINGS[i]);
+    size_t i = 0;
+    const json_t *sandbox = NULL;
+    json_array_foreach(list, i, sandbox) add_row(&t, sandbox);
+    table_print(&t, stdout);
+    table_fini(&t);
+}
+
+int verb_ps(int argc, char **argv)
+{
+    bool as_json = false;
+    struct session_opts server = {0};
+    const struct opt opts[] = {
+        {"json", NULL, OPT_FLAG, &as_json, NULL, "print JSON: an array, as the API gives it", 0, 0,
+         NULL},
+        SESSION_OPTS(&server),
+    };
+    const struct cli_usage usage = {"ps [--json]", "Lists the sandboxes that run.", opts,
+                                    ARRAY_LEN(opts), false};
+    int done = cli_begin(&usage, &argc, argv);
+    if (done >= 0)
+        return done;
+    if (argc > 1)
+        return cli_usage_error("ps takes no operand; see cubby ps --help");
+    struct err e = ERR_INIT;
+    struct session s;
+    if (session_open(&s, &server, SESSION_IF_USED, &e) < 0)
+        return cli_fail(&e);
+    json_t *list = session_is_idle(&s) ? json_array() : session_list(&s, &e);
+    if (list && as_json) {
+        char *text auto_free = json_to_string(list);
+        puts(text);
+    } else if (list) {
+        print_table(list);
+    }
+    json_decref(list);
+    session_close(&s);
+    return list ? 0 : cli_fail(&e);
+}

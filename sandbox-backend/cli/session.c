@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client for a verb that asks one thing after the other.
+#include "sandbox-backend/cli/session.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/self.h"
+#include "sandbox-backend/base/str.h"
+
+// ---- opening and closing
+static bool has_sandboxes(const char *home)
+{
+    char *path auto_free = home_path(home, "sandboxes");
+    DIR *dir = opendir(path);
+    bool found = false;
+    for (const struct dirent *at = NULL; dir && (at = readdir(dir));)
+        found = found || at->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+int session_open(struct session *s, const struct session_opts *opts, enum session_start start,
+                 struct err *e)
+{
+    memset(s, 0, sizeof *s);
+    s->local = !opts->api_url;
+    s->home = s->local ? home_open(e) : NULL;
+    if (s->local && !s->home)
+        return -1;
+    char *program auto_free = NULL;
+    bool may = start == SESSION_MAY_START || (start == SESSION_IF_USED && has_sandboxes(s->home));
+    if (s->local && may && !(program = self_program("cubbyd", e))) {
+        free(s->home);
+        return -1;
+    }
+    const struct client_opts client = {
+        .api_url = opts->api_url,
+        .api_key = opts->api_key,
+        .sandbox_url = opts->sandbox_url,
+        .home = s->home,
+        .daemon_path = program,
+    };
+    uv_loop_init(&s->loop);
+    s->client = client_new(&s->loop, &client);
+    return 0;
+}
+
+static void on_closed(void *ctx)
+{
+    struct session *s = ctx;
+    s->closed = true;
+}
+
+void session_close(struct session *s)
+{
+    client_close(s->client, on_closed, s);
+    while (!s->closed)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&s->loop);
+    free(s->home);
+}
+
+bool session_is_idle(const struct session *s)
+{
+    char *socket auto_free = s->local ? home_path(s->home, "cubbyd.sock") : NULL;
+    return s->local && !file_exists(socket) && !has_sandboxes(s->home);
+}
+
+// ---- calls that wait
+struct wait {
+    bool done;
+    json_t *info; // owned
+    struct err *e;
+};
+
+static void on_done(const struct err *e, void *ctx)
+{
+    struct wait *w = ctx;
+    w->done = true;
+    if (e)
+        *w->e = *e;
+}
+
+static void on_json(const json_t *info, const struct err *e, void *ctx)
+{
+    struct wait *w = ctx;
+    w->info = info ? json_deep_copy(info) : NULL;
+    on_done(e, ctx);
+}
+
+static json_t *wait_for(struct session *s, struct wait *w)
+{
+    while (!w->done)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    return w->info;
+}
+
+json_t *session_create(struct session *s, const struct sandbox_opts *opts, struct err *e)
+{
+    struct wait w = {.e = e};
+    client_create(s->client, opts, on_json, &w);
+    return wait_for(s, &w);
+}
+
+json_t *session_list(struct session *s, struct err *e)
+{
+    struct wait w = {.e = e};
+    client_list(s->client, on_json, &w);
+    json_t *list = wait_for(s, &w);
+    if (list && !json_is_array(list)) {
+        err_set(e, ERR_INTERNAL, "the server's list of sandboxes is not a list");
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+int session_kill(struct session *s, const char *id, struct err *e)
+{
+    struct wait w = {.e = e};
+    client_kill(s->client, id, on_done, &w);
+    wait_for(s, &w);
+    return err_is(e) ? -1 : 0;
+}
+
+// ---- ids
+static char *only_match(const json_t *list, const char *prefix, struct err *e)
+{
+    const char *found = NULL;
+    size_t i = 0;
+    const json_t *sandbox = NULL;
+    json_array_foreach(list, i, sandbox)
+    {
+        const char *id = json_string_value(json_object_get(sandbox, "sandboxID"));
+        if (!id || !str_starts(id, prefix))
+            continue;
+        if (found) {
+            err_set(e, ERR_INVALID, "%s and %s both begin with \"%s\"; give more of the id", found,
+                    id, prefix);
+            return NULL;
+        }
+        found = id;
+    }
+    if (!found)
+        err_set(e, ERR_NOT_FOUND, "no running sandbox's id begins with \"%.40s\"; see cubby ps",
+                prefix);
+    return found ? xstrdup(found) : NULL;
+}
+
+char *session_resolve(struct session *s, const char *given, struct err *e)
+{
+    if (strlen(given) >= SANDBOX_ID_LEN)
+        return xstrdup(given);
+    if (!*given) {
+        err_set(e, ERR_INVALID, "a sandbox's id is empty");
+        return NULL;
+    }
+    json_t *list = session_list(s, e);
+    char *id = list ? only_match(list, given, e) : NULL;
+    json_decref(list);
+    return id;
+}
