@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby template build|ls|rm: the snapshots that sandboxes are restored from.
+#include <fts.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/drivers/microvm/template.h"
+#include "sandbox-backend/drivers/microvm/template_build.h"
+
+#define MIB           (1024LL * 1024)
+#define EXIT_CANCELED 130
+#define STAT_BLOCK    512 // of st_blocks, whatever the file system's own is
+#define MEMORY_MIN    (128 * MIB)
+#define MEMORY_MAX    (64LL * 1024 * MIB)
+#define DISK_MIN      (1024 * MIB)
+#define DISK_MAX      (1024LL * 1024 * MIB)
+#define CPUS_MAX      64
+
+static int64_t bytes_on_disk(const char *dir)
+{
+    char *path auto_free = xstrdup(dir);
+    char *paths[] = {path, NULL};
+    int64_t total = 0;
+    FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    for (FTSENT *f; fts && (f = fts_read(fts));)
+        if (f->fts_info == FTS_F)
+            total += (int64_t)f->fts_statp->st_blocks * STAT_BLOCK;
+    if (fts)
+        fts_close(fts);
+    return total;
+}
+
+static json_t *to_json(const struct template *t, const char *dir)
+{
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:s}", "name", t->name,
+                     "accel", t->accel, "kernel", t->kernel, "qemu", t->qemu, "machine", t->machine,
+                     "cpu_model", t->cpu_model, "envd_version", t->envd_version, "created_at",
+                     t->created_at, "memory_mb", (json_int_t)t->memory_mb, "cpus",
+                     (json_int_t)t->cpus, "disk_mb", (json_int_t)t->disk_mb, "bytes",
+                     (json_int_t)bytes_on_disk(dir), "dir", dir);
+}
+
+static void print_json(json_t *value)
+{
+    char *text auto_free = json_to_string(value);
+    puts(text);
+    json_decref(value);
+}
+
+// ---- build
+static int run_build(const struct template_build *spec, bool json)
+{
+    struct err e = ERR_INIT;
+    struct template t;
+    if (template_build(spec, &t, &e) < 0) {
+        cli_fail(&e);
+        return e.code == ERR_CANCELED ? EXIT_CANCELED : e.code == ERR_INVALID ? CLI_USAGE : 1;
+    }
+    char *dir auto_free = template_dir(spec->home, spec->name);
+    if (json)
+        print_json(to_json(&t, dir));
+    else
+        printf("template \"%s\": kernel %s, %s, %lld MB of memory, %lld MB on disk\n", t.name,
+               t.kernel, t.accel, (long long)t.memory_mb, (long long)(bytes_on_disk(dir) / MIB));
+    template_fini(&t);
+    return 0;
+}
+
+static int build(int argc, char **argv)
+{
+    bool json = false;
+    int64_t memory = TEMPLATE_MEMORY_MB_DEFAULT * MIB;
+    int64_t disk = TEMPLATE_DISK_MB_DEFAULT * MIB;
+    struct template_build spec = {
+        .name = TEMPLATE_DEFAULT, .accel = "auto", .cpus = TEMPLATE_CPUS_DEFAULT};
+    const struct opt opts[] = {
+        {.name = "accel",
+         .env = "CUBBY_ACCEL",
+         .type = OPT_STRING,
+         .value = &spec.accel,
+         .arg = "auto|kvm|tcg",
+         .choices = "auto|kvm|tcg",
+         .help = "auto (default): KVM if the kernel really boots under it, else TCG"},
+        {.name = "memory",
+         .type = OPT_SIZE,
+         .value = &memory,
+         .arg = "SIZE",
+         .min = MEMORY_MIN,
+         .max = MEMORY_MAX,
+         .help = "of each sandbox (default 512M)"},
+        {.name = "cpus",
+         .type = OPT_INT,
+         .value = &spec.cpus,
+         .arg = "N",
+         .min = 1,
+         .max = CPUS_MAX,
+         .help = "virtual CPUs of each sandbox (default 1)"},
+        {.name = "disk",
+         .type = OPT_SIZE,
+         .value = &disk,
+         .arg = "SIZE",
+         .min = DISK_MIN,
+         .max = DISK_MAX,
+         .help = "size the disk may grow to (default 8G)"},
+        {.name = "packages",
+         .type = OPT_STRING,
+         .value = &spec.packages,
+         .arg = "A,B",
+         .help = "more Debian packages"},
+        {.name = "kernel",
+         .type = OPT_STRING,
+         .value = &spec.kernel,
+         .arg = "PATH",
+         .help = "a kernel image of your own (default: Debian's cloud kernel)"},
+        {.name = "modules",
+         .type = OPT_STRING,
+         .value = &spec.modules,
+         .arg = "DIR",
+         .help = "with --kernel: its modules (default: all it needs is built in)"},
+        {.name = "json", .type = OPT_FLAG, .value = &json, .help = "print the result as JSON"},
+    };
+    const struct cli_usage usage = {
+        .synopsis = "template build [OPTIONS] [NAME]",
+        .text =
+            "Makes a template: a Debian root file system and a snapshot of a machine that runs "
+            "it.\nNAME is \"default\" when it is left out. An existing template is replaced "
+            "when the new\none is whole; sandboxes that run from the old one are not disturbed.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts)};
+    int status = cli_begin(&usage, &argc, argv);
+    if (status >= 0)
+        return status;
+    if (argc > 2)
+        return cli_usage_error("template build takes one NAME");
+    if (spec.modules && !spec.kernel)
+        return cli_usage_error("--modules is for --kernel");
+    if (argc == 2)
+        spec.name = argv[1];
+    struct err e = ERR_INIT;
+    char *home auto_free = home_open(&e);
+    if (!home)
+        return cli_fail(&e);
+    spec.home = home;
+    spec.memory_mb = memory / MIB;
+    spec.disk_mb = disk / MIB;
+    spec.progress = stderr; // stdout has the result
+    spec.terminal = isatty(STDERR_FILENO) == 1;
+    return run_build(&spec, json);
+}
+
+// ---- ls
+struct listing {
+    json_t *json; // an array, or NULL for text
+    int shown;
+    bool bad;
+};
+
+static int on_template(const struct template *t, const char *dir, void *ctx)
+{
+    struct listing *l = ctx;
+    if (l->json) {
+        json_array_append_new(l->json, to_json(t, dir));
+        return 0;
+    }
+    if (l->shown++ == 0)
+        printf("%-20s %-5s %-28s %8s %4s %8s %8s  %s\n", "NAME", "ACCEL", "KERNEL", "MEMORY",
+               "CPUS", "DISK", "USED", "CREATED");
+    printf("%-20s %-5s %-28s %7lldM %4lld %7lldM %7lldM  %s\n", t->name, t->accel, t->kernel,
+           (long long)t->memory_mb, (long long)t->cpus, (long long)t->disk_mb,
+           (long long)(bytes_on_disk(dir) / MIB), t->created_at);
+    return 0;
+}
+
+static void on_bad(const char *name, const struct err *why, void *ctx)
+{
+    (void)name;
+    ((struct listing *)ctx)->bad = true;
+    cli_fail(why);
+}
+
+static int list(int argc, char **argv)
+{
+    bool json = false;
+    const struct opt opts[] = {
+        {.name = "json", .type = OPT_FLAG, .value = &json, .help = "print a JSON array"},
+    };
+    const struct cli_usage usage = {.synopsis = "template ls [--json]",
+                                    .text = "Lists the templates.",
+                                    .opts = opts,
+                                    .opt_count = ARRAY_LEN(opts)};
+    int status = cli_begin(&usage, &argc, argv);
+    if (status >= 0)
+        return status;
+    if (argc > 1)
+        return cli_usage_error("template ls takes no \"%s\"", argv[1]);
+    struct err e = ERR_INIT;
+    char *home auto_free = home_open(&e);
+    struct listing l = {.json = json ? json_array() : NULL};
+    if (!home || template_list(home, on_template, on_bad, &l, &e) < 0) {
+        json_decref(l.json);
+        return cli_fail(&e);
+    }
+    if (json)
+        print_json(l.json);
+    else if (l.shown == 0)
+        fputs("There are no templates. Make one with: cubby template build\n", stderr);
+    return l.bad ? 1 : 0;
+}
+
+// ---- rm
+static int rm(int argc, char **argv)
+{
+    bool force = false;
+    const struct opt opts[] = {
+        {.name = "force",
+         .type = OPT_FLAG,
+         .value = &force,
+         .help = "also when sandboxes use it; they run on until they are killed"},
+    };
+    const struct cli_usage usage = {.synopsis = "template rm [--force] NAME...",
+                                    .text = "Removes templates.",
+                                    .opts = opts,
+                                    .opt_count = ARRAY_LEN(opts)};
+    int status = cli_begin(&usage, &argc, argv);
+    if (status >= 0)
+        return status;
+    if (argc < 2)
+        return cli_usage_error("template rm needs the NAME of a template");
+    struct err e = ERR_INIT;
+    char *home auto_free = home_open(&e);
+    if (!home)
+        return cli_fail(&e);
+    int result = 0;
+    for (int i = 1; i < argc; i++) {
+        struct err why = ERR_INIT;
+        if (template_remove(home, argv[i], force, &why) < 0)
+            result = cli_fail(&why);
+    }
+    return result;
+}
+
+static void help(FILE *to)
+{
+    fputs("Usage: cubby template build [OPTIONS] [NAME]\n"
+          "       cubby template ls [--json]\n"
+          "       cubby template rm [--force] NAME...\n\n"
+          "A template is the snapshot that sandboxes are restored from. Each has --help.\n",
+          to);
+}
+
+int verb_template(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } VERBS[] = {{"build", build}, {"ls", list}, {"rm", rm}};
+    const char *name = argc > 1 ? argv[1] : NULL;
+    if (name && (str_eq(name, "--help") || str_eq(name, "-h"))) {
+        help(stdout);
+        return 0;
+    }
+    for (size_t i = 0; name && i < ARRAY_LEN(VERBS); i++)
+        if (str_eq(VERBS[i].name, name))
+            return VERBS[i].run(argc - 1, argv + 1);
+    if (!name) {
+        help(stderr);
+        return CLI_USAGE;
+    }
+    return cli_usage_error("there is no \"template %s\"; see cubby template --help", name);
+}

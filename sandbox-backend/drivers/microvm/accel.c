@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which accelerator a template is built for: KVM where a guest really boots under it, else TCG.
+#include "sandbox-backend/drivers/microvm/accel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/qemu.h"
+#include "sandbox-backend/drivers/microvm/template_tool.h"
+
+#define PROBE_LIMIT_MS    5000                     // with working KVM it takes about one second
+#define PROBE_MARK        "probe: the kernel runs" // of guest/main.c
+#define CONSOLE_BYTES_MAX (1 << 20)
+#define KVM_DEVICE        "/dev/kvm"
+
+// Boots the kernel under KVM until our init says its word and reboots, which ends QEMU. What the
+// console said is left in `said`.
+static int boot(const struct accel_probe *probe, struct buf *said, struct err *e)
+{
+    int console auto_close = memfd_create("probe", MFD_CLOEXEC);
+    int null auto_close = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (console < 0 || null < 0)
+        return err_sys(e, errno, "probe");
+    char *args auto_free = qemu_kernel_args("kvm");
+    char *append auto_free = str_printf("%s cubby.probe", args);
+    const char *argv[] = {
+        probe->qemu,   "-no-user-config",
+        "-nodefaults", "-no-reboot",
+        "-display",    "none",
+        "-M",          QEMU_MACHINE,
+        "-accel",      "kvm",
+        "-cpu",        qemu_cpu_model("kvm"),
+        "-m",          "256",
+        "-kernel",     probe->kernel,
+        "-initrd",     probe->initrd,
+        "-append",     append,
+        "-serial",     "stdio",
+        NULL,
+    };
+    struct tool tool = {.argv = argv,
+                        .package = "qemu-system-x86",
+                        .out = console,
+                        .log = probe->log >= 0 ? probe->log : null,
+                        .keep = -1,
+                        .timeout_ms = PROBE_LIMIT_MS,
+                        .tick = probe->tick,
+                        .ctx = probe->ctx};
+    int result = tool_run(&tool, e);
+    char *path auto_free = str_printf("/proc/self/fd/%d", console);
+    if (file_read(path, CONSOLE_BYTES_MAX, said, NULL) == 0 && probe->log >= 0 && said->len)
+        (void)fd_write_all(probe->log, said->data, said->len, NULL);
+    return result;
+}
+
+int accel_try_kvm(const struct accel_probe *probe, bool *works, char *why, size_t why_size,
+                  struct err *e)
+{
+    *works = false;
+    int fd = open(KVM_DEVICE, O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno == EACCES) {
+        snprintf(why, why_size,
+                 "you may not open " KVM_DEVICE
+                 "; sudo adduser $USER kvm, then log in again, would allow it");
+        return 0;
+    }
+    if (fd < 0) {
+        snprintf(why, why_size, "this host has no usable " KVM_DEVICE " (%s)", strerror(errno));
+        return 0;
+    }
+    close(fd);
+
+    struct buf said auto_buf = BUF_INIT;
+    struct err failed = ERR_INIT;
+    if (boot(probe, &said, &failed) < 0 && failed.code == ERR_CANCELED) {
+        err_set(e, failed.code, "%s", failed.msg);
+        return -1;
+    }
+    *works = said.data && memmem(said.data, said.len, PROBE_MARK, strlen(PROBE_MARK));
+    if (*works)
+        snprintf(why, why_size, "the kernel boots under it");
+    else if (failed.code == ERR_TIMEOUT)
+        snprintf(why, why_size,
+                 KVM_DEVICE " is there, but the kernel did not boot under it within %d s",
+                 PROBE_LIMIT_MS / 1000);
+    else
+        snprintf(why, why_size, KVM_DEVICE " is there, but the kernel does not boot under it (%s)",
+                 err_is(&failed) ? failed.msg : "it ended early");
+    return 0;
+}
+
+int accel_choose(const char *wanted, const struct accel_probe *probe, const char **chosen,
+                 char *why, size_t why_size, struct err *e)
+{
+    bool works = false;
+    *chosen = "tcg";
+    if (str_eq(wanted, "tcg")) {
+        snprintf(why, why_size, "as asked for");
+        return 0;
+    }
+    if (accel_try_kvm(probe, &works, why, why_size, e) < 0)
+        return -1;
+    if (works)
+        *chosen = "kvm";
+    else if (str_eq(wanted, "kvm"))
+        return err_set(e, ERR_PRECONDITION,
+                       "KVM cannot be used: %s; --accel auto falls back to TCG", why);
+    return 0;
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a template is built, and how it becomes visible: as a whole or not at all.
+#include "sandbox-backend/drivers/microvm/template_place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/template.h"
+
+#define PREFIX       ".build-"
+#define UNIQUE_BYTES 4
+
+static int open_dir(const char *path, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        err_sys(e, errno, "open %s", path);
+    return fd;
+}
+
+// Whether a build directory is of the template: what is between the prefix and the "-<unique>".
+static bool is_of(const char *entry, const char *name)
+{
+    size_t len = strlen(name);
+    const char *rest = entry + strlen(PREFIX);
+    return strlen(rest) == len + 1 + 2 * UNIQUE_BYTES && strncmp(rest, name, len) == 0;
+}
+
+// One build directory: removed when nobody holds it; an error when somebody does and it is ours.
+static int sweep_one(const char *templates, const char *entry, const char *name, struct err *e)
+{
+    char *path auto_free = str_printf("%s/%s", templates, entry);
+    int fd auto_close = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        // What cannot be removed (files of another user) must not keep anybody from building.
+        dir_remove(path, NULL);
+        return 0;
+    }
+    if (is_of(entry, name))
+        return err_set(e, ERR_CONFLICT,
+                       "template \"%s\" is being built by another process; wait for its end", name);
+    return 0;
+}
+
+static int sweep(const char *templates, const char *name, struct err *e)
+{
+    DIR *dir = opendir(templates);
+    int result = 0;
+    if (!dir)
+        return err_sys(e, errno, "read %s", templates);
+    for (struct dirent *d; result == 0 && (d = readdir(dir));)
+        if (str_starts(d->d_name, PREFIX))
+            result = sweep_one(templates, d->d_name, name, e);
+    closedir(dir);
+    return result;
+}
+
+static int take(struct template_place *p, const char *templates, struct err *e)
+{
+    char *unique auto_free = random_hex(UNIQUE_BYTES);
+    p->dir = str_printf("%s/%s%s-%s", templates, PREFIX, p->name, unique);
+    if (mkdir(p->dir, 0700) < 0)
+        return err_sys(e, errno, "make %s", p->dir);
+    p->lock = open_dir(p->dir, e);
+    if (p->lock < 0)
+        return -1;
+    return flock(p->lock, LOCK_EX | LOCK_NB) < 0 ? err_sys(e, errno, "lock %s", p->dir) : 0;
+}
+
+int template_place_open(struct template_place *p, const char *home, const char *name, struct err *e)
+{
+    char *templates auto_free = home_path(home, "templates");
+    *p = (struct template_place){.home = xstrdup(home), .name = xstrdup(name), .lock = -1};
+    int guard auto_close = -1;
+    int result = dir_make(templates, 0700, e);
+    if (result == 0)
+        guard = open_dir(templates, e);
+    if (guard < 0)
+        result = -1;
+    while (result == 0 && flock(guard, LOCK_EX) < 0)
+        if (errno != EINTR)
+            result = err_sys(e, errno, "lock %s", templates);
+    if (result == 0)
+        result = sweep(templates, name, e);
+    if (result == 0)
+        result = take(p, templates, e);
+    if (result < 0)
+        template_place_close(p);
+    return result;
+}
+
+int template_place_commit(struct template_place *p, struct err *e)
+{
+    char *final auto_free = template_dir(p->home, p->name);
+    if (renameat2(AT_FDCWD, p->dir, AT_FDCWD, final, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (renameat2(AT_FDCWD, p->dir, AT_FDCWD, final, RENAME_EXCHANGE) == 0)
+        return 0;
+    if (errno != EINVAL)
+        return err_sys(e, errno, "rename %s to %s", p->dir, final);
+    // A file system that cannot swap: for a moment the template is not there.
+    char *aside auto_free = str_printf("%s.old", p->dir);
+    if (rename(final, aside) < 0 || rename(p->dir, final) < 0)
+        return err_sys(e, errno, "rename %s to %s", p->dir, final);
+    dir_remove(aside, NULL);
+    return 0;
+}
+
+void template_place_close(struct template_place *p)
+{
+    if (p->dir)
+        dir_remove(p->dir, NULL);
+    if (p->lock >= 0)
+        close(p->lock);
+    free(p->dir);
+    free(p->name);
+    free(p->home);
+    *p = (struct template_place){.lock = -1};
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running the programs that a template build is made of, and being interrupted while one runs.
+#include "sandbox-backend/drivers/microvm/template_tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+#define TICK_MS 150
+// mmdebstrap unmounts and removes what it made when it is asked to stop.
+#define STOP_GRACE_MS 10000
+#define ENV_MAX       32
+
+static volatile sig_atomic_t interrupted;
+static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP};
+static struct sigaction previous[ARRAY_LEN(SIGNALS)];
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+void tool_watch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal}; // no SA_RESTART: waits are to end
+    interrupted = 0;
+    for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++)
+        sigaction(SIGNALS[i], &action, &previous[i]);
+}
+
+void tool_unwatch_signals(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++)
+        sigaction(SIGNALS[i], &previous[i], NULL);
+}
+
+bool tool_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+// A user's PATH often lacks the directories of mke2fs.
+static char *search_path(void)
+{
+    const char *path = getenv("PATH");
+    return str_printf("%s:/usr/sbin:/sbin", path && *path ? path : "/usr/local/bin:/usr/bin:/bin");
+}
+
+char *tool_find(const char *name, const char *package, struct err *e)
+{
+    char *path auto_free = search_path();
+    char *rest = path;
+    if (strchr(name, '/') && access(name, X_OK) == 0)
+        return xstrdup(name);
+    for (char *dir; (dir = strsep(&rest, ":"));) {
+        char *file auto_free = str_printf("%s/%s", *dir ? dir : ".", name);
+        if (access(file, X_OK) == 0)
+            return steal(&file);
+    }
+    err_set(e, ERR_NOT_FOUND, "%s is not installed; install it with: sudo apt-get install %s", name,
+            package);
+    return NULL;
+}
+
+// What a build depends on must not be what the person's shell happens to export (PYTHON*, PIP_*,
+// DEB*): only what finds the network and the place for temporary files goes in.
+static char **tool_env(const char *const *extra)
+{
+    static const char *const KEPT[] = {"HOME",       "USER",        "LOGNAME",   "TMPDIR",
+                                       "http_proxy", "https_proxy", "ftp_proxy", "no_proxy",
+                                       "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"};
+    char **env = xcalloc(ENV_MAX, sizeof(*env));
+    int n = 0;
+    char *path auto_free = search_path();
+    env[n++] = str_printf("PATH=%s", path);
+    env[n++] = xstrdup("LC_ALL=C.UTF-8");
+    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++)
+        if (getenv(KEPT[i]))
+            env[n++] = str_printf("%s=%s", KEPT[i], getenv(KEPT[i]));
+    for (; extra && *extra && n < ENV_MAX - 1; extra++)
+        env[n++] = xstrdup(*extra);
+    return env;
+}
+
+static void free_env(char **env)
+{
+    for (char **v = env; *v; v++)
+        free(*v);
+    free(env);
+}
+
+static void __attribute__((noreturn))
+run_child(const struct tool *tool, const char *path, char *const *env, pid_t parent)
+{
+    static const int DEFAULTS[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    for (size_t i = 0; i < ARRAY_LEN(DEFAULTS); i++)
+        signal(DEFAULTS[i], SIG_DFL);
+    setpgid(0, 0);
+    // A build that is killed with SIGKILL takes its tool along; SIGTERM lets mmdebstrap clean up.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(126);
+    int null = open("/dev/null", O_RDONLY);
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(tool->out, STDOUT_FILENO) < 0 ||
+        dup2(tool->log, STDERR_FILENO) < 0 || (tool->cwd && chdir(tool->cwd) < 0))
+        _exit(126);
+    if (tool->keep >= 0)
+        fcntl(tool->keep, F_SETFD, 0);
+    // What mmdebstrap mounts below the build must not outlive it: whoever removes the directory
+    // would remove the host's /dev with it. Not allowed means that it cannot mount either.
+    if (tool->own_mounts && unshare(CLONE_NEWNS) == 0)
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    execve(path, (char *const *)(uintptr_t)tool->argv, env);
+    dprintf(STDERR_FILENO, "%s: %s\n", path, strerror(errno));
+    _exit(127);
+}
+
+// Waits until the process is gone or `until_ms` (a monotonic time; -1 for none) has come. True when
+// it is gone. Ends early, with false, when there is an interruption and `heed` is set.
+static bool wait_gone(int pidfd, int64_t until_ms, bool heed, const struct tool *tool)
+{
+    for (;;) {
+        struct pollfd p = {.fd = pidfd, .events = POLLIN};
+        if (poll(&p, 1, TICK_MS) > 0)
+            return true;
+        if (tool->tick)
+            tool->tick(tool->ctx);
+        if ((heed && interrupted) || (until_ms >= 0 && clock_mono_ms() >= until_ms))
+            return false;
+    }
+}
+
+static int judge(const char *name, int status, struct err *e)
+{
+    if (WIFSIGNALED(status))
+        return err_set(e, ERR_INTERNAL, "%s was ended by signal %d (%s)", name, WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+    if (WEXITSTATUS(status))
+        return err_set(e, ERR_INTERNAL, "%s failed with status %d", name, WEXITSTATUS(status));
+    return 0;
+}
+
+// Asks the whole group to stop, and makes it.
+static void stop(const struct tool *tool, pid_t pid, int pidfd)
+{
+    kill(-pid, SIGTERM);
+    if (!wait_gone(pidfd, clock_mono_ms() + STOP_GRACE_MS, false, tool))
+        kill(-pid, SIGKILL);
+}
+
+static int await_end(const struct tool *tool, pid_t pid, struct err *e)
+{
+    int pidfd auto_close = (int)syscall(SYS_pidfd_open, pid, 0);
+    int64_t until = tool->timeout_ms ? clock_mono_ms() + tool->timeout_ms : -1;
+    int status = 0;
+    bool failed = true;
+    if (pidfd < 0) {
+        err_sys(e, errno, "pidfd_open");
+        kill(-pid, SIGKILL);
+    } else if (wait_gone(pidfd, until, true, tool)) {
+        failed = false;
+    } else {
+        if (interrupted)
+            err_set(e, ERR_CANCELED, "interrupted");
+        else
+            err_set(e, ERR_TIMEOUT, "%s took longer than %d s", tool->argv[0],
+                    tool->timeout_ms / 1000);
+        stop(tool, pid, pidfd);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return failed ? -1 : judge(tool->argv[0], status, e);
+}
+
+int tool_run(const struct tool *tool, struct err *e)
+{
+    char *path auto_free = tool_find(tool->argv[0], tool->package, e);
+    if (!path)
+        return -1;
+    if (interrupted)
+        return err_set(e, ERR_CANCELED, "interrupted");
+    char **env = tool_env(tool->env);
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0)
+        run_child(tool, path, env, parent);
+    free_env(env);
+    if (pid < 0)
+        return err_sys(e, errno, "start %s", tool->argv[0]);
+    setpgid(pid, pid); // both sides do it, so that it is done for whoever comes first
+    return await_end(tool, pid, e);
+}
+
+int tool_output(const char *const *argv, const char *package, size_t max, struct buf *out,
+                struct err *e)
+{
+    // Through an unnamed file, so that nobody has to read while it runs.
+    int fd auto_close = (int)syscall(SYS_memfd_create, "tool", 1U /* MFD_CLOEXEC */);
+    int null auto_close = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || null < 0)
+        return err_sys(e, errno, "%s", argv[0]);
+    struct tool tool = {.argv = argv, .package = package, .out = fd, .log = null, .keep = -1};
+    if (tool_run(&tool, e) < 0)
+        return -1;
+    char *path auto_free = str_printf("/proc/self/fd/%d", fd);
+    return file_read(path, max, out, e);
+}
