@@ -60,7 +60,8 @@ void http_request_pause(struct http_request *req); // no on_data until resumed; 
 void http_request_resume(struct http_request *req);
 
 // Collects the whole body, then calls with it (NUL-terminated; borrowed for the call). A body over
-// `max` is answered 413 with {"code":413,"message":...} and the callback is never called.
+// `max` is answered 413 with {"code":413,"message":...} and the callback is never called; on_close
+// is, as when the peer had left. A body that is malformed ends the same way, with 400.
 void http_request_collect(struct http_request *req, size_t max,
                           void (*on_body)(struct http_request *req, const char *body, size_t len,
                                           void *ctx),
@@ -80,7 +81,8 @@ void http_respond(struct http_request *req, int status, const char *type, const 
 void http_respond_error(struct http_request *req, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Adds a header to the answer; before http_respond or http_response_begin. Copied.
+// Adds a header to the answer; before http_respond or http_response_begin. Copied. Content-Length
+// and the hop-by-hop headers are the server's own: they are left out here.
 void http_response_header(struct http_request *req, const char *name, const char *value);
 // Sends the head. length -1: chunked. A HEAD request's body is suppressed by the server.
 void http_response_begin(struct http_request *req, int status, int64_t length);

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the HTTP server share: the connection (http_peer.c), its request
+// (http_request.c) and the answer (http_response.c).
+#pragma once
+#include <time.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/net/deadline.h"
+#include "sandbox-backend/net/http_parser.h"
+#include "sandbox-backend/net/http_server.h"
+#include "sandbox-backend/net/stream_out.h"
+
+#define HTTP_READ_BYTES  (64 * 1024)
+#define HTTP_DRAIN_BYTES (1024 * 1024) // of a body nobody took, read for the next request's sake
+
+union http_stream {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_pipe_t pipe;
+    uv_tcp_t tcp;
+};
+
+struct http_listener {
+    union http_stream io;
+    struct http_server *server;
+    struct http_listener *next;
+    char *path; // of a unix socket; owned
+    dev_t dev;  // the socket file that is ours
+    ino_t ino;
+};
+
+struct http_server {
+    uv_loop_t *loop;
+    struct http_server_opts opts;
+    struct http_listener *listeners;
+    struct http_peer *peers;
+    struct http_peer *kicked; // to be run by `idle`
+    uv_idle_t idle;
+    unsigned handles;   // not closed yet: listeners, peers and `idle`
+    unsigned connected; // peers
+    bool closing;
+    void (*on_closed)(void *ctx);
+    void *on_closed_ctx;
+    time_t date_at;
+    char date[40];
+    char read_buf[HTTP_READ_BYTES]; // of whichever peer is being read
+};
+
+enum peer_state {
+    PEER_IDLE,    // between requests
+    PEER_HEAD,    // a head has begun
+    PEER_REQUEST, // a handler has the request
+    PEER_DRAIN,   // answered; the rest of the request's body is thrown away
+    PEER_LINGER,  // answered for the last time; waits until the peer has ended too
+    PEER_CLOSED,
+};
+
+struct http_peer {
+    union http_stream io;
+    struct http_server *server;
+    struct http_peer *next, **link; // of server->peers
+    struct http_peer *next_kicked;
+    bool kicked;
+    bool running; // http_peer_run is on the stack
+    bool reading;
+    bool eof;  // the peer's side is shut
+    bool shut; // ours is
+    bool keep_alive;
+    enum peer_state state;
+    int open_handles;
+    struct deadline deadline;
+    struct http_parser parser;
+    struct buf pending; // received, not parsed
+    size_t drained;
+    struct stream_out out;
+    uv_shutdown_t shutdown;
+    struct http_request *req; // owned until it is ended
+};
+
+enum body_mode { BODY_UNTAKEN, BODY_STREAMED, BODY_COLLECTED };
+
+struct http_query {
+    struct http_query *next;
+    char *value;
+};
+
+struct http_request {
+    struct http_peer *peer;
+    const char *method;
+    char *path; // decoded
+    struct http_query *queries;
+    bool is_http10;
+    bool is_head;
+    bool wants_continue; // Expect: 100-continue, not yet said
+
+    enum body_mode mode;
+    bool whole;    // the body's last byte was parsed
+    bool end_told; // and the handler told
+    bool paused;
+    bool too_large; // to be answered 413
+    struct http_body_events body;
+    struct buf collected;
+    size_t collect_max;
+    void (*on_body)(struct http_request *req, const char *body, size_t len, void *ctx);
+    void *body_ctx;
+
+    void (*on_close)(void *ctx);
+    void *close_ctx;
+
+    struct buf extra; // the handler's headers
+    bool has_date;
+    bool begun;
+    bool chunked;
+    bool no_body; // HEAD, 204, 304
+    int64_t left; // of a declared length; -1: until the end
+    bool want_drain;
+    void (*on_drain)(void *ctx);
+    void *drain_ctx;
+};
+
+// ---- http_server.c
+void http_server_release(struct http_server *s); // one handle has closed
+
+// ---- http_peer.c
+void http_peer_accept(struct http_listener *l);
+void http_peer_close(struct http_peer *peer);
+void http_peer_linger(struct http_peer *peer); // send what is queued, and end the connection
+void http_peer_kick(struct http_peer *peer);   // run it soon, from the loop
+void http_peer_unqueue(struct http_peer *peer);
+void http_peer_run(struct http_peer *peer);
+void http_peer_answered(struct http_peer *peer); // the request was ended; it is freed here
+
+// ---- http_request.c
+struct http_request *http_request_new(struct http_peer *peer); // NULL: the target cannot be
+void http_request_free(struct http_request *req);
+bool http_request_wants_step(const struct http_request *req); // it takes what is parsed next
+void http_request_on_data(struct http_request *req, const char *data, size_t len);
+void http_request_on_end(struct http_request *req);
+void http_request_refuse_large(struct http_request *req);
+
+// ---- http_response.c
+// A whole answer to something that did not become a request.
+void http_response_refuse(struct http_peer *peer, int status, const char *message);

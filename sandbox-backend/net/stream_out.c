@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending half of a stream: gathers small pieces, one write in flight at a time.
+#include "sandbox-backend/net/stream_out.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+
+#define KEEP_BYTES 65536 // a buffer that grew beyond this is given back when it is empty
+
+void stream_out_init(struct stream_out *o, uv_stream_t *stream,
+                     void (*on_written)(struct stream_out *o, int status))
+{
+    *o = (struct stream_out){.stream = stream, .on_written = on_written};
+}
+
+void stream_out_fini(struct stream_out *o)
+{
+    buf_fini(&o->queued);
+    buf_fini(&o->flight);
+}
+
+size_t stream_out_unsent(const struct stream_out *o)
+{
+    return o->queued.len + (o->writing ? o->flight.len : 0);
+}
+
+static int broke(struct stream_out *o, int status)
+{
+    o->broken = true;
+    buf_clear(&o->queued);
+    return status;
+}
+
+static void on_write(uv_write_t *request, int status)
+{
+    struct stream_out *o = container_of(request, struct stream_out, request);
+    o->writing = false;
+    if (o->flight.cap > KEEP_BYTES)
+        buf_fini(&o->flight);
+    buf_clear(&o->flight);
+    if (status < 0)
+        broke(o, status);
+    else
+        status = stream_out_flush(o);
+    o->on_written(o, status);
+}
+
+// Hands what is queued to the loop, which sends it as the socket takes it.
+static int start_write(struct stream_out *o)
+{
+    struct buf empty = o->flight;
+    o->flight = o->queued;
+    o->queued = empty;
+    uv_buf_t piece = {.base = o->flight.data, .len = o->flight.len};
+    int status = uv_write(&o->request, o->stream, &piece, 1, on_write);
+    if (status < 0)
+        return broke(o, status);
+    o->writing = true;
+    return 0;
+}
+
+// Drops from a piece what of it was sent, and adds the rest to the queue unless it is there.
+static void keep_rest(struct stream_out *o, const uv_buf_t *piece, size_t *sent)
+{
+    size_t gone = *sent < piece->len ? *sent : piece->len;
+    *sent -= gone;
+    if (piece->base == o->queued.data)
+        buf_consume(&o->queued, gone);
+    else
+        buf_add(&o->queued, piece->base + gone, piece->len - gone);
+}
+
+int stream_out_send(struct stream_out *o, const void *data, size_t len, const char *tail)
+{
+    if (o->broken)
+        return UV_EPIPE;
+    uv_buf_t pieces[3];
+    unsigned count = 0;
+    size_t tail_len = strlen(tail);
+    if (o->queued.len)
+        pieces[count++] = (uv_buf_t){.base = o->queued.data, .len = o->queued.len};
+    if (len)
+        pieces[count++] = (uv_buf_t){.base = (char *)(uintptr_t)data, .len = len};
+    if (tail_len)
+        pieces[count++] = (uv_buf_t){.base = (char *)(uintptr_t)tail, .len = tail_len};
+    if (count == 0)
+        return 0;
+    int n = o->writing ? UV_EAGAIN : uv_try_write(o->stream, pieces, count);
+    if (n < 0 && n != UV_EAGAIN)
+        return broke(o, n);
+    size_t sent = n < 0 ? 0 : (size_t)n;
+    for (unsigned i = 0; i < count; i++)
+        keep_rest(o, &pieces[i], &sent);
+    return o->queued.len && !o->writing ? start_write(o) : 0;
+}
+
+int stream_out_flush(struct stream_out *o)
+{
+    return stream_out_send(o, NULL, 0, "");
+}
