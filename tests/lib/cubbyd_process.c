@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon with the test driver: whole but for QEMU.
+#include <string.h>
+
+#include "sandbox-backend/daemon/program.h"
+#include "tests/lib/process_driver.h"
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "--machine") == 0)
+        return process_machine_main(argv[2], argv[3]);
+    return program_run(argc, argv, &process_driver);
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A driver for tests of the daemon: a "machine" is one process of this same program that listens on
+// vm.net as cubby-netd does, has a small envd of its own behind port 49983, and connects every
+// other port to 127.0.0.1. Nothing is isolated. No shipped program contains it.
+//
+// A template is a directory with a template.json: cpus, memory_mb, disk_mb; and, to make a machine
+// misbehave, "create": "fail" or "late", and "init": "refuse", "silent" or "die".
+#pragma once
+#include "sandbox-backend/drivers/driver.h"
+
+extern const struct driver process_driver;
+
+// The machine's own program: `cubbyd-process --machine <dir> <init mode>`, listening on fd 3.
+int process_machine_main(const char *dir, const char *init_mode);

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process that a test's machine is: vm.net by one thread a connection, and a small envd.
+//
+// envd here: POST /init (kept, and written to init.json in the machine's directory), GET /health,
+// GET /whoami (the token is checked), POST /echo, GET /hang (never answered), GET /cut (an answer
+// that breaks off). connects.log has a line with the port for each CONNECT.
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/net/http_server.h"
+#include "tests/lib/process_driver.h"
+
+#define LISTENER 3
+
+static const char *dir;
+static const char *init_mode;
+static char *token; // owned; NULL: none is needed
+static int envd_port;
+
+// ---- vm.net
+static int dial(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd auto_close = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        return -1;
+    return steal_fd(&fd);
+}
+
+static bool pump(int from, int to)
+{
+    char chunk[65536];
+    ssize_t n = read(from, chunk, sizeof chunk);
+    if (n > 0)
+        return fd_write_all(to, chunk, (size_t)n, NULL) == 0;
+    shutdown(to, SHUT_WR);
+    return false;
+}
+
+// Waiting for one direction's reader holds up the other: good enough for a test's machine, but
+// not for both at once with full buffers, so each direction has a thread.
+struct direction {
+    int from, to;
+};
+
+static void *run_direction(void *arg)
+{
+    struct direction d = *(struct direction *)arg;
+    free(arg);
+    while (pump(d.from, d.to))
+        ;
+    return NULL;
+}
+
+static pthread_t start_direction(int from, int to)
+{
+    struct direction *d = xmalloc(sizeof *d);
+    *d = (struct direction){from, to};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run_direction, d) != 0)
+        abort();
+    return thread;
+}
+
+static void *serve(void *arg)
+{
+    int client auto_close = (int)(intptr_t)arg;
+    char line[64] = "";
+    size_t n = 0;
+    int port = 0;
+    while (n < sizeof line - 1 && read(client, line + n, 1) == 1 && line[n++] != '\n')
+        ;
+    if (sscanf(line, "CONNECT %d\n", &port) != 1)
+        return NULL;
+    char *log auto_free = str_printf("%s/connects.log", dir);
+    FILE *f = fopen(log, "ae");
+    if (f) {
+        fprintf(f, "%d\n", port);
+        fclose(f);
+    }
+    int guest auto_close = dial(port == ENVD_PORT ? envd_port : port);
+    const char *answer = guest < 0 ? "ERR refused\n" : "OK\n";
+    if (fd_write_all(client, answer, strlen(answer), NULL) < 0 || guest < 0)
+        return NULL;
+    pthread_t in = start_direction(client, guest);
+    while (pump(guest, client))
+        ;
+    shutdown(client, SHUT_RD); // what dies at one end is dead at the other
+    pthread_join(in, NULL);
+    return NULL;
+}
+
+static void *run_vmnet(void *arg)
+{
+    (void)arg;
+    for (int fd; (fd = accept4(LISTENER, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)fd) != 0)
+            abort();
+        pthread_detach(thread);
+    }
+    return NULL;
+}
+
+// ---- envd
+static void on_init(struct http_request *req, const char *body, size_t len, void *ctx)
+{
+    (void)ctx;
+    struct err e = ERR_INIT;
+    const char *new_token = NULL;
+    char *path auto_free = str_printf("%s/init.json", dir);
+    json_t *json = json_parse(body, len, &e);
+    if (strcmp(init_mode, "die") == 0)
+        _exit(7);
+    if (strcmp(init_mode, "silent") == 0) {
+        json_decref(json);
+        return;
+    }
+    if (!json || strcmp(init_mode, "refuse") == 0) {
+        http_respond_error(req, 400, "this machine refuses /init");
+        json_decref(json);
+        return;
+    }
+    json_get_string(json, "accessToken", &new_token, NULL, &e);
+    free(token);
+    token = new_token ? xstrdup(new_token) : NULL;
+    file_replace(path, body, len, 0600, &e);
+    json_decref(json);
+    http_respond(req, 204, NULL, NULL, 0);
+}
+
+static void on_echo_data(struct http_request *req, const char *data, size_t len, void *ctx)
+{
+    (void)ctx;
+    if (!http_response_write(req, data, len))
+        http_request_pause(req);
+}
+
+static void on_echo_drain(void *ctx)
+{
+    http_request_resume(ctx);
+}
+
+static void on_echo_end(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    http_response_end(req);
+}
+
+static void echo(struct http_request *req)
+{
+    static const struct http_body_events EVENTS = {.on_data = on_echo_data, .on_end = on_echo_end};
+    size_t count = 0;
+    const struct http_header *headers = http_request_headers(req, &count);
+    for (size_t i = 0; i < count; i++) {
+        char *name auto_free = str_printf("X-Got-%s", headers[i].name);
+        http_response_header(req, name, headers[i].value);
+    }
+    http_response_on_drain(req, on_echo_drain, req);
+    http_response_begin(req, 200, -1);
+    http_request_stream(req, &EVENTS, NULL);
+}
+
+static void on_request(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    const char *path = http_request_path(req);
+    if (strcmp(path, "/init") == 0) {
+        http_request_collect(req, LIMIT_JSON_BODY_BYTES, on_init, NULL);
+    } else if (strcmp(path, "/health") == 0) {
+        http_respond(req, 204, NULL, NULL, 0);
+    } else if (token && !str_eq_secret(http_request_header(req, "X-Access-Token"), token)) {
+        http_respond_error(req, 401, "unauthorized access, please provide a valid access token");
+    } else if (strcmp(path, "/whoami") == 0) {
+        http_respond(req, 200, "text/plain", "envd", 4);
+    } else if (strcmp(path, "/echo") == 0) {
+        echo(req);
+    } else if (strcmp(path, "/cut") == 0) {
+        http_response_begin(req, 200, 1000);
+        http_response_write(req, "half", 4);
+        http_response_end(req); // less than declared: the connection breaks
+    } else if (strcmp(path, "/hang") != 0) {
+        http_respond_error(req, 404, "nothing at %s", path);
+    }
+}
+
+int process_machine_main(const char *machine_dir, const char *mode)
+{
+    uv_loop_t loop;
+    struct err e = ERR_INIT;
+    pthread_t vmnet;
+    dir = machine_dir;
+    init_mode = mode;
+    signal(SIGPIPE, SIG_IGN);
+    uv_loop_init(&loop);
+    struct http_server *server =
+        http_server_new(&loop, &(struct http_server_opts){.on_request = on_request});
+    if (http_server_listen_tcp(server, "127.0.0.1", 0, &e) < 0) {
+        fprintf(stderr, "machine: %s\n", e.msg);
+        return 1;
+    }
+    envd_port = http_server_port(server);
+    if (pthread_create(&vmnet, NULL, run_vmnet, NULL) != 0)
+        return 1;
+    return uv_run(&loop, UV_RUN_DEFAULT);
+}
