@@ -403,7 +403,7 @@ static void test_keep_alive(void)
         turn();
     is_int(requests, before + 4, "the second waits for the first one's answer");
     http_respond(held, 200, "text/plain", "held", 4);
-    ok(strstr(hear(fd, "Content\r\n\r\n"), "held") != NULL, "then both are answered, in order");
+    ok(strstr(hear(fd, "\r\n\r\n"), "held") != NULL, "then both are answered, in order");
     say(fd, "GET /empty HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
     ok(strstr(hear(fd, NULL), "Connection: close") != NULL, "and it closes when asked to");
     close(fd);
@@ -467,6 +467,8 @@ static void test_expect(void)
 
 static void test_leaving(void)
 {
+    for (int i = 0; i < 50; i++) // those of earlier tests learn it too
+        turn();
     closed = 0;
     held = NULL;
     int fd = dial();
@@ -514,7 +516,7 @@ static void test_back_pressure(void)
     pump_left = 20 * 1000 * 1000;
     drains = 0;
     int fd = dial();
-    say(fd, "GET /pump HTTP/1.1\r\n" HOST "\r\n");
+    say(fd, "GET /pump HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
     for (int i = 0; i < 100; i++)
         turn();
     ok(pump_left > 15 * 1000 * 1000, "a reader who does not read stops the writer");
