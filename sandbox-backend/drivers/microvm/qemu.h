@@ -9,7 +9,7 @@
 //       .memory_path = ".../memory", .memory_shared = true, .disk_base = ".../disk.ext4",
 //       .kernel = ..., .initrd = ..., .append = ..., .console_path = ".../console.log"};
 //   char **argv = qemu_argv(&c);
-//   process_start() (process.h) with fds {-1, log, log, qmp_listener, frames, -1}: see QEMU_FD_*.
+//   subproc_start() (subproc.h) with fds {-1, log, log, qmp_listener, frames, -1}: see QEMU_FD_*.
 //   qmp_open(loop, qmp_connect(path_of_qmp_sock, &e), ...) may be called at once, and commands be
 //   sent at once: they wait in the socket until QEMU is up.
 // and to save: execute "stop", "migrate-set-capabilities" with x-ignore-shared and events on,

@@ -79,7 +79,10 @@ static int ask(const char *binary, char text[VERSION_TEXT_BYTES], struct err *e)
     int from auto_close = ends[0];
     int to auto_close = ends[1];
     char *const argv[] = {(char *)(uintptr_t)binary, (char *)(uintptr_t) "--version", NULL};
-    pid_t pid = spawn_program(binary, argv, NULL, (const int[]){-1, to, -1}, 3, e);
+    const int fds[] = {-1, to, -1};
+    struct spawn_opts opts = {
+        .file = binary, .argv = argv, .fds = fds, .fd_count = 3, .dies_with_us = true};
+    pid_t pid = spawn_program(&opts, e);
     if (pid < 0)
         return -1;
     close(steal_fd(&to));

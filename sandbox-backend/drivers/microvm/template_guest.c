@@ -19,7 +19,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/drivers/microvm/process.h"
+#include "sandbox-backend/drivers/microvm/subproc.h"
 #include "sandbox-backend/drivers/microvm/qemu.h"
 #include "sandbox-backend/drivers/microvm/qmp.h"
 #include "sandbox-backend/drivers/microvm/template.h"
@@ -31,8 +31,8 @@
 
 struct template_guest {
     struct pump *pump;    // borrowed
-    struct process *qemu; // owned
-    struct process *netd; // owned
+    struct subproc *qemu; // owned
+    struct subproc *netd; // owned
     struct qmp *qmp;      // owned
     char *vmnet;          // owned
     char *qmp_path;       // owned
@@ -51,21 +51,21 @@ static void lost(struct template_guest *g, const char *who, const char *how)
         err_set(&g->pump->dead, ERR_INTERNAL, "%s %s", who, how);
 }
 
-static void on_qemu_exit(struct process *p, int status, void *ctx)
+static void on_qemu_exit(struct subproc *p, int status, void *ctx)
 {
     (void)p;
     struct template_guest *g = ctx;
     char how[64];
-    process_describe(status, how, sizeof(how));
+    subproc_describe(status, how, sizeof(how));
     g->qemu_gone = true;
     lost(g, "QEMU", how);
 }
 
-static void on_netd_exit(struct process *p, int status, void *ctx)
+static void on_netd_exit(struct subproc *p, int status, void *ctx)
 {
     (void)p;
     char how[64];
-    process_describe(status, how, sizeof(how));
+    subproc_describe(status, how, sizeof(how));
     lost(ctx, "cubby-netd", how);
 }
 
@@ -122,12 +122,12 @@ static int start_netd(struct template_guest *g, const struct template_guest_spec
                     (char *)(uintptr_t) "4",       (char *)(uintptr_t) "--mode",
                     (char *)(uintptr_t) "none",    NULL};
     const int fds[] = {-1, spec->log, spec->log, c->frames[1], c->vmnet};
-    struct process_opts opts = {.file = spec->netd,
+    struct spawn_opts opts = {.file = spec->netd,
                                 .argv = argv,
                                 .fds = fds,
                                 .fd_count = ARRAY_LEN(fds),
                                 .dies_with_us = true};
-    g->netd = process_start(&g->pump->loop, &opts, on_netd_exit, g, e);
+    g->netd = subproc_start(&g->pump->loop, &opts, on_netd_exit, g, e);
     return g->netd ? 0 : -1;
 }
 
@@ -156,12 +156,12 @@ static int start_qemu(struct template_guest *g, const struct template_guest_spec
                                  .append = append};
     char **argv = qemu_argv(&config);
     const int fds[QEMU_FD_COUNT] = {-1, spec->log, spec->log, c->qmp, c->frames[0], -1};
-    struct process_opts opts = {.file = spec->qemu,
+    struct spawn_opts opts = {.file = spec->qemu,
                                 .argv = argv,
                                 .fds = fds,
                                 .fd_count = QEMU_FD_COUNT,
                                 .dies_with_us = true};
-    g->qemu = process_start(&g->pump->loop, &opts, on_qemu_exit, g, e);
+    g->qemu = subproc_start(&g->pump->loop, &opts, on_qemu_exit, g, e);
     qemu_argv_free(argv);
     return g->qemu ? 0 : -1;
 }
@@ -275,13 +275,13 @@ static void on_part_closed(void *ctx)
     free(g);
 }
 
-static void close_process(struct template_guest *g, struct process *p)
+static void close_process(struct template_guest *g, struct subproc *p)
 {
     if (!p)
         return;
-    process_kill(p);
+    subproc_kill(p);
     g->open++;
-    process_close(p, on_part_closed, g);
+    subproc_close(p, on_part_closed, g);
 }
 
 void template_guest_close(struct template_guest *g)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process that is ours to end, watched through a pidfd.
-#include "sandbox-backend/drivers/microvm/process.h"
+#include "sandbox-backend/drivers/microvm/subproc.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -14,18 +14,17 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/drivers/microvm/spawn.h"
 
 #define STAT_BYTES_MAX 4096
 
-struct process {
+struct subproc {
     uv_poll_t poll; // of pidfd: readable when the process has ended (pidfd_open(2))
     pid_t pid;
     int pidfd; // owned
     uint64_t start_time;
     bool is_child;
     bool exited;
-    process_exit_cb on_exit;
+    subproc_exit_cb on_exit;
     void *ctx;
     void (*on_closed)(void *ctx);
     void *closed_ctx;
@@ -57,7 +56,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
     (void)status;
     (void)events;
-    struct process *p = container_of(poll, struct process, poll);
+    struct subproc *p = container_of(poll, struct subproc, poll);
     int wait_status = -1;
     if (p->is_child) {
         pid_t got = waitpid(p->pid, &wait_status, WNOHANG);
@@ -73,11 +72,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 }
 
 // Takes pidfd.
-static struct process *watch(uv_loop_t *loop, pid_t pid, int pidfd, process_exit_cb on_exit,
+static struct subproc *watch(uv_loop_t *loop, pid_t pid, int pidfd, subproc_exit_cb on_exit,
                              void *ctx, struct err *e)
 {
-    struct process *p = xcalloc(1, sizeof *p);
-    *p = (struct process){.pid = pid, .pidfd = pidfd, .on_exit = on_exit, .ctx = ctx};
+    struct subproc *p = xcalloc(1, sizeof *p);
+    *p = (struct subproc){.pid = pid, .pidfd = pidfd, .on_exit = on_exit, .ctx = ctx};
     int failed = uv_poll_init(loop, &p->poll, pidfd);
     if (failed) {
         err_sys(e, -failed, "watch process %d", (int)pid);
@@ -94,13 +93,13 @@ static int open_pidfd(pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0); // close-on-exec by itself
 }
 
-struct process *process_start(uv_loop_t *loop, const struct process_opts *opts,
-                              process_exit_cb on_exit, void *ctx, struct err *e)
+struct subproc *subproc_start(uv_loop_t *loop, const struct spawn_opts *opts,
+                              subproc_exit_cb on_exit, void *ctx, struct err *e)
 {
-    pid_t pid = spawn_program(opts->file, opts->argv, opts->env, opts->fds, opts->fd_count, e);
+    pid_t pid = spawn_program(opts, e);
     if (pid < 0)
         return NULL;
-    struct process *p = NULL;
+    struct subproc *p = NULL;
     int pidfd = open_pidfd(pid);
     if (pidfd < 0)
         err_sys(e, errno, "open process %d", (int)pid);
@@ -118,8 +117,8 @@ struct process *process_start(uv_loop_t *loop, const struct process_opts *opts,
     return p;
 }
 
-struct process *process_adopt(uv_loop_t *loop, pid_t pid, uint64_t start_time,
-                              process_exit_cb on_exit, void *ctx, struct err *e)
+struct subproc *subproc_adopt(uv_loop_t *loop, pid_t pid, uint64_t start_time,
+                              subproc_exit_cb on_exit, void *ctx, struct err *e)
 {
     // The descriptor first, then the look: what was looked at is then what the descriptor means.
     uint64_t now = 0;
@@ -132,28 +131,28 @@ struct process *process_adopt(uv_loop_t *loop, pid_t pid, uint64_t start_time,
         err_set(e, ERR_GONE, "process %d no longer runs", (int)pid);
         return NULL;
     }
-    struct process *p = watch(loop, pid, pidfd, on_exit, ctx, e);
+    struct subproc *p = watch(loop, pid, pidfd, on_exit, ctx, e);
     if (p)
         p->start_time = start_time;
     return p;
 }
 
-pid_t process_pid(const struct process *p)
+pid_t subproc_pid(const struct subproc *p)
 {
     return p->pid;
 }
 
-uint64_t process_start_time(const struct process *p)
+uint64_t subproc_start_time(const struct subproc *p)
 {
     return p->start_time;
 }
 
-bool process_has_exited(const struct process *p)
+bool subproc_has_exited(const struct subproc *p)
 {
     return p->exited;
 }
 
-void process_kill(struct process *p)
+void subproc_kill(struct subproc *p)
 {
     if (!p->exited)
         syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
@@ -161,7 +160,7 @@ void process_kill(struct process *p)
 
 static void on_poll_closed(uv_handle_t *handle)
 {
-    struct process *p = container_of((uv_poll_t *)handle, struct process, poll);
+    struct subproc *p = container_of((uv_poll_t *)handle, struct subproc, poll);
     void (*on_closed)(void *ctx) = p->on_closed;
     void *ctx = p->closed_ctx;
     close(p->pidfd);
@@ -170,7 +169,7 @@ static void on_poll_closed(uv_handle_t *handle)
         on_closed(ctx);
 }
 
-void process_close(struct process *p, void (*on_closed)(void *ctx), void *ctx)
+void subproc_close(struct subproc *p, void (*on_closed)(void *ctx), void *ctx)
 {
     p->on_exit = NULL;
     p->on_closed = on_closed;
@@ -178,7 +177,7 @@ void process_close(struct process *p, void (*on_closed)(void *ctx), void *ctx)
     uv_close((uv_handle_t *)&p->poll, on_poll_closed);
 }
 
-void process_describe(int status, char *out, size_t size)
+void subproc_describe(int status, char *out, size_t size)
 {
     if (status != -1 && WIFSIGNALED(status))
         snprintf(out, size, "was killed (signal %d)", WTERMSIG(status));
