@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decision on one Ethernet frame.
+#include "sandbox-backend/netd/filter.h"
+
+#include <string.h>
+
+#define DNS_PORT 53
+
+static void drop(struct filter_result *r, const char *why, bool is_noise)
+{
+    r->verdict = FILTER_DROP;
+    r->why = why;
+    r->is_noise = is_noise;
+}
+
+void filter_refuse(struct filter_result *r, const char *why)
+{
+    r->why = why;
+    r->answer_len = reject_answer(r->answer, &r->packet);
+    r->verdict = r->answer_len > 0 ? FILTER_ANSWER : FILTER_DROP;
+}
+
+// The gateway and the name server have fixed addresses; nobody else is on this network.
+static void on_arp(const uint8_t *frame, size_t len, struct filter_result *r)
+{
+    static const uint8_t request[8] = {0, 1, 8, 0, 6, 4, 0, WIRE_ARP_REQUEST};
+    const uint8_t *arp = frame + WIRE_ETH_BYTES;
+    if (len < WIRE_ARP_FRAME_BYTES || memcmp(arp, request, sizeof(request)) != 0) {
+        drop(r, "ARP, not a request", true);
+        return;
+    }
+    uint32_t target = wire_get32(arp + 24);
+    if (memcmp(arp + 8, wire_guest_mac, 6) != 0 || wire_get32(arp + 14) != WIRE_GUEST_IP ||
+        (target != WIRE_GATEWAY_IP && target != WIRE_DNS_IP)) {
+        drop(r, "ARP for others", true);
+        return;
+    }
+    const uint8_t *mac = target == WIRE_DNS_IP ? wire_dns_mac : wire_gateway_mac;
+    wire_make_arp(r->answer, WIRE_ARP_REPLY, mac, target, wire_guest_mac, WIRE_GUEST_IP);
+    r->answer_len = WIRE_ARP_FRAME_BYTES;
+    r->verdict = FILTER_ANSWER;
+}
+
+// NULL when the policy lets this TCP or UDP packet out.
+static const char *denies(const struct policy *policy, const struct packet *p)
+{
+    if (p->dst == WIRE_DNS_IP && p->dport == DNS_PORT && policy->mode != POLICY_NONE)
+        return NULL;
+    return policy_denies(policy, p->dst);
+}
+
+static void on_tcp_or_udp(const struct policy *policy, struct filter_result *r)
+{
+    const struct packet *p = &r->packet;
+    if (p->proto == WIRE_PROTO_TCP && p->dst == WIRE_GATEWAY_IP) {
+        r->verdict = FILTER_INWARD;
+        return;
+    }
+    const char *why = denies(policy, p);
+    if (why)
+        filter_refuse(r, why);
+    else
+        r->verdict = FILTER_STACK;
+}
+
+// libslirp answers an echo to the gateway or the name server itself. To others it would need a raw
+// or a ping socket, which hear more than they should.
+static void on_icmp(struct filter_result *r)
+{
+    const struct packet *p = &r->packet;
+    bool is_ours = p->dst == WIRE_GATEWAY_IP || p->dst == WIRE_DNS_IP;
+    if (p->icmp_type != WIRE_ICMP_ECHO)
+        drop(r, "ICMP, not an echo", true);
+    else if (is_ours)
+        r->verdict = FILTER_STACK;
+    else
+        filter_refuse(r, "ICMP to others than the gateway");
+}
+
+static bool is_to_many(uint32_t address)
+{
+    bool is_multicast = address >> 28 == 0xe;
+    return is_multicast || address == 0xffffffffu || address == (WIRE_NETWORK | ~WIRE_NETMASK);
+}
+
+static void on_ipv4(const struct policy *policy, struct filter_result *r)
+{
+    const struct packet *p = &r->packet;
+    if (p->src != WIRE_GUEST_IP) {
+        drop(r, "spoofed source address", false);
+        return;
+    }
+    if (is_to_many(p->dst)) { // never answered: RFC 1122, 3.2.2
+        drop(r, "broadcast or multicast", true);
+        return;
+    }
+    if (memcmp(p->frame, wire_gateway_mac, 6) != 0 && memcmp(p->frame, wire_dns_mac, 6) != 0) {
+        drop(r, "not for the gateway's Ethernet address", false);
+        return;
+    }
+    switch (p->proto) {
+    case WIRE_PROTO_TCP:
+    case WIRE_PROTO_UDP:
+        on_tcp_or_udp(policy, r);
+        break;
+    case WIRE_PROTO_ICMP:
+        on_icmp(r);
+        break;
+    default:
+        filter_refuse(r, "protocol other than TCP, UDP and ICMP");
+    }
+}
+
+void filter_from_guest(const struct policy *policy, uint8_t *frame, size_t len,
+                       struct filter_result *r)
+{
+    r->verdict = FILTER_DROP;
+    r->why = NULL;
+    r->is_noise = false;
+    r->answer_len = 0;
+    const char *fault = wire_parse(&r->packet, frame, len);
+    if (fault)
+        drop(r, fault, false);
+    else if (memcmp(frame + 6, wire_guest_mac, 6) != 0)
+        drop(r, "spoofed Ethernet address", false);
+    else if (r->packet.type == WIRE_TYPE_ARP)
+        on_arp(frame, len, r);
+    else if (r->packet.type == WIRE_TYPE_IPV4)
+        on_ipv4(policy, r);
+    else
+        drop(r, r->packet.type == WIRE_TYPE_IPV6 ? "IPv6" : "unknown ethertype",
+             r->packet.type == WIRE_TYPE_IPV6);
+    bool goes_on = r->verdict == FILTER_STACK || r->verdict == FILTER_INWARD;
+    if (goes_on && r->packet.proto == WIRE_PROTO_TCP && r->packet.flags & WIRE_URG)
+        wire_clear_urgent(&r->packet);
+}
+
+const char *filter_to_guest(const struct policy *policy, const struct packet *p)
+{
+    if (p->type != WIRE_TYPE_IPV4)
+        return "not IPv4";
+    if (p->dst != WIRE_GUEST_IP)
+        return "not for the guest";
+    if (p->src == WIRE_GATEWAY_IP || p->src == WIRE_DNS_IP)
+        return NULL;
+    return policy_denies(policy, p->src);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// One inward TCP connection as its segments show it.
+#include "sandbox-backend/netd/flow.h"
+
+static bool is_after(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) > 0;
+}
+
+void flow_init(struct flow *f, uint16_t alias, uint16_t guest_port)
+{
+    *f = (struct flow){.alias = alias, .guest_port = guest_port};
+}
+
+static void note_stack_segment(struct flow *f, const struct packet *p)
+{
+    if (is_after(p->seq + p->seq_len, f->stack_next))
+        f->stack_next = p->seq + p->seq_len;
+    if (p->flags & WIRE_ACK)
+        f->stack_ack = p->ack;
+    if (p->flags & WIRE_FIN)
+        f->has_stack_fin = true;
+}
+
+bool flow_to_guest(struct flow *f, struct packet *p)
+{
+    bool opens = (p->flags & (WIRE_SYN | WIRE_ACK)) == WIRE_SYN;
+    if (f->stack_port == 0 && opens) {
+        f->stack_port = p->sport;
+        f->first_seq = f->stack_next = p->seq;
+    }
+    if (p->sport != f->stack_port)
+        return false;
+    if (!(p->flags & WIRE_RST)) // its numbers are the guest's own, sent back
+        note_stack_segment(f, p);
+    wire_set_ports(p, f->alias, f->guest_port);
+    return true;
+}
+
+// The answer to our SYN, of which only three kinds mean something (RFC 9293, 3.10.7.3). Only a
+// segment whose checksum is right may decide, as libslirp ignores others.
+static enum flow_event on_answer(struct flow *f, const struct packet *p)
+{
+    bool acks_syn = p->flags & WIRE_ACK && p->ack == f->first_seq + 1;
+    if (f->stack_port == 0 || wire_l4_sum(p) != 0)
+        return FLOW_DROP;
+    if (p->flags & WIRE_RST)
+        return acks_syn ? FLOW_REFUSED : FLOW_DROP;
+    if (!acks_syn)
+        return FLOW_STALE;
+    if (!(p->flags & WIRE_SYN))
+        return FLOW_DROP;
+    f->is_accepted = true;
+    f->guest_ack = p->ack;
+    return FLOW_ACCEPTED;
+}
+
+static void on_guest_fin(struct flow *f, struct packet *p)
+{
+    f->guest_fin_end = p->seq + p->seq_len;
+    if (f->has_stack_fin) {
+        f->is_fin_held = true;
+        wire_clear_fin(p);
+    } else {
+        f->has_guest_fin = true;
+    }
+}
+
+// Frames arrive in order and none are lost on the way, so an honest guest never leaves a hole. One
+// that does would only make libslirp keep a whole buffer for each byte behind it.
+static enum flow_event on_segment(struct flow *f, struct packet *p)
+{
+    if (p->seq_len > 0 && is_after(p->seq, f->stack_ack))
+        return FLOW_DROP;
+    if (p->flags & WIRE_ACK && is_after(p->ack, f->guest_ack) && !is_after(p->ack, f->stack_next))
+        f->guest_ack = p->ack;
+    f->guest_window = p->window;
+    if (p->flags & WIRE_FIN && !f->has_guest_fin)
+        on_guest_fin(f, p);
+    return FLOW_PASS;
+}
+
+enum flow_event flow_from_guest(struct flow *f, struct packet *p)
+{
+    if (p->sport != f->guest_port)
+        return FLOW_DROP;
+    enum flow_event event = f->is_accepted ? on_segment(f, p) : on_answer(f, p);
+    if (event != FLOW_DROP)
+        wire_set_ports(p, f->alias, f->stack_port);
+    return event;
+}
+
+bool flow_fin_is_due(const struct flow *f)
+{
+    return f->is_fin_held && f->stack_ack == f->guest_fin_end - 1;
+}
+
+void flow_release_fin(struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES])
+{
+    struct tcp_head h = {
+        .src = WIRE_GUEST_IP,
+        .dst = WIRE_GATEWAY_IP,
+        .sport = f->alias,
+        .dport = f->stack_port,
+        .seq = f->guest_fin_end - 1,
+        .ack = f->guest_ack,
+        .flags = WIRE_FIN | WIRE_ACK,
+        .window = f->guest_window,
+    };
+    wire_make_tcp(out, &h, false);
+    f->is_fin_held = false;
+    f->has_guest_fin = true;
+}
+
+bool flow_is_over(const struct flow *f)
+{
+    return f->has_stack_fin && f->guest_ack == f->stack_next && f->has_guest_fin &&
+           f->stack_ack == f->guest_fin_end;
+}
+
+void flow_reset_stack(const struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES])
+{
+    struct tcp_head h = {
+        .src = WIRE_GUEST_IP,
+        .dst = WIRE_GATEWAY_IP,
+        .sport = f->alias,
+        .dport = f->stack_port,
+        .seq = f->stack_ack,
+        .ack = f->is_accepted ? f->guest_ack : f->first_seq + 1,
+        .flags = WIRE_RST | WIRE_ACK,
+    };
+    wire_make_tcp(out, &h, false);
+}
+
+void flow_reset_guest(const struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES])
+{
+    struct tcp_head h = {
+        .src = WIRE_GATEWAY_IP,
+        .dst = WIRE_GUEST_IP,
+        .sport = f->alias,
+        .dport = f->guest_port,
+        .seq = f->stack_next,
+        .ack = f->stack_ack,
+        .flags = WIRE_RST | WIRE_ACK,
+    };
+    wire_make_tcp(out, &h, true);
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby-netd: options, limits, and one netd.
+#include <stdio.h>
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/opts.h"
+#include "sandbox-backend/base/version.h"
+#include "sandbox-backend/log/log.h"
+#include "sandbox-backend/netd/confine.h"
+#include "sandbox-backend/netd/netd.h"
+
+static struct {
+    int64_t frames_fd, listen_fd, log_fd;
+    const char *mode, *log_level;
+    bool help, version;
+} options = {.frames_fd = -1, .listen_fd = -1, .log_fd = 2, .mode = "public", .log_level = "info"};
+
+static const struct opt table[] = {
+    {.name = "frames-fd",
+     .type = OPT_INT,
+     .value = &options.frames_fd,
+     .arg = "FD",
+     .help = "stream socket on which QEMU's -netdev stream passes Ethernet frames",
+     .max = INT16_MAX},
+    {.name = "listen-fd",
+     .type = OPT_INT,
+     .value = &options.listen_fd,
+     .arg = "FD",
+     .help = "listening unix socket on which the host says \"CONNECT <port>\"",
+     .max = INT16_MAX},
+    {.name = "mode",
+     .type = OPT_STRING,
+     .value = &options.mode,
+     .arg = "MODE",
+     .help = "what the guest may reach: none, or public addresses other than this host (default)",
+     .choices = "none|public"},
+    {.name = "log-fd",
+     .type = OPT_INT,
+     .value = &options.log_fd,
+     .arg = "FD",
+     .help = "where the log goes (default 2, stderr)",
+     .max = INT16_MAX},
+    {.name = "log-level",
+     .type = OPT_STRING,
+     .value = &options.log_level,
+     .arg = "LEVEL",
+     .help = "error, warn, info (default) or debug",
+     .choices = "error|warn|info|debug"},
+    {.name = "help", .type = OPT_FLAG, .value = &options.help, .help = "print this and exit"},
+    {.name = "version", .type = OPT_FLAG, .value = &options.version, .help = "print the version"},
+};
+
+static void print_help(void)
+{
+    puts("Usage: cubby-netd --frames-fd FD --listen-fd FD [options]\n"
+         "The network of one sandbox. cubbyd starts it; it ends when QEMU closes its socket.\n");
+    opts_help(stdout, table, ARRAY_LEN(table));
+}
+
+static int check_options(int argc, struct err *e)
+{
+    if (argc > 1)
+        return err_set(e, ERR_INVALID, "there are no operands");
+    if (options.frames_fd < 0 || options.listen_fd < 0)
+        return err_set(e, ERR_INVALID, "--frames-fd and --listen-fd are needed");
+    log_set_fd((int)options.log_fd);
+    log_set_level((enum log_level)log_parse_level(options.log_level));
+    return 0;
+}
+
+static int run(struct err *e)
+{
+    const struct netd_options o = {
+        .frames_fd = (int)options.frames_fd,
+        .listen_fd = (int)options.listen_fd,
+        .mode = strcmp(options.mode, "none") == 0 ? POLICY_NONE : POLICY_PUBLIC,
+    };
+    if (confine_self(e) < 0)
+        return -1;
+    struct netd *n = netd_new(&o, e);
+    if (!n)
+        return -1;
+    int rc = netd_run(n, e);
+    netd_free(n);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct err e = ERR_INIT;
+    int rc = opts_parse(table, ARRAY_LEN(table), &argc, argv, false, &e);
+    if (rc == 0 && options.help) {
+        print_help();
+        return 0;
+    }
+    if (rc == 0 && options.version) {
+        puts("cubby-netd " CUBBY_VERSION);
+        return 0;
+    }
+    if (rc < 0 || check_options(argc, &e) < 0) {
+        fprintf(stderr, "cubby-netd: %s\nTry --help.\n", e.msg);
+        return 2;
+    }
+    if (run(&e) < 0) {
+        log_error("netd.failed", "error=\"%s\"", e.msg);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// One sandbox's network.
+#include "sandbox-backend/netd/netd.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/log/log.h"
+
+static void on_stack_frame(void *ctx, const uint8_t *frame, size_t len);
+static void on_stack_closed(void *ctx, int fd);
+static void on_guest_frame(void *ctx, uint8_t *frame, size_t len);
+
+// Asking the guest for its address tells it ours: its first answer to us need not ask.
+static void prime_guest_arp(struct netd *n)
+{
+    static const uint8_t everyone[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    uint8_t frame[WIRE_ARP_FRAME_BYTES];
+    wire_make_arp(frame, WIRE_ARP_REQUEST, wire_gateway_mac, WIRE_GATEWAY_IP, everyone,
+                  WIRE_GUEST_IP);
+    frames_send(&n->frames, frame, sizeof(frame));
+}
+
+static int open_parts(struct netd *n, const struct netd_options *options, struct err *e)
+{
+    const struct stack_events events = {n, on_stack_frame, on_stack_closed};
+    bool is_off = options->mode == POLICY_NONE;
+    if (fd_set_nonblock(options->frames_fd, e) < 0 || fd_set_nonblock(options->listen_fd, e) < 0)
+        return -1;
+    if (!is_off && hostaddr_init(&n->hostaddr, &n->policy, e) < 0)
+        return err_wrap(e, "enumerate this host's addresses");
+    n->stack = stack_new(&events, is_off, e);
+    if (!n->stack)
+        return -1;
+    n->inward = inward_new(options->listen_fd, n->stack, &n->frames);
+    prime_guest_arp(n);
+    return 0;
+}
+
+struct netd *netd_new(const struct netd_options *options, struct err *e)
+{
+    struct netd *n = xcalloc(1, sizeof(*n));
+    n->hostaddr.events_fd = -1;
+    policy_init(&n->policy, options->mode);
+    refusals_init(&n->refusals);
+    frames_init(&n->frames, options->frames_fd);
+    if (open_parts(n, options, e) < 0) {
+        netd_free(n);
+        return NULL;
+    }
+    return n;
+}
+
+void netd_free(struct netd *n)
+{
+    stack_free(n->stack);
+    inward_free(n->inward);
+    hostaddr_fini(&n->hostaddr);
+    frames_fini(&n->frames);
+    policy_fini(&n->policy);
+    free(n);
+}
+
+// ---- from the guest
+
+static void on_guest_frame(void *ctx, uint8_t *frame, size_t len)
+{
+    struct netd *n = ctx;
+    struct filter_result *r = &n->result;
+    filter_from_guest(&n->policy, frame, len, r);
+    if (r->verdict == FILTER_INWARD && !inward_from_guest(n->inward, &r->packet))
+        filter_refuse(r, "the gateway has no services");
+    else if (r->verdict == FILTER_STACK && stack_is_full_for(n->stack, &r->packet))
+        filter_refuse(r, "too many connections");
+    else if (r->verdict == FILTER_STACK)
+        stack_input(n->stack, &r->packet);
+    if (r->verdict == FILTER_ANSWER)
+        frames_send(&n->frames, r->answer, r->answer_len);
+    if (r->why)
+        refusals_note(&n->refusals, r);
+}
+
+// ---- from libslirp
+
+// The frame is copied to where it will be sent from, and changed there.
+static void on_stack_frame(void *ctx, const uint8_t *frame, size_t len)
+{
+    struct netd *n = ctx;
+    struct packet p;
+    uint8_t *copy = frames_reserve(&n->frames, len);
+    if (!copy)
+        return; // libslirp sends it again
+    memcpy(copy, frame, len);
+    if (wire_parse(&p, copy, len) || filter_to_guest(&n->policy, &p))
+        return;
+    bool is_inward = p.proto == WIRE_PROTO_TCP && p.src == WIRE_GATEWAY_IP;
+    if (!is_inward || inward_to_guest(n->inward, &p))
+        frames_commit(&n->frames, len);
+}
+
+static void on_stack_closed(void *ctx, int fd)
+{
+    struct netd *n = ctx;
+    inward_on_closed(n->inward, fd);
+}
+
+// ---- the loop
+
+static void fill(struct netd *n, int *timeout)
+{
+    size_t queued = frames_queued(&n->frames);
+    bool reads_guest = queued < FRAMES_HOLD_GUEST_BYTES;
+    n->set.count = 0;
+    n->frames_place = pollset_add(&n->set, n->frames.fd,
+                                  (short)((reads_guest ? POLLIN : 0) | (queued ? POLLOUT : 0)));
+    stack_fill(n->stack, &n->set, queued >= FRAMES_HOLD_HOST_BYTES, timeout);
+    inward_fill(n->inward, &n->set, timeout);
+    if (n->policy.mode != POLICY_NONE)
+        hostaddr_fill(&n->hostaddr, &n->set, timeout);
+}
+
+// The order matters: libslirp judges the events before anything changes its sockets, and inward.c
+// before frames of the guest do.
+static int serve(struct netd *n, struct err *e)
+{
+    stack_poll(n->stack, &n->set);
+    inward_poll(n->inward, &n->set);
+    if (n->policy.mode != POLICY_NONE)
+        hostaddr_poll(&n->hostaddr, &n->set);
+    if (pollset_events(&n->set, n->frames_place) & (POLLIN | POLLHUP | POLLERR) &&
+        frames_read(&n->frames, on_guest_frame, n, e) < 0)
+        return -1;
+    return frames_flush(&n->frames, e);
+}
+
+int netd_run(struct netd *n, struct err *e)
+{
+    for (;;) {
+        int timeout = -1;
+        if (frames_flush(&n->frames, e) < 0)
+            break;
+        fill(n, &timeout);
+        if (poll(n->set.fds, (nfds_t)n->set.count, timeout) < 0) {
+            if (errno == EINTR)
+                continue;
+            return err_sys(e, errno, "poll");
+        }
+        if (serve(n, e) < 0)
+            break;
+    }
+    if (e->code != ERR_GONE)
+        return -1;
+    log_info("netd.end", "why=\"%s\"", e->msg);
+    *e = ERR_INIT;
+    return 0;
+}

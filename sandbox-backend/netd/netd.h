@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// One sandbox's network: the loop that ties the parts of cubby-netd together.
+//
+// Theory of operation
+//
+// The virtual machine has no network but one socket, over which QEMU passes Ethernet frames. This
+// process is the only thing at its other end. It is one loop around poll(2), because libslirp's
+// interface is poll's: before each wait it names all its descriptors anew.
+//
+//   guest --frames.c--> filter.c --+-- drop or answer (reject.c: reset, ICMP prohibited, ARP)
+//                                  +-- inward.c, flow.c --> stack.c (libslirp) --> the client
+//                                  +-- stack.c (libslirp) --> a host socket --> the Internet
+//   guest <--frames.c-- on_stack_frame() <-- stack.c
+//
+// Inwards, a client of the vm.net socket names a port and becomes the host end of a TCP connection
+// into the guest (inward.h, stack_dial). Outwards, every frame is judged on its own before libslirp
+// sees it (filter.h, policy.h); there is no state in that judgement which a guest could confuse.
+//
+// Limits. Connections and UDP ports: INWARD_MAX, STACK_TCP_OUT_MAX, STACK_UDP_OUT_MAX. Descriptors
+// and memory of the whole: confine.h. Bytes on their way to the guest: frames.h; when they pile up
+// host sockets are not read, then the guest is not either, so a queue grows on neither side. Work
+// of one wake-up: FRAMES_IN_BYTES from the guest, one buffer from each host socket.
+//
+// Failure. The end of the frames socket is the end of the machine and of this process (status 0).
+// A guest can make libslirp abort only by filling the memory that confine.h allows; then this
+// process dies, and with it the network of that one sandbox. Nothing here blocks: netlink, which
+// hostaddr.c asks, answers from the kernel at once.
+#pragma once
+#include "sandbox-backend/netd/filter.h"
+#include "sandbox-backend/netd/frames.h"
+#include "sandbox-backend/netd/hostaddr.h"
+#include "sandbox-backend/netd/inward.h"
+#include "sandbox-backend/netd/refusals.h"
+#include "sandbox-backend/netd/stack.h"
+
+struct netd {
+    struct policy policy;
+    struct hostaddr hostaddr;
+    struct frames frames;
+    struct stack *stack;   // owned
+    struct inward *inward; // owned
+    struct refusals refusals;
+    struct filter_result result; // of the frame at hand
+    struct pollset set;
+    int frames_place;
+};
+
+struct netd_options {
+    int frames_fd; // stream of frames; set to non-blocking, borrowed
+    int listen_fd; // vm.net, listening; set to non-blocking, borrowed
+    enum policy_mode mode;
+};
+
+struct netd *netd_new(const struct netd_options *options, struct err *e);
+void netd_free(struct netd *n);
+
+// Until QEMU closes its end: 0. -1 with `e` for anything else.
+int netd_run(struct netd *n, struct err *e);

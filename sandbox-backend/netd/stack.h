@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// libslirp as an object: the TCP/IP stack between the guest's frames and host sockets.
+//
+// libslirp opens every descriptor itself and tells us of it (register_poll_fd). We use that twice:
+// to count what the guest has opened, exactly, and to put a descriptor of our own in the place of
+// one that libslirp has just accepted (stack_dial).
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/netd/pollset.h"
+#include "sandbox-backend/netd/wire.h"
+
+#define STACK_TCP_OUT_MAX 512 // connections the guest may have open to the outside
+#define STACK_UDP_OUT_MAX 512 // source ports it may use for UDP; libslirp keeps each for 4 minutes
+
+struct stack;
+
+struct stack_events {
+    void *ctx;
+    void (*on_frame)(void *ctx, const uint8_t *frame, size_t len); // for the guest
+    void (*on_closed)(void *ctx, int fd); // libslirp is about to close a dialled descriptor
+};
+
+// `is_restricted` makes libslirp itself refuse whatever is not an inward connection.
+struct stack *stack_new(const struct stack_events *events, bool is_restricted, struct err *e);
+void stack_free(struct stack *s); // closes every socket; on_closed is called for the dialled ones
+
+// A frame from the guest that the filter let through.
+void stack_input(struct stack *s, const struct packet *p);
+
+// Whether a packet from the guest that may open something new would go past a limit.
+bool stack_is_full_for(const struct stack *s, const struct packet *p);
+
+// Opens a connection to 10.0.2.15:guest_port whose host end is the socket `fd`: its bytes are what
+// libslirp sends and receives. 0, or -1 when descriptors or ports are short. On success `*dialled`
+// is libslirp's descriptor for the same socket, which libslirp closes; `fd` remains the caller's.
+// The SYN has been given to on_frame by then. Not to be called from the events.
+int stack_dial(struct stack *s, int fd, uint16_t guest_port, int *dialled);
+
+// Whether libslirp still holds bytes for this dialled socket, as of the last stack_fill().
+bool stack_has_output(const struct stack *s, int fd);
+
+// The guest has sent its FIN on this dialled connection. From here on the client's end of file is
+// kept from libslirp until the client has taken everything: libslirp would close the connection as
+// soon as the guest acknowledged the end, and lose what it still held.
+void stack_mark_ending(struct stack *s, int fd);
+
+// The steps of waiting. With `is_held` host sockets are not read (back-pressure). *timeout
+// is in ms, -1 for ever, and may become shorter.
+void stack_fill(struct stack *s, struct pollset *set, bool is_held, int *timeout);
+void stack_poll(struct stack *s, const struct pollset *set);
