@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// The local directories that tools may read files of, and write downloads to.
+//
+// Each directory is held open, and paths are resolved below that descriptor by the kernel
+// (openat2 with RESOLVE_BENEATH): "..", an absolute symbolic link or a race with somebody who
+// swaps a directory for a link cannot lead out, as there is no moment between check and use. Where
+// openat2 is missing, each component is opened by itself and links and ".." are refused.
+#include "mcp-server/local_dirs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/log/log.h"
+
+#define ROOTS_MAX (OPT_LIST_MAX + 2)
+
+struct root {
+    int fd;      // O_PATH, owned
+    char *given; // owned: absolute, as it was named
+    char *real;  // owned: without symbolic links
+};
+
+struct local_dirs {
+    char *cwd; // owned; "" when it cannot be told
+    struct root roots[ROOTS_MAX];
+    int count;
+};
+
+static char *absolute(const struct local_dirs *d, const char *path)
+{
+    return path[0] == '/' ? xstrdup(path) : str_printf("%s/%s", d->cwd, path);
+}
+
+static void add_root(struct local_dirs *d, const char *path)
+{
+    char *given auto_free = absolute(d, path);
+    char *real auto_free = realpath(given, NULL);
+    int fd = real ? open(real, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd < 0) {
+        log_warn("local_dir.skip", "dir=%s error=%s", given, strerror(errno));
+        return;
+    }
+    size_t len = strlen(given);
+    while (len > 1 && given[len - 1] == '/')
+        given[--len] = '\0';
+    d->roots[d->count++] = (struct root){.fd = fd, .given = steal(&given), .real = steal(&real)};
+}
+
+struct local_dirs *local_dirs_new(const struct config *config, struct err *e)
+{
+    struct local_dirs *d = xcalloc(1, sizeof *d);
+    char cwd[PATH_MAX];
+    d->cwd = xstrdup(getcwd(cwd, sizeof cwd) ? cwd : "");
+    // Desktop clients start their servers in "/", and nobody means to open all of that.
+    if (d->cwd[0] && !str_eq(d->cwd, "/"))
+        add_root(d, d->cwd);
+    if (config->logs_dir) {
+        char *tmpfiles auto_free = str_printf("%s/tmpfiles", config->logs_dir);
+        struct err made = ERR_INIT;
+        if (dir_make(tmpfiles, 0755, &made) < 0)
+            log_warn("local_dir.skip", "error=%s", made.msg);
+        else
+            add_root(d, tmpfiles);
+    }
+    for (int i = 0; i < config->local_dirs.count; i++)
+        add_root(d, config->local_dirs.items[i]);
+    if (d->count > 0)
+        return d;
+    err_set(e, ERR_DENIED, "no local directory is allowed; name one with --local-dir DIR");
+    local_dirs_free(d);
+    return NULL;
+}
+
+void local_dirs_free(struct local_dirs *d)
+{
+    for (int i = 0; d && i < d->count; i++) {
+        close(d->roots[i].fd);
+        free(d->roots[i].given);
+        free(d->roots[i].real);
+    }
+    if (d)
+        free(d->cwd);
+    free(d);
+}
+
+// ---- resolving
+
+// What is left of `path` below `root`; NULL when it does not begin with it.
+static const char *below(const char *path, const char *root)
+{
+    size_t len = strlen(root);
+    if (strncmp(path, root, len) != 0)
+        return NULL;
+    if (str_eq(root, "/"))
+        return path + 1;
+    return path[len] == '/' ? path + len + 1 : path[len] ? NULL : path + len;
+}
+
+// Component by component, taking no link and no "..".
+static int open_step_by_step(int root, const char *rest, int flags)
+{
+    int at auto_close = fcntl(root, F_DUPFD_CLOEXEC, 3);
+    char *path auto_free = xstrdup(rest);
+    char *save = NULL;
+    const char *part = strtok_r(path, "/", &save);
+    while (part) {
+        const char *next = strtok_r(NULL, "/", &save);
+        if (strcmp(part, "..") == 0) {
+            errno = EXDEV;
+            return -1;
+        }
+        int last = flags | O_NOFOLLOW | O_CLOEXEC;
+        int fd = openat(at, part, next ? O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC : last);
+        if (fd < 0)
+            return -1;
+        close(at);
+        at = fd;
+        part = next;
+    }
+    return steal_fd(&at);
+}
+
+static int open_beneath(int root, const char *rest, int flags)
+{
+    while (*rest == '/')
+        rest++;
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+    };
+    long fd = syscall(SYS_openat2, root, *rest ? rest : ".", &how, sizeof how);
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM))
+        return open_step_by_step(root, rest, flags);
+    return (int)fd;
+}
+
+static int fail_outside(const struct local_dirs *d, const char *path, struct err *e)
+{
+    struct buf names auto_buf = BUF_INIT;
+    for (int i = 0; i < d->count; i++)
+        buf_printf(&names, "%s%s", i ? ", " : "", d->roots[i].given);
+    return err_set(e, ERR_DENIED, "%.100s is not in a directory that tools may use (%.120s)", path,
+                   buf_str(&names));
+}
+
+static int fail_open(const char *path, int sys, struct err *e)
+{
+    if (sys == EXDEV || sys == ELOOP)
+        return err_set(e, ERR_DENIED, "%.200s leads out of the allowed directory", path);
+    return err_sys(e, sys, "open %.200s", path);
+}
+
+static int open_allowed(const struct local_dirs *d, const char *path, int flags, struct err *e)
+{
+    char *full auto_free = absolute(d, path);
+    int sys = 0;
+    for (int i = 0; i < d->count; i++) {
+        const struct root *r = &d->roots[i];
+        const char *rest = below(full, r->given);
+        if (!rest)
+            rest = below(full, r->real);
+        if (!rest)
+            continue;
+        int fd = open_beneath(r->fd, rest, flags);
+        if (fd >= 0)
+            return fd;
+        // A directory inside another that is allowed too: the one that says more wins.
+        if (sys == 0 || sys == EXDEV)
+            sys = errno;
+    }
+    return sys ? fail_open(path, sys, e) : fail_outside(d, path, e);
+}
+
+int local_dirs_open(const struct local_dirs *d, const char *path, struct err *e)
+{
+    // O_NONBLOCK: opening a FIFO must not wait for its other end.
+    int fd auto_close = open_allowed(d, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, e);
+    if (fd < 0)
+        return -1;
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat %.200s", path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_INVALID, "%.200s is %s, not a regular file", path,
+                       S_ISDIR(st.st_mode) ? "a directory" : "a special file");
+    return steal_fd(&fd);
+}
+
+// ---- writing
+
+static void local_file_free(struct local_file *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->dir >= 0)
+        close(f->dir);
+    free(f->name);
+    free(f->temp);
+    free(f->path);
+    *f = (struct local_file){.dir = -1, .fd = -1};
+}
+
+int local_file_create(struct local_file *f, const struct local_dirs *d, const char *path,
+                      struct err *e)
+{
+    *f = (struct local_file){.dir = -1, .fd = -1, .path = absolute(d, path)};
+    f->name = xstrdup(str_base(f->path));
+    if (!f->name[0] || str_eq(f->name, ".") || str_eq(f->name, "..") ||
+        strlen(f->name) > NAME_MAX) {
+        err_set(e, ERR_INVALID, "%.200s does not end in a usable file name", path);
+        local_file_free(f);
+        return -1;
+    }
+    char *random auto_free = random_hex(6);
+    f->temp = str_printf(".cubby-%s.part", random);
+    char *dir auto_free = xstrndup(f->path, (size_t)(str_base(f->path) - f->path));
+    f->dir = open_allowed(d, dir, O_PATH | O_DIRECTORY, e);
+    if (f->dir >= 0) {
+        f->fd = openat(f->dir, f->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (f->fd < 0)
+            err_sys(e, errno, "write %.200s", f->path);
+    }
+    if (f->fd >= 0)
+        return 0;
+    local_file_free(f);
+    return -1;
+}
+
+int local_file_commit(struct local_file *f, struct err *e)
+{
+    if (renameat(f->dir, f->temp, f->dir, f->name) < 0) {
+        err_sys(e, errno, "write %.200s", f->path);
+        local_file_abort(f);
+        return -1;
+    }
+    local_file_free(f);
+    return 0;
+}
+
+void local_file_abort(struct local_file *f)
+{
+    if (f->dir >= 0)
+        unlinkat(f->dir, f->temp, 0);
+    local_file_free(f);
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The local directories that tools may read files of, and write downloads to.
+#pragma once
+#include "mcp-server/config.h"
+#include "sandbox-backend/base/err.h"
+
+struct local_dirs;
+
+// The working directory (unless that is "/"), LOGS_DIR/tmpfiles (made when missing) and what
+// --local-dir names. A directory that cannot be opened is left out, with a warning. NULL with `e`
+// when none is left.
+struct local_dirs *local_dirs_new(const struct config *config, struct err *e);
+void local_dirs_free(struct local_dirs *d);
+
+// Opens a regular file for reading. A relative path starts at the working directory. New
+// descriptor, or -1: ERR_DENIED when the path is not below an allowed directory, also by way of
+// symbolic links or "..".
+int local_dirs_open(const struct local_dirs *d, const char *path, struct err *e);
+
+// A file that is being written: under a name of its own until it is whole.
+struct local_file {
+    int dir;    // owned
+    int fd;     // owned; steal_fd() to hand it to a writer
+    char *name; // owned; in `dir`
+    char *temp; // owned; in `dir`
+    char *path; // owned; absolute, for people
+};
+// The same rules for its directory, which must be there.
+int local_file_create(struct local_file *f, const struct local_dirs *d, const char *path,
+                      struct err *e);
+int local_file_commit(struct local_file *f, struct err *e); // replaces what was there; frees
+void local_file_abort(struct local_file *f);                // leaves nothing; frees

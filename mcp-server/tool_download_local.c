@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// download_file_from_sandbox_to_local: into a file that takes its name when it is whole.
+#include <string.h>
+
+#include "mcp-server/local_dirs.h"
+#include "mcp-server/tools.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+struct download {
+    struct tool_call *call;
+    struct local_file file;
+    char *shown; // owned: the path as the result names it
+};
+
+static void download_free(struct download *d)
+{
+    free(d->shown);
+    free(d);
+}
+
+static bool is_blank(const char *s)
+{
+    return !s || s[strspn(s, " \t\r\n")] == '\0';
+}
+
+// A name alone goes to LOGS_DIR/tmpfiles or the working directory, marked with the sandbox's id;
+// one with a directory is a path, and used as it is.
+static char *target(const struct tool_call *c)
+{
+    const char *logs = c->toolbox->config->logs_dir;
+    const char *name = tool_call_string(c, "local_filename");
+    if (is_blank(name))
+        name = str_base(tool_call_string(c, "sandbox_file_path"));
+    else if (strchr(name, '/'))
+        return xstrdup(name);
+    if (!*name)
+        name = "downloaded_file";
+    if (logs)
+        return str_printf("%s/tmpfiles/sandbox_%s_%s", logs, c->id, name);
+    return str_printf("sandbox_%s_%s", c->id, name);
+}
+
+static void on_downloaded(const char *path, int64_t bytes, const struct err *e, void *ctx)
+{
+    (void)path;
+    struct download *d = ctx;
+    struct tool_call *c = d->call;
+    struct err failed = ERR_INIT;
+    c->op = NULL;
+    if (e) {
+        local_file_abort(&d->file);
+        download_free(d);
+        tool_call_fail_err(c, "download the file", e);
+        return;
+    }
+    if (local_file_commit(&d->file, &failed) < 0) {
+        download_free(d);
+        tool_call_fail(c, "local_file_unusable", "%s", failed.msg);
+        return;
+    }
+    json_t *structured = json_object();
+    json_object_set_new(structured, "path", json_lossy_string(d->shown, strlen(d->shown)));
+    json_object_set_new(structured, "bytes", json_integer(bytes));
+    download_free(d);
+    tool_call_finish(c, structured, false);
+}
+
+void tool_download_local(struct tool_call *c)
+{
+    struct err e = ERR_INIT;
+    const struct config *config = c->toolbox->config;
+    const struct local_dirs *dirs = toolbox_dirs(c->toolbox, &e);
+    struct download *d = xmalloc(sizeof *d);
+    *d = (struct download){.call = c, .shown = target(c)};
+    if (!dirs || local_file_create(&d->file, dirs, d->shown, &e) < 0) {
+        download_free(d);
+        tool_call_fail(c, e.code == ERR_DENIED ? "local_path_denied" : "local_file_unusable",
+                       "%s. Give local_filename a plain name", e.msg);
+        return;
+    }
+    // MiroFlow's client joins the path itself, so there it stays as LOGS_DIR was given.
+    if (!config_is_miroflow(config)) {
+        free(d->shown);
+        d->shown = xstrdup(d->file.path);
+    }
+    struct client *client = tool_call_client(c, 0);
+    if (!client) {
+        local_file_abort(&d->file);
+        download_free(d);
+        return;
+    }
+    c->op = client_download(client, c->id, tool_call_string(c, "sandbox_file_path"),
+                            steal_fd(&d->file.fd), config->max_download_bytes, NULL, on_downloaded,
+                            d);
+}
