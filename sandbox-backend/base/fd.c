@@ -48,6 +48,17 @@ int fd_write_all(int fd, const void *data, size_t len, struct err *e)
     return 0;
 }
 
+int fd_open_temp(struct err *e)
+{
+    const char *dir = getenv("TMPDIR");
+    char *path auto_free = str_printf("%s/cubby-XXXXXX", dir && *dir ? dir : "/tmp");
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "make a temporary file in %s", dir && *dir ? dir : "/tmp");
+    unlink(path);
+    return fd;
+}
+
 int file_read(const char *path, size_t max, struct buf *out, struct err *e)
 {
     int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);

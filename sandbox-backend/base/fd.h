@@ -15,6 +15,9 @@ int fd_set_cloexec(int fd, bool on, struct err *e);
 // Writes all of it to a blocking descriptor, over short writes and EINTR.
 int fd_write_all(int fd, const void *data, size_t len, struct err *e);
 
+// A new file without a name, in $TMPDIR or /tmp. The descriptor, or -1.
+int fd_open_temp(struct err *e);
+
 // Reads a whole file of at most `max` bytes; ERR_TOO_LARGE past that. Works for /proc too.
 int file_read(const char *path, size_t max, struct buf *out, struct err *e);
 
