@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands: the stream, its ends, and what is said when it breaks.
+#include "tests/lib/client_fake.h"
+
+static struct fake f;
+static struct buf out, err_out, events_seen;
+static struct command_result result;
+static char status[128];
+static struct client_op *op;
+static bool cancel_at_start;
+
+static void on_start(int64_t pid, void *ctx)
+{
+    (void)ctx;
+    buf_printf(&events_seen, "start %d;", (int)pid);
+    if (cancel_at_start)
+        client_cancel(op);
+}
+
+static void on_stdout(const char *data, size_t len, void *ctx)
+{
+    (void)ctx;
+    buf_add(&out, data, len);
+}
+
+static void on_stderr(const char *data, size_t len, void *ctx)
+{
+    (void)ctx;
+    buf_add(&err_out, data, len);
+}
+
+static void on_end(const struct command_result *r, const struct err *e, void *ctx)
+{
+    result = *r;
+    snprintf(status, sizeof status, "%s", r->status);
+    fake_finish(ctx, e);
+}
+
+static void begin(const char *id, const struct command_opts *opts)
+{
+    static const struct command_events EVENTS = {on_start, on_stdout, on_stderr, on_end};
+    buf_clear(&out);
+    buf_clear(&err_out);
+    buf_clear(&events_seen);
+    op = client_command(f.client, id, opts, &EVENTS, &f);
+}
+
+static void run(int64_t timeout_ms)
+{
+    static const char *const ARGS[] = {"-c", "true", NULL};
+    const struct command_opts opts = {.cmd = "sh", .args = ARGS, .timeout_ms = timeout_ms};
+    begin(FAKE_ID, &opts);
+    fake_run(&f);
+}
+
+static void saw(const char *want)
+{
+    char *seen auto_free = fake_seen(&f);
+    is_str(seen, want, "requests");
+}
+
+#define START  "POST /process.Process/Start\n"
+#define DETAIL "GET /sandboxes/" FAKE_ID "\n"
+
+// ---- the server's side
+static void message(struct http_request *req, const char *json)
+{
+    struct buf text auto_buf = BUF_INIT;
+    connect_envelope(&text, 0, json, strlen(json));
+    http_response_write(req, text.data, text.len);
+}
+
+static void begin_stream(struct http_request *req)
+{
+    http_response_header(req, "Content-Type", CONNECT_STREAM_TYPE);
+    http_response_begin(req, 200, -1);
+    message(req, "{\"event\":{\"start\":{\"pid\":7}}}");
+}
+
+static void end_stream(struct http_request *req, const char *payload)
+{
+    struct buf text auto_buf = BUF_INIT;
+    connect_envelope(&text, CONNECT_FLAG_END, payload, strlen(payload));
+    http_response_write(req, text.data, text.len);
+    http_response_end(req);
+}
+
+static const char *end_event, *end_payload;
+
+static void answer_stream(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)fake;
+    (void)target;
+    begin_stream(req);
+    message(req, "{\"event\":{\"data\":{\"stdout\":\"aGkA\"}}}"); // "hi\0"
+    message(req, "{\"event\":{\"keepalive\":{}}}");
+    message(req, "{\"event\":{\"data\":{\"stderr\":\"b2g=\"}}}");
+    if (end_event)
+        message(req, end_event);
+    end_stream(req, end_payload);
+}
+
+static void expect(const char *event, const char *payload, enum command_end end)
+{
+    end_event = event;
+    end_payload = payload;
+    run(0);
+    is_int(result.end, end, "%s %s: %s", event ? event : "no end", payload, f.err.msg);
+}
+
+static void test_ends(void)
+{
+    fake_open(&f, NULL);
+    f.answer = answer_stream;
+    expect("{\"event\":{\"end\":{\"exited\":true,\"status\":\"exit status 0\"}}}", "{}",
+           COMMAND_EXITED);
+    ok(!err_is(&f.err) && result.exit_code == 0 && !result.error, "exit 0 has no error");
+    is_int((int64_t)out.len, 3, "stdout with a NUL in it");
+    is_str(buf_str(&err_out), "oh", "stderr");
+    is_str(buf_str(&events_seen), "start 7;", "started once");
+    is_str(buf_str(&f.token), FAKE_TOKEN, "token");
+    is_str(buf_str(&f.content_type), CONNECT_STREAM_TYPE, "type");
+    is_int((int64_t)f.timeout.len, 0, "no timeout, no header");
+    saw(DETAIL START);
+    expect("{\"event\":{\"end\":{\"exitCode\":3,\"exited\":true,\"status\":\"exit status 3\","
+           "\"error\":\"exit status 3\"}}}",
+           "{}", COMMAND_EXITED);
+    is_int(result.exit_code, 3, "exit 3");
+    is_str(status, "exit status 3", "status");
+    expect("{\"event\":{\"end\":{\"exitCode\":-1,\"status\":\"signal: killed\"}}}", "{}",
+           COMMAND_SIGNALED);
+    is_str(status, "signal: killed", "status");
+    expect(NULL, "{\"error\":{\"code\":\"deadline_exceeded\",\"message\":\"m\"}}",
+           COMMAND_TIMED_OUT);
+    ok(!err_is(&f.err), "a timeout is a result, not an error");
+    expect("{\"event\":{\"end\":{\"exitCode\":-1,\"status\":\"signal: killed\"}}}",
+           "{\"error\":{\"code\":\"deadline_exceeded\",\"message\":\"m\"}}", COMMAND_TIMED_OUT);
+    expect(NULL, "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"cwd '/x' is not\"}}",
+           COMMAND_FAILED);
+    is_int(f.err.code, ERR_INVALID, "refused by envd");
+    is_str(f.err.msg, "cwd '/x' is not", "in its words");
+    expect(NULL, "{}", COMMAND_FAILED);
+    is_int(f.err.code, ERR_INTERNAL, "no result at all: %s", f.err.msg);
+    saw(START START START START START START);
+    run(1500);
+    is_str(buf_str(&f.timeout), "1500", "the timeout is envd's to keep");
+    fake_close(&f);
+}
+
+static void test_request(void)
+{
+    static const char *const ARGS[] = {"a", "b c", NULL};
+    static const char *const BAD[] = {"\xff", NULL};
+    fake_open(&f, NULL);
+    f.answer = answer_stream;
+    end_event = NULL;
+    end_payload = "{}";
+    json_t *envs = json_pack("{s:s}", "K", "v");
+    const struct command_opts opts = {
+        .cmd = "echo", .args = ARGS, .envs = envs, .cwd = "/tmp", .user = "root"};
+    begin(FAKE_ID, &opts);
+    json_decref(envs);
+    fake_run(&f);
+    is_str(f.body.data + CONNECT_ENVELOPE_HEAD,
+           "{\"process\":{\"args\":[\"a\",\"b c\"],\"cmd\":\"echo\",\"cwd\":\"/tmp\","
+           "\"envs\":{\"K\":\"v\"}},\"stdin\":false}",
+           "what is started");
+    is_str(buf_str(&f.user), "Basic cm9vdDo=", "by whom");
+    buf_clear(&f.seen);
+    const struct command_opts bad = {.cmd = "echo", .args = BAD};
+    begin(FAKE_ID, &bad);
+    fake_run(&f);
+    is_int(f.err.code, ERR_INVALID, "an argument that is not UTF-8: %s", f.err.msg);
+    begin("nonsense", &opts);
+    fake_run(&f);
+    is_int(f.err.code, ERR_INVALID, "a malformed id: %s", f.err.msg);
+    saw("");
+    fake_close(&f);
+}
+
+// ---- refused, broken, garbled
+static int health_status;
+static const char *refusal, *detail;
+static bool clean;
+
+static void answer_break(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)fake;
+    if (strcmp(target, "/health") == 0 && health_status == 204) {
+        http_respond(req, 204, NULL, NULL, 0);
+    } else if (strcmp(target, "/health") == 0 || refusal) {
+        fake_json(req, 502,
+                  refusal ? refusal : "{\"sandboxId\":\"x\",\"port\":49983,\"message\":\"m\"}");
+    } else if (strcmp(target, "/sandboxes/" FAKE_ID) == 0) {
+        fake_json(req, 404, detail);
+    } else {
+        begin_stream(req);
+        if (clean)
+            http_response_end(req);
+        else
+            http_response_abort(req);
+    }
+}
+
+#define ENDED "{\"code\":404,\"message\":\"qemu was killed\",\"error_code\":\"sandbox_ended\"}"
+
+static void know_the_token(void)
+{
+    f.own_get = false;
+    f.answer = answer_stream;
+    end_event = "{\"event\":{\"end\":{\"exited\":true}}}";
+    end_payload = "{}";
+    run(0);
+    ok(!err_is(&f.err), "a first command: %s", f.err.msg);
+    f.own_get = true;
+    f.answer = answer_break;
+    buf_clear(&f.seen);
+}
+
+static void test_broken(void)
+{
+    fake_open(&f, NULL);
+    know_the_token();
+    health_status = 204;
+    detail = ENDED;
+    for (int i = 0; i < 2; i++) {
+        clean = i == 1;
+        run(0);
+        is_int(result.end, COMMAND_FAILED, "no result");
+        is_int(f.err.code, ERR_UNAVAILABLE, "the sandbox lives: %s", f.err.msg);
+        saw(START "GET /health\n");
+    }
+    health_status = 502;
+    run(0);
+    is_int(f.err.code, ERR_GONE, "the sandbox is dead");
+    is_str(f.err.msg, "qemu was killed", "and why");
+    saw(START "GET /health\n" DETAIL);
+    detail = "{\"code\":404,\"message\":\"never heard of\"}";
+    run(0);
+    is_int(f.err.code, ERR_GONE, "it was there");
+    buf_clear(&f.seen);
+    refusal = "{\"sandboxId\":\"x\",\"message\":\"expired\",\"reason\":\"expired\",\"code\":502}";
+    run(0);
+    is_int(f.err.code, ERR_GONE, "refused by the proxy: %s", f.err.msg);
+    saw(START);
+    refusal = NULL;
+    fake_close(&f);
+}
+
+static void answer_garbage(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)fake;
+    (void)target;
+    begin_stream(req);
+    message(req, "{\"event\":");
+    end_stream(req, "{}");
+}
+
+static void answer_endless_envelope(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)fake;
+    (void)target;
+    begin_stream(req);
+    http_response_write(req, "\0\xff\xff\xff\xff", 5);
+    http_response_end(req);
+}
+
+static void test_garbled(void)
+{
+    fake_open(&f, NULL);
+    f.answer = answer_garbage;
+    run(0);
+    is_int(f.err.code, ERR_INTERNAL, "not JSON: %s", f.err.msg);
+    f.answer = answer_endless_envelope;
+    run(0);
+    is_int(f.err.code, ERR_INTERNAL, "an envelope of 4 GB: %s", f.err.msg);
+    fake_close(&f);
+}
+
+// ---- canceling
+static void answer_kill(struct fake *fake, struct http_request *req, const char *target)
+{
+    if (strstr(target, "SendSignal")) {
+        fake_json(req, 200, "{}");
+    } else {
+        begin_stream(req);
+        fake->held = req; // until its connection is closed
+    }
+}
+
+static void answer_late_start(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)target;
+    if (!fake->held)
+        fake->held = req;
+    else
+        fake_json(req, 200, "{}");
+}
+
+static void test_cancel(void)
+{
+    const struct command_opts opts = {.cmd = "sleep"};
+    fake_open(&f, NULL);
+    f.answer = answer_kill;
+    begin(FAKE_ID, &opts);
+    client_cancel(op);
+    fake_run(&f);
+    is_int(f.err.code, ERR_CANCELED, "before it was sent");
+    saw("");
+
+    cancel_at_start = true;
+    begin(FAKE_ID, &opts);
+    fake_run(&f);
+    cancel_at_start = false;
+    is_int(f.err.code, ERR_CANCELED, "while it ran");
+    saw(DETAIL START "POST /process.Process/SendSignal\n");
+    is_str(buf_str(&f.body), "{\"process\":{\"pid\":7},\"signal\":\"SIGNAL_SIGKILL\"}", "killed");
+
+    f.held = NULL;
+    f.answer = answer_late_start;
+    begin(FAKE_ID, &opts);
+    while (!f.held)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    client_cancel(op);
+    begin_stream(f.held);
+    fake_run(&f);
+    is_int(f.err.code, ERR_CANCELED, "before its start was known");
+    saw(START "POST /process.Process/SendSignal\n");
+    is_str(buf_str(&events_seen), "", "a start after the cancel is not told");
+    fake_close(&f);
+}
+
+static void test_close_kills(void)
+{
+    const struct command_opts opts = {.cmd = "sleep"};
+    fake_open(&f, NULL);
+    f.answer = answer_kill;
+    begin(FAKE_ID, &opts);
+    while (!events_seen.len)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    buf_clear(&f.seen);
+    client_close(f.client, fake_on_closed, &f);
+    while (!f.closed)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    is_int(f.err.code, ERR_CANCELED, "closing the client cancels");
+    saw("POST /process.Process/SendSignal\n");
+    f.done = false;
+    f.closed = 0;
+    const struct client_opts again = {.home = f.home};
+    f.client = client_new(&f.loop, &again);
+    fake_close(&f);
+}
+
+int main(void)
+{
+    test_ends();
+    test_request();
+    test_broken();
+    test_garbled();
+    test_cancel();
+    test_close_kills();
+    buf_fini(&out);
+    buf_fini(&err_out);
+    buf_fini(&events_seen);
+    return tap_done();
+}
