@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing a file as a whole.
+#include "sandbox-backend/envd/file_sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/envd/paths.h"
+
+#define NEW_FILE_MODE 0666 // less the umask
+
+// What stands at the target now.
+static int look(const char *path, struct stat *st, bool *exists, struct err *e)
+{
+    *exists = stat(path, st) == 0;
+    if (!*exists)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(e, errno, "stat %s", path);
+    if (S_ISDIR(st->st_mode))
+        return err_set(e, ERR_INVALID, "path is a directory: %s", path);
+    if (!S_ISREG(st->st_mode))
+        return err_set(e, ERR_INVALID, "path is not a regular file: %s", path);
+    return 0;
+}
+
+// The owner first: giving a file away takes its set-id bits. Not root: it stays ours.
+static int take_after(int fd, const struct stat *old, const struct user *user, struct err *e)
+{
+    uid_t uid = old ? old->st_uid : user->uid;
+    gid_t gid = old ? old->st_gid : user->gid;
+    if (fchown(fd, uid, gid) < 0 && errno != EPERM)
+        return err_sys(e, errno, "change the owner");
+    if (old && fchmod(fd, old->st_mode & 07777) < 0)
+        return err_sys(e, errno, "change the mode");
+    return 0;
+}
+
+static int open_temp(struct file_sink *s, const char *dir)
+{
+    char *unique auto_free = random_hex(8);
+    s->temp = str_printf("%s/.envd-%s.tmp", str_eq(dir, "/") ? "" : dir, unique);
+    s->fd = open(s->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, NEW_FILE_MODE);
+    int sys = errno;
+    if (s->fd < 0)
+        free(steal(&s->temp));
+    return s->fd < 0 ? sys : 0;
+}
+
+int file_sink_open(struct file_sink *s, const char *path, const struct user *user, struct err *e)
+{
+    struct stat old;
+    bool exists;
+    bool had_dir;
+    *s = FILE_SINK_INIT;
+    if (look(path, &old, &exists, e) < 0)
+        return -1;
+    s->target = path_follow(path, e);
+    char *dir auto_free = s->target ? path_parent(s->target) : NULL;
+    if (!dir || path_make_dirs(dir, user, &had_dir, e) < 0) {
+        file_sink_abort(s);
+        return -1;
+    }
+    int sys = open_temp(s, dir);
+    if (sys == 0)
+        take_after(s->fd, exists ? &old : NULL, user, e);
+    else if (exists && sys != ENOSPC && sys != EDQUOT)
+        s->fd = open(s->target, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
+    if (s->fd < 0)
+        err_sys(e, sys, "create %s", s->target);
+    if (!err_is(e))
+        return 0;
+    file_sink_abort(s);
+    return -1;
+}
+
+int file_sink_write(struct file_sink *s, const void *data, size_t len, struct err *e)
+{
+    if (fd_write_all(s->fd, data, len, e) < 0)
+        return err_wrap(e, "%s", s->target);
+    return 0;
+}
+
+static void fini(struct file_sink *s)
+{
+    free(steal(&s->temp));
+    free(steal(&s->target));
+}
+
+int file_sink_commit(struct file_sink *s, struct err *e)
+{
+    // Some file systems say only here that there is no room.
+    int rc = close(steal_fd(&s->fd));
+    if (rc == 0 && s->temp)
+        rc = rename(s->temp, s->target);
+    if (rc < 0) {
+        err_sys(e, errno, "write %s", s->target);
+        file_sink_abort(s);
+        return -1;
+    }
+    fini(s);
+    return 0;
+}
+
+void file_sink_abort(struct file_sink *s)
+{
+    if (s->fd >= 0)
+        close(steal_fd(&s->fd));
+    if (s->temp)
+        unlink(s->temp);
+    fini(s);
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Start or Connect call that follows a process.
+//
+// A client that leaves takes its follower with it and nothing else. At the deadline of a Start the
+// process is killed; the call ends with deadline_exceeded once the process is gone and its output
+// has been told, at the latest after KILL_WAIT_MS.
+#include "sandbox-backend/envd/follower.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/net/deadline.h"
+
+#define KEEPALIVE_DEFAULT_S 90
+#define KEEPALIVE_MAX_S     86400
+#define KILL_WAIT_MS        1000 // a process in an uninterruptible wait does not die at once
+
+struct follower {
+    struct process_listener listener;
+    struct rpc *call; // NULL once it is over
+    struct deadline timer;
+    bool kills;
+    bool expired;       // the deadline has passed
+    int64_t expires_ms; // 0: never; then, when expired: when to wait no longer
+    int64_t keepalive_ms;
+    int64_t sent_ms;
+};
+
+// ---- messages
+
+static void send_start(struct follower *f, int64_t pid)
+{
+    char text[64];
+    snprintf(text, sizeof text, "{\"event\":{\"start\":{\"pid\":%" PRId64 "}}}", pid);
+    rpc_send_text(f->call, text);
+    f->sent_ms = clock_mono_ms();
+}
+
+static void send_end(struct follower *f, const struct process_end *end)
+{
+    char text[256];
+    char code[32] = "";
+    char error[PROCESS_STATUS_BYTES + 16] = "";
+    if (end->exit_code)
+        snprintf(code, sizeof code, "\"exitCode\":%d,", end->exit_code);
+    if (end->failed)
+        snprintf(error, sizeof error, ",\"error\":\"%s\"", end->status);
+    snprintf(text, sizeof text, "{\"event\":{\"end\":{%s\"exited\":%s,\"status\":\"%s\"%s}}}", code,
+             end->exited ? "true" : "false", end->status, error);
+    rpc_send_text(f->call, text);
+    rpc_end(f->call);
+}
+
+// ---- the end
+
+static void on_timer_closed(struct deadline *timer)
+{
+    free(container_of(timer, struct follower, timer));
+}
+
+// The call has been ended, or its client is gone.
+static void release(struct follower *f)
+{
+    if (f->call) {
+        f->call->on_closed = NULL;
+        f->call->on_blocked = NULL;
+    }
+    f->call = NULL;
+    process_detach(&f->listener);
+    deadline_close(&f->timer, on_timer_closed);
+}
+
+static void fail_expired(struct follower *f)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_TIMEOUT, "the command ran longer than %" PRId64 " ms%s", f->call->timeout_ms,
+            f->kills ? " and was killed" : "");
+    rpc_fail(f->call, &e);
+    release(f);
+}
+
+static void on_end(struct process_listener *l, const struct process_end *end)
+{
+    struct follower *f = container_of(l, struct follower, listener);
+    if (f->expired) {
+        fail_expired(f);
+        return;
+    }
+    send_end(f, end);
+    release(f);
+}
+
+static void on_call_closed(struct rpc *call)
+{
+    release(call->ctx);
+}
+
+// ---- output
+
+static void on_output(struct process_listener *l, enum process_stream stream, const char *data,
+                      size_t len)
+{
+    static const char *const BEFORE[] = {
+        [PROCESS_STDOUT] = "{\"event\":{\"data\":{\"stdout\":\"",
+        [PROCESS_STDERR] = "{\"event\":{\"data\":{\"stderr\":\"",
+    };
+    struct follower *f = container_of(l, struct follower, listener);
+    rpc_send_base64(f->call, BEFORE[stream], data, len, "\"}}}");
+    f->sent_ms = clock_mono_ms();
+}
+
+static void on_call_blocked(struct rpc *call, bool blocked)
+{
+    struct follower *f = call->ctx;
+    process_set_blocked(&f->listener, blocked);
+}
+
+// ---- time
+
+static void arm(struct follower *f)
+{
+    int64_t now = clock_mono_ms();
+    int64_t next = f->sent_ms + f->keepalive_ms;
+    if (f->expires_ms && f->expires_ms < next)
+        next = f->expires_ms;
+    deadline_arm(&f->timer, next > now ? (uint64_t)(next - now) : 0);
+}
+
+static void expire(struct follower *f)
+{
+    bool waited = f->expired;
+    f->expired = true;
+    if (waited || !f->kills) {
+        fail_expired(f);
+        return;
+    }
+    process_signal(f->listener.process, SIGKILL);
+    f->expires_ms = clock_mono_ms() + KILL_WAIT_MS;
+    arm(f);
+}
+
+static void on_timer(struct deadline *timer)
+{
+    struct follower *f = container_of(timer, struct follower, timer);
+    int64_t now = clock_mono_ms();
+    if (f->expires_ms && now >= f->expires_ms) {
+        expire(f);
+        return;
+    }
+    // A client that does not read gets no more to read.
+    if (now - f->sent_ms >= f->keepalive_ms) {
+        if (!f->listener.blocked)
+            rpc_send_text(f->call, "{\"event\":{\"keepalive\":{}}}");
+        f->sent_ms = now;
+    }
+    arm(f);
+}
+
+static int64_t keepalive_ms(const struct rpc *call)
+{
+    const char *header = rpc_header(call, "Keepalive-Ping-Interval");
+    int64_t seconds;
+    if (!header || !str_to_int(header, 1, KEEPALIVE_MAX_S, &seconds))
+        seconds = KEEPALIVE_DEFAULT_S;
+    return seconds * 1000;
+}
+
+// ---- the beginning
+
+void follower_new(struct rpc *call, struct process *p, bool kills)
+{
+    struct follower *f = xcalloc(1, sizeof *f);
+    f->call = call;
+    f->kills = kills;
+    f->listener = (struct process_listener){.on_output = on_output, .on_end = on_end};
+    f->keepalive_ms = keepalive_ms(call);
+    if (call->timeout_ms)
+        f->expires_ms = clock_mono_ms() + call->timeout_ms;
+    call->ctx = f;
+    call->on_closed = on_call_closed;
+    call->on_blocked = on_call_blocked;
+    deadline_init(&f->timer, call->envd->loop, on_timer);
+    send_start(f, process_pid(p));
+    if (process_end(p)) {
+        send_end(f, process_end(p));
+        release(f);
+        return;
+    }
+    process_attach(p, &f->listener);
+    arm(f);
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// POST /init: token, environment, default user and directory; and for a guest entropy, clock, name.
+//
+// Who may: anyone while no token is set; then whoever shows the token, in the body (which keeps it)
+// or in X-Access-Token (which may set another, or none). A request whose timestamp is not newer
+// than the last applied one is answered like any other and changes nothing: orchestrators repeat
+// it.
+#include "sandbox-backend/envd/init.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/version.h"
+#include "sandbox-backend/envd/machine.h"
+#include "sandbox-backend/envd/pjson.h"
+#include "sandbox-backend/log/log.h"
+
+struct init_request {
+    const char *token;
+    const char *user;
+    const char *workdir;
+    const char *hostname;
+    json_t *envs;
+    int64_t timestamp_ns; // 0: absent
+    struct buf entropy;
+};
+
+static int check_token(const char *token, struct err *e)
+{
+    if (token && (!*token || strchr(token, '\\') || strpbrk(token, "\r\n")))
+        return err_set(e, ERR_INVALID, "accessToken must not be empty or hold a backslash");
+    return 0;
+}
+
+static int parse(const json_t *body, struct init_request *r, struct err *e)
+{
+    const char *timestamp;
+    bool has_entropy;
+    if (!json_is_object(body))
+        return err_set(e, ERR_INVALID, "the body must be a JSON object");
+    if (json_get_string(body, "accessToken", &r->token, NULL, e) < 0 ||
+        check_token(r->token, e) < 0 ||
+        json_get_string(body, "defaultUser", &r->user, NULL, e) < 0 ||
+        json_get_string(body, "defaultWorkdir", &r->workdir, NULL, e) < 0 ||
+        json_get_string(body, "hostname", &r->hostname, NULL, e) < 0 ||
+        json_get_string(body, "timestamp", &timestamp, NULL, e) < 0 ||
+        json_get_string_map(body, "envVars", &r->envs, e) < 0 ||
+        pjson_bytes(body, "entropy", &r->entropy, &has_entropy, e) < 0)
+        return -1;
+    if (timestamp && !clock_parse_rfc3339(timestamp, &r->timestamp_ns))
+        return err_set(e, ERR_INVALID, "timestamp must be an RFC 3339 time");
+    return 0;
+}
+
+static int authorise(const struct envd *envd, const struct http_request *req,
+                     const struct init_request *r, struct err *e)
+{
+    const char *current = envd->settings.token;
+    if (!current || str_eq_secret(current, r->token) ||
+        str_eq_secret(current, http_request_header(req, "X-Access-Token")))
+        return 0;
+    return err_set(e, ERR_UNAUTHENTICATED,
+                   r->token ? "access token validation failed"
+                            : "access token reset not authorized");
+}
+
+static void replace(char **field, const char *value)
+{
+    free(*field);
+    *field = value ? xstrdup(value) : NULL;
+}
+
+static void apply_settings(struct settings *s, const struct init_request *r)
+{
+    replace(&s->token, r->token);
+    if (r->user && *r->user)
+        replace(&s->default_user, r->user);
+    if (r->workdir)
+        replace(&s->default_workdir, *r->workdir ? r->workdir : NULL);
+    if (r->envs) {
+        json_decref(s->envs);
+        s->envs = json_incref(r->envs);
+    }
+    if (r->timestamp_ns)
+        s->applied_ns = r->timestamp_ns;
+}
+
+// Entropy first: the machine id is drawn from it.
+static int apply_machine(const struct init_request *r, struct err *e)
+{
+    if (r->entropy.len && machine_add_entropy(r->entropy.data, r->entropy.len, e) < 0)
+        return -1;
+    if (r->timestamp_ns && machine_set_clock(r->timestamp_ns, e) < 0)
+        return -1;
+    return r->hostname ? machine_set_name(r->hostname, e) : 0;
+}
+
+static int apply(struct envd *envd, const struct http_request *req, const struct init_request *r,
+                 struct err *e)
+{
+    if (authorise(envd, req, r, e) < 0)
+        return -1;
+    if (r->timestamp_ns && r->timestamp_ns <= envd->settings.applied_ns)
+        return 0;
+    if (envd->owns_machine && apply_machine(r, e) < 0)
+        return -1;
+    apply_settings(&envd->settings, r);
+    return 0;
+}
+
+static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)
+{
+    struct envd *envd = ctx;
+    struct err e = ERR_INIT;
+    struct init_request r = {0};
+    // No body at all is an /init without fields.
+    json_t *json = len ? json_parse(body, len, &e) : json_object();
+    if (!json || parse(json, &r, &e) < 0 || apply(envd, req, &r, &e) < 0) {
+        http_respond_error(req, err_http_status(e.code), "%s", e.msg);
+    } else {
+        http_response_header(req, "Cache-Control", "no-store");
+        http_response_header(req, "X-Envd-Version", ENVD_VERSION);
+        http_respond(req, 204, NULL, NULL, 0);
+        // After the answer, which the host waits for; before any other request is looked at.
+        if (settings_save(&envd->settings, &e) < 0)
+            log_error("settings.unsaved", "%s", e.msg);
+    }
+    buf_fini(&r.entropy);
+    json_decref(json);
+}
+
+void init_post(struct envd *envd, struct http_request *req)
+{
+    http_request_collect(req, LIMIT_JSON_BODY_BYTES, on_body, envd);
+}

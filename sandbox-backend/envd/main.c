@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// envd: runs commands and moves files in a sandbox, for whoever reaches its port.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/opts.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/version.h"
+#include "sandbox-backend/envd/envd.h"
+#include "sandbox-backend/envd/machine.h"
+#include "sandbox-backend/envd/rpc.h"
+#include "sandbox-backend/envd/server.h"
+#include "sandbox-backend/log/log.h"
+
+#define STATE_DIR   "/run/e2b"
+#define CGROUP_ROOT "/sys/fs/cgroup"
+
+struct config {
+    const char *bind;
+    const char *unix_path;
+    const char *state_dir;
+    const char *cgroup;
+    const char *machine;
+    int64_t port;
+    int64_t ready_fd;
+    bool version, help;
+};
+
+struct program {
+    struct envd envd;
+    uv_signal_t terminate;
+    uv_signal_t interrupt;
+};
+
+static int parse_options(struct config *c, int argc, char **argv, struct err *e)
+{
+    const struct opt table[] = {
+        {.name = "port",
+         .type = OPT_INT,
+         .value = &c->port,
+         .arg = "PORT",
+         .help = "TCP port; 0: one that the kernel chooses (default 49983)",
+         .max = 65535},
+        {.name = "bind",
+         .type = OPT_STRING,
+         .value = &c->bind,
+         .arg = "ADDRESS",
+         .help = "address to listen on (default 0.0.0.0)"},
+        {.name = "unix",
+         .type = OPT_STRING,
+         .value = &c->unix_path,
+         .arg = "PATH",
+         .help = "listen on this unix socket too"},
+        {.name = "state-dir",
+         .type = OPT_STRING,
+         .value = &c->state_dir,
+         .arg = "DIR",
+         .help = "where what /init has set is kept (default " STATE_DIR ")"},
+        {.name = "cgroup",
+         .type = OPT_STRING,
+         .value = &c->cgroup,
+         .arg = "DIR",
+         .help = "cgroup2 directory for commands (default: with --machine " CGROUP_ROOT ")"},
+        {.name = "machine",
+         .type = OPT_STRING,
+         .value = &c->machine,
+         .arg = "MODE",
+         .help = "/init may set clock, host name, entropy: yes, no (default auto: only as a child "
+                 "of init without other options)",
+         .choices = "auto|yes|no"},
+        {.name = "ready-fd",
+         .type = OPT_INT,
+         .value = &c->ready_fd,
+         .arg = "FD",
+         .help = "where to say \"ready port=N\" (default 1)",
+         .max = 1023},
+        {.name = "version", .type = OPT_FLAG, .value = &c->version, .help = "print the version"},
+        {.name = "help", .type = OPT_FLAG, .value = &c->help, .help = "print this"},
+    };
+    bool bare = argc == 1;
+    if (opts_parse(table, ARRAY_LEN(table), &argc, argv, false, e) < 0)
+        return -1;
+    if (argc > 1)
+        return err_set(e, ERR_INVALID, "unexpected argument \"%s\"", argv[1]);
+    if (c->help) {
+        puts("Usage: envd [OPTION]...\nRuns commands and moves files in a sandbox.\n");
+        opts_help(stdout, table, ARRAY_LEN(table));
+    }
+    if (strcmp(c->machine, "auto") == 0)
+        c->machine = bare && getppid() == 1 ? "yes" : "no";
+    return 0;
+}
+
+// Descriptors 0 to 2 must be something: what is opened next would take their place.
+static void fill_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    mem_close_fd(&fd);
+}
+
+static int listen_all(struct envd *envd, const struct config *c, struct err *e)
+{
+    if (http_server_listen_tcp(envd->server, c->bind, (int)c->port, e) < 0)
+        return -1;
+    return c->unix_path ? http_server_listen_unix(envd->server, c->unix_path, 0600, e) : 0;
+}
+
+static int start(struct envd *envd, const struct config *c, struct err *e)
+{
+    const struct http_server_opts opts = {.on_request = server_on_request, .ctx = envd};
+    envd->owns_machine = strcmp(c->machine, "yes") == 0;
+    if (dir_make(c->state_dir, 0755, e) < 0 || settings_init(&envd->settings, c->state_dir, e) < 0)
+        return -1;
+    if (envd->owns_machine)
+        machine_protect_self();
+    const char *cgroup = envd->owns_machine && !c->cgroup ? CGROUP_ROOT : c->cgroup;
+    envd->users = users_new("/etc");
+    envd->processes = processes_new(envd->loop, cgroup);
+    envd->server = http_server_new(envd->loop, &opts);
+    rpc_hooks_init(envd);
+    return listen_all(envd, c, e);
+}
+
+static void on_server_closed(void *ctx)
+{
+    struct program *p = ctx;
+    rpc_hooks_close(&p->envd);
+    processes_close(p->envd.processes);
+    uv_close((uv_handle_t *)&p->terminate, NULL);
+    uv_close((uv_handle_t *)&p->interrupt, NULL);
+}
+
+static void on_stop(uv_signal_t *handle, int signum)
+{
+    struct program *p = handle->data;
+    if (!p->envd.server)
+        return;
+    log_info("envd.stopping", "signal=%d", signum);
+    http_server_close(steal(&p->envd.server), on_server_closed, p);
+}
+
+static void handle_signals(struct program *p)
+{
+    signal(SIGPIPE, SIG_IGN);
+    p->terminate.data = p->interrupt.data = p;
+    uv_signal_init(p->envd.loop, &p->terminate);
+    uv_signal_init(p->envd.loop, &p->interrupt);
+    uv_signal_start(&p->terminate, on_stop, SIGTERM);
+    uv_signal_start(&p->interrupt, on_stop, SIGINT);
+}
+
+static void say_ready(const struct config *c, const struct envd *envd)
+{
+    char *line auto_free = str_printf("ready port=%d\n", http_server_port(envd->server));
+    struct err e = ERR_INIT;
+    if (fd_write_all((int)c->ready_fd, line, strlen(line), &e) < 0)
+        log_warn("envd.ready", "%s", e.msg);
+    if (c->ready_fd > STDERR_FILENO)
+        close((int)c->ready_fd);
+}
+
+int main(int argc, char **argv)
+{
+    static struct program p;
+    struct config config = {
+        .bind = "0.0.0.0",
+        .port = ENVD_PORT,
+        .state_dir = STATE_DIR,
+        .machine = "auto",
+        .ready_fd = STDOUT_FILENO,
+    };
+    struct err e = ERR_INIT;
+    fill_standard_streams();
+    if (parse_options(&config, argc, argv, &e) < 0) {
+        fprintf(stderr, "envd: %s\n", e.msg);
+        return 2;
+    }
+    if (config.version)
+        puts(ENVD_VERSION);
+    if (config.version || config.help)
+        return 0;
+    umask(022);
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    p.envd.loop = &loop;
+    handle_signals(&p);
+    if (start(&p.envd, &config, &e) < 0) {
+        fprintf(stderr, "envd: %s\n", e.msg);
+        return 1;
+    }
+    say_ready(&config, &p.envd);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    settings_fini(&p.envd.settings);
+    users_free(p.envd.users);
+    uv_loop_close(&loop);
+    return 0;
+}

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of commands that envd runs.
+//
+// Theory of operation. A command runs in a session and, where there is one, in a cgroup of its own,
+// so that killing it ends all that it has started. It is RUNNING until SIGCHLD says that it has
+// exited; then it is DRAINING until both of its output pipes have ended, and ENDED afterwards. Only
+// then are its listeners told the end, so the end always comes after all output, exactly once.
+//
+// A grandchild that was left in the background ("server &") may hold the pipes for ever. A command
+// is therefore also taken as ENDED when, after its exit, no output has come for DRAIN_QUIET_MS, or
+// DRAIN_MAX_MS have passed; when it was killed through us, sooner (DRAIN_KILLED_MS). The pipes are
+// not closed even then: what the grandchild goes on writing is read and thrown away, as closing
+// them would end it with SIGPIPE. (E2B's envd waits for the pipes without a limit.)
+//
+// Back-pressure: while any listener is blocked no output is read, the pipe fills, and the command
+// waits in write(2). Without a listener output is read and thrown away: a client that leaves
+// neither stops nor kills a command. A DRAINING command whose listener is blocked stays so.
+//
+// An ENDED command is kept for PROCESS_KEPT_MS, so that one who attaches late learns its exit code.
+// The table holds PROCESSES_MAX; when it is full the oldest ENDED one goes. Each needs at most
+// three descriptors.
+#include "sandbox-backend/envd/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/envd/process_internal.h"
+#include "sandbox-backend/envd/process_spawn.h"
+#include "sandbox-backend/envd/tree.h"
+#include "sandbox-backend/log/log.h"
+
+#define PROCESSES_MAX   1024
+#define PROCESS_KEPT_MS 30000
+#define DRAIN_QUIET_MS  300
+#define DRAIN_MAX_MS    3000
+#define DRAIN_KILLED_MS 50
+
+static void on_child_signal(uv_signal_t *handle, int signum);
+static void exited(struct process *p, int status);
+static void on_deadline(struct deadline *d);
+static void finish(struct process *p);
+static void release(struct process *p);
+static void on_deadline_closed(struct deadline *d);
+
+// ---- the table
+
+// Many commands need many descriptors; commands themselves get the limit that envd was given.
+static void raise_descriptor_limit(struct processes *ps)
+{
+    ps->nofile = xmalloc(sizeof *ps->nofile);
+    getrlimit(RLIMIT_NOFILE, ps->nofile);
+    struct rlimit raised = *ps->nofile;
+    raised.rlim_cur = raised.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &raised);
+}
+
+struct processes *processes_new(uv_loop_t *loop, const char *cgroup_root)
+{
+    struct processes *ps = xcalloc(1, sizeof *ps);
+    ps->loop = loop;
+    ps->cgroups = cgroups_new(cgroup_root);
+    ps->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    raise_descriptor_limit(ps);
+    uv_signal_init(loop, &ps->child_signal);
+    uv_signal_start(&ps->child_signal, on_child_signal, SIGCHLD);
+    uv_unref((uv_handle_t *)&ps->child_signal);
+    return ps;
+}
+
+static void free_table(struct processes *ps)
+{
+    if (!ps->closing || !ps->signal_closed || ps->alive)
+        return;
+    cgroups_free(ps->cgroups);
+    mem_close_fd(&ps->null_fd);
+    free(ps->nofile);
+    free(ps);
+}
+
+static void on_signal_closed(uv_handle_t *handle)
+{
+    struct processes *ps = container_of((uv_signal_t *)handle, struct processes, child_signal);
+    ps->signal_closed = true;
+    free_table(ps);
+}
+
+void processes_close(struct processes *ps)
+{
+    ps->closing = true;
+    while (ps->list) {
+        struct process *p = ps->list;
+        if (p->state == PROCESS_RUNNING)
+            process_signal(p, SIGKILL);
+        while (p->listeners)
+            process_detach(p->listeners);
+        release(p);
+    }
+    uv_close((uv_handle_t *)&ps->child_signal, on_signal_closed);
+}
+
+// Takes it out of the table and closes its handles; it is freed when the last one is closed.
+static void release(struct process *p)
+{
+    struct processes *ps = p->table;
+    if (p->prev)
+        p->prev->next = p->next;
+    else
+        ps->list = p->next;
+    if (p->next)
+        p->next->prev = p->prev;
+    ps->count--;
+    cgroup_give_back(ps->cgroups, p->cgroup);
+    p->cgroup = -1;
+    struct err gone = ERR_INIT;
+    err_set(&gone, ERR_INTERNAL, "the process has ended");
+    process__stdin_close(p, &gone);
+    process__output_close(&p->outputs[PROCESS_STDOUT]);
+    process__output_close(&p->outputs[PROCESS_STDERR]);
+    p->released = true;
+    deadline_close(&p->deadline, on_deadline_closed);
+}
+
+static bool make_room(struct processes *ps)
+{
+    if (ps->count < PROCESSES_MAX)
+        return true;
+    struct process *oldest = NULL;
+    for (struct process *p = ps->list; p; p = p->next)
+        if (p->state == PROCESS_ENDED)
+            oldest = p;
+    if (oldest)
+        release(oldest);
+    return oldest != NULL;
+}
+
+// ---- start
+
+// The paths that `cmd` may stand for: itself when it has a slash, else one a directory of `path`.
+// One allocation: pointers, then text.
+static char **make_candidates(const char *cmd, const char *path)
+{
+    size_t count = 1;
+    size_t len = strlen(cmd);
+    bool search = len && !strchr(cmd, '/');
+    for (const char *p = search ? path : ""; *p; p++)
+        count += *p == ':';
+    size_t room = (count + 1) * sizeof(char *) + strlen(path) + count * (len + 3);
+    char **list = try_malloc(room);
+    if (!list)
+        return NULL;
+    char *text = (char *)(list + count + 1);
+    for (size_t i = 0; i < count; i++) {
+        size_t n = search ? strcspn(path, ":") : 0;
+        list[i] = text;
+        text += sprintf(text, "%.*s%s%s", (int)n, path, search && n ? "/" : "", cmd) + 1;
+        path += n + (search && path[n] == ':');
+    }
+    list[count] = NULL;
+    return list;
+}
+
+// argv with a free place before it (see process_spawn.h). The strings are borrowed.
+static char **make_argv(const struct process_config *config)
+{
+    size_t count = json_array_size(config->args);
+    char **block = try_malloc((count + 3) * sizeof(char *));
+    if (!block)
+        return NULL;
+    block[0] = NULL;
+    block[1] = (char *)(uintptr_t)config->cmd;
+    for (size_t i = 0; i < count; i++)
+        block[2 + i] = (char *)(uintptr_t)json_string_value(json_array_get(config->args, i));
+    block[2 + count] = NULL;
+    return block;
+}
+
+static struct process *add(struct processes *ps, const struct process_config *config,
+                           const struct spawn *s, int cgroup)
+{
+    struct process *p = xcalloc(1, sizeof *p);
+    p->table = ps;
+    p->pid = s->pid;
+    p->cgroup = cgroup;
+    p->tag = config->tag ? xstrdup(config->tag) : NULL;
+    p->shown = json_incref(config->shown);
+    p->next = ps->list;
+    if (p->next)
+        p->next->prev = p;
+    ps->list = p;
+    ps->count++;
+    ps->alive++;
+    p->input.fd = s->in;
+    deadline_init(&p->deadline, ps->loop, on_deadline);
+    p->open_handles++;
+    process__output_open(p, PROCESS_STDOUT, s->out);
+    process__output_open(p, PROCESS_STDERR, s->err);
+    process__output_update(p);
+    return p;
+}
+
+struct process *process_start(struct processes *ps, const struct process_config *config,
+                              struct err *e)
+{
+    if (!make_room(ps)) {
+        err_set(e, ERR_LIMIT, "%d commands run already", PROCESSES_MAX);
+        return NULL;
+    }
+    char **candidates auto_free = make_candidates(config->cmd, config->path);
+    char **argv auto_free = make_argv(config);
+    if (!candidates || !argv) {
+        err_set(e, ERR_LIMIT, "no memory for the command's arguments");
+        return NULL;
+    }
+    int cgroup = cgroup_take(ps->cgroups);
+    struct spawn s = {
+        .cmd = config->cmd,
+        .argv = argv + 1,
+        .envp = config->envp,
+        .candidates = candidates,
+        .cwd = config->cwd,
+        .user = config->user,
+        .want_stdin = config->want_stdin,
+        .null_fd = ps->null_fd,
+        .cgroup_fd = cgroup_fd(ps->cgroups, cgroup),
+        .nofile = *ps->nofile,
+    };
+    int rc = spawn_start(&s, e);
+    if (rc < 0 || !s.in_cgroup) {
+        cgroup_give_back(ps->cgroups, cgroup);
+        cgroup = -1;
+    }
+    return rc < 0 ? NULL : add(ps, config, &s, cgroup);
+}
+
+// ---- listeners
+
+void process_attach(struct process *p, struct process_listener *l)
+{
+    l->process = p;
+    l->blocked = false;
+    l->prev = NULL;
+    l->next = p->listeners;
+    if (l->next)
+        l->next->prev = l;
+    p->listeners = l;
+}
+
+void process_detach(struct process_listener *l)
+{
+    struct process *p = l->process;
+    if (!p)
+        return;
+    process_set_blocked(l, false);
+    if (l->prev)
+        l->prev->next = l->next;
+    else
+        p->listeners = l->next;
+    if (l->next)
+        l->next->prev = l->prev;
+    l->process = NULL;
+}
+
+bool process__is_blocked(const struct process *p)
+{
+    for (const struct process_listener *l = p->listeners; l; l = l->next)
+        if (l->blocked)
+            return true;
+    return false;
+}
+
+void process_set_blocked(struct process_listener *l, bool blocked)
+{
+    if (!l->process || l->blocked == blocked)
+        return;
+    l->blocked = blocked;
+    process__output_update(l->process);
+}
+
+// ---- signals and the end
+
+void process_signal(struct process *p, int signal)
+{
+    p->killed = true;
+    if (p->state != PROCESS_RUNNING) {
+        // Its pid may be another's by now; a group is its own for as long as it has it.
+        if (p->state == PROCESS_DRAINING && signal == SIGKILL)
+            cgroup_kill(p->table->cgroups, p->cgroup);
+        return;
+    }
+    if (signal != SIGKILL)
+        kill(-p->pid, signal);
+    else if (p->cgroup >= 0)
+        cgroup_kill(p->table->cgroups, p->cgroup);
+    else
+        tree_kill(p->pid);
+}
+
+static struct process *find_running(const struct processes *ps, pid_t pid)
+{
+    for (struct process *p = ps->list; p; p = p->next)
+        if (p->pid == pid && p->state == PROCESS_RUNNING)
+            return p;
+    return NULL;
+}
+
+static void on_child_signal(uv_signal_t *handle, int signum)
+{
+    (void)signum;
+    const struct processes *ps = container_of(handle, struct processes, child_signal);
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        struct process *p = find_running(ps, pid);
+        if (p)
+            exited(p, status);
+    }
+}
+
+// Go's names (syscall.Signal.String), which E2B's SDKs show.
+static const char *signal_name(int signal)
+{
+    static const char *const NAMES[] = {
+        [SIGHUP] = "hangup",
+        [SIGINT] = "interrupt",
+        [SIGQUIT] = "quit",
+        [SIGILL] = "illegal instruction",
+        [SIGTRAP] = "trace/breakpoint trap",
+        [SIGABRT] = "aborted",
+        [SIGBUS] = "bus error",
+        [SIGFPE] = "floating point exception",
+        [SIGKILL] = "killed",
+        [SIGUSR1] = "user defined signal 1",
+        [SIGSEGV] = "segmentation fault",
+        [SIGUSR2] = "user defined signal 2",
+        [SIGPIPE] = "broken pipe",
+        [SIGALRM] = "alarm clock",
+        [SIGTERM] = "terminated",
+    };
+    return signal > 0 && signal < (int)ARRAY_LEN(NAMES) ? NAMES[signal] : NULL;
+}
+
+static void describe(struct process_end *end, int status)
+{
+    end->exited = WIFEXITED(status);
+    end->exit_code = end->exited ? WEXITSTATUS(status) : -1;
+    end->failed = end->exit_code != 0;
+    if (end->exited) {
+        snprintf(end->status, sizeof end->status, "exit status %d", end->exit_code);
+        return;
+    }
+    const char *name = signal_name(WTERMSIG(status));
+    const char *core = WCOREDUMP(status) ? " (core dumped)" : "";
+    if (name)
+        snprintf(end->status, sizeof end->status, "signal: %s%s", name, core);
+    else
+        snprintf(end->status, sizeof end->status, "signal: signal %d%s", WTERMSIG(status), core);
+}
+
+static void exited(struct process *p, int status)
+{
+    describe(&p->end, status);
+    p->state = PROCESS_DRAINING;
+    p->exited_ms = p->output_ms = (int64_t)uv_now(p->table->loop);
+    struct err gone = ERR_INIT;
+    err_set(&gone, ERR_INTERNAL, "the process has ended");
+    process__stdin_close(p, &gone);
+    process__output_drain(p);
+    process__check_end(p);
+    if (p->state == PROCESS_DRAINING)
+        deadline_arm(&p->deadline, p->killed ? DRAIN_KILLED_MS : DRAIN_QUIET_MS);
+}
+
+void process__check_end(struct process *p)
+{
+    bool open = p->outputs[PROCESS_STDOUT].fd >= 0 || p->outputs[PROCESS_STDERR].fd >= 0;
+    if (open)
+        return;
+    if (p->state == PROCESS_DRAINING)
+        finish(p);
+    else if (p->state == PROCESS_ENDED && !p->kept && !p->released)
+        release(p);
+}
+
+static void on_drain_deadline(struct process *p)
+{
+    int64_t now = (int64_t)uv_now(p->table->loop);
+    int64_t quiet = p->killed ? DRAIN_KILLED_MS : DRAIN_QUIET_MS;
+    bool over = now - p->output_ms >= quiet || now - p->exited_ms >= DRAIN_MAX_MS;
+    if (over && !process__is_blocked(p))
+        finish(p);
+    else
+        deadline_arm(&p->deadline, (uint64_t)quiet);
+}
+
+static void on_deadline(struct deadline *d)
+{
+    struct process *p = container_of(d, struct process, deadline);
+    if (p->state == PROCESS_DRAINING) {
+        on_drain_deadline(p);
+        return;
+    }
+    p->kept = false;
+    process__check_end(p);
+}
+
+static void finish(struct process *p)
+{
+    p->state = PROCESS_ENDED;
+    p->kept = true;
+    deadline_arm(&p->deadline, PROCESS_KEPT_MS);
+    json_decref(steal(&p->shown));
+    while (p->listeners) {
+        struct process_listener *l = p->listeners;
+        process_detach(l);
+        l->on_end(l, &p->end);
+    }
+    cgroup_give_back(p->table->cgroups, p->cgroup);
+    p->cgroup = -1;
+}
+
+static void on_deadline_closed(struct deadline *d)
+{
+    process__handle_closed(container_of(d, struct process, deadline));
+}
+
+void process__handle_closed(struct process *p)
+{
+    if (--p->open_handles)
+        return;
+    struct processes *ps = p->table;
+    json_decref(p->shown);
+    free(p->tag);
+    free(p);
+    ps->alive--;
+    free_table(ps);
+}
+
+// ---- looking them up
+
+struct process *process_by_pid(struct processes *ps, int64_t pid, bool ended_too)
+{
+    struct process *ended = NULL;
+    for (struct process *p = ps->list; p; p = p->next) {
+        if (p->pid != pid)
+            continue;
+        if (p->state != PROCESS_ENDED)
+            return p;
+        if (!ended)
+            ended = p;
+    }
+    return ended_too ? ended : NULL;
+}
+
+struct process *process_by_tag(struct processes *ps, const char *tag, bool ended_too)
+{
+    struct process *ended = NULL;
+    for (struct process *p = ps->list; p; p = p->next) {
+        if (!str_eq(p->tag, tag))
+            continue;
+        if (p->state != PROCESS_ENDED)
+            return p;
+        if (!ended)
+            ended = p;
+    }
+    return ended_too ? ended : NULL;
+}
+
+void process_each(struct processes *ps, void (*on_process)(const struct process *p, void *ctx),
+                  void *ctx)
+{
+    for (const struct process *p = ps->list; p; p = p->next)
+        if (p->state != PROCESS_ENDED)
+            on_process(p, ctx);
+}
+
+int64_t process_pid(const struct process *p)
+{
+    return p->pid;
+}
+
+const char *process_tag(const struct process *p)
+{
+    return p->tag;
+}
+
+const json_t *process_shown(const struct process *p)
+{
+    return p->shown;
+}
+
+const struct process_end *process_end(const struct process *p)
+{
+    return p->state == PROCESS_ENDED ? &p->end : NULL;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process's stdout and stderr: read when they have something and every listener keeps up.
+#include <errno.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/envd/process_internal.h"
+
+// Reads of one stream in one wake-up of the loop, so that no command starves the others.
+#define READS_PER_WAKEUP 2
+// After the exit: more than a full pipe, so that all that was written is read, but not for ever
+// when a grandchild goes on writing.
+#define READS_PER_DRAIN 64
+
+static void deliver(struct process_output *o, const char *data, size_t len)
+{
+    struct process_listener *next;
+    for (struct process_listener *l = o->process->listeners; l; l = next) {
+        next = l->next;
+        l->on_output(l, o->stream, data, len);
+    }
+}
+
+// True when there may be more.
+static bool read_once(struct process_output *o)
+{
+    static char chunk[LIMIT_OUTPUT_CHUNK_BYTES];
+    ssize_t n = read(o->fd, chunk, sizeof chunk);
+    if (n < 0 && errno == EINTR)
+        return true;
+    if (n < 0 && errno == EAGAIN)
+        return false;
+    if (n <= 0) {
+        process__output_close(o);
+        return false;
+    }
+    o->process->output_ms = (int64_t)uv_now(o->process->table->loop);
+    deliver(o, chunk, (size_t)n);
+    return (size_t)n == sizeof chunk;
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    (void)status; // an error shows itself in the read
+    (void)events;
+    struct process_output *o = container_of(poll, struct process_output, poll);
+    for (int i = 0; i < READS_PER_WAKEUP && o->fd >= 0 && read_once(o); i++)
+        ;
+    process__check_end(o->process);
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+    struct process_output *o = container_of((uv_poll_t *)handle, struct process_output, poll);
+    process__handle_closed(o->process);
+}
+
+void process__output_open(struct process *p, enum process_stream stream, int fd)
+{
+    struct process_output *o = &p->outputs[stream];
+    *o = (struct process_output){.process = p, .stream = stream, .fd = fd};
+    uv_poll_init(p->table->loop, &o->poll, fd);
+    p->open_handles++;
+}
+
+void process__output_close(struct process_output *o)
+{
+    if (o->fd < 0)
+        return;
+    uv_close((uv_handle_t *)&o->poll, on_poll_closed);
+    close(steal_fd(&o->fd));
+}
+
+void process__output_update(struct process *p)
+{
+    bool blocked = process__is_blocked(p);
+    for (int i = 0; i < 2; i++) {
+        struct process_output *o = &p->outputs[i];
+        if (o->fd < 0 || uv_is_active((uv_handle_t *)&o->poll) == !blocked)
+            continue;
+        if (blocked)
+            uv_poll_stop(&o->poll);
+        else
+            uv_poll_start(&o->poll, UV_READABLE, on_readable);
+    }
+}
+
+void process__output_drain(struct process *p)
+{
+    for (int i = 0; i < 2; i++) {
+        struct process_output *o = &p->outputs[i];
+        for (int n = 0; n < READS_PER_DRAIN && o->fd >= 0 && !process__is_blocked(p); n++)
+            if (!read_once(o) && o->fd >= 0)
+                break;
+    }
+}

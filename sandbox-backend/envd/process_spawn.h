@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting a program as a user, in a session of its own, with pipes: the system calls.
+#pragma once
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/envd/users.h"
+
+struct spawn {
+    // What to start; all borrowed.
+    const char *cmd;         // as it was asked for, for messages
+    char **argv;             // argv[-1] belongs to it too, for scripts without "#!"
+    char *const *envp;       //
+    char *const *candidates; // paths to try, NULL-terminated
+    const char *cwd;
+    const struct user *user;
+    bool want_stdin;
+    int null_fd;          // /dev/null
+    int cgroup_fd;        // -1 for none
+    struct rlimit nofile; // what envd was started with
+    // What was started.
+    pid_t pid;
+    bool in_cgroup;   // it was started in cgroup_fd
+    int in, out, err; // our ends, non-blocking, close-on-exec; in is -1 without want_stdin
+};
+
+// Returns when the program runs or has failed to. A program that is missing or not executable is
+// no error: the child says so on its stderr and exits with 127 or 126, as under a shell. A
+// directory that cannot be entered, or no more processes, is one.
+int spawn_start(struct spawn *s, struct err *e);

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// What envd answers to: CORS, the access token, the user, the routes, in this order.
+#include "sandbox-backend/envd/server.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/envd/files.h"
+#include "sandbox-backend/envd/fs_rpc.h"
+#include "sandbox-backend/envd/init.h"
+#include "sandbox-backend/envd/metrics.h"
+#include "sandbox-backend/envd/process_rpc.h"
+#include "sandbox-backend/envd/rpc.h"
+
+#define CORS_MAX_AGE "7200"
+
+static bool is_method(const struct http_request *req, const char *method)
+{
+    return strcmp(http_request_method(req), method) == 0;
+}
+
+static bool is_path(const struct http_request *req, const char *path)
+{
+    return strcmp(http_request_path(req), path) == 0;
+}
+
+// ---- CORS
+
+static void add_cors(struct http_request *req)
+{
+    if (!http_request_header(req, "Origin"))
+        return;
+    http_response_header(req, "Access-Control-Allow-Origin", "*");
+    http_response_header(req, "Access-Control-Expose-Headers",
+                         "Location, Cache-Control, X-Content-Type-Options, "
+                         "Connect-Content-Encoding, Connect-Accept-Encoding");
+}
+
+static void answer_preflight(struct http_request *req)
+{
+    const char *headers = http_request_header(req, "Access-Control-Request-Headers");
+    http_response_header(req, "Access-Control-Allow-Methods",
+                         "HEAD, GET, POST, PUT, PATCH, DELETE");
+    http_response_header(req, "Access-Control-Allow-Headers", headers ? headers : "*");
+    http_response_header(req, "Access-Control-Max-Age", CORS_MAX_AGE);
+    http_respond(req, 204, NULL, NULL, 0);
+}
+
+// ---- the token
+
+static bool is_files(const struct http_request *req)
+{
+    return is_path(req, "/files") &&
+           (is_method(req, "GET") || is_method(req, "HEAD") || is_method(req, "POST"));
+}
+
+// What is open to callers without a token: /files and /init look at it themselves.
+static bool is_exempt(const struct http_request *req)
+{
+    return is_files(req) || (is_path(req, "/health") && is_method(req, "GET")) ||
+           (is_path(req, "/init") && is_method(req, "POST"));
+}
+
+static bool refuse_without_token(const struct envd *envd, struct http_request *req)
+{
+    const char *token = envd->settings.token;
+    if (!token || is_exempt(req) ||
+        str_eq_secret(token, http_request_header(req, "X-Access-Token")))
+        return false;
+    http_respond_error(req, 401,
+                       "unauthorized access, please provide a valid access token or method signing "
+                       "if supported");
+    return true;
+}
+
+// Signed URLs are not offered: a signature is one that we do not accept.
+static bool refuse_files(const struct envd *envd, struct http_request *req)
+{
+    const char *token = envd->settings.token;
+    const char *shown = http_request_header(req, "X-Access-Token");
+    if (!token || str_eq_secret(token, shown))
+        return false;
+    if (shown)
+        http_respond_error(req, 401, "access token present in header but does not match");
+    else if (http_request_query(req, "signature", NULL))
+        http_respond_error(req, 401, "invalid signature");
+    else
+        http_respond_error(req, 401, "missing signature query parameter");
+    return true;
+}
+
+// ---- the user
+
+// The name in Authorization: Basic; new string, NULL without one. The password is not looked at.
+static char *basic_name(const struct http_request *req)
+{
+    const char *value = http_request_header(req, "Authorization");
+    struct buf plain auto_buf = BUF_INIT;
+    if (!value || strncasecmp(value, "Basic ", 6) != 0 ||
+        !base64_decode(&plain, value + 6, strlen(value + 6)))
+        return NULL;
+    const char *text = buf_str(&plain);
+    const char *colon = strchr(text, ':');
+    return colon ? xstrndup(text, (size_t)(colon - text)) : NULL;
+}
+
+static int find_user(const struct envd *envd, const char *basic, struct user *user, struct err *e)
+{
+    struct err unknown = ERR_INIT;
+    const char *name = basic ? basic : envd->settings.default_user;
+    if (users_find(envd->users, name, user, &unknown) == 0)
+        return 0;
+    return err_set(e, ERR_UNAUTHENTICATED,
+                   basic ? "invalid username: '%s'" : "invalid default user: '%s'", name);
+}
+
+// ---- routes
+
+static void get_health(struct http_request *req)
+{
+    http_response_header(req, "Cache-Control", "no-store");
+    http_respond(req, 204, NULL, NULL, 0);
+}
+
+static void get_envs(const struct envd *envd, struct http_request *req)
+{
+    char *body auto_free = json_to_string(envd->settings.envs);
+    http_response_header(req, "Cache-Control", "no-store");
+    http_respond(req, 200, "application/json", body, strlen(body));
+}
+
+static void serve_files(struct envd *envd, struct http_request *req, const char *basic)
+{
+    struct err e = ERR_INIT;
+    struct user user;
+    const char *name = http_request_query(req, "username", NULL);
+    if (!name || !*name)
+        name = basic ? basic : envd->settings.default_user;
+    if (refuse_files(envd, req))
+        return;
+    if (users_find(envd->users, name, &user, &e) < 0)
+        http_respond_error(req, 401, "error looking up user '%s': %s", name, e.msg);
+    else if (is_method(req, "POST"))
+        files_post(envd, req, &user);
+    else
+        files_get(envd, req, &user);
+}
+
+static void method_not_allowed(struct http_request *req, const char *allowed)
+{
+    http_response_header(req, "Allow", allowed);
+    http_respond_error(req, 405, "%s is not allowed here", http_request_method(req));
+}
+
+static void serve_rest(struct envd *envd, struct http_request *req, const char *basic)
+{
+    const bool get = is_method(req, "GET");
+    if (is_path(req, "/health"))
+        get ? get_health(req) : method_not_allowed(req, "GET");
+    else if (is_path(req, "/metrics"))
+        get ? metrics_get(req) : method_not_allowed(req, "GET");
+    else if (is_path(req, "/envs"))
+        get ? get_envs(envd, req) : method_not_allowed(req, "GET");
+    else if (is_path(req, "/init"))
+        is_method(req, "POST") ? init_post(envd, req) : method_not_allowed(req, "POST");
+    else if (is_files(req))
+        serve_files(envd, req, basic);
+    else if (is_path(req, "/files"))
+        method_not_allowed(req, "GET, HEAD, POST");
+    else
+        http_respond(req, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
+}
+
+static const struct rpc_method *find_method(const char *path)
+{
+    for (size_t i = 0; i < PROCESS_METHOD_COUNT; i++)
+        if (strcmp(PROCESS_METHODS[i].path, path) == 0)
+            return &PROCESS_METHODS[i];
+    for (size_t i = 0; i < FS_METHOD_COUNT; i++)
+        if (strcmp(FS_METHODS[i].path, path) == 0)
+            return &FS_METHODS[i];
+    return NULL;
+}
+
+void server_on_request(struct http_request *req, void *ctx)
+{
+    struct envd *envd = ctx;
+    add_cors(req);
+    if (is_method(req, "OPTIONS")) {
+        answer_preflight(req);
+        return;
+    }
+    if (refuse_without_token(envd, req))
+        return;
+    const struct rpc_method *method = find_method(http_request_path(req));
+    char *basic auto_free = basic_name(req);
+    struct err e = ERR_INIT;
+    struct user user;
+    if ((basic || method) && find_user(envd, basic, &user, &e) < 0)
+        rpc_refuse(req, &e);
+    else if (method)
+        rpc_serve(envd, req, method, &user);
+    else
+        serve_rest(envd, req, basic);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What POST /init has set, and the file that keeps it.
+#include "sandbox-backend/envd/settings.h"
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+static char *copy(const char *s)
+{
+    return s ? xstrdup(s) : NULL;
+}
+
+static int parse(struct settings *s, const json_t *file, struct err *e)
+{
+    const char *token;
+    const char *user;
+    const char *workdir;
+    json_t *envs;
+    if (json_get_string(file, "accessToken", &token, NULL, e) < 0 ||
+        json_get_string(file, "defaultUser", &user, "root", e) < 0 ||
+        json_get_string(file, "defaultWorkdir", &workdir, NULL, e) < 0 ||
+        json_get_string_map(file, "envVars", &envs, e) < 0 ||
+        json_get_int(file, "applied", 0, INT64_MAX, &s->applied_ns, 0, e) < 0)
+        return -1;
+    s->token = copy(token);
+    s->default_user = xstrdup(user);
+    s->default_workdir = copy(workdir);
+    s->envs = envs ? json_incref(envs) : json_object();
+    return 0;
+}
+
+int settings_init(struct settings *s, const char *dir, struct err *e)
+{
+    *s = (struct settings){.path = str_printf("%s/envd.json", dir)};
+    struct buf text auto_buf = BUF_INIT;
+    buf_adds(&text, "{}");
+    if (file_exists(s->path)) {
+        buf_clear(&text);
+        if (file_read(s->path, LIMIT_JSON_BODY_BYTES, &text, e) < 0)
+            return -1;
+    }
+    json_t *file = json_parse(buf_str(&text), text.len, e);
+    int rc = file ? parse(s, file, e) : -1;
+    json_decref(file);
+    return rc < 0 ? err_wrap(e, "%s", s->path) : 0;
+}
+
+void settings_fini(struct settings *s)
+{
+    free(s->path);
+    free(s->token);
+    free(s->default_user);
+    free(s->default_workdir);
+    json_decref(s->envs);
+    *s = (struct settings){0};
+}
+
+int settings_save(const struct settings *s, struct err *e)
+{
+    json_t *file = json_pack("{s:s*, s:O, s:s, s:s*, s:I}", "accessToken", s->token, "envVars",
+                             s->envs, "defaultUser", s->default_user, "defaultWorkdir",
+                             s->default_workdir, "applied", (json_int_t)s->applied_ns);
+    struct buf text auto_buf = BUF_INIT;
+    json_to_buf(&text, file);
+    json_decref(file);
+    return file_replace(s->path, buf_str(&text), text.len, 0600, e);
+}
