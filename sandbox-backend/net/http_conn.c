@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client end of one HTTP/1.1 connection over a connected stream.
+//
+// One call at a time. Whatever goes wrong has one way out: fail() keeps the first error and closes
+// the stream, and the close callback reports it to the call in progress, then that the connection
+// is gone, then frees. An answer that came whole is reported from the loop at once.
+//
+// The peer is a guest and not trusted: heads are bounded and strict (http_parser.c), at most
+// INTERIM_MAX answers of the 1xx kind are skipped, and bytes that nobody asked for end the
+// connection. A request body may be refused half-way: when writing fails the answer is still read,
+// since it is likely to say why.
+#include "sandbox-backend/net/http_conn.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/net/http_parser.h"
+#include "sandbox-backend/net/stream_out.h"
+
+#define READ_BYTES         65536
+#define INTERIM_MAX        16
+#define SEND_AT_ONCE_BYTES 4096  // a piece of this size is not gathered with others
+#define GATHERED_MAX_BYTES 16384 // what was gathered is sent when it is this much
+
+enum conn_state {
+    CONN_IDLE,
+    CONN_HEAD, // called; the answer's head has not come
+    CONN_BODY, // it has
+    CONN_CLOSED,
+};
+
+struct http_conn {
+    uv_stream_t *stream; // owned
+    void (*on_closed)(struct http_conn *conn, void *ctx);
+    void *closed_ctx;
+    enum conn_state state;
+    bool reading;
+    bool running;
+    bool paused;
+    bool eof;
+    bool reset; // it ended by an error, not by the peer's will
+    int open_handles;
+    uv_idle_t idle; // runs the connection on the next turn
+    struct http_parser parser;
+    struct buf pending; // received, not parsed
+    size_t unparsed;    // of what is being parsed
+    struct stream_out out;
+
+    // ---- the call
+    struct http_conn_events events;
+    void *ctx;
+    bool in_call;  // on_end is owed
+    bool chunked;  // the request's body
+    int64_t left;  // of it, when it has a length
+    bool finished; // it is whole
+    bool want_drain;
+    int interim;
+    struct err e;
+};
+
+static char read_buf[READ_BYTES]; // one loop, one thread: whoever is being read
+
+static void update_reading(struct http_conn *conn);
+
+// ---- the end
+
+static void release_handle(struct http_conn *conn)
+{
+    if (--conn->open_handles > 0)
+        return;
+    while (conn->in_call) { // again when on_end makes a call, which has the same end
+        conn->in_call = false;
+        err_set(&conn->e, ERR_CANCELED, "the connection was closed");
+        conn->events.on_end(&conn->e, conn->ctx);
+    }
+    if (conn->on_closed)
+        conn->on_closed(conn, conn->closed_ctx);
+    http_parser_fini(&conn->parser);
+    stream_out_fini(&conn->out);
+    buf_fini(&conn->pending);
+    free(conn->stream);
+    free(conn);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    release_handle(handle->data);
+}
+
+void http_conn_close(struct http_conn *conn)
+{
+    if (conn->state == CONN_CLOSED)
+        return;
+    conn->state = CONN_CLOSED;
+    uv_close((uv_handle_t *)conn->stream, on_handle_closed);
+    uv_close((uv_handle_t *)&conn->idle, on_handle_closed);
+}
+
+static void fail(struct http_conn *conn, enum err_code code, const char *why)
+{
+    if (conn->state != CONN_CLOSED)
+        err_set(&conn->e, code, "%s", why);
+    http_conn_close(conn);
+}
+
+// ---- running from the loop
+
+static void run(struct http_conn *conn, const char *data, size_t len);
+
+static void on_idle(uv_idle_t *idle)
+{
+    struct http_conn *conn = idle->data;
+    uv_idle_stop(idle);
+    run(conn, "", 0);
+}
+
+static void kick(struct http_conn *conn)
+{
+    if (conn->state != CONN_CLOSED && !conn->running)
+        uv_idle_start(&conn->idle, on_idle);
+}
+
+// ---- the answer
+
+static bool wants_step(const struct http_conn *conn)
+{
+    return (conn->state == CONN_HEAD || conn->state == CONN_BODY) && !conn->paused;
+}
+
+static void on_head(struct http_conn *conn)
+{
+    struct http_parser *p = &conn->parser;
+    int status = llhttp_get_status_code(&p->llhttp);
+    if (status == 101 || status < 100)
+        fail(conn, ERR_UNAVAILABLE, "the peer answered with a status that was not asked for");
+    else if (status < 200 && ++conn->interim > INTERIM_MAX)
+        fail(conn, ERR_UNAVAILABLE, "the peer sends interim answers without end");
+    else if (status >= 200) {
+        conn->state = CONN_BODY;
+        conn->events.on_head(status, p->headers, p->count, conn->ctx);
+    }
+}
+
+// A message has ended: one of the 1xx kind, after which the answer comes, or the answer.
+static void on_end(struct http_conn *conn)
+{
+    bool no_body = conn->parser.no_body;
+    bool reusable = conn->parser.keep_alive && conn->finished && !conn->out.broken && !conn->eof;
+    http_parser_next(&conn->parser);
+    if (conn->state == CONN_HEAD) {
+        conn->parser.no_body = no_body;
+        return;
+    }
+    conn->state = CONN_IDLE;
+    conn->in_call = false;
+    conn->paused = false;
+    conn->want_drain = false;
+    if (!reusable || conn->unparsed)
+        http_conn_close(conn); // what came too early must not become the next call's answer
+    conn->events.on_end(NULL, conn->ctx);
+}
+
+static void on_event(struct http_conn *conn, enum http_event event)
+{
+    switch (event) {
+    case HTTP_EV_HEAD:
+        on_head(conn);
+        break;
+    case HTTP_EV_BODY:
+        if (conn->state == CONN_BODY)
+            conn->events.on_data(conn->parser.body, conn->parser.body_len, conn->ctx);
+        break;
+    case HTTP_EV_END:
+        on_end(conn);
+        break;
+    case HTTP_EV_BAD:
+        fail(conn, ERR_UNAVAILABLE, conn->parser.bad);
+        break;
+    case HTTP_EV_MORE:
+    default:
+        break;
+    }
+}
+
+static void parse(struct http_conn *conn, const char **data, size_t *len)
+{
+    enum http_event event = HTTP_EV_END;
+    while (wants_step(conn) && event != HTTP_EV_MORE) {
+        event = http_parser_step(&conn->parser, data, len);
+        conn->unparsed = *len;
+        on_event(conn, event);
+    }
+}
+
+// The peer has ended and all it sent was parsed, or waits for http_conn_resume.
+static void parse_eof(struct http_conn *conn)
+{
+    if (conn->state == CONN_IDLE || conn->state == CONN_CLOSED) {
+        http_conn_close(conn);
+        return;
+    }
+    if (conn->paused || conn->pending.len)
+        return;
+    enum http_event event = conn->reset ? HTTP_EV_BAD : http_parser_eof(&conn->parser);
+    if (event == HTTP_EV_END)
+        on_end(conn);
+    else
+        fail(conn, ERR_UNAVAILABLE,
+             conn->state == CONN_BODY ? "the answer was cut short"
+                                      : "the peer ended the connection without an answer");
+}
+
+static void tell_drained(struct http_conn *conn)
+{
+    if (!conn->want_drain || conn->state == CONN_CLOSED ||
+        stream_out_unsent(&conn->out) > LIMIT_STREAM_QUEUE_BYTES / 2)
+        return;
+    conn->want_drain = false;
+    if (conn->events.on_drain)
+        conn->events.on_drain(conn->ctx);
+}
+
+// Bytes that come while no call is on belong to nothing.
+static void keep_rest(struct http_conn *conn, const char *data, size_t len)
+{
+    if (len && conn->state == CONN_IDLE)
+        http_conn_close(conn);
+    else if (len && conn->state != CONN_CLOSED)
+        buf_add(&conn->pending, data, len);
+}
+
+static void run(struct http_conn *conn, const char *data, size_t len)
+{
+    if (conn->state == CONN_CLOSED || conn->running)
+        return;
+    conn->running = true;
+    struct buf waited auto_buf = conn->pending;
+    conn->pending = BUF_INIT;
+    if (waited.len) {
+        buf_add(&waited, data, len);
+        data = waited.data;
+        len = waited.len;
+    }
+    parse(conn, &data, &len);
+    keep_rest(conn, data, len);
+    if (conn->eof)
+        parse_eof(conn);
+    tell_drained(conn);
+    conn->running = false;
+    if (conn->state != CONN_CLOSED)
+        stream_out_flush(&conn->out); // when it fails, the answer may still be there
+    update_reading(conn);
+}
+
+// ---- the socket
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)handle;
+    (void)suggested;
+    *buf = (uv_buf_t){.base = read_buf, .len = sizeof read_buf};
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct http_conn *conn = stream->data;
+    if (n == 0)
+        return;
+    if (n < 0) {
+        conn->eof = true;
+        conn->reset = n != UV_EOF;
+        conn->reading = false;
+        uv_read_stop(stream);
+    }
+    run(conn, buf->base, n > 0 ? (size_t)n : 0);
+}
+
+static void update_reading(struct http_conn *conn)
+{
+    if (conn->state == CONN_CLOSED)
+        return;
+    bool wanted = !conn->eof && !conn->paused && !conn->pending.len;
+    if (wanted == conn->reading)
+        return;
+    conn->reading = wanted;
+    if (!wanted)
+        uv_read_stop(conn->stream);
+    else if (uv_read_start(conn->stream, on_alloc, on_read) != 0)
+        fail(conn, ERR_UNAVAILABLE, "the connection cannot be read");
+}
+
+static void on_written(struct stream_out *out, int status)
+{
+    (void)status; // a broken stream swallows what is written; reading tells the rest
+    run(container_of(out, struct http_conn, out), "", 0);
+}
+
+// ---- what the caller does
+
+struct http_conn *http_conn_new(uv_stream_t *stream,
+                                void (*on_closed)(struct http_conn *conn, void *ctx), void *ctx)
+{
+    struct http_conn *conn = xcalloc(1, sizeof *conn);
+    conn->stream = stream;
+    conn->on_closed = on_closed;
+    conn->closed_ctx = ctx;
+    conn->open_handles = 2;
+    stream->data = conn;
+    uv_idle_init(stream->loop, &conn->idle);
+    conn->idle.data = conn;
+    http_parser_init(&conn->parser, HTTP_RESPONSE);
+    stream_out_init(&conn->out, stream, on_written);
+    update_reading(conn);
+    return conn;
+}
+
+bool http_conn_is_idle(const struct http_conn *conn)
+{
+    return conn->state == CONN_IDLE;
+}
+
+// Whether text can stand in a head without changing its lines or words.
+static bool is_clean(const char *s, bool blanks)
+{
+    for (; *s; s++)
+        if (*s == '\r' || *s == '\n' || (!blanks && (unsigned char)*s <= ' '))
+            return false;
+    return true;
+}
+
+static bool is_framing(const char *name)
+{
+    return strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0;
+}
+
+static bool takes_body(const char *method)
+{
+    return str_eq(method, "POST") || str_eq(method, "PUT") || str_eq(method, "PATCH");
+}
+
+// False when something in it would break the head.
+static bool add_head(struct buf *out, const char *method, const char *target,
+                     const struct http_header *headers, size_t count, int64_t length)
+{
+    bool clean = is_clean(method, false) && is_clean(target, false) && *method && *target;
+    buf_printf(out, "%s %s HTTP/1.1\r\n", method, target);
+    if (!http_header_get(headers, count, "Host"))
+        buf_adds(out, "Host: localhost\r\n");
+    for (size_t i = 0; i < count; i++) {
+        clean = clean && is_clean(headers[i].name, false) && is_clean(headers[i].value, true);
+        if (!is_framing(headers[i].name))
+            buf_printf(out, "%s: %s\r\n", headers[i].name, headers[i].value);
+    }
+    if (length < 0)
+        buf_adds(out, "Transfer-Encoding: chunked\r\n");
+    else if (length > 0 || takes_body(method))
+        buf_printf(out, "Content-Length: %lld\r\n", (long long)length);
+    buf_adds(out, "\r\n");
+    return clean;
+}
+
+void http_conn_call(struct http_conn *conn, const char *method, const char *target,
+                    const struct http_header *headers, size_t count, int64_t length,
+                    const struct http_conn_events *events, void *ctx)
+{
+    if (conn->in_call)
+        abort();
+    conn->events = *events;
+    conn->ctx = ctx;
+    conn->in_call = true;
+    conn->chunked = length < 0;
+    conn->left = length;
+    conn->finished = length == 0;
+    conn->interim = 0;
+    conn->parser.no_body = str_eq(method, "HEAD");
+    if (conn->state != CONN_IDLE) {
+        // It is closing, and the call ends with it.
+        err_set(&conn->e, ERR_UNAVAILABLE, "the connection had ended");
+        return;
+    }
+    conn->state = CONN_HEAD;
+    if (!add_head(stream_out_buf(&conn->out), method, target, headers, count, length))
+        fail(conn, ERR_INVALID, "the request's head holds a line break or a blank too many");
+    else if (length == 0)
+        stream_out_flush(&conn->out);
+    else
+        kick(conn); // the head leaves with the first bytes of the body
+}
+
+bool http_conn_write(struct http_conn *conn, const void *data, size_t len)
+{
+    if (!conn->in_call || conn->state == CONN_CLOSED || conn->finished)
+        return true;
+    if (!conn->chunked && len > (uint64_t)conn->left) {
+        fail(conn, ERR_INTERNAL, "the request's body is longer than was declared");
+        return true;
+    }
+    conn->left -= conn->chunked ? 0 : (int64_t)len;
+    if (len == 0 || conn->out.broken)
+        return true;
+    struct buf *out = stream_out_buf(&conn->out);
+    const char *tail = conn->chunked ? "\r\n" : "";
+    if (conn->chunked)
+        buf_printf(out, "%zx\r\n", len);
+    if (len >= SEND_AT_ONCE_BYTES) {
+        stream_out_send(&conn->out, data, len, tail);
+    } else {
+        buf_add(out, data, len);
+        buf_adds(out, tail);
+        if (out->len >= GATHERED_MAX_BYTES)
+            stream_out_flush(&conn->out);
+        else
+            kick(conn);
+    }
+    conn->want_drain = stream_out_unsent(&conn->out) > LIMIT_STREAM_QUEUE_BYTES;
+    return !conn->want_drain;
+}
+
+void http_conn_finish(struct http_conn *conn)
+{
+    if (!conn->in_call || conn->state == CONN_CLOSED || conn->finished)
+        return;
+    if (!conn->chunked && conn->left > 0) {
+        fail(conn, ERR_INTERNAL, "the request's body is shorter than was declared");
+        return;
+    }
+    conn->finished = true;
+    if (conn->chunked)
+        buf_adds(stream_out_buf(&conn->out), "0\r\n\r\n");
+    stream_out_flush(&conn->out);
+}
+
+void http_conn_pause(struct http_conn *conn)
+{
+    conn->paused = true;
+    if (!conn->running)
+        update_reading(conn);
+}
+
+void http_conn_resume(struct http_conn *conn)
+{
+    conn->paused = false;
+    kick(conn);
+}
