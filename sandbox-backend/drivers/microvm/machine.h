@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of one machine share: machine.c (the whole, and its end by its owner),
+// machine_create.c (restore), machine_adopt.c, machine_exit.c (the end by itself).
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/drivers/driver.h"
+#include "sandbox-backend/drivers/microvm/qmp.h"
+#include "sandbox-backend/drivers/microvm/subproc.h"
+#include "sandbox-backend/net/deadline.h"
+
+#define MACHINE_OVERLAY "disk.qcow2" // files in the sandbox's directory
+#define MACHINE_QMP     "qmp.sock"
+#define MACHINE_VMNET   "vm.net"
+
+#define MACHINE_QMP_MS 10000 // for each command of a restore or an adoption
+
+enum machine_state {
+    MACHINE_STARTING, // restoring, or being adopted
+    MACHINE_RUNNING,
+    MACHINE_SUSPECT, // it is ending by itself; for a moment, to learn why
+    MACHINE_ENDING,  // by itself: both processes were killed and are waited for
+    MACHINE_ENDED,   // by itself: both are gone, the owner was told
+    MACHINE_KILLING, // by its owner
+    MACHINE_CLOSING, // handles close, then it is freed
+};
+
+struct machine {
+    uv_loop_t *loop; // borrowed
+    enum machine_state state;
+    bool ready;       // on_ready was called with it
+    bool adopted;     // by this daemon, from an earlier one
+    bool cause_known; // `error` is why it ended; else the end of QEMU would explain it better
+    struct err error; // why it failed or ended
+    char *id;         // owned, as all strings here
+    char *dir;
+    char *vmnet;
+    char *qmp_path;
+    struct subproc *qemu; // owned; NULL before its start
+    struct subproc *netd;
+    struct qmp *qmp; // owned; NULL before its start
+    int qemu_log;    // childlog, or -1
+    int netd_log;
+    struct deadline deadline; // of the state
+    int handles;              // that must close before it is freed
+    uint64_t begun_ns;        // uv_hrtime
+    machine_ready_cb on_ready;
+    machine_exit_cb on_exit;
+    void *ctx;
+    void (*on_gone)(void *ctx);
+    void *gone_ctx;
+};
+
+// ---- machine.c
+struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
+                             machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
+void machine__set_state(struct machine *m, enum machine_state to);
+void machine__step(const struct machine *m, const char *step); // logs it with its time
+int machine__open_qmp(struct machine *m, struct err *e);
+void machine__ready(struct machine *m); // tells the owner; the last statement of a caller
+bool machine__is_gone(const struct machine *m);
+void machine__kill_both(struct machine *m);
+// Closes all handles; then the owner is told (a start that failed, or on_gone), and it is freed.
+void machine__close(struct machine *m);
+
+// ---- machine_create.c, machine_adopt.c
+void machine__create(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
+                     machine_exit_cb on_exit, void *ctx);
+void machine__on_migration(struct machine *m, const char *status);
+void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
+                    machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
+
+// ---- machine_exit.c
+// The start cannot go on, or the machine is of no use: ends what there is of it, for this reason.
+void machine__fail(struct machine *m, const struct err *e);
+// The guest ended itself and QEMU waits, paused: looks on the console for the cause, then fails.
+void machine__explain(struct machine *m, const char *reason);
+void machine__check_gone(struct machine *m);
+void machine__on_qemu_exit(struct subproc *p, int status, void *ctx);
+void machine__on_netd_exit(struct subproc *p, int status, void *ctx);
+void machine__on_event(struct qmp *q, const char *name, const json_t *data, void *ctx);
+void machine__on_lost(struct qmp *q, const struct err *e, void *ctx);
+void machine__on_deadline(struct deadline *d);

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Restoring a machine from its template, in numbered steps.
+#include "sandbox-backend/drivers/microvm/machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/self.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/childlog.h"
+#include "sandbox-backend/drivers/microvm/fit.h"
+#include "sandbox-backend/drivers/microvm/qemu.h"
+
+#define NETD_PROGRAM   "cubby-netd"
+#define NETD_FD_FRAMES "3" // what netd finds where
+#define NETD_FD_LISTEN "4"
+
+// The descriptors that the processes inherit; ours are closed once both run.
+struct channels {
+    int qmp;       // listening
+    int vmnet;     // listening
+    int frames[2]; // of QEMU, of netd
+    int vmstate;
+};
+
+static int begin(struct machine *m, const struct machine_spec *spec, struct err *e);
+static int make_overlay(const struct machine *m, const char *template_dir, struct err *e);
+static int open_channels(struct machine *m, const char *template_dir, struct channels *c,
+                         struct err *e);
+static int start_qemu(struct machine *m, const struct machine_spec *spec, const struct template *t,
+                      const char *binary, const struct channels *c, struct err *e);
+static int start_netd(struct machine *m, enum net_mode mode, const struct channels *c,
+                      struct err *e);
+static void load_state(struct machine *m);
+static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
+static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
+
+void machine__create(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
+                     machine_exit_cb on_exit, void *ctx)
+{
+    struct machine *m = machine__new(loop, spec, on_ready, on_exit, ctx);
+    struct err e = ERR_INIT;
+    if (begin(m, spec, &e) != 0)
+        machine__fail(m, &e); // the owner learns of it from the loop
+}
+
+static void channels_close(const struct channels *c)
+{
+    const int fds[] = {c->qmp, c->vmnet, c->frames[0], c->frames[1], c->vmstate};
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+        mem_close_fd(&fds[i]);
+}
+
+// Steps 1 to 6, all within this turn of the loop.
+static int begin(struct machine *m, const struct machine_spec *spec, struct err *e)
+{
+    struct template t;
+    struct channels c = {.qmp = -1, .vmnet = -1, .frames = {-1, -1}, .vmstate = -1};
+    char *binary auto_free = NULL;
+    // 1. The template, and whether it fits this host.
+    if (fit_load(spec->template, &t, &binary, e) != 0)
+        return -1;
+    // 2. to 4. A disk, descriptors, QEMU (first, because it takes longest), netd.
+    int failed = make_overlay(m, spec->template, e);
+    failed = failed ? failed : open_channels(m, spec->template, &c, e);
+    failed = failed ? failed : start_qemu(m, spec, &t, binary, &c, e);
+    failed = failed ? failed : start_netd(m, spec->network, &c, e);
+    channels_close(&c);
+    template_fini(&t);
+    machine__step(m, "started");
+    // 5. The control connection: its listening socket is there already.
+    if (failed || machine__open_qmp(m, e) != 0)
+        return -1;
+    load_state(m);
+    return 0;
+}
+
+// 2. Its own disk: the template's empty overlay; what it is an overlay of is told to QEMU.
+static int make_overlay(const struct machine *m, const char *template_dir, struct err *e)
+{
+    char *from auto_free = str_printf("%s/" TEMPLATE_OVERLAY, template_dir);
+    char *to auto_free = str_printf("%s/" MACHINE_OVERLAY, m->dir);
+    return file_copy(from, to, 0600, e);
+}
+
+// 3. Sockets, logs and the device state.
+static int open_channels(struct machine *m, const char *template_dir, struct channels *c,
+                         struct err *e)
+{
+    char *vmstate auto_free = str_printf("%s/" TEMPLATE_VMSTATE, template_dir);
+    c->vmstate = open(vmstate, O_RDONLY | O_CLOEXEC);
+    if (c->vmstate < 0)
+        return err_sys(e, errno, "open %s", vmstate);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, c->frames) != 0)
+        return err_sys(e, errno, "make a socket pair");
+    c->qmp = qemu_qmp_listen(m->qmp_path, e);
+    c->vmnet = c->qmp < 0 ? -1 : qemu_qmp_listen(m->vmnet, e);
+    m->qemu_log = c->vmnet < 0 ? -1 : childlog_open("qemu.log", e);
+    m->netd_log = m->qemu_log < 0 ? -1 : childlog_open("netd.log", e);
+    return m->netd_log < 0 ? -1 : 0;
+}
+
+static int start_qemu(struct machine *m, const struct machine_spec *spec, const struct template *t,
+                      const char *binary, const struct channels *c, struct err *e)
+{
+    char *memory auto_free = str_printf("%s/" TEMPLATE_MEMORY, spec->template);
+    char *base auto_free = str_printf("%s/" TEMPLATE_DISK, spec->template);
+    char *overlay auto_free = str_printf("%s/" MACHINE_OVERLAY, m->dir);
+    char *name auto_free = str_printf("cubby-%s", m->id);
+    struct qemu_config config = {.binary = binary,
+                                 .name = name,
+                                 .machine = t->machine,
+                                 .accel = t->accel,
+                                 .cpu_model = t->cpu_model,
+                                 .memory_mb = (int)t->memory_mb,
+                                 .cpus = (int)t->cpus,
+                                 .memory_path = memory,
+                                 .disk_base = base,
+                                 .disk_overlay = overlay,
+                                 .incoming = true};
+    char **argv = qemu_argv(&config);
+    const int fds[QEMU_FD_COUNT] = {-1, m->qemu_log, m->qemu_log, c->qmp, c->frames[0], c->vmstate};
+    struct spawn_opts opts = {.file = binary, .argv = argv, .fds = fds, .fd_count = QEMU_FD_COUNT};
+    m->qemu = subproc_start(m->loop, &opts, machine__on_qemu_exit, m, e);
+    qemu_argv_free(argv);
+    return m->qemu ? 0 : -1;
+}
+
+static int start_netd(struct machine *m, enum net_mode mode, const struct channels *c,
+                      struct err *e)
+{
+    char *file auto_free = self_program(NETD_PROGRAM, e);
+    if (!file)
+        return -1;
+    const char *const args[] = {NETD_PROGRAM,
+                                "--frames-fd",
+                                NETD_FD_FRAMES,
+                                "--listen-fd",
+                                NETD_FD_LISTEN,
+                                "--mode",
+                                mode == NET_PUBLIC ? "public" : "none",
+                                NULL};
+    char *argv[ARRAY_LEN(args)]; // execve(2) takes them without const and leaves them as they are
+    for (size_t i = 0; i < ARRAY_LEN(args); i++)
+        argv[i] = (char *)(uintptr_t)args[i];
+    const int fds[] = {-1, m->netd_log, m->netd_log, c->frames[1], c->vmnet};
+    struct spawn_opts opts = {.file = file, .argv = argv, .fds = fds, .fd_count = ARRAY_LEN(fds)};
+    m->netd = subproc_start(m->loop, &opts, machine__on_netd_exit, m, e);
+    return m->netd ? 0 : -1;
+}
+
+// 6. Both commands are sent now and wait in the socket until QEMU reads them.
+static void load_state(struct machine *m)
+{
+    qmp_execute(m->qmp, "migrate-set-capabilities",
+                json_pack("{s:[{s:s, s:b}, {s:s, s:b}]}", "capabilities", "capability",
+                          "x-ignore-shared", "state", 1, "capability", "events", "state", 1),
+                MACHINE_QMP_MS, on_loading, m);
+    qmp_execute(m->qmp, "migrate-incoming", json_pack("{s:s}", "uri", QEMU_VMSTATE_URI),
+                MACHINE_QMP_MS, on_loading, m);
+}
+
+static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
+{
+    (void)q;
+    (void)value;
+    struct machine *m = ctx;
+    // A lost connection has its own way (machine__on_lost), which waits for the better reason.
+    if (e && e->code == ERR_UNAVAILABLE)
+        return;
+    if (e)
+        machine__fail(m, e);
+    else
+        machine__step(m, "accepted");
+}
+
+// 7. The device state is in: let the guest run. (Saved stopped, it would otherwise stay stopped.)
+void machine__on_migration(struct machine *m, const char *status)
+{
+    struct err e = ERR_INIT;
+    if (m->state != MACHINE_STARTING || m->adopted)
+        return;
+    if (str_eq(status, "failed")) {
+        char *said auto_free = childlog_last_line(m->qemu_log);
+        err_set(&e, ERR_INTERNAL, "QEMU could not load the template's state: %s", said);
+        machine__fail(m, &e);
+    } else if (str_eq(status, "completed")) {
+        machine__step(m, "loaded");
+        qmp_execute(m->qmp, "cont", NULL, MACHINE_QMP_MS, on_continued, m);
+    }
+}
+
+// 8. It runs.
+static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
+{
+    (void)value;
+    struct machine *m = ctx;
+    if (e)
+        on_loading(q, NULL, e, ctx);
+    else if (m->state == MACHINE_STARTING)
+        machine__ready(m);
+}

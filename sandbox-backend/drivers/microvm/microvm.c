@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The microvm driver: what drivers/driver.h asks for, by QEMU.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sandbox-backend/drivers/driver.h"
+#include "sandbox-backend/drivers/microvm/fit.h"
+#include "sandbox-backend/drivers/microvm/machine.h"
+
+static int facts(const char *template_dir, struct machine_facts *out, struct err *e)
+{
+    struct template t;
+    char *binary = NULL;
+    if (fit_load(template_dir, &t, &binary, e) != 0)
+        return -1;
+    *out =
+        (struct machine_facts){.cpus = (int)t.cpus, .memory_mb = t.memory_mb, .disk_mb = t.disk_mb};
+    snprintf(out->accel, sizeof out->accel, "%s", t.accel);
+    template_fini(&t);
+    free(binary);
+    return 0;
+}
+
+const struct driver microvm_driver = {.name = "microvm",
+                                      .isolation = "microvm",
+                                      .facts = facts,
+                                      .create = machine__create,
+                                      .adopt = machine__adopt};
