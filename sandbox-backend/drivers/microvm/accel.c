@@ -16,18 +16,27 @@
 #include "sandbox-backend/drivers/microvm/qemu.h"
 #include "sandbox-backend/drivers/microvm/template_tool.h"
 
-#define PROBE_LIMIT_MS    5000                     // with working KVM it takes about one second
-#define PROBE_MARK        "probe: the kernel runs" // of guest/main.c
-#define CONSOLE_BYTES_MAX (1 << 20)
-#define KVM_DEVICE        "/dev/kvm"
+#define PROBE_LIMIT_MS   5000                     // with working KVM it takes about one second
+#define PROBE_MARK       "probe: the kernel runs" // of guest/main.c
+#define OUTPUT_BYTES_MAX (1 << 20)
+#define KVM_DEVICE       "/dev/kvm"
 
-// Boots the kernel under KVM until our init says its word and reboots, which ends QEMU. What the
-// console said is left in `said`.
-static int boot(const struct accel_probe *probe, struct buf *said, struct err *e)
+// What was written into a memfd; also into the log.
+static void collect(const struct accel_probe *probe, int fd, struct buf *out)
 {
-    int console auto_close = memfd_create("probe", MFD_CLOEXEC);
-    int null auto_close = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (console < 0 || null < 0)
+    char *path auto_free = str_printf("/proc/self/fd/%d", fd);
+    if (file_read(path, OUTPUT_BYTES_MAX, out, NULL) == 0 && probe->log >= 0 && out->len)
+        (void)fd_write_all(probe->log, out->data, out->len, NULL);
+}
+
+// Boots the kernel under KVM until our init says its word and reboots, which ends QEMU. `said`: by
+// the console; `complaints`: by QEMU.
+static int boot(const struct accel_probe *probe, struct buf *said, struct buf *complaints,
+                struct err *e)
+{
+    int console auto_close = memfd_create("console", MFD_CLOEXEC);
+    int errors auto_close = memfd_create("errors", MFD_CLOEXEC);
+    if (console < 0 || errors < 0)
         return err_sys(e, errno, "probe");
     char *args auto_free = qemu_kernel_args("kvm");
     char *append auto_free = str_printf("%s cubby.probe", args);
@@ -48,15 +57,14 @@ static int boot(const struct accel_probe *probe, struct buf *said, struct err *e
     struct tool tool = {.argv = argv,
                         .package = "qemu-system-x86",
                         .out = console,
-                        .log = probe->log >= 0 ? probe->log : null,
+                        .log = errors,
                         .keep = -1,
                         .timeout_ms = PROBE_LIMIT_MS,
                         .tick = probe->tick,
                         .ctx = probe->ctx};
     int result = tool_run(&tool, e);
-    char *path auto_free = str_printf("/proc/self/fd/%d", console);
-    if (file_read(path, CONSOLE_BYTES_MAX, said, NULL) == 0 && probe->log >= 0 && said->len)
-        (void)fd_write_all(probe->log, said->data, said->len, NULL);
+    collect(probe, errors, complaints);
+    collect(probe, console, said);
     return result;
 }
 
@@ -78,11 +86,13 @@ int accel_try_kvm(const struct accel_probe *probe, bool *works, char *why, size_
     close(fd);
 
     struct buf said auto_buf = BUF_INIT;
+    struct buf complaints auto_buf = BUF_INIT;
     struct err failed = ERR_INIT;
-    if (boot(probe, &said, &failed) < 0 && failed.code == ERR_CANCELED) {
+    if (boot(probe, &said, &complaints, &failed) < 0 && failed.code == ERR_CANCELED) {
         err_set(e, failed.code, "%s", failed.msg);
         return -1;
     }
+    const char *reason = complaints.len ? buf_str(&complaints) : "it ended early";
     *works = said.data && memmem(said.data, said.len, PROBE_MARK, strlen(PROBE_MARK));
     if (*works)
         snprintf(why, why_size, "the kernel boots under it");
@@ -91,8 +101,8 @@ int accel_try_kvm(const struct accel_probe *probe, bool *works, char *why, size_
                  KVM_DEVICE " is there, but the kernel did not boot under it within %d s",
                  PROBE_LIMIT_MS / 1000);
     else
-        snprintf(why, why_size, KVM_DEVICE " is there, but the kernel does not boot under it (%s)",
-                 err_is(&failed) ? failed.msg : "it ended early");
+        snprintf(why, why_size, KVM_DEVICE " is there, but the kernel does not boot under it: %.*s",
+                 (int)strcspn(reason, "\n"), reason);
     return 0;
 }
 

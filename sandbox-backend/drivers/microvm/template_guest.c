@@ -19,9 +19,9 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/drivers/microvm/subproc.h"
 #include "sandbox-backend/drivers/microvm/qemu.h"
 #include "sandbox-backend/drivers/microvm/qmp.h"
+#include "sandbox-backend/drivers/microvm/subproc.h"
 #include "sandbox-backend/drivers/microvm/template.h"
 
 #define QMP_MS     10000
@@ -123,10 +123,10 @@ static int start_netd(struct template_guest *g, const struct template_guest_spec
                     (char *)(uintptr_t) "none",    NULL};
     const int fds[] = {-1, spec->log, spec->log, c->frames[1], c->vmnet};
     struct spawn_opts opts = {.file = spec->netd,
-                                .argv = argv,
-                                .fds = fds,
-                                .fd_count = ARRAY_LEN(fds),
-                                .dies_with_us = true};
+                              .argv = argv,
+                              .fds = fds,
+                              .fd_count = ARRAY_LEN(fds),
+                              .dies_with_us = true};
     g->netd = subproc_start(&g->pump->loop, &opts, on_netd_exit, g, e);
     return g->netd ? 0 : -1;
 }
@@ -157,10 +157,10 @@ static int start_qemu(struct template_guest *g, const struct template_guest_spec
     char **argv = qemu_argv(&config);
     const int fds[QEMU_FD_COUNT] = {-1, spec->log, spec->log, c->qmp, c->frames[0], -1};
     struct spawn_opts opts = {.file = spec->qemu,
-                                .argv = argv,
-                                .fds = fds,
-                                .fd_count = QEMU_FD_COUNT,
-                                .dies_with_us = true};
+                              .argv = argv,
+                              .fds = fds,
+                              .fd_count = QEMU_FD_COUNT,
+                              .dies_with_us = true};
     g->qemu = subproc_start(&g->pump->loop, &opts, on_qemu_exit, g, e);
     qemu_argv_free(argv);
     return g->qemu ? 0 : -1;
