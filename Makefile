@@ -70,7 +70,7 @@ ARCHIVES := $(foreach a,mcp daemon cli drivers netd envd,$(B)/lib/lib$(a).a) $(B
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-mcp
 GUEST := $(B)/guest/envd $(B)/guest/init
 HOST_ENVD := $(B)/test/envd
-TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process
+TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/machine-shell
 TEST_HOME ?= $(abspath $(B)/test-home)
 TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
@@ -137,6 +137,9 @@ $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libc
 $(B)/test/cubbyd-process: $(call obj,$(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_machine)) \
                           $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_NET) -lpthread)
+# The microvm driver as a program that takes commands.
+$(B)/test/machine-shell: $(B)/obj/tests/lib/machine_shell.o $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_CURL) $(LIBS_NET))
 $(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_NET))
 $(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The microvm driver as a program, for its tests: one command a line on stdin, one JSON object a
+// line on stdout. Works on one machine.
+//   facts TEMPLATE | create ID DIR TEMPLATE MODE | adopt ID DIR TEMPLATE RECORD | record | kill |
+//   release | fds
+// End of input ends the program and leaves the machine as it is, as a daemon's sudden end would.
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/driver.h"
+#include "sandbox-backend/log/log.h"
+
+#define WORDS_MAX 6
+
+static uv_loop_t loop;
+static struct machine *machine;
+static uint64_t asked_ns;
+
+static void say(json_t *message)
+{
+    double ms = (double)(uv_hrtime() - asked_ns) / 1e6;
+    json_object_set_new(message, "ms", json_real(ms));
+    char *text auto_free = json_to_string(message);
+    printf("%s\n", text);
+    fflush(stdout);
+    json_decref(message);
+}
+
+static void say_error(const char *what, const struct err *e)
+{
+    say(json_pack("{s:s, s:s, s:i, s:s}", "event", what, "error", e->msg, "code", (int)e->code,
+                  "connect", err_connect_name(e->code)));
+}
+
+static void on_ready(struct machine *m, const struct err *e, void *ctx)
+{
+    (void)ctx;
+    machine = m;
+    if (e)
+        say_error("failed", e);
+    else
+        say(json_pack("{s:s, s:s}", "event", "ready", "vmnet", machine_vmnet(m)));
+}
+
+static void on_exit_(struct machine *m, const char *reason, void *ctx)
+{
+    (void)m;
+    (void)ctx;
+    say(json_pack("{s:s, s:s}", "event", "exit", "reason", reason));
+}
+
+static void on_gone(void *ctx)
+{
+    (void)ctx;
+    machine = NULL;
+    say(json_pack("{s:s}", "event", "gone"));
+}
+
+// How many descriptors this program has open.
+static int count_fds(void)
+{
+    int count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count - 3; // ".", "..", and the directory itself
+}
+
+static void facts(const char *template)
+{
+    struct machine_facts f;
+    struct err e = ERR_INIT;
+    if (microvm_driver.facts(template, &f, &e) != 0)
+        say_error("failed", &e);
+    else
+        say(json_pack("{s:s, s:i, s:I, s:I, s:s}", "event", "facts", "cpus", f.cpus, "memory_mb",
+                      (json_int_t)f.memory_mb, "disk_mb", (json_int_t)f.disk_mb, "accel", f.accel));
+}
+
+static void make(char *words[WORDS_MAX])
+{
+    struct machine_spec spec = {.id = words[1], .dir = words[2], .template = words[3]};
+    spec.network = str_eq(words[4], "public") ? NET_PUBLIC : NET_NONE;
+    if (str_eq(words[0], "create")) {
+        microvm_driver.create(&loop, &spec, on_ready, on_exit_, NULL);
+        return;
+    }
+    json_t *record = json_parse(words[4], strlen(words[4]), NULL);
+    microvm_driver.adopt(&loop, &spec, record, on_ready, on_exit_, NULL);
+    json_decref(record);
+}
+
+static void obey(char *line)
+{
+    char *words[WORDS_MAX] = {0};
+    char *rest = line;
+    for (int i = 0; i < WORDS_MAX - 1 && rest && *rest; i++)
+        words[i] = strsep(&rest, " ");
+    asked_ns = uv_hrtime();
+    if (!words[0])
+        return;
+    if (str_eq(words[0], "facts") && words[1])
+        facts(words[1]);
+    else if ((str_eq(words[0], "create") || str_eq(words[0], "adopt")) && words[4])
+        make(words);
+    else if (str_eq(words[0], "record") && machine)
+        say(json_pack("{s:s, s:o}", "event", "record", "record", machine_record(machine)));
+    else if (str_eq(words[0], "kill") && machine)
+        machine_kill(machine, on_gone, NULL);
+    else if (str_eq(words[0], "release") && machine)
+        machine_release(machine, on_gone, NULL);
+    else if (str_eq(words[0], "fds"))
+        say(json_pack("{s:s, s:i}", "event", "fds", "count", count_fds()));
+    else
+        say(json_pack("{s:s}", "event", "bad command"));
+}
+
+static char line[8192];
+static size_t line_len;
+
+static void on_input(uv_poll_t *poll, int status, int events)
+{
+    (void)events;
+    char chunk[4096];
+    ssize_t n = status < 0 ? 0 : read(STDIN_FILENO, chunk, sizeof chunk);
+    if (n <= 0) {
+        uv_poll_stop(poll);
+        uv_stop(&loop);
+        return;
+    }
+    for (ssize_t i = 0; i < n; i++) {
+        if (chunk[i] != '\n') {
+            line[line_len] = chunk[i];
+            line_len += line_len < sizeof line - 1;
+            continue;
+        }
+        line[line_len] = '\0';
+        line_len = 0;
+        obey(line);
+    }
+}
+
+int main(void)
+{
+    uv_poll_t input;
+    signal(SIGPIPE, SIG_IGN);
+    log_set_level(LOG_DEBUG);
+    uv_loop_init(&loop);
+    uv_poll_init(&loop, &input, STDIN_FILENO);
+    uv_poll_start(&input, UV_READABLE, on_input);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    return 0;
+}
