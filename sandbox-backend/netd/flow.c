@@ -52,6 +52,7 @@ static enum flow_event on_answer(struct flow *f, const struct packet *p)
         return FLOW_DROP;
     f->is_accepted = true;
     f->guest_ack = p->ack;
+    f->stack_ack = p->seq + 1;
     return FLOW_ACCEPTED;
 }
 

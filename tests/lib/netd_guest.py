@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest for cubby-netd without a virtual machine: a network namespace with a TAP device, whose
+frames a relay passes as QEMU would. Needs root. No packet leaves the machine."""
+
+import ctypes
+import fcntl
+import os
+import secrets
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+NETD = os.path.join(os.environ.get("BIN", "build/bin"), "cubby-netd")
+GUEST_IP = "10.0.2.15"
+GUEST_MAC = "52:54:00:c0:bb:01"
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def sh(*command):
+    subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def wait_for(condition, seconds=10, what="condition"):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"not in {seconds} s: {what}")
+
+
+class Namespace:
+    """A network namespace in which sockets can be made."""
+
+    def __init__(self):
+        self.name = "cubby-" + secrets.token_hex(4)
+        sh("ip", "netns", "add", self.name)
+        self.ip("link", "set", "lo", "up")
+
+    def ip(self, *args):
+        sh("ip", "-n", self.name, *args)
+
+    def run(self, function, *args):
+        """Calls function in a thread inside the namespace; its sockets stay there."""
+        result = []
+
+        def body():
+            with open(f"/run/netns/{self.name}", "rb") as ns:
+                if libc.setns(ns.fileno(), 0x40000000) != 0:
+                    raise OSError(ctypes.get_errno(), "setns")
+            try:
+                result.append((function(*args), None))
+            except Exception as e:  # handed on below
+                result.append((None, e))
+
+        thread = threading.Thread(target=body)
+        thread.start()
+        thread.join()
+        value, error = result[0]
+        if error:
+            raise error
+        return value
+
+    def socket(self, kind=socket.SOCK_STREAM, family=socket.AF_INET, proto=0):
+        return self.run(socket.socket, family, kind, proto)
+
+    def listen(self, address="0.0.0.0", port=0, backlog=1024):
+        s = self.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind((address, port))
+        s.listen(backlog)
+        s.settimeout(20)
+        return s
+
+    def connect(self, address, port, timeout=20):
+        s = self.socket()
+        s.settimeout(timeout)
+        s.connect((address, port))
+        return s
+
+    def close(self):
+        sh("ip", "netns", "del", self.name)
+
+
+RELAY = r"""
+import fcntl, os, select, socket, struct, sys
+tap = os.open("/dev/net/tun", os.O_RDWR)
+fcntl.ioctl(tap, 0x400454ca, struct.pack("16sH22x", b"eth0", 0x1002))
+s = socket.socket(fileno=int(sys.argv[1]))
+for fd in (tap, s.fileno()):
+    os.set_blocking(fd, False)
+os.write(1, b"ready\n")
+buf = bytearray()
+out = bytearray()
+while True:
+    r, w, _ = select.select([tap, s] if len(out) < 1 << 20 else [s], [s] if out else [], [])
+    if tap in r:
+        try:
+            for _ in range(64):
+                frame = os.read(tap, 70000)
+                out += struct.pack(">I", len(frame)) + frame
+        except BlockingIOError:
+            pass
+        except OSError:
+            sys.exit(0)
+    if out:
+        try:
+            del out[:s.send(out)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            sys.exit(0)
+    if s in r:
+        data = s.recv(1 << 18)
+        if not data:
+            sys.exit(0)
+        buf += data
+        at = 0
+        while len(buf) - at >= 4:
+            (n,) = struct.unpack_from(">I", buf, at)
+            if len(buf) - at - 4 < n:
+                break
+            try:
+                os.write(tap, buf[at + 4:at + 4 + n])
+            except OSError:
+                pass
+            at += 4 + n
+        del buf[:at]
+"""
+
+
+class Netd:
+    """A running cubby-netd. `peer` is the frames socket's other end."""
+
+    def __init__(self, directory, mode="public", namespace=None, resolv_conf=None, args=()):
+        self.path = os.path.join(directory, "vm.net")
+        self.log_path = os.path.join(directory, "netd.log")
+        self.peer, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(self.path)
+        listener.listen(1024)
+        fds = [ours.fileno(), listener.fileno()]
+        command = [NETD, "--frames-fd", str(fds[0]), "--listen-fd", str(fds[1]), "--mode", mode, *args]
+        if namespace:
+            command = ["nsenter", f"--net=/run/netns/{namespace.name}", *command]
+        if resolv_conf:
+            command = ["unshare", "--mount", "sh", "-c",
+                       f"mount --bind {resolv_conf} /etc/resolv.conf && exec \"$@\"", "sh", *command]
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(command, pass_fds=fds, stderr=log)
+        ours.close()
+        listener.close()
+
+    def dial(self, port, timeout=20):
+        """Says CONNECT; returns (socket, answer line)."""
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        s.settimeout(timeout)
+        s.connect(self.path)
+        s.sendall(b"CONNECT %d\n" % port)
+        return s, read_line(s)
+
+    def open(self, port, timeout=20):
+        s, line = self.dial(port, timeout)
+        assert line == b"OK\n", line
+        return s
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8") as f:
+            return f.read()
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def status(self, key):
+        with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as f:
+            for line in f:
+                if line.startswith(key + ":"):
+                    return int(line.split()[1])
+        raise KeyError(key)
+
+    def close(self):
+        """The end of QEMU: netd must go by itself, with status 0 and without a complaint."""
+        self.peer.close()
+        try:
+            status = self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        assert status == 0, f"netd ended with {status}:\n{self.log()}"
+        for word in ("ERROR: ", "runtime error", "CRITICAL", "WARNING", "inward.limit"):
+            assert word not in self.log(), self.log()
+
+
+def read_line(s):
+    line = b""
+    while not line.endswith(b"\n"):
+        c = s.recv(1)
+        if not c:
+            break
+        line += c
+    return line
+
+
+class Guest(Namespace):
+    """10.0.2.15, as the kernel of a virtual machine would be."""
+
+    def __init__(self, netd, mtu=1500):
+        super().__init__()
+        netd.peer.set_inheritable(True)
+        self.relay = subprocess.Popen(
+            ["nsenter", f"--net=/run/netns/{self.name}", sys.executable, "-c", RELAY,
+             str(netd.peer.fileno())], pass_fds=[netd.peer.fileno()], stdout=subprocess.PIPE)
+        netd.peer.close()
+        assert self.relay.stdout.readline() == b"ready\n"
+        self.ip("link", "set", "eth0", "address", GUEST_MAC, "mtu", str(mtu))
+        self.ip("link", "set", "eth0", "up")
+        self.ip("addr", "add", GUEST_IP + "/24", "dev", "eth0")
+        self.ip("route", "add", "default", "via", "10.0.2.2")
+
+    def close(self):
+        self.relay.kill()
+        self.relay.wait()
+        self.relay.stdout.close()
+        super().close()
+
+
+class World:
+    """A host of its own for netd, and beyond it a world with every kind of address: 8.8.4.4 is
+    public, the others are not. Everything is reachable, so only netd can say no."""
+
+    HOST_IP = "8.8.4.1"
+    PUBLIC = "8.8.4.4"
+    DENIED = ["10.9.9.9", "172.16.5.5", "192.168.77.1", "100.64.3.3", "169.254.169.254",
+              "198.18.0.9", "192.0.2.7", "198.51.100.7", "203.0.113.7", "168.63.129.16", "192.0.0.9"]
+
+    def __init__(self):
+        self.host = Namespace()
+        self.world = Namespace()
+        self.host.ip("link", "add", "w0", "type", "veth", "peer", "name", "h0", "netns", self.world.name)
+        self.host.ip("addr", "add", self.HOST_IP + "/24", "dev", "w0")
+        self.host.ip("link", "set", "w0", "up")
+        self.world.ip("addr", "add", self.PUBLIC + "/24", "dev", "h0")
+        self.world.ip("link", "set", "h0", "up")
+        self.host.ip("route", "add", "default", "via", self.PUBLIC)
+        for address in self.DENIED:
+            self.world.ip("addr", "add", address + "/32", "dev", "lo")
+
+    def close(self):
+        self.host.close()
+        self.world.close()

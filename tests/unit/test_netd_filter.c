@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a guest's frame may become, and to which addresses.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/netd/filter.h"
+#include "tests/lib/tap.h"
+
+static struct policy policy;
+static struct filter_result result;
+
+static uint32_t ip(const char *text)
+{
+    unsigned a, b, c, d;
+    if (sscanf(text, "%u.%u.%u.%u", &a, &b, &c, &d) != 4)
+        abort();
+    return a << 24 | b << 16 | c << 8 | d;
+}
+
+static void reset_policy(enum policy_mode mode)
+{
+    struct cidr *host = calloc(2, sizeof(*host));
+    host[0] = (struct cidr){ip("8.8.4.1"), 32};
+    host[1] = (struct cidr){ip("9.9.0.0"), 16};
+    policy_fini(&policy);
+    policy_init(&policy, mode);
+    policy_set_host(&policy, host, 2);
+}
+
+static enum filter_verdict judge(uint8_t *frame, size_t len)
+{
+    filter_from_guest(&policy, frame, len, &result);
+    return result.verdict;
+}
+
+static enum filter_verdict judge_tcp(const char *dst, uint16_t dport, uint8_t flags)
+{
+    static uint8_t f[WIRE_TCP_FRAME_BYTES];
+    struct tcp_head h = {.src = WIRE_GUEST_IP,
+                         .dst = ip(dst),
+                         .sport = 40000,
+                         .dport = dport,
+                         .seq = 1,
+                         .flags = flags};
+    wire_make_tcp(f, &h, false);
+    return judge(f, sizeof(f));
+}
+
+// Any protocol: `l4` is put behind headers from the guest.
+static enum filter_verdict judge_ip(uint8_t proto, const char *dst, const uint8_t *l4, size_t len)
+{
+    static uint8_t f[WIRE_HEAD_BYTES + 64];
+    wire_make_head(f, WIRE_GUEST_IP, proto, len);
+    memcpy(f, wire_gateway_mac, 6);
+    memcpy(f + 6, wire_guest_mac, 6);
+    wire_put32(f + WIRE_ETH_BYTES + 16, ip(dst));
+    wire_put16(f + WIRE_ETH_BYTES + 10, 0);
+    wire_put16(f + WIRE_ETH_BYTES + 10, wire_sum(f + WIRE_ETH_BYTES, WIRE_IPV4_BYTES, 0));
+    memcpy(f + WIRE_HEAD_BYTES, l4, len);
+    return judge(f, WIRE_HEAD_BYTES + len);
+}
+
+static enum filter_verdict judge_udp(const char *dst, uint16_t dport)
+{
+    uint8_t udp[WIRE_UDP_BYTES + 4] = {0};
+    wire_put16(udp, 5000);
+    wire_put16(udp + 2, dport);
+    wire_put16(udp + 4, sizeof(udp));
+    return judge_ip(WIRE_PROTO_UDP, dst, udp, sizeof(udp));
+}
+
+static const char *const denied[] = {
+    "0.0.0.0",         "0.255.1.1",     "10.0.0.1",    "10.0.2.4",        "10.255.255.254",
+    "100.64.0.1",      "100.127.255.9", "127.0.0.1",   "127.255.255.254", "168.63.129.16",
+    "169.254.169.254", "169.254.0.1",   "172.16.0.1",  "172.31.255.255",  "192.0.0.1",
+    "192.0.2.1",       "192.88.99.1",   "192.168.0.1", "192.168.255.255", "198.18.0.1",
+    "198.19.255.255",  "198.51.100.1",  "203.0.113.1", "240.0.0.1",       "255.255.255.254",
+    "8.8.4.1",         "9.9.0.0",       "9.9.255.255", "10.0.2.15",
+};
+static const char *const allowed[] = {
+    "1.1.1.1",     "8.8.4.4",     "9.8.255.255", "9.10.0.0",      "11.0.0.1",      "100.63.255.255",
+    "100.128.0.1", "126.255.0.1", "128.0.0.1",   "168.63.129.17", "169.253.0.1",   "169.255.0.1",
+    "172.15.0.1",  "172.32.0.1",  "191.255.0.1", "192.0.1.1",     "192.167.0.1",   "192.169.0.1",
+    "198.17.0.1",  "198.20.0.1",  "203.0.112.1", "203.0.114.1",   "223.255.255.1",
+};
+
+static void test_addresses(void)
+{
+    reset_policy(POLICY_PUBLIC);
+    for (size_t i = 0; i < sizeof(denied) / sizeof(*denied); i++) {
+        is_int(judge_tcp(denied[i], 80, WIRE_SYN), FILTER_ANSWER, "TCP to %s is reset", denied[i]);
+        is_int(judge_udp(denied[i], 80), FILTER_ANSWER, "UDP to %s is prohibited", denied[i]);
+        is_int(judge_tcp(denied[i], 80, WIRE_ACK), FILTER_ANSWER, "nor mid-stream");
+    }
+    for (size_t i = 0; i < sizeof(allowed) / sizeof(*allowed); i++) {
+        is_int(judge_tcp(allowed[i], 80, WIRE_SYN), FILTER_STACK, "TCP to %s may go", allowed[i]);
+        is_int(judge_udp(allowed[i], 80), FILTER_STACK, "UDP to %s may go", allowed[i]);
+    }
+}
+
+static void test_none(void)
+{
+    reset_policy(POLICY_NONE);
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_ANSWER, "none: TCP");
+    is_str(result.why, "the network is off", "and the log says why");
+    is_int(judge_udp("8.8.4.4", 80), FILTER_ANSWER, "none: UDP");
+    is_int(judge_udp("10.0.2.3", 53), FILTER_ANSWER, "none: DNS");
+    is_int(judge_tcp("10.0.2.3", 53, WIRE_SYN), FILTER_ANSWER, "none: DNS over TCP");
+    is_int(judge_tcp("10.0.2.2", 999, WIRE_ACK), FILTER_INWARD, "none: inward connections work");
+}
+
+static void test_gateway(void)
+{
+    reset_policy(POLICY_PUBLIC);
+    is_int(judge_udp("10.0.2.3", 53), FILTER_STACK, "DNS");
+    is_int(judge_tcp("10.0.2.3", 53, WIRE_SYN), FILTER_STACK, "DNS over TCP");
+    is_int(judge_udp("10.0.2.3", 5353), FILTER_ANSWER, "no other port of the name server");
+    is_int(judge_tcp("10.0.2.3", 80, WIRE_SYN), FILTER_ANSWER, "nor with TCP");
+    is_int(judge_tcp("10.0.2.2", 22, WIRE_SYN), FILTER_INWARD, "TCP to the gateway is inward.c's");
+    is_int(judge_udp("10.0.2.2", 53), FILTER_ANSWER, "no UDP of the gateway");
+    is_int(judge_udp("10.0.2.2", 69), FILTER_ANSWER, "no TFTP");
+    is_int(judge_udp("10.0.2.2", 67), FILTER_ANSWER, "no DHCP");
+    is_int(judge_udp("255.255.255.255", 67), FILTER_DROP, "no broadcast");
+    is_int(judge_udp("10.0.2.255", 80), FILTER_DROP, "nor the network's");
+    is_int(judge_udp("224.0.0.251", 5353), FILTER_DROP, "no multicast");
+    policy_fini(&policy);
+    policy_init(&policy, POLICY_PUBLIC);
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_ANSWER, "nothing before the host is known");
+}
+
+static void test_icmp_and_others(void)
+{
+    static const uint8_t echo[8] = {8}, unreachable[8] = {3}, any[8] = {0};
+    reset_policy(POLICY_PUBLIC);
+    is_int(judge_ip(WIRE_PROTO_ICMP, "10.0.2.2", echo, 8), FILTER_STACK, "echo to the gateway");
+    is_int(judge_ip(WIRE_PROTO_ICMP, "8.8.4.4", echo, 8), FILTER_ANSWER, "no echo to others");
+    is_int(judge_ip(WIRE_PROTO_ICMP, "8.8.4.4", unreachable, 8), FILTER_DROP, "errors end here");
+    is_int(judge_ip(WIRE_PROTO_ICMP, "10.0.2.2", echo, 7), FILTER_DROP, "short ICMP");
+    is_int(judge_ip(47, "8.8.4.4", any, 8), FILTER_ANSWER, "GRE is prohibited");
+    is_int(judge_ip(41, "8.8.4.4", any, 8), FILTER_ANSWER, "and IPv6 in IPv4");
+    is_int(judge_ip(47, "8.8.4.4", any, 0), FILTER_ANSWER, "with nothing in it");
+    is_int(judge_ip(WIRE_PROTO_IGMP, "224.0.0.22", any, 8), FILTER_DROP, "IGMP");
+    is_int(judge_ip(WIRE_PROTO_UDP, "8.8.4.4", any, 7), FILTER_DROP, "short UDP");
+    is_int(judge_ip(WIRE_PROTO_UDP, "8.8.4.4", any, 8), FILTER_DROP, "UDP with a wrong length");
+}
+
+static void test_prohibited_quotes_the_packet(void)
+{
+    struct packet p;
+    reset_policy(POLICY_PUBLIC);
+    judge_udp("192.168.0.1", 80);
+    is_str(wire_parse(&p, result.answer, result.answer_len), NULL, "ICMP is well formed");
+    is_int(wire_l4_sum(&p), 0, "its checksum is right");
+    is_int(p.l4[0], 3, "unreachable");
+    is_int(p.l4[1], 13, "administratively prohibited");
+    is_int(wire_get32(p.l4 + 8 + 16), ip("192.168.0.1"), "quoted: the destination");
+    is_int(wire_get16(p.l4 + 8 + 20), 5000, "quoted: the source port");
+}
+
+static void test_spoofing(void)
+{
+    uint8_t f[WIRE_TCP_FRAME_BYTES];
+    struct tcp_head h = {.src = ip("10.0.2.16"), .dst = ip("8.8.4.4"), .flags = WIRE_SYN};
+    reset_policy(POLICY_PUBLIC);
+    wire_make_tcp(f, &h, false);
+    is_int(judge(f, sizeof(f)), FILTER_DROP, "a foreign IPv4 source");
+    is_str(result.why, "spoofed source address", "is named");
+    h.src = WIRE_GUEST_IP;
+    wire_make_tcp(f, &h, false);
+    f[11] ^= 1;
+    is_int(judge(f, sizeof(f)), FILTER_DROP, "a foreign Ethernet source");
+    wire_make_tcp(f, &h, false);
+    f[0] ^= 2;
+    is_int(judge(f, sizeof(f)), FILTER_DROP, "a foreign Ethernet destination");
+    wire_make_tcp(f, &h, false);
+    wire_put16(f + 12, WIRE_TYPE_IPV6);
+    is_int(judge(f, sizeof(f)), FILTER_DROP, "IPv6");
+    wire_put16(f + 12, 0x8100);
+    is_int(judge(f, sizeof(f)), FILTER_DROP, "VLAN");
+    wire_put16(f + 12, 0x88f8);
+    is_int(judge(f, sizeof(f)), FILTER_DROP, "NC-SI, which libslirp would answer");
+    is_int(judge(f, 0), FILTER_DROP, "an empty frame");
+}
+
+static void test_arp(void)
+{
+    uint8_t f[WIRE_ARP_FRAME_BYTES];
+    reset_policy(POLICY_NONE);
+    wire_make_arp(f, WIRE_ARP_REQUEST, wire_guest_mac, WIRE_GUEST_IP, wire_gateway_mac,
+                  WIRE_GATEWAY_IP);
+    is_int(judge(f, sizeof(f)), FILTER_ANSWER, "who has the gateway");
+    ok(memcmp(result.answer + WIRE_ETH_BYTES + 8, wire_gateway_mac, 6) == 0, "its address");
+    wire_put32(f + WIRE_ETH_BYTES + 24, WIRE_DNS_IP);
+    judge(f, sizeof(f));
+    ok(memcmp(result.answer + WIRE_ETH_BYTES + 8, wire_dns_mac, 6) == 0, "the name server's");
+    wire_put32(f + WIRE_ETH_BYTES + 24, WIRE_GUEST_IP);
+    is_int(judge(f, sizeof(f)), FILTER_DROP, "nobody has the guest's own");
+    is_int(judge(f, sizeof(f) - 1), FILTER_DROP, "short ARP");
+    wire_make_arp(f, WIRE_ARP_REPLY, wire_guest_mac, WIRE_GUEST_IP, wire_gateway_mac,
+                  WIRE_GATEWAY_IP);
+    is_int(judge(f, sizeof(f)), FILTER_DROP, "a reply");
+}
+
+static void test_urgent_is_cleared(void)
+{
+    reset_policy(POLICY_PUBLIC);
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_ACK | WIRE_URG), FILTER_STACK, "urgent data may go");
+    is_int(result.packet.l4[13], WIRE_ACK, "as ordinary data");
+    is_int(wire_l4_sum(&result.packet), 0, "with the right checksum");
+    judge_tcp("10.0.2.2", 80, WIRE_ACK | WIRE_URG);
+    is_int(result.packet.l4[13], WIRE_ACK, "inwards too");
+}
+
+static const char *to_guest(const char *src)
+{
+    uint8_t f[WIRE_HEAD_BYTES + 8] = {0};
+    struct packet p;
+    wire_make_head(f, ip(src), WIRE_PROTO_UDP, 8);
+    wire_put16(f + WIRE_HEAD_BYTES + 4, 8);
+    wire_parse(&p, f, sizeof(f));
+    return filter_to_guest(&policy, &p);
+}
+
+static void test_to_guest(void)
+{
+    reset_policy(POLICY_PUBLIC);
+    is_str(to_guest("10.0.2.2"), NULL, "the gateway may speak");
+    is_str(to_guest("10.0.2.3"), NULL, "the name server may");
+    is_str(to_guest("8.8.4.4"), NULL, "a public address may");
+    is_str(to_guest("192.168.0.1"), "private", "a private one may not");
+    is_str(to_guest("127.0.0.53"), "loopback", "nor loopback");
+    is_str(to_guest("8.8.4.1"), "this host", "nor the host");
+}
+
+int main(void)
+{
+    test_addresses();
+    test_none();
+    test_gateway();
+    test_icmp_and_others();
+    test_prohibited_quotes_the_packet();
+    test_spoofing();
+    test_arp();
+    test_urgent_is_cleared();
+    test_to_guest();
+    policy_fini(&policy);
+    return tap_done();
+}
