@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cubby with everything real: the daemon it starts, a microVM, its envd."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from harness import BIN, process_exists, wait_for
+
+
+@pytest.fixture
+def sandbox(home):
+    made = home.cubby("create", "--timeout", "300", "--metadata", "k=v").stdout.decode().strip()
+    yield made
+    home.cubby("kill", "--all")
+
+
+def test_a_sandbox_from_the_command_line(home, sandbox):
+    listed = json.loads(home.cubby("ps", "--json").stdout)
+    assert [(s["sandboxID"], s["metadata"]) for s in listed] == [(sandbox, {"k": "v"})]
+    assert sandbox in home.cubby("ps").stdout.decode()
+    answer = home.cubby("exec", sandbox, "--", "sh", "-c", "id -un; pwd; exit 7", check=False)
+    assert answer.stdout == b"user\n/home/user\n" and answer.returncode == 7
+    assert home.cubby("exec", "--user", "root", sandbox[:8], "--", "id", "-u").stdout == b"0\n"
+    data = os.urandom(100000)
+    assert home.cubby("exec", sandbox, "--", "cat", input=data).stdout == data
+    assert home.cubby("kill", sandbox).stdout.decode().strip() == sandbox
+    answer = home.cubby("exec", sandbox, "--", "true", check=False)
+    assert answer.returncode == 125 and b"ended" in answer.stderr
+    assert json.loads(home.cubby("ps", "--json").stdout) == []
+
+
+def test_interrupt_kills_in_the_guest(home, sandbox):
+    process = subprocess.Popen([BIN / "cubby", "exec", sandbox, "--", "sh", "-c", "echo up; sleep 987"],
+                               env=home.env, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    process.stdout.close()
+    wait_for(lambda: home.cubby("exec", sandbox, "--", "pgrep", "-f", "[s]leep 987",
+                                check=False).returncode == 1, 20, "the command is gone")
+
+
+def test_the_daemon_is_started_once(home):
+    unknown = ["exec", "z" * 20, "--", "true"]
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: home.cubby(*unknown, check=False), range(6)))
+    assert [a.returncode for a in answers] == [125] * 6
+    assert all(b"z" * 20 in a.stderr or b"no sandbox" in a.stderr for a in answers), answers
+    assert len(home.processes("cubbyd")) == 1
+
+
+def test_daemon_in_the_foreground(home):
+    process = subprocess.Popen([BIN / "cubby", "daemon"], env=home.env, stderr=subprocess.DEVNULL)
+    wait_for((home.path / "cubbyd.sock").exists, 20, "the daemon's socket")
+    assert home.daemon() == process.pid
+    process.terminate()
+    assert process.wait(20) == 0
+    assert not process_exists(process.pid)
+
+
+def test_doctor_is_content(home):
+    answer = home.cubby("doctor", "--json", check=False)
+    found = {f["name"]: f for f in json.loads(answer.stdout)}
+    assert found["template"]["level"] == "ok", found["template"]
+    assert "boot" in found["kvm"]["text"] or "/dev/kvm" in found["kvm"]["text"]
+    missing = [f for f in found.values() if f["level"] == "missing"]
+    assert answer.returncode == (1 if missing else 0)

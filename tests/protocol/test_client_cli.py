@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cubby, the program: its verbs against a daemon that the test scripts and a real envd."""
+
+import json
+import os
+import pathlib
+import pwd
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from fake_cubbyd import ID, OTHER, FakeDaemon, listed, wait_for
+
+CUBBY = pathlib.Path(os.environ["BIN"]) / "cubby"
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+@pytest.fixture
+def fake():
+    daemon = FakeDaemon()
+    daemon.sandboxes[ID] = listed(ID)
+    yield daemon
+    daemon.close()
+
+
+def cubby(fake, *words, **options):
+    options.setdefault("stdin", subprocess.DEVNULL)
+    if "input" in options:
+        del options["stdin"]
+    return subprocess.run([CUBBY, *words], env=fake.env, capture_output=True, timeout=60, **options)
+
+
+def run(fake, *words, **options):
+    return cubby(fake, "exec", "--user", ME, ID, "--", *words, **options)
+
+
+def start(fake, *words, **options):
+    return subprocess.Popen([CUBBY, "exec", "--user", ME, ID, "--", *words], env=fake.env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+# ---- help and mistakes
+@pytest.mark.parametrize("verb", ["create", "exec", "ps", "kill", "doctor", "daemon", "template"])
+def test_help(fake, verb):
+    answer = cubby(fake, verb, "--help")
+    assert answer.returncode == 0 and verb in answer.stdout.decode() or b"cubbyd" in answer.stdout
+    assert answer.stderr == b""
+    assert verb in cubby(fake, "--help").stdout.decode()
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["ps", "--bad"], ["ps", "x"], ["kill"],
+                                   ["kill", "--all", "x"], ["exec"], ["exec", ID],
+                                   ["exec", "--env", "x", ID, "--", "true"],
+                                   ["create", "--timeout", "0"]])
+def test_mistakes(fake, words):
+    answer = cubby(fake, *words)
+    assert answer.returncode in (1, 2) and answer.stdout == b"" and answer.stderr
+    assert fake.seen == []
+
+
+def test_version(fake):
+    assert cubby(fake, "--version").stdout.startswith(b"cubby ")
+
+
+# ---- exec
+@pytest.mark.parametrize("script, status", [("exit 0", 0), ("exit 3", 3), ("exit 255", 255),
+                                            ("kill -9 $$", 137), ("kill -15 $$", 143),
+                                            ("kill -11 $$", 139)])
+def test_exit_status(fake, script, status):
+    assert run(fake, "sh", "-c", script).returncode == status
+
+
+def test_streams_are_exact(fake):
+    answer = run(fake, "sh", "-c", "head -c 100000 /dev/urandom | tee /dev/stderr")
+    assert answer.returncode == 0
+    assert len(answer.stdout) == 100000 and answer.stdout == answer.stderr
+
+
+def test_much_output(fake):
+    answer = run(fake, "sh", "-c", "yes 0123456789 | head -c 10000000")
+    assert answer.stdout == (b"0123456789\n" * 909091)[:10000000]
+
+
+def test_a_slow_reader_loses_nothing(fake):
+    process = start(fake, "sh", "-c", "seq 200000", stdin=subprocess.DEVNULL)
+    first = process.stdout.read(10)
+    wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/wchan").exists(), 5)
+    rest = process.stdout.read()
+    assert first + rest == "".join(f"{i}\n" for i in range(1, 200001)).encode()
+    assert process.wait(20) == 0
+
+
+def test_environment_and_directory(fake):
+    answer = cubby(fake, "exec", "--user", ME, "--cwd", "/usr", "--env", "A=b=c", "--env", "E=",
+                   ID, "--", "sh", "-c", 'echo "$A|$E|$PWD"')
+    assert answer.stdout == b"b=c||/usr\n"
+    answer = cubby(fake, "exec", "--user", ME, "--cwd", "/nonexistent", ID, "--", "true")
+    assert answer.returncode == 125 and b"/nonexistent" in answer.stderr
+
+
+def test_unknown_command(fake):
+    assert run(fake, "no-such-program").returncode == 127
+
+
+def test_stdin_pipe_and_file_and_socket(fake, tmp_path):
+    data = os.urandom(300000)
+    assert run(fake, "cat", input=data).stdout == data
+    path = tmp_path / "in"
+    path.write_bytes(data)
+    with open(path, "rb") as file:
+        assert run(fake, "cat", stdin=file).stdout == data
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = start(fake, "cat", stdin=theirs)
+        ours.sendall(b"over a socket")
+        ours.shutdown(socket.SHUT_WR)
+        assert process.communicate(timeout=30)[0] == b"over a socket"
+        assert os.get_blocking(theirs.fileno())
+    assert run(fake, "cat").stdout == b""
+    assert run(fake, "true", input=data).returncode == 0
+
+
+def test_stdin_that_stays_open(fake):
+    ours, theirs = os.pipe()
+    answer = run(fake, "echo", "done", stdin=ours)
+    assert answer.stdout == b"done\n" and answer.returncode == 0
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_no_stdin(fake):
+    answer = cubby(fake, "exec", "--no-stdin", "--user", ME, ID, "--", "cat", input=b"x")
+    assert answer.stdout == b"" and answer.returncode == 0
+
+
+def test_timeout(fake):
+    answer = cubby(fake, "exec", "--user", ME, "--timeout", "1", ID, "--", "sleep", "60")
+    assert answer.returncode == 124 and b"1 s" in answer.stderr
+    wait_for(lambda: not fake.processes(), 10, "the command is gone")
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_kills_the_command(fake, number, status):
+    process = start(fake, "sh", "-c", "trap '' INT TERM; echo up; sleep 60")
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(number)
+    assert process.wait(20) == status
+    wait_for(lambda: not fake.processes(), 10, "the command is gone")
+
+
+def test_reader_that_leaves(fake):
+    process = start(fake, "yes", stdin=subprocess.DEVNULL)
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(20) == 141
+    process.stderr.close()
+    wait_for(lambda: not fake.processes(), 10, "the command is gone")
+
+
+def test_exec_by_prefix(fake):
+    assert cubby(fake, "exec", "--user", ME, "abc", "--", "true").returncode == 0
+    fake.sandboxes[OTHER] = listed(OTHER)
+    answer = cubby(fake, "exec", "abcdef", "--", "true")
+    assert answer.returncode == 125 and b"both begin" in answer.stderr
+    answer = cubby(fake, "exec", "xyz", "--", "true")
+    assert answer.returncode == 125 and b"cubby ps" in answer.stderr
+
+
+def test_exec_errors(fake):
+    answer = cubby(fake, "exec", "z" * 20, "--", "true")
+    assert answer.returncode == 125 and b"does not exist" in answer.stderr
+    fake.ended["y" * 20] = "it expired at noon"
+    answer = cubby(fake, "exec", "y" * 20, "--", "true")
+    assert answer.returncode == 125 and b"it expired at noon" in answer.stderr
+    answer = cubby(fake, "exec", "NOT-AN-ID-BUT-LONG-ENOUGH", "--", "true")
+    assert answer.returncode == 125 and b"not a sandbox id" in answer.stderr
+    answer = cubby(fake, "exec", "--user", "nobody-there", ID, "--", "true")
+    assert answer.returncode == 125 and b"nobody-there" in answer.stderr
+
+
+def test_sandbox_dies_under_the_command(fake):
+    process = start(fake, "sh", "-c", "echo up; sleep 60")
+    assert process.stdout.readline() == b"up\n"
+    fake.ended[ID] = "QEMU was killed"
+    fake.refusal = {"sandboxId": ID, "message": "The sandbox has ended: QEMU was killed",
+                    "reason": "died", "code": 502}
+    fake.kill_envd()
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 125 and b"QEMU was killed" in said
+
+
+def test_connection_breaks_but_the_sandbox_lives(fake):
+    process = start(fake, "sh", "-c", "echo up; sleep 60")
+    assert process.stdout.readline() == b"up\n"
+    fake.kill_envd()
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 125 and b"is not known" in said
+    assert sum(1 for s in fake.seen if s[2] == "/process.Process/Start") == 1
+
+
+# ---- ps, create, kill
+def test_ps(fake):
+    fake.sandboxes[OTHER] = listed(OTHER, metadata={"who": "\x1b[31mred\x07", "ü": "ß"})
+    answer = cubby(fake, "ps")
+    text = answer.stdout.decode()
+    assert answer.returncode == 0
+    head, *rows = text.splitlines()
+    assert head.split() == ["ID", "TEMPLATE", "STATE", "ISOLATION", "AGE", "EXPIRES", "IN", "METADATA"]
+    assert len(rows) == 2 and "microvm (tcg)" in rows[0]
+    assert "\x1b" not in text and "\x07" not in text
+    assert "who=\\x1b[31mred\\x07 ü=ß" in rows[1]
+    assert [s["sandboxID"] for s in json.loads(cubby(fake, "ps", "--json").stdout)] == [ID, OTHER]
+
+
+def test_create(fake):
+    answer = cubby(fake, "create", "--timeout", "60", "--env", "A=b", "--metadata", "k=v",
+                   "--no-internet", "--template", "t")
+    assert answer.stdout.decode() == ID + "\n"
+    sent = json.loads(fake.seen[0][4])
+    assert sent["templateID"] == "t" and sent["timeout"] == 60 and sent["envVars"] == {"A": "b"}
+    assert sent["metadata"] == {"k": "v"} and sent["allow_internet_access"] is False
+
+
+def test_kill(fake):
+    fake.sandboxes[OTHER] = listed(OTHER)
+    answer = cubby(fake, "kill", "abcdefg", "q" * 20)
+    assert answer.returncode == 1 and answer.stdout.decode() == ID + "\n"
+    assert b"does not exist" in answer.stderr
+    answer = cubby(fake, "kill", "--all")
+    assert answer.returncode == 0 and answer.stdout.decode() == OTHER + "\n"
+    assert fake.sandboxes == {}
+    assert cubby(fake, "kill", "--all").returncode == 0
+
+
+# ---- without a daemon
+def test_nothing_is_started_to_list_nothing(tmp_path):
+    env = dict(os.environ, CUBBY_HOME=str(tmp_path))
+    answer = subprocess.run([CUBBY, "ps", "--json"], env=env, capture_output=True, timeout=20)
+    assert answer.returncode == 0 and json.loads(answer.stdout) == []
+    assert not (tmp_path / "cubbyd.sock").exists()
+
+
+def test_a_long_home_is_refused(tmp_path):
+    env = dict(os.environ, CUBBY_HOME=str(tmp_path / ("x" * 100)))
+    answer = subprocess.run([CUBBY, "ps"], env=env, capture_output=True, timeout=20)
+    assert answer.returncode == 1 and b"CUBBY_HOME is too long" in answer.stderr
+
+
+# ---- doctor
+def test_doctor_names_what_is_missing(tmp_path):
+    env = dict(os.environ, CUBBY_HOME=str(tmp_path))
+    answer = subprocess.run([CUBBY, "doctor", "--json"], env=env, capture_output=True, timeout=60)
+    found = {f["name"]: f for f in json.loads(answer.stdout)}
+    assert answer.returncode == 1
+    assert found["template"]["level"] == "missing"
+    assert found["template"]["remedy"] == "cubby template build default"
+    assert found["daemon"]["level"] == "ok"
+    assert {"state", "qemu", "kvm", "disk", "memory", "user namespaces"} <= set(found)
+    for finding in found.values():
+        assert finding["text"] and (finding["level"] != "missing" or finding["remedy"])
+    table = subprocess.run([CUBBY, "doctor"], env=env, capture_output=True, timeout=60)
+    assert table.returncode == 1 and b"cubby template build default" in table.stdout
+
+
+def test_doctor_without_qemu(tmp_path):
+    env = dict(os.environ, CUBBY_HOME=str(tmp_path), CUBBY_QEMU="/nonexistent/qemu")
+    answer = subprocess.run([CUBBY, "doctor", "--json"], env=env, capture_output=True, timeout=60)
+    found = {f["name"]: f for f in json.loads(answer.stdout)}
+    assert answer.returncode == 1
+    assert found["qemu"]["level"] == "missing" and "apt-get install" in found["qemu"]["remedy"]
