@@ -66,7 +66,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     json_t *json = json_parse(body, len, &e);
     if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0)
         create_start(p->store, &spec, on_created, p, &p->sb, &e);
-    template_fini(&spec.template);
+    templates_fini(&spec.template);
     json_decref(json);
     if (!err_is(&e))
         return;

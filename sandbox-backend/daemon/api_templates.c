@@ -9,18 +9,18 @@
 void api_templates(struct store *store, struct http_request *req, const char *arg)
 {
     (void)arg;
-    reply_json(req, 200, template_list(store));
+    reply_json(req, 200, templates_list(store));
 }
 
 void api_alias(struct store *store, struct http_request *req, const char *alias)
 {
-    struct template t = {0};
+    struct known_template t = {0};
     struct err e = ERR_INIT;
-    if (template_find(store, alias, &t, &e) < 0)
+    if (templates_find(store, alias, &t, &e) < 0)
         reply_err(req, e.code == ERR_NOT_FOUND ? "template_not_found" : NULL, &e);
     else
         reply_json(req, 200, json_pack("{s:s, s:b}", "templateID", t.name, "public", 0));
-    template_fini(&t);
+    templates_fini(&t);
 }
 
 // More than E2B's "ok": what is in use of what there is.

@@ -22,7 +22,7 @@ struct sandbox;
 struct store;
 
 struct create_spec {
-    struct template template;
+    struct known_template template;
     int64_t timeout_s;
     json_t *metadata; // object of strings, or NULL
     json_t *env;      // object of strings, or NULL

@@ -172,5 +172,5 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
         parse_env(body, &out->env, e) < 0 || parse_pausing(body, e) < 0 ||
         parse_unavailable(body, e) < 0 || parse_network(body, out, e) < 0)
         return -1;
-    return template_find(store, template, &out->template, e);
+    return templates_find(store, template, &out->template, e);
 }

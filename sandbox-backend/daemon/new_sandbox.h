@@ -18,7 +18,7 @@ struct store;
 #define NEW_METADATA_BYTES (64 * 1024)  // of names and values; they are kept and listed
 #define NEW_ENV_BYTES      (512 * 1024) // of names and values
 
-// `out` borrows metadata and env from `body`; its template is freed with template_fini, also after
+// `out` borrows metadata and env from `body`; its template is freed with templates_fini, also after
 // a failure.
 int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                       struct create_spec *out, struct err *e);

@@ -57,8 +57,8 @@ static char *resolve(const struct store *store, const char *wanted)
     return NULL;
 }
 
-int template_find(const struct store *store, const char *wanted, struct template *out,
-                  struct err *e)
+int templates_find(const struct store *store, const char *wanted, struct known_template *out,
+                   struct err *e)
 {
     char *name auto_free = resolve(store, wanted);
     if (!name && is_name(wanted))
@@ -75,15 +75,15 @@ int template_find(const struct store *store, const char *wanted, struct template
     return 0;
 }
 
-void template_fini(struct template *t)
+void templates_fini(struct known_template *t)
 {
     free(t->name);
     free(t->dir);
-    *t = (struct template){0};
+    *t = (struct known_template){0};
 }
 
 // Nothing is built in the background here, so each template is one build, and it is ready.
-static json_t *to_json(const struct store *store, const struct template *t)
+static json_t *to_json(const struct store *store, const struct known_template *t)
 {
     char *path auto_free = file_of(store, t->name);
     struct stat st = {0};
@@ -99,18 +99,18 @@ static json_t *to_json(const struct store *store, const struct template *t)
         "buildStatus", "ready");
 }
 
-json_t *template_list(const struct store *store)
+json_t *templates_list(const struct store *store)
 {
     json_t *list = json_array();
     char *path auto_free = home_path(store->home, "templates");
     struct dirent **names = NULL;
     int n = scandir(path, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
-        struct template t = {0};
+        struct known_template t = {0};
         struct err e = ERR_INIT;
-        if (exists(store, names[i]->d_name) && template_find(store, names[i]->d_name, &t, &e) == 0)
+        if (exists(store, names[i]->d_name) && templates_find(store, names[i]->d_name, &t, &e) == 0)
             json_array_append_new(list, to_json(store, &t));
-        template_fini(&t);
+        templates_fini(&t);
         free(names[i]);
     }
     free(names);

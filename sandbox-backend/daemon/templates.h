@@ -8,8 +8,7 @@
 
 struct store;
 
-struct template
-{
+struct known_template {
     char *name; // owned
     char *dir;  // owned
     struct machine_facts facts;
@@ -18,8 +17,8 @@ struct template
 // By name, by "<name>:default" or "<name>:latest", or "base", the name that the E2B SDKs ask for by
 // themselves and that stands for "default" unless there is a template of that name. ERR_NOT_FOUND
 // says how to make one; another error why it cannot be used on this host.
-int template_find(const struct store *store, const char *wanted, struct template *out,
-                  struct err *e);
-void template_fini(struct template *t);
+int templates_find(const struct store *store, const char *wanted, struct known_template *out,
+                   struct err *e);
+void templates_fini(struct known_template *t);
 
-json_t *template_list(const struct store *store); // array of E2B's Template; new reference
+json_t *templates_list(const struct store *store); // array of E2B's Template; new reference
