@@ -173,6 +173,8 @@ void http_response_end(struct http_request *req)
 void http_response_abort(struct http_request *req)
 {
     struct http_peer *peer = req->peer;
+    if (is_live(req))
+        stream_out_flush(&peer->out); // what was written before it broke is still the peer's
     http_peer_close(peer);
     http_peer_answered(peer);
 }
