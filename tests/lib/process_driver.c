@@ -13,13 +13,13 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/drivers/microvm/process.h"
+#include "sandbox-backend/drivers/microvm/subproc.h"
 #include "sandbox-backend/net/deadline.h"
 
 #define LATE_MS 1000
 
 struct machine {
-    struct process *process;
+    struct subproc *process;
     struct deadline ready; // reports from the loop, never from within
     char *dir;
     char *vmnet;
@@ -82,10 +82,10 @@ static void machine_close(struct machine *m, void (*on_gone)(void *ctx), void *c
     m->gone_ctx = ctx;
     deadline_close(&m->ready, on_deadline_closed);
     if (m->process)
-        process_close(m->process, on_process_closed, m);
+        subproc_close(m->process, on_process_closed, m);
 }
 
-static void on_process_exit(struct process *p, int status, void *ctx)
+static void on_process_exit(struct subproc *p, int status, void *ctx)
 {
     (void)p;
     struct machine *m = ctx;
@@ -94,7 +94,7 @@ static void on_process_exit(struct process *p, int status, void *ctx)
         machine_close(m, m->on_gone, m->gone_ctx);
         return;
     }
-    process_describe(status, how, sizeof how);
+    subproc_describe(status, how, sizeof how);
     snprintf(reason, sizeof reason, "the machine's process %s", how);
     if (m->on_ready)
         return; // told by on_ready_due, or found out by whoever talks to it
@@ -149,10 +149,10 @@ static void start(struct machine *m, uv_loop_t *loop, const char *init_mode)
     char *argv[] = {self, flag, m->dir, mode, NULL};
     int listener auto_close = listen_on(m->vmnet, &m->err);
     const int fds[] = {-1, -1, 2, listener};
-    struct process_opts opts = {.file = self, .argv = argv, .fds = fds, .fd_count = 4};
+    struct spawn_opts opts = {.file = self, .argv = argv, .fds = fds, .fd_count = 4};
     if (listener < 0 || readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return;
-    m->process = process_start(loop, &opts, on_process_exit, m, &m->err);
+    m->process = subproc_start(loop, &opts, on_process_exit, m, &m->err);
     m->open += m->process != NULL;
 }
 
@@ -180,15 +180,15 @@ static void adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t
     json_get_int(record, "start_time", 0, INT64_MAX, &start_time, 0, &m->err);
     if (!err_is(&m->err))
         m->process =
-            process_adopt(loop, (pid_t)pid, (uint64_t)start_time, on_process_exit, m, &m->err);
+            subproc_adopt(loop, (pid_t)pid, (uint64_t)start_time, on_process_exit, m, &m->err);
     m->open += m->process != NULL;
     deadline_arm(&m->ready, 0);
 }
 
 json_t *machine_record(const struct machine *m)
 {
-    return json_pack("{s:i, s:I}", "pid", (int)process_pid(m->process), "start_time",
-                     (json_int_t)process_start_time(m->process));
+    return json_pack("{s:i, s:I}", "pid", (int)subproc_pid(m->process), "start_time",
+                     (json_int_t)subproc_start_time(m->process));
 }
 
 const char *machine_vmnet(const struct machine *m)
@@ -198,14 +198,14 @@ const char *machine_vmnet(const struct machine *m)
 
 void machine_kill(struct machine *m, void (*on_gone)(void *ctx), void *ctx)
 {
-    if (process_has_exited(m->process)) {
+    if (subproc_has_exited(m->process)) {
         machine_close(m, on_gone, ctx);
         return;
     }
     m->dying = true;
     m->on_gone = on_gone;
     m->gone_ctx = ctx;
-    process_kill(m->process);
+    subproc_kill(m->process);
 }
 
 void machine_release(struct machine *m, void (*on_gone)(void *ctx), void *ctx)

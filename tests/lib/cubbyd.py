@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon under test, with machines that are processes (cubbyd-process), and a client for it.
+
+A machine's port 49983 is a small envd (tests/lib/process_machine.c); each other port is the same
+port of 127.0.0.1, so that a test can be the guest's program.
+"""
+
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+
+from harness import process_exists, wait_for
+
+PROGRAM = pathlib.Path(os.environ["TEST"]) / "cubbyd-process"
+ENVD = 49983
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout=30):
+        super().__init__("localhost", timeout=timeout)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Daemon:
+    """A state directory, its templates, and the daemon that serves it."""
+
+    def __init__(self, *args, env=None, program=PROGRAM, path=None):
+        self.home = pathlib.Path(path or tempfile.mkdtemp(prefix="cubby-test-"))
+        self.program = program
+        self.args = list(args)
+        self.env = dict(os.environ, CUBBY_HOME=str(self.home), **(env or {}))
+        self.process = None
+        self.log = self.home / "log"
+        self.template("default")
+
+    # ---- life
+    def template(self, name, **facts):
+        where = self.home / "templates" / name
+        where.mkdir(parents=True, exist_ok=True)
+        known = {"cpus": 2, "memory_mb": 512, "disk_mb": 2048, **facts}
+        (where / "template.json").write_text(json.dumps(known))
+
+    def start(self, *more):
+        """Starts it and returns once it says that it listens."""
+        ours, theirs = os.pipe()
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [self.program, "--log-level", "debug", "--ready-fd", str(theirs), *self.args, *more],
+                env=self.env, pass_fds=[theirs], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        os.close(theirs)
+        with os.fdopen(ours) as ready:
+            assert ready.read() == "ready\n", self.log.read_text()
+        return self
+
+    def stop(self, number=signal.SIGTERM):
+        """Ends it; its exit status."""
+        self.process.send_signal(number)
+        status = self.process.wait(30)
+        self.process = None
+        return status
+
+    def close(self):
+        """Ends it with all it runs; fails when something is left, or a sanitizer complained."""
+        try:
+            status = self.stop() if self.process else 0
+            left = self.machines()
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            text = self.log.read_text(errors="replace") if self.log.exists() else ""
+            assert status == 0, text
+            assert not left, f"machines left behind: {left}"
+            assert self.directories() == []
+            assert "ERROR: " not in text and "runtime error" not in text, text
+        finally:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *exc):
+        self.close()
+
+    # ---- looking
+    def machines(self):
+        """Processes that are machines of this home."""
+        found = []
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"--machine" in words and any(w.startswith(os.fsencode(self.home)) for w in words):
+                if process_exists(entry.name):
+                    found.append(int(entry.name))
+        return found
+
+    def machine(self, sandbox):
+        return self.record(sandbox)["machine"]["pid"]
+
+    def directories(self):
+        where = self.home / "sandboxes"
+        return sorted(os.listdir(where)) if where.exists() else []
+
+    def directory(self, sandbox):
+        return self.home / "sandboxes" / sandbox
+
+    def record(self, sandbox):
+        return json.loads((self.directory(sandbox) / "sandbox.json").read_text())
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def connects(self, sandbox):
+        """The ports that were connected to in it, in order."""
+        log = self.directory(sandbox) / "connects.log"
+        return [int(x) for x in log.read_text().split()] if log.exists() else []
+
+    # ---- talking
+    def connection(self, timeout=30):
+        return UnixConnection(self.home / "cubbyd.sock", timeout)
+
+    def request(self, method, path, body=None, headers=None, timeout=30):
+        """body: bytes, an iterable (sent chunked), or what is sent as JSON."""
+        connection = self.connection(timeout)
+        headers = dict(headers or {})
+        if body is not None and not isinstance(body, bytes) and not hasattr(body, "__next__"):
+            body = json.dumps(body).encode()
+            headers.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, path, body, headers,
+                               encode_chunked=hasattr(body, "__next__"))
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def create(self, version="v2", **fields):
+        fields.setdefault("templateID", "default")
+        path = "/v2/sandboxes" if version == "v2" else "/sandboxes"
+        answer = self.request("POST", path, fields)
+        assert answer.status == 201, answer.body
+        return answer.json
+
+    def get(self, sandbox):
+        return self.request("GET", f"/sandboxes/{sandbox}")
+
+    def kill(self, sandbox):
+        return self.request("DELETE", f"/sandboxes/{sandbox}").status
+
+    def through(self, sandbox, method="GET", path="/health", body=None, port=ENVD, headers=None,
+                token=None, timeout=30):
+        """A request through the proxy."""
+        routed = {"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": str(port), **(headers or {})}
+        if token:
+            routed["X-Access-Token"] = token
+        return self.request(method, path, body, routed, timeout)
+
+    def open(self, sandbox, port, head="GET / HTTP/1.1", more="", timeout=30):
+        """A socket with a request for a port on it, unanswered."""
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(timeout)
+        s.connect(str(self.home / "cubbyd.sock"))
+        s.sendall(f"{head}\r\nHost: x\r\nE2b-Sandbox-Id: {sandbox}\r\nE2b-Sandbox-Port: {port}\r\n"
+                  f"{more}\r\n".encode())
+        return s
+
+
+class Guest:
+    """A program in the guest: listens, and runs `serve(connection)` in a thread for each."""
+
+    def __init__(self, serve):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.serve = serve
+        self.served = 0
+        self.threads = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.served += 1
+            thread = threading.Thread(target=self._run, args=(connection,), daemon=True)
+            thread.start()
+            self.threads.append(thread)
+
+    def _run(self, connection):
+        with connection:
+            try:
+                self.serve(connection)
+            except OSError:
+                pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.listener.close()
+
+
+def read_head(connection):
+    """A request's head, and what came behind it."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        chunk = connection.recv(65536)
+        if not chunk:
+            raise OSError("no whole head")
+        data += chunk
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head.decode(), rest
+
+
+def read_all(connection):
+    """Everything until the end; and whether the end was a clean one."""
+    data = b""
+    while True:
+        try:
+            chunk = connection.recv(65536)
+        except ConnectionResetError:
+            return data
+        if not chunk:
+            return data
+        data += chunk
+
+
+__all__ = ["Answer", "Daemon", "ENVD", "Guest", "PROGRAM", "process_exists", "read_all",
+           "read_head", "wait_for"]

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cubbyd: its own life. One of it a home, signals, a crash, what the next one finds."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cubbyd import PROGRAM, Daemon, process_exists, wait_for
+
+
+@pytest.fixture
+def daemon():
+    with Daemon() as d:
+        yield d
+
+
+def crash(daemon):
+    daemon.process.kill()
+    daemon.process.wait()
+
+
+def works(daemon, made):
+    answer = daemon.through(made["sandboxID"], path="/whoami", token=made["envdAccessToken"])
+    return answer.status == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_end_everything(number):
+    daemon = Daemon().start()
+    pids = [daemon.machine(daemon.create()["sandboxID"]) for _ in range(3)]
+    assert daemon.stop(number) == 0
+    assert not any(process_exists(pid) for pid in pids)
+    assert daemon.directories() == [] and not (daemon.home / "cubbyd.sock").exists()
+    daemon.close()
+
+
+def test_stopped_ones_are_remembered():
+    daemon = Daemon().start()
+    sandbox = daemon.create()["sandboxID"]
+    daemon.stop()
+    daemon.start()
+    answer = daemon.get(sandbox).json
+    assert answer["error_code"] == "sandbox_ended" and "daemon was stopped" in answer["message"]
+    daemon.close()
+
+
+@pytest.mark.parametrize("how", ["SIGUSR1", "--keep"])
+def test_handing_over(how):
+    daemon = Daemon(*(["--keep"] if how == "--keep" else [])).start()
+    made = daemon.create(metadata={"a": "b"}, timeout=200)
+    before = daemon.get(made["sandboxID"]).json
+    pid = daemon.machine(made["sandboxID"])
+    assert daemon.stop(signal.SIGTERM if how == "--keep" else signal.SIGUSR1) == 0
+    assert process_exists(pid)
+    daemon.args = []
+    daemon.start()
+    assert daemon.get(made["sandboxID"]).json == before
+    assert works(daemon, made)
+    daemon.close()
+
+
+def test_crash_and_adoption(daemon):
+    made = [daemon.create(metadata={"n": str(n)}, timeout=200) for n in range(5)]
+    before = [daemon.get(m["sandboxID"]).json for m in made]
+    crash(daemon)
+    assert len(daemon.machines()) == 5
+    daemon.start()
+    assert [daemon.get(m["sandboxID"]).json for m in made] == before
+    assert all(works(daemon, m) for m in made)
+    assert daemon.kill(made[0]["sandboxID"]) == 204
+    assert len(daemon.machines()) == 4
+
+
+def test_adopted_machine_dies(daemon):
+    sandbox = daemon.create()["sandboxID"]
+    crash(daemon)
+    daemon.start()
+    os.kill(daemon.machine(sandbox), signal.SIGKILL)
+    wait_for(lambda: daemon.get(sandbox).status == 404, 5, "the daemon notices")
+    assert "it died" in daemon.get(sandbox).json["message"]
+
+
+def test_machine_gone_at_adoption(daemon):
+    sandbox = daemon.create()["sandboxID"]
+    pid = daemon.machine(sandbox)
+    crash(daemon)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not process_exists(pid), 5)
+    daemon.start()
+    answer = daemon.get(sandbox).json
+    assert answer["error_code"] == "sandbox_ended"
+    assert "did not run any more when the daemon was started again" in answer["message"]
+    assert daemon.through(sandbox).json["reason"] == "lost"
+    assert daemon.directories() == []
+
+
+def test_overdue_at_adoption(daemon):
+    sandbox = daemon.create(timeout=1)["sandboxID"]
+    kept = daemon.create(timeout=100)["sandboxID"]
+    pid = daemon.machine(sandbox)
+    crash(daemon)
+    time.sleep(1.2)  # its time to live passes while nobody watches
+    assert process_exists(pid)
+    daemon.start()
+    wait_for(lambda: not process_exists(pid), 5, "it is ended")
+    assert "time to live" in daemon.get(sandbox).json["message"]
+    assert daemon.get(kept).status == 200
+
+
+def test_time_to_live_is_kept_over_a_crash(daemon):
+    sandbox = daemon.create(timeout=300)["sandboxID"]
+    assert daemon.request("POST", f"/sandboxes/{sandbox}/timeout", {"timeout": 2000}).status == 204
+    before = daemon.get(sandbox).json["endAt"]
+    crash(daemon)
+    daemon.start()
+    assert daemon.get(sandbox).json["endAt"] == before
+
+
+def test_half_made_is_removed(daemon):
+    sandbox = daemon.create()["sandboxID"]
+    pid = daemon.machine(sandbox)
+    crash(daemon)
+    (daemon.directory(sandbox) / "sandbox.json").unlink()
+    daemon.start()
+    assert daemon.directories() == [] and not process_exists(pid)
+    assert daemon.get(sandbox).json["error_code"] == "sandbox_not_found"
+
+
+def test_crash_during_creation(daemon):
+    daemon.template("silent", init="silent")
+    import threading
+    threading.Thread(target=lambda: pytest.raises(Exception, daemon.create, templateID="silent"),
+                     daemon=True).start()
+    pid = wait_for(daemon.machines, 10, "the machine runs")[0]
+    crash(daemon)
+    assert process_exists(pid)
+    daemon.start()
+    assert daemon.directories() == [] and not process_exists(pid)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"format":9}', "[]", '{"format":1,"id":"x"}',
+                                  '{"format":1,"facts":7}', "\xff"])
+def test_broken_records(daemon, text):
+    sandbox = daemon.create()["sandboxID"]
+    pid = daemon.machine(sandbox)
+    crash(daemon)
+    (daemon.directory(sandbox) / "sandbox.json").write_bytes(text.encode("latin-1"))
+    daemon.start()
+    assert daemon.directories() == [] and not process_exists(pid)
+    assert daemon.get(sandbox).json["error_code"] == "sandbox_ended"
+
+
+def test_a_reused_pid_is_not_touched(daemon):
+    sandbox = daemon.create()["sandboxID"]
+    record = daemon.record(sandbox)
+    pid = record["machine"]["pid"]
+    crash(daemon)
+    os.kill(pid, signal.SIGKILL)
+    other = subprocess.Popen(["sleep", "100"])
+    try:
+        record["machine"].update(pid=other.pid, start_time=record["machine"]["start_time"] - 1000)
+        (daemon.directory(sandbox) / "sandbox.json").write_text(json.dumps(record))
+        daemon.start()
+        assert daemon.get(sandbox).status == 404
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_strangers_are_left_alone(daemon):
+    daemon.stop()
+    (daemon.home / "sandboxes" / "notes").mkdir()
+    daemon.start()
+    assert daemon.directories() == ["notes"]
+    shutil.rmtree(daemon.home / "sandboxes" / "notes")
+
+
+def test_torn_memory_of_ended_ones(daemon):
+    first = daemon.create()["sandboxID"]
+    daemon.kill(first)
+    crash(daemon)
+    with open(daemon.home / "ended.jsonl", "a") as f:
+        f.write('nonsense\n{"id":"x","why":"killed","at_ns":1}\n{"id":"' + "a" * 20)
+    daemon.start()
+    assert daemon.get(first).json["error_code"] == "sandbox_ended"
+
+
+def test_memory_of_ended_ones_is_bounded(daemon):
+    daemon.stop()
+    now = time.time_ns()
+    lines = [{"id": f"{n:020d}", "why": "killed", "at_ns": now} for n in range(3000)]
+    lines.insert(2999, {"id": "o" * 20, "why": "killed", "at_ns": now - 25 * 3600 * 10**9})
+    (daemon.home / "ended.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    daemon.start()
+    assert daemon.get(f"{2999:020d}").json["error_code"] == "sandbox_ended"
+    assert daemon.get(f"{1000:020d}").json["error_code"] == "sandbox_not_found"
+    assert daemon.get("o" * 20).json["error_code"] == "sandbox_not_found"
+    assert len((daemon.home / "ended.jsonl").read_text().splitlines()) < 1001
+
+
+# ---- one daemon a home
+def test_second_daemon(daemon):
+    second = subprocess.run([PROGRAM], env=daemon.env, capture_output=True, text=True, timeout=20)
+    assert second.returncode == 3
+    assert "already runs" in second.stderr and str(daemon.home) in second.stderr
+    assert daemon.request("GET", "/health").status == 200
+
+
+def test_many_started_at_once():
+    daemon = Daemon()
+    started = [subprocess.Popen([PROGRAM], env=daemon.env, stderr=subprocess.DEVNULL)
+               for _ in range(8)]
+    wait_for(lambda: sum(p.poll() is None for p in started) == 1, 20, "one is left")
+    assert sorted(p.poll() for p in started if p.poll() is not None) == [3] * 7
+    daemon.process = next(p for p in started if p.poll() is None)
+    wait_for(lambda: (daemon.home / "cubbyd.sock").exists(), 10)
+    daemon.create()
+    daemon.close()
+
+
+def test_start_waits_for_one_that_is_stopping():
+    daemon = Daemon().start()
+    for _ in range(10):
+        daemon.create()
+    old = daemon.process
+    old.send_signal(signal.SIGTERM)
+    daemon.start()  # at once: it has to wait for the lock
+    assert old.wait(10) == 0
+    assert daemon.request("GET", "/v2/sandboxes").json == []
+    daemon.close()
+
+
+def test_no_descriptor_reaches_a_machine(daemon):
+    """Else a machine would hold the lock, or a client's connection, after the daemon's end."""
+    busy = daemon.connection()
+    busy.connect()
+    pid = daemon.machine(daemon.create()["sandboxID"])
+
+    def open_files(of):
+        return {os.readlink(f"/proc/{of}/fd/{n}") for n in os.listdir(f"/proc/{of}/fd")}
+
+    shared = open_files(pid) & open_files(daemon.process.pid)
+    assert shared <= {"/dev/null", "anon_inode:[eventpoll]", str(daemon.log)}
+    busy.close()
+
+
+# ---- leaks
+def test_nothing_leaks(daemon):
+    def round_trip():
+        made = daemon.create()
+        assert works(daemon, made)
+        assert daemon.through(made["sandboxID"], port=1).status == 502
+        assert daemon.kill(made["sandboxID"]) == 204
+
+    def resident():
+        with open(f"/proc/{daemon.process.pid}/statm") as f:
+            return int(f.read().split()[1]) * 4
+
+    for _ in range(20):
+        round_trip()
+    before = daemon.fds(), resident()
+    for _ in range(100):
+        round_trip()
+    wait_for(lambda: daemon.fds() <= before[0], 10, "no descriptor is left")
+    assert resident() - before[1] < 2048 or os.environ.get("SAN")
+    assert daemon.machines() == [] and daemon.directories() == []
+
+
+# ---- the program
+@pytest.mark.parametrize("args, status, words", [
+    (["--help"], 0, ["--max-sandboxes", "CUBBY_MAX_MEMORY", "SIGUSR1", "Exit status"]),
+    (["--version"], 0, ["cubbyd "]),
+    (["--nonsense"], 2, ["unknown option"]),
+    (["operand"], 2, ["operand"]),
+    (["--max-sandboxes", "0"], 2, ["--max-sandboxes"]),
+    (["--log-level", "loud"], 2, ["--log-level"]),
+])
+def test_options(args, status, words):
+    ran = subprocess.run([PROGRAM, *args], capture_output=True, text=True, timeout=20)
+    assert ran.returncode == status
+    for word in words:
+        assert word in ran.stdout + ran.stderr
+
+
+def test_home_too_long(tmp_path):
+    ran = subprocess.run([PROGRAM], env=dict(os.environ, CUBBY_HOME=str(tmp_path / ("x" * 90))),
+                         capture_output=True, text=True, timeout=20)
+    assert ran.returncode == 1 and "too long" in ran.stderr
