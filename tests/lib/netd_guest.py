@@ -253,3 +253,74 @@ class World:
     def close(self):
         self.host.close()
         self.world.close()
+
+
+# ---- frames by hand
+
+GATEWAY_MAC_BYTES = bytes.fromhex("52550a000202")
+GUEST_MAC_BYTES = bytes.fromhex("525400c0bb01")
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+
+
+def checksum(data):
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+
+
+def ipv4(proto, dst, payload, src=GUEST_IP, flags=0, options=b"", mac=GUEST_MAC_BYTES,
+         ethertype=0x0800):
+    head = struct.pack(">BBHHHBBH4s4s", 0x40 | (20 + len(options)) // 4, 0,
+                       20 + len(options) + len(payload), 1, flags, 64, proto, 0,
+                       socket.inet_aton(src), socket.inet_aton(dst)) + options
+    head = head[:10] + struct.pack(">H", checksum(head)) + head[12:]
+    return GATEWAY_MAC_BYTES + mac + struct.pack(">H", ethertype) + head + payload
+
+
+def udp(sport, dport, data):
+    return struct.pack(">HHHH", sport, dport, 8 + len(data), 0) + data
+
+
+def tcp(dst, sport, dport, seq, ack, flags, data=b"", src=GUEST_IP):
+    segment = struct.pack(">HHIIBBHHH", sport, dport, seq, ack, 5 << 4, flags, 64000, 0, 0) + data
+    pseudo = socket.inet_aton(src) + socket.inet_aton(dst) + struct.pack(">BBH", 0, 6, len(segment))
+    return segment[:16] + struct.pack(">H", checksum(pseudo + segment)) + segment[18:]
+
+
+class Wire:
+    """The guest's end of the frames socket, spoken by hand."""
+
+    def __init__(self, netd):
+        self.peer = netd.peer
+
+    def send(self, frame):
+        self.peer.sendall(struct.pack(">I", len(frame)) + frame)
+
+    def receive(self, seconds=5):
+        """The next frame; None when none comes in time."""
+        self.peer.settimeout(seconds)
+        try:
+            (length,) = struct.unpack(">I", self._exactly(4))
+            return self._exactly(length)
+        except socket.timeout:
+            return None
+
+    def _exactly(self, count):
+        data = b""
+        while len(data) < count:
+            more = self.peer.recv(count - len(data))
+            assert more, "netd closed the frames socket"
+            data += more
+        return data
+
+    def receive_tcp(self, seconds=5):
+        """The next TCP segment: (sport, dport, seq, ack, flags)."""
+        while True:
+            frame = self.receive(seconds)
+            if frame is None:
+                return None
+            if frame[12:14] == b"\x08\0" and frame[23] == 6:
+                sport, dport, seq, ack = struct.unpack(">HHII", frame[34:46])
+                return sport, dport, seq, ack, frame[47] & 0x3f
