@@ -44,7 +44,7 @@ json_t *result_of(const struct tool_call *c, const struct outcome *o, const stru
     json_object_set_new(result, "content", content);
     if (o->structured && era->structured && profile->structured)
         json_object_set(result, "structuredContent", o->structured);
-    if (o->is_error && profile->flags_errors)
+    if (o->code && profile->flags_errors)
         json_object_set_new(result, "isError", json_true());
     return result_stamp(result, era);
 }

@@ -25,7 +25,7 @@ static void on_created(const json_t *info, const struct err *e, void *ctx)
     json_object_set_new(structured, "template",
                         json_string(config->template ? config->template : "default"));
     json_object_set_new(structured, "timeout_s", json_integer(config->sandbox_timeout_s));
-    tool_call_finish(c, structured, false);
+    tool_call_finish(c, structured);
 }
 
 void tool_create_sandbox(struct tool_call *c)

@@ -74,7 +74,7 @@ static void on_uploaded(const char *path, int64_t bytes, const struct err *e, vo
     json_object_set_new(structured, "bytes", json_integer(bytes));
     json_object_set_new(structured, "url", json_lossy_string(in->url, strlen(in->url)));
     internet_free(in);
-    tool_call_finish(c, structured, false);
+    tool_call_finish(c, structured);
 }
 
 // ---- 3.

@@ -64,7 +64,7 @@ static void on_downloaded(const char *path, int64_t bytes, const struct err *e, 
     json_object_set_new(structured, "path", json_lossy_string(d->shown, strlen(d->shown)));
     json_object_set_new(structured, "bytes", json_integer(bytes));
     download_free(d);
-    tool_call_finish(c, structured, false);
+    tool_call_finish(c, structured);
 }
 
 void tool_download_local(struct tool_call *c)

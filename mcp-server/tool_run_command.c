@@ -5,10 +5,9 @@
 static void on_done(struct run *r)
 {
     struct tool_call *c = r->call;
-    bool timed_out = r->timed_out;
     json_t *structured = run_structured(r);
     run_free(r);
-    tool_call_finish(c, structured, timed_out);
+    tool_call_finish(c, structured);
 }
 
 void tool_run_command(struct tool_call *c)

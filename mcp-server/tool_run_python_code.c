@@ -50,7 +50,6 @@ static void on_done(struct run *r)
 {
     struct python *p = r->ctx;
     struct tool_call *c = r->call;
-    bool timed_out = r->timed_out;
     json_t *record = python_record_end(&p->record, &r->err);
     json_t *structured = run_structured(r);
     json_t *result = json_object_get(record, "result");
@@ -59,11 +58,11 @@ static void on_done(struct run *r)
         json_object_set(structured, "result", result);
     if (is_error(error))
         json_object_set(structured, "error", error);
-    else if (!record && !timed_out)
+    else if (!record && !r->timed_out)
         json_object_set_new(structured, "error", died(r));
     json_decref(record);
     run_free(r);
-    tool_call_finish(c, structured, timed_out);
+    tool_call_finish(c, structured);
 }
 
 // ---- 2. the interpreter

@@ -39,7 +39,7 @@ static void on_uploaded(const char *path, int64_t bytes, const struct err *e, vo
     json_t *structured = json_object();
     json_object_set_new(structured, "path", json_string(path));
     json_object_set_new(structured, "bytes", json_integer(bytes));
-    tool_call_finish(c, structured, false);
+    tool_call_finish(c, structured);
 }
 
 static void on_found(struct tool_call *c, char *path, void *ctx)

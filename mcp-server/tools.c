@@ -6,7 +6,7 @@
 // inputSchema, checks the sandbox's id, and starts the tool, which takes one step after another,
 // each a client_op (or a fetch) that completes from the loop. Cancelling a call cancels the step
 // that runs; its completion finds `cancelled` set, starts nothing more, and ends the call, whose
-// outcome nobody reads. What fails is a result with is_error, never a protocol error: a model can
+// outcome nobody reads. What fails is a result with isError, never a protocol error: a model can
 // read and act on it.
 //
 // Nothing is done twice. A step that may have reached the sandbox is never repeated.
@@ -274,9 +274,9 @@ static void end(struct tool_call *c, struct outcome *o)
     free(c);
 }
 
-void tool_call_finish(struct tool_call *c, json_t *structured, bool is_error)
+void tool_call_finish(struct tool_call *c, json_t *structured)
 {
-    struct outcome o = {.is_error = is_error, .structured = structured};
+    struct outcome o = {.structured = structured};
     if (c->id)
         json_object_set_new(structured, "sandbox_id", json_string(c->id));
     json_object_set_new(structured, "duration_ms", json_integer(tool_call_ms(c)));
@@ -287,7 +287,7 @@ void tool_call_fail(struct tool_call *c, const char *code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    struct outcome o = {.is_error = true, .code = code};
+    struct outcome o = {.code = code};
     if (vasprintf(&o.message, fmt, ap) < 0)
         abort();
     va_end(ap);

@@ -57,13 +57,12 @@ const struct tool *tools_find(struct toolbox *t, const char *name);
 json_t *tools_list(struct toolbox *t, const struct era *era);
 
 // ---- one call
-// What a call came to. `code` NULL is success. `structured` follows the tool's outputSchema; the
-// text is made from it. It may be there with is_error and no code: a command that timed out.
+// What a call came to: `structured`, which follows the tool's outputSchema and which the text is
+// made from; or an error. How a command ended, be it by its time-out, is not an error of the tool.
 struct outcome {
-    bool is_error;
-    const char *code;   // static: "sandbox_not_found"
-    char *message;      // owned; one sentence and what to do next
-    json_t *structured; // owned
+    const char *code;   // static: "sandbox_not_found"; NULL is success
+    char *message;      // owned; with code: one sentence and what to do next
+    json_t *structured; // owned; without code
 };
 
 struct tool_call {
@@ -96,7 +95,7 @@ void tool_call_cancel(struct tool_call *c);
 char *tool_call_progress(const struct tool_call *c, int64_t seconds); // new string
 
 // ---- for the tools
-void tool_call_finish(struct tool_call *c, json_t *structured, bool is_error); // takes structured
+void tool_call_finish(struct tool_call *c, json_t *structured); // takes structured
 // `code` is static. The message says what to do next.
 void tool_call_fail(struct tool_call *c, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
