@@ -124,10 +124,10 @@ class ToolError(Exception):
 class Mcp:
     """A cubby-mcp process on a pipe. Answers are matched by id; notifications are kept."""
 
-    def __init__(self, home, *args, cwd=None, program=None):
+    def __init__(self, home, *args, cwd=None, program=None, stderr=subprocess.DEVNULL):
         self.process = subprocess.Popen([str(program or BIN / "cubby-mcp"), *map(str, args)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, env=home.env, cwd=cwd)
+                                        stderr=stderr, env=home.env, cwd=cwd)
         self.next_id = 0
         self.notifications = []
         self.answers = {}
