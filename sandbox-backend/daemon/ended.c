@@ -157,7 +157,7 @@ void ended_add(struct ended *ended, const char *id, enum ended_why why, const ch
     memcpy(entry->id, id, SANDBOX_ID_LEN + 1);
     entry->why = why;
     entry->at_ns = clock_wall_ns();
-    entry->detail = detail ? xstrndup(detail, DETAIL_BYTES) : NULL;
+    entry->detail = detail ? str_printf("%.*s", DETAIL_BYTES, detail) : NULL;
     if (ended->lines >= 2 * ENDED_MAX)
         write_all(ended);
     else
