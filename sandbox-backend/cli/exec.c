@@ -129,6 +129,7 @@ static void on_end(const struct command_result *r, const struct err *e, void *ct
         x->status = status_of(x, r);
     }
     exec_stdin_stop(&x->in);
+    uv_stop(&x->session.loop);
 }
 
 // The first asks the command to be killed; with a second one the default is back.
@@ -160,7 +161,7 @@ static void run(struct exec *x, const char *id, const struct command_opts *opts)
     watch_signal(x, &x->terminate, SIGTERM);
     x->op = client_command(x->session.client, id, opts, &EVENTS, x);
     while (x->op)
-        uv_run(&x->session.loop, UV_RUN_ONCE);
+        uv_run(&x->session.loop, UV_RUN_DEFAULT);
     uv_close((uv_handle_t *)&x->interrupt, NULL);
     uv_close((uv_handle_t *)&x->terminate, NULL);
 }

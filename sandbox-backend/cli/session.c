@@ -54,14 +54,16 @@ static void on_closed(void *ctx)
 {
     struct session *s = ctx;
     s->closed = true;
+    uv_stop(&s->loop);
 }
 
 void session_close(struct session *s)
 {
     client_close(s->client, on_closed, s);
     while (!s->closed)
-        uv_run(&s->loop, UV_RUN_ONCE);
-    uv_run(&s->loop, UV_RUN_DEFAULT);
+        uv_run(&s->loop, UV_RUN_DEFAULT);
+    while (uv_run(&s->loop, UV_RUN_DEFAULT))
+        ;
     uv_loop_close(&s->loop);
     free(s->home);
 }
@@ -74,6 +76,7 @@ bool session_is_idle(const struct session *s)
 
 // ---- calls that wait
 struct wait {
+    uv_loop_t *loop; // borrowed
     bool done;
     json_t *info; // owned
     struct err *e;
@@ -83,6 +86,7 @@ static void on_done(const struct err *e, void *ctx)
 {
     struct wait *w = ctx;
     w->done = true;
+    uv_stop(w->loop); // else it would wait for I/O once more before it returns
     if (e)
         *w->e = *e;
 }
@@ -97,20 +101,20 @@ static void on_json(const json_t *info, const struct err *e, void *ctx)
 static json_t *wait_for(struct session *s, struct wait *w)
 {
     while (!w->done)
-        uv_run(&s->loop, UV_RUN_ONCE);
+        uv_run(&s->loop, UV_RUN_DEFAULT);
     return w->info;
 }
 
 json_t *session_create(struct session *s, const struct sandbox_opts *opts, struct err *e)
 {
-    struct wait w = {.e = e};
+    struct wait w = {.loop = &s->loop, .e = e};
     client_create(s->client, opts, on_json, &w);
     return wait_for(s, &w);
 }
 
 json_t *session_list(struct session *s, struct err *e)
 {
-    struct wait w = {.e = e};
+    struct wait w = {.loop = &s->loop, .e = e};
     client_list(s->client, on_json, &w);
     json_t *list = wait_for(s, &w);
     if (list && !json_is_array(list)) {
@@ -123,7 +127,7 @@ json_t *session_list(struct session *s, struct err *e)
 
 int session_kill(struct session *s, const char *id, struct err *e)
 {
-    struct wait w = {.e = e};
+    struct wait w = {.loop = &s->loop, .e = e};
     client_kill(s->client, id, on_done, &w);
     wait_for(s, &w);
     return err_is(e) ? -1 : 0;

@@ -213,6 +213,8 @@ static void judge(struct call *call, const struct err *e, bool from_envd)
         return;
     if (call->status < 300 && e) {
         call->err = *e;
+        if (e->code == ERR_NOT_FOUND) // a host's name, which is not what "not found" means here
+            call->err.code = ERR_UNAVAILABLE;
         err_wrap(&call->err, "%s", call->client->dialect->name);
     } else if (from_envd) {
         bool existed = access_cache_get(&call->client->accesses, call->sandbox) != NULL;

@@ -196,7 +196,9 @@ static int take_stream_end(struct command *op, const char *payload, size_t len, 
     if (!message)
         return -1;
     struct err said = ERR_INIT;
-    connect_error_parse(json_object_get(message, "error"), &said);
+    const json_t *error = json_object_get(message, "error");
+    if (error && !json_is_null(error))
+        connect_error_parse(error, &said);
     json_decref(message);
     if (said.code == ERR_TIMEOUT) {
         op->has_ended = true;
@@ -242,7 +244,7 @@ static void on_silence(struct deadline *deadline)
     if (op->overdue_at && clock_mono_ms() >= op->overdue_at && !op->canceled) {
         op->has_ended = true;
         op->result.end = COMMAND_TIMED_OUT;
-        op->must_kill = true;
+        op->must_kill = op->pid != 0;
     } else if (!op->canceled) {
         err_set(&op->err, ERR_UNAVAILABLE, "nothing was heard for %d s", SILENCE_MS / 1000);
     }

@@ -2,6 +2,7 @@
 // A server that answers as a test says, for the client's units: on <home>/cubbyd.sock, where the
 // client looks for the local daemon, or on a TCP port. Keeps a line for each request it got.
 #pragma once
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,7 @@ static inline void fake_on_request(struct http_request *req, void *ctx)
 static inline void fake_open(struct fake *f, const char *api_url)
 {
     struct err e = ERR_INIT;
+    signal(SIGPIPE, SIG_IGN); // as every program of ours does
     memset(f, 0, sizeof *f);
     strcpy(f->home, "/tmp/cubby-client-XXXXXX");
     if (!mkdtemp(f->home))
@@ -110,6 +112,7 @@ static inline void fake_on_closed(void *ctx)
 {
     struct fake *f = ctx;
     f->closed++;
+    uv_stop(&f->loop);
 }
 
 // Nothing may be left in the loop: a handle that was forgotten is found here.
@@ -117,9 +120,10 @@ static inline void fake_close(struct fake *f)
 {
     client_close(f->client, fake_on_closed, f);
     while (f->closed < 1)
-        uv_run(&f->loop, UV_RUN_ONCE);
+        uv_run(&f->loop, UV_RUN_DEFAULT);
     http_server_close(f->server, fake_on_closed, f);
-    uv_run(&f->loop, UV_RUN_DEFAULT);
+    while (uv_run(&f->loop, UV_RUN_DEFAULT))
+        ;
     is_int(f->closed, 2, "client and server closed once each");
     is_int(uv_loop_close(&f->loop), 0, "nothing is left in the loop");
     buf_fini(&f->seen);
@@ -137,13 +141,14 @@ static inline void fake_finish(struct fake *f, const struct err *e)
     ok(!f->done, "completes once");
     f->done = true;
     f->err = e ? *e : ERR_INIT;
+    uv_stop(&f->loop); // else the loop would wait for I/O once more before it returns
 }
 
 static inline void fake_run(struct fake *f)
 {
     ok(!f->done, "does not complete inside the call that started it");
     while (!f->done)
-        uv_run(&f->loop, UV_RUN_ONCE);
+        uv_run(&f->loop, UV_RUN_DEFAULT);
     f->done = false;
 }
 
