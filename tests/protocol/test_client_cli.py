@@ -45,7 +45,7 @@ def start(fake, *words, **options):
 @pytest.mark.parametrize("verb", ["create", "exec", "ps", "kill", "doctor", "daemon", "template"])
 def test_help(fake, verb):
     answer = cubby(fake, verb, "--help")
-    assert answer.returncode == 0 and verb in answer.stdout.decode() or b"cubbyd" in answer.stdout
+    assert answer.returncode == 0 and answer.stdout.startswith(b"Usage: cubby")
     assert answer.stderr == b""
     assert verb in cubby(fake, "--help").stdout.decode()
 

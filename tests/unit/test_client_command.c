@@ -159,7 +159,6 @@ static void test_request(void)
     const struct command_opts opts = {
         .cmd = "echo", .args = ARGS, .envs = envs, .cwd = "/tmp", .user = "root"};
     begin(FAKE_ID, &opts);
-    json_decref(envs);
     fake_run(&f);
     is_str(f.body.data + CONNECT_ENVELOPE_HEAD,
            "{\"process\":{\"args\":[\"a\",\"b c\"],\"cmd\":\"echo\",\"cwd\":\"/tmp\","
@@ -174,6 +173,7 @@ static void test_request(void)
     begin("nonsense", &opts);
     fake_run(&f);
     is_int(f.err.code, ERR_INVALID, "a malformed id: %s", f.err.msg);
+    json_decref(envs);
     saw("");
     fake_close(&f);
 }
