@@ -20,7 +20,8 @@ enum slot_state { SLOT_NONE, SLOT_FREE, SLOT_TAKEN, SLOT_PARKED };
 
 struct slot {
     enum slot_state state;
-    int fd; // owned; the group's directory
+    bool killed; // its directory is not to be used again: see renew
+    int fd;      // owned; the group's directory
 };
 
 struct cgroups {
@@ -80,19 +81,37 @@ static bool is_empty(const struct cgroups *c, int group)
     return n > 0 && strstr(text, "populated 0");
 }
 
+static int open_dir(const struct cgroups *c, int group)
+{
+    char *path auto_free = str_printf("%s/%d", c->dir, group);
+    return mkdir(path, 0755) < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 static int make(struct cgroups *c)
 {
-    if (c->count == CGROUPS_MAX)
-        return -1;
-    int group = c->count++;
+    while (c->count < CGROUPS_MAX) {
+        int group = c->count++;
+        c->slots[group] = (struct slot){.state = SLOT_TAKEN, .fd = open_dir(c, group)};
+        if (c->slots[group].fd >= 0)
+            return group;
+        if (errno != EEXIST) // the number of a group that an older envd has left is passed over
+            break;
+    }
+    return -1;
+}
+
+// Makes the directory of a killed group anew. Kernels since 6.14 compare how often the group of the
+// parent and that of the child were killed, and kill what is cloned into a group that ever was.
+static bool renew(struct cgroups *c, int group)
+{
     struct slot *slot = &c->slots[group];
-    slot->fd = -1;
-    slot->state = SLOT_TAKEN;
     char *path auto_free = str_printf("%s/%d", c->dir, group);
-    if (mkdir(path, 0755) == 0)
-        slot->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    // A number that an older envd's group still has is passed over for good.
-    return slot->fd >= 0 ? group : errno == EEXIST ? make(c) : -1;
+    if (rmdir(path) < 0)
+        return false; // its last process is still on its way out
+    mem_close_fd(&slot->fd);
+    slot->fd = open_dir(c, group);
+    slot->killed = false;
+    return slot->fd >= 0;
 }
 
 static int find_parked(struct cgroups *c)
@@ -103,7 +122,8 @@ static int find_parked(struct cgroups *c)
         if (c->slots[c->next_parked].state != SLOT_PARKED)
             continue;
         looks++;
-        if (is_empty(c, c->next_parked))
+        const struct slot *slot = &c->slots[c->next_parked];
+        if (slot->killed ? renew(c, c->next_parked) : is_empty(c, c->next_parked))
             return c->next_parked;
     }
     return -1;
@@ -130,10 +150,11 @@ int cgroup_fd(const struct cgroups *c, int group)
     return c && group >= 0 ? c->slots[group].fd : -1;
 }
 
-void cgroup_kill(const struct cgroups *c, int group)
+void cgroup_kill(struct cgroups *c, int group)
 {
     if (!c || group < 0)
         return;
+    c->slots[group].killed = true;
     int fd auto_close = openat(c->slots[group].fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, "1", 1) != 1)
         log_warn("cgroup.kill", "group=%d error=%s", group, strerror(errno));
@@ -142,5 +163,6 @@ void cgroup_kill(const struct cgroups *c, int group)
 void cgroup_give_back(struct cgroups *c, int group)
 {
     if (c && group >= 0)
-        c->slots[group].state = is_empty(c, group) ? SLOT_FREE : SLOT_PARKED;
+        c->slots[group].state =
+            !c->slots[group].killed && is_empty(c, group) ? SLOT_FREE : SLOT_PARKED;
 }

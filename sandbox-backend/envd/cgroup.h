@@ -17,6 +17,6 @@ void cgroups_free(struct cgroups *c); // removes the groups that are empty
 // A group without processes, or -1. `c` may be NULL in all of these.
 int cgroup_take(struct cgroups *c);
 int cgroup_fd(const struct cgroups *c, int group); // its directory, for CLONE_INTO_CGROUP; borrowed
-void cgroup_kill(const struct cgroups *c, int group);
+void cgroup_kill(struct cgroups *c, int group);
 // What still runs in it goes on running; the group is used again once it is empty.
 void cgroup_give_back(struct cgroups *c, int group);

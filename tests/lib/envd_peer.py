@@ -113,7 +113,7 @@ class Result:
         data = [e["data"] for e in self.events if "data" in e]
         self.stdout = b"".join(base64.b64decode(d["stdout"]) for d in data if "stdout" in d)
         self.stderr = b"".join(base64.b64decode(d["stderr"]) for d in data if "stderr" in d)
-        self.pid = self.events[0]["start"]["pid"] if self.events else None
+        self.pid = next((e["start"]["pid"] for e in self.events if "start" in e), None)
         self.end = next((e["end"] for e in self.events if "end" in e), None)
         self.code = self.end.get("exitCode", 0) if self.end else None
         self.error = (self.end_stream or {}).get("error")
