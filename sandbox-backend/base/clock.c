@@ -46,42 +46,79 @@ void clock_rfc3339(char out[CLOCK_RFC3339_BYTES], int64_t wall_ns)
         snprintf(out + n, room, ".%09dZ", (int)frac);
 }
 
+// Whether `s` begins with the shape, in which a 0 stands for any digit.
+static bool has_shape(const char *s, const char *shape)
+{
+    for (; *shape; s++, shape++)
+        if (*shape == '0' ? *s < '0' || *s > '9' : *s != *shape)
+            return false;
+    return true;
+}
+
+static int month_days(int year, int month)
+{
+    static const int DAYS[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    return DAYS[month - 1] + (month == 2 && leap);
+}
+
+static bool parse_date_time(const char *s, struct tm *tm)
+{
+    bool has_t = strlen(s) > 10 && strchr("Tt ", s[10]);
+    if (!has_shape(s, "0000-00-00") || !has_t || !has_shape(s + 11, "00:00:00") ||
+        sscanf(s, "%4d-%2d-%2d%*c%2d:%2d:%2d", &tm->tm_year, &tm->tm_mon, &tm->tm_mday,
+               &tm->tm_hour, &tm->tm_min, &tm->tm_sec) != 6)
+        return false;
+    if (tm->tm_mon < 1 || tm->tm_mon > 12 || tm->tm_mday < 1 ||
+        tm->tm_mday > month_days(tm->tm_year, tm->tm_mon) || tm->tm_hour > 23 || tm->tm_min > 59 ||
+        tm->tm_sec > 60)
+        return false;
+    tm->tm_year -= 1900;
+    tm->tm_mon -= 1;
+    return true;
+}
+
+// ".123": moves *s past it; false when it is there without a digit.
+static bool parse_fraction(const char **s, int64_t *ns)
+{
+    *ns = 0;
+    if (**s != '.')
+        return true;
+    const char *digits = ++*s;
+    int64_t unit = NS_PER_S;
+    for (; **s >= '0' && **s <= '9'; ++*s) {
+        unit /= 10;
+        *ns += (**s - '0') * unit; // digits past the ninth add nothing
+    }
+    return *s > digits;
+}
+
+static bool parse_offset(const char *s, int64_t *seconds)
+{
+    *seconds = 0;
+    if (strcmp(s, "Z") == 0 || strcmp(s, "z") == 0)
+        return true;
+    int hours = 0;
+    int minutes = 0;
+    if ((*s != '+' && *s != '-') || strlen(s) != 6 || !has_shape(s + 1, "00:00") ||
+        sscanf(s + 1, "%2d:%2d", &hours, &minutes) != 2 || hours > 23 || minutes > 59)
+        return false;
+    *seconds = (*s == '-' ? -1 : 1) * (hours * 3600LL + minutes * 60LL);
+    return true;
+}
+
 bool clock_parse_rfc3339(const char *s, int64_t *wall_ns)
 {
     struct tm tm = {0};
-    int used = 0;
-    if (sscanf(s, "%4d-%2d-%2d%*1[Tt ]%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
-               &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &used) != 6 ||
-        used != 19)
+    int64_t fraction;
+    int64_t offset;
+    if (!parse_date_time(s, &tm))
         return false;
-    if (tm.tm_mon < 1 || tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 ||
-        tm.tm_min > 59 || tm.tm_sec > 60)
+    s += sizeof "2026-01-02T03:04:05" - 1;
+    if (!parse_fraction(&s, &fraction) || !parse_offset(s, &offset))
         return false;
-    s += used;
-    int64_t frac = 0;
-    if (*s == '.') {
-        int64_t unit = NS_PER_S;
-        s++;
-        if (*s < '0' || *s > '9')
-            return false;
-        for (; *s >= '0' && *s <= '9'; s++) {
-            unit /= 10;
-            frac += (*s - '0') * unit; // digits past the ninth add nothing
-        }
-    }
-    int64_t offset_s = 0;
-    if (*s == '+' || *s == '-') {
-        int hours = 0;
-        int minutes = 0;
-        int n = 0;
-        if (sscanf(s + 1, "%2d:%2d%n", &hours, &minutes, &n) != 2 || n != 5 || s[6])
-            return false;
-        offset_s = (*s == '-' ? -1 : 1) * (hours * 3600LL + minutes * 60LL);
-    } else if (strcmp(s, "Z") != 0 && strcmp(s, "z") != 0) {
-        return false;
-    }
-    tm.tm_year -= 1900;
-    tm.tm_mon -= 1;
-    *wall_ns = ((int64_t)timegm(&tm) - offset_s) * NS_PER_S + frac;
-    return true;
+    int64_t seconds = (int64_t)timegm(&tm) - offset;
+    // 64 bits of nanoseconds reach from 1677 to 2262.
+    return !__builtin_mul_overflow(seconds, NS_PER_S, wall_ns) &&
+           !__builtin_add_overflow(*wall_ns, fraction, wall_ns);
 }

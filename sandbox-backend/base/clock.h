@@ -10,5 +10,6 @@ int64_t clock_wall_ns(void); // since 1970-01-01 UTC
 #define CLOCK_RFC3339_BYTES 40
 // "2026-01-02T03:04:05.678901234Z": 0, 3, 6 or 9 digits of fraction, as few as say it all.
 void clock_rfc3339(char out[CLOCK_RFC3339_BYTES], int64_t wall_ns);
-// Any RFC 3339 time, with its offset; false for anything else.
+// Any RFC 3339 time, with its offset; false for anything else, and for times that nanoseconds in 64
+// bits do not reach (before 1677, after 2262).
 bool clock_parse_rfc3339(const char *s, int64_t *wall_ns);

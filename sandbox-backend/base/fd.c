@@ -191,8 +191,8 @@ bool file_exists(const char *path)
 int dir_make(const char *path, mode_t mode, struct err *e)
 {
     char *partial auto_free = xstrdup(path);
-    for (char *p = partial + 1; *p; p++) {
-        if (*p != '/')
+    for (char *p = partial; *p; p++) {
+        if (*p != '/' || p == partial)
             continue;
         *p = '\0';
         if (mkdir(partial, mode) < 0 && errno != EEXIST)

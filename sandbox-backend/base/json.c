@@ -65,7 +65,9 @@ char *json_to_string(const json_t *value)
 
 json_t *json_lossy_string(const char *s, size_t len)
 {
-    json_t *value = memchr(s ? s : "", 0, s ? len : 0) ? NULL : json_stringn(s ? s : "", len);
+    if (!s)
+        len = 0;
+    json_t *value = len && memchr(s, 0, len) ? NULL : json_stringn(len ? s : "", len);
     if (value)
         return value;
     struct buf clean auto_buf = BUF_INIT;

@@ -10,7 +10,9 @@
 
 static bool is_choice(const char *choices, const char *value)
 {
-    size_t n = strlen(value);
+    size_t n = strcspn(value, "|");
+    if (value[n]) // two of them are not one
+        return false;
     for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
         if (strncmp(at, value, n) == 0 && (at[n] == '|' || at[n] == '\0'))
             return true;

@@ -33,9 +33,10 @@ static char *first_existing(const char *const *below, const char *name, struct e
             return path;
         free(path);
     }
-    err_set(e, ERR_PRECONDITION,
-            "%s is missing from this installation (looked from %s); run \"make\" or reinstall Cubby",
-            name, dir);
+    err_set(
+        e, ERR_PRECONDITION,
+        "%s is missing from this installation (looked from %s); run \"make\" or reinstall Cubby",
+        name, dir);
     return NULL;
 }
 

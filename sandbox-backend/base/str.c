@@ -157,10 +157,13 @@ bool base64_decode(struct buf *out, const char *s, size_t len)
         return false;
     unsigned acc = 0;
     int bits = 0;
+    size_t before = out->len;
     for (size_t i = 0; i < len; i++) {
         int v = base64_value(s[i]);
-        if (v < 0)
+        if (v < 0) {
+            out->len = before; // nothing is added by a failure
             return false;
+        }
         acc = acc << 6 | (unsigned)v;
         bits += 6;
         if (bits >= 8) {
