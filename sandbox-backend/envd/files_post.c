@@ -137,6 +137,7 @@ static void on_end(struct http_request *req, void *ctx)
         end_file(u);
     http_request_on_close(req, NULL, NULL);
     if (err_is(&u->e)) {
+        file_sink_abort(&u->sink); // before the client can look
         http_respond_error(req, status_of(u->e.code), "%s", u->e.msg);
     } else {
         char *answer auto_free = json_to_string(u->written);
