@@ -119,7 +119,8 @@ static void test_details(void)
     is_str(qemu_cpu_model("kvm"), "host", "the processor under KVM");
     ok(!strstr(qemu_cpu_model("tcg"), "avx"), "none that TCG is slow at");
     char *args auto_free = qemu_kernel_args("tcg");
-    ok(strstr(args, "panic=-1") && strstr(args, "tsc_early_khz="), "kernel arguments: %s", args);
+    ok(strstr(args, "panic=-1") && strstr(args, "reboot=t"), "a panic becomes an event: %s", args);
+    ok(strstr(args, "tsc_early_khz=") && strstr(args, "tsc=reliable"), "the clock is kept");
 }
 
 static void test_listen(void)
