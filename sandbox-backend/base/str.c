@@ -113,21 +113,24 @@ void base64_encode(struct buf *out, const void *data, size_t len)
     static const char ALPHABET[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *p = data;
-    char quad[4];
-    for (; len >= 3; p += 3, len -= 3) {
-        quad[0] = ALPHABET[p[0] >> 2];
-        quad[1] = ALPHABET[(p[0] & 3) << 4 | p[1] >> 4];
-        quad[2] = ALPHABET[(p[1] & 15) << 2 | p[2] >> 6];
-        quad[3] = ALPHABET[p[2] & 63];
-        buf_add(out, quad, 4);
+    char block[1024]; // commands' output goes through here: an append a quad would be most of it
+    while (len >= 3) {
+        size_t n = 0;
+        for (; len >= 3 && n < sizeof block; p += 3, len -= 3, n += 4) {
+            block[n] = ALPHABET[p[0] >> 2];
+            block[n + 1] = ALPHABET[(p[0] & 3) << 4 | p[1] >> 4];
+            block[n + 2] = ALPHABET[(p[1] & 15) << 2 | p[2] >> 6];
+            block[n + 3] = ALPHABET[p[2] & 63];
+        }
+        buf_add(out, block, n);
     }
     if (len) {
         unsigned char second = len == 2 ? p[1] : 0;
-        quad[0] = ALPHABET[p[0] >> 2];
-        quad[1] = ALPHABET[(p[0] & 3) << 4 | second >> 4];
-        quad[2] = len == 2 ? ALPHABET[(second & 15) << 2] : '=';
-        quad[3] = '=';
-        buf_add(out, quad, 4);
+        block[0] = ALPHABET[p[0] >> 2];
+        block[1] = ALPHABET[(p[0] & 3) << 4 | second >> 4];
+        block[2] = len == 2 ? ALPHABET[(second & 15) << 2] : '=';
+        block[3] = '=';
+        buf_add(out, block, 4);
     }
 }
 
