@@ -60,7 +60,7 @@ void process__output_open(struct process *p, enum process_stream stream, int fd)
 {
     struct process_output *o = &p->outputs[stream];
     *o = (struct process_output){.process = p, .stream = stream, .fd = fd};
-    uv_poll_init(p->table->loop, &o->poll, fd);
+    uv_poll_init(p->table->loop, &o->poll, fd); // makes it non-blocking
     p->open_handles++;
 }
 

@@ -230,11 +230,6 @@ static int open_pipes(struct pipes *p, bool want_stdin, struct err *e)
     if ((want_stdin && pipe2(p->in, O_CLOEXEC) < 0) || pipe2(p->out, O_CLOEXEC) < 0 ||
         pipe2(p->err, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make pipes");
-    // Only our ends: the other end's file is the program's, which expects to block.
-    if (fcntl(p->out[0], F_SETFL, O_RDONLY | O_NONBLOCK) < 0 ||
-        fcntl(p->err[0], F_SETFL, O_RDONLY | O_NONBLOCK) < 0 ||
-        (want_stdin && fcntl(p->in[1], F_SETFL, O_WRONLY | O_NONBLOCK) < 0))
-        return err_sys(e, errno, "make pipes non-blocking");
     return 0;
 }
 

@@ -23,7 +23,7 @@ struct spawn {
     // What was started.
     pid_t pid;
     bool in_cgroup;   // it was started in cgroup_fd
-    int in, out, err; // our ends, non-blocking, close-on-exec; in is -1 without want_stdin
+    int in, out, err; // our ends, close-on-exec; in is -1 without want_stdin
 };
 
 // Returns when the program runs or has failed to. A program that is missing or not executable is

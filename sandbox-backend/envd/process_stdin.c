@@ -57,7 +57,7 @@ static void watch(struct process *p)
 {
     struct process_input *in = &p->input;
     if (!in->has_poll) {
-        uv_poll_init(p->table->loop, &in->poll, in->fd);
+        uv_poll_init(p->table->loop, &in->poll, in->fd); // makes it non-blocking
         in->has_poll = true;
         p->open_handles++;
     }
