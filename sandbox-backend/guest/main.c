@@ -80,6 +80,7 @@ static void set_kernel(void)
     // fault, and their timers cost time on a host without hardware virtualisation.
     step_write("/proc/sys/kernel/watchdog", "0");
     step_write("/sys/module/rcupdate/parameters/rcu_cpu_stall_suppress", "1");
+    step_write("/proc/sys/kernel/hung_task_timeout_secs", "0");
     step_write("/proc/sys/vm/stat_interval", "120");
     // What a person may do on a computer of their own: any port, ping without privileges.
     step_write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");

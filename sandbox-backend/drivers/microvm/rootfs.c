@@ -30,7 +30,8 @@
 
 // On top of Debian's essential packages and apt.
 #define PACKAGES                                                                                  \
-    "bzip2,ca-certificates,curl,file,git,iproute2,less,libnss-myhostname,netbase,openssl,passwd," \
+    "bzip2,ca-certificates,curl,file,git,iproute2,iputils-ping,jq,less,mount,netbase,openssl,"    \
+    "passwd,"                                                                                     \
     "patch,procps,python-is-python3,python3,python3-pip,python3-pytest,python3-venv,sudo,tzdata," \
     "unzip,wget,xz-utils,zip"
 
@@ -195,15 +196,21 @@ static void add_network_options(struct arguments *a)
     }
 }
 
-static void add_trimming(struct arguments *a)
+// These stay in force in the guest: no documentation that only a person would read, and no waiting
+// for a disk that nothing outlives.
+static void add_dpkg_options(struct arguments *a)
 {
-    static const char *const TRIMMED[] = {
-        "path-exclude=/usr/share/doc/*",    "path-include=/usr/share/doc/*/copyright",
-        "path-exclude=/usr/share/man/*",    "path-exclude=/usr/share/info/*",
-        "path-exclude=/usr/share/locale/*", "path-include=/usr/share/locale/locale.alias",
+    static const char *const OPTIONS[] = {
+        "force-unsafe-io",
+        "path-exclude=/usr/share/doc/*",
+        "path-include=/usr/share/doc/*/copyright",
+        "path-exclude=/usr/share/man/*",
+        "path-exclude=/usr/share/info/*",
+        "path-exclude=/usr/share/locale/*",
+        "path-include=/usr/share/locale/locale.alias",
     };
-    for (size_t i = 0; i < ARRAY_LEN(TRIMMED); i++)
-        add(a, str_printf("--dpkgopt=%s", TRIMMED[i]));
+    for (size_t i = 0; i < ARRAY_LEN(OPTIONS); i++)
+        add(a, str_printf("--dpkgopt=%s", OPTIONS[i]));
 }
 
 // Quotes a path for mmdebstrap's hooks, which split at blanks as a shell does.
@@ -264,7 +271,7 @@ static void compose(struct arguments *a, const struct rootfs_spec *spec, const c
     add(a, xstrdup(root ? "--mode=root" : "--mode=auto"));
     add(a, xstrdup("--variant=apt"));
     add(a, xstrdup("--aptopt=Acquire::Languages \"none\""));
-    add_trimming(a);
+    add_dpkg_options(a);
     add(a, str_printf("--include=%s%s%s", PACKAGES, spec->extra ? "," : "",
                       spec->extra ? spec->extra : ""));
     add(a, str_printf("--customize-hook=%s", CUSTOMIZE));

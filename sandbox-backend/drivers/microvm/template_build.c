@@ -195,7 +195,7 @@ static int stage_boot(struct build *b, struct err *e)
 // ---- 6. warm-up
 static int stage_warm_up(struct build *b, struct err *e)
 {
-    return template_warm_up(&b->pump, template_guest_vmnet(b->guest), e);
+    return template_warm_up(&b->pump, template_guest_vmnet(b->guest), b->log, e);
 }
 
 // ---- 7. snapshot

@@ -7,5 +7,5 @@
 // Runs the commands that sandboxes run most, as `user` and as root, and leaves the disk in step
 // with the memory. Their programs and libraries are then in the guest's page cache, which all
 // sandboxes share, instead of being read from the disk by each. -1 when one of them fails, which is
-// also the proof that what the template promises works.
-int template_warm_up(struct pump *p, const char *vmnet, struct err *e);
+// also the proof that what the template promises works. How long each took goes to `log`.
+int template_warm_up(struct pump *p, const char *vmnet, int log, struct err *e);
