@@ -40,11 +40,19 @@ int cli_begin(const struct cli_usage *usage, int *argc, char **argv)
     return -1;
 }
 
+// In one piece: stderr is not buffered, and others may write to it.
+static void complain(const char *text)
+{
+    struct buf line auto_buf = BUF_INIT;
+    buf_adds(&line, "cubby: ");
+    cli_safe(&line, text);
+    buf_addc(&line, '\n');
+    fputs(buf_str(&line), stderr);
+}
+
 int cli_fail(const struct err *e)
 {
-    fputs("cubby: ", stderr);
-    cli_print_safe(stderr, e->msg);
-    fputc('\n', stderr);
+    complain(e->msg);
     return 1;
 }
 
@@ -55,13 +63,11 @@ int cli_usage_error(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    fputs("cubby: ", stderr);
-    cli_print_safe(stderr, text);
-    fputc('\n', stderr);
+    complain(text);
     return CLI_USAGE;
 }
 
-void cli_print_safe(FILE *to, const char *text)
+void cli_safe(struct buf *out, const char *text)
 {
     size_t len = strlen(text);
     for (size_t i = 0; i < len;) {
@@ -71,11 +77,18 @@ void cli_print_safe(FILE *to, const char *text)
         bool c1 = c == 0xc2 && i + 1 < len && (unsigned char)text[i + 1] < 0xa0;
         bool whole = i + take <= len && utf8_is_valid(text + i, take);
         if (c < 0x20 || c == 0x7f || c1 || !whole) {
-            fprintf(to, "\\x%02x", c);
+            buf_printf(out, "\\x%02x", c);
             take = 1;
         } else {
-            fwrite(text + i, 1, take, to);
+            buf_add(out, text + i, take);
         }
         i += take;
     }
+}
+
+void cli_print_safe(FILE *to, const char *text)
+{
+    struct buf safe auto_buf = BUF_INIT;
+    cli_safe(&safe, text);
+    fputs(buf_str(&safe), to);
 }

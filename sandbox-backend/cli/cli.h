@@ -3,6 +3,7 @@
 #pragma once
 #include <stdio.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/opts.h"
 
@@ -35,4 +36,5 @@ int cli_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 // Writes text that others chose (a guest, metadata, an error of a server) so that a terminal shows
 // it and never obeys it: control characters and invalid UTF-8 come out as \xNN.
+void cli_safe(struct buf *out, const char *text);
 void cli_print_safe(FILE *to, const char *text);

@@ -9,8 +9,9 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
-#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/str.h"
+
+#define PIECE_BYTES (256 * 1024) // of one SendInput; a pipe gives 64 KiB at most
 
 static void next(struct exec_stdin *in);
 
@@ -58,7 +59,7 @@ static void send_end(struct exec_stdin *in)
 
 static void read_piece(struct exec_stdin *in)
 {
-    char data[LIMIT_OUTPUT_CHUNK_BYTES];
+    char data[PIECE_BYTES];
     ssize_t n = read(in->fd, data, sizeof data);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         next(in);

@@ -15,20 +15,12 @@ void table_init(struct table *t, int columns)
     *t = (struct table){.columns = columns};
 }
 
-static char *safe(const char *text)
-{
-    char *out = NULL;
-    size_t len = 0;
-    FILE *to = open_memstream(&out, &len);
-    cli_print_safe(to, text);
-    fclose(to);
-    return out;
-}
-
 void table_cell(struct table *t, const char *text)
 {
     t->cells = xrealloc(t->cells, (size_t)(t->count + 1) * sizeof *t->cells);
-    t->cells[t->count++] = safe(text);
+    struct buf safe = BUF_INIT;
+    cli_safe(&safe, text);
+    t->cells[t->count++] = safe.len ? buf_take(&safe) : xstrdup("");
 }
 
 // Characters, as near to columns of a terminal as one gets without knowing its font.

@@ -55,7 +55,6 @@ struct client *client_new(uv_loop_t *loop, const struct client_opts *opts)
         c->dialect = &dialect_e2b;
     else
         open_local(c, opts);
-    c->http = http_client_new(loop);
     uv_timer_init(loop, &c->kick);
     c->kick.data = c;
     return c;
@@ -136,7 +135,10 @@ static void close_parts(struct client *c)
 static void on_starter_closed(void *ctx)
 {
     struct client *c = ctx;
-    http_client_close(c->http, on_http_closed, c);
+    if (c->http)
+        http_client_close(c->http, on_http_closed, c);
+    else
+        on_http_closed(c);
 }
 
 static void on_http_closed(void *ctx)

@@ -27,7 +27,7 @@ struct client {
     char *sandbox_url;             // owned, the same; NULL: from the sandbox's domain
     char *api_key;                 // owned or NULL
     char *socket;                  // owned; NULL unless local
-    struct http_client *http;      // owned
+    struct http_client *http;      // owned; NULL before the first call
     struct daemon_start *starter;  // owned; NULL unless local
     struct access_cache accesses;
     struct client_op *ops;
