@@ -17,7 +17,6 @@
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/envd/machine.h"
 #include "sandbox-backend/envd/pjson.h"
-#include "sandbox-backend/log/log.h"
 
 struct init_request {
     const char *token;
@@ -109,7 +108,8 @@ static int apply(struct envd *envd, const struct http_request *req, const struct
     if (envd->owns_machine && apply_machine(r, e) < 0)
         return -1;
     apply_settings(&envd->settings, r);
-    return 0;
+    // What is answered is kept: an envd that comes back without its token would serve anyone.
+    return settings_save(&envd->settings, e);
 }
 
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)
@@ -125,9 +125,6 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
         http_response_header(req, "Cache-Control", "no-store");
         http_response_header(req, "X-Envd-Version", ENVD_VERSION);
         http_respond(req, 204, NULL, NULL, 0);
-        // After the answer, which the host waits for; before any other request is looked at.
-        if (settings_save(&envd->settings, &e) < 0)
-            log_error("settings.unsaved", "%s", e.msg);
     }
     buf_fini(&r.entropy);
     json_decref(json);
