@@ -34,8 +34,8 @@ struct creation {
     struct upstream_conn *conn;
     int status; // of /init's answer
     struct buf answer;
-    struct err err; // why it failed; nothing goes on once it is set
-    int64_t start_ms, machine_ms;
+    struct err err;                           // why it failed; nothing goes on once it is set
+    int64_t start_ms, machine_ms, connect_ms; // when each stage was over
 };
 
 static void on_machine_ready(struct machine *m, const struct err *e, void *ctx);
@@ -135,6 +135,7 @@ static void on_envd_connected(struct upstream_conn *conn, const struct err *e, v
     struct creation *c = ctx;
     c->dial = NULL;
     c->conn = conn;
+    c->connect_ms = clock_mono_ms();
     if (conn) {
         post_init(c);
         return;
@@ -249,8 +250,10 @@ static void finish(struct creation *c)
     upstream_give(steal(&c->conn)); // the first command finds it open
     expiry_plan(sb->store);
     int64_t now = clock_mono_ms();
-    log_info("sandbox.created", "id=%s template=%s ms=%lld machine_ms=%lld", sb->id, sb->template,
-             (long long)(now - c->start_ms), (long long)(c->machine_ms - c->start_ms));
+    log_info("sandbox.created",
+             "id=%s template=%s ms=%lld machine_ms=%lld connect_ms=%lld init_ms=%lld", sb->id,
+             sb->template, (long long)(now - c->start_ms), (long long)(c->machine_ms - c->start_ms),
+             (long long)(c->connect_ms - c->machine_ms), (long long)(now - c->connect_ms));
     create_cb cb = c->cb;
     void *ctx = c->ctx;
     sb->creation = NULL;

@@ -12,24 +12,35 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox.h"
 
+static int has_nul(struct err *e)
+{
+    return err_set(e, ERR_INVALID, "metadata: it holds a NUL");
+}
+
 static int add_pair(json_t *out, const char *pair, size_t len, struct err *e)
 {
     const char *equals = memchr(pair, '=', len);
     if (!equals || memchr(equals + 1, '=', len - (size_t)(equals + 1 - pair)))
         return err_set(e, ERR_INVALID, "metadata: \"%.*s\" is not of the form key=value",
                        (int)(len < 80 ? len : 80), pair);
-    size_t key_len = (size_t)(equals - pair);
-    char *key auto_free = percent_decode(pair, key_len, true, NULL);
-    char *value auto_free = percent_decode(equals + 1, len - key_len - 1, true, NULL);
+    size_t before = (size_t)(equals - pair);
+    size_t key_len = 0, value_len = 0;
+    char *key auto_free = percent_decode(pair, before, true, &key_len);
+    char *value auto_free = percent_decode(equals + 1, len - before - 1, true, &value_len);
     json_t *text = json_string(value); // NULL for what is not UTF-8
     if (!text || json_object_set_new(out, key, text) < 0)
         return err_set(e, ERR_INVALID, "metadata: it is not UTF-8");
-    return 0;
+    return strlen(key) == key_len && strlen(value) == value_len ? 0 : has_nul(e);
 }
 
 json_t *list_query_metadata(const char *text, struct err *e)
 {
-    char *pairs auto_free = percent_decode(text, strlen(text), true, NULL);
+    size_t whole = 0;
+    char *pairs auto_free = percent_decode(text, strlen(text), true, &whole);
+    if (strlen(pairs) != whole) {
+        has_nul(e);
+        return NULL;
+    }
     json_t *out = json_object();
     for (const char *at = pairs; *at;) {
         size_t len = strcspn(at, "&");
@@ -101,7 +112,7 @@ int list_query_parse(struct list_query *q, struct http_request *req, bool v2, st
     bool bad = false;
     const char *metadata = http_request_query(req, "metadata", &bad);
     if (bad)
-        return err_set(e, ERR_INVALID, "metadata: it holds a NUL");
+        return has_nul(e);
     if (metadata && !(q->metadata = list_query_metadata(metadata, e)))
         return -1;
     return v2 ? parse_page(q, req, e) : 0;

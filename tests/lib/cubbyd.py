@@ -5,6 +5,7 @@ A machine's port 49983 is a small envd (tests/lib/process_machine.c); each other
 port of 127.0.0.1, so that a test can be the guest's program.
 """
 
+import base64
 import http.client
 import json
 import os
@@ -16,7 +17,7 @@ import subprocess
 import tempfile
 import threading
 
-from harness import process_exists, wait_for
+from harness import BIN, TEST_HOME, process_exists, wait_for
 
 PROGRAM = pathlib.Path(os.environ["TEST"]) / "cubbyd-process"
 ENVD = 49983
@@ -47,16 +48,19 @@ class Answer:
 class Daemon:
     """A state directory, its templates, and the daemon that serves it."""
 
-    def __init__(self, *args, env=None, program=PROGRAM, path=None):
-        self.home = pathlib.Path(path or tempfile.mkdtemp(prefix="cubby-test-"))
+    def __init__(self, *args, env=None, program=PROGRAM):
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="cubby-test-"))
         self.program = program
         self.args = list(args)
         self.env = dict(os.environ, CUBBY_HOME=str(self.home), **(env or {}))
         self.process = None
         self.log = self.home / "log"
-        self.template("default")
+        self.templates()
 
     # ---- life
+    def templates(self):
+        self.template("default")
+
     def template(self, name, **facts):
         where = self.home / "templates" / name
         where.mkdir(parents=True, exist_ok=True)
@@ -112,8 +116,8 @@ class Daemon:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"--machine" in words and any(w.startswith(os.fsencode(self.home)) for w in words):
-                if process_exists(entry.name):
+            if os.path.basename(words[0]) != b"cubbyd" and process_exists(entry.name):
+                if any(os.fsencode(self.home / "sandboxes") in w for w in words):
                     found.append(int(entry.name))
         return found
 
@@ -188,6 +192,73 @@ class Daemon:
         return s
 
 
+class MicroVMs(Daemon):
+    """The shipped daemon, with the template that the tests share. Its machines are QEMUs."""
+
+    def __init__(self, *args, env=None):
+        super().__init__(*args, env=env, program=BIN / "cubbyd")
+
+    def templates(self):
+        (self.home / "templates").symlink_to(TEST_HOME / "templates")
+
+    def rpc(self, made, method, message, timeout=60):
+        """A unary call of envd."""
+        answer = self.through(made["sandboxID"], "POST", "/" + method, json.dumps(message).encode(),
+                              headers={"Content-Type": "application/json"},
+                              token=made["envdAccessToken"], timeout=timeout)
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def open_command(self, made, command, user="user"):
+        """Starts a shell command; a socket that its events come from."""
+        message = json.dumps({"process": {"cmd": "/bin/sh", "args": ["-c", command]},
+                              "stdin": False}).encode()
+        who = base64.b64encode(f"{user}:".encode()).decode()
+        s = self.open(made["sandboxID"], ENVD, "POST /process.Process/Start HTTP/1.1",
+                      f"X-Access-Token: {made['envdAccessToken']}\r\nAuthorization: Basic {who}\r\n"
+                      "Content-Type: application/connect+json\r\nConnection: close\r\n"
+                      f"Content-Length: {len(message) + 5}\r\n", timeout=60)
+        s.sendall(b"\0" + len(message).to_bytes(4, "big") + message)
+        return s
+
+    def command(self, made, command, user="user"):
+        """(exit code, standard output) of a shell command."""
+        s = self.open_command(made, command, user)
+        data = read_all(s)
+        s.close()
+        output, code = b"", None
+        for event in events(data):
+            output += base64.b64decode(event.get("data", {}).get("stdout", ""))
+            if "end" in event:
+                code = event["end"].get("exitCode", 0)
+        return code, output
+
+
+def unchunk(data):
+    """The body of an answer in chunks, as far as it has come."""
+    body = b""
+    rest = data.partition(b"\r\n\r\n")[2]
+    while b"\r\n" in rest:
+        size, _, rest = rest.partition(b"\r\n")
+        length = int(size, 16)
+        if length == 0 or len(rest) < length:
+            break
+        body += rest[:length]
+        rest = rest[length + 2:]
+    return body
+
+
+def events(answer):
+    """The events of a Start stream, from the bytes of the whole answer."""
+    body = unchunk(answer)
+    while len(body) >= 5:
+        length = int.from_bytes(body[1:5], "big")
+        message = json.loads(body[5:5 + length] or b"{}")
+        if "event" in message:
+            yield message["event"]
+        body = body[5 + length:]
+
+
 class Guest:
     """A program in the guest: listens, and runs `serve(connection)` in a thread for each."""
 
@@ -249,5 +320,5 @@ def read_all(connection):
         data += chunk
 
 
-__all__ = ["Answer", "Daemon", "ENVD", "Guest", "PROGRAM", "process_exists", "read_all",
-           "read_head", "wait_for"]
+__all__ = ["Answer", "Daemon", "ENVD", "Guest", "MicroVMs", "PROGRAM", "events", "process_exists",
+           "read_all", "read_head", "wait_for"]

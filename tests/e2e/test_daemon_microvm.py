@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cubbyd with real microVMs: restored, distinct, usable, adopted, ended; and each way to die."""
+
+import os
+import signal
+import statistics
+import threading
+import time
+
+import pytest
+
+from cubbyd import MicroVMs, events, process_exists, read_all, wait_for
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with MicroVMs() as d:
+        yield d
+
+
+@pytest.fixture
+def daemon(shared):
+    yield shared
+    for sandbox in shared.request("GET", "/v2/sandboxes").json:
+        shared.kill(sandbox["sandboxID"])
+    assert shared.machines() == [] and shared.directories() == []
+
+
+def qemu(daemon, made):
+    """The pid of its VMM."""
+    where = str(daemon.directory(made["sandboxID"])).encode()
+    for pid in daemon.machines():
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            words = f.read()
+        if where in words and b"qemu-system" in words.split(b"\0")[0]:
+            return pid
+    raise AssertionError("no QEMU")
+
+
+def wait_started(s):
+    """What came until the command's first output."""
+    data = b""
+    while not any("data" in e for e in events(data)):
+        chunk = s.recv(65536)
+        assert chunk, data
+        data += chunk
+    return data
+
+
+def test_a_command(daemon):
+    made = daemon.create(envVars={"GREETING": "hello"})
+    assert made["isolation"] in ("microvm (tcg)", "microvm (kvm)")
+    assert daemon.command(made, "echo $GREETING; id -un; pwd; exit 3") == \
+        (3, b"hello\nuser\n/home/user\n")
+    assert daemon.command(made, "id -u", user="root") == (0, b"0\n")
+    assert daemon.command(made, "echo $E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID") == \
+        (0, f"true {made['sandboxID']} default\n".encode())
+
+
+def test_the_token_is_enforced(daemon):
+    made = daemon.create()
+    answer = daemon.through(made["sandboxID"], "POST", "/process.Process/List", b"{}",
+                            headers={"Content-Type": "application/json"})
+    assert answer.status == 401 and answer.json["code"] == 401
+    assert daemon.rpc(made, "process.Process/List", {}) in ({}, {"processes": []})
+    open_one = daemon.create("v1", timeout=60, secure=False)
+    answer = daemon.through(open_one["sandboxID"], "POST", "/process.Process/List", b"{}",
+                            headers={"Content-Type": "application/json"})
+    assert answer.status == 200
+
+
+def test_two_of_one_snapshot_share_nothing(daemon):
+    made = [daemon.create() for _ in range(2)]
+    ask = "head -c 16 /dev/urandom | od -An -tx1; cat /etc/machine-id; hostname; date +%s"
+    a, b = (daemon.command(m, ask)[1].split(b"\n") for m in made)
+    assert a[0] != b[0] and a[1] != b[1]
+    assert [x[2].decode() for x in (a, b)] == [m["sandboxID"] for m in made]
+    assert abs(int(a[3]) - time.time()) < 5
+
+
+def test_created_at_once(daemon):
+    made = []
+    threads = [threading.Thread(target=lambda: made.append(daemon.create())) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(made) == 4
+    for m in made:
+        assert daemon.command(m, "hostname") == (0, m["sandboxID"].encode() + b"\n")
+
+
+def test_kill_is_fast_and_leaves_nothing(daemon):
+    took = []
+    for _ in range(5):
+        made = daemon.create()
+        pid = qemu(daemon, made)
+        started = time.monotonic()
+        assert daemon.kill(made["sandboxID"]) == 204
+        took.append((time.monotonic() - started) * 1000)
+        assert not process_exists(pid) and daemon.directories() == []
+    print("kill ms:", took)
+    assert statistics.median(took) < 50
+
+
+def test_proxy_overhead(daemon):
+    """The envd behind it answers in well under a millisecond more than nothing would take."""
+    made = daemon.create()
+    connection = daemon.connection()
+    headers = {"E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983"}
+    took = []
+    for _ in range(200):
+        started = time.monotonic()
+        connection.request("GET", "/health", headers=headers)
+        answer = connection.getresponse()
+        assert answer.read() == b"" and answer.status == 204
+        took.append((time.monotonic() - started) * 1000)
+    connection.close()
+    print("health ms:", statistics.median(took))
+    assert statistics.median(took) < 20
+
+
+def test_a_server_in_the_guest(daemon):
+    made = daemon.create()
+    s = daemon.open_command(made, "cd /tmp; echo page > x; echo up; exec python3 -m http.server 8000")
+    wait_started(s)
+    answer = wait_for(lambda: (a := daemon.through(made["sandboxID"], path="/x", port=8000)).status
+                      == 200 and a, 30, "the server answers")
+    assert answer.body == b"page\n"
+    closed = daemon.through(made["sandboxID"], port=8001)
+    assert closed.status == 502 and closed.json["port"] == 8001
+    assert closed.json["message"] == "The sandbox is running but port is not open"
+    s.close()
+
+
+@pytest.mark.parametrize("internet", [True, False])
+def test_network_modes(daemon, internet):
+    made = daemon.create(allow_internet_access=internet)
+    assert daemon.record(made["sandboxID"])["network"] == ("public" if internet else "none")
+    assert daemon.command(made, "echo works with either") == (0, b"works with either\n")
+
+
+def test_expiry(daemon):
+    made = daemon.create(timeout=1)
+    s = daemon.open_command(made, "echo up; sleep 100")
+    wait_for(lambda: daemon.get(made["sandboxID"]).status == 404, 10, "it expires")
+    assert not read_all(s).endswith(b"0\r\n\r\n")
+    s.close()
+    assert daemon.through(made["sandboxID"]).json["reason"] == "expired"
+
+
+# ---- dying
+def died(daemon, made, s, *words):
+    """The stream breaks off, the daemon says why, and cleans up."""
+    data = read_all(s)
+    s.close()
+    assert not data.endswith(b"0\r\n\r\n")
+    wait_for(lambda: daemon.get(made["sandboxID"]).status == 404, 10, "the daemon notices")
+    answer = daemon.get(made["sandboxID"]).json
+    assert answer["error_code"] == "sandbox_ended" and "it died" in answer["message"]
+    for word in words:
+        assert word in answer["message"]
+    assert daemon.through(made["sandboxID"]).status == 502
+    wait_for(lambda: daemon.directories() == [] and daemon.machines() == [], 10, "it is removed")
+
+
+def test_qemu_is_killed(daemon):
+    made = daemon.create()
+    s = daemon.open_command(made, "echo up; sleep 100")
+    wait_started(s)
+    os.kill(qemu(daemon, made), signal.SIGKILL)
+    died(daemon, made, s, "killed")
+
+
+def test_guest_panics(daemon):
+    made = daemon.create()
+    s = daemon.open_command(made, "echo up; sleep 1; echo c > /proc/sysrq-trigger", user="root")
+    wait_started(s)
+    died(daemon, made, s, "panic")
+
+
+def test_guest_powers_off(daemon):
+    made = daemon.create()
+    s = daemon.open_command(made, "echo up; sleep 1; echo o > /proc/sysrq-trigger", user="root")
+    wait_started(s)
+    died(daemon, made, s)
+
+
+def test_envd_is_killed(daemon):
+    made = daemon.create()
+    daemon.open_command(made, "pkill -9 -x envd", user="root").close()
+
+    def works():
+        try:
+            return daemon.command(made, "echo back")[1] == b"back\n"
+        except (AssertionError, OSError):
+            return False
+
+    wait_for(works, 30, "envd is back, with the same token")
+
+
+# ---- the daemon dies
+def test_crash_and_adoption():
+    daemon = MicroVMs().start()
+    try:
+        made = daemon.create(metadata={"a": "b"})
+        assert daemon.command(made, "echo kept > ~/file; nohup sleep 1000 >/dev/null 2>&1 &")[0] == 0
+        dead = daemon.create()
+        before = daemon.get(made["sandboxID"]).json
+        pids = qemu(daemon, made), qemu(daemon, dead)
+        daemon.process.kill()
+        daemon.process.wait()
+        assert all(process_exists(p) for p in pids)
+        os.kill(pids[1], signal.SIGKILL)
+        daemon.start()
+        assert daemon.get(made["sandboxID"]).json == before
+        assert daemon.command(made, "cat ~/file; pgrep -x sleep >/dev/null && echo runs") == \
+            (0, b"kept\nruns\n")
+        assert daemon.get(dead["sandboxID"]).json["error_code"] == "sandbox_ended"
+        assert daemon.directories() == [made["sandboxID"]]
+        os.kill(pids[0], signal.SIGKILL)  # an adopted one is watched as well
+        wait_for(lambda: daemon.get(made["sandboxID"]).status == 404, 10, "the daemon notices")
+    finally:
+        daemon.close()
+
+
+def test_stop_ends_all():
+    daemon = MicroVMs().start()
+    pids = [qemu(daemon, daemon.create()) for _ in range(2)]
+    started = time.monotonic()
+    assert daemon.stop() == 0
+    assert time.monotonic() - started < 5
+    assert not any(process_exists(p) for p in pids)
+    daemon.close()

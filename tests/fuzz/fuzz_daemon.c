@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What cubbyd takes out of a request: headers that route (one a line), the path, the metadata
+// filter. The parts of the input are divided by NUL bytes.
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/daemon/list_query.h"
+#include "sandbox-backend/daemon/route.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static size_t split(char *text, struct http_header *out)
+{
+    size_t n = 0;
+    for (char *line; n < HTTP_HEADERS_MAX && (line = strsep(&text, "\n"));) {
+        char *value = strchr(line, ':');
+        if (!value)
+            continue;
+        *value++ = '\0';
+        out[n++] = (struct http_header){line, value};
+    }
+    return n;
+}
+
+static void try_headers(char *text)
+{
+    struct http_header headers[HTTP_HEADERS_MAX], passed[HTTP_HEADERS_MAX];
+    struct route route;
+    struct err e = ERR_INIT;
+    size_t n = split(text, headers);
+    enum route_kind kind = route_parse(headers, n, &route, &e);
+    if (kind == ROUTE_SANDBOX && (route.port < 1 || route.port > 65535 || !*route.id))
+        abort();
+    if ((kind == ROUTE_BAD) != err_is(&e))
+        abort();
+    if (route_filter(headers, n, passed) > n)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text auto_free = xstrndup((const char *)data, size);
+    char *path = text + strnlen(text, size);
+    path += path < text + size;
+    char *metadata = path + strlen(path);
+    metadata += metadata < text + size;
+    struct err e = ERR_INIT;
+    json_t *filter = list_query_metadata(metadata, &e);
+    if (!filter && !err_is(&e))
+        abort();
+    json_decref(filter);
+    route_is_reserved(path);
+    try_headers(text);
+    return 0;
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of ended sandboxes: found, bounded, kept over a restart, forgiving about its file.
+#include "sandbox-backend/daemon/ended.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "tests/lib/tap.h"
+
+static struct ended ended; // large
+
+static size_t lines_of(const char *path)
+{
+    struct buf text auto_buf = BUF_INIT;
+    size_t n = 0;
+    file_read(path, 1 << 24, &text, NULL);
+    for (const char *at = buf_str(&text); (at = strchr(at, '\n')); at++)
+        n++;
+    return n;
+}
+
+static void id_of(int n, char out[SANDBOX_ID_LEN + 1])
+{
+    snprintf(out, SANDBOX_ID_LEN + 1, "%020d", n);
+}
+
+static void test_restart(const char *home)
+{
+    char long_detail[2000];
+    memset(long_detail, 'x', sizeof long_detail - 1);
+    long_detail[sizeof long_detail - 1] = '\0';
+    ended_open(&ended, home);
+    ok(!ended_find(&ended, "aaaaaaaaaaaaaaaaaaaa"), "unknown at first");
+    ended_add(&ended, "aaaaaaaaaaaaaaaaaaaa", ENDED_DIED, "line\nbreak \"\x1b\xff");
+    ended_add(&ended, "bbbbbbbbbbbbbbbbbbbb", ENDED_EXPIRED, NULL);
+    ended_add(&ended, "cccccccccccccccccccc", ENDED_KILLED, long_detail);
+    ended_close(&ended);
+    ended_open(&ended, home);
+    const struct ended_entry *a = ended_find(&ended, "aaaaaaaaaaaaaaaaaaaa");
+    ok(a && a->why == ENDED_DIED && str_starts(a->detail, "line\nbreak"), "kept with its reason");
+    const struct ended_entry *c = ended_find(&ended, "cccccccccccccccccccc");
+    ok(c && strlen(c->detail) < 500, "a long detail is cut");
+    const struct ended_entry *b = ended_find(&ended, "bbbbbbbbbbbbbbbbbbbb");
+    char *sentence auto_free = ended_sentence(b);
+    ok(str_starts(sentence, "its time to live was over at 20") && str_ends(sentence, "Z"), "%s",
+       sentence);
+    ended_close(&ended);
+}
+
+static void test_bound(const char *home, const char *path)
+{
+    char id[SANDBOX_ID_LEN + 1];
+    ended_open(&ended, home);
+    for (int i = 0; i < 5 * ENDED_MAX; i++) {
+        id_of(i, id);
+        ended_add(&ended, id, ENDED_KILLED, NULL);
+    }
+    id_of(5 * ENDED_MAX - 1, id);
+    ok(ended_find(&ended, id) != NULL, "the last is known");
+    id_of(4 * ENDED_MAX, id);
+    ok(ended_find(&ended, id) != NULL, "the oldest that fits is known");
+    id_of(4 * ENDED_MAX - 1, id);
+    ok(!ended_find(&ended, id), "the one before is not");
+    ok(lines_of(path) <= 2 * ENDED_MAX, "the file has %zu lines", lines_of(path));
+    ended_close(&ended);
+    ended_open(&ended, home);
+    id_of(4 * ENDED_MAX, id);
+    ok(ended_find(&ended, id) != NULL, "and so after a restart");
+    is_int((int)lines_of(path), ENDED_MAX, "the file was made small");
+    ended_close(&ended);
+}
+
+static void test_unwritable(const char *home)
+{
+    char *path auto_free = str_printf("%s/nowhere/deeper", home);
+    ended_open(&ended, path);
+    ended_add(&ended, "aaaaaaaaaaaaaaaaaaaa", ENDED_KILLED, NULL);
+    ok(ended_find(&ended, "aaaaaaaaaaaaaaaaaaaa") != NULL,
+       "remembered though it cannot be written");
+    ended_close(&ended);
+}
+
+int main(void)
+{
+    char home[] = "/tmp/cubby-ended-XXXXXX";
+    if (!mkdtemp(home))
+        return 1;
+    char *path auto_free = str_printf("%s/ended.jsonl", home);
+    test_restart(home);
+    test_bound(home, path);
+    test_unwritable(home);
+    dir_remove(home, NULL);
+    return tap_done();
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which sandbox a request is for, what is reserved, what is passed on.
+#include "sandbox-backend/daemon/route.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "tests/lib/tap.h"
+
+static enum route_kind parse(struct route *out, struct err *e, const char *id, const char *port,
+                             const char *host)
+{
+    struct http_header headers[3] = {{NULL, NULL}};
+    size_t n = 0;
+    if (id)
+        headers[n++] = (struct http_header){"e2b-sandbox-ID", id};
+    if (port)
+        headers[n++] = (struct http_header){"E2B-Sandbox-Port", port};
+    if (host)
+        headers[n++] = (struct http_header){"Host", host};
+    *e = ERR_INIT;
+    return route_parse(headers, n, out, e);
+}
+
+static void test_headers(void)
+{
+    struct route r;
+    struct err e;
+    is_int(parse(&r, &e, NULL, NULL, NULL), ROUTE_CONTROL, "nothing says a sandbox");
+    is_int(parse(&r, &e, "abc123", "49983", NULL), ROUTE_SANDBOX, "both headers");
+    is_str(r.id, "abc123", "the id");
+    is_int(r.port, 49983, "the port");
+    is_int(parse(&r, &e, "abc-client", "1", NULL), ROUTE_SANDBOX, "an id with its client's");
+    is_int(parse(&r, &e, "abc", NULL, NULL), ROUTE_BAD, "no port");
+    is_str(e.msg, "Missing header: E2b-Sandbox-Port", "which is missing");
+    is_int(parse(&r, &e, NULL, "80", NULL), ROUTE_BAD, "no id");
+    static const char *const PORTS[] = {
+        "", "0", "65536", "-1", "80 ", "0x50", "99999999999999999999"};
+    for (size_t i = 0; i < ARRAY_LEN(PORTS); i++)
+        is_int(parse(&r, &e, "abc", PORTS[i], NULL), ROUTE_BAD, "port \"%s\"", PORTS[i]);
+    static const char *const IDS[] = {"", "ABC", "a/b", "..", "a b", "a_b"};
+    for (size_t i = 0; i < ARRAY_LEN(IDS); i++)
+        is_int(parse(&r, &e, IDS[i], "80", NULL), ROUTE_BAD, "id \"%s\"", IDS[i]);
+    char longest[ROUTE_ID_BYTES + 1];
+    memset(longest, 'a', sizeof longest);
+    longest[ROUTE_ID_BYTES] = '\0';
+    is_int(parse(&r, &e, longest, "80", NULL), ROUTE_BAD, "an id that does not fit");
+    longest[ROUTE_ID_BYTES - 1] = '\0';
+    is_int(parse(&r, &e, longest, "80", NULL), ROUTE_SANDBOX, "the longest that fits");
+    is_int((int)strlen(r.id), ROUTE_ID_BYTES - 1, "all of it");
+}
+
+static void test_host(void)
+{
+    struct route r;
+    struct err e;
+    is_int(parse(&r, &e, NULL, NULL, "8000-abc.localhost:3000"), ROUTE_SANDBOX, "a host name");
+    is_str(r.id, "abc", "its id");
+    is_int(r.port, 8000, "its port");
+    is_int(parse(&r, &e, "xyz", "80", "8000-abc.localhost"), ROUTE_SANDBOX, "headers win");
+    is_str(r.id, "xyz", "over the host");
+    static const char *const HOSTS[] = {
+        "localhost",    "8000-abc",   "8000-.x",    "-abc.x",    "0-abc.x", "70000-abc.x",
+        "123456-abc.x", "8000-ABC.x", "8000-a_b.x", "127.0.0.1", ""};
+    for (size_t i = 0; i < ARRAY_LEN(HOSTS); i++)
+        is_int(parse(&r, &e, NULL, NULL, HOSTS[i]), ROUTE_CONTROL, "host \"%s\"", HOSTS[i]);
+}
+
+static void test_reserved(void)
+{
+    static const char *const YES[] = {
+        "/init",      "//init",  "/init/",  "/./init", "/a/../init", "/../init", "/INIT",
+        "/.//init//", "/freeze", "/fsthaw", "init",    "/unfreeze",  "/collapse"};
+    static const char *const NO[] = {"/",       "",        "/initial", "/files/init", "/init.txt",
+                                     "/init/x", "/x/init", "/..init",  "/.init",      "..."};
+    for (size_t i = 0; i < ARRAY_LEN(YES); i++)
+        ok(route_is_reserved(YES[i]), "\"%s\" is", YES[i]);
+    for (size_t i = 0; i < ARRAY_LEN(NO); i++)
+        ok(!route_is_reserved(NO[i]), "\"%s\" is not", NO[i]);
+}
+
+static void test_filter(void)
+{
+    static const struct http_header IN[] = {
+        {"Host", "x"},       {"Connection", "close, X-Hop ,x-other"},
+        {"X-Hop", "1"},      {"X-OTHER", "1"},
+        {"X-Hopper", "1"},   {"Content-Length", "5"},
+        {"TE", "trailers"},  {"Expect", "100-continue"},
+        {"Upgrade", "h2c"},  {"E2B-sandbox-id", "x"},
+        {"Accept", "*/*"},   {"Transfer-Encoding", "chunked"},
+        {"Set-Cookie", "a"}, {"Set-Cookie", "b"},
+    };
+    static const char *const WANT[] = {"Host", "X-Hopper", "Accept", "Set-Cookie", "Set-Cookie"};
+    struct http_header out[ARRAY_LEN(IN)];
+    size_t n = route_filter(IN, ARRAY_LEN(IN), out);
+    is_int((int)n, (int)ARRAY_LEN(WANT), "so many pass");
+    for (size_t i = 0; i < n && i < ARRAY_LEN(WANT); i++)
+        is_str(out[i].name, WANT[i], "number %zu", i);
+}
+
+int main(void)
+{
+    test_headers();
+    test_host();
+    test_reserved();
+    test_filter();
+    return tap_done();
+}
