@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The microvm driver alone, with real QEMU: restore, adopt, kill, and each way to end by itself.
+
+Drives tests/lib/machine_shell.c, which is the driver with commands on stdin.
+"""
+
+import base64
+import json
+import os
+import pathlib
+import queue
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness import BIN, TEST_HOME, process_exists, wait_for
+
+TEST = pathlib.Path(os.environ["TEST"])
+TEMPLATE = TEST_HOME / "templates" / "default"
+ID = "abcdefghij0123456789"
+
+
+class Shell:
+    """One machine-shell, standing for one life of the daemon."""
+
+    def __init__(self, place):
+        self.dir = place / "s"
+        program = place / "machine-shell"
+        if not program.exists():
+            # A copy, so that it finds cubby-netd beside itself.
+            shutil.copy(TEST / "machine-shell", program)
+            (place / "cubby-netd").symlink_to(BIN / "cubby-netd")
+        self.log = open(place / "shell.log", "ab")
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.log)
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(json.loads(line))
+        self.lines.put({"event": "eof"})
+
+    def say(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self, event, seconds=30):
+        got = self.lines.get(timeout=seconds)
+        assert got["event"] == event, got
+        return got
+
+    def ask(self, event, *words):
+        self.say(*words)
+        return self.hear(event)
+
+    def create(self, template=TEMPLATE, mode="none"):
+        self.dir.mkdir(exist_ok=True)
+        return self.ask("ready", "create", ID, self.dir, template, mode)
+
+    def record(self):
+        return self.ask("record", "record")["record"]
+
+    def pids(self):
+        record = self.record()
+        return record["qemu"]["pid"], record["netd"]["pid"]
+
+    def silent(self, seconds=0.3):
+        """Nothing is said for so long: for what must not happen twice."""
+        with pytest.raises(queue.Empty):
+            pytest.fail(str(self.lines.get(timeout=seconds)))
+
+    def end(self, how=signal.SIGKILL):
+        """Ends the shell, not the machine."""
+        if self.process.returncode is None:
+            self.process.send_signal(how)
+            self.process.stdin.close()
+            self.process.wait(10)
+            self.process.stdout.close()
+            self.log.close()
+
+
+def left_behind(place):
+    """Processes that still have the directory's name in their arguments or descriptors."""
+    found = []
+    for proc in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            text = (proc / "cmdline").read_bytes()
+            text += b"".join(os.readlink(fd).encode() for fd in (proc / "fd").iterdir())
+        except OSError:
+            continue
+        if str(place).encode() in text and process_exists(proc.name) and int(proc.name) != os.getpid():
+            found.append(int(proc.name))
+    return found
+
+
+@pytest.fixture
+def shells(tmp_path_factory):
+    """Makes shells that share a sandbox directory; at the end nothing may run."""
+    place = tmp_path_factory.mktemp("m")
+    made = []
+
+    def make():
+        made.append(Shell(place))
+        return made[-1]
+
+    make.place = place
+    yield make
+    for shell in made:
+        shell.end()
+    left = left_behind(place)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(place)
+    assert not left
+
+
+@pytest.fixture
+def shell(shells):
+    return shells()
+
+
+def connect(vmnet, port=49983):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(20)
+    s.connect(str(vmnet))
+    s.sendall(f"CONNECT {port}\n".encode())
+    answer = b""
+    while not answer.endswith(b"\n"):
+        chunk = s.recv(1)
+        assert chunk, answer
+        answer += chunk
+    assert answer == b"OK\n"
+    return s
+
+
+def health(vmnet):
+    with connect(vmnet) as s:
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return int(s.recv(4096).split()[1])
+
+
+def start_in_guest(vmnet, script):
+    """Starts a command as root, without waiting for it; the connection keeps it company."""
+    request = json.dumps({"process": {"cmd": "/bin/sh", "args": ["-c", script]}}).encode()
+    body = struct.pack(">BI", 0, len(request)) + request
+    user = base64.b64encode(b"root:").decode()
+    s = connect(vmnet)
+    s.sendall((f"POST /process.Process/Start HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {user}\r\n"
+               "Content-Type: application/connect+json\r\nConnect-Protocol-Version: 1\r\n"
+               f"Content-Length: {len(body)}\r\n\r\n").encode() + body)
+    return s
+
+
+def output_of(vmnet, script):
+    """What the command wrote to stdout."""
+    with start_in_guest(vmnet, script) as s:
+        answer = b""
+        while b'"end"' not in answer:
+            chunk = s.recv(65536)
+            assert chunk, answer
+            answer += chunk
+    parts = [p.split(b'"')[0] for p in answer.split(b'"stdout":"')[1:]]
+    return b"".join(map(base64.b64decode, parts)).decode()
+
+
+def test_facts(shell, tmp_path):
+    facts = shell.ask("facts", "facts", TEMPLATE)
+    recorded = json.loads((TEMPLATE / "template.json").read_text())
+    assert {k: facts[k] for k in ("cpus", "memory_mb", "disk_mb", "accel")} == \
+        {k: recorded[k] for k in ("cpus", "memory_mb", "disk_mb", "accel")}
+    # QEMU's version is asked once for each binary, not for each machine.
+    assert min(shell.ask("facts", "facts", TEMPLATE)["ms"] for _ in range(5)) < 3
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"qemu": "1.2.3"}, ["QEMU 1.2.3", "cubby template build default"]),
+    ({"format": 99}, ["cubby template build"]),
+])
+def test_template_that_does_not_fit(shell, tmp_path, change, words):
+    other = tmp_path / "default"
+    other.mkdir()
+    for name in ("memory", "vmstate", "disk.ext4", "overlay.qcow2"):
+        (other / name).symlink_to(TEMPLATE / name)
+    recorded = json.loads((TEMPLATE / "template.json").read_text())
+    (other / "template.json").write_text(json.dumps(recorded | change))
+    shell.dir.mkdir()
+    for command in (("facts", other), ("create", ID, shell.dir, other, "none")):
+        failed = shell.ask("failed", *command)
+        assert all(word in failed["error"] for word in words), failed
+    assert list(shell.dir.iterdir()) == []
+
+
+def test_template_that_is_not_there_or_not_whole(shell, tmp_path):
+    assert "cubby template build" in shell.ask("failed", "facts", tmp_path / "none")["error"]
+    other = tmp_path / "default"
+    other.mkdir()
+    shutil.copy(TEMPLATE / "template.json", other)
+    failed = shell.ask("failed", "facts", other)
+    assert "not whole" in failed["error"] and failed["connect"] == "not_found"
+
+
+def test_create_use_kill(shell):
+    ready = shell.create()
+    assert health(ready["vmnet"]) == 204
+    qemu, netd = shell.pids()
+    for path in ("qmp.sock", "vm.net", "disk.qcow2"):
+        assert (shell.dir / path).stat().st_mode & 0o077 == 0, path
+    # Sessions of their own, and nothing inherited but what they need.
+    for pid in (qemu, netd):
+        assert os.getsid(pid) == pid
+        targets = [os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")]
+        assert not [t for t in targets if "shell.log" in t], targets
+    gone = shell.ask("gone", "kill")
+    assert not process_exists(qemu) and not process_exists(netd)
+    assert gone["ms"] < 500  # 5 here; 50 is the limit on an idle machine
+    shell.silent()
+
+
+def test_disk_is_its_own(shells):
+    base = (TEMPLATE / "disk.ext4").stat()
+    a = shells()
+    assert output_of(a.create()["vmnet"], "echo hello > /root/x; sync; cat /root/x") == "hello\n"
+    a.ask("gone", "kill")
+    shutil.rmtree(a.dir)
+    vmnet = a.create()["vmnet"]
+    assert output_of(vmnet, "ls /root/x 2>/dev/null; echo none") == "none\n"
+    a.ask("gone", "kill")
+    after = (TEMPLATE / "disk.ext4").stat()
+    assert (base.st_mtime_ns, base.st_size) == (after.st_mtime_ns, after.st_size)
+
+
+def test_no_descriptor_leaks(shell):
+    def round_trip():
+        shell.create()
+        shell.ask("gone", "kill")
+        shutil.rmtree(shell.dir)
+        return shell.ask("fds", "fds")["count"]
+
+    first = round_trip()
+    assert [round_trip() for _ in range(3)] == [first] * 3
+
+
+def test_qemu_killed(shell):
+    shell.create()
+    qemu, netd = shell.pids()
+    os.kill(qemu, signal.SIGKILL)
+    assert shell.hear("exit")["reason"] == "QEMU was killed (signal 9)"
+    assert not process_exists(netd)
+    shell.silent()
+    shell.ask("gone", "kill")
+    shell.silent()
+
+
+def test_netd_killed(shell):
+    shell.create()
+    qemu, netd = shell.pids()
+    os.kill(netd, signal.SIGKILL)
+    assert shell.hear("exit")["reason"].startswith("network process ended: it was killed (signal 9)")
+    assert not process_exists(qemu)
+    shell.ask("gone", "kill")
+
+
+@pytest.mark.parametrize("script, reason", [
+    ("echo c > /proc/sysrq-trigger", "guest kernel panic: sysrq triggered crash"),
+    ("echo b > /proc/sysrq-trigger", "the guest rebooted"),
+    ("echo o > /proc/sysrq-trigger", "the guest shut down"),
+])
+def test_guest_ends_itself(shell, script, reason):
+    vmnet = shell.create()["vmnet"]
+    qemu, netd = shell.pids()
+    with start_in_guest(vmnet, script):
+        assert shell.hear("exit")["reason"] == reason
+    assert not process_exists(qemu) and not process_exists(netd)
+    shell.ask("gone", "kill")
+
+
+def test_kill_while_it_ends(shell):
+    shell.create()
+    qemu, _ = shell.pids()
+    os.kill(qemu, signal.SIGKILL)
+    shell.say("kill")
+    events = [shell.lines.get(timeout=10)["event"] for _ in range(1)]
+    if events == ["exit"]:  # it was quicker
+        events.append(shell.lines.get(timeout=10)["event"])
+    assert events in (["gone"], ["exit", "gone"])
+    shell.silent()
+
+
+def test_a_console_flood_is_bounded(shell):
+    vmnet = shell.create()["vmnet"]
+    qemu, _ = shell.pids()
+    output_of(vmnet, "head -c 200000 /dev/zero | tr '\\0' x > /dev/ttyS0")
+    files = {p.name: p.stat().st_size for p in shell.dir.iterdir()}
+    assert set(files) == {"qmp.sock", "vm.net", "disk.qcow2"}
+    with start_in_guest(vmnet, "echo c > /proc/sysrq-trigger"):
+        assert shell.hear("exit")["reason"] == "guest kernel panic: sysrq triggered crash"
+    shell.ask("gone", "kill")
+
+
+def adopt(shell, record, event="ready"):
+    return shell.ask(event, "adopt", ID, shell.dir, TEMPLATE,
+                     json.dumps(record, separators=(",", ":")))
+
+
+@pytest.mark.parametrize("how", ["release", "sigkill"])
+def test_adopt(shells, how):
+    first = shells()
+    vmnet = first.create()["vmnet"]
+    record = first.record()
+    assert output_of(vmnet, "echo kept > /tmp/x; cat /tmp/x") == "kept\n"
+    if how == "release":
+        first.ask("gone", "release")
+    first.end()
+    second = shells()
+    assert adopt(second, record)["vmnet"] == vmnet
+    assert second.record() == record
+    assert output_of(vmnet, "cat /tmp/x") == "kept\n"
+    second.end()
+    third = shells()
+    adopt(third, record)
+    with start_in_guest(vmnet, "echo c > /proc/sysrq-trigger"):
+        assert third.hear("exit")["reason"] == "guest kernel panic: sysrq triggered crash"
+    third.ask("gone", "kill")
+
+
+def test_adopted_is_watched_and_killed(shells):
+    first = shells()
+    first.create()
+    record = first.record()
+    first.end()
+    second = shells()
+    adopt(second, record)
+    os.kill(record["qemu"]["pid"], signal.SIGKILL)
+    assert second.hear("exit")["reason"] == "QEMU ended"
+    second.ask("gone", "kill")
+
+    shutil.rmtree(second.dir)
+    third = shells()
+    third.create()
+    record = third.record()
+    third.end()
+    fourth = shells()
+    adopt(fourth, record)
+    fourth.ask("gone", "kill")
+    assert not process_exists(record["qemu"]["pid"]) and not process_exists(record["netd"]["pid"])
+
+
+@pytest.mark.parametrize("victim", ["qemu", "netd"])
+def test_adopt_of_what_is_half_gone(shells, victim):
+    first = shells()
+    first.create()
+    record = first.record()
+    first.end()
+    os.kill(record[victim]["pid"], signal.SIGKILL)
+    wait_for(lambda: not process_exists(record[victim]["pid"]), 10, "it ends")
+    second = shells()
+    failed = adopt(second, record, "failed")
+    assert failed["connect"] == "unavailable"
+    assert ("QEMU" if victim == "qemu" else "network process") in failed["error"] or \
+        "no longer runs" in failed["error"]
+    assert not process_exists(record["qemu"]["pid"]) and not process_exists(record["netd"]["pid"])
+
+
+def test_adopt_of_a_guest_that_ended_meanwhile(shells):
+    first = shells()
+    vmnet = first.create()["vmnet"]
+    record = first.record()
+    first.end()
+    with start_in_guest(vmnet, "echo c > /proc/sysrq-trigger") as s:
+        s.settimeout(5)
+        with pytest.raises(TimeoutError):
+            while s.recv(4096):
+                pass
+    second = shells()
+    assert adopt(second, record, "failed")["error"] == "guest kernel panic: sysrq triggered crash"
+    assert not process_exists(record["qemu"]["pid"])
+
+
+def test_adopt_with_a_false_record(shells):
+    first = shells()
+    first.create()
+    record = first.record()
+    shell = shells()
+    wrong_time = json.loads(json.dumps(record))
+    wrong_time["qemu"]["start_time"] += 1
+    wrong_time["netd"]["start_time"] += 1
+    for false in (wrong_time, record | {"boot_id": "another"}, {}, record | {"qemu": {"pid": 1}},
+                  {"boot_id": record["boot_id"], "qemu": {"pid": "x"}, "netd": []}):
+        false.pop("netd", None)
+        adopt(shell, false, "failed")
+    assert process_exists(record["qemu"]["pid"]), "another's process must not be touched"
+    assert health(first.dir / "vm.net") == 204
+    first.ask("gone", "kill")
+
+
+def test_sandbox_directory_that_cannot_be_used(shell, tmp_path):
+    failed = shell.ask("failed", "create", ID, tmp_path / "missing", TEMPLATE, "none")
+    assert "disk.qcow2" in failed["error"]
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    failed = shell.ask("failed", "create", ID, deep, TEMPLATE, "none")
+    assert "too long" in failed["error"]
+    assert shell.create()["vmnet"], "and the next one works"
+    shell.ask("gone", "kill")
+
+
+def test_qemu_that_cannot_load_the_state(shell, tmp_path):
+    broken = tmp_path / "default"
+    broken.mkdir()
+    for name in ("memory", "disk.ext4", "overlay.qcow2", "template.json"):
+        (broken / name).symlink_to(TEMPLATE / name)
+    state = (TEMPLATE / "vmstate").read_bytes()
+    (broken / "vmstate").write_bytes(state[: len(state) // 2])
+    shell.dir.mkdir()
+    start = time.monotonic()
+    failed = shell.ask("failed", "create", ID, shell.dir, broken, "none")
+    assert "QEMU" in failed["error"], failed
+    assert time.monotonic() - start < 10
+    shell.silent()
