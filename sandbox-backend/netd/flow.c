@@ -18,6 +18,8 @@ static void note_stack_segment(struct flow *f, const struct packet *p)
         f->stack_next = p->seq + p->seq_len;
     if (p->flags & WIRE_ACK)
         f->stack_ack = p->ack;
+    if (f->stack_ack == f->guest_next)
+        f->behind = 0;
     if (p->flags & WIRE_FIN)
         f->has_stack_fin = true;
 }
@@ -52,7 +54,7 @@ static enum flow_event on_answer(struct flow *f, const struct packet *p)
         return FLOW_DROP;
     f->is_accepted = true;
     f->guest_ack = p->ack;
-    f->stack_ack = p->seq + 1;
+    f->stack_ack = f->guest_next = p->seq + 1;
     return FLOW_ACCEPTED;
 }
 
@@ -68,11 +70,22 @@ static void on_guest_fin(struct flow *f, struct packet *p)
 }
 
 // Frames arrive in order and none are lost on the way, so an honest guest never leaves a hole. One
-// that does would only make libslirp keep a whole buffer for each byte behind it.
+// that does, or that sends what libslirp ignores, would only make libslirp keep a whole buffer for
+// each byte behind it. What libslirp waits for may always go.
+static bool may_go(struct flow *f, const struct packet *p)
+{
+    if (p->seq_len == 0 || !is_after(p->seq, f->stack_ack))
+        return true;
+    return !is_after(p->seq, f->guest_next) && f->behind < FLOW_BEHIND_MAX;
+}
+
 static enum flow_event on_segment(struct flow *f, struct packet *p)
 {
-    if (p->seq_len > 0 && is_after(p->seq, f->stack_ack))
+    if (!may_go(f, p))
         return FLOW_DROP;
+    if (is_after(p->seq + p->seq_len, f->guest_next))
+        f->guest_next = p->seq + p->seq_len;
+    f->behind += p->seq_len > 0;
     if (p->flags & WIRE_ACK && is_after(p->ack, f->guest_ack) && !is_after(p->ack, f->stack_next))
         f->guest_ack = p->ack;
     f->guest_window = p->window;

@@ -16,6 +16,10 @@
 
 #include "sandbox-backend/netd/wire.h"
 
+// Segments that libslirp may have been given and not acknowledged, one buffer of WIRE_MTU each. It
+// acknowledges within 2 ms, and its window of 64 KB is 45 full segments of an Ethernet MTU.
+#define FLOW_BEHIND_MAX 128
+
 struct flow {
     uint16_t alias;
     uint16_t guest_port;
@@ -25,6 +29,8 @@ struct flow {
     uint32_t first_seq;     // libslirp's initial sequence number
     uint32_t stack_next;    // the sequence number after the last that libslirp used
     uint32_t stack_ack;     // what libslirp has received: its last acknowledgment
+    uint32_t guest_next;    // the end of what libslirp was given
+    int behind;             // segments given since it had acknowledged everything
     uint32_t guest_ack;     // what the guest has received
     uint32_t guest_fin_end; // the sequence number after the guest's FIN
     bool is_fin_held;       // it came, and libslirp does not know yet

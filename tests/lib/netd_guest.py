@@ -182,6 +182,11 @@ class Netd:
                     return int(line.split()[1])
         raise KeyError(key)
 
+    def cpu_ticks(self):
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
     def close(self):
         """The end of QEMU: netd must go by itself, with status 0 and without a complaint."""
         self.peer.close()

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from netd_guest import ACK, FIN, GUEST_IP, RST, SYN, Guest, Netd, Wire, ipv4, read_line, tcp, wait_for
+from netd_guest import ACK, FIN, RST, SYN, Guest, Netd, Wire, ipv4, read_line, tcp, wait_for
 
 MB = 1 << 20
 
@@ -166,7 +166,7 @@ def test_half_close_by_the_guest(netd, guest):
 
 def fill(s, limit=64 * MB):
     """Writes until the other side takes no more; returns how much."""
-    s.settimeout(1)
+    s.settimeout(0.5)
     sent = 0
     try:
         while sent < limit:
@@ -177,27 +177,44 @@ def fill(s, limit=64 * MB):
     return sent
 
 
-def test_slow_reader_loses_nothing_when_the_guest_ends_first(netd, small_guest):
-    client, conn = pair(netd, small_guest)
-    sent = fill(conn)
-    conn.shutdown(socket.SHUT_WR)
-    client.shutdown(socket.SHUT_WR)  # libslirp must not take this for the end of everything
-    time.sleep(0.5)
-    assert len(receive_all(client)) == sent
-    assert receive_all(conn) == b""
+# How much a unix socket holds is the kernel's business; for some of these sizes the client's is full
+# and libslirp has the rest, together with the guest's FIN.
+SIZES = range(60000, 300000, 12000)
 
 
-def test_slow_reader_loses_nothing_in_time_wait(netd, small_guest):
-    client, conn = pair(netd, small_guest)
-    client.shutdown(socket.SHUT_WR)
-    assert receive_all(conn) == b""
-    conn.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    data = b"q" * 300000  # more than the client's socket holds: some stays in libslirp
-    thread = threading.Thread(target=lambda: (conn.sendall(data), conn.close()))
+def send_and_close(conn, size):
+    def body():
+        conn.sendall(b"q" * size)
+        conn.close()
+    thread = threading.Thread(target=body)
     thread.start()
-    time.sleep(12)  # libslirp's TIME_WAIT is 10 s
-    assert len(receive_all(client)) == len(data)
-    thread.join()
+    return thread
+
+
+def test_slow_reader_loses_nothing_when_the_guest_ends_first(netd, small_guest):
+    """LAST_ACK, in which libslirp closes as soon as the guest acknowledges the client's FIN."""
+    pairs = [pair(netd, small_guest) for _ in SIZES]
+    threads = [send_and_close(conn, size) for (_, conn), size in zip(pairs, SIZES)]
+    time.sleep(0.5)
+    for client, _ in pairs:
+        client.shutdown(socket.SHUT_WR)
+    time.sleep(0.5)
+    assert [len(receive_all(client)) for client, _ in pairs] == list(SIZES)
+    for thread in threads:
+        thread.join()
+
+
+def test_slow_reader_loses_nothing_when_the_client_ends_first(netd, small_guest):
+    """TIME_WAIT, after which libslirp closes whatever the client has not yet read."""
+    pairs = [pair(netd, small_guest) for _ in SIZES]
+    for client, conn in pairs:
+        client.shutdown(socket.SHUT_WR)
+        assert receive_all(conn) == b""
+    threads = [send_and_close(conn, size) for (_, conn), size in zip(pairs, SIZES)]
+    time.sleep(12)
+    assert [len(receive_all(client)) for client, _ in pairs] == list(SIZES)
+    for thread in threads:
+        thread.join()
 
 
 def test_back_pressure(netd, guest):
@@ -210,6 +227,24 @@ def test_back_pressure(netd, guest):
     conn.shutdown(socket.SHUT_WR)
     assert len(receive_all(conn)) == to_guest
     assert len(receive_all(client)) == to_client
+
+
+def test_both_ways_at_once(netd, guest):
+    """Segments then carry data and acknowledgments, which libslirp treats differently."""
+    client, conn = pair(netd, guest)
+    data = os.urandom(30 * MB)
+    threads = [threading.Thread(target=lambda s=s: (s.sendall(data), s.shutdown(socket.SHUT_WR)))
+               for s in (client, conn)]
+    start = time.monotonic()
+    for thread in threads:
+        thread.start()
+    got = []
+    reader = threading.Thread(target=lambda: got.append(receive_all(conn)))
+    reader.start()
+    assert receive_all(client) == data
+    reader.join()
+    assert got == [data]
+    assert time.monotonic() - start < 15, "segments are lost"
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])
@@ -288,25 +323,23 @@ def test_guest_resets(netd, small_guest):
 def test_client_vanishes_while_both_send(netd, guest):
     """libslirp with a full buffer and a dead client: it must neither abort nor spin."""
     baseline = netd.fds()
-    client, conn = pair(netd, guest)
-    fill(client)
-    fill(conn)
-    client.close()
-    conn.settimeout(20)
-    try:
-        while conn.recv(MB):
+    pairs = [pair(netd, guest) for _ in range(3)]
+    for client, conn in pairs:
+        fill(client)
+        fill(conn)
+    for client, conn in pairs:
+        client.close()
+    for _, conn in pairs:
+        try:
+            while conn.recv(MB):
+                pass
+        except ConnectionResetError:
             pass
-    except ConnectionResetError:
-        pass
-    conn.close()
+        conn.close()
     wait_for(lambda: netd.fds() == baseline, what="the connection is gone")
-    used = netd.process.pid
-    with open(f"/proc/{used}/stat", encoding="ascii") as f:
-        before = f.read().split()
+    before = netd.cpu_ticks()
     time.sleep(0.5)
-    with open(f"/proc/{used}/stat", encoding="ascii") as f:
-        after = f.read().split()
-    assert int(after[13]) + int(after[14]) - int(before[13]) - int(before[14]) < 10, "netd spins"
+    assert netd.cpu_ticks() - before < 10, "netd spins"
 
 
 def test_limit(tmp_path):
@@ -424,4 +457,3 @@ def test_guest_that_sends_without_end_and_never_receives(netd):
     assert netd.status("VmRSS") < 32 * 1024 or os.environ.get("SAN")
     netd.peer.settimeout(20)
     assert wire.receive() is not None
-    assert GUEST_IP

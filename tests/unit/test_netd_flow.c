@@ -82,6 +82,12 @@ static void test_holes(void)
     is_int(from_guest(7002, 1001, WIRE_FIN | WIRE_ACK), FLOW_DROP, "a hole before a FIN");
     is_int(from_guest(7001, 1001, WIRE_ACK), FLOW_PASS, "what is next may go");
     is_int(from_guest(7009, 1001, WIRE_ACK), FLOW_PASS, "and what takes no number");
+    int passed = 0;
+    while (from_guest(7001 + (uint32_t)passed, 1001, WIRE_FIN | WIRE_ACK) == FLOW_PASS)
+        passed++;
+    is_int(passed, FLOW_BEHIND_MAX, "so many may be unacknowledged");
+    to_guest(1001, 7001 + (uint32_t)passed, WIRE_ACK);
+    is_int(from_guest(7001 + (uint32_t)passed, 1001, WIRE_ACK | WIRE_FIN), FLOW_PASS, "and again");
     is_int(from_guest(6990, 1001, WIRE_FIN | WIRE_ACK), FLOW_PASS, "and what was there before");
 }
 
