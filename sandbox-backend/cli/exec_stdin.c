@@ -11,7 +11,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/str.h"
 
-#define PIECE_BYTES (256 * 1024) // of one SendInput; a pipe gives 64 KiB at most
+#define PIECE_BYTES 262144 // of one SendInput; a pipe gives 64 KiB at most
 
 static void next(struct exec_stdin *in);
 

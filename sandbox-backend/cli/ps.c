@@ -44,9 +44,12 @@ static char *metadata_of(const json_t *sandbox)
     struct buf text = BUF_INIT;
     const char *key = NULL;
     json_t *value = NULL;
-    json_object_foreach(json_object_get(sandbox, "metadata"), key, value)
+    json_t *metadata = json_object_get(sandbox, "metadata");
+    json_object_foreach(metadata, key, value)
+    {
         buf_printf(&text, "%s%s=%s", text.len ? " " : "", key,
                    json_is_string(value) ? json_string_value(value) : "?");
+    }
     return text.len ? buf_take(&text) : xstrdup("-");
 }
 
@@ -75,7 +78,10 @@ static void print_table(const json_t *list)
         table_cell(&t, HEADINGS[i]);
     size_t i = 0;
     const json_t *sandbox = NULL;
-    json_array_foreach(list, i, sandbox) add_row(&t, sandbox);
+    json_array_foreach(list, i, sandbox)
+    {
+        add_row(&t, sandbox);
+    }
     table_print(&t, stdout);
     table_fini(&t);
 }

@@ -20,7 +20,7 @@
 #include "sandbox-backend/client/daemon_start.h"
 #include "sandbox-backend/client/state.h"
 
-#define ACCESS_TIMEOUT_MS (30 * 1000)
+#define ACCESS_TIMEOUT_MS 30000
 
 enum call_state { CALL_QUEUED, CALL_DAEMON, CALL_ACCESS, CALL_EXCHANGE, CALL_ENDING };
 
@@ -219,6 +219,8 @@ static void judge(struct call *call, const struct err *e, bool from_envd)
     } else if (from_envd) {
         bool existed = access_cache_get(&call->client->accesses, call->sandbox) != NULL;
         answer_envd_error(&call->err, existed, call->status, buf_str(body), body->len);
+        if (call->status == 401) // should the token have changed, the next call asks for it
+            access_cache_drop(&call->client->accesses, call->sandbox);
     } else {
         answer_api_error(&call->err, call->status, buf_str(body), body->len);
     }

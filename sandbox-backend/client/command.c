@@ -30,10 +30,10 @@
 #include "sandbox-backend/net/deadline.h"
 
 #define KEEPALIVE_S   "20"
-#define SILENCE_MS    (120 * 1000) // several keepalives
-#define OVERDUE_MS    (15 * 1000)  // past the command's own timeout, for envd to have ended it
-#define KILL_START_MS (5 * 1000)   // for a canceled command's start to arrive
-#define CHECK_MS      (10 * 1000)
+#define SILENCE_MS    120000 // several keepalives
+#define OVERDUE_MS    15000  // past the command's own timeout, for envd to have ended it
+#define KILL_START_MS 5000   // for a canceled command's start to arrive
+#define CHECK_MS      10000
 
 enum command_state {
     COMMAND_STREAMING,
@@ -53,7 +53,8 @@ struct command {
     void *ctx;
     char *id;           // owned
     char *user;         // owned or NULL
-    int64_t overdue_at; // on the monotonic clock; 0: the command has no timeout
+    int64_t timeout_ms; // the command's own; 0 is none
+    int64_t overdue_at; // on the monotonic clock; 0: it has no timeout, or has not started
     int64_t pid;        // 0 before its start
     bool has_ended;     // how it ended is known, and in `result`
     bool is_garbled;    // the stream could not be understood
@@ -136,6 +137,7 @@ static void start(struct command *op, const struct command_opts *opts)
         .refused = err_is(&refused) ? &refused : NULL,
     };
     op->call = call_start(c, &call, &EVENTS, op);
+    arm(op);
 }
 
 // ---- 2. the stream
@@ -157,6 +159,8 @@ static void take_start(struct command *op)
     if (op->pid || !op->event.pid)
         return;
     op->pid = op->event.pid;
+    if (op->timeout_ms > 0)
+        op->overdue_at = clock_mono_ms() + op->timeout_ms + OVERDUE_MS;
     if (op->canceled) {
         op->must_kill = true;
         call_cancel(op->call);
@@ -226,9 +230,10 @@ static void on_stream_data(const char *data, size_t len, void *ctx)
     struct err e = ERR_INIT;
     if (op->state != COMMAND_STREAMING || op->reader.ended)
         return;
+    bool understood = connect_reader_feed(&op->reader, data, len, on_envelope, op, &e) == 0;
     if (!op->canceled)
         arm(op);
-    if (connect_reader_feed(&op->reader, data, len, on_envelope, op, &e) == 0)
+    if (understood)
         return;
     op->is_garbled = true;
     if (!err_is(&op->err))
@@ -262,14 +267,15 @@ static void on_stream_end(int status, const char *body, size_t len, const struct
     deadline_disarm(&op->silence);
     if (e && !op->canceled && !op->has_ended && !op->reader.ended)
         err_set(&op->err, e->code, "%s", e->msg); // unless the reason is there already
+    bool out_of_reach = status == 502 && op->err.code == ERR_UNAVAILABLE;
+    bool refused = status >= 300 && !out_of_reach;
     if (op->must_kill)
         kill_it(op);
-    else if (op->canceled || op->has_ended || op->reader.ended || op->is_garbled || !was_sent)
+    else if (op->canceled || op->has_ended || op->reader.ended || op->is_garbled || !was_sent ||
+             refused)
         complete(op);
-    else if (status == 502 && op->err.code == ERR_UNAVAILABLE)
+    else if (out_of_reach)
         check_sandbox(op);
-    else if (status >= 300)
-        complete(op);
     else
         check_envd(op);
 }
@@ -436,8 +442,7 @@ struct client_op *client_command(struct client *c, const char *id, const struct 
     op->ctx = ctx;
     op->id = xstrdup(id);
     op->user = opts->user ? xstrdup(opts->user) : NULL;
-    if (opts->timeout_ms > 0)
-        op->overdue_at = clock_mono_ms() + opts->timeout_ms + OVERDUE_MS;
+    op->timeout_ms = opts->timeout_ms;
     connect_reader_init(&op->reader, LIMIT_ENVELOPE_BYTES);
     deadline_init(&op->silence, c->loop, on_silence);
     op_begin(&op->base, c, cancel);

@@ -9,8 +9,8 @@
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/state.h"
 
-#define ANSWER_MS (60 * 1000)
-#define CREATE_MS (180 * 1000) // a restore queues behind others; a cloud may have to find room
+#define ANSWER_MS 60000
+#define CREATE_MS 180000 // a restore queues behind others; a cloud may have to find room
 
 struct control {
     struct client_op base;

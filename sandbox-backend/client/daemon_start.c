@@ -131,16 +131,17 @@ static void watch_begin(struct daemon_start *d, int fd /* taken */, uv_poll_cb c
 
 static void finish(struct daemon_start *d, const struct err *e)
 {
-    struct daemon_waiter *w = steal(&d->waiters);
     watch_end(d);
     deadline_disarm(&d->deadline);
     if (d->lock >= 0)
         close(steal_fd(&d->lock));
     d->state = START_IDLE;
-    while (w) {
-        struct daemon_waiter *next = w->next;
+    // One at a time: a waiter may forget another. None comes back before this has returned, because
+    // waiting begins in a turn of the client's queue.
+    while (d->waiters) {
+        struct daemon_waiter *w = d->waiters;
+        d->waiters = w->next;
         w->on_ready(e, w->ctx);
-        w = next;
     }
 }
 

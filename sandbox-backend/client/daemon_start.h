@@ -6,7 +6,7 @@
 
 #include "sandbox-backend/base/err.h"
 
-#define DAEMON_START_MS (20 * 1000) // for the daemon to listen
+#define DAEMON_START_MS 20000 // for the daemon to listen
 
 struct daemon_start;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files into a sandbox and out of it, streamed: POST and GET /files.
+// Files into a sandbox and out of it, streamed: POST and GET /files. However large, a transfer has
+// no time limit as long as it moves; one that stands still ends.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,21 +14,34 @@
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/envd_call.h"
 #include "sandbox-backend/client/state.h"
+#include "sandbox-backend/net/deadline.h"
+
+#define STALL_MS 120000
 
 struct transfer {
     struct client_op base;
-    struct call *call; // borrowed
+    struct call *call; // borrowed; NULL once it has ended
     client_file_cb cb;
     void *ctx;
     char *path; // owned; in the sandbox
     int fd;     // owned; -1 for none
     int64_t bytes, limit;
     struct err err;
+    struct deadline stall;
 };
 
 static void cancel(struct client_op *base)
 {
-    call_cancel(container_of(base, struct transfer, base)->call);
+    struct transfer *op = container_of(base, struct transfer, base);
+    if (op->call)
+        call_cancel(op->call);
+}
+
+static void on_stalled(struct deadline *deadline)
+{
+    struct transfer *op = container_of(deadline, struct transfer, stall);
+    err_set(&op->err, ERR_TIMEOUT, "nothing of the file has moved for %d s", STALL_MS / 1000);
+    call_cancel(op->call);
 }
 
 static struct transfer *transfer_new(struct client *c, const char *path, int fd, client_file_cb cb,
@@ -38,26 +52,30 @@ static struct transfer *transfer_new(struct client *c, const char *path, int fd,
     op->fd = fd;
     op->cb = cb;
     op->ctx = ctx;
+    deadline_init(&op->stall, c->loop, on_stalled);
+    deadline_arm(&op->stall, STALL_MS);
     op_begin(&op->base, c, cancel);
     return op;
 }
 
-static void complete(struct transfer *op, const struct err *e)
+static void on_stall_closed(struct deadline *deadline)
 {
+    struct transfer *op = container_of(deadline, struct transfer, stall);
     if (op->fd >= 0)
         close(op->fd);
     op_end(&op->base);
-    op->cb(op->path, op->bytes, e, op->ctx);
+    op->cb(op->path, op->bytes, err_is(&op->err) ? &op->err : NULL, op->ctx);
     free(op->path);
     free(op);
 }
 
 // What went wrong here counts more than that the call ended because of it.
-static void on_transfer_end(struct transfer *op, const struct err *e)
+static void complete(struct transfer *op, const struct err *e)
 {
-    if (!err_is(&op->err) && e)
+    op->call = NULL;
+    if (e && !err_is(&op->err))
         op->err = *e;
-    complete(op, err_is(&op->err) ? &op->err : NULL);
+    deadline_close(&op->stall, on_stall_closed);
 }
 
 static void start(struct transfer *op, const char *id, const char *user, struct call_opts *opts,
@@ -97,7 +115,7 @@ static void on_upload_end(int status, const char *body, size_t len, const struct
         err_wrap(&odd, "envd's answer to an upload");
     }
     json_decref(answer);
-    on_transfer_end(op, e ? e : err_is(&odd) ? &odd : NULL);
+    complete(op, e ? e : err_is(&odd) ? &odd : NULL);
 }
 
 // A regular file: reading it does not wait for anybody. Its length was promised at the start.
@@ -105,6 +123,7 @@ static ssize_t read_file(void *into, size_t room, void *ctx)
 {
     struct transfer *op = ctx;
     int64_t left = op->limit - op->bytes;
+    deadline_arm(&op->stall, STALL_MS);
     if ((int64_t)room > left)
         room = (size_t)left;
     ssize_t n = room ? read(op->fd, into, room) : 0;
@@ -188,6 +207,7 @@ static void on_download_data(const char *data, size_t len, void *ctx)
         call_cancel(op->call);
     } else {
         op->bytes += (int64_t)len;
+        deadline_arm(&op->stall, STALL_MS);
     }
 }
 
@@ -201,7 +221,7 @@ static void on_download_end(int status, const char *body, size_t len, const stru
     // A network file system may find out only now that it has no room.
     if (!e && close(steal_fd(&op->fd)) < 0 && errno != EINTR)
         err_sys(&op->err, errno, "write the local file");
-    on_transfer_end(op, e);
+    complete(op, e);
 }
 
 struct client_op *client_download(struct client *c, const char *id, const char *path, int fd,

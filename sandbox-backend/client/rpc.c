@@ -11,7 +11,7 @@
 #include "sandbox-backend/client/state.h"
 #include "sandbox-backend/connect/connect.h"
 
-#define RPC_MS (60 * 1000)
+#define RPC_MS 60000
 
 struct rpc {
     struct client_op base;
