@@ -18,22 +18,22 @@ static const struct {
     unsigned char bytes[4];
     int bits;
 } REFUSED_V4[] = {
-    {{0, 0, 0, 0}, 8},          // this network
-    {{10, 0, 0, 0}, 8},         // private
-    {{100, 64, 0, 0}, 10},      // carrier-grade NAT; metadata of Alibaba Cloud
-    {{127, 0, 0, 0}, 8},        // loopback
-    {{168, 63, 129, 16}, 32},   // Azure's host service
-    {{169, 254, 0, 0}, 16},     // link-local; metadata of most clouds
-    {{172, 16, 0, 0}, 12},      // private
-    {{192, 0, 0, 0}, 24},       // protocol assignments; metadata of Oracle Cloud
-    {{192, 0, 2, 0}, 24},       // documentation
-    {{192, 88, 99, 0}, 24},     // 6to4 relays, retired
-    {{192, 168, 0, 0}, 16},     // private
-    {{198, 18, 0, 0}, 15},      // benchmarks
-    {{198, 51, 100, 0}, 24},    // documentation
-    {{203, 0, 113, 0}, 24},     // documentation
-    {{224, 0, 0, 0}, 4},        // multicast
-    {{240, 0, 0, 0}, 4},        // reserved, broadcast
+    {{0, 0, 0, 0}, 8},        // this network
+    {{10, 0, 0, 0}, 8},       // private
+    {{100, 64, 0, 0}, 10},    // carrier-grade NAT; metadata of Alibaba Cloud
+    {{127, 0, 0, 0}, 8},      // loopback
+    {{168, 63, 129, 16}, 32}, // Azure's host service
+    {{169, 254, 0, 0}, 16},   // link-local; metadata of most clouds
+    {{172, 16, 0, 0}, 12},    // private
+    {{192, 0, 0, 0}, 24},     // protocol assignments; metadata of Oracle Cloud
+    {{192, 0, 2, 0}, 24},     // documentation
+    {{192, 88, 99, 0}, 24},   // 6to4 relays, retired
+    {{192, 168, 0, 0}, 16},   // private
+    {{198, 18, 0, 0}, 15},    // benchmarks
+    {{198, 51, 100, 0}, 24},  // documentation
+    {{203, 0, 113, 0}, 24},   // documentation
+    {{224, 0, 0, 0}, 4},      // multicast
+    {{240, 0, 0, 0}, 4},      // reserved, broadcast
 };
 
 static const struct {

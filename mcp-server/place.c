@@ -29,7 +29,7 @@ static char *inside(const char *dir, const char *name)
 static void settle(struct place *p, char *path)
 {
     struct tool_call *c = p->call;
-    void (*on_found)(struct tool_call *c, char *path, void *ctx) = p->on_found;
+    void (*on_found)(struct tool_call * c, char *path, void *ctx) = p->on_found;
     void *ctx = p->ctx;
     free(p->wanted);
     free(p->name);

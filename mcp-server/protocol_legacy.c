@@ -61,10 +61,10 @@ static void initialize(struct exchange *x)
     if (!era || era->modern)
         era = era_latest_legacy();
     session_set_era(x->session, era);
-    json_t *result = json_pack("{s:s, s:{s:{}}, s:o, s:s}", "protocolVersion", era->version,
-                               "capabilities", "tools", "serverInfo",
-                               protocol_server_info(era->structured), "instructions",
-                               protocol_instructions());
+    json_t *result =
+        json_pack("{s:s, s:{s:{}}, s:o, s:s}", "protocolVersion", era->version, "capabilities",
+                  "tools", "serverInfo", protocol_server_info(era->structured), "instructions",
+                  protocol_instructions());
     exchange_result(x, result);
 }
 
@@ -75,8 +75,8 @@ void protocol_legacy(struct exchange *x)
     } else if (str_eq(x->method, "ping")) {
         exchange_result(x, json_object());
     } else if (!x->era) {
-        exchange_error(x, RPC_INVALID_PARAMS, NULL,
-                       "which protocol version? Spoken here: %s", era_all_versions());
+        exchange_error(x, RPC_INVALID_PARAMS, NULL, "which protocol version? Spoken here: %s",
+                       era_all_versions());
     } else if (str_eq(x->method, "tools/list")) {
         json_t *result = protocol_list_tools(x);
         if (result)

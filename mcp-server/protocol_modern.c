@@ -38,8 +38,8 @@ static void listen_to(struct exchange *x)
         exchange_error(x, RPC_INVALID_PARAMS, NULL, "params.notifications must be an object");
         return;
     }
-    json_t *params = json_pack("{s:{s:O}, s:{}}", "_meta", META_SUBSCRIPTION, x->id,
-                               "notifications");
+    json_t *params =
+        json_pack("{s:{s:O}, s:{}}", "_meta", META_SUBSCRIPTION, x->id, "notifications");
     json_t *message = rpc_notification("notifications/subscriptions/acknowledged", params);
     x->listening = true;
     x->outlet->send(x->outlet, message);

@@ -18,10 +18,10 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 
-#define TIMEOUT_S          50
-#define TIMEOUT_PATIENT_S  300
-#define SLIDE_MARGIN_S     60
-#define SAVED_PATH_FORMAT  "/tmp/cubby-%s-%s.txt"
+#define TIMEOUT_S         50
+#define TIMEOUT_PATIENT_S 300
+#define SLIDE_MARGIN_S    60
+#define SAVED_PATH_FORMAT "/tmp/cubby-%s-%s.txt"
 
 static void save_stdout(struct run *r);
 static void save_stderr(struct run *r);
@@ -134,8 +134,8 @@ static bool save(struct run *r, struct output *o, const char *stream, char **pat
         return false;
     char *name auto_free = random_hex(4);
     *path = str_printf(SAVED_PATH_FORMAT, name, stream);
-    r->call->op = client_upload(r->call->toolbox->client, r->call->id, fd, *path, r->user, on_saved,
-                                r);
+    r->call->op =
+        client_upload(r->call->toolbox->client, r->call->id, fd, *path, r->user, on_saved, r);
     return true;
 }
 

@@ -145,8 +145,8 @@ static int fail_unknown(const json_t *properties, const char *name, const char *
     struct buf names auto_buf = BUF_INIT;
     list_names(&names, properties);
     int shown = (int)utf8_valid_prefix(name, strnlen(name, SHOWN_BYTES));
-    return err_set(e, ERR_INVALID, "unknown argument '%s%s%.*s'; allowed: %s",
-                   within ? within : "", within ? "." : "", shown, name, buf_str(&names));
+    return err_set(e, ERR_INVALID, "unknown argument '%s%s%.*s'; allowed: %s", within ? within : "",
+                   within ? "." : "", shown, name, buf_str(&names));
 }
 
 // An object's members: those it may have, and those it must.

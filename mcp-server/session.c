@@ -11,24 +11,22 @@
 // exchange whose tool still winds down stays in the list, so that the session knows when it is
 // idle, but its id no longer counts.
 //
-// A batch (revision 2025-03-26 only) is an outlet of its own that gathers the answers of its
-// members and sends them as one array when the last of them has ended; progress goes past it.
+// A batch (revision 2025-03-26 only) is an outlet of its own, held by each exchange that answers
+// through it (batch.h).
 #include "mcp-server/session.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "mcp-server/batch.h"
+#include "mcp-server/heartbeat.h"
 #include "mcp-server/protocol.h"
 #include "mcp-server/result.h"
-#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
-
-#define PROGRESS_FIRST_MS 1000
-#define PROGRESS_EVERY_MS 2000
 
 struct session {
     uv_loop_t *loop;
@@ -40,22 +38,6 @@ struct session {
     bool closing;
     void (*on_idle)(void *ctx);
     void *idle_ctx;
-};
-
-// Sends notifications/progress while a tool runs.
-struct heartbeat {
-    uv_timer_t timer;
-    struct session *session;
-    struct exchange *exchange; // NULL once it has ended
-    int64_t started_ms;
-    int64_t last; // progress last sent, in seconds: must increase
-};
-
-struct batch {
-    struct outlet outlet; // first
-    struct outlet *parent;
-    json_t *answers;
-    int waiting; // exchanges not ended, and 1 while the array is still being read
 };
 
 static void receive_one(struct session *s, struct outlet *reply, json_t *value, bool in_batch);
@@ -105,36 +87,6 @@ static void check_idle(struct session *s)
 
 // ---- 1. batches
 
-static void batch_release(struct batch *b)
-{
-    if (--b->waiting > 0)
-        return;
-    if (json_array_size(b->answers) > 0)
-        b->parent->send(b->parent, b->answers);
-    json_decref(b->answers);
-    free(b);
-}
-
-static void on_batch_send(struct outlet *o, const json_t *message)
-{
-    struct batch *b = container_of(o, struct batch, outlet);
-    if (json_object_get(message, "method"))
-        b->parent->send(b->parent, message);
-    else
-        json_array_append_new(b->answers, json_deep_copy(message));
-}
-
-static bool on_batch_busy(struct outlet *o)
-{
-    struct batch *b = container_of(o, struct batch, outlet);
-    return b->parent->is_busy(b->parent);
-}
-
-static struct batch *batch_of(struct outlet *o)
-{
-    return o->send == on_batch_send ? container_of(o, struct batch, outlet) : NULL;
-}
-
 static void receive_batch(struct session *s, struct outlet *reply, json_t *items)
 {
     if (!s->era || !s->era->batches) {
@@ -146,16 +98,12 @@ static void receive_batch(struct session *s, struct outlet *reply, json_t *items
         send_error(reply, NULL, RPC_INVALID_REQUEST, "an array must hold 1 to 64 messages");
         return;
     }
-    struct batch *b = xmalloc(sizeof *b);
-    *b = (struct batch){.outlet = {.send = on_batch_send, .is_busy = on_batch_busy},
-                        .parent = reply,
-                        .answers = json_array(),
-                        .waiting = 1};
+    struct batch *b = batch_new(reply);
     size_t i;
     json_t *item;
     json_array_foreach(items, i, item)
     {
-        receive_one(s, &b->outlet, item, true);
+        receive_one(s, batch_outlet(b), item, true);
     }
     batch_release(b);
 }
@@ -188,25 +136,21 @@ static struct exchange *exchange_new(struct session *s, struct outlet *reply,
     s->first = x;
     s->in_flight++;
     if (batch_of(reply))
-        batch_of(reply)->waiting++;
+        batch_hold(batch_of(reply));
     return x;
 }
 
-static void on_beat_closed(uv_handle_t *handle)
+static void on_beat_closed(void *ctx)
 {
-    struct heartbeat *beat = handle->data;
-    struct session *s = beat->session;
-    free(beat);
+    struct session *s = ctx;
     s->beats--;
     check_idle(s);
 }
 
 static void beat_stop(struct exchange *x)
 {
-    if (!x->beat)
-        return;
-    x->beat->exchange = NULL;
-    uv_close((uv_handle_t *)&x->beat->timer, on_beat_closed);
+    if (x->beat)
+        heartbeat_stop(x->beat, on_beat_closed, x->session);
     x->beat = NULL;
 }
 
@@ -288,31 +232,14 @@ static json_t *progress(struct exchange *x, int64_t seconds)
     return rpc_notification("notifications/progress", params);
 }
 
-static void on_beat(uv_timer_t *timer)
+static void on_beat(int64_t seconds, void *ctx)
 {
-    struct heartbeat *beat = timer->data;
-    struct exchange *x = beat->exchange;
-    if (!x || !x->call || x->outlet->is_busy(x->outlet))
+    struct exchange *x = ctx;
+    if (!x->call || x->outlet->is_busy(x->outlet))
         return; // a peer that does not read is not sent what it can do without
-    int64_t seconds = (clock_mono_ms() - beat->started_ms) / 1000;
-    if (seconds <= beat->last)
-        seconds = beat->last + 1;
-    beat->last = seconds;
     json_t *message = progress(x, seconds);
     x->outlet->send(x->outlet, message);
     json_decref(message);
-}
-
-static void beat_start(struct exchange *x)
-{
-    struct heartbeat *beat = xmalloc(sizeof *beat);
-    *beat = (struct heartbeat){
-        .session = x->session, .exchange = x, .started_ms = clock_mono_ms()};
-    uv_timer_init(x->session->loop, &beat->timer);
-    beat->timer.data = beat;
-    uv_timer_start(&beat->timer, on_beat, PROGRESS_FIRST_MS, PROGRESS_EVERY_MS);
-    x->session->beats++;
-    x->beat = beat;
 }
 
 static void on_tool_done(struct tool_call *call, struct outcome *outcome, void *ctx)
@@ -343,8 +270,10 @@ void exchange_call_tool(struct exchange *x)
         exchange_error(x, RPC_INVALID_PARAMS, NULL, "Unknown tool: %s", json_string_value(name));
         return;
     }
-    if (x->progress_token)
-        beat_start(x);
+    if (x->progress_token) {
+        x->session->beats++;
+        x->beat = heartbeat_start(x->session->loop, on_beat, x);
+    }
     x->call = tool_call_new(x->session->toolbox, tool, arguments, x->progress_token != NULL,
                             on_tool_done, x);
     tool_call_start(x->call);

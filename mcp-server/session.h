@@ -20,13 +20,13 @@ struct session;
 struct exchange {
     struct session *session;
     struct exchange *prev, *next;
-    struct outlet *outlet; // borrowed: where the answer goes
-    json_t *id;            // owned
-    char *method;          // owned
-    json_t *params;        // owned; an object, or NULL
-    const struct era *era; // of this request; NULL: legacy before initialize
-    bool cancelled;        // nothing is sent any more, and its id is free
-    bool listening;        // subscriptions/listen: open until cancelled
+    struct outlet *outlet;  // borrowed: where the answer goes
+    json_t *id;             // owned
+    char *method;           // owned
+    json_t *params;         // owned; an object, or NULL
+    const struct era *era;  // of this request; NULL: legacy before initialize
+    bool cancelled;         // nothing is sent any more, and its id is free
+    bool listening;         // subscriptions/listen: open until cancelled
     json_t *progress_token; // borrowed from params; NULL for none
     struct heartbeat *beat; // owned; NULL unless progress is being sent
     struct tool_call *call; // owned by the tool; NULL when none runs

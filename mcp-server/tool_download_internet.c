@@ -29,9 +29,9 @@ struct internet {
     int fd;                   // owned; the bytes so far
     int64_t bytes;
     int status;
-    char *name;      // owned: what the file is called
-    char *url;       // owned: after redirects
-    struct err own;  // why we ended the fetch ourselves
+    char *name;     // owned: what the file is called
+    char *url;      // owned: after redirects
+    struct err own; // why we ended the fetch ourselves
 };
 
 static void internet_free(struct internet *in)

@@ -91,7 +91,7 @@ void tool_download_local(struct tool_call *c)
         download_free(d);
         return;
     }
-    c->op = client_download(client, c->id, tool_call_string(c, "sandbox_file_path"),
-                            steal_fd(&d->file.fd), config->max_download_bytes, NULL, on_downloaded,
-                            d);
+    c->op =
+        client_download(client, c->id, tool_call_string(c, "sandbox_file_path"),
+                        steal_fd(&d->file.fd), config->max_download_bytes, NULL, on_downloaded, d);
 }

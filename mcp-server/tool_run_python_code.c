@@ -77,16 +77,10 @@ static void interpret(struct run *r)
 {
     struct python *p = r->ctx;
     const char *code = p->path ? p->path : tool_call_string(r->call, "code_block");
-    const char *const args[] = {"-l",
-                                "-c",
-                                "exec python3 \"$@\"",
-                                "python3",
-                                "-c",
-                                PYTHON_RUNNER,
-                                p->record.mark + 1,
-                                p->path ? "file" : "code",
-                                code,
-                                NULL};
+    const char *const args[] = {
+        "-l", "-c",          "exec python3 \"$@\"", "python3",
+        "-c", PYTHON_RUNNER, p->record.mark + 1,    p->path ? "file" : "code",
+        code, NULL};
     r->filter = on_stderr;
     r->on_done = on_done;
     run_start(r, &(struct run_spec){.cmd = "/bin/bash", .args = args});

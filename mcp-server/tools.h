@@ -106,7 +106,7 @@ void tool_call_fail_err(struct tool_call *c, const char *what, const struct err 
 // call has failed and is gone.
 struct client *tool_call_client(struct tool_call *c, int64_t seconds);
 const char *tool_call_string(const struct tool_call *c, const char *name); // borrowed; NULL: absent
-int64_t tool_call_ms(const struct tool_call *c); // since it began
+int64_t tool_call_ms(const struct tool_call *c);                           // since it began
 
 // The six (tool_*.c).
 void tool_run_command(struct tool_call *c);

@@ -106,6 +106,7 @@ struct outcome {
     size_t upload_left;
     bool upload_pauses;
     bool close_client; // in on_data
+    struct outcome *start_other;
     bool client_closed;
     bool denied_loopback2;
     struct http_fetch *fetch;
@@ -160,6 +161,8 @@ static void resume_later(struct outcome *o)
     uv_timer_start(timer, on_resume_timer, 1, 0);
 }
 
+static const struct http_fetch_events EVENTS;
+
 static bool on_data(const char *data, size_t len, void *ctx)
 {
     struct outcome *o = ctx;
@@ -168,6 +171,13 @@ static bool on_data(const char *data, size_t len, void *ctx)
         return false;
     }
     buf_add(&o->body, data, len);
+    if (o->start_other) {
+        struct outcome *other = steal(&o->start_other);
+        other->fetch = http_fetch_start(
+            client,
+            &(struct http_fetch_opts){.method = "GET", .url = "http://h/pump", .unix_socket = path},
+            &EVENTS, other);
+    }
     if (o->close_client)
         http_client_close(steal(&client), on_client_closed, o);
     return true;
@@ -350,6 +360,14 @@ static void test_ends(void)
           (struct http_fetch_opts){.method = "GET", .url = "http://h/echo", .unix_socket = path});
     http_fetch_cancel(o.fetch);
     ok(wait_for(&o.ends) && o.e.code == ERR_CANCELED, "canceled before it began");
+    struct outcome other = OUTCOME;
+    o = OUTCOME;
+    o.start_other = &other;
+    over_unix(&o, "POST", "/echo", "x");
+    ok(wait_for(&other.ends) && !err_is(&other.e) && other.body.len == 10000000,
+       "a request made in a callback of another");
+    buf_fini(&o.body);
+    buf_fini(&other.body);
     o = OUTCOME;
     fetch(&o, (struct http_fetch_opts){.method = "GET",
                                        .url = "http://h/hold",

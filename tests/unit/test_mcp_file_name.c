@@ -23,7 +23,9 @@ int main(void)
     check(NULL, "http://h/a%20b.txt", "a b.txt");
     check(NULL, "http://h/a%2Fetc%2Fpasswd", "passwd");
     check(NULL, "http://h/%2e%2e", "downloaded_file");
-    check(NULL, "http://h/a%00b", "a\xef\xbf\xbd" "b");
+    check(NULL, "http://h/a%00b",
+          "a\xef\xbf\xbd"
+          "b");
     check(NULL, "http://h/%ff.txt", "\xef\xbf\xbd.txt");
     check(NULL, "http://h/a%0Ab", "ab");
     check("attachment; filename=\"r.pdf\"", "http://h/x", "r.pdf");

@@ -61,8 +61,9 @@ int main(void)
         // Characters of two, three and four bytes at the cuts: none is torn.
         shown("abc\xc3\xa9-----\xc3\xa9xyz", 15, 8, piece,
               "abc\n[... 9 bytes left out; W ...]\nxyz");
-        shown("ab\xe2\x82\xac-----\xe2\x82\xac""xy", 15, 8, piece,
-              "ab\n[... 11 bytes left out; W ...]\nxy");
+        shown("ab\xe2\x82\xac-----\xe2\x82\xac"
+              "xy",
+              15, 8, piece, "ab\n[... 11 bytes left out; W ...]\nxy");
         shown("a\xf0\x9f\x98\x80-----\xf0\x9f\x98\x80x", 15, 8, piece,
               "a\n[... 13 bytes left out; W ...]\nx");
         shown("\xff\xfe\0ok", 5, 8, piece, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdok");

@@ -25,9 +25,9 @@ int main(void)
     REPR("a\nb\tc\rd\\e", "'a\\nb\\tc\\rd\\\\e'");
     REPR("\0\x01\x1b[0m\x7f", "'\\x00\\x01\\x1b[0m\\x7f'");
     REPR("caf\xc3\xa9", "'caf\xc3\xa9'");
-    REPR("\xc2\xa0\xc2\xad", "'\\xa0\\xad'");                 // no-break space, soft hyphen
-    REPR("\xe2\x80\x8b\xef\xbb\xbf", "'\\u200b\\ufeff'");     // zero width space, byte order mark
-    REPR("\xf0\x9f\x98\x80", "'\xf0\x9f\x98\x80'");           // an emoji
+    REPR("\xc2\xa0\xc2\xad", "'\\xa0\\xad'");             // no-break space, soft hyphen
+    REPR("\xe2\x80\x8b\xef\xbb\xbf", "'\\u200b\\ufeff'"); // zero width space, byte order mark
+    REPR("\xf0\x9f\x98\x80", "'\xf0\x9f\x98\x80'");       // an emoji
     REPR("\xf4\x8f\xbf\xbf", "'\\U0010ffff'");
     REPR("\xe3\x80\x80", "'\\u3000'"); // ideographic space
     return tap_done();

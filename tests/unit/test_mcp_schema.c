@@ -63,14 +63,16 @@ int main(void)
           "\"envs\":{\"A\":\"1\"},\"name\":\"n\"}",
           "{\"id\":\"x\",\"timeout\":1,\"count\":3,\"mode\":\"b\",\"deep\":false,"
           "\"envs\":{\"A\":\"1\"},\"name\":\"n\",\"path\":\"/home/user\"}");
-    taken("{\"id\":\"x\",\"timeout\":0.5}", "{\"id\":\"x\",\"timeout\":0.5,\"path\":\"/home/user\"}");
+    taken("{\"id\":\"x\",\"timeout\":0.5}",
+          "{\"id\":\"x\",\"timeout\":0.5,\"path\":\"/home/user\"}");
 
     refused("{}", "missing required argument 'id'");
     refused("{\"id\":null}", "argument 'id' must be a string, not null");
     refused("{\"id\":7}", "argument 'id' must be a string, not an integer");
     refused("{\"id\":\"\"}", "argument 'id' must not be empty");
     refused("{\"id\":\"xxxxxxxxxxx\"}", "argument 'id' is longer than 10 bytes");
-    refused("{\"id\":\"x\",\"timeout\":\"5\"}", "argument 'timeout' must be a number, not a string");
+    refused("{\"id\":\"x\",\"timeout\":\"5\"}",
+            "argument 'timeout' must be a number, not a string");
     refused("{\"id\":\"x\",\"timeout\":61}", "argument 'timeout' must be from 0.5 to 60, not 61");
     refused("{\"id\":\"x\",\"count\":0}", "argument 'count' must be at least 1, not 0");
     refused("{\"id\":\"x\",\"count\":1.5}", "argument 'count' must be an integer, not a number");

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A guest's stderr, in pieces, through the search for the runner's record and into what is shown.
+// The first byte is the size of the pieces; each 0x1f stands for the mark.
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "mcp-server/python_runner.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct python_record record;
+    struct output err;
+    struct buf input auto_buf = BUF_INIT;
+    python_record_init(&record);
+    output_init(&err, 32);
+    for (size_t i = 1; i < size; i++) {
+        if (data[i] == 0x1f)
+            buf_adds(&input, record.mark);
+        else
+            buf_addc(&input, (char)data[i]);
+    }
+    size_t piece = size && data[0] ? data[0] : 1;
+    for (size_t i = 0; i < input.len; i += piece)
+        python_record_feed(&record, input.data + i, input.len - i < piece ? input.len - i : piece,
+                           &err);
+    json_decref(python_record_end(&record, &err));
+    assert(err.total <= (int64_t)input.len);
+    json_t *text = output_text(&err, "x");
+    assert(text);
+    json_decref(text);
+    output_fini(&err);
+    python_record_fini(&record);
+    return 0;
+}
