@@ -105,7 +105,7 @@ $(B)/gen/schemas.h: $(SCHEMAS) Makefile
 	   for f in $(SCHEMAS); do n=$$(basename $$f .json | tr '.-' '__'); \
 	     printf 'static const char SCHEMA_%s[] __attribute__((unused)) = {' $$n; od -An -v -tx1 $$f | \
 	     sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '0};'; done; } > $@
-$(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC)): | $(B)/gen/schemas.h
+$(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC) $(FUZZ_SRC)): | $(B)/gen/schemas.h
 
 # ---- archives
 define archive
