@@ -203,6 +203,16 @@ static struct http_fetch *find_canceled(const struct http_client *c)
     return f;
 }
 
+// Hands a fetch to curl, which takes none while it is on the stack: then it waits for on_idle.
+static void add_to_curl(struct http_fetch *f)
+{
+    if (f->added || f->client->in_curl || err_is(&f->e) || f->canceled)
+        return;
+    f->added = true;
+    if (curl_multi_add_handle(f->client->multi, f->easy) != CURLM_OK)
+        err_set(&f->e, ERR_INTERNAL, "curl does not take the request");
+}
+
 static void resume(struct http_fetch *f)
 {
     if (!f->resume_upload && !f->resume_download)
@@ -221,6 +231,8 @@ static void on_idle(uv_idle_t *idle)
 {
     struct http_client *c = idle->data;
     uv_idle_stop(idle);
+    for (struct http_fetch *f = c->fetches; f; f = f->next)
+        add_to_curl(f);
     // Each on_end may cancel others or close the client: start again after every one.
     for (struct http_fetch *f; !c->closing && (f = find_canceled(c));) {
         if (f->canceled) {
@@ -309,10 +321,9 @@ struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fet
         f->next->link = &f->next;
     c->fetches = f;
     http_fetch_setup(f, opts);
-    if (!err_is(&f->e) && curl_multi_add_handle(c->multi, f->easy) != CURLM_OK)
-        err_set(&f->e, ERR_INTERNAL, "curl does not take the request");
-    if (err_is(&f->e))
-        http_client_kick(c); // on_end comes from the loop
+    add_to_curl(f);
+    if (!f->added || err_is(&f->e))
+        http_client_kick(c); // also on_end of a bad one comes from the loop
     return f;
 }
 

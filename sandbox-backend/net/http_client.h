@@ -47,7 +47,9 @@ struct http_fetch_events {
     // True takes the bytes; false: pause, and the same bytes come again after
     // http_fetch_resume_download.
     bool (*on_data)(const char *data, size_t len, void *ctx);
-    // Exactly once; e is NULL when the answer came whole, whatever its status.
+    // Exactly once; e is NULL when the answer came whole, whatever its status. A connection that
+    // could not be made is ERR_UNAVAILABLE with e->sys (ENOENT, ECONNREFUSED ...): the request was
+    // not sent. A request other than GET and HEAD is never sent twice.
     void (*on_end)(const struct err *e, void *ctx);
 };
 

@@ -30,6 +30,7 @@ struct http_fetch {
     ssize_t (*read_body)(void *into, size_t room, void *ctx);
     bool (*allow_address)(const struct sockaddr *address, void *ctx);
     void *ctx;
+    bool added; // to curl
     bool ended; // on_end was called; freed as soon as curl lets go of it
     bool canceled;
     bool resume_upload;

@@ -377,10 +377,11 @@ static void on_eof(struct http_peer *peer)
     peer->eof = true;
     peer->reading = false;
     uv_read_stop(&peer->io.stream);
-    if (peer->state == PEER_LINGER ? peer->shut : peer->state == PEER_REQUEST)
+    bool all_sent = stream_out_unsent(&peer->out) == 0;
+    if (peer->state == PEER_LINGER ? peer->shut : peer->state == PEER_REQUEST || all_sent)
         http_peer_close(peer); // whoever waits for an answer has left
     else if (peer->state != PEER_LINGER)
-        linger(peer); // an earlier answer may still be on its way
+        linger(peer); // an earlier answer is still on its way
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)

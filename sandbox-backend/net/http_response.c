@@ -158,7 +158,7 @@ void http_response_on_drain(struct http_request *req, void (*on_drain)(void *ctx
 
 void http_response_end(struct http_request *req)
 {
-    if (is_live(req) && !req->no_body && req->left > 0) {
+    if (!req->begun || (is_live(req) && !req->no_body && req->left > 0)) {
         http_response_abort(req); // less than was declared: the peer must not take it for whole
         return;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HTTP/1.1 server on libuv and llhttp: keep-alive, streamed bodies both ways, back-pressure.
 // One request at a time on a connection; further ones wait in the socket. Used by envd, cubbyd and
-// cubby-mcp.
+// cubby-mcp. A program that uses net/ ignores SIGPIPE: libuv writes to sockets that may be closed.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,7 +67,8 @@ void http_request_collect(struct http_request *req, size_t max,
                                           void *ctx),
                           void *ctx);
 
-// The connection is gone before the response was ended (peer left, server closes, write failed).
+// The connection is gone before the response was ended (peer left, server closes, write failed). A
+// peer that ends its own side while it waits for an answer has left, as for Go's server.
 // Called once at most, as the last call about this request: the handler frees its own things and
 // must not touch `req` again, nor end it. Not called after a regular end.
 void http_request_on_close(struct http_request *req, void (*on_close)(void *ctx), void *ctx);
