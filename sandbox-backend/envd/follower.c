@@ -78,8 +78,11 @@ static void release(struct follower *f)
 static void fail_expired(struct follower *f)
 {
     struct err e = ERR_INIT;
-    err_set(&e, ERR_TIMEOUT, "the command ran longer than %" PRId64 " ms%s", f->call->timeout_ms,
-            f->kills ? " and was killed" : "");
+    if (f->kills)
+        err_set(&e, ERR_TIMEOUT, "the command ran longer than %" PRId64 " ms and was killed",
+                f->call->timeout_ms);
+    else
+        err_set(&e, ERR_TIMEOUT, "the call took longer than %" PRId64 " ms", f->call->timeout_ms);
     rpc_fail(f->call, &e);
     release(f);
 }

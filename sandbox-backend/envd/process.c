@@ -24,8 +24,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,12 +35,12 @@
 #include "sandbox-backend/envd/tree.h"
 #include "sandbox-backend/log/log.h"
 
-#define PROCESSES_MAX   1024
 #define PROCESS_KEPT_MS 30000
 #define DRAIN_QUIET_MS  300
 #define DRAIN_MAX_MS    3000
 #define DRAIN_KILLED_MS 50
 
+static void set_state(struct process *p, enum process_state state);
 static void on_child_signal(uv_signal_t *handle, int signum);
 static void exited(struct process *p, int status);
 static void on_deadline(struct deadline *d);
@@ -128,7 +126,7 @@ static void release(struct process *p)
     deadline_close(&p->deadline, on_deadline_closed);
 }
 
-static bool make_room(struct processes *ps)
+bool process__make_room(struct processes *ps)
 {
     if (ps->count < PROCESSES_MAX)
         return true;
@@ -141,49 +139,8 @@ static bool make_room(struct processes *ps)
     return oldest != NULL;
 }
 
-// ---- start
-
-// The paths that `cmd` may stand for: itself when it has a slash, else one a directory of `path`.
-// One allocation: pointers, then text.
-static char **make_candidates(const char *cmd, const char *path)
-{
-    size_t count = 1;
-    size_t len = strlen(cmd);
-    bool search = len && !strchr(cmd, '/');
-    for (const char *p = search ? path : ""; *p; p++)
-        count += *p == ':';
-    size_t room = (count + 1) * sizeof(char *) + strlen(path) + count * (len + 3);
-    char **list = try_malloc(room);
-    if (!list)
-        return NULL;
-    char *text = (char *)(list + count + 1);
-    for (size_t i = 0; i < count; i++) {
-        size_t n = search ? strcspn(path, ":") : 0;
-        list[i] = text;
-        text += sprintf(text, "%.*s%s%s", (int)n, path, search && n ? "/" : "", cmd) + 1;
-        path += n + (search && path[n] == ':');
-    }
-    list[count] = NULL;
-    return list;
-}
-
-// argv with a free place before it (see process_spawn.h). The strings are borrowed.
-static char **make_argv(const struct process_config *config)
-{
-    size_t count = json_array_size(config->args);
-    char **block = try_malloc((count + 3) * sizeof(char *));
-    if (!block)
-        return NULL;
-    block[0] = NULL;
-    block[1] = (char *)(uintptr_t)config->cmd;
-    for (size_t i = 0; i < count; i++)
-        block[2 + i] = (char *)(uintptr_t)json_string_value(json_array_get(config->args, i));
-    block[2 + count] = NULL;
-    return block;
-}
-
-static struct process *add(struct processes *ps, const struct process_config *config,
-                           const struct spawn *s, int cgroup)
+struct process *process__add(struct processes *ps, const struct process_config *config,
+                             const struct spawn *s, int cgroup)
 {
     struct process *p = xcalloc(1, sizeof *p);
     p->table = ps;
@@ -204,40 +161,6 @@ static struct process *add(struct processes *ps, const struct process_config *co
     process__output_open(p, PROCESS_STDERR, s->err);
     process__output_update(p);
     return p;
-}
-
-struct process *process_start(struct processes *ps, const struct process_config *config,
-                              struct err *e)
-{
-    if (!make_room(ps)) {
-        err_set(e, ERR_LIMIT, "%d commands run already", PROCESSES_MAX);
-        return NULL;
-    }
-    char **candidates auto_free = make_candidates(config->cmd, config->path);
-    char **argv auto_free = make_argv(config);
-    if (!candidates || !argv) {
-        err_set(e, ERR_LIMIT, "no memory for the command's arguments");
-        return NULL;
-    }
-    int cgroup = cgroup_take(ps->cgroups);
-    struct spawn s = {
-        .cmd = config->cmd,
-        .argv = argv + 1,
-        .envp = config->envp,
-        .candidates = candidates,
-        .cwd = config->cwd,
-        .user = config->user,
-        .want_stdin = config->want_stdin,
-        .null_fd = ps->null_fd,
-        .cgroup_fd = cgroup_fd(ps->cgroups, cgroup),
-        .nofile = *ps->nofile,
-    };
-    int rc = spawn_start(&s, e);
-    if (rc < 0 || !s.in_cgroup) {
-        cgroup_give_back(ps->cgroups, cgroup);
-        cgroup = -1;
-    }
-    return rc < 0 ? NULL : add(ps, config, &s, cgroup);
 }
 
 // ---- listeners
@@ -323,50 +246,20 @@ static void on_child_signal(uv_signal_t *handle, int signum)
     }
 }
 
-// Go's names (syscall.Signal.String), which E2B's SDKs show.
-static const char *signal_name(int signal)
+// Each state is entered once, from the one before it.
+static void set_state(struct process *p, enum process_state state)
 {
-    static const char *const NAMES[] = {
-        [SIGHUP] = "hangup",
-        [SIGINT] = "interrupt",
-        [SIGQUIT] = "quit",
-        [SIGILL] = "illegal instruction",
-        [SIGTRAP] = "trace/breakpoint trap",
-        [SIGABRT] = "aborted",
-        [SIGBUS] = "bus error",
-        [SIGFPE] = "floating point exception",
-        [SIGKILL] = "killed",
-        [SIGUSR1] = "user defined signal 1",
-        [SIGSEGV] = "segmentation fault",
-        [SIGUSR2] = "user defined signal 2",
-        [SIGPIPE] = "broken pipe",
-        [SIGALRM] = "alarm clock",
-        [SIGTERM] = "terminated",
-    };
-    return signal > 0 && signal < (int)ARRAY_LEN(NAMES) ? NAMES[signal] : NULL;
-}
-
-static void describe(struct process_end *end, int status)
-{
-    end->exited = WIFEXITED(status);
-    end->exit_code = end->exited ? WEXITSTATUS(status) : -1;
-    end->failed = end->exit_code != 0;
-    if (end->exited) {
-        snprintf(end->status, sizeof end->status, "exit status %d", end->exit_code);
-        return;
-    }
-    const char *name = signal_name(WTERMSIG(status));
-    const char *core = WCOREDUMP(status) ? " (core dumped)" : "";
-    if (name)
-        snprintf(end->status, sizeof end->status, "signal: %s%s", name, core);
-    else
-        snprintf(end->status, sizeof end->status, "signal: signal %d%s", WTERMSIG(status), core);
+    static const char *const NAMES[] = {"running", "draining", "ended"};
+    if (state != p->state + 1)
+        abort();
+    log_debug("process.state", "pid=%d %s -> %s", p->pid, NAMES[p->state], NAMES[state]);
+    p->state = state;
 }
 
 static void exited(struct process *p, int status)
 {
-    describe(&p->end, status);
-    p->state = PROCESS_DRAINING;
+    process__describe(&p->end, status);
+    set_state(p, PROCESS_DRAINING);
     p->exited_ms = p->output_ms = (int64_t)uv_now(p->table->loop);
     struct err gone = ERR_INIT;
     err_set(&gone, ERR_INTERNAL, "the process has ended");
@@ -412,7 +305,7 @@ static void on_deadline(struct deadline *d)
 
 static void finish(struct process *p)
 {
-    p->state = PROCESS_ENDED;
+    set_state(p, PROCESS_ENDED);
     p->kept = true;
     deadline_arm(&p->deadline, PROCESS_KEPT_MS);
     json_decref(steal(&p->shown));

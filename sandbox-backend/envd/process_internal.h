@@ -58,7 +58,14 @@ struct processes {
     bool signal_closed;
 };
 
+struct spawn;
+
+#define PROCESSES_MAX 1024
+
 // process.c
+bool process__make_room(struct processes *ps); // false: PROCESSES_MAX run
+struct process *process__add(struct processes *ps, const struct process_config *config,
+                             const struct spawn *s, int cgroup);
 void process__handle_closed(struct process *p); // one of its handles has closed
 bool process__is_blocked(const struct process *p);
 void process__check_end(struct process *p); // an output has reached its end, or was drained
@@ -68,6 +75,9 @@ void process__output_open(struct process *p, enum process_stream stream, int fd)
 void process__output_close(struct process_output *o);
 void process__output_update(struct process *p); // polls or pauses, as the listeners are
 void process__output_drain(struct process *p);  // reads what is there now
+
+// process_status.c
+void process__describe(struct process_end *end, int status); // of waitpid
 
 // process_stdin.c
 void process__stdin_close(struct process *p, const struct err *why); // fails what is queued

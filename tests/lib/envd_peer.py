@@ -121,7 +121,9 @@ class Result:
 
 
 class Envd:
-    def __init__(self, *args, state=None):
+    def __init__(self, *args, state=None, wrap=()):
+        """`wrap` is a command that executes the rest of its arguments."""
+        self.wrap = wrap
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="envd-test-"))
         self.state = pathlib.Path(state or self.dir / "state")
         self.args = args
@@ -130,7 +132,7 @@ class Envd:
 
     def start(self):
         self.process = subprocess.Popen(
-            [ENVD, "--port", "0", "--bind", "127.0.0.1", "--state-dir", self.state, *self.args],
+            [*self.wrap, ENVD, "--port", "0", "--bind", "127.0.0.1", "--state-dir", self.state, *self.args],
             stdout=subprocess.PIPE, stderr=open(self.dir / "log", "ab"))
         line = self.process.stdout.readline().decode()
         assert line.startswith("ready port="), (self.dir / "log").read_text()

@@ -576,6 +576,13 @@ def test_nothing_is_left_of_ended_commands(envd):
                             ).read_text().split(), "no child, no zombie"
 
 
+def test_the_table_forgets_the_oldest(envd):
+    first = envd.run("/bin/true").pid
+    last = [envd.run("/bin/true").pid for _ in range(1030)][-1]
+    assert Result(envd.stream("Connect", {"process": {"pid": last}})).code == 0
+    assert Result(envd.stream("Connect", {"process": {"pid": first}})).error["code"] == "not_found"
+
+
 def cgroup2():
     """A writable cgroup2 hierarchy, or None."""
     for line in pathlib.Path("/proc/mounts").read_text().splitlines():

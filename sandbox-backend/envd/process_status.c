@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A wait status in words.
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/envd/process_internal.h"
+
+// Go's names (syscall.Signal.String), which E2B's SDKs show.
+static const char *signal_name(int signal)
+{
+    static const char *const NAMES[] = {
+        [SIGHUP] = "hangup",
+        [SIGINT] = "interrupt",
+        [SIGQUIT] = "quit",
+        [SIGILL] = "illegal instruction",
+        [SIGTRAP] = "trace/breakpoint trap",
+        [SIGABRT] = "aborted",
+        [SIGBUS] = "bus error",
+        [SIGFPE] = "floating point exception",
+        [SIGKILL] = "killed",
+        [SIGUSR1] = "user defined signal 1",
+        [SIGSEGV] = "segmentation fault",
+        [SIGUSR2] = "user defined signal 2",
+        [SIGPIPE] = "broken pipe",
+        [SIGALRM] = "alarm clock",
+        [SIGTERM] = "terminated",
+    };
+    return signal > 0 && signal < (int)ARRAY_LEN(NAMES) ? NAMES[signal] : NULL;
+}
+
+void process__describe(struct process_end *end, int status)
+{
+    end->exited = WIFEXITED(status);
+    end->exit_code = end->exited ? WEXITSTATUS(status) : -1;
+    end->failed = end->exit_code != 0;
+    if (end->exited) {
+        snprintf(end->status, sizeof end->status, "exit status %d", end->exit_code);
+        return;
+    }
+    const char *name = signal_name(WTERMSIG(status));
+    const char *core = WCOREDUMP(status) ? " (core dumped)" : "";
+    if (name)
+        snprintf(end->status, sizeof end->status, "signal: %s%s", name, core);
+    else
+        snprintf(end->status, sizeof end->status, "signal: signal %d%s", WTERMSIG(status), core);
+}
