@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -106,17 +106,16 @@ static void free_env(char **env)
     free(env);
 }
 
-static void __attribute__((noreturn))
-run_child(const struct tool *tool, const char *path, char *const *env, pid_t parent)
+static void default_signals(void)
 {
     static const int DEFAULTS[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     for (size_t i = 0; i < ARRAY_LEN(DEFAULTS); i++)
         signal(DEFAULTS[i], SIG_DFL);
-    setpgid(0, 0);
-    // A build that is killed with SIGKILL takes its tool along; SIGTERM lets mmdebstrap clean up.
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent)
-        _exit(126);
+}
+
+static void __attribute__((noreturn))
+run_program(const struct tool *tool, const char *path, char *const *env)
+{
     int null = open("/dev/null", O_RDONLY);
     if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(tool->out, STDOUT_FILENO) < 0 ||
         dup2(tool->log, STDERR_FILENO) < 0 || (tool->cwd && chdir(tool->cwd) < 0))
@@ -130,6 +129,45 @@ run_child(const struct tool *tool, const char *path, char *const *env, pid_t par
     execve(path, (char *const *)(uintptr_t)tool->argv, env);
     dprintf(STDERR_FILENO, "%s: %s\n", path, strerror(errno));
     _exit(127);
+}
+
+static void __attribute__((noreturn)) end_as(int status)
+{
+    if (WIFSIGNALED(status)) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+        signal(WTERMSIG(status), SIG_DFL);
+        raise(WTERMSIG(status));
+    }
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 126);
+}
+
+// The leader of the tool's process group: ends the whole group when `alive`, whose other end only
+// the build holds, is closed. A parent-death signal would not do: it reaches one process, and
+// mmdebstrap leaves it to its children to notice.
+static void __attribute__((noreturn))
+guard(const struct tool *tool, const char *path, char *const *env, int alive)
+{
+    setpgid(0, 0);
+    default_signals();
+    pid_t pid = fork();
+    if (pid == 0)
+        run_program(tool, path, env);
+    for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++)
+        signal(SIGNALS[i], SIG_IGN); // what is meant for the group is not for us
+    int status = 0;
+    int pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0)
+        _exit(126);
+    struct pollfd p[] = {{.fd = pidfd, .events = POLLIN}, {.fd = alive, .events = POLLIN}};
+    while (poll(p, 2, -1) < 0 && errno == EINTR)
+        ;
+    if (!p[0].revents) {
+        kill(0, SIGTERM);
+        if (poll(p, 1, STOP_GRACE_MS) <= 0)
+            kill(0, SIGKILL); // us too
+    }
+    waitpid(pid, &status, 0);
+    end_as(status);
 }
 
 // Waits until the process is gone or `until_ms` (a monotonic time; -1 for none) has come. True when
@@ -196,14 +234,21 @@ int tool_run(const struct tool *tool, struct err *e)
         return -1;
     if (interrupted)
         return err_set(e, ERR_CANCELED, "interrupted");
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "pipe");
+    int read_end auto_close = ends[0];
+    int write_end auto_close = ends[1]; // closed when we return, or when we are killed
     char **env = tool_env(tool->env);
-    pid_t parent = getpid();
     pid_t pid = fork();
-    if (pid == 0)
-        run_child(tool, path, env, parent);
+    if (pid == 0) {
+        close(write_end);
+        guard(tool, path, env, read_end);
+    }
+    int sys = errno;
     free_env(env);
     if (pid < 0)
-        return err_sys(e, errno, "start %s", tool->argv[0]);
+        return err_sys(e, sys, "start %s", tool->argv[0]);
     setpgid(pid, pid); // both sides do it, so that it is done for whoever comes first
     return await_end(tool, pid, e);
 }
