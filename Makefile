@@ -135,8 +135,8 @@ $(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libdrivers.
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
 # The daemon with a driver whose machines are processes: no QEMU in tests of its protocols.
-$(B)/test/cubbyd-process: $(call obj,$(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_machine)) \
-                          $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+$(B)/test/cubbyd-process: $(call obj,$(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_machine) \
+                          $(patsubst %,$(SB)/drivers/microvm/%.c,subproc spawn)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_NET) -lpthread)
 # The microvm driver as a program that takes commands.
 $(B)/test/machine-shell: $(B)/obj/tests/lib/machine_shell.o $(B)/lib/libdrivers.a $(B)/lib/libcubby.a

@@ -53,7 +53,7 @@ static void set_state(struct daemon *d, enum daemon_state to)
     d->state = to;
 }
 
-static int start(struct daemon *d)
+static void start(struct daemon *d)
 {
     const struct daemon_opts *opts = d->opts;
     for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++) {
@@ -63,9 +63,9 @@ static int start(struct daemon *d)
         d->signals[i].data = d;
     }
     if (store_open(&d->store, &d->loop, opts->driver, opts->home, &opts->limits, &d->err) < 0)
-        return -1;
-    adopt_all(&d->store, on_adopted, d);
-    return 0;
+        on_empty(d);
+    else
+        adopt_all(&d->store, on_adopted, d);
 }
 
 static void tell_ready(const struct daemon *d)
@@ -167,12 +167,11 @@ int daemon_run(const struct daemon_opts *opts, struct err *e)
     int status = uv_loop_init(&d.loop);
     if (status < 0)
         return err_sys(e, -status, "event loop");
-    if (start(&d) == 0) {
-        uv_run(&d.loop, UV_RUN_DEFAULT);
-        store_fini(&d.store);
-        log_info("daemon.stopped", "pid=%d", (int)getpid());
-    }
+    start(&d);
+    uv_run(&d.loop, UV_RUN_DEFAULT);
+    store_fini(&d.store);
     uv_loop_close(&d.loop);
+    log_info("daemon.stopped", "pid=%d", (int)getpid());
     if (!err_is(&d.err))
         return 0;
     *e = d.err;

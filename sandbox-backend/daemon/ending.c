@@ -62,6 +62,8 @@ static void log_tail(const struct sandbox *sb, const char *name)
     while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
         n--;
     text[n] = '\0';
+    if (n == 0)
+        return;
     char *at = text + n;
     for (int lines = 0; at > text && lines < TAIL_LINES; lines += *at == '\n')
         at--;

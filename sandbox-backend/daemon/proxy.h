@@ -15,7 +15,8 @@
 // after it, the client's connection is dropped without a clean end, which is how the SDKs tell a
 // dead sandbox from a finished command. When the client goes, its connection to the guest is
 // closed: envd leaves a command running then, as E2B's does. When the sandbox ends, its streams
-// are cut first.
+// are cut first. How long an answer may take is the client's business, who can leave; only making
+// the connection has a deadline of ours (UPSTREAM_DIAL_MS).
 #pragma once
 #include "sandbox-backend/daemon/route.h"
 #include "sandbox-backend/net/http_server.h"

@@ -2,8 +2,9 @@
 // The process that a test's machine is: vm.net by one thread a connection, and a small envd.
 //
 // envd here: POST /init (kept, and written to init.json in the machine's directory), GET /health,
-// GET /whoami (the token is checked), POST /echo, GET /hang (never answered), GET /cut (an answer
-// that breaks off). connects.log has a line with the port for each CONNECT.
+// GET /whoami (the token is checked), POST /echo, GET /hang (never answered; makes the file
+// "hanging"), GET /cut (an answer that breaks off). connects.log has a line with the port for each
+// CONNECT.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
@@ -193,7 +194,10 @@ static void on_request(struct http_request *req, void *ctx)
         http_response_begin(req, 200, 1000);
         http_response_write(req, "half", 4);
         http_response_end(req); // less than declared: the connection breaks
-    } else if (strcmp(path, "/hang") != 0) {
+    } else if (strcmp(path, "/hang") == 0) {
+        char *sign auto_free = str_printf("%s/hanging", dir);
+        file_replace(sign, "", 0, 0600, NULL);
+    } else {
         http_respond_error(req, 404, "nothing at %s", path);
     }
 }

@@ -292,3 +292,17 @@ def test_home_too_long(tmp_path):
     ran = subprocess.run([PROGRAM], env=dict(os.environ, CUBBY_HOME=str(tmp_path / ("x" * 90))),
                          capture_output=True, text=True, timeout=20)
     assert ran.returncode == 1 and "too long" in ran.stderr
+
+
+@pytest.mark.parametrize("name, make", [
+    ("sandboxes", lambda path: path.write_text("a file")),
+    ("cubbyd.sock", lambda path: path.mkdir()),
+    ("cubbyd.lock", lambda path: path.mkdir()),
+])
+def test_home_that_cannot_be_used(name, make):
+    daemon = Daemon()
+    make(daemon.home / name)
+    ran = subprocess.run([PROGRAM], env=daemon.env, capture_output=True, text=True, timeout=20)
+    assert ran.returncode == 1 and name in ran.stderr.splitlines()[-1]
+    assert "ERROR: " not in ran.stderr
+    shutil.rmtree(daemon.home)
