@@ -5,8 +5,7 @@
 // the call as a whole went well; deadline_exceeded there means that envd killed the command at its
 // timeout. The command's result is known only then. Anything short of that is one of three:
 //   - envd or the proxy refused: the command did not run;
-//   - the stream broke, and the sandbox is dead: envd's /health, asked through the same way, does
-//     not answer, and the control plane says that the sandbox ended and why;
+//   - the stream broke, and the sandbox is dead: fate.c finds that out, and why;
 //   - the stream broke and the sandbox lives: nobody here can know the command's fate, and it is
 //     said so. Nothing is run again.
 // envd sends a keepalive when it has nothing to say, so silence is a broken stream, too.
@@ -24,6 +23,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/envd_call.h"
+#include "sandbox-backend/client/fate.h"
 #include "sandbox-backend/client/process_event.h"
 #include "sandbox-backend/client/state.h"
 #include "sandbox-backend/connect/connect.h"
@@ -33,12 +33,11 @@
 #define SILENCE_MS    120000 // several keepalives
 #define OVERDUE_MS    15000  // past the command's own timeout, for envd to have ended it
 #define KILL_START_MS 5000   // for a canceled command's start to arrive
-#define CHECK_MS      10000
+#define KILL_MS       10000
 
 enum command_state {
     COMMAND_STREAMING,
-    COMMAND_CHECKING_ENVD,    // the stream broke: does envd answer?
-    COMMAND_CHECKING_SANDBOX, // it does not: is the sandbox still there?
+    COMMAND_ASKING, // the stream broke: does the sandbox live?
     COMMAND_KILLING,
     COMMAND_DONE,
 };
@@ -59,7 +58,8 @@ struct command {
     bool has_ended;     // how it ended is known, and in `result`
     bool is_garbled;    // the stream could not be understood
     bool canceled;
-    bool must_kill; // before the operation completes
+    bool must_kill;    // before the operation completes
+    struct fate *fate; // borrowed; in ASKING
     struct command_result result;
     char status[PROCESS_STATUS_BYTES], error[PROCESS_STATUS_BYTES]; // result points to them
     struct err err;
@@ -70,13 +70,7 @@ struct command {
 static void start(struct command *op, const struct command_opts *opts);
 static void on_stream_data(const char *data, size_t len, void *ctx);
 static void on_stream_end(int status, const char *body, size_t len, const struct err *e, void *ctx);
-static void check_envd(struct command *op);
-static void on_envd_checked(int status, const char *body, size_t len, const struct err *e,
-                            void *ctx);
-static void check_sandbox(struct command *op);
-static void on_sandbox_checked(int status, const char *body, size_t len, const struct err *e,
-                               void *ctx);
-static void say_fate_unknown(struct command *op, const char *else_known);
+static void on_fate(const struct err *e, void *ctx);
 static void kill_it(struct command *op);
 static void on_killed(int status, const char *body, size_t len, const struct err *e, void *ctx);
 static void complete(struct command *op);
@@ -267,101 +261,28 @@ static void on_stream_end(int status, const char *body, size_t len, const struct
     deadline_disarm(&op->silence);
     if (e && !op->canceled && !op->has_ended && !op->reader.ended)
         err_set(&op->err, e->code, "%s", e->msg); // unless the reason is there already
-    bool out_of_reach = status == 502 && op->err.code == ERR_UNAVAILABLE;
-    bool refused = status >= 300 && !out_of_reach;
-    if (op->must_kill)
+    bool refused = status >= 300 && !(status == 502 && op->err.code == ERR_UNAVAILABLE);
+    if (op->must_kill) {
         kill_it(op);
-    else if (op->canceled || op->has_ended || op->reader.ended || op->is_garbled || !was_sent ||
-             refused)
+    } else if (op->canceled || op->has_ended || op->reader.ended || op->is_garbled || !was_sent ||
+               refused) {
         complete(op);
-    else if (out_of_reach)
-        check_sandbox(op);
-    else
-        check_envd(op);
+    } else {
+        op->state = COMMAND_ASKING;
+        op->fate = fate_ask(op->base.client, op->id, &op->err, on_fate, op);
+    }
 }
 
 // ---- 3. the stream broke: why?
-// Canceled in the meantime: what the stream cannot tell may still run.
-static void give_up(struct command *op)
+static void on_fate(const struct err *e, void *ctx)
 {
+    struct command *op = ctx;
+    op->fate = NULL;
+    op->err = *e;
     if (op->must_kill)
         kill_it(op);
     else
         complete(op);
-}
-
-static void check(struct command *op, enum command_state state, const char *sandbox,
-                  const char *target, const struct call_events *events)
-{
-    const struct call_opts opts = {
-        .sandbox = sandbox, .method = "GET", .target = target, .timeout_ms = CHECK_MS};
-    op->state = state;
-    op->call = call_start(op->base.client, &opts, events, op);
-}
-
-static void check_envd(struct command *op)
-{
-    static const struct call_events EVENTS = {.on_end = on_envd_checked};
-    err_set(&op->err, ERR_UNAVAILABLE, "the stream ended early");
-    check(op, COMMAND_CHECKING_ENVD, op->id, "/health", &EVENTS);
-}
-
-static void on_envd_checked(int status, const char *body, size_t len, const struct err *e,
-                            void *ctx)
-{
-    (void)status;
-    (void)body;
-    (void)len;
-    struct command *op = ctx;
-    op->call = NULL;
-    if (op->canceled) {
-        give_up(op);
-    } else if (e && e->code == ERR_GONE) {
-        op->err = *e;
-        complete(op);
-    } else if (e) {
-        check_sandbox(op);
-    } else {
-        say_fate_unknown(op, "the sandbox runs on");
-        complete(op);
-    }
-}
-
-static void check_sandbox(struct command *op)
-{
-    static const struct call_events EVENTS = {.on_end = on_sandbox_checked};
-    char *target auto_free = str_printf("/sandboxes/%s", op->id);
-    check(op, COMMAND_CHECKING_SANDBOX, NULL, target, &EVENTS);
-}
-
-static void on_sandbox_checked(int status, const char *body, size_t len, const struct err *e,
-                               void *ctx)
-{
-    (void)status;
-    (void)body;
-    (void)len;
-    struct command *op = ctx;
-    op->call = NULL;
-    if (op->canceled) {
-        give_up(op);
-        return;
-    }
-    if (e && (e->code == ERR_GONE || e->code == ERR_NOT_FOUND)) {
-        op->err = *e;
-        op->err.code = ERR_GONE;
-    } else {
-        say_fate_unknown(op, e ? "nor does the sandbox answer" : "envd in it does not answer");
-    }
-    complete(op);
-}
-
-static void say_fate_unknown(struct command *op, const char *else_known)
-{
-    const struct err why = op->err;
-    op->err = ERR_INIT;
-    err_set(&op->err, ERR_UNAVAILABLE,
-            "the connection to the command broke, whether it finished is not known (%s; %s)",
-            why.msg, else_known);
 }
 
 // ---- 4. canceled, or overdue: the command is killed
@@ -374,7 +295,9 @@ static void cancel(struct client_op *base)
     if (op->state == COMMAND_KILLING)
         return;
     op->must_kill = op->pid && !op->has_ended;
-    if (op->state == COMMAND_STREAMING && !op->pid && call_may_have_been_sent(op->call))
+    if (op->state == COMMAND_ASKING)
+        fate_cancel(op->fate);
+    else if (op->state == COMMAND_STREAMING && !op->pid && call_may_have_been_sent(op->call))
         deadline_arm(&op->silence, KILL_START_MS); // take_start cancels the call
     else
         call_cancel(op->call);
@@ -387,7 +310,7 @@ static void kill_it(struct command *op)
                                 "SIGNAL_SIGKILL");
     op->state = COMMAND_KILLING;
     op->call = envd_call_unary(op->base.client, op->id, "process.Process/SendSignal", request,
-                               op->user, CHECK_MS, &EVENTS, op);
+                               op->user, KILL_MS, &EVENTS, op);
     json_decref(request);
 }
 

@@ -179,7 +179,7 @@ static void test_request(void)
 }
 
 // ---- refused, broken, garbled
-static int health_status;
+static int health_status, still_listed;
 static const char *refusal, *detail;
 static bool clean;
 
@@ -191,6 +191,8 @@ static void answer_break(struct fake *fake, struct http_request *req, const char
     } else if (strcmp(target, "/health") == 0 || refusal) {
         fake_json(req, 502,
                   refusal ? refusal : "{\"sandboxId\":\"x\",\"port\":49983,\"message\":\"m\"}");
+    } else if (strcmp(target, "/sandboxes/" FAKE_ID) == 0 && still_listed-- > 0) {
+        fake_json(req, 200, FAKE_SANDBOX);
     } else if (strcmp(target, "/sandboxes/" FAKE_ID) == 0) {
         fake_json(req, 404, detail);
     } else {
@@ -235,6 +237,23 @@ static void test_broken(void)
     is_int(f.err.code, ERR_GONE, "the sandbox is dead");
     is_str(f.err.msg, "qemu was killed", "and why");
     saw(START "GET /health\n" DETAIL);
+    still_listed = 2;
+    run(0);
+    is_int(f.err.code, ERR_GONE, "the control plane learns of it last");
+    saw(START "GET /health\n" DETAIL "GET /health\n" DETAIL "GET /health\n" DETAIL);
+    still_listed = 1000;
+    run(0);
+    is_int(f.err.code, ERR_UNAVAILABLE, "envd stays away: %s", f.err.msg);
+    still_listed = 1000;
+    const struct command_opts opts = {.cmd = "x"};
+    begin(FAKE_ID, &opts);
+    while (still_listed == 1000)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    client_cancel(op);
+    fake_run(&f);
+    is_int(f.err.code, ERR_CANCELED, "canceled in the meantime");
+    still_listed = 0;
+    buf_clear(&f.seen);
     detail = "{\"code\":404,\"message\":\"never heard of\"}";
     run(0);
     is_int(f.err.code, ERR_GONE, "it was there");
