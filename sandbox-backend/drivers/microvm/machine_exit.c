@@ -201,7 +201,10 @@ void machine__on_event(struct qmp *q, const char *name, const json_t *data, void
         on_shutdown(m, data);
     else if (str_eq(name, "GUEST_PANICKED"))
         machine__explain(m, "guest kernel panic");
-    else if (str_eq(name, "STOP") && m->state == MACHINE_RUNNING) // nobody here asks for that
+    else if (str_eq(name, "BLOCK_IO_ERROR") && !m->disk_failed) {
+        m->disk_failed = true; // said once: the guest may try for ever
+        log_warn("machine.disk_error", "id=%s the guest's disk cannot be read or written", m->id);
+    } else if (str_eq(name, "STOP") && m->state == MACHINE_RUNNING) // nobody here asks for that
         machine__explain(m, "QEMU stopped the guest because of an internal error");
 }
 

@@ -112,7 +112,9 @@ static void add_disk(struct argv *a, const struct qemu_config *c)
         add_raw_disk(a, QEMU_DISK_NODE, c->disk_base, false);
     }
     add(a, "-device");
-    add(a, "virtio-blk-device,id=" QEMU_DISK_ID ",drive=" QEMU_DISK_NODE);
+    // A full host disk is an I/O error in the guest; the default stops the guest for good.
+    add(a, "virtio-blk-device,id=" QEMU_DISK_ID ",drive=" QEMU_DISK_NODE
+           ",werror=report,rerror=report");
 }
 
 static void add_devices(struct argv *a)
