@@ -94,6 +94,11 @@ void local_dirs_free(struct local_dirs *d)
     free(d);
 }
 
+const char *local_dirs_first(const struct local_dirs *d)
+{
+    return d->roots[0].given;
+}
+
 // ---- resolving
 
 // What is left of `path` below `root`; NULL when it does not begin with it.

@@ -12,6 +12,9 @@ struct local_dirs;
 struct local_dirs *local_dirs_new(const struct config *config, struct err *e);
 void local_dirs_free(struct local_dirs *d);
 
+// Where a download goes that names no directory: the first of them. Borrowed.
+const char *local_dirs_first(const struct local_dirs *d);
+
 // Opens a regular file for reading. A relative path starts at the working directory. New
 // descriptor, or -1: ERR_DENIED when the path is not below an allowed directory, also by way of
 // symbolic links or "..".

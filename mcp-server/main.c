@@ -48,9 +48,9 @@ struct app {
 // Returns the descriptor that stands for stdout from now on.
 static int move_stdout(void)
 {
-    int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (in > 2)
-        close(in); // 0, 1 and 2 are all taken, as they should be
+    int null = open("/dev/null", O_RDWR);
+    if (null > STDERR_FILENO)
+        close(null); // 0, 1 and 2 are all taken, as they should be
     int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         return -1;

@@ -142,6 +142,10 @@ static void on_end(const struct err *e, void *ctx)
         fail(in, "download", &(struct err){.code = ERR_CANCELED});
     } else if (err_is(&in->own)) {
         fail(in, "download", &in->own);
+    } else if (e && e->code == ERR_DENIED) {
+        struct err copy = *e;
+        internet_free(in);
+        tool_call_fail(c, "denied", "%s: only public addresses can be downloaded from", copy.msg);
     } else if (e && e->code == ERR_NOT_FOUND) { // a name that does not resolve, not a sandbox
         internet_free(in);
         tool_call_fail(c, "fetch_failed", "could not download the url: %s", e->msg);

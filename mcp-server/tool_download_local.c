@@ -25,9 +25,9 @@ static bool is_blank(const char *s)
     return !s || s[strspn(s, " \t\r\n")] == '\0';
 }
 
-// A name alone goes to LOGS_DIR/tmpfiles or the working directory, marked with the sandbox's id;
-// one with a directory is a path, and used as it is.
-static char *target(const struct tool_call *c)
+// A name alone goes to LOGS_DIR/tmpfiles or the first directory that is allowed, marked with the
+// sandbox's id; one with a directory is a path, and used as it is.
+static char *target(const struct tool_call *c, const struct local_dirs *dirs)
 {
     const char *logs = c->toolbox->config->logs_dir;
     const char *name = tool_call_string(c, "local_filename");
@@ -39,7 +39,7 @@ static char *target(const struct tool_call *c)
         name = "downloaded_file";
     if (logs)
         return str_printf("%s/tmpfiles/sandbox_%s_%s", logs, c->id, name);
-    return str_printf("sandbox_%s_%s", c->id, name);
+    return str_printf("%s/sandbox_%s_%s", local_dirs_first(dirs), c->id, name);
 }
 
 static void on_downloaded(const char *path, int64_t bytes, const struct err *e, void *ctx)
@@ -73,11 +73,13 @@ void tool_download_local(struct tool_call *c)
     const struct config *config = c->toolbox->config;
     const struct local_dirs *dirs = toolbox_dirs(c->toolbox, &e);
     struct download *d = xmalloc(sizeof *d);
-    *d = (struct download){.call = c, .shown = target(c)};
+    *d = (struct download){.call = c, .shown = dirs ? target(c, dirs) : NULL};
     if (!dirs || local_file_create(&d->file, dirs, d->shown, &e) < 0) {
         download_free(d);
         tool_call_fail(c, e.code == ERR_DENIED ? "local_path_denied" : "local_file_unusable",
-                       "%s. Give local_filename a plain name", e.msg);
+                       "%s. Give local_filename a plain name, or start cubby-mcp with --local-dir "
+                       "for the directory",
+                       e.msg);
         return;
     }
     // MiroFlow's client joins the path itself, so there it stays as LOGS_DIR was given.

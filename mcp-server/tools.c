@@ -312,12 +312,15 @@ static void fail_by_code(struct tool_call *c, const char *what, const struct err
     case ERR_UNAVAILABLE:
         tool_call_fail(c, "unavailable", "could not %s: %s. Try again in a moment", what, e->msg);
         return;
-    case ERR_UNAUTHENTICATED:
+    case ERR_UNAUTHENTICATED: // envd says so of a user that is not there, too
+        if (!config_is_remote(c->toolbox->config) || tool_call_string(c, "user"))
+            break;
         tool_call_fail(c, "unauthenticated", "could not %s: %s. Check E2B_API_KEY", what, e->msg);
         return;
     default:
-        tool_call_fail(c, "failed", "could not %s: %s", what, e->msg);
+        break;
     }
+    tool_call_fail(c, "failed", "could not %s: %s", what, e->msg);
 }
 
 struct doubt {

@@ -152,21 +152,24 @@ static void on_file_read(uv_fs_t *req)
     }
 }
 
-static void read_on(struct transport_stdio *t)
+static int read_start(struct transport_stdio *t)
 {
-    if (t->closing || t->eof || t->paused)
-        return;
-    if (t->in.is_stream) {
-        int rc = uv_read_start(&t->in.u.stream, on_alloc, on_read);
-        if (rc < 0 && rc != UV_EALREADY)
-            report_eof(t);
-        return;
-    }
-    if (t->read_busy)
-        return;
+    if (t->in.is_stream)
+        return uv_read_start(&t->in.u.stream, on_alloc, on_read);
     uv_buf_t into = uv_buf_init(t->chunk, READ_CHUNK);
     t->read_req.data = t;
-    t->read_busy = uv_fs_read(t->loop, &t->read_req, t->in.fd, &into, 1, -1, on_file_read) == 0;
+    int rc = uv_fs_read(t->loop, &t->read_req, t->in.fd, &into, 1, -1, on_file_read);
+    t->read_busy = rc == 0;
+    return rc;
+}
+
+static void read_on(struct transport_stdio *t)
+{
+    if (t->closing || t->eof || t->paused || t->read_busy)
+        return;
+    int rc = read_start(t);
+    if (rc < 0 && rc != UV_EALREADY)
+        report_eof(t);
 }
 
 // ---- 2. lines out
@@ -279,7 +282,11 @@ struct transport_stdio *transport_stdio_open(uv_loop_t *loop, int in, int out,
     // What fails here ends the program, which owns what is left.
     if (end_open(t, &t->in, in, e) < 0 || end_open(t, &t->out, out, e) < 0)
         return NULL;
-    read_on(t);
+    int rc = read_start(t);
+    if (rc < 0) {
+        err_sys(e, -rc, "read stdin");
+        return NULL;
+    }
     return t;
 }
 

@@ -130,6 +130,18 @@ def test_the_root_directory_is_not_opened_by_accident(start, backend):
     assert text.startswith("local_path_denied: ") and "--local-dir" in text
 
 
+def test_started_in_the_root_directory_with_one_that_is_allowed(start, backend, tmp_path):
+    """As desktop clients do it."""
+    sandbox = backend.sandbox()
+    (backend.files / "r.txt").write_text("x")
+    server = start("--local-dir", tmp_path, cwd="/")
+    got = good(server, LOCAL, sandbox_id=sandbox, sandbox_file_path="r.txt")
+    assert got["path"] == str(tmp_path / f"sandbox_{sandbox}_r.txt")
+    good(server, UPLOAD, sandbox_id=sandbox, local_file_path=got["path"])
+    assert "--local-dir" in server.error(LOCAL, sandbox_id=sandbox, sandbox_file_path="r.txt",
+                                         local_filename="/srv/x")
+
+
 # ---- download to local
 def test_download(server, backend, tmp_path):
     sandbox = backend.sandbox()
