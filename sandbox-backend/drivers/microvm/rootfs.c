@@ -47,7 +47,9 @@ static const char CUSTOMIZE[] =
     // A sandbox is thrown away: pip may install beside Debian's packages (PEP 668).
     "printf '[global]\\nbreak-system-packages = true\\ndisable-pip-version-check = true\\n"
     "root-user-action = ignore\\n' > \"$root/etc/pip.conf\"\n"
+    // There is no PAM session to read it: a login shell must.
     "echo LANG=C.UTF-8 > \"$root/etc/default/locale\"\n"
+    "echo 'export LANG=\"${LANG:-C.UTF-8}\"' > \"$root/etc/profile.d/locale.sh\"\n"
     // mmdebstrap leaves the options it was given, the host's proxies among them.
     "rm -f \"$root/etc/apt/apt.conf.d/99mmdebstrap\"\n"
     "printf 'APT::Install-Recommends \"false\";\\nAcquire::Languages \"none\";\\n' "
