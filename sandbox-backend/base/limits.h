@@ -2,11 +2,11 @@
 // Named limits that more than one part must agree on. Sizes in bytes, times in milliseconds.
 #pragma once
 
-#define LIMIT_HTTP_HEAD_BYTES    (64 * 1024)        // request line and headers
-#define LIMIT_JSON_BODY_BYTES    (4 * 1024 * 1024)  // a JSON request or answer that is collected
-#define LIMIT_ENVELOPE_BYTES     (4 * 1024 * 1024)  // one Connect message
-#define LIMIT_STDIO_LINE_BYTES   (64 * 1024 * 1024) // one JSON-RPC line
-#define LIMIT_STREAM_QUEUE_BYTES (256 * 1024)       // unsent bytes after which a source is paused
-#define LIMIT_OUTPUT_CHUNK_BYTES (32 * 1024)        // one stdout or stderr event
+#define LIMIT_HTTP_HEAD_BYTES    65536    // request line and headers
+#define LIMIT_JSON_BODY_BYTES    4194304  // a JSON request or answer that is collected
+#define LIMIT_ENVELOPE_BYTES     4194304  // one Connect message
+#define LIMIT_STDIO_LINE_BYTES   67108864 // one JSON-RPC line
+#define LIMIT_STREAM_QUEUE_BYTES 262144   // unsent bytes after which a source is paused
+#define LIMIT_OUTPUT_CHUNK_BYTES 32768    // one stdout or stderr event
 
 #define ENVD_PORT 49983
