@@ -6,7 +6,7 @@
 
 #define MEMORY_PERCENT 80
 #define SANDBOXES      100
-#define TIMEOUT_S      (24 * 3600)
+#define TIMEOUT_S      86400 // a day
 
 // The promise is of what the guest sees, not of what it touches: an idle one has a few MB of its
 // own, but nothing holds it to that, and a host out of memory kills what it likes.

@@ -11,21 +11,25 @@
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/daemon/view.h"
 
+struct found {
+    const struct sandbox *sb;
+};
+
 static int by_query(const void *a, const void *b, void *query)
 {
-    const struct sandbox *const *left = a;
-    const struct sandbox *const *right = b;
-    return list_query_before(query, *left, *right) ? -1 : 1;
+    const struct found *left = a;
+    const struct found *right = b;
+    return list_query_before(query, left->sb, right->sb) ? -1 : 1;
 }
 
 // Those that match, in order. New array of borrowed pointers.
-static struct sandbox **collect(const struct store *store, struct list_query *q, size_t *count)
+static struct found *collect(const struct store *store, struct list_query *q, size_t *count)
 {
-    struct sandbox **found = xcalloc(store->count + 1, sizeof *found);
+    struct found *found = xcalloc(store->count + 1, sizeof *found);
     size_t n = 0;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
         if (list_query_matches(q, sb))
-            found[n++] = sb;
+            found[n++].sb = sb;
     qsort_r(found, n, sizeof *found, by_query, q);
     *count = n;
     return found;
@@ -34,13 +38,13 @@ static struct sandbox **collect(const struct store *store, struct list_query *q,
 static void answer(struct store *store, struct http_request *req, struct list_query *q)
 {
     size_t count = 0;
-    struct sandbox **found auto_free = collect(store, q, &count);
+    struct found *found auto_free = collect(store, q, &count);
     size_t shown = (int64_t)count > q->limit ? (size_t)q->limit : count;
     json_t *list = json_array();
     for (size_t i = 0; i < shown; i++)
-        json_array_append_new(list, view_listed(found[i]));
+        json_array_append_new(list, view_listed(found[i].sb));
     if (shown < count) {
-        char *token auto_free = list_query_token(found[shown - 1]);
+        char *token auto_free = list_query_token(found[shown - 1].sb);
         http_response_header(req, "X-Next-Token", token);
     }
     char total[24];

@@ -16,7 +16,7 @@
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/daemon/view.h"
 
-#define SMALL_BODY_BYTES (64 * 1024)
+#define SMALL_BODY_BYTES 65536
 #define CONNECT_S        300
 #define REFRESH_S        15 // at least, as E2B's
 #define REFRESH_MAX_S    3600

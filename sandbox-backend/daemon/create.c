@@ -21,7 +21,7 @@
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
-#define INIT_WAIT_MS    (20 * 1000) // from "the machine runs" to envd's answer
+#define INIT_WAIT_MS    20000 // from "the machine runs" to envd's answer
 #define ENTROPY_BYTES   64
 #define INIT_ERROR_SHOW 200
 

@@ -17,8 +17,9 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 
-#define FILE_BYTES_MAX (4 * 1024 * 1024)
+#define FILE_BYTES_MAX (4L << 20)
 #define DETAIL_BYTES   400
+#define LINES_MAX      2000 // then the file is written anew, without the half that is outdated
 
 static const struct {
     const char *name, *sentence;
@@ -158,7 +159,7 @@ void ended_add(struct ended *ended, const char *id, enum ended_why why, const ch
     entry->why = why;
     entry->at_ns = clock_wall_ns();
     entry->detail = detail ? str_printf("%.*s", DETAIL_BYTES, detail) : NULL;
-    if (ended->lines >= 2 * ENDED_MAX)
+    if (ended->lines >= LINES_MAX)
         write_all(ended);
     else
         append(ended, entry);

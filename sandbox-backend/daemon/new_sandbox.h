@@ -15,8 +15,8 @@
 
 struct store;
 
-#define NEW_METADATA_BYTES (64 * 1024)  // of names and values; they are kept and listed
-#define NEW_ENV_BYTES      (512 * 1024) // of names and values
+#define NEW_METADATA_BYTES 65536  // of names and values; they are kept and listed
+#define NEW_ENV_BYTES      524288 // of names and values
 
 // `out` borrows metadata and env from `body`; its template is freed with templates_fini, also after
 // a failure.

@@ -19,7 +19,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 
-#define CMDLINE_BYTES (256 * 1024)
+#define CMDLINE_BYTES 262144
 #define GONE_WAIT_MS  2000
 
 // A shell or an editor that looks into the directory is none of our business.

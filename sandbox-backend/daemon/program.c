@@ -57,7 +57,7 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
          .value = &c->limits.memory_bytes,
          .arg = "SIZE",
          .help = "memory of all guests together (default 80 % of this machine's)",
-         .min = 1024 * 1024,
+         .min = 1 << 20,
          .max = INT64_MAX},
         {.name = "max-timeout",
          .env = "CUBBY_MAX_TIMEOUT",

@@ -47,10 +47,10 @@ static void stream_free(struct proxy_stream *s)
 // The client has been answered or is gone. Returns the request, for the last word to it.
 static struct http_request *detach(struct proxy_stream *s)
 {
-    sandbox_touch(s->sb);
+    struct sandbox *sb = steal(&s->sb);
+    sandbox_touch(sb);
     LIST_REMOVE(s, link);
-    s->sb->stream_count--;
-    s->sb = NULL;
+    sb->stream_count--;
     s->state = STREAM_DONE;
     return steal(&s->req);
 }
@@ -225,8 +225,9 @@ static void on_client_gone(void *ctx)
 
 void proxy_cut_streams(struct sandbox *sb)
 {
-    struct proxy_stream *s;
-    while ((s = LIST_FIRST(&sb->streams))) {
+    struct proxy_stream *next;
+    for (struct proxy_stream *s = LIST_FIRST(&sb->streams); s; s = next) {
+        next = LIST_NEXT(s, link);
         bool answering = s->state == STREAM_ANSWERING;
         struct http_request *req = detach(s);
         release(s);

@@ -59,12 +59,10 @@ void proxy_error_ending(struct http_request *req, const struct sandbox *sb)
 
 void proxy_error_port(struct http_request *req, const char *id, int port, const struct err *e)
 {
-    const char *message = "The sandbox is running but port is not open";
-    char *other auto_free = NULL;
-    if (e->code != ERR_NOT_FOUND)
-        message = other =
-            str_printf("The sandbox is running but port %d does not answer: %s", port, e->msg);
-    json_t *answer = body(502, id, message);
+    char *other auto_free =
+        str_printf("The sandbox is running but port %d does not answer: %s", port, e->msg);
+    bool closed = e->code == ERR_NOT_FOUND;
+    json_t *answer = body(502, id, closed ? "The sandbox is running but port is not open" : other);
     json_object_set_new(answer, "port", json_integer(port));
     reply_json(req, 502, answer);
 }

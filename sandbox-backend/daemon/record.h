@@ -12,7 +12,7 @@
 struct sandbox;
 
 // How far the end of a sliding sandbox in the file may be behind.
-#define RECORD_SLACK_MS (10 * 1000)
+#define RECORD_SLACK_MS 10000
 
 int record_write(struct sandbox *sb, struct err *e);
 // For changes that are in force anyway: a failure is logged, and a restart would forget the change.

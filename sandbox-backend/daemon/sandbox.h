@@ -37,7 +37,7 @@ struct sandbox {
     struct machine_facts facts;
     struct machine *machine; // owned; NULL before it is ready and after it is gone
     struct upstream upstream;
-    LIST_HEAD(, proxy_stream) streams; // requests being proxied. Borrowed
+    LIST_HEAD(sandbox_streams, proxy_stream) streams; // requests being proxied. Borrowed
     size_t stream_count;
     struct creation *creation; // owned; while CREATING (create.c)
     struct adoption *adoption; // borrowed; until its machine was found (adopt.c)

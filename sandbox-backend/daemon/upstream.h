@@ -16,8 +16,8 @@
 #include "sandbox-backend/net/http_conn.h"
 
 #define UPSTREAM_IDLE_MAX 16
-#define UPSTREAM_IDLE_MS  (300 * 1000)
-#define UPSTREAM_DIAL_MS  (10 * 1000)
+#define UPSTREAM_IDLE_MS  300000
+#define UPSTREAM_DIAL_MS  10000
 
 struct upstream_conn {
     LIST_ENTRY(upstream_conn) link; // in upstream.idle while idle
@@ -30,7 +30,7 @@ struct upstream_conn {
 
 struct upstream {
     uv_loop_t *loop;
-    LIST_HEAD(, upstream_conn) idle; // the last used first
+    LIST_HEAD(upstream_idle, upstream_conn) idle; // the last used first
     int idle_count;
     int live; // connections and dials
     bool closing;
