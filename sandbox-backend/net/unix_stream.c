@@ -106,9 +106,26 @@ static void on_expired(struct deadline *d)
 
 // ---- 1. connect
 
+static void open_pipe(struct attempt *a, uv_loop_t *loop)
+{
+    a->pipe = xmalloc(sizeof *a->pipe);
+    uv_pipe_init(loop, a->pipe, 0);
+    a->pipe->data = a;
+}
+
+static void on_spent_pipe_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+// With a pipe of its own: libuv makes one fit for reading and writing only when its first connect
+// succeeds.
 static void on_again(uv_timer_t *timer)
 {
-    try_connect(timer->data);
+    struct attempt *a = timer->data;
+    uv_close((uv_handle_t *)steal(&a->pipe), on_spent_pipe_closed);
+    open_pipe(a, timer->loop);
+    try_connect(a);
 }
 
 static void fail_connect(struct attempt *a, int sys)
@@ -221,9 +238,7 @@ static void attempt_start(uv_loop_t *loop, const char *path, int port, uint64_t 
 {
     struct attempt *a = xcalloc(1, sizeof *a);
     *a = (struct attempt){.path = xstrdup(path), .port = port, .cb = cb, .ctx = ctx};
-    a->pipe = xmalloc(sizeof *a->pipe);
-    uv_pipe_init(loop, a->pipe, 0);
-    a->pipe->data = a;
+    open_pipe(a, loop);
     deadline_init(&a->deadline, loop, on_expired);
     uv_timer_init(loop, &a->again);
     a->again.data = a;
