@@ -121,6 +121,7 @@ static void test_details(void)
     char *args auto_free = qemu_kernel_args("tcg");
     ok(strstr(args, "panic=-1") && strstr(args, "reboot=t"), "a panic becomes an event: %s", args);
     ok(strstr(args, "tsc_early_khz=") && strstr(args, "tsc=reliable"), "the clock is kept");
+    ok(strstr(args, "norandmaps") != NULL, "programs stay where they were translated");
 }
 
 static void test_listen(void)
