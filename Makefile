@@ -15,7 +15,7 @@ Q      := $(if $(V),,@)
 # ---- what is installed when it is missing (Debian package names)
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
               node-llhttp libslirp-dev
-DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs cpio zstd kmod ca-certificates
+DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs fakeroot uidmap xz-utils ca-certificates
 DEPS_TEST  := python3 python3-venv perl git procps iproute2
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 

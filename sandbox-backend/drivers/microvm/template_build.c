@@ -243,9 +243,10 @@ static int find_programs(struct build *b, struct err *e)
 {
     static const char *const TOOLS[][2] = {
         {"mmdebstrap", "mmdebstrap"}, {"mke2fs", "e2fsprogs"},  {"qemu-img", "qemu-utils"},
-        {"dpkg-deb", "dpkg"},         {"fakeroot", "fakeroot"}, // the last only when not root
+        {"dpkg-deb", "dpkg"},         {"fakeroot", "fakeroot"}, {"newuidmap", "uidmap"},
     };
-    size_t count = ARRAY_LEN(TOOLS) - (geteuid() == 0 ? 1 : 0);
+    // The last two are what builds without root.
+    size_t count = ARRAY_LEN(TOOLS) - (geteuid() == 0 ? 2 : 0);
     for (size_t i = 0; i < count; i++) {
         char *path auto_free = tool_find(TOOLS[i][0], TOOLS[i][1], e);
         if (!path)
