@@ -44,7 +44,7 @@ const char *initramfs_modinfo(const void *image, size_t len, const char *key)
 {
     char wanted[64];
     int n = snprintf(wanted, sizeof(wanted), "%c%s=", '\0', key);
-    const char *at = memmem(image, len, wanted, (size_t)n);
+    const char *at = len ? memmem(image, len, wanted, (size_t)n) : NULL;
     if (!at)
         return NULL;
     at += n;
