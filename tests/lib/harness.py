@@ -53,10 +53,15 @@ class Home:
     def processes(self, program=None):
         """{pid: name} of what runs with this state directory in its environment or command line."""
         found = {}
+        lines = pathlib.Path("/proc/net/unix").read_bytes().splitlines()[1:]
+        sockets = {f"socket:[{f[6].decode()}]": f[7] for f in (line.split() for line in lines)
+                   if len(f) > 7}
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes()
                 known = words + (entry / "environ").read_bytes()
+                if words.startswith(b"cubby-netd"):  # has neither: its socket tells whose it is
+                    known += b" ".join(sockets.get(os.readlink(f), b"") for f in (entry / "fd").iterdir())
             except OSError:
                 continue
             name = os.path.basename(words.split(b"\0")[0]).decode()
