@@ -8,9 +8,10 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define SANDBOX_TIMEOUT_S  1800
-#define MAX_DOWNLOAD_BYTES ((int64_t)1 << 30)
-#define OUTPUT_BYTES       ((int64_t)24 << 10)
+#define SANDBOX_TIMEOUT_S     1800
+#define SANDBOX_TIMEOUT_MAX_S 2592000 // 30 days
+#define MAX_DOWNLOAD_BYTES    ((int64_t)1 << 30)
+#define OUTPUT_BYTES          ((int64_t)24 << 10)
 
 #define TABLE_MAX 24
 
@@ -26,7 +27,7 @@ static int table_of(struct config *c, struct opt t[TABLE_MAX])
         {"template", "DEFAULT_TEMPLATE_ID", OPT_STRING, &c->template, "NAME",
          "template of new sandboxes (default: default)", 0, 0, NULL},
         {"sandbox-timeout", "DEFAULT_TIMEOUT", OPT_INT, &c->sandbox_timeout_s, "SECONDS",
-         "life of a sandbox after its last call (default 1800)", 1, 30 * 86400, NULL},
+         "life of a sandbox after its last call (default 1800)", 1, SANDBOX_TIMEOUT_MAX_S, NULL},
         {"command-timeout", NULL, OPT_INT, &c->command_timeout_s, "SECONDS",
          "limit of a command that names none (default 50; 300 with progress)", 1, 86400, NULL},
         {"output-bytes", NULL, OPT_SIZE, &c->output_bytes, "SIZE",

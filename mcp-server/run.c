@@ -18,10 +18,10 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 
-#define TIMEOUT_S         50
-#define TIMEOUT_PATIENT_S 300
-#define SLIDE_MARGIN_S    60
-#define SAVED_PATH_FORMAT "/tmp/cubby-%s-%s.txt"
+#define TIMEOUT_MS         50000
+#define TIMEOUT_PATIENT_MS 300000
+#define SLIDE_MARGIN_S     60
+#define SAVED_PATH_FORMAT  "/tmp/cubby-%s-%s.txt"
 
 static void save_stdout(struct run *r);
 static void save_stderr(struct run *r);
@@ -56,13 +56,28 @@ int64_t run_timeout_ms(const struct tool_call *c)
         return (int64_t)(json_number_value(timeout) * 1000);
     if (config->command_timeout_s > 0)
         return config->command_timeout_s * 1000;
-    return (c->takes_progress || config_is_miroflow(config) ? TIMEOUT_PATIENT_S : TIMEOUT_S) * 1000;
+    return c->takes_progress || config_is_miroflow(config) ? TIMEOUT_PATIENT_MS : TIMEOUT_MS;
+}
+
+// What came before the end is lost with the sandbox, so it is said with the error.
+static char *last_words(const struct run *r)
+{
+    struct buf words = BUF_INIT;
+    json_t *out = output_text(&r->out, "they could not be saved");
+    json_t *err = output_text(&r->err, "they could not be saved");
+    buf_printf(&words, "\n\nWhat it printed until then:\n%s%s", json_string_value(out),
+               json_string_value(err));
+    json_decref(out);
+    json_decref(err);
+    return buf_take(&words);
 }
 
 static void fail(struct run *r, const char *what, const struct err *e)
 {
     struct tool_call *c = r->call;
     struct err copy = *e;
+    if (r->out.total + r->err.total > 0 && !c->cancelled)
+        c->note = last_words(r);
     run_free(r);
     tool_call_fail_err(c, what, &copy);
 }

@@ -19,7 +19,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/net/http_client.h"
 
-#define TIMEOUT_S     300
+#define TIMEOUT_MS    300000
 #define REDIRECTS_MAX 5
 
 struct internet {
@@ -46,7 +46,7 @@ static void internet_free(struct internet *in)
 static int64_t timeout_ms(const struct tool_call *c)
 {
     const json_t *timeout = json_object_get(c->args, "timeout");
-    return timeout ? (int64_t)(json_number_value(timeout) * 1000) : TIMEOUT_S * 1000;
+    return timeout ? (int64_t)(json_number_value(timeout) * 1000) : TIMEOUT_MS;
 }
 
 static void fail(struct internet *in, const char *what, const struct err *e)

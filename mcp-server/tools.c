@@ -271,6 +271,7 @@ static void end(struct tool_call *c, struct outcome *o)
     json_decref(o->structured);
     free(o->message);
     json_decref(c->args);
+    free(c->note);
     free(c);
 }
 
@@ -288,9 +289,11 @@ void tool_call_fail(struct tool_call *c, const char *code, const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     struct outcome o = {.code = code};
-    if (vasprintf(&o.message, fmt, ap) < 0)
+    char *text auto_free = NULL;
+    if (vasprintf(&text, fmt, ap) < 0)
         abort();
     va_end(ap);
+    o.message = str_printf("%s%s", text, c->note ? c->note : "");
     end(c, &o);
 }
 

@@ -78,6 +78,7 @@ struct tool_call {
     // Set by a tool whose step is not `op`, or must not be cut short; else NULL.
     void (*on_cancel)(struct tool_call *c);
     void *state; // the tool's
+    char *note;  // owned: follows the message when the call fails; NULL for none
     void (*on_done)(struct tool_call *c, struct outcome *o, void *ctx);
     void *ctx;
 };

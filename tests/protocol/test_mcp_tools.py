@@ -111,14 +111,15 @@ def test_unknown_and_ended_ids_are_different(server, backend):  # 13
 def test_sandbox_that_dies_during_a_command(server, backend):
     sandbox = backend.sandbox()
     backend.die_mid_command = True
-    request = server.start_tool("run_command", sandbox_id=sandbox, command="sleep 1000")
-    wait_for(lambda: backend.running, what="the command runs")
+    request = server.start_tool("run_command", sandbox_id=sandbox, command="echo so far; touch ready; exec sleep 1000")
+    wait_for((backend.files / "ready").exists, what="it has printed")
     backend.end(sandbox, "The sandbox died: its machine was killed")
     for process in list(backend.running.values()):
         process.kill()
     answer = server.answer(request)
     assert answer["result"]["isError"]
-    assert answer["result"]["content"][0]["text"].startswith("sandbox_ended: The sandbox died")
+    text = answer["result"]["content"][0]["text"]
+    assert text.startswith("sandbox_ended: The sandbox died") and text.endswith("\nso far\n")
     assert len(backend.started) == 1
 
 
