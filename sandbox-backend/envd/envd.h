@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "sandbox-backend/envd/names.h"
 #include "sandbox-backend/envd/process.h"
 #include "sandbox-backend/envd/settings.h"
 #include "sandbox-backend/envd/users.h"
@@ -14,6 +15,7 @@ struct rpc;
 struct envd {
     uv_loop_t *loop;
     bool owns_machine; // the guest's envd: /init may set clock, entropy, names
+    struct names names;
     struct settings settings;
     struct users *users;
     struct processes *processes;

@@ -89,13 +89,13 @@ static void apply_settings(struct settings *s, const struct init_request *r)
 }
 
 // Entropy first: the machine id is drawn from it.
-static int apply_machine(const struct init_request *r, struct err *e)
+static int apply_machine(const struct envd *envd, const struct init_request *r, struct err *e)
 {
     if (r->entropy.len && machine_add_entropy(r->entropy.data, r->entropy.len, e) < 0)
         return -1;
     if (r->timestamp_ns && machine_set_clock(r->timestamp_ns, e) < 0)
         return -1;
-    return r->hostname ? machine_set_name(r->hostname, e) : 0;
+    return r->hostname ? names_set(&envd->names, r->hostname, e) : 0;
 }
 
 static int apply(struct envd *envd, const struct http_request *req, const struct init_request *r,
@@ -105,7 +105,7 @@ static int apply(struct envd *envd, const struct http_request *req, const struct
         return -1;
     if (r->timestamp_ns && r->timestamp_ns <= envd->settings.applied_ns)
         return 0;
-    if (envd->owns_machine && apply_machine(r, e) < 0)
+    if (envd->owns_machine && apply_machine(envd, r, e) < 0)
         return -1;
     apply_settings(&envd->settings, r);
     // What is answered is kept: an envd that comes back without its token would serve anyone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a restored guest must be given before anyone uses it: entropy, the time, a name of its own.
-// Only for the guest's envd: each of these changes the whole machine.
+// What a restored guest must be given before anyone uses it: entropy and the time. Its name:
+// names.h. Only for the guest's envd: each of these changes the whole machine.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -13,9 +13,6 @@ int machine_add_entropy(const void *bytes, size_t len, struct err *e);
 
 // Sets the wall clock when it is more than 50 ms behind or 5 s ahead of `wall_ns`.
 int machine_set_clock(int64_t wall_ns, struct err *e);
-
-// Host name, its line in /etc/hosts, and a new /etc/machine-id.
-int machine_set_name(const char *hostname, struct err *e);
 
 // Keeps envd alive when memory runs out: the kernel takes a command first.
 void machine_protect_self(void);

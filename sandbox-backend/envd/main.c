@@ -122,8 +122,11 @@ static int start(struct envd *envd, const struct config *c, struct err *e)
     envd->owns_machine = strcmp(c->machine, "yes") == 0;
     if (dir_make(c->state_dir, 0755, e) < 0 || settings_init(&envd->settings, c->state_dir, e) < 0)
         return -1;
-    if (envd->owns_machine)
+    names_init(&envd->names);
+    if (envd->owns_machine) {
         machine_protect_self();
+        names_open(&envd->names, c->state_dir);
+    }
     const char *cgroup = envd->owns_machine && !c->cgroup ? CGROUP_ROOT : c->cgroup;
     envd->users = users_new("/etc");
     envd->processes = processes_new(envd->loop, cgroup);
@@ -201,6 +204,7 @@ int main(int argc, char **argv)
     }
     say_ready(&config, &p.envd);
     uv_run(&loop, UV_RUN_DEFAULT);
+    names_close(&p.envd.names);
     settings_fini(&p.envd.settings);
     users_free(p.envd.users);
     uv_loop_close(&loop);

@@ -15,15 +15,15 @@ pytestmark = pytest.mark.skipif(not IS_ROOT, reason="only root can have another 
 @pytest.fixture
 def machine(tmp_path):
     """An envd that owns a machine: a host name of its own, and copies of the files in /etc."""
-    mounts = []
-    for name, text in {"hosts": "127.0.0.1 localhost\n127.0.1.1 old-name\n::1 localhost",
-                       "hostname": "old-name\n", "machine-id": "0" * 32 + "\n"}.items():
-        (tmp_path / name).write_text(text)
-        if os.path.exists(f"/etc/{name}"):
-            mounts.append(f"mount --bind {tmp_path}/{name} /etc/{name}")
-    if len(mounts) < 3:
-        pytest.skip("this machine has not all of the files to put copies over")
-    script = " && ".join([*mounts, 'exec "$0" "$@"'])
+    # A layer over /etc, so that what is made there is not made on this machine.
+    etc, work = tmp_path / "etc", tmp_path / "work"
+    etc.mkdir()
+    work.mkdir()
+    (etc / "hosts").write_text("127.0.0.1 localhost\n127.0.1.1 old-name\n::1 localhost")
+    (etc / "hostname").write_text("old-name\n")
+    script = (f"mount -t tmpfs tmpfs {work} && mkdir {work}/u {work}/w && cp {etc}/* {work}/u && "
+              f"mount -t overlay overlay -o lowerdir=/etc,upperdir={work}/u,workdir={work}/w /etc && "
+              'exec "$0" "$@"')
     e = Envd("--machine", "yes", "--cgroup", str(tmp_path), wrap=["unshare", "-mu", "sh", "-c", script])
     yield e
     e.close()
@@ -33,25 +33,29 @@ def now():
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() % 10**9:09}Z"
 
 
-def test_names(machine, tmp_path):
+def etc(machine, name):
+    return machine.read(f"/etc/{name}")[2].decode()
+
+
+def test_names(machine):
     mine = os.uname().nodename
     assert machine.init(hostname="box-1", timestamp=now(), entropy=base64.b64encode(
         os.urandom(64)).decode())[0] == 204
     assert machine.run("/bin/uname", "-n").stdout == b"box-1\n"
-    assert (tmp_path / "hostname").read_text() == "box-1\n"
-    assert (tmp_path / "hosts").read_text() == (
-        "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 box-1\n")
-    first = (tmp_path / "machine-id").read_text()
+    assert etc(machine, "hostname") == "box-1\n"
+    assert etc(machine, "hosts") == "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 box-1\n"
+    first = etc(machine, "machine-id")
     assert len(first) == 33 and set(first.strip()) <= set("0123456789abcdef") and first.strip("0\n")
-    assert machine.init(hostname="box-2")[0] == 204
-    assert (tmp_path / "machine-id").read_text() != first
+    assert machine.init(hostname="b2")[0] == 204
+    assert etc(machine, "machine-id") != first
+    assert etc(machine, "hosts").endswith("::1 localhost\n127.0.1.1 b2\n"), "shorter, too"
     assert os.uname().nodename == mine
 
 
-def test_bad_names(machine, tmp_path):
+def test_bad_names(machine):
     for name in ["", "a b", "a/b", "x" * 64, "\u00e9"]:
         assert machine.init(hostname=name, envVars={"A": "1"})[0] == 400
-    assert (tmp_path / "hostname").read_text() == "old-name\n"
+    assert etc(machine, "hostname") == "old-name\n"
     assert machine.json("GET", "/envs")[1] == {}, "nothing of a refused /init is applied"
 
 

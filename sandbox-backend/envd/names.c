@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of a guest.
+#include "sandbox-backend/envd/names.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/log/log.h"
+
+#define HOSTNAME_BYTES   64 // with its NUL (sethostname(2))
+#define FILE_MAX_BYTES   (1 << 20)
+#define OWN_ADDRESS      "127.0.1.1"
+#define MACHINE_ID_BYTES 16
+
+static const char *const FILES[NAME_FILES] = {"hosts", "hostname", "machine-id"};
+
+// ---- putting the files where they are quick to write
+
+// An envd before this one has mounted it already.
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x;
+    struct stat y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int place(const char *in_etc, const char *quick, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    struct err missing = ERR_INIT;
+    if (file_read(in_etc, FILE_MAX_BYTES, &text, &missing) < 0) {
+        int fd auto_close = open(in_etc, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        if (fd < 0)
+            return err_sys(e, errno, "create %s", in_etc);
+    }
+    if (file_replace(quick, buf_str(&text), text.len, 0644, e) < 0)
+        return -1;
+    if (mount(quick, in_etc, NULL, MS_BIND, NULL) < 0)
+        return err_sys(e, errno, "mount %s on %s", quick, in_etc);
+    return 0;
+}
+
+static int open_one(const char *dir, const char *name, struct err *e)
+{
+    char *in_etc auto_free = str_printf("/etc/%s", name);
+    char *quick auto_free = str_printf("%s/%s", dir, name);
+    if (!is_same_file(in_etc, quick) && place(in_etc, quick, e) < 0)
+        return -1;
+    int fd = open(in_etc, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        err_sys(e, errno, "open %s", in_etc);
+    return fd;
+}
+
+void names_init(struct names *n)
+{
+    for (int i = 0; i < NAME_FILES; i++)
+        n->fds[i] = -1;
+}
+
+void names_open(struct names *n, const char *dir)
+{
+    for (int i = 0; i < NAME_FILES; i++) {
+        struct err e = ERR_INIT;
+        n->fds[i] = open_one(dir, FILES[i], &e);
+        if (err_is(&e))
+            log_error("names.open", "%s", e.msg);
+    }
+}
+
+void names_close(struct names *n)
+{
+    for (int i = 0; i < NAME_FILES; i++)
+        mem_close_fd(&n->fds[i]);
+    names_init(n);
+}
+
+// ---- writing them
+
+static bool is_hostname(const char *s)
+{
+    size_t len = strlen(s);
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)s[i]) && s[i] != '-' && s[i] != '.')
+            return false;
+    return len > 0 && len < HOSTNAME_BYTES;
+}
+
+static int overwrite(const struct names *n, enum name_file file, const char *text, size_t len,
+                     struct err *e)
+{
+    int fd = n->fds[file];
+    if (pwrite(fd, text, len, 0) != (ssize_t)len || ftruncate(fd, (off_t)len) < 0)
+        return err_sys(e, errno, "write /etc/%s", FILES[file]);
+    return 0;
+}
+
+// All lines but that of our own address.
+static void read_hosts(const struct names *n, struct buf *out)
+{
+    struct stat st;
+    if (fstat(n->fds[NAME_HOSTS], &st) < 0 || st.st_size <= 0 || st.st_size > FILE_MAX_BYTES)
+        return;
+    char *text auto_free = xcalloc(1, (size_t)st.st_size + 1);
+    if (pread(n->fds[NAME_HOSTS], text, (size_t)st.st_size, 0) < 0)
+        return;
+    for (const char *p = text; *p;) {
+        size_t len = strcspn(p, "\n");
+        len += p[len] == '\n';
+        if (!str_starts(p, OWN_ADDRESS))
+            buf_add(out, p, len);
+        p += len;
+    }
+    if (out->len && out->data[out->len - 1] != '\n')
+        buf_addc(out, '\n');
+}
+
+int names_set(const struct names *n, const char *hostname, struct err *e)
+{
+    if (!is_hostname(hostname))
+        return err_set(e, ERR_INVALID, "hostname must be 1 to %d letters, digits, '-' and '.'",
+                       HOSTNAME_BYTES - 1);
+    if (sethostname(hostname, strlen(hostname)) < 0)
+        return err_sys(e, errno, "set the host name");
+    char *hex auto_free = random_hex(MACHINE_ID_BYTES);
+    struct buf hosts auto_buf = BUF_INIT;
+    struct buf name auto_buf = BUF_INIT;
+    struct buf id auto_buf = BUF_INIT;
+    read_hosts(n, &hosts);
+    // sudo looks the host's own name up, and would ask the network when it is not there.
+    buf_printf(&hosts, OWN_ADDRESS " %s\n", hostname);
+    buf_printf(&name, "%s\n", hostname);
+    buf_printf(&id, "%s\n", hex);
+    if (overwrite(n, NAME_HOSTS, hosts.data, hosts.len, e) < 0 ||
+        overwrite(n, NAME_HOSTNAME, name.data, name.len, e) < 0 ||
+        overwrite(n, NAME_MACHINE_ID, id.data, id.len, e) < 0)
+        return -1;
+    return 0;
+}

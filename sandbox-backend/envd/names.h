@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of a guest: host name, its line in /etc/hosts, /etc/hostname, /etc/machine-id.
+//
+// They change with every restore, before anyone may use the guest, so they must be quick to write.
+// Three files on the disk were two thirds of /init: the first write after a restore runs the whole
+// of the file system, untranslated. So each is copied into a directory on a tmpfs when envd starts
+// (which is before the snapshot), mounted over its place in /etc, and held open.
+#pragma once
+#include "sandbox-backend/base/err.h"
+
+enum name_file { NAME_HOSTS, NAME_HOSTNAME, NAME_MACHINE_ID, NAME_FILES };
+
+struct names {
+    int fds[NAME_FILES]; // owned; -1: could not be opened
+};
+
+void names_init(struct names *n);                  // without files: names_set fails
+void names_open(struct names *n, const char *dir); // what fails is logged, and names_set says it
+void names_close(struct names *n);
+
+// ERR_INVALID for what is no host name. The machine id is new each time.
+int names_set(const struct names *n, const char *hostname, struct err *e);
