@@ -2,8 +2,8 @@
 // A machine that ends by itself: the signs, the cause, and the owner's being told.
 #include "sandbox-backend/drivers/microvm/machine.h"
 
-#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/mem.h"
@@ -111,20 +111,30 @@ void machine__on_deadline(struct deadline *d)
 
 // ---- processes
 
+// "exited with status 1: <the last thing it said>"; a killed one had nothing to say about that.
+// New string.
+static char *account(int status, int log)
+{
+    char how[64];
+    subproc_describe(status, how, sizeof how);
+    if (status == -1 || !WIFEXITED(status) || WEXITSTATUS(status) == 0)
+        return xstrdup(how);
+    char *said auto_free = childlog_last_line(log);
+    return str_printf("%s%s%s", how, said[0] ? ": " : "", said);
+}
+
 void machine__on_qemu_exit(struct subproc *p, int status, void *ctx)
 {
     (void)p;
     struct machine *m = ctx;
-    char how[64];
     if (!is_alive(m) && m->state != MACHINE_SUSPECT) {
         machine__check_gone(m);
         return;
     }
     if (!m->cause_known) {
-        char *said auto_free = childlog_last_line(m->qemu_log);
-        subproc_describe(status, how, sizeof how);
+        char *how auto_free = account(status, m->qemu_log);
         m->error = ERR_INIT;
-        err_set(&m->error, end_code(m), "QEMU %s%s%s", how, said[0] ? ": " : "", said);
+        err_set(&m->error, end_code(m), "QEMU %s", how);
     }
     end(m);
 }

@@ -35,6 +35,7 @@
 
 #define TB_SIZE_MB   64 // translation cache: the largest part of a TCG machine's private memory
 #define ARGV_MAX     96
+#define BACKLOG      128 // connections to a sandbox that may come at once
 #define TSC_PROBE_MS 20
 
 struct argv {
@@ -268,7 +269,7 @@ int qemu_qmp_listen(const char *path, struct err *e)
         return err_sys(e, errno, "make a socket");
     // The mode of the inode is decided by bind: made private before anyone could connect.
     if (fchmod(fd, 0600) != 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(fd, 8) != 0)
+        listen(fd, BACKLOG) != 0)
         return err_sys(e, errno, "listen at %s", path);
     return steal_fd(&fd);
 }
