@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+from harness import Home
+
 BIN = pathlib.Path(os.environ["BIN"])
 TEST_HOME = pathlib.Path(os.environ["CUBBY_TEST_HOME"])
 BASELINE = pathlib.Path(__file__).parent / "baseline"
@@ -34,6 +36,14 @@ def median_ms(seconds):
 def spread_ms(seconds):
     ordered = sorted(seconds)
     return [round(ordered[0] * 1000, 2), round(ordered[-1] * 1000, 2)]
+
+
+def peak_kb(pid):
+    """Peak resident size of a process."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    raise RuntimeError(f"no VmHWM of {pid}")
 
 
 class Mcp:
@@ -73,22 +83,18 @@ class Mcp:
         return result["structuredContent"]
 
     def close(self):
-        """Ends the server; its peak resident size in kB."""
         self.process.stdin.close()
-        _, _, usage = os.wait4(self.process.pid, 0)
+        self.process.wait()
         self.process.stdout.close()
-        self.process.returncode = 0
-        return usage.ru_maxrss
 
 
 class Bench:
     def __init__(self, rounds, work):
         self.rounds = rounds
         self.work = pathlib.Path(work)
-        self.home = self.work / "home"
-        self.home.mkdir()
-        (self.home / "templates").symlink_to(TEST_HOME / "templates")
-        self.env = dict(os.environ, CUBBY_HOME=str(self.home))
+        self.state = Home()
+        self.home = self.state.path
+        self.env = self.state.env
         self.mcp = None
 
     def server(self):
@@ -96,17 +102,8 @@ class Bench:
         mcp.initialize()
         return mcp
 
-    def daemon_request(self, method, path):
-        with socket.socket(socket.AF_UNIX) as s:
-            s.connect(str(self.home / "cubbyd.sock"))
-            s.sendall(f"{method} {path} HTTP/1.1\r\nHost: cubby\r\nConnection: close\r\n\r\n".encode())
-            answer = b""
-            while chunk := s.recv(65536):
-                answer += chunk
-        return int(answer.split()[1]), answer.partition(b"\r\n\r\n")[2]
-
     def kill(self, sandbox):
-        status, body = self.daemon_request("DELETE", f"/sandboxes/{sandbox}")
+        status, _, body = self.state.request("DELETE", f"/sandboxes/{sandbox}")
         if status != 204:
             raise RuntimeError(f"kill: {status} {body!r}")
 
@@ -183,7 +180,7 @@ class Bench:
 
     def command_round_trip(self):
         sandbox = self.mcp.tool("create_sandbox")["sandbox_id"]
-        _, detail = self.daemon_request("GET", f"/sandboxes/{sandbox}")
+        _, _, detail = self.state.request("GET", f"/sandboxes/{sandbox}")
         token = json.loads(detail)["envdAccessToken"]
         direct = self.direct_connection(sandbox)
         over_mcp, over_envd, python = [], [], []
@@ -215,9 +212,12 @@ class Bench:
         mcp = Mcp(command, self.env)
         mcp.initialize()
         tools = mcp.request("tools/list", {})["tools"]
-        rss = mcp.close()
+        t1 = time.perf_counter()
+        rss = peak_kb(mcp.process.pid)
+        t2 = time.perf_counter()
+        mcp.close()
         assert tools
-        return time.perf_counter() - t0, rss
+        return time.perf_counter() - t2 + t1 - t0, rss
 
     def start_up(self):
         command = [str(BIN / "cubby-mcp")]
@@ -243,24 +243,6 @@ class Bench:
                         "ratio": round(statistics.median(ours) / statistics.median(theirs), 3)}
         return figures
 
-    def peak_kb(self, pid):
-        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1])
-        raise RuntimeError(f"no VmHWM of {pid}")
-
-    def pids(self, needle):
-        """Programs of this bench's state directory, by their descriptors or command lines."""
-        found = []
-        for entry in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-                environment = (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if os.path.basename(words[0]).decode() == needle and str(self.home).encode() in environment:
-                found.append(int(entry.name))
-        return found
 
     def transfer(self):
         size = 100 * MB
@@ -287,9 +269,9 @@ class Bench:
         assert back.read_bytes() == big.read_bytes(), "the file came back changed"
         guest = self.mcp.tool("run_command", sandbox_id=sandbox, user="root", command=(
             "grep VmHWM /proc/$(pgrep -o envd)/status | tr -dc 0-9"))["stdout"]
-        memory = {"cubby-mcp": self.peak_kb(self.mcp.process.pid), "envd": int(guest or 0)}
+        memory = {"cubby-mcp": peak_kb(self.mcp.process.pid), "envd": int(guest)}
         for program in ("cubbyd", "cubby-netd"):
-            memory[program] = max((self.peak_kb(p) for p in self.pids(program)), default=0)
+            memory[program] = max(peak_kb(p) for p in self.state.processes(program))
         self.kill(sandbox)
         return {
             "upload_mb_s": round(size / MB / statistics.median(up), 1),
@@ -322,10 +304,7 @@ def main():
                 result[name] = getattr(bench, name)()
         finally:
             bench.mcp.close()
-            for pid in bench.pids("cubbyd"):
-                os.kill(pid, 15)
-                while pathlib.Path(f"/proc/{pid}").exists():
-                    time.sleep(0.01)
+            bench.state.close()
     json.dump(result, sys.stdout, indent=2)
     print()
 
