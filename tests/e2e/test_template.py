@@ -117,6 +117,12 @@ def test_a_missing_tool_is_named_with_its_package(slow):
     assert "apt-get install mmdebstrap" in result.stderr
 
 
+def test_a_missing_kernel_is_said_before_anything_is_built(failing):
+    result = failing.run("build", "--kernel", "/nonexistent/vmlinuz")
+    assert result.returncode == 1 and "/nonexistent/vmlinuz" in result.stderr
+    assert "1/8" not in result.stderr
+
+
 def test_a_failed_stage_shows_the_end_of_its_log(failing):
     result = failing.run("build", "x")
     assert (result.returncode, result.stdout) == (1, "")
@@ -249,10 +255,10 @@ def test_the_shared_template_is_whole():
 
 
 PROMISES = r"""
-set -eu
+set -eux
 [ "$(id -un):$(id -u):$HOME:$PWD" = user:1000:/home/user:/home/user ]
 [ "$(sudo -n id -u)" = 0 ]
-pytest --version; python --version; git --version; curl --version; wget --version; unzip -v
+for p in pytest python git curl wget jq pip; do $p --version > /dev/null; done; unzip -v > /dev/null
 pip config list | grep -q "^global.break-system-packages='true'"
 python3 -c 'import venv, ssl, sqlite3'
 ! command -v gcc

@@ -50,12 +50,6 @@ static const char CUSTOMIZE[] =
     // There is no PAM session to read it: a login shell must.
     "echo LANG=C.UTF-8 > \"$root/etc/default/locale\"\n"
     "echo 'export LANG=\"${LANG:-C.UTF-8}\"' > \"$root/etc/profile.d/locale.sh\"\n"
-    // mmdebstrap leaves the options it was given, the host's proxies among them.
-    "rm -f \"$root/etc/apt/apt.conf.d/99mmdebstrap\"\n"
-    "printf 'APT::Install-Recommends \"false\";\\nAcquire::Languages \"none\";\\n' "
-    "> \"$root/etc/apt/apt.conf.d/90sandbox\"\n"
-    "if [ -n \"$CUBBY_SOURCES\" ]; then printf '%s' \"$CUBBY_SOURCES\" > "
-    "\"$root/etc/apt/sources.list\"; fi\n"
     "mkdir \"$root/cubby-out\"\n"
     "chroot \"$root\" dpkg-query -W -f '${Package} ${Version}\\n' > "
     "\"$root/cubby-out/packages.txt\"\n"
@@ -74,6 +68,16 @@ static const char FETCH_KERNEL[] =
 
 // What the cache is to keep: the packages that can still be downloaded.
 static const char CLEAN_CACHE[] = "APT_CONFIG=\"$MMDEBSTRAP_APT_CONFIG\" apt-get -y autoclean";
+
+// The last hook, when nothing needs the host's way to its mirrors any more: mmdebstrap leaves the
+// options it was given, the host's proxies among them.
+static const char FORGET_HOST[] =
+    "set -eu\n"
+    "rm -r \"$1/cubby-out\" \"$1/etc/apt/apt.conf.d/99mmdebstrap\"\n"
+    "printf 'APT::Install-Recommends \"false\";\\nAcquire::Languages \"none\";\\n' "
+    "> \"$1/etc/apt/apt.conf.d/90sandbox\"\n"
+    "if [ -n \"$CUBBY_SOURCES\" ]; then printf '%s' \"$CUBBY_SOURCES\" > "
+    "\"$1/etc/apt/sources.list\"; fi\n";
 
 struct arguments {
     const char *argv[ARGV_MAX];
@@ -280,9 +284,9 @@ static void compose(struct arguments *a, const struct rootfs_spec *spec, const c
     if (spec->kernel)
         add(a, str_printf("--customize-hook=%s", FETCH_KERNEL));
     add(a, str_printf("--customize-hook=sync-out /cubby-out %s", out_quoted));
-    add(a, xstrdup("--customize-hook=rm -r \"$1/cubby-out\""));
     if (spec->cache_dir)
         add_cache(a, spec->cache_dir);
+    add(a, str_printf("--customize-hook=%s", FORGET_HOST));
     add(a, xstrdup(suite));
     add(a, str_printf("%s/%s", spec->build_dir, root ? ROOTFS_DIR : ROOTFS_TAR));
     char *lines auto_free = xstrdup(sources);

@@ -270,9 +270,19 @@ static void take_cache(struct build *b)
         b->cache = str_printf("%s/apt", dir);
 }
 
+// What the user named must be there before the minutes of the first stage are spent.
+static int check_files(const struct template_build *spec, struct err *e)
+{
+    const char *const paths[] = {spec->kernel, spec->modules};
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++)
+        if (paths[i] && access(paths[i], R_OK) < 0)
+            return err_sys(e, errno, "%s", paths[i]);
+    return 0;
+}
+
 static int prepare(struct build *b, struct err *e)
 {
-    if (find_programs(b, e) < 0 ||
+    if (check_files(b->spec, e) < 0 || find_programs(b, e) < 0 ||
         template_place_open(&b->place, b->spec->home, b->spec->name, e) < 0)
         return -1;
     char *log auto_free = in_place(b, TEMPLATE_LOG);
