@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/proxy.h"
+#include "sandbox-backend/daemon/removal.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
@@ -19,8 +20,9 @@
 
 static void on_machine_gone(void *ctx);
 static void on_upstream_closed(struct upstream *u);
-static void on_wait_closed(struct deadline *d);
 static void advance(struct sandbox *sb);
+static void on_removal_step(struct deadline *d);
+static void on_wait_closed(struct deadline *d);
 
 static void take_apart(struct sandbox *sb,
                        void (*end_machine)(struct machine *m, void (*on_gone)(void *ctx),
@@ -29,9 +31,11 @@ static void take_apart(struct sandbox *sb,
     sandbox_set_state(sb, SANDBOX_KILLING);
     proxy_cut_streams(sb);
     upstream_close(&sb->upstream, on_upstream_closed);
-    deadline_close(&sb->wait, on_wait_closed);
+    deadline_disarm(&sb->wait);
     if (sb->machine)
         end_machine(sb->machine, on_machine_gone, sb);
+    else
+        advance(sb);
 }
 
 void ending_start(struct sandbox *sb, enum ended_why why, const char *detail)
@@ -99,11 +103,14 @@ static void on_upstream_closed(struct upstream *u)
     advance(container_of(u, struct sandbox, upstream));
 }
 
-static void on_wait_closed(struct deadline *d)
+// The timer has no other work any more, and makes each step a turn of the loop of its own.
+static void advance(struct sandbox *sb)
 {
-    struct sandbox *sb = container_of(d, struct sandbox, wait);
-    sb->wait_open = false;
-    advance(sb);
+    if (sb->machine || !upstream_is_closed(&sb->upstream) || sb->cleaning)
+        return;
+    sb->cleaning = true;
+    sb->wait.on_expired = on_removal_step;
+    deadline_arm(&sb->wait, 0);
 }
 
 static void clean_up(struct sandbox *sb)
@@ -119,12 +126,21 @@ static void clean_up(struct sandbox *sb)
              (long long)((clock_wall_ns() - sb->started_ns) / 1000000));
 }
 
-static void advance(struct sandbox *sb)
+static void on_removal_step(struct deadline *d)
 {
-    if (sb->machine || sb->wait_open || !upstream_is_closed(&sb->upstream))
+    struct sandbox *sb = container_of(d, struct sandbox, wait);
+    if (!sb->released && removal_step(sb->dir)) {
+        deadline_arm(&sb->wait, 1); // with 0, libuv would call again before it looks at others
         return;
+    }
     if (!sb->released)
         clean_up(sb);
+    deadline_close(&sb->wait, on_wait_closed);
+}
+
+static void on_wait_closed(struct deadline *d)
+{
+    struct sandbox *sb = container_of(d, struct sandbox, wait);
     void (*on_ended)(void *ctx) = sb->on_ended;
     void *ctx = sb->on_ended_ctx;
     sandbox_set_state(sb, SANDBOX_DEAD);

@@ -3,9 +3,10 @@
 //
 //  1. KILLING: nobody finds it any more. Its proxied streams are cut off without a clean end,
 //     which is how the SDKs learn that it is gone.
-//  2. Its machine is killed (SIGKILL), its connections are closed, its timer too; all at once.
-//  3. When all of these are gone its directory is removed, its end is written down, and whoever
-//     waits is told. Only now is it DEAD and freed.
+//  2. Its machine is killed (SIGKILL), its connections are closed; both at once.
+//  3. When these are gone its directory is removed, in steps when it is large (removal.h), and its
+//     end is written down.
+//  4. Its timer is closed, it is DEAD and freed, and whoever waits is told.
 #pragma once
 #include "sandbox-backend/daemon/ended.h"
 

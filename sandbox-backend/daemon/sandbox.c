@@ -68,14 +68,13 @@ struct sandbox *sandbox_new(struct store *store, const char *id)
     upstream_init(&sb->upstream, store->loop);
     LIST_INIT(&sb->streams);
     deadline_init(&sb->wait, store->loop, NULL);
-    sb->wait_open = true;
     store_add(store, sb);
     return sb;
 }
 
 void sandbox_free(struct sandbox *sb)
 {
-    assert(sb->state == SANDBOX_DEAD && !sb->machine && !sb->wait_open);
+    assert(sb->state == SANDBOX_DEAD && !sb->machine);
     assert(LIST_EMPTY(&sb->streams) && upstream_is_closed(&sb->upstream));
     store_remove(sb->store, sb);
     json_decref(sb->metadata);

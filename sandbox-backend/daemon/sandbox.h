@@ -57,7 +57,7 @@ struct sandbox {
     char *why_detail; // owned, may be NULL
     bool forget;      // it was never handed out: no record of its end is kept
     bool released;    // its machine goes on without this daemon
-    bool wait_open;   // `wait` has not been closed yet
+    bool cleaning;    // machine and connections are gone
     void (*on_ended)(void *ctx);
     void *on_ended_ctx;
 };

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -133,7 +134,6 @@ def test_half_made_is_removed(daemon):
 
 def test_crash_during_creation(daemon):
     daemon.template("silent", init="silent")
-    import threading
     threading.Thread(target=lambda: pytest.raises(Exception, daemon.create, templateID="silent"),
                      daemon=True).start()
     pid = wait_for(daemon.machines, 10, "the machine runs")[0]
@@ -204,6 +204,23 @@ def test_memory_of_ended_ones_is_bounded(daemon):
     assert len((daemon.home / "ended.jsonl").read_text().splitlines()) < 1001
 
 
+def test_a_large_disk_is_removed_without_holding_others_up(daemon):
+    large, other = daemon.create()["sandboxID"], daemon.create()
+    with open(daemon.directory(large) / "disk.qcow2", "wb") as f:
+        for _ in range(1024):
+            f.write(b"x" * (1 << 20))
+    took, waits = [], []
+    killer = threading.Thread(target=lambda: took.append(daemon.kill(large)))
+    killer.start()
+    while killer.is_alive():
+        started = time.monotonic()
+        assert works(daemon, other)
+        waits.append(time.monotonic() - started)
+    killer.join()
+    assert took == [204] and daemon.directories() == [other["sandboxID"]]
+    assert len(waits) > 3  # served in between
+
+
 # ---- one daemon a home
 def test_second_daemon(daemon):
     second = subprocess.run([PROGRAM], env=daemon.env, capture_output=True, text=True, timeout=20)
@@ -230,7 +247,8 @@ def test_start_waits_for_one_that_is_stopping():
         daemon.create()
     old = daemon.process
     old.send_signal(signal.SIGTERM)
-    daemon.start()  # at once: it has to wait for the lock
+    wait_for(lambda: not (daemon.home / "cubbyd.sock").exists(), 10, "it listens no more")
+    daemon.start()  # at once: it may have to wait for the lock
     assert old.wait(10) == 0
     assert daemon.request("GET", "/v2/sandboxes").json == []
     daemon.close()
