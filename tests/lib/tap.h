@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ok(cond, ...)       tap_ok((cond), __FILE__, __LINE__, #cond, __VA_ARGS__)
-#define is_int(a, b, ...)   tap_int((int64_t)(a), (int64_t)(b), __FILE__, __LINE__, __VA_ARGS__)
-#define is_str(a, b, ...)   tap_str((a), (b), __FILE__, __LINE__, __VA_ARGS__)
+#define ok(cond, ...)     tap_ok((cond), __FILE__, __LINE__, #cond, __VA_ARGS__)
+#define is_int(a, b, ...) tap_int((int64_t)(a), (int64_t)(b), __FILE__, __LINE__, __VA_ARGS__)
+#define is_str(a, b, ...) tap_str((a), (b), __FILE__, __LINE__, __VA_ARGS__)
 
 bool tap_ok(bool pass, const char *file, int line, const char *cond, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
