@@ -63,24 +63,27 @@ static void on_guest_fin(struct flow *f, struct packet *p)
     f->guest_fin_end = p->seq + p->seq_len;
     if (f->has_stack_fin) {
         f->is_fin_held = true;
-        wire_clear_fin(p);
+        wire_clear_flag(p, WIRE_FIN);
     } else {
         f->has_guest_fin = true;
     }
 }
 
-// Frames arrive in order and none are lost on the way, so an honest guest never leaves a hole. One
-// that does, or that sends what libslirp ignores, would only make libslirp keep a whole buffer for
-// each byte behind it. What libslirp waits for may always go.
-static bool may_go(struct flow *f, const struct packet *p)
+// Frames arrive in order and few are lost, so an honest guest seldom leaves a hole. One that leaves
+// them on purpose, or sends what libslirp ignores, would only make libslirp keep a whole buffer for
+// each byte behind them. What libslirp waits for may always go.
+static bool may_go(const struct flow *f, const struct packet *p)
 {
-    if (p->seq_len == 0 || !is_after(p->seq, f->stack_ack))
-        return true;
-    return !is_after(p->seq, f->guest_next) && f->behind < FLOW_BEHIND_MAX;
+    return p->seq_len == 0 || !is_after(p->seq, f->stack_ack) || f->behind < FLOW_BEHIND_MAX;
 }
 
+// A repeated SYN+ACK must not be seen as one: on each, libslirp sets up its buffers anew and
+// forgets what is in them. Without the flag it is an old segment, which libslirp acknowledges
+// again.
 static enum flow_event on_segment(struct flow *f, struct packet *p)
 {
+    if (p->flags & WIRE_SYN)
+        wire_clear_flag(p, WIRE_SYN);
     if (!may_go(f, p))
         return FLOW_DROP;
     if (is_after(p->seq + p->seq_len, f->guest_next))

@@ -18,7 +18,7 @@
 
 // Segments that libslirp may have been given and not acknowledged, one buffer of WIRE_MTU each. It
 // acknowledges within 2 ms, and its window of 64 KB is 45 full segments of an Ethernet MTU.
-#define FLOW_BEHIND_MAX 128
+#define FLOW_BEHIND_MAX 64
 
 struct flow {
     uint16_t alias;
@@ -39,7 +39,7 @@ struct flow {
 
 enum flow_event {
     FLOW_PASS,     // for libslirp
-    FLOW_DROP,     // not of this connection, or a hole before it
+    FLOW_DROP,     // not of this connection, or too much behind a hole
     FLOW_ACCEPTED, // for libslirp, and the guest accepted just now
     FLOW_REFUSED,  // for libslirp, and the guest refused just now
     FLOW_STALE,    // for libslirp, which resets what the guest took for an older connection

@@ -14,7 +14,8 @@
 #include "sandbox-backend/log/log.h"
 #include "sandbox-backend/netd/wire.h"
 
-#define ANSWER_BYTES 32768 // what the kernel fills at most in one read of a dump
+#define DUMP_ATTEMPTS 5
+#define ANSWER_BYTES  32768 // what the kernel fills at most in one read of a dump
 
 struct list {
     struct cidr *items; // owned
@@ -114,7 +115,7 @@ static int read_dump(int fd, struct list *l, struct err *e)
     return rc < 0 ? -1 : 0;
 }
 
-static int enumerate(struct hostaddr *h, struct err *e)
+static int enumerate_once(struct hostaddr *h, struct err *e)
 {
     struct list l = {0};
     int fd auto_close = open_netlink(0, 0, e);
@@ -125,6 +126,19 @@ static int enumerate(struct hostaddr *h, struct err *e)
     policy_set_host(h->policy, l.items, l.count);
     h->refresh_at = clock_mono_ms() + HOSTADDR_REFRESH_MS;
     return 0;
+}
+
+// On a host that is busy with its interfaces a dump may be cut by a change; the next is whole.
+static int enumerate(struct hostaddr *h, struct err *e)
+{
+    for (int i = 1; i < DUMP_ATTEMPTS; i++) {
+        struct err first = ERR_INIT;
+        if (enumerate_once(h, &first) == 0)
+            return 0;
+        if (first.code != ERR_CONFLICT)
+            break;
+    }
+    return enumerate_once(h, e);
 }
 
 int hostaddr_init(struct hostaddr *h, struct policy *policy, struct err *e)

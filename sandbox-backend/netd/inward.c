@@ -14,6 +14,7 @@
 
 #define ALIAS_MIN       1024
 #define ACCEPTS_A_ROUND 64
+#define DRAINS_AT_MOST  64
 
 enum conn_state { CONN_FREE, CONN_LINE, CONN_CONNECTING, CONN_OPEN, CONN_STATES };
 static const char *const state_names[CONN_STATES] = {"free", "line", "connecting", "open"};
@@ -150,8 +151,10 @@ static void refuse(int fd, const char *text)
 {
     char ignored[4096];
     say(fd, text);
-    while (recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT) == (ssize_t)sizeof(ignored))
-        continue;
+    for (int i = 0; i < DRAINS_AT_MOST; i++) {
+        if (recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT) < (ssize_t)sizeof(ignored))
+            break;
+    }
     close(fd);
 }
 

@@ -314,7 +314,8 @@ void stack_poll(struct stack *s, const struct pollset *set)
 // half-close are its own. A stranger who connects in between is only accepted and closed.
 
 // libslirp aborts when it cannot open a socket or bind a port of 127.0.0.1, which it does for each
-// connection to have a number for it. So that is tried before.
+// connection to have a number for it. So that is tried before. (In a network namespace of its own,
+// netd therefore needs the loopback interface up.)
 static int check_headroom(void)
 {
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

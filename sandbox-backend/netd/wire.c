@@ -165,24 +165,19 @@ void wire_set_ports(struct packet *p, uint16_t sport, uint16_t dport)
     p->dport = dport;
 }
 
-static void clear_flag(struct packet *p, uint8_t flag)
+void wire_clear_flag(struct packet *p, uint8_t flag)
 {
     uint16_t offset_and_flags = wire_get16(p->l4 + 12);
+    if (p->flags & flag & (WIRE_SYN | WIRE_FIN))
+        p->seq_len--;
     replace16(p->l4 + 12, (uint16_t)(offset_and_flags & ~flag), p->l4 + 16);
     p->flags &= (uint8_t)~flag;
 }
 
 void wire_clear_urgent(struct packet *p)
 {
-    clear_flag(p, WIRE_URG);
+    wire_clear_flag(p, WIRE_URG);
     replace16(p->l4 + 18, 0, p->l4 + 16);
-}
-
-void wire_clear_fin(struct packet *p)
-{
-    if (p->flags & WIRE_FIN)
-        p->seq_len--;
-    clear_flag(p, WIRE_FIN);
 }
 
 // ---- making

@@ -83,7 +83,7 @@ uint16_t wire_l4_sum(const struct packet *p);
 // Change a TCP packet in place and keep its checksum true (RFC 1624).
 void wire_set_ports(struct packet *p, uint16_t sport, uint16_t dport);
 void wire_clear_urgent(struct packet *p);
-void wire_clear_fin(struct packet *p);
+void wire_clear_flag(struct packet *p, uint8_t flag); // SYN and FIN take their number with them
 
 struct tcp_head {
     uint32_t src, dst;

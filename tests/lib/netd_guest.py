@@ -288,8 +288,10 @@ def udp(sport, dport, data):
     return struct.pack(">HHHH", sport, dport, 8 + len(data), 0) + data
 
 
-def tcp(dst, sport, dport, seq, ack, flags, data=b"", src=GUEST_IP):
-    segment = struct.pack(">HHIIBBHHH", sport, dport, seq, ack, 5 << 4, flags, 64000, 0, 0) + data
+def tcp(dst, sport, dport, seq, ack, flags, data=b"", src=GUEST_IP, mss=None):
+    options = b"" if mss is None else struct.pack(">BBH", 2, 4, mss)
+    segment = struct.pack(">HHIIBBHHH", sport, dport, seq & 0xffffffff, ack & 0xffffffff,
+                          (20 + len(options)) << 2, flags, 64000, 0, 0) + options + data
     pseudo = socket.inet_aton(src) + socket.inet_aton(dst) + struct.pack(">BBH", 0, 6, len(segment))
     return segment[:16] + struct.pack(">H", checksum(pseudo + segment)) + segment[18:]
 

@@ -75,8 +75,10 @@ def test_idle_netd_sleeps(tmp_path):
 def test_start_is_quick(tmp_path):
     times = []
     for i in range(10):
+        directory = tmp_path / str(i)
+        directory.mkdir()
         start = time.perf_counter()
-        netd = Netd(tmp_path / str(i) if (tmp_path / str(i)).mkdir() else tmp_path / str(i))
+        netd = Netd(directory)
         Wire(netd).receive()
         times.append(time.perf_counter() - start)
         netd.close()

@@ -99,7 +99,7 @@ static void test_changes_keep_the_checksum(void)
     wire_put16(p.l4 + 16, 0);
     wire_put16(p.l4 + 16, wire_l4_sum(&p));
     wire_clear_urgent(&p);
-    wire_clear_fin(&p);
+    wire_clear_flag(&p, WIRE_FIN);
     is_int(wire_l4_sum(&p), 0, "after cleared flags");
     is_int(p.l4[13], WIRE_ACK, "urgent and FIN are gone");
     is_int(wire_get16(p.l4 + 18), 0, "and the urgent pointer");
