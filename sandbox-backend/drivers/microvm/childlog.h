@@ -8,7 +8,7 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 
-#define CHILDLOG_BYTES (16 * 1024)
+#define CHILDLOG_BYTES 16384
 
 // A sealed memfd, for the child's descriptors 1 and 2, or -1. Dies with its last holder.
 int childlog_open(const char *name, struct err *e);

@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -36,7 +35,7 @@ enum qmp_state {
 };
 
 struct command {
-    TAILQ_ENTRY(command) link;
+    struct command *next;
     int64_t id;
     int64_t due_ms;
     qmp_reply_cb cb; // NULL once it was called
@@ -51,7 +50,8 @@ struct qmp {
     bool lost_told;
     int handles; // not yet closed
     int64_t next_id;
-    TAILQ_HEAD(, command) pending;
+    struct command *first; // pending, in the order of their replies
+    struct command **end;  // where the next one is hooked in
     struct buf in;
     size_t scanned; // bytes of `in` known to hold no newline
     char chunk[READ_BYTES];
@@ -68,6 +68,7 @@ struct outgoing {
     char *text; // owned
 };
 
+static void arm_deadline(struct qmp *q);
 static void on_deadline(struct deadline *d);
 static void on_chunk(uv_stream_t *stream, ssize_t n, const uv_buf_t *b);
 
@@ -100,9 +101,15 @@ static void lose(struct qmp *q, enum err_code code, const char *what)
     deadline_arm(&q->deadline, 0);
 }
 
-// Calls the callback of a command that is in no list any more, and frees it.
-static void complete(struct qmp *q, struct command *c, const json_t *value, const struct err *e)
+// Takes the first pending command out of the list, calls its callback, and frees it.
+static void complete_first(struct qmp *q, const json_t *value, const struct err *e)
 {
+    struct command *c = q->first;
+    q->first = c->next;
+    if (!q->first)
+        q->end = &q->first;
+    if (q->state == QMP_OPEN)
+        arm_deadline(q);
     qmp_reply_cb cb = c->cb;
     void *ctx = c->ctx;
     free(c);
@@ -114,11 +121,8 @@ static void complete(struct qmp *q, struct command *c, const json_t *value, cons
 static void fail_pending(struct qmp *q, const struct err *e)
 {
     int64_t last = q->next_id;
-    struct command *c;
-    while ((c = TAILQ_FIRST(&q->pending)) && c->id < last) {
-        TAILQ_REMOVE(&q->pending, c, link);
-        complete(q, c, NULL, e);
-    }
+    while (q->first && q->first->id < last)
+        complete_first(q, NULL, e);
 }
 
 // ---- deadlines
@@ -126,9 +130,7 @@ static void fail_pending(struct qmp *q, const struct err *e)
 static void arm_deadline(struct qmp *q)
 {
     int64_t first = INT64_MAX;
-    const struct command *c;
-    TAILQ_FOREACH(c, &q->pending, link)
-    {
+    for (const struct command *c = q->first; c; c = c->next) {
         if (c->cb && c->due_ms < first)
             first = c->due_ms;
     }
@@ -143,9 +145,7 @@ static void arm_deadline(struct qmp *q)
 // Fails one command that is overdue; false when there is none.
 static bool expire_one(struct qmp *q, int64_t now)
 {
-    struct command *c;
-    TAILQ_FOREACH(c, &q->pending, link)
-    {
+    for (struct command *c = q->first; c; c = c->next) {
         if (c->cb && c->due_ms <= now) {
             struct err e = ERR_INIT;
             qmp_reply_cb cb = c->cb;
@@ -166,7 +166,7 @@ static void on_deadline(struct deadline *d)
         fail_pending(q, &e);
         if (q->state != QMP_LOST)
             return;
-        if (!TAILQ_EMPTY(&q->pending))
+        if (q->first)
             deadline_arm(&q->deadline, 0);
         if (!q->lost_told) {
             q->lost_told = true;
@@ -251,7 +251,8 @@ static void execute(struct qmp *q, const char *command, json_t *arguments, int f
     *c = (struct command){.id = q->next_id++, .cb = cb, .ctx = ctx};
     c->due_ms = clock_mono_ms() + (int64_t)timeout_ms;
     snprintf(c->name, sizeof c->name, "%s", command);
-    TAILQ_INSERT_TAIL(&q->pending, c, link);
+    *q->end = c;
+    q->end = &c->next;
     char *text auto_free = command_text(command, arguments, c->id);
     if (q->state == QMP_OPEN && fd >= 0)
         send_text_with_fd(q, text, fd);
@@ -288,7 +289,7 @@ static void on_reply(struct qmp *q, const json_t *message)
     const json_t *value = json_object_get(message, "return");
     const json_t *error = json_object_get(message, "error");
     const json_t *id = json_object_get(message, "id");
-    struct command *c = TAILQ_FIRST(&q->pending);
+    const struct command *c = q->first;
     // Without out-of-band commands, which are not enabled, replies come in the commands' order.
     if (!c || !json_is_integer(id) || json_integer_value(id) != c->id) {
         lose(q, ERR_INTERNAL, "QEMU answered a command that was not asked");
@@ -297,9 +298,7 @@ static void on_reply(struct qmp *q, const json_t *message)
     struct err e = ERR_INIT;
     if (!value)
         err_set(&e, ERR_INTERNAL, "QEMU refused \"%s\": %s", c->name, reply_error(error));
-    TAILQ_REMOVE(&q->pending, c, link);
-    arm_deadline(q);
-    complete(q, c, value, value ? NULL : &e);
+    complete_first(q, value, value ? NULL : &e);
 }
 
 static void on_event(struct qmp *q, const char *name, const json_t *message)
@@ -383,7 +382,7 @@ struct qmp *qmp_open(uv_loop_t *loop, int fd, const struct qmp_events *events, v
     q->ctx = ctx;
     q->handles = 2;
     q->next_id = 1;
-    TAILQ_INIT(&q->pending);
+    q->end = &q->first;
     uv_pipe_init(loop, &q->pipe, 0);
     deadline_init(&q->deadline, loop, on_deadline);
     if (uv_pipe_open(&q->pipe, fd) != 0) {
@@ -404,7 +403,7 @@ static void on_handle_closed(struct qmp *q)
     void *ctx = q->closed_ctx;
     struct err e = ERR_INIT;
     err_set(&e, ERR_CANCELED, "QEMU's control connection was closed");
-    while (!TAILQ_EMPTY(&q->pending)) // sent from a callback while it was closing
+    while (q->first) // sent from a callback while it was closing
         fail_pending(q, &e);
     buf_fini(&q->in);
     free(q);

@@ -13,7 +13,7 @@
 
 #include "sandbox-backend/base/err.h"
 
-#define QMP_LINE_MAX (512 * 1024) // longest message taken from QEMU
+#define QMP_LINE_MAX 524288 // longest message taken from QEMU
 
 struct qmp;
 
