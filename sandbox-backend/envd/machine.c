@@ -21,6 +21,8 @@
 #define ENTROPY_MAX     512
 #define OOM_SCORE_SELF  "-900"
 
+static int random_fd = -1; // /dev/random, for as long as envd runs
+
 int machine_add_entropy(const void *bytes, size_t len, struct err *e)
 {
     struct {
@@ -33,8 +35,7 @@ int machine_add_entropy(const void *bytes, size_t len, struct err *e)
     pool.entropy_count = (int)len * 8;
     pool.buf_size = (int)len;
     memcpy(pool.buf, bytes, len);
-    int fd auto_close = open("/dev/random", O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || ioctl(fd, RNDADDENTROPY, &pool) < 0 || ioctl(fd, RNDRESEEDCRNG) < 0)
+    if (ioctl(random_fd, RNDADDENTROPY, &pool) < 0 || ioctl(random_fd, RNDRESEEDCRNG) < 0)
         return err_sys(e, errno, "add entropy to the kernel");
     return 0;
 }
@@ -51,10 +52,13 @@ int machine_set_clock(int64_t wall_ns, struct err *e)
     return 0;
 }
 
-void machine_protect_self(void)
+void machine_prepare(void)
 {
     int fd auto_close = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     struct err e = ERR_INIT;
     if (fd < 0 || fd_write_all(fd, OOM_SCORE_SELF, strlen(OOM_SCORE_SELF), &e) < 0)
         log_warn("envd.unprotected", "error=%s", strerror(errno));
+    random_fd = open("/dev/random", O_WRONLY | O_CLOEXEC);
+    if (random_fd < 0)
+        log_error("machine.random", "error=%s", strerror(errno));
 }

@@ -14,5 +14,7 @@ int machine_add_entropy(const void *bytes, size_t len, struct err *e);
 // Sets the wall clock when it is more than 50 ms behind or 5 s ahead of `wall_ns`.
 int machine_set_clock(int64_t wall_ns, struct err *e);
 
-// Keeps envd alive when memory runs out: the kernel takes a command first.
-void machine_protect_self(void);
+// At envd's start, once. Keeps envd alive when memory runs out (the kernel takes a command first),
+// and opens what the others need, so that they do it without looking up a path: under emulation the
+// first look-up after a restore costs as much as the rest of them.
+void machine_prepare(void);

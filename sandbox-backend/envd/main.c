@@ -124,7 +124,7 @@ static int start(struct envd *envd, const struct config *c, struct err *e)
         return -1;
     names_init(&envd->names);
     if (envd->owns_machine) {
-        machine_protect_self();
+        machine_prepare();
         names_open(&envd->names, c->state_dir);
     }
     const char *cgroup = envd->owns_machine && !c->cgroup ? CGROUP_ROOT : c->cgroup;
