@@ -62,9 +62,11 @@ static void start_envd(struct keeper *k)
     pid_t pid = fork();
     if (pid == 0)
         run_envd(k);
-    if (pid < 0)
-        step_say("fork: %s", strerror(errno));
     k->pid = pid > 0 ? pid : 0;
+    if (pid < 0) {
+        step_say("fork: %s", strerror(errno));
+        k->backoff_ms = BACKOFF_MAX_MS;
+    }
 }
 
 static void on_envd_end(struct keeper *k, int status)

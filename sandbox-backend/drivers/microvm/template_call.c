@@ -19,7 +19,6 @@
 #define CONNECT_MS       2000
 #define RETRY_MS         50
 #define HEALTH_MS        5000
-#define CLOSE_MS         5000
 #define OUTPUT_BYTES_MAX (64 * 1024)
 #define STATUS_OK        200
 #define STATUS_NO_BODY   204
@@ -33,7 +32,6 @@ struct call {
     bool abandoned;  // the caller has gone
     bool connected;  // the attempt to connect is over
     bool ended;      // the answer is over
-    bool closed;     // and so is the connection
     int status;
     bool exited; // an end event came
     int64_t exit_code;
@@ -60,7 +58,6 @@ static void on_closed(struct http_conn *conn, void *ctx)
     (void)conn;
     struct call *c = ctx;
     c->conn = NULL;
-    c->closed = true;
     if (c->abandoned)
         call_free(c);
 }
@@ -138,20 +135,15 @@ static void on_end(const struct err *e, void *ctx)
         c->failed = *e;
 }
 
-// Closes the connection and waits until that is done, or leaves the call to the loop.
-static void call_close(struct call *c, struct pump *p)
+// The caller is done with it: closes the connection, and whoever calls back last frees.
+static void call_leave(struct call *c)
 {
     c->out = NULL;
+    c->abandoned = true;
     if (c->conn)
         http_conn_close(c->conn);
     else if (c->connected)
-        c->closed = true;
-    if (!c->closed)
-        pump_until(p, &c->closed, CLOSE_MS, "closing a connection", NULL);
-    if (c->closed)
         call_free(c);
-    else
-        c->abandoned = true;
 }
 
 struct request {
@@ -171,8 +163,10 @@ static int exchange(struct call *c, struct pump *p, const char *vmnet, const str
     vmnet_connect(&p->loop, vmnet, ENVD_PORT, CONNECT_MS, on_connected, c);
     if (pump_until(p, &c->connected, 2ULL * CONNECT_MS, "connecting to envd", e) < 0)
         return -1;
-    if (!c->conn)
+    if (!c->conn) {
+        err_set(&c->failed, ERR_UNAVAILABLE, "envd closed the connection");
         return err_set(e, c->failed.code, "%s", c->failed.msg);
+    }
     http_conn_call(c->conn, r->method, r->target, r->headers, r->header_count,
                    r->body ? (int64_t)r->body->len : 0, &EVENTS, c);
     if (r->body) {
@@ -191,7 +185,7 @@ static int check_health(struct pump *p, const char *vmnet, struct err *e)
     int result = exchange(c, p, vmnet, &r, e);
     if (result == 0 && c->status != STATUS_NO_BODY)
         result = err_set(e, ERR_UNAVAILABLE, "envd answered /health with %d", c->status);
-    call_close(c, p);
+    call_leave(c);
     return result;
 }
 
@@ -270,6 +264,6 @@ int call_run(struct pump *p, const char *vmnet, const struct call_command *comma
     int result = exchange(c, p, vmnet, &r, e);
     if (result == 0)
         result = judge(c, command, out, e);
-    call_close(c, p);
+    call_leave(c);
     return result;
 }

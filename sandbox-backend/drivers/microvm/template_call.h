@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Talking to a guest's envd through its vm.net socket while a template is built: is it there, and
-// run a command. One connection a call, closed by us before the call returns.
+// run a command. One connection a call, which we begin to close before the call returns.
 #pragma once
 #include <stdint.h>
 
