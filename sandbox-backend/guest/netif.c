@@ -35,6 +35,10 @@ static int set_card(int fd)
 {
     struct ifreq r = {0};
     snprintf(r.ifr_name, sizeof(r.ifr_name), NETIF_CARD);
+    // The wire is a socket: the larger a frame, the less work each byte is (2 to 3 times here).
+    r.ifr_mtu = NETIF_MTU;
+    if (ioctl(fd, SIOCSIFMTU, &r) < 0)
+        return -1;
     set_address(&r.ifr_addr, NETIF_ADDRESS);
     if (ioctl(fd, SIOCSIFADDR, &r) < 0)
         return -1;

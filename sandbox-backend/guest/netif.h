@@ -8,6 +8,7 @@
 #define NETIF_MASK    "255.255.255.0"
 #define NETIF_GATEWAY "10.0.2.2"
 #define NETIF_DNS     "10.0.2.3"
+#define NETIF_MTU     65520 // of the frames that netd takes
 
 // Brings both up. A missing card is said on the console and no more: envd is reached through it,
 // so the host's wait for envd is what fails.

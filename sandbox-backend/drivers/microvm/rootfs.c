@@ -47,9 +47,24 @@ static const char CUSTOMIZE[] =
     // A sandbox is thrown away: pip may install beside Debian's packages (PEP 668).
     "printf '[global]\\nbreak-system-packages = true\\ndisable-pip-version-check = true\\n"
     "root-user-action = ignore\\n' > \"$root/etc/pip.conf\"\n"
-    // There is no PAM session to read it: a login shell must.
+    // Every command is a login shell's. Debian's files start a program (id) and read the file of
+    // interactive shells each time; these do neither, and set LANG, since no PAM session does.
+    "cat > \"$root/etc/profile\" <<'EOF'\n"
+    "if [ \"${EUID-1000}\" -eq 0 ]; then\n"
+    "    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+    "else\n"
+    "    PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games\n"
+    "fi\n"
+    "export PATH LANG=\"${LANG:-C.UTF-8}\"\n"
+    "if [ -n \"${PS1-}\" ] && [ -n \"${BASH_VERSION-}\" ]; then . /etc/bash.bashrc; fi\n"
+    "for i in /etc/profile.d/*.sh; do if [ -r \"$i\" ]; then . \"$i\"; fi; done\n"
+    "unset i\n"
+    "EOF\n"
+    "cat > \"$root/home/user/.profile\" <<'EOF'\n"
+    "if [ -n \"${PS1-}\" ] && [ -n \"${BASH_VERSION-}\" ]; then . ~/.bashrc; fi\n"
+    "PATH=\"$HOME/.local/bin:$PATH\"\n"
+    "EOF\n"
     "echo LANG=C.UTF-8 > \"$root/etc/default/locale\"\n"
-    "echo 'export LANG=\"${LANG:-C.UTF-8}\"' > \"$root/etc/profile.d/locale.sh\"\n"
     "mkdir \"$root/cubby-out\"\n"
     "chroot \"$root\" dpkg-query -W -f '${Package} ${Version}\\n' > "
     "\"$root/cubby-out/packages.txt\"\n"
