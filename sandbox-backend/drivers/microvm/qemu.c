@@ -243,8 +243,11 @@ char *qemu_kernel_args(const char *accel)
     // Mitigations guard processes of one guest from each other, at a great price under emulation;
     // the sandbox's boundary is the machine. A reboot by triple fault is the one that QEMU sees:
     // left alone, a kernel on hardware-reduced ACPI jumps into the BIOS, and a restored machine
-    // then hangs there. Lock-up detectors only find that the host was busy.
-    const char *common = "console=ttyS0 panic=-1 reboot=t mitigations=off nowatchdog";
+    // then hangs there. Lock-up detectors only find that the host was busy. Security modules,
+    // auditing, pressure accounting and zeroing would guard and watch users of this machine, who
+    // may all become root: they only add to the code that each restored guest runs cold.
+    const char *common = "console=ttyS0 panic=-1 reboot=t mitigations=off nowatchdog lsm= audit=0 "
+                         "psi=0 init_on_alloc=0";
     if (!str_eq(accel, "tcg"))
         return xstrdup(common);
     // The kernel's own calibration against an emulated timer fails now and then on a busy host, and
