@@ -96,11 +96,14 @@ static bool is_hostname(const char *s)
     return len > 0 && len < HOSTNAME_BYTES;
 }
 
+// Cutting a file off is a long way through the kernel, and seldom needed: names have one length.
 static int overwrite(const struct names *n, enum name_file file, const char *text, size_t len,
                      struct err *e)
 {
     int fd = n->fds[file];
-    if (pwrite(fd, text, len, 0) != (ssize_t)len || ftruncate(fd, (off_t)len) < 0)
+    struct stat st;
+    if (pwrite(fd, text, len, 0) != (ssize_t)len || fstat(fd, &st) < 0 ||
+        (st.st_size > (off_t)len && ftruncate(fd, (off_t)len) < 0))
         return err_sys(e, errno, "write /etc/%s", FILES[file]);
     return 0;
 }

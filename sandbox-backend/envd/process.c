@@ -66,6 +66,9 @@ struct processes *processes_new(uv_loop_t *loop, const char *cgroup_root)
     ps->loop = loop;
     ps->cgroups = cgroups_new(cgroup_root);
     ps->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    ps->oom_fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    ssize_t n = ps->oom_fd < 0 ? 0 : read(ps->oom_fd, ps->oom_own, sizeof ps->oom_own - 1);
+    ps->oom_own[n > 0 ? n : 0] = '\0';
     raise_descriptor_limit(ps);
     uv_signal_init(loop, &ps->child_signal);
     uv_signal_start(&ps->child_signal, on_child_signal, SIGCHLD);
@@ -79,6 +82,7 @@ static void free_table(struct processes *ps)
         return;
     cgroups_free(ps->cgroups);
     mem_close_fd(&ps->null_fd);
+    mem_close_fd(&ps->oom_fd);
     free(ps->nofile);
     free(ps);
 }

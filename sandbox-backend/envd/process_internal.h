@@ -52,6 +52,8 @@ struct processes {
     int alive; // not freed yet
     struct cgroups *cgroups;
     int null_fd;
+    int oom_fd;            // owned; our own oom_score_adj, -1 for none
+    char oom_own[16];      // what is in it
     struct rlimit *nofile; // owned
     uv_signal_t child_signal;
     bool closing;

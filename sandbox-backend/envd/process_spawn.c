@@ -63,16 +63,6 @@ IN_CHILD static void reset_signals(const struct child *c)
     sigprocmask(SIG_SETMASK, &c->mask, NULL);
 }
 
-IN_CHILD static void set_oom_score(void)
-{
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return; // no /proc: nothing to prefer by
-    ssize_t n = write(fd, OOM_SCORE_CHILD, sizeof OOM_SCORE_CHILD - 1);
-    (void)n;
-    close(fd);
-}
-
 IN_CHILD static bool set_user(const struct user *u)
 {
     return syscall(SYS_setgroups, (size_t)u->group_count, u->groups) == 0 &&
@@ -123,7 +113,6 @@ IN_CHILD static int run_child(void *arg)
     if (dup2(c->in, STDIN_FILENO) < 0 || dup2(c->out, STDOUT_FILENO) < 0 ||
         dup2(c->err, STDERR_FILENO) < 0)
         return fail(c, STAGE_STREAMS);
-    set_oom_score();
     setrlimit(RLIMIT_NOFILE, &c->s->nofile);
     if (c->change_user && !set_user(c->s->user))
         return fail(c, STAGE_USER);
@@ -192,6 +181,14 @@ static pid_t clone_into_cgroup(struct child *c, int cgroup_fd)
 }
 #endif
 
+// A child inherits ours, so ours is its own for as long as it takes to make it: its own file would
+// have to be looked up in /proc, which costs more than all else that is done here.
+static void set_oom_score(const struct spawn *s, const char *score)
+{
+    ssize_t n = s->oom_fd < 0 ? 0 : pwrite(s->oom_fd, score, strlen(score), 0);
+    (void)n; // without it the kernel prefers nobody
+}
+
 // Returns once the child has executed or ended. All signals are blocked meanwhile, so that none of
 // our handlers runs in it.
 static pid_t make_child(struct child *c, int cgroup_fd, bool *in_cgroup)
@@ -256,10 +253,13 @@ static int start(struct spawn *s, struct pipes *p, struct err *e)
         .err = p->err[1],
         .change_user = s->user->uid != geteuid() || geteuid() == 0,
     };
+    set_oom_score(s, OOM_SCORE_CHILD);
     s->pid = make_child(&c, s->cgroup_fd, &s->in_cgroup);
+    int sys = errno;
+    set_oom_score(s, s->oom_own);
     if (s->pid < 0)
-        return err_set(e, errno == EAGAIN || errno == ENOMEM ? ERR_LIMIT : ERR_INTERNAL,
-                       "error starting process '%s': %s", s->cmd, strerror(errno));
+        return err_set(e, sys == EAGAIN || sys == ENOMEM ? ERR_LIMIT : ERR_INTERNAL,
+                       "error starting process '%s': %s", s->cmd, strerror(sys));
     if (c.failed == STAGE_NONE)
         return 0;
     while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)

@@ -18,6 +18,8 @@ struct spawn {
     const struct user *user;
     bool want_stdin;
     int null_fd;          // /dev/null
+    int oom_fd;           // our own oom_score_adj, -1 for none
+    const char *oom_own;  // what is in it
     int cgroup_fd;        // -1 for none
     struct rlimit nofile; // what envd was started with
     // What was started.

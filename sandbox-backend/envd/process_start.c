@@ -70,6 +70,8 @@ struct process *process_start(struct processes *ps, const struct process_config 
         .user = config->user,
         .want_stdin = config->want_stdin,
         .null_fd = ps->null_fd,
+        .oom_fd = ps->oom_fd,
+        .oom_own = ps->oom_own,
         .cgroup_fd = cgroup_fd(ps->cgroups, cgroup),
         .nofile = *ps->nofile,
     };

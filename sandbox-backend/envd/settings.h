@@ -10,6 +10,7 @@
 
 struct settings {
     char *path;            // owned; the file
+    int fd;                // owned; the file
     char *token;           // owned; NULL: none is needed
     json_t *envs;          // owned; object of strings
     char *default_user;    // owned
@@ -17,7 +18,8 @@ struct settings {
     int64_t applied_ns;    // newest timestamp that was applied; 0: none yet
 };
 
-// Reads the file in `dir`; one that is missing gives the defaults, one that is broken is an error.
+// Opens and reads the file in `dir`; one that is missing or empty gives the defaults, one that is
+// broken is an error.
 int settings_init(struct settings *s, const char *dir, struct err *e);
 void settings_fini(struct settings *s);
 int settings_save(const struct settings *s, struct err *e);
