@@ -154,14 +154,18 @@ static void test_inheritance(void)
     char text[512] = "";
     signal(SIGPIPE, SIG_IGN);
     struct subproc *p = sh("cd /proc/$$/fd; readlink * | grep -c zero; readlink 0; echo $LANG; "
-                           "grep SigIgn /proc/$$/status",
+                           // glibc keeps signals 32 and 33 for itself, and make's children may have
+                           // them ignored.
+                           "i=$(sed -n 's/SigIgn:.\\s*/0x/p' /proc/$$/status); "
+                           "echo $((i & ~0x180000000))",
                            out[1], &s, &e);
     close(out[1]);
     turn();
     size_t len = 0;
     for (ssize_t n = 1; n > 0; len += n > 0 ? (size_t)n : 0)
-        n = read(out[0], text + len, sizeof text - 1 - len); // to the end: the shell writes in pieces
-    is_str(text, "0\n/dev/null\nC\nSigIgn:\t0000000000000000\n",
+        n = read(out[0], text + len,
+                 sizeof text - 1 - len); // to the end: the shell writes in pieces
+    is_str(text, "0\n/dev/null\nC\n0\n",
            "descriptors, stdin, environment and signals are what was asked for");
     close(out[0]);
     close(leak);
