@@ -54,6 +54,12 @@ static void add_root(struct local_dirs *d, const char *path)
     size_t len = strlen(given);
     while (len > 1 && given[len - 1] == '/')
         given[--len] = '\0';
+    for (int i = 0; i < d->count; i++) {
+        if (str_eq(d->roots[i].given, given)) {
+            close(fd);
+            return;
+        }
+    }
     d->roots[d->count++] = (struct root){.fd = fd, .given = steal(&given), .real = steal(&real)};
 }
 

@@ -103,8 +103,31 @@ int template_place_open(struct template_place *p, const char *home, const char *
     return result;
 }
 
+// Puts the files on the platter: QEMU was told not to flush, and a template must survive the host.
+static int sync_files(const char *dir, struct err *e)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return err_sys(e, errno, "read %s", dir);
+    int result = 0;
+    const struct dirent *entry;
+    while (result == 0 && (entry = readdir(d))) {
+        if (entry->d_type != DT_REG)
+            continue;
+        int fd auto_close = openat(dirfd(d), entry->d_name, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fsync(fd) < 0)
+            result = err_sys(e, errno, "sync %s/%s", dir, entry->d_name);
+    }
+    if (result == 0 && fsync(dirfd(d)) < 0)
+        result = err_sys(e, errno, "sync %s", dir);
+    closedir(d);
+    return result;
+}
+
 int template_place_commit(struct template_place *p, struct err *e)
 {
+    if (sync_files(p->dir, e) < 0)
+        return -1;
     char *final auto_free = template_dir(p->home, p->name);
     if (renameat2(AT_FDCWD, p->dir, AT_FDCWD, final, RENAME_NOREPLACE) == 0)
         return 0;

@@ -21,7 +21,7 @@ int template_place_open(struct template_place *p, const char *home, const char *
                         struct err *e);
 
 // Makes the directory the template: one rename, which swaps it with the template that was there, if
-// any. What ran from the old one keeps its open files.
+// any. What ran from the old one keeps its open files. All files are synced before.
 int template_place_commit(struct template_place *p, struct err *e);
 
 // Removes what is left of the build (after a commit: the old template) and lets the lock go.
