@@ -41,7 +41,7 @@ static void append(struct buf *b, const void *data, size_t len)
 void buf_add(struct buf *b, const void *data, size_t len)
 {
     size_t cap = grown(b, len);
-    if (cap != b->cap) {
+    if (cap != b->cap || !b->data) {
         b->data = xrealloc(b->data, cap);
         b->cap = cap;
     }

@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#undef err_set
+#undef err_sys
+#undef err_wrap
+
 static const struct {
     enum err_code code;
     int http;

@@ -71,7 +71,7 @@ static enum range read_range(const char *header, int64_t size, int64_t *from, in
     if (!dash || (size_t)(dash - header - 6) >= sizeof first || strlen(dash + 1) >= sizeof last)
         return RANGE_NONE;
     memcpy(first, header + 6, (size_t)(dash - header - 6));
-    strcpy(last, dash + 1);
+    memcpy(last, dash + 1, strlen(dash + 1));
     if ((*first && !str_to_int(first, 0, INT64_MAX, &a)) ||
         (*last && !str_to_int(last, 0, INT64_MAX, &b)) || (!*first && !*last) ||
         (*first && *last && b < a))

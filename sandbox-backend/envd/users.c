@@ -161,8 +161,8 @@ int users_find(struct users *u, const char *name, struct user *out, struct err *
             continue;
         if (strlen(name) >= sizeof out->name || strlen(row->home) >= sizeof out->home)
             break;
-        strcpy(out->name, name);
-        strcpy(out->home, row->home);
+        memcpy(out->name, name, strlen(name) + 1);
+        memcpy(out->home, row->home, strlen(row->home) + 1);
         out->uid = row->uid;
         out->gid = row->gid;
         find_groups(&u->group, out);

@@ -114,7 +114,7 @@ static int listener_start(struct http_listener *l, int status, struct err *e, co
 static int open_fd(struct http_server *s, int fd, struct err *e, const char *what,
                    struct http_listener **out)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t len = sizeof address;
     if (getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
         int sys = errno;

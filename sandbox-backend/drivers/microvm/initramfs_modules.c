@@ -130,7 +130,8 @@ static int add(struct initramfs_modules *set, const struct tree *t, const char *
     struct tree_file key = {0};
     if (!normal_name(key.name, name, strlen(name)) || has(set, key.name))
         return 0;
-    const struct tree_file *file = bsearch(&key, t->files, t->count, sizeof(key), by_name);
+    const struct tree_file *file =
+        !t->count ? NULL : bsearch(&key, t->files, t->count, sizeof(key), by_name);
     if (!file)
         return 0;
     if (depth > DEPENDS_DEEPEST)

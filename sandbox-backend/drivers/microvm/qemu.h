@@ -72,6 +72,6 @@ const char *qemu_cpu_model(const char *accel);
 // console, what makes a panic an event, and what is slow or fails under emulation. New string.
 char *qemu_kernel_args(const char *accel);
 
-// A listening socket at `path`, for QEMU_FD_QMP and for netd's vm.net (mode 0600, a stale one is replaced). The
-// descriptor, or -1.
+// A listening socket at `path`, for QEMU_FD_QMP and for netd's vm.net (mode 0600, a stale one is
+// replaced). The descriptor, or -1.
 int qemu_qmp_listen(const char *path, struct err *e);
