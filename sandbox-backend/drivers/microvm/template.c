@@ -97,14 +97,12 @@ static int read_members(const json_t *object, struct template *t, struct err *e)
 int template_load(const char *dir, struct template *t, struct err *e)
 {
     char *path auto_free = str_printf("%s/%s", dir, TEMPLATE_JSON);
-    const char *name = str_base(dir);
     struct buf text auto_buf = BUF_INIT;
     *t = (struct template){0};
     if (!file_exists(path))
-        // NOLINTNEXTLINE(misc-redundant-expression): the name stands in the sentence twice
         return err_set(e, ERR_NOT_FOUND,
-                       "there is no template \"%s\" (%s); make it with: cubby template build %s",
-                       name, dir, name);
+                       "there is no template in %s; make it with: cubby template build %s", dir,
+                       str_base(dir));
     if (file_read(path, JSON_BYTES_MAX, &text, e) < 0)
         return -1;
     json_t *object = json_parse(buf_str(&text), text.len, e);
