@@ -189,7 +189,8 @@ def test_nothing_of_ours_is_inherited(envd):
                 "cut -d' ' -f1,5,6 /proc/$$/stat; cat /proc/$$/oom_score_adj")
     lines = r.stdout.decode().splitlines()
     assert lines[1] == "3", lines
-    assert all(line.split()[1].strip("0") == "" for line in lines[2:5]), lines
+    # glibc keeps 32 and 33 for itself; make's children may have them ignored.
+    assert all(int(line.split()[1], 16) & ~0x180000000 == 0 for line in lines[2:5]), lines
     assert lines[5] == str(os.sysconf("SC_OPEN_MAX")), lines
     assert lines[6] == "0022"
     assert lines[7] == f"{r.pid} {r.pid} {r.pid}"

@@ -106,7 +106,7 @@ int template_load(const char *dir, struct template *t, struct err *e)
     if (file_read(path, JSON_BYTES_MAX, &text, e) < 0)
         return -1;
     json_t *object = json_parse(buf_str(&text), text.len, e);
-    if (object && json_is_object(object) && read_members(object, t, e) == 0) {
+    if (json_is_object(object) && read_members(object, t, e) == 0) {
         json_decref(object);
         return 0;
     }
