@@ -182,7 +182,6 @@ static void start_fetch(struct internet *in)
         .url = tool_call_string(c, "url"),
         .total_timeout_ms = (uint64_t)timeout_ms(c),
         .max_redirects = REDIRECTS_MAX,
-        .only_http = true,
         .allow_address = on_address,
     };
     c->state = in;

@@ -34,6 +34,10 @@ char *home_open(struct err *e)
     char *dir auto_free = chosen(e);
     if (!dir)
         return NULL;
+    if (dir[0] != '/') {
+        err_set(e, ERR_INVALID, "CUBBY_HOME must be an absolute path, not \"%s\"", dir);
+        return NULL;
+    }
     if (dir_make(dir, 0700, e) < 0) {
         err_wrap(e, "state directory");
         return NULL;

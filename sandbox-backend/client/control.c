@@ -45,6 +45,8 @@ static void complete(struct control *op, const json_t *info, const struct err *e
 static void cancel(struct client_op *base)
 {
     struct control *op = container_of(base, struct control, base);
+    if (op->canceled)
+        return; // what is under way is the removal of what was made
     op->canceled = true;
     if (!(op->creates && call_may_have_been_sent(op->call)))
         call_cancel(op->call);

@@ -99,8 +99,10 @@ static void append(struct ended *ended, const struct ended_entry *entry)
         err_sys(&e, errno, "open %s", ended->path);
     else if (fd_write_all(fd, line.data, line.len, &e) == 0)
         ended->lines++;
-    if (err_is(&e))
+    if (err_is(&e)) {
         log_warn("ended.append", "error=\"%s\"", e.msg);
+        ended->lines = LINES_MAX; // half a line may stand there: the next time writes all anew
+    }
 }
 
 static void read_line(struct ended *ended, const char *text, size_t len)

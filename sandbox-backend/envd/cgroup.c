@@ -106,11 +106,11 @@ static bool renew(struct cgroups *c, int group)
 {
     struct slot *slot = &c->slots[group];
     char *path auto_free = str_printf("%s/%d", c->dir, group);
-    if (rmdir(path) < 0)
+    if (rmdir(path) < 0 && errno != ENOENT)
         return false; // its last process is still on its way out
     mem_close_fd(&slot->fd);
     slot->fd = open_dir(c, group);
-    slot->killed = false;
+    slot->killed = slot->fd < 0; // then it is tried again
     return slot->fd >= 0;
 }
 

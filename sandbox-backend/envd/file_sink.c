@@ -70,6 +70,8 @@ int file_sink_open(struct file_sink *s, const char *path, const struct user *use
     if (sys == 0)
         take_after(s->fd, exists ? &old : NULL, user, e);
     else if (exists && sys != ENOSPC && sys != EDQUOT)
+        // A file in a directory that cannot be written (/proc, a mount of one file): written in
+        // place, so the one case in which an upload that breaks off leaves a part.
         s->fd = open(s->target, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
     if (s->fd < 0)
         err_sys(e, sys, "create %s", s->target);

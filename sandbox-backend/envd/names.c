@@ -120,7 +120,7 @@ static void read_hosts(const struct names *n, struct buf *out)
     for (const char *p = text; *p;) {
         size_t len = strcspn(p, "\n");
         len += p[len] == '\n';
-        if (!str_starts(p, OWN_ADDRESS))
+        if (!str_starts(p, OWN_ADDRESS) || !strchr(" \t\n", p[strlen(OWN_ADDRESS)]))
             buf_add(out, p, len);
         p += len;
     }

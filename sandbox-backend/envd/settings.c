@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/str.h"
 
 #define BLOCK_BYTES 1024 // multiple of the file's length
+#define PAGE_BYTES  4096
 
 static char *copy(const char *s)
 {
@@ -68,10 +69,22 @@ void settings_fini(struct settings *s)
     *s = (struct settings){.fd = -1};
 }
 
+static int replace_file(struct settings *s, const struct buf *text, struct err *e)
+{
+    if (file_replace(s->path, text->data, text->len, 0600, e) < 0)
+        return -1;
+    int fd = open(s->path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", s->path);
+    mem_close_fd(&s->fd);
+    s->fd = fd;
+    return 0;
+}
+
 // In place, in one write, padded to whole blocks: to make a new file and rename it over this one
 // took a restored guest ten times as long. A write inside a page of a tmpfs is done or not done
-// when the process is killed, and a longer one that was cut off is refused at the next start.
-int settings_save(const struct settings *s, struct err *e)
+// when the process is killed; a longer one might be cut off, and has a file of its own renamed.
+int settings_save(struct settings *s, struct err *e)
 {
     json_t *file = json_pack("{s:s*, s:O, s:s, s:s*, s:I}", "accessToken", s->token, "envVars",
                              s->envs, "defaultUser", s->default_user, "defaultWorkdir",
@@ -84,6 +97,8 @@ int settings_save(const struct settings *s, struct err *e)
         return err_sys(e, errno, "stat %s", s->path);
     while (text.len % BLOCK_BYTES || text.len < (size_t)st.st_size)
         buf_addc(&text, '\n');
+    if (text.len > PAGE_BYTES)
+        return replace_file(s, &text, e);
     if (pwrite(s->fd, text.data, text.len, 0) != (ssize_t)text.len)
         return err_sys(e, errno, "write %s", s->path);
     return 0;

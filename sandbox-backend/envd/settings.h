@@ -22,4 +22,4 @@ struct settings {
 // broken is an error.
 int settings_init(struct settings *s, const char *dir, struct err *e);
 void settings_fini(struct settings *s);
-int settings_save(const struct settings *s, struct err *e);
+int settings_save(struct settings *s, struct err *e);

@@ -19,7 +19,7 @@ void http_client_close(struct http_client *c, void (*on_closed)(void *ctx), void
 
 struct http_fetch_opts {
     const char *method;      // "GET" ...
-    const char *url;         // copied
+    const char *url;         // copied; http or https, as is every redirect
     const char *unix_socket; // path to connect to instead of the URL's host, or NULL
     const struct http_header *headers;
     size_t header_count;
@@ -32,7 +32,6 @@ struct http_fetch_opts {
     uint64_t connect_timeout_ms; // 0 is 10 s
     uint64_t total_timeout_ms;   // 0 is none
     int max_redirects;           // 0: a redirect is an answer like any other
-    bool only_http;              // refuse schemes other than http and https, also on redirect
     // Asked before each connect with the address (also after a redirect and a name look-up);
     // false refuses it: the fetch ends with ERR_DENIED. NULL allows all.
     bool (*allow_address)(const struct sockaddr *address, void *ctx);

@@ -246,7 +246,8 @@ bool inward_to_guest(struct inward *in, struct packet *p)
 // had to be told that an old connection is none, need not wait that long.
 static void resend_syn(struct inward *in, struct conn *c)
 {
-    frames_send(in->frames, c->syn, c->syn_len);
+    if (c->syn_len) // else the queue was full when libslirp sent it, and it will do so again
+        frames_send(in->frames, c->syn, c->syn_len);
     c->resend_gap *= 2;
     c->resend_at = clock_mono_ms() + c->resend_gap;
 }

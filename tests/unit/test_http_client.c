@@ -382,8 +382,7 @@ static void test_ends(void)
     fetch(&o, (struct http_fetch_opts){.method = "GET", .url = "not a url"});
     is_int(o.e.code, ERR_INVALID, "no URL: %s", o.e.msg);
     o = OUTCOME;
-    fetch(&o, (struct http_fetch_opts){
-                  .method = "GET", .url = "file:///etc/passwd", .only_http = true});
+    fetch(&o, (struct http_fetch_opts){.method = "GET", .url = "file:///etc/passwd"});
     is_int(o.e.code, ERR_INVALID, "another scheme: %s", o.e.msg);
 }
 
