@@ -181,7 +181,7 @@ def test_guest_panics(daemon):
 
 def test_guest_powers_off(daemon):
     made = daemon.create()
-    s = daemon.open_command(made, "echo up; sleep 1; echo o > /proc/sysrq-trigger", user="root")
+    s = daemon.open_command(made, "echo up; echo o > /proc/sysrq-trigger; sleep 60", user="root")
     wait_started(s)
     died(daemon, made, s)
 
