@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Start or Connect call that follows a process.
 //
-// A client that leaves takes its follower with it and nothing else. At the deadline of a Start the
-// process is killed; the call ends with deadline_exceeded once the process is gone and its output
-// has been told, at the latest after KILL_WAIT_MS.
+// A client that leaves takes its follower with it and nothing else. The deadline of a Start is the
+// process's and stays with it. When it kills the process, the call ends with deadline_exceeded once
+// the process is gone and its output has been told, at the latest after KILL_WAIT_MS.
 #include "sandbox-backend/envd/follower.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "sandbox-backend/base/clock.h"
@@ -24,9 +23,8 @@ struct follower {
     struct process_listener listener;
     struct rpc *call; // NULL once it is over
     struct deadline timer;
-    bool kills;
-    bool expired;       // the deadline has passed
-    int64_t expires_ms; // 0: never; then, when expired: when to wait no longer
+    bool killed;        // the process was, at the deadline of this call
+    int64_t expires_ms; // 0: never; when killed: when to wait no longer for the end
     int64_t keepalive_ms;
     int64_t sent_ms;
 };
@@ -78,7 +76,7 @@ static void release(struct follower *f)
 static void fail_expired(struct follower *f)
 {
     struct err e = ERR_INIT;
-    if (f->kills)
+    if (f->killed)
         err_set(&e, ERR_TIMEOUT, "the command ran longer than %" PRId64 " ms and was killed",
                 f->call->timeout_ms);
     else
@@ -90,7 +88,7 @@ static void fail_expired(struct follower *f)
 static void on_end(struct process_listener *l, const struct process_end *end)
 {
     struct follower *f = container_of(l, struct follower, listener);
-    if (f->expired) {
+    if (f->killed) {
         fail_expired(f);
         return;
     }
@@ -134,15 +132,10 @@ static void arm(struct follower *f)
     deadline_arm(&f->timer, next > now ? (uint64_t)(next - now) : 0);
 }
 
-static void expire(struct follower *f)
+static void on_limit(struct process_listener *l)
 {
-    bool waited = f->expired;
-    f->expired = true;
-    if (waited || !f->kills) {
-        fail_expired(f);
-        return;
-    }
-    process_signal(f->listener.process, SIGKILL);
+    struct follower *f = container_of(l, struct follower, listener);
+    f->killed = true;
     f->expires_ms = clock_mono_ms() + KILL_WAIT_MS;
     arm(f);
 }
@@ -152,7 +145,7 @@ static void on_timer(struct deadline *timer)
     struct follower *f = container_of(timer, struct follower, timer);
     int64_t now = clock_mono_ms();
     if (f->expires_ms && now >= f->expires_ms) {
-        expire(f);
+        fail_expired(f);
         return;
     }
     // A client that does not read gets no more to read.
@@ -175,14 +168,15 @@ static int64_t keepalive_ms(const struct rpc *call)
 
 // ---- the beginning
 
-void follower_new(struct rpc *call, struct process *p, bool kills)
+void follower_new(struct rpc *call, struct process *p, bool started)
 {
     struct follower *f = xcalloc(1, sizeof *f);
     f->call = call;
-    f->kills = kills;
     f->listener = (struct process_listener){.on_output = on_output, .on_end = on_end};
     f->keepalive_ms = keepalive_ms(call);
-    if (call->timeout_ms)
+    if (started)
+        f->listener.on_limit = on_limit;
+    else if (call->timeout_ms)
         f->expires_ms = clock_mono_ms() + call->timeout_ms;
     call->ctx = f;
     call->on_closed = on_call_closed;

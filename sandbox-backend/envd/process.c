@@ -14,7 +14,8 @@
 //
 // Back-pressure: while any listener is blocked no output is read, the pipe fills, and the command
 // waits in write(2). Without a listener output is read and thrown away: a client that leaves
-// neither stops nor kills a command. A DRAINING command whose listener is blocked stays so.
+// neither stops nor kills a command; its time limit (process_limit.c) does. A DRAINING command
+// whose listener is blocked stays so.
 //
 // An ENDED command is kept for PROCESS_KEPT_MS, so that one who attaches late learns its exit code.
 // The table holds PROCESSES_MAX; when it is full the oldest ENDED one goes. Each needs at most
@@ -127,6 +128,7 @@ static void release(struct process *p)
     process__output_close(&p->outputs[PROCESS_STDOUT]);
     process__output_close(&p->outputs[PROCESS_STDERR]);
     p->released = true;
+    process__limit_close(p);
     deadline_close(&p->deadline, on_deadline_closed);
 }
 
@@ -161,6 +163,7 @@ struct process *process__add(struct processes *ps, const struct process_config *
     p->input.fd = s->in;
     deadline_init(&p->deadline, ps->loop, on_deadline);
     p->open_handles++;
+    process__limit_open(p, config->timeout_ms);
     process__output_open(p, PROCESS_STDOUT, s->out);
     process__output_open(p, PROCESS_STDERR, s->err);
     process__output_update(p);
@@ -291,6 +294,8 @@ static void on_drain_deadline(struct process *p)
     int64_t quiet = p->killed ? DRAIN_KILLED_MS : DRAIN_QUIET_MS;
     bool over = now - p->output_ms >= quiet || now - p->exited_ms >= DRAIN_MAX_MS;
     if (over && !process__is_blocked(p))
+        process__output_drain(p); // unblocked since the last poll, it may hold a pipe's worth
+    if (over && !process__is_blocked(p))
         finish(p);
     else
         deadline_arm(&p->deadline, (uint64_t)quiet);
@@ -311,6 +316,7 @@ static void finish(struct process *p)
 {
     set_state(p, PROCESS_ENDED);
     p->kept = true;
+    deadline_disarm(&p->limit);
     deadline_arm(&p->deadline, PROCESS_KEPT_MS);
     json_decref(steal(&p->shown));
     while (p->listeners) {

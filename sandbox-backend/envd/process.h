@@ -28,6 +28,8 @@ struct process_end {
 struct process_listener {
     void (*on_output)(struct process_listener *l, enum process_stream stream, const char *data,
                       size_t len);
+    // It ran for longer than its timeout_ms and was killed; on_end follows. May be NULL.
+    void (*on_limit)(struct process_listener *l);
     // All output has been told. The last call: the listener is detached already. `end` is borrowed.
     void (*on_end)(struct process_listener *l, const struct process_end *end);
     struct process *process; // NULL when detached
@@ -43,6 +45,7 @@ struct process_config {
     const char *cwd;    // absolute; is there
     const char *tag;    // or NULL
     bool want_stdin;
+    int64_t timeout_ms; // then it is killed, followed or not; 0: never
     const struct user *user;
     json_t *shown; // what List shows as the config; a reference is taken
 };

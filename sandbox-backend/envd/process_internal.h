@@ -38,11 +38,12 @@ struct process {
     struct process_input input;
     struct process_listener *listeners;
     struct deadline deadline; // DRAINING: no more output came; ENDED: kept long enough
+    struct deadline limit;    // not ENDED: it has run for as long as it may
     bool kept;                // ENDED and to be kept for Connect
     bool released;            // out of the table; its handles are closing
     int64_t exited_ms;
     int64_t output_ms; // when output last came
-    int open_handles;  // polls and the deadline, not closed yet
+    int open_handles;  // polls and timers, not closed yet
 };
 
 struct processes {
@@ -71,6 +72,10 @@ struct process *process__add(struct processes *ps, const struct process_config *
 void process__handle_closed(struct process *p); // one of its handles has closed
 bool process__is_blocked(const struct process *p);
 void process__check_end(struct process *p); // an output has reached its end, or was drained
+
+// process_limit.c
+void process__limit_open(struct process *p, int64_t ms /* 0: none */);
+void process__limit_close(struct process *p);
 
 // process_output.c
 void process__output_open(struct process *p, enum process_stream stream, int fd);

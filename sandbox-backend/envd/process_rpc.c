@@ -43,6 +43,7 @@ static int read_config(const struct rpc *call, const json_t *request, struct pro
     if (!process)
         return err_set(e, ERR_INVALID, "process must be set");
     config->user = &call->user;
+    config->timeout_ms = call->timeout_ms;
     config->shown = (json_t *)(uintptr_t)process;
     if (pjson_string(process, "cmd", &config->cmd, "", e) < 0 ||
         pjson_strings(process, "args", &config->args, e) < 0 ||

@@ -374,6 +374,37 @@ def test_deadline_while_the_reader_is_slow(envd):
     assert Result(stream).error["code"] == "deadline_exceeded"
 
 
+def test_deadline_outlives_the_client(envd, tmp_path):
+    stream = envd.begin("/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid; wait",
+                        headers={"Connect-Timeout-Ms": "1000"})
+    child = read_pid(tmp_path / "pid")
+    stream.close()
+    wait_for(lambda: not alive(stream.pid), what="the command is killed though nobody follows")
+    wait_for(lambda: not alive(child), what="the child is gone")
+    wait_for(lambda: not envd.listed(stream.pid), what="it is no longer listed")
+
+
+def test_deadline_of_start_and_one_who_connected(envd):
+    first = envd.begin(SLEEP, "60", headers={"Connect-Timeout-Ms": "1000"})
+    second = envd.stream("Connect", {"process": {"pid": first.pid}})
+    assert second.event() == {"start": {"pid": first.pid}}
+    first.close()
+    r = Result(second)
+    assert (r.end["status"], r.end_stream) == ("signal: killed", {})
+
+
+def test_deadline_is_over_with_the_command(envd, tmp_path):
+    r = envd.sh(f"sleep 60 & echo $! > {tmp_path}/pid; exit 4",
+                headers={"Connect-Timeout-Ms": "2000"})
+    assert (r.code, r.end_stream) == (4, {})
+    # A later command of the same limit ends after the first one's would have.
+    later = envd.run(SLEEP, "60", headers={"Connect-Timeout-Ms": "2000"})
+    assert later.error["code"] == "deadline_exceeded"
+    pid = read_pid(tmp_path / "pid")
+    assert alive(pid), "what it left in the background goes on"
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_no_deadline_of_zero(envd):
     assert envd.sh("sleep 0.3; echo x", headers={"Connect-Timeout-Ms": "0"}).stdout == b"x\n"
 
