@@ -268,7 +268,8 @@ class Guest:
         self.serve = serve
         self.served = 0
         self.threads = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.acceptor = threading.Thread(target=self._accept, daemon=True)
+        self.acceptor.start()
 
     def _accept(self):
         while True:
@@ -292,6 +293,10 @@ class Guest:
         return self
 
     def __exit__(self, *exc):
+        # Closed only once nobody waits in accept: the thread would go on waiting at the number of
+        # the descriptor, and take a connection of whatever is opened there next.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.acceptor.join()
         self.listener.close()
 
 

@@ -33,6 +33,18 @@ def wait_for(condition, seconds=10, what="condition"):
     raise AssertionError(f"not in {seconds} s: {what}")
 
 
+class Listener(socket.socket):
+    """A listening socket that wakes who waits in accept before it is closed: a thread would go on
+    waiting at the number of the descriptor, and take a connection of what is opened there next."""
+
+    def close(self):
+        try:
+            self.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        super().close()
+
+
 class Namespace:
     """A network namespace in which sockets can be made."""
 
@@ -69,7 +81,7 @@ class Namespace:
         return self.run(socket.socket, family, kind, proto)
 
     def listen(self, address="0.0.0.0", port=0, backlog=1024):
-        s = self.socket()
+        s = self.run(Listener, socket.AF_INET, socket.SOCK_STREAM)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind((address, port))
         s.listen(backlog)
