@@ -101,10 +101,28 @@ static void on_stderr(const char *data, size_t len, void *ctx)
         output_add(&r->err, data, len);
 }
 
+// Whoever reads "try again" runs it twice.
+static void fail_lost(struct run *r, const struct err *e)
+{
+    struct tool_call *c = r->call;
+    struct err copy = *e;
+    if (r->out.total + r->err.total > 0)
+        c->note = last_words(r);
+    run_free(r);
+    tool_call_fail(c, "command_lost",
+                   "%s. It may have run, or may still be running: look (ps, its files) before you "
+                   "run it again",
+                   copy.msg);
+}
+
 static void on_end(const struct command_result *result, const struct err *e, void *ctx)
 {
     struct run *r = ctx;
     r->call->op = NULL;
+    if (e && result->may_have_run && e->code != ERR_CANCELED) {
+        fail_lost(r, e);
+        return;
+    }
     if (e) {
         fail(r, "run it", e);
         return;

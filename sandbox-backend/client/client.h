@@ -68,6 +68,7 @@ struct command_result {
     int exit_code;      // COMMAND_EXITED
     const char *status; // "exit status 3", "signal: killed"
     const char *error;  // NULL for exit 0
+    bool may_have_run;  // COMMAND_FAILED: it began, or may have; its fate is not known
 };
 struct command_events {
     void (*on_start)(int64_t pid, void *ctx); // may be NULL

@@ -279,6 +279,7 @@ static void on_fate(const struct err *e, void *ctx)
     struct command *op = ctx;
     op->fate = NULL;
     op->err = *e;
+    op->result.may_have_run = e->code == ERR_UNAVAILABLE;
     if (op->must_kill)
         kill_it(op);
     else
@@ -334,6 +335,8 @@ static void complete(struct command *op)
         op->err = ERR_INIT;
         err_set(&op->err, ERR_CANCELED, "canceled");
     } else if (!op->has_ended) {
+        if (!err_is(&op->err))
+            op->result.may_have_run = true;
         err_set(&op->err, ERR_INTERNAL, "envd ended the command's stream without a result");
     } else {
         op->err = ERR_INIT;
@@ -348,6 +351,8 @@ static void on_silence_closed(struct deadline *deadline)
     op->result.status = op->status;
     if (err_is(&op->err))
         op->result.end = COMMAND_FAILED;
+    if (err_is(&op->err) && op->err.code != ERR_GONE && (op->pid || op->is_garbled))
+        op->result.may_have_run = true;
     op_end(&op->base);
     op->events.on_end(&op->result, err_is(&op->err) ? &op->err : NULL, op->ctx);
     connect_reader_fini(&op->reader);

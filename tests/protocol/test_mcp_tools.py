@@ -123,6 +123,23 @@ def test_sandbox_that_dies_during_a_command(server, backend):
     assert len(backend.started) == 1
 
 
+def test_connection_that_breaks_during_a_command(server, backend):
+    """The sandbox lives on: nobody may be told to try again what may be running."""
+    backend.die_mid_command = True
+    request = server.start_tool("run_command", sandbox_id=backend.sandbox(),
+                                command="echo so far; touch ready; exec sleep 1000")
+    wait_for((backend.files / "ready").exists, what="it has printed")
+    for process in list(backend.running.values()):
+        process.kill()
+    answer = server.answer(request)
+    text = answer["result"]["content"][0]["text"]
+    assert answer["result"]["isError"]
+    assert text.startswith("command_lost: the connection to the command broke")
+    assert "It may have run, or may still be running" in text and text.endswith("\nso far\n")
+    assert "ry again" not in text
+    assert len(backend.started) == 1
+
+
 # ---- arguments
 @pytest.mark.parametrize("arguments, words", [
     ({"command": 7}, "argument 'command' must be a string, not an integer"),
@@ -138,6 +155,18 @@ def test_bad_arguments(server, backend, arguments, words):
     text = server.error("run_command", sandbox_id=backend.sandbox(), **arguments)
     assert text == f"invalid_argument: {words}"
     assert backend.requests == []
+
+
+def test_command_of_the_greatest_length(server, backend):
+    sandbox = backend.sandbox()
+    command = "echo ok #"
+    got, _ = run(server, sandbox, command + "x" * (131071 - len(command)))
+    assert (got["stdout"], got["exit_code"]) == ("ok\n", 0)
+    started = len(backend.started)
+    text = server.error("run_command", sandbox_id=sandbox, command="é" * 65536)
+    assert text.startswith("invalid_argument: the command has 131072 bytes and at most 131071 can be"
+                           " passed; ") and "run_python_code" in text
+    assert len(backend.started) == started
 
 
 # ---- run_command
