@@ -5,6 +5,10 @@
 // (openat2 with RESOLVE_BENEATH): "..", an absolute symbolic link or a race with somebody who
 // swaps a directory for a link cannot lead out, as there is no moment between check and use. Where
 // openat2 is missing, each component is opened by itself and links and ".." are refused.
+//
+// What is written there was chosen by a model that may have been talked into it. So no file of the
+// user's is replaced, and nothing is written to hidden names, where programs look for what they
+// run: .git/hooks, .vscode, .mcp.json.
 #include "mcp-server/local_dirs.h"
 
 #include <errno.h>
@@ -172,9 +176,51 @@ static int fail_open(const char *path, int sys, struct err *e)
     return err_sys(e, sys, "open %.200s", path);
 }
 
-static int open_allowed(const struct local_dirs *d, const char *path, int flags, struct err *e)
+// The first component that begins with '.' and is not "." itself, or NULL. Borrowed from `rest`.
+static const char *hidden_in(const char *rest)
+{
+    for (const char *part = rest; *part; part += strcspn(part, "/")) {
+        part += strspn(part, "/");
+        if (part[0] == '.' && part[1] && part[1] != '/')
+            return part;
+    }
+    return NULL;
+}
+
+static int fail_hidden(const char *name, struct err *e)
+{
+    size_t len = strcspn(name, "/");
+    int shown = (int)utf8_valid_prefix(name, len < 100 ? len : 100);
+    return err_set(e, ERR_DENIED, "'%.*s' begins with '.', and downloads write no hidden names",
+                   shown, name);
+}
+
+// A link may lead to a hidden directory: where is it that was opened? 0 or -1.
+static int check_place(int root, int dir, struct err *e)
+{
+    char top[PATH_MAX], place[PATH_MAX];
+    char *link auto_free = str_printf("/proc/self/fd/%d", root);
+    char *other auto_free = str_printf("/proc/self/fd/%d", dir);
+    ssize_t a = readlink(link, top, sizeof top - 1);
+    ssize_t b = readlink(other, place, sizeof place - 1);
+    if (a < 0 || b < 0)
+        return err_sys(e, errno, "read /proc/self/fd");
+    top[a] = place[b] = '\0';
+    const char *rest = below(place, top);
+    const char *hidden = rest ? hidden_in(rest) : NULL;
+    if (!rest)
+        return err_set(e, ERR_DENIED, "%.200s is not in an allowed directory", place);
+    return hidden ? fail_hidden(hidden, e) : 0;
+}
+
+// What open_allowed is to find: a place for writing has no hidden names on the way.
+enum purpose { TO_READ, TO_WRITE };
+
+static int open_allowed(const struct local_dirs *d, const char *path, int flags,
+                        enum purpose purpose, struct err *e)
 {
     char *full auto_free = absolute(d, path);
+    const char *hidden = NULL;
     int sys = 0;
     for (int i = 0; i < d->count; i++) {
         const struct root *r = &d->roots[i];
@@ -183,20 +229,30 @@ static int open_allowed(const struct local_dirs *d, const char *path, int flags,
             rest = below(full, r->real);
         if (!rest)
             continue;
-        int fd = open_beneath(r->fd, rest, flags);
+        if (purpose == TO_WRITE && hidden_in(rest)) {
+            hidden = hidden_in(rest);
+            continue;
+        }
+        int fd auto_close = open_beneath(r->fd, rest, flags);
+        if (fd >= 0 && purpose == TO_WRITE && check_place(r->fd, fd, e) < 0)
+            return -1;
         if (fd >= 0)
-            return fd;
+            return steal_fd(&fd);
         // A directory inside another that is allowed too: the one that says more wins.
         if (sys == 0 || sys == EXDEV)
             sys = errno;
     }
-    return sys ? fail_open(path, sys, e) : fail_outside(d, path, e);
+    if (sys)
+        return fail_open(path, sys, e);
+    // ".." is told as what it is: a way out.
+    return hidden && strncmp(hidden, "..", 2) != 0 ? fail_hidden(hidden, e)
+                                                   : fail_outside(d, path, e);
 }
 
 int local_dirs_open(const struct local_dirs *d, const char *path, struct err *e)
 {
     // O_NONBLOCK: opening a FIFO must not wait for its other end.
-    int fd auto_close = open_allowed(d, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, e);
+    int fd auto_close = open_allowed(d, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, TO_READ, e);
     if (fd < 0)
         return -1;
     struct stat st;
@@ -222,41 +278,74 @@ static void local_file_free(struct local_file *f)
     *f = (struct local_file){.dir = -1, .fd = -1};
 }
 
-int local_file_create(struct local_file *f, const struct local_dirs *d, const char *path,
-                      struct err *e)
+static int check_name(const char *name, const char *path, struct err *e)
 {
-    *f = (struct local_file){.dir = -1, .fd = -1, .path = absolute(d, path)};
-    f->name = xstrdup(str_base(f->path));
-    if (!f->name[0] || str_eq(f->name, ".") || str_eq(f->name, "..") ||
-        strlen(f->name) > NAME_MAX) {
-        err_set(e, ERR_INVALID, "%.200s does not end in a usable file name", path);
-        local_file_free(f);
-        return -1;
-    }
+    if (!name[0] || str_eq(name, ".") || str_eq(name, ".."))
+        return err_set(e, ERR_INVALID, "%.200s does not end in a usable file name", path);
+    if (strlen(name) > NAME_MAX)
+        return err_set(e, ERR_INVALID, "the file name is too long (%zu bytes; at most %d)",
+                       strlen(name), NAME_MAX);
+    return name[0] == '.' ? fail_hidden(name, e) : 0;
+}
+
+static int fail_exists(const struct local_file *f, struct err *e)
+{
+    return err_set(e, ERR_EXISTS, "%.200s exists already; choose another local_filename", f->path);
+}
+
+static int open_temp(struct local_file *f, const struct local_dirs *d, struct err *e)
+{
     char *random auto_free = random_hex(6);
     f->temp = str_printf(".cubby-%s.part", random);
     char *dir auto_free = xstrndup(f->path, (size_t)(str_base(f->path) - f->path));
-    f->dir = open_allowed(d, dir, O_PATH | O_DIRECTORY, e);
-    if (f->dir >= 0) {
-        f->fd = openat(f->dir, f->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (f->fd < 0)
-            err_sys(e, errno, "write %.200s", f->path);
-    }
-    if (f->fd >= 0)
+    struct stat st;
+    f->dir = open_allowed(d, dir, O_PATH | O_DIRECTORY, TO_WRITE, e);
+    if (f->dir < 0)
+        return -1;
+    if (!f->replace && fstatat(f->dir, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return fail_exists(f, e);
+    f->fd = openat(f->dir, f->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return f->fd < 0 ? err_sys(e, errno, "write %.200s", f->path) : 0;
+}
+
+int local_file_create(struct local_file *f, const struct local_dirs *d, const char *path,
+                      bool replace, struct err *e)
+{
+    *f = (struct local_file){.replace = replace, .dir = -1, .fd = -1, .path = absolute(d, path)};
+    f->name = xstrdup(str_base(f->path));
+    if (check_name(f->name, path, e) == 0 && open_temp(f, d, e) == 0)
         return 0;
     local_file_free(f);
     return -1;
 }
 
+// Gives the file its name. Not every file system can rename without replacing; all that have hard
+// links can link.
+static int settle(const struct local_file *f)
+{
+    if (f->replace)
+        return renameat(f->dir, f->temp, f->dir, f->name);
+    if (renameat2(f->dir, f->temp, f->dir, f->name, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (linkat(f->dir, f->temp, f->dir, f->name, 0) < 0)
+        return -1;
+    return unlinkat(f->dir, f->temp, 0);
+}
+
 int local_file_commit(struct local_file *f, struct err *e)
 {
-    if (renameat(f->dir, f->temp, f->dir, f->name) < 0) {
-        err_sys(e, errno, "write %.200s", f->path);
-        local_file_abort(f);
-        return -1;
+    if (settle(f) == 0) {
+        local_file_free(f);
+        return 0;
     }
-    local_file_free(f);
-    return 0;
+    if (errno == EEXIST)
+        fail_exists(f, e);
+    else
+        err_sys(e, errno, "write %.200s", f->path);
+    local_file_abort(f);
+    return -1;
 }
 
 void local_file_abort(struct local_file *f)

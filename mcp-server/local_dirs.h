@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The local directories that tools may read files of, and write downloads to.
 #pragma once
+#include <stdbool.h>
+
 #include "mcp-server/config.h"
 #include "sandbox-backend/base/err.h"
 
@@ -22,14 +24,17 @@ int local_dirs_open(const struct local_dirs *d, const char *path, struct err *e)
 
 // A file that is being written: under a name of its own until it is whole.
 struct local_file {
+    bool replace;
     int dir;    // owned
     int fd;     // owned; steal_fd() to hand it to a writer
     char *name; // owned; in `dir`
     char *temp; // owned; in `dir`
     char *path; // owned; absolute, for people
 };
-// The same rules for its directory, which must be there.
+// The same rules for its directory, which must be there. No name on the way may begin with '.',
+// below the allowed directory, also by way of links: ERR_DENIED. Without `replace`, nothing may
+// have that name, neither now nor at the commit: ERR_EXISTS.
 int local_file_create(struct local_file *f, const struct local_dirs *d, const char *path,
-                      struct err *e);
-int local_file_commit(struct local_file *f, struct err *e); // replaces what was there; frees
+                      bool replace, struct err *e);
+int local_file_commit(struct local_file *f, struct err *e); // frees, also when it fails
 void local_file_abort(struct local_file *f);                // leaves nothing; frees

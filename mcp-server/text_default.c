@@ -80,7 +80,7 @@ static char *python(const json_t *o)
 
 static char *success(const struct tool_call *c, const json_t *o)
 {
-    const char *path = string_of(o, "path");
+    char *path auto_free = str_show_controls(string_of(o, "path"));
     long long bytes = int_of(o, "bytes");
     switch (c->tool->kind) {
     case TOOL_RUN_COMMAND:

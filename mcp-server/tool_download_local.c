@@ -8,6 +8,8 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
+#define UNNAMED "downloaded_file"
+
 struct download {
     struct tool_call *call;
     struct local_file file;
@@ -25,21 +27,43 @@ static bool is_blank(const char *s)
     return !s || s[strspn(s, " \t\r\n")] == '\0';
 }
 
+// The guest chose it: nothing that a terminal or a shell obeys.
+static char *tidy(const char *name)
+{
+    char *clean = xstrdup(name);
+    for (char *p = clean; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '_';
+    return clean;
+}
+
 // A name alone goes to LOGS_DIR/tmpfiles or the first directory that is allowed, marked with the
-// sandbox's id; one with a directory is a path, and used as it is.
-static char *target(const struct tool_call *c, const struct local_dirs *dirs)
+// sandbox's id, and so replaces at most an earlier download from there; one with a directory is a
+// path, used as it is, and replaces nothing.
+static char *target(const struct tool_call *c, const struct local_dirs *dirs, bool *replace)
 {
     const char *logs = c->toolbox->config->logs_dir;
-    const char *name = tool_call_string(c, "local_filename");
-    if (is_blank(name))
-        name = str_base(tool_call_string(c, "sandbox_file_path"));
-    else if (strchr(name, '/'))
-        return xstrdup(name);
-    if (!*name)
-        name = "downloaded_file";
+    const char *given = tool_call_string(c, "local_filename");
+    *replace = is_blank(given) || !strchr(given, '/');
+    if (!*replace)
+        return xstrdup(given);
+    char *name auto_free =
+        tidy(is_blank(given) ? str_base(tool_call_string(c, "sandbox_file_path")) : given);
     if (logs)
-        return str_printf("%s/tmpfiles/sandbox_%s_%s", logs, c->id, name);
-    return str_printf("%s/sandbox_%s_%s", local_dirs_first(dirs), c->id, name);
+        return str_printf("%s/tmpfiles/sandbox_%s_%s", logs, c->id, *name ? name : UNNAMED);
+    return str_printf("%s/sandbox_%s_%s", local_dirs_first(dirs), c->id, *name ? name : UNNAMED);
+}
+
+static void fail_local(struct tool_call *c, const struct err *e)
+{
+    if (e->code == ERR_DENIED)
+        tool_call_fail(c, "local_path_denied",
+                       "%s. Give local_filename a plain name, or start cubby-mcp with --local-dir "
+                       "for the directory",
+                       e->msg);
+    else
+        tool_call_fail(c, e->code == ERR_EXISTS ? "local_file_exists" : "local_file_unusable", "%s",
+                       e->msg);
 }
 
 static void on_downloaded(const char *path, int64_t bytes, const struct err *e, void *ctx)
@@ -57,7 +81,7 @@ static void on_downloaded(const char *path, int64_t bytes, const struct err *e, 
     }
     if (local_file_commit(&d->file, &failed) < 0) {
         download_free(d);
-        tool_call_fail(c, "local_file_unusable", "%s", failed.msg);
+        fail_local(c, &failed);
         return;
     }
     json_t *structured = json_object();
@@ -73,13 +97,11 @@ void tool_download_local(struct tool_call *c)
     const struct config *config = c->toolbox->config;
     const struct local_dirs *dirs = toolbox_dirs(c->toolbox, &e);
     struct download *d = xmalloc(sizeof *d);
-    *d = (struct download){.call = c, .shown = dirs ? target(c, dirs) : NULL};
-    if (!dirs || local_file_create(&d->file, dirs, d->shown, &e) < 0) {
+    bool replace = false;
+    *d = (struct download){.call = c, .shown = dirs ? target(c, dirs, &replace) : NULL};
+    if (!dirs || local_file_create(&d->file, dirs, d->shown, replace, &e) < 0) {
         download_free(d);
-        tool_call_fail(c, e.code == ERR_DENIED ? "local_path_denied" : "local_file_unusable",
-                       "%s. Give local_filename a plain name, or start cubby-mcp with --local-dir "
-                       "for the directory",
-                       e.msg);
+        fail_local(c, &e);
         return;
     }
     // MiroFlow's client joins the path itself, so there it stays as LOGS_DIR was given.

@@ -293,7 +293,8 @@ void tool_call_fail(struct tool_call *c, const char *code, const char *fmt, ...)
     if (vasprintf(&text, fmt, ap) < 0)
         abort();
     va_end(ap);
-    o.message = str_printf("%s%s", text, c->note ? c->note : "");
+    char *shown auto_free = str_show_controls(text);
+    o.message = str_printf("%s%s", shown, c->note ? c->note : "");
     end(c, &o);
 }
 

@@ -205,6 +205,83 @@ def test_download_does_not_leave_its_directories(start, backend, places, name):
                       sorted(p.name for p in outside.iterdir()))
 
 
+@pytest.mark.parametrize("name", ["./a.txt", "{inside}/a.txt", "sub/file", "./good", "./dangling",
+                                  "./sub", "./fifo"])
+def test_download_to_a_path_replaces_nothing(start, backend, places, name):
+    inside, _ = places
+    (inside / "a.txt").write_text("mine")
+    (inside / "dangling").symlink_to("nowhere")
+    (backend.files / "r.txt").write_text("new")
+    server = start(cwd=inside)
+    before = sorted(p.name for p in inside.iterdir())
+    text = server.error(LOCAL, sandbox_id=backend.sandbox(), sandbox_file_path="r.txt",
+                        local_filename=name.format(inside=inside))
+    assert text.startswith("local_file_exists: ")
+    assert text.endswith(" exists already; choose another local_filename")
+    assert (inside / "a.txt").read_text() == "mine" and (inside / "sub/file").read_text() == "fine"
+    assert sorted(p.name for p in inside.iterdir()) == before
+    assert not backend.requests
+
+
+def test_download_to_a_name_that_appears_meanwhile(start, backend, tmp_path):
+    server = start(cwd=tmp_path)
+    (backend.files / "slow").write_bytes(b"x" * (64 << 20))
+    request = server.start_tool(LOCAL, sandbox_id=backend.sandbox(), sandbox_file_path="slow",
+                                local_filename="./mine")
+    wait_for(lambda: list(tmp_path.glob(".cubby-*.part")), what="it is being written")
+    (tmp_path / "mine").write_text("mine")
+    text = server.answer(request)["result"]["content"][0]["text"]
+    assert text.startswith("local_file_exists: ")
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name, word", [
+    ("./.mcp.json", ".mcp.json"), (".git/hooks/post-checkout", ".git"), ("sub/.vscode/x", ".vscode"),
+    ("{inside}/.git/x", ".git"), ("./...", "..."), ("togit/post-checkout", ".git")])
+def test_download_writes_no_hidden_names(start, backend, places, name, word):
+    inside, _ = places
+    for made in ".git/hooks", "sub/.vscode":
+        (inside / made).mkdir(parents=True)
+    (inside / "togit").symlink_to(".git/hooks")
+    (backend.files / "r.txt").write_text("new")
+    text = start(cwd=inside).error(LOCAL, sandbox_id=backend.sandbox(), sandbox_file_path="r.txt",
+                                   local_filename=name.format(inside=inside))
+    assert text.startswith(f"local_path_denied: '{word}' begins with '.'")
+    assert not list((inside / ".git/hooks").iterdir()) and not (inside / ".mcp.json").exists()
+    assert not backend.requests
+
+
+def test_download_below_a_hidden_directory_that_is_allowed(start, backend, tmp_path):
+    (tmp_path / ".work/sub").mkdir(parents=True)
+    (backend.files / "r.txt").write_text("new")
+    server = start("--local-dir", tmp_path / ".work", cwd=tmp_path)
+    good(server, LOCAL, sandbox_id=backend.sandbox(), sandbox_file_path="r.txt",
+         local_filename=f"{tmp_path}/.work/sub/r.txt")
+    assert (tmp_path / ".work/sub/r.txt").read_text() == "new"
+
+
+def test_download_of_a_name_with_control_characters(server, backend, tmp_path):
+    sandbox = backend.sandbox()
+    (backend.files / "a\n\x1b[2J\x7f.txt").write_text("x")
+    got = good(server, LOCAL, sandbox_id=sandbox, sandbox_file_path="a\n\x1b[2J\x7f.txt")
+    assert got["path"] == str(tmp_path / f"sandbox_{sandbox}_a__[2J_.txt")
+    (tmp_path / "d").mkdir()
+    text = server.text(LOCAL, sandbox_id=sandbox, sandbox_file_path="a\n\x1b[2J\x7f.txt",
+                       local_filename="d/x\ny")
+    assert text == f"File downloaded successfully to: {tmp_path}/d/x\\x0ay (1 bytes)"
+    text = server.error(LOCAL, sandbox_id=sandbox, sandbox_file_path="a\n\x1b[2J\x7f.txt",
+                        local_filename="d/x\ny")
+    assert "d/x\\x0ay exists already" in text
+
+
+def test_download_to_a_name_that_is_too_long(server, backend, tmp_path):
+    sandbox = backend.sandbox()
+    (backend.files / ("n" * 250)).write_text("x")
+    assert server.error(LOCAL, sandbox_id=sandbox, sandbox_file_path="n" * 250) == (
+        "local_file_unusable: the file name is too long (279 bytes; at most 255)")
+
+
 def test_download_over_a_link_replaces_the_link(start, backend, places):
     inside, outside = places
     sandbox = backend.sandbox()
