@@ -2,6 +2,8 @@
 // JSON-RPC 2.0 messages as MCP uses them. Pure: values in, values out, no I/O.
 #pragma once
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #define RPC_ID_BYTES_MAX 256 // longest string taken as a request's id
 
@@ -21,12 +23,17 @@ enum rpc_kind { RPC_REQUEST, RPC_NOTIFICATION, RPC_RESPONSE, RPC_INVALID };
 struct rpc_message {
     enum rpc_kind kind;
     json_t *id;          // string or integer; NULL for a notification or when it cannot be read
-    const char *method;  // requests and notifications
+    const char *method;  // requests and notifications; never holds a NUL
+    bool nul_in_method;  // it did: `method` is "" then
     json_t *params;      // whatever was sent; NULL when absent
     const char *problem; // RPC_INVALID: what is wrong with it
 };
 
 void rpc_read(json_t *value, struct rpc_message *out);
+
+// The id of a message that is no JSON: for an object that is whole but for what is in its strings,
+// and has one "id", so that the peer learns which request failed. New reference, or NULL.
+json_t *rpc_salvage_id(const char *data, size_t len);
 
 // Messages to send; new references. `id` is borrowed and NULL leaves it out, which is how MCP
 // answers what could not be read ("id": null is legal in none of its revisions). `result`,

@@ -189,6 +189,24 @@ static int check_value(const json_t *schema, const json_t *value, const char *na
     return json_is_object(value) ? check_members(schema, value, name, e) : 0;
 }
 
+// C would read such a string up to there.
+static int check_nuls(const json_t *args, const char *within, struct err *e)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)args, key, value)
+    {
+        int shown = (int)utf8_valid_prefix(key, strnlen(key, SHOWN_BYTES));
+        char *name auto_free =
+            str_printf("%s%s%.*s", within ? within : "", within ? "." : "", shown, key);
+        if (json_is_object(value) && check_nuls(value, name, e) < 0)
+            return -1;
+        if (!json_is_object(value) && json_has_nul(value))
+            return err_set(e, ERR_INVALID, "argument '%s' contains a NUL character", name);
+    }
+    return 0;
+}
+
 static bool is_required(const json_t *schema, const char *name)
 {
     size_t i;
@@ -221,7 +239,7 @@ json_t *schema_apply(const json_t *schema, const json_t *arguments, struct err *
     if (arguments)
         json_object_update(args, (json_t *)(uintptr_t)arguments);
     drop_nulls(schema, args);
-    if (check_members(schema, args, NULL, e) < 0) {
+    if (check_nuls(args, NULL, e) < 0 || check_members(schema, args, NULL, e) < 0) {
         json_decref(args);
         return NULL;
     }

@@ -281,6 +281,21 @@ void exchange_call_tool(struct exchange *x)
 
 // ---- 4. messages
 
+// In anything but a tool's arguments, whose own check names the one that holds it.
+static bool has_stray_nul(const json_t *params)
+{
+    const char *key;
+    json_t *one;
+    if (!json_is_object(params))
+        return json_has_nul(params);
+    json_object_foreach((json_t *)(uintptr_t)params, key, one)
+    {
+        if (json_has_nul(one) && !(str_eq(key, "arguments") && json_is_object(one)))
+            return true;
+    }
+    return false;
+}
+
 static void receive_request(struct session *s, struct outlet *reply, const struct rpc_message *m,
                             bool in_batch)
 {
@@ -292,6 +307,12 @@ static void receive_request(struct session *s, struct outlet *reply, const struc
     if (s->in_flight >= SESSION_IN_FLIGHT_MAX) {
         send_error(reply, m->id, RPC_INTERNAL,
                    "256 requests are being answered; wait for some of them");
+        return;
+    }
+    if (m->nul_in_method || has_stray_nul(m->params)) {
+        send_error(reply, m->id, m->nul_in_method ? RPC_METHOD_NOT_FOUND : RPC_INVALID_PARAMS,
+                   m->nul_in_method ? "the method's name contains a NUL character"
+                                    : "params contain a NUL character");
         return;
     }
     struct exchange *x = exchange_new(s, reply, m);
@@ -352,9 +373,11 @@ void session_receive(struct session *s, struct outlet *reply, const char *data, 
         return;
     }
     struct err e = ERR_INIT;
-    json_t *value = json_parse(data, len, &e);
+    json_t *value = json_parse_nul(data, len, &e);
     if (!value) {
-        send_error(reply, NULL, RPC_PARSE_ERROR, e.msg);
+        json_t *id = rpc_salvage_id(data, len);
+        send_error(reply, id, RPC_PARSE_ERROR, e.msg);
+        json_decref(id);
         return;
     }
     if (json_is_array(value))

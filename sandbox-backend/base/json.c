@@ -31,18 +31,48 @@ static bool too_deep(const char *data, size_t len)
     return false;
 }
 
-json_t *json_parse(const char *data, size_t len, struct err *e)
+static json_t *parse(const char *data, size_t len, size_t flags, struct err *e)
 {
     if (too_deep(data, len)) {
         err_set(e, ERR_INVALID, "JSON is nested more than %d levels deep", JSON_DEPTH_MAX);
         return NULL;
     }
     json_error_t at;
-    json_t *value = json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &at);
+    json_t *value = json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &at);
     if (!value)
         err_set(e, ERR_INVALID, "invalid JSON at line %d, column %d: %s", at.line, at.column,
                 at.text);
     return value;
+}
+
+json_t *json_parse(const char *data, size_t len, struct err *e)
+{
+    return parse(data, len, 0, e);
+}
+
+json_t *json_parse_nul(const char *data, size_t len, struct err *e)
+{
+    return parse(data, len, JSON_ALLOW_NUL, e);
+}
+
+bool json_has_nul(const json_t *value)
+{
+    const char *key;
+    json_t *one;
+    size_t i;
+    if (json_is_string(value))
+        return strlen(json_string_value(value)) != json_string_length(value);
+    json_array_foreach(value, i, one)
+    {
+        if (json_has_nul(one))
+            return true;
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, key, one)
+    {
+        if (json_has_nul(one))
+            return true;
+    }
+    return false;
 }
 
 static int append(const char *data, size_t len, void *out)

@@ -14,6 +14,11 @@
 // New reference, or NULL with ERR_INVALID saying where.
 json_t *json_parse(const char *data, size_t len, struct err *e);
 
+// The same, and takes \u0000 in strings (keys cannot hold it): such a string is longer than its
+// json_string_value shows. The caller refuses it (json_has_nul) before anything reads it as C does.
+json_t *json_parse_nul(const char *data, size_t len, struct err *e);
+bool json_has_nul(const json_t *value); // in any string in it
+
 // One line, no trailing newline. New string (free it).
 char *json_to_string(const json_t *value);
 void json_to_buf(struct buf *out, const json_t *value);

@@ -20,15 +20,42 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 @pytest.mark.parametrize("line", [  # 15
     b"{", b"}", b"nonsense", b'{"jsonrpc":"2.0","id":1,"method":"ping"', b"\xff\xfe", b"\x00",
-    b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', b'{"a":1,"a":2}', b'"\\ud800"', b"01", b"NaN",
+    b'{"a":1,"a":2}', b'"\\ud800"', b"01", b"NaN",
     b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}', b"99999999999999999999999999",
-    b"[" * 100000, b'{"a":' * 100000, b'{"x":"' + b"\\u0000" + b'"}'],
+    b"[" * 100000, b'{"a":' * 100000, b'{"x":"\\ud800"}', b'{"id":1,"x":"\\ud800"',
+    b'{"id":1,"id":2,"x":"\\ud800"}', b'{"id":[1],"x":"\\ud800"}', b'[{"id":1,"x":"\\ud800"}]',
+    b'{"x":{"id":1},"y":"\\ud800"}', b'{"x":"id","y":"\\ud800"}', b'{"id":1}}', b'{"id":1}{"x":2'],
     ids=lambda line: repr(line[:20]))
 def test_not_json(fresh, line):
     fresh.raw(line + b"\n")
     answer = fresh.line()
     assert answer["error"]["code"] == -32700 and "id" not in answer
     fresh.silent()
+
+
+@pytest.mark.parametrize("line, its", [
+    (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', 1),
+    (b'{"params":{"id":7,"a":["\\ud800"]} , "id" : "a\\"}b" , "method":"x"}', 'a"}b'),
+    (b'{"id":-3,"params":{"k\\u0000":1}}', -3)], ids=lambda v: repr(v)[:20])
+def test_not_json_but_whose_it_is_can_be_told(fresh, line, its):
+    fresh.raw(line + b"\n")
+    answer = fresh.line()
+    assert (answer["error"]["code"], answer["id"]) == (-32700, its)
+    fresh.silent()
+
+
+def test_nul_in_what_is_no_argument(server):
+    """Answered, with the id; never read as what comes before it."""
+    assert server.call("ping\0x")["error"]["code"] == -32601
+    assert server.call("tools/call", {"name": "create_sandbox\0"})["error"]["code"] == -32602
+    assert server.call("tools/call", {"name": "create_sandbox", "arguments": "\0"})["error"]["code"] == -32602
+    assert server.call("ping", ["\0"])["error"]["code"] == -32602
+    assert server.modern("ping", meta={**META, "x": ["a\0"]})["error"]["code"] == -32602
+    assert server.call("ping", request_id="a\0b")["id"] == "a\0b"
+    server.send({"jsonrpc": "2.0\0", "id": 1, "method": "ping"})
+    assert server.line()["error"]["code"] == -32600
+    server.send({"jsonrpc": "2.0", "method": "notifications/cancelled\0", "params": {"requestId": 1}})
+    server.silent()
 
 
 @pytest.mark.parametrize("message, has_id", [

@@ -148,6 +148,10 @@ def test_connection_that_breaks_during_a_command(server, backend):
     ({"command": ""}, "argument 'command' must not be empty"),
     ({"command": "x", "timeout": 0}, "argument 'timeout' must be from 0.1 to 86400, not 0"),
     ({"command": "x", "timeout": "5"}, "argument 'timeout' must be a number, not a string"),
+    ({"command": "echo \0"}, "argument 'command' contains a NUL character"),
+    ({"command": "x", "cwd": "/\0"}, "argument 'cwd' contains a NUL character"),
+    ({"command": "x", "envs": {"A": "\0"}}, "argument 'envs.A' contains a NUL character"),
+    ({"command": "x", "odd": [{"a": "\0"}]}, "argument 'odd' contains a NUL character"),
     ({"command": "x", "envs": {"A": 1}}, "argument 'envs.A' must be a string, not an integer"),
     ({"command": "x", "code": "y"}, "unknown argument 'code'; allowed: sandbox_id, command, timeout,"
                                     " cwd, envs, user")])
