@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which addresses a download from the internet may connect to.
 //
-// The list follows IANA's special-purpose registries (RFC 6890 and later). For IPv6 it is turned
-// round: only global unicast is public, and of that not what wraps an IPv4 address, unless that
-// one is public. Asked for the address of each connection, so neither a redirect nor a name that
-// resolves to something private gets past it.
+// For IPv4 the list is base/special_address.c's. For IPv6 (IANA's registry) it is turned round:
+// only global unicast is public, and of that not what wraps an IPv4 address, unless that one is
+// public. Asked for the address of each connection, so neither a redirect nor a name that resolves
+// to something private gets past it.
 #include "mcp-server/fetch_guard.h"
 
 #include <arpa/inet.h>
@@ -12,29 +12,8 @@
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/special_address.h"
 #include "sandbox-backend/base/str.h"
-
-static const struct {
-    unsigned char bytes[4];
-    int bits;
-} REFUSED_V4[] = {
-    {{0, 0, 0, 0}, 8},        // this network
-    {{10, 0, 0, 0}, 8},       // private
-    {{100, 64, 0, 0}, 10},    // carrier-grade NAT; metadata of Alibaba Cloud
-    {{127, 0, 0, 0}, 8},      // loopback
-    {{168, 63, 129, 16}, 32}, // Azure's host service
-    {{169, 254, 0, 0}, 16},   // link-local; metadata of most clouds
-    {{172, 16, 0, 0}, 12},    // private
-    {{192, 0, 0, 0}, 24},     // protocol assignments; metadata of Oracle Cloud
-    {{192, 0, 2, 0}, 24},     // documentation
-    {{192, 88, 99, 0}, 24},   // 6to4 relays, retired
-    {{192, 168, 0, 0}, 16},   // private
-    {{198, 18, 0, 0}, 15},    // benchmarks
-    {{198, 51, 100, 0}, 24},  // documentation
-    {{203, 0, 113, 0}, 24},   // documentation
-    {{224, 0, 0, 0}, 4},      // multicast
-    {{240, 0, 0, 0}, 4},      // reserved, broadcast
-};
 
 static const struct {
     unsigned char bytes[16];
@@ -56,10 +35,8 @@ static bool same_bits(const unsigned char *a, const unsigned char *b, int bits)
 
 static bool v4_is_public(const unsigned char a[4])
 {
-    for (size_t i = 0; i < ARRAY_LEN(REFUSED_V4); i++)
-        if (same_bits(a, REFUSED_V4[i].bytes, REFUSED_V4[i].bits))
-            return false;
-    return true;
+    return !special_address((uint32_t)a[0] << 24 | (uint32_t)a[1] << 16 | (uint32_t)a[2] << 8 |
+                            a[3]);
 }
 
 static bool v6_is_public(const unsigned char a[16])

@@ -5,33 +5,7 @@
 #include <stdlib.h>
 
 #include "sandbox-backend/base/mem.h"
-
-#define IP(a, b, c, d) \
-    ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (uint32_t)(d))
-
-// The IANA special-purpose registry (RFC 6890 and its successors), and one address that only looks
-// public: Azure's 168.63.129.16 is the platform's metadata and key service for the machine.
-static const struct {
-    struct cidr range;
-    const char *why;
-} special[] = {
-    {{IP(0, 0, 0, 0), 8}, "this network"},
-    {{IP(10, 0, 0, 0), 8}, "private"},
-    {{IP(100, 64, 0, 0), 10}, "shared (carrier) space"},
-    {{IP(127, 0, 0, 0), 8}, "loopback"},
-    {{IP(168, 63, 129, 16), 32}, "cloud metadata"},
-    {{IP(169, 254, 0, 0), 16}, "link-local or metadata"},
-    {{IP(172, 16, 0, 0), 12}, "private"},
-    {{IP(192, 0, 0, 0), 24}, "protocol assignments"},
-    {{IP(192, 0, 2, 0), 24}, "documentation"},
-    {{IP(192, 88, 99, 0), 24}, "6to4 relay"},
-    {{IP(192, 168, 0, 0), 16}, "private"},
-    {{IP(198, 18, 0, 0), 15}, "benchmarking"},
-    {{IP(198, 51, 100, 0), 24}, "documentation"},
-    {{IP(203, 0, 113, 0), 24}, "documentation"},
-    {{IP(224, 0, 0, 0), 4}, "multicast"},
-    {{IP(240, 0, 0, 0), 4}, "reserved or broadcast"},
-};
+#include "sandbox-backend/base/special_address.h"
 
 bool cidr_contains(const struct cidr *c, uint32_t address)
 {
@@ -62,10 +36,9 @@ const char *policy_denies(const struct policy *p, uint32_t address)
 {
     if (p->mode == POLICY_NONE)
         return "the network is off";
-    for (size_t i = 0; i < ARRAY_LEN(special); i++) {
-        if (cidr_contains(&special[i].range, address))
-            return special[i].why;
-    }
+    const char *special = special_address(address);
+    if (special)
+        return special;
     if (!p->host_known)
         return "the host's addresses are not known";
     for (size_t i = 0; i < p->host_count; i++) {
