@@ -30,6 +30,15 @@ static size_t grown(const struct buf *b, size_t more)
     return cap;
 }
 
+static void reserve(struct buf *b, size_t more)
+{
+    size_t cap = grown(b, more);
+    if (cap != b->cap || !b->data) {
+        b->data = xrealloc(b->data, cap);
+        b->cap = cap;
+    }
+}
+
 static void append(struct buf *b, const void *data, size_t len)
 {
     if (len)
@@ -40,11 +49,7 @@ static void append(struct buf *b, const void *data, size_t len)
 
 void buf_add(struct buf *b, const void *data, size_t len)
 {
-    size_t cap = grown(b, len);
-    if (cap != b->cap || !b->data) {
-        b->data = xrealloc(b->data, cap);
-        b->cap = cap;
-    }
+    reserve(b, len);
     append(b, data, len);
 }
 
@@ -66,7 +71,21 @@ bool buf_try_add(struct buf *b, const void *data, size_t len, size_t max)
 
 void buf_addc(struct buf *b, char c)
 {
-    buf_add(b, &c, 1);
+    reserve(b, 1);
+    b->data[b->len++] = c;
+    b->data[b->len] = '\0';
+}
+
+char *buf_room(struct buf *b, size_t len)
+{
+    reserve(b, len);
+    return b->data + b->len;
+}
+
+void buf_took(struct buf *b, size_t len)
+{
+    b->len += len;
+    b->data[b->len] = '\0';
 }
 
 void buf_adds(struct buf *b, const char *s)
@@ -76,21 +95,17 @@ void buf_adds(struct buf *b, const char *s)
 
 void buf_printf(struct buf *b, const char *fmt, ...)
 {
-    va_list ap;
+    va_list ap, again;
     va_start(ap, fmt);
-    va_list measure;
-    va_copy(measure, ap);
-    int n = vsnprintf(NULL, 0, fmt, measure);
-    va_end(measure);
-    if (n > 0) {
-        size_t cap = grown(b, (size_t)n);
-        if (cap != b->cap) {
-            b->data = xrealloc(b->data, cap);
-            b->cap = cap;
-        }
-        vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
-        b->len += (size_t)n;
+    va_copy(again, ap);
+    reserve(b, 0);
+    int n = vsnprintf(b->data + b->len, b->cap - b->len, fmt, ap);
+    if (n > 0 && (size_t)n >= b->cap - b->len) { // it did not fit, but now it is known what does
+        reserve(b, (size_t)n);
+        vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
     }
+    b->len += n > 0 ? (size_t)n : 0;
+    va_end(again);
     va_end(ap);
 }
 

@@ -25,6 +25,10 @@ void buf_addc(struct buf *b, char c);
 void buf_adds(struct buf *b, const char *s);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+// Where `len` more bytes may be written; buf_took then says how many were.
+char *buf_room(struct buf *b, size_t len);
+void buf_took(struct buf *b, size_t len);
+
 // For bytes whose number a peer decides: false, with nothing added, when the whole would be longer
 // than `max` or memory is out.
 bool buf_try_add(struct buf *b, const void *data, size_t len, size_t max)

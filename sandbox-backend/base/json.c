@@ -4,39 +4,50 @@
 
 #include <string.h>
 
+#include "sandbox-backend/base/json_plain.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-// jansson recurses once a level, 2048 deep; this looks at the brackets before it does.
-static bool too_deep(const char *data, size_t len)
+// Past the end of a string whose first byte is at `at`.
+static size_t skip_string(const char *data, size_t len, size_t at)
 {
-    int depth = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < len; i++) {
-        char c = data[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > JSON_DEPTH_MAX)
-                return true;
-        } else if (c == ']' || c == '}') {
-            depth--;
-        }
+    while (at < len && data[at] != '"')
+        at += data[at] == '\\' ? 2 : 1;
+    return at + 1;
+}
+
+// jansson recurses once a level, 2048 deep, and takes as many values as there are; this looks at
+// the brackets and commas before it does.
+static int check_limits(const char *data, size_t len, struct err *e)
+{
+    int depth = 0, values = 1;
+    bool opened = false; // a bracket was the last that is not blank
+    for (size_t i = 0; i < len;) {
+        char c = data[i++];
+        if (c == ' ' || c == '\n' || c == '\r' || c == '\t')
+            continue;
+        bool closes = c == ']' || c == '}';
+        values += c == ',' || (opened && !closes);
+        opened = c == '[' || c == '{';
+        depth += opened - closes;
+        if (depth > JSON_DEPTH_MAX)
+            return err_set(e, ERR_INVALID, "JSON is nested more than %d levels deep",
+                           JSON_DEPTH_MAX);
+        if (values > JSON_VALUES_MAX)
+            return err_set(e, ERR_INVALID, "JSON has more than %d values", JSON_VALUES_MAX);
+        if (c == '"')
+            i = skip_string(data, len, i);
     }
-    return false;
+    return 0;
 }
 
 static json_t *parse(const char *data, size_t len, size_t flags, struct err *e)
 {
-    if (too_deep(data, len)) {
-        err_set(e, ERR_INVALID, "JSON is nested more than %d levels deep", JSON_DEPTH_MAX);
+    json_t *plain = json_plain_parse(data, len);
+    if (plain)
+        return plain;
+    if (check_limits(data, len, e) < 0)
         return NULL;
-    }
     json_error_t at;
     json_t *value = json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &at);
     if (!value)
@@ -73,17 +84,6 @@ bool json_has_nul(const json_t *value)
             return true;
     }
     return false;
-}
-
-static int append(const char *data, size_t len, void *out)
-{
-    buf_add(out, data, len);
-    return 0;
-}
-
-void json_to_buf(struct buf *out, const json_t *value)
-{
-    json_dump_callback(value, append, out, JSON_COMPACT | JSON_ENCODE_ANY);
 }
 
 char *json_to_string(const json_t *value)

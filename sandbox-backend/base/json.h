@@ -9,8 +9,13 @@
 #include "sandbox-backend/base/err.h"
 
 #define JSON_DEPTH_MAX 64
+// Values in one text, those in others included. A value of two bytes takes over 200 in memory, so
+// it is not enough to bound the text. The most that anybody needs is a directory's listing from
+// envd: one of LIMIT_JSON_BODY_BYTES has at most 230,000.
+#define JSON_VALUES_MAX 250000
 
-// Parses one JSON value. Refuses duplicate keys, nesting past JSON_DEPTH_MAX, and trailing bytes.
+// Parses one JSON value. Refuses duplicate keys, nesting past JSON_DEPTH_MAX, more values than
+// JSON_VALUES_MAX, and trailing bytes.
 // New reference, or NULL with ERR_INVALID saying where.
 json_t *json_parse(const char *data, size_t len, struct err *e);
 

@@ -3,9 +3,12 @@
 #include "sandbox-backend/base/mem.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define GIVE_BACK_BYTES 131072 // of JSON, which can have made 10 MB of memory necessary
 
 static void *checked(void *p)
 {
@@ -62,6 +65,12 @@ void *try_malloc(size_t size)
 void *try_realloc(void *p, size_t size)
 {
     return realloc(p, size ? size : 1);
+}
+
+void mem_give_back(size_t bytes)
+{
+    if (bytes >= GIVE_BACK_BYTES)
+        malloc_trim(0);
 }
 
 void mem_free_ptr(void *pp)

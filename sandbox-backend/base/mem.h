@@ -16,6 +16,10 @@ void *xmemdup(const void *p, size_t size); // new memory
 void *try_malloc(size_t size) __attribute__((warn_unused_result));
 void *try_realloc(void *p, size_t size) __attribute__((warn_unused_result));
 
+// After a peer's message of `bytes`, and what was made of it, has been freed: a large one's memory
+// goes back to the system, which the allocator by itself does only when nothing lies behind it.
+void mem_give_back(size_t bytes);
+
 // `char *s auto_free = NULL;` frees at the end of the scope; steal(&s) hands it over instead.
 void mem_free_ptr(void *pp);
 void mem_close_fd(const int *fd);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command-line options as one table: flag, environment, default, help.
+// Options as one table: flag, environment, file, default, help.
 #include "sandbox-backend/base/opts.h"
 
 #include <stdlib.h>
@@ -52,9 +52,21 @@ static int set_number(const struct opt *o, const char *shown, const char *text, 
     return 0;
 }
 
-static int set_value(const struct opt *o, const char *shown, const char *text, struct err *e)
+static int add_item(struct opt_list *list, const char *shown, const char *text,
+                    enum opt_source from, struct err *e)
 {
-    struct opt_list *list = o->value;
+    if (list->from != from)
+        list->count = 0;
+    list->from = from;
+    if (list->count == OPT_LIST_MAX)
+        return err_set(e, ERR_INVALID, "%s has more than %d items", shown, OPT_LIST_MAX);
+    list->items[list->count++] = text;
+    return 0;
+}
+
+static int set_value(const struct opt *o, const char *shown, const char *text, enum opt_source from,
+                     struct err *e)
+{
     switch (o->type) {
     case OPT_FLAG:
         *(bool *)o->value = strcmp(text, "0") != 0 && strcmp(text, "") != 0;
@@ -66,10 +78,7 @@ static int set_value(const struct opt *o, const char *shown, const char *text, s
         *(const char **)o->value = text;
         return 0;
     case OPT_LIST:
-        if (list->count == OPT_LIST_MAX)
-            return err_set(e, ERR_INVALID, "%s is given more than %d times", shown, OPT_LIST_MAX);
-        list->items[list->count++] = text;
-        return 0;
+        return add_item(o->value, shown, text, from, e);
     case OPT_INT:
     case OPT_SIZE:
         return set_number(o, shown, text, e);
@@ -97,11 +106,11 @@ static int parse_flag(const struct opt *table, int count, char **argv, int argc,
     if (o->type == OPT_FLAG) {
         if (equals)
             return err_set(e, ERR_INVALID, "%s takes no value", shown);
-        return set_value(o, shown, "1", e);
+        return set_value(o, shown, "1", OPT_FROM_FLAG, e);
     }
     if (!equals && *at + 1 >= argc)
         return err_set(e, ERR_INVALID, "%s needs a value: %s", shown, o->arg);
-    return set_value(o, shown, equals ? equals + 1 : argv[++*at], e);
+    return set_value(o, shown, equals ? equals + 1 : argv[++*at], OPT_FROM_FLAG, e);
 }
 
 int opts_parse(const struct opt *table, int count, int *argc, char **argv, bool stop_at_operand,
@@ -109,7 +118,7 @@ int opts_parse(const struct opt *table, int count, int *argc, char **argv, bool 
 {
     for (int i = 0; i < count; i++) {
         const char *text = table[i].env ? getenv(table[i].env) : NULL;
-        if (text && *text && set_value(&table[i], table[i].env, text, e) < 0)
+        if (text && *text && set_value(&table[i], table[i].env, text, OPT_FROM_ENV, e) < 0)
             return -1;
     }
     int kept = 1;
@@ -134,6 +143,85 @@ int opts_parse(const struct opt *table, int count, int *argc, char **argv, bool 
         argv[kept++] = argv[at++];
     *argc = kept;
     argv[kept] = NULL;
+    return 0;
+}
+
+// ---- a file
+
+// "max_streams" is --max-streams.
+static const struct opt *find_key(const struct opt *table, int count, const char *key)
+{
+    char *name auto_free = xstrdup(key);
+    if (strchr(name, '-'))
+        return NULL;
+    for (char *c = name; *c; c++)
+        if (*c == '_')
+            *c = '-';
+    return find(table, count, name, strlen(name));
+}
+
+static int refuse(const struct opt *o, const char *shown, const json_t *value, struct err *e)
+{
+    static const char *const TAKES[] = {
+        [OPT_FLAG] = "true or false",
+        [OPT_STRING] = "a string that is not empty",
+        [OPT_INT] = "a whole number",
+        [OPT_LIST] = "an array of strings that are not empty",
+        [OPT_SIZE] = "a number of bytes or a string such as \"512M\" or \"4G\"",
+    };
+    char *got auto_free = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    return err_set(e, ERR_INVALID, "%s must be %s, not %.60s", shown, TAKES[o->type], got);
+}
+
+static int load_list(const struct opt *o, const char *shown, const json_t *values, struct err *e)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach(values, i, one)
+    {
+        if (json_string_length(one) == 0)
+            return refuse(o, shown, values, e);
+        if (add_item(o->value, shown, json_string_value(one), OPT_FROM_FILE, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int load_value(const struct opt *o, const char *shown, const json_t *value, struct err *e)
+{
+    char number[24];
+    bool is_text = json_string_length(value) > 0;
+    if (json_is_integer(value) && (o->type == OPT_INT || o->type == OPT_SIZE)) {
+        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+        return set_number(o, shown, number, e);
+    }
+    if (is_text && (o->type == OPT_STRING || o->type == OPT_SIZE))
+        return set_value(o, shown, json_string_value(value), OPT_FROM_FILE, e);
+    if (json_is_array(value) && o->type == OPT_LIST)
+        return load_list(o, shown, value, e);
+    if (!json_is_boolean(value) || o->type != OPT_FLAG)
+        return refuse(o, shown, value, e);
+    *(bool *)o->value = json_is_true(value);
+    return 0;
+}
+
+int opts_load(const struct opt *table, int count, const json_t *values, const char *file,
+              struct err *e)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(values))
+        return err_set(e, ERR_INVALID, "%s: it must be an object, {\"option\": value ...}", file);
+    json_object_foreach((json_t *)(uintptr_t)values, key, value)
+    {
+        const struct opt *o = find_key(table, count, key);
+        char *shown auto_free = str_printf("%.200s: \"%.60s\"", file, key);
+        if (!o && !str_eq(key, "$schema"))
+            return err_set(e, ERR_INVALID,
+                           "%s is no option; allowed are those of --help, with _ for -", shown);
+        if (o && load_value(o, shown, value, e) < 0)
+            return -1;
+    }
     return 0;
 }
 

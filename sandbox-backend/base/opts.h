@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command-line options as one table: flag, environment, default, help.
+// Options as one table: flag, environment, file, default, help. A flag wins over the environment,
+// that over the file, that over the default.
 #pragma once
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,10 +17,13 @@ enum opt_type {
     OPT_SIZE,   // int64_t bytes: 512M, 4G, 1024 (no suffix is bytes)
 };
 
+enum opt_source { OPT_FROM_DEFAULT, OPT_FROM_FILE, OPT_FROM_ENV, OPT_FROM_FLAG };
+
 #define OPT_LIST_MAX 32
 struct opt_list {
     const char *items[OPT_LIST_MAX]; // borrowed
     int count;
+    enum opt_source from; // one source's items replace those of another
 };
 
 struct opt {
@@ -37,4 +42,10 @@ struct opt {
 // options (for `cubby exec ID -- CMD`). ERR_INVALID names the option and what it takes.
 int opts_parse(const struct opt *table, int count, int *argc, char **argv, bool stop_at_operand,
                struct err *e);
+// The members of an object that was read from `file`: the options' names with _ for -; a flag is
+// true or false, a list an array of strings, a size a number or a string such as "4G". "$schema"
+// may be there too. To be called before opts_parse. Strings are borrowed from `values`. ERR_INVALID
+// names the file, the key and what it takes.
+int opts_load(const struct opt *table, int count, const json_t *values, const char *file,
+              struct err *e);
 void opts_help(FILE *to, const struct opt *table, int count);

@@ -202,6 +202,30 @@ void hex_encode(char *out, const void *data, size_t len)
     out[2 * len] = '\0';
 }
 
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+bool hex_decode(void *out, const char *hex, size_t len)
+{
+    unsigned char *p = out;
+    for (size_t i = 0; i < len; i++) {
+        int high = hex_value(hex[2 * i]);
+        int low = high < 0 ? -1 : hex_value(hex[2 * i + 1]);
+        if (low < 0)
+            return false;
+        p[i] = (unsigned char)(high << 4 | low);
+    }
+    return true;
+}
+
 void random_bytes(void *out, size_t len)
 {
     char *p = out;
@@ -243,15 +267,10 @@ void percent_encode(struct buf *out, const char *s, bool keep_slash)
     }
 }
 
-static int hex_value(char c)
+int percent_byte(const char *s, size_t len)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
+    unsigned char byte;
+    return len >= 3 && *s == '%' && hex_decode(&byte, s + 1, 1) ? byte : -1;
 }
 
 char *percent_decode(const char *s, size_t len, bool form, size_t *len_out)
@@ -259,10 +278,9 @@ char *percent_decode(const char *s, size_t len, bool form, size_t *len_out)
     char *out = xmalloc(len + 1);
     size_t n = 0;
     for (size_t i = 0; i < len; i++) {
-        int high = s[i] == '%' && i + 2 < len ? hex_value(s[i + 1]) : -1;
-        int low = high >= 0 ? hex_value(s[i + 2]) : -1;
-        if (low >= 0) {
-            out[n++] = (char)(high << 4 | low);
+        int byte = percent_byte(s + i, len - i);
+        if (byte >= 0) {
+            out[n++] = (char)byte;
             i += 2;
         } else {
             out[n++] = form && s[i] == '+' ? ' ' : s[i];

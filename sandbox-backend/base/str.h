@@ -32,12 +32,17 @@ void base64_encode(struct buf *out, const void *data, size_t len);
 bool base64_decode(struct buf *out, const char *s, size_t len) __attribute__((warn_unused_result));
 
 void hex_encode(char *out /* 2*len+1 bytes */, const void *data, size_t len);
+// The `len` bytes that 2*len digits of any case stand for. False at the first that is no digit,
+// past which nothing is read; `out` is undefined then.
+bool hex_decode(void *out, const char *hex, size_t len) __attribute__((warn_unused_result));
 // `bytes` random bytes as a new lower-case hex string, from getrandom(2).
 char *random_hex(size_t bytes);
 void random_bytes(void *out, size_t len);
 
 // Percent-encoding, RFC 3986: everything but unreserved characters (and '/' when keep_slash).
 void percent_encode(struct buf *out, const char *s, bool keep_slash);
+// The byte that an escape such as "%2F" at the start of `s` stands for; -1 when there is none.
+int percent_byte(const char *s, size_t len);
 // New string; '+' becomes a space when `form`; a bad escape stays as it is. `len_out` may be NULL.
 char *percent_decode(const char *s, size_t len, bool form, size_t *len_out);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "tests/lib/tap.h"
 
@@ -41,6 +42,52 @@ static void test_parse(void)
     json_t *v = json_parse(BRACKETS, sizeof BRACKETS - 1, &e);
     ok(v != NULL, "brackets in a string are no levels");
     json_decref(v);
+}
+
+// Whether an array of `count` times the same is read.
+static bool takes(const char *one, int count, struct err *e)
+{
+    struct buf b auto_buf = BUF_INIT;
+    buf_addc(&b, '[');
+    for (int i = 0; i < count; i++) {
+        buf_adds(&b, i ? "," : "");
+        buf_adds(&b, one);
+    }
+    buf_addc(&b, ']');
+    json_t *v = json_parse(b.data, b.len, e);
+    bool taken = v != NULL;
+    json_decref(v);
+    return taken;
+}
+
+static void test_values(void)
+{
+    static const struct {
+        const char *one;
+        int values; // in it; the second of a pair is for jansson's reader
+    } CASES[] = {{"0", 1},    {"0.5", 1},     {"{}", 1},         {"{ \t}", 1},
+                 {"[]", 1},   {"[\n]", 1},    {"[[]]", 2},       {"[0.5]", 2},
+                 {"\"\"", 1}, {"[1,2.0]", 3}, {"{\"a\":{}}", 2}, {"{\"\\u0061\":[1e0,{}]}", 4}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        int most = (JSON_VALUES_MAX - 1) / CASES[i].values; // the array is one too
+        struct err e = ERR_INIT;
+        ok(takes(CASES[i].one, most, &e), "%d times %s %s", most, CASES[i].one, e.msg);
+        ok(!takes(CASES[i].one, most + 1, &e), "and not once more");
+        is_str(e.msg, "JSON has more than 250000 values", "which is said");
+    }
+    struct err e = ERR_INIT;
+    ok(takes("\",[{\\\",[{\"", JSON_VALUES_MAX - 1, &e), "what is in strings is not counted");
+}
+
+// What the limit was made for: a listing of as many entries, as short as they can be, as fit.
+static void test_large_listing(void)
+{
+    static const char ENTRY[] =
+        "{\"name\":\"a\",\"type\":\"FILE_TYPE_FILE\",\"path\":\"/a\",\"size\":\"0\",\"mode\":420,"
+        "\"permissions\":\"-rw-r--r--\",\"owner\":\"root\",\"group\":\"root\","
+        "\"modifiedTime\":\"2026-11-21T11:40:46.123456789Z\"}";
+    struct err e = ERR_INIT;
+    ok(takes(ENTRY, LIMIT_JSON_BODY_BYTES / (int)sizeof ENTRY, &e), "a full listing: %s", e.msg);
 }
 
 static void test_members(void)
@@ -99,9 +146,70 @@ static void test_print(void)
     json_decref(lossy);
 }
 
+// What is written here is what jansson writes.
+static void test_write(void)
+{
+    static const char *const VALUES[] = {
+        "{}",
+        "[]",
+        "{\"b\":1,\"a\":[true,false,null,[{}],\"\"]}",
+        "[0,-1,9223372036854775807,-9223372036854775808,1.5,-0.0,1e300,1e-7,100000000000000000000."
+        "0]",
+        "\"quote \\\" backslash \\\\ slash / \\b\\f\\n\\r\\t \\u0001\\u001f\\u007f "
+        "\u00e4\u20ac \\ud83d\\ude00\"",
+        "{\"\\n\\\"key\":\"\\\\\"}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(VALUES); i++) {
+        struct err e = ERR_INIT;
+        json_t *value = json_parse(VALUES[i], strlen(VALUES[i]), &e);
+        char *ours auto_free = json_to_string(value);
+        char *theirs auto_free =
+            json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+        is_str(ours, theirs, "written: %s", theirs);
+        json_decref(value);
+    }
+    json_t *nul = json_stringn("a\0b", 3);
+    char *text auto_free = json_to_string(nul);
+    is_str(text, "\"a\\u0000b\"", "NUL");
+    json_decref(nul);
+}
+
+static void test_write_real(void)
+{
+    static const char *const SHORT[] = {"0.1",           "0.2",
+                                        "1.5",           "0.30000000000000004",
+                                        "1.0",           "100.0",
+                                        "1e-7",          "1e300",
+                                        "-0.0",          "2.5e-8",
+                                        "0.7",           "1234567890.125",
+                                        "-0.1",          "0.05",
+                                        "8.1",           "9007199254740993.5",
+                                        "-1.1",          "1.7976931348623157e308",
+                                        "123.456",       "1e-300",
+                                        "30000000000.0", "0.3333333333333333"};
+    for (size_t i = 0; i < ARRAY_LEN(SHORT); i++) {
+        struct err e = ERR_INIT;
+        json_t *value = json_parse(SHORT[i], strlen(SHORT[i]), &e);
+        char *text auto_free = json_to_string(value);
+        json_t *again = json_parse(text, strlen(text), &e);
+        ok(json_is_real(again) && json_equal(value, again), "%s is read as the same", text);
+        ok(strlen(text) <= strlen(SHORT[i]) + 2, "%s is as short as %s", text, SHORT[i]);
+        json_decref(value);
+        json_decref(again);
+    }
+    json_t *tenth = json_real(0.1);
+    char *text auto_free = json_to_string(tenth);
+    is_str(text, "0.1", "as people write it");
+    json_decref(tenth);
+}
+
 int main(void)
 {
+    test_write_real();
     test_parse();
+    test_values();
+    test_large_listing();
+    test_write();
     test_members();
     test_print();
     return tap_done();

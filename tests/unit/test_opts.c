@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/opts.h"
 #include "tests/lib/tap.h"
@@ -121,6 +122,42 @@ static void test_environment(void)
     unsetenv("TEST_OPT_FLAG");
 }
 
+static int load(const char *text, struct err *e)
+{
+    *e = ERR_INIT;
+    memset(&got, 0, sizeof got);
+    json_t *values = json_parse(text, strlen(text), e);
+    int rc = opts_load(TABLE, ARRAY_LEN(TABLE), values, "FILE", e);
+    json_decref(values);
+    return rc;
+}
+
+static void test_file(void)
+{
+    struct err e;
+    is_int(load("{\"flag\": true, \"number\": 3, \"size\": \"2K\", \"list\": [\"a\", \"b\"]}", &e),
+           0, "a file: %s", e.msg);
+    ok(got.flag && got.number == 3 && got.size == 2048 && got.list.count == 2, "its values");
+    ok(load("{\"flag\": false, \"size\": 5}", &e) == 0 && !got.flag && got.size == 5, "others");
+    static const char *const BAD[] = {
+        "7",
+        "{\"Flag\": true}",
+        "{\"number\": 11}",
+        "{\"number\": \"3\"}",
+        "{\"flag\": 1}",
+        "{\"text\": \"other\"}",
+        "{\"text\": null}",
+        "{\"size\": \"5Q\"}",
+        "{\"size\": -1.5}",
+        "{\"list\": \"a\"}",
+        "{\"list\": [\"\"]}",
+        "{\"list\": [\"a\", {}]}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++)
+        ok(load(BAD[i], &e) == -1 && e.code == ERR_INVALID && strstr(e.msg, "FILE"), "%s: %s",
+           BAD[i], e.msg);
+}
+
 static void test_help(void)
 {
     char *text = NULL;
@@ -137,6 +174,7 @@ int main(void)
     test_good();
     test_bad();
     test_environment();
+    test_file();
     test_help();
     return tap_done();
 }

@@ -142,6 +142,10 @@ static void test_percent(void)
         char *s auto_free = percent_decode(CASES[i].in, strlen(CASES[i].in), CASES[i].form, NULL);
         is_str(s, CASES[i].out, "decoded %s", CASES[i].in);
     }
+    is_int(percent_byte("%fFx", 4), 255, "one escape");
+    is_int(percent_byte("%41", 2), -1, "one that is cut off");
+    ok(percent_byte("41%", 3) == -1 && percent_byte("%4g", 3) == -1 && percent_byte("", 0) == -1,
+       "none");
     size_t len;
     char *s auto_free = percent_decode("a%00b", 5, false, &len);
     ok(len == 3 && s[1] == '\0' && s[2] == 'b' && s[3] == '\0', "NUL shows in the length");
@@ -152,6 +156,11 @@ static void test_random(void)
     char hex[9];
     hex_encode(hex, "\x01\xAB\xFF\x00", 4);
     is_str(hex, "01abff00", "hex");
+    unsigned char bytes[4];
+    ok(hex_decode(bytes, "01aBFf00", 4) && memcmp(bytes, "\x01\xAB\xFF\x00", 4) == 0, "and back");
+    ok(!hex_decode(bytes, "01a", 2) && !hex_decode(bytes, "0g", 1) && !hex_decode(bytes, " 1", 1) &&
+           !hex_decode(bytes, "", 1),
+       "what is no hex");
     char *a auto_free = random_hex(16);
     char *b auto_free = random_hex(16);
     ok(strlen(a) == 32 && strspn(a, "0123456789abcdef") == 32, "random hex");
