@@ -14,9 +14,11 @@ Q      := $(if $(V),,@)
 
 # ---- what is installed when it is missing (Debian package names)
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
-              node-llhttp libslirp-dev
-DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs fakeroot uidmap xz-utils ca-certificates
-DEPS_TEST  := python3 python3-venv perl git procps iproute2
+              libssl-dev libjose-dev node-llhttp libslirp-dev
+DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs fakeroot uidmap xz-utils ca-certificates libjose0
+# npm brings the official clients; a machine that has one of its own keeps it.
+DEPS_TEST  := python3 python3-venv perl git procps iproute2 openssl $(if $(shell command -v npm),,nodejs npm)
+DEPS_BENCH := wrk nginx-light
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 
 # ---- flags
@@ -45,21 +47,25 @@ GUEST_LDFLAGS := -static -Wl,--gc-sections -Wl,-z,relro -Wl,--no-warnings
 LIBS_BASE := -ljansson
 LIBS_NET  := -luv -ljansson
 LIBS_CURL := -lcurl
+LIBS_TLS  := -lssl -lcrypto
+LIBS_MCP  := $(LIBS_CURL) $(LIBS_TLS)
 
 # ---- sources: one archive a room, one program a main.c
 SB := sandbox-backend
 LIB_SRC     := $(wildcard $(SB)/base/*.c $(SB)/log/*.c $(SB)/net/*.c $(SB)/connect/*.c $(SB)/client/*.c)
-GUEST_LIB   := $(filter-out $(SB)/net/http_client% $(SB)/client/%,$(LIB_SRC))
+GUEST_LIB   := $(filter-out $(SB)/net/http_client% $(SB)/net/tls% $(SB)/client/%,$(LIB_SRC))
 ENVD_SRC    := $(wildcard $(SB)/envd/*.c)
 INIT_SRC    := $(wildcard $(SB)/guest/*.c)
 NETD_SRC    := $(wildcard $(SB)/netd/*.c)
 DRIVERS_SRC := $(wildcard $(SB)/drivers/*.c $(SB)/drivers/*/*.c)
 DAEMON_SRC  := $(wildcard $(SB)/daemon/*.c)
 CLI_SRC     := $(wildcard $(SB)/cli/*.c)
-MCP_SRC     := $(wildcard mcp-server/*.c)
+MCP_SRC     := $(wildcard mcp-server/*.c mcp-server/*/*.c)
 UNIT_SRC    := $(wildcard tests/unit/test_*.c)
 FUZZ_SRC    := $(wildcard tests/fuzz/fuzz_*.c)
 SCHEMAS     := $(wildcard schemas/*.json)
+FIXTURES    := $(wildcard tests/fixtures/*.json)
+FIXTURE_SRC := $(wildcard tests/fixtures/*.c)
 
 obj   = $(patsubst %.c,$(B)/obj/%.o,$(1))
 gobj  = $(patsubst %.c,$(B)/obj-guest/%.o,$(1))
@@ -71,7 +77,8 @@ ARCHIVES := $(foreach a,mcp daemon cli drivers netd envd,$(B)/lib/lib$(a).a) $(B
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-mcp
 GUEST := $(B)/guest/envd $(B)/guest/init
 HOST_ENVD := $(B)/test/envd
-TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/machine-shell
+TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/machine-shell $(B)/test/http-serve \
+                 $(B)/test/cubby-mcp-fixtures
 TEST_HOME ?= $(abspath $(B)/test-home)
 TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
@@ -99,12 +106,17 @@ $(B)/obj-guest/llhttp/%.o: $(LLHTTP_DIR)/%.c | $(B)/.deps
 $(LLHTTP_DIR)/%.c: | $(B)/.deps ;
 
 # The schemas are part of the programs: schemas/x.json is SCHEMA_x in gen/schemas.h.
-$(B)/gen/schemas.h: $(SCHEMAS) Makefile
+define embed
 	@mkdir -p $(@D)
-	@{ echo '// Made by the Makefile from schemas/*.json.'; echo '#pragma once'; \
-	   for f in $(SCHEMAS); do n=$$(basename $$f .json | tr '.-' '__'); \
-	     printf 'static const char SCHEMA_%s[] __attribute__((unused)) = {' $$n; od -An -v -tx1 $$f | \
+	@{ echo '// Made by the Makefile from $(dir $<)*.json.'; echo '#pragma once'; \
+	   for f in $(filter %.json,$^); do n=$$(basename $$f .json | tr '.-' '__'); \
+	     printf 'static const char $(1)_%s[] __attribute__((unused)) = {' $$n; od -An -v -tx1 $$f | \
 	     sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '0};'; done; } > $@
+endef
+$(B)/gen/schemas.h: $(SCHEMAS) Makefile  ; $(call embed,SCHEMA)
+# The same for what only the tests' server has: tests/fixtures/x.json is FIXTURE_x in gen/fixture_texts.h.
+$(B)/gen/fixture_texts.h: $(FIXTURES) Makefile ; $(call embed,FIXTURE)
+$(call obj,$(FIXTURE_SRC)): | $(B)/gen/fixture_texts.h
 $(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC) $(FUZZ_SRC)): | $(B)/gen/schemas.h
 
 # ---- archives
@@ -127,7 +139,7 @@ define link
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_BASE) $(1)
 endef
 $(B)/bin/cubby-mcp: $(B)/obj/mcp-server/main.o $(B)/lib/libmcp.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_NET))
+	$(call link,$(LIBS_MCP) $(LIBS_NET))
 $(B)/bin/cubbyd: $(B)/obj/$(SB)/daemon/main.o $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_NET))
 $(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
@@ -138,9 +150,15 @@ $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libc
 $(B)/test/cubbyd-process: $(call obj,$(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_machine) \
                           $(patsubst %,$(SB)/drivers/microvm/%.c,subproc spawn)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_NET) -lpthread)
+# The MCP server with what its conformance suite asks for besides; its CATALOG is the first one.
+$(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/lib/libmcp.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_MCP) $(LIBS_NET))
 # The microvm driver as a program that takes commands.
 $(B)/test/machine-shell: $(B)/obj/tests/lib/machine_shell.o $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_NET))
+# The HTTP server alone: what its protocol tests and its benchmark speak to.
+$(B)/test/http-serve: $(B)/obj/tests/bench/http_serve.o $(B)/lib/libcubby.a
+	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_NET))
 $(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)
@@ -151,26 +169,38 @@ $(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
 
 # ---- tests
+$(B)/test/unit/test_mcp_auth $(B)/test/unit/test_mcp_key_source: $(B)/obj/tests/lib/jose_keys.o
 $(B)/test/unit/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_CURL) -lslirp $(LIBS_NET)
+	    $(LIBS_MCP) -lslirp $(LIBS_NET)
 $(B)/test/replay/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_CURL) -lslirp $(LIBS_NET)
+	    $(LIBS_MCP) -lslirp $(LIBS_NET)
 
 # What `make test` and the sanitizer tree run is named by the environment, so that the programs of
 # the right tree are tested.
 TEST_ENV = BIN=$(abspath $(B)/bin) GUEST=$(abspath $(B)/guest) ENVD=$(abspath $(HOST_ENVD)) \
-           TEST=$(abspath $(B)/test) CUBBY_TEST_HOME=$(TEST_HOME) SAN=$(SAN) PYTHONPATH=$(CURDIR)/tests/lib
-VENV := $(BUILD)/venv
+           TEST=$(abspath $(B)/test) CUBBY_TEST_HOME=$(TEST_HOME) SAN=$(SAN) PYTHONPATH=$(CURDIR)/tests/lib \
+           CLIENTS=$(abspath $(CLIENTS))
+VENV    := $(BUILD)/venv
+CLIENTS := $(BUILD)/clients
 ifneq ($(SAN),)
-VENV := $(dir $(BUILD))venv
+VENV    := $(dir $(BUILD))venv
+CLIENTS := $(dir $(BUILD))clients
 endif
 $(VENV)/.done: tests/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
+	@touch $@
+# The official clients of newer releases and the conformance suite, with a Node.js new enough for them.
+$(CLIENTS)/.done: tests/clients/package.json tests/clients/requirements.txt | $(B)/.deps-test
+	@mkdir -p $(CLIENTS)
+	@cp tests/clients/package.json $(CLIENTS)
+	cd $(CLIENTS) && npm install --no-package-lock --no-audit --no-fund --loglevel error
+	$(PYTHON) -m venv $(CLIENTS)/venv
+	$(CLIENTS)/venv/bin/pip install -q --disable-pip-version-check -r tests/clients/requirements.txt
 	@touch $@
 
 PYTEST = $(TEST_ENV) $(VENV)/bin/python -m pytest -q --timeout 180 -p no:cacheprovider
@@ -181,11 +211,11 @@ unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
 	@for r in $(notdir $(REPLAYS)); do \
 	    echo "exec timeout -k 5 60 $(B)/test/replay/$$r tests/fuzz/corpus/$${r#fuzz_}" >$(B)/test/replay/$$r.t; done
 	@prove --exec sh $(patsubst %,%.t,$(REPLAYS))
-# One program each, with real or faked peers; no QEMU.
-protocol: all $(TEST_PROGRAMS) $(VENV)/.done
-	@$(PYTEST) tests/protocol
+# One program each, with real or faked peers, official ones among them; no QEMU.
+protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done
+	@$(PYTEST) tests/protocol tests/clients tests/conformance
 # Everything real: QEMU, a template of this tree's own, the official clients.
-e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
+e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(TEST_TEMPLATE)
 	@$(PYTEST) tests/e2e tests/acceptance
 test: unit protocol e2e layers headers
 	@echo "make test: units, protocol, end to end, layers and headers: all passed"
@@ -203,7 +233,7 @@ demo: all $(VENV)/.done | $(B)/.deps-run
 	    --transcript $(B)/demo-transcript.jsonl
 	@echo "every call and answer: $(B)/demo-transcript.jsonl"
 
-bench: all $(HOST_ENVD) $(VENV)/.done $(TEST_TEMPLATE)
+bench: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-bench
 	@$(TEST_ENV) $(VENV)/bin/python tests/bench/bench.py
 
 # ---- looking at the code
@@ -233,7 +263,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/test/fuzz/%,$(FUZZ_SRC))
 $(B)/test/fuzz/%: $(B)/obj/tests/fuzz/%.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_CURL) -lslirp $(LIBS_NET)
+	    $(LIBS_MCP) -lslirp $(LIBS_NET)
 fuzzers: $(FUZZERS)
 fuzz: $(B)/.deps-lint
 	@$(MAKE) --no-print-directory BUILD=$(B)/fuzz CC=clang WERROR= HARD= \
@@ -282,6 +312,9 @@ $(B)/.deps-test: Makefile | $(B)/.deps-run
 	@touch $@
 $(B)/.deps-lint: Makefile | $(B)/.deps
 	$(call need,$(DEPS_LINT),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-bench: Makefile | $(B)/.deps-test
+	$(call need,$(DEPS_BENCH),$(B)/deps.log)
 	@touch $@
 deps: $(B)/.deps $(B)/.deps-run $(B)/.deps-test
 

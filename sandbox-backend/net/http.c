@@ -6,10 +6,16 @@
 
 #include "sandbox-backend/base/mem.h"
 
+bool http_name_is(const char *received, const char *name)
+{
+    // Most differ in the first letter already, in whatever case.
+    return ((*received ^ *name) & 0x5F) == 0 && strcasecmp(received, name) == 0;
+}
+
 const char *http_header_get(const struct http_header *headers, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
-        if (strcasecmp(headers[i].name, name) == 0)
+        if (http_name_is(headers[i].name, name))
             return headers[i].value;
     return NULL;
 }

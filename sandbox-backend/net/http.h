@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What both ends of HTTP/1.1 share: headers as they were received, in order (RFC 9110, 9112).
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 #define HTTP_HEADERS_MAX 100
@@ -9,6 +10,9 @@ struct http_header {
     const char *name;  // as received; compare with strcasecmp
     const char *value; // without surrounding white space
 };
+
+// Whether a name as received is the one that is meant.
+bool http_name_is(const char *received, const char *name);
 
 // The first header of that name, or NULL. Borrowed.
 const char *http_header_get(const struct http_header *headers, size_t count, const char *name);

@@ -3,20 +3,23 @@
 //
 // llhttp tolerates what two readers of the same bytes may understand differently (a bare LF,
 // folded lines, blanks in names). All heads therefore go through scan() first, which knows only
-// where lines end: CR LF everywhere, no NUL, no folding, at most LIMIT_HTTP_HEAD_BYTES. It also
+// where lines end: CR LF everywhere, no NUL, no folding, at most head_max bytes. It also
 // finds the head's last byte, so that llhttp is fed exactly the head, and must agree.
 // check_head() then refuses what is well formed and still ambiguous (RFC 9112, sections 3.2, 6.1,
 // 6.3): both lengths, repeated lengths or hosts, transfer codings other than chunked.
 #include "sandbox-backend/net/http_parser.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/types.h>
 
 #include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
 #define EXTRA_MAX_BYTES LIMIT_HTTP_HEAD_BYTES
+#define TEXT_KEEP_BYTES 2048 // for the next head, after one that was longer
 
 static enum http_event bad(struct http_parser *p, int status, const char *why)
 {
@@ -57,17 +60,36 @@ static int on_extra(struct http_parser *p, size_t len)
     return HPE_USER;
 }
 
+// Most heads have few headers, and many connections are kept.
+static void grow_headers(struct http_parser *p)
+{
+    p->room = p->room ? p->room * 2 : 12;
+    if (p->room > HTTP_HEADERS_MAX)
+        p->room = HTTP_HEADERS_MAX;
+    p->spans = xrealloc(p->spans, p->room * sizeof *p->spans);
+    p->headers = xrealloc(p->headers, p->room * sizeof *p->headers);
+}
+
+static int begin_header(struct http_parser *p)
+{
+    if (p->count == HTTP_HEADERS_MAX) {
+        bad(p, 431, "too many headers");
+        return HPE_USER;
+    }
+    if (p->count == p->room)
+        grow_headers(p);
+    p->in_name = true;
+    p->spans[p->count].name = p->text.len;
+    return 0;
+}
+
 static int on_name(llhttp_t *llhttp, const char *at, size_t len)
 {
     struct http_parser *p = self(llhttp);
     if (!p->in_head)
         return on_extra(p, len);
-    if (p->count == HTTP_HEADERS_MAX) {
-        bad(p, 431, "too many headers");
+    if (!p->in_name && begin_header(p) != 0)
         return HPE_USER;
-    }
-    if (!p->name_at[p->count])
-        p->name_at[p->count] = p->text.len;
     buf_add(&p->text, at, len);
     return 0;
 }
@@ -75,10 +97,12 @@ static int on_name(llhttp_t *llhttp, const char *at, size_t len)
 static int on_name_end(llhttp_t *llhttp)
 {
     struct http_parser *p = self(llhttp);
-    if (p->in_head) {
-        buf_addc(&p->text, '\0');
-        p->value_at[p->count] = p->text.len;
-    }
+    if (!p->in_head)
+        return 0;
+    if (!p->in_name && begin_header(p) != 0) // an empty name, which check_head refuses
+        return HPE_USER;
+    buf_addc(&p->text, '\0');
+    p->spans[p->count].value = p->text.len;
     return 0;
 }
 
@@ -97,6 +121,7 @@ static int on_value_end(llhttp_t *llhttp)
     if (p->in_head) {
         buf_addc(&p->text, '\0');
         p->count++;
+        p->in_name = false;
     }
     return 0;
 }
@@ -136,22 +161,24 @@ static int on_end(llhttp_t *llhttp)
     return HPE_PAUSED;
 }
 
+static const llhttp_settings_t SETTINGS = {
+    .on_url = on_target,
+    .on_url_complete = on_target_end,
+    .on_header_field = on_name,
+    .on_header_field_complete = on_name_end,
+    .on_header_value = on_value,
+    .on_header_value_complete = on_value_end,
+    .on_headers_complete = on_head,
+    .on_chunk_extension_name = on_chunk_extension,
+    .on_chunk_extension_value = on_chunk_extension,
+    .on_body = on_body,
+    .on_message_complete = on_end,
+};
+
 void http_parser_init(struct http_parser *p, llhttp_type_t type)
 {
-    *p = (struct http_parser){.in_head = true};
-    llhttp_settings_init(&p->settings);
-    p->settings.on_url = on_target;
-    p->settings.on_url_complete = on_target_end;
-    p->settings.on_header_field = on_name;
-    p->settings.on_header_field_complete = on_name_end;
-    p->settings.on_header_value = on_value;
-    p->settings.on_header_value_complete = on_value_end;
-    p->settings.on_headers_complete = on_head;
-    p->settings.on_chunk_extension_name = on_chunk_extension;
-    p->settings.on_chunk_extension_value = on_chunk_extension;
-    p->settings.on_body = on_body;
-    p->settings.on_message_complete = on_end;
-    llhttp_init(&p->llhttp, type, &p->settings);
+    *p = (struct http_parser){.in_head = true, .head_max = LIMIT_HTTP_HEAD_BYTES};
+    llhttp_init(&p->llhttp, type, &SETTINGS);
     p->llhttp.data = p;
     http_parser_next(p);
 }
@@ -159,6 +186,8 @@ void http_parser_init(struct http_parser *p, llhttp_type_t type)
 void http_parser_fini(struct http_parser *p)
 {
     buf_fini(&p->text);
+    free(p->spans);
+    free(p->headers);
 }
 
 void http_parser_next(struct http_parser *p)
@@ -166,12 +195,12 @@ void http_parser_next(struct http_parser *p)
     if (p->failed)
         return;
     llhttp_reset(&p->llhttp);
-    buf_clear(&p->text);
-    // Offset 0 means "no name yet", so for answers, which have no target, something stands there.
-    if (llhttp_get_type(&p->llhttp) == HTTP_RESPONSE)
-        buf_addc(&p->text, '\0');
-    memset(p->name_at, 0, sizeof p->name_at);
+    if (p->text.cap > TEXT_KEEP_BYTES)
+        buf_fini(&p->text);
+    else
+        buf_clear(&p->text);
     p->count = 0;
+    p->in_name = false;
     p->in_head = true;
     p->started = false;
     p->no_body = false;
@@ -211,40 +240,59 @@ static int scan_byte(struct http_parser *p, char c)
     return 0;
 }
 
+// Steps over bytes inside a line that can neither end it nor be wrong, as most are: how many.
+static size_t skip_ordinary(struct http_parser *p, const char *data, size_t len)
+{
+    size_t n = 0;
+    if (p->line_len == 0 || p->previous == '\r')
+        return 0;
+    if (len > p->head_max - p->head_len)
+        len = p->head_max - p->head_len;
+    while (n < len && (unsigned char)data[n] > '\r')
+        n++;
+    if (n)
+        p->previous = data[n - 1];
+    p->line_len += n;
+    p->head_len += n;
+    return n;
+}
+
 // How many of the bytes belong to the head; *whole when its end is among them; -1 with bad() set.
 static ssize_t scan(struct http_parser *p, const char *data, size_t len, bool *whole)
 {
     *whole = false;
-    for (size_t i = 0; i < len; i++) {
-        int found = scan_byte(p, data[i]);
+    for (size_t i = 0;;) {
+        i += skip_ordinary(p, data + i, len - i);
+        if (i == len)
+            return (ssize_t)len;
+        int found = scan_byte(p, data[i++]);
         if (found < 0) {
             bad(p, 400, "the head is malformed");
             return -1;
         }
-        if (++p->head_len > LIMIT_HTTP_HEAD_BYTES) {
+        if (++p->head_len > p->head_max) {
             bad(p, 431, "the head is too long");
             return -1;
         }
         if (found) {
             *whole = true;
-            return (ssize_t)i + 1;
+            return (ssize_t)i;
         }
     }
-    return (ssize_t)len;
 }
 
 static bool is_token(const char *s)
 {
-    static const char OTHERS[] = "!#$%&'*+-.^_`|~";
-    if (!*s)
-        return false;
-    for (; *s; s++) {
-        bool alnum =
-            (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9');
-        if (!alnum && !strchr(OTHERS, *s))
-            return false;
-    }
-    return true;
+    static const char ALL[] = "!#$%&'*+-.^_`|~0123456789"
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    static bool allowed[256];
+    if (!allowed['a'])
+        for (const char *c = ALL; *c; c++)
+            allowed[(unsigned char)*c] = true;
+    const char *end = s;
+    while (allowed[(unsigned char)*end])
+        end++;
+    return end > s && !*end;
 }
 
 static size_t trimmed_len(const char *value)
@@ -259,9 +307,9 @@ static void resolve_headers(struct http_parser *p)
 {
     p->target = p->text.data;
     for (size_t i = 0; i < p->count; i++) {
-        char *value = p->text.data + p->value_at[i];
+        char *value = p->text.data + p->spans[i].value;
         value[trimmed_len(value)] = '\0';
-        p->headers[i] = (struct http_header){p->text.data + p->name_at[i], value};
+        p->headers[i] = (struct http_header){p->text.data + p->spans[i].name, value};
     }
 }
 
@@ -269,7 +317,7 @@ static size_t occurrences(const struct http_parser *p, const char *name)
 {
     size_t n = 0;
     for (size_t i = 0; i < p->count; i++)
-        n += strcasecmp(p->headers[i].name, name) == 0;
+        n += http_name_is(p->headers[i].name, name);
     return n;
 }
 

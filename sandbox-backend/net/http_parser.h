@@ -19,9 +19,12 @@ enum http_event {
     HTTP_EV_BAD,  // see bad_status and bad; nothing more can be read
 };
 
+struct http_span {
+    size_t name, value; // offsets
+};
+
 struct http_parser {
     llhttp_t llhttp;
-    llhttp_settings_t settings;
     enum http_event event; // recorded by the callbacks
     const char *body;
     size_t body_len;
@@ -29,6 +32,7 @@ struct http_parser {
     const char *bad; // a sentence
 
     // ---- the head's scan
+    size_t head_max;  // past it: 431; LIMIT_HTTP_HEAD_BYTES unless set after http_parser_init
     bool in_head;     // no whole head yet
     bool started;     // its first line has a byte
     bool failed;      // HTTP_EV_BAD was given
@@ -38,11 +42,12 @@ struct http_parser {
     size_t extra_len; // of trailers and chunk extensions
 
     // ---- the head
-    struct buf text; // the target, then name and value of each header, each ended by NUL
-    size_t name_at[HTTP_HEADERS_MAX];
-    size_t value_at[HTTP_HEADERS_MAX];
-    struct http_header headers[HTTP_HEADERS_MAX]; // point into `text`
+    struct buf text;         // the target, then name and value of each header, each ended by NUL
+    struct http_span *spans; // of `text`; owned
+    struct http_header *headers; // the same, once the head is whole; owned
     size_t count;
+    size_t room;        // for so many, HTTP_HEADERS_MAX at most
+    bool in_name;       // the header at `count` has begun
     const char *target; // of a request
     int64_t length;     // Content-Length; -1 chunked; -2 an answer that ends with the connection
     bool keep_alive;

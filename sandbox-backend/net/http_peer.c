@@ -23,7 +23,8 @@ static void set_state(struct http_peer *peer, enum peer_state state)
 {
     // clang-format off
     static const bool ALLOWED[PEER_CLOSED + 1][PEER_CLOSED + 1] = {
-        [PEER_IDLE]    = {[PEER_HEAD] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
+        [PEER_HANDSHAKE] = {[PEER_IDLE] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
+        [PEER_IDLE]    = {[PEER_HEAD] = 1, [PEER_REQUEST] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
         [PEER_HEAD]    = {[PEER_REQUEST] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
         [PEER_REQUEST] = {[PEER_IDLE] = 1, [PEER_DRAIN] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
         [PEER_DRAIN]   = {[PEER_IDLE] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
@@ -35,6 +36,7 @@ static void set_state(struct http_peer *peer, enum peer_state state)
     peer->state = state;
     const struct http_server_opts *opts = &peer->server->opts;
     const uint64_t wait[] = {
+        [PEER_HANDSHAKE] = opts->head_timeout_ms,
         [PEER_IDLE] = opts->idle_timeout_ms,
         [PEER_HEAD] = opts->head_timeout_ms,
         [PEER_DRAIN] = DRAIN_MS,
@@ -53,6 +55,11 @@ static void on_deadline(struct deadline *d)
     struct http_peer *peer = container_of(d, struct http_peer, deadline);
     if (peer->state == PEER_HEAD)
         http_response_refuse(peer, 408, "the request's head took too long");
+    else if (peer->state == PEER_REQUEST && !peer->req->begun)
+        http_response_refuse(peer, 408,
+                             peer->req->is_slow
+                                 ? "the request's body comes too slowly"
+                                 : "nothing came of the request's body for too long");
     else
         http_peer_close(peer);
 }
@@ -73,6 +80,7 @@ static void release_handle(struct http_peer *peer)
     if (peer->req)
         http_request_free(peer->req);
     http_parser_fini(&peer->parser);
+    http_peer_tls_close(peer);
     stream_out_fini(&peer->out);
     buf_fini(&peer->pending);
     free(peer);
@@ -96,6 +104,10 @@ void http_peer_close(struct http_peer *peer)
 {
     if (peer->state == PEER_CLOSED)
         return;
+    if (peer->state == PEER_IDLE) { // in between requests the end is a regular one
+        http_peer_tls_bye(peer);
+        stream_out_flush(&peer->out);
+    }
     set_state(peer, PEER_CLOSED);
     deadline_close(&peer->deadline, on_deadline_closed);
     uv_close(&peer->io.handle, on_stream_closed);
@@ -116,7 +128,9 @@ static void on_shutdown(uv_shutdown_t *shutdown, int status)
 // Shuts our side once everything is sent.
 static void shut_when_sent(struct http_peer *peer)
 {
-    if (stream_out_flush(&peer->out) != 0)
+    int status = stream_out_flush(&peer->out);
+    http_peer_tls_bye(peer);
+    if (status != 0 || stream_out_flush(&peer->out) != 0)
         http_peer_close(peer);
     else if (stream_out_unsent(&peer->out) == 0 &&
              uv_shutdown(&peer->shutdown, &peer->io.stream, on_shutdown) != 0)
@@ -187,6 +201,7 @@ static bool wants_step(const struct http_peer *peer)
         return http_request_wants_step(peer->req);
     case PEER_DRAIN:
         return true;
+    case PEER_HANDSHAKE:
     case PEER_LINGER:
     case PEER_CLOSED:
     default:
@@ -251,8 +266,6 @@ static void on_event(struct http_peer *peer, enum http_event event)
             set_state(peer, PEER_HEAD);
         break;
     case HTTP_EV_HEAD:
-        if (peer->state == PEER_IDLE)
-            set_state(peer, PEER_HEAD);
         begin_request(peer);
         break;
     case HTTP_EV_BODY:
@@ -307,6 +320,28 @@ static bool has_work(const struct http_peer *peer)
            (peer->state == PEER_REQUEST && (peer->req->whole || peer->req->too_large));
 }
 
+// How long to wait for more of a body: from one piece to the next, and, since a piece may be a
+// byte, for all of them together what HTTP_BODY_RATE gives.
+static uint64_t body_wait(struct http_request *req, uint64_t now)
+{
+    uint64_t gap = req->peer->server->opts.head_timeout_ms;
+    uint64_t end = req->collect_began + gap + req->collected.len * 1000 / HTTP_BODY_RATE;
+    uint64_t left = end > now ? end - now : 0;
+    req->is_slow = req->collected.len && left < gap;
+    return left < gap ? left : gap;
+}
+
+// A body that is collected must go on coming. One that is streamed is its taker's affair.
+static void watch_body(struct http_peer *peer)
+{
+    if (peer->state != PEER_REQUEST || peer->req->mode != BODY_COLLECTED)
+        return;
+    if (peer->req->whole)
+        deadline_disarm(&peer->deadline);
+    else
+        deadline_arm(&peer->deadline, body_wait(peer->req, uv_now(peer->server->loop)));
+}
+
 // One turn: parse the bytes and those that wait, send what was gathered, tell who waits for room.
 static void run(struct http_peer *peer, const char *data, size_t len)
 {
@@ -318,6 +353,8 @@ static void run(struct http_peer *peer, const char *data, size_t len)
         parse(peer, &data, &len);
         if (peer->state < PEER_LINGER)
             buf_consume(&peer->pending, peer->pending.len - len);
+        if (!peer->pending.len)
+            buf_fini(&peer->pending); // seldom needed, and large when it is
     } else {
         parse(peer, &data, &len);
         if (len && peer->state < PEER_LINGER)
@@ -329,6 +366,7 @@ static void run(struct http_peer *peer, const char *data, size_t len)
         http_peer_close(peer);
     if (wants_step(peer) && has_work(peer))
         http_peer_kick(peer);
+    watch_body(peer);
     update_reading(peer);
 }
 
@@ -372,7 +410,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = (uv_buf_t){.base = peer->server->read_buf, .len = sizeof peer->server->read_buf};
 }
 
-static void on_eof(struct http_peer *peer)
+void http_peer_ended(struct http_peer *peer)
 {
     peer->eof = true;
     peer->reading = false;
@@ -388,21 +426,28 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct http_peer *peer = stream->data;
     if (n == UV_EOF)
-        on_eof(peer);
+        http_peer_ended(peer);
     else if (n < 0)
         http_peer_close(peer);
+    else if (n > 0 && peer->state != PEER_LINGER && peer->tls)
+        http_peer_tls_received(peer, buf->base, (size_t)n);
     else if (n > 0 && peer->state != PEER_LINGER)
         run(peer, buf->base, (size_t)n);
 }
 
+void http_peer_received(struct http_peer *peer, const char *data, size_t len)
+{
+    run(peer, data, len);
+}
+
 static bool wants_read(const struct http_peer *peer)
 {
-    if (peer->state == PEER_LINGER)
+    if (peer->state == PEER_LINGER || peer->state == PEER_HANDSHAKE)
         return true;
-    if (peer->state == PEER_CLOSED || peer->pending.len)
-        return false;
-    // With a whole request nothing is to come, and reading is how a peer's leaving is noticed.
-    return wants_step(peer) || (peer->state == PEER_REQUEST && peer->req->whole);
+    // After a whole request only further ones can come; reading is how a peer's leaving is noticed.
+    if (peer->state == PEER_REQUEST && peer->req->whole)
+        return peer->pending.len < HTTP_READ_BYTES;
+    return peer->state != PEER_CLOSED && !peer->pending.len && wants_step(peer);
 }
 
 static void update_reading(struct http_peer *peer)
@@ -432,6 +477,11 @@ static void on_written(struct stream_out *out, int status)
 
 // ---- the beginning
 
+void http_peer_ready(struct http_peer *peer)
+{
+    set_state(peer, PEER_IDLE);
+}
+
 static struct http_peer *peer_new(struct http_listener *l)
 {
     struct http_server *s = l->server;
@@ -445,6 +495,7 @@ static struct http_peer *peer_new(struct http_listener *l)
     deadline_init(&peer->deadline, s->loop, on_deadline);
     peer->open_handles = 2;
     http_parser_init(&peer->parser, HTTP_REQUEST);
+    peer->parser.head_max = s->opts.max_head_bytes;
     stream_out_init(&peer->out, &peer->io.stream, on_written);
     peer->next = s->peers;
     peer->link = &s->peers;
@@ -454,6 +505,15 @@ static struct http_peer *peer_new(struct http_listener *l)
     s->connected++;
     s->handles++;
     return peer;
+}
+
+// A handshake only to say no would cost more than it tells.
+static void refuse_connection(struct http_peer *peer)
+{
+    if (peer->server->opts.tls)
+        http_peer_close(peer);
+    else
+        http_response_refuse(peer, 503, "too many connections");
 }
 
 void http_peer_accept(struct http_listener *l)
@@ -469,9 +529,14 @@ void http_peer_accept(struct http_listener *l)
         uv_tcp_nodelay(&peer->io.tcp, 1);
     if (peer->server->connected > max) {
         log_warn("http.full", "connections=%u", max);
-        http_response_refuse(peer, 503, "too many connections");
+        refuse_connection(peer);
         return;
     }
-    deadline_arm(&peer->deadline, peer->server->opts.idle_timeout_ms);
+    if (peer->server->opts.tls) {
+        http_peer_tls_open(peer);
+        deadline_arm(&peer->deadline, peer->server->opts.head_timeout_ms);
+    } else {
+        http_peer_ready(peer);
+    }
     update_reading(peer);
 }

@@ -151,6 +151,24 @@ uv_loop_t *http_request_loop(const struct http_request *req)
     return req->peer->server->loop;
 }
 
+const char *http_request_peer(struct http_request *req)
+{
+    struct sockaddr_storage address;
+    int len = sizeof address;
+    if (req->peer->io.handle.type != UV_TCP)
+        return "unix";
+    if (!*req->address &&
+        (uv_tcp_getpeername(&req->peer->io.tcp, (struct sockaddr *)&address, &len) != 0 ||
+         uv_ip_name((struct sockaddr *)&address, req->address, sizeof req->address) != 0))
+        return "unknown"; // it has just left
+    return req->address;
+}
+
+bool http_request_is_tls(const struct http_request *req)
+{
+    return req->peer->tls != NULL;
+}
+
 // ---- the body
 
 // The client that asked first is told to send its body, unless it already does.
@@ -185,6 +203,7 @@ void http_request_collect(struct http_request *req, size_t max,
     int64_t length = http_request_length(req);
     req->on_body = on_body;
     req->collect_max = max;
+    req->collect_began = uv_now(http_request_loop(req));
     req->too_large = length > 0 && (uint64_t)length > max;
     if (req->too_large)
         req->wants_continue = false;
@@ -225,9 +244,12 @@ void http_request_on_end(struct http_request *req)
             req->body.on_end(req, req->body_ctx);
         return;
     }
-    struct buf body auto_buf = req->collected;
+    struct buf body = req->collected;
+    size_t len = body.len;
     req->collected = BUF_INIT;
-    req->on_body(req, buf_str(&body), body.len, req->body_ctx);
+    req->on_body(req, buf_str(&body), len, req->body_ctx);
+    buf_fini(&body);
+    mem_give_back(len);
 }
 
 void http_request_refuse_large(struct http_request *req)

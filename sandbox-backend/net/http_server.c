@@ -3,10 +3,11 @@
 //
 // A server has listeners, connections ("peers", http_peer.c) and one idle handle. A peer parses
 // one request at a time (http_parser.c), hands it to the handler, and does not parse on until the
-// answer is ended; what else arrives meanwhile waits in `pending` (at most one read, 64 KiB) and
-// then in the socket. So a peer that sends faster than it is served is held up by TCP or the unix
-// socket, and one that reads slower than it is answered makes http_response_write say "stop" at
-// LIMIT_STREAM_QUEUE_BYTES.
+// answer is ended; what else arrives meanwhile waits in `pending` (at most two reads of 64 KiB)
+// and then in the socket. So a peer that sends faster than it is served is held up by TCP or the
+// unix socket, and one that reads slower than it is answered makes http_response_write say "stop"
+// at LIMIT_STREAM_QUEUE_BYTES. With TLS (http_peer_tls.c, tls.c) the same bytes are sealed on their
+// way, and a peer begins with the handshake.
 //
 // Nothing is called synchronously. Whatever a handler does only changes state and, if work follows,
 // "kicks" the peer: the idle handle runs it in the same turn of the loop. Small pieces of an answer
@@ -16,9 +17,10 @@
 // the connection dies first, until on_close, which comes from the peer's close callback: a handler
 // that ends a request of a dead connection before that has simply ended it.
 //
-// Limits: head 64 KiB (431), HTTP_HEADERS_MAX headers, max_connections (503), 30 s for a head
-// (408), 640 s idle, 30 s for draining a body nobody took (1 MiB at most), 2 s for the peer to end
-// after its last answer.
+// Limits: head max_head_bytes (431), HTTP_HEADERS_MAX headers, max_connections (503), 30 s for a
+// handshake, for a head and between pieces of a collected body (408), which after the first 30 s
+// must have come with 4 KiB a second (408), 640 s idle, 30 s for draining a body nobody took (1 MiB
+// at most), 2 s for the peer to end after its last answer.
 #include "sandbox-backend/net/http_server.h"
 
 #include <errno.h>
@@ -30,6 +32,7 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/net/http_server_internal.h"
 
@@ -49,6 +52,8 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_server_op
         s->opts.idle_timeout_ms = DEFAULT_IDLE_MS;
     if (!s->opts.head_timeout_ms)
         s->opts.head_timeout_ms = DEFAULT_HEAD_MS;
+    if (!s->opts.max_head_bytes)
+        s->opts.max_head_bytes = LIMIT_HTTP_HEAD_BYTES;
     uv_idle_init(loop, &s->idle);
     s->idle.data = s;
     s->handles = 1;

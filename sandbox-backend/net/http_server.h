@@ -9,11 +9,13 @@
 #include <sys/types.h>
 #include <uv.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/net/http.h"
 
 struct http_server;
 struct http_request;
+struct tls;
 
 // A request's head has arrived. The handler takes the body with http_request_stream or
 // http_request_collect (a body that is never taken is discarded), and must in the end, now or
@@ -26,6 +28,12 @@ struct http_server_opts {
     unsigned max_connections; // further ones are answered 503 and closed; 0 is 1024
     uint64_t idle_timeout_ms; // of a kept-alive connection; 0 is 640 s, as envd's
     uint64_t head_timeout_ms; // from the first byte of a head to its end; 0 is 30 s
+    struct tls *tls;          // borrowed: https is spoken, and the handshake's time is a head's
+    size_t max_head_bytes;    // request line and headers, past it: 431; 0 is LIMIT_HTTP_HEAD_BYTES
+    // Writes the body of an answer that the server gives by itself: 400, 408, 413, 431, 501, 503,
+    // 505. `body` is empty; *type is "application/json; charset=utf-8" and may be set to another
+    // string that lives on. NULL: {"code":<status>,"message":"..."}.
+    void (*refuse)(int status, const char *message, struct buf *body, const char **type);
 };
 
 struct http_server *http_server_new(uv_loop_t *loop, const struct http_server_opts *opts);
@@ -49,6 +57,9 @@ const struct http_header *http_request_headers(const struct http_request *req, s
 // The declared Content-Length, 0 without a body, -1 when chunked.
 int64_t http_request_length(const struct http_request *req);
 uv_loop_t *http_request_loop(const struct http_request *req);
+// The peer's IP address without its port, for logs and limits; "unix" on a unix socket.
+const char *http_request_peer(struct http_request *req);
+bool http_request_is_tls(const struct http_request *req);
 
 struct http_body_events {
     void (*on_data)(struct http_request *req, const char *data, size_t len, void *ctx);
@@ -60,8 +71,10 @@ void http_request_pause(struct http_request *req); // no on_data until resumed; 
 void http_request_resume(struct http_request *req);
 
 // Collects the whole body, then calls with it (NUL-terminated; borrowed for the call). A body over
-// `max` is answered 413 with {"code":413,"message":...} and the callback is never called; on_close
-// is, as when the peer had left. A body that is malformed ends the same way, with 400.
+// `max` is answered 413 by the server (see http_server_opts.refuse) and the callback is never
+// called; on_close is, as when the peer had left. A body that is malformed ends the same way, with
+// 400, and with 408 one of which nothing comes for head_timeout_ms, or that after so long has not
+// come with 4 KiB a second on average.
 void http_request_collect(struct http_request *req, size_t max,
                           void (*on_body)(struct http_request *req, const char *body, size_t len,
                                           void *ctx),
@@ -89,6 +102,8 @@ void http_response_header(struct http_request *req, const char *name, const char
 void http_response_begin(struct http_request *req, int status, int64_t length);
 // Sends bytes (copied). False: over LIMIT_STREAM_QUEUE_BYTES are unsent; stop until on_drain.
 bool http_response_write(struct http_request *req, const void *data, size_t len);
+size_t http_response_unsent(
+    const struct http_request *req); // bytes that the peer has not taken yet
 void http_response_on_drain(struct http_request *req, void (*on_drain)(void *ctx), void *ctx);
 void http_response_end(struct http_request *req); // the request is gone after this
 // Closes the socket at once, without a terminating chunk: the peer sees a broken response.

@@ -2,6 +2,7 @@
 // What the files of the HTTP server share: the connection (http_peer.c), its request
 // (http_request.c) and the answer (http_response.c).
 #pragma once
+#include <netinet/in.h>
 #include <time.h>
 
 #include "sandbox-backend/base/buf.h"
@@ -9,8 +10,10 @@
 #include "sandbox-backend/net/http_parser.h"
 #include "sandbox-backend/net/http_server.h"
 #include "sandbox-backend/net/stream_out.h"
+#include "sandbox-backend/net/tls_internal.h"
 
 #define HTTP_READ_BYTES  (64 * 1024)
+#define HTTP_BODY_RATE   4096          // bytes a second that a collected body must come with
 #define HTTP_DRAIN_BYTES (1024 * 1024) // of a body nobody took, read for the next request's sake
 
 union http_stream {
@@ -47,11 +50,12 @@ struct http_server {
 };
 
 enum peer_state {
-    PEER_IDLE,    // between requests
-    PEER_HEAD,    // a head has begun
-    PEER_REQUEST, // a handler has the request
-    PEER_DRAIN,   // answered; the rest of the request's body is thrown away
-    PEER_LINGER,  // answered for the last time; waits until the peer has ended too
+    PEER_HANDSHAKE, // of TLS
+    PEER_IDLE,      // between requests
+    PEER_HEAD,      // a head has begun
+    PEER_REQUEST,   // a handler has the request
+    PEER_DRAIN,     // answered; the rest of the request's body is thrown away
+    PEER_LINGER,    // answered for the last time; waits until the peer has ended too
     PEER_CLOSED,
 };
 
@@ -73,6 +77,8 @@ struct http_peer {
     struct buf pending; // received, not parsed
     size_t drained;
     struct stream_out out;
+    struct tls_session *tls; // owned; NULL without TLS
+    size_t tls_replies;      // bytes that the session said by itself since all was sent
     uv_shutdown_t shutdown;
     struct http_request *req; // owned until it is ended
 };
@@ -87,7 +93,8 @@ struct http_query {
 struct http_request {
     struct http_peer *peer;
     const char *method;
-    char *path; // decoded
+    char *path;                     // decoded
+    char address[INET6_ADDRSTRLEN]; // of the peer, once it was asked for
     struct http_query *queries;
     bool is_http10;
     bool is_head;
@@ -101,6 +108,8 @@ struct http_request {
     struct http_body_events body;
     struct buf collected;
     size_t collect_max;
+    uint64_t collect_began; // loop time, ms
+    bool is_slow;           // what it has to hurry for is HTTP_BODY_RATE
     void (*on_body)(struct http_request *req, const char *body, size_t len, void *ctx);
     void *body_ctx;
 
@@ -129,6 +138,16 @@ void http_peer_kick(struct http_peer *peer);   // run it soon, from the loop
 void http_peer_unqueue(struct http_peer *peer);
 void http_peer_run(struct http_peer *peer);
 void http_peer_answered(struct http_peer *peer); // the request was ended; it is freed here
+
+void http_peer_ready(struct http_peer *peer); // requests may come
+void http_peer_received(struct http_peer *peer, const char *data, size_t len);
+void http_peer_ended(struct http_peer *peer); // nothing more comes from the peer
+
+// ---- http_peer_tls.c
+void http_peer_tls_open(struct http_peer *peer);
+void http_peer_tls_close(struct http_peer *peer);
+void http_peer_tls_received(struct http_peer *peer, const char *data, size_t len); // of the socket
+void http_peer_tls_bye(struct http_peer *peer); // says, if it can, that nothing more is sent
 
 // ---- http_request.c
 struct http_request *http_request_new(struct http_peer *peer); // NULL: the target cannot be

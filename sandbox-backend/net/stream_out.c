@@ -7,7 +7,8 @@
 
 #include "sandbox-backend/base/mem.h"
 
-#define KEEP_BYTES 65536 // a buffer that grew beyond this is given back when it is empty
+// A buffer that grew beyond this is given back when it is empty: many connections are idle.
+#define KEEP_BYTES 2048
 
 void stream_out_init(struct stream_out *o, uv_stream_t *stream,
                      void (*on_written)(struct stream_out *o, int status))
@@ -18,18 +19,34 @@ void stream_out_init(struct stream_out *o, uv_stream_t *stream,
 void stream_out_fini(struct stream_out *o)
 {
     buf_fini(&o->queued);
+    buf_fini(&o->sealed);
     buf_fini(&o->flight);
+}
+
+static void empty(struct buf *b)
+{
+    if (b->cap > KEEP_BYTES)
+        buf_fini(b);
+    else
+        buf_clear(b);
+}
+
+// What leaves next, as the socket gets it.
+static struct buf *waiting(struct stream_out *o)
+{
+    return o->seal ? &o->sealed : &o->queued;
 }
 
 size_t stream_out_unsent(const struct stream_out *o)
 {
-    return o->queued.len + (o->writing ? o->flight.len : 0);
+    return o->queued.len + o->sealed.len + (o->writing ? o->flight.len : 0);
 }
 
 static int broke(struct stream_out *o, int status)
 {
     o->broken = true;
-    buf_clear(&o->queued);
+    empty(&o->queued);
+    empty(&o->sealed);
     return status;
 }
 
@@ -37,9 +54,7 @@ static void on_write(uv_write_t *request, int status)
 {
     struct stream_out *o = container_of(request, struct stream_out, request);
     o->writing = false;
-    if (o->flight.cap > KEEP_BYTES)
-        buf_fini(&o->flight);
-    buf_clear(&o->flight);
+    empty(&o->flight);
     if (status < 0)
         broke(o, status);
     else
@@ -50,9 +65,9 @@ static void on_write(uv_write_t *request, int status)
 // Hands what is queued to the loop, which sends it as the socket takes it.
 static int start_write(struct stream_out *o)
 {
-    struct buf empty = o->flight;
-    o->flight = o->queued;
-    o->queued = empty;
+    struct buf unused = o->flight;
+    o->flight = *waiting(o);
+    *waiting(o) = unused;
     uv_buf_t piece = {.base = o->flight.data, .len = o->flight.len};
     int status = uv_write(&o->request, o->stream, &piece, 1, on_write);
     if (status < 0)
@@ -66,21 +81,39 @@ static void keep_rest(struct stream_out *o, const uv_buf_t *piece, size_t *sent)
 {
     size_t gone = *sent < piece->len ? *sent : piece->len;
     *sent -= gone;
-    if (piece->base == o->queued.data)
-        buf_consume(&o->queued, gone);
+    if (gone == piece->len && piece->base == waiting(o)->data)
+        empty(waiting(o));
+    else if (piece->base == waiting(o)->data)
+        buf_consume(waiting(o), gone);
     else
-        buf_add(&o->queued, piece->base + gone, piece->len - gone);
+        buf_add(waiting(o), piece->base + gone, piece->len - gone);
+}
+
+// Everything in as few records as it takes.
+static bool seal_all(struct stream_out *o, const void *data, size_t len, const char *tail)
+{
+    buf_add(&o->queued, data, len);
+    buf_adds(&o->queued, tail);
+    bool fine = o->queued.len == 0 || o->seal(o, o->queued.data, o->queued.len);
+    empty(&o->queued);
+    return fine;
 }
 
 int stream_out_send(struct stream_out *o, const void *data, size_t len, const char *tail)
 {
     if (o->broken)
         return UV_EPIPE;
+    if (o->seal) {
+        if (!seal_all(o, data, len, tail))
+            return broke(o, UV_EPROTO);
+        len = 0;
+        tail = "";
+    }
     uv_buf_t pieces[3];
     unsigned count = 0;
     size_t tail_len = strlen(tail);
-    if (o->queued.len)
-        pieces[count++] = (uv_buf_t){.base = o->queued.data, .len = o->queued.len};
+    if (waiting(o)->len)
+        pieces[count++] = (uv_buf_t){.base = waiting(o)->data, .len = waiting(o)->len};
     if (len)
         pieces[count++] = (uv_buf_t){.base = (char *)(uintptr_t)data, .len = len};
     if (tail_len)
@@ -93,7 +126,7 @@ int stream_out_send(struct stream_out *o, const void *data, size_t len, const ch
     size_t sent = n < 0 ? 0 : (size_t)n;
     for (unsigned i = 0; i < count; i++)
         keep_rest(o, &pieces[i], &sent);
-    return o->queued.len && !o->writing ? start_write(o) : 0;
+    return waiting(o)->len && !o->writing ? start_write(o) : 0;
 }
 
 int stream_out_flush(struct stream_out *o)

@@ -14,7 +14,11 @@ struct stream_out {
     struct buf flight;   // given to uv_write
     uv_write_t request;
     bool writing; // `flight` is in use
-    bool broken;  // a write failed: everything is thrown away from now on
+    // What changes the bytes on their way (TLS), set after stream_out_init: adds to `sealed`, or
+    // returns false when it cannot any more. NULL: they go as they are.
+    bool (*seal)(struct stream_out *o, const void *data, size_t len);
+    struct buf sealed; // in place of `queued` what waits for the loop
+    bool broken;       // a write failed: everything is thrown away from now on
     // From the loop, after a uv_write: 0 or a libuv error.
     void (*on_written)(struct stream_out *o, int status);
 };
