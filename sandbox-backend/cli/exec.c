@@ -109,6 +109,7 @@ static int status_of(struct exec *x, const struct command_result *r)
         cli_usage_error("the command was killed, its timeout of %lld s is over",
                         (long long)x->timeout_s);
         return EXIT_TIMED_OUT;
+    case COMMAND_LEFT:
     case COMMAND_FAILED:
         return EXIT_NOT_RUN;
     }

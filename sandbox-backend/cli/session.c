@@ -115,7 +115,7 @@ json_t *session_create(struct session *s, const struct sandbox_opts *opts, struc
 json_t *session_list(struct session *s, struct err *e)
 {
     struct wait w = {.loop = &s->loop, .e = e};
-    client_list(s->client, on_json, &w);
+    client_list(s->client, NULL, on_json, &w);
     json_t *list = wait_for(s, &w);
     if (list && !json_is_array(list)) {
         err_set(e, ERR_INTERNAL, "the server's list of sandboxes is not a list");

@@ -334,7 +334,9 @@ static void on_exchange_end(const struct err *e, void *ctx)
 static void release(struct call *call)
 {
     request_fini(&call->request);
+    size_t received = call->received.len;
     buf_fini(&call->received);
+    mem_give_back(received);
     free(call->sandbox);
     free(call->target);
     free(call->user);

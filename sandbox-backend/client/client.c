@@ -60,6 +60,11 @@ struct client *client_new(uv_loop_t *loop, const struct client_opts *opts)
     return c;
 }
 
+bool client_is_there(const struct client *c)
+{
+    return !c->starter || daemon_start_is_done(c->starter);
+}
+
 void client_cancel(struct client_op *op)
 {
     op->cancel(op);

@@ -27,6 +27,10 @@ struct client_opts {
 struct client *client_new(uv_loop_t *loop, const struct client_opts *opts);
 void client_close(struct client *c, void (*on_closed)(void *ctx), void *ctx);
 
+// Whether an operation finds a server at once. False: the local daemon does not run, and the first
+// operation would start it. Remote servers count as there. Does not wait.
+bool client_is_there(const struct client *c);
+
 // Ends an operation: its completion is called with ERR_CANCELED. A command that runs is killed.
 void client_cancel(struct client_op *op);
 
@@ -45,7 +49,10 @@ typedef void (*client_done_cb)(const struct err *e, void *ctx);
 
 struct client_op *client_create(struct client *c, const struct sandbox_opts *opts,
                                 client_json_cb cb, void *ctx);
-struct client_op *client_list(struct client *c, client_json_cb cb, void *ctx);
+// `metadata`: object of strings, all of which must be a sandbox's own; NULL for every sandbox.
+// Borrowed for the call. The newest 100: E2B's first page.
+struct client_op *client_list(struct client *c, const json_t *metadata, client_json_cb cb,
+                              void *ctx);
 // ERR_NOT_FOUND: no such sandbox. ERR_GONE: it has ended; the message says why and when.
 struct client_op *client_get(struct client *c, const char *id, client_json_cb cb, void *ctx);
 struct client_op *client_kill(struct client *c, const char *id, client_done_cb cb, void *ctx);
@@ -61,8 +68,15 @@ struct command_opts {
     const char *user;        // NULL: the sandbox's default
     int64_t timeout_ms;      // 0 is none; past it envd kills the command
     bool open_stdin;         // its stdin stays open, for SendInput and CloseStdin by client_rpc
+    const char *tag;         // a name by which envd finds the process; NULL for none
 };
-enum command_end { COMMAND_EXITED, COMMAND_SIGNALED, COMMAND_TIMED_OUT, COMMAND_FAILED };
+enum command_end {
+    COMMAND_EXITED,
+    COMMAND_SIGNALED,
+    COMMAND_TIMED_OUT,
+    COMMAND_LEFT,
+    COMMAND_FAILED
+};
 struct command_result {
     enum command_end end;
     int exit_code;      // COMMAND_EXITED
@@ -81,6 +95,10 @@ struct command_events {
 struct client_op *client_command(struct client *c, const char *id, const struct command_opts *opts,
                                  const struct command_events *events, void *ctx);
 
+// Leaves a command that has started: it goes on, envd throws away what it writes from now on, and
+// on_end comes with COMMAND_LEFT, or with how the command ended, if that is known by then.
+void client_leave(struct client_op *op);
+
 // ---- envd: files. Streamed: memory does not grow with the file.
 typedef void (*client_file_cb)(const char *path, int64_t bytes, const struct err *e, void *ctx);
 // Uploads from a local descriptor (regular file, taken) to `path` in the sandbox.
@@ -94,6 +112,32 @@ struct client_op *client_upload_bytes(struct client *c, const char *id, const vo
 struct client_op *client_download(struct client *c, const char *id, const char *path, int fd,
                                   int64_t max_bytes, const char *user, client_file_cb cb,
                                   void *ctx);
+// Reads `path` into memory. `data` is NUL-terminated and borrowed for the call; NULL with an error.
+// ERR_NOT_FOUND; ERR_INVALID for a directory; ERR_TOO_LARGE for more than max_bytes, of which the
+// rest is not asked for.
+typedef void (*client_read_cb)(const char *data, size_t len, const struct err *e, void *ctx);
+struct client_op *client_read(struct client *c, const char *id, const char *path, int64_t max_bytes,
+                              const char *user, client_read_cb cb, void *ctx);
+
+// ---- envd: watching a directory
+enum watch_kind { WATCH_CREATE, WATCH_WRITE, WATCH_REMOVE, WATCH_RENAME, WATCH_CHMOD };
+struct watch_events {
+    void (*on_start)(
+        void *ctx); // the watch is armed: what happens from now on is told. May be NULL
+    // `name` is relative to the watched directory, which itself is "."; borrowed for the call. It
+    // comes from the guest and may be any text. A rename tells the old name, and a create the new.
+    void (*on_event)(enum watch_kind kind, const char *name, void *ctx);
+    // Exactly once, last; `e` is never NULL, for a watch ends only because somebody ends it.
+    // ERR_CANCELED; ERR_NOT_FOUND or ERR_INVALID (a file): refused; ERR_LIMIT: too much is watched,
+    // or events were lost; ERR_GONE: the sandbox ended, and why; ERR_UNAVAILABLE: the stream broke.
+    void (*on_end)(const struct err *e, void *ctx);
+};
+// Watches `path`; `recursive`: and all directories below it, those that are made later too. An open
+// watch does not keep a sliding sandbox alive.
+struct client_op *client_watch(struct client *c, const char *id, const char *path, bool recursive,
+                               const char *user, const struct watch_events *events, void *ctx);
+
+// ---- envd: everything else
 // Unary call of envd: "filesystem.Filesystem/Stat", {"path":...}.
 struct client_op *client_rpc(struct client *c, const char *id, const char *method,
                              const json_t *request, const char *user, client_json_cb cb, void *ctx);

@@ -12,6 +12,10 @@
 //
 // Canceling closes the stream, which does not end the command (envd lets it run on for whoever
 // connects next), and then kills it by its pid. A command whose start is on its way is waited for.
+// Many that are canceled at once may be more than the way to the sandbox takes; such a kill is sent
+// again, which does no harm: envd looks for the pid among its commands only.
+//
+// A command that is left is the same up to then. Its stream is closed, and that is its end here.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +33,13 @@
 #include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/net/deadline.h"
 
-#define KEEPALIVE_S   "20"
-#define SILENCE_MS    120000 // several keepalives
-#define OVERDUE_MS    15000  // past the command's own timeout, for envd to have ended it
-#define KILL_START_MS 5000   // for a canceled command's start to arrive
+#define OVERDUE_MS    15000 // past the command's own timeout, for envd to have ended it
+#define KILL_START_MS 5000  // for a canceled command's start to arrive
 #define KILL_MS       10000
+#define KILL_AGAIN_MS 50 // when it could not be passed on, doubled each time:
+#define KILLS_MAX     8  // about 6 s in all
+
+static const char LOST[] = "the connection to the command broke, whether it finished is not known";
 
 enum command_state {
     COMMAND_STREAMING,
@@ -58,7 +64,9 @@ struct command {
     bool has_ended;     // how it ended is known, and in `result`
     bool is_garbled;    // the stream could not be understood
     bool canceled;
+    bool left;
     bool must_kill;    // before the operation completes
+    int kills;         // that were tried
     struct fate *fate; // borrowed; in ASKING
     struct command_result result;
     char status[PROCESS_STATUS_BYTES], error[PROCESS_STATUS_BYTES]; // result points to them
@@ -91,12 +99,15 @@ static json_t *start_message(const struct command_opts *opts, struct err *e)
         err_set(e, ERR_INVALID, "the working directory is not UTF-8");
     if (opts->envs)
         json_object_set(process, "envs", opts->envs);
-    return json_pack("{s:o, s:b}", "process", process, "stdin", (int)opts->open_stdin);
+    json_t *message = json_pack("{s:o, s:b}", "process", process, "stdin", (int)opts->open_stdin);
+    if (opts->tag && json_object_set_new(message, "tag", json_string(opts->tag)) < 0)
+        err_set(e, ERR_INVALID, "the tag is not UTF-8");
+    return message;
 }
 
 static void arm(struct command *op)
 {
-    int64_t ms = SILENCE_MS;
+    int64_t ms = ENVD_SILENCE_MS;
     if (op->overdue_at && op->overdue_at - clock_mono_ms() < ms)
         ms = op->overdue_at - clock_mono_ms();
     deadline_arm(&op->silence, ms > 0 ? (uint64_t)ms : 0);
@@ -105,36 +116,21 @@ static void arm(struct command *op)
 static void start(struct command *op, const struct command_opts *opts)
 {
     static const struct call_events EVENTS = {.on_data = on_stream_data, .on_end = on_stream_end};
-    struct client *c = op->base.client;
-    struct buf body auto_buf = BUF_INIT;
-    char *timeout auto_free = str_printf("%lld", (long long)opts->timeout_ms);
-    const struct http_header headers[] = {
-        {"Content-Type", CONNECT_STREAM_TYPE},
-        {"Connect-Protocol-Version", "1"},
-        {"Keepalive-Ping-Interval", KEEPALIVE_S},
-        {"Connect-Timeout-Ms", timeout}, // last: left out when there is none
-    };
     struct err refused = ERR_INIT;
-    envd_call_check(c, op->id, op->user, &refused);
     json_t *message = start_message(opts, &refused);
-    connect_envelope_json(&body, message);
+    op->call = envd_call_stream(op->base.client, op->id, "process.Process/Start", message, op->user,
+                                opts->timeout_ms, &refused, &EVENTS, op);
     json_decref(message);
-    const struct call_opts call = {
-        .sandbox = op->id,
-        .method = "POST",
-        .target = "/process.Process/Start",
-        .user = op->user,
-        .headers = headers,
-        .header_count = ARRAY_LEN(headers) - (opts->timeout_ms > 0 ? 0 : 1),
-        .body = body.data,
-        .body_len = body.len,
-        .refused = err_is(&refused) ? &refused : NULL,
-    };
-    op->call = call_start(c, &call, &EVENTS, op);
     arm(op);
 }
 
 // ---- 2. the stream
+// Whether what was asked for is known, whatever becomes of the stream.
+static bool is_settled(const struct command *op)
+{
+    return op->left || op->has_ended;
+}
+
 static void take_end(struct command *op)
 {
     const struct process_event *ev = &op->event;
@@ -166,7 +162,7 @@ static void take_start(struct command *op)
 static void take_event(struct command *op)
 {
     const struct buf *data = &op->event.data;
-    bool listening = !op->canceled && !op->has_ended && data->len;
+    bool listening = !op->canceled && !op->has_ended && !op->left && data->len;
     switch (op->event.kind) {
     case PROCESS_STARTED:
         take_start(op);
@@ -240,12 +236,16 @@ static void on_stream_data(const char *data, size_t len, void *ctx)
 static void on_silence(struct deadline *deadline)
 {
     struct command *op = container_of(deadline, struct command, silence);
+    if (op->state == COMMAND_KILLING) {
+        kill_it(op);
+        return;
+    }
     if (op->overdue_at && clock_mono_ms() >= op->overdue_at && !op->canceled) {
         op->has_ended = true;
         op->result.end = COMMAND_TIMED_OUT;
         op->must_kill = op->pid != 0;
     } else if (!op->canceled) {
-        err_set(&op->err, ERR_UNAVAILABLE, "nothing was heard for %d s", SILENCE_MS / 1000);
+        err_set(&op->err, ERR_UNAVAILABLE, "nothing was heard for %d s", ENVD_SILENCE_MS / 1000);
     }
     if (op->call)
         call_cancel(op->call);
@@ -259,17 +259,17 @@ static void on_stream_end(int status, const char *body, size_t len, const struct
     bool was_sent = call_may_have_been_sent(op->call);
     op->call = NULL;
     deadline_disarm(&op->silence);
-    if (e && !op->canceled && !op->has_ended && !op->reader.ended)
+    if (e && !op->canceled && !is_settled(op) && !op->reader.ended)
         err_set(&op->err, e->code, "%s", e->msg); // unless the reason is there already
     bool refused = status >= 300 && !(status == 502 && op->err.code == ERR_UNAVAILABLE);
     if (op->must_kill) {
         kill_it(op);
-    } else if (op->canceled || op->has_ended || op->reader.ended || op->is_garbled || !was_sent ||
+    } else if (op->canceled || is_settled(op) || op->reader.ended || op->is_garbled || !was_sent ||
                refused) {
         complete(op);
     } else {
         op->state = COMMAND_ASKING;
-        op->fate = fate_ask(op->base.client, op->id, &op->err, on_fate, op);
+        op->fate = fate_ask(op->base.client, op->id, LOST, &op->err, on_fate, op);
     }
 }
 
@@ -304,28 +304,40 @@ static void cancel(struct client_op *base)
         call_cancel(op->call);
 }
 
+void client_leave(struct client_op *base)
+{
+    struct command *op = container_of(base, struct command, base);
+    if (!op->pid || op->canceled || op->state != COMMAND_STREAMING)
+        return;
+    op->left = true;
+    call_cancel(op->call);
+}
+
 static void kill_it(struct command *op)
 {
     static const struct call_events EVENTS = {.on_end = on_killed};
     json_t *request = json_pack("{s:{s:I}, s:s}", "process", "pid", (json_int_t)op->pid, "signal",
                                 "SIGNAL_SIGKILL");
     op->state = COMMAND_KILLING;
+    op->kills++;
     op->call = envd_call_unary(op->base.client, op->id, "process.Process/SendSignal", request,
                                op->user, KILL_MS, &EVENTS, op);
     json_decref(request);
 }
 
-// Whatever the answer: not found is a command that had just ended, and for the rest nothing more
-// can be done from here.
+// Not found is a command that had just ended.
 static void on_killed(int status, const char *body, size_t len, const struct err *e, void *ctx)
 {
     (void)status;
     (void)body;
     (void)len;
-    (void)e;
     struct command *op = ctx;
+    bool again = e && (e->code == ERR_LIMIT || e->code == ERR_UNAVAILABLE);
     op->call = NULL;
-    complete(op);
+    if (again && op->kills < KILLS_MAX)
+        deadline_arm(&op->silence, (uint64_t)KILL_AGAIN_MS << (op->kills - 1));
+    else
+        complete(op);
 }
 
 // ---- 5. the end
@@ -334,7 +346,7 @@ static void complete(struct command *op)
     if (op->canceled) {
         op->err = ERR_INIT;
         err_set(&op->err, ERR_CANCELED, "canceled");
-    } else if (!op->has_ended) {
+    } else if (!is_settled(op)) {
         if (!err_is(&op->err))
             op->result.may_have_run = true;
         err_set(&op->err, ERR_INTERNAL, "envd ended the command's stream without a result");
@@ -345,16 +357,23 @@ static void complete(struct command *op)
     deadline_close(&op->silence, on_silence_closed);
 }
 
-static void on_silence_closed(struct deadline *deadline)
+static void tell_end(struct command *op)
 {
-    struct command *op = container_of(deadline, struct command, silence);
     op->result.status = op->status;
+    if (op->left && !op->has_ended)
+        op->result.end = COMMAND_LEFT;
     if (err_is(&op->err))
         op->result.end = COMMAND_FAILED;
     if (err_is(&op->err) && op->err.code != ERR_GONE && (op->pid || op->is_garbled))
         op->result.may_have_run = true;
-    op_end(&op->base);
     op->events.on_end(&op->result, err_is(&op->err) ? &op->err : NULL, op->ctx);
+}
+
+static void on_silence_closed(struct deadline *deadline)
+{
+    struct command *op = container_of(deadline, struct command, silence);
+    op_end(&op->base);
+    tell_end(op);
     connect_reader_fini(&op->reader);
     buf_fini(&op->event.data);
     free(op->id);
@@ -362,11 +381,10 @@ static void on_silence_closed(struct deadline *deadline)
     free(op);
 }
 
-struct client_op *client_command(struct client *c, const char *id, const struct command_opts *opts,
-                                 const struct command_events *events, void *ctx)
+static struct command *command_new(struct client *c, const char *id,
+                                   const struct command_opts *opts, void *ctx)
 {
     struct command *op = xcalloc(1, sizeof *op);
-    op->events = *events;
     op->ctx = ctx;
     op->id = xstrdup(id);
     op->user = opts->user ? xstrdup(opts->user) : NULL;
@@ -374,6 +392,14 @@ struct client_op *client_command(struct client *c, const char *id, const struct 
     connect_reader_init(&op->reader, LIMIT_ENVELOPE_BYTES);
     deadline_init(&op->silence, c->loop, on_silence);
     op_begin(&op->base, c, cancel);
+    return op;
+}
+
+struct client_op *client_command(struct client *c, const char *id, const struct command_opts *opts,
+                                 const struct command_events *events, void *ctx)
+{
+    struct command *op = command_new(c, id, opts, ctx);
+    op->events = *events;
     start(op, opts);
     return &op->base;
 }

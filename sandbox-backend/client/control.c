@@ -192,12 +192,45 @@ struct client_op *client_create(struct client *c, const struct sandbox_opts *opt
     return &op->base;
 }
 
-struct client_op *client_list(struct client *c, client_json_cb cb, void *ctx)
+// E2B's form: each key and value encoded, the pairs joined as a query, and that encoded as a whole
+// to be a value of the query it is in.
+static void encode_twice(struct buf *out, const char *text)
+{
+    struct buf once auto_buf = BUF_INIT;
+    percent_encode(&once, text, false);
+    percent_encode(out, buf_str(&once), false);
+}
+
+static char *list_target(const json_t *metadata)
+{
+    struct buf pairs auto_buf = BUF_INIT;
+    struct buf target auto_buf = BUF_INIT;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)metadata, key, value)
+    {
+        if (pairs.len)
+            buf_addc(&pairs, '&');
+        encode_twice(&pairs, key);
+        buf_addc(&pairs, '=');
+        encode_twice(&pairs, json_string_value(value));
+    }
+    buf_adds(&target, "/v2/sandboxes");
+    if (pairs.len) {
+        buf_adds(&target, "?metadata=");
+        percent_encode(&target, buf_str(&pairs), false);
+    }
+    return buf_take(&target);
+}
+
+struct client_op *client_list(struct client *c, const json_t *metadata, client_json_cb cb,
+                              void *ctx)
 {
     static const struct err NONE;
+    char *target auto_free = list_target(metadata);
     struct control *op = control_new(c, NULL, ctx);
     op->json_cb = cb;
-    call(op, "GET", "/v2/sandboxes", NULL, ANSWER_MS, &NONE);
+    call(op, "GET", target, NULL, ANSWER_MS, &NONE);
     return &op->base;
 }
 

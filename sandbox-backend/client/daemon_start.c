@@ -81,10 +81,15 @@ static bool listens(const char *socket_path)
                        errno == EAGAIN || errno == EINPROGRESS);
 }
 
+bool daemon_start_is_done(const struct daemon_start *d)
+{
+    return d->state == START_IDLE && listens(d->socket);
+}
+
 // ---- waiting
 void daemon_start_wait(struct daemon_start *d, struct daemon_waiter *w)
 {
-    if (d->state == START_IDLE && listens(d->socket)) {
+    if (daemon_start_is_done(d)) {
         w->on_ready(NULL, w->ctx);
         return;
     }

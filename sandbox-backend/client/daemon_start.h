@@ -21,6 +21,8 @@ struct daemon_waiter {
 // missing daemon is ERR_UNAVAILABLE.
 struct daemon_start *daemon_start_new(uv_loop_t *loop, const char *home, const char *socket,
                                       const char *program);
+// Whether the daemon listens already. Does not wait.
+bool daemon_start_is_done(const struct daemon_start *d);
 // Calls `w` once; inside this call when the daemon listens already, or cannot be started.
 void daemon_start_wait(struct daemon_start *d, struct daemon_waiter *w);
 void daemon_start_forget(struct daemon_start *d, struct daemon_waiter *w); // it is not called

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a sandbox still lives, asked when a command's stream broke.
+// Whether a sandbox still lives, asked when a stream of its envd broke.
 //
-// envd's /health is asked, through the way that the command took: an answer means that the sandbox
+// envd's /health is asked, through the way that the stream took: an answer means that the sandbox
 // lives. Without one the control plane is asked, which says that the sandbox ended and why. But a
 // stream breaks sooner than the control plane learns what happened: while it still lists a sandbox
 // whose envd does not answer, both are asked again, for a few seconds. Then it may be that only
@@ -28,6 +28,7 @@ struct fate {
     struct deadline pause;
     int pauses;
     struct err err;
+    const char *lost; // literal
     char broke[ERR_MSG_BYTES];
     fate_cb cb;
     void *ctx;
@@ -41,12 +42,13 @@ static void on_paused(struct deadline *deadline);
 static void finish(struct fate *f);
 static void on_pause_closed(struct deadline *deadline);
 
-struct fate *fate_ask(struct client *c, const char *id, const struct err *broke, fate_cb cb,
-                      void *ctx)
+struct fate *fate_ask(struct client *c, const char *id, const char *lost, const struct err *broke,
+                      fate_cb cb, void *ctx)
 {
     struct fate *f = xcalloc(1, sizeof *f);
     f->client = c;
     f->id = xstrdup(id);
+    f->lost = lost;
     f->cb = cb;
     f->ctx = ctx;
     snprintf(f->broke, sizeof f->broke, "%s", err_is(broke) ? broke->msg : "it ended early");
@@ -68,9 +70,7 @@ void fate_cancel(struct fate *f)
 
 static void unknown(struct fate *f, const char *else_known)
 {
-    err_set(&f->err, ERR_UNAVAILABLE,
-            "the connection to the command broke, whether it finished is not known (%s; %s)",
-            f->broke, else_known);
+    err_set(&f->err, ERR_UNAVAILABLE, "%s (%s; %s)", f->lost, f->broke, else_known);
     finish(f);
 }
 
@@ -122,7 +122,7 @@ static void on_api(int status, const char *body, size_t len, const struct err *e
         finish(f);
     } else if (e && (e->code == ERR_GONE || e->code == ERR_NOT_FOUND)) {
         f->err = *e;
-        f->err.code = ERR_GONE; // it was there when the command began
+        f->err.code = ERR_GONE; // it was there when the stream began
         finish(f);
     } else if (e) {
         unknown(f, "nor does anything answer for the sandbox");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a sandbox still lives, asked when a command's stream broke. For client/ only.
+// Whether a sandbox still lives, asked when a stream of its envd broke. For client/ only.
 #pragma once
 #include "sandbox-backend/base/err.h"
 
@@ -7,10 +7,10 @@ struct client;
 struct fate; // gone once its callback was called
 
 // `e` is never NULL: ERR_GONE with why the sandbox ended; ERR_UNAVAILABLE when it lives or nobody
-// knows, so that the command's fate is unknown (`broke` is part of the message); ERR_CANCELED.
+// knows (`lost`, a literal, is what the message says then, and `broke` a part of it); ERR_CANCELED.
 // From the loop.
 typedef void (*fate_cb)(const struct err *e, void *ctx);
 
-struct fate *fate_ask(struct client *c, const char *id, const struct err *broke, fate_cb cb,
-                      void *ctx);
+struct fate *fate_ask(struct client *c, const char *id, const char *lost, const struct err *broke,
+                      fate_cb cb, void *ctx);
 void fate_cancel(struct fate *f);

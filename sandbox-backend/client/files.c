@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files into a sandbox and out of it, streamed: POST and GET /files. However large, a transfer has
-// no time limit as long as it moves; one that stands still ends.
+// Files into a sandbox and out of it: POST and GET /files, streamed, or read into memory. However
+// large, a transfer has no time limit as long as it moves; one that stands still ends.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +22,11 @@ struct transfer {
     struct client_op base;
     struct call *call; // borrowed; NULL once it has ended
     client_file_cb cb;
+    client_read_cb read_cb; // one of the two
     void *ctx;
-    char *path; // owned; in the sandbox
-    int fd;     // owned; -1 for none
+    char *path;         // owned; in the sandbox
+    int fd;             // owned; -1 for none
+    struct buf content; // what was read into memory
     int64_t bytes, limit;
     struct err err;
     struct deadline stall;
@@ -64,7 +66,12 @@ static void on_stall_closed(struct deadline *deadline)
     if (op->fd >= 0)
         close(op->fd);
     op_end(&op->base);
-    op->cb(op->path, op->bytes, err_is(&op->err) ? &op->err : NULL, op->ctx);
+    const struct err *e = err_is(&op->err) ? &op->err : NULL;
+    if (op->read_cb)
+        op->read_cb(e ? NULL : buf_str(&op->content), e ? 0 : op->content.len, e, op->ctx);
+    else
+        op->cb(op->path, op->bytes, e, op->ctx);
+    buf_fini(&op->content);
     free(op->path);
     free(op);
 }
@@ -195,6 +202,17 @@ static void on_download_head(int64_t length, void *ctx)
         too_large(op);
 }
 
+static int keep(struct transfer *op, const char *data, size_t len)
+{
+    if (op->read_cb)
+        return buf_try_add(&op->content, data, len, (size_t)op->limit)
+                   ? 0
+                   : err_set(&op->err, ERR_LIMIT, "there is no memory for the file");
+    if (fd_write_all(op->fd, data, len, &op->err) < 0)
+        return err_wrap(&op->err, "write the local file");
+    return 0;
+}
+
 static void on_download_data(const char *data, size_t len, void *ctx)
 {
     struct transfer *op = ctx;
@@ -202,8 +220,7 @@ static void on_download_data(const char *data, size_t len, void *ctx)
         return;
     if ((int64_t)len > op->limit - op->bytes) {
         too_large(op);
-    } else if (fd_write_all(op->fd, data, len, &op->err) < 0) {
-        err_wrap(&op->err, "write the local file");
+    } else if (keep(op, data, len) < 0) {
         call_cancel(op->call);
     } else {
         op->bytes += (int64_t)len;
@@ -219,19 +236,34 @@ static void on_download_end(int status, const char *body, size_t len, const stru
     (void)len;
     struct transfer *op = ctx;
     // A network file system may find out only now that it has no room.
-    if (!e && close(steal_fd(&op->fd)) < 0 && errno != EINTR)
+    if (!e && op->fd >= 0 && close(steal_fd(&op->fd)) < 0 && errno != EINTR)
         err_sys(&op->err, errno, "write the local file");
     complete(op, e);
+}
+
+static void start_download(struct transfer *op, const char *id, const char *user)
+{
+    static const struct call_events EVENTS = {
+        .on_head = on_download_head, .on_data = on_download_data, .on_end = on_download_end};
+    struct call_opts opts = {.method = "GET"};
+    start(op, id, user, &opts, &EVENTS);
 }
 
 struct client_op *client_download(struct client *c, const char *id, const char *path, int fd,
                                   int64_t max_bytes, const char *user, client_file_cb cb, void *ctx)
 {
-    static const struct call_events EVENTS = {
-        .on_head = on_download_head, .on_data = on_download_data, .on_end = on_download_end};
     struct transfer *op = transfer_new(c, path, fd, cb, ctx);
     op->limit = max_bytes;
-    struct call_opts opts = {.method = "GET"};
-    start(op, id, user, &opts, &EVENTS);
+    start_download(op, id, user);
+    return &op->base;
+}
+
+struct client_op *client_read(struct client *c, const char *id, const char *path, int64_t max_bytes,
+                              const char *user, client_read_cb cb, void *ctx)
+{
+    struct transfer *op = transfer_new(c, path, -1, NULL, ctx);
+    op->read_cb = cb;
+    op->limit = max_bytes;
+    start_download(op, id, user);
     return &op->base;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A unary call of envd.
+// Calls of envd: a unary one, as an operation of its own; and one with a stream of answers.
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +41,37 @@ struct call *envd_call_unary(struct client *c, const char *id, const char *metho
         .body_len = strlen(body),
         .timeout_ms = timeout_ms,
         .refused = err_is(&refused) ? &refused : NULL,
+    };
+    return call_start(c, &opts, events, ctx);
+}
+
+struct call *envd_call_stream(struct client *c, const char *id, const char *method,
+                              const json_t *request, const char *user, int64_t timeout_ms,
+                              const struct err *refused, const struct call_events *events,
+                              void *ctx)
+{
+    struct buf body auto_buf = BUF_INIT;
+    char *target auto_free = str_printf("/%s", method);
+    char *timeout auto_free = str_printf("%lld", (long long)timeout_ms);
+    const struct http_header headers[] = {
+        {"Content-Type", CONNECT_STREAM_TYPE},
+        {"Connect-Protocol-Version", "1"},
+        {"Keepalive-Ping-Interval", ENVD_KEEPALIVE_S},
+        {"Connect-Timeout-Ms", timeout}, // last: left out when there is none
+    };
+    struct err e = *refused;
+    envd_call_check(c, id, user, &e);
+    connect_envelope_json(&body, request);
+    const struct call_opts opts = {
+        .sandbox = id,
+        .method = "POST",
+        .target = target,
+        .user = user,
+        .headers = headers,
+        .header_count = ARRAY_LEN(headers) - (timeout_ms > 0 ? 0 : 1),
+        .body = body.data,
+        .body_len = body.len,
+        .refused = err_is(&e) ? &e : NULL,
     };
     return call_start(c, &opts, events, ctx);
 }

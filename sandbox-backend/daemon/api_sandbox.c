@@ -47,8 +47,7 @@ void api_get(struct store *store, struct http_request *req, const char *id)
     struct sandbox *sb = find(store, req, id);
     if (!sb)
         return;
-    if (!LIST_EMPTY(&sb->streams))
-        sandbox_touch(sb);
+    sandbox_touch_if_used(sb);
     reply_json(req, 200, view_detail(sb));
 }
 

@@ -22,6 +22,7 @@ struct proxy_stream {
     struct upstream_dial *dial;    // while DIALING
     struct upstream_conn *conn;    // owned until the call on it has ended
     int port;
+    bool is_passive; // its being open is no use of the sandbox
     enum stream_state state;
 };
 
@@ -48,9 +49,11 @@ static void stream_free(struct proxy_stream *s)
 static struct http_request *detach(struct proxy_stream *s)
 {
     struct sandbox *sb = steal(&s->sb);
-    sandbox_touch(sb);
+    if (!s->is_passive)
+        sandbox_touch(sb);
     LIST_REMOVE(s, link);
     sb->stream_count--;
+    sb->passive_count -= s->is_passive;
     s->state = STREAM_DONE;
     return steal(&s->req);
 }
@@ -83,8 +86,10 @@ void proxy_request(struct store *store, struct http_request *req, const struct r
     }
     struct proxy_stream *s = xcalloc(1, sizeof *s);
     *s = (struct proxy_stream){.sb = sb, .req = req, .port = route->port};
+    s->is_passive = route->port == ENVD_PORT && route_is_passive(http_request_path(req));
     LIST_INSERT_HEAD(&sb->streams, s, link);
     sb->stream_count++;
+    sb->passive_count += s->is_passive;
     sandbox_touch(sb);
     http_request_on_close(req, on_client_gone, s);
     s->conn = upstream_take_idle(&sb->upstream, s->port);

@@ -17,6 +17,10 @@
 // closed: envd leaves a command running then, as E2B's does. When the sandbox ends, its streams
 // are cut first. How long an answer may take is the client's business, who can leave; only making
 // the connection has a deadline of ours (UPSTREAM_DIAL_MS).
+//
+// A stream is use of a sandbox for as long as it is open, but for a watch of files (WatchDir): to
+// be told of changes is not to make any, and nobody would notice that a watch keeps a sandbox for
+// ever. Opening one counts as any other request does.
 #pragma once
 #include "sandbox-backend/daemon/route.h"
 #include "sandbox-backend/net/http_server.h"
@@ -24,7 +28,9 @@
 struct sandbox;
 struct store;
 
-#define PROXY_STREAMS_MAX 1024 // of one sandbox
+// Of one sandbox. netd passes 512 connections on, some of which wait to be used or are being
+// closed.
+#define PROXY_STREAMS_MAX 480
 
 // Answers `req`, which was found to be for `route`.
 void proxy_request(struct store *store, struct http_request *req, const struct route *route);

@@ -62,9 +62,11 @@ void proxy_error_port(struct http_request *req, const char *id, int port, const 
     char *other auto_free =
         str_printf("The sandbox is running but port %d does not answer: %s", port, e->msg);
     bool closed = e->code == ERR_NOT_FOUND;
-    json_t *answer = body(502, id, closed ? "The sandbox is running but port is not open" : other);
+    int status = e->code == ERR_LIMIT ? 429 : 502; // full: it may be asked again, nothing was sent
+    json_t *answer =
+        body(status, id, closed ? "The sandbox is running but port is not open" : other);
     json_object_set_new(answer, "port", json_integer(port));
-    reply_json(req, 502, answer);
+    reply_json(req, status, answer);
 }
 
 void proxy_error_broken(struct http_request *req, const char *id, const struct err *e)

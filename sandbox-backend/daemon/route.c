@@ -111,6 +111,11 @@ bool route_is_reserved(const char *path)
     return false;
 }
 
+bool route_is_passive(const char *path)
+{
+    return str_eq(path, "/filesystem.Filesystem/WatchDir");
+}
+
 // Whether a Connection header names `name` as belonging to the connection.
 static bool is_connection_option(const struct http_header *headers, size_t count, const char *name)
 {

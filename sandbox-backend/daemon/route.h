@@ -27,6 +27,9 @@ enum route_kind route_parse(const struct http_header *headers, size_t count, str
 // Paths of envd that are for this daemon only ("/init", "/freeze" ...), however they are spelt.
 bool route_is_reserved(const char *path);
 
+// Whether a request to envd at this path only waits for what others do.
+bool route_is_passive(const char *path);
+
 // Copies to `out` (room for `count`) what a proxy passes on of a request's or an answer's headers:
 // not those of the connection (RFC 9110 section 7.6.1), nor the length, which the next hop sets,
 // nor the two that route. Returns how many. Borrowed.

@@ -108,10 +108,15 @@ void sandbox_touch(struct sandbox *sb)
         record_write_or_log(sb);
 }
 
+void sandbox_touch_if_used(struct sandbox *sb)
+{
+    if (sb->stream_count > sb->passive_count)
+        sandbox_touch(sb);
+}
+
 bool sandbox_is_due(struct sandbox *sb, int64_t now_ms)
 {
-    if (!LIST_EMPTY(&sb->streams))
-        sandbox_touch(sb);
+    sandbox_touch_if_used(sb);
     return sb->end_ms <= now_ms;
 }
 

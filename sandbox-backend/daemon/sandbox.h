@@ -39,6 +39,7 @@ struct sandbox {
     struct upstream upstream;
     LIST_HEAD(sandbox_streams, proxy_stream) streams; // requests being proxied. Borrowed
     size_t stream_count;
+    size_t passive_count;      // of them: those whose being open is no use of it
     struct creation *creation; // owned; while CREATING (create.c)
     struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
     struct deadline wait;      // how long envd may take to answer /init
@@ -75,7 +76,9 @@ void sandbox_set_end(struct sandbox *sb, int64_t ms);
 void sandbox_extend_end(struct sandbox *sb, int64_t ms);
 // Somebody uses it: moves the end of a sliding one.
 void sandbox_touch(struct sandbox *sb);
-// Whether it has to end now. A sliding one with an open stream is in use.
+// The same if somebody uses it all the time, by an open stream that is not passive.
+void sandbox_touch_if_used(struct sandbox *sb);
+// Whether it has to end now. A sliding one may be in use.
 bool sandbox_is_due(struct sandbox *sb, int64_t now_ms);
 // How one in state KILLING ends, as it will be remembered. `detail` is borrowed.
 struct ended_entry sandbox_ending_entry(const struct sandbox *sb);

@@ -10,6 +10,7 @@
 #include "sandbox-backend/envd/users.h"
 #include "sandbox-backend/net/http_server.h"
 
+struct polled_watch;
 struct rpc;
 
 struct envd {
@@ -19,6 +20,8 @@ struct envd {
     struct settings settings;
     struct users *users;
     struct processes *processes;
+    struct polled_watch *polled; // those whose events clients ask for; see watch_poll.c
+    int watch_count;             // of both kinds
     struct http_server *server;
     struct rpc *unsent;  // calls with something to send; see rpc.c
     uv_prepare_t before; // send it

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,15 @@
 #include "sandbox-backend/envd/paths.h"
 
 #define NEW_FILE_MODE 0666 // less the umask
+#define TEMP_PREFIX   ".envd-"
+#define TEMP_SUFFIX   ".tmp"
+#define TEMP_UNIQUE   8 // random bytes
+
+bool file_sink_is_temp(const char *name)
+{
+    return strlen(name) == strlen(TEMP_PREFIX) + 2 * TEMP_UNIQUE + strlen(TEMP_SUFFIX) &&
+           str_starts(name, TEMP_PREFIX) && str_ends(name, TEMP_SUFFIX);
+}
 
 // What stands at the target now.
 static int look(const char *path, struct stat *st, bool *exists, struct err *e)
@@ -43,8 +53,8 @@ static int take_after(int fd, const struct stat *old, const struct user *user, s
 
 static int open_temp(struct file_sink *s, const char *dir)
 {
-    char *unique auto_free = random_hex(8);
-    s->temp = str_printf("%s/.envd-%s.tmp", str_eq(dir, "/") ? "" : dir, unique);
+    char *unique auto_free = random_hex(TEMP_UNIQUE);
+    s->temp = str_printf("%s/" TEMP_PREFIX "%s" TEMP_SUFFIX, str_eq(dir, "/") ? "" : dir, unique);
     s->fd = open(s->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, NEW_FILE_MODE);
     int sys = errno;
     if (s->fd < 0)

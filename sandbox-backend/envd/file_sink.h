@@ -14,6 +14,9 @@ struct file_sink {
     char *temp;   // owned; NULL: written in place, where no file can be made (/proc, /sys)
 };
 
+// Whether a file's name is that of a temporary one.
+bool file_sink_is_temp(const char *name);
+
 #define FILE_SINK_INIT \
     (struct file_sink) \
     {                  \

@@ -12,12 +12,9 @@
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/net/deadline.h"
 
-#define KEEPALIVE_DEFAULT_S 90
-#define KEEPALIVE_MAX_S     86400
-#define KILL_WAIT_MS        1000 // a process in an uninterruptible wait does not die at once
+#define KILL_WAIT_MS 1000 // a process in an uninterruptible wait does not die at once
 
 struct follower {
     struct process_listener listener;
@@ -157,15 +154,6 @@ static void on_timer(struct deadline *timer)
     arm(f);
 }
 
-static int64_t keepalive_ms(const struct rpc *call)
-{
-    const char *header = rpc_header(call, "Keepalive-Ping-Interval");
-    int64_t seconds;
-    if (!header || !str_to_int(header, 1, KEEPALIVE_MAX_S, &seconds))
-        seconds = KEEPALIVE_DEFAULT_S;
-    return seconds * 1000;
-}
-
 // ---- the beginning
 
 void follower_new(struct rpc *call, struct process *p, bool started)
@@ -173,7 +161,7 @@ void follower_new(struct rpc *call, struct process *p, bool started)
     struct follower *f = xcalloc(1, sizeof *f);
     f->call = call;
     f->listener = (struct process_listener){.on_output = on_output, .on_end = on_end};
-    f->keepalive_ms = keepalive_ms(call);
+    f->keepalive_ms = rpc_keepalive_ms(call);
     if (started)
         f->listener.on_limit = on_limit;
     else if (call->timeout_ms)

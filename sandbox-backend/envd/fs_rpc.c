@@ -13,9 +13,7 @@
 #include "sandbox-backend/envd/paths.h"
 #include "sandbox-backend/envd/pjson.h"
 
-// The member `name` as an absolute path; new string.
-static char *read_path(const struct rpc *call, const json_t *request, const char *name,
-                       struct err *e)
+char *fs_path(const struct rpc *call, const json_t *request, const char *name, struct err *e)
 {
     const char *path;
     if (pjson_string(request, name, &path, "", e) < 0)
@@ -47,7 +45,7 @@ static void reply_entry_or_fail(struct rpc *call, const char *path, const struct
 static void handle_stat(struct rpc *call, const json_t *request)
 {
     struct err e = ERR_INIT;
-    char *path auto_free = read_path(call, request, "path", &e);
+    char *path auto_free = fs_path(call, request, "path", &e);
     reply_entry_or_fail(call, path, &e);
 }
 
@@ -55,7 +53,7 @@ static void handle_make_dir(struct rpc *call, const json_t *request)
 {
     struct err e = ERR_INIT;
     bool existed;
-    char *path auto_free = read_path(call, request, "path", &e);
+    char *path auto_free = fs_path(call, request, "path", &e);
     if (path && path_make_dirs(path, &call->user, &existed, &e) == 0 && existed)
         err_set(&e, ERR_EXISTS, "directory already exists: %s", path);
     reply_entry_or_fail(call, path, &e);
@@ -87,14 +85,14 @@ static void move(const struct rpc *call, const char *from, const char *to, struc
 static void handle_move(struct rpc *call, const json_t *request)
 {
     struct err e = ERR_INIT;
-    char *from auto_free = read_path(call, request, "source", &e);
-    char *to auto_free = from ? read_path(call, request, "destination", &e) : NULL;
+    char *from auto_free = fs_path(call, request, "source", &e);
+    char *to auto_free = from ? fs_path(call, request, "destination", &e) : NULL;
     if (to)
         move(call, from, to, &e);
     reply_entry_or_fail(call, to, &e);
 }
 
-static int check_listed(const char *path, struct err *e)
+int fs_check_dir(const char *path, struct err *e)
 {
     struct stat st;
     if (stat(path, &st) < 0) {
@@ -113,8 +111,8 @@ static void handle_list_dir(struct rpc *call, const json_t *request)
 {
     struct err e = ERR_INIT;
     uint32_t depth = 0;
-    char *path auto_free = read_path(call, request, "path", &e);
-    if (!path || pjson_uint32(request, "depth", &depth, 0, &e) < 0 || check_listed(path, &e) < 0)
+    char *path auto_free = fs_path(call, request, "path", &e);
+    if (!path || pjson_uint32(request, "depth", &depth, 0, &e) < 0 || fs_check_dir(path, &e) < 0)
         rpc_fail(call, &e);
     else
         fs_list(call, steal(&path), depth ? depth : 1);
@@ -123,7 +121,7 @@ static void handle_list_dir(struct rpc *call, const json_t *request)
 static void handle_remove(struct rpc *call, const json_t *request)
 {
     struct err e = ERR_INIT;
-    char *path auto_free = read_path(call, request, "path", &e);
+    char *path auto_free = fs_path(call, request, "path", &e);
     if (path && str_eq(path, "/"))
         err_set(&e, ERR_INVALID, "the root directory is not removed");
     if (err_is(&e))

@@ -9,6 +9,11 @@
 extern const struct rpc_method FS_METHODS[];
 extern const size_t FS_METHOD_COUNT;
 
+// The member `name` of a request as an absolute path; new string.
+char *fs_path(const struct rpc *call, const json_t *request, const char *name, struct err *e);
+// ERR_NOT_FOUND, ERR_INVALID unless it is a directory.
+int fs_check_dir(const char *path, struct err *e);
+
 // Lists what is below `dir` (taken; absolute), `depth` levels deep, and ends the call.
 void fs_list(struct rpc *call, char *dir, uint32_t depth);
 // Removes `path` (taken; absolute) and all below it, and ends the call. A call whose client leaves

@@ -18,6 +18,7 @@
 #include "sandbox-backend/envd/machine.h"
 #include "sandbox-backend/envd/rpc.h"
 #include "sandbox-backend/envd/server.h"
+#include "sandbox-backend/envd/watch_rpc.h"
 #include "sandbox-backend/log/log.h"
 
 #define STATE_DIR   "/run/e2b"
@@ -140,6 +141,7 @@ static void on_server_closed(void *ctx)
     struct program *p = ctx;
     rpc_hooks_close(&p->envd);
     processes_close(p->envd.processes);
+    watch_poll_close(&p->envd);
     uv_close((uv_handle_t *)&p->terminate, NULL);
     uv_close((uv_handle_t *)&p->interrupt, NULL);
 }

@@ -16,7 +16,9 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/connect/connect.h"
 
-#define PROTOCOL_VERSION "1"
+#define PROTOCOL_VERSION    "1"
+#define KEEPALIVE_DEFAULT_S 90
+#define KEEPALIVE_MAX_S     86400
 
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx);
 static void on_request_closed(void *ctx);
@@ -49,6 +51,15 @@ void rpc_refuse(struct http_request *req, const struct err *e)
 const char *rpc_header(const struct rpc *call, const char *name)
 {
     return http_request_header(call->req, name);
+}
+
+int64_t rpc_keepalive_ms(const struct rpc *call)
+{
+    const char *header = rpc_header(call, "Keepalive-Ping-Interval");
+    int64_t seconds;
+    if (!header || !str_to_int(header, 1, KEEPALIVE_MAX_S, &seconds))
+        seconds = KEEPALIVE_DEFAULT_S;
+    return seconds * 1000;
 }
 
 // What makes a request no call at all. True when it was answered.

@@ -50,6 +50,8 @@ void rpc_refuse(struct http_request *req, const struct err *e);
 
 // Header of the request. Borrowed.
 const char *rpc_header(const struct rpc *call, const char *name);
+// How long a stream may be silent before a keepalive: Keepalive-Ping-Interval, or 90 s.
+int64_t rpc_keepalive_ms(const struct rpc *call);
 
 // ---- answers. Sent together once the callbacks of this turn of the loop have run.
 void rpc_reply(struct rpc *call, const json_t *message); // unary: the answer, and the end

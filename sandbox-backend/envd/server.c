@@ -14,6 +14,7 @@
 #include "sandbox-backend/envd/metrics.h"
 #include "sandbox-backend/envd/process_rpc.h"
 #include "sandbox-backend/envd/rpc.h"
+#include "sandbox-backend/envd/watch_rpc.h"
 
 #define CORS_MAX_AGE "7200"
 
@@ -182,6 +183,9 @@ static const struct rpc_method *find_method(const char *path)
     for (size_t i = 0; i < FS_METHOD_COUNT; i++)
         if (strcmp(FS_METHODS[i].path, path) == 0)
             return &FS_METHODS[i];
+    for (size_t i = 0; i < WATCH_METHOD_COUNT; i++)
+        if (strcmp(WATCH_METHODS[i].path, path) == 0)
+            return &WATCH_METHODS[i];
     return NULL;
 }
 

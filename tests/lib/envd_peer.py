@@ -195,11 +195,11 @@ class Envd:
     def proc(self, method, **fields):
         return self.rpc("process.Process/" + method, fields)
 
-    def stream(self, method, message, headers=None):
+    def stream(self, method, message, headers=None, service="process.Process"):
         body = message if isinstance(message, bytes) else envelope(message)
         head = {"Host": "envd", "Content-Type": "application/connect+json",
                 "Content-Length": str(len(body)), **self._headers(headers)}
-        lines = [f"POST /process.Process/{method} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items())]
+        lines = [f"POST /{service}/{method} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items())]
         sock = self.connect()
         sock.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
         return Stream(sock)

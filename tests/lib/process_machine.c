@@ -3,8 +3,8 @@
 //
 // envd here: POST /init (kept, and written to init.json in the machine's directory), GET /health,
 // GET /whoami (the token is checked), POST /echo, GET /hang (never answered; makes the file
-// "hanging"), GET /cut (an answer that breaks off). connects.log has a line with the port for each
-// CONNECT.
+// "hanging"), GET /cut (an answer that breaks off), WatchDir (begins, and says nothing more).
+// connects.log has a line with the port for each CONNECT.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
@@ -194,6 +194,9 @@ static void on_request(struct http_request *req, void *ctx)
         http_response_begin(req, 200, 1000);
         http_response_write(req, "half", 4);
         http_response_end(req); // less than declared: the connection breaks
+    } else if (strcmp(path, "/filesystem.Filesystem/WatchDir") == 0) {
+        http_response_begin(req, 200, -1);
+        http_response_write(req, "armed", 5);
     } else if (strcmp(path, "/hang") == 0) {
         char *sign auto_free = str_printf("%s/hanging", dir);
         file_replace(sign, "", 0, 0600, NULL);

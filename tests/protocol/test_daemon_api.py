@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cubbyd import Daemon, Guest, process_exists, read_head, wait_for
+from cubbyd import ENVD, Daemon, Guest, process_exists, read_all, read_head, wait_for
 
 
 @pytest.fixture
@@ -195,6 +195,34 @@ def test_sliding_end_moves_while_a_stream_is_open(daemon):
         release.append(True)
         s.close()
         wait_for(lambda: daemon.get(sandbox).status == 404, 5, "left alone, it expires")
+
+
+def open_watch(daemon, sandbox):
+    s = daemon.open(sandbox, ENVD, "POST /filesystem.Filesystem/WatchDir HTTP/1.1",
+                    f"X-Access-Token: {daemon.get(sandbox).json['envdAccessToken']}\r\n"
+                    "Content-Length: 0\r\n")
+    assert "200 OK" in read_head(s)[0]
+    return s
+
+
+def test_sliding_end_is_not_moved_by_an_open_watch(daemon):
+    """To be told of changes is no use. Opening the watch counts once, as any request does."""
+    sandbox = daemon.create(timeout=3, sliding=True)["sandboxID"]
+    wait_for(lambda: to_live(daemon.get(sandbox).json) < 2, 5, "a third of its time has passed")
+    s = open_watch(daemon, sandbox)
+    assert to_live(daemon.get(sandbox).json) > 2
+    wait_for(lambda: daemon.get(sandbox).status == 404, 6, "with the watch open, it expires")
+    read_all(s)  # until it is cut
+    s.close()
+
+
+def test_sliding_end_is_not_moved_by_the_end_of_a_watch(daemon):
+    sandbox = daemon.create(timeout=300, sliding=True)["sandboxID"]
+    s = open_watch(daemon, sandbox)
+    before, fds = daemon.get(sandbox).json["endAt"], daemon.fds()
+    s.close()
+    wait_for(lambda: daemon.fds() < fds, 5, "the daemon has noticed")
+    assert daemon.get(sandbox).json["endAt"] == before
 
 
 # ---- not there yet

@@ -532,6 +532,22 @@ def test_requests_to_a_stopped_machine_do_not_hold_up_others(daemon, made):
         stuck.close()
 
 
+def test_limit_of_requests_at_once(daemon):
+    """480 are open side by side; one more is refused in so many words, until one goes."""
+    made = daemon.create()
+    sandbox, token = made["sandboxID"], made["envdAccessToken"]
+    watch = [daemon.open(sandbox, 49983, "POST /filesystem.Filesystem/WatchDir HTTP/1.1",
+                         f"X-Access-Token: {token}\r\nContent-Length: 0\r\n") for _ in range(480)]
+    for s in watch:
+        assert "200 OK" in read_head(s)[0]
+    answer = daemon.through(sandbox)
+    assert answer.status == 429 and "480 requests open at once" in answer.json["message"]
+    watch.pop().close()
+    wait_for(lambda: daemon.through(sandbox).status == 204, 10, "there is room again")
+    for s in watch:
+        s.close()
+
+
 def read_all_once(s):
     head, rest = read_head(s)
     return head.encode() + rest

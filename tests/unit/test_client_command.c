@@ -307,6 +307,16 @@ static void answer_kill(struct fake *fake, struct http_request *req, const char 
     }
 }
 
+static int refusals;
+
+static void answer_busy(struct fake *fake, struct http_request *req, const char *target)
+{
+    if (strstr(target, "SendSignal") && refusals-- > 0)
+        fake_json(req, refusals % 2 ? 429 : 502, "{\"code\":429,\"message\":\"full\"}");
+    else
+        answer_kill(fake, req, target);
+}
+
 static void answer_late_start(struct fake *fake, struct http_request *req, const char *target)
 {
     (void)target;
@@ -335,6 +345,17 @@ static void test_cancel(void)
     saw(DETAIL START "POST /process.Process/SendSignal\n");
     is_str(buf_str(&f.body), "{\"process\":{\"pid\":7},\"signal\":\"SIGNAL_SIGKILL\"}", "killed");
 
+    f.answer = answer_busy;
+    for (refusals = 3; refusals > 0;) {
+        cancel_at_start = true;
+        begin(FAKE_ID, &opts);
+        fake_run(&f);
+        cancel_at_start = false;
+    }
+    is_int(f.err.code, ERR_CANCELED, "when the way to the sandbox is full");
+#define KILL "POST /process.Process/SendSignal\n"
+    saw(START KILL KILL KILL KILL);
+
     f.held = NULL;
     f.answer = answer_late_start;
     begin(FAKE_ID, &opts);
@@ -346,6 +367,182 @@ static void test_cancel(void)
     is_int(f.err.code, ERR_CANCELED, "before its start was known");
     saw(START "POST /process.Process/SendSignal\n");
     is_str(buf_str(&events_seen), "", "a start after the cancel is not told");
+    fake_close(&f);
+}
+
+// ---- a command that is left
+static enum command_end left_as;
+
+static void on_start_leave(int64_t pid, void *ctx)
+{
+    (void)ctx;
+    is_int(pid, 7, "its pid");
+    client_leave(op);
+}
+
+static void on_left(const struct command_result *r, const struct err *e, void *ctx)
+{
+    left_as = r->end;
+    fake_finish(ctx, e);
+}
+
+static void on_nothing(const char *data, size_t len, void *ctx)
+{
+    (void)data, (void)len, (void)ctx;
+}
+
+static bool stream_gone;
+
+static void on_stream_gone(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+static void answer_and_hold(struct fake *fake, struct http_request *req, const char *target)
+{
+    if (strstr(target, "Start"))
+        http_request_on_close(req, on_stream_gone, &stream_gone);
+    answer_kill(fake, req, target);
+}
+
+static void start(int64_t timeout_ms)
+{
+    const struct command_opts opts = {
+        .cmd = "server", .tag = "t", .open_stdin = true, .timeout_ms = timeout_ms};
+    static const struct command_events EVENTS = {.on_start = on_start_leave,
+                                                 .on_stdout = on_nothing,
+                                                 .on_stderr = on_nothing,
+                                                 .on_end = on_left};
+    op = client_command(f.client, FAKE_ID, &opts, &EVENTS, &f);
+}
+
+static void test_start(void)
+{
+    fake_open(&f, NULL);
+    f.answer = answer_and_hold;
+    start(0);
+    fake_run(&f);
+    ok(!err_is(&f.err) && left_as == COMMAND_LEFT, "left: %s", f.err.msg);
+    while (!stream_gone)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    saw(DETAIL START);
+    is_str(f.body.data + CONNECT_ENVELOPE_HEAD,
+           "{\"process\":{\"args\":[],\"cmd\":\"server\"},\"stdin\":true,\"tag\":\"t\"}",
+           "what is started");
+    is_int((int64_t)f.timeout.len, 0, "without a limit");
+    start(60000);
+    fake_run(&f);
+    is_str(buf_str(&f.timeout), "60000", "with one");
+
+    buf_clear(&f.seen);
+    start(0);
+    client_cancel(op);
+    fake_run(&f);
+    is_int(f.err.code, ERR_CANCELED, "canceled before it was sent");
+    saw("");
+    f.held = NULL;
+    f.answer = answer_late_start;
+    start(0);
+    while (!f.held)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    client_cancel(op);
+    begin_stream(f.held);
+    fake_run(&f);
+    is_int(f.err.code, ERR_CANCELED, "canceled while it starts");
+    saw(START "POST /process.Process/SendSignal\n");
+    fake_close(&f);
+}
+
+static void answer_no_start(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)target;
+    (void)fake;
+    http_response_header(req, "Content-Type", CONNECT_STREAM_TYPE);
+    http_response_begin(req, 200, -1);
+    end_stream(req, end_payload);
+}
+
+static void test_start_fails(void)
+{
+    fake_open(&f, NULL);
+    know_the_token();
+    f.answer = answer_no_start;
+    end_payload = "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"cwd '/x' is not\"}}";
+    start(0);
+    fake_run(&f);
+    is_int(f.err.code, ERR_INVALID, "refused by envd: %s", f.err.msg);
+    end_payload = "{}";
+    start(0);
+    fake_run(&f);
+    is_int(f.err.code, ERR_INTERNAL, "an end without a start: %s", f.err.msg);
+    end_payload = "{\"error\":{\"code\":\"deadline_exceeded\",\"message\":\"m\"}}";
+    start(1);
+    fake_run(&f);
+    is_int(left_as, COMMAND_TIMED_OUT, "over before its start");
+    // One that ends at once has started all the same.
+    f.answer = answer_stream;
+    end_event = "{\"event\":{\"end\":{\"exitCode\":127,\"exited\":true}}}";
+    end_payload = "{}";
+    start(0);
+    fake_run(&f);
+    ok(!err_is(&f.err) && left_as != COMMAND_FAILED, "ended already: %s", f.err.msg);
+    f.answer = answer_break;
+    health_status = 502;
+    detail = ENDED;
+    refusal = "{\"sandboxId\":\"x\",\"message\":\"expired\",\"reason\":\"expired\",\"code\":502}";
+    start(0);
+    fake_run(&f);
+    is_int(f.err.code, ERR_GONE, "the sandbox is gone: %s", f.err.msg);
+    refusal = NULL;
+    fake_close(&f);
+}
+
+// ---- many at once: each has a stream of its own, and none waits for another
+#define MANY 300
+static struct client_op *many[MANY];
+static int many_started, many_ended, many_canceled;
+
+static void on_many_start(int64_t pid, void *ctx)
+{
+    (void)pid;
+    (void)ctx;
+    many_started++;
+}
+
+static void on_many_end(const struct command_result *r, const struct err *e, void *ctx)
+{
+    (void)r;
+    (void)ctx;
+    many_ended++;
+    many_canceled += e && e->code == ERR_CANCELED;
+}
+
+static void test_many(void)
+{
+    static const struct command_events EVENTS = {on_many_start, on_stdout, on_stderr, on_many_end};
+    const struct command_opts opts = {.cmd = "sleep"};
+    fake_open(&f, NULL);
+    f.answer = answer_kill;
+    for (int i = 0; i < MANY; i++)
+        many[i] = client_command(f.client, FAKE_ID, &opts, &EVENTS, NULL);
+    while (many_started < MANY)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    is_int(many_ended, 0, "all run side by side");
+    for (int i = 0; i < MANY; i += 2)
+        client_cancel(many[i]);
+    while (many_ended < MANY / 2)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    is_int(many_canceled, MANY / 2, "every second one is canceled");
+    for (int i = 1; i < MANY; i += 2)
+        client_cancel(many[i]);
+    while (many_ended < MANY)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    is_int(many_canceled, MANY, "and the others");
+    char *seen auto_free = fake_seen(&f);
+    int kills = 0;
+    for (const char *at = seen; (at = strstr(at, "SendSignal")); at++)
+        kills++;
+    is_int(kills, MANY, "each one was killed");
     fake_close(&f);
 }
 
@@ -377,6 +574,9 @@ int main(void)
     test_broken();
     test_garbled();
     test_cancel();
+    test_start();
+    test_start_fails();
+    test_many();
     test_close_kills();
     buf_fini(&out);
     buf_fini(&err_out);

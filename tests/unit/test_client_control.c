@@ -90,6 +90,35 @@ static void test_token(void)
     fake_close(&f);
 }
 
+// ---- lists
+static void answer_list(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)fake;
+    (void)target;
+    fake_json(req, 200, "[" FAKE_SANDBOX "]");
+}
+
+static void test_list(void)
+{
+    fake_open(&f, NULL);
+    f.answer = answer_list;
+    client_list(f.client, NULL, on_json, &f);
+    fake_run(&f);
+    is_int((int64_t)json_array_size(info), 1, "listed: %s", f.err.msg);
+    saw("GET /v2/sandboxes\n");
+    json_t *metadata = json_pack("{s:s, s:s}", "a b", "c&d", "owner", "x=%");
+    client_list(f.client, metadata, on_json, &f);
+    json_decref(metadata);
+    fake_run(&f);
+    saw("GET /v2/sandboxes?metadata=a%252520b%3Dc%252526d%26owner%3Dx%25253D%252525\n");
+    metadata = json_object();
+    client_list(f.client, metadata, on_json, &f);
+    json_decref(metadata);
+    fake_run(&f);
+    saw("GET /v2/sandboxes\n");
+    fake_close(&f);
+}
+
 // ---- errors
 static void answer_errors(struct fake *fake, struct http_request *req, const char *target)
 {
@@ -111,7 +140,7 @@ static void test_errors(void)
     fake_run(&f);
     is_int(f.err.code, ERR_GONE, "ended");
     is_str(f.err.msg, "killed at noon", "why");
-    client_list(f.client, on_json, &f);
+    client_list(f.client, NULL, on_json, &f);
     fake_run(&f);
     is_int(f.err.code, ERR_INVALID, "nonsense: %s", f.err.msg);
     client_kill(f.client, FAKE_ID, on_done, &f);
@@ -148,7 +177,7 @@ static void test_too_large(void)
 {
     fake_open(&f, NULL);
     f.answer = answer_much;
-    client_list(f.client, on_json, &f);
+    client_list(f.client, NULL, on_json, &f);
     fake_run(&f);
     is_int(f.err.code, ERR_TOO_LARGE, "an endless answer: %s", f.err.msg);
     fake_close(&f);
@@ -159,7 +188,7 @@ static void test_no_daemon(void)
     fake_open(&f, NULL);
     const struct client_opts opts = {.home = "/nonexistent"};
     struct client *lonely = client_new(&f.loop, &opts);
-    client_list(lonely, on_json, &f);
+    client_list(lonely, NULL, on_json, &f);
     fake_run(&f);
     is_int(f.err.code, ERR_UNAVAILABLE, "no daemon: %s", f.err.msg);
     int closed = f.closed;
@@ -201,7 +230,7 @@ static void test_cancel(void)
     is_int(f.err.code, ERR_CANCELED, "and then canceled");
     saw("POST /v2/sandboxes\nDELETE /sandboxes/" FAKE_ID "\n");
 
-    client_list(f.client, on_json, &f);
+    client_list(f.client, NULL, on_json, &f);
     client_close(f.client, fake_on_closed, &f);
     while (f.closed < 1)
         uv_run(&f.loop, UV_RUN_ONCE);
@@ -248,6 +277,7 @@ int main(void)
 {
     test_create();
     test_token();
+    test_list();
     test_errors();
     test_too_large();
     test_no_daemon();

@@ -178,11 +178,108 @@ static void test_cut(void)
     fake_close(&f);
 }
 
+// ---- into memory
+static struct buf content;
+static bool has_content;
+
+static void on_read(const char *data, size_t len, const struct err *e, void *ctx)
+{
+    buf_clear(&content);
+    has_content = data != NULL;
+    if (data) {
+        buf_add(&content, data, len);
+        is_int(data[len], 0, "a NUL behind it");
+    }
+    fake_finish(ctx, e);
+}
+
+static void read_file(int64_t max)
+{
+    client_read(f.client, FAKE_ID, "/x", max, "root", on_read, &f);
+    fake_run(&f);
+}
+
+static void test_read(void)
+{
+    fake_open(&f, NULL);
+    f.answer = answer_bytes;
+    for (int i = 0; i < 2; i++) {
+        send_bytes = 200000;
+        send_length = i ? -1 : send_bytes;
+        read_file(200000);
+        ok(!err_is(&f.err) && content.len == 200000, "%s: %s", i ? "chunked" : "with a length",
+           f.err.msg);
+        read_file(199999);
+        is_int(f.err.code, ERR_TOO_LARGE, "over the limit: %s", f.err.msg);
+        ok(!has_content, "nothing with an error");
+    }
+    is_str(buf_str(&f.user), "Basic cm9vdDo=", "user");
+    send_bytes = send_length = 0;
+    read_file(0);
+    ok(!err_is(&f.err) && has_content && content.len == 0, "an empty file: %s", f.err.msg);
+    f.answer = answer_missing;
+    read_file(100);
+    is_int(f.err.code, ERR_NOT_FOUND, "missing: %s", f.err.msg);
+    f.answer = answer_cut;
+    read_file(5000);
+    is_int(f.err.code, ERR_UNAVAILABLE, "broken: %s", f.err.msg);
+    client_cancel(client_read(f.client, FAKE_ID, "/x", 5000, NULL, on_read, &f));
+    fake_run(&f);
+    is_int(f.err.code, ERR_CANCELED, "canceled");
+    fake_close(&f);
+    buf_fini(&content);
+}
+
+// A file without end is not read to its end.
+static struct http_request *endless;
+static int64_t sent;
+
+static void send_more(void *ctx)
+{
+    static char piece[65536];
+    (void)ctx;
+    do
+        sent += (int64_t)sizeof piece;
+    while (http_response_write(endless, piece, sizeof piece));
+}
+
+static void on_endless_gone(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+static bool is_gone;
+
+static void answer_endless(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)fake;
+    (void)target;
+    endless = req;
+    http_request_on_close(req, on_endless_gone, &is_gone);
+    http_response_on_drain(req, send_more, NULL);
+    http_response_begin(req, 200, -1);
+    send_more(NULL);
+}
+
+static void test_read_endless(void)
+{
+    fake_open(&f, NULL);
+    f.answer = answer_endless;
+    read_file(100000);
+    is_int(f.err.code, ERR_TOO_LARGE, "too large: %s", f.err.msg);
+    while (!is_gone)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    ok(sent < 16 << 20, "and most of it not sent");
+    fake_close(&f);
+}
+
 int main(void)
 {
     test_upload();
     test_upload_shrinks();
     test_download();
     test_cut();
+    test_read();
+    test_read_endless();
     return tap_done();
 }

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// A watched directory in a sandbox: filesystem.Filesystem/WatchDir, its events as they come.
+//
+// The stream has no end of its own. When it breaks, fate.c tells whether the sandbox is why;
+// nothing is watched again, because what happened in between would be missed without a word.
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/client/call.h"
+#include "sandbox-backend/client/envd_call.h"
+#include "sandbox-backend/client/fate.h"
+#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/connect/connect.h"
+#include "sandbox-backend/net/deadline.h"
+
+static const char LOST[] = "the connection to the watch broke, what changes is not told any more";
+
+struct watch {
+    struct client_op base;
+    struct call *call; // borrowed; NULL once the stream has ended
+    struct fate *fate; // borrowed; while it is asked why the stream broke
+    struct connect_reader reader;
+    struct watch_events events;
+    void *ctx;
+    char *id; // owned
+    bool has_started;
+    bool canceled;
+    bool is_known; // why it ends is in `err`
+    struct err err;
+    struct deadline silence; // nothing was heard for too long
+};
+
+// In the order in which they come.
+static void on_stream_data(const char *data, size_t len, void *ctx);
+static void on_stream_end(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void on_fate(const struct err *e, void *ctx);
+static void complete(struct watch *op);
+static void on_silence_closed(struct deadline *deadline);
+
+// ---- 1. messages
+static bool parse_kind(const char *type, enum watch_kind *out)
+{
+    static const char *const TYPES[] = {
+        [WATCH_CREATE] = "EVENT_TYPE_CREATE", [WATCH_WRITE] = "EVENT_TYPE_WRITE",
+        [WATCH_REMOVE] = "EVENT_TYPE_REMOVE", [WATCH_RENAME] = "EVENT_TYPE_RENAME",
+        [WATCH_CHMOD] = "EVENT_TYPE_CHMOD",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(TYPES); i++) {
+        if (strcmp(TYPES[i], type) != 0)
+            continue;
+        *out = (enum watch_kind)i;
+        return true;
+    }
+    return false; // one that a later version added
+}
+
+static int take_change(struct watch *op, const json_t *change)
+{
+    const char *name;
+    const char *type;
+    enum watch_kind kind;
+    if (json_get_string(change, "name", &name, "", &op->err) < 0 ||
+        json_get_string(change, "type", &type, "", &op->err) < 0)
+        return -1;
+    if (parse_kind(type, &kind))
+        op->events.on_event(kind, name, op->ctx);
+    return 0;
+}
+
+// {"start":{}}, {"filesystem":{...}} or {"keepalive":{}}
+static int take_message(struct watch *op, const json_t *message)
+{
+    const json_t *change = json_object_get(message, "filesystem");
+    if (json_is_object(json_object_get(message, "start")) && !op->has_started) {
+        op->has_started = true;
+        if (op->events.on_start)
+            op->events.on_start(op->ctx);
+    }
+    return json_is_object(change) ? take_change(op, change) : 0;
+}
+
+static void take_stream_end(struct watch *op, const json_t *message)
+{
+    const json_t *error = json_object_get(message, "error");
+    if (error && !json_is_null(error))
+        connect_error_parse(error, &op->err);
+    err_set(&op->err, ERR_UNAVAILABLE, "envd ended the watch");
+    op->is_known = true;
+}
+
+static int on_envelope(uint8_t flags, const char *payload, size_t len, void *ctx)
+{
+    struct watch *op = ctx;
+    if (op->canceled) // by one of the events in the same bytes
+        return 0;
+    json_t *message = json_parse(payload, len, &op->err);
+    if (!message)
+        return -1;
+    int rc = 0;
+    if (flags & CONNECT_FLAG_END)
+        take_stream_end(op, message);
+    else
+        rc = take_message(op, message);
+    json_decref(message);
+    return rc;
+}
+
+// ---- 2. the stream
+static void on_stream_data(const char *data, size_t len, void *ctx)
+{
+    struct watch *op = ctx;
+    struct err e = ERR_INIT;
+    if (op->canceled || op->is_known)
+        return;
+    deadline_arm(&op->silence, ENVD_SILENCE_MS);
+    if (connect_reader_feed(&op->reader, data, len, on_envelope, op, &e) == 0)
+        return;
+    if (!err_is(&op->err))
+        op->err = e;
+    op->err.code = ERR_INTERNAL;
+    err_wrap(&op->err, "envd's stream cannot be understood");
+    op->is_known = true;
+    call_cancel(op->call);
+}
+
+static void on_silence(struct deadline *deadline)
+{
+    struct watch *op = container_of(deadline, struct watch, silence);
+    if (!op->call)
+        return;
+    err_set(&op->err, ERR_UNAVAILABLE, "nothing was heard for %d s", ENVD_SILENCE_MS / 1000);
+    call_cancel(op->call);
+}
+
+static void on_stream_end(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    (void)body;
+    (void)len;
+    struct watch *op = ctx;
+    bool was_sent = call_may_have_been_sent(op->call);
+    op->call = NULL;
+    deadline_disarm(&op->silence);
+    if (e)
+        err_set(&op->err, e->code, "%s", e->msg); // unless the reason is there already
+    bool refused = status >= 300 && !(status == 502 && op->err.code == ERR_UNAVAILABLE);
+    if (op->canceled || op->is_known || refused || !was_sent)
+        complete(op);
+    else
+        op->fate = fate_ask(op->base.client, op->id, LOST, &op->err, on_fate, op);
+}
+
+// ---- 3. the stream broke: why?
+static void on_fate(const struct err *e, void *ctx)
+{
+    struct watch *op = ctx;
+    op->fate = NULL;
+    op->err = *e;
+    complete(op);
+}
+
+// ---- 4. the end
+static void cancel(struct client_op *base)
+{
+    struct watch *op = container_of(base, struct watch, base);
+    op->canceled = true;
+    if (op->fate)
+        fate_cancel(op->fate);
+    else if (op->call)
+        call_cancel(op->call);
+}
+
+static void complete(struct watch *op)
+{
+    deadline_close(&op->silence, on_silence_closed);
+}
+
+static void on_silence_closed(struct deadline *deadline)
+{
+    struct watch *op = container_of(deadline, struct watch, silence);
+    struct err canceled = ERR_INIT;
+    err_set(&canceled, ERR_CANCELED, "canceled");
+    op_end(&op->base);
+    op->events.on_end(op->canceled ? &canceled : &op->err, op->ctx);
+    connect_reader_fini(&op->reader);
+    free(op->id);
+    free(op);
+}
+
+struct client_op *client_watch(struct client *c, const char *id, const char *path, bool recursive,
+                               const char *user, const struct watch_events *events, void *ctx)
+{
+    static const struct call_events EVENTS = {.on_data = on_stream_data, .on_end = on_stream_end};
+    struct watch *op = xcalloc(1, sizeof *op);
+    struct err refused = ERR_INIT;
+    op->events = *events;
+    op->ctx = ctx;
+    op->id = xstrdup(id);
+    connect_reader_init(&op->reader, LIMIT_ENVELOPE_BYTES);
+    deadline_init(&op->silence, c->loop, on_silence);
+    op_begin(&op->base, c, cancel);
+    json_t *request = json_pack("{s:s, s:b}", "path", path, "recursive", (int)recursive);
+    if (!request) {
+        err_set(&refused, ERR_INVALID, "the path is not UTF-8");
+        request = json_object();
+    }
+    op->call = envd_call_stream(c, id, "filesystem.Filesystem/WatchDir", request, user, 0, &refused,
+                                &EVENTS, op);
+    json_decref(request);
+    deadline_arm(&op->silence, ENVD_SILENCE_MS);
+    return &op->base;
+}

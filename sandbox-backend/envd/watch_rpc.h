@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The methods of filesystem.Filesystem that watch: a stream (WatchDir), and three calls for clients
+// that ask for the events (CreateWatcher, GetWatcherEvents, RemoveWatcher).
+#pragma once
+#include <stdbool.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/envd/rpc.h"
+#include "sandbox-backend/envd/watcher.h"
+
+#define WATCHES_MAX 64 // of both kinds; the kernel gives a user 128 inotify instances
+
+extern const struct rpc_method WATCH_METHODS[];
+extern const size_t WATCH_METHOD_COUNT;
+
+// What a request asks for.
+struct watch_target {
+    char *path; // owned; absolute
+    bool recursive;
+    bool with_entry; // events say what the file is now
+};
+
+// Begins the watch that a request asks for, one of WATCHES_MAX until watch_end. NULL: what is wrong
+// with the request, or ERR_LIMIT.
+struct watcher *watch_begin(const struct rpc *call, const struct watch_target *target,
+                            const struct watcher_events *events, void *ctx, struct err *e);
+void watch_end(struct envd *envd, struct watcher *w);
+// Appends a FilesystemEvent.
+void watch_put_event(struct buf *out, const struct users *users, bool with_entry, const char *type,
+                     const char *name, const char *path);
+
+// The methods. `target` is borrowed for the call.
+void watch_stream(struct rpc *call, const struct watch_target *target);
+void watch_poll_create(struct rpc *call, const struct watch_target *target);
+void watch_poll_events(struct rpc *call, const char *id);
+void watch_poll_remove(struct rpc *call, const char *id);
+
+// Ends one that has not been asked for events for long. False: there is none.
+bool watch_poll_evict(struct envd *envd);
+void watch_poll_close(struct envd *envd); // ends all
