@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user chose: options and environment, read once.
+// What the user chose: options, environment and a file, read once.
 #pragma once
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,12 +23,47 @@ struct config {
     int64_t command_timeout_s;  // 0: by whether the client takes progress, see run.c
     int64_t max_download_bytes; // of one file, from the internet or from a sandbox
     int64_t output_bytes;       // of each stream that is shown
+    // Streamable HTTP, instead of stdio.
+    const char *http;            // "ADDR:PORT" to listen at; NULL: serve stdio. listen_address.h
+    const char *http_path;       // of the endpoint, "/mcp"
+    const char *public_url;      // the endpoint as clients see it; NULL: as it is bound
+    struct opt_list allow_hosts; // taken in the Host header besides loopback, bound and public name
+    struct opt_list allow_origins; // taken in Origin besides those of loopback: "https://x.example"
+    const char *tls_cert, *tls_key; // PEM files; both or neither
+    int64_t max_sessions;           // of the handshake era, open at once
+    int64_t session_idle_s;         // a session that is not used for so long ends
+    int64_t max_streams;            // SSE streams open at once
+    int64_t max_body_bytes;         // of one request
+    // Authorization, see auth.h.
+    const char *token_file;                       // NULL: no bearer tokens of our own
+    const char *new_token;                        // NULL, or: make one of this name, and end
+    const char *oauth_issuer, *oauth_jwks;        // NULL: no OAuth; NULL: found from the issuer
+    const char *oauth_audience;                   // NULL: the public URL
+    struct opt_list oauth_scopes;                 // all of them are required
+    int64_t max_sandboxes;                        // of a caller whose token names none; 0: no limit
+    int64_t calls_per_minute;                     // the same
+    bool allow_open_network, allow_plain_network; // other addresses without tokens, without TLS
+    struct opt_list tools;                        // names and toolsets; none: the usual ones
+    const char *config_file;                      // NULL for none
     bool help, version;
-    char *url_of_domain; // owned, backs api_url
+    char *url_of_domain;       // owned, backs api_url
+    struct opt_list raw_tools; // as given, with commas
+    char *tool_words;          // owned, backs tools
+    json_t *file;              // owned, backs what came from config_file
 };
 
-// Borrows from argv and the environment. ERR_INVALID names the option.
+#define CONFIG_OPTIONS_MAX 56
+// The options, with `c` as where their values go; the first *in_file of them may stand in a file.
+// Returns their number.
+int config_table(struct config *c, struct opt t[CONFIG_OPTIONS_MAX], int *in_file);
+void config_defaults(struct config *c);
+
+// Borrows from argv and the environment. ERR_INVALID names the option, or the file and the key.
 int config_parse(struct config *c, int *argc, char **argv, struct err *e);
+// Whether it is safe to serve HTTP as asked: an address other than loopback wants tokens or OAuth,
+// and TLS before them, unless the user has said otherwise in so many words. ERR_INVALID says what
+// is missing and what to do. Before anything is bound.
+int config_check_http(const struct config *c, struct err *e);
 void config_fini(struct config *c);
 void config_help(void); // to stdout
 bool config_is_miroflow(const struct config *c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby-mcp: Cubby's tools for one MCP client, over stdin and stdout.
+// cubby-mcp: Cubby's tools for one MCP client, over stdin and stdout, or for many over HTTP.
 //
 // Theory of operation. One loop, one thread. stdout belongs to the protocol: first of all it is
 // moved to a descriptor of its own and fd 1 becomes stderr, so that nothing a library prints can
@@ -11,7 +11,8 @@
 // The end: stdin closed, SIGTERM or SIGINT. What is in flight is cancelled, which kills its
 // commands; when all of it has ended, connections are closed and the loop runs empty. All of that
 // has END_MS; a peer or a daemon that does not answer must not hold the process longer. Sandboxes
-// live on until their time is over. The exit code is 0 in each of these cases.
+// live on until their time is over. The exit code is 0 in each of these cases. With --http it is
+// the same but for stdin, which is not looked at; see web_endpoint.c.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,11 +20,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mcp-server/auth/token_file.h"
 #include "mcp-server/config.h"
-#include "mcp-server/fetch_guard.h"
-#include "mcp-server/session.h"
-#include "mcp-server/tools.h"
-#include "mcp-server/transport.h"
+#include "mcp-server/protocol/session.h"
+#include "mcp-server/protocol/transport.h"
+#include "mcp-server/tools/fetch_guard.h"
+#include "mcp-server/tools/tools.h"
+#include "mcp-server/web/web_endpoint.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/log/log.h"
@@ -37,8 +40,9 @@ struct app {
     uv_loop_t loop;
     struct config config;
     struct toolbox toolbox;
-    struct session *session;
-    struct transport_stdio *transport;
+    struct session *session;           // over stdio
+    struct transport_stdio *transport; // the same
+    struct web_endpoint *web;          // over HTTP instead
     uv_signal_t on_term, on_int;
     uv_timer_t limit;
 };
@@ -76,16 +80,24 @@ static void on_limit(uv_timer_t *timer)
     _exit(0);
 }
 
+static void app_close(struct app *app)
+{
+    app->state = APP_CLOSING;
+    toolbox_close(&app->toolbox);
+    uv_unref((uv_handle_t *)&app->limit); // still there to cut short what does not close
+}
+
 // Everything in flight has ended, and its answers are queued.
 static void on_idle(void *ctx)
 {
     struct app *app = ctx;
-    app->state = APP_CLOSING;
     transport_stdio_close(app->transport);
-    toolbox_close(&app->toolbox);
-    uv_close((uv_handle_t *)&app->on_term, NULL);
-    uv_close((uv_handle_t *)&app->on_int, NULL);
-    uv_unref((uv_handle_t *)&app->limit); // still there to cut short what does not close
+    app_close(app);
+}
+
+static void on_web_closed(void *ctx)
+{
+    app_close(ctx);
 }
 
 static void app_end(struct app *app)
@@ -94,7 +106,10 @@ static void app_end(struct app *app)
         return;
     app->state = APP_ENDING;
     uv_timer_start(&app->limit, on_limit, END_MS, 0);
-    session_close(app->session, on_idle, app);
+    if (app->web)
+        web_endpoint_close(app->web, on_web_closed, app);
+    else
+        session_close(app->session, on_idle, app);
 }
 
 static void on_eof(void *ctx)
@@ -125,31 +140,75 @@ static void watch(struct app *app, uv_signal_t *handle, int number)
     uv_unref((uv_handle_t *)handle);
 }
 
-static int serve(struct app *app, int in, int out, struct err *e)
+static int open_stdio(struct app *app, int in, int out, struct err *e)
 {
     static const struct transport_events EVENTS = {.on_message = on_message, .on_eof = on_eof};
+    struct caller *caller = caller_new(NULL, 0);
+    app->session = session_new(&app->loop, &app->toolbox, caller);
+    caller_release(caller);
+    app->transport = transport_stdio_open(&app->loop, in, out, &EVENTS, app, e);
+    if (!app->transport)
+        return -1;
+    app->session->outlet = transport_stdio_outlet(app->transport);
+    return 0;
+}
+
+static int open_http(struct app *app, struct err *e)
+{
+    app->web = web_endpoint_open(&app->toolbox, e);
+    return app->web ? 0 : -1;
+}
+
+// Nothing is left in the loop but what is needed to the last. A signal's handle that is closed
+// gives the signal its default action back, and who sends a second SIGTERM would kill a process
+// that is about to exit with 0: so these are blocked from here on.
+static void close_loop(struct app *app)
+{
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGTERM);
+    sigaddset(&both, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &both, NULL);
+    uv_close((uv_handle_t *)&app->on_term, NULL);
+    uv_close((uv_handle_t *)&app->on_int, NULL);
+    uv_close((uv_handle_t *)&app->limit, NULL);
+    uv_run(&app->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&app->loop);
+}
+
+static int serve(struct app *app, int in, int out, struct err *e)
+{
     uv_loop_init(&app->loop);
     uv_timer_init(&app->loop, &app->limit);
     watch(app, &app->on_term, SIGTERM);
     watch(app, &app->on_int, SIGINT);
     toolbox_init(&app->toolbox, &app->loop, &app->config);
-    app->session = session_new(&app->loop, &app->toolbox);
-    app->transport = transport_stdio_open(&app->loop, in, out, &EVENTS, app, e);
-    if (!app->transport)
-        return -1;
+    int rc = app->config.http ? open_http(app, e) : open_stdio(app, in, out, e);
+    if (rc < 0)
+        app_close(app);
     uv_run(&app->loop, UV_RUN_DEFAULT);
-    uv_close((uv_handle_t *)&app->limit, NULL);
-    uv_run(&app->loop, UV_RUN_DEFAULT);
-    session_free(app->session);
+    close_loop(app);
+    if (app->session)
+        session_free(app->session);
     toolbox_fini(&app->toolbox);
-    uv_loop_close(&app->loop);
-    return 0;
+    return rc;
 }
 
 static int usage_error(const struct err *e)
 {
     fprintf(stderr, "cubby-mcp: %s\n", e->msg);
     return 2;
+}
+
+// The token is all that stdout gets, so that a script can take it from there.
+static int make_token(const struct config *c)
+{
+    struct err e = ERR_INIT;
+    char *token auto_free = token_file_add(c->token_file, c->new_token, &e);
+    if (!token)
+        return usage_error(&e);
+    puts(token);
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -168,11 +227,18 @@ int main(int argc, char **argv)
         puts("cubby-mcp " CUBBY_VERSION);
         return 0;
     }
+    if (app.config.new_token)
+        return make_token(&app.config);
+    char *complaint auto_free = tools_complaint(&app.config);
+    if (complaint) {
+        fprintf(stderr, "cubby-mcp: %s\n", complaint);
+        return 2;
+    }
     log_set_level((enum log_level)log_parse_level(app.config.log_level));
     signal(SIGPIPE, SIG_IGN);
     int out = move_stdout();
     int in = move_stdin();
-    if (in < 0 || out < 0) {
+    if ((in < 0 || out < 0) && !app.config.http) {
         fprintf(stderr, "cubby-mcp: stdin and stdout must be open: %s\n", strerror(errno));
         return 2;
     }

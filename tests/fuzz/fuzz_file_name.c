@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "mcp-server/file_name.h"
+#include "mcp-server/tools/file_name.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "mcp-server/session.h"
+#include "mcp-server/protocol/session.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
@@ -57,7 +57,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool idle = false;
     uv_loop_init(&loop);
     toolbox_init(&toolbox, &loop, &CONFIG);
-    struct session *s = session_new(&loop, &toolbox);
+    struct caller *caller = caller_new(NULL, 0);
+    struct session *s = session_new(&loop, &toolbox, caller);
+    caller_release(caller);
     const char *at = (const char *)data;
     const char *end = at + size;
     while (at < end) {

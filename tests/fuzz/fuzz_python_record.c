@@ -5,18 +5,24 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "mcp-server/python_runner.h"
+#include "mcp-server/tools/output.h"
+#include "mcp-server/tools/python_runner.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void on_rest(const char *data, size_t len, void *ctx)
+{
+    output_add(ctx, data, len);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct python_record record;
     struct output err;
     struct buf input auto_buf = BUF_INIT;
-    python_record_init(&record);
+    python_record_init(&record, on_rest, &err);
     output_init(&err, 32);
     for (size_t i = 1; i < size; i++) {
         if (data[i] == 0x1f)
@@ -26,10 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     size_t piece = size && data[0] ? data[0] : 1;
     for (size_t i = 0; i < input.len; i += piece)
-        python_record_feed(&record, input.data + i, input.len - i < piece ? input.len - i : piece,
-                           &err);
-    json_decref(python_record_end(&record, &err));
-    assert(err.total <= (int64_t)input.len);
+        python_record_feed(&record, input.data + i, input.len - i < piece ? input.len - i : piece);
+    json_decref(python_record_end(&record));
+    assert(output_total(&err) <= (int64_t)input.len);
     json_t *text = output_text(&err, "x");
     assert(text);
     json_decref(text);

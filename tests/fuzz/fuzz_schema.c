@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "mcp-server/schema.h"
+#include "mcp-server/tools/schema.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/str.h"
 #include "schemas.h"

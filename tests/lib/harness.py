@@ -122,6 +122,11 @@ class Home:
         assert not dirs, f"sandbox directories left behind: {dirs}"
 
 
+def text_of(result):
+    """The text of a tool's result, which may stand after images and before links."""
+    return [block["text"] for block in result["content"] if block["type"] == "text"][-1]
+
+
 class ToolError(Exception):
     """A tool's answer with isError."""
 
@@ -191,7 +196,7 @@ class Mcp:
         assert "error" not in answer, answer
         result = answer["result"]
         if result.get("isError"):
-            raise ToolError(result["content"][-1]["text"])
+            raise ToolError(text_of(result))
         return result["structuredContent"]
 
     def tool(self, name, seconds=60, **arguments):

@@ -30,6 +30,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 class Backend:
+    handler = None  # a Handler of another kind
+
     def __init__(self):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="cubby-mcp-"))
         self.files = self.home / "guest"
@@ -44,7 +46,7 @@ class Backend:
         self.create_error = None    # (status, body)
         self.die_mid_command = False
         self.lock = threading.Lock()
-        handler = type("Bound", (Handler,), {"backend": self})
+        handler = type("Bound", (self.handler or Handler,), {"backend": self})
         self.server = Server(str(self.home / "cubbyd.sock"), handler)
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -142,16 +144,29 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST = do_DELETE = handle_any
 
     # ---- cubbyd
+    def list(self):
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
+        pairs = urllib.parse.parse_qsl(query.get("metadata", ""))  # each quoted once more, as E2B's SDKs do
+        wanted = {urllib.parse.unquote(k): urllib.parse.unquote(v) for k, v in pairs}
+        self.answer(200, [s for s in self.backend.sandboxes.values()
+                          if wanted.items() <= s.get("metadata", {}).items()])
+
     def control(self, path, body):
         b = self.backend
+        if self.command == "GET" and path == "/v2/sandboxes":
+            self.list()
+            return
         if self.command == "POST" and path in ("/v2/sandboxes", "/sandboxes"):
-            b.created.append(json.loads(body))
+            wanted = json.loads(body)
+            b.created.append(wanted)
             if b.create_gate:
                 b.create_gate.wait(20)
             if b.create_error:
                 self.answer(*b.create_error)
             else:
-                self.answer(201, b.sandboxes[b.sandbox()])
+                made = b.sandboxes[b.sandbox()]
+                made["metadata"] = wanted.get("metadata") or {}
+                self.answer(201, made)
             return
         name = path.split("/")[2] if path.count("/") >= 2 else ""
         if name in b.ended:
@@ -193,16 +208,41 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(200, {})
         elif url.path == "/filesystem.Filesystem/Stat":
             self.stat(json.loads(body)["path"])
+        elif url.path == "/filesystem.Filesystem/ListDir":
+            self.list_dir(json.loads(body)["path"])
+        elif url.path == "/filesystem.Filesystem/WatchDir":
+            self.send_stream(self.nothing_changes())
         else:
             self.error(404, "unimplemented", "not in this envd")
+
+    def entry(self, local, path):
+        kind = "FILE_TYPE_DIRECTORY" if local.is_dir() else "FILE_TYPE_FILE"
+        return {"name": os.path.basename(path), "type": kind, "path": path,
+                "size": str(local.lstat().st_size)}
 
     def stat(self, path):
         local = self.local(path)
         if not local.exists():
             self.error(404, "not_found", f"path not found: {path}")
             return
-        kind = "FILE_TYPE_DIRECTORY" if local.is_dir() else "FILE_TYPE_FILE"
-        self.answer(200, {"entry": {"name": local.name, "type": kind, "path": path}})
+        self.answer(200, {"entry": self.entry(local, path)})
+
+    def list_dir(self, path):
+        local = self.local(path)
+        if not local.exists():
+            self.error(404, "not_found", f"path not found: {path}")
+        elif not local.is_dir():
+            self.error(400, "invalid_argument", f"path is not a directory: {path}")
+        else:
+            self.answer(200, {"entries": [self.entry(one, f"{path.rstrip('/')}/{one.name}")
+                                          for one in sorted(local.iterdir())]})
+
+    def nothing_changes(self):
+        """A watch that begins, and lasts until its client leaves."""
+        yield envelope({"start": {}})
+        while self.connection.recv(4096):
+            pass
+        yield None
 
     def read_file(self, query):
         local = self.local(query["path"])

@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from harness import Mcp
+from harness import Mcp, text_of
 from mcp_backend import Backend
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -67,13 +67,13 @@ class Stdio(Mcp):
         """The text of a result that is not an error."""
         result = self.result(name, **arguments)
         assert not result.get("isError"), result
-        return result["content"][-1]["text"]
+        return text_of(result)
 
     def error(self, name, **arguments):
         """The text of a result that is an error."""
         result = self.result(name, **arguments)
         assert result.get("isError") is True, result
-        return result["content"][-1]["text"]
+        return text_of(result)
 
     def stderr(self):
         self.errors.seek(0)
@@ -100,8 +100,8 @@ def start(backend, tmp_path):
     """Starts servers that use the backend; each is ended after the test."""
     servers = []
 
-    def start_one(*args, version="2025-11-25", cwd=tmp_path, **env):
-        server = Stdio(*args, env=backend.environment(**env), cwd=cwd)
+    def start_one(*args, version="2025-11-25", cwd=tmp_path, program=None, **env):
+        server = Stdio(*args, env=backend.environment(**env), cwd=cwd, program=program)
         servers.append(server)
         if version:
             server.initialize(version)

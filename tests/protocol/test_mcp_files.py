@@ -39,6 +39,16 @@ def test_upload(server, backend, tmp_path):
     assert text == "File uploaded to /home/user/a b.txt (6 bytes)"
 
 
+def test_upload_is_linked(server, backend, tmp_path):
+    (tmp_path / "in.txt").write_text("hello")
+    sandbox = backend.sandbox()
+    result = server.result("upload_file_from_local_to_sandbox", sandbox_id=sandbox,
+                           local_file_path="in.txt", sandbox_file_path="/home/user/a b.txt")
+    assert result["content"][1] == {"type": "resource_link", "name": "a b.txt", "size": 5,
+                                    "uri": f"sandbox://{sandbox}/home/user/a%20b.txt"}
+    assert [block["type"] for block in result["content"]] == ["text", "resource_link"]
+
+
 @pytest.mark.parametrize("wanted, path", [
     ("/home/user", "/home/user/f.csv"), ("/home/user/", "/home/user/f.csv"),
     ("/home/user/new/deep", "/home/user/new/deep/f.csv"), ("/home/user/x.d/", "/home/user/x.d/f.csv"),
@@ -230,7 +240,7 @@ def test_download_to_a_name_that_appears_meanwhile(start, backend, tmp_path):
                                 local_filename="./mine")
     wait_for(lambda: list(tmp_path.glob(".cubby-*.part")), what="it is being written")
     (tmp_path / "mine").write_text("mine")
-    text = server.answer(request)["result"]["content"][0]["text"]
+    text = server.answer(request)["result"]["content"][-1]["text"]
     assert text.startswith("local_file_exists: ")
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
     assert (tmp_path / "mine").read_text() == "mine"

@@ -43,7 +43,8 @@ def test_parameters(server):
         LOCAL: ["sandbox_id", "sandbox_file_path"]}
     for tool in UPLOAD, INTERNET:
         assert shown[tool]["properties"]["sandbox_file_path"]["default"] == "/home/user"
-    assert shown[LOCAL]["properties"]["local_filename"]["default"] is None
+    assert shown[LOCAL]["properties"]["local_filename"] == {
+        "type": "string", "description": "Its local name; default: the same."}
 
 
 def test_create(server, backend):

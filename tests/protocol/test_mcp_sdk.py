@@ -28,28 +28,26 @@ def test_all_of_it(backend, tmp_path, profile):
     async def main():
         async with session(backend, tmp_path, "--profile", profile) as s:
             tools = (await s.list_tools()).tools
-            assert len(tools) == 6 and all(t.description for t in tools)
+            assert len(tools) >= 6 and all(t.description for t in tools)
             assert (await s.send_ping()) is not None
             made = await s.call_tool("create_sandbox", {})
-            sandbox = made.content[-1].text.split(": ")[1]
+            sandbox = made.content[0].text.split(": ")[1]
             # The client itself checks structuredContent against outputSchema.
             done = await s.call_tool("run_command", {"sandbox_id": sandbox, "command": "echo hi"})
-            assert "hi" in done.content[-1].text and not done.isError
+            assert "hi" in done.content[0].text and not done.isError
             done = await s.call_tool("run_python_code", {"sandbox_id": sandbox, "code_block": "1/0"})
-            assert "ZeroDivisionError" in done.content[-1].text and not done.isError
+            assert "ZeroDivisionError" in done.content[0].text and not done.isError
             (tmp_path / "f.txt").write_text("text")
             done = await s.call_tool("upload_file_from_local_to_sandbox", {
                 "sandbox_id": sandbox, "local_file_path": str(tmp_path / "f.txt")})
-            assert "/home/user/f.txt" in done.content[-1].text
+            assert "/home/user/f.txt" in done.content[0].text
             done = await s.call_tool("download_file_from_sandbox_to_local", {
                 "sandbox_id": sandbox, "sandbox_file_path": "/home/user/f.txt"})
-            assert f"sandbox_{sandbox}_f.txt" in done.content[-1].text
+            assert f"sandbox_{sandbox}_f.txt" in done.content[0].text
             done = await s.call_tool("run_command", {"sandbox_id": "default", "command": "x"})
             assert done.isError == (profile == "default")
             with pytest.raises(McpError):
                 await s.call_tool("nothing", {})
-            with pytest.raises(McpError):
-                await s.list_prompts()
 
     asyncio.run(asyncio.wait_for(main(), 30))
 
@@ -66,14 +64,15 @@ def test_progress_reaches_its_callback(backend, tmp_path):
                               progress_callback=on_progress)
 
     asyncio.run(asyncio.wait_for(main(), 30))
-    assert [p for p, _ in seen] == [1] and seen[0][1].startswith("1 s")
+    (value, text), = seen
+    assert 0.5 < value < 1.5 and text
 
 
 def test_a_process_for_every_call(backend, tmp_path):
     """As real clients do it: the sandbox is known to the next process."""
     async def one(tool, **arguments):
         async with session(backend, tmp_path) as s:
-            return (await s.call_tool(tool, arguments)).content[-1].text
+            return (await s.call_tool(tool, arguments)).content[0].text
 
     async def main():
         sandbox = (await one("create_sandbox")).split(": ")[1]

@@ -101,6 +101,16 @@ def test_a_long_line(fresh):
     assert fresh.call("ping", {"filler": filler})["result"] == {}
 
 
+def test_memory_of_many_values(fresh):
+    fresh.raw(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":[' + b"{}," * 240_000 + b"{}]}}\n")
+    assert fresh.line()["result"] == {}
+    status = pathlib.Path(f"/proc/{fresh.process.pid}/status")
+    wait_for(lambda: SAN or int(status.read_text().split("VmRSS:")[1].split()[0]) < 16 * 1024, 10,
+             "the memory is given back")
+    fresh.raw(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":[' + b"{}," * 250_000 + b"{}]}}\n")
+    assert fresh.line()["error"]["code"] == -32700
+
+
 def test_a_line_that_is_too_long(fresh):
     piece = b"y" * (1 << 20)
     for _ in range(65):

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "mcp-server/fetch_guard.h"
+#include "mcp-server/tools/fetch_guard.h"
 #include "tests/lib/tap.h"
 
 static bool allows(const struct fetch_guard *g, const char *address)

@@ -2,7 +2,7 @@
 // What a downloaded file is called.
 #include <string.h>
 
-#include "mcp-server/file_name.h"
+#include "mcp-server/tools/file_name.h"
 #include "sandbox-backend/base/mem.h"
 #include "tests/lib/tap.h"
 

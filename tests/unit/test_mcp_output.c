@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mcp-server/output.h"
+#include "mcp-server/tools/output.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "tests/lib/tap.h"
@@ -25,7 +25,7 @@ static void shown(const char *data, size_t len, size_t limit, size_t piece, cons
     add_in_pieces(&o, data, len, piece);
     json_t *text = output_text(&o, "W");
     is_str(json_string_value(text), want, "%zu bytes, limit %zu, pieces of %zu", len, limit, piece);
-    is_int(o.total, (int64_t)len, "all are counted");
+    is_int(output_total(&o), (int64_t)len, "all are counted");
     ok(output_is_cut(&o) == (len > limit), "cut");
     json_decref(text);
     output_fini(&o);

@@ -2,7 +2,7 @@
 // repr() of strings as Python writes it. test_mcp_pyrepr.py compares every code point with Python.
 #include <string.h>
 
-#include "mcp-server/pyrepr.h"
+#include "mcp-server/tools/pyrepr.h"
 #include "tests/lib/tap.h"
 
 static void check(const char *s, size_t len, const char *want)

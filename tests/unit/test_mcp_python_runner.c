@@ -2,24 +2,30 @@
 // The runner's record is taken out of stderr however the bytes are split, and nothing else is.
 #include <string.h>
 
-#include "mcp-server/python_runner.h"
+#include "mcp-server/tools/output.h"
+#include "mcp-server/tools/python_runner.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "tests/lib/tap.h"
+
+static void on_rest(const char *data, size_t len, void *ctx)
+{
+    output_add(ctx, data, len);
+}
 
 // Each @ of `pattern` stands for the mark.
 static void check(const char *pattern, size_t piece, const char *rest, bool found)
 {
     struct python_record r;
     struct output err;
-    python_record_init(&r);
+    python_record_init(&r, on_rest, &err);
     output_init(&err, 4096);
     struct buf input auto_buf = BUF_INIT;
     for (const char *p = pattern; *p; p++)
         *p == '@' ? buf_adds(&input, r.mark) : buf_addc(&input, *p);
     for (size_t i = 0; i < input.len; i += piece)
-        python_record_feed(&r, input.data + i, input.len - i < piece ? input.len - i : piece, &err);
-    json_t *record = python_record_end(&r, &err);
+        python_record_feed(&r, input.data + i, input.len - i < piece ? input.len - i : piece);
+    json_t *record = python_record_end(&r);
     json_t *text = output_text(&err, "");
     ok((record != NULL) == found, "%s a record, pieces of %zu", found ? "has" : "has not", piece);
     is_str(json_string_value(text), rest, "the rest");

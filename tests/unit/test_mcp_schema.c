@@ -2,7 +2,7 @@
 // Arguments against a schema: what is taken, what is refused and in which words.
 #include <string.h>
 
-#include "mcp-server/schema.h"
+#include "mcp-server/tools/schema.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "tests/lib/tap.h"
@@ -16,7 +16,12 @@ static const char SCHEMA[] =
     "\"mode\":{\"enum\":[\"a\",\"b\"]},"
     "\"deep\":{\"type\":\"boolean\"},"
     "\"envs\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}},"
-    "\"name\":{\"type\":[\"string\",\"null\"],\"default\":null}},"
+    "\"name\":{\"type\":[\"string\",\"null\"],\"default\":null},"
+    "\"user\":{\"type\":\"string\",\"pattern\":\"^[a-z][a-z0-9-]*$\"},"
+    "\"kind\":{\"const\":\"file\"},"
+    "\"lines\":{\"type\":\"array\",\"maxItems\":2,\"items\":{\"type\":\"object\",\"properties\":"
+    "{\"at\":{\"type\":\"integer\"}},\"required\":[\"at\"],\"additionalProperties\":false}},"
+    "\"big\":{\"type\":\"integer\",\"maximum\":1048576}},"
     "\"required\":[\"id\"],\"additionalProperties\":false}";
 
 static json_t *parse(const char *s)
@@ -84,7 +89,24 @@ int main(void)
             "argument 'envs.A' must be a string, not an integer");
     refused("{\"id\":\"x\",\"name\":[1]}", "argument 'name' must be a string, not an array");
     refused("{\"id\":\"x\",\"code\":\"y\"}",
-            "unknown argument 'code'; allowed: id, path, timeout, count, mode, deep, envs, name");
+            "unknown argument 'code'; allowed: id, path, timeout, count, mode, deep, envs, name, "
+            "user, kind, lines, big");
+    refused("{\"id\":\"x\",\"user\":\"a;b\"}",
+            "argument 'user' must match ^[a-z][a-z0-9-]*$, which \"a;b\" does not");
+    refused("{\"id\":\"x\",\"kind\":\"dir\"}", "argument 'kind' must be \"file\"");
+    refused("{\"id\":\"x\",\"lines\":[{\"at\":1},{\"at\":\"2\"}]}",
+            "argument 'lines[1].at' must be an integer, not a string");
+    refused("{\"id\":\"x\",\"lines\":[{}]}", "missing required argument 'lines[0].at'");
+    refused("{\"id\":\"x\",\"lines\":[{\"at\":1,\"to\":2}]}",
+            "unknown argument 'lines[0].to'; allowed: at");
+    refused("{\"id\":\"x\",\"lines\":[1,2,3]}",
+            "argument 'lines' must have at most 2 items, not 3");
+    refused("{\"id\":\"x\",\"big\":1048577}",
+            "argument 'big' must be at most 1048576, not 1048577");
+    taken("{\"id\":\"x\",\"path\":\"p\",\"user\":\"a-b\",\"kind\":\"file\",\"lines\":[{\"at\":1}],"
+          "\"big\":3.0}",
+          "{\"id\":\"x\",\"path\":\"p\",\"user\":\"a-b\",\"kind\":\"file\",\"lines\":[{\"at\":1}],"
+          "\"big\":3}");
 
     struct err e = ERR_INIT;
     json_t *none = parse("{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}");

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// SHA-256, by OpenSSL.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sha256 {
+    uint8_t bytes[32];
+};
+#define SHA256_HEX_CHARS 64
+
+struct sha256 sha256_of(const void *data, size_t len);
+bool sha256_from_hex(const char *hex, struct sha256 *out);         // exactly 64 digits
+bool sha256_equal(const struct sha256 *a, const struct sha256 *b); // in constant time

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file of bearer tokens.
+#include "mcp-server/auth/token_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+#define FILE_BYTES_MAX (1 << 20)
+#define TOKEN_BYTES    32
+#define TOKEN_PREFIX   "cubby_"
+#define NEW_FILE_MODE  0600
+
+void token_list_fini(struct token_list *l)
+{
+    free(l->items);
+    *l = (struct token_list){0};
+}
+
+// ---- parsing
+
+static bool is_name(const char *name)
+{
+    static const char ALLOWED[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-";
+    size_t len = strlen(name);
+    return len > 0 && len <= TOKEN_NAME_MAX && strspn(name, ALLOWED) == len;
+}
+
+static int check_name(const char *name, struct err *e)
+{
+    if (is_name(name))
+        return 0;
+    return err_set(e, ERR_INVALID,
+                   "name must be 1 to %d letters, digits, '.', '_', '@' or '-', not \"%.80s\"",
+                   TOKEN_NAME_MAX, name);
+}
+
+static int check_keys(const json_t *entry, struct err *e)
+{
+    static const char *const KEYS[] = {"name", "sha256", "max_sandboxes", "calls_per_minute",
+                                       "expires"};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)entry, key, value)
+    {
+        bool known = false;
+        for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
+            known = known || str_eq(KEYS[i], key);
+        if (!known)
+            return err_set(e, ERR_INVALID,
+                           "unknown key \"%.40s\"; allowed: name, sha256, max_sandboxes, "
+                           "calls_per_minute, expires",
+                           key);
+    }
+    return 0;
+}
+
+static int parse_limits(const json_t *entry, struct token *t, struct err *e)
+{
+    const char *expires;
+    if (json_get_int(entry, "max_sandboxes", 0, TOKEN_MAX_SANDBOXES, &t->max_sandboxes, -1, e) <
+            0 ||
+        json_get_int(entry, "calls_per_minute", 0, TOKEN_MAX_CALLS_PER_MINUTE, &t->calls_per_minute,
+                     -1, e) < 0 ||
+        json_get_string(entry, "expires", &expires, NULL, e) < 0)
+        return -1;
+    t->expires_ns = INT64_MAX;
+    if (expires && !clock_parse_rfc3339(expires, &t->expires_ns))
+        return err_set(e, ERR_INVALID,
+                       "expires must be a time such as 2027-01-31T12:00:00Z, not \"%.80s\"",
+                       expires);
+    return 0;
+}
+
+static int parse_entry(const json_t *entry, struct token *t, struct err *e)
+{
+    const char *name;
+    const char *digest;
+    if (!json_is_object(entry))
+        return err_set(e, ERR_INVALID, "a token must be an object");
+    if (check_keys(entry, e) < 0 || json_get_string(entry, "name", &name, "", e) < 0 ||
+        json_get_string(entry, "sha256", &digest, "", e) < 0 || check_name(name, e) < 0)
+        return -1;
+    memcpy(t->name, name, strlen(name) + 1);
+    if (!sha256_from_hex(digest, &t->digest))
+        return err_set(e, ERR_INVALID,
+                       "sha256 of \"%s\" must be the token's SHA-256 as %d hexadecimal digits",
+                       name, SHA256_HEX_CHARS);
+    return parse_limits(entry, t, e);
+}
+
+// The line on which the n-th entry begins; jansson does not keep that.
+static int line_of(const char *text, size_t len, size_t n)
+{
+    int line = 1;
+    int depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+        if (c == '\n')
+            line++;
+        else if (c == '"')
+            in_string = !in_string;
+        else if (in_string)
+            i += c == '\\';
+        else if (c == '}' || c == ']')
+            depth--;
+        else if ((c == '{' || c == '[') && ++depth == 3 && n-- == 0)
+            break;
+    }
+    return line;
+}
+
+static const struct token *find_twin(const struct token_list *l, const struct token *t)
+{
+    for (int i = 0; i < l->count; i++)
+        if (str_eq(l->items[i].name, t->name) || sha256_equal(&l->items[i].digest, &t->digest))
+            return &l->items[i];
+    return NULL;
+}
+
+static int parse_entries(const json_t *entries, const char *text, size_t len,
+                         struct token_list *out, struct err *e)
+{
+    if (json_array_size(entries) > TOKENS_MAX)
+        return err_set(e, ERR_INVALID, "more than %d tokens", TOKENS_MAX);
+    out->items = xcalloc(json_array_size(entries) + 1, sizeof *out->items);
+    size_t i;
+    json_t *entry;
+    json_array_foreach(entries, i, entry)
+    {
+        struct token *t = &out->items[out->count];
+        const struct token *twin = NULL;
+        if (parse_entry(entry, t, e) == 0 && (twin = find_twin(out, t)))
+            err_set(e, ERR_INVALID, "\"%s\" has the name or the hash of \"%s\" before it", t->name,
+                    twin->name);
+        if (err_is(e))
+            return err_wrap(e, "line %d", line_of(text, len, i));
+        out->count++;
+    }
+    return 0;
+}
+
+// The whole document, an object with the list in it; borrowed from *document.
+static const json_t *find_entries(const json_t *document, struct err *e)
+{
+    const json_t *entries = json_object_get(document, "tokens");
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)document, key, value)
+    {
+        if (!str_eq(key, "tokens") && !str_eq(key, "$schema")) {
+            err_set(e, ERR_INVALID, "unknown key \"%.40s\"; allowed: tokens", key);
+            return NULL;
+        }
+    }
+    if (!json_is_array(entries))
+        err_set(e, ERR_INVALID, "it must be {\"tokens\": [ ... ]}");
+    return json_is_array(entries) ? entries : NULL;
+}
+
+int token_list_parse(const char *text, size_t len, struct token_list *out, struct err *e)
+{
+    struct err first = ERR_INIT;
+    *out = (struct token_list){0};
+    json_t *document = json_parse(text, len, &first);
+    const json_t *entries = document ? find_entries(document, &first) : NULL;
+    if (!entries || parse_entries(entries, text, len, out, &first) < 0) {
+        token_list_fini(out);
+        err_set(e, first.code, "%s", first.msg);
+    }
+    json_decref(document);
+    return err_is(&first) ? -1 : 0;
+}
+
+// ---- reading
+
+static int check_writers(const char *path, const struct stat *st, struct err *e)
+{
+    if (st->st_uid != geteuid() && st->st_uid != 0)
+        return err_set(e, ERR_DENIED,
+                       "%s belongs to another user (%u), who could let himself in; chown it", path,
+                       st->st_uid);
+    if (st->st_mode & (S_IWGRP | S_IWOTH))
+        return err_set(e, ERR_DENIED, "%s can be written by others; chmod go-w it", path);
+    return 0;
+}
+
+int token_file_read(const char *path, struct token_list *out, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    struct stat st;
+    *out = (struct token_list){0};
+    if (stat(path, &st) < 0)
+        return err_sys(e, errno, "token file %s", path);
+    if (check_writers(path, &st, e) < 0 || file_read(path, FILE_BYTES_MAX, &text, e) < 0)
+        return err_wrap(e, "token file");
+    if (token_list_parse(buf_str(&text), text.len, out, e) < 0)
+        return err_wrap(e, "token file %s", path);
+    return 0;
+}
+
+// ---- making a token
+
+// Held while the file is read and replaced: two that add at once would lose one. The directory is
+// what is locked, as the file itself is another afterwards.
+static int lock_folder(const char *path, struct err *e)
+{
+    char *folder auto_free = xstrdup(path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = '\0';
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX) < 0)
+        err_sys(e, errno, "lock the directory of %s", path);
+    if (fd >= 0 && err_is(e))
+        close(steal_fd(&fd));
+    return fd;
+}
+
+static json_t *load(const char *path, bool exists, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    struct token_list list = {0};
+    if (!exists)
+        return json_pack("{s:[]}", "tokens");
+    if (token_file_read(path, &list, e) < 0 || file_read(path, FILE_BYTES_MAX, &text, e) < 0)
+        return NULL;
+    token_list_fini(&list);
+    return json_parse(buf_str(&text), text.len, e);
+}
+
+static int append(json_t *document, const char *name, const char *token, struct err *e)
+{
+    json_t *entries = json_object_get(document, "tokens");
+    size_t i;
+    json_t *entry;
+    json_array_foreach(entries, i, entry)
+    {
+        if (str_eq(json_string_value(json_object_get(entry, "name")), name))
+            return err_set(e, ERR_EXISTS, "there is a token named %s already", name);
+    }
+    if (json_array_size(entries) >= TOKENS_MAX)
+        return err_set(e, ERR_LIMIT, "there are %d tokens already", TOKENS_MAX);
+    struct sha256 digest = sha256_of(token, strlen(token));
+    char hex[SHA256_HEX_CHARS + 1];
+    hex_encode(hex, digest.bytes, sizeof digest.bytes);
+    return json_array_append_new(entries, json_pack("{s:s, s:s}", "name", name, "sha256", hex));
+}
+
+static int store(const char *path, const json_t *document, const struct stat *old, struct err *e)
+{
+    char *text auto_free = json_dumps(document, JSON_INDENT(2));
+    struct buf out auto_buf = BUF_INIT;
+    buf_printf(&out, "%s\n", text);
+    mode_t mode = old ? old->st_mode & 0777 : NEW_FILE_MODE;
+    if (file_write_atomic(path, out.data, out.len, mode, e) < 0)
+        return -1;
+    // Root may add a token to the file of a service, which must be able to read it still.
+    if (old && old->st_uid != geteuid() && chown(path, old->st_uid, old->st_gid) < 0)
+        return err_sys(e, errno, "give %s back to its owner", path);
+    return 0;
+}
+
+char *token_file_add(const char *path, const char *name, struct err *e)
+{
+    struct stat st;
+    if (check_name(name, e) < 0)
+        return NULL;
+    int lock auto_close = lock_folder(path, e);
+    if (lock < 0)
+        return NULL;
+    bool exists = stat(path, &st) == 0;
+    char *random auto_free = random_hex(TOKEN_BYTES);
+    char *token auto_free = str_printf(TOKEN_PREFIX "%s", random);
+    json_t *document = load(path, exists, e);
+    bool ok = document && append(document, name, token, e) == 0 &&
+              store(path, document, exists ? &st : NULL, e) == 0;
+    json_decref(document);
+    return ok ? steal(&token) : NULL;
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where to listen: "127.0.0.1:8700", "[::1]:8700", "localhost:0".
+#pragma once
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "sandbox-backend/base/err.h"
+
+// A numeric address and a port (0: any); localhost is 127.0.0.1. ERR_INVALID says what is taken.
+int listen_address_parse(const char *text, struct sockaddr_storage *out, struct err *e);
+bool listen_address_is_loopback(const struct sockaddr_storage *address);

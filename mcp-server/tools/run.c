@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running one command in a sandbox for a tool, exactly once, with its output kept in bounds.
+//
+// Steps: 1. the command, until it has ended; 2. and 3. the whole of stdout and of stderr into files
+// in the sandbox, when their middle is left out of what is shown; 4. the tool's on_done.
+//
+// How long may a command take that names no timeout? Many clients give up a request after 60 s and
+// then know nothing of what it printed, so it is killed after 50 s and its output so far is the
+// answer. A client that asks for progress hears from us every two seconds and is taken to wait:
+// 300 s, as for the miroflow profile, whose client waits for 900 s. A client that does give up
+// cancels the request, and that kills the command.
+#include "mcp-server/tools/run.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/log/log.h"
+
+#define TIMEOUT_MS         50000
+#define TIMEOUT_PATIENT_MS 300000
+#define SLIDE_MARGIN_S     60
+#define SAVED_PATH_FORMAT  "/tmp/cubby-%s-%s.txt"
+
+static void save_stdout(struct run *r);
+static void save_stderr(struct run *r);
+
+struct run *run_new(struct tool_call *c)
+{
+    size_t limit = (size_t)c->toolbox->config->output_bytes;
+    struct run *r = xmalloc(sizeof *r);
+    *r = (struct run){.call = c, .exit_code = -1};
+    output_init(&r->out, limit);
+    output_init(&r->err, limit);
+    return r;
+}
+
+void run_free(struct run *r)
+{
+    if (r->on_free)
+        r->on_free(r);
+    output_fini(&r->out);
+    output_fini(&r->err);
+    free(r->status);
+    free(r->out_path);
+    free(r->err_path);
+    free(r);
+}
+
+int64_t run_timeout_ms(const struct tool_call *c)
+{
+    const struct config *config = c->toolbox->config;
+    const json_t *timeout = json_object_get(c->args, "timeout");
+    if (timeout)
+        return (int64_t)(json_number_value(timeout) * 1000);
+    if (config->command_timeout_s > 0)
+        return config->command_timeout_s * 1000;
+    return c->takes_progress || config_is_miroflow(config) ? TIMEOUT_PATIENT_MS : TIMEOUT_MS;
+}
+
+// What came before the end is lost with the sandbox, so it is said with the error.
+static char *last_words(const struct run *r)
+{
+    struct buf words = BUF_INIT;
+    json_t *out = output_text(&r->out, "they could not be saved");
+    json_t *err = output_text(&r->err, "they could not be saved");
+    buf_printf(&words, "\n\nWhat it printed until then:\n%s%s", json_string_value(out),
+               json_string_value(err));
+    json_decref(out);
+    json_decref(err);
+    return buf_take(&words);
+}
+
+static void fail(struct run *r, const char *what, const struct err *e)
+{
+    struct tool_call *c = r->call;
+    struct err copy = *e;
+    if (output_total(&r->out) + output_total(&r->err) > 0 && !c->cancelled)
+        c->note = last_words(r);
+    run_free(r);
+    tool_call_fail_err(c, what, &copy);
+}
+
+// ---- 1. the command
+
+static void on_stdout(const char *data, size_t len, void *ctx)
+{
+    struct run *r = ctx;
+    r->call->bytes += (int64_t)len;
+    output_add(&r->out, data, len);
+    tool_call_output(r->call, PROGRESS_STDOUT, data, len);
+}
+
+void run_add_stderr(struct run *r, const char *data, size_t len)
+{
+    output_add(&r->err, data, len);
+    tool_call_output(r->call, PROGRESS_STDERR, data, len);
+}
+
+static void on_stderr(const char *data, size_t len, void *ctx)
+{
+    struct run *r = ctx;
+    r->call->bytes += (int64_t)len;
+    if (r->filter)
+        r->filter(r, data, len);
+    else
+        run_add_stderr(r, data, len);
+}
+
+// Whoever reads "try again" runs it twice.
+static void fail_lost(struct run *r, const struct err *e)
+{
+    struct tool_call *c = r->call;
+    struct err copy = *e;
+    if (output_total(&r->out) + output_total(&r->err) > 0)
+        c->note = last_words(r);
+    run_free(r);
+    tool_call_fail(c, "command_lost",
+                   "%s. It may have run, or may still be running: look (ps, its files) before you "
+                   "run it again",
+                   copy.msg);
+}
+
+static void on_end(const struct command_result *result, const struct err *e, void *ctx)
+{
+    struct run *r = ctx;
+    r->call->op = NULL;
+    if (e && result->may_have_run && e->code != ERR_CANCELED) {
+        fail_lost(r, e);
+        return;
+    }
+    if (e) {
+        fail(r, "run it", e);
+        return;
+    }
+    r->timed_out = result->end == COMMAND_TIMED_OUT;
+    if (result->end == COMMAND_EXITED)
+        r->exit_code = result->exit_code;
+    r->status = xstrdup(result->status ? result->status : "");
+    save_stdout(r);
+}
+
+void run_start(struct run *r, const struct run_spec *spec)
+{
+    static const struct command_events EVENTS = {
+        .on_stdout = on_stdout, .on_stderr = on_stderr, .on_end = on_end};
+    struct tool_call *c = r->call;
+    int64_t timeout_ms = run_timeout_ms(c);
+    struct command_opts opts = {
+        .cmd = spec->cmd,
+        .args = spec->args,
+        .envs = spec->envs,
+        .cwd = spec->cwd,
+        .user = r->user,
+        .timeout_ms = timeout_ms,
+    };
+    struct client *client = tool_call_client(c, timeout_ms / 1000 + SLIDE_MARGIN_S);
+    if (!client) {
+        run_free(r);
+        return;
+    }
+    c->op = client_command(client, c->id, &opts, &EVENTS, r);
+}
+
+// ---- 2., 3. what is too long to show
+
+// Starts the upload of one stream; false: there is nothing to upload, or no way.
+static bool save(struct run *r, struct output *o, const char *stream, char **path,
+                 client_file_cb on_saved)
+{
+    int fd = output_is_cut(o) && !r->call->cancelled ? output_take_fd(o) : -1;
+    if (fd < 0)
+        return false;
+    char *name auto_free = random_hex(4);
+    *path = str_printf(SAVED_PATH_FORMAT, name, stream);
+    r->call->op =
+        client_upload(r->call->toolbox->client, r->call->id, fd, *path, r->user, on_saved, r);
+    return true;
+}
+
+static void settle(struct run *r, char **path, int64_t bytes, const struct err *e)
+{
+    r->call->op = NULL;
+    if (!e) {
+        tool_call_add_link(r->call, *path, "text/plain", bytes);
+        return;
+    }
+    log_warn("output.upload", "error=%s", e->msg);
+    free(steal(path));
+}
+
+static void on_stderr_saved(const char *path, int64_t bytes, const struct err *e, void *ctx)
+{
+    (void)path;
+    struct run *r = ctx;
+    settle(r, &r->err_path, bytes, e);
+    r->on_done(r);
+}
+
+static void save_stderr(struct run *r)
+{
+    if (!save(r, &r->err, "stderr", &r->err_path, on_stderr_saved))
+        r->on_done(r);
+}
+
+static void on_stdout_saved(const char *path, int64_t bytes, const struct err *e, void *ctx)
+{
+    (void)path;
+    struct run *r = ctx;
+    settle(r, &r->out_path, bytes, e);
+    save_stderr(r);
+}
+
+static void save_stdout(struct run *r)
+{
+    if (!save(r, &r->out, "stdout", &r->out_path, on_stdout_saved))
+        save_stderr(r);
+}
+
+// ---- 4. the result
+
+static void add_stream(json_t *o, const struct output *stream, const char *name, const char *path)
+{
+    char *where auto_free = NULL;
+    if (!path)
+        where = xstrdup("they could not be saved");
+    else if (stream->saved < output_total(stream))
+        where = str_printf("the first %lld bytes are in %s", (long long)stream->saved, path);
+    else
+        where = str_printf("all of it is in %s", path);
+    char *bytes auto_free = str_printf("%s_bytes", name);
+    json_object_set_new(o, name, output_text(stream, where));
+    json_object_set_new(o, bytes, json_integer(output_total(stream)));
+    if (path) {
+        char *key auto_free = str_printf("%s_path", name);
+        json_object_set_new(o, key, json_string(path));
+    }
+}
+
+json_t *run_structured(const struct run *r)
+{
+    json_t *o = json_object();
+    add_stream(o, &r->out, "stdout", r->out_path);
+    add_stream(o, &r->err, "stderr", r->err_path);
+    json_object_set_new(o, "exit_code", json_integer(r->exit_code));
+    json_object_set_new(o, "status", json_lossy_string(r->status, strlen(r->status)));
+    json_object_set_new(o, "timed_out", json_boolean(r->timed_out));
+    json_object_set_new(o, "truncated",
+                        json_boolean(output_is_cut(&r->out) || output_is_cut(&r->err)));
+    return o;
+}

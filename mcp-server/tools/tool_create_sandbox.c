@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// create_sandbox: a new sandbox that lives as long as it is used.
+#include "mcp-server/protocol/exchange.h"
+#include "mcp-server/tools/owner.h"
+#include "mcp-server/tools/quota.h"
+#include "mcp-server/tools/text.h"
+#include "mcp-server/tools/tools.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/str.h"
+
+// A create that is cancelled half-way is undone by the client: nobody would know the id.
+static void on_created(const json_t *info, const struct err *e, void *ctx)
+{
+    struct tool_call *c = ctx;
+    const struct config *config = c->toolbox->config;
+    c->op = NULL;
+    quota_release(c);
+    if (e && e->code == ERR_NOT_FOUND) {
+        tool_call_fail(c, "template_not_found",
+                       "%s. Build it with \"cubby template build NAME\", or name another in "
+                       "--template",
+                       e->msg);
+        return;
+    }
+    if (e) {
+        tool_call_fail_err(c, "create a sandbox", e);
+        return;
+    }
+    owner_note(c->toolbox, c->caller, text_string(info, "sandboxID"));
+    json_t *structured = json_object();
+    json_object_set(structured, "sandbox_id", json_object_get(info, "sandboxID"));
+    json_object_set_new(structured, "template",
+                        json_string(config->template ? config->template : "default"));
+    json_object_set_new(structured, "timeout_s", json_integer(config->sandbox_timeout_s));
+    tool_call_finish(c, structured);
+}
+
+static void create(struct tool_call *c)
+{
+    const struct config *config = c->toolbox->config;
+    json_t *mine = owner_metadata(c->caller);
+    struct sandbox_opts opts = {
+        .template = config->template,
+        .timeout_s = config->sandbox_timeout_s,
+        .metadata = mine,
+        .sliding = !config_is_remote(config),
+    };
+    c->op = client_create(c->toolbox->client, &opts, on_created, c);
+    json_decref(mine);
+}
+
+static void start(struct tool_call *c)
+{
+    const struct client *client = tool_call_client(c, 0);
+    if (!client)
+        return;
+    if (!client_is_there(client))
+        exchange_log(c->exchange, "info", "cubby",
+                     json_string("The sandbox daemon does not run yet. It is being started, which "
+                                 "takes a moment"));
+    quota_take(c, create);
+}
+
+// One line with one ": ", the id last: it is taken apart in the wild.
+static char *text_of(const json_t *o)
+{
+    return str_printf("Sandbox created with sandbox_id: %s", text_string(o, "sandbox_id"));
+}
+
+const struct tool TOOL_CREATE_SANDBOX = {"create_sandbox", start, text_of};

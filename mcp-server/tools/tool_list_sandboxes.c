@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// list_sandboxes: the caller's own. The first tool of the list, which clients call to probe a
+// server: it changes nothing, and does not start a daemon that has nothing to tell.
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "mcp-server/tools/owner.h"
+#include "mcp-server/tools/text.h"
+#include "mcp-server/tools/tools.h"
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+#define SHOWN_MAX 100
+
+// ---- 1. is there anything to ask
+
+static bool is_listening(const char *home)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int n = snprintf(address.sun_path, sizeof address.sun_path, "%s/cubbyd.sock", home);
+    int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (n < 0 || (size_t)n >= sizeof address.sun_path || fd < 0)
+        return true; // whoever tries next says what is wrong
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0)
+        return true;
+    return errno != ENOENT && errno != ECONNREFUSED;
+}
+
+static bool has_entries(const char *dir)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *entry = NULL;
+    do {
+        entry = d ? readdir(d) : NULL;
+    } while (entry && entry->d_name[0] == '.');
+    if (d)
+        closedir(d);
+    return entry != NULL;
+}
+
+// A daemon that does not run has nothing to tell, unless it ended without ending its sandboxes: it
+// would take those over.
+static bool is_nothing_there(const struct toolbox *t)
+{
+    struct err e = ERR_INIT;
+    if (config_is_remote(t->config))
+        return false;
+    char *home auto_free = home_open(&e);
+    char *sandboxes auto_free = home ? str_printf("%s/sandboxes", home) : NULL;
+    return home && !is_listening(home) && !has_entries(sandboxes);
+}
+
+// ---- 2. the list
+
+static void set_string(json_t *to, const char *name, const json_t *from, const char *key)
+{
+    const char *value = json_string_value(json_object_get(from, key));
+    json_object_set_new(to, name, json_string(value ? value : ""));
+}
+
+static json_t *shown(const json_t *info)
+{
+    int64_t end = 0;
+    json_t *one = json_object();
+    const char *alias = json_string_value(json_object_get(info, "alias"));
+    set_string(one, "sandbox_id", info, "sandboxID");
+    set_string(one, "template", info, alias && *alias ? "alias" : "templateID");
+    set_string(one, "state", info, "state");
+    set_string(one, "created", info, "startedAt");
+    set_string(one, "ends_at", info, "endAt");
+    int64_t left = clock_parse_rfc3339(text_string(info, "endAt"), &end)
+                       ? (end - clock_wall_ns()) / 1000000000
+                       : 0;
+    json_object_set_new(one, "remaining_s", json_integer(left > 0 ? left : 0));
+    return one;
+}
+
+static void finish(struct tool_call *c, const json_t *all)
+{
+    json_t *list = json_array();
+    json_int_t total = 0;
+    size_t i;
+    json_t *info;
+    json_array_foreach(all, i, info)
+    {
+        if (!owner_is_of(c->toolbox, c->caller, info))
+            continue;
+        owner_note(c->toolbox, c->caller, text_string(info, "sandboxID"));
+        if (total++ < SHOWN_MAX)
+            json_array_append_new(list, shown(info));
+    }
+    tool_call_finish(c, json_pack("{s:o, s:I}", "sandboxes", list, "total", total));
+}
+
+static void on_listed(const json_t *all, const struct err *e, void *ctx)
+{
+    struct tool_call *c = ctx;
+    c->op = NULL;
+    if (e)
+        tool_call_fail_err(c, "list the sandboxes", e);
+    else
+        finish(c, all);
+}
+
+static void start(struct tool_call *c)
+{
+    if (!c->toolbox->client && is_nothing_there(c->toolbox)) {
+        finish(c, NULL);
+        return;
+    }
+    struct client *client = tool_call_client(c, 0);
+    if (!client)
+        return;
+    json_t *mine = owner_metadata(c->caller);
+    c->op = client_list(client, mine, on_listed, c);
+    json_decref(mine);
+}
+
+static char *text_of(const json_t *o)
+{
+    struct buf out = BUF_INIT;
+    const json_t *list = json_object_get(o, "sandboxes");
+    size_t i;
+    json_t *one;
+    if (json_array_size(list) == 0)
+        return xstrdup("No sandboxes. Create one first.");
+    buf_printf(&out, "%-20s  %-12s  %-8s  %-20s  %s\n", "sandbox_id", "template", "state",
+               "created", "ends in");
+    json_array_foreach(list, i, one)
+    {
+        buf_printf(&out, "%-20s  %-12s  %-8s  %-20.19s  %lld s\n", text_string(one, "sandbox_id"),
+                   text_string(one, "template"), text_string(one, "state"),
+                   text_string(one, "created"), text_int(one, "remaining_s"));
+    }
+    long long hidden = text_int(o, "total") - (long long)json_array_size(list);
+    if (hidden > 0)
+        buf_printf(&out, "[%lld more are not shown]\n", hidden);
+    out.data[--out.len] = '\0';
+    return buf_take(&out);
+}
+
+const struct tool TOOL_LIST_SANDBOXES = {"list_sandboxes", start, text_of};

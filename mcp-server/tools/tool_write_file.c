@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// write_file: text or base64 into a file of a sandbox, whole or at its end.
+#include <stdio.h>
+#include <string.h>
+
+#include "mcp-server/tools/guest_put.h"
+#include "mcp-server/tools/text.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+// $4 is write or append. "<1 if it was there> <bytes now, or - for those given> <path>\0". Nothing
+// but the shell itself, as far as it goes: each program costs as much as all the rest. A file
+// opened for appending stands, once written to, at its end.
+static const char SCRIPT[] =
+    GUEST_PUT_HEAD "if [ -d \"$p\" ]; then exit 21; fi\n"
+                   "old=0 now=-\n"
+                   "if [ -e \"$p\" ]; then old=1; [ -f \"$p\" ] || exit 22; fi\n"
+                   "[ -d \"${p%/*}/\" ] || mkdir -p -- \"${p%/*}/\" || exit 1\n"
+                   "case $4 in\n"
+                   "append)\n"
+                   "    exec 3>>\"$p\" || exit 1\n"
+                   "    put >&3 || exit 1\n"
+                   "    read -r _ now </proc/$$/fdinfo/3\n"
+                   "    [ \"$now\" != 0 ] || now=$(stat -L -c %s -- \"$p\");;\n"
+                   "*) put >\"$p\" || exit 1;;\n"
+                   "esac\n"
+                   "printf '%s %s %s\\0' $old \"$now\" \"$p\"\n";
+
+static bool is_append(const struct tool_call *c)
+{
+    return json_is_true(json_object_get(c->args, "append"));
+}
+
+static void finish(struct tool_call *c, const struct buf *out, int64_t given)
+{
+    int old;
+    char size[24];
+    int64_t now = given;
+    int at = 0;
+    if (sscanf(buf_str(out), "%d %23s %n", &old, size, &at) != 2 || !at ||
+        (!str_eq(size, "-") && !str_to_int(size, 0, INT64_MAX, &now))) {
+        tool_call_fail(c, "failed", "the file was written, but its size did not come back");
+        return;
+    }
+    const char *path = buf_str(out) + at;
+    json_t *o = json_object();
+    json_object_set_new(o, "path", json_lossy_string(path, strlen(path)));
+    json_object_set_new(o, "size", json_integer(now));
+    json_object_set_new(o, "existed", json_boolean(old));
+    json_object_set_new(o, "appended", json_boolean(is_append(c)));
+    tool_call_add_link(c, path, NULL, now);
+    tool_call_finish(c, o);
+}
+
+static void on_end(struct tool_call *c, struct guest_result *r, const struct err *e, void *ctx)
+{
+    int64_t given = (int64_t)(intptr_t)ctx;
+    if (!e && r->exit_code == 21)
+        tool_call_fail(c, "is_a_directory", "%s is a directory", tool_call_string(c, "path"));
+    else if (!e && r->exit_code == 22) // opening a FIFO waits for who reads it
+        tool_call_fail(c, "not_a_file", "%s is not a regular file", tool_call_string(c, "path"));
+    else if (e || r->exit_code != 0)
+        guest_script_fail(c, "write the file", r, e);
+    else
+        finish(c, &r->out, given);
+}
+
+static void start(struct tool_call *c)
+{
+    const char *content = tool_call_string(c, "content");
+    struct buf bytes auto_buf = BUF_INIT;
+    if (!str_eq(tool_call_string(c, "encoding"), "base64")) {
+        buf_adds(&bytes, content);
+    } else if (!base64_decode(&bytes, content, strlen(content))) {
+        tool_call_fail(c, "invalid_argument", "argument 'content' is not valid base64");
+        return;
+    }
+    if (!tool_call_client(c, 60))
+        return;
+    guest_put_run(c,
+                  &(struct guest_put){
+                      .script = SCRIPT,
+                      .path = tool_call_string(c, "path"),
+                      .more = is_append(c) ? "append" : "write",
+                      .user = tool_call_string(c, "user"),
+                      .data = buf_str(&bytes),
+                      .len = bytes.len,
+                  },
+                  on_end, (void *)(intptr_t)bytes.len);
+}
+
+static char *text_of(const json_t *o)
+{
+    bool existed = json_is_true(json_object_get(o, "existed"));
+    bool appended = json_is_true(json_object_get(o, "appended"));
+    char *path auto_free = str_show_controls(text_string(o, "path"));
+    return str_printf("%s %s (%lld bytes)",
+                      !existed   ? "Created"
+                      : appended ? "Appended to"
+                                 : "Replaced",
+                      path, text_int(o, "size"));
+}
+
+const struct tool TOOL_WRITE_FILE = {"write_file", start, text_of};

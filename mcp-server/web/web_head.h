@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The headers of one HTTP request that MCP gives a meaning to, found in one pass. Pure.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sandbox-backend/net/http.h"
+
+enum { WEB_JSON = 1, WEB_EVENTS = 2 }; // what a client takes: application/json, text/event-stream
+
+// All pointers are borrowed from the request; NULL for a header that is absent.
+struct web_head {
+    const char *host, *origin, *content_type, *authorization;
+    const char *version;     // MCP-Protocol-Version
+    const char *session;     // Mcp-Session-Id
+    const char *method;      // Mcp-Method
+    const char *name;        // Mcp-Name
+    const char *last_event;  // Last-Event-ID
+    const char *preflight;   // Access-Control-Request-Method
+    const char *repeated;    // one of the above that came more than once; Authorization is not told
+    bool many_authorization; // but here
+    unsigned takes;          // by Accept: WEB_JSON, WEB_EVENTS
+    const struct http_header *all;
+    size_t count;
+};
+
+void web_head_read(struct web_head *h, const struct http_header *all, size_t count);
+
+// A version that is of the modern era by its date, known here or not: "2026-07-28" and later.
+bool web_head_is_modern(const struct web_head *h);
+bool web_head_sends_json(const struct web_head *h); // Content-Type: application/json
+unsigned web_head_accept(const char *value);        // of one Accept header
+bool web_head_event_id(const char *value, unsigned *stream, unsigned *event); // "<stream>.<n>"

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request on its way up the ladder.
+#include "mcp-server/web/web_visit.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "mcp-server/web/web_share.h"
+
+#define BODY_SMALL   ((size_t)64 << 10)
+#define BODIES_BYTES ((size_t)256 << 20) // of all bodies that are on their way; or of two
+
+void web_visit_free(struct web_visit *v)
+{
+    web_visit_drop_body(v);
+    caller_release(v->caller);
+    free(v);
+}
+
+// What is small is not counted: there are not more of these than connections, and one who takes all
+// of the rest does not lock others out of most calls. Of a body that does not tell its length the
+// most is counted that it may have.
+bool web_visit_take_body(struct web_visit *v)
+{
+    int64_t declared = http_request_length(v->req);
+    size_t max = (size_t)v->ep->config->max_body_bytes;
+    size_t bytes = declared < 0 || (size_t)declared > max ? max : (size_t)declared;
+    if (bytes <= BODY_SMALL)
+        return true;
+    size_t *mine = &v->caller->open.body_bytes;
+    size_t limit = max > BODIES_BYTES / 2 ? 2 * max : BODIES_BYTES;
+    if (!web_share_has_room(v->caller, *mine, v->ep->body_bytes, bytes, limit))
+        return false;
+    *mine += bytes;
+    v->ep->body_bytes += bytes;
+    v->body_bytes = bytes;
+    return true;
+}
+
+void web_visit_drop_body(struct web_visit *v)
+{
+    if (v->body_bytes == 0)
+        return;
+    v->caller->open.body_bytes -= v->body_bytes;
+    v->ep->body_bytes -= v->body_bytes;
+    v->body_bytes = 0;
+}
+
+bool web_visit_bad_version(struct web_visit *v, json_t *id)
+{
+    if (!v->head.version || era_find(v->head.version))
+        return false;
+    return web_visit_refuse(v, 400, id, RPC_INVALID_REQUEST,
+                            "MCP-Protocol-Version \"%.60s\" is not spoken here; spoken are %s",
+                            v->head.version, era_all_versions());
+}
+
+struct web_session *web_visit_session(struct web_visit *v, json_t *id)
+{
+    const struct web_head *h = &v->head;
+    if (h->repeated && strncasecmp(h->repeated, "mcp-", 4) == 0) {
+        web_visit_refuse(v, 400, id, RPC_INVALID_REQUEST, "the header %s is there more than once",
+                         h->repeated);
+        return NULL;
+    }
+    if (!h->session) {
+        web_visit_refuse(
+            v, 400, id, RPC_INVALID_REQUEST,
+            "Mcp-Session-Id is missing: send initialize first, and with each later request the "
+            "id from its answer; or name a protocol version from 2026-07-28 on in params._meta");
+        return NULL;
+    }
+    struct web_session *w = web_session_find(&v->ep->sessions, h->session, v->caller);
+    if (!w)
+        web_visit_refuse(v, 404, id, RPC_INVALID_REQUEST,
+                         "there is no such session (any more): open a new one with initialize");
+    return w;
+}
+
+bool web_visit_rate_is_over(struct web_visit *v, json_t *id, int retry_after_s)
+{
+    if (retry_after_s == 0)
+        return false;
+    char text[16];
+    snprintf(text, sizeof text, "%d", retry_after_s);
+    http_response_header(v->req, "Retry-After", text);
+    return web_visit_refuse(
+        v, 429, id, RPC_INTERNAL,
+        "this token's calls of the last minute are used up; try again in %d seconds",
+        retry_after_s);
+}
+
+bool web_visit_busy(struct web_visit *v, json_t *id, const char *of_what)
+{
+    http_response_header(v->req, "Retry-After", WEB_RETRY_AFTER);
+    return web_visit_refuse(v, 429, id, RPC_INTERNAL,
+                            "too many %s are open; try again in %s seconds", of_what,
+                            WEB_RETRY_AFTER);
+}

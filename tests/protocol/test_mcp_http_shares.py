@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is open for a token ends with it, and one token leaves room for the others: sessions, event
+streams, bodies on their way. And what still comes in while the server ends."""
+
+import os
+import signal
+import threading
+import time
+
+import mcp_backend
+import pytest
+from harness import wait_for
+from mcp_http import (Session, http_start, message, modern, modern_body,  # noqa: F401
+                      modern_headers, modern_open, request_bytes, send, tool)
+from mcp_stdio import backend  # noqa: F401
+from test_mcp_http_auth import START, Tokens, ask, bearer, call, issuer, tokens  # noqa: F401
+
+LISTEN = "subscriptions/listen"
+
+
+def soon(seconds):
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+
+
+def listen(server, token=None, **kinds):
+    answer = modern(server, LISTEN, {"notifications": kinds}, headers=bearer(token) if token else {})
+    if answer.status == 200:
+        assert answer.message()["method"] == "notifications/subscriptions/acknowledged"
+    return answer
+
+
+def start_session(server, token):
+    return send(server, headers=bearer(token), body=START)
+
+
+# ---- a token that expires
+def test_expiry_of_a_files_token_ends_what_is_open(http_start, tokens):
+    brief = tokens.new("brief", expires=soon(4))
+    server = http_start("--token-file", tokens.path)
+    session = Session(server, headers=bearer(brief))
+    lasting = Session(server, headers=bearer(tokens.first))
+    stream, listening, others = session.get(), listen(server, brief), lasting.get()
+    assert listening.status == stream.status == 200
+    begin = time.monotonic()
+    assert [m["id"] for m in listening.messages(10)] == [1]  # its last result
+    assert stream.messages(10) == []
+    assert time.monotonic() - begin < 9
+    tokens.write([{k: v for k, v in t.items() if k != "expires"} for t in tokens.read()])
+    wait_for(lambda: ask(server, brief).status == 200, what="the token is good again")
+    assert session.post(message("ping", None, 1)).status == 404  # its session is not
+    assert lasting.call("ping")["result"] == {} and not others.done
+
+
+def test_expiry_of_an_oauth_token_ends_streams(http_start, issuer, backend):
+    """The session is the subject's and goes on with the next token, as does a call that was begun."""
+    server = http_start("--oauth-issuer", issuer.url)
+    now = int(time.time())
+    brief, fresh = issuer.token(server.url, exp=now - 55), issuer.token(server.url, exp=now + 300)  # 60 s of leeway
+    session = Session(server, headers=bearer(brief))
+    stream, listening, lasting = session.get(), listen(server, brief), listen(server, fresh)
+    made = call(server, fresh, "create_sandbox")["structuredContent"]["sandbox_id"]
+    run = tool("run_command", {"sandbox_id": made, "command": "until test -e gate; do sleep 0.02; done"})
+    running = modern_open(server, "tools/call", run, headers=bearer(brief))
+    wait_for(lambda: backend.running)
+    assert [m["id"] for m in listening.messages(10)] == [1]
+    assert stream.messages(10) == []
+    assert ask(server, brief).status == 401
+    assert session.post(message("ping", None, 1), Authorization=f"Bearer {fresh}").status == 200
+    assert session.get(Authorization=f"Bearer {fresh}").status == 200
+    (backend.files / "gate").touch()
+    assert running.response().json()["result"]["structuredContent"]["exit_code"] == 0
+    assert not lasting.done
+
+
+# ---- what is shared
+@pytest.fixture
+def pair(tokens):
+    return tokens.first, tokens.new("second")
+
+
+def test_one_token_leaves_sessions_for_others(http_start, tokens, pair):
+    server = http_start("--token-file", tokens.path, "--max-sessions", "4")
+    one, other = pair
+    mine = [start_session(server, one) for _ in range(3)]
+    assert [a.status for a in mine] == [200, 200, 429] and mine[2].headers["retry-after"]
+    assert [start_session(server, other).status for _ in range(3)] == [200, 200, 429]
+    gone = send(server, "DELETE", headers={**bearer(one), "Mcp-Session-Id": mine[0].headers["mcp-session-id"]})
+    assert gone.status == 204 and start_session(server, other).status == 429
+    assert start_session(server, one).status == 200
+
+
+def test_one_token_leaves_streams_for_others(http_start, tokens, pair):
+    server = http_start("--token-file", tokens.path, "--max-streams", "4")
+    one, other = pair
+    streams = [listen(server, one) for _ in range(3)]
+    assert [s.status for s in streams] == [200, 200, 429]
+    assert Session(server, headers=bearer(one)).get().status == 429
+    others = [Session(server, headers=bearer(other)).get() for _ in range(2)]
+    assert [s.status for s in others] == [200, 200]
+    streams[0].connection.close()
+    wait_for(lambda: listen(server, one).status == 200, 5, "there is room again")
+
+
+def declare(server, token, size):
+    """A head that promises so much, and a little of it."""
+    c = server.connect()
+    fields = {**modern_headers("tools/list"), **bearer(token), "Content-Length": str(size)}
+    c.send(request_bytes(server, headers=fields, body=b"{", length=False))
+    return c
+
+
+def is_refused(connection):
+    try:
+        answer = connection.response(0.3)
+    except TimeoutError:
+        return False
+    assert answer.status == 429 and answer.headers["retry-after"]
+    return True
+
+
+def test_one_token_leaves_room_for_bodies(http_start, tokens, pair):
+    """Of 256 MiB a token has 128."""
+    server = http_start("--token-file", tokens.path)
+    one, other = pair
+    held = [declare(server, one, 16 << 20) for _ in range(8)]
+    wait_for(lambda: is_refused(declare(server, one, 16 << 20)), what="it has its share")
+    assert ask(server, one).status == 200  # small ones are not counted
+    assert not is_refused(declare(server, other, 16 << 20))
+    held[0].close()
+    wait_for(lambda: not is_refused(declare(server, one, 1 << 20)), what="what was given up is free")
+
+
+def test_a_listen_that_was_accepted_has_its_stream(http_start, backend, monkeypatch):
+    """Though its acknowledgement waits for a source, and another listen comes meanwhile."""
+    server = http_start("--max-streams", "1")
+    gate = threading.Event()
+
+    def slow(handler, begin=mcp_backend.Handler.nothing_changes):
+        gate.wait(20)
+        yield from begin(handler)
+
+    monkeypatch.setattr(mcp_backend.Handler, "nothing_changes", slow)
+    uri = f"sandbox://{backend.sandbox()}/tmp/x"
+    first = modern_open(server, LISTEN, {"notifications": {"resourceSubscriptions": [uri]}})
+    answer = first.response(4)  # its head comes at once
+    assert answer.status == 200
+    assert modern(server, LISTEN, {"notifications": {}}).status == 429
+    gate.set()
+    assert answer.message(10)["method"] == "notifications/subscriptions/acknowledged"
+
+
+# ---- calls a minute
+def test_calls_over_the_rate_are_not_even_read(http_start, tokens):
+    slow = tokens.new("slow", calls_per_minute=2)
+    server = http_start("--token-file", tokens.path)
+    assert [ask(server, slow).status for _ in range(2)] == [200, 200]
+    c = declare(server, slow, 1 << 20)
+    answer = c.response(5)  # of the head alone
+    assert answer.status == 429 and int(answer.headers["retry-after"]) > 0
+    assert send(server, headers={**bearer(slow), **modern_headers("x")}, body=b"rubbish").status == 429
+
+
+def test_notifications_are_no_calls(http_start, tokens):
+    slow = tokens.new("slow", calls_per_minute=2)
+    server = http_start("--token-file", tokens.path)
+    session = Session(server, headers=bearer(slow))  # one call, one notification
+    statuses = [session.post(message("notifications/x")).status for _ in range(4)]
+    assert statuses == [202] * 4
+    assert session.post(message("ping", None, 1)).status == 200
+    assert session.post(message("ping", None, 1)).status == 429
+    assert [session.post(message("notifications/x")).status for _ in range(2)] == [429] * 2  # four times as many POSTs
+
+
+# ---- the end
+def begin_call(server, headers, body):
+    """All of a request but its last byte."""
+    c = server.connect()
+    data = request_bytes(server, headers=headers, body=body)
+    c.send(data[:-1])
+    return c, data[-1:]
+
+
+def is_ending(server):
+    return modern(server, "tools/list").status == 503
+
+
+def test_what_was_begun_before_the_end_is_refused(http_start, backend, monkeypatch):
+    """Its head came before SIGTERM, its body when calls were winding down: nothing is begun."""
+    server = http_start()
+    session = Session(server)
+    call = tool("create_sandbox")
+    late = [begin_call(server, modern_headers("tools/call", call), modern_body("tools/call", call)),
+            begin_call(server, session.headers(), message("tools/call", call, 1)),
+            begin_call(server, {}, START)]
+    gate = threading.Event()
+    monkeypatch.setattr(mcp_backend, "kill", lambda process, do=mcp_backend.kill: (gate.wait(20), do(process)))
+    stuck = modern_open(server, "tools/call", tool("run_command", {"sandbox_id": backend.sandbox(), "command": "sleep 100"}))
+    wait_for(lambda: backend.running)
+    server.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: is_ending(server), 1, "it ends, and a call winds down")
+    for c, last in late:
+        c.send(last)
+        assert c.response(3).status == 503
+    gate.set()
+    server.stop()
+    assert not backend.created
+    assert "exit.forced" not in server.stderr()
+    stuck.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_while_it_ends_change_nothing(http_start, number):
+    """The last moments of a process are short: it takes a flood, and several tries."""
+    for _ in range(20):
+        server = http_start()
+        listen(server)
+        while server.process.poll() is None:
+            for _ in range(20):
+                os.kill(server.process.pid, number)
+        assert server.process.returncode == 0
