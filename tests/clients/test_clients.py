@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every official client tours the server, over stdio and over HTTP."""
+
+import os
+import pathlib
+
+import pytest
+from clients import TOURS, check, run_tour
+from harness import BIN
+from mcp_http import http_start  # noqa: F401
+from mcp_stdio import backend  # noqa: F401
+
+FIXTURES = pathlib.Path(os.environ["TEST"]) / "cubby-mcp-fixtures"
+
+
+@pytest.fixture
+def program():
+    return BIN / "cubby-mcp"
+
+
+@pytest.fixture
+def server(request, program, backend, tmp_path, http_start):
+    """What a client is told about where the server is."""
+    if request.param == "http":
+        return {"url": http_start(program=program).url}
+    return {"command": str(program), "args": [], "env": backend.environment(), "cwd": str(tmp_path)}
+
+
+@pytest.mark.parametrize("server", ["stdio", "http"], indirect=True)
+@pytest.mark.parametrize("name", TOURS)
+def test_tour(name, server):  # 79
+    check(run_tour(name, server), name)
+
+
+@pytest.mark.parametrize("server", ["stdio", "http"], indirect=True)
+@pytest.mark.parametrize("program", [FIXTURES])
+@pytest.mark.parametrize("name", ["client-v2-legacy", "client-v2-auto", "sdk-v1", "python-mcp-2-legacy",
+                                  "python-mcp-2-auto"])
+def test_questions_and_headers(name, server):  # 54, 71, 72
+    """Clients answer by themselves what is asked of them, and repeat in headers what must be there."""
+    seen = run_tour(name, server, fixtures=True)
+    assert "Ada" in str(seen["asked"]["content"]) or "ada" in str(seen["asked"]["content"])
+    assert not seen["asked"].get("isError") and not seen["in_header"].get("isError")
+    assert "größe " in str(seen["in_header"]["content"])
