@@ -16,14 +16,21 @@
 static const char *const STATE_NAMES[] = {
     [SANDBOX_CREATING] = "creating",
     [SANDBOX_RUNNING] = "running",
+    [SANDBOX_PAUSING] = "pausing",
+    [SANDBOX_PAUSED] = "paused",
+    [SANDBOX_RESUMING] = "resuming",
     [SANDBOX_KILLING] = "killing",
     [SANDBOX_DEAD] = "dead",
 };
 
 // What may follow what; a bit for each state.
 static const unsigned ALLOWED[] = {
-    [SANDBOX_CREATING] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_KILLING,
-    [SANDBOX_RUNNING] = 1u << SANDBOX_KILLING,
+    // An adopted one is paused by its record.
+    [SANDBOX_CREATING] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_PAUSED | 1u << SANDBOX_KILLING,
+    [SANDBOX_RUNNING] = 1u << SANDBOX_PAUSING | 1u << SANDBOX_KILLING,
+    [SANDBOX_PAUSING] = 1u << SANDBOX_PAUSED | 1u << SANDBOX_RUNNING | 1u << SANDBOX_KILLING,
+    [SANDBOX_PAUSED] = 1u << SANDBOX_RESUMING | 1u << SANDBOX_KILLING,
+    [SANDBOX_RESUMING] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_PAUSED | 1u << SANDBOX_KILLING,
     [SANDBOX_KILLING] = 1u << SANDBOX_DEAD,
     [SANDBOX_DEAD] = 0,
 };
@@ -79,6 +86,9 @@ void sandbox_free(struct sandbox *sb)
     store_remove(sb->store, sb);
     json_decref(sb->metadata);
     free(sb->why_detail);
+    free(sb->mask_request_host);
+    free(sb->traffic_token);
+    free(sb->owner);
     free(sb->token);
     free(sb->template);
     free(sb->dir);

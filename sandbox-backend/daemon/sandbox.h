@@ -16,12 +16,16 @@ struct store;
 struct proxy_stream;
 struct creation;
 struct adoption;
+struct pausing;
 
 enum sandbox_state {
     SANDBOX_CREATING, // its machine starts (or is being found again); nobody may use it yet
     SANDBOX_RUNNING,
-    SANDBOX_KILLING, // its machine is being ended; unknown to every caller from here on
-    SANDBOX_DEAD,    // nothing is left of it but this object, which goes next
+    SANDBOX_PAUSING,  // its machine is being stopped (pause.h); no request gets in any more
+    SANDBOX_PAUSED,   // its machine stands still, with its memory; it has no end
+    SANDBOX_RESUMING, // its machine goes on, and its clock is being set
+    SANDBOX_KILLING,  // its machine is being ended; unknown to every caller from here on
+    SANDBOX_DEAD,     // nothing is left of it but this object, which goes next
 };
 
 struct sandbox {
@@ -32,6 +36,7 @@ struct sandbox {
     char *dir;        // owned; <home>/sandboxes/<id>
     char *template;   // owned; name of the template
     char *token;      // owned; envd's access token, NULL when it was created with secure:false
+    char *owner;      // owned; name of the API key that made it; NULL: made on the unix socket
     json_t *metadata; // owned; object of strings
     enum net_mode network;
     struct machine_facts facts;
@@ -42,7 +47,16 @@ struct sandbox {
     size_t passive_count;      // of them: those whose being open is no use of it
     struct creation *creation; // owned; while CREATING (create.c)
     struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
+    struct pausing *pausing;   // owned; while PAUSING or RESUMING (pause.c)
     struct deadline wait;      // how long envd may take to answer /init
+
+    // What the proxy goes by.
+    char *traffic_token;     // owned; e2b-traffic-access-token that every port but envd's needs;
+                             // NULL: none (network.allowPublicTraffic)
+    char *mask_request_host; // owned; the Host that the guest sees, "${PORT}" stands for the port;
+                             // NULL: the client's
+    bool auto_resume;        // a request for a paused one wakes it
+    bool auto_pause;         // when its time is over it is paused, not killed
 
     // Life. Instants are on the monotonic clock, which a change of the host's date does not move;
     // the wall clock's text of the end is kept beside it so that it reads the same each time.
@@ -69,6 +83,11 @@ void sandbox_free(struct sandbox *sb); // only once DEAD; takes it out of the st
 
 void sandbox_set_state(struct sandbox *sb, enum sandbox_state to);
 const char *sandbox_state_name(enum sandbox_state state);
+// Whether callers may know of it: it is there, running or paused or in between.
+static inline bool sandbox_is_known(const struct sandbox *sb)
+{
+    return sb->state >= SANDBOX_RUNNING && sb->state <= SANDBOX_RESUMING;
+}
 
 // The end is `ms` from now.
 void sandbox_set_end(struct sandbox *sb, int64_t ms);

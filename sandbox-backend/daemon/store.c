@@ -48,15 +48,21 @@ void store_remove(struct store *store, struct sandbox *sb)
         store->on_empty(store->on_empty_ctx);
 }
 
-struct sandbox *store_find(const struct store *store, const char *id)
+struct sandbox *store_find_any(const struct store *store, const char *id)
 {
     size_t len = strcspn(id, "-");
     if (len != SANDBOX_ID_LEN)
         return NULL;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        if (sb->state == SANDBOX_RUNNING && memcmp(sb->id, id, len) == 0)
+        if (sandbox_is_known(sb) && memcmp(sb->id, id, len) == 0)
             return sb;
     return NULL;
+}
+
+struct sandbox *store_find(const struct store *store, const char *id)
+{
+    struct sandbox *sb = store_find_any(store, id);
+    return sb && sb->state == SANDBOX_RUNNING ? sb : NULL;
 }
 
 const struct ended_entry *store_find_ended(struct store *store, const char *id)

@@ -58,6 +58,8 @@ void store_remove(struct store *store, struct sandbox *sb);
 
 // A running one, by its id or by "<id>-<client id>"; NULL when there is none.
 struct sandbox *store_find(const struct store *store, const char *id);
+// The same, also one that is paused, or on its way there or back.
+struct sandbox *store_find_any(const struct store *store, const char *id);
 // What is remembered of one that ended, or what is known of one that is being ended; NULL for one
 // that never was. Borrowed until the store changes.
 const struct ended_entry *store_find_ended(struct store *store, const char *id);
