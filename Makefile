@@ -14,7 +14,7 @@ Q      := $(if $(V),,@)
 
 # ---- what is installed when it is missing (Debian package names)
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
-              libssl-dev libjose-dev node-llhttp libslirp-dev
+              libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev
 DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs fakeroot uidmap xz-utils ca-certificates libjose0
 # npm brings the official clients; a machine that has one of its own keeps it.
 DEPS_TEST  := python3 python3-venv perl git procps iproute2 openssl $(if $(shell command -v npm),,nodejs npm)
@@ -45,7 +45,7 @@ GUEST_CFLAGS  := $(STD) -O2 -g -ffunction-sections -fdata-sections $(WARN) -D_FO
 GUEST_LDFLAGS := -static -Wl,--gc-sections -Wl,-z,relro -Wl,--no-warnings
 
 LIBS_BASE := -ljansson
-LIBS_NET  := -luv -ljansson
+LIBS_NET  := -luv -ljansson -lz
 LIBS_CURL := -lcurl
 LIBS_TLS  := -lssl -lcrypto
 LIBS_MCP  := $(LIBS_CURL) $(LIBS_TLS)
@@ -163,7 +163,7 @@ $(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_NET))
 $(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ $$(pkg-config --static --libs libuv-static) -ljansson
+	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ $$(pkg-config --static --libs libuv-static) -ljansson -lz
 $(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
