@@ -9,4 +9,5 @@
 #define LIMIT_STREAM_QUEUE_BYTES 262144   // unsent bytes after which a source is paused
 #define LIMIT_OUTPUT_CHUNK_BYTES 32768    // one stdout or stderr event
 
-#define ENVD_PORT 49983
+#define ENVD_PORT       49983
+#define ENVD_RELAY_PORT 49982 // the way to ports of the guest's loopback; never public

@@ -16,6 +16,7 @@
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/envd/envd.h"
 #include "sandbox-backend/envd/machine.h"
+#include "sandbox-backend/envd/relay.h"
 #include "sandbox-backend/envd/rpc.h"
 #include "sandbox-backend/envd/server.h"
 #include "sandbox-backend/envd/watch_rpc.h"
@@ -31,12 +32,14 @@ struct config {
     const char *cgroup;
     const char *machine;
     int64_t port;
+    int64_t relay_port; // -1: none
     int64_t ready_fd;
     bool version, help;
 };
 
 struct program {
     struct envd envd;
+    struct relay *relay; // owned; NULL: none
     uv_signal_t terminate;
     uv_signal_t interrupt;
 };
@@ -49,6 +52,13 @@ static int parse_options(struct config *c, int argc, char **argv, struct err *e)
          .value = &c->port,
          .arg = "PORT",
          .help = "TCP port; 0: one that the kernel chooses (default 49983)",
+         .max = 65535},
+        {.name = "relay-port",
+         .type = OPT_INT,
+         .value = &c->relay_port,
+         .arg = "PORT",
+         .help = "TCP port for connections to ports of the loopback; 0: one that the kernel "
+                 "chooses (default: none)",
          .max = 65535},
         {.name = "bind",
          .type = OPT_STRING,
@@ -74,19 +84,17 @@ static int parse_options(struct config *c, int argc, char **argv, struct err *e)
          .type = OPT_STRING,
          .value = &c->machine,
          .arg = "MODE",
-         .help = "/init may set clock, host name, entropy: yes, no (default auto: only as a child "
-                 "of init without other options)",
-         .choices = "auto|yes|no"},
+         .help = "/init may set clock, host name, entropy (default no)",
+         .choices = "yes|no"},
         {.name = "ready-fd",
          .type = OPT_INT,
          .value = &c->ready_fd,
          .arg = "FD",
-         .help = "where to say \"ready port=N\" (default 1)",
+         .help = "where to say \"ready port=N\", and \" relay=N\" (default 1)",
          .max = 1023},
         {.name = "version", .type = OPT_FLAG, .value = &c->version, .help = "print the version"},
         {.name = "help", .type = OPT_FLAG, .value = &c->help, .help = "print this"},
     };
-    bool bare = argc == 1;
     if (opts_parse(table, ARRAY_LEN(table), &argc, argv, false, e) < 0)
         return -1;
     if (argc > 1)
@@ -95,8 +103,6 @@ static int parse_options(struct config *c, int argc, char **argv, struct err *e)
         puts("Usage: envd [OPTION]...\nRuns commands and moves files in a sandbox.\n");
         opts_help(stdout, table, ARRAY_LEN(table));
     }
-    if (strcmp(c->machine, "auto") == 0)
-        c->machine = bare && getppid() == 1 ? "yes" : "no";
     return 0;
 }
 
@@ -110,15 +116,21 @@ static void fill_standard_streams(void)
     mem_close_fd(&fd);
 }
 
-static int listen_all(struct envd *envd, const struct config *c, struct err *e)
+static int listen_all(struct program *p, const struct config *c, struct err *e)
 {
+    struct envd *envd = &p->envd;
     if (http_server_listen_tcp(envd->server, c->bind, (int)c->port, e) < 0)
+        return -1;
+    if (c->relay_port >= 0)
+        p->relay = relay_listen(envd->loop, c->bind, (int)c->relay_port, e);
+    if (err_is(e))
         return -1;
     return c->unix_path ? http_server_listen_unix(envd->server, c->unix_path, 0600, e) : 0;
 }
 
-static int start(struct envd *envd, const struct config *c, struct err *e)
+static int start(struct program *p, const struct config *c, struct err *e)
 {
+    struct envd *envd = &p->envd;
     const struct http_server_opts opts = {.on_request = server_on_request, .ctx = envd};
     envd->owns_machine = strcmp(c->machine, "yes") == 0;
     if (dir_make(c->state_dir, 0755, e) < 0 || settings_init(&envd->settings, c->state_dir, e) < 0)
@@ -133,7 +145,7 @@ static int start(struct envd *envd, const struct config *c, struct err *e)
     envd->processes = processes_new(envd->loop, cgroup);
     envd->server = http_server_new(envd->loop, &opts);
     rpc_hooks_init(envd);
-    return listen_all(envd, c, e);
+    return listen_all(p, c, e);
 }
 
 static void on_server_closed(void *ctx)
@@ -152,6 +164,8 @@ static void on_stop(uv_signal_t *handle, int signum)
     if (!p->envd.server)
         return;
     log_info("envd.stopping", "signal=%d", signum);
+    if (p->relay)
+        relay_close(steal(&p->relay));
     http_server_close(steal(&p->envd.server), on_server_closed, p);
 }
 
@@ -165,11 +179,15 @@ static void handle_signals(struct program *p)
     uv_signal_start(&p->interrupt, on_stop, SIGINT);
 }
 
-static void say_ready(const struct config *c, const struct envd *envd)
+static void say_ready(const struct config *c, const struct program *p)
 {
-    char *line auto_free = str_printf("ready port=%d\n", http_server_port(envd->server));
     struct err e = ERR_INIT;
-    if (fd_write_all((int)c->ready_fd, line, strlen(line), &e) < 0)
+    struct buf line auto_buf = BUF_INIT;
+    buf_printf(&line, "ready port=%d", http_server_port(p->envd.server));
+    if (p->relay)
+        buf_printf(&line, " relay=%d", relay_port(p->relay));
+    buf_addc(&line, '\n');
+    if (fd_write_all((int)c->ready_fd, line.data, line.len, &e) < 0)
         log_warn("envd.ready", "%s", e.msg);
     if (c->ready_fd > STDERR_FILENO)
         close((int)c->ready_fd);
@@ -182,7 +200,8 @@ int main(int argc, char **argv)
         .bind = "0.0.0.0",
         .port = ENVD_PORT,
         .state_dir = STATE_DIR,
-        .machine = "auto",
+        .relay_port = -1,
+        .machine = "no",
         .ready_fd = STDOUT_FILENO,
     };
     struct err e = ERR_INIT;
@@ -200,11 +219,11 @@ int main(int argc, char **argv)
     uv_loop_init(&loop);
     p.envd.loop = &loop;
     handle_signals(&p);
-    if (start(&p.envd, &config, &e) < 0) {
+    if (start(&p, &config, &e) < 0) {
         fprintf(stderr, "envd: %s\n", e.msg);
         return 1;
     }
-    say_ready(&config, &p.envd);
+    say_ready(&config, &p);
     uv_run(&loop, UV_RUN_DEFAULT);
     names_close(&p.envd.names);
     settings_fini(&p.envd.settings);

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/guest/step.h"
 
 // envd that lived this long starts again at once; one that dies sooner waits, twice as long each
@@ -23,6 +24,10 @@
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
 #define STOP_WAIT_MS   500
+
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+#define RELAY_PORT      TEXT(ENVD_RELAY_PORT)
 
 struct keeper {
     int program;
@@ -42,7 +47,7 @@ static int64_t now_ms(void)
 
 static void run_envd(const struct keeper *k)
 {
-    static char *const ARGV[] = {(char *)(uintptr_t) "envd", NULL};
+    static const char *const ARGV[] = {"envd", "--machine", "yes", "--relay-port", RELAY_PORT, NULL};
     static const char *const ENV[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
@@ -51,7 +56,7 @@ static void run_envd(const struct keeper *k)
     };
     setsid();
     sigprocmask(SIG_SETMASK, &k->original, NULL);
-    fexecve(k->program, ARGV, (char *const *)(uintptr_t)ENV);
+    fexecve(k->program, (char *const *)(uintptr_t)ARGV, (char *const *)(uintptr_t)ENV);
     step_say("envd does not start: %s", strerror(errno));
     _exit(127);
 }

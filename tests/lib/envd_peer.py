@@ -136,7 +136,9 @@ class Envd:
             stdout=subprocess.PIPE, stderr=open(self.dir / "log", "ab"))
         line = self.process.stdout.readline().decode()
         assert line.startswith("ready port="), (self.dir / "log").read_text()
-        self.port = int(line.split("=")[1])
+        ports = dict(word.split("=") for word in line.split()[1:])
+        self.port = int(ports["port"])
+        self.relay_port = int(ports.get("relay", 0))
         if not IS_ROOT and not (self.state / "envd.json").exists():
             assert self.init(defaultUser=ME)[0] == 204
 

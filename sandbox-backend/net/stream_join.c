@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two connected streams as one.
+#include "sandbox-backend/net/stream_join.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/mem.h"
+
+// One direction.
+struct flow {
+    struct stream_join *join;
+    uv_stream_t *from; // owned; its `data` is this
+    uv_stream_t *to;   // that of the other direction
+    struct buf rest;   // what `to` did not take at once; in flight
+    uv_write_t write;
+    uv_shutdown_t shutdown;
+    bool over; // its end was passed on
+};
+
+struct stream_join {
+    struct flow flows[2];
+    bool closing;
+    int open; // streams
+    void (*on_closed)(void *ctx);
+    void *ctx;
+};
+
+static void on_read(uv_stream_t *from, ssize_t n, const uv_buf_t *piece);
+
+// ---- the end
+
+static void on_stream_closed(uv_handle_t *handle)
+{
+    struct stream_join *j = ((struct flow *)handle->data)->join;
+    free(handle);
+    if (--j->open)
+        return;
+    void (*on_closed)(void *ctx) = j->on_closed;
+    void *ctx = j->ctx;
+    buf_fini(&j->flows[0].rest);
+    buf_fini(&j->flows[1].rest);
+    free(j);
+    on_closed(ctx);
+}
+
+static void close_all(struct stream_join *j, bool broken)
+{
+    if (j->closing)
+        return;
+    j->closing = true;
+    for (int i = 0; i < 2; i++) {
+        uv_handle_t *handle = (uv_handle_t *)j->flows[i].from;
+        // A reset says that it broke; libuv gives none once the end was said.
+        if (!broken || handle->type != UV_TCP ||
+            uv_tcp_close_reset((uv_tcp_t *)handle, on_stream_closed) != 0)
+            uv_close(handle, on_stream_closed);
+    }
+}
+
+void stream_join_close(struct stream_join *j)
+{
+    close_all(j, true);
+}
+
+// ---- one direction
+
+static void on_shutdown(uv_shutdown_t *shutdown, int status)
+{
+    struct flow *f = container_of(shutdown, struct flow, shutdown);
+    struct stream_join *j = f->join;
+    f->over = true;
+    if (status < 0)
+        close_all(j, true);
+    else if (j->flows[0].over && j->flows[1].over)
+        close_all(j, false);
+}
+
+static void pass_end(struct flow *f)
+{
+    uv_read_stop(f->from);
+    if (uv_shutdown(&f->shutdown, f->to, on_shutdown) < 0)
+        close_all(f->join, true);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    static char chunk[STREAM_JOIN_READ_BYTES]; // of whichever is being read
+    (void)handle;
+    (void)suggested;
+    *buf = (uv_buf_t){.base = chunk, .len = sizeof chunk};
+}
+
+static void read_on(struct flow *f)
+{
+    if (!f->join->closing && uv_read_start(f->from, on_alloc, on_read) < 0)
+        close_all(f->join, true);
+}
+
+static void on_written(uv_write_t *write, int status)
+{
+    struct flow *f = container_of(write, struct flow, write);
+    buf_fini(&f->rest);
+    if (status < 0)
+        close_all(f->join, true);
+    else
+        read_on(f);
+}
+
+// The rest waits until `to` takes it, and `from` with it.
+static void hold(struct flow *f, const char *data, size_t len)
+{
+    uv_read_stop(f->from);
+    buf_add(&f->rest, data, len);
+    uv_buf_t piece = {.base = f->rest.data, .len = f->rest.len};
+    if (uv_write(&f->write, f->to, &piece, 1, on_written) < 0)
+        close_all(f->join, true);
+}
+
+static void pass(struct flow *f, const char *data, size_t len)
+{
+    uv_buf_t piece = {.base = (char *)(uintptr_t)data, .len = len};
+    int sent = uv_try_write(f->to, &piece, 1);
+    if (sent < 0 && sent != UV_EAGAIN)
+        close_all(f->join, true);
+    else if (sent < 0 || (size_t)sent < len)
+        hold(f, data + (sent < 0 ? 0 : sent), len - (sent < 0 ? 0 : (size_t)sent));
+}
+
+static void on_read(uv_stream_t *from, ssize_t n, const uv_buf_t *piece)
+{
+    struct flow *f = from->data;
+    if (n > 0)
+        pass(f, piece->base, (size_t)n);
+    else if (n == UV_EOF)
+        pass_end(f);
+    else if (n < 0)
+        close_all(f->join, true);
+}
+
+// ---- the beginning
+
+static void flow_init(struct flow *f, struct stream_join *j, uv_stream_t *from, uv_stream_t *to)
+{
+    *f = (struct flow){.join = j, .from = from, .to = to};
+    from->data = f;
+}
+
+struct stream_join *stream_join_new(uv_stream_t *a, uv_stream_t *b, const void *first, size_t len,
+                                    void (*on_closed)(void *ctx), void *ctx)
+{
+    struct stream_join *j = xcalloc(1, sizeof *j);
+    j->on_closed = on_closed;
+    j->ctx = ctx;
+    j->open = 2;
+    flow_init(&j->flows[0], j, a, b);
+    flow_init(&j->flows[1], j, b, a);
+    if (len)
+        hold(&j->flows[0], first, len);
+    else
+        read_on(&j->flows[0]);
+    read_on(&j->flows[1]);
+    return j;
+}
