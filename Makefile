@@ -52,8 +52,8 @@ LIBS_MCP  := $(LIBS_CURL) $(LIBS_TLS)
 
 # ---- sources: one archive a room, one program a main.c
 SB := sandbox-backend
-LIB_SRC     := $(wildcard $(SB)/base/*.c $(SB)/log/*.c $(SB)/net/*.c $(SB)/connect/*.c $(SB)/client/*.c)
-GUEST_LIB   := $(filter-out $(SB)/net/http_client% $(SB)/net/tls% $(SB)/client/%,$(LIB_SRC))
+LIB_SRC     := $(wildcard $(SB)/base/*.c $(SB)/log/*.c $(SB)/keys/*.c $(SB)/net/*.c $(SB)/connect/*.c $(SB)/client/*.c)
+GUEST_LIB   := $(filter-out $(SB)/keys/% $(SB)/net/http_client% $(SB)/net/tls% $(SB)/client/%,$(LIB_SRC))
 ENVD_SRC    := $(wildcard $(SB)/envd/*.c)
 INIT_SRC    := $(wildcard $(SB)/guest/*.c)
 NETD_SRC    := $(wildcard $(SB)/netd/*.c)
@@ -141,21 +141,21 @@ endef
 $(B)/bin/cubby-mcp: $(B)/obj/mcp-server/main.o $(B)/lib/libmcp.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_MCP) $(LIBS_NET))
 $(B)/bin/cubbyd: $(B)/obj/$(SB)/daemon/main.o $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_NET))
+	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_NET))
+	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
 # The daemon with a driver whose machines are processes: no QEMU in tests of its protocols.
 $(B)/test/cubbyd-process: $(call obj,$(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_machine) \
                           $(patsubst %,$(SB)/drivers/microvm/%.c,subproc spawn)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_NET) -lpthread)
+	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET) -lpthread)
 # The MCP server with what its conformance suite asks for besides; its CATALOG is the first one.
 $(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/lib/libmcp.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_MCP) $(LIBS_NET))
 # The microvm driver as a program that takes commands.
 $(B)/test/machine-shell: $(B)/obj/tests/lib/machine_shell.o $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_NET))
+	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
 # The HTTP server alone: what its protocol tests and its benchmark speak to.
 $(B)/test/http-serve: $(B)/obj/tests/bench/http_serve.o $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))

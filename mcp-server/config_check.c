@@ -4,7 +4,7 @@
 
 #include "mcp-server/auth/secure_url.h"
 #include "mcp-server/config.h"
-#include "mcp-server/listen_address.h"
+#include "sandbox-backend/net/listen_address.h"
 #include "sandbox-backend/base/str.h"
 
 static int check_oauth(const struct config *c, bool is_loopback, struct err *e)

@@ -20,7 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mcp-server/auth/token_file.h"
 #include "mcp-server/config.h"
 #include "mcp-server/protocol/session.h"
 #include "mcp-server/protocol/transport.h"
@@ -29,6 +28,7 @@
 #include "mcp-server/web/web_endpoint.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/version.h"
+#include "sandbox-backend/keys/token_file.h"
 #include "sandbox-backend/log/log.h"
 
 #define END_MS 1500
@@ -204,7 +204,7 @@ static int usage_error(const struct err *e)
 static int make_token(const struct config *c)
 {
     struct err e = ERR_INIT;
-    char *token auto_free = token_file_add(c->token_file, c->new_token, &e);
+    char *token auto_free = token_file_add(c->token_file, c->new_token, &TOKEN_BEARER, &e);
     if (!token)
         return usage_error(&e);
     puts(token);

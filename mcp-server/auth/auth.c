@@ -8,13 +8,13 @@
 #include "mcp-server/auth/bearer.h"
 #include "mcp-server/auth/oauth.h"
 #include "mcp-server/auth/secure_url.h"
-#include "mcp-server/auth/sha256.h"
 #include "mcp-server/auth/tokens.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/keys/sha256.h"
 
 #define WELL_KNOWN "/.well-known/oauth-protected-resource" // RFC 9728, 3
 

@@ -4,7 +4,7 @@
 // and who have nothing open, make room for others.
 #pragma once
 #include "mcp-server/auth/caller.h"
-#include "mcp-server/auth/sha256.h"
+#include "sandbox-backend/keys/sha256.h"
 
 struct identities;
 struct identities *identities_new(int64_t max_sandboxes, int64_t calls_per_minute);

@@ -7,7 +7,6 @@
 
 #include "mcp-server/auth/jwks.h"
 #include "mcp-server/auth/secure_url.h"
-#include "mcp-server/listen_address.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/file_stamp.h"
@@ -16,6 +15,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 #include "sandbox-backend/net/http_client.h"
+#include "sandbox-backend/net/listen_address.h"
 
 #define OLD_MS     600000
 #define AGAIN_MS   30000

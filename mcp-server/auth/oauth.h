@@ -3,7 +3,7 @@
 // Good tokens are remembered, so that a signature is not checked again for each request.
 #pragma once
 #include "mcp-server/auth/auth.h"
-#include "mcp-server/auth/sha256.h"
+#include "sandbox-backend/keys/sha256.h"
 
 struct oauth;
 struct oauth_wait;

@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 #include "mcp-server/auth/caller.h"
-#include "mcp-server/auth/sha256.h"
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/keys/sha256.h"
 
 struct tokens;
 

@@ -6,13 +6,13 @@
 // would break a link to it, or change whose it is.
 #include <string.h>
 
-#include "mcp-server/auth/sha256.h"
 #include "mcp-server/tools/edit.h"
 #include "mcp-server/tools/guest_put.h"
 #include "mcp-server/tools/text.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/keys/sha256.h"
 
 #define FILE_BYTES_MAX ((int64_t)4 << 20)
 

@@ -24,16 +24,15 @@
 // end, and only then are connections closed.
 #include "mcp-server/web/web_endpoint.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "mcp-server/listen_address.h"
 #include "mcp-server/web/web_answer.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 #include "sandbox-backend/net/http_server.h"
+#include "sandbox-backend/net/listen_address.h"
 #include "sandbox-backend/net/tls.h"
 
 #define HEAD_BYTES        ((size_t)64 << 10)
@@ -62,17 +61,11 @@ static void allow_descriptors(void)
 
 static int listen_at(struct web_endpoint *ep, const struct sockaddr_storage *address, struct err *e)
 {
-    char ip[64];
-    int port = address->ss_family == AF_INET6
-                   ? ntohs(((const struct sockaddr_in6 *)address)->sin6_port)
-                   : ntohs(((const struct sockaddr_in *)address)->sin_port);
-    uv_ip_name((const struct sockaddr *)address, ip, sizeof ip);
-    if (http_server_listen_tcp(ep->server, ip, port, e) < 0)
+    char *origin auto_free =
+        listen_address_open(address, ep->server, ep->config->tls_cert != NULL, e);
+    if (!origin)
         return -1;
-    bool is_v6 = address->ss_family == AF_INET6;
-    ep->url =
-        str_printf("%s://%s%s%s:%d%s", ep->config->tls_cert ? "https" : "http", is_v6 ? "[" : "",
-                   ip, is_v6 ? "]" : "", http_server_port(ep->server), ep->config->http_path);
+    ep->url = str_printf("%s%s", origin, ep->config->http_path);
     return 0;
 }
 

@@ -9,7 +9,7 @@
 #include "mcp-server/auth/jose_library.h"
 #include "mcp-server/auth/jwks.h"
 #include "mcp-server/auth/jwt.h"
-#include "mcp-server/auth/token_file.h"
+#include "sandbox-backend/keys/token_file.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"

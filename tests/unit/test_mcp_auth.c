@@ -9,14 +9,14 @@
 #include "mcp-server/auth/identities.h"
 #include "mcp-server/auth/jwt.h"
 #include "mcp-server/auth/secure_url.h"
-#include "mcp-server/auth/sha256.h"
-#include "mcp-server/auth/token_file.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/keys/sha256.h"
+#include "sandbox-backend/keys/token_file.h"
 #include "tests/lib/jose_keys.h"
 #include "tests/lib/tap.h"
 
@@ -433,7 +433,7 @@ static void test_tokens(void)
     struct err e = ERR_INIT;
     struct auth_answer answer;
     struct auth_wait *wait;
-    char *token auto_free = token_file_add(token_path, "ci", &e);
+    char *token auto_free = token_file_add(token_path, "ci", &TOKEN_BEARER, &e);
     config = (struct config){.http_path = "/mcp", .token_file = token_path, .calls_per_minute = 2};
     struct auth *a = auth_new(&loop, &config, &e);
     ok(a && auth_is_on(a), "on %s", e.msg);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "mcp-server/config.h"
-#include "mcp-server/listen_address.h"
+#include "sandbox-backend/net/listen_address.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"

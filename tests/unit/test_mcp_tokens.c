@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include "mcp-server/auth/rate.h"
-#include "mcp-server/auth/sha256.h"
-#include "mcp-server/auth/token_file.h"
 #include "mcp-server/auth/tokens.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/keys/sha256.h"
+#include "sandbox-backend/keys/token_file.h"
 #include "sandbox-backend/log/log.h"
 #include "tests/lib/tap.h"
 
@@ -149,17 +149,19 @@ static void test_add(void)
     char *path auto_free = path_of("made");
     struct err e = ERR_INIT;
     struct stat st;
-    char *one auto_free = token_file_add(path, "one", &e);
-    char *two auto_free = token_file_add(path, "two", &e);
+    char *one auto_free = token_file_add(path, "one", &TOKEN_BEARER, &e);
+    char *two auto_free = token_file_add(path, "two", &TOKEN_BEARER, &e);
     ok(one && two && strlen(one) == 6 + 64 && str_starts(one, "cubby_"), "two tokens %s", e.msg);
     ok(!str_eq(one, two), "which differ");
     ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600, "in a file for its owner only");
     struct buf text auto_buf = BUF_INIT;
     file_read(path, 10000, &text, &e);
     ok(!strstr(buf_str(&text), one + 6), "the token itself is not in it");
-    ok(!token_file_add(path, "one", &e) && e.code == ERR_EXISTS, "a name is taken once: %s", e.msg);
+    ok(!token_file_add(path, "one", &TOKEN_BEARER, &e) && e.code == ERR_EXISTS,
+       "a name is taken once: %s", e.msg);
     e = ERR_INIT;
-    ok(!token_file_add(path, "not a name", &e) && e.code == ERR_INVALID, "%s", e.msg);
+    ok(!token_file_add(path, "not a name", &TOKEN_BEARER, &e) && e.code == ERR_INVALID, "%s",
+       e.msg);
     struct token_list l;
     e = ERR_INIT;
     is_int(token_file_read(path, &l, &e), 0, "it can be read %s", e.msg);
@@ -168,11 +170,20 @@ static void test_add(void)
        "and holds both");
     token_list_fini(&l);
     chmod(path, 0640);
-    char *three auto_free = token_file_add(path, "three", &e);
+    char *three auto_free = token_file_add(path, "three", &TOKEN_BEARER, &e);
     ok(three && stat(path, &st) == 0 && (st.st_mode & 0777) == 0640, "its mode is kept");
+    e = ERR_INIT;
+    is_int(token_file_remove(path, "two", &e), 0, "one is taken out %s", e.msg);
+    is_int(token_file_read(path, &l, &e), 0, "what is left can be read");
+    ok(l.count == 2 && str_eq(l.items[1].name, "three"), "and lacks it");
+    token_list_fini(&l);
+    ok(token_file_remove(path, "two", &e) == -1 && e.code == ERR_NOT_FOUND, "once: %s", e.msg);
+    e = ERR_INIT;
+    char *key auto_free = token_file_add(path, "key", &TOKEN_API_KEY, &e);
+    ok(key && strlen(key) == 4 + 40 && str_starts(key, "e2b_"), "an API key %s", e.msg);
     write_file(path, "{\"tokens\": oops}");
-    ok(!token_file_add(path, "four", &e) && strstr(e.msg, "line 1"), "broken: untouched: %s",
-       e.msg);
+    ok(!token_file_add(path, "four", &TOKEN_BEARER, &e) && strstr(e.msg, "line 1"),
+       "broken: untouched: %s", e.msg);
 }
 
 static struct caller *find(struct tokens *t, const char *token, int64_t now_ms)

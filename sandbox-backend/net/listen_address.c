@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where to listen.
-#include "mcp-server/listen_address.h"
+#include "sandbox-backend/net/listen_address.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -8,6 +8,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/net/http_server.h"
 
 #define IPV4_LOOPBACK_NET 127
 
@@ -53,4 +54,18 @@ bool listen_address_is_loopback(const struct sockaddr_storage *address)
     }
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
     return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+char *listen_address_open(const struct sockaddr_storage *address, struct http_server *server,
+                          bool is_tls, struct err *e)
+{
+    char ip[INET6_ADDRSTRLEN];
+    bool is_v6 = address->ss_family == AF_INET6;
+    int port = is_v6 ? ntohs(((const struct sockaddr_in6 *)address)->sin6_port)
+                     : ntohs(((const struct sockaddr_in *)address)->sin_port);
+    uv_ip_name((const struct sockaddr *)address, ip, sizeof ip);
+    if (http_server_listen_tcp(server, ip, port, e) < 0)
+        return NULL;
+    return str_printf("%s://%s%s%s:%d", is_tls ? "https" : "http", is_v6 ? "[" : "", ip,
+                      is_v6 ? "]" : "", http_server_port(server));
 }

@@ -6,6 +6,12 @@
 
 #include "sandbox-backend/base/err.h"
 
+struct http_server;
+
 // A numeric address and a port (0: any); localhost is 127.0.0.1. ERR_INVALID says what is taken.
 int listen_address_parse(const char *text, struct sockaddr_storage *out, struct err *e);
 bool listen_address_is_loopback(const struct sockaddr_storage *address);
+// Lets `server` listen there. The URL of the address that it really has, without a path (new
+// string): "http://127.0.0.1:43211"; NULL with `e`.
+char *listen_address_open(const struct sockaddr_storage *address, struct http_server *server,
+                          bool is_tls, struct err *e);

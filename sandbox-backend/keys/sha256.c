@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SHA-256, by OpenSSL.
-#include "mcp-server/auth/sha256.h"
+#include "sandbox-backend/keys/sha256.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of bearer tokens.
-#include "mcp-server/auth/token_file.h"
+// A file of secrets that let somebody in.
+#include "sandbox-backend/keys/token_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +18,10 @@
 #include "sandbox-backend/base/str.h"
 
 #define FILE_BYTES_MAX (1 << 20)
-#define TOKEN_BYTES    32
-#define TOKEN_PREFIX   "cubby_"
 #define NEW_FILE_MODE  0600
+
+const struct token_kind TOKEN_BEARER = {"cubby_", 32};
+const struct token_kind TOKEN_API_KEY = {"e2b_", 20};
 
 void token_list_fini(struct token_list *l)
 {
@@ -212,7 +213,7 @@ int token_file_read(const char *path, struct token_list *out, struct err *e)
     return 0;
 }
 
-// ---- making a token
+// ---- making a token, and taking one out
 
 // Held while the file is read and replaced: two that add at once would lose one. The directory is
 // what is locked, as the file itself is another afterwards.
@@ -242,18 +243,26 @@ static json_t *load(const char *path, bool exists, struct err *e)
     return json_parse(buf_str(&text), text.len, e);
 }
 
+// Where the entry of this name stands; -1: nowhere.
+static int index_of(const json_t *entries, const char *name)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach((json_t *)(uintptr_t)entries, i, entry)
+    {
+        if (str_eq(json_string_value(json_object_get(entry, "name")), name))
+            return (int)i;
+    }
+    return -1;
+}
+
 static int append(json_t *document, const char *name, const char *token, struct err *e)
 {
     json_t *entries = json_object_get(document, "tokens");
-    size_t i;
-    json_t *entry;
-    json_array_foreach(entries, i, entry)
-    {
-        if (str_eq(json_string_value(json_object_get(entry, "name")), name))
-            return err_set(e, ERR_EXISTS, "there is a token named %s already", name);
-    }
+    if (index_of(entries, name) >= 0)
+        return err_set(e, ERR_EXISTS, "there is one named %s already", name);
     if (json_array_size(entries) >= TOKENS_MAX)
-        return err_set(e, ERR_LIMIT, "there are %d tokens already", TOKENS_MAX);
+        return err_set(e, ERR_LIMIT, "there are %d already", TOKENS_MAX);
     struct sha256 digest = sha256_of(token, strlen(token));
     char hex[SHA256_HEX_CHARS + 1];
     hex_encode(hex, digest.bytes, sizeof digest.bytes);
@@ -274,7 +283,8 @@ static int store(const char *path, const json_t *document, const struct stat *ol
     return 0;
 }
 
-char *token_file_add(const char *path, const char *name, struct err *e)
+char *token_file_add(const char *path, const char *name, const struct token_kind *kind,
+                     struct err *e)
 {
     struct stat st;
     if (check_name(name, e) < 0)
@@ -283,11 +293,30 @@ char *token_file_add(const char *path, const char *name, struct err *e)
     if (lock < 0)
         return NULL;
     bool exists = stat(path, &st) == 0;
-    char *random auto_free = random_hex(TOKEN_BYTES);
-    char *token auto_free = str_printf(TOKEN_PREFIX "%s", random);
+    char *random auto_free = random_hex(kind->random_bytes);
+    char *token auto_free = str_printf("%s%s", kind->prefix, random);
     json_t *document = load(path, exists, e);
     bool ok = document && append(document, name, token, e) == 0 &&
               store(path, document, exists ? &st : NULL, e) == 0;
     json_decref(document);
     return ok ? steal(&token) : NULL;
+}
+
+int token_file_remove(const char *path, const char *name, struct err *e)
+{
+    struct stat st;
+    int lock auto_close = lock_folder(path, e);
+    if (lock < 0)
+        return -1;
+    bool exists = stat(path, &st) == 0;
+    json_t *document = load(path, exists, e);
+    json_t *entries = json_object_get(document, "tokens");
+    int at = index_of(entries, name);
+    int result = -1;
+    if (document && at < 0)
+        err_set(e, ERR_NOT_FOUND, "there is none named \"%.80s\"", name);
+    else if (document && json_array_remove(entries, (size_t)at) == 0)
+        result = store(path, document, &st, e);
+    json_decref(document);
+    return result;
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of bearer tokens (schemas/tokens.schema.json): each by the SHA-256 of its text, never
-// the text, with a name and limits.
+// A file of secrets that let somebody in (schemas/tokens.schema.json), the bearer tokens of
+// cubby-mcp or the API keys of cubbyd: each by the SHA-256 of its text, never the text, with a name
+// and limits.
 //
 // Whoever can write the file can let himself in, so one that others than its owner and root can
 // write is refused. Who can read it learns names and hashes; of the tokens that token_file_add
-// makes (256 random bits) a hash betrays nothing, so that is allowed.
+// makes (160 random bits or more) a hash betrays nothing, so that is allowed.
 #pragma once
 #include <stdint.h>
 
-#include "mcp-server/auth/sha256.h"
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/keys/sha256.h"
 
 #define TOKENS_MAX                 1000
 #define TOKEN_NAME_MAX             64
@@ -34,7 +35,17 @@ void token_list_fini(struct token_list *l);
 int token_file_read(const char *path, struct token_list *out, struct err *e);
 int token_list_parse(const char *text, size_t len, struct token_list *out, struct err *e);
 
+struct token_kind {
+    const char *prefix;
+    size_t random_bytes; // written as hexadecimal digits behind the prefix
+};
+extern const struct token_kind TOKEN_BEARER;  // cubby-mcp's: cubby_ and 64 digits
+extern const struct token_kind TOKEN_API_KEY; // cubbyd's, as E2B's SDKs want them: e2b_ and 40
+
 // Makes a token and adds it to the file, which is made (0600) when there is none and replaced as a
 // whole otherwise, keeping its owner and mode. The token's text, which is nowhere else (free it),
 // or NULL: ERR_EXISTS when the name is taken.
-char *token_file_add(const char *path, const char *name, struct err *e);
+char *token_file_add(const char *path, const char *name, const struct token_kind *kind,
+                     struct err *e);
+// Takes the token of this name out of the file. ERR_NOT_FOUND when there is none.
+int token_file_remove(const char *path, const char *name, struct err *e);
