@@ -67,6 +67,7 @@ const struct access *access_cache_put(struct access_cache *cache, const json_t *
     struct access *a = xcalloc(1, sizeof *a);
     take_string(a->id, sizeof a->id, sandbox, "sandboxID");
     take_string(a->token, sizeof a->token, sandbox, "envdAccessToken");
+    take_string(a->traffic_token, sizeof a->traffic_token, sandbox, "trafficAccessToken");
     take_string(a->domain, sizeof a->domain, sandbox, "domain");
     take_string(a->envd_version, sizeof a->envd_version, sandbox, "envdVersion");
     if (!domain_ok(a->domain))

@@ -13,8 +13,9 @@
 
 struct access {
     char id[ACCESS_ID_MAX + 1];
-    char token[ACCESS_TOKEN_MAX + 1];   // "" is none
-    char domain[ACCESS_DOMAIN_MAX + 1]; // "" is none
+    char token[ACCESS_TOKEN_MAX + 1];         // envd's; "" is none
+    char traffic_token[ACCESS_TOKEN_MAX + 1]; // of other ports; "" is none
+    char domain[ACCESS_DOMAIN_MAX + 1];       // "" is none
     char envd_version[ACCESS_VERSION_MAX + 1];
     unsigned long used; // when, in uses of the cache
 };

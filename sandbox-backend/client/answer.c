@@ -2,11 +2,15 @@
 // What an answer that is not a success means, as an error.
 #include "sandbox-backend/client/answer.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/net/http.h"
+
+#define PLAIN_TEXT_MAX 200 // shown of an answer that is not JSON
 
 // 502 is ERR_GONE in the table of codes, because a proxy says so of a sandbox; from anything else
 // it is a gateway's trouble.
@@ -30,11 +34,26 @@ static const char *text_of(const json_t *object, const char *key)
     return s && *s ? s : NULL;
 }
 
-static void set_plain(struct err *e, enum err_code code, int status, const json_t *object)
+// What a server says in a line of plain text, as CubeAPI does of a body that it cannot use. A page
+// in HTML says nothing that is not in its status.
+static size_t plain_length(const char *body, size_t len)
+{
+    size_t n = 0;
+    while (n < len && n < PLAIN_TEXT_MAX && (unsigned char)body[n] >= 0x20 && body[n] != 0x7f)
+        n++;
+    return n == 0 || strchr("<{[", body[0]) ? 0 : utf8_valid_prefix(body, n);
+}
+
+static void set_plain(struct err *e, enum err_code code, int status, const json_t *object,
+                      const char *body, size_t len)
 {
     const char *message = text_of(object, "message");
+    size_t plain = object ? 0 : plain_length(body, len);
     if (message)
         err_set(e, code, "%s", message);
+    else if (plain)
+        err_set(e, code, "the server answered %d %s: %.*s", status, http_status_text(status),
+                (int)plain, body);
     else
         err_set(e, code, "the server answered %d %s", status, http_status_text(status));
 }
@@ -46,7 +65,7 @@ void answer_api_error(struct err *e, int status, const char *body, size_t len)
     enum err_code code = code_of_status(status);
     if (error_code && strcmp(error_code, "sandbox_ended") == 0)
         code = ERR_GONE;
-    set_plain(e, code, status, object);
+    set_plain(e, code, status, object, body, len);
     json_decref(object);
 }
 
@@ -63,12 +82,21 @@ static enum err_code code_of_proxy(const json_t *object, bool existed)
     return ERR_UNAVAILABLE;
 }
 
+static void set_502(struct err *e, bool existed, int status, const json_t *object, const char *body,
+                    size_t len)
+{
+    const char *message = text_of(object, "message");
+    set_plain(e, code_of_proxy(object, existed), status, object, body, len);
+    if (message && strcmp(message, "The sandbox is running but port is not open") == 0)
+        e->sys = ECONNREFUSED;
+}
+
 void answer_envd_error(struct err *e, bool existed, int status, const char *body, size_t len)
 {
     json_t *object = object_of(body, len);
     if (status == 502)
-        set_plain(e, code_of_proxy(object, existed), status, object);
+        set_502(e, existed, status, object, body, len);
     else if (!text_of(object, "code") || connect_error_parse(object, e) == 0)
-        set_plain(e, code_of_status(status), status, object);
+        set_plain(e, code_of_status(status), status, object, body, len);
     json_decref(object);
 }

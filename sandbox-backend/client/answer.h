@@ -16,6 +16,7 @@ void answer_api_error(struct err *e, int status, const char *body, size_t len);
 // a proxy which cannot find it says that it is gone.
 //   502, error_code sandbox_ended, or a "reason"     ERR_GONE
 //   502, sandbox_not_found, or E2B's text for that   ERR_GONE, or ERR_NOT_FOUND if never heard of
+//   502, E2B's text for a port that is not open      ERR_UNAVAILABLE with sys ECONNREFUSED
 //   any other 502                                    ERR_UNAVAILABLE: it runs, but does not answer
 //   {"code":"not_found",...}   a Connect error
 //   {"code":404,"message":..}  by the status

@@ -34,6 +34,7 @@ struct call {
     struct err err;
 
     char *sandbox, *target, *user; // owned; sandbox and user may be NULL
+    int port;                      // in the sandbox
     const char *method;
     struct request request;
     void *body; // owned
@@ -100,6 +101,7 @@ struct call *call_start(struct client *c, const struct call_opts *opts,
     call->method = opts->method;
     call->target = xstrdup(opts->target);
     call->sandbox = opts->sandbox ? xstrdup(opts->sandbox) : NULL;
+    call->port = opts->port ? opts->port : ENVD_PORT;
     call->user = opts->user ? xstrdup(opts->user) : NULL;
     for (size_t i = 0; i < opts->header_count; i++)
         request_header(&call->request, opts->headers[i].name, opts->headers[i].value);
@@ -294,8 +296,8 @@ static void address(struct call *call)
 {
     struct client *c = call->client;
     if (call->sandbox)
-        c->dialect->to_envd(c, call->sandbox, access_cache_get(&c->accesses, call->sandbox),
-                            call->target, call->user, &call->request);
+        c->dialect->to_guest(c, call->sandbox, access_cache_get(&c->accesses, call->sandbox),
+                             call->port, call->target, call->user, &call->request);
     else
         c->dialect->to_api(c, call->target, &call->request);
     if (call->request.bad_header)

@@ -14,6 +14,7 @@ struct client;
 
 struct call_opts {
     const char *sandbox; // an id: the call goes to its envd; NULL: to the control plane
+    int port;            // of another server in the sandbox; 0: envd's
     const char *method;  // literal
     const char *target;  // encoded path with its query; copied
     const char *user;    // envd's; NULL for the sandbox's default; copied

@@ -137,6 +137,25 @@ struct watch_events {
 struct client_op *client_watch(struct client *c, const char *id, const char *path, bool recursive,
                                const char *user, const struct watch_events *events, void *ctx);
 
+// ---- a server in the sandbox other than envd, whose answer is lines: the kernel's (port 49999)
+#define CLIENT_LINE_BYTES_MAX (16 << 20) // a longer line ends the stream with ERR_TOO_LARGE
+struct stream_events {
+    // A line without its end, or what follows the last one; NUL-terminated, borrowed for the call.
+    // Empty lines are left out.
+    void (*on_line)(const char *line, size_t len, void *ctx);
+    // Exactly once, last. e is NULL: a success that came whole. `status` is HTTP's, 0 when no
+    // answer came; from 300 on, `e` has what the server said. ERR_UNAVAILABLE with e->sys
+    // ECONNREFUSED: nothing listens at that port, and nothing was done. ERR_GONE: the sandbox
+    // ended, and why.
+    void (*on_end)(int status, const struct err *e, void *ctx);
+};
+// `method` is a literal, `path` an encoded path with its query, `body` JSON or NULL, borrowed for
+// the call. Canceling closes the connection, at which the kernel interrupts what it runs. Nothing
+// heard for two minutes is a broken stream; else there is no time limit. Never sent twice.
+struct client_op *client_stream(struct client *c, const char *id, int port, const char *method,
+                                const char *path, const json_t *body,
+                                const struct stream_events *events, void *ctx);
+
 // ---- envd: everything else
 // Unary call of envd: "filesystem.Filesystem/Stat", {"path":...}.
 struct client_op *client_rpc(struct client *c, const char *id, const char *method,

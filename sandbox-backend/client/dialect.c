@@ -17,9 +17,18 @@ void dialect_user(struct request *r, const char *user)
     request_header(r, "Authorization", buf_str(&value));
 }
 
-void dialect_route(struct request *r, const char *id)
+void dialect_route(struct request *r, const char *id, int port)
 {
-    char *port auto_free = str_printf("%d", ENVD_PORT);
+    char *number auto_free = str_printf("%d", port);
     request_header(r, "E2b-Sandbox-Id", id);
-    request_header(r, "E2b-Sandbox-Port", port);
+    request_header(r, "E2b-Sandbox-Port", number);
+}
+
+// The traffic token is for what a program in the guest serves, never for envd.
+void dialect_tokens(struct request *r, const struct access *a, int port)
+{
+    if (a->token[0])
+        request_header(r, "X-Access-Token", a->token);
+    if (a->traffic_token[0] && port != ENVD_PORT)
+        request_header(r, "E2B-Traffic-Access-Token", a->traffic_token);
 }

@@ -20,15 +20,17 @@ struct dialect {
     const char *id_shape; // for the error: what an id looks like
 
     // Fill in the URL (from `target`, an encoded path with its query), the socket and the headers
-    // that lead there. envd: `a` is NULL unless needs_access; `user` is NULL for the sandbox's own.
+    // that lead there. guest: `port` is envd's or another server's in the guest; `a` is NULL unless
+    // needs_access; `user`, envd's, is NULL for the sandbox's own.
     void (*to_api)(const struct client *c, const char *target, struct request *r);
-    void (*to_envd)(const struct client *c, const char *id, const struct access *a,
-                    const char *target, const char *user, struct request *r);
+    void (*to_guest)(const struct client *c, const char *id, const struct access *a, int port,
+                     const char *target, const char *user, struct request *r);
 };
 
 extern const struct dialect dialect_local; // cubbyd
 extern const struct dialect dialect_e2b;   // E2B's cloud, self-hosted E2B, CubeSandbox
 
 // What every dialect does alike.
-void dialect_user(struct request *r, const char *user); // Authorization: Basic
-void dialect_route(struct request *r, const char *id);  // E2b-Sandbox-Id, E2b-Sandbox-Port
+void dialect_user(struct request *r, const char *user);                   // Authorization: Basic
+void dialect_route(struct request *r, const char *id, int port);          // E2b-Sandbox-Id, -Port
+void dialect_tokens(struct request *r, const struct access *a, int port); // those of the sandbox

@@ -42,28 +42,27 @@ static void to_api(const struct client *c, const char *target, struct request *r
         request_header(r, "X-API-KEY", c->api_key);
 }
 
-static void address(const struct client *c, const char *id, const char *domain, const char *target,
-                    struct request *r)
+static void address(const struct client *c, const char *id, int port, const char *domain,
+                    const char *target, struct request *r)
 {
     if (c->sandbox_url) {
         r->url = str_printf("%s%s", c->sandbox_url, target);
-        dialect_route(r, id);
+        dialect_route(r, id, port);
     } else if (routes_by_header(domain)) {
         r->url = str_printf("https://sandbox.%s%s", domain, target);
-        dialect_route(r, id);
+        dialect_route(r, id, port);
     } else {
-        r->url = str_printf("https://%d-%s.%s%s", ENVD_PORT, id, domain, target);
+        r->url = str_printf("https://%d-%s.%s%s", port, id, domain, target);
     }
 }
 
-static void to_envd(const struct client *c, const char *id, const struct access *a,
-                    const char *target, const char *user, struct request *r)
+static void to_guest(const struct client *c, const char *id, const struct access *a, int port,
+                     const char *target, const char *user, struct request *r)
 {
     char *domain auto_free = a->domain[0] ? xstrdup(a->domain) : domain_of_api(c->api_url);
-    address(c, id, domain, target, r);
-    if (a->token[0])
-        request_header(r, "X-Access-Token", a->token);
-    if (!user && access_envd_older(a, 0, 4))
+    address(c, id, port, domain, target, r);
+    dialect_tokens(r, a, port);
+    if (!user && port == ENVD_PORT && access_envd_older(a, 0, 4))
         user = OLD_ENVD_USER;
     if (user)
         dialect_user(r, user);
@@ -77,5 +76,5 @@ const struct dialect dialect_e2b = {
     .id_ok = access_id_ok,
     .id_shape = "letters, digits, '-' and '_'",
     .to_api = to_api,
-    .to_envd = to_envd,
+    .to_guest = to_guest,
 };

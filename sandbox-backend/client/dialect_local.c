@@ -19,13 +19,12 @@ static void to_api(const struct client *c, const char *target, struct request *r
     r->url = str_printf("http://cubbyd%s", target);
 }
 
-static void to_envd(const struct client *c, const char *id, const struct access *a,
-                    const char *target, const char *user, struct request *r)
+static void to_guest(const struct client *c, const char *id, const struct access *a, int port,
+                     const char *target, const char *user, struct request *r)
 {
     to_api(c, target, r);
-    dialect_route(r, id);
-    if (a && a->token[0])
-        request_header(r, "X-Access-Token", a->token);
+    dialect_route(r, id, port);
+    dialect_tokens(r, a, port);
     if (user)
         dialect_user(r, user);
 }
@@ -38,5 +37,5 @@ const struct dialect dialect_local = {
     .id_ok = id_ok,
     .id_shape = "20 letters a to z and digits",
     .to_api = to_api,
-    .to_envd = to_envd,
+    .to_guest = to_guest,
 };

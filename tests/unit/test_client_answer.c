@@ -40,6 +40,19 @@ static void test_api(void)
         "the server answered 404 Not Found");
 }
 
+static void test_plain(void)
+{
+    char text[600];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    struct err e = ERR_INIT;
+    answer_api_error(&e, 422, text, strlen(text));
+    ok(strlen(e.msg) < 300 && strstr(e.msg, "xxx"), "a long one is cut: %s", e.msg);
+    api(422, "missing field `templateID` at line 1\r\n", ERR_INVALID,
+        "the server answered 422 Unprocessable Content: missing field `templateID` at line 1");
+    api(500, "\x01zzz", ERR_UNKNOWN, "the server answered 500 Internal Server Error");
+}
+
 static void test_envd(void)
 {
     envd(true, 502,
@@ -57,7 +70,7 @@ static void test_envd(void)
     envd(true, 409, "{\"code\":\"already_exists\",\"message\":\"m\"}", ERR_EXISTS, "m");
     envd(true, 401, "{\"code\":401,\"message\":\"token\"}", ERR_UNAUTHENTICATED, "token");
     envd(true, 507, "{\"code\":507,\"message\":\"full\"}", ERR_NO_SPACE, "full");
-    envd(true, 500, "oops", ERR_UNKNOWN, "the server answered 500 Internal Server Error");
+    envd(true, 500, "oops\n", ERR_UNKNOWN, "the server answered 500 Internal Server Error: oops");
 }
 
 static json_t *sandbox(const char *id, const char *token, const char *domain)
@@ -148,6 +161,7 @@ static void test_request(void)
 int main(void)
 {
     test_api();
+    test_plain();
     test_envd();
     test_access();
     test_event();
