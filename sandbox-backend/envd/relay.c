@@ -33,7 +33,7 @@ struct link {
     struct link *next, **at; // of relay->links
     enum link_state state;
     bool closing;
-    int open; // handles
+    int open;         // handles
     uv_tcp_t *client; // owned until it is joined
     uv_tcp_t *target; // owned until it is joined
     uv_connect_t connect;
@@ -247,8 +247,7 @@ static void refuse(struct link *l, const char *reason)
     l->state = LINK_REFUSED;
     close_tcp(&l->target);
     deadline_arm(&l->deadline, REFUSED_WAIT_MS);
-    if (uv_try_write(client, &piece, 1) != n ||
-        uv_shutdown(&l->shutdown, client, on_shutdown) < 0)
+    if (uv_try_write(client, &piece, 1) != n || uv_shutdown(&l->shutdown, client, on_shutdown) < 0)
         link_close(l);
     else if (uv_read_start(client, on_alloc, on_ignored) < 0)
         link_close(l);

@@ -10,7 +10,7 @@
 
 #include "sandbox-backend/base/err.h"
 
-#define RELAY_MAX        256 // at once; a further one is told "ERR limit"
+#define RELAY_MAX        256   // at once; a further one is told "ERR limit"
 #define RELAY_TIMEOUT_MS 10000 // for the line, and for the connection to the port
 
 struct relay;

@@ -47,7 +47,8 @@ static int64_t now_ms(void)
 
 static void run_envd(const struct keeper *k)
 {
-    static const char *const ARGV[] = {"envd", "--machine", "yes", "--relay-port", RELAY_PORT, NULL};
+    static const char *const ARGV[] = {"envd",         "--machine", "yes",
+                                       "--relay-port", RELAY_PORT,  NULL};
     static const char *const ENV[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
