@@ -7,8 +7,8 @@
 //
 // The peer is a guest and not trusted: heads are bounded and strict (http_parser.c), at most
 // INTERIM_MAX answers of the 1xx kind are skipped, and bytes that nobody asked for end the
-// connection. A request body may be refused half-way: when writing fails the answer is still read,
-// since it is likely to say why.
+// connection, unless it has changed to another protocol. A request body may be refused half-way:
+// when writing fails the answer is still read, since it is likely to say why.
 #include "sandbox-backend/net/http_conn.h"
 
 #include <stdlib.h>
@@ -28,8 +28,9 @@
 
 enum conn_state {
     CONN_IDLE,
-    CONN_HEAD, // called; the answer's head has not come
-    CONN_BODY, // it has
+    CONN_HEAD,   // called; the answer's head has not come
+    CONN_BODY,   // it has
+    CONN_TUNNEL, // it was 101: bytes, no messages any more
     CONN_CLOSED,
 };
 
@@ -53,12 +54,16 @@ struct http_conn {
     // ---- the call
     struct http_conn_events events;
     void *ctx;
-    bool in_call;  // on_end is owed
-    bool chunked;  // the request's body
-    int64_t left;  // of it, when it has a length
-    bool finished; // it is whole
+    bool in_call;   // on_end is owed
+    bool chunked;   // the request's body
+    int64_t left;   // of it, when it has a length
+    bool finished;  // it is whole
+    bool shut_told; // in CONN_TUNNEL: that the peer's side is shut
+    bool shutting;  // ours is being shut,
+    bool shut;      // and is
     bool want_drain;
     int interim;
+    uv_shutdown_t shutdown;
     struct err e;
 };
 
@@ -131,16 +136,28 @@ static bool wants_step(const struct http_conn *conn)
     return (conn->state == CONN_HEAD || conn->state == CONN_BODY) && !conn->paused;
 }
 
+static void on_interim(struct http_conn *conn, int status)
+{
+    struct http_parser *p = &conn->parser;
+    if (++conn->interim > INTERIM_MAX)
+        fail(conn, ERR_UNAVAILABLE, "the peer sends interim answers without end");
+    else if (status > 101 && conn->events.on_interim)
+        conn->events.on_interim(status, p->headers, p->count, conn->ctx);
+}
+
 static void on_head(struct http_conn *conn)
 {
     struct http_parser *p = &conn->parser;
     int status = llhttp_get_status_code(&p->llhttp);
-    if (status == 101 || status < 100)
+    bool is_upgrade = status == 101 && conn->events.on_shut;
+    if (status < 100 || (status == 101 && !is_upgrade))
         fail(conn, ERR_UNAVAILABLE, "the peer answered with a status that was not asked for");
-    else if (status < 200 && ++conn->interim > INTERIM_MAX)
-        fail(conn, ERR_UNAVAILABLE, "the peer sends interim answers without end");
-    else if (status >= 200) {
-        conn->state = CONN_BODY;
+    else if (status < 200 && !is_upgrade)
+        on_interim(conn, status);
+    else {
+        conn->state = is_upgrade ? CONN_TUNNEL : CONN_BODY;
+        if (is_upgrade)
+            conn->finished = conn->chunked = false; // what is sent now is bytes, without an end yet
         conn->events.on_head(status, p->headers, p->count, conn->ctx);
     }
 }
@@ -196,11 +213,69 @@ static void parse(struct http_conn *conn, const char **data, size_t *len)
     }
 }
 
+// ---- an upgraded connection
+
+// Both sides have said all.
+static void end_tunnel(struct http_conn *conn)
+{
+    http_conn_close(conn);
+    conn->in_call = false;
+    conn->events.on_end(NULL, conn->ctx);
+}
+
+static void on_shutdown(uv_shutdown_t *shutdown, int status)
+{
+    struct http_conn *conn = container_of(shutdown, struct http_conn, shutdown);
+    (void)status; // reading tells how it stands with the peer
+    conn->shut = true;
+    if (conn->state == CONN_TUNNEL && conn->shut_told)
+        end_tunnel(conn);
+}
+
+static void shut_when_sent(struct http_conn *conn)
+{
+    if (conn->state != CONN_TUNNEL || !conn->finished || conn->shutting ||
+        stream_out_unsent(&conn->out))
+        return;
+    conn->shutting = true;
+    if (uv_shutdown(&conn->shutdown, conn->stream, on_shutdown) != 0)
+        fail(conn, ERR_UNAVAILABLE, "the connection was reset");
+}
+
+static void pass(struct http_conn *conn, const char **data, size_t *len)
+{
+    const char *bytes = *data;
+    size_t n = *len;
+    if (conn->state != CONN_TUNNEL || conn->paused || n == 0)
+        return;
+    *data += n;
+    *len = 0;
+    conn->events.on_data(bytes, n, conn->ctx);
+}
+
+static void tell_shut(struct http_conn *conn)
+{
+    if (conn->paused || conn->pending.len || conn->shut_told)
+        return;
+    if (conn->reset) {
+        fail(conn, ERR_UNAVAILABLE, "the connection was reset");
+        return;
+    }
+    conn->shut_told = true;
+    conn->events.on_shut(conn->ctx);
+    if (conn->shut && conn->state == CONN_TUNNEL)
+        end_tunnel(conn);
+}
+
 // The peer has ended and all it sent was parsed, or waits for http_conn_resume.
 static void parse_eof(struct http_conn *conn)
 {
     if (conn->state == CONN_IDLE || conn->state == CONN_CLOSED) {
         http_conn_close(conn);
+        return;
+    }
+    if (conn->state == CONN_TUNNEL) {
+        tell_shut(conn);
         return;
     }
     if (conn->paused || conn->pending.len)
@@ -246,6 +321,7 @@ static void run(struct http_conn *conn, const char *data, size_t len)
         len = waited.len;
     }
     parse(conn, &data, &len);
+    pass(conn, &data, &len);
     keep_rest(conn, data, len);
     if (conn->eof)
         parse_eof(conn);
@@ -253,6 +329,9 @@ static void run(struct http_conn *conn, const char *data, size_t len)
     conn->running = false;
     if (conn->state != CONN_CLOSED)
         stream_out_flush(&conn->out); // when it fails, the answer may still be there
+    if (conn->state == CONN_TUNNEL && conn->out.broken)
+        fail(conn, ERR_UNAVAILABLE, "the connection was reset");
+    shut_when_sent(conn);
     update_reading(conn);
 }
 
@@ -376,6 +455,7 @@ void http_conn_call(struct http_conn *conn, const char *method, const char *targ
     conn->left = length;
     conn->finished = length == 0;
     conn->interim = 0;
+    conn->shut_told = conn->shutting = conn->shut = false;
     conn->parser.no_body = str_eq(method, "HEAD");
     if (conn->state != CONN_IDLE) {
         // It is closing, and the call ends with it.
@@ -395,11 +475,12 @@ bool http_conn_write(struct http_conn *conn, const void *data, size_t len)
 {
     if (!conn->in_call || conn->state == CONN_CLOSED || conn->finished)
         return true;
-    if (!conn->chunked && len > (uint64_t)conn->left) {
+    bool is_counted = !conn->chunked && conn->state != CONN_TUNNEL;
+    if (is_counted && len > (uint64_t)conn->left) {
         fail(conn, ERR_INTERNAL, "the request's body is longer than was declared");
         return true;
     }
-    conn->left -= conn->chunked ? 0 : (int64_t)len;
+    conn->left -= is_counted ? (int64_t)len : 0;
     if (len == 0 || conn->out.broken)
         return true;
     struct buf *out = stream_out_buf(&conn->out);
@@ -432,6 +513,7 @@ void http_conn_finish(struct http_conn *conn)
     if (conn->chunked)
         buf_adds(stream_out_buf(&conn->out), "0\r\n\r\n");
     stream_out_flush(&conn->out);
+    kick(conn);
 }
 
 void http_conn_pause(struct http_conn *conn)

@@ -27,11 +27,18 @@ struct http_conn_events {
     // ERR_UNAVAILABLE. On success the connection may be used again when http_conn_is_idle.
     void (*on_end)(const struct err *e, void *ctx);
     void (*on_drain)(void *ctx); // the request body may go on; may be NULL
+    // A head of the 1xx kind came, other than 100 and 101; may be NULL.
+    void (*on_interim)(int status, const struct http_header *headers, size_t count, void *ctx);
+    // The peer has shut its side of an upgraded connection. NULL: no upgrade was offered.
+    void (*on_shut)(void *ctx);
 };
 
 // Starts a call; the connection must be idle. length: of the request body; 0 none, -1 chunked.
 // Host, Content-Length and Transfer-Encoding are added here, and not to be among `headers`, except
 // that a Host among `headers` is used. Everything is copied.
+// With on_shut, the headers may offer to change to another protocol (Connection, Upgrade). When the
+// peer does, on_head comes with 101, and from then on the connection is bytes in both directions:
+// on_data and http_conn_write, until on_shut and http_conn_finish. on_end follows both.
 void http_conn_call(struct http_conn *conn, const char *method, const char *target,
                     const struct http_header *headers, size_t count, int64_t length,
                     const struct http_conn_events *events, void *ctx);

@@ -51,7 +51,8 @@ struct http_parser {
     const char *target; // of a request
     int64_t length;     // Content-Length; -1 chunked; -2 an answer that ends with the connection
     bool keep_alive;
-    bool no_body; // of answers: set it before the head comes when HEAD was asked
+    bool is_offer; // to change to another protocol, by Connection and Upgrade
+    bool no_body;  // of answers: set it before the head comes when HEAD was asked
 };
 
 void http_parser_init(struct http_parser *p, llhttp_type_t type);

@@ -116,13 +116,20 @@ void http_peer_close(struct http_peer *peer)
 static void on_shutdown(uv_shutdown_t *shutdown, int status)
 {
     struct http_peer *peer = container_of(shutdown, struct http_peer, shutdown);
+    peer->shut = true;
     if (peer->state != PEER_LINGER)
         return;
-    peer->shut = true;
     if (status < 0 || peer->eof)
         http_peer_close(peer);
     else
         deadline_arm(&peer->deadline, LINGER_MS);
+}
+
+static void shut(struct http_peer *peer)
+{
+    peer->shutting = true;
+    if (uv_shutdown(&peer->shutdown, &peer->io.stream, on_shutdown) != 0)
+        http_peer_close(peer);
 }
 
 // Shuts our side once everything is sent.
@@ -132,9 +139,10 @@ static void shut_when_sent(struct http_peer *peer)
     http_peer_tls_bye(peer);
     if (status != 0 || stream_out_flush(&peer->out) != 0)
         http_peer_close(peer);
-    else if (stream_out_unsent(&peer->out) == 0 &&
-             uv_shutdown(&peer->shutdown, &peer->io.stream, on_shutdown) != 0)
-        http_peer_close(peer);
+    else if (stream_out_unsent(&peer->out) == 0 && !peer->shutting)
+        shut(peer);
+    else if (peer->shut)
+        on_shutdown(&peer->shutdown, 0); // as an upgraded connection was before
 }
 
 // The last answer goes out and our side is shut. Closing at once could make the kernel answer the
@@ -283,6 +291,21 @@ static void on_event(struct http_peer *peer, enum http_event event)
     }
 }
 
+// A step of a connection that has left HTTP: all there is, or its end. False: nothing is there.
+static bool step_tunnel(struct http_peer *peer, const char **data, size_t *len)
+{
+    const char *bytes = *data;
+    size_t n = *len;
+    if (n == 0) {
+        peer->req->whole = peer->eof;
+        return peer->eof;
+    }
+    *data += n;
+    *len = 0;
+    http_request_on_data(peer->req, bytes, n);
+    return true;
+}
+
 // Parses as far as the states allow. Handlers run in here.
 static void parse(struct http_peer *peer, const char **data, size_t *len)
 {
@@ -294,6 +317,11 @@ static void parse(struct http_peer *peer, const char **data, size_t *len)
         }
         if (req && req->whole) {
             http_request_on_end(req);
+            continue;
+        }
+        if (req && req->is_tunnel) {
+            if (!step_tunnel(peer, data, len))
+                break;
             continue;
         }
         enum http_event event = http_parser_step(&peer->parser, data, len);
@@ -311,6 +339,17 @@ static void tell_drained(struct http_peer *peer)
     req->want_drain = false;
     if (req->on_drain)
         req->on_drain(req->drain_ctx);
+}
+
+// Our side of an upgraded connection ends when all is sent.
+static void shut_tunnel(struct http_peer *peer)
+{
+    if (peer->state != PEER_REQUEST || !peer->req->is_shutting || peer->shutting ||
+        stream_out_unsent(&peer->out))
+        return;
+    http_peer_tls_bye(peer);
+    stream_out_flush(&peer->out); // when it fails, shutting does
+    shut(peer);
 }
 
 // Whether there is something to parse, or to tell, without another byte from the socket.
@@ -366,6 +405,7 @@ static void run(struct http_peer *peer, const char *data, size_t len)
         http_peer_close(peer);
     if (wants_step(peer) && has_work(peer))
         http_peer_kick(peer);
+    shut_tunnel(peer);
     watch_body(peer);
     update_reading(peer);
 }
@@ -388,7 +428,9 @@ void http_peer_answered(struct http_peer *peer)
 {
     struct http_request *req = steal(&peer->req);
     if (peer->state == PEER_REQUEST) {
-        if (req->whole)
+        if (req->is_tunnel)
+            linger(peer);
+        else if (req->whole)
             next_request(peer);
         else if (can_drain(peer, req))
             set_state(peer, PEER_DRAIN);
@@ -415,6 +457,10 @@ void http_peer_ended(struct http_peer *peer)
     peer->eof = true;
     peer->reading = false;
     uv_read_stop(&peer->io.stream);
+    if (peer->state == PEER_REQUEST && peer->req->is_tunnel) {
+        http_peer_run(peer);
+        return;
+    }
     bool all_sent = stream_out_unsent(&peer->out) == 0;
     if (peer->state == PEER_LINGER ? peer->shut : peer->state == PEER_REQUEST || all_sent)
         http_peer_close(peer); // whoever waits for an answer has left

@@ -141,6 +141,13 @@ const struct http_header *http_request_headers(const struct http_request *req, s
     return req->peer->parser.headers;
 }
 
+const char *http_request_upgrade(const struct http_request *req)
+{
+    const struct http_parser *p = &req->peer->parser;
+    return p->is_offer && p->length == 0 && !req->is_http10 ? http_request_header(req, "Upgrade")
+                                                            : NULL;
+}
+
 int64_t http_request_length(const struct http_request *req)
 {
     return req->peer->parser.length;

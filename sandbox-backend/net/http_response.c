@@ -132,6 +132,19 @@ void http_response_begin(struct http_request *req, int status, int64_t length)
     http_peer_kick(req->peer);
 }
 
+void http_response_interim(struct http_request *req, int status)
+{
+    if (is_live(req) && !req->begun && !req->is_http10) {
+        struct buf *out = stream_out_buf(&req->peer->out);
+        add_status(out, status);
+        buf_add(out, req->extra.data, req->extra.len);
+        buf_adds(out, "\r\n");
+        http_peer_kick(req->peer);
+    }
+    buf_clear(&req->extra);
+    req->has_date = false;
+}
+
 // ---- the body
 
 static void send_now(struct http_request *req, const void *data, size_t len, const char *tail)
@@ -213,6 +226,32 @@ void http_request_on_close(struct http_request *req, void (*on_close)(void *ctx)
 {
     req->on_close = on_close;
     req->close_ctx = ctx;
+}
+
+// ---- other protocols
+
+void http_response_upgrade(struct http_request *req, const char *protocol,
+                           const struct http_body_events *events, void *ctx)
+{
+    struct buf *out = stream_out_buf(&req->peer->out);
+    if (!is_live(req))
+        return;
+    add_status(out, 101);
+    buf_add(out, req->extra.data, req->extra.len);
+    buf_adds(out, "Connection: Upgrade\r\n");
+    add_header(out, "Upgrade", protocol);
+    buf_adds(out, "\r\n");
+    req->begun = true;
+    req->left = -1;
+    req->is_tunnel = true;
+    req->whole = req->end_told = false; // what follows is a body that the connection's end ends
+    http_request_stream(req, events, ctx);
+}
+
+void http_response_shut(struct http_request *req)
+{
+    req->is_shutting = true;
+    http_peer_kick(req->peer);
 }
 
 // ---- whole answers

@@ -108,3 +108,19 @@ void http_response_on_drain(struct http_request *req, void (*on_drain)(void *ctx
 void http_response_end(struct http_request *req); // the request is gone after this
 // Closes the socket at once, without a terminating chunk: the peer sees a broken response.
 void http_response_abort(struct http_request *req);
+// Sends a head of the 1xx kind with the headers added so far, which are not part of the answer's.
+// HTTP/1.0 knows none: it gets nothing.
+void http_response_interim(struct http_request *req, int status);
+
+// ---- other protocols (RFC 9110, 7.8)
+// What the peer offers to change to, as its Upgrade header has it. NULL: nothing, or together with
+// a body, or in HTTP/1.0. Borrowed.
+const char *http_request_upgrade(const struct http_request *req);
+// Answers 101 with the headers added. From here on the connection is bytes in both directions: what
+// the peer sends goes to `events` (on_end: it has shut its side, which is no leaving any more),
+// http_request_pause and http_response_write hold up and send as before. `protocol` is copied.
+void http_response_upgrade(struct http_request *req, const char *protocol,
+                           const struct http_body_events *events, void *ctx);
+// Of an upgraded connection: shuts our side once everything is sent. The peer may go on;
+// http_response_end ends the whole.
+void http_response_shut(struct http_request *req);

@@ -67,8 +67,9 @@ struct http_peer {
     bool kicked;
     bool running; // http_peer_run is on the stack
     bool reading;
-    bool eof;  // the peer's side is shut
-    bool shut; // ours is
+    bool eof;      // the peer's side is shut
+    bool shutting; // ours is being shut,
+    bool shut;     // and is
     bool keep_alive;
     enum peer_state state;
     int open_handles;
@@ -98,6 +99,8 @@ struct http_request {
     struct http_query *queries;
     bool is_http10;
     bool is_head;
+    bool is_tunnel;      // 101 was answered: bytes, no messages any more
+    bool is_shutting;    // and nothing more is said by us
     bool wants_continue; // Expect: 100-continue, not yet said
 
     enum body_mode mode;

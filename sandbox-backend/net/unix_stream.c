@@ -2,9 +2,11 @@
 // Connecting to a unix socket, and the vm.net handshake of a sandbox.
 //
 // One object a connection that is being made: connect, then (vm.net only) send the request line and
-// read the answer. It ends in finish(), which hands the stream over, or in fail(), whose report
-// waits for the close callbacks, so that nothing is ever reported from within the first call.
-// The answer is read so that not a byte behind its newline is taken: those are the guest's.
+// read the answer, which for a port of the guest's loopback is done twice: netd connects to envd's
+// relay, and the relay to the port. It ends in finish(), which hands the stream over, or in fail(),
+// whose report waits for the close callbacks, so that nothing is ever reported from within the
+// first call. The answer is read so that not a byte behind its newline is taken: those are the
+// guest's.
 #include "sandbox-backend/net/unix_stream.h"
 
 #include <errno.h>
@@ -13,6 +15,7 @@
 #include <string.h>
 
 #include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/net/deadline.h"
@@ -28,7 +31,8 @@ struct attempt {
     uv_timer_t again;
     int open_handles; // of those that end with the attempt
     char *path;
-    int port; // 0: a plain connection
+    int port;      // 0: a plain connection
+    bool to_relay; // the relay is asked for first, and has not said OK yet
     char answer[ANSWER_BYTES];
     size_t answer_len;
     bool connected;
@@ -171,7 +175,7 @@ static void say_port(struct attempt *a)
 {
     a->connected = true;
     char line[32];
-    int n = snprintf(line, sizeof line, "CONNECT %d\n", a->port);
+    int n = snprintf(line, sizeof line, "CONNECT %d\n", a->to_relay ? ENVD_RELAY_PORT : a->port);
     uv_buf_t piece = {.base = line, .len = (size_t)n};
     // A socket that was just connected takes these few bytes at once.
     int status = uv_try_write((uv_stream_t *)a->pipe, &piece, 1);
@@ -202,11 +206,21 @@ static void fail_reason(struct attempt *a, const char *reason)
     fail(a);
 }
 
+static void ask_relay(struct attempt *a)
+{
+    a->to_relay = false;
+    a->answer_len = 0;
+    say_port(a);
+}
+
 static void on_line(struct attempt *a)
 {
     if (str_eq(a->answer, "OK")) {
         uv_read_stop((uv_stream_t *)a->pipe);
-        finish(a);
+        if (a->to_relay)
+            ask_relay(a);
+        else
+            finish(a);
         return;
     }
     fail_reason(a, str_starts(a->answer, "ERR ") ? a->answer + 4 : "");
@@ -233,11 +247,12 @@ static void on_answer(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
 // ---- the beginning
 
-static void attempt_start(uv_loop_t *loop, const char *path, int port, uint64_t timeout_ms,
-                          unix_stream_cb cb, void *ctx)
+static void attempt_start(uv_loop_t *loop, const char *path, int port, bool loopback,
+                          uint64_t timeout_ms, unix_stream_cb cb, void *ctx)
 {
     struct attempt *a = xcalloc(1, sizeof *a);
-    *a = (struct attempt){.path = xstrdup(path), .port = port, .cb = cb, .ctx = ctx};
+    *a = (struct attempt){
+        .path = xstrdup(path), .port = port, .to_relay = loopback, .cb = cb, .ctx = ctx};
     open_pipe(a, loop);
     deadline_init(&a->deadline, loop, on_expired);
     uv_timer_init(loop, &a->again);
@@ -255,11 +270,17 @@ static void attempt_start(uv_loop_t *loop, const char *path, int port, uint64_t 
 
 void unix_stream_connect(uv_loop_t *loop, const char *path, unix_stream_cb cb, void *ctx)
 {
-    attempt_start(loop, path, 0, CONNECT_MS, cb, ctx);
+    attempt_start(loop, path, 0, false, CONNECT_MS, cb, ctx);
 }
 
 void vmnet_connect(uv_loop_t *loop, const char *path, int port, uint64_t timeout_ms,
                    unix_stream_cb cb, void *ctx)
 {
-    attempt_start(loop, path, port, timeout_ms, cb, ctx);
+    attempt_start(loop, path, port, false, timeout_ms, cb, ctx);
+}
+
+void vmnet_connect_loopback(uv_loop_t *loop, const char *path, int port, uint64_t timeout_ms,
+                            unix_stream_cb cb, void *ctx)
+{
+    attempt_start(loop, path, port, true, timeout_ms, cb, ctx);
 }

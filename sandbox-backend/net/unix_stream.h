@@ -18,3 +18,8 @@ void unix_stream_connect(uv_loop_t *loop, const char *path, unix_stream_cb cb, v
 // netd ERR_UNAVAILABLE, no answer within timeout_ms ERR_TIMEOUT.
 void vmnet_connect(uv_loop_t *loop, const char *path, int port, uint64_t timeout_ms,
                    unix_stream_cb cb, void *ctx);
+
+// The same for a port of the guest's loopback, by envd's relay (envd/relay.h), to which the line is
+// said a second time.
+void vmnet_connect_loopback(uv_loop_t *loop, const char *path, int port, uint64_t timeout_ms,
+                            unix_stream_cb cb, void *ctx);

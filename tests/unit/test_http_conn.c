@@ -94,7 +94,8 @@ static void on_drain(void *ctx)
     got.drains++;
 }
 
-static const struct http_conn_events EVENTS = {on_head, on_data, on_end, on_drain};
+static const struct http_conn_events EVENTS = {
+    .on_head = on_head, .on_data = on_data, .on_end = on_end, .on_drain = on_drain};
 
 static void on_conn_closed(struct http_conn *c, void *ctx)
 {
@@ -412,6 +413,50 @@ static void drop_stream(void)
     wait_until(freed);
 }
 
+static void accept_peer(int listener)
+{
+    int64_t end = clock_mono_ms() + WAIT_MS;
+    peer = -1;
+    while (peer < 0 && clock_mono_ms() < end) {
+        turns(1);
+        peer = accept(listener, NULL, NULL);
+    }
+}
+
+static void test_loopback(const char *path)
+{
+    static const struct {
+        const char *netd, *relay;
+        enum err_code code;
+    } CASES[] = {
+        {"OK\n", "OK\nhello", ERR_NONE},          {"ERR refused\n", NULL, ERR_NOT_FOUND},
+        {"OK\n", "ERR refused\n", ERR_NOT_FOUND}, {"OK\n", "ERR limit\n", ERR_LIMIT},
+        {"OK\n", "what\n", ERR_UNAVAILABLE},      {"OK\n", "", ERR_UNAVAILABLE},
+    };
+    int listener = listen_at(path, 8);
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        memset(&made, 0, sizeof made);
+        vmnet_connect_loopback(&loop, path, 8000, WAIT_MS, on_made, NULL);
+        accept_peer(listener);
+        is_str(heard("\n"), "CONNECT 49982\n", "netd is asked for the relay");
+        answer(CASES[i].netd);
+        if (CASES[i].relay) {
+            is_str(heard("\n"), "CONNECT 8000\n", "and the relay for the port");
+            is_int(made.calls, 0, "which is not connected yet");
+            answer(CASES[i].relay);
+        }
+        if (CASES[i].code != ERR_NONE)
+            shutdown(peer, SHUT_WR);
+        ok(wait_until(is_made), "an outcome");
+        is_int(made.e.code, CASES[i].code, "case %zu: %s", i, made.e.msg);
+        if (made.stream)
+            drop_stream();
+        close(peer);
+    }
+    close(listener);
+    unlink(path);
+}
+
 static void test_vmnet(const char *path)
 {
     static const struct {
@@ -430,12 +475,7 @@ static void test_vmnet(const char *path)
         memset(&made, 0, sizeof made);
         vmnet_connect(&loop, path, 8000, CASES[i].says ? WAIT_MS : 50, on_made, NULL);
         is_int(made.calls, 0, "not at once");
-        int64_t end = clock_mono_ms() + WAIT_MS;
-        peer = -1;
-        while (peer < 0 && clock_mono_ms() < end) {
-            turns(1);
-            peer = accept(listener, NULL, NULL);
-        }
+        accept_peer(listener);
         is_str(heard("\n"), "CONNECT 8000\n", "the request");
         if (CASES[i].says)
             answer(CASES[i].says);
@@ -505,6 +545,7 @@ int main(void)
     test_hostile();
     test_flow();
     test_vmnet(path);
+    test_loopback(path);
     test_connect(path);
     buf_fini(&got.body);
     turns(5);
