@@ -14,7 +14,7 @@ Q      := $(if $(V),,@)
 
 # ---- what is installed when it is missing (Debian package names)
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
-              libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev
+              libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev
 DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs fakeroot uidmap xz-utils ca-certificates libjose0
 # npm brings the official clients; a machine that has one of its own keeps it.
 DEPS_TEST  := python3 python3-venv perl git procps iproute2 openssl $(if $(shell command -v npm),,nodejs npm)
@@ -46,6 +46,7 @@ GUEST_LDFLAGS := -static -Wl,--gc-sections -Wl,-z,relro -Wl,--no-warnings
 
 LIBS_BASE := -ljansson
 LIBS_NET  := -luv -ljansson -lz
+LIBS_ENVD := -lnettle
 LIBS_CURL := -lcurl
 LIBS_TLS  := -lssl -lcrypto
 LIBS_MCP  := $(LIBS_CURL) $(LIBS_TLS)
@@ -160,10 +161,10 @@ $(B)/test/machine-shell: $(B)/obj/tests/lib/machine_shell.o $(B)/lib/libdrivers.
 $(B)/test/http-serve: $(B)/obj/tests/bench/http_serve.o $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_NET))
+	$(call link,$(LIBS_NET) $(LIBS_ENVD))
 $(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ $$(pkg-config --static --libs libuv-static) -ljansson -lz
+	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ $$(pkg-config --static --libs libuv-static) -ljansson -lz $(LIBS_ENVD)
 $(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
@@ -173,11 +174,11 @@ $(B)/test/unit/test_mcp_auth $(B)/test/unit/test_mcp_key_source: $(B)/obj/tests/
 $(B)/test/unit/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_MCP) -lslirp $(LIBS_NET)
+	    $(LIBS_MCP) -lslirp $(LIBS_NET) $(LIBS_ENVD)
 $(B)/test/replay/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_MCP) -lslirp $(LIBS_NET)
+	    $(LIBS_MCP) -lslirp $(LIBS_NET) $(LIBS_ENVD)
 
 # What `make test` and the sanitizer tree run is named by the environment, so that the programs of
 # the right tree are tested.
@@ -263,7 +264,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/test/fuzz/%,$(FUZZ_SRC))
 $(B)/test/fuzz/%: $(B)/obj/tests/fuzz/%.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_MCP) -lslirp $(LIBS_NET)
+	    $(LIBS_MCP) -lslirp $(LIBS_NET) $(LIBS_ENVD)
 fuzzers: $(FUZZERS)
 fuzz: $(B)/.deps-lint
 	@$(MAKE) --no-print-directory BUILD=$(B)/fuzz CC=clang WERROR= HARD= \
