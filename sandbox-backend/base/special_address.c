@@ -36,8 +36,14 @@ static const struct {
 
 const char *special_address(uint32_t address)
 {
+    return special_network(address, 32);
+}
+
+const char *special_network(uint32_t address, int bits)
+{
     for (size_t i = 0; i < ARRAY_LEN(SPECIAL); i++)
-        if ((address ^ SPECIAL[i].network) >> (32 - SPECIAL[i].bits) == 0)
+        if (bits >= SPECIAL[i].bits &&
+            (address ^ SPECIAL[i].network) >> (32 - SPECIAL[i].bits) == 0)
             return SPECIAL[i].why;
     return NULL;
 }

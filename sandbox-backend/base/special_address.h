@@ -7,3 +7,7 @@
 // Why the address (host byte order) is not public, as two or three words: "private"; NULL when it
 // is.
 const char *special_address(uint32_t address);
+
+// The same for a whole network: why all of address/bits lies in one that is not public. NULL when
+// some of it is public, or in another such network.
+const char *special_network(uint32_t address, int bits);

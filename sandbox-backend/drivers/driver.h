@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/net_policy.h"
 #include "sandbox-backend/net/unix_stream.h"
 
 enum net_mode { NET_NONE, NET_PUBLIC };
@@ -17,6 +18,8 @@ struct machine_spec {
     const char *dir;      // <home>/sandboxes/<id>, exists and is empty; the driver puts files in it
     const char *template; // directory of the template
     enum net_mode network;
+    // What it may open to the outside, instead of `network`; copied. NULL: what `network` says.
+    const struct net_policy *policy;
 };
 
 struct machine; // one running (or starting) place. Owned by whoever created it
@@ -50,9 +53,10 @@ struct driver {
     void (*create)(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
                    machine_exit_cb on_exit, void *ctx);
 
-    // Finds a machine again after the daemon was restarted: `spec` as at creation, `record` as
-    // machine_record gave it. Fails with ERR_GONE when it no longer runs (then whatever is left of
-    // it has been ended).
+    // Finds a machine again after the daemon was restarted: `spec` as at creation but with the
+    // policy that it is to have now (which is set anew), `record` as machine_record gave it at any
+    // time. A paused one stays paused: machine_is_paused. Fails with ERR_GONE when it no longer
+    // runs (then whatever is left of it has been ended).
     void (*adopt)(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                   machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
 };
@@ -70,3 +74,25 @@ void machine_kill(struct machine *m, void (*on_gone)(void *ctx), void *ctx);
 // Lets go of it without ending it (the daemon stops, machines go on). Synchronous to the caller;
 // its handles close with the loop's next turns, then on_gone.
 void machine_release(struct machine *m, void (*on_gone)(void *ctx), void *ctx);
+
+// The answer to one of the requests below: e is NULL when it is done. Called exactly once, from the
+// loop; when the machine ended meanwhile (ERR_UNAVAILABLE) before on_exit, when it was killed or
+// released meanwhile (ERR_CANCELED) before on_gone. One request at a time: another one is answered
+// with ERR_CONFLICT.
+typedef void (*machine_done_cb)(struct machine *m, const struct err *e, void *ctx);
+
+// Stops the guest where it is: no instruction of it runs until machine_resume, its memory and disk
+// stay, its clock stands still. Connections stay open and bytes for it wait; what waits long may
+// time out at its peers. ERR_CONFLICT when it is paused already; on any other failure it goes on
+// running, or on_exit follows.
+void machine_pause(struct machine *m, machine_done_cb cb, void *ctx);
+// Lets it go on. Its wall clock is behind by then: the caller posts envd's /init. ERR_CONFLICT
+// when it is not paused; on any other failure it stays paused, or on_exit follows.
+void machine_resume(struct machine *m, machine_done_cb cb, void *ctx);
+bool machine_is_paused(const struct machine *m); // not while one of the two is under way
+
+// Replaces the policy (copied) of a running or paused machine. Once done it holds for every packet,
+// and connections to what it denies are cut. Connections into the guest are not touched by any
+// policy. On failure the old one holds.
+void machine_set_policy(struct machine *m, const struct net_policy *policy, machine_done_cb cb,
+                        void *ctx);

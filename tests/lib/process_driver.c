@@ -3,6 +3,8 @@
 #include "tests/lib/process_driver.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -19,6 +21,7 @@
 #define LATE_MS 1000
 
 struct machine {
+    uv_loop_t *loop;
     struct subproc *process;
     struct deadline ready; // reports from the loop, never from within
     char *dir;
@@ -29,6 +32,7 @@ struct machine {
     void *ctx;
     int open; // handles
     bool dying;
+    bool paused;
     void (*on_gone)(void *ctx);
     void *gone_ctx;
 };
@@ -116,10 +120,23 @@ static void on_ready_due(struct deadline *d)
     on_ready(NULL, &e, ctx);
 }
 
+// For tests to look at: what the guest would be allowed.
+static void keep_policy(const struct machine *m, const struct net_policy *policy, struct err *e)
+{
+    if (!policy)
+        return;
+    char *path auto_free = str_printf("%s/policy.json", m->dir);
+    json_t *json = net_policy_to_json(policy);
+    char *text auto_free = json_to_string(json);
+    json_decref(json);
+    file_replace(path, text, strlen(text), 0600, e);
+}
+
 static struct machine *machine_new(uv_loop_t *loop, const struct machine_spec *spec,
                                    machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
 {
     struct machine *m = xcalloc(1, sizeof *m);
+    m->loop = loop;
     m->dir = xstrdup(spec->dir);
     m->vmnet = str_printf("%s/vm.net", spec->dir);
     m->on_ready = on_ready;
@@ -127,6 +144,7 @@ static struct machine *machine_new(uv_loop_t *loop, const struct machine_spec *s
     m->ctx = ctx;
     m->open = 1;
     deadline_init(&m->ready, loop, on_ready_due);
+    keep_policy(m, spec->policy, &m->err);
     return m;
 }
 
@@ -171,6 +189,15 @@ static void create(uv_loop_t *loop, const struct machine_spec *spec, machine_rea
     json_decref(json);
 }
 
+// State "T" of proc(5); the name before it may hold anything but a ")" that is the last.
+static bool is_stopped(pid_t pid)
+{
+    char *path auto_free = str_printf("/proc/%d/stat", (int)pid);
+    struct buf text auto_buf = BUF_INIT;
+    const char *end = file_read(path, 4096, &text, NULL) < 0 ? NULL : strrchr(buf_str(&text), ')');
+    return end && end[1] == ' ' && end[2] == 'T';
+}
+
 static void adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                   machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
 {
@@ -181,6 +208,7 @@ static void adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t
     if (!err_is(&m->err))
         m->process =
             subproc_adopt(loop, (pid_t)pid, (uint64_t)start_time, on_process_exit, m, &m->err);
+    m->paused = m->process && is_stopped(subproc_pid(m->process));
     m->open += m->process != NULL;
     deadline_arm(&m->ready, 0);
 }
@@ -196,6 +224,88 @@ const char *machine_vmnet(const struct machine *m)
     return m->vmnet;
 }
 
+// ---- pause, resume, policy
+
+// Stops the process before its children, so that it makes no more of them; all else the other way.
+static void signal_tree(pid_t pid, int number)
+{
+    char *path auto_free = str_printf("/proc/%d/task/%d/children", (int)pid, (int)pid);
+    struct buf text auto_buf = BUF_INIT;
+    char *rest = NULL;
+    if (number == SIGSTOP)
+        kill(pid, number);
+    if (file_read(path, 65536, &text, NULL) == 0 && text.len)
+        for (char *word = strtok_r(text.data, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+            signal_tree((pid_t)atoi(word), number);
+    if (number != SIGSTOP)
+        kill(pid, number);
+}
+
+struct request {
+    struct machine *m;
+    machine_done_cb cb;
+    void *ctx;
+    struct err err;
+    struct deadline answer; // from the loop, as everything is answered
+};
+
+static void on_request_closed(struct deadline *d)
+{
+    struct request *r = container_of(d, struct request, answer);
+    struct machine *m = r->m;
+    free(r);
+    on_handle_closed(m);
+}
+
+static void on_answer_due(struct deadline *d)
+{
+    struct request *r = container_of(d, struct request, answer);
+    deadline_close(d, on_request_closed);
+    r->cb(r->m, err_is(&r->err) ? &r->err : NULL, r->ctx);
+}
+
+static struct request *request_new(struct machine *m, machine_done_cb cb, void *ctx)
+{
+    struct request *r = xcalloc(1, sizeof *r);
+    *r = (struct request){.m = m, .cb = cb, .ctx = ctx};
+    m->open++;
+    deadline_init(&r->answer, m->loop, on_answer_due);
+    deadline_arm(&r->answer, 0);
+    return r;
+}
+
+static void set_paused(struct machine *m, bool paused, machine_done_cb cb, void *ctx)
+{
+    struct request *r = request_new(m, cb, ctx);
+    if (m->paused == paused)
+        err_set(&r->err, ERR_CONFLICT, paused ? "it is paused already" : "it is not paused");
+    else
+        signal_tree(subproc_pid(m->process), paused ? SIGSTOP : SIGCONT);
+    m->paused = paused;
+}
+
+void machine_pause(struct machine *m, machine_done_cb cb, void *ctx)
+{
+    set_paused(m, true, cb, ctx);
+}
+
+void machine_resume(struct machine *m, machine_done_cb cb, void *ctx)
+{
+    set_paused(m, false, cb, ctx);
+}
+
+bool machine_is_paused(const struct machine *m)
+{
+    return m->paused;
+}
+
+void machine_set_policy(struct machine *m, const struct net_policy *policy, machine_done_cb cb,
+                        void *ctx)
+{
+    struct request *r = request_new(m, cb, ctx);
+    keep_policy(m, policy, &r->err);
+}
+
 void machine_kill(struct machine *m, void (*on_gone)(void *ctx), void *ctx)
 {
     if (subproc_has_exited(m->process)) {
@@ -205,6 +315,8 @@ void machine_kill(struct machine *m, void (*on_gone)(void *ctx), void *ctx)
     m->dying = true;
     m->on_gone = on_gone;
     m->gone_ctx = ctx;
+    if (m->paused) // its children would stay stopped for ever
+        signal_tree(subproc_pid(m->process), SIGKILL);
     subproc_kill(m->process);
 }
 
