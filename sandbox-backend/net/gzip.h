@@ -27,7 +27,7 @@ int gzip_feed(struct gzip *g, const void *data, size_t len, gzip_sink sink, void
 // ended too early.
 int gzip_finish(struct gzip *g, gzip_sink sink, void *ctx, struct err *e);
 
-// Whole messages, appended to `out`. Decompressing what would become longer than `max` is ERR_LIMIT,
-// found before it has been made; `out` then holds part of it.
+// Whole messages, appended to `out`. Decompressing what would become longer than `max` is
+// ERR_LIMIT, found before it has been made; `out` then holds part of it.
 int gzip_compress(struct buf *out, const void *data, size_t len, struct err *e);
 int gzip_decompress(struct buf *out, const void *data, size_t len, size_t max, struct err *e);
