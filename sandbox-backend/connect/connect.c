@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Connect protocol's JSON side: envelopes, errors, end of stream.
+// The Connect protocol: envelopes, errors, end of stream.
 #include "sandbox-backend/connect/connect.h"
 
 #include <string.h>
@@ -22,6 +22,13 @@ void connect_envelope(struct buf *out, uint8_t flags, const void *payload, size_
 {
     add_head(out, flags, len);
     buf_add(out, payload, len);
+}
+
+void connect_envelope_close(struct buf *out, size_t at)
+{
+    size_t len = out->len - at - CONNECT_ENVELOPE_HEAD;
+    for (size_t i = 0; i < 4; i++)
+        out->data[at + 1 + i] = (char)(len >> (24 - 8 * i));
 }
 
 static void add_json(struct buf *out, uint8_t flags, const json_t *message)
@@ -80,17 +87,35 @@ static size_t payload_len(const char *head)
     return (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
 }
 
-static int check_head(const struct connect_reader *r, const char *head, struct err *e)
+static int check_head(const char *head, size_t max, struct err *e)
 {
     uint8_t flags = (uint8_t)head[0];
-    if (flags & CONNECT_FLAG_COMPRESSED)
-        return err_set(e, ERR_UNIMPLEMENTED, "compressed messages are not supported");
     if (flags & ~(CONNECT_FLAG_COMPRESSED | CONNECT_FLAG_END))
         return err_set(e, ERR_INVALID, "an envelope with unknown flags 0x%02x", flags);
-    if (payload_len(head) > r->max)
+    if (payload_len(head) > max)
         return err_set(e, ERR_TOO_LARGE, "a message of %zu bytes is longer than %zu",
-                       payload_len(head), r->max);
+                       payload_len(head), max);
     return 0;
+}
+
+int connect_frame_read(const char *data, size_t len, size_t max, struct connect_frame *out,
+                       struct err *e)
+{
+    if (len < CONNECT_ENVELOPE_HEAD)
+        return 0;
+    if (check_head(data, max, e) < 0)
+        return -1;
+    *out = (struct connect_frame){.flags = (uint8_t)data[0],
+                                  .payload = data + CONNECT_ENVELOPE_HEAD,
+                                  .len = payload_len(data)};
+    return len - CONNECT_ENVELOPE_HEAD >= out->len;
+}
+
+static int check_plain(const struct connect_reader *r, const char *head, struct err *e)
+{
+    if ((uint8_t)head[0] & CONNECT_FLAG_COMPRESSED)
+        return err_set(e, ERR_UNIMPLEMENTED, "compressed messages are not supported");
+    return check_head(head, r->max, e);
 }
 
 // Adds to `pending` what is missing of its envelope, first of its head. Returns the bytes taken.
@@ -143,13 +168,13 @@ int connect_reader_feed(struct connect_reader *r, const char *data, size_t len,
         size_t taken;
         if (r->pending.len == 0 && len >= CONNECT_ENVELOPE_HEAD && is_whole(data, len)) {
             taken = CONNECT_ENVELOPE_HEAD + payload_len(data);
-            if (check_head(r, data, e) || deliver(r, data, cb, ctx, e))
+            if (check_plain(r, data, e) || deliver(r, data, cb, ctx, e))
                 return -1;
         } else {
             struct err failed = ERR_INIT;
             taken = complete(r, data, len, &failed);
             if (!err_is(&failed) && r->pending.len == CONNECT_ENVELOPE_HEAD)
-                check_head(r, r->pending.data, &failed);
+                check_plain(r, r->pending.data, &failed);
             if (err_is(&failed))
                 return err_set(e, failed.code, "%s", failed.msg);
             if (is_whole(r->pending.data, r->pending.len) && deliver_pending(r, cb, ctx, e))

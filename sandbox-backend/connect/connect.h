@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Connect protocol's JSON side (https://connectrpc.com/docs/protocol): envelopes, errors, end
-// of stream. Pure: bytes and JSON, no I/O.
+// The Connect protocol (https://connectrpc.com/docs/protocol): envelopes, errors, end of stream.
+// Pure: bytes and JSON, no I/O.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -10,8 +10,10 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 
-#define CONNECT_UNARY_TYPE  "application/json"
-#define CONNECT_STREAM_TYPE "application/connect+json"
+#define CONNECT_UNARY_TYPE        "application/json"
+#define CONNECT_STREAM_TYPE       "application/connect+json"
+#define CONNECT_UNARY_PROTO_TYPE  "application/proto"
+#define CONNECT_STREAM_PROTO_TYPE "application/connect+proto"
 
 #define CONNECT_FLAG_COMPRESSED 0x01
 #define CONNECT_FLAG_END        0x02
@@ -25,6 +27,21 @@ void connect_envelope_end(struct buf *out, const struct err *e); // NULL: succes
 json_t *connect_error_json(const struct err *e);
 // Reads such an object (or an end-of-stream payload's "error") into `e`; 0 when it holds none.
 int connect_error_parse(const json_t *object, struct err *e);
+
+// Writes the length of the envelope that begins at `at` of `out` and was put there with another:
+// for payloads whose length is known only once they are written.
+void connect_envelope_close(struct buf *out, size_t at);
+
+struct connect_frame {
+    uint8_t flags;
+    const char *payload; // borrowed from what was read
+    size_t len;
+};
+// The envelope at the start of `data`: 1, or 0 when it is not whole yet, or -1 with ERR_INVALID for
+// unknown flags and ERR_TOO_LARGE for a payload of more than `max`, told as soon as it can be. What
+// is compressed is handed out so.
+int connect_frame_read(const char *data, size_t len, size_t max, struct connect_frame *out,
+                       struct err *e);
 
 // Takes envelopes apart as their bytes arrive, however they are split.
 struct connect_reader {
