@@ -2,8 +2,6 @@
 // What both ends of HTTP/1.1 share: headers and status texts.
 #include "sandbox-backend/net/http.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #include "sandbox-backend/base/mem.h"
@@ -30,30 +28,6 @@ int http_header_is_hop_by_hop(const char *name)
         if (strcasecmp(name, NAMES[i]) == 0)
             return 1;
     return strncasecmp(name, "proxy-", 6) == 0;
-}
-
-// Of one element of the list, such as "gzip;q=0.5".
-static int weight_of(const char *element, size_t len)
-{
-    const char *q = memchr(element, '=', len);
-    double weight = q ? strtod(q + 1, NULL) : 1;
-    return weight <= 0 ? 0 : weight >= 1 ? 1000 : (int)(weight * 1000);
-}
-
-int http_accept_weight(const char *accept, const char *coding)
-{
-    int star = -1;
-    for (const char *p = accept ? accept : ""; *p;) {
-        p += strspn(p, " ,\t");
-        size_t len = strcspn(p, ",");
-        size_t name = strcspn(p, ",; \t");
-        if (name == strlen(coding) && strncasecmp(p, coding, name) == 0)
-            return weight_of(p, len);
-        if (name == 1 && *p == '*')
-            star = weight_of(p, len);
-        p += len;
-    }
-    return star;
 }
 
 static const struct {

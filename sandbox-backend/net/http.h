@@ -21,8 +21,4 @@ const char *http_header_get(const struct http_header *headers, size_t count, con
 // Keep-Alive, Transfer-Encoding, Upgrade, TE, Trailer, Proxy-*.
 int http_header_is_hop_by_hop(const char *name);
 
-// The weight, 0 to 1000, that an Accept-Encoding (NULL: absent) gives a coding: by its name, else by
-// "*"; -1 when it has neither (RFC 9110 section 12.5.3).
-int http_accept_weight(const char *accept, const char *coding);
-
 const char *http_status_text(int status);

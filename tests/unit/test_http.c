@@ -18,12 +18,6 @@ int main(void)
     ok(!http_header_is_hop_by_hop("Content-Length") && !http_header_is_hop_by_hop("Trailers") &&
            !http_header_is_hop_by_hop("Proxy"),
        "others do not");
-    is_int(http_accept_weight("gzip, deflate", "gzip"), 1000, "named");
-    is_int(http_accept_weight("br, GZIP ; q=0.25", "gzip"), 250, "with a weight");
-    is_int(http_accept_weight("gzip;q=0, *", "gzip"), 0, "refused by name");
-    is_int(http_accept_weight("br;q=1, *;q=0.5", "gzip"), 500, "by the star");
-    is_int(http_accept_weight("x-gzip, gzipp", "gzip"), -1, "others");
-    is_int(http_accept_weight(NULL, "gzip"), -1, "no header");
     is_str(http_status_text(404), "Not Found", "a status");
     ok(http_status_text(299)[0] != '\0', "an unknown one has a text, too");
     return tap_done();
