@@ -16,10 +16,11 @@ import sys
 import tempfile
 
 from bench_http import HttpBench
+from bench_kernel import KernelBench
 from bench_progress import ProgressBench
 from bench_sandbox import SandboxBench
 
-PARTS = [SandboxBench, ProgressBench, HttpBench]
+PARTS = [SandboxBench, KernelBench, ProgressBench, HttpBench]
 
 
 def machine():
