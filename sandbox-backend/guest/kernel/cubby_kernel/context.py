@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A context: a process with a state, and the runs that wait for it.
+
+A run is a task of its own, so that the client may go away without leaving the process in the middle of
+it: the run is then interrupted, what it still writes is dropped, and a process that ignores SIGINT is
+killed after GRACE_SECONDS. Only then is it the next run's turn.
+"""
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+
+from . import limits
+from .nursery import NurseryError
+from .process import ProcessEnded
+from .sessions import SESSIONS
+from .web import WebError
+
+log = logging.getLogger("kernel")
+
+
+class Run:
+    """What is to be run, and where its lines go (emit: a coroutine function; ConnectionError: nobody
+    listens any more)."""
+
+    def __init__(self, code, variables, figures_dir, emit):
+        self.code = code
+        self.variables = variables
+        self.figures_dir = figures_dir
+        self.abandoned = False
+        self._emit = emit
+        self._said_at = asyncio.get_running_loop().time()
+
+    async def say(self, line):
+        """False when nobody listens."""
+        if self.abandoned:
+            return False
+        self._said_at = asyncio.get_running_loop().time()
+        try:
+            await self._emit(line)
+        except ConnectionError:
+            return False
+        return True
+
+    async def keep_alive(self):
+        """A line every KEEPALIVE_SECONDS in which there is no other."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(max(0.0, self._said_at + limits.KEEPALIVE_SECONDS - clock()))
+            if clock() - self._said_at >= limits.KEEPALIVE_SECONDS and not await self.say({"type": "keepalive"}):
+                return
+
+
+class Context:
+    def __init__(self, identifier, language, cwd, nursery, env):
+        self.id = identifier
+        self.language = language
+        self.cwd = cwd
+        self._nursery = nursery
+        self._env = env
+        self._turn = asyncio.Lock()  # fair: first come, first served
+        self._waiting = 0
+        self._process = None
+        self._session = None
+        self._variables = {}  # the global ones that its process has
+        self._run = None
+        self._killed_for = None  # why we ended the process, when we did
+        self._deleted = False
+
+    def describe(self):
+        return {"id": self.id, "language": self.language, "cwd": self.cwd}
+
+    # ---- runs
+    def check_room(self):
+        if self._waiting >= limits.QUEUE_MAX:
+            raise WebError(429, f"{self._waiting} runs wait in context {self.id}; wait for one to end")
+
+    async def execute(self, run):
+        """To the end of the run, whose last line is said by then. Cancelled: the run is abandoned."""
+        self._waiting += 1
+        task = asyncio.ensure_future(self._take_turn(run))
+        task.add_done_callback(self._on_turn_over)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._abandon(run)
+            raise
+
+    def _on_turn_over(self, task):
+        self._waiting -= 1
+        if not task.cancelled() and task.exception():
+            log.error("a run failed", exc_info=task.exception())
+
+    async def _take_turn(self, run):
+        keeper = asyncio.ensure_future(run.keep_alive())
+        try:
+            async with self._turn:
+                if not run.abandoned:
+                    self._run = run
+                    await self._drive(run)
+        finally:
+            self._run = None
+            keeper.cancel()
+        await run.say({"type": "end_of_execution"})
+
+    async def _drive(self, run):
+        try:
+            if self._deleted:
+                await self._say_error(run, "ContextDeleted", f"context {self.id} was deleted")
+                return
+            changed = await self._prepare()
+            async with contextlib.aclosing(self._session.lines(run, changed)) as lines:
+                async for line in lines:
+                    if not await run.say(line) and not run.abandoned:
+                        self._abandon(run)
+        except (ProcessEnded, OSError) as e:
+            await self._say_end(run, e)
+        except NurseryError as e:
+            await self._say_error(run, "KernelNotStarted", str(e))
+        finally:
+            if self._process:
+                self._process.idle()
+
+    @staticmethod
+    async def _say_error(run, name, text):
+        await run.say({"type": "error", "name": name, "value": text, "traceback": f"{name}: {text}"})
+
+    async def _say_end(self, run, ended):
+        """The process is gone in the middle of a run, or was when the run came."""
+        why, self._killed_for = self._killed_for, None
+        lost = "what it had in memory is lost; the next run starts clean"
+        name = "KernelRestarted" if why else "KernelDied"
+        await self._drop_process()
+        if not why and self.language == "bash" and "code" in getattr(ended, "status", {}):
+            text = f"bash exited; {lost}"
+            await run.say({"type": "error", "name": "ExitStatus", "value": str(ended.status["code"]), "traceback": text})
+            return
+        await self._say_error(run, name, f"the context {why}; {lost}" if why else f"the context's process {ended}; {lost}")
+        await run.say({"type": "unexpected_end_of_execution"})
+
+    # ---- the process
+    async def _prepare(self):
+        """A live process, and which of the global variables it does not have yet."""
+        if self._process and self._process.status is not None:
+            await self._drop_process()
+        now = dict(self._env.variables())
+        before, self._variables = self._variables, now
+        if self._process is None:
+            self._process = await self._nursery.take(self.language)
+            self._session = SESSIONS[self.language](self._process)
+            cwd = self.cwd if os.path.isdir(self.cwd) else "/"
+            await self._session.begin(cwd, now)
+            return {}
+        changed = {name: value for name, value in now.items() if before.get(name) != value}
+        return changed | {name: None for name in before if name not in now}
+
+    async def _drop_process(self):
+        process, self._process, self._session = self._process, None, None
+        if process is None:
+            return
+        process.signal(signal.SIGKILL)
+        try:
+            async with asyncio.timeout(limits.END_SECONDS):
+                await process.ended()
+        except TimeoutError:
+            log.error("process %d of context %s does not end", process.pid, self.id)
+        process.close()
+
+    def interrupt(self):
+        """Whether there was a run to interrupt."""
+        if self._run is None or self._session is None:
+            return False
+        self._session.interrupt()
+        return True
+
+    def _abandon(self, run):
+        run.abandoned = True
+        if self._run is run and self._session is not None:
+            self._session.interrupt()
+            asyncio.get_running_loop().call_later(limits.GRACE_SECONDS, self._kill_if_running, run)
+
+    def _kill_if_running(self, run):
+        if self._run is run and self._process is not None:
+            self._process.signal(signal.SIGKILL)
+
+    async def restart(self):
+        """Ends the process, and so the run that is going on; the next run starts clean."""
+        process = self._process
+        if self._run is not None and process is not None:
+            self._killed_for = "was restarted" if not self._deleted else "was deleted"
+            process.signal(signal.SIGKILL)
+            async with asyncio.timeout(limits.END_SECONDS):
+                await process.ended()
+        elif process is not None:
+            await self._drop_process()
+
+    async def delete(self):
+        self._deleted = True
+        await self.restart()

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of contexts, the default ones among them."""
+import os
+import uuid
+
+from . import limits
+from .context import Context
+from .sessions import SESSIONS
+from .web import WebError
+
+# The context of a run that names none. "default" is a name that our own tools know.
+_DEFAULTS = {"python": "default", "bash": "default-bash"}
+
+
+def language_name(value):
+    name = "python" if value is None else str(value).strip().lower()
+    if name not in SESSIONS:
+        known = " and ".join(sorted(SESSIONS, reverse=True))
+        raise WebError(400, f"there is no language \"{name[:40]}\" in this sandbox: it has {known}")
+    return name
+
+
+class Contexts:
+    def __init__(self, nursery, env, cwd):
+        self._nursery = nursery
+        self._env = env
+        self._cwd = cwd
+        self._contexts = {}
+
+    def all(self):
+        return list(self._contexts.values())
+
+    def create(self, language, cwd=None, identifier=None):
+        if len(self._contexts) >= limits.CONTEXTS_MAX:
+            raise WebError(
+                429, f"there are {limits.CONTEXTS_MAX} contexts, which is the most; delete one that is not used"
+            )
+        cwd = self._cwd if cwd is None else cwd
+        if not os.path.isdir(cwd):
+            raise WebError(400, f"cwd {cwd!r} is not a directory")
+        identifier = identifier or str(uuid.uuid4())
+        context = Context(identifier, language, os.path.abspath(cwd), self._nursery, self._env)
+        self._contexts[identifier] = context
+        return context
+
+    def of_language(self, language):
+        identifier = _DEFAULTS[language]
+        return self._contexts.get(identifier) or self.create(language, identifier=identifier)
+
+    def get(self, identifier):
+        for language, name in _DEFAULTS.items():
+            if identifier == name:
+                return self.of_language(language)
+        context = self._contexts.get(identifier)
+        if context is None:
+            raise WebError(404, f"Context {identifier} not found")
+        return context
+
+    async def delete(self, identifier):
+        context = self._contexts.pop(identifier, None)
+        if context is None:
+            raise WebError(404, f"Context {identifier} not found")
+        await context.delete()

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between the server and its processes: four bytes of length, then JSON."""
+import json
+import socket
+import struct
+
+from .limits import FRAME_BYTES_MAX, MIB
+
+_LENGTH = struct.Struct(">I")
+
+
+class FrameError(Exception):
+    """The peer sent what is not a frame."""
+
+
+def pack(message):
+    body = json.dumps(message, separators=(",", ":")).encode()
+    if len(body) > FRAME_BYTES_MAX:
+        raise FrameError(f"a message of {len(body)} bytes is longer than {FRAME_BYTES_MAX}")
+    return _LENGTH.pack(len(body)) + body
+
+
+class Decoder:
+    """Takes bytes as they come, gives whole messages."""
+
+    def __init__(self):
+        self._bytes = bytearray()
+
+    def feed(self, data):
+        self._bytes += data
+        messages = []
+        while len(self._bytes) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._bytes)
+            if length > FRAME_BYTES_MAX:
+                raise FrameError(f"a message of {length} bytes is longer than {FRAME_BYTES_MAX}")
+            end = _LENGTH.size + length
+            if len(self._bytes) < end:
+                break
+            try:
+                messages.append(json.loads(bytes(self._bytes[_LENGTH.size : end])))
+            except ValueError as e:
+                raise FrameError(f"not JSON: {e}") from None
+            del self._bytes[:end]
+        return messages
+
+
+class Channel:
+    """The blocking side: a zygote's or a worker's end of its socket."""
+
+    def __init__(self, sock: socket.socket):
+        self.sock = sock
+
+    def fileno(self):
+        return self.sock.fileno()
+
+    def send(self, message):
+        self.sock.sendall(pack(message))
+
+    def _read(self, count):
+        data = bytearray()
+        while len(data) < count:
+            part = self.sock.recv(min(count - len(data), MIB))
+            if not part:
+                return None
+            data += part
+        return bytes(data)
+
+    def receive_with_fds(self, count):
+        """The next message and the descriptors that came with it; (None, []) when the peer is gone."""
+        head, fds, _, _ = socket.recv_fds(self.sock, _LENGTH.size, count)
+        rest = self._read(_LENGTH.size - len(head)) if head else None
+        body = self._read(_LENGTH.unpack(head + rest)[0]) if rest is not None else None
+        return (json.loads(body), fds) if body is not None else (None, [])
+
+    def receive(self):
+        return self.receive_with_fds(0)[0]

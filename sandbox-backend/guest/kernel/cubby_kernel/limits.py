@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every limit and every wait of the kernel."""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# ---- HTTP
+CONNECTIONS_MAX = 64
+HEAD_BYTES_MAX = 32 * KIB
+BODY_BYTES_MAX = 16 * MIB
+CHUNK_LINE_BYTES_MAX = 1 * KIB
+WRITE_BYTES_MAX = 64 * KIB  # unsent bytes of a connection before its writer waits
+READ_BYTES_MAX = 256 * KIB  # unread bytes of a connection before we stop reading it
+HEAD_SECONDS = 75  # an idle or slow connection is closed
+BODY_SECONDS = 60
+
+# ---- contexts and runs
+CONTEXTS_MAX = 16
+QUEUE_MAX = 32  # runs that wait in one context
+ENVIRONMENT_BYTES_MAX = 1 * MIB
+KEEPALIVE_SECONDS = 5
+GRACE_SECONDS = 5  # an abandoned run that ignores SIGINT is killed
+START_SECONDS = 120  # of the zygote, under emulation on a loaded host
+FORK_SECONDS = 30
+END_SECONDS = 10  # of a killed process
+
+# ---- between a context and the server
+FRAME_BYTES_MAX = 24 * MIB
+RESULT_BYTES_MAX = 16 * MIB  # of one representation of one result
+OUTPUT_READ_BYTES = 64 * KIB
+BETWEEN_RUNS_BYTES_MAX = 64 * KIB  # kept of what is written while no run is going on, a stream
+DATA_CELLS_MAX = 50_000  # of a DataFrame's data, and points of a chart

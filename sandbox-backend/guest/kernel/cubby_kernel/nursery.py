@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's side of the zygote: starts it, asks it for processes, hears of their ends."""
+import asyncio
+import itertools
+import logging
+import os
+import signal
+import socket
+import sys
+
+from . import frames, limits
+from .process import Process
+
+log = logging.getLogger("kernel")
+
+
+class NurseryError(Exception):
+    pass
+
+
+class Nursery:
+    """Makes processes. When its zygote dies, so do the contexts' processes; the next request makes a new one."""
+
+    def __init__(self):
+        self._zygote = None  # asyncio's process
+        self._sock = None
+        self._reader = None
+        self._starting = None
+        self._pending = {}  # id -> future of a pid
+        self._processes = {}  # pid -> Process
+        self._ids = itertools.count(1)
+        self._spare = None  # a Python process that no context has yet
+
+    # ---- the zygote
+    async def ready(self):
+        """Waits until there is a zygote."""
+        if self._sock is not None:
+            return
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start())
+            self._starting.add_done_callback(self._on_started)
+        await asyncio.shield(self._starting)
+
+    def _on_started(self, task):
+        self._starting = None
+        if not task.cancelled() and task.exception():
+            log.error("the zygote does not start: %s", task.exception())
+
+    async def _start(self):
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        code = "import sys; sys.path.insert(0, sys.argv.pop(2)); from cubby_kernel import zygote; zygote.main()"
+        folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        with theirs:
+            self._zygote = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", code, str(theirs.fileno()), folder,
+                stdin=asyncio.subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
+            )
+        decoder = frames.Decoder()
+        try:
+            async with asyncio.timeout(limits.START_SECONDS):
+                first = await self._read(ours, decoder)
+        except (TimeoutError, ConnectionError):
+            self._zygote.kill()
+            ours.close()
+            raise NurseryError("the Python kernel did not start; see the kernel's log") from None
+        self._sock = ours
+        self._reader = asyncio.ensure_future(self._listen(ours, decoder, first[1:]))
+
+    @staticmethod
+    async def _read(sock, decoder):
+        while True:
+            data = await asyncio.get_running_loop().sock_recv(sock, 65536)
+            if not data:
+                raise ConnectionResetError
+            messages = decoder.feed(data)
+            if messages:
+                return messages
+
+    async def _listen(self, sock, decoder, messages):
+        try:
+            while True:
+                for message in messages:
+                    self._hear(message)
+                messages = await self._read(sock, decoder)
+        except (ConnectionError, frames.FrameError) as e:
+            log.error("the zygote ended: %s", e or "its connection is closed")
+        finally:
+            self._lose(sock)
+
+    def _hear(self, message):
+        if "forked" in message:
+            future = self._pending.pop(message["forked"], None)
+            if future and not future.done():
+                future.set_result(message["pid"])
+        elif "exited" in message:
+            process = self._processes.pop(message["exited"], None)
+            if process:
+                process.on_exit(message["status"])
+
+    def _lose(self, sock):
+        sock.close()
+        self._sock = None
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(NurseryError("the process that makes contexts ended"))
+        self._pending.clear()
+        # Its children die with it (PR_SET_PDEATHSIG).
+        for process in self._processes.values():
+            process.on_exit({"signal": signal.SIGKILL})
+        self._processes.clear()
+
+    # ---- processes
+    def _send(self, message, fds=()):
+        """A request is far smaller than the socket's buffer: it goes at once or the zygote hangs."""
+        data = frames.pack(message)
+        try:
+            sent = socket.send_fds(self._sock, [data], list(fds)) if fds else self._sock.send(data)
+        except OSError as e:
+            raise NurseryError(f"the process that makes contexts does not listen: {e}") from None
+        if sent != len(data):
+            raise NurseryError("the process that makes contexts does not listen")
+
+    async def fork(self, language):
+        await self.ready()
+        number = next(self._ids)
+        ours, theirs = socket.socketpair()
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        future = asyncio.get_running_loop().create_future()
+        self._pending[number] = future
+        kept = [out_read, err_read]
+        try:
+            self._send(
+                {"op": "fork", "id": number, "language": language}, [theirs.fileno(), out_write, err_write]
+            )
+            async with asyncio.timeout(limits.FORK_SECONDS):
+                pid = await future
+            process = Process(self, pid, ours, out_read, err_read)
+            kept = []
+            self._processes[pid] = process
+            return process
+        except TimeoutError:
+            raise NurseryError("the process that makes contexts does not answer") from None
+        finally:
+            self._pending.pop(number, None)
+            theirs.close()
+            for fd in (out_write, err_write, *kept):
+                os.close(fd)
+            if kept:
+                ours.close()
+
+    async def prepare(self):
+        """A process that the first Python context finds made: forking costs the most in a new sandbox."""
+        self._spare = await self.fork("python")
+
+    async def take(self, language):
+        spare, self._spare = (self._spare, None) if language == "python" else (None, self._spare)
+        if spare is not None and spare.status is None:
+            return spare
+        if spare is not None:
+            spare.close()
+        return await self.fork(language)
+
+    async def close(self):
+        """Ends the zygote, and with it every process of it."""
+        if self._zygote is not None and self._zygote.returncode is None:
+            self._zygote.kill()
+            await self._zygote.wait()
+
+    def signal(self, process, number):
+        """To the process and all it started in its group."""
+        if self._sock is None or process.pid not in self._processes:
+            return
+        try:
+            self._send({"op": "signal", "pid": process.pid, "signal": int(number), "group": True})
+        except NurseryError as e:
+            log.error("%s", e)

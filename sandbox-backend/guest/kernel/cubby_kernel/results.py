@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what IPython displays (a MIME bundle) to a result line's members."""
+import base64
+import json
+
+from .limits import RESULT_BYTES_MAX
+
+MEMBERS = {
+    "text/plain": "text",
+    "text/html": "html",
+    "text/markdown": "markdown",
+    "image/svg+xml": "svg",
+    "image/png": "png",
+    "image/jpeg": "jpeg",
+    "application/pdf": "pdf",
+    "text/latex": "latex",
+    "application/json": "json",
+    "application/javascript": "javascript",
+    "e2b/data": "data",
+    "e2b/chart": "chart",
+}
+
+
+def _unquoted(text):
+    """A string's repr without its quotes."""
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    return text
+
+
+def _plain(value):
+    """What JSON can hold: bytes become base64, as everywhere in Jupyter's messages."""
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    return value
+
+
+def from_bundle(bundle, is_main):
+    """(result, notes): the members of a result line, and a sentence for each representation that is
+    left out because it is too large or cannot be written as JSON."""
+    result, extra, notes = {}, {}, []
+    for mime, value in bundle.items():
+        value = _plain(value)
+        try:
+            size = len(value) if isinstance(value, str) else len(json.dumps(value))
+        except (TypeError, ValueError) as e:
+            notes.append(f"the {mime} of a result is left out: {e}")
+            continue
+        if size > RESULT_BYTES_MAX:
+            notes.append(
+                f"the {mime} of a result is left out: its {size} characters are more than "
+                f"{RESULT_BYTES_MAX}; print or save a part of it"
+            )
+            continue
+        if mime in MEMBERS:
+            result[MEMBERS[mime]] = value
+        else:
+            extra[mime] = value
+    if isinstance(result.get("text"), str):
+        result["text"] = _unquoted(result["text"])
+    if extra:
+        result["extra"] = extra
+    result["is_main_result"] = is_main
+    return result, notes

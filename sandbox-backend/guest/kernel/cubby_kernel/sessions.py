@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a context of each language is spoken to: from a run to the lines of its answer.
+
+A session belongs to one process. `lines` is an asynchronous generator of result lines; it ends with the
+run, or with ProcessEnded.
+"""
+import asyncio
+import contextlib
+import random
+import signal
+import time
+
+from . import bash, environment, figures, frames
+
+
+def _output(name, text):
+    return {"type": name, "text": text, "timestamp": time.time_ns()}
+
+
+@contextlib.asynccontextmanager
+async def _sending(process, data):
+    """Sends while the answer is read: neither side may wait for the other with both buffers full."""
+    task = asyncio.ensure_future(process.send(data))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            await task
+
+
+class PythonSession:
+    language = "python"
+
+    def __init__(self, process):
+        self._process = process
+        self._decoder = frames.Decoder()
+
+    async def begin(self, cwd, variables):
+        await self._process.send(frames.pack({"op": "begin", "cwd": cwd, "environment": variables}))
+
+    def interrupt(self):
+        self._process.signal(signal.SIGINT)
+
+    async def lines(self, run, changed):
+        request = {
+            "op": "run",
+            "code": run.code,
+            "changed": changed,
+            "variables": run.variables,
+            "identity": environment.identity(),
+        }
+        early = []  # output that came with the run's start, which is to be the first line
+        async with _sending(self._process, frames.pack(request)):
+            async for kind, value in self._process.events():
+                if kind != "message":
+                    line = _output(kind, value)
+                    if early is None:
+                        yield line
+                    else:
+                        early.append(line)
+                    continue
+                for message in self._decoder.feed(value):
+                    if "done" in message:
+                        return
+                    yield self._line(message, run)
+                    for line in early or ():
+                        yield line
+                    early = None
+
+    @staticmethod
+    def _line(message, run):
+        if "started" in message:
+            return {"type": "number_of_executions", "execution_count": message["started"]}
+        if "error" in message:
+            return {"type": "error", **message["error"]}
+        if "note" in message:
+            return _output("stderr", message["note"] + "\n")
+        line = {"type": "result", **message["result"]}
+        if run.figures_dir:
+            try:
+                path = figures.save(run.figures_dir, line)
+            except (OSError, ValueError) as e:
+                line["file_error"] = f"not saved in {run.figures_dir}: {e}"
+            else:
+                line |= {"file": path} if path else {}
+        return line
+
+
+class BashSession:
+    language = "bash"
+
+    def __init__(self, process):
+        self._process = process
+        self._count = 0
+        self._answers = b""
+        self._identity = environment.identity()
+
+    async def begin(self, cwd, variables):
+        self._begun = (bash.begin(cwd), {n: v for n, v in variables.items() if bash.is_name(n)})
+
+    def interrupt(self):
+        self._process.signal(signal.SIGINT)
+        # The line that bash was just reading may be lost to the signal: ask for the report again.
+        asyncio.ensure_future(self._ask_again(self._count))
+
+    async def _ask_again(self, number):
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await self._process.send(bash.report(number))
+
+    def _seeded(self):
+        """$RANDOM goes on where a copied machine's went on, unless it is set."""
+        now = environment.identity()
+        if now == self._identity:
+            return b""
+        self._identity = now
+        return f"RANDOM={random.SystemRandom().randrange(32768)}\n".encode()
+
+    async def lines(self, run, changed):
+        first, variables = (b"", {}) if self._count else self._begun
+        self._count += 1
+        changed = {**variables, **{n: v for n, v in changed.items() if bash.is_name(n)}}
+        text = first + self._seeded() + bash.run(self._count, run.code, changed, run.variables)
+        yield {"type": "number_of_executions", "execution_count": self._count}
+        async with _sending(self._process, text):
+            async for kind, value in self._process.events():
+                if kind != "message":
+                    yield _output(kind, value)
+                    continue
+                status = self._status(value)
+                if status is not None:
+                    break
+        if status:
+            yield {
+                "type": "error",
+                "name": "ExitStatus" if status != 130 else "KeyboardInterrupt",
+                "value": str(status),
+                "traceback": f"the last command ended with status {status}",
+            }
+
+    def _status(self, data):
+        """The status out of this run's report, when it has come; others are of older runs."""
+        *whole, self._answers = (self._answers + data).split(b"\n")
+        self._answers = self._answers[-64:]
+        for line in whole:
+            number, _, status = line.partition(b" ")
+            if number == b"%d" % self._count and status.lstrip(b"-").isdigit():
+                return int(status)
+        return None
+
+
+SESSIONS = {"python": PythonSession, "bash": BashSession}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the zygote imports and does once, so that no context has to."""
+import contextlib
+import gc
+import io
+import sys
+import warnings
+
+from . import charts
+from . import loop as kernel_loop
+from . import shell as kernel_shell
+
+# The first uses of these load and compile much that importing does not. Each cell leaves nothing.
+_CELLS = (
+    "1 + 1",
+    "import numpy as np\nnp.random.default_rng(1).normal(size=8).mean()",
+    "import pandas as pd\ndf = pd.DataFrame({'a': [1, 2, 3], 'b': list('xyz')})\ndf.describe()",
+    "df.groupby('b').sum()",
+    "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1, 2], [3, 4], label='a')\n"
+    "ax.bar([1], [2])\nax.set_title('t')\nax.set_xlabel('x')\nax.legend()\nplt.show()",
+    "from IPython.display import HTML, display\ndisplay(HTML('<b>a</b>'))",
+    "def f(x):\n    return 1 / x\nf(0)",
+    "await __import__('asyncio').sleep(0)",
+    "1 +",
+    "%who_ls",
+)
+_QUIET = ("RuntimeWarning", "DeprecationWarning")
+
+
+def _use(shell):
+    shown, failed = [], []
+    shell.show = lambda bundle, is_main: shown.append(bundle)
+    shell.fail = lambda *error: failed.append(error)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        for cell in _CELLS:
+            shell.run_cell(cell, store_history=True)
+    return shown, failed
+
+
+def _forget(shell):
+    """The user's first run is the first: nothing of ours in its names, its history, its numbers."""
+    kernel_loop.close()
+    sys.modules["matplotlib.pyplot"].close("all")
+    shell.reset(new_session=True, aggressive=False)
+    shell.execution_count = 1
+    shell.history_manager.reset(new_session=False)
+    sys.last_type = sys.last_value = sys.last_traceback = None
+
+
+def warm_up():
+    """The shell that every context starts with."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import matplotlib
+        import numpy  # noqa: F401
+        import pandas  # noqa: F401
+
+        shell = kernel_shell.make()
+        charts.watch()
+        matplotlib.use("module://matplotlib_inline.backend_inline")
+        import matplotlib.pyplot  # noqa: F401
+        import matplotlib_inline.backend_inline  # noqa: F401
+
+        shown, failed = _use(shell)
+    # IPython tells the user of exit(): to press keys.
+    warnings.filterwarnings("ignore", message="To exit: use")
+    if not any("image/png" in bundle for bundle in shown) or len(failed) != 2:
+        raise RuntimeError(f"the warm-up showed {len(shown)} results and failed {len(failed)} times: {failed}")
+    _forget(shell)
+    gc.collect()
+    gc.freeze()  # a context's collections then write to none of the pages it shares
+    return shell
