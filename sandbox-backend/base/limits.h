@@ -8,6 +8,8 @@
 #define LIMIT_STDIO_LINE_BYTES   67108864 // one JSON-RPC line
 #define LIMIT_STREAM_QUEUE_BYTES 262144   // unsent bytes after which a source is paused
 #define LIMIT_OUTPUT_CHUNK_BYTES 32768    // one stdout or stderr event
+#define LIMIT_PTY_CHUNK_BYTES    16384    // one event of a terminal
 
 #define ENVD_PORT       49983
 #define ENVD_RELAY_PORT 49982 // the way to ports of the guest's loopback; never public
+#define KERNEL_PORT     49999 // the code interpreter's

@@ -14,8 +14,6 @@
 #include "sandbox-backend/daemon/create.h"
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/proxy.h"
-#include "sandbox-backend/daemon/reply.h"
-#include "sandbox-backend/daemon/route.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/log/log.h"
 #include "sandbox-backend/net/http_server.h"
@@ -100,21 +98,8 @@ static void on_adopted(void *ctx)
 static void on_request(struct http_request *req, void *ctx)
 {
     struct daemon *d = ctx;
-    struct route route;
-    struct err e = ERR_INIT;
-    size_t count = 0;
-    const struct http_header *headers = http_request_headers(req, &count);
-    switch (route_parse(headers, count, &route, &e)) {
-    case ROUTE_SANDBOX:
-        proxy_request(&d->store, req, &route);
-        return;
-    case ROUTE_BAD:
-        reply_err(req, NULL, &e);
-        return;
-    case ROUTE_CONTROL:
+    if (!proxy_takes(&d->store, req))
         api_request(&d->store, req);
-        return;
-    }
 }
 
 // ---- the end

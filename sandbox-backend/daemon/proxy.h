@@ -1,39 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests for a port of a sandbox, passed on to it.
+// Requests for a port of a sandbox: which they are, who may make them, and when.
 //
-// Theory of operation. A request that route.h finds to be for a sandbox becomes a stream: the
-// client's request on one side, a connection to the guest's port (upstream.h) on the other. Heads
-// are filtered, bodies pass through as they arrive, in both directions at once, and whichever side
-// is slow stops the other: a full connection pauses reading from its source until it has drained,
-// so a stream holds at most LIMIT_STREAM_QUEUE_BYTES each way.
+// Theory of operation. A request that names a sandbox (route.h), or that is for /files and has a
+// signature that a sandbox's token made (proxy_signed.h), is passed on to it (proxy_stream.h); all
+// others are the control plane's. An API key is not asked for: what protects a sandbox is its own
+// tokens.
+//  - envd's port checks its access token itself. Its endpoints that are for the daemon only, and
+//    the port of envd's relay, are not reachable.
+//  - "/execute" of the kernel's port needs the access token, which the kernel does not know.
+//  - With network.allowPublicTraffic false, every port but envd's needs the traffic token.
+// Only then is a paused sandbox woken, where it was made to be (lifecycle autoResume): the request
+// waits, its body in the socket. A question for envd's /health never wakes and is no use.
 //
-// States: DIALING (a connection is being made; the request's body waits in its socket),
-// WAITING (the request is on its way), ANSWERING (the answer's head has been sent), DONE (the
-// client has its answer or is gone; what is left is to get rid of the connection).
-//
-// Failures. A request is never sent twice. Before the answer's head a failure is a 502 in JSON;
-// after it, the client's connection is dropped without a clean end, which is how the SDKs tell a
-// dead sandbox from a finished command. When the client goes, its connection to the guest is
-// closed: envd leaves a command running then, as E2B's does. When the sandbox ends, its streams
-// are cut first. How long an answer may take is the client's business, who can leave; only making
-// the connection has a deadline of ours (UPSTREAM_DIAL_MS).
-//
-// A stream is use of a sandbox for as long as it is open, but for a watch of files (WatchDir): to
-// be told of changes is not to make any, and nobody would notice that a watch keeps a sandbox for
-// ever. Opening one counts as any other request does.
+// What is answered without asking the guest is E2B's: proxy_error.h.
 #pragma once
-#include "sandbox-backend/daemon/route.h"
+#include <stdbool.h>
+
 #include "sandbox-backend/net/http_server.h"
 
 struct sandbox;
 struct store;
 
-// Of one sandbox. netd passes 512 connections on, some of which wait to be used or are being
-// closed.
-#define PROXY_STREAMS_MAX 480
+// Answers `req`, now or later, when it is for a sandbox; false: it is the control plane's.
+bool proxy_takes(struct store *store, struct http_request *req);
 
-// Answers `req`, which was found to be for `route`.
-void proxy_request(struct store *store, struct http_request *req, const struct route *route);
-
-// Ends every stream of a sandbox that is being ended.
+// Ends every stream of a sandbox that is being ended or paused.
 void proxy_cut_streams(struct sandbox *sb);

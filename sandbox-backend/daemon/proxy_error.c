@@ -4,12 +4,56 @@
 
 #include <string.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/daemon/proxy.h"
+#include "sandbox-backend/daemon/proxy_stream.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/store.h"
+
+// Whether a person looks at it: the SDKs and curl do not ask for a page.
+static bool wants_page(const struct http_request *req)
+{
+    const char *agent = http_request_header(req, "User-Agent");
+    const char *accept = http_request_header(req, "Accept");
+    return agent && accept && str_starts(agent, "Mozilla/") && strstr(accept, "text/html") &&
+           !strstr(accept, "json");
+}
+
+static void add_text(struct buf *page, const char *text)
+{
+    for (; *text; text++) {
+        if (strchr("<>&\"'", *text))
+            buf_printf(page, "&#%d;", *text);
+        else
+            buf_addc(page, *text);
+    }
+}
+
+static void send_page(struct http_request *req, int status, const char *message)
+{
+    struct buf page auto_buf = BUF_INIT;
+    buf_printf(&page,
+               "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+               "<title>%d %s</title></head>\n<body><h1>%d %s</h1><p>",
+               status, http_status_text(status), status, http_status_text(status));
+    add_text(&page, message);
+    buf_adds(&page, "</p></body></html>\n");
+    http_response_header(req, "X-Content-Type-Options", "nosniff");
+    http_response_header(req, "Cache-Control", "no-store");
+    http_respond(req, status, "text/html; charset=utf-8", page.data, page.len);
+}
+
+static void answer_with(struct http_request *req, int status, json_t *answer /* taken */)
+{
+    if (!wants_page(req)) {
+        reply_json(req, status, answer);
+        return;
+    }
+    send_page(req, status, json_string_value(json_object_get(answer, "message")));
+    json_decref(answer);
+}
 
 static json_t *body(int status, const char *id, const char *message)
 {
@@ -17,14 +61,13 @@ static json_t *body(int status, const char *id, const char *message)
     return json_pack("{s:s, s:o, s:i}", "sandboxId", id, "message", text, "code", status);
 }
 
-void proxy_error_reserved(struct http_request *req)
+void proxy_error_reserved(struct http_request *req, const char *path)
 {
-    const char *path = http_request_path(req);
-    reply_json(req, 404,
-               json_pack("{s:s, s:o, s:i}", "message",
-                         "This endpoint is reserved for the daemon and is not reachable through "
-                         "the sandbox's address",
-                         "path", json_lossy_string(path, strlen(path)), "code", 404));
+    answer_with(req, 404,
+                json_pack("{s:s, s:o, s:i}", "message",
+                          "This endpoint is reserved for the E2B control plane and is not "
+                          "reachable through the sandbox URL",
+                          "path", json_lossy_string(path, strlen(path)), "code", 404));
 }
 
 static void reply_ended(struct http_request *req, const char *id, const char *sentence,
@@ -34,7 +77,7 @@ static void reply_ended(struct http_request *req, const char *id, const char *se
     json_t *answer = body(502, id, message);
     json_object_set_new(answer, "reason", json_string(ended_why_name(why)));
     json_object_set_new(answer, "error_code", json_string("sandbox_ended"));
-    reply_json(req, 502, answer);
+    answer_with(req, 502, answer);
 }
 
 void proxy_error_gone(struct http_request *req, struct store *store, const char *id)
@@ -45,9 +88,11 @@ void proxy_error_gone(struct http_request *req, struct store *store, const char 
         reply_ended(req, id, sentence, ended->why);
         return;
     }
+    bool is_paused = store_find_any(store, id);
     json_t *answer = body(502, id, "The sandbox was not found");
-    json_object_set_new(answer, "error_code", json_string("sandbox_not_found"));
-    reply_json(req, 502, answer);
+    json_object_set_new(answer, "error_code",
+                        json_string(is_paused ? "sandbox_paused" : "sandbox_not_found"));
+    answer_with(req, 502, answer);
 }
 
 void proxy_error_ending(struct http_request *req, const struct sandbox *sb)
@@ -55,6 +100,34 @@ void proxy_error_ending(struct http_request *req, const struct sandbox *sb)
     struct ended_entry now = sandbox_ending_entry(sb);
     char *sentence auto_free = ended_sentence(&now);
     reply_ended(req, sb->id, sentence, now.why);
+}
+
+void proxy_error_transition(struct http_request *req, const char *id, const char *state)
+{
+    char *message auto_free = str_printf("The sandbox is %s; ask again in a moment", state);
+    answer_with(req, 409, body(409, id, message));
+}
+
+void proxy_error_wake(struct http_request *req, struct store *store, const char *id,
+                      const struct err *e)
+{
+    if (e->code == ERR_GONE) {
+        proxy_error_gone(req, store, id);
+        return;
+    }
+    char *message auto_free = str_printf("The sandbox could not be resumed: %s", e->msg);
+    bool refused = e->code == ERR_DENIED || e->code == ERR_LIMIT;
+    int status = refused ? 403 : e->code == ERR_CONFLICT ? 409 : 502;
+    answer_with(req, status, body(status, id, message));
+}
+
+void proxy_error_traffic(struct http_request *req, const char *id)
+{
+    answer_with(
+        req, 403,
+        body(403, id,
+             "Public traffic to this sandbox is off: the header e2b-traffic-access-token must "
+             "hold its token"));
 }
 
 void proxy_error_port(struct http_request *req, const char *id, int port, const struct err *e)
@@ -66,19 +139,19 @@ void proxy_error_port(struct http_request *req, const char *id, int port, const 
     json_t *answer =
         body(status, id, closed ? "The sandbox is running but port is not open" : other);
     json_object_set_new(answer, "port", json_integer(port));
-    reply_json(req, status, answer);
+    answer_with(req, status, answer);
 }
 
 void proxy_error_broken(struct http_request *req, const char *id, const struct err *e)
 {
     char *message auto_free =
         str_printf("The sandbox closed the connection before it answered: %s", e->msg);
-    reply_json(req, 502, body(502, id, message));
+    answer_with(req, 502, body(502, id, message));
 }
 
 void proxy_error_busy(struct http_request *req, const char *id)
 {
     char *message auto_free = str_printf(
         "The sandbox has %d requests open at once, which is the limit", PROXY_STREAMS_MAX);
-    reply_json(req, 429, body(429, id, message));
+    answer_with(req, 429, body(429, id, message));
 }

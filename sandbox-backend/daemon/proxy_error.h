@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The proxy's own answers, as E2B's proxy words them: {"sandboxId","message","code"} and more.
+// The proxy's own answers, as E2B's proxy words them: {"sandboxId","message","code"} and more, with
+// "error_code" for programs of ours. A browser that shows a page gets one. `code` is the status as
+// a number, also for envd's RPCs: the SDKs then go by the status and keep the message, and their
+// health check wants a 502.
 #pragma once
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/net/http_server.h"
@@ -7,10 +10,17 @@
 struct sandbox;
 struct store;
 
-void proxy_error_reserved(struct http_request *req); // 404
-// 502: there is no such sandbox, or it has ended; then "reason" and the message say why and when.
+void proxy_error_reserved(struct http_request *req, const char *path); // 404
+// 502: there is no such sandbox; or it has ended, and then "reason" and the message say why and
+// when; or it is paused, and no request wakes it.
 void proxy_error_gone(struct http_request *req, struct store *store, const char *id);
 void proxy_error_ending(struct http_request *req, const struct sandbox *sb); // 502, it ends now
+// 409: it is between two states, and the request came too late or too early.
+void proxy_error_transition(struct http_request *req, const char *id, const char *state);
+// 403: it may not be woken, 409: it is being paused, 502: that failed, or it has ended meanwhile.
+void proxy_error_wake(struct http_request *req, struct store *store, const char *id,
+                      const struct err *e);
+void proxy_error_traffic(struct http_request *req, const char *id); // 403: no traffic token
 // 502: no connection to the port came about.
 void proxy_error_port(struct http_request *req, const char *id, int port, const struct err *e);
 // 502: the connection broke before the answer's head. The request may have been acted upon.

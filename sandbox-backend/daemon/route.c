@@ -2,16 +2,18 @@
 // Which sandbox and port a request is for, and what of its head may be passed on. Pure.
 #include "sandbox-backend/daemon/route.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
 #define ID_HEADER   "E2b-Sandbox-Id"
 #define PORT_HEADER "E2b-Sandbox-Port"
+#define ROUTER_PATH "/sandboxes/router/"
+#define ID_CHARS    "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 static enum route_kind bad(struct err *e, const char *what)
 {
@@ -23,10 +25,7 @@ static bool is_id(const char *id, size_t len)
 {
     if (len == 0 || len >= ROUTE_ID_BYTES)
         return false;
-    for (size_t i = 0; i < len; i++)
-        if (!islower((unsigned char)id[i]) && !isdigit((unsigned char)id[i]) && id[i] != '-')
-            return false;
-    return true;
+    return *id != '-' && strspn(id, ID_CHARS) >= len;
 }
 
 static bool read_port(const char *text, struct route *out)
@@ -37,6 +36,12 @@ static bool read_port(const char *text, struct route *out)
     return ok;
 }
 
+static void take_id(struct route *out, const char *id, size_t len)
+{
+    memcpy(out->id, id, len);
+    out->id[len] = '\0';
+}
+
 // "8000-abc.localhost:3000"
 static enum route_kind by_host(const char *host, struct route *out)
 {
@@ -45,24 +50,44 @@ static enum route_kind by_host(const char *host, struct route *out)
     if (digits == 0 || digits >= sizeof port || host[digits] != '-')
         return ROUTE_CONTROL;
     const char *id = host + digits + 1;
-    size_t len = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789");
+    size_t len = strspn(id, ID_CHARS);
     memcpy(port, host, digits);
     if (id[len] != '.' || !is_id(id, len) || !read_port(port, out))
         return ROUTE_CONTROL;
-    memcpy(out->id, id, len);
-    out->id[len] = '\0';
+    take_id(out, id, len);
     return ROUTE_SANDBOX;
 }
 
-enum route_kind route_parse(const struct http_header *headers, size_t count, struct route *out,
-                            struct err *e)
+// "/sandboxes/router/abc/8000/index.html", as CubeSandbox's sidecar has it
+static enum route_kind by_target(const char *target, struct route *out)
+{
+    char port[6] = "";
+    if (!str_starts(target, ROUTER_PATH))
+        return ROUTE_CONTROL;
+    const char *id = target + strlen(ROUTER_PATH);
+    size_t len = strcspn(id, "/");
+    const char *digits = id + len + (id[len] == '/');
+    size_t count = strspn(digits, "0123456789");
+    if (!is_id(id, len) || count == 0 || count >= sizeof port || !strchr("/?", digits[count]))
+        return ROUTE_CONTROL;
+    memcpy(port, digits, count);
+    if (!read_port(port, out))
+        return ROUTE_CONTROL;
+    take_id(out, id, len);
+    out->skip = (size_t)(digits + count - target);
+    return ROUTE_SANDBOX;
+}
+
+enum route_kind route_parse(const struct http_header *headers, size_t count, const char *target,
+                            struct route *out, struct err *e)
 {
     const char *id = http_header_get(headers, count, ID_HEADER);
     const char *port = http_header_get(headers, count, PORT_HEADER);
     *out = (struct route){0};
     if (!id && !port) {
         const char *host = http_header_get(headers, count, "Host");
-        return host ? by_host(host, out) : ROUTE_CONTROL;
+        enum route_kind kind = host ? by_host(host, out) : ROUTE_CONTROL;
+        return kind == ROUTE_CONTROL ? by_target(target, out) : kind;
     }
     if (!id)
         return bad(e, "Missing header: " ID_HEADER);
@@ -72,7 +97,7 @@ enum route_kind route_parse(const struct http_header *headers, size_t count, str
         return bad(e, "Invalid header: " ID_HEADER);
     if (!read_port(port, out))
         return bad(e, "Invalid header: " PORT_HEADER " must be from 1 to 65535");
-    memcpy(out->id, id, strlen(id) + 1);
+    take_id(out, id, strlen(id));
     return ROUTE_SANDBOX;
 }
 
@@ -98,22 +123,37 @@ static void normalise(const char *path, char *out, size_t room)
     }
 }
 
-bool route_is_reserved(const char *path)
+static bool is_one_of(const char *path, const char *const *plain, size_t count)
 {
-    static const char *const RESERVED[] = {"/init",   "/freeze",   "/unfreeze", "/fsfreeze",
-                                           "/fsthaw", "/collapse", "/upgrade"};
     size_t room = strlen(path) + 3;
-    char *plain auto_free = xmalloc(room); // the path is part of a head of limited size
-    normalise(path, plain, room);
-    for (size_t i = 0; i < ARRAY_LEN(RESERVED); i++)
-        if (strcasecmp(plain, RESERVED[i]) == 0)
+    char *normal auto_free = xmalloc(room); // the path is part of a head of limited size
+    normalise(path, normal, room);
+    for (size_t i = 0; i < count; i++)
+        if (strcasecmp(normal, plain[i]) == 0)
             return true;
     return false;
 }
 
-bool route_is_passive(const char *path)
+bool route_is_path(const char *path, const char *plain)
 {
-    return str_eq(path, "/filesystem.Filesystem/WatchDir");
+    return is_one_of(path, &plain, 1);
+}
+
+bool route_is_reserved(const char *path)
+{
+    static const char *const RESERVED[] = {"/init",   "/freeze",   "/unfreeze", "/fsfreeze",
+                                           "/fsthaw", "/collapse", "/upgrade"};
+    return is_one_of(path, RESERVED, ARRAY_LEN(RESERVED));
+}
+
+enum route_use route_use(int port, const char *method, const char *path)
+{
+    if (port != ENVD_PORT)
+        return ROUTE_USED;
+    if (str_eq(path, "/filesystem.Filesystem/WatchDir"))
+        return ROUTE_OPENED;
+    bool asks = str_eq(method, "GET") || str_eq(method, "HEAD");
+    return asks && str_eq(path, "/health") ? ROUTE_NOT_USED : ROUTE_USED;
 }
 
 // Whether a Connection header names `name` as belonging to the connection.

@@ -18,17 +18,28 @@ enum route_kind {
 struct route {
     char id[ROUTE_ID_BYTES]; // as it was named
     int port;
+    // Bytes at the start of the target that only route, as of its decoded path: they hold nothing
+    // that is decoded. What is left begins with '/' or '?', or is empty.
+    size_t skip;
 };
 
-// By the headers E2b-Sandbox-Id and E2b-Sandbox-Port, else by a Host "<port>-<id>.<anything>".
-enum route_kind route_parse(const struct http_header *headers, size_t count, struct route *out,
-                            struct err *e);
+// By the headers E2b-Sandbox-Id and E2b-Sandbox-Port; else by a Host "<port>-<id>.<anything>"; else
+// by a target "/sandboxes/router/<id>/<port>/...". An id may have "-<client id>" behind it.
+enum route_kind route_parse(const struct http_header *headers, size_t count, const char *target,
+                            struct route *out, struct err *e);
 
 // Paths of envd that are for this daemon only ("/init", "/freeze" ...), however they are spelt.
 bool route_is_reserved(const char *path);
+// Whether a server that is lenient about slashes, dots and case could take `path` for `plain`.
+bool route_is_path(const char *path, const char *plain);
 
-// Whether a request to envd at this path only waits for what others do.
-bool route_is_passive(const char *path);
+// What a request to a port of a sandbox means for its life.
+enum route_use {
+    ROUTE_USED,    // from its beginning to its end
+    ROUTE_OPENED,  // it is one as it begins, but not by staying open: a watch of files
+    ROUTE_NOT_USED // it only asks how the sandbox is
+};
+enum route_use route_use(int port, const char *method, const char *path);
 
 // Copies to `out` (room for `count`) what a proxy passes on of a request's or an answer's headers:
 // not those of the connection (RFC 9110 section 7.6.1), nor the length, which the next hop sets,

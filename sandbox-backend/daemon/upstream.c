@@ -11,7 +11,11 @@
 
 struct upstream_dial {
     struct upstream *upstream;
+    char *vmnet; // owned; the socket's path
     int port;
+    uint64_t timeout_ms;
+    bool by_loopback;    // the way that is being tried
+    bool is_second;      // and it is the last one
     upstream_dial_cb cb; // NULL once cancelled
     void *ctx;
 };
@@ -93,13 +97,57 @@ struct upstream_conn *upstream_take_idle(struct upstream *u, int port)
     return NULL;
 }
 
+static uint16_t *find_loopback(struct upstream *u, int port)
+{
+    for (size_t i = 0; i < UPSTREAM_LOOPBACK; i++)
+        if (u->loopback[i] == port)
+            return &u->loopback[i];
+    return NULL;
+}
+
+static void remember_way(struct upstream *u, int port, bool by_loopback)
+{
+    uint16_t *known = find_loopback(u, port);
+    if (known && !by_loopback)
+        *known = 0;
+    if (!known && by_loopback)
+        u->loopback[u->next_loopback++ % UPSTREAM_LOOPBACK] = (uint16_t)port;
+}
+
+static void on_connected(uv_stream_t *stream, const struct err *e, void *ctx);
+
+static void try_way(struct upstream_dial *dial)
+{
+    uv_loop_t *loop = dial->upstream->loop;
+    if (dial->by_loopback)
+        vmnet_connect_loopback(loop, dial->vmnet, dial->port, dial->timeout_ms, on_connected, dial);
+    else
+        vmnet_connect(loop, dial->vmnet, dial->port, dial->timeout_ms, on_connected, dial);
+}
+
+// envd is on the guest's own address: its way is known.
+static bool has_other_way(const struct upstream_dial *dial, const struct err *e)
+{
+    return e->code == ERR_NOT_FOUND && !dial->is_second && dial->port != ENVD_PORT && dial->cb &&
+           !dial->upstream->closing;
+}
+
 static void on_connected(uv_stream_t *stream, const struct err *e, void *ctx)
 {
     struct upstream_dial *dial = ctx;
     struct upstream *u = dial->upstream;
+    if (!stream && has_other_way(dial, e)) {
+        dial->is_second = true;
+        dial->by_loopback = !dial->by_loopback;
+        try_way(dial);
+        return;
+    }
     struct upstream_conn *c = stream ? conn_new(u, stream, dial->port) : NULL;
     upstream_dial_cb cb = dial->cb;
     void *cb_ctx = dial->ctx;
+    if (stream)
+        remember_way(u, dial->port, dial->by_loopback);
+    free(dial->vmnet);
     free(dial);
     if (cb)
         cb(c, e, cb_ctx);
@@ -112,9 +160,15 @@ struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int p
                                     uint64_t timeout_ms, upstream_dial_cb cb, void *ctx)
 {
     struct upstream_dial *dial = xmalloc(sizeof *dial);
-    *dial = (struct upstream_dial){.upstream = u, .port = port, .cb = cb, .ctx = ctx};
+    *dial = (struct upstream_dial){.upstream = u,
+                                   .vmnet = xstrdup(vmnet),
+                                   .port = port,
+                                   .timeout_ms = timeout_ms,
+                                   .by_loopback = find_loopback(u, port) != NULL,
+                                   .cb = cb,
+                                   .ctx = ctx};
     u->live++;
-    vmnet_connect(u->loop, vmnet, port, timeout_ms, on_connected, dial);
+    try_way(dial);
     return dial;
 }
 

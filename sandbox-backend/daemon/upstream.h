@@ -6,6 +6,10 @@
 // connection: a request sent into one that the guest is closing would be lost, and a request is
 // never sent twice. For the same reason one that idled for UPSTREAM_IDLE_MS, half of envd's own
 // limit, is not used any more.
+//
+// A port that is closed on the guest's own address may be one of the guest's loopback, as that of a
+// development server is: it is asked for by envd's relay then. Which way a port answered is
+// remembered, for the last UPSTREAM_LOOPBACK such ports, and is only the order of the next try.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +22,7 @@
 #define UPSTREAM_IDLE_MAX 16
 #define UPSTREAM_IDLE_MS  300000
 #define UPSTREAM_DIAL_MS  10000
+#define UPSTREAM_LOOPBACK 16 // ports remembered to listen on the guest's loopback only
 
 struct upstream_conn {
     LIST_ENTRY(upstream_conn) link; // in upstream.idle while idle
@@ -32,13 +37,16 @@ struct upstream {
     uv_loop_t *loop;
     LIST_HEAD(upstream_idle, upstream_conn) idle; // the last used first
     int idle_count;
-    int live; // connections and dials
+    int live;                             // connections and dials
+    uint16_t loopback[UPSTREAM_LOOPBACK]; // ports; 0 where there is none
+    unsigned next_loopback;               // the place of the next one
     bool closing;
     void (*on_closed)(struct upstream *u); // set by upstream_close
 };
 
 struct upstream_dial; // a connection being made
 // `c` is the caller's until it is given back or dropped; NULL with `e` set on failure.
+// ERR_NOT_FOUND: nothing listens on the port.
 typedef void (*upstream_dial_cb)(struct upstream_conn *c, const struct err *e, void *ctx);
 
 void upstream_init(struct upstream *u, uv_loop_t *loop);

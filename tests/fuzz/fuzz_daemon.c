@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cubbyd takes out of a request: headers that route (one a line), the path, the metadata
-// filter. The parts of the input are divided by NUL bytes.
+// What cubbyd takes out of a request: headers that route (one a line), the path or target, the
+// metadata filter, a signature. The parts of the input are divided by NUL bytes.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/list_query.h"
+#include "sandbox-backend/daemon/proxy_signed.h"
 #include "sandbox-backend/daemon/route.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -24,15 +25,17 @@ static size_t split(char *text, struct http_header *out)
     return n;
 }
 
-static void try_headers(char *text)
+static void try_headers(char *text, const char *target)
 {
     struct http_header headers[HTTP_HEADERS_MAX], passed[HTTP_HEADERS_MAX];
     struct route route;
     struct err e = ERR_INIT;
     size_t n = split(text, headers);
-    enum route_kind kind = route_parse(headers, n, &route, &e);
+    enum route_kind kind = route_parse(headers, n, target, &route, &e);
     if (kind == ROUTE_SANDBOX && (route.port < 1 || route.port > 65535 || !*route.id))
         abort();
+    if (kind == ROUTE_SANDBOX && (route.skip > strlen(target) || memchr(target, '%', route.skip)))
+        abort(); // the decoded path is skipped by as much
     if ((kind == ROUTE_BAD) != err_is(&e))
         abort();
     if (route_filter(headers, n, passed) > n)
@@ -46,12 +49,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     path += path < text + size;
     char *metadata = path + strlen(path);
     metadata += metadata < text + size;
+    char *signature = metadata + strlen(metadata);
+    signature += signature < text + size;
     struct err e = ERR_INIT;
     json_t *filter = list_query_metadata(metadata, &e);
     if (!filter && !err_is(&e))
         abort();
     json_decref(filter);
     route_is_reserved(path);
-    try_headers(text);
+    route_use(49983, "GET", path);
+    try_headers(text, path);
+    if (proxy_signed_matches(signature, path, "read", "", "token", NULL) &&
+        strncmp(signature, "v1_", 3) != 0)
+        abort();
     return 0;
 }

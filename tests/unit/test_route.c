@@ -8,6 +8,8 @@
 #include "sandbox-backend/base/mem.h"
 #include "tests/lib/tap.h"
 
+static const char *target = "/";
+
 static enum route_kind parse(struct route *out, struct err *e, const char *id, const char *port,
                              const char *host)
 {
@@ -20,7 +22,7 @@ static enum route_kind parse(struct route *out, struct err *e, const char *id, c
     if (host)
         headers[n++] = (struct http_header){"Host", host};
     *e = ERR_INIT;
-    return route_parse(headers, n, out, e);
+    return route_parse(headers, n, target, out, e);
 }
 
 static void test_headers(void)
@@ -58,13 +60,62 @@ static void test_host(void)
     is_int(parse(&r, &e, NULL, NULL, "8000-abc.localhost:3000"), ROUTE_SANDBOX, "a host name");
     is_str(r.id, "abc", "its id");
     is_int(r.port, 8000, "its port");
+    is_int(parse(&r, &e, NULL, NULL, "49983-abc-c1.cube.app"), ROUTE_SANDBOX, "with a client's id");
+    is_str(r.id, "abc-c1", "which is left in it");
     is_int(parse(&r, &e, "xyz", "80", "8000-abc.localhost"), ROUTE_SANDBOX, "headers win");
     is_str(r.id, "xyz", "over the host");
-    static const char *const HOSTS[] = {
-        "localhost",    "8000-abc",   "8000-.x",    "-abc.x",    "0-abc.x", "70000-abc.x",
-        "123456-abc.x", "8000-ABC.x", "8000-a_b.x", "127.0.0.1", ""};
+    static const char *const HOSTS[] = {"localhost",  "8000-abc",    "8000-.x",      "-abc.x",
+                                        "0-abc.x",    "70000-abc.x", "123456-abc.x", "8000-ABC.x",
+                                        "8000-a_b.x", "127.0.0.1",   "8000--abc.x",  ""};
     for (size_t i = 0; i < ARRAY_LEN(HOSTS); i++)
         is_int(parse(&r, &e, NULL, NULL, HOSTS[i]), ROUTE_CONTROL, "host \"%s\"", HOSTS[i]);
+}
+
+static void test_target(void)
+{
+    struct route r;
+    struct err e;
+    static const struct {
+        const char *target, *rest;
+    } YES[] = {
+        {"/sandboxes/router/abc/8000/a/b?c=d", "/a/b?c=d"},
+        {"/sandboxes/router/abc/8000/", "/"},
+        {"/sandboxes/router/abc/8000", ""},
+        {"/sandboxes/router/abc/8000?a", "?a"},
+        {"/sandboxes/router/abc/8000//init", "//init"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(YES); i++) {
+        target = YES[i].target;
+        is_int(parse(&r, &e, NULL, NULL, "x"), ROUTE_SANDBOX, "\"%s\"", target);
+        is_str(target + r.skip, YES[i].rest, "what the guest gets of it");
+        is_str(r.id, "abc", "its id");
+        is_int(r.port, 8000, "its port");
+    }
+    static const char *const NO[] = {
+        "/sandboxes/router/abc/8000x",   "/sandboxes/router/abc",
+        "/sandboxes/router/abc/",        "/sandboxes/router//8000/",
+        "/sandboxes/router/a%62c/8000/", "/sandboxes/router/A/1/",
+        "/sandboxes/router/abc/65536/",  "/sandboxes/router/abc/%38/",
+        "/x/sandboxes/router/a/1/",      "/sandboxes/router/",
+        "/sandboxes/router/abc/123456/", "http://x/sandboxes/router/a/1/",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(NO); i++) {
+        target = NO[i];
+        is_int(parse(&r, &e, NULL, NULL, "x"), ROUTE_CONTROL, "\"%s\"", target);
+    }
+    target = YES[0].target;
+    is_int(parse(&r, &e, NULL, NULL, "1-xyz.x"), ROUTE_SANDBOX, "the host");
+    is_int((int)r.skip, 0, "wins");
+    target = "/";
+}
+
+static void test_use(void)
+{
+    is_int(route_use(49983, "GET", "/health"), ROUTE_NOT_USED, "asking for its health");
+    is_int(route_use(49983, "POST", "/health"), ROUTE_USED, "is no use, but by asking");
+    is_int(route_use(8000, "GET", "/health"), ROUTE_USED, "envd");
+    is_int(route_use(49983, "POST", "/filesystem.Filesystem/WatchDir"), ROUTE_OPENED, "a watch");
+    is_int(route_use(49983, "POST", "/process.Process/Start"), ROUTE_USED, "a command");
 }
 
 static void test_reserved(void)
@@ -78,6 +129,8 @@ static void test_reserved(void)
         ok(route_is_reserved(YES[i]), "\"%s\" is", YES[i]);
     for (size_t i = 0; i < ARRAY_LEN(NO); i++)
         ok(!route_is_reserved(NO[i]), "\"%s\" is not", NO[i]);
+    ok(route_is_path("//Execute/", "/execute") && !route_is_path("/execute2", "/execute"),
+       "a path that may be taken for another");
 }
 
 static void test_filter(void)
@@ -103,6 +156,8 @@ int main(void)
 {
     test_headers();
     test_host();
+    test_target();
+    test_use();
     test_reserved();
     test_filter();
     return tap_done();

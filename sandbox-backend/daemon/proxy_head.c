@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The head of a request as a port of a sandbox is to see it.
+#include "sandbox-backend/daemon/proxy_head.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/route.h"
+#include "sandbox-backend/daemon/sandbox.h"
+
+#define PORT_HOLE "${PORT}"
+
+static bool is_secret(const struct http_header *h, const struct sandbox *sb, int port)
+{
+    if (http_name_is(h->name, "X-API-KEY") || http_name_is(h->name, "E2b-Traffic-Access-Token"))
+        return true;
+    return port != ENVD_PORT && sb->token && http_name_is(h->name, "X-Access-Token") &&
+           str_eq_secret(h->value, sb->token);
+}
+
+static void drop_secrets(struct proxy_head *h, const struct sandbox *sb, int port)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < h->count; i++)
+        if (!is_secret(&h->headers[i], sb, port))
+            h->headers[kept++] = h->headers[i];
+    h->count = kept;
+}
+
+// In place of one of that name, or behind the others.
+static void set(struct proxy_head *h, const char *name, const char *value)
+{
+    for (size_t i = 0; i < h->count; i++)
+        if (http_name_is(h->headers[i].name, name)) {
+            h->headers[i].value = value;
+            return;
+        }
+    h->headers[h->count++] = (struct http_header){name, value};
+}
+
+static void set_missing(struct proxy_head *h, const char *name, const char *value)
+{
+    if (value && !http_header_get(h->headers, h->count, name))
+        set(h, name, value);
+}
+
+// What an earlier proxy said is kept: this one may stand behind it.
+static void add_forwarded(struct proxy_head *h, struct http_request *req)
+{
+    const char *peer = http_request_peer(req);
+    const char *before = http_header_get(h->headers, h->count, "X-Forwarded-For");
+    if (strcmp(peer, "unix") != 0) {
+        h->forwarded_for = before ? str_printf("%s, %s", before, peer) : xstrdup(peer);
+        set(h, "X-Forwarded-For", h->forwarded_for);
+    }
+    set_missing(h, "X-Forwarded-Host", http_request_header(req, "Host"));
+    set_missing(h, "X-Forwarded-Proto", http_request_is_tls(req) ? "https" : "http");
+}
+
+static char *masked_host(const char *mask, int port)
+{
+    struct buf host auto_buf = BUF_INIT;
+    for (const char *hole; (hole = strstr(mask, PORT_HOLE)); mask = hole + strlen(PORT_HOLE)) {
+        buf_add(&host, mask, (size_t)(hole - mask));
+        buf_printf(&host, "%d", port);
+    }
+    buf_adds(&host, mask);
+    return buf_take(&host);
+}
+
+void proxy_head_init(struct proxy_head *h, struct http_request *req, const struct sandbox *sb,
+                     int port, bool offers)
+{
+    size_t count = 0;
+    const struct http_header *all = http_request_headers(req, &count);
+    h->host = h->forwarded_for = NULL;
+    h->count = route_filter(all, count, h->headers);
+    drop_secrets(h, sb, port);
+    if (offers) {
+        set(h, "Connection", "Upgrade");
+        set(h, "Upgrade", http_request_upgrade(req));
+    }
+    if (port == ENVD_PORT)
+        return;
+    add_forwarded(h, req);
+    if (!sb->mask_request_host)
+        return;
+    h->host = masked_host(sb->mask_request_host, port);
+    set(h, "Host", h->host);
+}
+
+void proxy_head_fini(struct proxy_head *h)
+{
+    free(h->host);
+    free(h->forwarded_for);
+}

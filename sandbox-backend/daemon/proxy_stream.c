@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// One request on its way to a port of a sandbox, and the answer on its way back.
+#include "sandbox-backend/daemon/proxy_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/pause.h"
+#include "sandbox-backend/daemon/proxy.h"
+#include "sandbox-backend/daemon/proxy_error.h"
+#include "sandbox-backend/daemon/proxy_head.h"
+#include "sandbox-backend/daemon/route.h"
+#include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/store.h"
+
+enum stream_state {
+    STREAM_WAKING,
+    STREAM_DIALING,
+    STREAM_WAITING,
+    STREAM_ANSWERING,
+    STREAM_TUNNEL,
+    STREAM_DONE,
+};
+
+struct proxy_stream {
+    LIST_ENTRY(proxy_stream) link; // in sandbox.streams, until DONE
+    struct sandbox *sb;            // borrowed; NULL once DONE
+    struct http_request *req;      // borrowed; NULL once DONE
+    struct upstream_dial *dial;    // while DIALING
+    struct upstream_conn *conn;    // owned until the call on it has ended
+    char *target;                  // owned
+    int port;
+    enum route_use use;
+    bool wake_owed; // on_woken will be called
+    enum stream_state state;
+};
+
+static void on_woken(struct sandbox *sb, const struct err *e, void *ctx);
+static void dial(struct proxy_stream *s);
+static void on_connected(struct upstream_conn *conn, const struct err *e, void *ctx);
+static void start_call(struct proxy_stream *s);
+static void on_request_data(struct http_request *req, const char *data, size_t len, void *ctx);
+static void on_request_end(struct http_request *req, void *ctx);
+static void on_upstream_drain(void *ctx);
+static void on_interim(int status, const struct http_header *headers, size_t count, void *ctx);
+static void on_head(int status, const struct http_header *headers, size_t count, void *ctx);
+static void on_answer_data(const char *data, size_t len, void *ctx);
+static void on_answer_drain(void *ctx);
+static void on_answer_shut(void *ctx);
+static void on_answer_end(const struct err *e, void *ctx);
+static void on_client_gone(void *ctx);
+
+static const struct http_conn_events UPSTREAM_EVENTS = {.on_head = on_head,
+                                                        .on_data = on_answer_data,
+                                                        .on_end = on_answer_end,
+                                                        .on_drain = on_upstream_drain,
+                                                        .on_interim = on_interim};
+static const struct http_conn_events UPGRADE_EVENTS = {.on_head = on_head,
+                                                       .on_data = on_answer_data,
+                                                       .on_end = on_answer_end,
+                                                       .on_drain = on_upstream_drain,
+                                                       .on_interim = on_interim,
+                                                       .on_shut = on_answer_shut};
+static const struct http_body_events CLIENT_EVENTS = {.on_data = on_request_data,
+                                                      .on_end = on_request_end};
+
+// ---- life
+static void stream_free(struct proxy_stream *s)
+{
+    if (s->conn || s->dial || s->wake_owed || s->state != STREAM_DONE)
+        return;
+    free(s->target);
+    free(s);
+}
+
+// The client has been answered or is gone. Returns the request, for the last word to it.
+static struct http_request *detach(struct proxy_stream *s)
+{
+    struct sandbox *sb = steal(&s->sb);
+    if (s->use == ROUTE_USED)
+        sandbox_touch(sb);
+    LIST_REMOVE(s, link);
+    sb->stream_count--;
+    sb->passive_count -= s->use != ROUTE_USED;
+    s->state = STREAM_DONE;
+    return steal(&s->req);
+}
+
+// Gets rid of the other side: a dial's result goes to the pool, a call is cut off.
+static void release(struct proxy_stream *s)
+{
+    if (s->dial)
+        upstream_dial_cancel(steal(&s->dial));
+    if (s->conn)
+        upstream_drop(s->conn); // on_answer_end follows, now or later, and frees
+    else
+        stream_free(s);
+}
+
+void proxy_stream_start(struct sandbox *sb, struct http_request *req, const struct proxy_target *to)
+{
+    struct proxy_stream *s = xcalloc(1, sizeof *s);
+    *s = (struct proxy_stream){.sb = sb, .req = req, .port = to->port, .state = STREAM_WAKING};
+    s->target = str_printf("%s%s", *to->target == '/' || !*to->path ? "" : "/", to->target);
+    s->use = route_use(to->port, http_request_method(req), to->path);
+    LIST_INSERT_HEAD(&sb->streams, s, link);
+    sb->stream_count++;
+    sb->passive_count += s->use != ROUTE_USED;
+    if (s->use != ROUTE_NOT_USED)
+        sandbox_touch(sb);
+    http_request_on_close(req, on_client_gone, s);
+    if (sb->state == SANDBOX_RUNNING) {
+        dial(s);
+        return;
+    }
+    s->wake_owed = true;
+    pause_wake(sb, on_woken, s);
+}
+
+// ---- the way there
+static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    (void)sb;
+    s->wake_owed = false;
+    if (s->state == STREAM_DONE) {
+        stream_free(s);
+    } else if (e) {
+        struct store *store = s->sb->store;
+        char *id auto_free = xstrdup(s->sb->id);
+        struct http_request *req = detach(s);
+        stream_free(s);
+        proxy_error_wake(req, store, id, e);
+    } else {
+        dial(s);
+    }
+}
+
+static void dial(struct proxy_stream *s)
+{
+    struct upstream *upstream = &s->sb->upstream;
+    s->state = STREAM_DIALING;
+    s->conn = upstream_take_idle(upstream, s->port);
+    if (s->conn)
+        start_call(s);
+    else
+        s->dial = upstream_dial(upstream, machine_vmnet(s->sb->machine), s->port, UPSTREAM_DIAL_MS,
+                                on_connected, s);
+}
+
+static void on_connected(struct upstream_conn *conn, const struct err *e, void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    s->dial = NULL;
+    s->conn = conn;
+    if (conn) {
+        start_call(s);
+        return;
+    }
+    char *id auto_free = xstrdup(s->sb->id);
+    int port = s->port;
+    struct http_request *req = detach(s);
+    stream_free(s);
+    proxy_error_port(req, id, port, e);
+}
+
+// ---- the request
+static void start_call(struct proxy_stream *s)
+{
+    struct proxy_head head;
+    bool offers = s->port != ENVD_PORT && http_request_upgrade(s->req);
+    int64_t length = http_request_length(s->req);
+    proxy_head_init(&head, s->req, s->sb, s->port, offers);
+    s->state = STREAM_WAITING;
+    http_conn_call(s->conn->http, http_request_method(s->req), s->target, head.headers, head.count,
+                   length, offers ? &UPGRADE_EVENTS : &UPSTREAM_EVENTS, s);
+    proxy_head_fini(&head);
+    if (length != 0)
+        http_request_stream(s->req, &CLIENT_EVENTS, s);
+}
+
+// The connection is gone once the answer was whole; what the client still sends is not wanted.
+static void on_request_data(struct http_request *req, const char *data, size_t len, void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    if (s->conn && !http_conn_write(s->conn->http, data, len))
+        http_request_pause(req);
+}
+
+static void on_request_end(struct http_request *req, void *ctx)
+{
+    (void)req;
+    struct proxy_stream *s = ctx;
+    if (s->conn)
+        http_conn_finish(s->conn->http);
+}
+
+static void on_upstream_drain(void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    if (s->req)
+        http_request_resume(s->req);
+}
+
+// ---- the answer
+static int64_t answer_length(int status, const struct http_header *headers, size_t count)
+{
+    int64_t length = -1;
+    const char *declared = http_header_get(headers, count, "Content-Length");
+    if (declared && str_to_int(declared, 0, INT64_MAX, &length))
+        return length;
+    return status == 204 || status == 304 ? 0 : -1;
+}
+
+static void pass_headers(struct proxy_stream *s, const struct http_header *headers, size_t count)
+{
+    struct http_header passed[HTTP_HEADERS_MAX];
+    size_t n = route_filter(headers, count, passed);
+    for (size_t i = 0; i < n; i++)
+        http_response_header(s->req, passed[i].name, passed[i].value);
+}
+
+static void on_interim(int status, const struct http_header *headers, size_t count, void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    if (!s->req)
+        return;
+    pass_headers(s, headers, count);
+    http_response_interim(s->req, status);
+}
+
+static void on_head(int status, const struct http_header *headers, size_t count, void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    if (!s->req)
+        return;
+    const char *protocol = http_header_get(headers, count, "Upgrade");
+    pass_headers(s, headers, count);
+    http_response_on_drain(s->req, on_answer_drain, s);
+    if (status == 101) {
+        s->state = STREAM_TUNNEL;
+        http_response_upgrade(s->req, protocol ? protocol : http_request_upgrade(s->req),
+                              &CLIENT_EVENTS, s);
+        return;
+    }
+    s->state = STREAM_ANSWERING;
+    http_response_begin(s->req, status, answer_length(status, headers, count));
+}
+
+static void on_answer_data(const char *data, size_t len, void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    if (s->req && !http_response_write(s->req, data, len))
+        http_conn_pause(s->conn->http);
+}
+
+static void on_answer_drain(void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    if (s->conn)
+        http_conn_resume(s->conn->http);
+}
+
+static void on_answer_shut(void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    if (s->req)
+        http_response_shut(s->req);
+}
+
+static bool is_begun(const struct proxy_stream *s)
+{
+    return s->state == STREAM_ANSWERING || s->state == STREAM_TUNNEL;
+}
+
+static void on_answer_end(const struct err *e, void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    struct upstream_conn *conn = steal(&s->conn);
+    if (!e)
+        upstream_give(conn); // closed by it when it cannot be used again
+    if (s->state == STREAM_DONE) {
+        stream_free(s);
+        return;
+    }
+    bool begun = is_begun(s);
+    char *id auto_free = xstrdup(s->sb->id);
+    struct http_request *req = detach(s);
+    stream_free(s);
+    if (!e)
+        http_response_end(req);
+    else if (begun)
+        http_response_abort(req);
+    else
+        proxy_error_broken(req, id, e);
+}
+
+// ---- endings from outside
+static void on_client_gone(void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    detach(s);
+    release(s);
+}
+
+void proxy_cut_streams(struct sandbox *sb)
+{
+    struct proxy_stream *next;
+    for (struct proxy_stream *s = LIST_FIRST(&sb->streams); s; s = next) {
+        next = LIST_NEXT(s, link);
+        bool begun = is_begun(s);
+        struct http_request *req = detach(s);
+        release(s);
+        if (begun)
+            http_response_abort(req);
+        else if (sb->state == SANDBOX_KILLING)
+            proxy_error_ending(req, sb);
+        else
+            proxy_error_transition(req, sb->id, sandbox_state_name(sb->state));
+    }
+}
