@@ -25,6 +25,8 @@
 
 #define LISTENER 3
 
+#define LOOPBACK "127.0.0.9" // of the guest, when there is none
+
 static const char *dir;
 static const char *init_mode;
 static char *token; // owned; NULL: none is needed
@@ -77,15 +79,35 @@ static pthread_t start_direction(int from, int to)
     return thread;
 }
 
-static void *serve(void *arg)
+// What a "CONNECT <port>" line says; 0 when it is none.
+static int read_port(int client)
 {
-    int client auto_close = (int)(intptr_t)arg;
     char line[64] = "";
     size_t n = 0;
     int port = 0;
     while (n < sizeof line - 1 && read(client, line + n, 1) == 1 && line[n++] != '\n')
         ;
-    if (sscanf(line, "CONNECT %d\n", &port) != 1)
+    return sscanf(line, "CONNECT %d\n", &port) == 1 ? port : 0;
+}
+
+// As envd's relay does it, to what stands for the guest's loopback here: another address.
+static int dial_loopback(int client)
+{
+    int port = fd_write_all(client, "OK\n", 3, NULL) == 0 ? read_port(client) : 0;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = inet_addr(LOOPBACK)};
+    int fd auto_close = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (!port || fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        return -1;
+    return steal_fd(&fd);
+}
+
+static void *serve(void *arg)
+{
+    int client auto_close = (int)(intptr_t)arg;
+    int port = read_port(client);
+    if (port == 0)
         return NULL;
     char *log auto_free = str_printf("%s/connects.log", dir);
     FILE *f = fopen(log, "ae");
@@ -93,7 +115,9 @@ static void *serve(void *arg)
         fprintf(f, "%d\n", port);
         fclose(f);
     }
-    int guest auto_close = dial(port == ENVD_PORT ? envd_port : port);
+    bool relayed = port == ENVD_RELAY_PORT && envd_port != ENVD_PORT;
+    int guest auto_close =
+        relayed ? dial_loopback(client) : dial(port == ENVD_PORT ? envd_port : port);
     const char *answer = guest < 0 ? "ERR refused\n" : "OK\n";
     if (fd_write_all(client, answer, strlen(answer), NULL) < 0 || guest < 0)
         return NULL;
