@@ -103,12 +103,13 @@ static void on_call_closed(struct rpc *call)
 static void on_output(struct process_listener *l, enum process_stream stream, const char *data,
                       size_t len)
 {
-    static const char *const BEFORE[] = {
-        [PROCESS_STDOUT] = "{\"event\":{\"data\":{\"stdout\":\"",
-        [PROCESS_STDERR] = "{\"event\":{\"data\":{\"stderr\":\"",
+    static const char *const PLACES[][4] = {
+        [PROCESS_STDOUT] = {"event", "data", "stdout"},
+        [PROCESS_STDERR] = {"event", "data", "stderr"},
+        [PROCESS_PTY] = {"event", "data", "pty"},
     };
     struct follower *f = container_of(l, struct follower, listener);
-    rpc_send_base64(f->call, BEFORE[stream], data, len, "\"}}}");
+    rpc_send_bytes(f->call, PLACES[stream], data, len);
     f->sent_ms = clock_mono_ms();
 }
 

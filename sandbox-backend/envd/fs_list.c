@@ -27,7 +27,6 @@ struct listing {
     uint32_t depth; // levels in use
     uint32_t room;  // levels allocated
     uint32_t max_depth;
-    bool any; // an entry was sent
     bool has_idle;
     uv_idle_t idle;
 };
@@ -78,13 +77,10 @@ static void send_entry(struct listing *l)
 {
     struct buf entry auto_buf = BUF_INIT;
     struct err vanished = ERR_INIT;
-    if (l->any)
-        buf_addc(&entry, ',');
     const char *path = buf_str(&l->path);
     if (entry_put(&entry, path, path, l->call->envd->users, &vanished) < 0)
         return;
-    l->any = true;
-    rpc_put(l->call, entry.data, entry.len);
+    rpc_add_item(l->call, entry.data, entry.len);
 }
 
 // One entry, or one directory's end. False when all is told.
@@ -139,7 +135,6 @@ static bool run_slice(struct listing *l)
     for (int i = 0; i < ENTRIES_PER_SLICE; i++) {
         if (step(l))
             continue;
-        rpc_put(l->call, "]}", 2);
         l->call->on_closed = NULL;
         l->call->on_blocked = NULL;
         rpc_end(l->call);
@@ -182,7 +177,7 @@ void fs_list(struct rpc *call, char *dir, uint32_t depth)
         release(l);
         return;
     }
-    rpc_put(call, "{\"entries\":[", 12);
+    rpc_begin_items(call, "entries");
     if (!run_slice(l))
         return;
     uv_idle_init(call->envd->loop, &l->idle);

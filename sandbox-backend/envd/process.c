@@ -3,8 +3,9 @@
 //
 // Theory of operation. A command runs in a session and, where there is one, in a cgroup of its own,
 // so that killing it ends all that it has started. It is RUNNING until SIGCHLD says that it has
-// exited; then it is DRAINING until both of its output pipes have ended, and ENDED afterwards. Only
-// then are its listeners told the end, so the end always comes after all output, exactly once.
+// exited; then it is DRAINING until its output pipes have ended, or its terminal has, and ENDED
+// afterwards. Only then are its listeners told the end, so the end always comes after all output,
+// exactly once.
 //
 // A grandchild that was left in the background ("server &") may hold the pipes for ever. A command
 // is therefore also taken as ENDED when, after its exit, no output has come for DRAIN_QUIET_MS, or
@@ -125,8 +126,8 @@ static void release(struct process *p)
     struct err gone = ERR_INIT;
     err_set(&gone, ERR_INTERNAL, "the process has ended");
     process__stdin_close(p, &gone);
-    process__output_close(&p->outputs[PROCESS_STDOUT]);
-    process__output_close(&p->outputs[PROCESS_STDERR]);
+    for (int i = 0; i < PROCESS_STREAMS; i++)
+        process__output_close(&p->outputs[i]);
     p->released = true;
     process__limit_close(p);
     deadline_close(&p->deadline, on_deadline_closed);
@@ -161,11 +162,13 @@ struct process *process__add(struct processes *ps, const struct process_config *
     ps->count++;
     ps->alive++;
     p->input.fd = s->in;
+    p->pty = s->pty >= 0;
     deadline_init(&p->deadline, ps->loop, on_deadline);
     p->open_handles++;
     process__limit_open(p, config->timeout_ms);
     process__output_open(p, PROCESS_STDOUT, s->out);
     process__output_open(p, PROCESS_STDERR, s->err);
+    process__output_open(p, PROCESS_PTY, s->pty);
     process__output_update(p);
     return p;
 }
@@ -279,8 +282,7 @@ static void exited(struct process *p, int status)
 
 void process__check_end(struct process *p)
 {
-    bool open = p->outputs[PROCESS_STDOUT].fd >= 0 || p->outputs[PROCESS_STDERR].fd >= 0;
-    if (open)
+    if (process__output_is_open(p))
         return;
     if (p->state == PROCESS_DRAINING)
         finish(p);
@@ -391,6 +393,19 @@ int64_t process_pid(const struct process *p)
 const char *process_tag(const struct process *p)
 {
     return p->tag;
+}
+
+bool process_is_pty(const struct process *p)
+{
+    return p->pty;
+}
+
+int process_resize(struct process *p, struct pty_size size, struct err *e)
+{
+    const struct process_output *o = &p->outputs[PROCESS_PTY];
+    if (!p->pty)
+        return err_set(e, ERR_INTERNAL, "error resizing tty: tty not assigned to process");
+    return o->fd >= 0 ? pty_resize(o->fd, size, e) : 0; // too late to matter
 }
 
 const json_t *process_shown(const struct process *p)

@@ -9,12 +9,14 @@
 #include <uv.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/envd/pty.h"
 #include "sandbox-backend/envd/users.h"
 
 struct processes; // the table
 struct process;
 
-enum process_stream { PROCESS_STDOUT, PROCESS_STDERR };
+// A command in a terminal has PROCESS_PTY alone, others have the other two.
+enum process_stream { PROCESS_STDOUT, PROCESS_STDERR, PROCESS_PTY, PROCESS_STREAMS };
 
 #define PROCESS_STATUS_BYTES 64
 struct process_end {
@@ -45,6 +47,8 @@ struct process_config {
     const char *cwd;    // absolute; is there
     const char *tag;    // or NULL
     bool want_stdin;
+    bool want_pty; // a terminal in place of the pipes, and its own session's
+    struct pty_size size;
     int64_t timeout_ms; // then it is killed, followed or not; 0: never
     const struct user *user;
     json_t *shown; // what List shows as the config; a reference is taken
@@ -76,14 +80,20 @@ void process_detach(struct process_listener *l); // fine when it is detached
 // While one listener is blocked, the process's output is not read.
 void process_set_blocked(struct process_listener *l, bool blocked);
 
-// Queues bytes (copied) for its stdin; `cb` is called once, from the loop, when they are written or
-// cannot be. ERR_INTERNAL "stdin not enabled or closed"; ERR_LIMIT when too much is queued.
+bool process_is_pty(const struct process *p);
+// ERR_INTERNAL for one without a terminal.
+int process_resize(struct process *p, struct pty_size size, struct err *e);
+
+// Queues bytes (copied) for its stdin or terminal; `cb` is called once, from the loop, when they
+// are written or cannot be. ERR_INTERNAL "stdin not enabled or closed"; ERR_LIMIT when too much is
+// queued.
 typedef void (*process_written_cb)(const struct err *e, void *ctx);
 int process_write(struct process *p, const void *data, size_t len, process_written_cb cb, void *ctx,
                   struct err *e);
 // The caller is gone: its `cb` will not be called, its bytes are written all the same.
 void process_forget_write(struct process *p, void *ctx);
-void process_close_stdin(struct process *p); // after what is queued; again is fine
+// After what is queued; again is fine. ERR_UNKNOWN for a terminal, whose end is a character.
+int process_close_stdin(struct process *p, struct err *e);
 
 // SIGTERM goes to its process group; SIGKILL ends everything it has started.
 void process_signal(struct process *p, int signal);

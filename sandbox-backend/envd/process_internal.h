@@ -31,10 +31,11 @@ struct process {
     pid_t pid;
     int cgroup;
     bool killed; // by SIGKILL or SIGTERM from us
-    char *tag;   // owned; NULL for none
+    bool pty;
+    char *tag; // owned; NULL for none
     json_t *shown;
     struct process_end end;
-    struct process_output outputs[2];
+    struct process_output outputs[PROCESS_STREAMS];
     struct process_input input;
     struct process_listener *listeners;
     struct deadline deadline; // DRAINING: no more output came; ENDED: kept long enough
@@ -78,7 +79,8 @@ void process__limit_open(struct process *p, int64_t ms /* 0: none */);
 void process__limit_close(struct process *p);
 
 // process_output.c
-void process__output_open(struct process *p, enum process_stream stream, int fd);
+void process__output_open(struct process *p, enum process_stream stream, int fd /* or -1 */);
+bool process__output_is_open(const struct process *p); // any of them
 void process__output_close(struct process_output *o);
 void process__output_update(struct process *p); // polls or pauses, as the listeners are
 void process__output_drain(struct process *p);  // reads what is there now

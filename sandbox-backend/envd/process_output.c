@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's stdout and stderr: read when they have something and every listener keeps up.
+// A process's stdout and stderr, or its terminal: read when they have something and every listener
+// keeps up.
 #include <errno.h>
 #include <unistd.h>
 
@@ -22,22 +23,44 @@ static void deliver(struct process_output *o, const char *data, size_t len)
     }
 }
 
-// True when there may be more.
-static bool read_once(struct process_output *o)
+static ssize_t read_retrying(int fd, char *to, size_t room)
+{
+    ssize_t n;
+    do
+        n = read(fd, to, room);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+// What is there now, up to one event's worth; a terminal gives a page a read at the most. 0 at the
+// end, which for a terminal is an error; -1 when there is nothing now.
+static ssize_t read_event(const struct process_output *o, char *chunk)
+{
+    size_t room = o->stream == PROCESS_PTY ? LIMIT_PTY_CHUNK_BYTES : LIMIT_OUTPUT_CHUNK_BYTES;
+    ssize_t n = read_retrying(o->fd, chunk, room);
+    if (n < 0)
+        return errno == EAGAIN ? -1 : 0;
+    size_t got = (size_t)n;
+    while (o->stream == PROCESS_PTY && n > 0 && got < room) {
+        n = read_retrying(o->fd, chunk + got, room - got);
+        got += n > 0 ? (size_t)n : 0;
+    }
+    return (ssize_t)got;
+}
+
+enum reading { READ_ALL /* that is there now */, READ_PART, READ_FULL /* an event's worth */ };
+
+static enum reading read_once(struct process_output *o)
 {
     static char chunk[LIMIT_OUTPUT_CHUNK_BYTES];
-    ssize_t n = read(o->fd, chunk, sizeof chunk);
-    if (n < 0 && errno == EINTR)
-        return true;
-    if (n < 0 && errno == EAGAIN)
-        return false;
-    if (n <= 0) {
+    ssize_t n = read_event(o, chunk);
+    if (n == 0)
         process__output_close(o);
-        return false;
-    }
+    if (n <= 0)
+        return READ_ALL;
     o->process->output_ms = (int64_t)uv_now(o->process->table->loop);
     deliver(o, chunk, (size_t)n);
-    return (size_t)n == sizeof chunk;
+    return (size_t)n == sizeof chunk ? READ_FULL : READ_PART;
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events)
@@ -45,7 +68,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     (void)status; // an error shows itself in the read
     (void)events;
     struct process_output *o = container_of(poll, struct process_output, poll);
-    for (int i = 0; i < READS_PER_WAKEUP && o->fd >= 0 && read_once(o); i++)
+    for (int i = 0; i < READS_PER_WAKEUP && o->fd >= 0 && read_once(o) == READ_FULL; i++)
         ;
     process__check_end(o->process);
 }
@@ -60,8 +83,18 @@ void process__output_open(struct process *p, enum process_stream stream, int fd)
 {
     struct process_output *o = &p->outputs[stream];
     *o = (struct process_output){.process = p, .stream = stream, .fd = fd};
+    if (fd < 0)
+        return;
     uv_poll_init(p->table->loop, &o->poll, fd); // makes it non-blocking
     p->open_handles++;
+}
+
+bool process__output_is_open(const struct process *p)
+{
+    for (int i = 0; i < PROCESS_STREAMS; i++)
+        if (p->outputs[i].fd >= 0)
+            return true;
+    return false;
 }
 
 void process__output_close(struct process_output *o)
@@ -75,7 +108,7 @@ void process__output_close(struct process_output *o)
 void process__output_update(struct process *p)
 {
     bool blocked = process__is_blocked(p);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < PROCESS_STREAMS; i++) {
         struct process_output *o = &p->outputs[i];
         if (o->fd < 0 || uv_is_active((uv_handle_t *)&o->poll) == !blocked)
             continue;
@@ -88,10 +121,10 @@ void process__output_update(struct process *p)
 
 void process__output_drain(struct process *p)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < PROCESS_STREAMS; i++) {
         struct process_output *o = &p->outputs[i];
         for (int n = 0; n < READS_PER_DRAIN && o->fd >= 0 && !process__is_blocked(p); n++)
-            if (!read_once(o) && o->fd >= 0)
+            if (read_once(o) == READ_ALL)
                 break;
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The methods of process.Process: what requests say, and the answers that are no stream.
+// The methods of process.Process but those that feed one (process_input.c): what requests say, and
+// the answers that are no stream.
 #include "sandbox-backend/envd/process_rpc.h"
 
 #include <inttypes.h>
@@ -15,6 +16,7 @@
 #include "sandbox-backend/envd/follower.h"
 #include "sandbox-backend/envd/paths.h"
 #include "sandbox-backend/envd/pjson.h"
+#include "sandbox-backend/envd/process_input.h"
 
 // ---- Start
 
@@ -28,6 +30,21 @@ static int check_cwd(const char *cwd, struct err *e)
     return 0;
 }
 
+// Of a "pty" member, which may be NULL.
+static int read_size(const json_t *pty, struct pty_size *out, struct err *e)
+{
+    const json_t *size;
+    uint32_t cols;
+    uint32_t rows;
+    if (pjson_message(pty, "size", &size, e) < 0 || pjson_uint32(size, "cols", &cols, 0, e) < 0 ||
+        pjson_uint32(size, "rows", &rows, 0, e) < 0)
+        return -1;
+    if (cols > UINT16_MAX || rows > UINT16_MAX)
+        return err_set(e, ERR_INVALID, "a terminal has at most %d columns and rows", UINT16_MAX);
+    *out = (struct pty_size){.cols = (uint16_t)cols, .rows = (uint16_t)rows};
+    return 0;
+}
+
 static int read_config(const struct rpc *call, const json_t *request, struct process_config *config,
                        const json_t **envs, const char **cwd, struct err *e)
 {
@@ -36,10 +53,10 @@ static int read_config(const struct rpc *call, const json_t *request, struct pro
     if (pjson_message(request, "process", &process, e) < 0 ||
         pjson_message(request, "pty", &pty, e) < 0 ||
         pjson_string(request, "tag", &config->tag, NULL, e) < 0 ||
-        pjson_bool(request, "stdin", &config->want_stdin, true, e) < 0)
+        pjson_bool(request, "stdin", &config->want_stdin, true, e) < 0 ||
+        read_size(pty, &config->size, e) < 0)
         return -1;
-    if (pty)
-        return err_set(e, ERR_UNIMPLEMENTED, "pseudo terminals (pty) are not supported here");
+    config->want_pty = pty != NULL;
     if (!process)
         return err_set(e, ERR_INVALID, "process must be set");
     config->user = &call->user;
@@ -87,8 +104,8 @@ static void handle_start(struct rpc *call, const json_t *request)
 
 // ---- selecting one
 
-static struct process *select_process(const struct rpc *call, const json_t *request, bool ended_too,
-                                      struct err *e)
+struct process *process_select(const struct rpc *call, const json_t *request, bool ended_too,
+                               struct err *e)
 {
     struct processes *ps = call->envd->processes;
     const json_t *selector;
@@ -112,7 +129,7 @@ static struct process *select_process(const struct rpc *call, const json_t *requ
 static void handle_connect(struct rpc *call, const json_t *request)
 {
     struct err e = ERR_INIT;
-    struct process *p = select_process(call, request, true, &e);
+    struct process *p = process_select(call, request, true, &e);
     if (p)
         follower_new(call, p, false);
     else
@@ -140,65 +157,6 @@ static void handle_list(struct rpc *call, const json_t *request)
     json_decref(answer);
 }
 
-// ---- SendInput
-
-// What waits until its bytes are in the pipe: the call, and the process in case the call goes
-// first.
-struct input {
-    struct rpc *call;
-    struct process *process;
-};
-
-static void on_written(const struct err *e, void *ctx)
-{
-    struct input *input = ctx;
-    input->call->on_closed = NULL;
-    if (e)
-        rpc_fail(input->call, e);
-    else
-        rpc_reply_text(input->call, "{}");
-    free(input);
-}
-
-static void on_input_closed(struct rpc *call)
-{
-    struct input *input = call->ctx;
-    process_forget_write(input->process, input);
-    free(input);
-}
-
-static int send_input(struct rpc *call, const json_t *request, struct err *e)
-{
-    struct process *p = select_process(call, request, false, e);
-    const json_t *sent;
-    struct buf bytes auto_buf = BUF_INIT;
-    bool is_stdin;
-    if (!p || pjson_message(request, "input", &sent, e) < 0)
-        return -1;
-    if (pjson_get(sent, "pty", NULL))
-        return err_set(e, ERR_INTERNAL, "tty not assigned to process");
-    if (pjson_bytes(sent, "stdin", &bytes, &is_stdin, e) < 0)
-        return -1;
-    if (!is_stdin)
-        return err_set(e, ERR_UNIMPLEMENTED, "the input must be stdin or pty");
-    struct input *input = xmalloc(sizeof *input);
-    *input = (struct input){.call = call, .process = p};
-    if (process_write(p, buf_str(&bytes), bytes.len, on_written, input, e) < 0) {
-        free(input);
-        return -1;
-    }
-    call->ctx = input;
-    call->on_closed = on_input_closed;
-    return 0;
-}
-
-static void handle_send_input(struct rpc *call, const json_t *request)
-{
-    struct err e = ERR_INIT;
-    if (send_input(call, request, &e) < 0)
-        rpc_fail(call, &e);
-}
-
 // ---- the small ones
 
 static void reply_or_fail(struct rpc *call, const struct err *e)
@@ -209,22 +167,13 @@ static void reply_or_fail(struct rpc *call, const struct err *e)
         rpc_reply_text(call, "{}");
 }
 
-static void handle_close_stdin(struct rpc *call, const json_t *request)
-{
-    struct err e = ERR_INIT;
-    struct process *p = select_process(call, request, false, &e);
-    if (p)
-        process_close_stdin(p);
-    reply_or_fail(call, &e);
-}
-
 static void handle_send_signal(struct rpc *call, const json_t *request)
 {
     static const struct pjson_enum SIGNALS[] = {
         {"SIGNAL_UNSPECIFIED", 0}, {"SIGNAL_SIGTERM", SIGTERM}, {"SIGNAL_SIGKILL", SIGKILL}};
     struct err e = ERR_INIT;
     int number;
-    struct process *p = select_process(call, request, false, &e);
+    struct process *p = process_select(call, request, false, &e);
     if (p && pjson_enum(request, "signal", SIGNALS, ARRAY_LEN(SIGNALS), &number, &e) == 0) {
         if (number == SIGTERM || number == SIGKILL)
             process_signal(p, number);
@@ -237,9 +186,11 @@ static void handle_send_signal(struct rpc *call, const json_t *request)
 static void handle_update(struct rpc *call, const json_t *request)
 {
     struct err e = ERR_INIT;
-    const struct process *p = select_process(call, request, false, &e);
-    if (p && pjson_get(request, "pty", NULL))
-        err_set(&e, ERR_INTERNAL, "error resizing tty: tty not assigned to process");
+    struct process *p = process_select(call, request, false, &e);
+    const json_t *pty;
+    struct pty_size size;
+    if (p && pjson_message(request, "pty", &pty, &e) == 0 && pty && read_size(pty, &size, &e) == 0)
+        process_resize(p, size, &e);
     reply_or_fail(call, &e);
 }
 
@@ -247,8 +198,9 @@ const struct rpc_method PROCESS_METHODS[] = {
     {"/process.Process/Start", true, handle_start},
     {"/process.Process/Connect", true, handle_connect},
     {"/process.Process/List", false, handle_list},
-    {"/process.Process/SendInput", false, handle_send_input},
-    {"/process.Process/CloseStdin", false, handle_close_stdin},
+    {"/process.Process/SendInput", false, process_input_send},
+    {"/process.Process/StreamInput", false, process_input_stream},
+    {"/process.Process/CloseStdin", false, process_input_close},
     {"/process.Process/SendSignal", false, handle_send_signal},
     {"/process.Process/Update", false, handle_update},
 };

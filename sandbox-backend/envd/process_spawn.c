@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a program as a user, in a session of its own, with pipes.
+// Starting a program as a user, in a session of its own, with pipes or a terminal.
 //
 // The child shares our memory until it executes (CLONE_VM | CLONE_VFORK), so no page is copied: a
 // fork of this process costs under emulation more than all the rest. The price is that the child
@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -112,6 +113,8 @@ IN_CHILD static int run_child(void *arg)
         return fail(c, STAGE_SESSION);
     if (dup2(c->in, STDIN_FILENO) < 0 || dup2(c->out, STDOUT_FILENO) < 0 ||
         dup2(c->err, STDERR_FILENO) < 0)
+        return fail(c, STAGE_STREAMS);
+    if (c->s->want_pty && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
         return fail(c, STAGE_STREAMS);
     setrlimit(RLIMIT_NOFILE, &c->s->nofile);
     if (c->change_user && !set_user(c->s->user))
@@ -213,6 +216,7 @@ static pid_t make_child(struct child *c, int cgroup_fd, bool *in_cgroup)
 
 struct pipes {
     int in[2], out[2], err[2];
+    int pty[2]; // ours, theirs
 };
 
 static void close_pair(int pair[2])
@@ -223,11 +227,19 @@ static void close_pair(int pair[2])
 
 static int open_pipes(struct pipes *p, bool want_stdin, struct err *e)
 {
-    *p = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}};
     if ((want_stdin && pipe2(p->in, O_CLOEXEC) < 0) || pipe2(p->out, O_CLOEXEC) < 0 ||
         pipe2(p->err, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make pipes");
     return 0;
+}
+
+// The second descriptor for input has readiness of its own in the loop.
+static int open_terminal(const struct spawn *s, struct pipes *p, struct err *e)
+{
+    if (pty_open(s->size, s->user->uid, &p->pty[0], &p->pty[1], e) < 0)
+        return -1;
+    p->in[1] = fcntl(p->pty[0], F_DUPFD_CLOEXEC, 0);
+    return p->in[1] < 0 ? err_sys(e, errno, "copy a descriptor") : 0;
 }
 
 static int report(const struct spawn *s, const struct child *c, struct err *e)
@@ -248,9 +260,11 @@ static int start(struct spawn *s, struct pipes *p, struct err *e)
 {
     struct child c = {
         .s = s,
-        .in = s->want_stdin ? p->in[0] : s->null_fd,
-        .out = p->out[1],
-        .err = p->err[1],
+        .in = s->want_pty     ? p->pty[1]
+              : s->want_stdin ? p->in[0]
+                              : s->null_fd,
+        .out = s->want_pty ? p->pty[1] : p->out[1],
+        .err = s->want_pty ? p->pty[1] : p->err[1],
         .change_user = s->user->uid != geteuid() || geteuid() == 0,
     };
     set_oom_score(s, OOM_SCORE_CHILD);
@@ -269,18 +283,20 @@ static int start(struct spawn *s, struct pipes *p, struct err *e)
 
 int spawn_start(struct spawn *s, struct err *e)
 {
-    struct pipes p;
-    int rc = open_pipes(&p, s->want_stdin, e);
+    struct pipes p = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+    int rc = s->want_pty ? open_terminal(s, &p, e) : open_pipes(&p, s->want_stdin, e);
     if (rc == 0)
         rc = start(s, &p, e);
-    s->in = s->out = s->err = -1;
+    s->in = s->out = s->err = s->pty = -1;
     if (rc == 0) {
         s->in = steal_fd(&p.in[1]);
         s->out = steal_fd(&p.out[0]);
         s->err = steal_fd(&p.err[0]);
+        s->pty = steal_fd(&p.pty[0]);
     }
     close_pair(p.in);
     close_pair(p.out);
     close_pair(p.err);
+    close_pair(p.pty);
     return rc;
 }

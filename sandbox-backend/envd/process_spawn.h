@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a program as a user, in a session of its own, with pipes: the system calls.
+// Starting a program as a user, in a session of its own, with pipes or a terminal: the system
+// calls.
 #pragma once
 #include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/envd/pty.h"
 #include "sandbox-backend/envd/users.h"
 
 struct spawn {
@@ -17,6 +19,8 @@ struct spawn {
     const char *cwd;
     const struct user *user;
     bool want_stdin;
+    bool want_pty; // a terminal in place of the pipes
+    struct pty_size size;
     int null_fd;          // /dev/null
     int oom_fd;           // our own oom_score_adj, -1 for none
     const char *oom_own;  // what is in it
@@ -24,8 +28,9 @@ struct spawn {
     struct rlimit nofile; // what envd was started with
     // What was started.
     pid_t pid;
-    bool in_cgroup;   // it was started in cgroup_fd
-    int in, out, err; // our ends, close-on-exec; in is -1 without want_stdin
+    bool in_cgroup; // it was started in cgroup_fd
+    // Our ends, close-on-exec, -1 for none. A terminal's is there twice, as `in` and as `pty`.
+    int in, out, err, pty;
 };
 
 // Returns when the program runs or has failed to. A program that is missing or not executable is

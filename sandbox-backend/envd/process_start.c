@@ -69,6 +69,8 @@ struct process *process_start(struct processes *ps, const struct process_config 
         .cwd = config->cwd,
         .user = config->user,
         .want_stdin = config->want_stdin,
+        .want_pty = config->want_pty,
+        .size = config->size,
         .null_fd = ps->null_fd,
         .oom_fd = ps->oom_fd,
         .oom_own = ps->oom_own,

@@ -130,9 +130,14 @@ void process_forget_write(struct process *p, void *ctx)
             w->cb = NULL;
 }
 
-void process_close_stdin(struct process *p)
+int process_close_stdin(struct process *p, struct err *e)
 {
+    if (p->pty)
+        return err_set(
+            e, ERR_UNKNOWN,
+            "a terminal's stdin cannot be closed: send Ctrl+D (0x04) to its pty instead");
     p->input.closing = true;
     if (!p->input.first)
         process__stdin_close(p, NULL);
+    return 0;
 }

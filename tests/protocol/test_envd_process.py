@@ -208,12 +208,6 @@ def test_many_and_long_arguments(envd):
     assert r.code == 126 and b"too long" in r.stderr
 
 
-def test_pty_is_refused(envd):
-    r = Result(envd.stream("Start", {"process": {"cmd": "/bin/sh"},
-                                     "pty": {"size": {"cols": 80, "rows": 24}}}))
-    assert r.events == [] and r.error["code"] == "unimplemented" and "pty" in r.error["message"]
-
-
 # ---- output
 
 
