@@ -4,18 +4,21 @@ import asyncio
 import contextlib
 
 _loop = None
+interrupted = False  # the last cell's coroutine was cancelled by SIGINT
 
 
 def run(coroutine):
     """Runs a cell's coroutine. What interrupts it cancels it: it must not go on in the next run."""
-    global _loop
+    global _loop, interrupted
+    interrupted = False
     if _loop is None or _loop.is_closed():
         _loop = asyncio.new_event_loop()
     asyncio.set_event_loop(_loop)
     task = _loop.create_task(coroutine)
     try:
         return _loop.run_until_complete(task)
-    except BaseException:
+    except BaseException as e:
+        interrupted = isinstance(e, KeyboardInterrupt)
         if not task.done():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -14,6 +14,9 @@ from traitlets.config import Config
 from . import loop, streams, tables
 
 
+_CHAINED = "During handling of the above exception, another exception occurred:"
+
+
 class _DataFormatter(BaseFormatter):
     format_type = Unicode("e2b/data")
     print_method = ObjectName("_repr_e2b_data_")
@@ -59,7 +62,12 @@ class KernelShell(InteractiveShell):
 
     def _showtraceback(self, etype, evalue, stb):
         text = stb if isinstance(stb, str) else self.InteractiveTB.stb2text(stb)
-        self.fail(etype.__name__, _text(evalue), text)
+        name = etype.__name__
+        if loop.interrupted and name == "CancelledError":
+            # What the cell saw of the SIGINT that came while it awaited.
+            name = "KeyboardInterrupt"
+            text = text.split(_CHAINED)[-1].strip().removesuffix("CancelledError:") + name
+        self.fail(name, _text(evalue), text)
 
     def show_usage_error(self, exc):
         self.fail(UsageError.__name__, _text(exc), f"UsageError: {_text(exc)}")

@@ -16,11 +16,11 @@ class Worker:
     def __init__(self, channel, shell):
         self.channel = channel
         self.shell = shell
-        self.running = False
         self.failed = False
         self.identity = None
 
     def serve(self):
+        signal.signal(signal.SIGINT, _deaf)
         streams.install()
         self.shell.show = self._show
         self.shell.fail = self._fail
@@ -42,12 +42,7 @@ class Worker:
         sys.argv = [""]
 
     # ---- a run
-    def _on_sigint(self, number, frame):
-        if self.running:
-            raise KeyboardInterrupt
-
     def _run(self, message):
-        signal.signal(signal.SIGINT, self._on_sigint)  # the user's last run may have set another
         if message["identity"] != self.identity:
             if self.identity is not None:
                 seeds.draw()
@@ -63,15 +58,15 @@ class Worker:
         self.channel.send({"done": True})
 
     def _cell(self, code):
-        error = None
+        """SIGINT is heard only in here, whatever the last run made of it."""
         try:
-            self.running = True
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             outcome = self.shell.run_cell(code, store_history=True)
+            signal.signal(signal.SIGINT, _deaf)
             error = outcome.error_before_exec or outcome.error_in_exec
         except BaseException as e:  # an interrupt in IPython's own code, between two steps
+            signal.signal(signal.SIGINT, _deaf)
             error = e
-        finally:
-            self.running = False
         if error is not None and not self.failed:
             self._fail(type(error).__name__, str(error), f"{type(error).__name__}: {error}")
 
@@ -89,6 +84,10 @@ class Worker:
         self.failed = True
         streams.flush()
         self.channel.send({"error": {"name": name, "value": value, "traceback": traceback}})
+
+
+def _deaf(number, frame):
+    """Not SIG_IGN, which what a thread starts between two runs would inherit."""
 
 
 def _set_environment(changed, variables):
