@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/envd/metadata.h"
 
 void entry_permissions(char out[ENTRY_PERMISSIONS_BYTES], mode_t mode)
 {
@@ -123,6 +124,8 @@ int entry_put(struct buf *out, const char *path, const char *shown, const struct
         buf_adds(out, ",\"symlinkTarget\":");
         entry_put_string(out, buf_str(&target));
     }
+    if (S_ISREG(mode))
+        metadata_put(out, path);
     buf_addc(out, '}');
     return 0;
 }

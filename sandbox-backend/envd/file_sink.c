@@ -39,14 +39,16 @@ static int look(const char *path, struct stat *st, bool *exists, struct err *e)
     return 0;
 }
 
-// The owner first: giving a file away takes its set-id bits. Not root: it stays ours.
+// The owner first: giving a file away takes its set-id bits, and they are not for the new owner.
+// Not root: it stays ours.
 static int take_after(int fd, const struct stat *old, const struct user *user, struct err *e)
 {
-    uid_t uid = old ? old->st_uid : user->uid;
-    gid_t gid = old ? old->st_gid : user->gid;
-    if (fchown(fd, uid, gid) < 0 && errno != EPERM)
+    if (fchown(fd, user->uid, user->gid) < 0 && errno != EPERM)
         return err_sys(e, errno, "change the owner");
-    if (old && fchmod(fd, old->st_mode & 07777) < 0)
+    if (!old)
+        return 0;
+    bool is_same = old->st_uid == user->uid && old->st_gid == user->gid;
+    if (fchmod(fd, old->st_mode & (is_same ? 07777 : 01777)) < 0)
         return err_sys(e, errno, "change the mode");
     return 0;
 }

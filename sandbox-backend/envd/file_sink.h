@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing a file as a whole: into a temporary one beside it, which takes its place at the end. An
-// existing file keeps its mode and owner; a new one, and new directories, belong to the user.
+// Writing a file as a whole: into a temporary one beside it, which takes its place at the end. The
+// file, and new directories, belong to the user; one that was there keeps its mode.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

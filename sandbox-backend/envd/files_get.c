@@ -1,93 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET and HEAD /files.
+// GET and HEAD /files: which answer. What it says about the file, whether the client has it
+// already, the whole or a part, as it is or compressed. The bytes: download.c.
 //
-// A file that fits in one chunk is one read and one write. A longer one is read a few chunks a turn
-// of the loop, and only while the client takes them. Reads are blocking: the disk is local, and a
-// chunk is short. What has no size of its own (/proc) is read to its end.
+// A file that fits in one chunk is one read and one write, and its size is that of what was read:
+// the files of /proc and /sys say another. A longer one without a size is read to its end.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/envd/accept_encoding.h"
+#include "sandbox-backend/envd/byte_range.h"
+#include "sandbox-backend/envd/download.h"
 #include "sandbox-backend/envd/files.h"
+#include "sandbox-backend/envd/media_type.h"
 #include "sandbox-backend/envd/paths.h"
+#include "sandbox-backend/envd/validator.h"
+#include "sandbox-backend/net/gzip.h"
 
-#define CHUNK_BYTES     (64 * 1024)
-#define CHUNKS_PER_TURN 4
-#define FILE_TYPE       "application/octet-stream"
+#define HELD_BYTES (64 * 1024)
 
-static char chunk[CHUNK_BYTES];
+static char held[HELD_BYTES]; // of the file that is being answered with
 
-struct download {
-    struct http_request *req;
-    int fd;       // owned
-    int64_t left; // -1: until the file ends
-    uv_idle_t idle;
+struct file {
+    int fd; // owned
+    struct stat st;
+    int64_t size; // -1: not known
+    bool is_held; // all of it, in `held`
+    bool has_validator;
+    struct validator validator;
+    const char *type;
+    bool gzip; // it is sent compressed
 };
 
-static void on_idle(uv_idle_t *idle);
+// ---- the file
 
-// ---- the request's wishes
-
-// Whether Accept-Encoding leaves nothing that we send: we send identity.
-static bool refuses_identity(const char *accept)
+static int open_file(struct http_request *req, const char *path, struct stat *st)
 {
-    bool star_refused = false;
-    for (const char *p = accept ? accept : ""; *p;) {
-        p += strspn(p, " ,\t");
-        size_t len = strcspn(p, ",");
-        size_t name = strcspn(p, ",; \t");
-        const char *q = memchr(p, '=', len);
-        bool zero = q && strtod(q + 1, NULL) == 0;
-        if (name == 8 && strncasecmp(p, "identity", 8) == 0)
-            return zero;
-        if (name == 1 && *p == '*')
-            star_refused = zero;
-        p += len;
-    }
-    return star_refused;
+    // Non-blocking: a FIFO without a writer, or a device, must not hold the loop.
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        http_respond_error(req, 404, "path '%s' does not exist", path);
+    else if (fd < 0 && (errno == ENXIO || errno == ENODEV)) // a socket, a device that is not there
+        http_respond_error(req, 400, "path '%s' is not a regular file", path);
+    else if (fd < 0 || fstat(fd, st) < 0)
+        http_respond_error(req, errno == EACCES ? 403 : 500, "error opening file '%s': %s", path,
+                           strerror(errno));
+    else if (S_ISDIR(st->st_mode))
+        http_respond_error(req, 400, "path '%s' is a directory", path);
+    else if (!S_ISREG(st->st_mode))
+        http_respond_error(req, 400, "path '%s' is not a regular file", path);
+    else
+        return fd;
+    mem_close_fd(&fd);
+    return -1;
 }
 
-enum range { RANGE_NONE, RANGE_GOOD, RANGE_BAD };
-
-// One range of bytes (RFC 9110, 14.1.2); several, or what we do not understand, is the whole file.
-static enum range read_range(const char *header, int64_t size, int64_t *from, int64_t *len)
+// Reads a file that may be short. False: it cannot be read.
+static bool hold(struct file *f)
 {
-    char first[24] = "";
-    char last[24] = "";
-    int64_t a = 0;
-    int64_t b = size - 1;
-    if (!header || strncasecmp(header, "bytes=", 6) != 0 || strchr(header, ','))
-        return RANGE_NONE;
-    const char *dash = strchr(header + 6, '-');
-    if (!dash || (size_t)(dash - header - 6) >= sizeof first || strlen(dash + 1) >= sizeof last)
-        return RANGE_NONE;
-    memcpy(first, header + 6, (size_t)(dash - header - 6));
-    memcpy(last, dash + 1, strlen(dash + 1));
-    if ((*first && !str_to_int(first, 0, INT64_MAX, &a)) ||
-        (*last && !str_to_int(last, 0, INT64_MAX, &b)) || (!*first && !*last) ||
-        (*first && *last && b < a))
-        return RANGE_NONE;
-    if (!*first) { // "-n": the last n bytes
-        a = b < size ? size - b : 0;
-        b = size - 1;
+    size_t have = 0;
+    f->size = f->st.st_size;
+    if (f->size >= HELD_BYTES)
+        return true;
+    while (have < HELD_BYTES) {
+        ssize_t n = pread(f->fd, held + have, HELD_BYTES - have, (off_t)have);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && have == 0)
+            return false;
+        if (n <= 0)
+            break;
+        have += (size_t)n;
     }
-    if (b > size - 1)
-        b = size - 1;
-    *from = a;
-    *len = b - a + 1;
-    return *len > 0 ? RANGE_GOOD : RANGE_BAD;
+    f->is_held = have < HELD_BYTES;
+    f->size = f->is_held ? (int64_t)have : -1;
+    return true;
 }
 
-// ---- the answer's head
+// ---- what is said about it
 
 static bool is_token(const char *s)
 {
@@ -99,9 +97,8 @@ static bool is_token(const char *s)
 }
 
 // inline; filename=a, filename="a b", or filename*=utf-8''%C3%A4 (RFC 6266, RFC 8187).
-static void add_disposition(struct http_request *req, const char *path)
+static void add_disposition(struct http_request *req, const char *base)
 {
-    const char *base = str_base(path);
     struct buf value auto_buf = BUF_INIT;
     buf_adds(&value, "inline; filename");
     bool plain = true;
@@ -124,185 +121,147 @@ static void add_disposition(struct http_request *req, const char *path)
     http_response_header(req, "Content-Disposition", buf_str(&value));
 }
 
-static void add_headers(struct http_request *req, const char *path, const struct stat *st)
+static void add_headers(struct http_request *req, const char *base, const struct file *f)
 {
-    char modified[64];
-    struct tm tm;
-    gmtime_r(&st->st_mtim.tv_sec, &tm);
-    strftime(modified, sizeof modified, "%a, %d %b %Y %H:%M:%S GMT", &tm);
     http_response_header(req, "Vary", "Accept-Encoding");
-    add_disposition(req, path);
-    if (st->st_size > 0) {
+    add_disposition(req, base);
+    if (f->gzip)
+        http_response_header(req, "Content-Encoding", "gzip");
+    else if (f->size >= 0)
         http_response_header(req, "Accept-Ranges", "bytes");
-        http_response_header(req, "Last-Modified", modified);
-    }
+    if (!f->has_validator)
+        return;
+    http_response_header(req, "ETag", f->validator.etag);
+    if (*f->validator.date)
+        http_response_header(req, "Last-Modified", f->validator.date);
 }
 
-// ---- the body
+// ---- what the request wants
 
-static void on_idle_closed(uv_handle_t *handle)
+// A part, or a version, is of the file's own bytes.
+static bool asks_for_own_bytes(const struct http_request *req)
 {
-    free(container_of((uv_idle_t *)handle, struct download, idle));
+    static const char *const NAMES[] = {"Range",    "If-Match",          "If-None-Match",
+                                        "If-Range", "If-Modified-Since", "If-Unmodified-Since"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        if (http_request_header(req, NAMES[i]))
+            return true;
+    return false;
 }
 
-static void release(struct download *d)
+// Answers 406 and returns false when the client takes nothing that there is.
+static bool choose_coding(struct http_request *req, struct file *f)
 {
-    close(steal_fd(&d->fd));
-    uv_close((uv_handle_t *)&d->idle, on_idle_closed);
+    enum coding coding = accept_encoding(http_request_header(req, "Accept-Encoding"));
+    f->gzip = coding == CODING_GZIP_ONLY || (coding == CODING_GZIP && !asks_for_own_bytes(req));
+    if (coding == CODING_NONE)
+        http_respond_error(req, 406,
+                           "error parsing Accept-Encoding: no acceptable encoding found, "
+                           "supported: [gzip]");
+    return coding != CODING_NONE;
 }
 
-static void on_closed(void *ctx)
+static int evaluate(const struct http_request *req, const struct file *f)
 {
-    release(ctx);
+    const struct validator_conditions conditions = {
+        .if_match = http_request_header(req, "If-Match"),
+        .if_none_match = http_request_header(req, "If-None-Match"),
+        .if_modified_since = http_request_header(req, "If-Modified-Since"),
+        .if_unmodified_since = http_request_header(req, "If-Unmodified-Since"),
+    };
+    return f->has_validator ? validator_evaluate(&f->validator, &conditions) : 200;
 }
 
-// Reads until the chunk is full, the file ends, or `max` bytes are there. -1: an error.
-static ssize_t fill_chunk(int fd, int64_t max)
+static enum byte_range find_range(const struct http_request *req, const struct file *f,
+                                  int64_t *from, int64_t *len)
 {
-    size_t want = max >= 0 && max < CHUNK_BYTES ? (size_t)max : CHUNK_BYTES;
-    size_t have = 0;
-    while (have < want) {
-        ssize_t n = read(fd, chunk + have, want - have);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && have == 0)
-            return -1;
-        if (n <= 0)
-            break;
-        have += (size_t)n;
-    }
-    return (ssize_t)have;
+    const char *if_range = http_request_header(req, "If-Range");
+    if (f->gzip || f->size < 0 || strcmp(http_request_method(req), "GET") != 0)
+        return BYTE_RANGE_NONE;
+    if (if_range && !(f->has_validator && validator_allows_range(&f->validator, if_range)))
+        return BYTE_RANGE_NONE;
+    return byte_range_parse(http_request_header(req, "Range"), f->size, from, len);
 }
 
-static void end(struct download *d, bool whole)
+// ---- the answers
+
+static void send_gzip(struct envd *envd, struct http_request *req, struct file *f)
 {
-    struct http_request *req = d->req;
-    http_request_on_close(req, NULL, NULL);
-    release(d);
-    if (whole)
-        http_response_end(req);
+    struct buf body auto_buf = BUF_INIT;
+    struct err e = ERR_INIT;
+    if (!f->is_held)
+        download_start(envd, req,
+                       &(struct download_spec){.status = 200,
+                                               .fd = steal_fd(&f->fd),
+                                               .length = -1,
+                                               .type = f->type,
+                                               .gzip = true});
+    else if (gzip_compress(&body, held, (size_t)f->size, &e) < 0)
+        http_respond_error(req, 503, "%s: try again", e.msg);
     else
-        http_response_abort(req); // the client must not take it for the file
+        http_respond(req, 200, f->type, body.data, body.len);
 }
 
-static void on_drain(void *ctx)
+static void send_bytes(struct envd *envd, struct http_request *req, struct file *f, int status,
+                       int64_t from, int64_t len)
 {
-    struct download *d = ctx;
-    uv_idle_start(&d->idle, on_idle);
+    if (f->is_held)
+        http_respond(req, status, f->type, held + from, (size_t)len);
+    else
+        download_start(envd, req,
+                       &(struct download_spec){.status = status,
+                                               .fd = steal_fd(&f->fd),
+                                               .from = from,
+                                               .length = len,
+                                               .type = f->type});
 }
 
-// Sends one chunk. False: wait, or it is over.
-static bool send_chunk(struct download *d)
+static void send_head(struct http_request *req, const struct file *f)
 {
-    ssize_t n = fill_chunk(d->fd, d->left);
-    bool short_of_size = d->left > 0 && n == 0;
-    if (n <= 0) {
-        end(d, n == 0 && !short_of_size);
-        return false;
-    }
-    if (d->left > 0)
-        d->left -= n;
-    bool room = http_response_write(d->req, chunk, (size_t)n);
-    if (d->left == 0) {
-        end(d, true);
-        return false;
-    }
-    if (!room)
-        uv_idle_stop(&d->idle);
-    return room;
-}
-
-static void on_idle(uv_idle_t *idle)
-{
-    struct download *d = container_of(idle, struct download, idle);
-    for (int i = 0; i < CHUNKS_PER_TURN && send_chunk(d); i++)
-        ;
-}
-
-static void stream(struct envd *envd, struct http_request *req, int status, int fd, int64_t length)
-{
-    struct download *d = xcalloc(1, sizeof *d);
-    *d = (struct download){.req = req, .fd = fd, .left = length};
-    uv_idle_init(envd->loop, &d->idle);
-    http_request_on_close(req, on_closed, d);
-    http_response_on_drain(req, on_drain, d);
-    http_response_header(req, "Content-Type", FILE_TYPE);
-    http_response_begin(req, status, length);
-    uv_idle_start(&d->idle, on_idle);
-}
-
-// ---- the cases
-
-static void send_head(struct http_request *req, int64_t size)
-{
-    http_response_header(req, "Content-Type", FILE_TYPE);
-    http_response_begin(req, 200, size);
+    http_response_header(req, "Content-Type", f->type);
+    http_response_begin(req, 200, f->gzip ? -1 : f->size);
     http_response_end(req);
 }
 
-static void send_whole(struct envd *envd, struct http_request *req, int *fd, const struct stat *st)
+static void send_range(struct envd *envd, struct http_request *req, struct file *f, int64_t from,
+                       int64_t len)
 {
-    if (st->st_size >= CHUNK_BYTES) {
-        stream(envd, req, 200, steal_fd(fd), st->st_size);
-        return;
-    }
-    ssize_t n = fill_chunk(*fd, -1);
-    if (n < 0)
-        http_respond_error(req, 500, "error reading file: %s", strerror(errno));
-    else if (n < CHUNK_BYTES)
-        http_respond(req, 200, FILE_TYPE, chunk, (size_t)n);
-    else if (lseek(*fd, 0, SEEK_SET) < 0)
-        http_respond_error(req, 500, "error reading file: %s", strerror(errno));
-    else
-        stream(envd, req, 200, steal_fd(fd), -1);
+    char value[96];
+    snprintf(value, sizeof value, "bytes %" PRId64 "-%" PRId64 "/%" PRId64, from, from + len - 1,
+             f->size);
+    http_response_header(req, "Content-Range", value);
+    send_bytes(envd, req, f, 206, from, len);
 }
 
-static void send_file(struct envd *envd, struct http_request *req, int *fd, const struct stat *st)
+static void refuse_range(struct http_request *req, const struct file *f)
 {
-    int64_t from;
-    int64_t len;
-    enum range range = RANGE_NONE;
-    // If-Range asks for the whole when the file has changed: the whole is always right.
-    if (st->st_size > 0 && !http_request_header(req, "If-Range"))
-        range = read_range(http_request_header(req, "Range"), st->st_size, &from, &len);
-    if (strcmp(http_request_method(req), "HEAD") == 0) {
-        send_head(req, st->st_size);
-    } else if (range == RANGE_NONE) {
-        send_whole(envd, req, fd, st);
-    } else {
-        char value[96];
-        if (range == RANGE_BAD)
-            snprintf(value, sizeof value, "bytes */%" PRId64, (int64_t)st->st_size);
-        else
-            snprintf(value, sizeof value, "bytes %" PRId64 "-%" PRId64 "/%" PRId64, from,
-                     from + len - 1, (int64_t)st->st_size);
-        http_response_header(req, "Content-Range", value);
-        if (range == RANGE_BAD)
-            http_respond_error(req, 416, "the range is not in the file");
-        else if (lseek(*fd, from, SEEK_SET) < 0)
-            http_respond_error(req, 500, "error reading file: %s", strerror(errno));
-        else
-            stream(envd, req, 206, steal_fd(fd), len);
-    }
+    char value[48];
+    snprintf(value, sizeof value, "bytes */%" PRId64, f->size);
+    http_response_header(req, "Content-Range", value);
+    http_respond_error(req, 416, "the range is not in the file, which has %" PRId64 " bytes",
+                       f->size);
 }
 
-static int open_file(struct http_request *req, const char *path, struct stat *st)
+static void answer(struct envd *envd, struct http_request *req, struct file *f)
 {
-    // Non-blocking: a FIFO without a writer, or a device, must not hold the loop.
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        http_respond_error(req, 404, "path '%s' does not exist", path);
-    else if (fd < 0 || fstat(fd, st) < 0)
-        http_respond_error(req, errno == EACCES ? 403 : 500, "error opening file '%s': %s", path,
-                           strerror(errno));
-    else if (S_ISDIR(st->st_mode))
-        http_respond_error(req, 400, "path '%s' is a directory", path);
-    else if (!S_ISREG(st->st_mode))
-        http_respond_error(req, 400, "path '%s' is not a regular file", path);
+    int64_t from = 0;
+    int64_t len = f->size;
+    int status = evaluate(req, f);
+    enum byte_range range = find_range(req, f, &from, &len);
+    if (status == 304)
+        http_respond(req, 304, NULL, NULL, 0);
+    else if (status == 412)
+        http_respond_error(req, 412, "the file is another version than the request asks for");
+    else if (strcmp(http_request_method(req), "HEAD") == 0)
+        send_head(req, f);
+    else if (f->gzip)
+        send_gzip(envd, req, f);
+    else if (range == BYTE_RANGE_OUTSIDE)
+        refuse_range(req, f);
+    else if (range == BYTE_RANGE_PART)
+        send_range(envd, req, f, from, len);
     else
-        return fd;
-    mem_close_fd(&fd);
-    return -1;
+        send_bytes(envd, req, f, 200, 0, f->size);
 }
 
 char *files_path(const struct envd *envd, struct http_request *req, const struct user *user,
@@ -315,6 +274,25 @@ char *files_path(const struct envd *envd, struct http_request *req, const struct
     return resolved;
 }
 
+static void serve(struct envd *envd, struct http_request *req, const char *path)
+{
+    struct file f = {.type = media_type_of(path)};
+    struct timespec now;
+    f.fd = open_file(req, path, &f.st);
+    if (f.fd < 0)
+        return;
+    if (!hold(&f)) {
+        http_respond_error(req, 500, "error reading file '%s': %s", path, strerror(errno));
+    } else if (choose_coding(req, &f)) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        f.has_validator = f.size == f.st.st_size;
+        validator_init(&f.validator, &f.st, f.gzip ? "gzip" : "", &now);
+        add_headers(req, str_base(path), &f);
+        answer(envd, req, &f);
+    }
+    mem_close_fd(&f.fd);
+}
+
 void files_get(struct envd *envd, struct http_request *req, const struct user *user)
 {
     bool bad;
@@ -323,17 +301,7 @@ void files_get(struct envd *envd, struct http_request *req, const struct user *u
         http_respond_error(req, 400, "the path holds a NUL");
         return;
     }
-    if (refuses_identity(http_request_header(req, "Accept-Encoding"))) {
-        http_respond_error(req, 406,
-                           "error parsing Accept-Encoding: no acceptable encoding found, "
-                           "supported: [identity]");
-        return;
-    }
     char *path auto_free = files_path(envd, req, user, asked ? asked : "");
-    struct stat st;
-    int fd auto_close = path ? open_file(req, path, &st) : -1;
-    if (fd < 0)
-        return;
-    add_headers(req, path, &st);
-    send_file(envd, req, &fd, &st);
+    if (path)
+        serve(envd, req, path);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// POST /files: one file as application/octet-stream, or any number as multipart/form-data.
+// POST /files: one file as application/octet-stream, or any number as multipart/form-data; either
+// may come compressed (Content-Encoding: gzip). X-Metadata-* headers are noted on each file.
 //
 // Each file is written to a temporary one as its bytes come and takes its place at its end. After
 // a failure the rest of the body is read and thrown away, so that the client, which is still
@@ -12,8 +13,10 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/envd/file_sink.h"
 #include "sandbox-backend/envd/files.h"
+#include "sandbox-backend/envd/metadata.h"
 #include "sandbox-backend/envd/multipart.h"
 #include "sandbox-backend/envd/paths.h"
+#include "sandbox-backend/net/gzip.h"
 
 #define FILES_MAX 10000 // in one upload
 
@@ -21,13 +24,15 @@ struct upload {
     struct envd *envd;
     struct http_request *req;
     struct user user;
-    char *path; // owned; of the query, resolved; NULL: the parts name theirs
+    char *path;        // owned; of the query, resolved; NULL: the parts name theirs
+    struct gzip *gzip; // owned; NULL: the body is not compressed
     bool is_multipart;
     struct multipart multipart;
     struct file_sink sink;
-    char *writing;   // owned; the path that is being written
-    json_t *targets; // owned; an object whose keys are the paths so far
-    json_t *written; // owned; the answer
+    char *writing;    // owned; the path that is being written
+    json_t *targets;  // owned; an object whose keys are the paths so far
+    json_t *written;  // owned; the answer
+    json_t *metadata; // owned; for each file
     struct err e;
 };
 
@@ -36,10 +41,12 @@ static void free_upload(struct upload *u)
     file_sink_abort(&u->sink);
     if (u->is_multipart)
         multipart_fini(&u->multipart);
+    gzip_free(u->gzip);
     free(u->path);
     free(u->writing);
     json_decref(u->targets);
     json_decref(u->written);
+    json_decref(u->metadata);
     free(u);
 }
 
@@ -61,7 +68,9 @@ static int begin_file(struct upload *u, char *path)
     if (json_object_get(u->targets, buf_str(&key)))
         return err_set(&u->e, ERR_INVALID, "path '%s' is given twice in one upload", path);
     json_object_set_new(u->targets, buf_str(&key), json_true());
-    return file_sink_open(&u->sink, path, &u->user, &u->e);
+    if (file_sink_open(&u->sink, path, &u->user, &u->e) < 0)
+        return -1;
+    return metadata_replace(u->sink.fd, u->metadata, &u->e);
 }
 
 static int end_file(struct upload *u)
@@ -69,10 +78,12 @@ static int end_file(struct upload *u)
     if (file_sink_commit(&u->sink, &u->e) < 0)
         return -1;
     const char *base = str_base(u->writing);
-    json_array_append_new(u->written,
-                          json_pack("{s:o, s:o, s:s}", "path",
-                                    json_lossy_string(u->writing, strlen(u->writing)), "name",
-                                    json_lossy_string(base, strlen(base)), "type", "file"));
+    json_t *entry =
+        json_pack("{s:o, s:o, s:s}", "path", json_lossy_string(u->writing, strlen(u->writing)),
+                  "name", json_lossy_string(base, strlen(base)), "type", "file");
+    if (json_object_size(u->metadata))
+        json_object_set(entry, "metadata", u->metadata);
+    json_array_append_new(u->written, entry);
     return 0;
 }
 
@@ -105,16 +116,23 @@ static int on_part_end(void *ctx)
 
 // ---- the body
 
+static int take_plain(const char *data, size_t len, void *ctx)
+{
+    struct upload *u = ctx;
+    return u->is_multipart ? multipart_feed(&u->multipart, data, len, &u->e)
+                           : file_sink_write(&u->sink, data, len, &u->e);
+}
+
 static void on_data(struct http_request *req, const char *data, size_t len, void *ctx)
 {
     (void)req;
     struct upload *u = ctx;
     if (err_is(&u->e))
         return;
-    if (u->is_multipart)
-        multipart_feed(&u->multipart, data, len, &u->e);
+    if (u->gzip)
+        gzip_feed(u->gzip, data, len, take_plain, u, &u->e);
     else
-        file_sink_write(&u->sink, data, len, &u->e);
+        take_plain(data, len, u);
     if (err_is(&u->e))
         file_sink_abort(&u->sink); // makes room on a full disk at once
 }
@@ -131,6 +149,8 @@ static int status_of(enum err_code code)
 static void on_end(struct http_request *req, void *ctx)
 {
     struct upload *u = ctx;
+    if (!err_is(&u->e) && u->gzip)
+        gzip_finish(u->gzip, take_plain, u, &u->e);
     if (!err_is(&u->e) && u->is_multipart)
         multipart_finish(&u->multipart, &u->e);
     else if (!err_is(&u->e))
@@ -186,30 +206,41 @@ static struct upload *upload_new(struct envd *envd, struct http_request *req,
     return u;
 }
 
-static int check_head(struct http_request *req, const char **path, struct err *e)
+static int take_encoding(struct upload *u, const char *encoding, struct err *e)
+{
+    if (!encoding || !*encoding || strcasecmp(encoding, "identity") == 0)
+        return 0;
+    if (strcasecmp(encoding, "gzip") != 0)
+        return err_set(e, ERR_INVALID,
+                       "unsupported content encoding: %s, expected gzip or identity", encoding);
+    u->gzip = gzip_decompress_new();
+    return u->gzip ? 0 : err_set(e, ERR_LIMIT, "no memory to decompress the upload");
+}
+
+static int take_head(struct upload *u, struct err *e)
 {
     bool bad;
-    *path = http_request_query(req, "path", &bad);
-    const char *encoding = http_request_header(req, "Content-Encoding");
+    size_t count;
+    const struct http_header *headers = http_request_headers(u->req, &count);
+    const char *path = http_request_query(u->req, "path", &bad);
     if (bad)
         return err_set(e, ERR_INVALID, "the path holds a NUL");
-    if (encoding && *encoding && strcasecmp(encoding, "identity") != 0)
-        return err_set(e, ERR_INVALID, "unsupported content encoding: %s, expected identity",
-                       encoding);
-    return 0;
+    if (take_encoding(u, http_request_header(u->req, "Content-Encoding"), e) < 0)
+        return -1;
+    u->metadata = metadata_from_headers(headers, count, e);
+    if (u->metadata && path && *path)
+        u->path = path_resolve(path, &u->user, u->envd->settings.default_workdir, e);
+    return err_is(e) ? -1 : 0;
 }
 
 void files_post(struct envd *envd, struct http_request *req, const struct user *user)
 {
     static const struct http_body_events EVENTS = {on_data, on_end};
     struct err e = ERR_INIT;
-    const char *path;
     struct upload *u = upload_new(envd, req, user);
     const char *type = http_request_header(req, "Content-Type");
-    if (check_head(req, &path, &e) == 0 && path && *path)
-        u->path = path_resolve(path, user, envd->settings.default_workdir, &e);
-    if (err_is(&e) || prepare(u, type ? type : "", &e) < 0) {
-        http_respond_error(req, 400, "%s", e.msg);
+    if (take_head(u, &e) < 0 || prepare(u, type ? type : "", &e) < 0) {
+        http_respond_error(req, err_http_status(e.code), "%s", e.msg);
         free_upload(u);
         return;
     }

@@ -334,9 +334,11 @@ static void parse(struct http_peer *peer, const char **data, size_t *len)
 static void tell_drained(struct http_peer *peer)
 {
     struct http_request *req = peer->state == PEER_REQUEST ? peer->req : NULL;
-    if (!req || !req->want_drain || stream_out_unsent(&peer->out) > LIMIT_STREAM_QUEUE_BYTES / 2)
+    if (!req || !req->want_drain)
         return;
-    req->want_drain = false;
+    if (stream_out_unsent(&peer->out) > (req->want_empty ? 0 : LIMIT_STREAM_QUEUE_BYTES / 2))
+        return;
+    req->want_drain = req->want_empty = false;
     if (req->on_drain)
         req->on_drain(req->drain_ctx);
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answer of an HTTP server's connection: head, framing, back-pressure, the end.
+#include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/limits.h"
@@ -15,6 +18,7 @@
 
 #define SEND_AT_ONCE_BYTES 4096  // a piece of this size is not gathered with others
 #define GATHERED_MAX_BYTES 16384 // what was gathered is sent when it is this much
+#define LATER_BYTES        16384 // of a file, copied while the socket is full
 
 // The connection may have died without the handler knowing yet: then nothing is sent any more.
 static bool is_live(const struct http_request *req)
@@ -186,6 +190,41 @@ bool http_response_write(struct http_request *req, const void *data, size_t len)
     send_piece(req, data, len);
     req->want_drain = stream_out_unsent(&req->peer->out) > LIMIT_STREAM_QUEUE_BYTES;
     return !req->want_drain;
+}
+
+// The socket is full: a small piece that waits for it tells when it is not.
+static ssize_t send_file_later(struct http_request *req, int fd, off_t offset, size_t len)
+{
+    static char piece[LATER_BYTES];
+    ssize_t n = pread(fd, piece, len < sizeof piece ? len : sizeof piece, offset);
+    if (n > 0)
+        send_now(req, piece, (size_t)n, "");
+    return n > 0 ? n : -1;
+}
+
+ssize_t http_response_send_file(struct http_request *req, int fd, off_t *offset, size_t len)
+{
+    struct http_peer *peer = req->peer;
+    uv_os_fd_t socket;
+    if (!is_live(req))
+        return 0;
+    if (peer->tls || req->no_body || req->left < 0 || len > (uint64_t)req->left ||
+        uv_fileno(&peer->io.handle, &socket) != 0)
+        return -1;
+    send_now(req, NULL, 0, "");
+    if (!is_live(req) || stream_out_unsent(&peer->out)) {
+        req->want_drain = req->want_empty = true;
+        return 0;
+    }
+    off_t at = *offset;
+    ssize_t n = sendfile(socket, fd, &at, len);
+    if (n < 0 && errno == EAGAIN)
+        n = send_file_later(req, fd, *offset, len);
+    if (n <= 0)
+        return -1;
+    *offset += n;
+    req->left -= n;
+    return n;
 }
 
 size_t http_response_unsent(const struct http_request *req)

@@ -102,6 +102,10 @@ void http_response_header(struct http_request *req, const char *name, const char
 void http_response_begin(struct http_request *req, int status, int64_t length);
 // Sends bytes (copied). False: over LIMIT_STREAM_QUEUE_BYTES are unsent; stop until on_drain.
 bool http_response_write(struct http_request *req, const void *data, size_t len);
+// Sends at most `len` of the file's bytes from *offset on, which moves, without copying them through
+// this program; in an answer of declared length. The number of them; 0: wait for on_drain; -1: it
+// cannot be done here (TLS, a kind of file, the file's end), so use http_response_write.
+ssize_t http_response_send_file(struct http_request *req, int fd, off_t *offset, size_t len);
 size_t http_response_unsent(
     const struct http_request *req); // bytes that the peer has not taken yet
 void http_response_on_drain(struct http_request *req, void (*on_drain)(void *ctx), void *ctx);

@@ -126,6 +126,7 @@ struct http_request {
     bool no_body; // HEAD, 204, 304
     int64_t left; // of a declared length; -1: until the end
     bool want_drain;
+    bool want_empty; // and nothing unsent at all
     void (*on_drain)(void *ctx);
     void *drain_ctx;
 };

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import tempfile
 
@@ -126,9 +127,9 @@ def test_refused_uploads(envd, tmp_path):
     assert octets(envd.files("~other/x"))[0] == 400
     assert octets("/files?path=a%00b")[0] == 400
     target = envd.files(str(tmp_path / "f"))
-    for encoding in ["gzip", "deflate", "br"]:
+    for encoding in ["deflate", "br", "gzip, gzip"]:
         status, message = octets(target, {"Content-Encoding": encoding})
-        assert status == 400 and encoding in message
+        assert status == 400 and message.startswith(f"unsupported content encoding: {encoding}, ")
     for kind in ["text/plain", "application/json", "multipart/mixed; boundary=x", ""]:
         status, message = octets(target, {"Content-Type": kind})
         assert status == 400 and message.startswith(f"unsupported content type: {kind}, expected ")
@@ -154,7 +155,13 @@ def test_owners(envd, tmp_path):
     for p in [tmp_path / "d", tmp_path / "d/new", tmp_path / "named"]:
         assert (p.stat().st_uid, p.stat().st_gid) == (daemon.pw_uid, daemon.pw_gid)
     assert envd.write(tmp_path / "d/new", b"y")[0] == 200
-    assert (tmp_path / "d/new").stat().st_uid == daemon.pw_uid, "an existing file keeps its owner"
+    assert (tmp_path / "d/new").stat().st_uid == 0, "an existing file becomes the user's"
+    assert (tmp_path / "d").stat().st_uid == daemon.pw_uid, "a directory that was there does not"
+    (tmp_path / "tool").write_text("x")
+    (tmp_path / "tool").chmod(0o4755)
+    assert envd.write(tmp_path / "tool", b"y", username="daemon")[0] == 200
+    st = (tmp_path / "tool").stat()
+    assert (st.st_uid, st.st_mode & 0o7777) == (daemon.pw_uid, 0o755), "not as another's set-id"
 
 
 def test_replacement_keeps_the_mode_and_follows_links(envd, tmp_path):
@@ -265,11 +272,9 @@ def test_refused_downloads(envd, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     assert error(envd.read(tmp_path / "fifo"))[0] == 400
     assert error(envd.read("/dev/zero"))[0] == 400
-    for accept in ["identity;q=0", "*;q=0", "gzip, identity;q=0.0", "deflate;q=1,*;q=0"]:
-        status, message = error(envd.read("/proc/version", {"Accept-Encoding": accept}))
-        assert status == 406 and "Accept-Encoding" in message
-    for accept in ["", "gzip, deflate", "*", "identity", "*;q=0, identity", "identity;q=0.5"]:
-        assert envd.read("/proc/version", {"Accept-Encoding": accept})[0] == 200
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(tmp_path / "socket"))
+        assert error(envd.read(tmp_path / "socket"))[0] == 400
 
 
 def test_head(envd, tmp_path):
@@ -295,11 +300,6 @@ def test_ranges(envd, tmp_path, header, status, want):
         assert headers["content-range"] == f"bytes {start}-{start + len(want) - 1}/10"
     if status == 416:
         assert headers["content-range"] == "bytes */10"
-
-
-def test_if_range_gives_the_whole(envd, tmp_path):
-    (tmp_path / "f").write_bytes(b"0123456789")
-    assert envd.read(tmp_path / "f", {"Range": "bytes=1-2", "If-Range": '"x"'})[0] == 200
 
 
 def test_paths_that_are_not_utf8(envd, tmp_path):

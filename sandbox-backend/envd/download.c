@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files as bodies of answers.
+//
+// Bytes that go out as they are go from the page cache to the socket, where the kernel can do that:
+// in an emulated guest copying them is most of what a download costs. Otherwise they are read a
+// chunk at a time. Reads block: the disk is local, and what one turn of the loop takes is bounded.
+#include "sandbox-backend/envd/download.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/net/gzip.h"
+
+#define CHUNK_BYTES     (64 * 1024)
+#define CHUNKS_PER_TURN 4
+#define SEND_BYTES      (256 * 1024) // asked of the kernel at once
+
+struct download {
+    struct http_request *req;
+    int fd; // owned
+    off_t at;
+    int64_t left; // -1: until the file ends
+    bool copies;  // the kernel does not send it by itself
+    bool has_room;
+    struct gzip *gzip; // owned; NULL: as it is
+    uv_idle_t idle;
+};
+
+static void on_idle(uv_idle_t *idle);
+
+static void on_idle_closed(uv_handle_t *handle)
+{
+    free(container_of((uv_idle_t *)handle, struct download, idle));
+}
+
+static void release(struct download *d)
+{
+    close(steal_fd(&d->fd));
+    gzip_free(steal(&d->gzip));
+    uv_close((uv_handle_t *)&d->idle, on_idle_closed);
+}
+
+static void on_closed(void *ctx)
+{
+    release(ctx);
+}
+
+static void end(struct download *d, bool whole)
+{
+    struct http_request *req = d->req;
+    http_request_on_close(req, NULL, NULL);
+    release(d);
+    if (whole)
+        http_response_end(req);
+    else
+        http_response_abort(req); // the client must not take it for the file
+}
+
+static void on_drain(void *ctx)
+{
+    struct download *d = ctx;
+    uv_idle_start(&d->idle, on_idle);
+}
+
+static int take_compressed(const char *data, size_t len, void *ctx)
+{
+    struct download *d = ctx;
+    d->has_room = http_response_write(d->req, data, len);
+    return 0;
+}
+
+static bool write_chunk(struct download *d, const char *data, size_t len)
+{
+    if (!d->gzip) {
+        d->has_room = http_response_write(d->req, data, len);
+        return true;
+    }
+    return gzip_feed(d->gzip, data, len, take_compressed, d, NULL) == 0;
+}
+
+static bool finish(struct download *d)
+{
+    if (d->left > 0) // it has become shorter
+        return false;
+    return !d->gzip || gzip_finish(d->gzip, take_compressed, d, NULL) == 0;
+}
+
+// Sends one chunk by reading it. False: it is over.
+static bool copy_chunk(struct download *d)
+{
+    static char chunk[CHUNK_BYTES];
+    size_t want = d->left >= 0 && d->left < CHUNK_BYTES ? (size_t)d->left : CHUNK_BYTES;
+    ssize_t n = want ? pread(d->fd, chunk, want, d->at) : 0;
+    if (n < 0 && errno == EINTR)
+        return true;
+    if (n <= 0) {
+        end(d, n == 0 && finish(d));
+        return false;
+    }
+    d->at += n;
+    if (d->left > 0)
+        d->left -= n;
+    if (write_chunk(d, chunk, (size_t)n))
+        return true;
+    end(d, false);
+    return false;
+}
+
+// One piece. False: it is over, or has to wait.
+static bool step(struct download *d)
+{
+    d->has_room = true;
+    if (d->left == 0 && !d->gzip) {
+        end(d, true);
+        return false;
+    }
+    if (d->copies) {
+        if (!copy_chunk(d))
+            return false;
+    } else {
+        size_t len = d->left < SEND_BYTES ? (size_t)d->left : SEND_BYTES;
+        ssize_t n = http_response_send_file(d->req, d->fd, &d->at, len);
+        d->copies = n < 0;
+        d->has_room = n != 0;
+        if (n > 0)
+            d->left -= n;
+    }
+    if (!d->has_room)
+        uv_idle_stop(&d->idle);
+    return d->has_room;
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    struct download *d = container_of(idle, struct download, idle);
+    for (int i = 0; i < CHUNKS_PER_TURN && step(d); i++)
+        ;
+}
+
+void download_start(struct envd *envd, struct http_request *req, const struct download_spec *spec)
+{
+    struct download *d = xcalloc(1, sizeof *d);
+    *d = (struct download){.req = req, .fd = spec->fd, .at = spec->from, .left = spec->length};
+    d->copies = spec->gzip || spec->length < 0;
+    uv_idle_init(envd->loop, &d->idle);
+    if (spec->gzip && !(d->gzip = gzip_compress_new())) {
+        release(d);
+        http_respond_error(req, 503, "no memory to compress the file: try again");
+        return;
+    }
+    http_request_on_close(req, on_closed, d);
+    http_response_on_drain(req, on_drain, d);
+    http_response_header(req, "Content-Type", spec->type);
+    http_response_begin(req, spec->status, spec->gzip ? -1 : spec->length);
+    uv_idle_start(&d->idle, on_idle);
+}
