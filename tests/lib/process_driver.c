@@ -159,15 +159,22 @@ static int listen_on(const char *path, struct err *e)
     return steal_fd(&fd);
 }
 
-static void start(struct machine *m, uv_loop_t *loop, const char *init_mode)
+// guest: the program that the template names, or "" for the machine's own.
+static void start(struct machine *m, uv_loop_t *loop, const char *template, const char *guest,
+                  const char *init_mode)
 {
     char self[4096] = "";
     char flag[] = "--machine";
-    char *mode auto_free = xstrdup(init_mode);
-    char *argv[] = {self, flag, m->dir, mode, NULL};
+    char *mode auto_free = xstrdup(init_mode), *program auto_free = xstrdup(guest);
+    char *where auto_free = xstrdup(template);
+    char *own[] = {self, flag, m->dir, mode, NULL};
+    char *real[] = {program, m->dir, self, where, NULL};
     int listener auto_close = listen_on(m->vmnet, &m->err);
     const int fds[] = {-1, -1, 2, listener};
-    struct spawn_opts opts = {.file = self, .argv = argv, .fds = fds, .fd_count = 4};
+    struct spawn_opts opts = {.file = *guest ? program : self,
+                              .argv = *guest ? real : own,
+                              .fds = fds,
+                              .fd_count = 4};
     if (listener < 0 || readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return;
     m->process = subproc_start(loop, &opts, on_process_exit, m, &m->err);
@@ -178,11 +185,12 @@ static void create(uv_loop_t *loop, const struct machine_spec *spec, machine_rea
                    machine_exit_cb on_exit, void *ctx)
 {
     struct machine *m = machine_new(loop, spec, on_ready, on_exit, ctx);
-    const char *how = NULL, *init = NULL;
+    const char *how = NULL, *init = NULL, *guest = NULL;
     json_t *json = template_json(spec->template, &m->err);
     if (json && json_get_string(json, "create", &how, "", &m->err) == 0 &&
-        json_get_string(json, "init", &init, "", &m->err) == 0 && strcmp(how, "fail") != 0)
-        start(m, loop, init);
+        json_get_string(json, "init", &init, "", &m->err) == 0 &&
+        json_get_string(json, "guest", &guest, "", &m->err) == 0 && strcmp(how, "fail") != 0)
+        start(m, loop, spec->template, guest, init);
     if (str_eq(how, "fail"))
         err_set(&m->err, ERR_NOT_FOUND, "the machine would not start");
     deadline_arm(&m->ready, str_eq(how, "late") ? LATE_MS : 0);

@@ -5,6 +5,9 @@
 // GET /whoami (the token is checked), POST /echo, GET /hang (never answered; makes the file
 // "hanging"), GET /cut (an answer that breaks off), WatchDir (begins, and says nothing more).
 // connects.log has a line with the port for each CONNECT.
+//
+// In the mode "guest" it is vm.net alone, of the namespace it is in: tests/lib/process_guest.sh has
+// started the programs that are to be reached there.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
@@ -23,7 +26,8 @@
 #include "sandbox-backend/net/http_server.h"
 #include "tests/lib/process_driver.h"
 
-#define LISTENER 3
+#define LISTENER      3
+#define GUEST_ADDRESS "10.0.2.15" // process_guest.sh gives it
 
 #define LOOPBACK "127.0.0.9" // of the guest, when there is none
 
@@ -31,13 +35,14 @@ static const char *dir;
 static const char *init_mode;
 static char *token; // owned; NULL: none is needed
 static int envd_port;
+static const char *guest_address = "127.0.0.1";
 
 // ---- vm.net
 static int dial(int port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+                                  .sin_addr.s_addr = inet_addr(guest_address)};
     int fd auto_close = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
         return -1;
@@ -237,6 +242,12 @@ int process_machine_main(const char *machine_dir, const char *mode)
     dir = machine_dir;
     init_mode = mode;
     signal(SIGPIPE, SIG_IGN);
+    if (strcmp(mode, "guest") == 0) {
+        guest_address = GUEST_ADDRESS;
+        envd_port = ENVD_PORT;
+        run_vmnet(NULL);
+        return 1; // its listener broke
+    }
     uv_loop_init(&loop);
     struct http_server *server =
         http_server_new(&loop, &(struct http_server_opts){.on_request = on_request});
