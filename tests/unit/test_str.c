@@ -121,6 +121,15 @@ static void test_base64(void)
     base64_encode(&coded, all, sizeof all);
     ok(base64_decode(&b, coded.data, coded.len) && b.len == 256 && memcmp(b.data, all, 256) == 0,
        "all bytes");
+    for (size_t len = 0; len < sizeof all; len++) { // every way that a run of quads can end
+        struct buf text auto_buf = BUF_INIT;
+        struct buf back auto_buf = BUF_INIT;
+        base64_encode(&text, all, len);
+        if (text.len != (len + 2) / 3 * 4 || memcmp(text.data, coded.data, len / 3 * 4) != 0 ||
+            !base64_decode(&back, text.data, text.len) || back.len != len ||
+            memcmp(back.data, all, len) != 0)
+            ok(false, "%zu bytes there and back", len);
+    }
 }
 
 static void test_percent(void)
