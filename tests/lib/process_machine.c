@@ -3,7 +3,8 @@
 //
 // envd here: POST /init (kept, and written to init.json in the machine's directory), GET /health,
 // GET /whoami (the token is checked), POST /echo, GET /hang (never answered; makes the file
-// "hanging"), GET /cut (an answer that breaks off), WatchDir (begins, and says nothing more).
+// "hanging"), GET /cut (an answer that breaks off), /files with
+// a signature (which is not checked; answers with the machine's directory), WatchDir (begins, and says nothing more).
 // connects.log has a line with the port for each CONNECT.
 //
 // In the mode "guest" it is vm.net alone, of the namespace it is in: tests/lib/process_guest.sh has
@@ -213,6 +214,8 @@ static void on_request(struct http_request *req, void *ctx)
         http_request_collect(req, LIMIT_JSON_BODY_BYTES, on_init, NULL);
     } else if (strcmp(path, "/health") == 0) {
         http_respond(req, 204, NULL, NULL, 0);
+    } else if (strcmp(path, "/files") == 0 && http_request_query(req, "signature", NULL)) {
+        http_respond(req, 200, "text/plain", dir, strlen(dir)); // it says who it is
     } else if (token && !str_eq_secret(http_request_header(req, "X-Access-Token"), token)) {
         http_respond_error(req, 401, "unauthorized access, please provide a valid access token");
     } else if (strcmp(path, "/whoami") == 0) {
