@@ -20,8 +20,9 @@ void admission_defaults(struct store_limits *limits)
     };
 }
 
-int admission_check(const struct store *store, const struct machine_facts *facts, struct err *e)
+int admission_check(const struct store *store, const struct create_spec *spec, struct err *e)
 {
+    const struct machine_facts *facts = &spec->template.facts;
     if (store->stopping)
         return err_set(e, ERR_UNAVAILABLE, "the daemon is stopping");
     if ((int64_t)store->count >= store->limits.sandboxes)
@@ -29,6 +30,12 @@ int admission_check(const struct store *store, const struct machine_facts *facts
                        "the limit of %lld sandboxes is reached, %zu exist; end one, or start the "
                        "daemon with a higher --max-sandboxes (CUBBY_MAX_SANDBOXES)",
                        (long long)store->limits.sandboxes, store->count);
+    if (spec->max_sandboxes >= 0 &&
+        (int64_t)store_of_owner(store, spec->owner) >= spec->max_sandboxes)
+        return err_set(e, ERR_LIMIT,
+                       "the limit of %lld sandboxes of this API key is reached; end one, or raise "
+                       "max_sandboxes of \"%s\" in keys.json",
+                       (long long)spec->max_sandboxes, spec->owner);
     int64_t used_mb = store_memory_bytes(store) >> 20;
     int64_t limit_mb = store->limits.memory_bytes >> 20;
     if (used_mb + facts->memory_mb > limit_mb)

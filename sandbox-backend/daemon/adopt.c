@@ -13,6 +13,7 @@
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/expiry.h"
 #include "sandbox-backend/daemon/orphans.h"
+#include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
@@ -65,9 +66,14 @@ static void on_adopted(struct machine *m, const struct err *e, void *ctx)
         return;
     }
     sb->machine = m;
-    sandbox_set_state(sb, SANDBOX_RUNNING);
-    log_info("sandbox.adopted", "id=%s left_ms=%lld", sb->id,
+    bool still = machine_is_paused(m);
+    bool paused = sb->found_paused || still;
+    sandbox_set_state(sb, still ? SANDBOX_PAUSED : SANDBOX_RUNNING);
+    log_info("sandbox.adopted", "id=%s paused=%d left_ms=%lld", sb->id, paused,
              (long long)(sb->end_ms - clock_mono_ms()));
+    journal_add(&sb->journal, JOURNAL_INFO, "found by a daemon that was started anew");
+    if (paused && !still) // the daemon before was killed on the way there, or back
+        pause_start(sb, NULL, NULL);
     step_done(a); // an overdue one is ended by the timer that this sets
 }
 
@@ -76,18 +82,18 @@ static void adopt_one(struct adoption *a, const char *id)
     struct store *store = a->store;
     struct sandbox *sb = sandbox_new(store, id);
     struct err e = ERR_INIT;
-    json_t *machine = NULL;
+    struct record_extra extra = {0};
     a->pending++;
     sb->adoption = a;
-    if (record_read(sb, &machine, &e) < 0) {
+    if (record_read(sb, &extra, &e) < 0) {
         discard(a, sb, e.code == ERR_NOT_FOUND ? NULL : e.msg);
         return;
     }
     char *template auto_free = str_printf("%s/templates/%s", store->home, sb->template);
-    struct machine_spec spec = {
-        .id = sb->id, .dir = sb->dir, .template = template, .network = sb->network};
-    store->driver->adopt(store->loop, &spec, machine, on_adopted, ending_on_exit, sb);
-    json_decref(machine);
+    struct machine_spec spec = sandbox_machine_spec(sb, template);
+    sb->found_paused = extra.paused;
+    store->driver->adopt(store->loop, &spec, extra.machine, on_adopted, ending_on_exit, sb);
+    json_decref(extra.machine);
 }
 
 static bool is_id(const char *name)

@@ -3,6 +3,7 @@
 // and removes the rest.
 //
 //  - sandbox.json and a machine that runs: RUNNING again, or ended at once when its time was over.
+//  - sandbox.json says that it is paused, or its machine stands still: PAUSED, once it does.
 //  - sandbox.json and no machine: the directory goes; it is remembered as lost.
 //  - no sandbox.json: its creation never came to an end, so nobody was told of it. Whatever process
 //    still has that directory among its arguments or files is killed; the directory goes.

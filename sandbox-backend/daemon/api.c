@@ -6,7 +6,9 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/gate.h"
 #include "sandbox-backend/daemon/reply.h"
+#include "sandbox-backend/daemon/store.h"
 
 static const struct {
     const char *method, *pattern; // "{}" stands for one segment that is not empty
@@ -17,23 +19,37 @@ static const struct {
     {"POST", "/v2/sandboxes", api_create_v2},
     {"GET", "/sandboxes", api_list_v1},
     {"GET", "/v2/sandboxes", api_list_v2},
+    {"GET", "/sandboxes/metrics", api_metrics_all}, // before what any id would match
     {"GET", "/sandboxes/{}", api_get},
     {"DELETE", "/sandboxes/{}", api_kill},
     {"POST", "/sandboxes/{}/timeout", api_timeout},
     {"POST", "/sandboxes/{}/refreshes", api_refresh},
     {"POST", "/sandboxes/{}/connect", api_connect_v1},
     {"POST", "/v2/sandboxes/{}/connect", api_connect_v2},
-    {"POST", "/sandboxes/{}/pause", api_unavailable},
-    {"POST", "/sandboxes/{}/resume", api_unavailable},
+    {"POST", "/sandboxes/{}/pause", api_pause},
+    {"POST", "/sandboxes/{}/resume", api_resume},
     {"POST", "/sandboxes/{}/fork", api_unavailable},
     {"POST", "/sandboxes/{}/snapshots", api_unavailable},
-    {"PUT", "/sandboxes/{}/network", api_unavailable},
-    {"GET", "/sandboxes/{}/metrics", api_unavailable},
-    {"GET", "/sandboxes/{}/logs", api_unavailable},
-    {"GET", "/v2/sandboxes/{}/logs", api_unavailable},
+    {"PUT", "/sandboxes/{}/network", api_network},
+    {"GET", "/sandboxes/{}/metrics", api_metrics},
+    {"GET", "/sandboxes/{}/logs", api_logs_v1},
+    {"GET", "/v2/sandboxes/{}/logs", api_logs_v2},
+    {"GET", "/snapshots", api_snapshots},
     {"GET", "/templates", api_templates},
     {"GET", "/v2/templates", api_templates},
+    {"POST", "/templates", api_unavailable},
+    {"POST", "/v2/templates", api_unavailable},
+    {"POST", "/v3/templates", api_unavailable},
     {"GET", "/templates/aliases/{}", api_alias},
+    {"GET", "/templates/{}", api_template},
+    {"DELETE", "/templates/{}", api_template_delete},
+    {"PATCH", "/templates/{}", api_unavailable},
+    {"PATCH", "/v2/templates/{}", api_unavailable},
+    {"GET", "/volumes", api_unavailable},
+    {"POST", "/volumes", api_unavailable},
+    {"GET", "/secrets", api_unavailable},
+    {"POST", "/secrets", api_unavailable},
+    {"GET", "/teams", api_teams},
 };
 
 // New string: what stood at "{}", "" when the pattern has none; NULL when it does not match.
@@ -51,10 +67,36 @@ static char *match(const char *pattern, const char *path)
     return xstrndup(path + before, len);
 }
 
+// A page in a browser may ask, too, if it has a key: nothing here goes by cookies.
+static void allow_origins(struct http_request *req)
+{
+    http_response_header(req, "Access-Control-Allow-Origin", "*");
+    http_response_header(req, "Access-Control-Expose-Headers", "X-Next-Token, X-Total-Running");
+}
+
+// What the browser asks first. It names no sandbox, so this is for those behind the proxy as well.
+static void answer_preflight(struct http_request *req)
+{
+    const char *headers = http_request_header(req, "Access-Control-Request-Headers");
+    http_response_header(req, "Access-Control-Allow-Methods",
+                         "HEAD, GET, POST, PUT, PATCH, DELETE");
+    http_response_header(req, "Access-Control-Allow-Headers", headers ? headers : "*");
+    http_response_header(req, "Access-Control-Max-Age", "7200");
+    reply_empty(req);
+}
+
 void api_request(struct store *store, struct http_request *req)
 {
     const char *method = http_request_method(req);
     bool path_known = false;
+    allow_origins(req);
+    if (strcmp(method, "OPTIONS") == 0) {
+        answer_preflight(req);
+        return;
+    }
+    // Whether it is there may be asked by everybody.
+    if (strcmp(http_request_path(req), "/health") != 0 && !gate_admits(store->gate, req))
+        return;
     for (size_t i = 0; i < ARRAY_LEN(ROUTES); i++) {
         char *arg auto_free = match(ROUTES[i].pattern, http_request_path(req));
         if (!arg)

@@ -27,14 +27,29 @@ void api_get(struct store *store, struct http_request *req, const char *id);
 void api_kill(struct store *store, struct http_request *req, const char *id);
 void api_timeout(struct store *store, struct http_request *req, const char *id);
 void api_refresh(struct store *store, struct http_request *req, const char *id);
+void api_unavailable(struct store *store, struct http_request *req, const char *arg); // 501
+
+// api_pause.c
+void api_pause(struct store *store, struct http_request *req, const char *id);
+void api_resume(struct store *store, struct http_request *req, const char *id);
 void api_connect_v1(struct store *store, struct http_request *req, const char *id);
 void api_connect_v2(struct store *store, struct http_request *req, const char *id);
-void api_unavailable(struct store *store, struct http_request *req, const char *id); // 501
+
+// api_network.c, api_metrics.c, api_logs.c
+void api_network(struct store *store, struct http_request *req, const char *id);
+void api_metrics(struct store *store, struct http_request *req, const char *id);
+void api_metrics_all(struct store *store, struct http_request *req, const char *arg);
+void api_logs_v1(struct store *store, struct http_request *req, const char *id);
+void api_logs_v2(struct store *store, struct http_request *req, const char *id);
 
 // api_templates.c
 void api_templates(struct store *store, struct http_request *req, const char *arg);
+void api_template(struct store *store, struct http_request *req, const char *name);
+void api_template_delete(struct store *store, struct http_request *req, const char *name);
 void api_alias(struct store *store, struct http_request *req, const char *alias);
+void api_snapshots(struct store *store, struct http_request *req, const char *arg);
+void api_teams(struct store *store, struct http_request *req, const char *arg);
 void api_health(struct store *store, struct http_request *req, const char *arg);
 
-// 404, telling a sandbox that has ended from one that never was.
+// api_change.c: 404, telling a sandbox that has ended from one that never was.
 void api_not_found(struct store *store, struct http_request *req, const char *id);

@@ -8,6 +8,7 @@
 #include "sandbox-backend/daemon/api.h"
 #include "sandbox-backend/daemon/create.h"
 #include "sandbox-backend/daemon/ending.h"
+#include "sandbox-backend/daemon/gate.h"
 #include "sandbox-backend/daemon/new_sandbox.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/sandbox.h"
@@ -64,9 +65,13 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct create_spec spec = {0};
     struct err e = ERR_INIT;
     json_t *json = json_parse(body, len, &e);
-    if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0)
+    if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0) {
+        struct gate_caller caller = gate_caller_of(p->store->gate, req);
+        spec.owner = caller.name;
+        spec.max_sandboxes = caller.max_sandboxes;
         create_start(p->store, &spec, on_created, p, &p->sb, &e);
-    templates_fini(&spec.template);
+    }
+    create_spec_fini(&spec);
     json_decref(json);
     if (!err_is(&e))
         return;

@@ -5,10 +5,12 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/api.h"
+#include "sandbox-backend/daemon/gate.h"
 #include "sandbox-backend/daemon/list_query.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/daemon/templates.h"
 #include "sandbox-backend/daemon/view.h"
 
 struct found {
@@ -23,22 +25,31 @@ static int by_query(const void *a, const void *b, void *query)
 }
 
 // Those that match, in order. New array of borrowed pointers.
-static struct found *collect(const struct store *store, struct list_query *q, size_t *count)
+static struct found *collect(const struct store *store, struct http_request *req,
+                             struct list_query *q, size_t *count)
 {
     struct found *found = xcalloc(store->count + 1, sizeof *found);
     size_t n = 0;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        if (list_query_matches(q, sb))
+        if (list_query_matches(q, sb) && gate_sees(store->gate, req, sb))
             found[n++].sb = sb;
     qsort_r(found, n, sizeof *found, by_query, q);
     *count = n;
     return found;
 }
 
+static size_t count_running(const struct store *store, struct http_request *req)
+{
+    size_t n = 0;
+    for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
+        n += sb->state == SANDBOX_RUNNING && gate_sees(store->gate, req, sb);
+    return n;
+}
+
 static void answer(struct store *store, struct http_request *req, struct list_query *q)
 {
     size_t count = 0;
-    struct found *found auto_free = collect(store, q, &count);
+    struct found *found auto_free = collect(store, req, q, &count);
     size_t shown = (int64_t)count > q->limit ? (size_t)q->limit : count;
     json_t *list = json_array();
     for (size_t i = 0; i < shown; i++)
@@ -48,7 +59,7 @@ static void answer(struct store *store, struct http_request *req, struct list_qu
         http_response_header(req, "X-Next-Token", token);
     }
     char total[24];
-    snprintf(total, sizeof total, "%zu", store_running(store));
+    snprintf(total, sizeof total, "%zu", count_running(store, req));
     http_response_header(req, "X-Total-Running", total);
     reply_json(req, 200, list);
 }
@@ -57,10 +68,15 @@ static void list(struct store *store, struct http_request *req, bool v2)
 {
     struct list_query q;
     struct err e = ERR_INIT;
-    if (list_query_parse(&q, req, v2, &e) < 0)
+    if (list_query_parse(&q, req, v2, &e) < 0) {
         reply_err(req, NULL, &e);
-    else
+    } else {
+        // By whatever name: one that there is not has no sandboxes.
+        char *template auto_free = q.template ? templates_resolve(store, q.template) : NULL;
+        if (template)
+            q.template = template;
         answer(store, req, &q);
+    }
     list_query_fini(&q);
 }
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done with one sandbox: look, kill, timeout, refreshes, connect.
+// What is done with one sandbox: look, kill, timeout, refreshes.
 #include <stdlib.h>
-#include <string.h>
 
 #include "sandbox-backend/base/json.h"
-#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api.h"
+#include "sandbox-backend/daemon/api_change.h"
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/expiry.h"
 #include "sandbox-backend/daemon/record.h"
@@ -16,46 +14,24 @@
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/daemon/view.h"
 
-#define SMALL_BODY_BYTES 65536
-#define CONNECT_S        300
-#define REFRESH_S        15 // at least, as E2B's
-#define REFRESH_MAX_S    3600
-
-void api_not_found(struct store *store, struct http_request *req, const char *id)
-{
-    const struct ended_entry *ended = store_find_ended(store, id);
-    if (!ended) {
-        reply_error(req, 404, "sandbox_not_found",
-                    "Sandbox \"%.80s\" doesn't exist or you don't have access to it", id);
-        return;
-    }
-    char *sentence auto_free = ended_sentence(ended);
-    reply_error(req, 404, "sandbox_ended", "Sandbox \"%.80s\" has ended: %s", id, sentence);
-}
-
-// The sandbox, or NULL after a 404.
-static struct sandbox *find(struct store *store, struct http_request *req, const char *id)
-{
-    struct sandbox *sb = store_find(store, id);
-    if (!sb)
-        api_not_found(store, req, id);
-    return sb;
-}
+#define REFRESH_S     15 // at least, as E2B's
+#define REFRESH_MAX_S 3600
 
 void api_get(struct store *store, struct http_request *req, const char *id)
 {
-    struct sandbox *sb = find(store, req, id);
+    struct sandbox *sb = api_find(store, req, id);
     if (!sb)
         return;
     sandbox_touch_if_used(sb);
     reply_json(req, 200, view_detail(sb));
 }
 
-void api_unavailable(struct store *store, struct http_request *req, const char *id)
+void api_unavailable(struct store *store, struct http_request *req, const char *arg)
 {
-    if (find(store, req, id))
-        reply_error(req, 501, "not_implemented", "\"%s\" is not available in this version of Cubby",
-                    str_base(http_request_path(req)));
+    (void)store;
+    (void)arg;
+    reply_error(req, 501, "not_implemented", "%s %.200s is not available in this version of Cubby",
+                http_request_method(req), http_request_path(req));
 }
 
 // ---- kill
@@ -80,7 +56,7 @@ static void on_killer_gone(void *ctx)
 
 void api_kill(struct store *store, struct http_request *req, const char *id)
 {
-    struct sandbox *sb = find(store, req, id);
+    struct sandbox *sb = api_find(store, req, id);
     if (!sb)
         return;
     struct pending_kill *p = xmalloc(sizeof *p);
@@ -91,58 +67,7 @@ void api_kill(struct store *store, struct http_request *req, const char *id)
     ending_start(sb, ENDED_KILLED, NULL);
 }
 
-// ---- what moves the end. All of them have a small body, then look the sandbox up.
-struct pending_change {
-    struct store *store;
-    char *id; // owned
-    void (*apply)(struct store *store, struct http_request *req, struct sandbox *sb,
-                  const json_t *body);
-};
-
-static void change_free(void *ctx)
-{
-    struct pending_change *p = ctx;
-    free(p->id);
-    free(p);
-}
-
-static void on_change_body(struct http_request *req, const char *body, size_t len, void *ctx)
-{
-    struct pending_change *p = ctx;
-    struct pending_change change = *p;
-    char *id auto_free = change.id;
-    struct err e = ERR_INIT;
-    free(p);
-    json_t *json = len ? json_parse(body, len, &e) : json_object();
-    if (json && !json_is_object(json))
-        err_set(&e, ERR_INVALID, "the body must be a JSON object");
-    struct sandbox *sb = err_is(&e) ? NULL : find(change.store, req, id);
-    if (err_is(&e))
-        reply_err(req, NULL, &e);
-    else if (sb)
-        change.apply(change.store, req, sb, json);
-    json_decref(json);
-}
-
-static void change(struct store *store, struct http_request *req, const char *id,
-                   void (*apply)(struct store *store, struct http_request *req, struct sandbox *sb,
-                                 const json_t *body))
-{
-    struct pending_change *p = xmalloc(sizeof *p);
-    *p = (struct pending_change){.store = store, .id = xstrdup(id), .apply = apply};
-    http_request_on_close(req, change_free, p);
-    http_request_collect(req, SMALL_BODY_BYTES, on_change_body, p);
-}
-
-static bool timeout_fits(const struct store *store, struct http_request *req, int64_t seconds)
-{
-    if (seconds <= store->limits.timeout_s)
-        return true;
-    reply_error(req, 400, NULL, "Timeout cannot be greater than %lld hours (%lld s)",
-                (long long)(store->limits.timeout_s / 3600), (long long)store->limits.timeout_s);
-    return false;
-}
-
+// ---- what moves the end
 static void moved(struct sandbox *sb)
 {
     record_write_or_log(sb);
@@ -160,7 +85,7 @@ static void apply_timeout(struct store *store, struct http_request *req, struct 
         reply_err(req, NULL, &e);
         return;
     }
-    if (!timeout_fits(store, req, seconds))
+    if (!api_timeout_fits(store, req, seconds) || !api_is_running(req, sb))
         return;
     if (seconds < 0)
         seconds = 0;
@@ -169,6 +94,7 @@ static void apply_timeout(struct store *store, struct http_request *req, struct 
     else
         sb->sliding = false; // it ends now, whoever still uses it
     sandbox_set_end(sb, seconds * 1000);
+    journal_add(&sb->journal, JOURNAL_INFO, "it is to live for %lld s more", (long long)seconds);
     moved(sb);
     reply_empty(req);
 }
@@ -183,59 +109,19 @@ static void apply_refresh(struct store *store, struct http_request *req, struct 
         reply_err(req, NULL, &e);
         return;
     }
+    if (!api_is_running(req, sb))
+        return;
     sandbox_extend_end(sb, (seconds < REFRESH_S ? REFRESH_S : seconds) * 1000);
     moved(sb);
     reply_empty(req);
 }
 
-static void connect_for(struct store *store, struct http_request *req, struct sandbox *sb,
-                        const json_t *body, int64_t fallback)
-{
-    struct err e = ERR_INIT;
-    int64_t seconds = 0;
-    if (json_get_int(body, "timeout", 0, INT64_MAX, &seconds, fallback, &e) < 0) {
-        reply_err(req, NULL, &e);
-        return;
-    }
-    if (seconds < 0) {
-        reply_error(req, 400, NULL, "timeout is required, in whole seconds");
-        return;
-    }
-    if (!timeout_fits(store, req, seconds))
-        return;
-    sandbox_extend_end(sb, seconds * 1000);
-    moved(sb);
-    reply_json(req, 200, view_created(sb));
-}
-
-static void apply_connect_v1(struct store *store, struct http_request *req, struct sandbox *sb,
-                             const json_t *body)
-{
-    connect_for(store, req, sb, body, -1);
-}
-
-static void apply_connect_v2(struct store *store, struct http_request *req, struct sandbox *sb,
-                             const json_t *body)
-{
-    connect_for(store, req, sb, body, CONNECT_S);
-}
-
 void api_timeout(struct store *store, struct http_request *req, const char *id)
 {
-    change(store, req, id, apply_timeout);
+    api_change(store, req, id, apply_timeout);
 }
 
 void api_refresh(struct store *store, struct http_request *req, const char *id)
 {
-    change(store, req, id, apply_refresh);
-}
-
-void api_connect_v1(struct store *store, struct http_request *req, const char *id)
-{
-    change(store, req, id, apply_connect_v1);
-}
-
-void api_connect_v2(struct store *store, struct http_request *req, const char *id)
-{
-    change(store, req, id, apply_connect_v2);
+    api_change(store, req, id, apply_refresh);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /templates, /templates/aliases/{alias} and /health.
+// /templates, /snapshots, /teams and /health.
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/api.h"
+#include "sandbox-backend/daemon/gate.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/daemon/templates.h"
@@ -12,25 +13,74 @@ void api_templates(struct store *store, struct http_request *req, const char *ar
     reply_json(req, 200, templates_list(store));
 }
 
+// False after an answer.
+static bool find(struct store *store, struct http_request *req, const char *name,
+                 struct known_template *t)
+{
+    struct err e = ERR_INIT;
+    if (templates_find(store, name, t, &e) == 0)
+        return true;
+    reply_err(req, e.code == ERR_NOT_FOUND ? "template_not_found" : NULL, &e);
+    return false;
+}
+
+void api_template(struct store *store, struct http_request *req, const char *name)
+{
+    struct known_template t = {0};
+    if (find(store, req, name, &t))
+        reply_json(req, 200, templates_detail(store, &t));
+    templates_fini(&t);
+}
+
+// A template is the machine's, and others may be using it: it is not for a request to remove.
+void api_template_delete(struct store *store, struct http_request *req, const char *name)
+{
+    struct known_template t = {0};
+    if (find(store, req, name, &t))
+        reply_error(req, 403, "template_in_use",
+                    "template '%s' belongs to the machine; `cubby template rm %s` there removes it",
+                    t.name, t.name);
+    templates_fini(&t);
+}
+
 void api_alias(struct store *store, struct http_request *req, const char *alias)
 {
     struct known_template t = {0};
-    struct err e = ERR_INIT;
-    if (templates_find(store, alias, &t, &e) < 0)
-        reply_err(req, e.code == ERR_NOT_FOUND ? "template_not_found" : NULL, &e);
-    else
+    if (find(store, req, alias, &t))
         reply_json(req, 200, json_pack("{s:s, s:b}", "templateID", t.name, "public", 0));
     templates_fini(&t);
 }
 
-// More than E2B's "ok": what is in use of what there is.
+// There are none: they cannot be made yet.
+void api_snapshots(struct store *store, struct http_request *req, const char *arg)
+{
+    (void)store;
+    (void)arg;
+    reply_json(req, 200, json_array());
+}
+
+// E2B's command line asks for a team before anything else.
+void api_teams(struct store *store, struct http_request *req, const char *arg)
+{
+    (void)arg;
+    struct gate_caller caller = gate_caller_of(store->gate, req);
+    reply_json(req, 200,
+               json_pack("[{s:s, s:s, s:s, s:b}]", "teamID", "cubby", "name",
+                         caller.name ? caller.name : "cubby", "apiKey", "", "isDefault", 1));
+}
+
+// More than E2B's "ok": what is in use of what there is. A stranger is only told that it is there.
 void api_health(struct store *store, struct http_request *req, const char *arg)
 {
     (void)arg;
+    if (gate_caller_of(store->gate, req).name) {
+        reply_json(req, 200, json_pack("{s:s}", "status", "ok"));
+        return;
+    }
     reply_json(req, 200,
-               json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "status", "ok", "version", CUBBY_VERSION,
-                         "sandboxes", (json_int_t)store->count, "maxSandboxes",
+               json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s?}", "status", "ok", "version",
+                         CUBBY_VERSION, "sandboxes", (json_int_t)store->count, "maxSandboxes",
                          (json_int_t)store->limits.sandboxes, "memoryMB",
                          (json_int_t)(store_memory_bytes(store) >> 20), "maxMemoryMB",
-                         (json_int_t)(store->limits.memory_bytes >> 20)));
+                         (json_int_t)(store->limits.memory_bytes >> 20), "url", store->url));
 }

@@ -10,39 +10,35 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
-#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/admission.h"
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/expiry.h"
+#include "sandbox-backend/daemon/guest_call.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
-#define INIT_WAIT_MS    20000 // from "the machine runs" to envd's answer
-#define ENTROPY_BYTES   64
-#define INIT_ERROR_SHOW 200
+#define INIT_WAIT_MS  20000 // from "the machine runs" to envd's answer
+#define ENTROPY_BYTES 64
 
 struct creation {
     struct sandbox *sb; // borrowed
     create_cb cb;
     void *ctx;
-    json_t *env; // owned; may be NULL
-    struct upstream_dial *dial;
-    struct upstream_conn *conn;
-    int status; // of /init's answer
-    struct buf answer;
-    struct err err;                           // why it failed; nothing goes on once it is set
-    int64_t start_ms, machine_ms, connect_ms; // when each stage was over
+    json_t *env;             // owned; may be NULL
+    struct guest_call *call; // POST /init
+    struct err err;          // why it failed; nothing goes on once it is set
+    int64_t start_ms, machine_ms;
 };
 
 static void on_machine_ready(struct machine *m, const struct err *e, void *ctx);
 static void on_machine_exit(struct machine *m, const char *reason, void *ctx);
-static void on_envd_connected(struct upstream_conn *conn, const struct err *e, void *ctx);
-static void post_init(struct creation *c);
-static void on_init_late(struct deadline *d);
+static void on_init_answer(int status, const char *text, size_t len, const struct err *e,
+                           void *ctx);
+static char *init_body(const struct creation *c);
 static void finish(struct creation *c);
 static void fail(struct creation *c);
 static void on_cleaned(void *ctx);
@@ -53,7 +49,12 @@ static struct sandbox *sandbox_of(struct store *store, const struct create_spec 
     sb->template = xstrdup(spec->template.name);
     sb->facts = spec->template.facts;
     sb->token = spec->secure ? random_hex(32) : NULL;
-    sb->network = spec->network;
+    sb->traffic_token = spec->traffic_needs_token ? random_hex(32) : NULL;
+    sb->owner = spec->owner ? xstrdup(spec->owner) : NULL;
+    sb->mask_request_host = spec->mask_request_host ? xstrdup(spec->mask_request_host) : NULL;
+    sb->auto_pause = spec->auto_pause;
+    sb->auto_resume = spec->auto_resume;
+    net_policy_copy(&sb->policy, &spec->policy);
     sb->sliding = spec->sliding;
     sb->timeout_ms = spec->timeout_s * 1000;
     if (spec->metadata)
@@ -61,11 +62,17 @@ static struct sandbox *sandbox_of(struct store *store, const struct create_spec 
     return sb;
 }
 
+void create_spec_fini(struct create_spec *spec)
+{
+    templates_fini(&spec->template);
+    net_policy_fini(&spec->policy);
+}
+
 // 1 to 3.
 int create_start(struct store *store, const struct create_spec *spec, create_cb cb, void *ctx,
                  struct sandbox **out, struct err *e)
 {
-    if (admission_check(store, &spec->template.facts, e) < 0)
+    if (admission_check(store, spec, e) < 0)
         return -1;
     struct sandbox *sb = sandbox_of(store, spec);
     struct creation *c = xcalloc(1, sizeof *c);
@@ -78,8 +85,7 @@ int create_start(struct store *store, const struct create_spec *spec, create_cb 
         fail(c);
         return 0;
     }
-    struct machine_spec machine = {
-        .id = sb->id, .dir = sb->dir, .template = spec->template.dir, .network = spec->network};
+    struct machine_spec machine = sandbox_machine_spec(sb, spec->template.dir);
     store->driver->create(store->loop, &machine, on_machine_ready, on_machine_exit, sb);
     return 0;
 }
@@ -109,10 +115,8 @@ static void on_machine_ready(struct machine *m, const struct err *e, void *ctx)
         fail(c);
         return;
     }
-    sb->wait.on_expired = on_init_late;
-    deadline_arm(&sb->wait, INIT_WAIT_MS);
-    c->dial = upstream_dial(&sb->upstream, machine_vmnet(m), ENVD_PORT, INIT_WAIT_MS,
-                            on_envd_connected, c);
+    char *body auto_free = init_body(c);
+    c->call = guest_call_start(sb, "POST", "/init", body, INIT_WAIT_MS, on_init_answer, c);
 }
 
 static void on_machine_exit(struct machine *m, const char *reason, void *ctx)
@@ -130,22 +134,7 @@ static void on_machine_exit(struct machine *m, const char *reason, void *ctx)
     fail(c);
 }
 
-static void on_envd_connected(struct upstream_conn *conn, const struct err *e, void *ctx)
-{
-    struct creation *c = ctx;
-    c->dial = NULL;
-    c->conn = conn;
-    c->connect_ms = clock_mono_ms();
-    if (conn) {
-        post_init(c);
-        return;
-    }
-    c->err = *e;
-    err_wrap(&c->err, "connect to envd");
-    fail(c);
-}
-
-// 5. The variables that say where a program runs win over the user's.
+// The variables that say where a program runs win over the user's.
 static json_t *init_env(const struct creation *c)
 {
     json_t *env = c->env ? json_copy(c->env) : json_object();
@@ -171,36 +160,16 @@ static char *init_body(const struct creation *c)
     return text;
 }
 
-static void on_init_head(int status, const struct http_header *headers, size_t count, void *ctx)
+static void on_init_answer(int status, const char *text, size_t len, const struct err *e, void *ctx)
 {
-    (void)headers;
-    (void)count;
+    (void)len;
     struct creation *c = ctx;
-    c->status = status;
-}
-
-static void on_init_data(const char *data, size_t len, void *ctx)
-{
-    struct creation *c = ctx;
-    if (c->answer.len < INIT_ERROR_SHOW)
-        buf_add(&c->answer, data,
-                len < INIT_ERROR_SHOW - c->answer.len ? len : INIT_ERROR_SHOW - c->answer.len);
-}
-
-static void on_init_end(const struct err *e, void *ctx)
-{
-    struct creation *c = ctx;
-    if (err_is(&c->err)) { // it is being taken apart, and this call with it
-        c->conn = NULL;
-        return;
-    }
+    c->call = NULL;
     if (e) {
-        c->conn = NULL; // closes by itself
         c->err = *e;
         err_wrap(&c->err, "initialise envd");
-    } else if (c->status != 204) {
-        err_set(&c->err, ERR_INTERNAL, "envd answered /init with %d: %s", c->status,
-                buf_str(&c->answer));
+    } else if (status != 204) {
+        err_set(&c->err, ERR_INTERNAL, "envd answered /init with %d: %.200s", status, text);
     }
     if (err_is(&c->err))
         fail(c);
@@ -208,35 +177,13 @@ static void on_init_end(const struct err *e, void *ctx)
         finish(c);
 }
 
-static void post_init(struct creation *c)
-{
-    static const struct http_conn_events EVENTS = {
-        .on_head = on_init_head, .on_data = on_init_data, .on_end = on_init_end};
-    static const struct http_header HEADERS[] = {{"Content-Type", "application/json"}};
-    char *body auto_free = init_body(c);
-    http_conn_call(c->conn->http, "POST", "/init", HEADERS, ARRAY_LEN(HEADERS),
-                   (int64_t)strlen(body), &EVENTS, c);
-    http_conn_write(c->conn->http, body, strlen(body));
-    http_conn_finish(c->conn->http);
-}
-
-static void on_init_late(struct deadline *d)
-{
-    struct creation *c = container_of(d, struct sandbox, wait)->creation;
-    if (err_is(&c->err))
-        return;
-    err_set(&c->err, ERR_TIMEOUT, "envd did not answer /init within %d s", INIT_WAIT_MS / 1000);
-    fail(c);
-}
-
 static void creation_free(struct creation *c)
 {
     json_decref(c->env);
-    buf_fini(&c->answer);
     free(c);
 }
 
-// 6.
+// 5.
 static void finish(struct creation *c)
 {
     struct sandbox *sb = c->sb;
@@ -245,15 +192,14 @@ static void finish(struct creation *c)
         fail(c);
         return;
     }
-    deadline_disarm(&sb->wait);
     sandbox_set_state(sb, SANDBOX_RUNNING);
-    upstream_give(steal(&c->conn)); // the first command finds it open
     expiry_plan(sb->store);
     int64_t now = clock_mono_ms();
-    log_info("sandbox.created",
-             "id=%s template=%s ms=%lld machine_ms=%lld connect_ms=%lld init_ms=%lld", sb->id,
+    log_info("sandbox.created", "id=%s template=%s ms=%lld machine_ms=%lld init_ms=%lld", sb->id,
              sb->template, (long long)(now - c->start_ms), (long long)(c->machine_ms - c->start_ms),
-             (long long)(c->connect_ms - c->machine_ms), (long long)(now - c->connect_ms));
+             (long long)(now - c->machine_ms));
+    journal_add(&sb->journal, JOURNAL_INFO, "created from template %s, in %lld ms", sb->template,
+                (long long)(now - c->start_ms));
     create_cb cb = c->cb;
     void *ctx = c->ctx;
     sb->creation = NULL;
@@ -264,10 +210,8 @@ static void finish(struct creation *c)
 static void fail(struct creation *c)
 {
     struct sandbox *sb = c->sb;
-    if (c->dial)
-        upstream_dial_cancel(steal(&c->dial));
-    if (c->conn)
-        upstream_drop(steal(&c->conn));
+    if (c->call)
+        guest_call_cancel(steal(&c->call));
     sb->forget = true;
     sb->on_ended = on_cleaned;
     sb->on_ended_ctx = c;

@@ -4,12 +4,12 @@
 //  1. Admission: is there room for it.
 //  2. Its directory.
 //  3. The driver restores its machine.
-//  4. A connection to envd in it.
-//  5. POST /init: token, environment, clock, host name, entropy. The 204 says that it is usable.
-//  6. sandbox.json, so that the next daemon finds it; then it is RUNNING and handed out.
+//  4. POST /init to envd in it: token, environment, clock, host name, entropy. The 204 says that it
+//     is usable.
+//  5. sandbox.json, so that the next daemon finds it; then it is RUNNING and handed out.
 //
 // Whatever fails, whoever gives up: the machine is killed and the directory removed before the
-// failure is told. A daemon that is killed before step 6 leaves a directory without sandbox.json,
+// failure is told. A daemon that is killed before step 5 leaves a directory without sandbox.json,
 // which the next one takes for what it is (adopt.c).
 #pragma once
 #include <jansson.h>
@@ -23,13 +23,19 @@ struct store;
 
 struct create_spec {
     struct known_template template;
+    const char *owner;     // name of the API key; NULL: the unix socket's
+    int64_t max_sandboxes; // of that owner; -1 for no limit of its own
     int64_t timeout_s;
     json_t *metadata; // object of strings, or NULL
     json_t *env;      // object of strings, or NULL
-    enum net_mode network;
+    struct net_policy policy;
+    const char *mask_request_host; // NULL: the client's
     bool secure;
+    bool traffic_needs_token;
+    bool auto_pause, auto_resume;
     bool sliding;
 };
+void create_spec_fini(struct create_spec *spec);
 
 // Exactly once, from the loop. `sb` is RUNNING, or NULL with `e` set.
 typedef void (*create_cb)(struct sandbox *sb, const struct err *e, void *ctx);

@@ -7,16 +7,16 @@
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/adopt.h"
 #include "sandbox-backend/daemon/api.h"
 #include "sandbox-backend/daemon/create.h"
 #include "sandbox-backend/daemon/ending.h"
+#include "sandbox-backend/daemon/front.h"
+#include "sandbox-backend/daemon/gate.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/log/log.h"
-#include "sandbox-backend/net/http_server.h"
 
 enum daemon_state {
     DAEMON_ADOPTING, // finds what an earlier daemon left; does not listen yet
@@ -32,7 +32,8 @@ struct daemon {
     const struct daemon_opts *opts; // borrowed
     enum daemon_state state;
     struct store store;
-    struct http_server *server;
+    struct front front;
+    struct gate gate;
     uv_signal_t signals[ARRAY_LEN(SIGNALS)];
     int stop_signal; // 0 while there was none
     struct err err;
@@ -60,7 +61,8 @@ static void start(struct daemon *d)
         uv_unref((uv_handle_t *)&d->signals[i]);
         d->signals[i].data = d;
     }
-    if (store_open(&d->store, &d->loop, opts->driver, opts->home, &opts->limits, &d->err) < 0)
+    if (store_open(&d->store, &d->loop, opts->driver, opts->home, &opts->limits, &d->err) < 0 ||
+        gate_init(&d->gate, opts->home, &d->err) < 0)
         on_empty(d);
     else
         adopt_all(&d->store, on_adopted, d);
@@ -79,19 +81,20 @@ static void tell_ready(const struct daemon *d)
 static void on_adopted(void *ctx)
 {
     struct daemon *d = ctx;
-    char *path auto_free = home_path(d->opts->home, "cubbyd.sock");
-    struct http_server_opts server = {
-        .on_request = on_request, .ctx = d, .max_connections = d->opts->max_connections};
-    d->server = http_server_new(&d->loop, &server);
+    d->store.gate = &d->gate;
+    d->store.domain = d->opts->domain;
     set_state(d, DAEMON_SERVING);
-    if (!d->stop_signal && http_server_listen_unix(d->server, path, 0600, &d->err) < 0)
+    if (!d->stop_signal &&
+        front_open(&d->front, &d->loop, &d->opts->front, on_request, d, &d->err) < 0)
         d->stop_signal = SIGUSR1; // an error of the start is no reason to end what runs
     if (d->stop_signal) {
         stop(d);
         return;
     }
-    log_info("daemon.started", "version=%s pid=%d driver=%s socket=%s sandboxes=%zu", CUBBY_VERSION,
-             (int)getpid(), d->opts->driver->name, path, d->store.count);
+    d->store.url = d->front.url;
+    log_info("daemon.started", "version=%s pid=%d driver=%s home=%s url=%s sandboxes=%zu",
+             CUBBY_VERSION, (int)getpid(), d->opts->driver->name, d->opts->home,
+             d->front.url ? d->front.url : "-", d->store.count);
     tell_ready(d);
 }
 
@@ -118,9 +121,9 @@ static void end_sandbox(struct sandbox *sb, bool leave)
 {
     if (sb->state == SANDBOX_CREATING)
         create_abandon(sb, "the daemon is stopping");
-    else if (sb->state == SANDBOX_RUNNING && leave)
+    else if (sandbox_is_known(sb) && leave)
         ending_release(sb);
-    else if (sb->state == SANDBOX_RUNNING)
+    else if (sandbox_is_known(sb))
         ending_start(sb, ENDED_STOPPED, NULL);
 }
 
@@ -130,7 +133,7 @@ static void stop(struct daemon *d)
     set_state(d, DAEMON_STOPPING);
     log_info("daemon.stopping", "sandboxes=%zu leave=%d", d->store.count, leave);
     deadline_disarm(&d->store.expiry);
-    http_server_close(d->server, NULL, NULL);
+    front_close(&d->front);
     for (struct sandbox *sb = store_first(&d->store); sb; sb = store_next(sb))
         end_sandbox(sb, leave);
     store_stop(&d->store, on_empty, d);
@@ -155,6 +158,8 @@ int daemon_run(const struct daemon_opts *opts, struct err *e)
     start(&d);
     uv_run(&d.loop, UV_RUN_DEFAULT);
     store_fini(&d.store);
+    gate_fini(&d.gate);
+    front_fini(&d.front);
     uv_loop_close(&d.loop);
     log_info("daemon.stopped", "pid=%d", (int)getpid());
     if (!err_is(&d.err))

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubbyd: the sandboxes of one home, and the HTTP server on <home>/cubbyd.sock that serves them.
+// cubbyd: the sandboxes of one home, and the HTTP server that serves them (front.h).
 //
 // Theory of operation. One libuv loop, no threads. A request is either for a port of a sandbox
-// (route.h) and passed on to it (proxy.h), or for the control plane (api.h). The store (store.h)
-// owns the sandboxes; create.h makes one, ending.h is the only way out, adopt.h finds those of an
-// earlier daemon, expiry.h ends those whose time is over. What makes a place to run is the driver
-// (drivers/driver.h), which is handed in: nothing here knows what a machine is.
+// (route.h) and passed on to it (proxy.h), or for the control plane (api.h), where gate.h says who
+// may ask. The store (store.h)
+// owns the sandboxes; create.h makes one, ending.h is the only way out, pause.h stops and wakes
+// one, adopt.h finds those of an earlier daemon, expiry.h ends or pauses those whose time is over.
+// What makes a place to run is the driver (drivers/driver.h), which is handed in: nothing here
+// knows what a machine is.
 //
 // Life: lock the home, adopt what an earlier daemon left, listen, serve. It ends in one of two
 // ways:
@@ -21,14 +23,16 @@
 #include <uv.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/front.h"
 #include "sandbox-backend/daemon/store.h"
 
 struct daemon_opts {
     const char *home; // absolute; locked by the caller
     const struct driver *driver;
     struct store_limits limits;
-    unsigned max_connections;
-    int ready_fd; // gets "ready\n" when it listens, then is closed; -1 for none
+    struct front_opts front;
+    const char *domain; // of the answers to create; NULL: clients use their own
+    int ready_fd;       // gets "ready\n" when it listens, then is closed; -1 for none
     bool keep;
 };
 

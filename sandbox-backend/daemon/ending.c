@@ -9,10 +9,12 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/removal.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/daemon/tail.h"
 #include "sandbox-backend/log/log.h"
 
 #define TAIL_LINES 10
@@ -30,8 +32,9 @@ static void take_apart(struct sandbox *sb,
 {
     sandbox_set_state(sb, SANDBOX_KILLING);
     proxy_cut_streams(sb);
+    pause_cancel(sb);
+    meter_cancel(sb);
     upstream_close(&sb->upstream, on_upstream_closed);
-    deadline_disarm(&sb->wait);
     if (sb->machine)
         end_machine(sb->machine, on_machine_gone, sb);
     else
@@ -55,17 +58,8 @@ void ending_release(struct sandbox *sb)
 static void log_tail(const struct sandbox *sb, const char *name)
 {
     char *path auto_free = str_printf("%s/%s", sb->dir, name);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return;
     char text[TAIL_BYTES + 1];
-    if (fseek(f, -TAIL_BYTES, SEEK_END) < 0)
-        rewind(f);
-    size_t n = fread(text, 1, TAIL_BYTES, f);
-    fclose(f);
-    while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-        n--;
-    text[n] = '\0';
+    size_t n = tail_read(path, text, TAIL_BYTES);
     if (n == 0)
         return;
     char *at = text + n;

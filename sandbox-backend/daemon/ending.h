@@ -2,7 +2,7 @@
 // The end of a sandbox, for whatever reason: the one place where it is taken apart.
 //
 //  1. KILLING: nobody finds it any more. Its proxied streams are cut off without a clean end,
-//     which is how the SDKs learn that it is gone.
+//     which is how the SDKs learn that it is gone. What the daemon itself asks of it is cancelled.
 //  2. Its machine is killed (SIGKILL), its connections are closed; both at once.
 //  3. When these are gone its directory is removed, in steps when it is large (removal.h), and its
 //     end is written down.
@@ -13,8 +13,8 @@
 struct machine;
 struct sandbox;
 
-// From CREATING or RUNNING. Never completes inside the call. Calls sb->on_ended, when it is set by
-// then, after everything is gone. `detail` may be NULL; copied.
+// From any state before KILLING. Never completes inside the call. Calls sb->on_ended, when it is
+// set by then, after everything is gone. `detail` may be NULL; copied.
 void ending_start(struct sandbox *sb, enum ended_why why, const char *detail);
 
 // The machine's exit callback (driver.h), with the sandbox as ctx, from RUNNING on.

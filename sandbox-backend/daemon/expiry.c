@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends sandboxes whose time to live is over: one timer, for the earliest end.
+// Ends, or pauses, sandboxes whose time is over: one timer, for the earliest end.
 #include "sandbox-backend/daemon/expiry.h"
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/ending.h"
+#include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 
@@ -23,17 +24,25 @@ void expiry_plan(struct store *store)
     deadline_arm(&store->expiry, earliest > now ? (uint64_t)(earliest - now) : 0);
 }
 
+static void expire(struct sandbox *sb)
+{
+    char *detail auto_free =
+        str_printf("it was created for %lld s", (long long)(sb->timeout_ms / 1000));
+    ending_start(sb, ENDED_EXPIRED, detail);
+}
+
 void expiry_on_timer(struct deadline *timer)
 {
     struct store *store = container_of(timer, struct store, expiry);
     int64_t now = clock_mono_ms();
-    // Ending is asynchronous: the list stays as it is.
+    // Ending and pausing are asynchronous: the list stays as it is.
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
         if (sb->state != SANDBOX_RUNNING || !sandbox_is_due(sb, now))
             continue;
-        char *detail auto_free =
-            str_printf("it was created for %lld s", (long long)(sb->timeout_ms / 1000));
-        ending_start(sb, ENDED_EXPIRED, detail);
+        if (sb->auto_pause)
+            pause_start(sb, NULL, NULL);
+        else
+            expire(sb);
     }
     expiry_plan(store);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends sandboxes whose time to live is over: one timer, for the earliest end.
+// Ends, or pauses, sandboxes whose time is over: one timer, for the earliest end.
 #pragma once
 #include "sandbox-backend/net/deadline.h"
 

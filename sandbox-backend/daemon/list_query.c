@@ -56,12 +56,14 @@ json_t *list_query_metadata(const char *text, struct err *e)
 
 static int parse_states(struct list_query *q, const char *states, struct err *e)
 {
-    q->running = !states || !*states;
+    q->running = q->paused = !states || !*states;
     for (const char *at = states; at && *at;) {
         size_t len = strcspn(at, ",");
         if (len == 7 && strncmp(at, "running", len) == 0)
             q->running = true;
-        else if (len != 6 || strncmp(at, "paused", len) != 0)
+        else if (len == 6 && strncmp(at, "paused", len) == 0)
+            q->paused = true;
+        else
             return err_set(e, ERR_INVALID, "state must be running, paused, or both");
         at += len;
         at += *at == ',';
@@ -141,7 +143,8 @@ bool list_query_matches(const struct list_query *q, const struct sandbox *sb)
 {
     const char *key;
     json_t *value;
-    if (sb->state != SANDBOX_RUNNING || !q->running || sb->started_ns <= q->after_ns)
+    if (!sandbox_is_known(sb) || !(sb->state == SANDBOX_RUNNING ? q->running : q->paused) ||
+        sb->started_ns <= q->after_ns)
         return false;
     if (q->template && strcmp(q->template, sb->template) != 0)
         return false;

@@ -16,7 +16,7 @@ struct sandbox;
 struct list_query {
     json_t *metadata;     // owned; what all must match, or NULL
     const char *template; // borrowed from the request, or NULL
-    bool running;         // the only state there is
+    bool running, paused; // the states wanted
     bool ascending;       // by the time of creation; newest first otherwise
     int64_t after_ns;     // started later than this
     int64_t limit;

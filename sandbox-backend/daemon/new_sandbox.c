@@ -6,6 +6,8 @@
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/daemon/near_miss.h"
+#include "sandbox-backend/daemon/network_body.h"
 #include "sandbox-backend/daemon/store.h"
 
 #define TIMEOUT_V1_S 15
@@ -34,17 +36,26 @@ static int only(const json_t *object, const char *key, bool value, const char *s
     return asked == value ? 0 : refuse(e, shown);
 }
 
-static int parse_pausing(const json_t *body, struct err *e)
+static int parse_resume(const json_t *body, struct create_spec *out, struct err *e)
 {
+    static const char *const KNOWN[] = {"enabled"};
     const json_t *resume = json_object_get(body, "autoResume");
-    if (only(body, "autoPause", false, "autoPause", e) < 0 ||
-        only(body, "autoPauseMemory", true, "autoPauseMemory: false", e) < 0)
-        return -1;
     if (is_empty(resume))
         return 0;
     if (!json_is_object(resume))
         return err_set(e, ERR_INVALID, "autoResume must be an object");
-    return only(resume, "enabled", false, "autoResume", e);
+    if (near_miss_check(resume, "autoResume.", KNOWN, ARRAY_LEN(KNOWN), e) < 0)
+        return -1;
+    return json_get_bool(resume, "enabled", &out->auto_resume, false, e);
+}
+
+static int parse_pausing(const json_t *body, struct create_spec *out, struct err *e)
+{
+    if (json_get_bool(body, "autoPause", &out->auto_pause, false, e) < 0 ||
+        only(body, "autoPauseMemory", true, "autoPauseMemory: false (a pause without memory)", e) <
+            0)
+        return -1;
+    return parse_resume(body, out, e);
 }
 
 static int parse_unavailable(const json_t *body, struct err *e)
@@ -54,51 +65,37 @@ static int parse_unavailable(const json_t *body, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
         if (!is_empty(json_object_get(body, KEYS[i])))
             return refuse(e, KEYS[i]);
-    if (!is_empty(iam) && !is_empty(json_object_get(iam, "tokens")))
+    if (!is_empty(iam) && (!json_is_object(iam) || !is_empty(json_object_get(iam, "tokens"))))
         return refuse(e, "iam");
     return 0;
 }
 
-static bool is_everything(const json_t *rule)
+static int parse_traffic(const json_t *network, struct create_spec *out, struct err *e)
 {
-    const char *text = json_string_value(rule);
-    return text && (strcmp(text, "0.0.0.0/0") == 0 || strcmp(text, "::/0") == 0);
+    bool open;
+    if (json_get_bool(network, "allowPublicTraffic", &open, true, e) < 0)
+        return err_wrap(e, "network");
+    if (!open && !out->secure)
+        return err_set(e, ERR_INVALID,
+                       "network.allowPublicTraffic: false needs secure: true, for anybody could "
+                       "reach envd else");
+    out->traffic_needs_token = !open;
+    return network_body_mask(network, &out->mask_request_host, e);
 }
 
-// A list of addresses to deny is either everything or more than can be had yet.
-static int parse_deny(const json_t *network, struct create_spec *out, struct err *e)
+static int parse_network(const struct store *store, const json_t *body, struct create_spec *out,
+                         struct err *e)
 {
-    const json_t *deny = json_object_get(network, "denyOut");
-    if (is_empty(deny))
-        return 0;
-    for (size_t i = 0; i < json_array_size(deny); i++) {
-        if (is_everything(json_array_get(deny, i))) {
-            out->network = NET_NONE;
-            return 0;
-        }
-    }
-    return refuse(e, "network.denyOut of single addresses");
-}
-
-static int parse_network(const json_t *body, struct create_spec *out, struct err *e)
-{
-    static const char *const KEYS[] = {"allowOut", "egressProxy", "rules", "maskRequestHost",
-                                       "httpsPorts"};
     const json_t *network = json_object_get(body, "network");
     bool internet;
     if (json_get_bool(body, "allow_internet_access", &internet, true, e) < 0)
         return -1;
-    out->network = internet ? NET_PUBLIC : NET_NONE;
-    if (is_empty(network))
-        return 0;
-    if (!json_is_object(network))
+    if (network && !json_is_null(network) && !json_is_object(network))
         return err_set(e, ERR_INVALID, "network must be an object");
-    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
-        if (!is_empty(json_object_get(network, KEYS[i])))
-            return err_set(e, ERR_INVALID, "network.%s is not available here", KEYS[i]);
-    if (only(network, "allowPublicTraffic", true, "network.allowPublicTraffic: false", e) < 0)
+    if (parse_traffic(network, out, e) < 0)
         return -1;
-    return parse_deny(network, out, e);
+    return network_body_policy(network, "network.", internet, store->limits.private_network,
+                               &out->policy, e);
 }
 
 static int parse_map(const json_t *body, const char *key, size_t max, json_t **out, struct err *e)
@@ -159,9 +156,16 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                       struct create_spec *out, struct err *e)
 {
     const char *template = NULL;
-    *out = (struct create_spec){0};
+    static const char *const KNOWN[] = {"templateID",   "timeout",   "metadata",
+                                        "envVars",      "secure",    "allow_internet_access",
+                                        "network",      "autoPause", "autoPauseMemory",
+                                        "autoResume",   "mcp",       "iam",
+                                        "volumeMounts", "sliding"};
+    *out = (struct create_spec){.max_sandboxes = -1};
     if (!json_is_object(body))
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
+    if (near_miss_check(body, "", KNOWN, ARRAY_LEN(KNOWN), e) < 0)
+        return -1;
     if (json_get_string(body, "templateID", &template, NULL, e) < 0)
         return -1;
     if (!template || !*template)
@@ -169,8 +173,8 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
     if (parse_timeout(store, body, v2, out, e) < 0 || parse_secure(body, v2, out, e) < 0 ||
         json_get_bool(body, "sliding", &out->sliding, false, e) < 0 ||
         parse_map(body, "metadata", NEW_METADATA_BYTES, &out->metadata, e) < 0 ||
-        parse_env(body, &out->env, e) < 0 || parse_pausing(body, e) < 0 ||
-        parse_unavailable(body, e) < 0 || parse_network(body, out, e) < 0)
+        parse_env(body, &out->env, e) < 0 || parse_pausing(body, out, e) < 0 ||
+        parse_unavailable(body, e) < 0 || parse_network(store, body, out, e) < 0)
         return -1;
     return templates_find(store, template, &out->template, e);
 }

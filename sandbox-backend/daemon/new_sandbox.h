@@ -2,10 +2,11 @@
 // The body of a create request (E2B's NewSandbox and NewSandboxV2) as a create_spec. Pure but for
 // the look at the template.
 //
-// Honoured: templateID, timeout, metadata, envVars, secure (v1), allow_internet_access,
-// network.denyOut of everything, and Cubby's own "sliding" (requests through the proxy move the end
-// to now + timeout). What cannot be had is refused, never ignored, unless it is asked for with the
-// value that changes nothing.
+// Honoured: templateID, timeout, metadata, envVars, secure (v1), autoPause, autoResume,
+// allow_internet_access, network's allowOut, denyOut, allowPublicTraffic and maskRequestHost, and
+// Cubby's own "sliding" (requests through the proxy move the end to now + timeout). What cannot be
+// had is refused, never ignored, unless it is asked for with the value that changes nothing.
+// Members that nobody knows are ignored, but for misspelt ones (near_miss.h).
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -18,7 +19,7 @@ struct store;
 #define NEW_METADATA_BYTES 65536  // of names and values; they are kept and listed
 #define NEW_ENV_BYTES      524288 // of names and values
 
-// `out` borrows metadata and env from `body`; its template is freed with templates_fini, also after
-// a failure.
+// `out` borrows metadata, env and maskRequestHost from `body`; it is ended with create_spec_fini,
+// also after a failure. The owner is not set.
 int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                       struct create_spec *out, struct err *e);

@@ -8,7 +8,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/opts.h"
 #include "sandbox-backend/base/version.h"
@@ -17,10 +20,15 @@
 #include "sandbox-backend/daemon/home_lock.h"
 #include "sandbox-backend/log/log.h"
 
-#define MAX_CONNECTIONS 8192
+#define MAX_CONNECTIONS  8192
+#define CONFIG_FILE      "cubbyd.json" // in the home
+#define CONFIG_BYTES_MAX 65536
 
 struct config {
     struct store_limits limits;
+    struct front_opts front;
+    json_t *file; // owned; what cubbyd.json holds, NULL without one
+    const char *domain;
     const char *log_level;
     int64_t ready_fd;
     bool keep, help, version;
@@ -29,15 +37,43 @@ struct config {
 static int usage(const struct opt *table, int count)
 {
     printf("Usage: cubbyd [options]\n\n"
-           "Runs sandboxes and serves them on $CUBBY_HOME/cubbyd.sock: E2B's control plane, and\n"
-           "each sandbox's ports by the headers E2b-Sandbox-Id and E2b-Sandbox-Port.\n\n");
+           "Runs sandboxes and serves them on $CUBBY_HOME/cubbyd.sock, and with --listen on TCP:\n"
+           "E2B's control plane, and each sandbox's ports by the headers E2b-Sandbox-Id and\n"
+           "E2b-Sandbox-Port or by a host name <port>-<id>.<domain>.\n\n");
     opts_help(stdout, table, count);
     printf(
         "\nSIGTERM, SIGINT and SIGHUP end every sandbox and stop. SIGUSR1 stops and leaves them\n"
         "running for the next cubbyd.\n\n"
+        "$CUBBY_HOME/cubbyd.json, when it is there, holds options too, as {\"listen\":\n"
+        "\"127.0.0.1:3000\"}: names with _ for -. Flags and the environment win.\n\n"
         "Exit status: 0 stopped by a signal, 1 failed, 2 wrong options, 3 another cubbyd serves\n"
         "this home.\n");
     return 0;
+}
+
+// Options of $CUBBY_HOME/cubbyd.json: also those that a daemon has which a client starts. *values
+// keeps their strings.
+static int load_file(const struct opt *table, int count, json_t **values, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    char *home auto_free = home_open(NULL);
+    char *path auto_free = home ? home_path(home, CONFIG_FILE) : NULL;
+    if (!path || !file_exists(path)) // what is wrong with the home is said later
+        return 0;
+    if (file_read(path, CONFIG_BYTES_MAX, &text, e) < 0)
+        return -1;
+    *values = json_parse(buf_str(&text), text.len, e);
+    if (!*values)
+        return err_wrap(e, "%s", path);
+    return opts_load(table, count, *values, path, e);
+}
+
+static bool has_word(int argc, char **argv, const char *word)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], word) == 0)
+            return true;
+    return false;
 }
 
 static int configure(struct config *c, int *argc, char **argv, struct err *e, int *done)
@@ -72,6 +108,40 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
          .type = OPT_FLAG,
          .value = &c->keep,
          .help = "leave sandboxes running when stopped; the next cubbyd finds them"},
+        {.name = "listen",
+         .env = "CUBBY_LISTEN",
+         .type = OPT_STRING,
+         .value = &c->front.listen,
+         .arg = "HOST:PORT",
+         .help = "serve on TCP too, for holders of API keys (cubby key); port 0: any"},
+        {.name = "tls-cert",
+         .env = "CUBBY_TLS_CERT",
+         .type = OPT_STRING,
+         .value = &c->front.tls_cert,
+         .arg = "FILE",
+         .help = "certificate chain (PEM): TCP is https"},
+        {.name = "tls-key",
+         .env = "CUBBY_TLS_KEY",
+         .type = OPT_STRING,
+         .value = &c->front.tls_key,
+         .arg = "FILE",
+         .help = "its key (PEM, not encrypted)"},
+        {.name = "allow-plaintext-network",
+         .env = "CUBBY_ALLOW_PLAINTEXT_NETWORK",
+         .type = OPT_FLAG,
+         .value = &c->front.allow_plaintext,
+         .help = "listen beyond loopback without TLS"},
+        {.name = "domain",
+         .env = "CUBBY_DOMAIN",
+         .type = OPT_STRING,
+         .value = &c->domain,
+         .arg = "NAME",
+         .help = "where <port>-<id>.NAME leads here; told to clients as a sandbox's domain"},
+        {.name = "allow-private-network",
+         .env = "CUBBY_ALLOW_PRIVATE_NETWORK",
+         .type = OPT_FLAG,
+         .value = &c->limits.private_network,
+         .help = "network.allowOut may name private and other special addresses"},
         {.name = "log-level",
          .env = "CUBBY_LOG_LEVEL",
          .type = OPT_STRING,
@@ -90,7 +160,10 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
         {.name = "version", .type = OPT_FLAG, .value = &c->version, .help = "show the version"},
     };
     int count = ARRAY_LEN(table);
-    if (opts_parse(table, count, argc, argv, false, e) < 0)
+    // Not for --help and --version, which need no home.
+    if ((!has_word(*argc, argv, "--help") && !has_word(*argc, argv, "--version") &&
+         load_file(table, count, &c->file, e) < 0) ||
+        opts_parse(table, count, argc, argv, false, e) < 0 || front_check(&c->front, e) < 0)
         return -1;
     *done = c->help || c->version;
     if (c->help)
@@ -123,30 +196,37 @@ static int serve(const struct config *c, const struct driver *driver, struct err
     struct daemon_opts opts = {.home = home,
                                .driver = driver,
                                .limits = c->limits,
-                               .max_connections = MAX_CONNECTIONS,
+                               .front = c->front,
+                               .domain = c->domain,
                                .ready_fd = (int)c->ready_fd,
                                .keep = c->keep};
+    opts.front.home = home;
+    opts.front.max_connections = MAX_CONNECTIONS;
     return daemon_run(&opts, e) < 0 ? PROGRAM_EXIT_FAILED : 0;
+}
+
+static int run(struct config *c, int argc, char **argv, const struct driver *driver, struct err *e)
+{
+    int done = 0;
+    if (configure(c, &argc, argv, e, &done) < 0)
+        return PROGRAM_EXIT_USAGE;
+    if (done)
+        return 0;
+    log_set_level((enum log_level)log_parse_level(c->log_level));
+    signal(SIGPIPE, SIG_IGN);
+    umask(077);
+    raise_nofile();
+    return serve(c, driver, e);
 }
 
 int program_run(int argc, char **argv, const struct driver *driver)
 {
     struct config c = {.log_level = "info", .ready_fd = -1};
     struct err e = ERR_INIT;
-    int done = 0;
     admission_defaults(&c.limits);
-    if (configure(&c, &argc, argv, &e, &done) < 0) {
+    int status = run(&c, argc, argv, driver, &e);
+    if (err_is(&e))
         fprintf(stderr, "cubbyd: %s\n", e.msg);
-        return PROGRAM_EXIT_USAGE;
-    }
-    if (done)
-        return 0;
-    log_set_level((enum log_level)log_parse_level(c.log_level));
-    signal(SIGPIPE, SIG_IGN);
-    umask(077);
-    raise_nofile();
-    int status = serve(&c, driver, &e);
-    if (status)
-        fprintf(stderr, "cubbyd: %s\n", e.msg);
+    json_decref(c.file);
     return status;
 }

@@ -104,7 +104,7 @@ void proxy_stream_start(struct sandbox *sb, struct http_request *req, const stru
 {
     struct proxy_stream *s = xcalloc(1, sizeof *s);
     *s = (struct proxy_stream){.sb = sb, .req = req, .port = to->port, .state = STREAM_WAKING};
-    s->target = str_printf("%s%s", *to->target == '/' || !*to->path ? "" : "/", to->target);
+    s->target = str_printf("%s%s", *to->path ? "" : "/", to->target);
     s->use = route_use(to->port, http_request_method(req), to->path);
     LIST_INSERT_HEAD(&sb->streams, s, link);
     sb->stream_count++;

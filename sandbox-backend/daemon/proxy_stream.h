@@ -38,8 +38,9 @@ struct sandbox;
 // Where a request goes. Borrowed from it.
 struct proxy_target {
     int port;
-    const char *target; // as the guest is to see it, but for a '/' that may be missing at its start
-    const char *path;   // the same decoded, without the query
+    const char *target; // as the guest is to see it
+    const char
+        *path; // the same decoded, without the query. Empty: the target has none and needs "/"
 };
 
 // Answers `req`; the sandbox is known, and running or may be woken.

@@ -13,19 +13,29 @@
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/log/log.h"
 
-#define RECORD_FORMAT 1
+#define RECORD_FORMAT 2
+
+static json_t *facts_to_json(const struct machine_facts *facts)
+{
+    return json_pack("{s:i, s:I, s:I, s:s}", "cpus", facts->cpus, "memory_mb",
+                     (json_int_t)facts->memory_mb, "disk_mb", (json_int_t)facts->disk_mb, "accel",
+                     facts->accel);
+}
 
 static json_t *to_json(const struct sandbox *sb)
 {
+    bool paused = sb->state == SANDBOX_PAUSING || sb->state == SANDBOX_PAUSED ||
+                  sb->state == SANDBOX_RESUMING;
     return json_pack(
-        "{s:i, s:s, s:s, s:s?, s:O, s:s, s:{s:i, s:I, s:I, s:s}, s:b, s:I, s:I, s:I, s:I, s:o}",
+        "{s:i, s:s, s:s, s:s?, s:s?, s:O, s:o, s:o, s:b, s:b, s:b, s:b, s:s?, s:s?, s:I, s:I, "
+        "s:I, s:I, s:o}",
         "format", RECORD_FORMAT, "id", sb->id, "template", sb->template, "token", sb->token,
-        "metadata", sb->metadata, "network", sb->network == NET_NONE ? "none" : "public", "facts",
-        "cpus", sb->facts.cpus, "memory_mb", (json_int_t)sb->facts.memory_mb, "disk_mb",
-        (json_int_t)sb->facts.disk_mb, "accel", sb->facts.accel, "sliding", sb->sliding,
-        "timeout_ms", (json_int_t)sb->timeout_ms, "started_ns", (json_int_t)sb->started_ns,
-        "end_ms", (json_int_t)sb->end_ms, "end_ns", (json_int_t)sb->end_ns, "machine",
-        machine_record(sb->machine));
+        "owner", sb->owner, "metadata", sb->metadata, "policy", net_policy_to_json(&sb->policy),
+        "facts", facts_to_json(&sb->facts), "paused", paused, "auto_pause", sb->auto_pause,
+        "auto_resume", sb->auto_resume, "sliding", sb->sliding, "traffic_token", sb->traffic_token,
+        "mask_request_host", sb->mask_request_host, "timeout_ms", (json_int_t)sb->timeout_ms,
+        "started_ns", (json_int_t)sb->started_ns, "end_ms", (json_int_t)sb->end_ms, "end_ns",
+        (json_int_t)sb->end_ns, "machine", machine_record(sb->machine));
 }
 
 int record_write(struct sandbox *sb, struct err *e)
@@ -82,40 +92,69 @@ static int read_life(struct sandbox *sb, const json_t *json, struct err *e)
     return 0;
 }
 
-static int from_json(struct sandbox *sb, const json_t *json, json_t **machine, struct err *e)
+static int read_text(const json_t *json, const char *key, char **out, struct err *e)
+{
+    const char *text = NULL;
+    if (json_get_string(json, key, &text, NULL, e) < 0)
+        return -1;
+    *out = text ? xstrdup(text) : NULL;
+    return 0;
+}
+
+static int read_texts(struct sandbox *sb, const json_t *json, struct err *e)
+{
+    if (read_text(json, "template", &sb->template, e) < 0 ||
+        read_text(json, "token", &sb->token, e) < 0 ||
+        read_text(json, "owner", &sb->owner, e) < 0 ||
+        read_text(json, "traffic_token", &sb->traffic_token, e) < 0 ||
+        read_text(json, "mask_request_host", &sb->mask_request_host, e) < 0)
+        return -1;
+    return 0;
+}
+
+// Of a sandbox of another version nothing is guessed.
+static int read_identity(const struct sandbox *sb, const json_t *json, struct err *e)
 {
     int64_t format = 0;
-    const char *id = NULL, *template = NULL, *token = NULL, *network = NULL;
-    json_t *metadata = NULL;
+    const char *id = NULL;
     if (json_get_int(json, "format", RECORD_FORMAT, RECORD_FORMAT, &format, 0, e) < 0 ||
-        json_get_string(json, "id", &id, "", e) < 0 ||
-        json_get_string(json, "template", &template, "", e) < 0 ||
-        json_get_string(json, "token", &token, NULL, e) < 0 ||
-        json_get_string(json, "network", &network, "none", e) < 0 ||
+        json_get_string(json, "id", &id, "", e) < 0)
+        return -1;
+    if (format != RECORD_FORMAT || strcmp(id, sb->id) != 0)
+        return err_set(e, ERR_INVALID, "it is of another sandbox or another version");
+    return 0;
+}
+
+static int from_json(struct sandbox *sb, const json_t *json, struct record_extra *extra,
+                     struct err *e)
+{
+    json_t *metadata = NULL;
+    if (read_identity(sb, json, e) < 0 || read_texts(sb, json, e) < 0 ||
+        json_get_bool(json, "paused", &extra->paused, false, e) < 0 ||
+        json_get_bool(json, "auto_pause", &sb->auto_pause, false, e) < 0 ||
+        json_get_bool(json, "auto_resume", &sb->auto_resume, false, e) < 0 ||
         json_get_string_map(json, "metadata", &metadata, e) < 0 ||
+        net_policy_from_json(&sb->policy, json_object_get(json, "policy"), e) < 0 ||
         read_facts(&sb->facts, json_object_get(json, "facts"), e) < 0 || read_life(sb, json, e) < 0)
         return -1;
-    if (format != RECORD_FORMAT || strcmp(id, sb->id) != 0 || !*template)
-        return err_set(e, ERR_INVALID, "it is of another sandbox or another version");
-    sb->template = xstrdup(template);
-    sb->token = token ? xstrdup(token) : NULL;
-    sb->network = strcmp(network, "public") == 0 ? NET_PUBLIC : NET_NONE;
+    if (!sb->template)
+        return err_set(e, ERR_INVALID, "it names no template");
     if (metadata) {
         json_decref(sb->metadata);
         sb->metadata = json_incref(metadata);
     }
-    *machine = json_incref(json_object_get(json, "machine"));
+    extra->machine = json_incref(json_object_get(json, "machine"));
     return 0;
 }
 
-int record_read(struct sandbox *sb, json_t **machine, struct err *e)
+int record_read(struct sandbox *sb, struct record_extra *extra, struct err *e)
 {
     char *path auto_free = str_printf("%s/sandbox.json", sb->dir);
     struct buf text auto_buf = BUF_INIT;
     if (file_read(path, LIMIT_JSON_BODY_BYTES, &text, e) < 0)
         return -1;
     json_t *json = json_parse(buf_str(&text), text.len, e);
-    int result = json ? from_json(sb, json, machine, e) : -1;
+    int result = json ? from_json(sb, json, extra, e) : -1;
     json_decref(json);
     return result < 0 ? err_wrap(e, "%s", path) : 0;
 }

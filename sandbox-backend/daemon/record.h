@@ -6,6 +6,7 @@
 // that the page cache is enough. An fsync would cost creation more than the rest of the daemon.
 #pragma once
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
 
@@ -18,6 +19,11 @@ int record_write(struct sandbox *sb, struct err *e);
 // For changes that are in force anyway: a failure is logged, and a restart would forget the change.
 void record_write_or_log(struct sandbox *sb);
 
-// Fills `sb` (fresh from sandbox_new) from its directory; *machine is the driver's part, a new
-// reference. ERR_NOT_FOUND: there is no file; ERR_INVALID: it does not make sense.
-int record_read(struct sandbox *sb, json_t **machine, struct err *e);
+// What is not the sandbox's own.
+struct record_extra {
+    json_t *machine; // the driver's part, a new reference
+    bool paused;     // it was paused, or on its way there or back
+};
+// Fills `sb` (fresh from sandbox_new) from its directory. ERR_NOT_FOUND: there is no file;
+// ERR_INVALID: it does not make sense.
+int record_read(struct sandbox *sb, struct record_extra *extra, struct err *e);

@@ -14,12 +14,8 @@
 #include "sandbox-backend/log/log.h"
 
 static const char *const STATE_NAMES[] = {
-    [SANDBOX_CREATING] = "creating",
-    [SANDBOX_RUNNING] = "running",
-    [SANDBOX_PAUSING] = "pausing",
-    [SANDBOX_PAUSED] = "paused",
-    [SANDBOX_RESUMING] = "resuming",
-    [SANDBOX_KILLING] = "killing",
+    [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running",   [SANDBOX_PAUSING] = "pausing",
+    [SANDBOX_PAUSED] = "paused",     [SANDBOX_RESUMING] = "resuming", [SANDBOX_KILLING] = "killing",
     [SANDBOX_DEAD] = "dead",
 };
 
@@ -86,6 +82,9 @@ void sandbox_free(struct sandbox *sb)
     store_remove(sb->store, sb);
     json_decref(sb->metadata);
     free(sb->why_detail);
+    journal_fini(&sb->journal);
+    meter_fini(&sb->meter);
+    net_policy_fini(&sb->policy);
     free(sb->mask_request_host);
     free(sb->traffic_token);
     free(sb->owner);
@@ -93,6 +92,16 @@ void sandbox_free(struct sandbox *sb)
     free(sb->template);
     free(sb->dir);
     free(sb);
+}
+
+struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *template)
+{
+    return (struct machine_spec){.id = sb->id,
+                                 .dir = sb->dir,
+                                 .template = template,
+                                 .network =
+                                     net_policy_is_closed(&sb->policy) ? NET_NONE : NET_PUBLIC,
+                                 .policy = &sb->policy};
 }
 
 void sandbox_set_end(struct sandbox *sb, int64_t ms)

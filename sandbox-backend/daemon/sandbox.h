@@ -8,6 +8,8 @@
 
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/daemon/ended.h"
+#include "sandbox-backend/daemon/journal.h"
+#include "sandbox-backend/daemon/meter.h"
 #include "sandbox-backend/daemon/upstream.h"
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/net/deadline.h"
@@ -38,7 +40,7 @@ struct sandbox {
     char *token;      // owned; envd's access token, NULL when it was created with secure:false
     char *owner;      // owned; name of the API key that made it; NULL: made on the unix socket
     json_t *metadata; // owned; object of strings
-    enum net_mode network;
+    struct net_policy policy; // what it may open to the outside
     struct machine_facts facts;
     struct machine *machine; // owned; NULL before it is ready and after it is gone
     struct upstream upstream;
@@ -47,8 +49,11 @@ struct sandbox {
     size_t passive_count;      // of them: those whose being open is no use of it
     struct creation *creation; // owned; while CREATING (create.c)
     struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
+    bool found_paused;         // its record said so, while it is being adopted
+    struct journal journal;    // what happened to it
+    struct meter meter;        // what it uses
     struct pausing *pausing;   // owned; while PAUSING or RESUMING (pause.c)
-    struct deadline wait;      // how long envd may take to answer /init
+    struct deadline wait;      // makes the steps of its removal (ending.c)
 
     // What the proxy goes by.
     char *traffic_token;     // owned; e2b-traffic-access-token that every port but envd's needs;
@@ -80,6 +85,9 @@ struct sandbox {
 // A new sandbox in state CREATING with an id of its own (or the one given), put into the store.
 struct sandbox *sandbox_new(struct store *store, const char *id);
 void sandbox_free(struct sandbox *sb); // only once DEAD; takes it out of the store
+
+// What the driver is told of it. Borrows from it and from `template`, the template's directory.
+struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *template);
 
 void sandbox_set_state(struct sandbox *sb, enum sandbox_state to);
 const char *sandbox_state_name(enum sandbox_state state);

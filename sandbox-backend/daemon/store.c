@@ -81,11 +81,11 @@ const struct ended_entry *store_find_ended(struct store *store, const char *id)
     return ended_find(&store->ended, plain);
 }
 
-size_t store_running(const struct store *store)
+size_t store_of_owner(const struct store *store, const char *owner)
 {
     size_t n = 0;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        n += sb->state == SANDBOX_RUNNING;
+        n += str_eq(sb->owner, owner);
     return n;
 }
 

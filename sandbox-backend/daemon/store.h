@@ -16,12 +16,18 @@ struct store_limits {
     int64_t sandboxes;    // at once
     int64_t memory_bytes; // of all guests together, as their templates say
     int64_t timeout_s;    // longest time to live
+    bool private_network; // network.allowOut may name private and other special addresses
 };
 
 TAILQ_HEAD(sandbox_list, sandbox);
 
+struct gate;
+
 struct store {
     uv_loop_t *loop;
+    struct gate *gate;  // borrowed
+    const char *domain; // borrowed; what answers say as "domain", NULL for null
+    const char *url;    // borrowed; where TCP listens, NULL when it does not
     const struct driver *driver;
     char *home; // owned
     char *dir;  // owned; <home>/sandboxes
@@ -63,7 +69,7 @@ struct sandbox *store_find_any(const struct store *store, const char *id);
 // What is remembered of one that ended, or what is known of one that is being ended; NULL for one
 // that never was. Borrowed until the store changes.
 const struct ended_entry *store_find_ended(struct store *store, const char *id);
-size_t store_running(const struct store *store);
+size_t store_of_owner(const struct store *store, const char *owner); // of any state
 int64_t store_memory_bytes(const struct store *store); // promised to those that are not gone
 
 // Nothing new from now on; calls once no sandbox is left, at once when there is none. Ends none.

@@ -8,15 +8,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/log/log.h"
 
-#define NAME_CHARS   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-#define NAME_MAX_LEN 128
+#define NAME_CHARS      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+#define NAME_MAX_LEN    128
+#define ALIAS_FILE      "aliases.json"
+#define ALIAS_BYTES_MAX 65536
 
 // Also what keeps a name from leading out of the directory: no slash, and no dot in front.
 static bool is_name(const char *name)
@@ -41,32 +46,83 @@ static bool exists(const struct store *store, const char *name)
     return is_name(name) && file_exists(path);
 }
 
-static char *resolve(const struct store *store, const char *wanted)
+// What aliases.json says; NULL when it says nothing. New string.
+static char *configured_alias(const struct store *store, const char *name)
 {
-    char *name auto_free = xstrdup(wanted);
-    char *tag = strchr(name, ':');
-    if (tag) {
-        *tag++ = '\0';
-        if (strcmp(tag, "default") != 0 && strcmp(tag, "latest") != 0)
-            return NULL;
-    }
-    if (exists(store, name))
-        return steal(&name);
-    if (strcmp(name, "base") == 0 && exists(store, "default"))
-        return xstrdup("default");
+    struct buf text auto_buf = BUF_INIT;
+    struct err e = ERR_INIT;
+    char *path auto_free = home_path(store->home, "templates/" ALIAS_FILE);
+    if (!file_exists(path))
+        return NULL;
+    json_t *json = file_read(path, ALIAS_BYTES_MAX, &text, &e) == 0
+                       ? json_parse(buf_str(&text), text.len, &e)
+                       : NULL;
+    const char *target = json_string_value(json_object_get(json, name));
+    char *found = target ? xstrdup(target) : NULL;
+    if (err_is(&e))
+        log_error("templates.aliases", "file=%s error=\"%s\"", path, e.msg);
+    json_decref(json);
+    return found;
+}
+
+static char *shipped_alias(const char *name)
+{
+    static const char *const OF_DEFAULT[] = {"base", "code-interpreter-v1"};
+    for (size_t i = 0; i < ARRAY_LEN(OF_DEFAULT); i++)
+        if (strcmp(name, OF_DEFAULT[i]) == 0)
+            return xstrdup("default");
     return NULL;
+}
+
+// Without a tag, or with one that every template has.
+static char *resolve_name(const struct store *store, const char *name)
+{
+    if (exists(store, name))
+        return xstrdup(name);
+    char *alias = configured_alias(store, name);
+    if (!alias)
+        alias = shipped_alias(name);
+    if (!alias || exists(store, alias))
+        return alias;
+    free(alias);
+    return NULL;
+}
+
+static bool is_known_tag(const char *tag)
+{
+    return strcmp(tag, "default") == 0 || strcmp(tag, "latest") == 0;
+}
+
+char *templates_resolve(const struct store *store, const char *wanted)
+{
+    const char *tag = strchr(wanted, ':');
+    char *name auto_free = tag ? xstrndup(wanted, (size_t)(tag - wanted)) : xstrdup(wanted);
+    return !tag || is_known_tag(tag + 1) ? resolve_name(store, name) : NULL;
+}
+
+static int not_found(const struct store *store, const char *wanted, struct err *e)
+{
+    const char *tag = strchr(wanted, ':');
+    char *plain auto_free = tag ? xstrndup(wanted, (size_t)(tag - wanted)) : NULL;
+    char *other auto_free = tag ? resolve_name(store, plain) : NULL;
+    if (is_name(wanted))
+        return err_set(e, ERR_NOT_FOUND,
+                       "template '%s' not found; `cubby template build %s` makes it", wanted,
+                       wanted);
+    if (other)
+        return err_set(e, ERR_NOT_FOUND,
+                       "template '%.100s' not found: template '%s' has no tag but latest and "
+                       "default",
+                       wanted, other);
+    return err_set(e, ERR_NOT_FOUND, "template '%.100s' not found", wanted);
 }
 
 int templates_find(const struct store *store, const char *wanted, struct known_template *out,
                    struct err *e)
 {
-    char *name auto_free = resolve(store, wanted);
-    if (!name && is_name(wanted))
-        return err_set(e, ERR_NOT_FOUND,
-                       "template '%s' not found; `cubby template build %s` makes it", wanted,
-                       wanted);
+    char *name auto_free = templates_resolve(store, wanted);
     if (!name)
-        return err_set(e, ERR_NOT_FOUND, "template '%.100s' not found", wanted);
+        return not_found(store, wanted, e);
     char *dir auto_free = dir_of(store, name);
     if (store->driver->facts(dir, &out->facts, e) < 0)
         return err_wrap(e, "template '%s'", name);
@@ -82,14 +138,20 @@ void templates_fini(struct known_template *t)
     *t = (struct known_template){0};
 }
 
-// Nothing is built in the background here, so each template is one build, and it is ready.
-static json_t *to_json(const struct store *store, const struct known_template *t)
+static void made_at(const struct store *store, const struct known_template *t,
+                    char out[CLOCK_RFC3339_BYTES])
 {
     char *path auto_free = file_of(store, t->name);
     struct stat st = {0};
     stat(path, &st);
+    clock_rfc3339(out, (int64_t)st.st_mtime * 1000000000);
+}
+
+// Nothing is built in the background here, so each template is one build, and it is ready.
+static json_t *to_json(const struct store *store, const struct known_template *t)
+{
     char made[CLOCK_RFC3339_BYTES];
-    clock_rfc3339(made, (int64_t)st.st_mtime * 1000000000);
+    made_at(store, t, made);
     return json_pack(
         "{s:s, s:s, s:i, s:I, s:I, s:b, s:[s], s:[s], s:s, s:s, s:n, s:n, s:i, s:i, s:s, s:s}",
         "templateID", t->name, "buildID", t->name, "cpuCount", t->facts.cpus, "memoryMB",
@@ -97,6 +159,20 @@ static json_t *to_json(const struct store *store, const struct known_template *t
         "aliases", t->name, "names", t->name, "createdAt", made, "updatedAt", made, "createdBy",
         "lastSpawnedAt", "spawnCount", 0, "buildCount", 1, "envdVersion", ENVD_VERSION,
         "buildStatus", "ready");
+}
+
+json_t *templates_detail(const struct store *store, const struct known_template *t)
+{
+    char made[CLOCK_RFC3339_BYTES];
+    made_at(store, t, made);
+    json_t *build =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s}", "buildID", t->name, "status",
+                  "ready", "createdAt", made, "updatedAt", made, "finishedAt", made, "cpuCount",
+                  t->facts.cpus, "memoryMB", (json_int_t)t->facts.memory_mb, "diskSizeMB",
+                  (json_int_t)t->facts.disk_mb, "envdVersion", ENVD_VERSION);
+    return json_pack("{s:s, s:b, s:[s], s:[s], s:s, s:s, s:n, s:i, s:[o]}", "templateID", t->name,
+                     "public", 0, "aliases", t->name, "names", t->name, "createdAt", made,
+                     "updatedAt", made, "lastSpawnedAt", "spawnCount", 0, "builds", build);
 }
 
 json_t *templates_list(const struct store *store)

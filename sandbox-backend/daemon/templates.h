@@ -14,11 +14,16 @@ struct known_template {
     struct machine_facts facts;
 };
 
-// By name, by "<name>:default" or "<name>:latest", or "base", the name that the E2B SDKs ask for by
-// themselves and that stands for "default" unless there is a template of that name. ERR_NOT_FOUND
-// says how to make one; another error why it cannot be used on this host.
+// The template that a name stands for: its own name, "<name>:default" or "<name>:latest", or an
+// alias. Aliases are the members of <home>/templates/aliases.json, {"alias": "template"}, and
+// besides, unless they are there or are templates, "base" and "code-interpreter-v1": the names that
+// E2B's SDKs ask for by themselves, for "default". New string, NULL when there is none.
+char *templates_resolve(const struct store *store, const char *wanted);
+// ERR_NOT_FOUND says how to make one; another error why it cannot be used on this host.
 int templates_find(const struct store *store, const char *wanted, struct known_template *out,
                    struct err *e);
 void templates_fini(struct known_template *t);
 
 json_t *templates_list(const struct store *store); // array of E2B's Template; new reference
+json_t *templates_detail(const struct store *store,
+                         const struct known_template *t); // E2B's TemplateWithBuilds; the same

@@ -35,13 +35,19 @@ static json_t *common(const struct sandbox *sb)
                      ENVD_VERSION, "isolation", isolation(sb));
 }
 
+static json_t *domain_of(const struct sandbox *sb)
+{
+    return sb->store->domain ? json_string(sb->store->domain) : json_null();
+}
+
 json_t *view_created(const struct sandbox *sb)
 {
     json_t *view = common(sb);
     if (sb->token)
         set(view, "envdAccessToken", json_string(sb->token));
-    set(view, "trafficAccessToken", json_null());
-    set(view, "domain", json_null());
+    set(view, "trafficAccessToken",
+        sb->traffic_token ? json_string(sb->traffic_token) : json_null());
+    set(view, "domain", domain_of(sb));
     return view;
 }
 
@@ -58,25 +64,38 @@ json_t *view_listed(const struct sandbox *sb)
     set(view, "memoryMB", json_integer(sb->facts.memory_mb));
     set(view, "diskSizeMB", json_integer(sb->facts.disk_mb));
     set(view, "metadata", json_incref(sb->metadata));
-    set(view, "state", json_string("running"));
+    // To others it is paused until it can be used again.
+    set(view, "state", json_string(sb->state == SANDBOX_RUNNING ? "running" : "paused"));
     set(view, "volumeMounts", json_array());
     set(view, "sliding", json_boolean(sb->sliding));
     return view;
 }
 
+// As it was asked for; that there is no internet access shows as E2B shows it.
+static json_t *network_of(const struct sandbox *sb)
+{
+    json_t *policy = net_policy_to_json(&sb->policy);
+    json_t *deny = json_object_get(policy, "denyOut");
+    if (!sb->policy.internet && json_array_size(deny) == 0)
+        json_array_append_new(deny, json_string("0.0.0.0/0"));
+    json_t *view = json_pack("{s:b, s:O, s:O}", "allowPublicTraffic", !sb->traffic_token,
+                             "allowOut", json_object_get(policy, "allowOut"), "denyOut", deny);
+    if (sb->mask_request_host)
+        set(view, "maskRequestHost", json_string(sb->mask_request_host));
+    json_decref(policy);
+    return view;
+}
+
 json_t *view_detail(const struct sandbox *sb)
 {
-    bool closed = sb->network == NET_NONE;
-    json_t *deny = json_array();
-    if (closed)
-        json_array_append_new(deny, json_string("0.0.0.0/0"));
     json_t *view = view_listed(sb);
     if (sb->token)
         set(view, "envdAccessToken", json_string(sb->token));
-    set(view, "allowInternetAccess", json_boolean(!closed));
-    set(view, "domain", json_null());
-    set(view, "network",
-        json_pack("{s:b, s:[], s:o}", "allowPublicTraffic", 1, "allowOut", "denyOut", deny));
-    set(view, "lifecycle", json_pack("{s:b, s:s}", "autoResume", 0, "onTimeout", "kill"));
+    set(view, "allowInternetAccess", json_boolean(!net_policy_denies_rest(&sb->policy)));
+    set(view, "domain", domain_of(sb));
+    set(view, "network", network_of(sb));
+    set(view, "lifecycle",
+        json_pack("{s:b, s:s}", "autoResume", sb->auto_resume, "onTimeout",
+                  sb->auto_pause ? "pause" : "kill"));
     return view;
 }

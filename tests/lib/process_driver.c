@@ -171,10 +171,8 @@ static void start(struct machine *m, uv_loop_t *loop, const char *template, cons
     char *real[] = {program, m->dir, self, where, NULL};
     int listener auto_close = listen_on(m->vmnet, &m->err);
     const int fds[] = {-1, -1, 2, listener};
-    struct spawn_opts opts = {.file = *guest ? program : self,
-                              .argv = *guest ? real : own,
-                              .fds = fds,
-                              .fd_count = 4};
+    struct spawn_opts opts = {
+        .file = *guest ? program : self, .argv = *guest ? real : own, .fds = fds, .fd_count = 4};
     if (listener < 0 || readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return;
     m->process = subproc_start(loop, &opts, on_process_exit, m, &m->err);
@@ -187,7 +185,7 @@ static void create(uv_loop_t *loop, const struct machine_spec *spec, machine_rea
     struct machine *m = machine_new(loop, spec, on_ready, on_exit, ctx);
     const char *how = NULL, *init = NULL, *guest = NULL;
     json_t *json = template_json(spec->template, &m->err);
-    if (json && json_get_string(json, "create", &how, "", &m->err) == 0 &&
+    if (!err_is(&m->err) && json && json_get_string(json, "create", &how, "", &m->err) == 0 &&
         json_get_string(json, "init", &init, "", &m->err) == 0 &&
         json_get_string(json, "guest", &guest, "", &m->err) == 0 && strcmp(how, "fail") != 0)
         start(m, loop, spec->template, guest, init);

@@ -167,10 +167,12 @@ def test_fixed_end_is_not_moved_by_requests(daemon):
 
 
 def test_sliding_end_moves_with_requests(daemon):
-    sandbox = daemon.create(timeout=2, sliding=True)["sandboxID"]
+    made = daemon.create(timeout=2, sliding=True)
+    sandbox = made["sandboxID"]
     deadline = time.monotonic() + 3.5
     while time.monotonic() < deadline:  # longer than its time to live, in use all the while
-        assert daemon.through(sandbox).status == 204
+        answer = daemon.through(sandbox, path="/whoami", token=made["envdAccessToken"])
+        assert answer.status == 200
         time.sleep(0.05)
     wait_for(lambda: daemon.get(sandbox).status == 404, 5, "left alone, it expires")
 
@@ -227,16 +229,14 @@ def test_sliding_end_is_not_moved_by_the_end_of_a_watch(daemon):
 
 # ---- not there yet
 @pytest.mark.parametrize("method, path", [
-    ("POST", "/sandboxes/{}/pause"), ("POST", "/sandboxes/{}/resume"),
-    ("POST", "/sandboxes/{}/fork"), ("POST", "/sandboxes/{}/snapshots"),
-    ("PUT", "/sandboxes/{}/network"), ("GET", "/sandboxes/{}/metrics"),
+    ("POST", "/sandboxes/{}/fork"), ("POST", "/sandboxes/{}/snapshots"), ("POST", "/v3/templates"),
+    ("GET", "/volumes"), ("POST", "/secrets"),
 ])
 def test_unavailable(daemon, method, path):
-    sandbox = daemon.create()["sandboxID"]
-    answer = daemon.request(method, path.format(sandbox), {})
+    path = path.format(daemon.create()["sandboxID"])
+    answer = daemon.request(method, path, {})
     assert answer.status == 501 and answer.json["code"] == 501
-    assert path.rpartition("/")[2] in answer.json["message"]
-    assert daemon.request(method, path.format("nothere"), {}).status == 404
+    assert path in answer.json["message"]
 
 
 # ---- lists

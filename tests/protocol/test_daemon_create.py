@@ -98,17 +98,29 @@ def test_unknown_template(daemon, template):
     ({"templateID": "default", "envVars": {"A=B": "x"}}, "is not a variable's name"),
     ({"templateID": "default", "envVars": {"": "x"}}, "is not a variable's name"),
     ({"templateID": "default", "envVars": []}, "envVars"),
-    ({"templateID": "default", "autoPause": True}, "autoPause is not available"),
-    ({"templateID": "default", "autoPauseMemory": False}, "autoPauseMemory"),
-    ({"templateID": "default", "autoResume": {"enabled": True}}, "autoResume"),
+    ({"templateID": "default", "autoPause": 1}, "autoPause must be"),
+    ({"templateID": "default", "autoPauseMemory": False}, "autoPauseMemory: false"),
+    ({"templateID": "default", "autoResume": True}, "autoResume must be an object"),
+    ({"templateID": "default", "autoResume": {"enabled": "yes"}}, "enabled must be"),
     ({"templateID": "default", "volumeMounts": [{"name": "a", "path": "/a"}]}, "volumeMounts"),
     ({"templateID": "default", "mcp": {"x": {}}}, "mcp"),
     ({"templateID": "default", "iam": {"tokens": {"a": {}}}}, "iam"),
-    ({"templateID": "default", "network": {"allowOut": ["example.com"]}}, "allowOut"),
-    ({"templateID": "default", "network": {"denyOut": ["1.2.3.4"]}}, "denyOut"),
-    ({"templateID": "default", "network": {"allowPublicTraffic": False}}, "allowPublicTraffic"),
-    ({"templateID": "default", "network": {"rules": {"a": []}}}, "rules"),
-    ({"templateID": "default", "network": []}, None),
+    ({"templateID": "default", "network": {"allowOut": ["example.com"]}}, "0.0.0.0/0"),
+    ({"templateID": "default", "network": {"denyOut": ["example.com"]}}, "denyOut"),
+    ({"templateID": "default", "network": {"denyOut": ["1.2.3.4/33"]}}, "denyOut"),
+    ({"templateID": "default", "network": {"allowOut": ["10.0.0.1"]}}, "10.0.0.1"),
+    ({"templateID": "default", "network": {"allowOut": "1.1.1.1"}}, "allowOut"),
+    ({"templateID": "default", "network": {"allowPublicTraffic": 0}}, "allowPublicTraffic must be"),
+    ({"templateID": "default", "network": {"rules": {"a": []}}}, "network.rules"),
+    ({"templateID": "default", "network": {"egressProxy": {"address": "a:1"}}}, "network.egressProxy"),
+    ({"templateID": "default", "network": {"httpsPorts": [8443]}}, "network.httpsPorts"),
+    ({"templateID": "default", "network": {"maskRequestHost": "a b"}}, "network.maskRequestHost"),
+    ({"templateID": "default", "network": {"allow_out": []}}, "network.allowOut"),
+    ({"templateID": "default", "network": []}, "network must be an object"),
+    ({"template_id": "default"}, "it is spelt templateID"),
+    ({"templateId": "default"}, "it is spelt templateID"),
+    ({"templateID": "default", "env_vars": {}}, "it is spelt envVars"),
+    ({"templateID": "default", "allowInternetAccess": False}, "it is spelt allow_internet_access"),
     ({"templateID": "default", "network": 5}, "network must be an object"),
     ({"templateID": "default", "secure": False}, "secure: false"),
     ([], "must be a JSON object"),
@@ -152,7 +164,7 @@ def test_no_internet(daemon, fields):
     detail = daemon.get(made["sandboxID"]).json
     assert detail["allowInternetAccess"] is False
     assert detail["network"]["denyOut"] == ["0.0.0.0/0"]
-    assert daemon.record(made["sandboxID"])["network"] == "none"
+    assert daemon.record(made["sandboxID"])["policy"]["internet"] is ("network" in fields)
 
 
 def test_token_is_kept_private(daemon):

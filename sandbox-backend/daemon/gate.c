@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may ask, and whose sandboxes are whose.
+#include "sandbox-backend/daemon/gate.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/reply.h"
+#include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/log/log.h"
+
+#define NOBODY "" // no key has this name
+
+// A limit that nothing keeps would be taken for one.
+static int check(const struct token_list *keys, struct err *e)
+{
+    for (int i = 0; i < keys->count; i++)
+        if (keys->items[i].calls_per_minute >= 0)
+            return err_set(e, ERR_INVALID,
+                           GATE_FILE ": calls_per_minute of \"%s\" is not available for API keys",
+                           keys->items[i].name);
+    return 0;
+}
+
+int gate_init(struct gate *g, const char *home, struct err *e)
+{
+    char *path auto_free = home_path(home, GATE_FILE);
+    if (token_ring_init(&g->keys, path, true, e) == 0 && check(&g->keys.list, e) == 0)
+        return 0;
+    token_ring_fini(&g->keys);
+    return -1;
+}
+
+void gate_fini(struct gate *g)
+{
+    token_ring_fini(&g->keys);
+}
+
+static void refresh(struct gate *g)
+{
+    struct token_list old;
+    struct err e = ERR_INIT;
+    if (!token_ring_refresh(&g->keys, clock_mono_ms(), &old))
+        return;
+    token_list_fini(&old);
+    if (check(&g->keys.list, &e) < 0)
+        log_error("keys.limit", "error=\"%s\"", e.msg);
+}
+
+static bool is_local(struct http_request *req)
+{
+    return str_eq(http_request_peer(req), "unix");
+}
+
+static const char *key_of(const struct http_request *req)
+{
+    const char *key = http_request_header(req, "X-API-KEY");
+    const char *auth = http_request_header(req, "Authorization");
+    if (key || !auth || strncasecmp(auth, "Bearer ", 7) != 0)
+        return key;
+    return auth + 7 + strspn(auth + 7, " ");
+}
+
+static const struct token *find(const struct gate *g, const struct http_request *req)
+{
+    const char *key = key_of(req);
+    if (!key)
+        return NULL;
+    struct sha256 digest = sha256_of(key, strlen(key));
+    int at = token_ring_find(&g->keys, &digest);
+    const struct token *found = at < 0 ? NULL : &g->keys.list.items[at];
+    return found && found->expires_ns > clock_wall_ns() ? found : NULL;
+}
+
+bool gate_admits(struct gate *g, struct http_request *req)
+{
+    if (is_local(req))
+        return true;
+    refresh(g);
+    if (find(g, req))
+        return true;
+    if (!key_of(req))
+        reply_error(req, 401, "api_key_missing",
+                    "an API key is needed, in the header X-API-KEY; `cubby key new NAME` on the "
+                    "server makes one");
+    else
+        reply_error(req, 401, "api_key_invalid",
+                    "the API key is not known here, or has expired; `cubby key new NAME` on the "
+                    "server makes one");
+    return false;
+}
+
+struct gate_caller gate_caller_of(const struct gate *g, struct http_request *req)
+{
+    if (is_local(req))
+        return (struct gate_caller){.max_sandboxes = -1};
+    const struct token *key = find(g, req);
+    if (!key)
+        return (struct gate_caller){.name = NOBODY};
+    // In this file 0 means no limit of its own.
+    return (struct gate_caller){key->name, key->max_sandboxes > 0 ? key->max_sandboxes : -1};
+}
+
+bool gate_sees(const struct gate *g, struct http_request *req, const struct sandbox *sb)
+{
+    struct gate_caller caller = gate_caller_of(g, req);
+    return !caller.name || str_eq(caller.name, sb->owner);
+}

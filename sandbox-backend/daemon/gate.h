@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may ask, and whose sandboxes are whose.
+//
+// On the unix socket, which only the owner of the home can open, everything may be asked and every
+// sandbox is seen. On TCP a request for the control plane needs an API key of <home>/keys.json
+// (`cubby key new`), in X-API-KEY or as a bearer token, and sees the sandboxes that were made with
+// that key. Sandboxes belong to the key's name: a key that is replaced under its name keeps them.
+#pragma once
+#include <stdbool.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/keys/token_ring.h"
+#include "sandbox-backend/net/http_server.h"
+
+#define GATE_FILE "keys.json" // in the home
+
+struct sandbox;
+
+struct gate {
+    struct token_ring keys;
+};
+
+// A file that is broken is an error; none is no key.
+int gate_init(struct gate *g, const char *home, struct err *e);
+void gate_fini(struct gate *g);
+
+// True, or false after it has answered 401.
+bool gate_admits(struct gate *g, struct http_request *req);
+
+struct gate_caller {
+    const char *name;      // of the key, borrowed until the next gate_admits; NULL: the unix socket
+    int64_t max_sandboxes; // of the key; -1 for no limit of its own
+};
+// Who sent a request that was admitted. A key that is not good any more by now sees nothing.
+struct gate_caller gate_caller_of(const struct gate *g, struct http_request *req);
+bool gate_sees(const struct gate *g, struct http_request *req, const struct sandbox *sb);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The network fields of a request.
+#include "sandbox-backend/daemon/network_body.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/daemon/near_miss.h"
+
+#define HOST_BYTES_MAX 255
+
+static bool is_empty(const json_t *value)
+{
+    if (json_is_array(value))
+        return json_array_size(value) == 0;
+    return !value || json_is_null(value) || (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static int refuse_unavailable(const json_t *lists, const char *where, struct err *e)
+{
+    static const struct {
+        const char *key, *instead;
+    } KEYS[] = {
+        {"egressProxy", "set https_proxy in envVars, and allow the proxy's address in allowOut"},
+        {"rules", "requests are not changed on their way; put headers into the program"},
+        {"httpsPorts", "TLS is not looked into, on any port"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
+        if (!is_empty(json_object_get(lists, KEYS[i].key)))
+            return err_set(e, ERR_INVALID, "%s%s is not available here: %s", where, KEYS[i].key,
+                           KEYS[i].instead);
+    return 0;
+}
+
+int network_body_policy(const json_t *lists, const char *where, bool internet, bool special,
+                        struct net_policy *out, struct err *e)
+{
+    static const char *const KNOWN[] = {
+        "allowOut",   "denyOut",         "egressProxy",        "rules",
+        "httpsPorts", "maskRequestHost", "allowPublicTraffic", "allow_internet_access"};
+    *out = (struct net_policy){0};
+    if (near_miss_check(lists, where, KNOWN, ARRAY_LEN(KNOWN), e) < 0 ||
+        refuse_unavailable(lists, where, e) < 0)
+        return -1;
+    json_t *form = json_pack("{s:b, s:b}", "internet", internet, "special", special);
+    static const char *const LISTS[] = {"allowOut", "denyOut"};
+    for (size_t i = 0; i < ARRAY_LEN(LISTS); i++) {
+        json_t *list = json_object_get(lists, LISTS[i]);
+        if (list && !json_is_null(list))
+            json_object_set(form, LISTS[i], list);
+    }
+    int result = net_policy_from_json(out, form, e);
+    json_decref(form);
+    return result;
+}
+
+int network_body_mask(const json_t *network, const char **out, struct err *e)
+{
+    static const char ALLOWED[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]${}";
+    if (json_get_string(network, "maskRequestHost", out, NULL, e) < 0)
+        return -1;
+    size_t len = *out ? strlen(*out) : 1;
+    if (len == 0 || len > HOST_BYTES_MAX || (*out && (*out)[strspn(*out, ALLOWED)]))
+        return err_set(e, ERR_INVALID,
+                       "network.maskRequestHost must be a host, with or without a port, such as "
+                       "localhost:${PORT}");
+    return 0;
+}
