@@ -41,26 +41,54 @@ static void on_arp(const uint8_t *frame, size_t len, struct filter_result *r)
     r->verdict = FILTER_ANSWER;
 }
 
-// NULL when the policy lets this TCP or UDP packet out.
-static const char *denies(const struct policy *policy, const struct packet *p)
+static bool is_own_network(uint32_t address)
 {
-    if (p->dst == WIRE_DNS_IP && p->dport == DNS_PORT && policy->mode != POLICY_NONE)
-        return NULL;
-    return policy_denies(policy, p->dst);
+    return (address & WIRE_NETMASK) == WIRE_NETWORK;
 }
 
-static void on_tcp_or_udp(const struct policy *policy, struct filter_result *r)
+// What is on the sandbox's own network is never the policy's business: whatever it allows, libslirp
+// would take it for something of the host's.
+static const char *denies(struct policy *policy, uint32_t dst)
+{
+    return is_own_network(dst) ? "the sandbox's own network" : policy_denies(policy, dst);
+}
+
+const char *filter_denies_tcp(struct policy *policy, uint32_t dst, uint16_t dport)
+{
+    if (dst != WIRE_DNS_IP || dport != DNS_PORT)
+        return denies(policy, dst);
+    switch (policy->dns) {
+    case POLICY_DNS_FREE:
+        return NULL;
+    case POLICY_DNS_NAMED:
+        return "allowed names are resolved over UDP only";
+    case POLICY_DNS_OFF:
+        break;
+    }
+    return "no name is allowed";
+}
+
+static const char *on_udp(struct policy *policy, struct filter_result *r)
+{
+    const struct packet *p = &r->packet;
+    if (p->dst != WIRE_DNS_IP || p->dport != DNS_PORT)
+        return denies(policy, p->dst);
+    r->verdict = policy->dns == POLICY_DNS_NAMED ? FILTER_NAME : FILTER_STACK;
+    return policy->dns == POLICY_DNS_OFF ? "no name is allowed" : NULL;
+}
+
+static void on_tcp_or_udp(struct policy *policy, struct filter_result *r)
 {
     const struct packet *p = &r->packet;
     if (p->proto == WIRE_PROTO_TCP && p->dst == WIRE_GATEWAY_IP) {
         r->verdict = FILTER_INWARD;
         return;
     }
-    const char *why = denies(policy, p);
+    r->verdict = FILTER_STACK;
+    const char *why = p->proto == WIRE_PROTO_UDP ? on_udp(policy, r)
+                                                 : filter_denies_tcp(policy, p->dst, p->dport);
     if (why)
         filter_refuse(r, why);
-    else
-        r->verdict = FILTER_STACK;
 }
 
 // libslirp answers an echo to the gateway or the name server itself. To others it would need a raw
@@ -83,7 +111,7 @@ static bool is_to_many(uint32_t address)
     return is_multicast || address == 0xffffffffu || address == (WIRE_NETWORK | ~WIRE_NETMASK);
 }
 
-static void on_ipv4(const struct policy *policy, struct filter_result *r)
+static void on_ipv4(struct policy *policy, struct filter_result *r)
 {
     const struct packet *p = &r->packet;
     if (p->src != WIRE_GUEST_IP) {
@@ -111,8 +139,7 @@ static void on_ipv4(const struct policy *policy, struct filter_result *r)
     }
 }
 
-void filter_from_guest(const struct policy *policy, uint8_t *frame, size_t len,
-                       struct filter_result *r)
+void filter_from_guest(struct policy *policy, uint8_t *frame, size_t len, struct filter_result *r)
 {
     r->verdict = FILTER_DROP;
     r->why = NULL;
@@ -135,7 +162,7 @@ void filter_from_guest(const struct policy *policy, uint8_t *frame, size_t len,
         wire_clear_urgent(&r->packet);
 }
 
-const char *filter_to_guest(const struct policy *policy, const struct packet *p)
+const char *filter_to_guest(struct policy *policy, const struct packet *p)
 {
     if (p->type != WIRE_TYPE_IPV4)
         return "not IPv4";
@@ -143,5 +170,7 @@ const char *filter_to_guest(const struct policy *policy, const struct packet *p)
         return "not for the guest";
     if (p->src == WIRE_GATEWAY_IP || p->src == WIRE_DNS_IP)
         return NULL;
-    return policy_denies(policy, p->src);
+    if (p->proto == WIRE_PROTO_TCP && p->flags & WIRE_RST)
+        return NULL;
+    return denies(policy, p->src);
 }

@@ -3,10 +3,10 @@
 //
 // The guest is hostile. What is not understood is dropped, what is understood and not allowed is
 // refused with an answer, and only three things go on: TCP and UDP to an address the policy
-// allows, DNS to 10.0.2.3, and TCP to the gateway, which inward.c accepts only as the other half
-// of a connection that the host opened. libslirp therefore never sees ARP, IPv6, fragments, IP
-// options, DHCP, TFTP, broadcasts, urgent data or a foreign source address, and it has no way of
-// its own to reach the host.
+// allows, DNS to 10.0.2.3 where the policy lets every name be resolved, and TCP to the gateway,
+// which inward.c accepts only as the other half of a connection that the host opened. libslirp
+// therefore never sees ARP, IPv6, fragments, IP options, DHCP, TFTP, broadcasts, urgent data or a
+// foreign source address, and it has no way of its own to reach the host.
 #pragma once
 #include "sandbox-backend/netd/policy.h"
 #include "sandbox-backend/netd/reject.h"
@@ -16,6 +16,7 @@ enum filter_verdict {
     FILTER_DROP,
     FILTER_ANSWER, // drop it, and send `answer` to the guest
     FILTER_INWARD, // TCP to the gateway: for inward_from_guest()
+    FILTER_NAME,   // a question for a name, for resolver_from_guest()
     FILTER_STACK,  // for libslirp
 };
 
@@ -29,12 +30,15 @@ struct filter_result {
 };
 
 // A frame from the guest. It may be changed in place (urgent data is made ordinary).
-void filter_from_guest(const struct policy *policy, uint8_t *frame, size_t len,
-                       struct filter_result *r);
+void filter_from_guest(struct policy *policy, uint8_t *frame, size_t len, struct filter_result *r);
 
 // Makes a result into a refusal with an answer, for reasons that are found out later.
 void filter_refuse(struct filter_result *r, const char *why);
 
+// NULL when the policy lets the guest send TCP to dst:dport; else why not.
+const char *filter_denies_tcp(struct policy *policy, uint32_t dst, uint16_t dport);
+
 // A frame that libslirp made for the guest, parsed: NULL, or why the guest must not see it. A UDP
-// socket hears from everybody, also from those whom the guest may not address.
-const char *filter_to_guest(const struct policy *policy, const struct packet *p);
+// socket hears from everybody, also from those whom the guest may not address. A TCP reset always
+// passes: it carries nothing, and ends a connection that a new policy has cut.
+const char *filter_to_guest(struct policy *policy, const struct packet *p);

@@ -129,7 +129,7 @@ static int enumerate_once(struct hostaddr *h, struct err *e)
 }
 
 // On a host that is busy with its interfaces a dump may be cut by a change; the next is whole.
-static int enumerate(struct hostaddr *h, struct err *e)
+int hostaddr_renew(struct hostaddr *h, struct err *e)
 {
     for (int i = 1; i < DUMP_ATTEMPTS; i++) {
         struct err first = ERR_INIT;
@@ -146,7 +146,7 @@ int hostaddr_init(struct hostaddr *h, struct policy *policy, struct err *e)
     struct err ignored = ERR_INIT;
     *h = (struct hostaddr){.policy = policy, .place = -1};
     h->events_fd = open_netlink(RTMGRP_IPV4_IFADDR, SOCK_NONBLOCK, &ignored);
-    return enumerate(h, e);
+    return hostaddr_renew(h, e);
 }
 
 void hostaddr_fini(struct hostaddr *h)
@@ -185,6 +185,6 @@ void hostaddr_poll(struct hostaddr *h, const struct pollset *set)
         return;
     struct err e = ERR_INIT;
     h->refresh_at = clock_mono_ms() + HOSTADDR_REFRESH_MS / 10;
-    if (enumerate(h, &e) < 0)
+    if (hostaddr_renew(h, &e) < 0)
         log_error("hostaddr.failed", "error=\"%s\"", e.msg);
 }

@@ -19,6 +19,8 @@ struct hostaddr {
 
 // -1 with `e` when the addresses cannot be enumerated.
 int hostaddr_init(struct hostaddr *h, struct policy *policy, struct err *e);
+// Asks now. On failure the old list holds.
+int hostaddr_renew(struct hostaddr *h, struct err *e);
 void hostaddr_fini(struct hostaddr *h);
 
 void hostaddr_fill(struct hostaddr *h, struct pollset *set, int *timeout);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/opts.h"
 #include "sandbox-backend/base/version.h"
@@ -11,10 +12,15 @@
 #include "sandbox-backend/netd/netd.h"
 
 static struct {
-    int64_t frames_fd, listen_fd, log_fd;
-    const char *mode, *log_level;
+    int64_t frames_fd, listen_fd, control_fd, log_fd;
+    const char *mode, *policy, *log_level;
     bool help, version;
-} options = {.frames_fd = -1, .listen_fd = -1, .log_fd = 2, .mode = "public", .log_level = "info"};
+} options = {.frames_fd = -1,
+             .listen_fd = -1,
+             .control_fd = -1,
+             .log_fd = 2,
+             .mode = "public",
+             .log_level = "info"};
 
 static const struct opt table[] = {
     {.name = "frames-fd",
@@ -29,12 +35,24 @@ static const struct opt table[] = {
      .arg = "FD",
      .help = "listening unix socket on which the host says \"CONNECT <port>\"",
      .max = INT16_MAX},
+    {.name = "control-fd",
+     .type = OPT_INT,
+     .value = &options.control_fd,
+     .arg = "FD",
+     .help = "listening unix socket that takes a new policy while the sandbox runs",
+     .max = INT16_MAX},
     {.name = "mode",
      .type = OPT_STRING,
      .value = &options.mode,
      .arg = "MODE",
      .help = "what the guest may reach: none, or public addresses other than this host (default)",
      .choices = "none|public"},
+    {.name = "policy",
+     .type = OPT_STRING,
+     .value = &options.policy,
+     .arg = "JSON",
+     .help = "the same in full, instead of --mode: {\"internet\": true, \"allowOut\": [...], "
+             "\"denyOut\": [...]}"},
     {.name = "log-fd",
      .type = OPT_INT,
      .value = &options.log_fd,
@@ -69,16 +87,30 @@ static int check_options(int argc, struct err *e)
     return 0;
 }
 
+static int read_policy(struct net_policy *policy, struct err *e)
+{
+    *policy = (struct net_policy){.internet = strcmp(options.mode, "public") == 0};
+    if (!options.policy)
+        return 0;
+    json_t *json = json_parse(options.policy, strlen(options.policy), e);
+    int rc = json ? net_policy_from_json(policy, json, e) : -1;
+    json_decref(json);
+    return rc < 0 ? err_wrap(e, "--policy") : 0;
+}
+
 static int run(struct err *e)
 {
+    struct net_policy policy;
     const struct netd_options o = {
         .frames_fd = (int)options.frames_fd,
         .listen_fd = (int)options.listen_fd,
-        .mode = strcmp(options.mode, "none") == 0 ? POLICY_NONE : POLICY_PUBLIC,
+        .control_fd = (int)options.control_fd,
+        .policy = &policy,
     };
-    if (confine_self(e) < 0)
+    if (confine_self(e) < 0 || read_policy(&policy, e) < 0)
         return -1;
     struct netd *n = netd_new(&o, e);
+    net_policy_fini(&policy);
     if (!n)
         return -1;
     int rc = netd_run(n, e);

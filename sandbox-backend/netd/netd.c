@@ -12,6 +12,7 @@
 static void on_stack_frame(void *ctx, const uint8_t *frame, size_t len);
 static void on_stack_closed(void *ctx, int fd);
 static void on_guest_frame(void *ctx, uint8_t *frame, size_t len);
+static void on_policy(void *ctx, const struct net_policy *rules);
 
 // Asking the guest for its address tells it ours: its first answer to us need not ask.
 static void prime_guest_arp(struct netd *n)
@@ -26,14 +27,18 @@ static void prime_guest_arp(struct netd *n)
 static int open_parts(struct netd *n, const struct netd_options *options, struct err *e)
 {
     const struct stack_events events = {n, on_stack_frame, on_stack_closed};
-    bool is_off = options->mode == POLICY_NONE;
+    bool is_off = options->control_fd < 0 && net_policy_is_closed(options->policy);
     if (fd_set_nonblock(options->frames_fd, e) < 0 || fd_set_nonblock(options->listen_fd, e) < 0)
         return -1;
-    if (!is_off && hostaddr_init(&n->hostaddr, &n->policy, e) < 0)
+    if (options->control_fd >= 0 && fd_set_nonblock(options->control_fd, e) < 0)
+        return -1;
+    control_init(&n->control, options->control_fd, on_policy, n);
+    if (hostaddr_init(&n->hostaddr, &n->policy, e) < 0)
         return err_wrap(e, "enumerate this host's addresses");
     n->stack = stack_new(&events, is_off, e);
     if (!n->stack)
         return -1;
+    n->resolver = resolver_new(&n->policy, &n->frames);
     n->inward = inward_new(options->listen_fd, n->stack, &n->frames);
     prime_guest_arp(n);
     return 0;
@@ -43,7 +48,8 @@ struct netd *netd_new(const struct netd_options *options, struct err *e)
 {
     struct netd *n = xcalloc(1, sizeof(*n));
     n->hostaddr.events_fd = -1;
-    policy_init(&n->policy, options->mode);
+    control_init(&n->control, -1, NULL, NULL);
+    policy_init(&n->policy, options->policy);
     refusals_init(&n->refusals);
     frames_init(&n->frames, options->frames_fd);
     if (open_parts(n, options, e) < 0) {
@@ -57,6 +63,8 @@ void netd_free(struct netd *n)
 {
     stack_free(n->stack);
     inward_free(n->inward);
+    resolver_free(n->resolver);
+    control_fini(&n->control);
     hostaddr_fini(&n->hostaddr);
     frames_fini(&n->frames);
     policy_fini(&n->policy);
@@ -72,6 +80,8 @@ static void on_guest_frame(void *ctx, uint8_t *frame, size_t len)
     filter_from_guest(&n->policy, frame, len, r);
     if (r->verdict == FILTER_INWARD && !inward_from_guest(n->inward, &r->packet))
         filter_refuse(r, "the gateway has no services");
+    else if (r->verdict == FILTER_NAME)
+        resolver_from_guest(n->resolver, &r->packet);
     else if (r->verdict == FILTER_STACK && stack_is_full_for(n->stack, &r->packet))
         filter_refuse(r, "too many connections");
     else if (r->verdict == FILTER_STACK)
@@ -106,6 +116,21 @@ static void on_stack_closed(void *ctx, int fd)
     inward_on_closed(n->inward, fd);
 }
 
+// ---- from the daemon
+
+// While the policy was closed, the host's addresses were not watched.
+static void on_policy(void *ctx, const struct net_policy *rules)
+{
+    struct netd *n = ctx;
+    struct err e = ERR_INIT;
+    if (net_policy_is_closed(&n->policy.rules) && hostaddr_renew(&n->hostaddr, &e) < 0)
+        log_error("hostaddr.failed", "error=\"%s\"", e.msg);
+    policy_set_rules(&n->policy, rules);
+    int count = stack_cut(n->stack, filter_denies_tcp, &n->policy);
+    if (count > 0)
+        log_info("policy.cut", "connections=%d", count);
+}
+
 // ---- the loop
 
 static void fill(struct netd *n, int *timeout)
@@ -117,7 +142,9 @@ static void fill(struct netd *n, int *timeout)
                                   (short)((reads_guest ? POLLIN : 0) | (queued ? POLLOUT : 0)));
     stack_fill(n->stack, &n->set, queued >= FRAMES_HOLD_HOST_BYTES, timeout);
     inward_fill(n->inward, &n->set, timeout);
-    if (n->policy.mode != POLICY_NONE)
+    resolver_fill(n->resolver, &n->set, timeout);
+    control_fill(&n->control, &n->set, timeout);
+    if (!net_policy_is_closed(&n->policy.rules))
         hostaddr_fill(&n->hostaddr, &n->set, timeout);
 }
 
@@ -127,11 +154,14 @@ static int serve(struct netd *n, struct err *e)
 {
     stack_poll(n->stack, &n->set);
     inward_poll(n->inward, &n->set);
-    if (n->policy.mode != POLICY_NONE)
+    resolver_poll(n->resolver, &n->set);
+    if (!net_policy_is_closed(&n->policy.rules))
         hostaddr_poll(&n->hostaddr, &n->set);
     if (pollset_events(&n->set, n->frames_place) & (POLLIN | POLLHUP | POLLERR) &&
         frames_read(&n->frames, on_guest_frame, n, e) < 0)
         return -1;
+    control_poll(&n->control,
+                 &n->set); // last: it changes libslirp's sockets and what is waited for
     return frames_flush(&n->frames, e);
 }
 

@@ -9,12 +9,15 @@
 //
 //   guest --frames.c--> filter.c --+-- drop or answer (reject.c: reset, ICMP prohibited, ARP)
 //                                  +-- inward.c, flow.c --> stack.c (libslirp) --> the client
+//                                  +-- resolver.c (names that the policy allows)
 //                                  +-- stack.c (libslirp) --> a host socket --> the Internet
 //   guest <--frames.c-- on_stack_frame() <-- stack.c
 //
 // Inwards, a client of the vm.net socket names a port and becomes the host end of a TCP connection
 // into the guest (inward.h, stack_dial). Outwards, every frame is judged on its own before libslirp
-// sees it (filter.h, policy.h); there is no state in that judgement which a guest could confuse.
+// sees it (filter.h, policy.h); the only state in that judgement is what netd itself resolved
+// (resolver.h). A new policy comes over the control socket (control.h) and holds from the next
+// frame on; connections that it denies are cut at once.
 //
 // Limits. Connections and UDP ports: INWARD_MAX, STACK_TCP_OUT_MAX, STACK_UDP_OUT_MAX. Descriptors
 // and memory of the whole: confine.h. Bytes on their way to the guest: frames.h; when they pile up
@@ -26,19 +29,23 @@
 // process dies, and with it the network of that one sandbox. Nothing here blocks: netlink, which
 // hostaddr.c asks, answers from the kernel at once.
 #pragma once
+#include "sandbox-backend/netd/control.h"
 #include "sandbox-backend/netd/filter.h"
 #include "sandbox-backend/netd/frames.h"
 #include "sandbox-backend/netd/hostaddr.h"
 #include "sandbox-backend/netd/inward.h"
 #include "sandbox-backend/netd/refusals.h"
+#include "sandbox-backend/netd/resolver.h"
 #include "sandbox-backend/netd/stack.h"
 
 struct netd {
     struct policy policy;
     struct hostaddr hostaddr;
     struct frames frames;
-    struct stack *stack;   // owned
-    struct inward *inward; // owned
+    struct stack *stack;       // owned
+    struct inward *inward;     // owned
+    struct resolver *resolver; // owned
+    struct control control;
     struct refusals refusals;
     struct filter_result result; // of the frame at hand
     struct pollset set;
@@ -46,9 +53,11 @@ struct netd {
 };
 
 struct netd_options {
-    int frames_fd; // stream of frames; set to non-blocking, borrowed
-    int listen_fd; // vm.net, listening; set to non-blocking, borrowed
-    enum policy_mode mode;
+    int frames_fd;  // stream of frames; set to non-blocking, borrowed
+    int listen_fd;  // vm.net, listening; set to non-blocking, borrowed
+    int control_fd; // control socket, listening; set to non-blocking, borrowed; -1: none, and the
+                    // policy is what it is for good
+    const struct net_policy *policy; // copied
 };
 
 struct netd *netd_new(const struct netd_options *options, struct err *e);

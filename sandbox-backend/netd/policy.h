@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which IPv4 addresses a guest may open: the classes that are never public, and this host's own.
+// Which IPv4 addresses a guest may open: the owner's rules (base/net_policy.h), the addresses of
+// names that the rules allow, and this host's own.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum policy_mode {
-    POLICY_NONE,   // nothing leaves
-    POLICY_PUBLIC, // public addresses that are not this host
-};
+#include "sandbox-backend/base/net_policy.h"
+#include "sandbox-backend/netd/names.h"
 
 struct cidr {
     uint32_t address; // host order
@@ -19,20 +18,33 @@ struct cidr {
 // cannot be refused.
 #define POLICY_HOST_MAX 4096
 
+// How a guest's questions for names are served.
+enum policy_dns {
+    POLICY_DNS_OFF,   // not at all: no packet leaves, so none needs a name
+    POLICY_DNS_NAMED, // by netd itself (resolver.h), for the names that the rules allow
+    POLICY_DNS_FREE,  // by the host's resolver, for any name
+};
+
 struct policy {
-    enum policy_mode mode;
-    struct cidr *host; // owned; addresses that the kernel would deliver to this machine
+    struct net_policy rules; // owned
+    enum policy_dns dns;     // follows from them
+    struct names names;      // addresses that netd resolved for allowed names
+    struct cidr *host;       // owned; addresses that the kernel would deliver to this machine
     size_t host_count;
     bool host_known; // false until they were enumerated: nothing is allowed before
 };
 
-void policy_init(struct policy *p, enum policy_mode mode);
+void policy_init(struct policy *p, const struct net_policy *rules); // copied
 void policy_fini(struct policy *p);
+
+// Replaces the rules (copied). What was resolved for names that are still allowed stays open.
+void policy_set_rules(struct policy *p, const struct net_policy *rules);
 
 // Replaces the host's own addresses. Takes over `list` (malloc'd, may be NULL when count is 0).
 void policy_set_host(struct policy *p, struct cidr *list, size_t count);
 
-// NULL when a guest may send to `address`; else why not, in a few words for the log.
-const char *policy_denies(const struct policy *p, uint32_t address);
+// NULL when a guest may send to `address`; else why not, in a few words for the log. What is open
+// because it was resolved stays open by being asked for.
+const char *policy_denies(struct policy *p, uint32_t address);
 
 bool cidr_contains(const struct cidr *c, uint32_t address);

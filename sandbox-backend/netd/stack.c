@@ -22,7 +22,9 @@ enum owner { OWNER_NONE, OWNER_TCP_OUT, OWNER_UDP_OUT, OWNER_DIALLED };
 struct stack {
     Slirp *slirp; // owned
     struct stack_events events;
-    uint8_t owner[POLLSET_MAX];     // enum owner of each descriptor that libslirp registered
+    uint8_t owner[POLLSET_MAX]; // enum owner of each descriptor that libslirp registered
+    uint32_t peer[POLLSET_MAX]; // where the guest's connection goes, for OWNER_TCP_OUT
+    uint16_t peer_port[POLLSET_MAX];
     uint16_t udp_port[POLLSET_MAX]; // the guest's source port, for OWNER_UDP_OUT
     uint8_t udp_known[65536 / 8];   // source ports that have a socket
     int tcp_out, udp_out, dialled;
@@ -110,6 +112,8 @@ static void on_register_fd(int fd, void *ctx)
         adopt(s, fd);
     } else if (s->input && s->input->proto == WIRE_PROTO_TCP) {
         s->owner[fd] = OWNER_TCP_OUT;
+        s->peer[fd] = s->input->dst;
+        s->peer_port[fd] = s->input->dport;
         s->tcp_out++;
     } else if (s->input && s->input->proto == WIRE_PROTO_UDP) {
         s->owner[fd] = OWNER_UDP_OUT;
@@ -372,4 +376,44 @@ int stack_dial(struct stack *s, int fd, uint16_t guest_port, int *dialled)
     *dialled = s->adopted_fd;
     s->adopted_fd = -1;
     return *dialled >= 0 ? 0 : -1;
+}
+
+// ---- cutting
+
+// A socket that answers every call with "connection reset": its peer went, and did not read what
+// was sent to it.
+static int broken_socket(void)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+        return -1;
+    ssize_t sent = send(pair[0], "", 1, MSG_NOSIGNAL);
+    close(pair[1]);
+    if (sent == 1)
+        return pair[0];
+    close(pair[0]);
+    return -1;
+}
+
+// libslirp has no call for this. So its descriptor becomes one of a broken connection, which it
+// passes on to the guest; the real one is closed by that, without lingering: its peer is reset.
+static bool cut(int fd)
+{
+    struct linger none = {.l_onoff = 1};
+    int broken auto_close = broken_socket();
+    if (broken < 0)
+        return shutdown(fd, SHUT_RDWR) == 0; // less abrupt, as surely the end
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+    return dup3(broken, fd, O_CLOEXEC) == fd;
+}
+
+int stack_cut(struct stack *s,
+              const char *(*denies)(struct policy *policy, uint32_t dst, uint16_t dport),
+              struct policy *policy)
+{
+    int count = 0;
+    for (int fd = 0; fd < POLLSET_MAX; fd++)
+        if (s->owner[fd] == OWNER_TCP_OUT && denies(policy, s->peer[fd], s->peer_port[fd]))
+            count += cut(fd);
+    return count;
 }

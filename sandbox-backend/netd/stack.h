@@ -17,6 +17,7 @@
 #define STACK_UDP_OUT_MAX 512 // source ports it may use for UDP; libslirp keeps each for 4 minutes
 
 struct stack;
+struct policy;
 
 struct stack_events {
     void *ctx;
@@ -47,6 +48,12 @@ bool stack_has_output(const struct stack *s, int fd);
 // kept from libslirp until the client has taken everything: libslirp would close the connection as
 // soon as the guest acknowledged the end, and lose what it still held.
 void stack_mark_ending(struct stack *s, int fd);
+
+// Cuts each outward TCP connection for which `denies` (filter_denies_tcp's shape) gives a reason:
+// both ends see a reset. How many there were.
+int stack_cut(struct stack *s,
+              const char *(*denies)(struct policy *policy, uint32_t dst, uint16_t dport),
+              struct policy *policy);
 
 // The steps of waiting. With `is_held` host sockets are not read (back-pressure). *timeout
 // is in ms, -1 for ever, and may become shorter.

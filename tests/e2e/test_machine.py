@@ -211,7 +211,7 @@ def test_create_use_kill(shell):
     ready = shell.create()
     assert health(ready["vmnet"]) == 204
     qemu, netd = shell.pids()
-    for path in ("qmp.sock", "vm.net", "disk.qcow2"):
+    for path in ("qmp.sock", "vm.net", "net.ctl", "disk.qcow2"):
         assert (shell.dir / path).stat().st_mode & 0o077 == 0, path
     # Sessions of their own, and nothing inherited but what they need.
     for pid in (qemu, netd):
@@ -299,7 +299,7 @@ def test_a_console_flood_is_bounded(shell):
     qemu, _ = shell.pids()
     output_of(vmnet, "head -c 200000 /dev/zero | tr '\\0' x > /dev/ttyS0")
     files = {p.name: p.stat().st_size for p in shell.dir.iterdir()}
-    assert set(files) == {"qmp.sock", "vm.net", "disk.qcow2"}
+    assert set(files) == {"qmp.sock", "vm.net", "net.ctl", "disk.qcow2"}
     with start_in_guest(vmnet, "echo c > /proc/sysrq-trigger"):
         assert shell.hear("exit")["reason"] == "guest kernel panic: sysrq triggered crash"
     shell.ask("gone", "kill")
@@ -439,3 +439,180 @@ def test_qemu_that_cannot_load_the_state(shell, tmp_path):
     assert "QEMU" in failed["error"], failed
     assert time.monotonic() - start < 10
     shell.silent()
+
+
+# ---- pause and resume
+
+class Counter:
+    """A loop in the guest that counts, and says so about every 10 ms; the newest number is kept."""
+
+    SCRIPT = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done"
+
+    def __init__(self, vmnet):
+        self.stream = start_in_guest(vmnet, self.SCRIPT)
+        self.stream.settimeout(None)
+        self.newest = 0
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        rest = b""
+        while chunk := self.stream.recv(65536):
+            parts = (rest + chunk).split(b'"stdout":"')
+            for part in parts[1:]:
+                encoded, quote, _ = part.partition(b'"')
+                if quote:
+                    self.newest = int(base64.b64decode(encoded).split()[-1])
+            rest = b'"stdout":"' + parts[-1] if b'"' not in parts[-1] and len(parts) > 1 else b""
+
+    def await_more(self):
+        seen = self.newest
+        wait_for(lambda: self.newest > seen, 30, "the guest counts on")
+
+    def settle(self):
+        """What was on its way when the guest stopped has arrived: nothing more for a second."""
+        while True:
+            seen = self.newest
+            time.sleep(1)
+            if self.newest == seen:
+                return seen
+
+    def close(self):
+        self.stream.shutdown(socket.SHUT_RDWR)
+        self.stream.close()
+
+
+def qemu_ticks(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_pause_stops_the_guest_and_resume_lets_it_go_on(shell):
+    vmnet = shell.create()["vmnet"]
+    qemu, _ = shell.pids()
+    counter = Counter(vmnet)
+    counter.await_more()
+    assert shell.ask("done", "pause")["paused"]
+    stopped_at, ticks = counter.settle(), qemu_ticks(qemu)
+    time.sleep(2)  # in which it would count to a hundred and more
+    assert counter.newest == stopped_at
+    assert qemu_ticks(qemu) - ticks < 20, "a paused machine costs nothing"
+    assert not shell.ask("done", "resume")["paused"]
+    counter.await_more()
+    assert counter.newest >= stopped_at
+    assert shell.ask("done", "pause")["paused"], "and again"
+    assert not shell.ask("done", "resume")["paused"]
+    counter.await_more()
+    counter.close()
+    assert health(vmnet) == 204
+    shell.ask("gone", "kill")
+
+
+def test_pause_and_resume_out_of_turn(shell):
+    vmnet = shell.create()["vmnet"]
+    assert "not paused" in shell.ask("refused", "resume")["error"]
+    shell.ask("done", "pause")
+    refused = shell.ask("refused", "pause")
+    assert "paused already" in refused["error"] and refused["connect"] == "aborted"
+    # Two at once: the second is told so, the first is done.
+    shell.process.stdin.write(b"resume\nresume\n")
+    shell.process.stdin.flush()
+    heard = [shell.lines.get(timeout=30) for _ in range(2)]
+    assert sorted(h["event"] for h in heard) == ["done", "refused"], heard
+    assert "busy" in next(h for h in heard if h["event"] == "refused")["error"]
+    assert health(vmnet) == 204
+    shell.ask("gone", "kill")
+
+
+@pytest.mark.parametrize("how", ["kill", "release"])
+def test_request_that_the_end_overtakes(shell, how):
+    shell.create()
+    pids = shell.pids()
+    shell.process.stdin.write(f"pause\n{how}\n".encode())
+    shell.process.stdin.flush()
+    heard = [shell.lines.get(timeout=30) for _ in range(2)]
+    assert [h["event"] for h in heard] == ["refused", "gone"], heard
+    assert heard[0]["connect"] == "canceled"
+    shell.silent()
+    if how == "release":
+        os.kill(pids[0], signal.SIGKILL)
+        wait_for(lambda: not any(map(process_exists, pids)), 30, "QEMU and netd end")
+
+
+def test_paused_machine_that_ends(shell):
+    shell.create()
+    qemu, _ = shell.pids()
+    shell.ask("done", "pause")
+    os.kill(qemu, signal.SIGKILL)
+    assert shell.hear("exit")["reason"] == "QEMU was killed (signal 9)"
+    assert "ending" in shell.ask("refused", "resume")["error"]
+    shell.ask("gone", "kill")
+
+
+def test_pause_that_the_end_overtakes(shell):
+    shell.create()
+    qemu, _ = shell.pids()
+    os.kill(qemu, signal.SIGSTOP)  # so that it cannot answer before it is gone
+    shell.say("pause")
+    os.kill(qemu, signal.SIGKILL)
+    refused = shell.hear("refused")
+    assert refused["connect"] == "unavailable", refused
+    assert shell.hear("exit")["reason"] == "QEMU was killed (signal 9)"
+    shell.ask("gone", "kill")
+
+
+def test_adopt_of_a_paused_machine(shells):
+    first = shells()
+    vmnet = first.create()["vmnet"]
+    counter = Counter(vmnet)
+    counter.await_more()
+    first.ask("done", "pause")
+    record = first.record()
+    first.end()
+    stopped_at = counter.settle()
+    second = shells()
+    adopt(second, record)
+    assert "paused already" in second.ask("refused", "pause")["error"]
+    assert counter.newest == stopped_at
+    assert not second.ask("done", "resume")["paused"]
+    counter.await_more()
+    counter.close()
+    second.ask("gone", "kill")
+
+
+# ---- the policy while it runs
+
+def reaches(vmnet, address):
+    """How a connection from the guest ends: "refused" is netd's no, anything else is past netd."""
+    said = output_of(vmnet, f"timeout 5 bash -c 'exec 3<>/dev/tcp/{address}/9' 2>&1; echo $?")
+    return "refused" if "refused" in said else "goes out"
+
+
+def netd_log(shell):
+    _, netd = shell.pids()
+    logs = [p for p in pathlib.Path(f"/proc/{netd}/fd").iterdir() if "netd.log" in os.readlink(p)]
+    return logs[0].read_text()
+
+
+def test_policy_while_it_runs(shells):
+    """203.0.113.1 is nobody's (RFC 5737) and special, so it is refused unless it is named; whether a
+    packet to it gets anywhere does not matter."""
+    first = shells()
+    vmnet = first.create(mode="none")["vmnet"]
+    assert reaches(vmnet, "203.0.113.1") == "refused"
+    named = '{"internet":false,"special":true,"allowOut":["203.0.113.0/24"]}'
+    assert first.ask("done", "policy", named)["what"] == "policy"
+    record = first.record()
+    assert "allow=1" in netd_log(first)
+    first.ask("refused", "policy", '{"denyOut":["nonsense"]}')
+    first.ask("done", "pause")
+    assert first.ask("done", "policy", '{"internet":true}')["paused"], "a paused one takes it too"
+    assert not first.ask("done", "resume")["paused"]
+    assert reaches(vmnet, "203.0.113.1") == "refused"
+    first.end()
+    second = shells()
+    second.ask("ready", "adopt", ID, second.dir, TEMPLATE, json.dumps(record, separators=(",", ":")),
+               '{"internet":false,"denyOut":["1.1.1.1"]}')
+    assert "internet=0 allow=0 deny=1" in netd_log(second), "the adopter's policy holds"
+    assert reaches(vmnet, "203.0.113.1") == "refused"
+    assert health(vmnet) == 204
+    second.ask("gone", "kill")

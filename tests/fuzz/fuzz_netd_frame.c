@@ -15,7 +15,7 @@ static void require(bool promise)
         abort();
 }
 
-static void check_stack(const struct policy *policy, const struct filter_result *r, size_t size)
+static void check_stack(struct policy *policy, const struct filter_result *r, size_t size)
 {
     struct packet again;
     const struct packet *p = &r->packet;
@@ -60,7 +60,7 @@ static void check_flow(struct packet *p, bool is_accepted)
     flow_reset_guest(&f, frame);
 }
 
-static void run(enum policy_mode mode, const uint8_t *data, size_t size)
+static void run(const struct net_policy *rules, const uint8_t *data, size_t size)
 {
     struct policy policy;
     struct filter_result r;
@@ -68,7 +68,7 @@ static void run(enum policy_mode mode, const uint8_t *data, size_t size)
     if (!frame)
         return;
     memcpy(frame, data, size);
-    policy_init(&policy, mode);
+    policy_init(&policy, rules);
     policy_set_host(&policy, NULL, 0);
     filter_from_guest(&policy, frame, size, &r);
     require((r.why != NULL) == (r.verdict == FILTER_DROP ||
@@ -85,7 +85,13 @@ static void run(enum policy_mode mode, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    run(POLICY_PUBLIC, data, size);
-    run(POLICY_NONE, data, size);
+    char named[] = "*";
+    struct net_rule rules[] = {{.address = 0x08080000, .bits = 16}, {.name = named}, {.bits = 0}};
+    run(&NET_POLICY_PUBLIC, data, size);
+    run(&(struct net_policy){0}, data, size);
+    run(
+        &(struct net_policy){
+            .allow_out = rules, .allow_count = 2, .deny_out = rules + 2, .deny_count = 1},
+        data, size);
     return 0;
 }

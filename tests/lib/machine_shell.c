@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The microvm driver as a program, for its tests: one command a line on stdin, one JSON object a
 // line on stdout. Works on one machine.
-//   facts TEMPLATE | create ID DIR TEMPLATE MODE | adopt ID DIR TEMPLATE RECORD | record | kill |
-//   release | fds
+//   facts TEMPLATE | create ID DIR TEMPLATE MODE | adopt ID DIR TEMPLATE RECORD [POLICY] | record |
+//   kill | release | fds | pause | resume | policy POLICY
+// MODE is none, public, or a policy as JSON without spaces, as POLICY is.
 // End of input ends the program and leaves the machine as it is, as a daemon's sudden end would.
 #include <dirent.h>
 #include <signal.h>
@@ -16,7 +17,7 @@
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/log/log.h"
 
-#define WORDS_MAX 6
+#define WORDS_MAX 7
 
 static uv_loop_t loop;
 static struct machine *machine;
@@ -85,17 +86,58 @@ static void facts(const char *template)
                       (json_int_t)f.memory_mb, "disk_mb", (json_int_t)f.disk_mb, "accel", f.accel));
 }
 
+static int read_policy(struct net_policy *policy, const char *text, struct err *e)
+{
+    *policy = (struct net_policy){.internet = str_eq(text, "public")};
+    if (!text || *text != '{')
+        return 0;
+    json_t *json = json_parse(text, strlen(text), e);
+    int result = json ? net_policy_from_json(policy, json, e) : -1;
+    json_decref(json);
+    return result;
+}
+
 static void make(char *words[WORDS_MAX])
 {
     struct machine_spec spec = {.id = words[1], .dir = words[2], .template = words[3]};
-    spec.network = str_eq(words[4], "public") ? NET_PUBLIC : NET_NONE;
-    if (str_eq(words[0], "create")) {
-        microvm_driver.create(&loop, &spec, on_ready, on_exit_, NULL);
+    struct net_policy policy;
+    struct err e = ERR_INIT;
+    bool is_new = str_eq(words[0], "create");
+    if (read_policy(&policy, words[is_new ? 4 : 5], &e) < 0) {
+        say_error("failed", &e);
         return;
     }
-    json_t *record = json_parse(words[4], strlen(words[4]), NULL);
-    microvm_driver.adopt(&loop, &spec, record, on_ready, on_exit_, NULL);
-    json_decref(record);
+    spec.policy = &policy;
+    if (is_new) {
+        microvm_driver.create(&loop, &spec, on_ready, on_exit_, NULL);
+    } else {
+        json_t *record = json_parse(words[4], strlen(words[4]), NULL);
+        microvm_driver.adopt(&loop, &spec, record, on_ready, on_exit_, NULL);
+        json_decref(record);
+    }
+    net_policy_fini(&policy);
+}
+
+static void on_done(struct machine *m, const struct err *e, void *ctx)
+{
+    if (e)
+        say_error("refused", e);
+    else
+        say(json_pack("{s:s, s:s, s:b}", "event", "done", "what", (const char *)ctx, "paused",
+                      machine_is_paused(m)));
+}
+
+static char PAUSE[] = "pause", RESUME[] = "resume", POLICY[] = "policy"; // what is asked
+
+static void set_policy(const char *text)
+{
+    struct net_policy policy;
+    struct err e = ERR_INIT;
+    if (read_policy(&policy, text, &e) < 0)
+        say_error("refused", &e);
+    else
+        machine_set_policy(machine, &policy, on_done, POLICY);
+    net_policy_fini(&policy);
 }
 
 static void obey(char *line)
@@ -117,6 +159,12 @@ static void obey(char *line)
         machine_kill(machine, on_gone, NULL);
     else if (str_eq(words[0], "release") && machine)
         machine_release(machine, on_gone, NULL);
+    else if (str_eq(words[0], "pause") && machine)
+        machine_pause(machine, on_done, PAUSE);
+    else if (str_eq(words[0], "resume") && machine)
+        machine_resume(machine, on_done, RESUME);
+    else if (str_eq(words[0], "policy") && machine && words[1])
+        set_policy(words[1]);
     else if (str_eq(words[0], "fds"))
         say(json_pack("{s:s, s:i}", "event", "fds", "count", count_fds()));
     else

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/netd/filter.h"
 #include "tests/lib/tap.h"
 
@@ -18,13 +20,28 @@ static uint32_t ip(const char *text)
     return a << 24 | b << 16 | c << 8 | d;
 }
 
-static void reset_policy(enum policy_mode mode)
+#define PUBLIC "{}"
+#define NONE   "{\"internet\": false}"
+
+static void set_rules(const char *text)
+{
+    struct net_policy rules;
+    struct err e = ERR_INIT;
+    json_t *json = json_parse(text, strlen(text), &e);
+    if (!json || net_policy_from_json(&rules, json, &e) < 0)
+        abort();
+    policy_fini(&policy);
+    policy_init(&policy, &rules);
+    net_policy_fini(&rules);
+    json_decref(json);
+}
+
+static void reset_policy(const char *text)
 {
     struct cidr *host = calloc(2, sizeof(*host));
     host[0] = (struct cidr){ip("8.8.4.1"), 32};
     host[1] = (struct cidr){ip("9.9.0.0"), 16};
-    policy_fini(&policy);
-    policy_init(&policy, mode);
+    set_rules(text);
     policy_set_host(&policy, host, 2);
 }
 
@@ -87,7 +104,7 @@ static const char *const allowed[] = {
 
 static void test_addresses(void)
 {
-    reset_policy(POLICY_PUBLIC);
+    reset_policy(PUBLIC);
     for (size_t i = 0; i < sizeof(denied) / sizeof(*denied); i++) {
         is_int(judge_tcp(denied[i], 80, WIRE_SYN), FILTER_ANSWER, "TCP to %s is reset", denied[i]);
         is_int(judge_udp(denied[i], 80), FILTER_ANSWER, "UDP to %s is prohibited", denied[i]);
@@ -101,7 +118,7 @@ static void test_addresses(void)
 
 static void test_none(void)
 {
-    reset_policy(POLICY_NONE);
+    reset_policy(NONE);
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_ANSWER, "none: TCP");
     is_str(result.why, "the network is off", "and the log says why");
     is_int(judge_udp("8.8.4.4", 80), FILTER_ANSWER, "none: UDP");
@@ -112,7 +129,7 @@ static void test_none(void)
 
 static void test_gateway(void)
 {
-    reset_policy(POLICY_PUBLIC);
+    reset_policy(PUBLIC);
     is_int(judge_udp("10.0.2.3", 53), FILTER_STACK, "DNS");
     is_int(judge_tcp("10.0.2.3", 53, WIRE_SYN), FILTER_STACK, "DNS over TCP");
     is_int(judge_udp("10.0.2.3", 5353), FILTER_ANSWER, "no other port of the name server");
@@ -124,15 +141,90 @@ static void test_gateway(void)
     is_int(judge_udp("255.255.255.255", 67), FILTER_DROP, "no broadcast");
     is_int(judge_udp("10.0.2.255", 80), FILTER_DROP, "nor the network's");
     is_int(judge_udp("224.0.0.251", 5353), FILTER_DROP, "no multicast");
-    policy_fini(&policy);
-    policy_init(&policy, POLICY_PUBLIC);
+    set_rules(PUBLIC);
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_ANSWER, "nothing before the host is known");
+}
+
+static void test_lists(void)
+{
+    reset_policy("{\"denyOut\": [\"1.0.0.0/8\", \"8.8.8.8\"], \"allowOut\": [\"1.1.1.0/24\"]}");
+    is_int(judge_tcp("1.2.3.4", 80, WIRE_SYN), FILTER_ANSWER, "denied by its network");
+    is_str(result.why, "in denyOut", "and the log says so");
+    is_int(judge_udp("8.8.8.8", 53), FILTER_ANSWER, "denied by its address");
+    is_int(judge_tcp("1.1.1.9", 80, WIRE_SYN), FILTER_STACK, "allowed wins over denied");
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "others are as public as ever");
+    is_int(judge_udp("10.0.2.3", 53), FILTER_STACK, "and names are resolved");
+    reset_policy("{\"denyOut\": [\"0.0.0.0/0\"], \"allowOut\": [\"8.8.4.4\"]}");
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "the only one that is allowed");
+    is_int(judge_tcp("8.8.4.5", 80, WIRE_SYN), FILTER_ANSWER, "all else is denied");
+    is_int(judge_udp("10.0.2.3", 53), FILTER_ANSWER, "names too: none is allowed");
+    is_str(result.why, "no name is allowed", "which is said");
+    is_int(judge_tcp("10.0.2.2", 9, WIRE_ACK), FILTER_INWARD, "inward connections work");
+    reset_policy("{\"internet\": false, \"allowOut\": [\"0.0.0.0/0\"]}");
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "everything public may be allowed");
+    is_int(judge_tcp("8.8.4.1", 80, WIRE_SYN), FILTER_ANSWER, "but not the host");
+    is_int(judge_tcp("10.1.1.1", 80, WIRE_SYN), FILTER_ANSWER, "and nothing special");
+}
+
+static void test_special_in_allow_out(void)
+{
+    reset_policy("{\"special\": true, \"allowOut\": [\"10.0.0.0/8\", \"9.9.9.9\", \"0.0.0.0/0\"]}");
+    is_int(judge_tcp("10.200.0.1", 80, WIRE_SYN), FILTER_STACK, "a private network by its name");
+    is_int(judge_tcp("192.168.1.1", 80, WIRE_SYN), FILTER_ANSWER, "not another by a wide entry");
+    is_int(judge_tcp("9.9.9.9", 80, WIRE_SYN), FILTER_STACK, "this host by its very address");
+    is_int(judge_tcp("9.9.9.8", 80, WIRE_SYN), FILTER_ANSWER, "not by another");
+    is_int(judge_udp("10.0.2.2", 80), FILTER_ANSWER, "never the sandbox's own network");
+    is_int(judge_tcp("10.0.2.3", 80, WIRE_SYN), FILTER_ANSWER, "nor its name server");
+    is_int(judge_tcp("10.0.2.99", 80, WIRE_SYN), FILTER_ANSWER, "nor any place of it");
+}
+
+static void test_names(void)
+{
+    int64_t now = clock_mono_ms();
+    reset_policy("{\"denyOut\": [\"0.0.0.0/0\"], \"allowOut\": [\"a.example\", \"*.b.example\"]}");
+    is_int(judge_udp("10.0.2.3", 53), FILTER_NAME, "questions are netd's own");
+    is_int(judge_tcp("10.0.2.3", 53, WIRE_SYN), FILTER_ANSWER, "and none goes over TCP");
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_ANSWER, "an address is closed");
+    names_add(&policy.names, "a.example", ip("8.8.4.4"), 5, now);
+    names_add(&policy.names, "x.b.example", ip("8.8.4.5"), 5, now);
+    names_add(&policy.names, "a.example", ip("169.254.169.254"), 5, now);
+    names_add(&policy.names, "a.example", ip("8.8.4.1"), 5, now);
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "until it is a name's");
+    is_int(judge_udp("8.8.4.5", 80), FILTER_STACK, "of any that is allowed");
+    is_int(judge_tcp("169.254.169.254", 80, WIRE_SYN), FILTER_ANSWER, "no name opens metadata");
+    is_int(judge_tcp("8.8.4.1", 80, WIRE_SYN), FILTER_ANSWER, "or this host");
+    struct net_policy rules;
+    json_t *json = json_pack("{s:b, s:[s]}", "internet", 0, "allowOut", "a.example");
+    net_policy_from_json(&rules, json, NULL);
+    json_decref(json);
+    policy_set_rules(&policy, &rules);
+    net_policy_fini(&rules);
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "a name that stays keeps its address");
+    is_int(judge_udp("8.8.4.5", 80), FILTER_ANSWER, "one that went does not");
+}
+
+static void test_life_of_names(void)
+{
+    struct names n = {0};
+    uint32_t a = ip("8.8.4.4");
+    names_add(&n, "a", a, 1, 0);
+    ok(names_hold(&n, a, NAMES_LEAST_MS), "a short life is made longer");
+    ok(names_hold(&n, a, NAMES_LEAST_MS + NAMES_USED_MS), "use makes it longer");
+    ok(!names_hold(&n, a, NAMES_LEAST_MS + 2 * NAMES_USED_MS + 1), "but not for ever");
+    names_add(&n, "a", a, UINT32_MAX, 0);
+    ok(!names_hold(&n, a, NAMES_MOST_MS + 1), "nor does a long record");
+    for (uint32_t i = 0; i < 2 * NAMES_MAX; i++)
+        names_add(&n, "b", 1 + i, 600 + i, 0);
+    is_int((long)n.count, NAMES_MAX, "the table is bounded");
+    ok(names_hold(&n, 2 * NAMES_MAX, 0) && !names_hold(&n, 1, 0),
+       "what would close first made room");
+    names_fini(&n);
 }
 
 static void test_icmp_and_others(void)
 {
     static const uint8_t echo[8] = {8}, unreachable[8] = {3}, any[8] = {0};
-    reset_policy(POLICY_PUBLIC);
+    reset_policy(PUBLIC);
     is_int(judge_ip(WIRE_PROTO_ICMP, "10.0.2.2", echo, 8), FILTER_STACK, "echo to the gateway");
     is_int(judge_ip(WIRE_PROTO_ICMP, "8.8.4.4", echo, 8), FILTER_ANSWER, "no echo to others");
     is_int(judge_ip(WIRE_PROTO_ICMP, "8.8.4.4", unreachable, 8), FILTER_DROP, "errors end here");
@@ -148,7 +240,7 @@ static void test_icmp_and_others(void)
 static void test_prohibited_quotes_the_packet(void)
 {
     struct packet p;
-    reset_policy(POLICY_PUBLIC);
+    reset_policy(PUBLIC);
     judge_udp("192.168.0.1", 80);
     is_str(wire_parse(&p, result.answer, result.answer_len), NULL, "ICMP is well formed");
     is_int(wire_l4_sum(&p), 0, "its checksum is right");
@@ -162,7 +254,7 @@ static void test_spoofing(void)
 {
     uint8_t f[WIRE_TCP_FRAME_BYTES];
     struct tcp_head h = {.src = ip("10.0.2.16"), .dst = ip("8.8.4.4"), .flags = WIRE_SYN};
-    reset_policy(POLICY_PUBLIC);
+    reset_policy(PUBLIC);
     wire_make_tcp(f, &h, false);
     is_int(judge(f, sizeof(f)), FILTER_DROP, "a foreign IPv4 source");
     is_str(result.why, "spoofed source address", "is named");
@@ -186,7 +278,7 @@ static void test_spoofing(void)
 static void test_arp(void)
 {
     uint8_t f[WIRE_ARP_FRAME_BYTES];
-    reset_policy(POLICY_NONE);
+    reset_policy(NONE);
     wire_make_arp(f, WIRE_ARP_REQUEST, wire_guest_mac, WIRE_GUEST_IP, wire_gateway_mac,
                   WIRE_GATEWAY_IP);
     is_int(judge(f, sizeof(f)), FILTER_ANSWER, "who has the gateway");
@@ -204,7 +296,7 @@ static void test_arp(void)
 
 static void test_urgent_is_cleared(void)
 {
-    reset_policy(POLICY_PUBLIC);
+    reset_policy(PUBLIC);
     is_int(judge_tcp("8.8.4.4", 80, WIRE_ACK | WIRE_URG), FILTER_STACK, "urgent data may go");
     is_int(result.packet.l4[13], WIRE_ACK, "as ordinary data");
     is_int(wire_l4_sum(&result.packet), 0, "with the right checksum");
@@ -224,13 +316,20 @@ static const char *to_guest(const char *src)
 
 static void test_to_guest(void)
 {
-    reset_policy(POLICY_PUBLIC);
+    reset_policy(PUBLIC);
     is_str(to_guest("10.0.2.2"), NULL, "the gateway may speak");
     is_str(to_guest("10.0.2.3"), NULL, "the name server may");
     is_str(to_guest("8.8.4.4"), NULL, "a public address may");
     is_str(to_guest("192.168.0.1"), "private", "a private one may not");
     is_str(to_guest("127.0.0.53"), "loopback", "nor loopback");
     is_str(to_guest("8.8.4.1"), "this host", "nor the host");
+    is_str(to_guest("10.0.2.9"), "the sandbox's own network", "nor a stranger on this network");
+    uint8_t reset[WIRE_TCP_FRAME_BYTES];
+    struct tcp_head h = {.src = ip("192.168.0.1"), .dst = WIRE_GUEST_IP, .flags = WIRE_RST};
+    struct packet p;
+    wire_make_tcp(reset, &h, true);
+    wire_parse(&p, reset, sizeof(reset));
+    is_str(filter_to_guest(&policy, &p), NULL, "a reset may come from anywhere");
 }
 
 int main(void)
@@ -238,6 +337,10 @@ int main(void)
     test_addresses();
     test_none();
     test_gateway();
+    test_lists();
+    test_special_in_allow_out();
+    test_names();
+    test_life_of_names();
     test_icmp_and_others();
     test_prohibited_quotes_the_packet();
     test_spoofing();

@@ -24,6 +24,9 @@
 //       +--> SUSPECT, ENDING    +-----> KILLING <-----+          |
 //       (then on_ready fails)              +---------------------+
 //
+//   RUNNING -> PAUSING -> PAUSED -> RESUMING -> RUNNING, and from each what is possible from
+//   RUNNING. An adopted machine may go from STARTING to PAUSED.
+//
 // The end by itself (machine_exit.c) begins with a sign: QEMU's or netd's pidfd, a QMP event (a
 // guest that panics, reboots or powers off pauses QEMU and makes an event), or the control
 // connection's end. Signs come in any order (a killed QEMU also ends netd and the connection), so a
@@ -31,9 +34,9 @@
 // what its kernel last wrote on the console. Then both processes are killed, waited for, and
 // on_exit is called.
 //
-// Every state but RUNNING and ENDED has a deadline: 15 s to start, 100 ms or 1 s to explain, 10 s
-// for a process to go after SIGKILL (which is passed only by one that hangs in the kernel; that is
-// logged, and the machine let go).
+// Every state but RUNNING, PAUSED and ENDED has a deadline: 15 s to start, 30 s to pause or resume,
+// 100 ms or 1 s to explain, 10 s for a process to go after SIGKILL (which is passed only by one
+// that hangs in the kernel; that is logged, and the machine let go).
 //
 // Adoption (machine_adopt.c). machine_record names both processes by pid and start time and the
 // boot they belong to. QEMU's control socket accepts a new connection once the old one is closed.
@@ -58,13 +61,18 @@
 static const char *const STATE_NAMES[] = {
     [MACHINE_STARTING] = "starting", [MACHINE_RUNNING] = "running", [MACHINE_SUSPECT] = "suspect",
     [MACHINE_ENDING] = "ending",     [MACHINE_ENDED] = "ended",     [MACHINE_KILLING] = "killing",
-    [MACHINE_CLOSING] = "closing",
+    [MACHINE_CLOSING] = "closing",   [MACHINE_PAUSING] = "pausing", [MACHINE_PAUSED] = "paused",
+    [MACHINE_RESUMING] = "resuming",
 };
 
 #define TO(state) (1u << MACHINE_##state)
+#define LEAVES    (TO(SUSPECT) | TO(ENDING) | TO(KILLING) | TO(CLOSING))
 static const unsigned ALLOWED[] = {
-    [MACHINE_STARTING] = TO(RUNNING) | TO(SUSPECT) | TO(ENDING),
-    [MACHINE_RUNNING] = TO(SUSPECT) | TO(ENDING) | TO(KILLING) | TO(CLOSING),
+    [MACHINE_STARTING] = TO(RUNNING) | TO(PAUSED) | TO(SUSPECT) | TO(ENDING),
+    [MACHINE_RUNNING] = TO(PAUSING) | LEAVES,
+    [MACHINE_PAUSING] = TO(PAUSED) | TO(RUNNING) | LEAVES,
+    [MACHINE_PAUSED] = TO(RESUMING) | LEAVES,
+    [MACHINE_RESUMING] = TO(RUNNING) | TO(PAUSED) | LEAVES,
     [MACHINE_SUSPECT] = TO(ENDING) | TO(KILLING) | TO(CLOSING),
     [MACHINE_ENDING] = TO(ENDED) | TO(KILLING) | TO(CLOSING),
     [MACHINE_ENDED] = TO(KILLING) | TO(CLOSING),
@@ -99,6 +107,8 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
                           .dir = xstrdup(spec->dir),
                           .vmnet = str_printf("%s/" MACHINE_VMNET, spec->dir),
                           .qmp_path = str_printf("%s/" MACHINE_QMP, spec->dir),
+                          .control = str_printf("%s/" MACHINE_CONTROL, spec->dir),
+                          .policy = machine__policy_text(spec),
                           .qemu_log = -1,
                           .netd_log = -1,
                           .begun_ns = uv_hrtime(),
@@ -121,9 +131,10 @@ int machine__open_qmp(struct machine *m, struct err *e)
     return 0;
 }
 
-void machine__ready(struct machine *m)
+void machine__ready(struct machine *m, enum machine_state state)
 {
-    machine__set_state(m, MACHINE_RUNNING);
+    free(steal(&m->policy));
+    machine__set_state(m, state);
     machine__step(m, "ready");
     m->ready = true;
     m->on_ready(m, NULL, m->ctx);
@@ -154,11 +165,14 @@ static void on_handle_closed(void *ctx)
     struct machine *m = ctx;
     if (--m->handles > 0)
         return;
+    machine__answer_all(m, ERR_CANCELED, "the machine was let go");
     struct machine last = *m;
     free(m->id);
     free(m->dir);
     free(m->vmnet);
     free(m->qmp_path);
+    free(m->control);
+    free(m->policy);
     mem_close_fd(&m->qemu_log);
     mem_close_fd(&m->netd_log);
     free(m);
@@ -176,6 +190,7 @@ static void on_deadline_closed(struct deadline *d)
 void machine__close(struct machine *m)
 {
     machine__set_state(m, MACHINE_CLOSING);
+    machine__policy_abandon(m);
     m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->qmp != NULL);
     if (m->qmp)
         qmp_close(m->qmp, on_handle_closed, m);

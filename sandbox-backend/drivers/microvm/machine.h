@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of one machine share: machine.c (the whole, and its end by its owner),
-// machine_create.c (restore), machine_adopt.c, machine_exit.c (the end by itself).
+// machine_create.c (restore), machine_adopt.c, machine_exit.c (the end by itself),
+// machine_request.c (what its owner asks), machine_pause.c, machine_policy.c.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "sandbox-backend/base/err.h"
@@ -15,12 +17,16 @@
 #define MACHINE_OVERLAY "disk.qcow2" // files in the sandbox's directory
 #define MACHINE_QMP     "qmp.sock"
 #define MACHINE_VMNET   "vm.net"
+#define MACHINE_CONTROL "net.ctl"
 
 #define MACHINE_QMP_MS 10000 // for each command of a restore or an adoption
 
 enum machine_state {
     MACHINE_STARTING, // restoring, or being adopted
     MACHINE_RUNNING,
+    MACHINE_PAUSING,
+    MACHINE_PAUSED,
+    MACHINE_RESUMING,
     MACHINE_SUSPECT, // it is ending by itself; for a moment, to learn why
     MACHINE_ENDING,  // by itself: both processes were killed and are waited for
     MACHINE_ENDED,   // by itself: both are gone, the owner was told
@@ -28,26 +34,35 @@ enum machine_state {
     MACHINE_CLOSING, // handles close, then it is freed
 };
 
+struct machine_request;
+struct policy_call;
+
 struct machine {
     uv_loop_t *loop; // borrowed
     enum machine_state state;
-    bool ready;       // on_ready was called with it
-    bool adopted;     // by this daemon, from an earlier one
-    bool cause_known; // `error` is why it ended; else the end of QEMU would explain it better
-    bool disk_failed; // the host could not read or write for the guest's disk
-    struct err error; // why it failed or ended
-    char *id;         // owned, as all strings here
+    bool ready;          // on_ready was called with it
+    bool adopted;        // by this daemon, from an earlier one
+    bool adopted_paused; // and QEMU says that its guest is stopped
+    bool cause_known;    // `error` is why it ended; else the end of QEMU would explain it better
+    bool disk_failed;    // the host could not read or write for the guest's disk
+    struct err error;    // why it failed or ended
+    char *id;            // owned, as all strings here
     char *dir;
     char *vmnet;
     char *qmp_path;
+    char *control;        // of netd
+    char *policy;         // as text, for the start or the adoption; then NULL
     struct subproc *qemu; // owned; NULL before its start
     struct subproc *netd;
     struct qmp *qmp; // owned; NULL before its start
     int qemu_log;    // childlog, or -1
     int netd_log;
-    struct deadline deadline; // of the state
-    int handles;              // that must close before it is freed
-    uint64_t begun_ns;        // uv_hrtime
+    struct deadline deadline;                              // of the state
+    int handles;                                           // that must close before it is freed
+    uint64_t begun_ns;                                     // uv_hrtime
+    LIST_HEAD(machine_requests, machine_request) requests; // owned; not answered yet
+    struct machine_request *request;                       // of them: the one that is served
+    struct policy_call *policy_call;                       // owned; under way
     machine_ready_cb on_ready;
     machine_exit_cb on_exit;
     void *ctx;
@@ -61,7 +76,8 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
 void machine__set_state(struct machine *m, enum machine_state to);
 void machine__step(const struct machine *m, const char *step); // logs it with its time
 int machine__open_qmp(struct machine *m, struct err *e);
-void machine__ready(struct machine *m); // tells the owner; the last statement of a caller
+// It is `state`, RUNNING or PAUSED: tells the owner. The last statement of a caller.
+void machine__ready(struct machine *m, enum machine_state state);
 bool machine__is_gone(const struct machine *m);
 void machine__kill_both(struct machine *m);
 // Closes all handles; then the owner is told (a start that failed, or on_gone), and it is freed.
@@ -74,11 +90,28 @@ void machine__on_migration(struct machine *m, const char *status);
 void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                     machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
 
+// ---- machine_request.c
+// A request begins. False: another is served, and this one will be answered with that.
+bool machine__request(struct machine *m, machine_done_cb cb, void *ctx);
+// The request that is served is over; its owner is told from the loop.
+void machine__answer(struct machine *m, const struct err *e);
+// Answers all, now: with what is known, else with this. Only where the owner may be called.
+void machine__answer_all(struct machine *m, enum err_code code, const char *why);
+
+// ---- machine_policy.c
+char *machine__policy_text(const struct machine_spec *spec); // new string: JSON, one line
+// Tells netd. `done` comes from the loop, unless it is abandoned. One at a time.
+void machine__send_policy(struct machine *m, const char *text,
+                          void (*done)(struct machine *m, const struct err *e));
+void machine__policy_abandon(struct machine *m);
+
 // ---- machine_exit.c
 // The start cannot go on, or the machine is of no use: ends what there is of it, for this reason.
 void machine__fail(struct machine *m, const struct err *e);
 // The guest ended itself and QEMU waits, paused: looks on the console for the cause, then fails.
 void machine__explain(struct machine *m, const char *reason);
+// The same, for a status that QEMU answered which is neither "running" nor "paused".
+void machine__explain_status(struct machine *m, const char *status);
 void machine__check_gone(struct machine *m);
 void machine__on_qemu_exit(struct subproc *p, int status, void *ctx);
 void machine__on_netd_exit(struct subproc *p, int status, void *ctx);

@@ -11,6 +11,7 @@
 
 static int find(struct machine *m, const json_t *record, struct err *e);
 static void on_status(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
+static void on_policy_set(struct machine *m, const struct err *e);
 
 void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                     machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
@@ -68,15 +69,28 @@ static void on_status(struct qmp *q, const json_t *value, const struct err *e, v
     struct err failed = ERR_INIT;
     if (m->state != MACHINE_STARTING || (e && e->code == ERR_UNAVAILABLE))
         return; // it is ending, and that has its own way
-    if (str_eq(status, "running")) {
-        machine__ready(m);
-    } else if (str_eq(status, "shutdown")) {
-        machine__explain(m, "the guest shut down");
-    } else if (str_eq(status, "guest-panicked")) {
-        machine__explain(m, "guest kernel panic");
+    if (str_eq(status, "running") || str_eq(status, "paused")) {
+        m->adopted_paused = str_eq(status, "paused");
+        machine__send_policy(m, m->policy, on_policy_set);
+    } else if (status) {
+        machine__explain_status(m, status);
     } else {
-        err_set(&failed, ERR_GONE, "it was not running: %s",
-                e ? e->msg : "its restore was interrupted");
+        err_set(&failed, ERR_GONE, "QEMU does not say whether the guest runs: %s",
+                e ? e->msg : "no status");
         machine__fail(m, &failed);
     }
+}
+
+// The daemon may have ended between its record's change and netd's: the record holds.
+static void on_policy_set(struct machine *m, const struct err *e)
+{
+    struct err failed = ERR_INIT;
+    if (m->state != MACHINE_STARTING)
+        return;
+    if (!e) {
+        machine__ready(m, m->adopted_paused ? MACHINE_PAUSED : MACHINE_RUNNING);
+        return;
+    }
+    err_set(&failed, ERR_GONE, "its network policy cannot be set: %s", e->msg);
+    machine__fail(m, &failed);
 }

@@ -15,14 +15,16 @@
 #include "sandbox-backend/drivers/microvm/fit.h"
 #include "sandbox-backend/drivers/microvm/qemu.h"
 
-#define NETD_PROGRAM   "cubby-netd"
-#define NETD_FD_FRAMES "3" // what netd finds where
-#define NETD_FD_LISTEN "4"
+#define NETD_PROGRAM    "cubby-netd"
+#define NETD_FD_FRAMES  "3" // what netd finds where
+#define NETD_FD_LISTEN  "4"
+#define NETD_FD_CONTROL "5"
 
 // The descriptors that the processes inherit; ours are closed once both run.
 struct channels {
     int qmp;       // listening
     int vmnet;     // listening
+    int control;   // listening
     int frames[2]; // of QEMU, of netd
     int vmstate;
 };
@@ -33,8 +35,7 @@ static int open_channels(struct machine *m, const char *template_dir, struct cha
                          struct err *e);
 static int start_qemu(struct machine *m, const struct machine_spec *spec, const struct template *t,
                       const char *binary, const struct channels *c, struct err *e);
-static int start_netd(struct machine *m, enum net_mode mode, const struct channels *c,
-                      struct err *e);
+static int start_netd(struct machine *m, const struct channels *c, struct err *e);
 static void load_state(struct machine *m);
 static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
@@ -50,7 +51,7 @@ void machine__create(uv_loop_t *loop, const struct machine_spec *spec, machine_r
 
 static void channels_close(const struct channels *c)
 {
-    const int fds[] = {c->qmp, c->vmnet, c->frames[0], c->frames[1], c->vmstate};
+    const int fds[] = {c->qmp, c->vmnet, c->control, c->frames[0], c->frames[1], c->vmstate};
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         mem_close_fd(&fds[i]);
 }
@@ -59,7 +60,7 @@ static void channels_close(const struct channels *c)
 static int begin(struct machine *m, const struct machine_spec *spec, struct err *e)
 {
     struct template t;
-    struct channels c = {.qmp = -1, .vmnet = -1, .frames = {-1, -1}, .vmstate = -1};
+    struct channels c = {.qmp = -1, .vmnet = -1, .control = -1, .frames = {-1, -1}, .vmstate = -1};
     char *binary auto_free = NULL;
     // 1. The template, and whether it fits this host.
     if (fit_load(spec->template, &t, &binary, e) != 0)
@@ -68,7 +69,7 @@ static int begin(struct machine *m, const struct machine_spec *spec, struct err 
     int failed = make_overlay(m, spec->template, e);
     failed = failed ? failed : open_channels(m, spec->template, &c, e);
     failed = failed ? failed : start_qemu(m, spec, &t, binary, &c, e);
-    failed = failed ? failed : start_netd(m, spec->network, &c, e);
+    failed = failed ? failed : start_netd(m, &c, e);
     channels_close(&c);
     template_fini(&t);
     machine__step(m, "started");
@@ -99,7 +100,8 @@ static int open_channels(struct machine *m, const char *template_dir, struct cha
         return err_sys(e, errno, "make a socket pair");
     c->qmp = qemu_qmp_listen(m->qmp_path, e);
     c->vmnet = c->qmp < 0 ? -1 : qemu_qmp_listen(m->vmnet, e);
-    m->qemu_log = c->vmnet < 0 ? -1 : childlog_open("qemu.log", e);
+    c->control = c->vmnet < 0 ? -1 : qemu_qmp_listen(m->control, e);
+    m->qemu_log = c->control < 0 ? -1 : childlog_open("qemu.log", e);
     m->netd_log = m->qemu_log < 0 ? -1 : childlog_open("netd.log", e);
     return m->netd_log < 0 ? -1 : 0;
 }
@@ -130,24 +132,18 @@ static int start_qemu(struct machine *m, const struct machine_spec *spec, const 
     return m->qemu ? 0 : -1;
 }
 
-static int start_netd(struct machine *m, enum net_mode mode, const struct channels *c,
-                      struct err *e)
+static int start_netd(struct machine *m, const struct channels *c, struct err *e)
 {
     char *file auto_free = self_program(NETD_PROGRAM, e);
     if (!file)
         return -1;
-    const char *const args[] = {NETD_PROGRAM,
-                                "--frames-fd",
-                                NETD_FD_FRAMES,
-                                "--listen-fd",
-                                NETD_FD_LISTEN,
-                                "--mode",
-                                mode == NET_PUBLIC ? "public" : "none",
-                                NULL};
+    const char *const args[] = {
+        NETD_PROGRAM,   "--frames-fd",   NETD_FD_FRAMES, "--listen-fd", NETD_FD_LISTEN,
+        "--control-fd", NETD_FD_CONTROL, "--policy",     m->policy,     NULL};
     char *argv[ARRAY_LEN(args)]; // execve(2) takes them without const and leaves them as they are
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
-    const int fds[] = {-1, m->netd_log, m->netd_log, c->frames[1], c->vmnet};
+    const int fds[] = {-1, m->netd_log, m->netd_log, c->frames[1], c->vmnet, c->control};
     struct spawn_opts opts = {.file = file, .argv = argv, .fds = fds, .fd_count = ARRAY_LEN(fds)};
     m->netd = subproc_start(m->loop, &opts, machine__on_netd_exit, m, e);
     return m->netd ? 0 : -1;
@@ -202,5 +198,5 @@ static void on_continued(struct qmp *q, const json_t *value, const struct err *e
     if (e)
         on_loading(q, NULL, e, ctx);
     else if (m->state == MACHINE_STARTING)
-        machine__ready(m);
+        machine__ready(m, MACHINE_RUNNING);
 }

@@ -15,10 +15,11 @@
 
 #define GRACE_MS   100  // for QEMU's end to explain a lesser sign
 #define CONSOLE_MS 1000 // for reading the console of a guest that ended
+#define STOPPED    "QEMU stopped the guest because of an internal error"
 
 static bool is_alive(const struct machine *m)
 {
-    return m->state == MACHINE_STARTING || m->state == MACHINE_RUNNING;
+    return m->state <= MACHINE_RESUMING;
 }
 
 // The code that on_ready gets when the machine was not yet ready; later only the sentence counts.
@@ -74,7 +75,9 @@ static void gone(struct machine *m)
         return;
     }
     machine__set_state(m, MACHINE_ENDED);
-    m->on_exit(m, m->error.msg, m->ctx);
+    machine__answer_all(m, ERR_UNAVAILABLE, m->error.msg);
+    if (m->state == MACHINE_ENDED) // the owner may have killed it from there
+        m->on_exit(m, m->error.msg, m->ctx);
 }
 
 void machine__check_gone(struct machine *m)
@@ -103,6 +106,9 @@ void machine__on_deadline(struct deadline *d)
         gone(m);
         break;
     case MACHINE_RUNNING:
+    case MACHINE_PAUSING:
+    case MACHINE_PAUSED:
+    case MACHINE_RESUMING:
     case MACHINE_ENDED:
     case MACHINE_CLOSING:
         break;
@@ -185,6 +191,18 @@ void machine__explain(struct machine *m, const char *reason)
                 CONSOLE_MS, on_console, m);
 }
 
+void machine__explain_status(struct machine *m, const char *status)
+{
+    if (str_eq(status, "shutdown"))
+        machine__explain(m, "the guest shut down");
+    else if (str_eq(status, "guest-panicked"))
+        machine__explain(m, "guest kernel panic");
+    else if (m->adopted && m->state == MACHINE_STARTING)
+        machine__explain(m, "it was not running: its restore was interrupted");
+    else
+        machine__explain(m, STOPPED);
+}
+
 static void on_shutdown(struct machine *m, const json_t *data)
 {
     const char *why = json_string_value(json_object_get(data, "reason"));
@@ -215,7 +233,7 @@ void machine__on_event(struct qmp *q, const char *name, const json_t *data, void
         m->disk_failed = true; // said once: the guest may try for ever
         log_warn("machine.disk_error", "id=%s the guest's disk cannot be read or written", m->id);
     } else if (str_eq(name, "STOP") && m->state == MACHINE_RUNNING) // nobody here asks for that
-        machine__explain(m, "QEMU stopped the guest because of an internal error");
+        machine__explain(m, STOPPED);
 }
 
 void machine__on_lost(struct qmp *q, const struct err *e, void *ctx)

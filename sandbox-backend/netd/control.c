@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control socket.
+#include "sandbox-backend/netd/control.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/log/log.h"
+
+#define LINE_MAX_BYTES (NET_POLICY_TEXT_MAX + 64)
+#define CHUNK_BYTES    16384
+
+void control_init(struct control *c, int listen_fd,
+                  void (*on_policy)(void *ctx, const struct net_policy *rules), void *ctx)
+{
+    *c = (struct control){
+        .listen_fd = listen_fd, .fd = -1, .place = -1, .on_policy = on_policy, .ctx = ctx};
+}
+
+static void hang_up(struct control *c)
+{
+    if (c->fd >= 0)
+        close(steal_fd(&c->fd));
+    buf_fini(&c->line);
+    c->line = BUF_INIT;
+}
+
+void control_fini(struct control *c)
+{
+    hang_up(c);
+}
+
+// The answer is short, and the client's buffer empty.
+static void say(struct control *c, const struct err *e)
+{
+    json_t *json = err_is(e) ? json_pack("{s:s}", "error", e->msg) : json_object();
+    struct buf text auto_buf = BUF_INIT;
+    json_to_buf(&text, json);
+    buf_addc(&text, '\n');
+    json_decref(json);
+    if (send(c->fd, text.data, text.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        log_warn("control.answer", "errno=%d", errno);
+}
+
+static void on_line(struct control *c, size_t len)
+{
+    struct err e = ERR_INIT;
+    struct net_policy rules = {0};
+    json_t *json = json_parse(c->line.data, len, &e);
+    if (json && net_policy_from_json(&rules, json_object_get(json, "policy"), &e) == 0) {
+        c->on_policy(c->ctx, &rules);
+        log_info("control.policy", "internet=%d allow=%zu deny=%zu", rules.internet,
+                 rules.allow_count, rules.deny_count);
+    }
+    net_policy_fini(&rules);
+    json_decref(json);
+    say(c, &e);
+}
+
+static void read_line(struct control *c)
+{
+    char chunk[CHUNK_BYTES];
+    ssize_t n = recv(c->fd, chunk, sizeof(chunk), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0 || !buf_try_add(&c->line, chunk, (size_t)n, LINE_MAX_BYTES)) {
+        hang_up(c);
+        return;
+    }
+    const char *newline = memchr(c->line.data, '\n', c->line.len);
+    if (!newline)
+        return;
+    on_line(c, (size_t)(newline - c->line.data));
+    hang_up(c);
+}
+
+void control_fill(struct control *c, struct pollset *set, int *timeout)
+{
+    c->place = c->listen_fd < 0 ? -1 : pollset_add(set, c->fd < 0 ? c->listen_fd : c->fd, POLLIN);
+    if (c->fd < 0)
+        return;
+    int64_t left = c->deadline - clock_mono_ms();
+    left = left < 0 ? 0 : left;
+    if (*timeout < 0 || left < *timeout)
+        *timeout = (int)left;
+}
+
+void control_poll(struct control *c, const struct pollset *set)
+{
+    bool has_event = c->place >= 0 && pollset_events(set, c->place);
+    if (c->fd >= 0 && has_event) {
+        read_line(c);
+    } else if (c->fd >= 0 && clock_mono_ms() >= c->deadline) {
+        hang_up(c);
+    } else if (c->fd < 0 && has_event) {
+        c->fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        c->deadline = clock_mono_ms() + CONTROL_LINE_MS;
+    }
+}

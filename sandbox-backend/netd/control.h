@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control socket: how the daemon replaces the policy while the sandbox runs.
+//
+// One line of JSON from the client, {"policy": <net_policy.h>}, and one back: {} when the policy
+// holds, {"error": "<a sentence>"} when the old one stays. Then the connection is closed. The
+// socket is the daemon's: its mode keeps others out, and nothing of the guest's leads to it.
+// One client is served at a time; the others wait to be accepted.
+#pragma once
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/net_policy.h"
+#include "sandbox-backend/netd/pollset.h"
+
+#define CONTROL_LINE_MS (10 * 1000) // for a client to say its line
+
+struct control {
+    int listen_fd; // borrowed; -1: there is none
+    int fd;        // owned; the client, or -1
+    struct buf line;
+    int64_t deadline;
+    int place;
+    void (*on_policy)(void *ctx, const struct net_policy *rules);
+    void *ctx;
+};
+
+void control_init(struct control *c, int listen_fd,
+                  void (*on_policy)(void *ctx, const struct net_policy *rules), void *ctx);
+void control_fini(struct control *c);
+
+void control_fill(struct control *c, struct pollset *set, int *timeout);
+void control_poll(struct control *c, const struct pollset *set);

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Network policies as JSON: what is taken, what is refused and with which words.
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/net_policy.h"
+#include "tests/lib/tap.h"
+
+static struct net_policy p;
+static struct err e;
+
+static bool take(const char *text)
+{
+    net_policy_fini(&p);
+    e = ERR_INIT;
+    json_t *json = json_parse(text, strlen(text), NULL);
+    int rc = net_policy_from_json(&p, json, &e);
+    json_decref(json);
+    return rc == 0;
+}
+
+static void refused(const char *text, const char *words)
+{
+    ok(!take(text), "refused: %s", text);
+    ok(e.code == ERR_INVALID && strstr(e.msg, words), "  says \"%s\": %s", words, e.msg);
+    ok(p.allow_out == NULL && p.deny_out == NULL, "  and leaves nothing");
+}
+
+static void test_taken(void)
+{
+    ok(take("{}") && p.internet && p.allow_count == 0, "nothing said is everything public");
+    ok(!net_policy_is_closed(&p) && !net_policy_denies_rest(&p), "which is open");
+    ok(take("{\"internet\": false}") && net_policy_is_closed(&p), "no internet is closed");
+    ok(take("{\"denyOut\": [\"0.0.0.0/0\"]}") && net_policy_is_closed(&p), "as is denying all");
+    ok(take("{\"allowOut\": [\"1.1.1.1\"], \"denyOut\": [\"0.0.0.0/0\", \"::/0\"]}"), "E2B's form");
+    ok(!net_policy_is_closed(&p) && net_policy_denies_rest(&p), "which denies the rest");
+    is_int((long)p.deny_count, 1, "IPv6 needs no denying");
+    ok(net_rule_holds(&p.allow_out[0], 0x01010101) && !net_rule_holds(&p.allow_out[0], 0x01010102),
+       "an address is itself");
+    ok(take("{\"allowOut\": [\"10.1.2.3/8\"], \"special\": true}"), "a special network");
+    ok(p.allow_out[0].address == 0x0a000000 && p.allow_out[0].bits == 8, "without stray bits");
+    ok(take("{\"allowOut\": [\"8.0.0.0/7\"]}"), "what only reaches into one is no matter");
+}
+
+static void test_names(void)
+{
+    ok(take("{\"allowOut\": [\"Example.com\", \"*.b.org\", \"1.1.1.1\"], \"internet\": false}"),
+       "names");
+    ok(net_policy_has_names(&p) && net_policy_names(&p, "example.com"), "by themselves");
+    ok(!net_policy_names(&p, "www.example.com") && !net_policy_names(&p, "xexample.com"),
+       "exactly");
+    ok(net_policy_names(&p, "a.b.org") && net_policy_names(&p, "x.a.b.org"), "or what is below");
+    ok(!net_policy_names(&p, "b.org") && !net_policy_names(&p, "ab.org"), "and only that");
+    ok(take("{\"allowOut\": [\"*\"], \"denyOut\": [\"0.0.0.0/0\"]}") &&
+           net_policy_names(&p, "any.thing"),
+       "or all");
+}
+
+static void test_refused(void)
+{
+    refused("{\"allowOut\": [\"example.com\"]}", "\"0.0.0.0/0\" to denyOut");
+    refused("{\"denyOut\": [\"example.com\"]}", "denyOut takes only");
+    refused("{\"allowOut\": [\"10.0.0.1\"]}", "not public (private)");
+    refused("{\"allowOut\": [\"169.254.169.254\"]}", "metadata");
+    refused("{\"allowOut\": [\"::1\"]}", "IPv6");
+    refused("{\"allowOut\": [\"1.1.1.1/33\"]}", "no IPv4 address");
+    refused("{\"allowOut\": [\"1.1.1\"]}", "no IPv4 address");
+    refused("{\"allowOut\": [\"a..b\"], \"internet\": false}", "no IPv4 address");
+    refused("{\"allowOut\": [\"a.*.b\"], \"internet\": false}", "no IPv4 address");
+    refused("{\"allowOut\": [\"http://a.b/\"], \"internet\": false}", "no IPv4 address");
+    refused("{\"allowOut\": [\"\"]}", "no IPv4 address");
+    refused("{\"allowOut\": \"1.1.1.1\"}", "allowOut must be a list");
+    refused("{\"denyOut\": [1]}", "denyOut must be a list");
+    refused("[]", "must be a JSON object");
+}
+
+static void test_limits(void)
+{
+    json_t *list = json_array();
+    for (int i = 0; i <= NET_POLICY_RULES_MAX; i++)
+        json_array_append_new(list, json_string("1.1.1.1"));
+    json_t *json = json_pack("{s:o}", "denyOut", list);
+    char *text auto_free = json_to_string(json);
+    refused(text, "more than 256");
+    json_array_remove(list, 0);
+    char *fewer auto_free = json_to_string(json);
+    ok(take(fewer), "as many as are allowed");
+    json_decref(json);
+}
+
+static void test_round_trip(void)
+{
+    take("{\"allowOut\": [\"1.0.0.0/8\", \"*.b.org\"], \"denyOut\": [\"0.0.0.0/0\"]}");
+    json_t *json = net_policy_to_json(&p);
+    char *text auto_free = json_to_string(json);
+    json_decref(json);
+    struct net_policy copy;
+    ok(take(text), "what it writes it reads");
+    net_policy_copy(&copy, &p);
+    json = net_policy_to_json(&copy);
+    char *again auto_free = json_to_string(json);
+    json_decref(json);
+    is_str(again, text, "and a copy says the same");
+    net_policy_fini(&copy);
+}
+
+int main(void)
+{
+    test_taken();
+    test_names();
+    test_refused();
+    test_limits();
+    test_round_trip();
+    net_policy_fini(&p);
+    return tap_done();
+}
