@@ -73,7 +73,7 @@ static void on_adopted(struct machine *m, const struct err *e, void *ctx)
              (long long)(sb->end_ms - clock_mono_ms()));
     journal_add(&sb->journal, JOURNAL_INFO, "found by a daemon that was started anew");
     if (paused && !still) // the daemon before was killed on the way there, or back
-        pause_start(sb, NULL, NULL);
+        pause_begin(sb, NULL, NULL);
     step_done(a); // an overdue one is ended by the timer that this sets
 }
 

@@ -90,7 +90,7 @@ static void apply_pause(struct store *store, struct http_request *req, struct sa
     if (sb->state == SANDBOX_PAUSED)
         reply_error(req, 409, "sandbox_paused", "Sandbox \"%s\" is already paused", sb->id);
     else if (api_is_running(req, sb))
-        pause_start(sb, on_paused, pending_new(req, 0));
+        pause_begin(sb, on_paused, pending_new(req, 0));
 }
 
 void api_pause(struct store *store, struct http_request *req, const char *id)

@@ -32,7 +32,7 @@ static void take_apart(struct sandbox *sb,
 {
     sandbox_set_state(sb, SANDBOX_KILLING);
     proxy_cut_streams(sb);
-    pause_cancel(sb);
+    pause_drop(sb);
     meter_cancel(sb);
     upstream_close(&sb->upstream, on_upstream_closed);
     if (sb->machine)

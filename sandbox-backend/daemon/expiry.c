@@ -40,7 +40,7 @@ void expiry_on_timer(struct deadline *timer)
         if (sb->state != SANDBOX_RUNNING || !sandbox_is_due(sb, now))
             continue;
         if (sb->auto_pause)
-            pause_start(sb, NULL, NULL);
+            pause_begin(sb, NULL, NULL);
         else
             expire(sb);
     }

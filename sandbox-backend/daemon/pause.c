@@ -91,7 +91,7 @@ static bool asked(struct pausing *p)
 }
 
 // ---- pausing
-void pause_start(struct sandbox *sb, pause_cb cb, void *ctx)
+void pause_begin(struct sandbox *sb, pause_cb cb, void *ctx)
 {
     assert(sb->state == SANDBOX_RUNNING);
     struct pausing *p = pausing_of(sb);
@@ -284,7 +284,7 @@ static void on_turn(struct deadline *d)
         leave(p);
 }
 
-void pause_cancel(struct sandbox *sb)
+void pause_drop(struct sandbox *sb)
 {
     struct pausing *p = steal(&sb->pausing);
     if (!p)

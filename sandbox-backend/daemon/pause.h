@@ -23,7 +23,7 @@ struct sandbox;
 typedef void (*pause_cb)(struct sandbox *sb, const struct err *e, void *ctx);
 
 // From RUNNING only. `cb` may be NULL.
-void pause_start(struct sandbox *sb, pause_cb cb, void *ctx);
+void pause_begin(struct sandbox *sb, pause_cb cb, void *ctx);
 
 // From any known state (store_find_any): all who ask while it is on its way wait for the same
 // waking, those who ask while it is PAUSING for the one after it, and one that is RUNNING is told
@@ -32,4 +32,4 @@ void pause_start(struct sandbox *sb, pause_cb cb, void *ctx);
 void pause_wake(struct sandbox *sb, pause_cb cb, void *ctx);
 
 // The sandbox is being ended: whoever waits is told ERR_GONE. Called by ending.c.
-void pause_cancel(struct sandbox *sb);
+void pause_drop(struct sandbox *sb);
