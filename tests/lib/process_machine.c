@@ -56,7 +56,7 @@ static bool pump(int from, int to)
     ssize_t n = read(from, chunk, sizeof chunk);
     if (n > 0)
         return fd_write_all(to, chunk, (size_t)n, NULL) == 0;
-    shutdown(to, SHUT_WR);
+    shutdown(to, n == 0 ? SHUT_WR : SHUT_RDWR); // an end of one direction, or of both
     return false;
 }
 
@@ -130,7 +130,6 @@ static void *serve(void *arg)
     pthread_t in = start_direction(client, guest);
     while (pump(guest, client))
         ;
-    shutdown(client, SHUT_RD); // what dies at one end is dead at the other
     pthread_join(in, NULL);
     return NULL;
 }
