@@ -9,35 +9,10 @@ import time
 
 import pytest
 
-from cubbyd import Daemon, Guest, read_all, read_head, wait_for
+from cubbyd import Guest, read_all, read_head, wait_for
+from cubbyd_fixtures import daemon, made, sandbox, shared  # noqa: F401 (fixtures)
 
 OK = b"HTTP/1.1 200 OK\r\n"
-
-
-@pytest.fixture(scope="module")
-def shared():
-    with Daemon() as d:
-        yield d
-
-
-@pytest.fixture
-def daemon(shared):
-    """The same daemon for each test; what a test made is gone after it, also its descriptors."""
-    before = shared.fds()
-    yield shared
-    for sandbox in shared.request("GET", "/v2/sandboxes").json:
-        shared.kill(sandbox["sandboxID"])
-    wait_for(lambda: shared.fds() <= before, 10, "no descriptor is left")
-
-
-@pytest.fixture
-def made(daemon):
-    return daemon.create()
-
-
-@pytest.fixture
-def sandbox(made):
-    return made["sandboxID"]
 
 
 # ---- routing
