@@ -17,7 +17,8 @@ DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-o
               libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev
 DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs fakeroot uidmap xz-utils ca-certificates libjose0
 # npm brings the official clients; a machine that has one of its own keeps it.
-DEPS_TEST  := python3 python3-venv perl git procps iproute2 openssl $(if $(shell command -v npm),,nodejs npm)
+DEPS_TEST  := python3 python3-venv python3-ipython python3-matplotlib python3-numpy python3-pandas \
+              libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl $(if $(shell command -v npm),,nodejs npm)
 DEPS_BENCH := wrk nginx-light
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 
@@ -77,6 +78,10 @@ ARCHIVES := $(foreach a,mcp daemon cli drivers netd envd,$(B)/lib/lib$(a).a) $(B
 
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-mcp
 GUEST := $(B)/guest/envd $(B)/guest/init
+# The Python kernel goes into templates as it is; a copy, without what Python leaves beside it.
+KERNEL_DIR := $(SB)/guest/kernel
+KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py)
+KERNEL := $(patsubst $(KERNEL_DIR)/%,$(B)/guest/kernel/%,$(KERNEL_SRC))
 HOST_ENVD := $(B)/test/envd
 TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/machine-shell $(B)/test/http-serve \
                  $(B)/test/cubby-mcp-fixtures
@@ -89,7 +94,7 @@ REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(BIN) $(GUEST)
+all: $(BIN) $(GUEST) $(KERNEL)
 
 # ---- compiling
 $(B)/obj/%.o: %.c | $(B)/.deps
@@ -168,6 +173,8 @@ $(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)
 $(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
+$(B)/guest/kernel/%.py: $(KERNEL_DIR)/%.py
+	@install -D -m 644 $< $@
 
 # ---- tests
 $(B)/test/unit/test_mcp_auth $(B)/test/unit/test_mcp_key_source: $(B)/obj/tests/lib/jose_keys.o
@@ -225,7 +232,7 @@ asan:
 
 # The template that the tests use is built by this tree, into a state directory of its own, and again
 # when what goes into it has changed.
-$(TEST_TEMPLATE): $(GUEST) | $(BIN) $(B)/.deps-run
+$(TEST_TEMPLATE): $(GUEST) $(KERNEL) | $(BIN) $(B)/.deps-run
 	CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template build default
 
 demo: all $(VENV)/.done | $(B)/.deps-run
@@ -279,6 +286,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/cubby/guest $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(GUEST) $(DESTDIR)$(PREFIX)/lib/cubby/guest
+	cd $(B)/guest && find kernel -name '*.py' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/lib/cubby/guest/{} \;
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
 
 help:

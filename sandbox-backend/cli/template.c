@@ -117,6 +117,10 @@ static int build(int argc, char **argv)
          .value = &spec.packages,
          .arg = "A,B",
          .help = "more Debian packages"},
+        {.name = "minimal",
+         .type = OPT_FLAG,
+         .value = &spec.minimal,
+         .help = "without the Python kernel, numpy, pandas and matplotlib (so is \"minimal\")"},
         {.name = "kernel",
          .type = OPT_STRING,
          .value = &spec.kernel,
@@ -146,6 +150,7 @@ static int build(int argc, char **argv)
         return cli_usage_error("--modules is for --kernel");
     if (argc == 2)
         spec.name = argv[1];
+    spec.minimal |= str_eq(spec.name, TEMPLATE_MINIMAL);
     struct err e = ERR_INIT;
     char *home auto_free = home_open(&e);
     if (!home)

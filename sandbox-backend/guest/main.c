@@ -124,6 +124,6 @@ int main(int argc, char **argv)
     set_limits();
     set_kernel();
     netif_up();
-    // 7. envd, for ever
+    // 7. envd and the Python kernel, for ever
     supervise(envd);
 }

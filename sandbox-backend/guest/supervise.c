@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// PID 1's life after the start: keeps envd running, reaps, ends the machine.
+// PID 1's life after the start: keeps envd and the Python kernel running, reaps, ends the machine.
 //
 // It sleeps in sigtimedwait without a timeout except while a restart is due, so that an idle guest
 // has no timer of ours to run (under TCG each one costs the host).
 #include "sandbox-backend/guest/supervise.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,27 +16,35 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/guest/step.h"
 
-// envd that lived this long starts again at once; one that dies sooner waits, twice as long each
-// time, so that a broken envd does not eat the machine.
+// A program that lived this long starts again at once; one that dies sooner waits, twice as long
+// each time, so that a broken one does not eat the machine.
 #define STABLE_MS      5000
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
 #define STOP_WAIT_MS   500
 
-#define TEXT_OF(number) #number
-#define TEXT(number)    TEXT_OF(number)
-#define RELAY_PORT      TEXT(ENVD_RELAY_PORT)
+// The template has it or not (drivers/microvm/rootfs.c); it runs as the user that was made there.
+#define KERNEL      "/usr/lib/cubby/kernel"
+#define KERNEL_HOME "/home/user"
+#define KERNEL_ID   1000
 
-struct keeper {
-    int program;
-    sigset_t waited;
-    sigset_t original;
-    pid_t pid; // of envd; 0 while it waits for its restart
+struct kept {
+    const char *name;
+    void (*run)(const struct kept *k); // in the child; returns when it does not start
+    int file;                          // of envd: its open program
+    pid_t pid;                         // 0 while it waits for its restart
     int64_t started_ms;
     int64_t backoff_ms;
+    int64_t due_ms; // of its restart
+};
+
+struct keeper {
+    struct kept kept[2];
+    size_t count;
+    sigset_t waited;
+    sigset_t original;
 };
 
 static int64_t now_ms(void)
@@ -45,55 +54,77 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void run_envd(const struct keeper *k)
+static void run_envd(const struct kept *k)
 {
-    static const char *const ARGV[] = {"envd",         "--machine", "yes",
-                                       "--relay-port", RELAY_PORT,  NULL};
+    static char *const ARGV[] = {(char *)(uintptr_t) "envd", NULL};
     static const char *const ENV[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
         "LANG=C.UTF-8",
         NULL,
     };
-    setsid();
-    sigprocmask(SIG_SETMASK, &k->original, NULL);
-    fexecve(k->program, (char *const *)(uintptr_t)ARGV, (char *const *)(uintptr_t)ENV);
-    step_say("envd does not start: %s", strerror(errno));
-    _exit(127);
+    fexecve(k->file, ARGV, (char *const *)(uintptr_t)ENV);
 }
 
-static void start_envd(struct keeper *k)
+// As the user of the sandbox, with what a login of theirs would have in its environment.
+static void run_kernel(const struct kept *k)
+{
+    (void)k;
+    static char *const ARGV[] = {(char *)(uintptr_t) "python3", (char *)(uintptr_t)KERNEL, NULL};
+    static const char *const ENV[] = {
+        "PATH=" KERNEL_HOME "/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
+        "HOME=" KERNEL_HOME,
+        "USER=user",
+        "LOGNAME=user",
+        "SHELL=/bin/bash",
+        "LC_CTYPE=C.UTF-8",
+        NULL,
+    };
+    if (setgroups(0, NULL) < 0 || setgid(KERNEL_ID) < 0 || setuid(KERNEL_ID) < 0 ||
+        chdir(KERNEL_HOME) < 0)
+        return;
+    execve("/usr/bin/python3", ARGV, (char *const *)(uintptr_t)ENV);
+}
+
+static void start(const struct keeper *keeper, struct kept *k)
 {
     k->started_ms = now_ms();
     pid_t pid = fork();
-    if (pid == 0)
-        run_envd(k);
+    if (pid == 0) {
+        setsid();
+        sigprocmask(SIG_SETMASK, &keeper->original, NULL);
+        k->run(k);
+        step_say("%s does not start: %s", k->name, strerror(errno));
+        _exit(127);
+    }
     k->pid = pid > 0 ? pid : 0;
     if (pid < 0) {
         step_say("fork: %s", strerror(errno));
-        k->backoff_ms = BACKOFF_MAX_MS;
+        k->due_ms = now_ms() + BACKOFF_MAX_MS;
     }
 }
 
-static void on_envd_end(struct keeper *k, int status)
+static void on_end(struct kept *k, int status)
 {
     if (WIFSIGNALED(status))
-        step_say("envd was ended by signal %d", WTERMSIG(status));
+        step_say("%s was ended by signal %d", k->name, WTERMSIG(status));
     else
-        step_say("envd ended with status %d", WEXITSTATUS(status));
+        step_say("%s ended with status %d", k->name, WEXITSTATUS(status));
     k->pid = 0;
     bool stable = now_ms() - k->started_ms >= STABLE_MS;
     k->backoff_ms = stable || !k->backoff_ms ? BACKOFF_MIN_MS : k->backoff_ms * 2;
     if (k->backoff_ms > BACKOFF_MAX_MS)
         k->backoff_ms = BACKOFF_MAX_MS;
+    k->due_ms = now_ms() + k->backoff_ms;
 }
 
-static void reap(struct keeper *k)
+static void reap(struct keeper *keeper)
 {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
-        if (pid == k->pid)
-            on_envd_end(k, status);
+        for (size_t i = 0; i < keeper->count; i++)
+            if (pid == keeper->kept[i].pid)
+                on_end(&keeper->kept[i], status);
 }
 
 static void stop_machine(void)
@@ -113,28 +144,40 @@ static void stop_machine(void)
     step_end_machine();
 }
 
+// Starts what is due. When the next start is due, in ms from now; -1: everything runs.
+static int64_t start_due(struct keeper *keeper)
+{
+    int64_t next = -1;
+    for (size_t i = 0; i < keeper->count; i++) {
+        struct kept *k = &keeper->kept[i];
+        if (!k->pid && k->due_ms <= now_ms())
+            start(keeper, k);
+        int64_t wait = k->pid ? -1 : k->due_ms - now_ms();
+        if (!k->pid && (next < 0 || wait < next))
+            next = wait > 0 ? wait : 0;
+    }
+    return next;
+}
+
 void supervise(int program)
 {
-    struct keeper k = {.program = program};
+    struct keeper k = {
+        .kept = {{.name = "envd", .run = run_envd, .file = program},
+                 {.name = "the Python kernel", .run = run_kernel}},
+        .count = access(KERNEL, F_OK) == 0 ? 2 : 1,
+    };
     sigemptyset(&k.waited);
     sigaddset(&k.waited, SIGCHLD);
     sigaddset(&k.waited, SIGTERM);
     sigaddset(&k.waited, SIGINT);
     sigaddset(&k.waited, SIGPWR);
     sigprocmask(SIG_BLOCK, &k.waited, &k.original);
-    start_envd(&k);
+    int64_t next = start_due(&k);
     step_say("ready");
-    for (;;) {
-        int signal;
-        if (k.pid) {
-            signal = sigwaitinfo(&k.waited, NULL);
-        } else {
-            struct timespec pause = {.tv_sec = k.backoff_ms / 1000,
-                                     .tv_nsec = k.backoff_ms % 1000 * 1000000};
-            signal = sigtimedwait(&k.waited, NULL, &pause);
-            if (signal < 0 && errno == EAGAIN)
-                start_envd(&k);
-        }
+    for (;; next = start_due(&k)) {
+        struct timespec pause = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000};
+        int signal =
+            next < 0 ? sigwaitinfo(&k.waited, NULL) : sigtimedwait(&k.waited, NULL, &pause);
         if (signal == SIGCHLD)
             reap(&k);
         else if (signal > 0)

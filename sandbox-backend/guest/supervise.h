@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PID 1's life after the start: keeps envd running, reaps, ends the machine.
+// PID 1's life after the start: keeps envd and the Python kernel running, reaps, ends the machine.
 #pragma once
 
 // `program`: descriptor of envd's file, kept open. Never returns. SIGTERM, SIGINT and SIGPWR end

@@ -10,6 +10,7 @@ struct rootfs_spec {
     const char *build_dir; // the files below are made in it
     const char *cache_dir; // packages are kept here between builds; NULL: nowhere
     const char *extra;     // more packages, with commas; or NULL
+    const char *python;    // sources of the Python kernel, which go in with what it imports; or NULL
     bool kernel;           // also fetch Debian's cloud kernel
     int log;               // descriptor of the build log
     int keep;              // inherited by every program (the lock of the build directory)

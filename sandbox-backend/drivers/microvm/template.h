@@ -17,6 +17,7 @@
 
 #define TEMPLATE_FORMAT   1
 #define TEMPLATE_DEFAULT  "default"
+#define TEMPLATE_MINIMAL  "minimal" // built without the Python kernel
 #define TEMPLATE_NAME_MAX 64
 
 #define TEMPLATE_JSON     "template.json"

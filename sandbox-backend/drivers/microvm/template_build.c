@@ -61,6 +61,7 @@ struct build {
     char *netd;
     char *init;
     char *envd;
+    char *python;  // sources of the Python kernel; NULL: a minimal template
     char *release; // owned; of the kernel
     const char *accel;
     struct pump pump; // of the boot and of the restore
@@ -195,7 +196,7 @@ static int stage_boot(struct build *b, struct err *e)
 // ---- 6. warm-up
 static int stage_warm_up(struct build *b, struct err *e)
 {
-    return template_warm_up(&b->pump, template_guest_vmnet(b->guest), b->log, e);
+    return template_warm_up(&b->pump, template_guest_vmnet(b->guest), b->python, b->log, e);
 }
 
 // ---- 7. snapshot
@@ -235,7 +236,7 @@ static int stage_snapshot(struct build *b, struct err *e)
 // ---- 8. a restore
 static int stage_verify(struct build *b, struct err *e)
 {
-    return template_verify(&b->pump, b->place.dir, e);
+    return template_verify(&b->pump, b->place.dir, b->python, e);
 }
 
 // ---- the whole
@@ -256,7 +257,10 @@ static int find_programs(struct build *b, struct err *e)
     b->netd = b->qemu ? self_program("cubby-netd", e) : NULL;
     b->init = b->netd ? self_guest("init", e) : NULL;
     b->envd = b->init ? self_guest("envd", e) : NULL;
-    return b->envd ? 0 : -1;
+    if (!b->envd || b->spec->minimal)
+        return b->envd ? 0 : -1;
+    b->python = self_guest("kernel", e);
+    return b->python ? 0 : -1;
 }
 
 // One build at a time uses the cache; another one does without.
@@ -293,6 +297,7 @@ static int prepare(struct build *b, struct err *e)
     b->rootfs = (struct rootfs_spec){.build_dir = b->place.dir,
                                      .cache_dir = b->cache,
                                      .extra = b->spec->packages,
+                                     .python = b->python,
                                      .kernel = !b->spec->kernel,
                                      .log = b->log,
                                      .keep = b->place.lock,
@@ -369,7 +374,7 @@ static void finish(struct build *b)
     template_place_close(&b->place);
     if (b->cache_lock >= 0)
         close(b->cache_lock);
-    char *owned[] = {b->cache, b->qemu, b->netd, b->init, b->envd, b->release};
+    char *owned[] = {b->cache, b->qemu, b->netd, b->init, b->envd, b->python, b->release};
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         free(owned[i]);
 }

@@ -19,6 +19,7 @@ struct template_build {
     const char *modules;  // a tree with its modules, or NULL: all it needs is built in
     const char *packages; // more Debian packages, with commas; or NULL
     const char *accel;    // "auto", "kvm" or "tcg"
+    bool minimal;         // without the Python kernel and what it imports
     int64_t memory_mb;
     int64_t cpus;
     int64_t disk_mb;

@@ -18,9 +18,15 @@
 #define COMMAND_MS 20000
 #define KILL_MS    10000
 
+#define ASK_BASH "echo $((6*7))"
+#define ASK_PYTHON                                                            \
+    "curl -sN -m 15 -d '{\"code\":\"6*7\"}' http://127.0.0.1:49999/execute |" \
+    " sed -n 's/.*\"text\":\"\\([0-9]*\\)\".*/\\1/p'"
+
 // On the heap: a restore that is given up answers while the pump finishes.
 struct trial {
     struct pump *pump;
+    bool python;
     struct machine *machine; // owned
     bool ready;
     bool gone;
@@ -66,7 +72,7 @@ static int try_it(struct trial *t, const struct machine_spec *spec, struct err *
     const char *vmnet = machine_vmnet(t->machine);
     if (call_await_envd(t->pump, vmnet, ENVD_MS, e) < 0)
         return -1;
-    const char *args[] = {"-c", "echo $((6*7))", NULL};
+    const char *args[] = {"-c", t->python ? ASK_PYTHON : ASK_BASH, NULL};
     struct call_command command = {
         .user = "user", .cmd = "/bin/bash", .args = args, .timeout_ms = COMMAND_MS};
     struct buf out auto_buf = BUF_INIT;
@@ -90,7 +96,7 @@ static void trial_close(struct trial *t)
         t->abandoned = true;
 }
 
-int template_verify(struct pump *p, const char *dir, struct err *e)
+int template_verify(struct pump *p, const char *dir, bool python, struct err *e)
 {
     char *sandbox auto_free = str_printf("%s/v", dir);
     struct machine_spec spec = {.id = ID, .dir = sandbox, .template = dir, .network = NET_NONE};
@@ -98,6 +104,7 @@ int template_verify(struct pump *p, const char *dir, struct err *e)
         return -1;
     struct trial *t = xcalloc(1, sizeof(*t));
     t->pump = p;
+    t->python = python;
     int result = try_it(t, &spec, e);
     trial_close(t);
     if (dir_remove(sandbox, result == 0 ? e : NULL) < 0)

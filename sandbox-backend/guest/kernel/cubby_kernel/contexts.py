@@ -61,3 +61,5 @@ class Contexts:
         if context is None:
             raise WebError(404, f"Context {identifier} not found")
         await context.delete()
+        if not self._contexts:  # as at the start
+            await self._nursery.prepare()

@@ -152,7 +152,8 @@ class Nursery:
 
     async def prepare(self):
         """A process that the first Python context finds made: forking costs the most in a new sandbox."""
-        self._spare = await self.fork("python")
+        if self._spare is None or self._spare.status is not None:
+            self._spare = await self.fork("python")
 
     async def take(self, language):
         spare, self._spare = (self._spare, None) if language == "python" else (None, self._spare)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uses a freshly started kernel once in each way, and fails when it does not work.
+
+Part of making a template: what this touches is in the snapshot's memory, and the kernel is left as if it
+had never been used, with an unused process for the first context.
+"""
+import http.client
+import json
+import sys
+import time
+
+PORT = 49999
+START_SECONDS = 110
+
+PYTHON = (
+    ("print('a')\n1 + 1", {"stdout", "result"}),
+    ("import pandas as pd, numpy as np\npd.DataFrame({'a': np.arange(3.0)}).describe()", {"result"}),
+    ("import matplotlib.pyplot as plt\nplt.plot([1, 2], [3, 4], label='a')\nplt.legend()\nplt.show()", {"result"}),
+    ("from IPython.display import HTML, display\ndisplay(HTML('<b>a</b>'))", {"result"}),
+    ("1 / 0", {"error"}),
+    ("!echo a >&2", {"stderr"}),
+)
+BASH = (("echo a; cd /tmp; ls > /dev/null", {"stdout"}), ("false", {"error"}))
+
+
+def ask(method, path, body=None):
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
+    connection.request(method, path, json.dumps(body) if body is not None else None)
+    answer = connection.getresponse()
+    data = answer.read()
+    if answer.status != 200:
+        raise SystemExit(f"{method} {path}: {answer.status} {data.decode()}")
+    return data
+
+
+def await_start():
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            return ask("GET", "/health")
+        except ConnectionError:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the kernel did not start in {START_SECONDS} s") from None
+        time.sleep(0.1)
+
+
+def use(language, cells):
+    context = json.loads(ask("POST", "/contexts", {"language": language}))["id"]
+    for code, expected in cells:
+        lines = ask("POST", "/execute", {"context_id": context, "code": code}).splitlines()
+        got = {json.loads(line)["type"] for line in lines}
+        if not expected <= got or ("error" in got) != ("error" in expected):
+            raise SystemExit(f"{code!r} gave {lines}")
+    ask("DELETE", f"/contexts/{context}")
+
+
+def main():
+    started = time.monotonic()
+    await_start()
+    warm = time.monotonic()
+    use("bash", BASH)
+    use("python", PYTHON)
+    print(f"kernel: waited {warm - started:.1f} s, used in {time.monotonic() - warm:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
