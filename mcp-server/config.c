@@ -53,6 +53,35 @@ static int parse(struct config *c, int *argc, char **argv, struct err *e)
     return opts_parse(table, count, argc, argv, false, e);
 }
 
+struct client_opts config_client_opts(const struct config *c)
+{
+    return (struct client_opts){
+        .api_url = c->api_url,
+        .api_key = c->api_key,
+        .sandbox_url = c->sandbox_url,
+        .domain = c->domain,
+        .dialect = c->dialect,
+        .proxy_url = c->backend_proxy,
+        .cube_master = c->cube_master,
+        .user = c->backend_user,
+        .ca_file = config_is_remote(c) ? c->backend_ca : NULL,
+    };
+}
+
+// A key alone does not choose the cloud: clients that were made for it set one always.
+static int choose_backend(struct config *c, struct err *e)
+{
+    bool is_local = str_eq(c->backend, "local");
+    if (c->backend)
+        c->api_url = is_local ? NULL : c->backend;
+    if (!c->api_url && c->domain && !is_local) {
+        c->url_of_domain = str_printf("https://api.%s", c->domain);
+        c->api_url = c->url_of_domain;
+    }
+    const struct client_opts opts = config_client_opts(c);
+    return client_opts_check(&opts, e);
+}
+
 int config_parse(struct config *c, int *argc, char **argv, struct err *e)
 {
     int first_argc = *argc;
@@ -70,11 +99,8 @@ int config_parse(struct config *c, int *argc, char **argv, struct err *e)
         return err_set(e, ERR_INVALID, "unknown argument %s; see --help", argv[1]);
     if (c->new_token && !c->token_file)
         return err_set(e, ERR_INVALID, "--new-token needs --token-file: where to put it");
-    // A key alone does not choose the cloud: clients that were made for it set one always.
-    if (!c->api_url && c->domain) {
-        c->url_of_domain = str_printf("https://api.%s", c->domain);
-        c->api_url = c->url_of_domain;
-    }
+    if (choose_backend(c, e) < 0)
+        return -1;
     return split_tools(c, e);
 }
 

@@ -7,6 +7,7 @@
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/opts.h"
+#include "sandbox-backend/client/client.h"
 
 struct config {
     const char *profile;        // "default" or "miroflow"
@@ -15,9 +16,12 @@ struct config {
     struct opt_list disabled;   // tools that are not offered
     const char *logs_dir;       // NULL when not set
     const char *template;       // NULL: the backend's default
-    const char *api_url;        // NULL: the local daemon
+    const char *backend;        // a URL or "local"; NULL: api_url, or domain, or the local daemon
+    const char *api_url;        // once parsed: NULL: the local daemon
     const char *api_key;        // NULL: none
     const char *domain;         // of a remote backend, instead of its URL
+    // See client.h for these; NULL when not set.
+    const char *dialect, *sandbox_url, *backend_proxy, *backend_user, *backend_ca, *cube_master;
     const char *log_level;
     int64_t sandbox_timeout_s;  // slides with each call
     int64_t command_timeout_s;  // 0: by whether the client takes progress, see run.c
@@ -52,7 +56,7 @@ struct config {
     json_t *file;              // owned, backs what came from config_file
 };
 
-#define CONFIG_OPTIONS_MAX 56
+#define CONFIG_OPTIONS_MAX 64
 // The options, with `c` as where their values go; the first *in_file of them may stand in a file.
 // Returns their number.
 int config_table(struct config *c, struct opt t[CONFIG_OPTIONS_MAX], int *in_file);
@@ -68,3 +72,5 @@ void config_fini(struct config *c);
 void config_help(void); // to stdout
 bool config_is_miroflow(const struct config *c);
 bool config_is_remote(const struct config *c);
+// What of it the client needs, borrowed from it; home and daemon_path are left NULL.
+struct client_opts config_client_opts(const struct config *c);

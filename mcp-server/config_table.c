@@ -48,13 +48,32 @@ static void sandbox_options(struct config *c, struct opt *t, int *n)
          "let internet downloads reach this private address", 0, 0, NULL},
         {"disable-tool", NULL, OPT_LIST, &c->disabled, "NAME", "do not offer this tool", 0, 0,
          NULL},
+    };
+    append(t, n, part, ARRAY_LEN(part));
+}
+
+static void backend_options(struct config *c, struct opt *t, int *n)
+{
+    const struct opt part[] = {
+        {"backend", "CUBBY_BACKEND", OPT_STRING, &c->backend, "URL",
+         "the sandboxes' server: cubbyd, E2B or CubeSandbox; or local, the default", 0, 0, NULL},
+        {"dialect", "CUBBY_DIALECT", OPT_STRING, &c->dialect, "NAME",
+         "which of them: cubbyd, e2b or cube (default: found by asking)", 0, 0, "cubbyd|e2b|cube"},
         {"api-url", "E2B_API_URL", OPT_STRING, &c->api_url, "URL",
          "use this E2B-compatible service instead of the local daemon", 0, 0, NULL},
-        {"api-domain", "E2B_DOMAIN", OPT_STRING, &c->domain, "NAME", "the same by its domain", 0, 0,
-         NULL},
+        {"api-domain", "E2B_DOMAIN", OPT_STRING, &c->domain, "NAME",
+         "the same by its domain, which its sandboxes' names end with", 0, 0, NULL},
         {"api-key", "E2B_API_KEY", OPT_STRING, &c->api_key, "KEY", "its key", 0, 0, NULL},
-        {"tools", "CUBBY_MCP_TOOLS", OPT_LIST, &c->raw_tools, "LIST",
-         "offer these tools and toolsets, comma separated", 0, 0, NULL},
+        {"sandbox-url", "E2B_SANDBOX_URL", OPT_STRING, &c->sandbox_url, "URL",
+         "of all its sandboxes, when they share one", 0, 0, NULL},
+        {"backend-proxy", "CUBBY_BACKEND_PROXY", OPT_STRING, &c->backend_proxy, "URL",
+         "where its sandboxes' names lead, whatever DNS says", 0, 0, NULL},
+        {"backend-user", "CUBBY_BACKEND_USER", OPT_STRING, &c->backend_user, "NAME",
+         "who acts in its sandboxes (default: as the server has it)", 0, 0, NULL},
+        {"backend-ca", "SSL_CERT_FILE", OPT_STRING, &c->backend_ca, "FILE",
+         "trust these authorities for it too, PEM", 0, 0, NULL},
+        {"cube-master", "CUBBY_CUBE_MASTER", OPT_STRING, &c->cube_master, "URL",
+         "CubeMaster, to reach a CubeSandbox's sandboxes by address", 0, 0, NULL},
     };
     append(t, n, part, ARRAY_LEN(part));
 }
@@ -62,6 +81,8 @@ static void sandbox_options(struct config *c, struct opt *t, int *n)
 static void http_options(struct config *c, struct opt *t, int *n)
 {
     const struct opt part[] = {
+        {"tools", "CUBBY_MCP_TOOLS", OPT_LIST, &c->raw_tools, "LIST",
+         "offer these tools and toolsets, comma separated", 0, 0, NULL},
         {"http", "CUBBY_MCP_HTTP", OPT_STRING, &c->http, "ADDR:PORT",
          "serve streamable HTTP here instead of stdio; port 0: any", 0, 0, NULL},
         {"http-path", NULL, OPT_STRING, &c->http_path, "PATH", "of the endpoint (default /mcp)", 0,
@@ -139,6 +160,7 @@ int config_table(struct config *c, struct opt t[CONFIG_OPTIONS_MAX], int *in_fil
 {
     int n = 0;
     sandbox_options(c, t, &n);
+    backend_options(c, t, &n);
     http_options(c, t, &n);
     caller_options(c, t, &n);
     limit_options(c, t, &n);

@@ -156,7 +156,7 @@ static void on_slid(const struct err *e, void *ctx)
 
 static void slide(struct tool_call *c, struct client *client, int64_t seconds)
 {
-    if (!config_is_remote(c->toolbox->config) || !c->id)
+    if (!config_is_remote(c->toolbox->config) || client_slides(client) || !c->id)
         return;
     int64_t life = c->toolbox->config->sandbox_timeout_s;
     client_set_timeout(client, c->id, life > seconds ? life : seconds, on_slid, NULL);

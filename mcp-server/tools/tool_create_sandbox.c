@@ -43,7 +43,7 @@ static void create(struct tool_call *c)
         .template = config->template,
         .timeout_s = config->sandbox_timeout_s,
         .metadata = mine,
-        .sliding = !config_is_remote(config),
+        .sliding = true,
     };
     c->op = client_create(c->toolbox->client, &opts, on_created, c);
     json_decref(mine);

@@ -47,7 +47,7 @@ struct client *toolbox_client(struct toolbox *t, struct err *e)
     const struct config *config = t->config;
     char *home auto_free = NULL;
     char *daemon auto_free = NULL;
-    struct client_opts opts = {.api_url = config->api_url, .api_key = config->api_key};
+    struct client_opts opts = config_client_opts(config);
     if (!config_is_remote(config)) {
         home = home_open(e);
         daemon = home ? self_program("cubbyd", NULL) : NULL; // one that runs already will do

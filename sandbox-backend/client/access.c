@@ -74,9 +74,28 @@ const struct access *access_cache_put(struct access_cache *cache, const json_t *
         a->domain[0] = '\0';
     a->used = ++cache->uses;
     struct access **place = place_for(cache, a->id);
+    if (*place && strcmp((*place)->id, a->id) == 0)
+        memcpy(a->address, (*place)->address, sizeof a->address);
     free(*place);
     *place = a;
     return a;
+}
+
+const struct access *access_cache_put_address(struct access_cache *cache, const char *id,
+                                              const char *address, const char *envd_version)
+{
+    if (!access_id_ok(id) || strlen(address) > ACCESS_ADDRESS_MAX)
+        return NULL;
+    struct access **place = place_for(cache, id);
+    if (!*place || strcmp((*place)->id, id) != 0) {
+        free(*place);
+        *place = xcalloc(1, sizeof **place);
+        snprintf((*place)->id, sizeof(*place)->id, "%s", id);
+        snprintf((*place)->envd_version, sizeof(*place)->envd_version, "%s", envd_version);
+    }
+    snprintf((*place)->address, sizeof(*place)->address, "%s", address);
+    (*place)->used = ++cache->uses;
+    return *place;
 }
 
 const struct access *access_cache_get(struct access_cache *cache, const char *id)
@@ -105,11 +124,14 @@ bool access_id_ok(const char *id)
     return len > 0 && len <= ACCESS_ID_MAX && strspn(id, ALLOWED) == len;
 }
 
-bool access_envd_older(const struct access *a, int major, int minor)
+bool access_envd_older(const struct access *a, int major, int minor, int patch)
 {
-    int have_major = 0;
-    int have_minor = 0;
-    if (sscanf(a->envd_version, "%9d.%9d", &have_major, &have_minor) != 2)
+    int have[3] = {0, 0, 0};
+    const int want[3] = {major, minor, patch};
+    if (sscanf(a->envd_version, "%9d.%9d.%9d", &have[0], &have[1], &have[2]) < 2)
         return false;
-    return have_major < major || (have_major == major && have_minor < minor);
+    for (int i = 0; i < 3; i++)
+        if (have[i] != want[i])
+            return have[i] < want[i];
+    return false;
 }

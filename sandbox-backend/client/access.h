@@ -10,6 +10,7 @@
 #define ACCESS_TOKEN_MAX   512 // bytes of a token
 #define ACCESS_DOMAIN_MAX  253 // bytes of a DNS name
 #define ACCESS_VERSION_MAX 32
+#define ACCESS_ADDRESS_MAX 45 // bytes of an IPv6 address
 
 struct access {
     char id[ACCESS_ID_MAX + 1];
@@ -17,7 +18,8 @@ struct access {
     char traffic_token[ACCESS_TOKEN_MAX + 1]; // of other ports; "" is none
     char domain[ACCESS_DOMAIN_MAX + 1];       // "" is none
     char envd_version[ACCESS_VERSION_MAX + 1];
-    unsigned long used; // when, in uses of the cache
+    char address[ACCESS_ADDRESS_MAX + 1]; // an IP address of its own; "" when it is not known
+    unsigned long used;                   // when, in uses of the cache
 };
 
 struct access_cache {
@@ -29,6 +31,10 @@ void access_cache_fini(struct access_cache *cache);
 // Takes them out of E2B's Sandbox or SandboxDetail; what does not fit or is no string is left "".
 // Borrowed; NULL when `sandbox` names no sandbox.
 const struct access *access_cache_put(struct access_cache *cache, const json_t *sandbox);
+// An address is kept when the same sandbox is put again. `envd_version` counts when nothing else is
+// known of it. NULL when there cannot be such a sandbox.
+const struct access *access_cache_put_address(struct access_cache *cache, const char *id,
+                                              const char *address, const char *envd_version);
 const struct access *access_cache_get(struct access_cache *cache, const char *id); // borrowed
 void access_cache_drop(struct access_cache *cache, const char *id);
 
@@ -36,4 +42,4 @@ void access_cache_drop(struct access_cache *cache, const char *id);
 bool access_id_ok(const char *id);
 
 // Whether "major.minor.patch" `version` is older than the one given; a strange one is not.
-bool access_envd_older(const struct access *a, int major, int minor);
+bool access_envd_older(const struct access *a, int major, int minor, int patch);

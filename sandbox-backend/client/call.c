@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // One HTTP exchange of an operation, with all that must come before it.
 //
-//   QUEUED -> DAEMON -> ACCESS -> EXCHANGE -> ENDING
+//   QUEUED -> SERVER -> ACCESS -> EXCHANGE -> ENDING
+//                                 |  ^   |
+//                                 BACKOFF  DOUBT
 //
-// DAEMON waits until the local daemon listens, ACCESS asks the control plane for the sandbox's
-// token; both are left out when they are not needed. Any state may go to ENDING. Only EXCHANGE
-// sends what the operation is about, and it sends it once.
+// SERVER waits until the local daemon listens, or it is known which server this is; ACCESS asks how
+// the sandbox is reached; both are left out when they are not needed. Any state may go to ENDING.
+// Only EXCHANGE sends what the operation is about. It does so once, but for a refusal that says to
+// come again (retry.c), before which BACKOFF waits. DOUBT asks the control plane whether the
+// sandbox is there, where the proxy does not tell.
 #include "sandbox-backend/client/call.h"
 
 #include <stdlib.h>
@@ -18,11 +22,21 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/answer.h"
 #include "sandbox-backend/client/daemon_start.h"
+#include "sandbox-backend/client/pause.h"
+#include "sandbox-backend/client/retry.h"
 #include "sandbox-backend/client/state.h"
 
 #define ACCESS_TIMEOUT_MS 30000
 
-enum call_state { CALL_QUEUED, CALL_DAEMON, CALL_ACCESS, CALL_EXCHANGE, CALL_ENDING };
+enum call_state {
+    CALL_QUEUED,
+    CALL_SERVER,
+    CALL_ACCESS,
+    CALL_EXCHANGE,
+    CALL_BACKOFF,
+    CALL_DOUBT,
+    CALL_ENDING
+};
 
 struct call {
     struct client *client; // borrowed
@@ -30,7 +44,9 @@ struct call {
     struct call *next_queued;
     bool is_queued;
     struct daemon_waiter waiter;
-    struct http_fetch *fetch; // in ACCESS and EXCHANGE; borrowed
+    struct http_fetch *fetch; // in ACCESS, EXCHANGE and DOUBT; borrowed
+    struct pause *pause;      // in BACKOFF; borrowed
+    struct retry retry;
     struct err err;
 
     char *sandbox, *target, *user; // owned; sandbox and user may be NULL
@@ -44,17 +60,25 @@ struct call {
     uint64_t timeout_ms;
 
     int status;          // of the answer in progress; 0 before its head
+    char *retry_after;   // owned; headers of the answer, NULL for none
+    char *next_token;    // owned
+    struct err first;    // what DOUBT is about
+    int first_status;    // and its status
     struct buf received; // a collected answer, or the beginning of an error's body
     struct call_events events;
     void *ctx;
 };
 
-static void look_for_daemon(struct call *call);
-static void on_daemon(const struct err *e, void *ctx);
+static void look_for_server(struct call *call);
+static void on_server(const struct err *e, void *ctx);
 static void look_for_access(struct call *call);
 static void on_access_end(const struct err *e, void *ctx);
 static void exchange(struct call *call);
+static void send_request(struct call *call);
 static void on_exchange_end(const struct err *e, void *ctx);
+static void on_backed_off(void *ctx);
+static void doubt(struct call *call);
+static void on_doubt_end(const struct err *e, void *ctx);
 static void end(struct call *call);
 
 // ---- starting, and the queue
@@ -81,7 +105,7 @@ void call__turn(struct call *call)
     if (err_is(&call->err))
         end(call);
     else
-        look_for_daemon(call);
+        look_for_server(call);
 }
 
 // Ends the call with an error, by way of the queue.
@@ -99,7 +123,7 @@ struct call *call_start(struct client *c, const struct call_opts *opts,
     call->events = *events;
     call->ctx = ctx;
     call->method = opts->method;
-    call->target = xstrdup(opts->target);
+    call->target = opts->target ? xstrdup(opts->target) : NULL;
     call->sandbox = opts->sandbox ? xstrdup(opts->sandbox) : NULL;
     call->port = opts->port ? opts->port : ENVD_PORT;
     call->user = opts->user ? xstrdup(opts->user) : NULL;
@@ -123,12 +147,17 @@ void call_cancel(struct call *call)
     case CALL_QUEUED:
     case CALL_ENDING:
         break; // the queue's next turn ends it
-    case CALL_DAEMON:
-        daemon_start_forget(call->client->starter, &call->waiter);
+    case CALL_SERVER:
+        client__forget(call->client, &call->waiter);
+        fail_later(call);
+        break;
+    case CALL_BACKOFF:
+        pause_cancel(call->pause);
         fail_later(call);
         break;
     case CALL_ACCESS:
     case CALL_EXCHANGE:
+    case CALL_DOUBT:
         http_fetch_cancel(call->fetch);
         break;
     }
@@ -136,35 +165,43 @@ void call_cancel(struct call *call)
 
 bool call_may_have_been_sent(struct call *call)
 {
-    return call->state == CALL_EXCHANGE;
+    return call->state == CALL_EXCHANGE || call->state == CALL_DOUBT;
 }
 
-// ---- 1. the local daemon runs
-static void look_for_daemon(struct call *call)
+const char *call_next_token(const struct call *call)
 {
-    struct client *c = call->client;
-    call->state = CALL_DAEMON;
-    if (!c->starter) {
-        look_for_access(call);
-        return;
-    }
-    call->waiter.on_ready = on_daemon;
-    call->waiter.ctx = call;
-    daemon_start_wait(c->starter, &call->waiter);
+    return call->next_token;
 }
 
-static void on_daemon(const struct err *e, void *ctx)
+// ---- 1. the server is there, and known
+static void look_for_server(struct call *call)
+{
+    call->state = CALL_SERVER;
+    call->waiter.on_ready = on_server;
+    call->waiter.ctx = call;
+    client__wait(call->client, &call->waiter);
+}
+
+static void on_server(const struct err *e, void *ctx)
 {
     struct call *call = ctx;
-    if (e) {
+    if (e)
         call->err = *e;
+    if (e || !call->method)
         end(call);
-        return;
-    }
-    look_for_access(call);
+    else
+        look_for_access(call);
 }
 
-// ---- what both exchanges do with an answer
+// ---- what all exchanges do with an answer
+static void keep_header(char **kept, const struct http_header *headers, size_t count,
+                        const char *name)
+{
+    const char *value = http_header_get(headers, count, name);
+    free(*kept);
+    *kept = value && *value ? xstrdup(value) : NULL;
+}
+
 static void on_head(int status, const struct http_header *headers, size_t count, const char *url,
                     void *ctx)
 {
@@ -176,6 +213,8 @@ static void on_head(int status, const struct http_header *headers, size_t count,
     if (text && !str_to_int(text, 0, INT64_MAX, &length))
         length = -1;
     bool success = status >= 200 && status < 300;
+    keep_header(&call->retry_after, headers, count, "Retry-After");
+    keep_header(&call->next_token, headers, count, "X-Next-Token");
     if (call->state == CALL_EXCHANGE && success && call->events.on_head)
         call->events.on_head(length, call->ctx);
 }
@@ -206,6 +245,19 @@ static bool on_data(const char *data, size_t len, void *ctx)
     return collect(call, data, len);
 }
 
+// A procedure that this envd is too old for is answered as any unknown path is.
+static void explain_envd(struct call *call)
+{
+    const struct access *a = access_cache_get(&call->client->accesses, call->sandbox);
+    bool is_unknown = call->status == 404 && !retry_is_json(&call->received);
+    if (call->port != ENVD_PORT || str_starts(call->target, "/files") ||
+        (!is_unknown && call->err.code != ERR_UNIMPLEMENTED))
+        return;
+    call->err = ERR_INIT;
+    err_set(&call->err, ERR_UNIMPLEMENTED, "the sandbox's envd (version %s) has no %s",
+            a && a->envd_version[0] ? a->envd_version : "unknown", call->target + 1);
+}
+
 // Turns the end of a fetch into call->err. An answer that says no counts more than the connection
 // that broke after it, as it does when a server refuses an upload half-way.
 static void judge(struct call *call, const struct err *e, bool from_envd)
@@ -215,12 +267,13 @@ static void judge(struct call *call, const struct err *e, bool from_envd)
         return;
     if (call->status < 300 && e) {
         call->err = *e;
-        if (e->code == ERR_NOT_FOUND) // a host's name, which is not what "not found" means here
-            call->err.code = ERR_UNAVAILABLE;
-        err_wrap(&call->err, "%s", call->client->dialect->name);
+        client__explain(call->client, &call->err);
+        if (from_envd && call->client->cube_master) // it may have moved, or be gone
+            access_cache_drop(&call->client->accesses, call->sandbox);
     } else if (from_envd) {
         bool existed = access_cache_get(&call->client->accesses, call->sandbox) != NULL;
         answer_envd_error(&call->err, existed, call->status, buf_str(body), body->len);
+        explain_envd(call);
         if (call->status == 401) // should the token have changed, the next call asks for it
             access_cache_drop(&call->client->accesses, call->sandbox);
     } else {
@@ -233,31 +286,33 @@ static void fetch(struct call *call, struct request *r, struct http_fetch_opts *
 {
     const struct http_fetch_events events = {
         .on_head = on_head, .on_data = on_data, .on_end = on_end};
-    struct client *c = call->client;
-    if (!c->http) // made late: a program that never asks anything starts 10 ms sooner without curl
-        c->http = http_client_new(c->loop);
     call->status = 0;
     buf_clear(&call->received);
     opts->url = r->url;
     opts->unix_socket = r->unix_socket;
+    opts->connect_to = r->connect_to;
+    opts->ca_file = r->ca_file;
     opts->headers = r->headers;
     opts->header_count = r->header_count;
-    call->fetch = http_fetch_start(c->http, opts, &events, call);
+    call->fetch = http_fetch_start(client__http(call->client), opts, &events, call);
 }
 
-// ---- 2. the sandbox's token is known
+// ---- 2. how the sandbox is reached is known
+static const struct access *access_of(struct call *call)
+{
+    return access_cache_get(&call->client->accesses, call->sandbox);
+}
+
 static void look_for_access(struct call *call)
 {
     struct client *c = call->client;
-    if (!call->sandbox || !c->dialect->needs_access ||
-        access_cache_get(&c->accesses, call->sandbox)) {
+    if (!call->sandbox || c->dialect->knows(c, access_of(call))) {
         exchange(call);
         return;
     }
     call->state = CALL_ACCESS;
     struct request r = {0};
-    char *target auto_free = str_printf("/sandboxes/%s", call->sandbox);
-    c->dialect->to_api(c, target, &r);
+    c->dialect->to_lookup(c, call->sandbox, &r);
     struct http_fetch_opts opts = {.method = "GET", .total_timeout_ms = ACCESS_TIMEOUT_MS};
     fetch(call, &r, &opts, on_access_end);
     request_fini(&r);
@@ -271,10 +326,8 @@ static void on_access_end(const struct err *e, void *ctx)
     judge(call, e, false);
     if (!err_is(&call->err)) {
         json_t *sandbox = json_parse(buf_str(&call->received), call->received.len, &call->err);
-        const struct access *a = access_cache_put(&c->accesses, sandbox);
-        if (!a || strcmp(a->id, call->sandbox) != 0)
-            err_set(&call->err, ERR_INTERNAL, "%s did not describe the sandbox it was asked for",
-                    c->dialect->name);
+        if (sandbox && !c->dialect->take_lookup(c, call->sandbox, sandbox, &call->err))
+            err_set(&call->err, ERR_INTERNAL, "%s answered without an address", c->dialect->name);
         json_decref(sandbox);
     }
     if (err_is(&call->err))
@@ -295,9 +348,11 @@ static ssize_t read_body(void *into, size_t room, void *ctx)
 static void address(struct call *call)
 {
     struct client *c = call->client;
-    if (call->sandbox)
-        c->dialect->to_guest(c, call->sandbox, access_cache_get(&c->accesses, call->sandbox),
-                             call->port, call->target, call->user, &call->request);
+    const struct access *a = call->sandbox ? access_of(call) : NULL;
+    if (a && call->events.on_access)
+        call->events.on_access(call, a, call->ctx);
+    if (a)
+        c->dialect->to_guest(c, a, call->port, call->target, call->user, &call->request);
     else
         c->dialect->to_api(c, call->target, &call->request);
     if (call->request.bad_header)
@@ -305,13 +360,43 @@ static void address(struct call *call)
                 call->request.bad_header);
 }
 
+void call_set_body(struct call *call, const struct buf *body)
+{
+    free(call->body);
+    call->body = xmemdup(body->data, body->len);
+    call->body_len = body->len;
+}
+
+void call_wrap_body(struct call *call, const struct buf *head, const struct buf *tail)
+{
+    struct buf whole auto_buf = BUF_INIT;
+    buf_add(&whole, head->data, head->len);
+    buf_add(&whole, call->body, call->body_len);
+    buf_add(&whole, tail->data, tail->len);
+    call_set_body(call, &whole);
+}
+
+void call_set_body_total(struct call *call, int64_t total)
+{
+    call->body_total = total;
+}
+
+void call_add_header(struct call *call, const char *name, const char *value)
+{
+    request_header(&call->request, name, value);
+}
+
 static void exchange(struct call *call)
 {
     address(call);
-    if (err_is(&call->err)) {
+    if (err_is(&call->err))
         end(call);
-        return;
-    }
+    else
+        send_request(call);
+}
+
+static void send_request(struct call *call)
+{
     call->state = CALL_EXCHANGE;
     struct http_fetch_opts opts = {
         .method = call->method,
@@ -324,11 +409,75 @@ static void exchange(struct call *call)
     fetch(call, &call->request, &opts, on_exchange_end);
 }
 
+// An error of the way to the sandbox, not one that envd gives a reason for.
+static bool is_vague(const struct call *call)
+{
+    if (!call->sandbox || call->client->dialect->tells_gone || !err_is(&call->err))
+        return false;
+    return call->status == 0 || (call->status >= 500 && !retry_is_json(&call->received));
+}
+
 static void on_exchange_end(const struct err *e, void *ctx)
 {
     struct call *call = ctx;
     call->fetch = NULL;
+    bool canceled = err_is(&call->err);
     judge(call, e, call->sandbox != NULL);
+    const struct refusal refusal = {
+        .status = call->status,
+        .is_whole = !e,
+        .retry_after = call->retry_after,
+        .body = buf_str(&call->received),
+        .len = call->received.len,
+    };
+    uint64_t wait = canceled || call->read_body ? 0 : retry_wait(&call->retry, &refusal);
+    if (wait) {
+        call->state = CALL_BACKOFF;
+        call->pause = pause_start(call->client->loop, wait, on_backed_off, call);
+    } else if (!canceled && is_vague(call)) {
+        doubt(call);
+    } else {
+        end(call);
+    }
+}
+
+// ---- 4. refused for now
+static void on_backed_off(void *ctx)
+{
+    struct call *call = ctx;
+    call->pause = NULL;
+    call->err = ERR_INIT;
+    send_request(call);
+}
+
+// ---- 5. is the sandbox there? Its absence is what counts; anything else leaves the first error.
+static void doubt(struct call *call)
+{
+    struct client *c = call->client;
+    call->state = CALL_DOUBT;
+    call->first = call->err;
+    call->first_status = call->status;
+    call->err = ERR_INIT;
+    struct request r = {0};
+    dialect_to_lookup(c, call->sandbox, &r);
+    struct http_fetch_opts opts = {.method = "GET", .total_timeout_ms = ACCESS_TIMEOUT_MS};
+    fetch(call, &r, &opts, on_doubt_end);
+    request_fini(&r);
+}
+
+static void on_doubt_end(const struct err *e, void *ctx)
+{
+    struct call *call = ctx;
+    call->fetch = NULL;
+    bool is_gone = !e && call->status == 404;
+    judge(call, e, false);
+    if (is_gone)
+        call->err.code = ERR_GONE;
+    else if (call->err.code != ERR_CANCELED)
+        call->err = call->first;
+    if (is_gone)
+        access_cache_drop(&call->client->accesses, call->sandbox);
+    call->status = is_gone ? 502 : call->first_status;
     end(call);
 }
 
@@ -343,6 +492,8 @@ static void release(struct call *call)
     free(call->target);
     free(call->user);
     free(call->body);
+    free(call->retry_after);
+    free(call->next_token);
     free(call);
 }
 

@@ -3,7 +3,9 @@
 // (commands, files). The same client drives cubbyd, a CubeSandbox cluster and E2B's cloud.
 //
 // Every operation completes exactly once, from the loop, never inside the call that started it.
-// Nothing is retried after it may have reached the server. `e` is NULL on success.
+// Nothing is sent again after it may have been carried out: only what the server has refused in so
+// many words (429 with Retry-After, 409 while a sandbox changes its state) is, a few times.
+// `e` is NULL on success.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -20,16 +22,31 @@ struct client_opts {
     const char *api_url;     // "https://api.e2b.app"; NULL: the local daemon on its unix socket
     const char *api_key;     // X-API-KEY; NULL for none
     const char *sandbox_url; // envd of every sandbox, routed by header; NULL: by their domain
+    const char *domain;      // of sandboxes' names, where the server says none
+    const char *dialect;     // "cubbyd", "e2b" or "cube"; NULL: found by asking the server
+    // Where sandboxes' names lead, whatever DNS says: "http://10.0.0.5:8081". NULL: as DNS says,
+    // by https.
+    const char *proxy_url;
+    const char *cube_master; // CubeMaster's URL, to reach sandboxes by address; NULL: by name
+    const char *user;        // envd's, where an operation names none; NULL: as the dialect has it
+    const char *ca_file;     // PEM; authorities trusted besides the system's
     const char *home;        // CUBBY_HOME, for the local daemon
     const char *daemon_path; // the cubbyd program, started when nothing listens; NULL: never start
 };
 
+// ERR_INVALID: what of them cannot be used, and how it should look.
+int client_opts_check(const struct client_opts *opts, struct err *e);
+// Of options that were checked. All are copied.
 struct client *client_new(uv_loop_t *loop, const struct client_opts *opts);
 void client_close(struct client *c, void (*on_closed)(void *ctx), void *ctx);
 
 // Whether an operation finds a server at once. False: the local daemon does not run, and the first
 // operation would start it. Remote servers count as there. Does not wait.
 bool client_is_there(const struct client *c);
+
+// Whether the server itself keeps a sandbox that was created as `sliding` while it is used. False
+// also while it is not known yet which server it is: before the first operation.
+bool client_slides(const struct client *c);
 
 // Ends an operation: its completion is called with ERR_CANCELED. A command that runs is killed.
 void client_cancel(struct client_op *op);
@@ -41,7 +58,7 @@ struct sandbox_opts {
     json_t *metadata;     // object of strings, or NULL. Borrowed for the call
     json_t *envs;         // object of strings, or NULL. Borrowed for the call
     bool no_internet;
-    bool sliding; // cubbyd only: each use starts timeout_s anew
+    bool sliding; // each use starts timeout_s anew, where client_slides; elsewhere it is dropped
 };
 // `info` is E2B's JSON (Sandbox, SandboxDetail, array of ListedSandbox), borrowed for the call.
 typedef void (*client_json_cb)(const json_t *info, const struct err *e, void *ctx);
@@ -50,12 +67,14 @@ typedef void (*client_done_cb)(const struct err *e, void *ctx);
 struct client_op *client_create(struct client *c, const struct sandbox_opts *opts,
                                 client_json_cb cb, void *ctx);
 // `metadata`: object of strings, all of which must be a sandbox's own; NULL for every sandbox.
-// Borrowed for the call. The newest 100: E2B's first page.
+// Borrowed for the call. The newest CLIENT_LIST_MAX, page after page.
+#define CLIENT_LIST_MAX 10000
 struct client_op *client_list(struct client *c, const json_t *metadata, client_json_cb cb,
                               void *ctx);
 // ERR_NOT_FOUND: no such sandbox. ERR_GONE: it has ended; the message says why and when.
 struct client_op *client_get(struct client *c, const char *id, client_json_cb cb, void *ctx);
 struct client_op *client_kill(struct client *c, const char *id, client_done_cb cb, void *ctx);
+// CubeSandbox ends nothing by itself: there it is this client that does, and only while it lives.
 struct client_op *client_set_timeout(struct client *c, const char *id, int64_t seconds,
                                      client_done_cb cb, void *ctx);
 

@@ -25,6 +25,7 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/access.h"
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/envd_call.h"
 #include "sandbox-backend/client/fate.h"
@@ -58,6 +59,7 @@ struct command {
     void *ctx;
     char *id;           // owned
     char *user;         // owned or NULL
+    json_t *message;    // owned; the request
     int64_t timeout_ms; // the command's own; 0 is none
     int64_t overdue_at; // on the monotonic clock; 0: it has no timeout, or has not started
     int64_t pid;        // 0 before its start
@@ -105,6 +107,30 @@ static json_t *start_message(const struct command_opts *opts, struct err *e)
     return message;
 }
 
+// Before 0.3 envd leaves every command's stdin open, and one that reads it would wait for ever. A
+// shell that becomes the command closes it.
+static void close_stdin(json_t *process)
+{
+    json_t *args = json_pack("[s, s]", "-c", "exec \"$0\" \"$@\" </dev/null");
+    json_array_append(args, json_object_get(process, "cmd"));
+    json_array_extend(args, json_object_get(process, "args"));
+    json_object_set_new(process, "cmd", json_string("/bin/sh"));
+    json_object_set_new(process, "args", args);
+}
+
+static void on_access(struct call *call, const struct access *a, void *ctx)
+{
+    const struct command *op = ctx;
+    if (!access_envd_older(a, 0, 3, 0))
+        return;
+    struct buf body auto_buf = BUF_INIT;
+    if (!json_is_true(json_object_get(op->message, "stdin")))
+        close_stdin(json_object_get(op->message, "process"));
+    json_object_del(op->message, "stdin"); // which that envd does not know
+    connect_envelope_json(&body, op->message);
+    call_set_body(call, &body);
+}
+
 static void arm(struct command *op)
 {
     int64_t ms = ENVD_SILENCE_MS;
@@ -115,12 +141,12 @@ static void arm(struct command *op)
 
 static void start(struct command *op, const struct command_opts *opts)
 {
-    static const struct call_events EVENTS = {.on_data = on_stream_data, .on_end = on_stream_end};
+    static const struct call_events EVENTS = {
+        .on_access = on_access, .on_data = on_stream_data, .on_end = on_stream_end};
     struct err refused = ERR_INIT;
-    json_t *message = start_message(opts, &refused);
-    op->call = envd_call_stream(op->base.client, op->id, "process.Process/Start", message, op->user,
-                                opts->timeout_ms, &refused, &EVENTS, op);
-    json_decref(message);
+    op->message = start_message(opts, &refused);
+    op->call = envd_call_stream(op->base.client, op->id, "process.Process/Start", op->message,
+                                op->user, opts->timeout_ms, &refused, &EVENTS, op);
     arm(op);
 }
 
@@ -376,6 +402,7 @@ static void on_silence_closed(struct deadline *deadline)
     tell_end(op);
     connect_reader_fini(&op->reader);
     buf_fini(&op->event.data);
+    json_decref(op->message);
     free(op->id);
     free(op->user);
     free(op);

@@ -1,10 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every dialect does alike.
+// What several dialects do alike.
 #include "sandbox-backend/client/dialect.h"
+
+#include <string.h>
 
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/state.h"
+
+const struct dialect *dialect_find(const char *word)
+{
+    static const struct dialect *const ALL[] = {&dialect_cubbyd, &dialect_e2b, &dialect_cube};
+    for (size_t i = 0; i < ARRAY_LEN(ALL); i++)
+        if (str_eq(ALL[i]->word, word))
+            return ALL[i];
+    return NULL;
+}
+
+void dialect_api(const struct client *c, const char *target, struct request *r)
+{
+    r->url = str_printf("%s%s", c->api_url, target);
+    r->ca_file = c->ca_file;
+    if (c->api_key)
+        request_header(r, "X-API-KEY", c->api_key);
+}
 
 // envd reads the name and ignores the password, which is empty.
 void dialect_user(struct request *r, const char *user)
@@ -15,6 +35,18 @@ void dialect_user(struct request *r, const char *user)
     buf_adds(&value, "Basic ");
     base64_encode(&value, plain.data, plain.len);
     request_header(r, "Authorization", buf_str(&value));
+}
+
+void dialect_name_user(struct request *r, const char *user)
+{
+    const char *query = strstr(r->url, "/files?");
+    dialect_user(r, user);
+    if (!query || strstr(query, "&username="))
+        return;
+    struct buf name auto_buf = BUF_INIT;
+    percent_encode(&name, user, false);
+    char *url auto_free = r->url;
+    r->url = str_printf("%s&username=%s", url, buf_str(&name));
 }
 
 void dialect_route(struct request *r, const char *id, int port)
@@ -31,4 +63,26 @@ void dialect_tokens(struct request *r, const struct access *a, int port)
         request_header(r, "X-Access-Token", a->token);
     if (a->traffic_token[0] && port != ENVD_PORT)
         request_header(r, "E2B-Traffic-Access-Token", a->traffic_token);
+}
+
+bool dialect_knows(const struct client *c, const struct access *a)
+{
+    (void)c;
+    return a != NULL;
+}
+
+void dialect_to_lookup(const struct client *c, const char *id, struct request *r)
+{
+    char *target auto_free = str_printf("/sandboxes/%s", id);
+    c->dialect->to_api(c, target, r);
+}
+
+const struct access *dialect_take_lookup(struct client *c, const char *id, const json_t *answer,
+                                         struct err *e)
+{
+    const struct access *a = access_cache_put(&c->accesses, answer);
+    if (a && strcmp(a->id, id) == 0)
+        return a;
+    err_set(e, ERR_INTERNAL, "%s did not describe the sandbox it was asked for", c->dialect->name);
+    return NULL;
 }

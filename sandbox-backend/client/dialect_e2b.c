@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// E2B's cloud, self-hosted E2B and CubeSandbox: a control plane at a URL, and envd at a name made
+// E2B's cloud, and E2B that one runs oneself: a control plane at a URL, and envd at a name made
 // from the sandbox's domain.
 //
-// E2B's own domains answer for every sandbox at sandbox.<domain> and route by header; elsewhere
-// (self-hosted E2B, CubeProxy) the host name carries the port and the sandbox. One origin for all,
-// as E2B_SANDBOX_URL gives it, routes by header again. An envd older than 0.4 has no default user
-// and must be named one.
+// E2B's own domains answer for every sandbox at sandbox.<domain> and route by header; elsewhere the
+// host name carries the port and the sandbox. One origin for all, as E2B_SANDBOX_URL gives it,
+// routes by header again. An envd older than 0.4 has no default user and must be named one.
 #include <string.h>
 
 #include "sandbox-backend/base/limits.h"
@@ -35,46 +34,62 @@ static char *domain_of_api(const char *api_url)
     return xstrndup(host, strcspn(host, "/"));
 }
 
-static void to_api(const struct client *c, const char *target, struct request *r)
+bool client__is_e2b(const char *api_url)
 {
-    r->url = str_printf("%s%s", c->api_url, target);
-    if (c->api_key)
-        request_header(r, "X-API-KEY", c->api_key);
+    char *domain auto_free = domain_of_api(api_url);
+    return strstr(api_url, "://api.") && routes_by_header(domain);
 }
 
-static void address(const struct client *c, const char *id, int port, const char *domain,
-                    const char *target, struct request *r)
+// The server's word for the sandbox counts before the user's for all.
+static char *domain_of(const struct client *c, const struct access *a)
 {
-    if (c->sandbox_url) {
+    if (a->domain[0])
+        return xstrdup(a->domain);
+    return c->domain ? xstrdup(c->domain) : domain_of_api(c->api_url);
+}
+
+static void to_guest(const struct client *c, const struct access *a, int port, const char *target,
+                     const char *user, struct request *r)
+{
+    char *domain auto_free = domain_of(c, a);
+    r->ca_file = c->ca_file;
+    r->connect_to = c->connect_to;
+    if (c->sandbox_url)
         r->url = str_printf("%s%s", c->sandbox_url, target);
-        dialect_route(r, id, port);
-    } else if (routes_by_header(domain)) {
+    else if (routes_by_header(domain))
         r->url = str_printf("https://sandbox.%s%s", domain, target);
-        dialect_route(r, id, port);
-    } else {
-        r->url = str_printf("https://%d-%s.%s%s", port, id, domain, target);
-    }
-}
-
-static void to_guest(const struct client *c, const char *id, const struct access *a, int port,
-                     const char *target, const char *user, struct request *r)
-{
-    char *domain auto_free = a->domain[0] ? xstrdup(a->domain) : domain_of_api(c->api_url);
-    address(c, id, port, domain, target, r);
+    else
+        r->url = str_printf("%s://%d-%s.%s%s", c->proxy_scheme, port, a->id, domain, target);
+    if (c->sandbox_url || routes_by_header(domain))
+        dialect_route(r, a->id, port);
     dialect_tokens(r, a, port);
-    if (!user && port == ENVD_PORT && access_envd_older(a, 0, 4))
-        user = OLD_ENVD_USER;
-    if (user)
+    if (port != ENVD_PORT)
+        return;
+    if (!user)
+        user = c->user;
+    if (access_envd_older(a, 0, 4, 0))
+        dialect_name_user(r, user ? user : OLD_ENVD_USER);
+    else if (user)
         dialect_user(r, user);
 }
 
 const struct dialect dialect_e2b = {
+    .word = "e2b",
     .name = "E2B",
-    .needs_access = true,
     .create_path = "/v2/sandboxes",
     .create_path_old = "/sandboxes",
+    .list_path = "/v2/sandboxes",
+    .list_path_old = "/sandboxes",
+    .keeps_time = true,
+    .takes_envs = true,
+    .filters = true,
+    .creates_ready = true,
+    .tells_gone = true,
     .id_ok = access_id_ok,
     .id_shape = "letters, digits, '-' and '_'",
-    .to_api = to_api,
+    .to_api = dialect_api,
     .to_guest = to_guest,
+    .knows = dialect_knows,
+    .to_lookup = dialect_to_lookup,
+    .take_lookup = dialect_take_lookup,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files into a sandbox and out of it: POST and GET /files, streamed, or read into memory. However
-// large, a transfer has no time limit as long as it moves; one that stands still ends.
+// large, a transfer has no time limit as long as it moves; one that stands still ends. An envd
+// older than 0.5.7 takes no file as it is, only as a part of a form.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/access.h"
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/envd_call.h"
 #include "sandbox-backend/client/state.h"
@@ -28,6 +30,8 @@ struct transfer {
     int fd;             // owned; -1 for none
     struct buf content; // what was read into memory
     int64_t bytes, limit;
+    struct buf head, tail; // around the file, when it is a part of a form
+    size_t head_at, tail_at;
     struct err err;
     struct deadline stall;
 };
@@ -72,6 +76,8 @@ static void on_stall_closed(struct deadline *deadline)
     else
         op->cb(op->path, op->bytes, e, op->ctx);
     buf_fini(&op->content);
+    buf_fini(&op->head);
+    buf_fini(&op->tail);
     free(op->path);
     free(op);
 }
@@ -125,12 +131,56 @@ static void on_upload_end(int status, const char *body, size_t len, const struct
     complete(op, e ? e : err_is(&odd) ? &odd : NULL);
 }
 
+// The name is for show: the path in the query is where it goes.
+static void write_form(struct transfer *op, const char *boundary)
+{
+    buf_printf(&op->head, "--%s\r\nContent-Disposition: form-data; name=\"file\"; filename=\"",
+               boundary);
+    for (const char *at = str_base(op->path); *at; at++) {
+        if (*at == '"' || *at == '\r' || *at == '\n')
+            buf_printf(&op->head, "%%%02X", *at);
+        else
+            buf_addc(&op->head, *at);
+    }
+    buf_adds(&op->head, "\"\r\nContent-Type: application/octet-stream\r\n\r\n");
+    buf_printf(&op->tail, "\r\n--%s--\r\n", boundary);
+}
+
+static void on_upload_access(struct call *call, const struct access *a, void *ctx)
+{
+    struct transfer *op = ctx;
+    if (!access_envd_older(a, 0, 5, 7)) {
+        call_add_header(call, "Content-Type", "application/octet-stream");
+        return;
+    }
+    char *boundary auto_free = random_hex(16);
+    char *type auto_free = str_printf("multipart/form-data; boundary=%s", boundary);
+    call_add_header(call, "Content-Type", type);
+    write_form(op, boundary);
+    if (op->fd < 0)
+        call_wrap_body(call, &op->head, &op->tail);
+    else
+        call_set_body_total(call, op->limit + (int64_t)(op->head.len + op->tail.len));
+}
+
+static size_t give(const struct buf *from, size_t *at, void *into, size_t room)
+{
+    size_t n = from->len - *at < room ? from->len - *at : room;
+    memcpy(into, from->data + *at, n);
+    *at += n;
+    return n;
+}
+
 // A regular file: reading it does not wait for anybody. Its length was promised at the start.
 static ssize_t read_file(void *into, size_t room, void *ctx)
 {
     struct transfer *op = ctx;
     int64_t left = op->limit - op->bytes;
     deadline_arm(&op->stall, STALL_MS);
+    if (op->head_at < op->head.len)
+        return (ssize_t)give(&op->head, &op->head_at, into, room);
+    if (left == 0 && op->tail_at < op->tail.len)
+        return (ssize_t)give(&op->tail, &op->tail_at, into, room);
     if ((int64_t)room > left)
         room = (size_t)left;
     ssize_t n = room ? read(op->fd, into, room) : 0;
@@ -145,12 +195,11 @@ static ssize_t read_file(void *into, size_t room, void *ctx)
     return HTTP_READ_ABORT;
 }
 
-static const struct http_header BYTES = {"Content-Type", "application/octet-stream"};
-
 struct client_op *client_upload(struct client *c, const char *id, int fd, const char *path,
                                 const char *user, client_file_cb cb, void *ctx)
 {
-    static const struct call_events EVENTS = {.on_end = on_upload_end};
+    static const struct call_events EVENTS = {.on_access = on_upload_access,
+                                              .on_end = on_upload_end};
     struct transfer *op = transfer_new(c, path, fd, cb, ctx);
     struct stat st;
     if (fstat(fd, &st) < 0)
@@ -161,8 +210,6 @@ struct client_op *client_upload(struct client *c, const char *id, int fd, const 
         op->limit = st.st_size;
     struct call_opts opts = {
         .method = "POST",
-        .headers = &BYTES,
-        .header_count = 1,
         .read_body = read_file,
         .body_total = op->limit,
     };
@@ -174,13 +221,12 @@ struct client_op *client_upload_bytes(struct client *c, const char *id, const vo
                                       size_t len, const char *path, const char *user,
                                       client_file_cb cb, void *ctx)
 {
-    static const struct call_events EVENTS = {.on_end = on_upload_end};
+    static const struct call_events EVENTS = {.on_access = on_upload_access,
+                                              .on_end = on_upload_end};
     struct transfer *op = transfer_new(c, path, -1, cb, ctx);
     op->bytes = (int64_t)len;
     struct call_opts opts = {
         .method = "POST",
-        .headers = &BYTES,
-        .header_count = 1,
         .body = len ? data : "",
         .body_len = len,
     };

@@ -11,6 +11,7 @@
 struct request {
     char *url;                                       // owned
     const char *unix_socket;                         // borrowed from the client; NULL for TCP
+    const char *connect_to, *ca_file;                // the same; NULL for none, see http_client.h
     struct http_header headers[REQUEST_HEADERS_MAX]; // names borrowed, values owned
     size_t header_count;
     const char *bad_header; // name of one whose value cannot be sent; the request then fails

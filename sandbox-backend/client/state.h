@@ -11,6 +11,8 @@
 
 struct call;
 struct daemon_start;
+struct expiry;
+struct identify;
 
 // An operation embeds this first. It is in the client's list from op_begin to op_end, and its
 // memory is its file's to free after op_end.
@@ -22,13 +24,17 @@ struct client_op {
 
 struct client {
     uv_loop_t *loop;               // borrowed
-    const struct dialect *dialect; // static
+    const struct dialect *dialect; // static; while `identify` is there, only what is likely
     char *api_url;                 // owned, without a slash at its end; NULL when local
     char *sandbox_url;             // owned, the same; NULL: from the sandbox's domain
-    char *api_key;                 // owned or NULL
-    char *socket;                  // owned; NULL unless local
-    struct http_client *http;      // owned; NULL before the first call
-    struct daemon_start *starter;  // owned; NULL unless local
+    char *domain, *cube_master, *user, *ca_file, *api_key; // owned or NULL
+    char *connect_to;             // owned; "HOST:PORT" for what has a sandbox's name; NULL: DNS
+    const char *proxy_scheme;     // literal, of such names: "https" or "http"
+    char *socket;                 // owned; NULL unless local
+    struct http_client *http;     // owned; NULL before the first call
+    struct daemon_start *starter; // owned; NULL unless local
+    struct identify *identify;    // owned; NULL when the dialect was known from the start
+    struct expiry *expiries;      // owned; of a server that keeps no time
     struct access_cache accesses;
     struct client_op *ops;
     struct call *queued, **queue_end; // calls that begin, or end, with the loop's next turn
@@ -41,3 +47,15 @@ struct client {
 void op_begin(struct client_op *op, struct client *c, void (*cancel)(struct client_op *op));
 void op_end(struct client_op *op);
 void client__kick(struct client *c); // look at the queue with the loop's next turn
+struct http_client *client__http(struct client *c);
+// A connection that could not be made, or broke, as an error of the backend's: named, and with what
+// to do about a certificate that is not trusted.
+void client__explain(const struct client *c, struct err *e);
+// Calls `w` once: the daemon listens, and it is known which dialect the server speaks. Inside this
+// call when that is so already, or cannot be.
+struct daemon_waiter;
+void client__wait(struct client *c, struct daemon_waiter *w);
+void client__forget(struct client *c, struct daemon_waiter *w); // it is not called
+
+// Whether it is the control plane of one of E2B's own domains.
+bool client__is_e2b(const char *api_url);

@@ -21,6 +21,8 @@ struct http_fetch_opts {
     const char *method;      // "GET" ...
     const char *url;         // copied; http or https, as is every redirect
     const char *unix_socket; // path to connect to instead of the URL's host, or NULL
+    const char *connect_to;  // "HOST:PORT" to connect to instead of the URL's, or NULL
+    const char *ca_file;     // PEM; trusted besides the system's authorities, or NULL
     const struct http_header *headers;
     size_t header_count;
     const void *body; // copied; NULL for none or a streamed one
@@ -48,7 +50,8 @@ struct http_fetch_events {
     bool (*on_data)(const char *data, size_t len, void *ctx);
     // Exactly once; e is NULL when the answer came whole, whatever its status. A connection that
     // could not be made is ERR_UNAVAILABLE with e->sys (ENOENT, ECONNREFUSED ...): the request was
-    // not sent. A request other than GET and HEAD is never sent twice.
+    // not sent. So with TLS that came to nothing: e->sys is EKEYREJECTED for a certificate that is
+    // not trusted or not the server's, else EPROTO. A request other than GET and HEAD is never sent twice.
     void (*on_end)(const struct err *e, void *ctx);
 };
 

@@ -251,8 +251,20 @@ static void setup_method(struct http_fetch *f, const struct http_fetch_opts *opt
         SET(f, CUSTOMREQUEST, method);
 }
 
+// Whatever host and port the URL has, and whatever redirects lead to.
+static void setup_connect_to(struct http_fetch *f, const char *address)
+{
+    char *rule auto_free = str_printf("::%s", address);
+    f->connect_list = curl_slist_append(NULL, rule);
+    SET(f, CONNECT_TO, f->connect_list);
+}
+
 static void setup_connection(struct http_fetch *f, const struct http_fetch_opts *opts)
 {
+    if (opts->connect_to)
+        setup_connect_to(f, opts->connect_to);
+    if (opts->ca_file) // the directory of the system's stays in use
+        SET(f, CAINFO, opts->ca_file);
     SET(f, OPENSOCKETFUNCTION, on_open_socket);
     SET(f, OPENSOCKETDATA, f);
     SET(f, PREREQFUNCTION, on_prerequest);
@@ -310,6 +322,7 @@ void http_fetch_free(struct http_fetch *f)
 {
     curl_easy_cleanup(f->easy);
     curl_slist_free_all(f->header_list);
+    curl_slist_free_all(f->connect_list);
     buf_fini(&f->text);
     free(f->at);
     free(f);
@@ -324,6 +337,7 @@ static enum err_code code_of(CURLcode code)
         return ERR_TIMEOUT;
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
+    case CURLE_SSL_CACERT_BADFILE:
         return ERR_INVALID;
     case CURLE_COULDNT_RESOLVE_HOST:
         return ERR_NOT_FOUND;
@@ -349,5 +363,9 @@ void http_fetch_result(const struct http_fetch *f, CURLcode code, struct err *e)
         err_set(e, code_of(code), "%s", *f->curl_error ? f->curl_error : curl_easy_strerror(code));
         if (code == CURLE_COULDNT_CONNECT)
             e->sys = sys ? (int)sys : ECONNREFUSED;
+        else if (code == CURLE_PEER_FAILED_VERIFICATION)
+            e->sys = EKEYREJECTED;
+        else if (code == CURLE_SSL_CONNECT_ERROR)
+            e->sys = EPROTO;
     }
 }

@@ -26,6 +26,7 @@ struct http_fetch {
     struct http_fetch *next, **link; // of client->fetches
     CURL *easy;
     struct curl_slist *header_list;
+    struct curl_slist *connect_list;
     struct http_fetch_events events;
     ssize_t (*read_body)(void *into, size_t room, void *ctx);
     bool (*allow_address)(const struct sockaddr *address, void *ctx);

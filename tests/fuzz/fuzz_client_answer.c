@@ -14,7 +14,7 @@ static void take_sandbox(const char *text, size_t len)
     json_t *sandbox = json_parse(text, len, NULL);
     const struct access *a = access_cache_put(&cache, sandbox);
     if (a)
-        access_envd_older(a, 0, 4);
+        access_envd_older(a, 0, 4, 0);
     json_decref(sandbox);
     access_cache_fini(&cache);
 }

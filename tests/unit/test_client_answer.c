@@ -86,8 +86,8 @@ static void test_access(void)
     const struct access *a = access_cache_put(&cache, s);
     is_str(a->token, "tok", "token");
     is_str(a->domain, "e2b.app", "domain");
-    ok(access_envd_older(a, 0, 4), "0.3.9 is older than 0.4");
-    ok(!access_envd_older(a, 0, 3), "and not older than 0.3");
+    ok(access_envd_older(a, 0, 4, 0), "0.3.9 is older than 0.4");
+    ok(!access_envd_older(a, 0, 3, 0), "and not older than 0.3");
     ok(access_cache_get(&cache, "abc") == a, "found again");
     json_decref(s);
     s = sandbox("abc", NULL, "evil/../host");

@@ -269,7 +269,7 @@ static void test_e2b(void)
     fake_run(&f);
     ok(!err_is(&f.err), "envd: %s", f.err.msg);
     is_str(buf_str(&f.user), "Basic dXNlcjo=", "an old envd is told the user");
-    saw("POST /v2/sandboxes\nPOST /sandboxes\nPOST /process.Process/List\n");
+    saw("GET /health\nPOST /v2/sandboxes\nPOST /sandboxes\nPOST /process.Process/List\n");
     fake_close(&f);
 }
 

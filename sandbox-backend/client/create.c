@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// A new sandbox.
+//
+//   1. the server is known, so that what it is asked for is what it takes
+//   2. POST; by the older route where the newer is not there
+//   3. envd answers, where the server does not wait for that itself
+//
+// What was canceled, or never became ready, is removed again: nobody would know its id.
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/call.h"
+#include "sandbox-backend/client/expiry.h"
+#include "sandbox-backend/client/pause.h"
+#include "sandbox-backend/client/state.h"
+
+#define CREATE_MS    180000 // a restore queues behind others; a cloud may have to find room
+#define REMOVE_MS    60000
+#define READY_MS     30000 // for envd to answer
+#define READY_ASK_MS 5000
+#define PAUSE_MS     10 // before it is asked again, twice as long each time up to:
+#define PAUSE_MAX_MS 500
+
+struct create {
+    struct client_op base;
+    struct call *call;   // borrowed; NULL while none runs
+    struct pause *pause; // borrowed; between two looks at envd
+    client_json_cb cb;
+    void *ctx;
+    json_t *body; // owned; NULL when refused
+    int64_t timeout_s;
+    bool has_envs, slides;
+    bool retried; // the old route was tried
+    bool canceled;
+    bool is_removing;
+    json_t *made; // owned; what the server described
+    uint64_t pause_ms;
+    int64_t ready_by; // on the monotonic clock
+    struct err err;
+};
+
+static void on_known(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void on_made(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void ask_ready(void *ctx);
+static void on_ready(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void remove_made(struct create *op);
+static void on_removed(int status, const char *body, size_t len, const struct err *e, void *ctx);
+
+static void complete(struct create *op)
+{
+    const struct create done = *op;
+    if (done.canceled) {
+        op->err = ERR_INIT;
+        err_set(&op->err, ERR_CANCELED, "canceled");
+    }
+    const struct err e = op->err;
+    op_end(&op->base);
+    json_decref(op->body);
+    free(op);
+    done.cb(err_is(&e) ? NULL : done.made, err_is(&e) ? &e : NULL, done.ctx);
+    json_decref(done.made);
+}
+
+// A create that the server has seen is let run to its end, so that what it made can be removed.
+static void cancel(struct client_op *base)
+{
+    struct create *op = container_of(base, struct create, base);
+    if (op->canceled)
+        return;
+    op->canceled = true;
+    if (op->is_removing)
+        return;
+    if (op->pause) {
+        pause_cancel(op->pause);
+        op->pause = NULL;
+        remove_made(op);
+    } else if (op->made || !call_may_have_been_sent(op->call)) {
+        call_cancel(op->call);
+    }
+}
+
+// ---- 1. what is asked for
+static json_t *body_of(const struct sandbox_opts *opts)
+{
+    json_t *body =
+        json_pack("{s:s, s:I}", "templateID", opts->template ? opts->template : "default",
+                  "timeout", (json_int_t)opts->timeout_s);
+    if (opts->metadata)
+        json_object_set(body, "metadata", opts->metadata);
+    if (opts->envs)
+        json_object_set(body, "envVars", opts->envs);
+    if (opts->no_internet)
+        json_object_set_new(body, "allow_internet_access", json_false());
+    return body;
+}
+
+static void post(struct create *op, const char *path)
+{
+    static const struct call_events EVENTS = {.on_end = on_made};
+    static const struct http_header JSON = {"Content-Type", "application/json"};
+    char *body auto_free = json_to_string(op->body);
+    const struct call_opts opts = {
+        .method = "POST",
+        .target = path,
+        .headers = &JSON,
+        .header_count = 1,
+        .body = body,
+        .body_len = strlen(body),
+        .timeout_ms = CREATE_MS,
+        .refused = err_is(&op->err) ? &op->err : NULL,
+    };
+    op->call = call_start(op->base.client, &opts, &EVENTS, op);
+}
+
+// A member that a server does not know may be refused, and one that it drops would be missed.
+static void fit_body(struct create *op)
+{
+    const struct dialect *dialect = op->base.client->dialect;
+    if (op->has_envs && !dialect->takes_envs)
+        err_set(&op->err, ERR_UNIMPLEMENTED,
+                "%s passes no environment to a sandbox; give it with each command instead",
+                dialect->name);
+    if (op->slides && dialect->slides)
+        json_object_set_new(op->body, "sliding", json_true());
+}
+
+static void on_known(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    (void)status;
+    (void)body;
+    (void)len;
+    struct create *op = ctx;
+    op->call = NULL;
+    if (e) {
+        op->err = *e;
+        complete(op);
+        return;
+    }
+    fit_body(op);
+    post(op, op->base.client->dialect->create_path);
+}
+
+// ---- 2. the answer
+static void take_made(struct create *op, const char *body, size_t len)
+{
+    struct client *c = op->base.client;
+    op->made = json_parse(body, len, &op->err);
+    err_wrap(&op->err, "the answer of %s", c->dialect->name);
+    if (op->made && !access_cache_put(&c->accesses, op->made)) {
+        err_set(&op->err, ERR_INTERNAL, "%s answered without a sandboxID", c->dialect->name);
+        json_decref(op->made);
+        op->made = NULL;
+    }
+}
+
+static const char *made_id(const struct create *op)
+{
+    return json_string_value(json_object_get(op->made, "sandboxID"));
+}
+
+static void keep_time(struct create *op)
+{
+    struct client *c = op->base.client;
+    if (c->dialect->keeps_time || expiry_set(c, made_id(op), op->timeout_s))
+        return;
+    err_set(&op->err, ERR_LIMIT, "more than %d sandboxes, whose end this client would have to keep",
+            EXPIRY_MAX);
+}
+
+static void on_made(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    struct create *op = ctx;
+    const struct dialect *dialect = op->base.client->dialect;
+    bool no_route = e && (status == 404 || status == 405);
+    op->call = NULL;
+    if (no_route && dialect->create_path_old && !op->retried && !op->canceled) {
+        op->retried = true;
+        json_object_set_new(op->body, "secure", json_true()); // which the newer always is
+        post(op, dialect->create_path_old);
+        return;
+    }
+    if (e)
+        op->err = *e;
+    else
+        take_made(op, body, len);
+    if (op->made)
+        keep_time(op);
+    if (op->made && (op->canceled || err_is(&op->err))) {
+        remove_made(op);
+    } else if (op->made && !dialect->creates_ready) {
+        op->ready_by = clock_mono_ms() + READY_MS;
+        ask_ready(op);
+    } else {
+        complete(op);
+    }
+}
+
+// ---- 3. envd answers
+static void ask_ready(void *ctx)
+{
+    static const struct call_events EVENTS = {.on_end = on_ready};
+    struct create *op = ctx;
+    const struct call_opts opts = {
+        .sandbox = made_id(op), .method = "GET", .target = "/health", .timeout_ms = READY_ASK_MS};
+    op->pause = NULL;
+    op->call = call_start(op->base.client, &opts, &EVENTS, op);
+}
+
+static void on_ready(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    (void)status;
+    (void)body;
+    (void)len;
+    struct create *op = ctx;
+    op->call = NULL;
+    if (op->canceled) {
+        remove_made(op);
+    } else if (!e) {
+        complete(op);
+    } else if (e->code == ERR_GONE || clock_mono_ms() >= op->ready_by) {
+        err_set(&op->err, e->code, "sandbox %s was made, but nothing answers in it: %s",
+                made_id(op), e->msg);
+        remove_made(op);
+    } else {
+        op->pause_ms = op->pause_ms ? op->pause_ms * 2 : PAUSE_MS;
+        if (op->pause_ms > PAUSE_MAX_MS)
+            op->pause_ms = PAUSE_MAX_MS;
+        op->pause = pause_start(op->base.client->loop, op->pause_ms, ask_ready, op);
+    }
+}
+
+// ---- 4. nobody will ever use what was made
+static void remove_made(struct create *op)
+{
+    static const struct call_events EVENTS = {.on_end = on_removed};
+    char *target auto_free = str_printf("/sandboxes/%s", made_id(op));
+    const struct call_opts opts = {.method = "DELETE", .target = target, .timeout_ms = REMOVE_MS};
+    expiry_forget(op->base.client, made_id(op));
+    json_decref(op->made);
+    op->made = NULL;
+    op->is_removing = true;
+    op->call = call_start(op->base.client, &opts, &EVENTS, op);
+}
+
+static void on_removed(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    (void)status;
+    (void)body;
+    (void)len;
+    (void)e; // what could not be removed ends with its time to live
+    complete(ctx);
+}
+
+struct client_op *client_create(struct client *c, const struct sandbox_opts *opts,
+                                client_json_cb cb, void *ctx)
+{
+    static const struct call_events EVENTS = {.on_end = on_known};
+    struct create *op = xcalloc(1, sizeof *op);
+    struct err refused = ERR_INIT;
+    op->cb = cb;
+    op->ctx = ctx;
+    op->timeout_s = opts->timeout_s;
+    op->slides = opts->sliding;
+    op->has_envs = json_object_size(opts->envs) > 0;
+    op_begin(&op->base, c, cancel);
+    if (opts->template && !utf8_is_valid(opts->template, strlen(opts->template)))
+        err_set(&refused, ERR_INVALID, "the template's name is not UTF-8");
+    else
+        op->body = body_of(opts);
+    const struct call_opts known = {.refused = err_is(&refused) ? &refused : NULL};
+    op->call = call_start(c, &known, &EVENTS, op);
+    return &op->base;
+}

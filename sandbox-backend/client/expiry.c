@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ends of sandboxes on a server that keeps no time (CubeSandbox): kept here, in memory.
+#include "sandbox-backend/client/expiry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/client/client.h"
+#include "sandbox-backend/client/pause.h"
+#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/log/log.h"
+
+#define AGAIN_MS 60000
+
+struct expiry {
+    struct client *client; // borrowed
+    struct expiry *next;
+    struct pause *pause; // borrowed
+    char id[ACCESS_ID_MAX + 1];
+};
+
+static struct expiry **find(struct client *c, const char *id)
+{
+    struct expiry **at = &c->expiries;
+    while (*at && strcmp((*at)->id, id) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+static void drop(struct expiry **at)
+{
+    struct expiry *x = *at;
+    *at = x->next;
+    pause_cancel(x->pause);
+    free(x);
+}
+
+static void on_killed(const struct err *e, void *ctx)
+{
+    (void)ctx;
+    if (e)
+        log_warn("client.expiry", "error=%s", e->msg);
+}
+
+// client_kill forgets what is gone. Should the server be away, it is told again later.
+static void on_over(void *ctx)
+{
+    struct expiry *x = ctx;
+    x->pause = pause_start(x->client->loop, AGAIN_MS, on_over, x);
+    client_kill(x->client, x->id, on_killed, NULL);
+}
+
+static struct expiry *add(struct client *c, const char *id)
+{
+    int count = 0;
+    for (const struct expiry *x = c->expiries; x; x = x->next)
+        count++;
+    if (count >= EXPIRY_MAX || strlen(id) > ACCESS_ID_MAX)
+        return NULL;
+    struct expiry *x = xcalloc(1, sizeof *x);
+    memcpy(x->id, id, strlen(id) + 1);
+    x->client = c;
+    x->next = c->expiries;
+    c->expiries = x;
+    return x;
+}
+
+bool expiry_set(struct client *c, const char *id, int64_t seconds)
+{
+    struct expiry *x = *find(c, id);
+    if (!x && !(x = add(c, id)))
+        return false;
+    pause_cancel(x->pause);
+    x->pause = pause_start(c->loop, seconds > 0 ? (uint64_t)seconds * 1000 : 0, on_over, x);
+    return true;
+}
+
+void expiry_forget(struct client *c, const char *id)
+{
+    struct expiry **at = find(c, id);
+    if (*at)
+        drop(at);
+}
+
+void expiry_forget_all(struct client *c)
+{
+    while (c->expiries)
+        drop(&c->expiries);
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which dialect a server speaks, found by asking it once: GET /health changes nothing, needs no
+// sandbox, and all three answer it, each in its way:
+//   cubbyd       {"status":"ok","version":...,"maxSandboxes":...,...}
+//   CubeAPI      {"status":"ok","sandboxes":0}
+//   E2B          a line of text, or, where the path is not passed on, some refusal
+// What cannot be reached, or is a gateway whose server is away, is not judged but asked again.
+#include "sandbox-backend/client/identify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/log/log.h"
+
+#define ANSWER_MS        20000
+#define ANSWER_BYTES_MAX 4096
+
+struct identify {
+    struct client *client;    // borrowed
+    struct http_fetch *fetch; // NULL while none runs
+    struct daemon_waiter *waiters;
+    struct daemon_waiter *telling; // those of them whose turn it is
+    int status;
+    struct buf body; // its beginning
+    bool done;
+};
+
+struct identify *identify_new(struct client *c)
+{
+    struct identify *id = xcalloc(1, sizeof *id);
+    id->client = c;
+    return id;
+}
+
+void identify_free(struct identify *id)
+{
+    buf_fini(&id->body);
+    free(id);
+}
+
+bool identify_is_done(const struct identify *id)
+{
+    return id->done;
+}
+
+// ---- 1. asking
+static void on_head(int status, const struct http_header *headers, size_t count, const char *url,
+                    void *ctx)
+{
+    (void)headers;
+    (void)count;
+    (void)url;
+    struct identify *id = ctx;
+    id->status = status;
+}
+
+static bool on_data(const char *data, size_t len, void *ctx)
+{
+    struct identify *id = ctx;
+    if (!buf_try_add(&id->body, data, len, ANSWER_BYTES_MAX))
+        buf_clear(&id->body); // a long answer is none of those
+    return true;
+}
+
+static void on_end(const struct err *e, void *ctx);
+
+static void ask(struct identify *id)
+{
+    static const struct http_fetch_events EVENTS = {on_head, on_data, on_end};
+    struct client *c = id->client;
+    struct request r = {0};
+    dialect_api(c, "/health", &r);
+    const struct http_fetch_opts opts = {
+        .method = "GET",
+        .url = r.url,
+        .ca_file = r.ca_file,
+        .headers = r.headers,
+        .header_count = r.header_count,
+        .total_timeout_ms = ANSWER_MS,
+    };
+    id->status = 0;
+    buf_clear(&id->body);
+    id->fetch = http_fetch_start(client__http(c), &opts, &EVENTS, id);
+    request_fini(&r);
+}
+
+void identify_wait(struct identify *id, struct daemon_waiter *w)
+{
+    if (id->done) {
+        w->on_ready(NULL, w->ctx);
+        return;
+    }
+    w->next = id->waiters;
+    id->waiters = w;
+    if (!id->fetch)
+        ask(id);
+}
+
+void identify_forget(struct identify *id, struct daemon_waiter *w)
+{
+    struct daemon_waiter **lists[] = {&id->waiters, &id->telling};
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        struct daemon_waiter **at = lists[i];
+        while (*at && *at != w)
+            at = &(*at)->next;
+        if (*at)
+            *at = w->next;
+    }
+}
+
+// ---- 2. judging
+const struct dialect *identify_judge(int status, const json_t *health)
+{
+    if (status == 200 && json_object_get(health, "maxSandboxes"))
+        return &dialect_cubbyd;
+    if (status == 200 && str_eq(json_string_value(json_object_get(health, "status")), "ok") &&
+        json_is_integer(json_object_get(health, "sandboxes")))
+        return &dialect_cube;
+    return status >= 500 ? NULL : &dialect_e2b;
+}
+
+static void learn(struct identify *id, struct err *e)
+{
+    struct client *c = id->client;
+    json_t *health = json_parse(buf_str(&id->body), id->body.len, NULL);
+    const struct dialect *found = identify_judge(id->status, health);
+    json_decref(health);
+    if (!found) {
+        err_set(e, ERR_UNAVAILABLE, "%s/health answered %d, so it is not known what serves there",
+                c->api_url, id->status);
+        return;
+    }
+    log_debug("client.dialect", "url=%s dialect=%s", c->api_url, found->word);
+    c->dialect = found;
+    id->done = true;
+}
+
+// ---- 3. telling. Whoever is told may wait anew, or make others forget.
+static void on_end(const struct err *error, void *ctx)
+{
+    struct identify *id = ctx;
+    struct err e = error ? *error : ERR_INIT;
+    id->fetch = NULL;
+    if (error)
+        client__explain(id->client, &e);
+    else
+        learn(id, &e);
+    id->telling = id->waiters;
+    id->waiters = NULL;
+    while (id->telling) {
+        struct daemon_waiter *w = id->telling;
+        id->telling = w->next;
+        w->on_ready(err_is(&e) ? &e : NULL, w->ctx);
+    }
+}

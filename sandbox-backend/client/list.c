@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sandboxes of a control plane, page after page.
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/call.h"
+#include "sandbox-backend/client/state.h"
+
+#define ANSWER_MS 60000
+
+struct list {
+    struct client_op base;
+    struct call *call; // borrowed
+    client_json_cb cb;
+    void *ctx;
+    json_t *metadata; // owned; NULL: all
+    json_t *all;      // owned; what has come
+    bool old_route;
+};
+
+static void ask(struct list *op, const char *token);
+static void on_page(int status, const char *body, size_t len, const struct err *e, void *ctx);
+
+// ---- 1. the query
+// E2B's form: each key and value encoded, the pairs joined as a query, and that encoded as a whole
+// to be a value of the query it is in.
+static void encode_twice(struct buf *out, const char *text)
+{
+    struct buf once auto_buf = BUF_INIT;
+    percent_encode(&once, text, false);
+    percent_encode(out, buf_str(&once), false);
+}
+
+static void add_metadata(struct buf *target, const json_t *metadata)
+{
+    struct buf pairs auto_buf = BUF_INIT;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)metadata, key, value)
+    {
+        if (pairs.len)
+            buf_addc(&pairs, '&');
+        encode_twice(&pairs, key);
+        buf_addc(&pairs, '=');
+        encode_twice(&pairs, json_string_value(value));
+    }
+    if (!pairs.len)
+        return;
+    buf_adds(target, "?metadata=");
+    percent_encode(target, buf_str(&pairs), false);
+}
+
+static void ask(struct list *op, const char *token)
+{
+    static const struct call_events EVENTS = {.on_end = on_page};
+    const struct dialect *dialect = op->base.client->dialect;
+    struct buf target auto_buf = BUF_INIT;
+    buf_adds(&target, op->old_route ? dialect->list_path_old : dialect->list_path);
+    if (dialect->filters)
+        add_metadata(&target, op->metadata);
+    if (token) {
+        buf_adds(&target, strchr(buf_str(&target), '?') ? "&nextToken=" : "?nextToken=");
+        percent_encode(&target, token, false);
+    }
+    const struct call_opts opts = {
+        .method = "GET", .target = buf_str(&target), .timeout_ms = ANSWER_MS};
+    op->call = call_start(op->base.client, &opts, &EVENTS, op);
+}
+
+static void on_known(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    if (e)
+        on_page(status, body, len, e, ctx);
+    else
+        ask(ctx, NULL);
+}
+
+// ---- 2. a page
+static bool matches(const json_t *sandbox, const json_t *metadata)
+{
+    const json_t *has = json_object_get(sandbox, "metadata");
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)metadata, key, value)
+    {
+        if (!json_equal(json_object_get(has, key), value))
+            return false;
+    }
+    return true;
+}
+
+static void take_page(struct list *op, const char *body, size_t len, struct err *e)
+{
+    const struct dialect *dialect = op->base.client->dialect;
+    json_t *page = json_parse(body, len, e);
+    err_wrap(e, "the answer of %s", dialect->name);
+    if (page && !json_is_array(page))
+        err_set(e, ERR_INTERNAL, "%s's list of sandboxes is not a list", dialect->name);
+    size_t i;
+    json_t *sandbox;
+    json_array_foreach(page, i, sandbox)
+    {
+        if ((dialect->filters || matches(sandbox, op->metadata)) &&
+            json_array_size(op->all) < CLIENT_LIST_MAX)
+            json_array_append(op->all, sandbox);
+    }
+    json_decref(page);
+}
+
+static void complete(struct list *op, const struct err *e)
+{
+    const struct list done = *op;
+    op_end(&op->base);
+    free(op);
+    done.cb(e ? NULL : done.all, e, done.ctx);
+    json_decref(done.all);
+    json_decref(done.metadata);
+}
+
+static void on_page(int status, const char *body, size_t len, const struct err *error, void *ctx)
+{
+    struct list *op = ctx;
+    struct err e = error ? *error : ERR_INIT;
+    char *token auto_free = NULL;
+    size_t before = json_array_size(op->all);
+    bool no_route = error && (status == 404 || status == 405);
+    if (no_route && op->base.client->dialect->list_path_old && !op->old_route) {
+        op->old_route = true;
+        ask(op, NULL);
+        return;
+    }
+    if (!error)
+        take_page(op, body, len, &e);
+    // A server that answers pages of nothing would keep us here for ever.
+    const char *next = err_is(&e) ? NULL : call_next_token(op->call);
+    size_t now = json_array_size(op->all);
+    if (next && now > before && now < CLIENT_LIST_MAX)
+        token = xstrdup(next);
+    if (token)
+        ask(op, token);
+    else
+        complete(op, err_is(&e) ? &e : NULL);
+}
+
+static void cancel(struct client_op *base)
+{
+    call_cancel(container_of(base, struct list, base)->call);
+}
+
+struct client_op *client_list(struct client *c, const json_t *metadata, client_json_cb cb,
+                              void *ctx)
+{
+    static const struct call_events EVENTS = {.on_end = on_known};
+    const struct call_opts known = {0};
+    struct list *op = xcalloc(1, sizeof *op);
+    op->cb = cb;
+    op->ctx = ctx;
+    op->metadata = json_copy((json_t *)(uintptr_t)metadata);
+    op->all = json_array();
+    op_begin(&op->base, c, cancel);
+    op->call = call_start(c, &known, &EVENTS, op);
+    return &op->base;
+}
