@@ -4,8 +4,8 @@
 
 #include "mcp-server/auth/secure_url.h"
 #include "mcp-server/config.h"
-#include "sandbox-backend/net/listen_address.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/net/listen_address.h"
 
 static int check_oauth(const struct config *c, bool is_loopback, struct err *e)
 {
