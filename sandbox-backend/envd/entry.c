@@ -95,8 +95,24 @@ static mode_t put_target(struct buf *target, const char *path)
     return whole ? st.st_mode : 0;
 }
 
-int entry_put(struct buf *out, const char *path, const char *shown, const struct users *users,
-              struct err *e)
+static void put_details(struct buf *out, const char *path, const struct stat *st, mode_t mode,
+                        const struct users *users)
+{
+    char permissions[ENTRY_PERMISSIONS_BYTES];
+    entry_permissions(permissions, st->st_mode);
+    char modified[CLOCK_RFC3339_BYTES];
+    clock_rfc3339(modified, (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec);
+    buf_printf(out, ",\"size\":\"%" PRId64 "\",\"mode\":%u,\"permissions\":\"%s\"",
+               (int64_t)st->st_size, (unsigned)(mode & 0777), permissions);
+    put_owner(out, "owner", users_name(users, st->st_uid), st->st_uid);
+    put_owner(out, "group", users_group_name(users, st->st_gid), st->st_gid);
+    buf_printf(out, ",\"modifiedTime\":\"%s\"", modified);
+    if (S_ISREG(mode))
+        metadata_put(out, path);
+}
+
+int entry_put(struct buf *out, enum entry_form form, const char *path, const char *shown,
+              const struct users *users, struct err *e)
 {
     struct stat st;
     if (lstat(path, &st) < 0) {
@@ -106,26 +122,17 @@ int entry_put(struct buf *out, const char *path, const char *shown, const struct
     }
     struct buf target auto_buf = BUF_INIT;
     mode_t mode = S_ISLNK(st.st_mode) ? put_target(&target, path) : st.st_mode;
-    char permissions[ENTRY_PERMISSIONS_BYTES];
-    entry_permissions(permissions, st.st_mode);
-    char modified[CLOCK_RFC3339_BYTES];
-    clock_rfc3339(modified, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
-
     buf_adds(out, "{\"name\":");
     entry_put_string(out, shown[1] ? str_base(shown) : "/");
     buf_printf(out, ",\"type\":\"%s\",\"path\":", type_name(mode));
     entry_put_string(out, shown);
-    buf_printf(out, ",\"size\":\"%" PRId64 "\",\"mode\":%u,\"permissions\":\"%s\"",
-               (int64_t)st.st_size, (unsigned)(mode & 0777), permissions);
-    put_owner(out, "owner", users_name(users, st.st_uid), st.st_uid);
-    put_owner(out, "group", users_group_name(users, st.st_gid), st.st_gid);
-    buf_printf(out, ",\"modifiedTime\":\"%s\"", modified);
-    if (S_ISLNK(st.st_mode)) {
-        buf_adds(out, ",\"symlinkTarget\":");
-        entry_put_string(out, buf_str(&target));
+    if (form == ENTRY_FULL) {
+        put_details(out, path, &st, mode, users);
+        if (S_ISLNK(st.st_mode)) {
+            buf_adds(out, ",\"symlinkTarget\":");
+            entry_put_string(out, buf_str(&target));
+        }
     }
-    if (S_ISREG(mode))
-        metadata_put(out, path);
     buf_addc(out, '}');
     return 0;
 }

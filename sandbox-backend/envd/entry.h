@@ -8,11 +8,18 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/envd/users.h"
 
+enum entry_form {
+    ENTRY_NONE,  // where entries are not always wanted
+    ENTRY_BRIEF, // name, type and path: all that E2B's oldest Python client can read
+    ENTRY_FULL,
+};
+
 // Appends the entry of `path`, shown as `shown` (both absolute, bytes; sanitised for JSON). A
-// symbolic link has its target's type and mode, its own size, owner and time, and symlinkTarget.
+// symbolic link has its target's type and mode, its own size, owner and time, and symlinkTarget; a
+// file has the metadata that was noted on it.
 // ERR_NOT_FOUND when it is not there.
-int entry_put(struct buf *out, const char *path, const char *shown, const struct users *users,
-              struct err *e);
+int entry_put(struct buf *out, enum entry_form form, const char *path, const char *shown,
+              const struct users *users, struct err *e);
 
 // Go's os.FileMode text: "drwxr-xr-x", "Lrwxrwxrwx", "dtrwxrwxrwx". At most 16 bytes with its NUL.
 #define ENTRY_PERMISSIONS_BYTES 20

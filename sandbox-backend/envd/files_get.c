@@ -21,7 +21,6 @@
 #include "sandbox-backend/envd/download.h"
 #include "sandbox-backend/envd/files.h"
 #include "sandbox-backend/envd/media_type.h"
-#include "sandbox-backend/envd/paths.h"
 #include "sandbox-backend/envd/validator.h"
 #include "sandbox-backend/net/gzip.h"
 
@@ -262,16 +261,6 @@ static void answer(struct envd *envd, struct http_request *req, struct file *f)
         send_range(envd, req, f, from, len);
     else
         send_bytes(envd, req, f, 200, 0, f->size);
-}
-
-char *files_path(const struct envd *envd, struct http_request *req, const struct user *user,
-                 const char *path)
-{
-    struct err e = ERR_INIT;
-    char *resolved = path_resolve(path, user, envd->settings.default_workdir, &e);
-    if (!resolved)
-        http_respond_error(req, 400, "%s", e.msg);
-    return resolved;
 }
 
 static void serve(struct envd *envd, struct http_request *req, const char *path)

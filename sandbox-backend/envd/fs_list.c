@@ -8,7 +8,6 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/envd/entry.h"
 #include "sandbox-backend/envd/fs_rpc.h"
 
 #define ENTRIES_PER_SLICE 128
@@ -27,6 +26,7 @@ struct listing {
     uint32_t depth; // levels in use
     uint32_t room;  // levels allocated
     uint32_t max_depth;
+    enum entry_form form;
     bool has_idle;
     uv_idle_t idle;
 };
@@ -78,7 +78,7 @@ static void send_entry(struct listing *l)
     struct buf entry auto_buf = BUF_INIT;
     struct err vanished = ERR_INIT;
     const char *path = buf_str(&l->path);
-    if (entry_put(&entry, path, path, l->call->envd->users, &vanished) < 0)
+    if (entry_put(&entry, l->form, path, path, l->call->envd->users, &vanished) < 0)
         return;
     rpc_add_item(l->call, entry.data, entry.len);
 }
@@ -168,6 +168,7 @@ void fs_list(struct rpc *call, char *dir, uint32_t depth)
     struct listing *l = xcalloc(1, sizeof *l);
     l->call = call;
     l->max_depth = depth;
+    l->form = fs_entry_form(call);
     buf_adds(&l->path, dir);
     free(dir);
     if (enter(l) < 0) {

@@ -9,7 +9,6 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/envd/entry.h"
 #include "sandbox-backend/envd/paths.h"
 #include "sandbox-backend/envd/pjson.h"
 
@@ -21,12 +20,21 @@ char *fs_path(const struct rpc *call, const json_t *request, const char *name, s
     return path_resolve(path, &call->user, call->envd->settings.default_workdir, e);
 }
 
+// The code that was generated for the first Python client refuses members it does not know.
+enum entry_form fs_entry_form(struct rpc *call)
+{
+    if (!str_eq(rpc_header(call, "User-Agent"), "connect-python"))
+        return ENTRY_FULL;
+    http_response_header(call->req, "X-E2B-Legacy-SDK", "true");
+    return ENTRY_BRIEF;
+}
+
 static void reply_entry(struct rpc *call, const char *path)
 {
     struct err e = ERR_INIT;
     struct buf answer auto_buf = BUF_INIT;
     buf_adds(&answer, "{\"entry\":");
-    if (entry_put(&answer, path, path, call->envd->users, &e) < 0) {
+    if (entry_put(&answer, fs_entry_form(call), path, path, call->envd->users, &e) < 0) {
         rpc_fail(call, &e);
         return;
     }

@@ -4,6 +4,7 @@
 #pragma once
 #include <stdint.h>
 
+#include "sandbox-backend/envd/entry.h"
 #include "sandbox-backend/envd/rpc.h"
 
 extern const struct rpc_method FS_METHODS[];
@@ -13,6 +14,10 @@ extern const size_t FS_METHOD_COUNT;
 char *fs_path(const struct rpc *call, const json_t *request, const char *name, struct err *e);
 // ERR_NOT_FOUND, ERR_INVALID unless it is a directory.
 int fs_check_dir(const char *path, struct err *e);
+
+// How entries are told to this caller, and a header of the answer that says so when it is not in
+// full.
+enum entry_form fs_entry_form(struct rpc *call);
 
 // Lists what is below `dir` (taken; absolute), `depth` levels deep, and ends the call.
 void fs_list(struct rpc *call, char *dir, uint32_t depth);

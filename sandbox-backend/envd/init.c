@@ -4,7 +4,11 @@
 // Who may: anyone while no token is set; then whoever shows the token, in the body (which keeps it)
 // or in X-Access-Token (which may set another, or none). A request whose timestamp is not newer
 // than the last applied one is answered like any other and changes nothing: orchestrators repeat
-// it.
+// it. What E2B's hosts offer and ours do not (volumes, a certificate authority, an events server)
+// is refused when it is asked for.
+//
+// What is published for other programs is written once the answer is on its way: making files costs
+// an emulated guest more than all the rest, and nobody can use them before.
 #include "sandbox-backend/envd/init.h"
 
 #include <string.h>
@@ -17,6 +21,8 @@
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/envd/machine.h"
 #include "sandbox-backend/envd/pjson.h"
+#include "sandbox-backend/envd/published.h"
+#include "sandbox-backend/log/log.h"
 
 struct init_request {
     const char *token;
@@ -35,6 +41,27 @@ static int check_token(const char *token, struct err *e)
     return 0;
 }
 
+static int refuse_unknown_wishes(const json_t *body, struct err *e)
+{
+    const char *text;
+    const json_t *volumes = json_object_get(body, "volumeMounts");
+    if (json_get_string(body, "lifecycleID", &text, NULL, e) < 0) // a name of E2B's logs
+        return -1;
+    if (json_get_string(body, "caBundle", &text, NULL, e) < 0)
+        return -1;
+    if (text && *text)
+        return err_set(e, ERR_INVALID, "caBundle cannot be installed: put it into the template");
+    if (json_get_string(body, "hyperloopIP", &text, NULL, e) < 0)
+        return -1;
+    if (text && *text)
+        return err_set(e, ERR_INVALID, "hyperloopIP: this machine has no events server");
+    if (volumes && !json_is_null(volumes) && !json_is_array(volumes))
+        return err_set(e, ERR_INVALID, "volumeMounts must be an array");
+    if (json_array_size(volumes))
+        return err_set(e, ERR_INVALID, "volumeMounts cannot be mounted: this machine has no NFS");
+    return 0;
+}
+
 static int parse(const json_t *body, struct init_request *r, struct err *e)
 {
     const char *timestamp;
@@ -48,7 +75,8 @@ static int parse(const json_t *body, struct init_request *r, struct err *e)
         json_get_string(body, "hostname", &r->hostname, NULL, e) < 0 ||
         json_get_string(body, "timestamp", &timestamp, NULL, e) < 0 ||
         json_get_string_map(body, "envVars", &r->envs, e) < 0 ||
-        pjson_bytes(body, "entropy", &r->entropy, &has_entropy, e) < 0)
+        pjson_bytes(body, "entropy", &r->entropy, &has_entropy, e) < 0 ||
+        refuse_unknown_wishes(body, e) < 0)
         return -1;
     if (timestamp && !clock_parse_rfc3339(timestamp, &r->timestamp_ns))
         return err_set(e, ERR_INVALID, "timestamp must be an RFC 3339 time");
@@ -81,6 +109,7 @@ static void apply_settings(struct settings *s, const struct init_request *r)
     if (r->workdir)
         replace(&s->default_workdir, *r->workdir ? r->workdir : NULL);
     if (r->envs) {
+        published_keep(s->envs, r->envs);
         json_decref(s->envs);
         s->envs = json_incref(r->envs);
     }
@@ -112,11 +141,19 @@ static int apply(struct envd *envd, const struct http_request *req, const struct
     return settings_save(&envd->settings, e);
 }
 
+static void publish(const struct settings *s, const json_t *before)
+{
+    struct err e = ERR_INIT;
+    if (published_write(s->dir, before, s->envs, &e) < 0)
+        log_error("init.publish", "%s", e.msg);
+}
+
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)
 {
     struct envd *envd = ctx;
     struct err e = ERR_INIT;
     struct init_request r = {0};
+    json_t *before = json_incref(envd->settings.envs);
     // No body at all is an /init without fields.
     json_t *json = len ? json_parse(body, len, &e) : json_object();
     if (!json || parse(json, &r, &e) < 0 || apply(envd, req, &r, &e) < 0) {
@@ -125,8 +162,10 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
         http_response_header(req, "Cache-Control", "no-store");
         http_response_header(req, "X-Envd-Version", ENVD_VERSION);
         http_respond(req, 204, NULL, NULL, 0);
+        publish(&envd->settings, before);
     }
     buf_fini(&r.entropy);
+    json_decref(before);
     json_decref(json);
 }
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /metrics. The processors' use is that since the last call (the first: since boot).
+// GET /metrics.
+//
+// The processors' use is that of the time since the last answer, when that is neither too short to
+// say anything nor too long to be about now; else the answer waits while a span of its own passes.
+// Nothing is measured while nobody asks.
 #include "sandbox-backend/envd/metrics.h"
 
 #include <inttypes.h>
@@ -9,41 +13,59 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/net/deadline.h"
 
 #define PROC_MAX_BYTES (256 * 1024)
 #define MIB            (1024 * 1024)
+#define SPAN_MIN_MS    200   // 20 ticks of /proc/stat
+#define SPAN_MAX_MS    10000 // a span that ended longer ago is not about now
 
-// Jiffies of all processors: in use, and in all. From the first line of /proc/stat (proc(5)).
-static void read_cpu(double *busy, double *total)
+struct sample {
+    int64_t at_ms; // 0: never
+    double busy;   // ticks of all processors, since boot
+    double total;
+};
+
+struct pending {
+    struct http_request *req;
+    struct sample began;
+    struct deadline deadline;
+};
+
+static struct sample last;
+static double last_pct;
+
+// ---- processors
+
+// From the first line of /proc/stat (proc(5)).
+static struct sample take_sample(void)
 {
     struct buf text auto_buf = BUF_INIT;
     struct err e = ERR_INIT;
+    struct sample s = {.at_ms = clock_mono_ms()};
     unsigned long long v[8] = {0};
-    *busy = *total = 0;
     if (file_read("/proc/stat", PROC_MAX_BYTES, &text, &e) < 0 ||
         sscanf(buf_str(&text), "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &v[0], &v[1], &v[2],
                &v[3], &v[4], &v[5], &v[6], &v[7]) != 8)
-        return;
+        return s;
     for (int i = 0; i < 8; i++)
-        *total += (double)v[i];
-    *busy = *total - (double)v[3] - (double)v[4]; // less idle and iowait
+        s.total += (double)v[i];
+    s.busy = s.total - (double)v[3] - (double)v[4]; // less idle and iowait
+    return s;
 }
 
-static double cpu_used_pct(void)
+static double used_pct(const struct sample *from, const struct sample *to)
 {
-    static double last_busy;
-    static double last_total;
-    double busy;
-    double total;
-    read_cpu(&busy, &total);
-    double span = total - last_total;
-    double used = span > 0 ? (busy - last_busy) / span * 100 : 0;
-    last_busy = busy;
-    last_total = total;
+    double span = to->total - from->total;
+    double used = span > 0 ? (to->busy - from->busy) / span * 100 : 0;
     return used < 0 ? 0 : used > 100 ? 100 : used;
 }
+
+// ---- the answer
 
 static uint64_t meminfo(const char *text, const char *field)
 {
@@ -54,7 +76,7 @@ static uint64_t meminfo(const char *text, const char *field)
     return kb * 1024;
 }
 
-void metrics_get(struct http_request *req)
+static void answer(struct http_request *req)
 {
     struct buf memory auto_buf = BUF_INIT;
     struct err e = ERR_INIT;
@@ -68,16 +90,64 @@ void metrics_get(struct http_request *req)
     struct statvfs disk = {0};
     statvfs("/", &disk);
     uint64_t block = disk.f_frsize;
-    char answer[640];
+    char text[640];
     int n =
-        snprintf(answer, sizeof answer,
+        snprintf(text, sizeof text,
                  "{\"ts\":%lld,\"cpu_count\":%ld,\"cpu_used_pct\":%.2f,"
                  "\"mem_total_mib\":%" PRIu64 ",\"mem_used_mib\":%" PRIu64 ",\"mem_total\":%" PRIu64
                  ",\"mem_used\":%" PRIu64 ",\"mem_cache\":%" PRIu64 ",\"disk_used\":%" PRIu64
                  ",\"disk_total\":%" PRIu64 "}",
-                 (long long)time(NULL), sysconf(_SC_NPROCESSORS_ONLN), cpu_used_pct(), total / MIB,
+                 (long long)time(NULL), sysconf(_SC_NPROCESSORS_ONLN), last_pct, total / MIB,
                  used / MIB, total, used, cache, (uint64_t)(disk.f_blocks - disk.f_bfree) * block,
                  (uint64_t)disk.f_blocks * block);
     http_response_header(req, "Cache-Control", "no-store");
-    http_respond(req, 200, "application/json", answer, (size_t)n);
+    http_respond(req, 200, "application/json", text, (size_t)n);
+}
+
+// ---- a span of its own
+
+static void on_deadline_closed(struct deadline *d)
+{
+    free(container_of(d, struct pending, deadline));
+}
+
+static void on_closed(void *ctx)
+{
+    struct pending *p = ctx;
+    deadline_close(&p->deadline, on_deadline_closed);
+}
+
+static void on_span_over(struct deadline *d)
+{
+    struct pending *p = container_of(d, struct pending, deadline);
+    last = take_sample();
+    last_pct = used_pct(&p->began, &last);
+    http_request_on_close(p->req, NULL, NULL);
+    answer(p->req);
+    deadline_close(&p->deadline, on_deadline_closed);
+}
+
+static void measure(struct http_request *req, const struct sample *now)
+{
+    struct pending *p = xcalloc(1, sizeof *p);
+    p->req = req;
+    p->began = *now;
+    deadline_init(&p->deadline, http_request_loop(req), on_span_over);
+    deadline_arm(&p->deadline, SPAN_MIN_MS);
+    http_request_on_close(req, on_closed, p);
+}
+
+void metrics_get(struct http_request *req)
+{
+    struct sample now = take_sample();
+    int64_t span = now.at_ms - last.at_ms;
+    if (!last.at_ms || span > SPAN_MAX_MS) {
+        measure(req, &now);
+        return;
+    }
+    if (span >= SPAN_MIN_MS) {
+        last_pct = used_pct(&last, &now);
+        last = now;
+    }
+    answer(req);
 }

@@ -77,22 +77,6 @@ static bool refuse_without_token(const struct envd *envd, struct http_request *r
     return true;
 }
 
-// Signed URLs are not offered: a signature is one that we do not accept.
-static bool refuse_files(const struct envd *envd, struct http_request *req)
-{
-    const char *token = envd->settings.token;
-    const char *shown = http_request_header(req, "X-Access-Token");
-    if (!token || str_eq_secret(token, shown))
-        return false;
-    if (shown)
-        http_respond_error(req, 401, "access token present in header but does not match");
-    else if (http_request_query(req, "signature", NULL))
-        http_respond_error(req, 401, "invalid signature");
-    else
-        http_respond_error(req, 401, "missing signature query parameter");
-    return true;
-}
-
 // ---- the user
 
 // The name in Authorization: Basic; new string, NULL without one. The password is not looked at.
@@ -133,23 +117,6 @@ static void get_envs(const struct envd *envd, struct http_request *req)
     http_respond(req, 200, "application/json", body, strlen(body));
 }
 
-static void serve_files(struct envd *envd, struct http_request *req, const char *basic)
-{
-    struct err e = ERR_INIT;
-    struct user user;
-    const char *name = http_request_query(req, "username", NULL);
-    if (!name || !*name)
-        name = basic ? basic : envd->settings.default_user;
-    if (refuse_files(envd, req))
-        return;
-    if (users_find(envd->users, name, &user, &e) < 0)
-        http_respond_error(req, 401, "error looking up user '%s': %s", name, e.msg);
-    else if (is_method(req, "POST"))
-        files_post(envd, req, &user);
-    else
-        files_get(envd, req, &user);
-}
-
 static void method_not_allowed(struct http_request *req, const char *allowed)
 {
     http_response_header(req, "Allow", allowed);
@@ -168,9 +135,12 @@ static void serve_rest(struct envd *envd, struct http_request *req, const char *
     else if (is_path(req, "/init"))
         is_method(req, "POST") ? init_post(envd, req) : method_not_allowed(req, "POST");
     else if (is_files(req))
-        serve_files(envd, req, basic);
+        files_serve(envd, req, basic);
     else if (is_path(req, "/files"))
         method_not_allowed(req, "GET, HEAD, POST");
+    else if (is_path(req, "/files/compose"))
+        is_method(req, "POST") ? files_serve_compose(envd, req, basic)
+                               : method_not_allowed(req, "POST");
     else
         http_respond(req, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
 }

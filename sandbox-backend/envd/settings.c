@@ -43,7 +43,7 @@ static int parse(struct settings *s, const json_t *file, struct err *e)
 
 int settings_init(struct settings *s, const char *dir, struct err *e)
 {
-    *s = (struct settings){.path = str_printf("%s/envd.json", dir)};
+    *s = (struct settings){.dir = xstrdup(dir), .path = str_printf("%s/envd.json", dir)};
     s->fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (s->fd < 0)
         return err_sys(e, errno, "open %s", s->path);
@@ -61,6 +61,7 @@ int settings_init(struct settings *s, const char *dir, struct err *e)
 void settings_fini(struct settings *s)
 {
     mem_close_fd(&s->fd);
+    free(s->dir);
     free(s->path);
     free(s->token);
     free(s->default_user);

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/err.h"
 
 struct settings {
+    char *dir;             // owned; where the file is
     char *path;            // owned; the file
     int fd;                // owned; the file
     char *token;           // owned; NULL: none is needed

@@ -20,7 +20,7 @@ struct polled_watch {
     struct rpc *creating; // the call that made it, until it is armed
     struct watcher *watcher;
     char *id; // owned
-    bool with_entry;
+    enum entry_form form;
     struct buf kept; // FilesystemEvents with commas between them
     struct err failed;
     int64_t asked_ms; // when it was asked last
@@ -84,7 +84,7 @@ static void on_event(const char *type, const char *name, const char *path, void 
     struct polled_watch *p = ctx;
     if (p->kept.len)
         buf_addc(&p->kept, ',');
-    watch_put_event(&p->kept, p->envd->users, p->with_entry, type, name, path);
+    watch_put_event(&p->kept, p->envd->users, p->form, type, name, path);
     if (p->kept.len > KEPT_BYTES_MAX)
         watcher_set_blocked(p->watcher, true);
 }
@@ -121,7 +121,7 @@ void watch_poll_create(struct rpc *call, const struct watch_target *target)
     char *unique auto_free = random_hex(8);
     p->id = str_printf("w%s", unique);
     p->envd = envd;
-    p->with_entry = target->with_entry;
+    p->form = target->form;
     p->asked_ms = clock_mono_ms();
     p->next = envd->polled;
     envd->polled = p;

@@ -9,7 +9,6 @@
 #include <sys/vfs.h>
 
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/envd/entry.h"
 #include "sandbox-backend/envd/fs_rpc.h"
 #include "sandbox-backend/envd/pjson.h"
 
@@ -35,14 +34,17 @@ static int check_mount(const char *path, struct err *e)
     return 0;
 }
 
-static int read_target(const struct rpc *call, const json_t *request, struct watch_target *out,
+static int read_target(struct rpc *call, const json_t *request, struct watch_target *out,
                        struct err *e)
 {
     bool network;
+    bool with_entry;
     if (pjson_bool(request, "recursive", &out->recursive, false, e) < 0 ||
-        pjson_bool(request, "includeEntry", &out->with_entry, false, e) < 0 ||
+        pjson_bool(request, "includeEntry", &with_entry, false, e) < 0 ||
         pjson_bool(request, "allowNetworkMounts", &network, false, e) < 0)
         return -1;
+    if (with_entry)
+        out->form = fs_entry_form(call);
     out->path = fs_path(call, request, "path", e);
     if (!out->path || fs_check_dir(out->path, e) < 0)
         return -1;
@@ -97,15 +99,16 @@ static bool says_entry(const char *type)
     return strcmp(type, "EVENT_TYPE_REMOVE") != 0 && strcmp(type, "EVENT_TYPE_RENAME") != 0;
 }
 
-void watch_put_event(struct buf *out, const struct users *users, bool with_entry, const char *type,
-                     const char *name, const char *path)
+void watch_put_event(struct buf *out, const struct users *users, enum entry_form form,
+                     const char *type, const char *name, const char *path)
 {
     struct err vanished = ERR_INIT;
     struct buf entry auto_buf = BUF_INIT;
     buf_adds(out, "{\"name\":");
     entry_put_string(out, name);
     buf_printf(out, ",\"type\":\"%s\"", type);
-    if (with_entry && says_entry(type) && entry_put(&entry, path, path, users, &vanished) == 0) {
+    if (form != ENTRY_NONE && says_entry(type) &&
+        entry_put(&entry, form, path, path, users, &vanished) == 0) {
         buf_adds(out, ",\"entry\":");
         buf_add(out, entry.data, entry.len);
     }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/envd/entry.h"
 #include "sandbox-backend/envd/rpc.h"
 #include "sandbox-backend/envd/watcher.h"
 
@@ -17,7 +18,7 @@ extern const size_t WATCH_METHOD_COUNT;
 struct watch_target {
     char *path; // owned; absolute
     bool recursive;
-    bool with_entry; // events say what the file is now
+    enum entry_form form; // how events say what the file is now
 };
 
 // Begins the watch that a request asks for, one of WATCHES_MAX until watch_end. NULL: what is wrong
@@ -26,8 +27,8 @@ struct watcher *watch_begin(const struct rpc *call, const struct watch_target *t
                             const struct watcher_events *events, void *ctx, struct err *e);
 void watch_end(struct envd *envd, struct watcher *w);
 // Appends a FilesystemEvent.
-void watch_put_event(struct buf *out, const struct users *users, bool with_entry, const char *type,
-                     const char *name, const char *path);
+void watch_put_event(struct buf *out, const struct users *users, enum entry_form form,
+                     const char *type, const char *name, const char *path);
 
 // The methods. `target` is borrowed for the call.
 void watch_stream(struct rpc *call, const struct watch_target *target);

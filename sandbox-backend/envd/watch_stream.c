@@ -13,7 +13,7 @@ struct watch_stream {
     struct rpc *call;
     struct watcher *watcher;
     struct deadline timer;
-    bool with_entry;
+    enum entry_form form;
     bool blocked;
     int64_t expires_ms; // 0: never
     int64_t keepalive_ms;
@@ -59,7 +59,7 @@ static void on_event(const char *type, const char *name, const char *path, void 
     struct watch_stream *s = ctx;
     struct buf text auto_buf = BUF_INIT;
     buf_adds(&text, "{\"filesystem\":");
-    watch_put_event(&text, s->call->envd->users, s->with_entry, type, name, path);
+    watch_put_event(&text, s->call->envd->users, s->form, type, name, path);
     buf_addc(&text, '}');
     put(s, buf_str(&text));
 }
@@ -123,7 +123,7 @@ void watch_stream(struct rpc *call, const struct watch_target *target)
         return;
     }
     s->call = call;
-    s->with_entry = target->with_entry;
+    s->form = target->form;
     s->keepalive_ms = rpc_keepalive_ms(call);
     s->sent_ms = clock_mono_ms();
     if (call->timeout_ms)

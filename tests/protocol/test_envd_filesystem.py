@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """filesystem.Filesystem: entries, directories, moving, removing."""
 
+import json
 import os
 import pathlib
 import re
@@ -78,6 +79,29 @@ def test_owner_without_a_name(envd, tmp_path):
     os.chown(tmp_path / "f", 54321, 54322)
     e = entry(envd, tmp_path / "f")
     assert (e["owner"], e["group"]) == ("54321", "54322")
+
+
+OLDEST = {"User-Agent": "connect-python"}
+
+
+def test_the_oldest_client_gets_few_members(envd, tmp_path):
+    (tmp_path / "f").write_text("x")
+    brief = {"name": "f", "type": "FILE_TYPE_FILE", "path": f"{tmp_path}/f"}
+    for agent, want in [("connect-python", True), ("connect-python/1", False), ("Connect-Python", False)]:
+        status, headers, body = envd.request(
+            "POST", "/filesystem.Filesystem/Stat", json.dumps({"path": f"{tmp_path}/f"}),
+            {"Content-Type": "application/json", "User-Agent": agent})
+        entry_ = json.loads(body)["entry"]
+        assert (entry_ == brief) == want and (headers.get("x-e2b-legacy-sdk") == "true") == want
+        assert status == 200 and entry_["name"] == "f"
+
+    def call(method, **fields):
+        return envd.rpc("filesystem.Filesystem/" + method, fields, OLDEST)[1]
+    assert call("ListDir", path=str(tmp_path)) == {"entries": [brief]}
+    assert call("Move", source=f"{tmp_path}/f", destination=f"{tmp_path}/g")["entry"] == {
+        "name": "g", "type": "FILE_TYPE_FILE", "path": f"{tmp_path}/g"}
+    assert call("MakeDir", path=f"{tmp_path}/d")["entry"] == {
+        "name": "d", "type": "FILE_TYPE_DIRECTORY", "path": f"{tmp_path}/d"}
 
 
 def test_make_dir(envd, tmp_path):

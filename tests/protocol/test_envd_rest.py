@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """envd's REST side: health, /init and its rules, tokens, users, CORS, what is refused."""
 
+import base64
+import hashlib
 import json
 import os
 import signal
 import subprocess
+import time
+import urllib.parse
 
 import pytest
 
-from envd_peer import ENVD, IS_ROOT, ME, Envd, basic
+from envd_peer import ENVD, IS_ROOT, ME, Envd, basic, wait_for
 
 ENTRY = "/filesystem.Filesystem/Stat"
 JSON = {"Content-Type": "application/json"}
@@ -57,9 +61,10 @@ def test_unknown_paths_and_methods(envd):
 
 def test_wrong_types(envd):
     status, headers, _ = envd.request("POST", ENTRY, "{}", {"Content-Type": "application/xml"})
-    assert (status, headers["accept-post"]) == (415, "application/json")
+    assert (status, headers["accept-post"]) == (415, "application/json, application/proto")
     status, headers, _ = envd.request("POST", "/process.Process/Start", "{}", JSON)
-    assert (status, headers["accept-post"]) == (415, "application/connect+json")
+    assert (status, headers["accept-post"]) == (
+        415, "application/connect+json, application/connect+proto")
     assert envd.request("POST", ENTRY, '{"path":"/"}',
                         {"Content-Type": "application/json; charset=utf-8"})[0] == 200
 
@@ -80,13 +85,14 @@ def test_protocol_headers(envd):
     assert code({"Connect-Timeout-Ms": "1000"}) == (200, None)
     assert code({"Connect-Timeout-Ms": "12345678901"}) == (400, "invalid_argument")
     assert code({"Connect-Timeout-Ms": "-1"}) == (400, "invalid_argument")
-    assert code({"Content-Encoding": "gzip"}) == (501, "unimplemented")
+    assert code({"Content-Encoding": "br"}) == (501, "unimplemented")
+    assert code({"Content-Encoding": "gzip"}) == (400, "invalid_argument"), "it is none"
     assert code({"Content-Encoding": "identity"}) == (200, None)
 
 
 def test_too_large_a_request(envd):
     status, _, _ = envd.request("POST", ENTRY, b'{"path":"' + b"x" * (5 << 20) + b'"}', JSON)
-    assert status == 413
+    assert status == 429
 
 
 def test_cors(envd):
@@ -105,9 +111,26 @@ def test_cors(envd):
 def test_metrics(envd):
     status, m = envd.json("GET", "/metrics")
     assert status == 200
+    assert set(m) == {"ts", "cpu_count", "cpu_used_pct", "mem_total_mib", "mem_used_mib", "mem_total",
+                      "mem_used", "mem_cache", "disk_used", "disk_total"}
+    assert abs(m["ts"] - time.time()) < 60 and m["mem_total"] > m["mem_cache"] > 0
     assert m["cpu_count"] >= 1 and 0 <= m["cpu_used_pct"] <= 100
     assert m["mem_total"] > m["mem_used"] > 0 and m["mem_total_mib"] == m["mem_total"] >> 20
-    assert m["disk_total"] >= m["disk_used"] > 0 and m["ts"] > 1600000000
+    assert m["disk_total"] >= m["disk_used"] > 0
+
+
+def test_metrics_are_of_a_span_that_was(envd):
+    """The first answer is not of the time since boot; a caller that leaves while it waits is fine."""
+    for _ in range(3):
+        with envd.connect() as s:
+            s.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        used = wait_for(lambda: envd.json("GET", "/metrics")[1]["cpu_used_pct"], 30, "some use")
+        assert 0 < used <= 100
+    finally:
+        busy.kill()
+        busy.wait()
 
 
 # ---- /init
@@ -122,7 +145,10 @@ def test_init_answers(envd):
 
 @pytest.mark.parametrize("body", ["{", "[]", '{"accessToken":1}', '{"accessToken":""}',
                                   '{"accessToken":"a\\\\b"}', '{"envVars":{"A":1}}',
-                                  '{"timestamp":"yesterday"}', '{"entropy":"*"}'])
+                                  '{"timestamp":"yesterday"}', '{"entropy":"*"}',
+                                  '{"lifecycleID":1}', '{"caBundle":"-----BEGIN"}',
+                                  '{"hyperloopIP":"192.0.2.1"}', '{"volumeMounts":{}}',
+                                  '{"volumeMounts":[{"nfs_target":"a:/b","path":"/c"}]}'])
 def test_init_refuses(envd, body):
     status, answer = envd.json("POST", "/init", body)
     assert (status, answer["code"]) == (400, 400)
@@ -157,6 +183,62 @@ def test_token_of_files(envd, tmp_path):
     assert envd.request("GET", target, None, {"X-Access-Token": "secret"})[2] == b"x"
 
 
+def sign(path, op, user="", expires=None, token="secret"):
+    text = f"{path}:{op}:{user}:{token}" + (f":{expires}" if expires is not None else "")
+    digest = hashlib.sha256(text.encode()).digest()
+    return "v1_" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def test_signed_urls(envd, tmp_path):
+    path = str(tmp_path / "f")
+    envd.init(accessToken="secret")
+    write, read = sign(path, "write"), sign(path, "read")
+    octets = {"Content-Type": "application/octet-stream"}
+    assert envd.request("POST", envd.files(path, signature=write), b"data", octets)[0] == 200
+    assert envd.request("GET", envd.files(path, signature=read))[::2] == (200, b"data")
+    assert envd.request("HEAD", envd.files(path, signature=read))[0] == 200
+    named = envd.files(path, username=ME, signature=sign(path, "read", ME))
+    assert envd.request("GET", named)[2] == b"data"
+    part = (b'--B\r\nContent-Disposition: form-data; name=file; filename="%s"\r\n\r\nmore\r\n--B--\r\n'
+            % os.fsencode(path))
+    assert envd.request("POST", "/files?signature=" + urllib.parse.quote(sign("", "write")), part,
+                        {"Content-Type": "multipart/form-data; boundary=B"})[0] == 200
+    assert envd.request("GET", envd.files(path, signature=read))[2] == b"more", "no path: any"
+
+
+def test_signatures_that_do_not_sign(envd, tmp_path):
+    path = str(tmp_path / "f")
+    (tmp_path / "f").write_text("old")
+    envd.init(accessToken="secret")
+
+    def refused(method="GET", **query):
+        status, answer = envd.json(method, envd.files(path, **query), None,
+                                   {"Content-Type": "application/octet-stream"})
+        assert answer["code"] == status
+        return status, answer["message"]
+    read = sign(path, "read")
+    assert refused() == (401, "missing signature query parameter")
+    for wrong in ["", read[:-1], read + "=", "v2" + read[2:], sign(path, "write"),
+                  sign(path, "read", ME), sign(path, "read", token="other"), sign("f", "read")]:
+        assert refused(signature=wrong) == (401, "invalid signature"), wrong
+    assert refused("POST", signature=read) == (401, "invalid signature")
+    assert refused(signature=read, username=ME) == (401, "invalid signature")
+    past, future = int(time.time()) - 10, int(time.time()) + 3600
+    assert refused(signature=sign(path, "read", "", past), signature_expiration=past) == (
+        401, "signature is already expired")
+    assert refused(signature=sign(path, "read", "", past), signature_expiration=future) == (
+        401, "invalid signature"), "the time is signed too"
+    assert refused(signature=read, signature_expiration=future) == (401, "invalid signature")
+    assert refused(signature=read, signature_expiration="soon")[0] == 400
+    assert envd.request("GET", envd.files(path, signature=sign(path, "read", "", future),
+                                          signature_expiration=future))[2] == b"old"
+    status, answer = envd.json("GET", envd.files(path, signature=read), None,
+                               {"X-Access-Token": "wrong"})
+    assert (status, answer["message"]) == (401, "access token present in header but does not match")
+    assert envd.request("POST", "/files/compose?signature=" + sign("", "write"), b"{}")[0] == 401
+    assert (tmp_path / "f").read_text() == "old"
+
+
 def test_who_may_init(envd):
     assert envd.init(accessToken="one")[0] == 204
     status, _, body = envd.init(accessToken="two")
@@ -178,6 +260,39 @@ def test_envs_are_replaced(envd):
     assert envd.json("GET", "/envs")[1] == {"C": "3"}, "absent: as they were"
     assert envd.sh("echo $C").stdout == b"3\n"
     assert envd.sh("echo $C", envs={"C": "4"}).stdout == b"4\n"
+
+
+def test_init_takes_what_asks_for_nothing(envd):
+    assert envd.init(caBundle="", hyperloopIP=None, volumeMounts=[], lifecycleID="l-1")[0] == 204
+
+
+def published(envd):
+    return json.loads((envd.state / "environment.json").read_text())
+
+
+def test_the_environment_is_published(envd):
+    """Written after the answer, as a whole, for all to read."""
+    who = {"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": "i1", "E2B_TEMPLATE_ID": "t1"}
+    assert envd.init(envVars={**who, "A": "1", "empty": "", "\u00e9": "\u20ac\n"})[0] == 204
+    path = envd.state / "environment.json"
+    wait_for(path.exists, what="the file")
+    assert published(envd) == {**who, "A": "1", "empty": "", "\u00e9": "\u20ac\n"}
+    assert path.stat().st_mode & 0o777 == 0o644
+    for name, value in who.items():
+        wait_for((envd.state / f".{name}").exists, what=name)
+        assert (envd.state / f".{name}").read_text() == value
+    old = path.open()
+    before = old.read()
+    assert envd.init(envVars={"B": "2"})[0] == 204
+    wait_for(lambda: published(envd) == {**who, "B": "2"}, what="the new environment")
+    assert envd.json("GET", "/envs")[1] == {**who, "B": "2"}, "what is the sandbox's stays"
+    old.seek(0)
+    assert old.read() == before, "a new file took its place"
+    old.close()
+    assert envd.init(envVars={"E2B_SANDBOX_ID": "i2"})[0] == 204
+    wait_for(lambda: (envd.state / ".E2B_SANDBOX_ID").read_text() == "i2", what="the new id")
+    assert sorted(p.name for p in envd.state.iterdir()) == [
+        ".E2B_SANDBOX", ".E2B_SANDBOX_ID", ".E2B_TEMPLATE_ID", "envd.json", "environment.json"]
 
 
 def test_stale_init_changes_nothing(envd):

@@ -150,6 +150,44 @@ def test_entries(watch, here):
     assert "entry" not in event
 
 
+def test_no_entries_unless_asked_for(watch, here):
+    w = watch()
+    (here / "a").write_text("1")
+    assert "entry" not in w.event()
+
+
+def test_entries_of_kinds_of_events(watch, here):
+    """Create, write and chmod say what the file is; rename and remove cannot."""
+    w = watch(includeEntry=True)
+    (here / "a").touch()
+    append(here / "a")
+    (here / "a").chmod(0o600)
+    (here / "a").rename(here / "b")
+    (here / "b").unlink()
+    seen = {}
+    while "REMOVE" not in seen:
+        event = w.event()
+        seen.setdefault(event["type"].removeprefix("EVENT_TYPE_"), []).append("entry" in event)
+    assert set(seen) == {"CREATE", "WRITE", "CHMOD", "RENAME", "REMOVE"}
+    assert seen["RENAME"] == [False] and seen["REMOVE"] == [False]
+
+
+def test_entries_for_the_oldest_client(watch, here):
+    w = watch(includeEntry=True, headers={"User-Agent": "connect-python"})
+    assert w.stream.headers["x-e2b-legacy-sdk"] == "true"
+    (here / "a").mkdir()
+    assert w.event()["entry"] == {"name": "a", "type": "FILE_TYPE_DIRECTORY", "path": f"{here}/a"}
+
+
+def test_entries_when_polled(envd, here):
+    watcher = envd.fs("CreateWatcher", path=str(here), includeEntry=True)[1]["watcherId"]
+    (here / "a").mkdir()
+    seen = []
+    wait_for(lambda: seen.extend(envd.fs("GetWatcherEvents", watcherId=watcher)[1]["events"]) or seen,
+             what="the event")
+    assert seen[0]["type"] == "EVENT_TYPE_CREATE" and seen[0]["entry"]["path"] == f"{here}/a"
+
+
 def test_names_are_bytes(watch, here):
     w = watch()
     with open(os.fsencode(here) + b"/\xff\"\n", "w"):
