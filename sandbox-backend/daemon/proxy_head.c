@@ -3,15 +3,29 @@
 #include "sandbox-backend/daemon/proxy_head.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/gate.h"
 #include "sandbox-backend/daemon/route.h"
 #include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/store.h"
 
 #define PORT_HOLE "${PORT}"
+
+// An application has its own bearer tokens; one that is a key of this daemon has gone astray.
+static bool is_bearer_key(const struct http_header *h, struct http_request *req,
+                          const struct sandbox *sb)
+{
+    if (!http_name_is(h->name, "Authorization") || strncasecmp(h->value, "Bearer ", 7) != 0 ||
+        http_request_header(req, "X-API-KEY") || !sb->store->gate)
+        return false;
+    const char *name = gate_caller_of(sb->store->gate, req).name;
+    return name && *name;
+}
 
 static bool is_secret(const struct http_header *h, const struct sandbox *sb, int port)
 {
@@ -21,11 +35,12 @@ static bool is_secret(const struct http_header *h, const struct sandbox *sb, int
            str_eq_secret(h->value, sb->token);
 }
 
-static void drop_secrets(struct proxy_head *h, const struct sandbox *sb, int port)
+static void drop_secrets(struct proxy_head *h, struct http_request *req, const struct sandbox *sb,
+                         int port)
 {
     size_t kept = 0;
     for (size_t i = 0; i < h->count; i++)
-        if (!is_secret(&h->headers[i], sb, port))
+        if (!is_secret(&h->headers[i], sb, port) && !is_bearer_key(&h->headers[i], req, sb))
             h->headers[kept++] = h->headers[i];
     h->count = kept;
 }
@@ -78,7 +93,7 @@ void proxy_head_init(struct proxy_head *h, struct http_request *req, const struc
     const struct http_header *all = http_request_headers(req, &count);
     h->host = h->forwarded_for = NULL;
     h->count = route_filter(all, count, h->headers);
-    drop_secrets(h, sb, port);
+    drop_secrets(h, req, sb, port);
     if (offers) {
         set(h, "Connection", "Upgrade");
         set(h, "Upgrade", http_request_upgrade(req));

@@ -10,43 +10,16 @@ import threading
 import time
 
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import unix_connect
-from websockets.sync.server import serve as serve_websockets
 
 from cubbyd import Guest, read_all, read_head
 from cubbyd_fixtures import daemon, made, sandbox, shared  # noqa: F401 (fixtures)
+from websocket_guest import WebSocketGuest
 
 LOOPBACK = "127.0.0.9"  # what a machine that is a process has for the guest's loopback
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n"
 OFFER = "Connection: keep-alive, Upgrade\r\nUpgrade: lines\r\n"
-
-
-class WebSocketGuest:
-    """A server of the `websockets` package, which answers each message with itself."""
-
-    def __init__(self, address="127.0.0.1"):
-        self.hosts, self.paths = [], []
-        self.server = serve_websockets(self.echo, address, 0, max_size=None, compression=None)
-        self.port = self.server.socket.getsockname()[1]
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    def echo(self, connection):
-        self.hosts.append(connection.request.headers["Host"])
-        self.paths.append(connection.request.path)
-        try:
-            for message in connection:
-                connection.send(message)
-        except ConnectionClosed:
-            pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.server.shutdown()
-        self.thread.join()
 
 
 def websocket(daemon, host, path="/chat", **headers):
