@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The official SDKs against cubbyd whose machines are processes, each scenario a test.
+
+JavaScript and the current Python releases with E2B_API_URL and E2B_SANDBOX_URL alone; Python e2b 1.9,
+which knows neither, with E2B_DOMAIN, host names and TLS, as docs/clients.md says.
+"""
+
+import os
+import urllib.parse
+
+import pytest
+from sdk import KEY, SCENARIOS, Guests, run_program
+from wildcard import DOMAIN, Wildcard, certificate
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make users and mounts for envd")
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What each program said, which runs when it is first asked for."""
+    known = {}
+
+    def outcome(name):
+        if name not in known:
+            run = run_old if name == "python-1.9" else run_new
+            known[name] = run(name, tmp_path_factory.mktemp(name))
+        return known[name]
+
+    return outcome
+
+
+def run_new(name, directory):
+    with Guests() as daemon:
+        return run_program(name, daemon.variables(), SCENARIOS[name], bare="bare")
+
+
+def run_old(name, directory):
+    cert, key = certificate(directory)
+    with Guests("--tls-cert", cert, "--tls-key", key, "--domain", DOMAIN) as daemon:
+        room = Wildcard(urllib.parse.urlsplit(daemon.url).port, directory)
+        variables = {"E2B_API_KEY": KEY, "E2B_DOMAIN": DOMAIN, "SSL_CERT_FILE": str(cert)}
+        return run_program(name, variables, SCENARIOS[name], bare="bare", room=room)
+
+
+@pytest.mark.parametrize("name,scenario", [(n, s) for n, all_of in SCENARIOS.items() for s in all_of])
+def test_sdk(outcomes, name, scenario):
+    error = outcomes(name)[scenario]
+    assert error is None, error
