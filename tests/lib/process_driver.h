@@ -4,8 +4,9 @@
 // other port to 127.0.0.1. Nothing is isolated. No shipped program contains it.
 //
 // A template is a directory with a template.json: cpus, memory_mb, disk_mb; and, to make a machine
-// misbehave, "create": "fail" or "late", and "init": "refuse", "silent" or "die". With "guest": a
-// program (tests/lib/process_guest.sh), the machine is what that makes, with the real envd in it.
+// misbehave, "create": "fail" or "late", and "init": "refuse", "once" (refuses the second),
+// "silent" or "die". With "guest": a program (tests/lib/process_guest.sh), the machine is what that
+// makes, with the real envd in it.
 #pragma once
 #include "sandbox-backend/drivers/driver.h"
 

@@ -160,7 +160,9 @@ static void on_init(struct http_request *req, const char *body, size_t len, void
         json_decref(json);
         return;
     }
-    if (!json || strcmp(init_mode, "refuse") == 0) {
+    static int times;
+    bool worn_out = strcmp(init_mode, "once") == 0 && times++ > 0;
+    if (!json || worn_out || strcmp(init_mode, "refuse") == 0) {
         http_respond_error(req, 400, "this machine refuses /init");
         json_decref(json);
         return;

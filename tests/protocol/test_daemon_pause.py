@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pausing and waking: states, ends, who waits for what, and a daemon that dies in between.
+
+Assertions 21 to 23, 26 and 27 of the reference, section 11.
+"""
+
+import datetime
+import json
+import os
+import random
+import signal
+import threading
+
+import pytest
+
+from cubbyd import Daemon, read_all, wait_for
+from cubbyd_fixtures import *  # noqa: F401,F403
+
+
+def stopped(pid):
+    return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "T"
+
+
+def state(daemon, sandbox):
+    answer = daemon.get(sandbox)
+    return answer.json["state"] if answer.status == 200 else answer.status
+
+
+def pause(daemon, sandbox, body=None):
+    return daemon.request("POST", f"/sandboxes/{sandbox}/pause", {} if body is None else body)
+
+
+def connect(daemon, sandbox, body=None, v1=False):
+    prefix = "" if v1 else "/v2"
+    return daemon.request("POST", f"{prefix}/sandboxes/{sandbox}/connect", body)
+
+
+def left(daemon, sandbox):
+    """Seconds to the end."""
+    end = datetime.datetime.fromisoformat(daemon.get(sandbox).json["endAt"].replace("Z", "+00:00"))
+    return (end - datetime.datetime.now(datetime.timezone.utc)).total_seconds()
+
+
+def whoami(daemon, made):
+    return daemon.through(made["sandboxID"], path="/whoami", token=made["envdAccessToken"])
+
+
+def init_of(daemon, sandbox):
+    return json.loads((daemon.directory(sandbox) / "init.json").read_text())
+
+
+# ---- pause
+def test_pause(daemon, sandbox):
+    assert pause(daemon, sandbox).status == 204
+    assert state(daemon, sandbox) == "paused" and stopped(daemon.machine(sandbox))
+    again = pause(daemon, sandbox)
+    assert again.status == 409 and again.json["code"] == 409
+    assert pause(daemon, "x" * 20).status == 404
+
+
+def test_lists(daemon, sandbox):
+    other = daemon.create()["sandboxID"]
+    pause(daemon, sandbox)
+    for states, ids in [("running", [other]), ("paused", [sandbox]), ("", [other, sandbox]),
+                        ("running,paused", [other, sandbox])]:
+        answer = daemon.request("GET", f"/v2/sandboxes?state={states}")
+        assert [s["sandboxID"] for s in answer.json] == ids
+        assert answer.headers["X-Total-Running"] == "1"
+    assert [s["sandboxID"] for s in daemon.request("GET", "/sandboxes").json] == [other]
+
+
+def test_refused_while_paused(daemon, sandbox):
+    pause(daemon, sandbox)
+    for method, path, body in [("POST", "timeout", {"timeout": 10}), ("POST", "refreshes", {}),
+                               ("PUT", "network", {})]:
+        answer = daemon.request(method, f"/sandboxes/{sandbox}/{path}", body)
+        assert answer.status == 409 and "is paused" in answer.json["message"], path
+    assert daemon.request("GET", f"/sandboxes/{sandbox}/metrics").json == []
+
+
+@pytest.mark.parametrize("what", ["pause", "connect", "resume"])
+def test_without_memory(daemon, sandbox, what):
+    if what != "pause":
+        pause(daemon, sandbox)
+    answer = daemon.request("POST", f"/sandboxes/{sandbox}/{what}",
+                            {"memory": False, "timeout": 10})
+    assert answer.status == 400 and "memory: false" in answer.json["message"]
+    assert state(daemon, sandbox) == ("running" if what == "pause" else "paused")
+
+
+def test_kill_while_paused(daemon, sandbox):
+    machine = daemon.machine(sandbox)
+    pause(daemon, sandbox)
+    assert daemon.kill(sandbox) == 204 and daemon.kill(sandbox) == 404
+    assert machine not in daemon.machines()
+
+
+def test_streams_are_cut(daemon, made):
+    """One that has not been answered is told why; one that has ends without a clean end."""
+    sandbox = made["sandboxID"]
+    more = f"X-Access-Token: {made['envdAccessToken']}\r\nConnection: close\r\n"
+    with (daemon.open(sandbox, 49983, "GET /hang HTTP/1.1", more) as hanging,
+          daemon.open(sandbox, 49983, "POST /filesystem.Filesystem/WatchDir HTTP/1.1",
+                      more + "Content-Length: 0\r\n") as watching):
+        wait_for(lambda: (daemon.directory(sandbox) / "hanging").exists(), 30, "it waits")
+        begun = b""
+        while b"armed" not in begun:
+            begun += watching.recv(65536)
+        assert pause(daemon, sandbox).status == 204
+        assert read_all(hanging).startswith(b"HTTP/1.1 409 ")
+        assert b"\r\n0\r\n" not in read_all(watching)
+
+
+def test_the_machine_dies_while_paused(daemon, sandbox):
+    pause(daemon, sandbox)
+    os.kill(daemon.machine(sandbox), signal.SIGKILL)
+    wait_for(lambda: daemon.get(sandbox).status == 404, 30, "it is gone")
+
+
+# ---- waking
+def test_connect(daemon, made):
+    sandbox = made["sandboxID"]
+    assert connect(daemon, sandbox, {}).status == 200
+    first = init_of(daemon, sandbox)
+    pause(daemon, sandbox)
+    woken = connect(daemon, sandbox, {})
+    assert woken.status == 201
+    assert woken.json["sandboxID"] == sandbox
+    assert woken.json["envdAccessToken"] == made["envdAccessToken"]
+    assert state(daemon, sandbox) == "running" and not stopped(daemon.machine(sandbox))
+    assert whoami(daemon, made).status == 200
+    second = init_of(daemon, sandbox)  # the clock, and nothing that was set at the beginning
+    assert second["timestamp"] > first["timestamp"]
+    assert set(second) == {"timestamp", "accessToken"}
+    assert 290 < left(daemon, sandbox) < 310
+
+
+def test_connect_without_a_body(daemon, sandbox):
+    pause(daemon, sandbox)
+    assert connect(daemon, sandbox).status == 201
+
+
+def test_connect_v1(daemon, sandbox):
+    assert connect(daemon, sandbox, {}, v1=True).status == 400
+    before = left(daemon, sandbox)
+    assert connect(daemon, sandbox, {"timeout": 30}, v1=True).status == 200
+    assert left(daemon, sandbox) > before - 30  # never shortened: 270 s are lost else
+    pause(daemon, sandbox)
+    assert connect(daemon, sandbox, {"timeout": 1000}, v1=True).status == 201
+    assert 950 < left(daemon, sandbox) < 1010
+
+
+def test_resume(daemon, sandbox):
+    running = daemon.request("POST", f"/sandboxes/{sandbox}/resume", {"timeout": 100})
+    assert running.status == 409 and running.json["code"] == 409
+    pause(daemon, sandbox)
+    woken = daemon.request("POST", f"/sandboxes/{sandbox}/resume",
+                           {"timeout": 100, "autoPause": True})
+    assert woken.status == 201 and woken.json["sandboxID"] == sandbox
+    assert 60 < left(daemon, sandbox) < 110
+    assert daemon.get(sandbox).json["lifecycle"]["onTimeout"] == "pause"
+
+
+def test_many_connect_at_once(daemon, sandbox):
+    pause(daemon, sandbox)
+    statuses = []
+    threads = [threading.Thread(target=lambda: statuses.append(connect(daemon, sandbox, {}).status))
+               for _ in range(12)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert set(statuses) <= {200, 201} and 201 in statuses and len(statuses) == 12
+    log = daemon.log.read_text()
+    assert log.count(f"id={sandbox} resumed") == 1
+
+
+def test_a_guest_that_does_not_answer_is_paused_again(daemon):
+    daemon.template("once", init="once")
+    sandbox = daemon.create(templateID="once")["sandboxID"]
+    pause(daemon, sandbox)
+    answer = connect(daemon, sandbox, {})
+    assert answer.status == 500 and "clock" in answer.json["message"]
+    assert state(daemon, sandbox) == "paused" and stopped(daemon.machine(sandbox))
+
+
+# ---- by itself
+def test_auto_pause(daemon):
+    made = daemon.create(timeout=1, autoPause=True)
+    sandbox = made["sandboxID"]
+    assert daemon.get(sandbox).json["lifecycle"] == {"autoResume": False, "onTimeout": "pause"}
+    wait_for(lambda: state(daemon, sandbox) == "paused", 30, "its time is over")
+    assert whoami(daemon, made).status == 502  # nobody said that a request may wake it
+    assert connect(daemon, sandbox, {"timeout": 100}).status == 201
+
+
+def test_auto_resume(daemon):
+    made = daemon.create(autoPause=True, autoResume={"enabled": True})
+    sandbox = made["sandboxID"]
+    assert daemon.get(sandbox).json["lifecycle"] == {"autoResume": True, "onTimeout": "pause"}
+    pause(daemon, sandbox)
+    assert whoami(daemon, made).status == 200
+    assert state(daemon, sandbox) == "running"
+    assert left(daemon, sandbox) > 200
+
+
+# ---- the daemon comes and goes
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
+def test_adopted_as_paused(number):
+    with Daemon() as daemon:
+        made = daemon.create(metadata={"k": "v"}, autoResume={"enabled": True})
+        sandbox = made["sandboxID"]
+        pause(daemon, sandbox)
+        daemon.stop(number)
+        assert stopped(daemon.record(sandbox)["machine"]["pid"])
+        daemon.start()
+        detail = daemon.get(sandbox).json
+        assert detail["state"] == "paused" and detail["metadata"] == {"k": "v"}
+        assert detail["lifecycle"]["autoResume"] is True
+        woken = connect(daemon, sandbox, {})
+        assert woken.status == 201 and woken.json["envdAccessToken"] == made["envdAccessToken"]
+        assert whoami(daemon, made).status == 200
+
+
+def test_a_daemon_that_died_on_the_way(tmp_path):
+    """The record says paused, the machine runs: it is stopped before anybody uses it."""
+    with Daemon() as daemon:
+        made = daemon.create()
+        sandbox, machine = made["sandboxID"], daemon.machine(made["sandboxID"])
+        pause(daemon, sandbox)
+        daemon.stop(signal.SIGKILL)
+        os.kill(machine, signal.SIGCONT)
+        daemon.start()
+        wait_for(lambda: stopped(machine), 30, "it stands still")
+        wait_for(lambda: daemon.record(sandbox)["paused"], 30, "the record says so")
+        assert state(daemon, sandbox) == "paused"
+        wait_for(lambda: connect(daemon, sandbox, {}).status == 201, 30, "it can be woken")
+        assert not daemon.record(sandbox)["paused"]
+
+
+def test_everything_at_once(daemon):
+    """Pauses, wakings, requests and kills that get in each other's way: each is answered, and
+    nothing is left."""
+    ends = {"pause": {204, 404, 409}, "connect": {200, 201, 404, 409}, "kill": {204, 404},
+            "whoami": {200, 409, 502}}
+    made = [daemon.create(autoResume={"enabled": True}) for _ in range(3)]
+    wrong = []
+
+    def work(seed):
+        rng = random.Random(seed)
+        for _ in range(40):
+            one = rng.choice(made)
+            what = rng.choices(list(ends), [5, 5, 0.2, 5])[0]
+            if what == "whoami":
+                status = whoami(daemon, one).status
+            elif what == "kill":
+                status = daemon.kill(one["sandboxID"])
+            else:
+                status = {"pause": pause, "connect": connect}[what](daemon, one["sandboxID"],
+                                                                     {}).status
+            if status not in ends[what]:
+                wrong.append((what, status))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
