@@ -19,8 +19,13 @@ class _TooLarge(Exception):
 
 
 def watch():
-    """A box plot's numbers are not in what is drawn: they are noted as it is drawn."""
+    """Makes figures show their charts. A box plot's numbers are not in what is drawn: they are noted as it
+    is drawn."""
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    # A method: functions for the type are taken out of all formatters when a figure's format is chosen.
+    Figure._repr_e2b_chart_ = from_figure
 
     original = Axes.bxp
 
@@ -63,7 +68,7 @@ def _scale(axis):
 
 
 def _ticks(axis, scale):
-    ticks = axis.get_ticklocs().tolist()
+    ticks = [float(t) for t in axis.get_ticklocs()]
     if scale == "datetime":
         from matplotlib.dates import num2date
 

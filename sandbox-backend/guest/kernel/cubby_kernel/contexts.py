@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of contexts, the default ones among them."""
 import os
+import re
 import uuid
 
 from . import limits
@@ -10,6 +11,7 @@ from .web import WebError
 
 # The context of a run that names none. "default" is a name that our own tools know.
 _DEFAULTS = {"python": "default", "bash": "default-bash"}
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def language_name(value):
@@ -41,6 +43,17 @@ class Contexts:
         identifier = identifier or str(uuid.uuid4())
         context = Context(identifier, language, os.path.abspath(cwd), self._nursery, self._env)
         self._contexts[identifier] = context
+        return context
+
+    def named(self, identifier, language, cwd=None):
+        """The context of this name, made when there is none: two callers may ask for it at once."""
+        if not _NAME.fullmatch(identifier):
+            raise WebError(400, "id must be 1 to 64 letters, digits, '-' or '_'")
+        context = self._contexts.get(identifier) or (identifier in _DEFAULTS.values() and self.get(identifier))
+        if not context:
+            return self.create(language, cwd, identifier)
+        if context.language != language:
+            raise WebError(409, f"context {identifier} is one of {context.language}")
         return context
 
     def of_language(self, language):

@@ -7,7 +7,7 @@ from .context import Run
 from .web import WebError
 
 _EXECUTE = ("code", "context_id", "language", "env_vars", "figures_dir")
-_CREATE = ("language", "cwd")
+_CREATE = ("language", "cwd", "id")
 
 
 def _string(body, name):
@@ -81,7 +81,12 @@ class Routes:
     async def _create(self, request, connection):
         body = request.json()
         language = contexts.language_name(_string(body, "language"))
-        connection.answer_json(self._contexts.create(language, _string(body, "cwd")).describe())
+        cwd, identifier = _string(body, "cwd"), _string(body, "id")
+        if identifier is None:
+            context = self._contexts.create(language, cwd)
+        else:
+            context = self._contexts.named(identifier, language, cwd)
+        connection.answer_json(context.describe())
 
     async def _restart(self, request, connection, identifier):
         await self._contexts.get(identifier).restart()

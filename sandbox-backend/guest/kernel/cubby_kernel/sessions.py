@@ -13,6 +13,9 @@ import time
 from . import bash, environment, figures, frames
 
 
+_SHOWN = frames.pack({"op": "shown"})
+
+
 def _output(name, text):
     return {"type": name, "text": text, "timestamp": time.time_ns()}
 
@@ -64,6 +67,8 @@ class PythonSession:
                     if "done" in message:
                         return
                     yield self._line(message, run)
+                    if "result" in message:
+                        await self._process.send(_SHOWN)
                     for line in early or ():
                         yield line
                     early = None

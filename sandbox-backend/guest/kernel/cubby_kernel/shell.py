@@ -101,12 +101,6 @@ def _page(shell, data, start, screen_lines):
     print(data["text/plain"] if isinstance(data, dict) else data)
 
 
-def _chart(figure):
-    from . import charts
-
-    return charts.from_figure(figure)
-
-
 def _add_formatters(shell):
     for formatter_class in (_DataFormatter, _ChartFormatter):
         formatter = formatter_class(parent=shell.display_formatter)
@@ -114,7 +108,6 @@ def _add_formatters(shell):
     formatters = shell.display_formatter.formatters
     shell.display_formatter.active_types = list(formatters)
     formatters["e2b/data"].for_type_by_name("pandas.core.frame", "DataFrame", tables.frame_data)
-    formatters["e2b/chart"].for_type_by_name("matplotlib.figure", "Figure", _chart)
 
 
 def make():

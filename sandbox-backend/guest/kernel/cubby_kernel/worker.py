@@ -4,10 +4,15 @@
 From the server: {"op": "begin", "cwd", "environment"} once, then {"op": "run", "code", "changed",
 "variables", "identity"}. To the server: {"started": execution_count}, {"result": {...}}, {"error":
 {...}}, {"note": text for stderr}, and {"done": true} at the end of each run.
+
+A result is followed by a wait for the server's {"op": "shown"}: what is printed after it would otherwise
+overtake it, since output goes another way.
 """
+import contextlib
 import os
 import signal
 import sys
+import threading
 
 from . import results, seeds, streams
 
@@ -17,7 +22,10 @@ class Worker:
         self.channel = channel
         self.shell = shell
         self.failed = False
+        self.running = False
         self.identity = None
+        self.lock = threading.Lock()  # the user's threads may display, too
+        self.pid = os.getpid()
 
     def serve(self):
         signal.signal(signal.SIGINT, _deaf)
@@ -30,8 +38,19 @@ class Worker:
                 return 0
             if message["op"] == "begin":
                 self._begin(message)
-            else:
+            elif message["op"] == "run":
                 self._run(message)
+
+    def _send(self, *messages, wait=False):
+        """Whole messages, whatever signal comes; and nothing from a process that the user forked, which
+        has our descriptors, too."""
+        if os.getpid() != self.pid:
+            return
+        with _uninterrupted(), self.lock:
+            for message in messages:
+                self.channel.send(message)
+            if wait and self.running:
+                self.channel.receive()
 
     # ---- begin
     def _begin(self, message):
@@ -49,13 +68,14 @@ class Worker:
             self.identity = message["identity"]
         restore = _set_environment(message["changed"], message["variables"])
         self.failed = False
-        self.channel.send({"started": self.shell.execution_count})
-        try:
-            self._cell(message["code"])
-        finally:
-            _restore_environment(restore)
+        self._send({"started": self.shell.execution_count})
+        self.running = True
+        self._cell(message["code"])
+        _restore_environment(restore)
         streams.flush()
-        self.channel.send({"done": True})
+        with self.lock:
+            self.running = False
+        self._send({"done": True})
 
     def _cell(self, code):
         """SIGINT is heard only in here, whatever the last run made of it."""
@@ -74,16 +94,30 @@ class Worker:
     def _show(self, bundle, is_main):
         streams.flush()
         result, notes = results.from_bundle(bundle, is_main)
-        for note in notes:
-            self.channel.send({"note": note})
-        self.channel.send({"result": result})
+        self._send(*({"note": note} for note in notes), {"result": result}, wait=True)
 
     def _fail(self, name, value, traceback):
         if self.failed:
             return  # the first error is the run's; what follows (a figure that cannot be drawn) is its echo
         self.failed = True
         streams.flush()
-        self.channel.send({"error": {"name": name, "value": value, "traceback": traceback}})
+        self._send({"error": {"name": name, "value": value, "traceback": traceback}})
+
+
+@contextlib.contextmanager
+def _uninterrupted():
+    """Keeps SIGINT until the end. Only the main thread is ever interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = []
+    before = signal.signal(signal.SIGINT, lambda *signal_and_frame: came.append(signal_and_frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came and callable(before):
+        before(*came[0])
 
 
 def _deaf(number, frame):
