@@ -16,10 +16,13 @@ static const struct verb {
     {"create", verb_create, "make a sandbox and print its id"},
     {"exec", verb_exec, "run a command in a sandbox"},
     {"ps", verb_ps, "list the sandboxes"},
+    {"pause", verb_pause, "stop sandboxes, and keep them as they are"},
+    {"resume", verb_resume, "let paused sandboxes go on"},
     {"kill", verb_kill, "end sandboxes"},
     {"template", verb_template, "build, list and remove templates"},
     {"doctor", verb_doctor, "say what this machine lacks, and what to do about it"},
-    {"daemon", verb_daemon, "run the daemon in the foreground"},
+    {"key", verb_key, "make, list and remove API keys, for programs that come over TCP"},
+    {"daemon", verb_daemon, "run the daemon in the foreground, or say whether one runs"},
 };
 
 static void help(FILE *to)

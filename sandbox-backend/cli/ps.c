@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby ps: the sandboxes that run.
+// cubby ps: the sandboxes that there are.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,7 +56,9 @@ static char *metadata_of(const json_t *sandbox)
 static void add_row(struct table *t, const json_t *sandbox)
 {
     char *age auto_free = span_to(sandbox, "startedAt", -1);
-    char *left auto_free = span_to(sandbox, "endAt", 1);
+    // A paused one has no end.
+    bool paused = str_eq(json_string_value(json_object_get(sandbox, "state")), "paused");
+    char *left auto_free = paused ? xstrdup("-") : span_to(sandbox, "endAt", 1);
     char *metadata auto_free = metadata_of(sandbox);
     const char *template = text_of(sandbox, "alias");
     table_cell(t, text_of(sandbox, "sandboxID"));
@@ -95,7 +97,7 @@ int verb_ps(int argc, char **argv)
          NULL},
         SESSION_OPTS(&server),
     };
-    const struct cli_usage usage = {"ps [--json]", "Lists the sandboxes that run.", opts,
+    const struct cli_usage usage = {"ps [--json]", "Lists the sandboxes, running and paused.", opts,
                                     ARRAY_LEN(opts), false};
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)

@@ -133,6 +133,22 @@ int session_kill(struct session *s, const char *id, struct err *e)
     return err_is(e) ? -1 : 0;
 }
 
+int session_pause(struct session *s, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_pause(s->client, id, on_done, &w);
+    wait_for(s, &w);
+    return err_is(e) ? -1 : 0;
+}
+
+int session_resume(struct session *s, const char *id, int64_t seconds, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_resume(s->client, id, seconds, on_json, &w);
+    json_decref(wait_for(s, &w));
+    return err_is(e) ? -1 : 0;
+}
+
 // ---- ids
 static char *only_match(const json_t *list, const char *prefix, struct err *e)
 {
@@ -152,8 +168,7 @@ static char *only_match(const json_t *list, const char *prefix, struct err *e)
         found = id;
     }
     if (!found)
-        err_set(e, ERR_NOT_FOUND, "no running sandbox's id begins with \"%.40s\"; see cubby ps",
-                prefix);
+        err_set(e, ERR_NOT_FOUND, "no sandbox's id begins with \"%.40s\"; see cubby ps", prefix);
     return found ? xstrdup(found) : NULL;
 }
 

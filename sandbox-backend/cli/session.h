@@ -52,6 +52,8 @@ bool session_is_idle(const struct session *s);
 json_t *session_create(struct session *s, const struct sandbox_opts *opts, struct err *e);
 json_t *session_list(struct session *s, struct err *e);
 int session_kill(struct session *s, const char *id, struct err *e);
+int session_pause(struct session *s, const char *id, struct err *e);
+int session_resume(struct session *s, const char *id, int64_t seconds, struct err *e);
 
 // The id that `given` means: itself, or the only one that begins with it. New string, or NULL.
 char *session_resolve(struct session *s, const char *given, struct err *e);

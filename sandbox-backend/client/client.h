@@ -78,6 +78,12 @@ struct client_op *client_kill(struct client *c, const char *id, client_done_cb c
 struct client_op *client_set_timeout(struct client *c, const char *id, int64_t seconds,
                                      client_done_cb cb, void *ctx);
 
+// Stops it where it is; its memory is kept. ERR_CONFLICT: it is paused already, or on its way.
+struct client_op *client_pause(struct client *c, const char *id, client_done_cb cb, void *ctx);
+// Lets a paused one go on, and lives for at least so long from now on; one that runs, too.
+struct client_op *client_resume(struct client *c, const char *id, int64_t seconds,
+                                client_json_cb cb, void *ctx);
+
 // ---- envd: commands
 struct command_opts {
     const char *cmd;         // program

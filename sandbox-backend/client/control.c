@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked about one sandbox of the control plane: get, kill, timeout.
+// What is asked about one sandbox of the control plane: get, kill, timeout, pause, resume.
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,5 +159,23 @@ struct client_op *client_set_timeout(struct client *c, const char *id, int64_t s
     op->done_cb = cb;
     op->timeout_s = seconds;
     op->call = call_start(c, &known, &EVENTS, op);
+    return &op->base;
+}
+
+struct client_op *client_pause(struct client *c, const char *id, client_done_cb cb, void *ctx)
+{
+    struct control *op = control_new(c, id, ctx);
+    op->done_cb = cb;
+    call_about(op, "POST", "/pause", "{}");
+    return &op->base;
+}
+
+struct client_op *client_resume(struct client *c, const char *id, int64_t seconds,
+                                client_json_cb cb, void *ctx)
+{
+    struct control *op = control_new(c, id, ctx);
+    char *message auto_free = str_printf("{\"timeout\":%lld}", (long long)seconds);
+    op->json_cb = cb;
+    call_about(op, "POST", "/connect", message);
     return &op->base;
 }

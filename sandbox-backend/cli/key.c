@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby key: the API keys that let programs in over TCP.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/listening.h"
+#include "sandbox-backend/cli/table.h"
+#include "sandbox-backend/keys/token_file.h"
+
+#define KEYS_FILE "keys.json" // as in the daemon's gate.h
+
+static const char TEXT[] =
+    "  new NAME   makes a key, and prints what to export for E2B's SDKs to use it. The key\n"
+    "             is shown this once: only its hash is kept\n"
+    "  ls         lists the keys\n"
+    "  rm NAME    takes one back; a running daemon knows within a second\n\n"
+    "A key lets programs in where cubbyd listens on TCP (cubbyd --listen). It sees the\n"
+    "sandboxes that were made with it. On the unix socket no key is needed.";
+
+static void print_exports(const char *home, const char *key)
+{
+    char *url auto_free = listening_url(home);
+    if (url)
+        printf("export E2B_API_URL=%s\nexport E2B_SANDBOX_URL=%s\n", url, url);
+    printf("export E2B_API_KEY=%s\n", key);
+    fflush(stdout);
+    if (!url)
+        fprintf(
+            stderr,
+            "cubby: cubbyd does not listen on TCP now. Put {\"listen\": \"127.0.0.1:3000\"} into\n"
+            "%s/cubbyd.json and start it anew, and besides the key export\n"
+            "E2B_API_URL=http://127.0.0.1:3000 and E2B_SANDBOX_URL=http://127.0.0.1:3000\n",
+            home);
+}
+
+static int key_new(const char *home, const char *path, const char *name, bool plain)
+{
+    struct err e = ERR_INIT;
+    char *key auto_free = token_file_add(path, name, &TOKEN_API_KEY, &e);
+    if (!key)
+        return cli_fail(&e);
+    if (plain)
+        puts(key);
+    else
+        print_exports(home, key);
+    return 0;
+}
+
+static json_t *to_json(const struct token *t)
+{
+    char until[CLOCK_RFC3339_BYTES] = "";
+    if (t->expires_ns != INT64_MAX)
+        clock_rfc3339(until, t->expires_ns);
+    json_t *key = json_pack("{s:s}", "name", t->name);
+    if (*until)
+        json_object_set_new(key, "expires", json_string(until));
+    if (t->max_sandboxes > 0)
+        json_object_set_new(key, "max_sandboxes", json_integer(t->max_sandboxes));
+    return key;
+}
+
+static void print_json(const struct token_list *keys)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < keys->count; i++)
+        json_array_append_new(list, to_json(&keys->items[i]));
+    char *text auto_free = json_to_string(list);
+    puts(text);
+    json_decref(list);
+}
+
+static void print_table(const struct token_list *keys)
+{
+    struct table t;
+    table_init(&t, 3);
+    table_cell(&t, "NAME");
+    table_cell(&t, "EXPIRES");
+    table_cell(&t, "MAX SANDBOXES");
+    for (int i = 0; i < keys->count; i++) {
+        json_t *key = to_json(&keys->items[i]);
+        const char *until = json_string_value(json_object_get(key, "expires"));
+        char count[24] = "-";
+        if (keys->items[i].max_sandboxes > 0)
+            snprintf(count, sizeof count, "%lld", (long long)keys->items[i].max_sandboxes);
+        table_cell(&t, keys->items[i].name);
+        table_cell(&t, until ? until : "never");
+        table_cell(&t, count);
+        json_decref(key);
+    }
+    table_print(&t, stdout);
+    table_fini(&t);
+}
+
+static int key_ls(const char *path, bool as_json)
+{
+    struct err e = ERR_INIT;
+    struct token_list keys = {0};
+    if (file_exists(path) && token_file_read(path, &keys, &e) < 0)
+        return cli_fail(&e);
+    if (as_json)
+        print_json(&keys);
+    else
+        print_table(&keys);
+    token_list_fini(&keys);
+    return 0;
+}
+
+static int key_rm(const char *path, const char *name)
+{
+    struct err e = ERR_INIT;
+    return token_file_remove(path, name, &e) < 0 ? cli_fail(&e) : 0;
+}
+
+int verb_key(int argc, char **argv)
+{
+    bool as_json = false;
+    bool plain = false;
+    const struct opt opts[] = {
+        {"json", NULL, OPT_FLAG, &as_json, NULL, "of ls: print JSON", 0, 0, NULL},
+        {"plain", NULL, OPT_FLAG, &plain, NULL, "of new: print the key alone", 0, 0, NULL},
+    };
+    const struct cli_usage usage = {"key new NAME | ls | rm NAME", TEXT, opts, ARRAY_LEN(opts),
+                                    false};
+    int done = cli_begin(&usage, &argc, argv);
+    if (done >= 0)
+        return done;
+    const char *what = argc > 1 ? argv[1] : "";
+    struct err e = ERR_INIT;
+    char *home auto_free = home_open(&e);
+    if (!home)
+        return cli_fail(&e);
+    char *path auto_free = home_path(home, KEYS_FILE);
+    if (strcmp(what, "new") == 0 && argc == 3)
+        return key_new(home, path, argv[2], plain);
+    if (strcmp(what, "ls") == 0 && argc == 2)
+        return key_ls(path, as_json);
+    if (strcmp(what, "rm") == 0 && argc == 3)
+        return key_rm(path, argv[2]);
+    return cli_usage_error("key takes new NAME, ls, or rm NAME; see cubby key --help");
+}

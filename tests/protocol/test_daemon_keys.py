@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon on TCP: API keys, whose sandboxes are whose, TLS, what a browser asks; and `cubby key`.
+
+Assertions 1 to 4 of the reference, section 11, as a client of the network meets them.
+"""
+
+import datetime
+import http.client
+import json
+import os
+import re
+import ssl
+import subprocess
+import urllib.parse
+
+import pytest
+
+from cubbyd import Answer, Daemon, PROGRAM, wait_for
+from harness import BIN
+
+LISTEN = ("--listen", "127.0.0.1:0")
+
+
+def cubby(home, *words):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("E2B_")}
+    return subprocess.run([BIN / "cubby", *words], env=dict(env, CUBBY_HOME=str(home)),
+                          capture_output=True, text=True, timeout=60)
+
+
+def new_key(daemon, name):
+    made = cubby(daemon.home, "key", "new", "--plain", name)
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
+def url(daemon):
+    return (daemon.home / "cubbyd.url").read_text().strip()
+
+
+def ask(daemon, method, path, body=None, key=None, headers=None, context=None):
+    """body as of Daemon.request."""
+    to = urllib.parse.urlsplit(url(daemon))
+    if to.scheme == "https":
+        connection = http.client.HTTPSConnection(to.hostname, to.port, timeout=30, context=context)
+    else:
+        connection = http.client.HTTPConnection(to.hostname, to.port, timeout=30)
+    headers = dict(headers or {}, **({"X-API-KEY": key} if key else {}))
+    chunked = hasattr(body, "__next__")
+    if body is not None and not chunked:
+        body = json.dumps(body).encode()
+    try:
+        connection.request(method, path, body, headers, encode_chunked=chunked)
+        answer = connection.getresponse()
+        return Answer(answer.status, answer.headers, answer.read())
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with Daemon(*LISTEN) as d:
+        yield d
+
+
+@pytest.fixture
+def daemon(shared):
+    yield shared
+    for sandbox in shared.request("GET", "/v2/sandboxes").json:
+        shared.kill(sandbox["sandboxID"])
+
+
+@pytest.fixture(scope="module")
+def key(shared):
+    made = new_key(shared, "me")
+    taken(shared, made)
+    return made
+
+
+def taken(daemon, key):
+    """A daemon looks at the file once a second."""
+    wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes", key=key).status == 200, 30, "it is known")
+
+
+# ---- who may
+@pytest.mark.parametrize("method, path", [
+    ("GET", "/v2/sandboxes"), ("POST", "/v2/sandboxes"), ("POST", "/sandboxes"),
+    ("GET", "/templates"), ("DELETE", "/sandboxes/x"), ("GET", "/nothing"), ("GET", "/teams")])
+def test_a_key_is_needed(daemon, key, method, path):
+    for headers in [{}, {"X-API-KEY": ""}, {"X-API-KEY": "e2b_" + "0" * 40},
+                    {"Authorization": "Bearer e2b_" + "0" * 40}, {"X-API-KEY": key[:-1]}]:
+        answer = ask(daemon, method, path, {} if method == "POST" else None, headers=headers)
+        assert answer.status == 401 and answer.json["code"] == 401, headers
+        assert "cubby key new" in answer.json["message"]
+
+
+def test_a_key_lets_in(daemon, key):
+    assert re.fullmatch(r"e2b_[0-9a-f]{40}", key)
+    body = iter([b'{"templ', b'ateID":"base"}'])
+    made = ask(daemon, "POST", "/v2/sandboxes", body, key)
+    assert made.status == 201
+    assert re.fullmatch(r"[a-z0-9]+", made.json["sandboxID"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", made.json["envdVersion"])
+    assert {"templateID", "clientID", "envdAccessToken", "trafficAccessToken", "domain",
+            "alias"} <= set(made.json)
+    bearer = ask(daemon, "GET", "/v2/sandboxes", headers={"Authorization": f"Bearer {key}"})
+    assert [s["sandboxID"] for s in bearer.json] == [made.json["sandboxID"]]
+    composite = f"{made.json['sandboxID']}-{made.json['clientID']}"
+    assert ask(daemon, "GET", f"/sandboxes/{composite}", key=key).status == 200
+    old = ask(daemon, "POST", "/sandboxes", {"templateID": "base", "timeout": 60, "secure": True},
+              key)
+    assert old.status == 201 and old.json["envdAccessToken"]
+
+
+def test_health_is_for_everybody(daemon, key):
+    for k in (None, key):
+        answer = ask(daemon, "GET", "/health", key=k)
+        assert answer.status == 200 and answer.json == {"status": "ok"}
+    assert daemon.request("GET", "/health").json["url"] == url(daemon)
+
+
+def test_the_hash_is_all_that_is_kept(daemon, key):
+    file = daemon.home / "keys.json"
+    assert key[4:] not in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+    assert key not in daemon.log.read_text()
+
+
+# ---- whose
+def test_each_key_sees_its_own(daemon, key):
+    other = new_key(daemon, "other")
+    taken(daemon, other)
+    mine = ask(daemon, "POST", "/v2/sandboxes", {"templateID": "base"}, key).json["sandboxID"]
+    theirs = ask(daemon, "POST", "/v2/sandboxes", {"templateID": "base"}, other).json["sandboxID"]
+    local = daemon.create()["sandboxID"]
+    for k, own in [(key, mine), (other, theirs)]:
+        answer = ask(daemon, "GET", "/v2/sandboxes", key=k)
+        assert [s["sandboxID"] for s in answer.json] == [own]
+        assert answer.headers["X-Total-Running"] == "1"
+        assert list(ask(daemon, "GET", "/sandboxes/metrics", key=k).json["sandboxes"]) in ([], [own])
+    everything = daemon.request("GET", "/v2/sandboxes").json
+    assert {s["sandboxID"] for s in everything} == {mine, theirs, local}
+    for method, path, body in [("GET", "", None), ("DELETE", "", None), ("POST", "/pause", {}),
+                               ("POST", "/timeout", {"timeout": 1}), ("GET", "/logs", None),
+                               ("POST", "/connect", {"timeout": 1}), ("GET", "/metrics", None),
+                               ("PUT", "/network", {}), ("POST", "/refreshes", {})]:
+        for foreign in (theirs, local):
+            answer = ask(daemon, method, f"/sandboxes/{foreign}{path}", body, key)
+            assert answer.status == 404 and answer.json["code"] == 404, path
+            assert answer.json["message"].endswith(
+                "doesn't exist or you don't have access to it")
+    assert daemon.get(theirs).json["state"] == "running"
+    assert daemon.kill(theirs) == 204
+
+
+def test_sandboxes_belong_to_the_name_of_a_key():
+    with Daemon(*LISTEN) as daemon:
+        first = new_key(daemon, "ci")
+        taken(daemon, first)
+        made = ask(daemon, "POST", "/v2/sandboxes", {"templateID": "base"}, first).json
+        assert cubby(daemon.home, "key", "rm", "ci").returncode == 0
+        second = new_key(daemon, "ci")
+        taken(daemon, second)
+        assert ask(daemon, "GET", "/v2/sandboxes", key=first).status == 401
+        daemon.stop(9)
+        daemon.start()
+        assert [s["sandboxID"] for s in ask(daemon, "GET", "/v2/sandboxes", key=second).json] == [
+            made["sandboxID"]]
+
+
+def edit(daemon, name, **fields):
+    file = daemon.home / "keys.json"
+    keys = json.loads(file.read_text())
+    next(k for k in keys["tokens"] if k["name"] == name).update(fields)
+    file.write_text(json.dumps(keys))
+
+
+def test_limit_of_a_key(daemon):
+    key = new_key(daemon, "few")
+    edit(daemon, "few", max_sandboxes=1)
+    taken(daemon, key)
+
+    def refused():
+        answer = ask(daemon, "POST", "/v2/sandboxes", {"templateID": "base"}, key)
+        return answer if answer.status == 429 else None
+    answer = wait_for(refused, 30, "the limit is kept")
+    assert answer.json["code"] == 429 and "max_sandboxes" in answer.json["message"]
+    assert "Retry-After" not in answer.headers
+
+
+def test_a_key_expires(daemon):
+    key = new_key(daemon, "old")
+    taken(daemon, key)
+    past = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc).isoformat()
+    edit(daemon, "old", expires=past)
+    wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes", key=key).status == 401, 30, "it is over")
+
+
+def test_a_broken_file_changes_nothing(daemon, key):
+    file = daemon.home / "keys.json"
+    good = file.read_text()
+    file.write_text("{")
+    wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes", key=key).status == 200 and
+             "tokens.unreadable" in daemon.log.read_text(), 30, "it is complained of")
+    file.write_text(good)
+
+
+# ---- browsers
+def test_preflight(daemon):
+    answer = ask(daemon, "OPTIONS", "/process.Process/Start", headers={
+        "Origin": "https://x.example", "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "x-api-key,content-type"})
+    assert answer.status == 204
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert "x-api-key" in answer.headers["Access-Control-Allow-Headers"]
+    assert "DELETE" in answer.headers["Access-Control-Allow-Methods"]
+
+
+def test_answers_are_for_every_origin(daemon, key):
+    for path, k in [("/v2/sandboxes", key), ("/v2/sandboxes", None), ("/nothing", key)]:
+        answer = ask(daemon, "GET", path, key=k)
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        assert "X-Next-Token" in answer.headers["Access-Control-Expose-Headers"]
+
+
+# ---- where it listens
+def start(*words, home=None, env=None):
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60,
+                          env=dict(os.environ, CUBBY_HOME=str(home), **(env or {})))
+
+
+@pytest.mark.parametrize("words, what", [
+    (("--listen", "0.0.0.0:0"), "not loopback"),
+    (("--listen", "[::]:0"), "not loopback"),
+    (("--listen", "nonsense"), "is not an address"),
+    (("--listen", "127.0.0.1:0", "--tls-cert", "x"), "need each other"),
+    (("--tls-cert", "x", "--tls-key", "y"), "--listen"),
+])
+def test_refused_at_the_start(tmp_path, words, what):
+    done = start(*words, home=tmp_path)
+    assert done.returncode == 2 and what in done.stderr
+
+
+def test_a_certificate_that_is_not_there(tmp_path):
+    done = start(*LISTEN, "--tls-cert", tmp_path / "c", "--tls-key", tmp_path / "k", home=tmp_path)
+    assert done.returncode == 1 and str(tmp_path / "c") in done.stderr
+
+
+def test_tls(tmp_path):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", tmp_path / "key",
+                    "-out", tmp_path / "cert"], check=True, capture_output=True)
+    with Daemon(*LISTEN, "--tls-cert", str(tmp_path / "cert"), "--tls-key",
+                str(tmp_path / "key")) as daemon:
+        assert url(daemon).startswith("https://127.0.0.1:")
+        key = new_key(daemon, "me")
+        trust = ssl.create_default_context(cafile=tmp_path / "cert")
+        wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes", key=key, context=trust).status == 200,
+                 30, "the key is known")
+        made = ask(daemon, "POST", "/v2/sandboxes", {"templateID": "base"}, key, context=trust).json
+        answer = ask(daemon, "GET", "/health", context=trust, headers={
+            "E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983"})
+        assert answer.status == 204
+
+
+def test_options_in_the_home():
+    daemon = Daemon()
+    (daemon.home / "cubbyd.json").write_text(
+        json.dumps({"listen": "127.0.0.1:0", "domain": "cubby.example", "max_sandboxes": 1}))
+    with daemon:
+        assert url(daemon).startswith("http://127.0.0.1:")
+        assert f"url={url(daemon)}" in daemon.log.read_text()
+        made = daemon.create()
+        assert made["domain"] == "cubby.example"
+        assert daemon.get(made["sandboxID"]).json["domain"] == "cubby.example"
+        assert daemon.request("POST", "/v2/sandboxes", {"templateID": "base"}).status == 429
+        said = cubby(daemon.home, "daemon", "status")
+        assert said.returncode == 0 and url(daemon) in said.stdout
+        assert daemon.stop() == 0
+        assert not (daemon.home / "cubbyd.url").exists()
+        said = cubby(daemon.home, "daemon", "status")
+        assert said.returncode == 1 and "does not run" in said.stdout
+        daemon.start("--listen", "127.0.0.1:0", "--domain", "other.example")  # flags win
+        assert daemon.create()["domain"] == "other.example"
+
+
+@pytest.mark.parametrize("text, what", [("{", "invalid JSON"), ('{"listn": "x"}', "listn"),
+                                        ('{"listen": 5}', "listen")])
+def test_a_broken_file_of_options(tmp_path, text, what):
+    (tmp_path / "cubbyd.json").write_text(text)
+    done = start(home=tmp_path)
+    assert done.returncode == 2 and what in done.stderr and "cubbyd.json" in done.stderr
+
+
+def test_without_tcp_no_url(tmp_path):
+    (tmp_path / "cubbyd.url").write_text("http://127.0.0.1:1\n")  # of one that was killed
+    said = cubby(tmp_path, "key", "new", "a")
+    assert said.returncode == 0 and "E2B_API_URL" not in said.stdout
+    assert "cubbyd.json" in said.stderr
+
+
+# ---- cubby key
+def test_cubby_key(daemon):
+    made = cubby(daemon.home, "key", "new", "laptop")
+    lines = dict(line.removeprefix("export ").split("=", 1) for line in made.stdout.splitlines())
+    assert lines["E2B_API_URL"] == lines["E2B_SANDBOX_URL"] == url(daemon)
+    taken(daemon, lines["E2B_API_KEY"])
+    again = cubby(daemon.home, "key", "new", "laptop")
+    assert again.returncode == 1 and "laptop" in again.stderr
+    assert "laptop" in cubby(daemon.home, "key", "ls").stdout
+    assert [k["name"] for k in json.loads(cubby(daemon.home, "key", "ls", "--json").stdout)] [-1:] == [
+        "laptop"]
+    assert cubby(daemon.home, "key", "rm", "laptop").returncode == 0
+    assert cubby(daemon.home, "key", "rm", "laptop").returncode == 1
+    wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes",
+                         key=lines["E2B_API_KEY"]).status == 401, 30, "it is taken back")
+    assert cubby(daemon.home, "key", "new", "a b").returncode == 1
+    assert cubby(daemon.home, "key").returncode == 2
+
+
+def test_cubby_pauses_and_resumes(daemon):
+    sandbox = daemon.create()["sandboxID"]
+    done = cubby(daemon.home, "pause", sandbox[:8])
+    assert done.returncode == 0 and done.stdout.strip() == sandbox
+    row = next(r for r in cubby(daemon.home, "ps").stdout.splitlines() if sandbox in r)
+    assert "paused" in row
+    again = cubby(daemon.home, "pause", sandbox)
+    assert again.returncode == 1 and "already paused" in again.stderr
+    assert cubby(daemon.home, "resume", sandbox).returncode == 0
+    assert daemon.get(sandbox).json["state"] == "running"
+    assert cubby(daemon.home, "resume").returncode == 2
