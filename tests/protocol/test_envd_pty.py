@@ -87,8 +87,11 @@ def test_size_and_resize(envd):
 
 def test_resize_is_told_to_who_is_in_the_foreground(envd):
     t = Terminal(envd, PYTHON, "-u", "-c", "import os, signal\n"
-                 "signal.signal(signal.SIGWINCH, lambda *_: print(*os.get_terminal_size(1)))\n"
-                 "print('ready')\nsignal.pause()\nsignal.pause()\n")
+                 "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])\n"
+                 "print('ready')\n"
+                 "for _ in range(2):\n"
+                 "    signal.sigwait([signal.SIGWINCH])\n"
+                 "    print(*os.get_terminal_size(1))\n")
     t.until("ready\r\n")
     t.resize(101, 31)
     t.until("101 31\r\n")
