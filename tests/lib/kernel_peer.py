@@ -107,7 +107,8 @@ class Kernel:
         env = dict(os.environ, HOME=str(self.home), PYTHONDONTWRITEBYTECODE="1")
         env.pop("PYTHONPATH", None)
         self.process = subprocess.Popen(
-            [PYTHON, SOURCES, "--host", "127.0.0.1", "--port", "0", "--run-dir", self.run_dir],
+            [PYTHON, SOURCES, "--host", "127.0.0.1", "--port", "0", "--run-dir", self.run_dir,
+             "--keepalive", "1", "--grace", "1"],
             stdout=subprocess.PIPE, stderr=self.log, stdin=subprocess.DEVNULL, env=env, text=True)
         said = self.process.stdout.readline()
         found = re.search(r"port (\d+)", said)

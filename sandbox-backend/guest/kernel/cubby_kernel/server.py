@@ -81,11 +81,19 @@ def _options():
     parser.add_argument("--host", default="", help="the address to listen on (default: all)")
     parser.add_argument("--run-dir", default=RUN_DIR, help=f"where envd leaves environment.json (default {RUN_DIR})")
     parser.add_argument("--cwd", default=os.path.expanduser("~"), help="of contexts that name none")
+    for name, text in (("keepalive", "between two lines of a run"), ("grace", "for a run that ignores an interrupt")):
+        parser.add_argument(f"--{name}", type=float, default=_seconds(name), metavar="SECONDS", help=text)
     return parser.parse_args()
+
+
+def _seconds(name):
+    return getattr(limits, f"{name.upper()}_SECONDS")
 
 
 def main():
     logging.basicConfig(level=logging.INFO, format="kernel: %(message)s")
     asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
-    asyncio.run(_serve(_options()))
+    options = _options()
+    limits.KEEPALIVE_SECONDS, limits.GRACE_SECONDS = options.keepalive, options.grace
+    asyncio.run(_serve(options))
     return 0

@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel: streams, interrupts, restarts, environments, contexts, queues, ends of all kinds."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+import kernel_peer
+from harness import process_exists, wait_for
+from kernel_peer import started
+
+FOREVER = "import time\nprint('on')\nwhile True: time.sleep(0.01)"
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return kernel_peer.shared()
+
+
+@pytest.fixture
+def python(kernel):
+    context = kernel.context()
+    yield context
+    context.delete()
+
+
+@pytest.fixture
+def bash(kernel):
+    context = kernel.context(language="bash")
+    yield context
+    context.delete()
+
+
+def memory_kb(pid, what="VmRSS"):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(what + ":"):
+            return int(line.split()[1])
+    raise AssertionError(f"{pid} has no {what}")
+
+
+# ---- streams
+def test_output_comes_while_it_is_written(python, tmp_path):
+    gate = tmp_path / "gate"
+    stream = python.start(f"import os, time\nprint('first')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+                          "print('second')")
+    assert stream.until("stdout")["text"] == "first\n"
+    gate.touch()
+    assert stream.until("stdout")["text"] == "second\n"
+    assert stream.rest().types[-1] == "end_of_execution"
+
+
+def test_what_ends_no_line_comes_too(python, tmp_path):
+    gate = tmp_path / "gate"
+    stream = python.start(f"import os, time\nprint('dot', end='')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)")
+    assert stream.until("stdout")["text"] == "dot"
+    gate.touch()
+    assert stream.rest().stdout == "dot"
+
+
+def test_a_print_is_one_line(python):
+    (line,) = python.run("print('a', 1, 'b')").of("stdout")
+    assert line["text"] == "a 1 b\n"
+
+
+def test_children_and_descriptors_are_heard(python):
+    lines = python.run("import os, subprocess, sys\nprint('py')\nos.write(1, b'fd\\n')\nos.system('echo sh; echo er >&2')\n"
+                       "subprocess.run(['printf', '%s', 'pf'])\nprint('err', file=sys.stderr)")
+    assert lines.stdout == "py\nfd\nsh\npf" and lines.stderr == "er\nerr\n"
+
+
+def test_all_is_delivered_before_the_end(python):
+    for _ in range(20):
+        assert python.run("import os\nfor i in range(50): os.write(1 + i % 2, b'x' * 1000)").stdout == "x" * 25000
+
+
+def test_a_character_in_two_parts_is_one(python):
+    lines = python.run("import os, time\nfor b in 'ä€😀'.encode(): os.write(1, bytes([b])); time.sleep(0.01)\n"
+                       "os.write(2, b'\\xff!')")
+    assert lines.stdout == "ä€😀" and lines.stderr == "\ufffd!"
+
+
+def test_much_output_without_a_newline(python):
+    lines = python.run("import sys\nn = sys.stdout.write('é' * 3_000_000)")
+    assert lines.stdout == "é" * 3_000_000
+
+
+def test_a_slow_reader_makes_the_writer_wait(kernel, python):
+    before = memory_kb(kernel.process.pid)
+    stream = started(python.start("import os\nfor i in range(400): os.write(1, b'y' * 100_000)\nopen('/proc/self/comm').read()"))
+    pid_file = f"/proc/{kernel.process.pid}/io"
+    read = lambda: int(pathlib.Path(pid_file).read_text().split()[1])  # noqa: E731
+    seen = [read()]
+
+    def still():
+        seen.append(read())
+        return seen[-1] == seen[-2] and len(seen) > 10
+
+    wait_for(still, 60, "the server stops reading")
+    assert seen[-1] - seen[0] < 30_000_000
+    lines = stream.rest()
+    assert len(lines.stdout) == 40_000_000 and lines.text
+    assert memory_kb(kernel.process.pid, "VmHWM") - before < 20_000
+
+
+def test_a_child_that_holds_the_pipe_does_not_hold_the_run(python):
+    lines = python.run("import subprocess\np = subprocess.Popen(['sleep', '600'])\nprint('done')")
+    assert lines.stdout == "done\n"
+    python.run("p.kill(); p.wait()")
+
+
+def test_output_between_runs_belongs_to_the_next(python, tmp_path):
+    gate, done = tmp_path / "gate", tmp_path / "done"
+    python.run("import subprocess\np = subprocess.Popen(['sh', '-c', 'while [ ! -e " + str(gate) + " ]; do sleep 0.02; done; "
+               "echo late; touch " + str(done) + "'])")
+    gate.touch()
+    wait_for(done.exists, 30, "the child's end")
+    assert python.run("print('now')").stdout == "late\nnow\n"
+
+
+def test_of_much_output_between_runs_the_last_is_kept(python, tmp_path):
+    done = tmp_path / "done"
+    python.run("import subprocess\np = subprocess.Popen(['sh', '-c', 'head -c 5000000 /dev/zero | tr \"\\\\0\" z; echo end; "
+               "touch " + str(done) + "'])")
+    wait_for(done.exists, 30, "the child is not blocked")
+    out = python.run("p.wait()").stdout
+    assert "bytes that were written between two runs are left out]\n" in out[:100]
+    assert out.endswith("zzzend\n") and len(out) < 70_000
+
+
+def test_a_forked_child_does_not_disturb(python):
+    lines = python.run("import os, multiprocessing as m\ndef f(q):\n    print('child'); display(1); q.put(2)\n"
+                       "q = m.get_context('fork').Queue(); p = m.get_context('fork').Process(target=f, args=(q,))\n"
+                       "p.start(); v = q.get(); p.join(); v")
+    assert lines.text == "2" and "child" in lines.stdout
+
+
+def test_threads_may_display(python):
+    lines = python.run("import threading\nts = [threading.Thread(target=lambda i=i: display(i)) for i in range(5)]\n"
+                       "[t.start() for t in ts]; [t.join() for t in ts]; 'end'")
+    assert sorted(r["text"] for r in lines.results) == ["0", "1", "2", "3", "4", "end"]
+
+
+# ---- interrupt
+@pytest.mark.parametrize("code", [
+    "print('on')\nimport time; time.sleep(600)",
+    "print('on')\nwhile True: pass",
+    "print('on')\nimport asyncio; await asyncio.sleep(600)",
+    "print('on')\nimport subprocess; subprocess.run(['sleep', '600'])",
+    "!echo on; sleep 600",
+    "print('on')\nwhile True:\n    try: f()\n    except NameError: pass",
+    "print('on')\nwhile True: print('x' * 1000)",
+    "print('on')\nwhile True: display('x')",
+])
+def test_an_interrupt_ends_the_run(python, code):
+    python.run("kept = 1")
+    stream = python.start(code)
+    stream.until("stdout", "on")
+    reader = python.kernel.later(stream.rest)
+    python.interrupt()
+    lines = reader.join()
+    # The shell that waits for a command gives its status back instead.
+    if not code.startswith("!"):
+        assert lines.error["name"] == "KeyboardInterrupt"
+        assert "KeyboardInterrupt" in lines.error["traceback"].splitlines()[-1]
+    assert lines.types[-1] == "end_of_execution"
+    assert python.run("kept").text == "1"
+
+
+def test_an_interrupt_reaches_children(python):
+    stream = python.start("import subprocess, os\np = subprocess.Popen(['sleep', '600'])\nprint(p.pid)\np.wait()")
+    pid = int(stream.until("stdout")["text"])
+    python.interrupt()
+    assert stream.rest().error["name"] == "KeyboardInterrupt"
+    python.run("p.wait()")
+    assert not process_exists(pid)
+
+
+def test_an_interrupt_without_a_run_does_nothing(python):
+    python.interrupt()
+    python.run("a = 1")
+    python.interrupt()
+    assert python.run("a").text == "1"
+
+
+def test_an_interrupt_of_bash(bash):
+    bash.run("kept=1")
+    for code in ("echo on; sleep 600; echo never", "echo on; while :; do :; done", "echo on; cat <(sleep 600); echo never"):
+        stream = bash.start(code)
+        stream.until("stdout", "on")
+        bash.interrupt()
+        lines = stream.rest()
+        assert lines.error["name"] == "KeyboardInterrupt" and "never" not in lines.stdout
+    assert bash.run("echo $kept").stdout == "1\n"
+
+
+# ---- restart, death
+def test_a_restart_starts_clean(python):
+    before = python.pid()
+    python.run("x = 1")
+    python.restart()
+    lines = python.run("x")
+    assert lines[0]["execution_count"] == 1 and lines.error["name"] == "NameError"
+    assert python.pid() != before and not process_exists(before)
+
+
+def test_a_restart_ends_a_run_and_what_it_started(python):
+    stream = python.start("import subprocess\np = subprocess.Popen(['sleep', '600'])\nprint(p.pid, flush=True)\n" + FOREVER)
+    child = int(stream.until("stdout")["text"].split()[0])
+    python.restart()
+    lines = stream.rest()
+    assert lines.error["name"] == "KernelRestarted" and "unexpected_end_of_execution" in lines.types
+    wait_for(lambda: not process_exists(child), 30, "the child is ended, too")
+    assert python.run("1").text == "1"
+
+
+@pytest.mark.parametrize("code, said", [
+    ("import os; print('x'); os._exit(3)", "ended itself with status 3"),
+    ("import os; print('x'); os.kill(os.getpid(), 9)", "SIGKILL"),
+    ("print('x'); import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+    ("print('x'); import os; os.abort()", "SIGABRT"),
+])
+def test_a_process_that_dies_is_made_anew(python, code, said):
+    python.run("v = 1")
+    lines = python.run(code)
+    assert lines.error["name"] == "KernelDied" and said in lines.error["value"]
+    assert "the next run starts clean" in lines.error["value"]
+    assert lines.stdout == "x\n" and lines.types[-2:] == ["unexpected_end_of_execution", "end_of_execution"]
+    assert python.run("'v' in globals()").text == "False"
+
+
+def test_a_process_that_dies_between_runs_is_made_anew(python):
+    python.run("v = 1")
+    pid = python.pid()
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not process_exists(pid), 30, "its end")
+    lines = python.run("1")
+    if lines.error:  # its end was not known yet when the run came
+        assert lines.error["name"] == "KernelDied"
+        lines = python.run("1")
+    assert lines.text == "1" and lines[0]["execution_count"] <= 2
+
+
+def test_bash_that_exits_is_made_anew(bash):
+    bash.run("v=1")
+    lines = bash.run("echo out; exit 7")
+    assert (lines.error["name"], lines.error["value"]) == ("ExitStatus", "7")
+    assert "starts clean" in lines.error["traceback"] and lines.stdout == "out\n" and lines.stderr == ""
+    lines = bash.run("echo [$v]")
+    assert lines.stdout == "[]\n" and lines[0]["execution_count"] == 1
+
+
+def test_the_zygote_may_die(kernel, python):
+    own = kernel_peer.Kernel()
+    try:
+        context = own.context()
+        context.run("x = 1")
+        zygote = int(context.run("import os; os.getppid()").text)
+        os.kill(zygote, signal.SIGKILL)
+        wait_for(lambda: not process_exists(zygote), 30, "its end")
+        lines = context.run("'x' in globals()")
+        if lines.error:
+            lines = context.run("'x' in globals()")
+        assert lines.text == "False"
+        assert own.context().run("1").text == "1"
+        pids = [own.process.pid, int(context.run("import os; os.getppid()").text), context.pid()]
+    finally:
+        own.stop()
+    wait_for(lambda: not any(process_exists(p) for p in pids), 30, "no process is left")
+
+
+# ---- disconnection
+def test_a_client_that_goes_away_interrupts(python):
+    python.run("v = 1")
+    stream = python.start(FOREVER)
+    stream.until("stdout", "on")
+    stream.close()
+    assert python.run("v").text == "1"
+
+
+def test_a_client_that_goes_away_from_much_output(python):
+    python.run("v = 1")
+    stream = started(python.start("while True: print('x' * 1000)"))
+    stream.close()
+    assert python.run("v").text == "1"
+
+
+def test_a_run_that_ignores_the_interrupt_is_killed(python):
+    python.run("v = 1")
+    stream = python.start("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + FOREVER)
+    stream.until("stdout", "on")
+    stream.close()
+    assert python.run("'v' in globals()").text == "False"
+
+
+def test_a_client_that_goes_away_while_it_waits(python, tmp_path):
+    gate = tmp_path / "gate"
+    first = python.start(f"import os, time\nprint('on')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)")
+    first.until("stdout", "on")
+    waiting = python.start("ran = True")
+    waiting.close()
+    gate.touch()
+    first.rest()
+    assert python.run("'ran' in globals()").text == "False"
+
+
+def test_an_idle_run_is_kept_alive(python):
+    stream = python.start(FOREVER)
+    stream.until("keepalive")
+    stream.until("keepalive")
+    python.interrupt()
+    assert stream.rest().error["name"] == "KeyboardInterrupt"
+
+
+# ---- environment
+def test_variables_of_one_run(python):
+    lines = python.run("import os; os.environ['A'], os.environ['PATH'] != ''", env_vars={"A": "ä b", "B": ""})
+    assert lines.text == "('ä b', True)"
+    assert python.run("os.environ.get('A'), os.environ.get('B')").text == "(None, None)"
+    python.run("os.environ['A'] = 'own'")
+    assert python.run("os.environ['A']", env_vars={"A": "run"}).text == "run"
+    assert python.run("os.environ['A']").text == "own"
+    assert python.run("!echo $A", env_vars={"A": "child"}).stdout == "child\n"
+
+
+def test_variables_of_one_run_of_bash(bash):
+    assert bash.run("echo \"$A\"; env | grep ^A=", env_vars={"A": "a 'b' \"c\" $d\n`e`"}).stdout.startswith("a 'b' \"c\" $d\n`e`\nA=a")
+    bash.run("export B=own")
+    assert bash.run("echo [$A] $B", env_vars={"B": "run"}).stdout == "[] run\n"
+    assert bash.run("echo $B; A=2").stdout == "own\n"
+    assert bash.run("false; echo $?; false", env_vars={"Z": "1"}).error["value"] == "1"
+
+
+def test_the_global_environment(kernel):
+    try:
+        kernel.environment({"G": "one", "H": "h"})
+        for language, code, shown in (("python", "import os\nprint(os.environ.get('G'), os.environ.get('H'))", "{} {}\n"),
+                                      ("bash", "echo ${G-None} ${H-None}", "{} {}\n")):
+            kernel.environment({"G": "one", "H": "h"})
+            context = kernel.context(language=language)
+            assert context.run(code).stdout == shown.format("one", "h")
+            kernel.environment({"G": "two"})
+            assert context.run(code).stdout == shown.format("two", None)
+            assert context.run(code, env_vars={"G": "run"}).stdout == shown.format("run", None)
+            assert context.run(code).stdout == shown.format("two", None)
+            context.delete()
+    finally:
+        (kernel.run_dir / "environment.json").unlink()
+
+
+def test_a_broken_global_environment_is_none(kernel, python):
+    try:
+        (kernel.run_dir / "environment.json").write_text("{")
+        assert python.run("1").text == "1"
+    finally:
+        (kernel.run_dir / "environment.json").unlink()
+
+
+# ---- contexts
+def test_contexts_are_apart(kernel, tmp_path):
+    a, b = kernel.context(cwd=str(tmp_path)), kernel.context()
+    assert a.facts == {"id": a.id, "language": "python", "cwd": str(tmp_path)} and a.id != b.id
+    a.run("x = 1")
+    assert a.run("import os; os.getcwd()").text == str(tmp_path)
+    assert b.run("import os; os.getcwd()").text == str(kernel.home)
+    assert b.run("'x' in globals()").text == "False"
+    (tmp_path / "mod.py").write_text("Y = 5")
+    assert a.run("import mod; mod.Y").text == "5"
+    ids = [c["id"] for c in __import__("json").loads(kernel.request("GET", "/contexts")[2])]
+    assert a.id in ids and b.id in ids
+    a.delete()
+    b.delete()
+    assert kernel.refused(code="1", context_id=a.id) == (404, f"Context {a.id} not found")
+
+
+def test_contexts_run_beside_each_other(kernel, tmp_path):
+    a, b = kernel.context(), kernel.context()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = started(a.start(f"open({str(fifo)!r}).read()"))
+    b.run(f"f = open({str(fifo)!r}, 'w'); f.write('met'); f.close()")
+    assert reader.rest().text == "met"
+    a.delete()
+    b.delete()
+
+
+def test_runs_of_a_context_wait_in_order(python, tmp_path):
+    gate = tmp_path / "gate"
+    first = python.start(f"import os, time\norder = []\nprint('on')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)")
+    first.until("stdout", "on")
+    streams = [python.start(f"order.append({i})") for i in range(5)]
+    gate.touch()
+    first.rest()
+    for stream in streams:
+        assert stream.rest().error is None
+    assert python.run("order").text == "[0, 1, 2, 3, 4]"
+
+
+def test_as_many_as_may_wait(python, tmp_path):
+    gate = tmp_path / "gate"
+    first = python.start(f"import os, time\nprint('on')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)")
+    first.until("stdout", "on")
+    streams = [python.start("1") for _ in range(31)]
+    status, text = python.kernel.refused(code="1", context_id=python.id)
+    assert (status, "runs wait" in text) == (429, True)
+    gate.touch()
+    for stream in [first, *streams]:
+        assert stream.rest().error is None
+
+
+def test_defaults(kernel):
+    kernel.run("d = 1")
+    assert kernel.run("d", language="python").text == "1"
+    assert kernel.run("d", context_id="default").text == "1"
+    assert kernel.run("d", language=" Python ").text == "1"
+    kernel.run("d=2", language="bash")
+    assert kernel.run("echo $d", language="bash").stdout == "2\n"
+    kernel.request("POST", "/contexts/default/restart")
+    assert kernel.run("'d' in globals()").text == "False"
+
+
+def test_a_deleted_context_ends_its_runs(kernel):
+    context = kernel.context()
+    stream = context.start(FOREVER)
+    stream.until("stdout", "on")
+    waiting = context.start("1")
+    context.delete()
+    assert stream.rest().error["name"] == "KernelRestarted"
+    assert waiting.rest().error["name"] == "ContextDeleted"
+
+
+def test_as_many_contexts_as_there_may_be(kernel):
+    made = []
+    try:
+        while True:
+            status, _, text = kernel.request("POST", "/contexts", {})
+            if status != 200:
+                break
+            made.append(kernel_peer.Context(kernel, __import__("json").loads(text)))
+        assert (status, "delete one" in text) == (429, True) and 10 <= len(made) <= 16
+        assert made[0].run("1").text == "1"
+    finally:
+        for context in made:
+            context.delete()
+
+
+def test_random_numbers_differ(kernel):
+    code = "import random, numpy, uuid, tempfile\nrandom.random(), numpy.random.rand(), str(uuid.uuid4())"
+    a, b = kernel.context(), kernel.context()
+    assert a.run(code).text != b.run(code).text
+    a.run("random.seed(1); numpy.random.seed(1)")
+    assert a.run("random.random(), numpy.random.rand()").text == "(0.13436424411240122, 0.417022004702574)"
+    a.delete()
+    b.delete()
+
+
+def test_pandas_is_there_at_once(python):
+    assert python.run("import sys\nall(m in sys.modules for m in ('numpy', 'pandas', 'matplotlib.pyplot'))").text == "True"
+    assert python.run("import threading; threading.active_count()").text == "1"
