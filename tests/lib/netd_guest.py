@@ -4,6 +4,7 @@ frames a relay passes as QEMU would. Needs root. No packet leaves the machine.""
 
 import ctypes
 import fcntl
+import json
 import os
 import secrets
 import socket
@@ -146,17 +147,24 @@ while True:
 
 
 class Netd:
-    """A running cubby-netd. `peer` is the frames socket's other end."""
+    """A running cubby-netd. `peer` is the frames socket's other end. With a policy it has a control
+    socket, and takes another one later."""
 
-    def __init__(self, directory, mode="public", namespace=None, resolv_conf=None, args=()):
+    def __init__(self, directory, mode="public", namespace=None, resolv_conf=None, policy=None):
         self.path = os.path.join(directory, "vm.net")
         self.log_path = os.path.join(directory, "netd.log")
         self.peer, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(self.path)
         listener.listen(1024)
-        fds = [ours.fileno(), listener.fileno()]
-        command = [NETD, "--frames-fd", str(fds[0]), "--listen-fd", str(fds[1]), "--mode", mode, *args]
+        self.control_path = os.path.join(directory, "net.ctl")
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        control.bind(self.control_path)
+        control.listen(16)
+        fds = [ours.fileno(), listener.fileno(), control.fileno()]
+        command = [NETD, "--frames-fd", str(fds[0]), "--listen-fd", str(fds[1]), "--mode", mode]
+        if policy is not None:
+            command += ["--control-fd", str(fds[2]), "--policy", json.dumps(policy)]
         if namespace:
             command = ["nsenter", f"--net=/run/netns/{namespace.name}", *command]
         if resolv_conf:
@@ -166,6 +174,20 @@ class Netd:
             self.process = subprocess.Popen(command, pass_fds=fds, stderr=log)
         ours.close()
         listener.close()
+        control.close()
+
+    def control(self, line, timeout=20):
+        """One line to the control socket; the answer, or None when netd hangs up without one."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+            s.settimeout(timeout)
+            s.connect(self.control_path)
+            s.sendall(line)
+            answer = read_line(s)
+            assert not answer or not s.recv(1), "one line, then the end"
+            return json.loads(answer) if answer else None
+
+    def set_policy(self, policy):
+        assert self.control(json.dumps({"policy": policy}).encode() + b"\n") == {}
 
     def dial(self, port, timeout=20):
         """Says CONNECT; returns (socket, answer line)."""
