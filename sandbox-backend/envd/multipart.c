@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes a multipart/form-data body apart as its bytes arrive.
 //
-// The search for the delimiter needs no look-back: CR stands only at its start (a boundary with CR
-// is refused), so after a mismatch the bytes matched so far are data, and can be taken from the
-// delimiter itself.
+// Data is searched for the delimiter as a whole and handed on in pieces as large as they came. Only
+// the end of what came may hold the begin of a delimiter. It needs no look-back: CR stands only at
+// its start (a boundary with CR is refused), so after a mismatch the bytes matched so far are data,
+// and can be taken from the delimiter itself.
 #include "sandbox-backend/envd/multipart.h"
 
 #include <string.h>
@@ -140,34 +141,47 @@ static int emit_matched(struct multipart *m, struct err *e)
     return emit(m, m->delimiter + implied, n, e);
 }
 
+// How many bytes at the end of `data` are the begin of a delimiter, and not all of it.
+static size_t begun_at_end(const struct multipart *m, const char *data, size_t len)
+{
+    size_t most = m->delimiter_len - 1 < len ? m->delimiter_len - 1 : len;
+    const char *end = data + len;
+    const char *cr = memrchr(end - most, '\r', most);
+    size_t n = cr ? (size_t)(end - cr) : 0;
+    return memcmp(m->delimiter, cr ? cr : end, n) == 0 ? n : 0;
+}
+
+// What continues the begin of a delimiter. The bytes taken; `matched` is 0 when it was none.
+static ssize_t feed_matched(struct multipart *m, const char *data, size_t len, struct err *e)
+{
+    size_t n = 0;
+    while (n < len && m->matched < m->delimiter_len && data[n] == m->delimiter[m->matched]) {
+        m->matched++;
+        n++;
+    }
+    if (n < len && m->matched < m->delimiter_len && emit_matched(m, e) < 0)
+        return -1;
+    return (ssize_t)n;
+}
+
+static ssize_t feed_unmatched(struct multipart *m, const char *data, size_t len, struct err *e)
+{
+    const char *delimiter = memmem(data, len, m->delimiter, m->delimiter_len);
+    size_t found = delimiter ? m->delimiter_len : begun_at_end(m, data, len);
+    size_t plain = delimiter ? (size_t)(delimiter - data) : len - found;
+    m->matched = found;
+    return emit(m, data, plain, e) < 0 ? -1 : (ssize_t)(plain + found);
+}
+
 // Preamble and data: up to and with the next delimiter. Returns the bytes taken, -1 on failure.
 static ssize_t feed_data(struct multipart *m, const char *data, size_t len, struct err *e)
 {
-    size_t i = 0;
-    while (i < len && m->matched < m->delimiter_len) {
-        if (m->matched == 0) {
-            const char *cr = memchr(data + i, '\r', len - i);
-            size_t n = cr ? (size_t)(cr - data) - i : len - i;
-            if (emit(m, data + i, n, e) < 0)
-                return -1;
-            i += n;
-            if (cr) {
-                i++;
-                m->matched = 1;
-            }
-        } else if (data[i] == m->delimiter[m->matched]) {
-            m->matched++;
-            i++;
-        } else {
-            if (emit_matched(m, e) < 0)
-                return -1;
-        }
-    }
-    if (m->matched == m->delimiter_len) {
+    ssize_t n = m->matched ? feed_matched(m, data, len, e) : feed_unmatched(m, data, len, e);
+    if (n >= 0 && m->matched == m->delimiter_len) {
         m->state = MULTIPART_DELIMITED;
         buf_clear(&m->line);
     }
-    return (ssize_t)i;
+    return n;
 }
 
 static int end_part(struct multipart *m, struct err *e)
