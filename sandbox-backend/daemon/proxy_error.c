@@ -70,10 +70,11 @@ void proxy_error_reserved(struct http_request *req, const char *path)
                           "path", json_lossy_string(path, strlen(path)), "code", 404));
 }
 
+// E2B's Python SDK tells a sandbox that is gone from one that cannot be reached by "was not found".
 static void reply_ended(struct http_request *req, const char *id, const char *sentence,
                         enum ended_why why)
 {
-    char *message auto_free = str_printf("The sandbox has ended: %s", sentence);
+    char *message auto_free = str_printf("The sandbox was not found; it has ended: %s", sentence);
     json_t *answer = body(502, id, message);
     json_object_set_new(answer, "reason", json_string(ended_why_name(why)));
     json_object_set_new(answer, "error_code", json_string("sandbox_ended"));

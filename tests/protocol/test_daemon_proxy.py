@@ -39,7 +39,8 @@ def test_ended_sandbox(daemon, sandbox):
     answer = daemon.through(sandbox)
     assert answer.status == 502 and answer.json["code"] == 502
     assert answer.json["reason"] == "killed" and answer.json["sandboxId"] == sandbox
-    assert "ended" in answer.json["message"] and " at 20" in answer.json["message"]
+    assert answer.json["message"].startswith("The sandbox was not found; it has ended: ")
+    assert " at 20" in answer.json["message"]
 
 
 def test_closed_port(daemon, sandbox):
