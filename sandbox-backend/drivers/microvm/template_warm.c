@@ -9,7 +9,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/drivers/microvm/template_call.h"
 
-#define STEP_MS 120000 // the slowest takes some seconds under TCG
+#define STEP_MS 600000 // the slowest takes half a minute under TCG, minutes on a busy host
 
 static const struct {
     const char *user;

@@ -10,7 +10,7 @@ import sys
 import time
 
 PORT = 49999
-START_SECONDS = 110
+START_SECONDS = 560
 
 PYTHON = (
     ("print('a')\n1 + 1", {"stdout", "result"}),
@@ -24,7 +24,7 @@ BASH = (("echo a; cd /tmp; ls > /dev/null", {"stdout"}), ("false", {"error"}))
 
 
 def ask(method, path, body=None):
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=300)
     connection.request(method, path, json.dumps(body) if body is not None else None)
     answer = connection.getresponse()
     data = answer.read()

@@ -20,7 +20,7 @@ QUEUE_MAX = 32  # runs that wait in one context
 ENVIRONMENT_BYTES_MAX = 1 * MIB
 KEEPALIVE_SECONDS = 5
 GRACE_SECONDS = 5  # an abandoned run that ignores SIGINT is killed
-START_SECONDS = 120  # of the zygote, under emulation on a loaded host
+START_SECONDS = 600  # of the zygote: 15 s under emulation, minutes on a host that is busy, too
 FORK_SECONDS = 30
 END_SECONDS = 10  # of a killed process
 

@@ -31,8 +31,12 @@ def _variables(body, language):
 
 def _figures_dir(body):
     value = _string(body, "figures_dir")
-    if value is not None and not os.path.isabs(value):
-        raise WebError(400, "figures_dir must be an absolute path")
+    if value is None:
+        return None
+    if value.startswith("~/"):
+        value = os.path.expanduser(value)
+    if not os.path.isabs(value):
+        raise WebError(400, "figures_dir must be an absolute path, or begin with ~/")
     return value
 
 
