@@ -8,6 +8,7 @@ import datetime
 import http.client
 import json
 import os
+import pathlib
 import re
 import ssl
 import subprocess
@@ -289,6 +290,14 @@ def test_a_broken_file_of_options(tmp_path, text, what):
     (tmp_path / "cubbyd.json").write_text(text)
     done = start(home=tmp_path)
     assert done.returncode == 2 and what in done.stderr and "cubbyd.json" in done.stderr
+
+
+def test_the_schema_has_every_option():
+    listed = set(re.findall(r"^  --([a-z-]+)", subprocess.run(
+        [PROGRAM, "--help"], capture_output=True, text=True, timeout=30).stdout, re.M))
+    schema = json.loads((pathlib.Path(__file__).parents[2] / "schemas/cubbyd.schema.json").read_text())
+    of_schema = {name.replace("_", "-") for name in schema["properties"]} - {"$schema"}
+    assert of_schema == listed - {"ready-fd", "help", "version"}
 
 
 def test_without_tcp_no_url(tmp_path):
