@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which refusals are waited for, and how long; and which server an answer to /health is of.
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/client/identify.h"
+#include "sandbox-backend/client/retry.h"
+#include "tests/lib/tap.h"
+
+static uint64_t wait_of(struct retry *r, int status, const char *retry_after, const char *body)
+{
+    const struct refusal refusal = {.status = status,
+                                    .is_whole = true,
+                                    .retry_after = retry_after,
+                                    .body = body,
+                                    .len = strlen(body)};
+    return retry_wait(r, &refusal);
+}
+
+static void test_limited(void)
+{
+    struct retry r = {0};
+    is_int((int64_t)wait_of(&r, 429, NULL, ""), 0, "a limit that names no time is final");
+    is_int((int64_t)wait_of(&r, 429, "Wed, 21 Oct 2026 07:28:00 GMT", ""), 0, "so is a date");
+    is_int((int64_t)wait_of(&r, 429, "-1", ""), 0, "and nonsense");
+    is_int((int64_t)wait_of(&r, 429, "31", ""), 0, "and too long a time");
+    is_int((int64_t)wait_of(&r, 429, "2", ""), 2000, "seconds are waited for");
+    is_int((int64_t)wait_of(&r, 429, "0", ""), RETRY_CONFLICT_MS, "none is a moment");
+    is_int((int64_t)wait_of(&r, 429, "28", ""), 0, "not more than the longest in all");
+    is_int((int64_t)wait_of(&r, 429, "27", ""), 27000, "but up to that");
+    is_int((int64_t)wait_of(&r, 429, "0", ""), 0, "and not more often");
+}
+
+static void test_conflict(void)
+{
+    struct retry r = {0};
+    const char *moving = "{\"code\":409,\"message\":\"being resumed\"}";
+    is_int((int64_t)wait_of(&r, 409, NULL, "{\"code\":\"already_exists\"}"), 0,
+           "envd's is an answer");
+    is_int((int64_t)wait_of(&r, 409, NULL, "oops"), 0, "so is what nobody explains");
+    for (int i = 0; i < RETRY_CONFLICT_MAX; i++)
+        is_int((int64_t)wait_of(&r, 409, NULL, moving), RETRY_CONFLICT_MS << i, "a change passes");
+    is_int((int64_t)wait_of(&r, 409, NULL, moving), 0, "or does not");
+    is_int((int64_t)wait_of(&r, 503, "1", "{\"code\":503}"), 0, "another refusal is final");
+    const struct refusal torn = {.status = 429, .retry_after = "1", .body = "", .len = 0};
+    struct retry fresh = {0};
+    is_int((int64_t)retry_wait(&fresh, &torn), 0, "and an answer that broke off");
+}
+
+static void is_dialect(int status, const char *health, const char *word)
+{
+    json_t *json = json_parse(health, strlen(health), NULL);
+    const struct dialect *found = identify_judge(status, json);
+    is_str(found ? found->word : "unknown", word, "%d %s", status, health);
+    json_decref(json);
+}
+
+static void test_identify(void)
+{
+    is_dialect(200, "{\"status\":\"ok\",\"version\":\"1\",\"sandboxes\":1,\"maxSandboxes\":9}",
+               "cubbyd");
+    is_dialect(200, "{\"status\":\"ok\",\"sandboxes\":0}", "cube");
+    is_dialect(200, "{\"status\":\"ok\"}", "e2b");
+    is_dialect(200, "{\"status\":\"ok\",\"sandboxes\":\"0\"}", "e2b");
+    is_dialect(200, "Health check successful", "e2b");
+    is_dialect(204, "", "e2b");
+    is_dialect(404, "{\"code\":404}", "e2b");
+    is_dialect(401, "{\"status\":\"ok\",\"sandboxes\":0}", "e2b");
+    is_dialect(502, "<html>", "unknown");
+    is_dialect(503, "{\"status\":\"ok\",\"sandboxes\":0}", "unknown");
+}
+
+int main(void)
+{
+    test_limited();
+    test_conflict();
+    test_identify();
+    return tap_done();
+}
