@@ -116,6 +116,8 @@ def run_program(name, variables, scenarios, room=None, seconds=150, template="de
         complaints += f"\nkilled after {seconds} s"
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     results = {line["name"]: line["error"] for line in lines}
+    slow = sorted(lines, key=lambda line: -line["seconds"])[:8]
+    print(name, "took longest for", {line["name"]: line["seconds"] for line in slow})
     for scenario in scenarios:
         results.setdefault(scenario, f"not reached; the program ended with {process.returncode}:\n"
                                      + complaints[-4000:])

@@ -139,9 +139,11 @@ async function watchRecursive(world) {
   const [sandbox, dir] = await world.place();
   const seen = [];
   const handle = await sandbox.files.watchDir(dir, (event) => seen.push(event), { recursive: true, includeEntry: true });
+  const find = (type, size) => seen.find((e) => e.name === 'sub/deep/f' && e.type === type && e.entry?.size === size);
+  await sandbox.files.write(`${dir}/sub/deep/f`, '');
+  await until(() => find('create', 0), 'what a new directory has already');
   await sandbox.files.write(`${dir}/sub/deep/f`, '12345');
-  const found = () => seen.find((e) => e.name === 'sub/deep/f' && e.type === 'write' && e.entry?.size === 5);
-  const event = await until(found, 'the write of a file that is five long');
+  const event = await until(() => find('write', 5), 'a write there');
   assert.deepEqual([event.entry.path, event.entry.type], [`${dir}/sub/deep/f`, FileType.FILE]);
   await handle.stop();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user of the official JavaScript SDKs (e2b, @e2b/code-interpreter) does, by their public API
 // alone. The environment is a user's: E2B_API_KEY, E2B_API_URL, E2B_SANDBOX_URL. The first argument is
-// JSON: {template, bare, scenarios: [name, ...]}. Prints a line of JSON a scenario: {name, error}, error
-// null when all was as it should be.
+// JSON: {template, bare, scenarios: [name, ...]}. Prints a line of JSON a scenario: {name, error,
+// seconds}, error null when all was as it should be.
 import { commands } from './commands.mjs';
 import { files } from './files.mjs';
 import { interpreter } from './interpreter.mjs';
@@ -25,6 +25,7 @@ function limited(name, promise) {
 }
 
 for (const name of plan.scenarios) {
+  const began = Date.now();
   let error = null;
   try {
     if (!all[name]) throw new Error('this program has no such scenario');
@@ -32,7 +33,7 @@ for (const name of plan.scenarios) {
   } catch (e) {
     error = e?.stack ?? String(e);
   }
-  console.log(JSON.stringify({ name, error }));
+  console.log(JSON.stringify({ name, error, seconds: (Date.now() - began) / 1000 }));
 }
 await world.close();
 process.exit(0); // the SDK's connection pool would keep the process for a while

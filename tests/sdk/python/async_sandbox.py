@@ -120,9 +120,11 @@ async def watch(world):
     sandbox, path = await world.place()
     seen = []
     handle = await sandbox.files.watch_dir(path, on_event=seen.append, recursive=True, include_entry=True)
+    await sandbox.files.write(f"{path}/sub/f", "")
+    await until(lambda: any(e.name == "sub/f" for e in seen), "what a new directory has already")
     await sandbox.files.write(f"{path}/sub/f", "12345")
     await until(lambda: any(e.name == "sub/f" and e.type.value == "write" and e.entry.size == 5
-                            for e in seen), "the write in a new directory")
+                            for e in seen), "a write there")
     await handle.stop()
     with fails(FileNotFoundException):
         await sandbox.files.watch_dir(f"{path}/none", on_event=seen.append)

@@ -120,7 +120,7 @@ def listed(world):
 def timeout(world):
     sandbox = world.sandbox()
     with fails(TimeoutException):
-        sandbox.commands.run("sleep 600 # times out", timeout=0.5)
+        sandbox.commands.run("sleep 600 # times out", timeout=1)
     until(lambda: not any("times out" in " ".join(p.args) for p in sandbox.commands.list()),
           "what timed out is ended")
     assert sandbox.commands.run("echo free", timeout=0).stdout == "free\n"

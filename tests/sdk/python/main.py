@@ -4,19 +4,21 @@ of the current releases ("sync" and "async"), and of e2b 1.9 with e2b-code-inter
 
 The environment is a user's: E2B_API_KEY, E2B_API_URL, E2B_SANDBOX_URL; for 1.9 E2B_DOMAIN. Arguments:
 sync or async, and JSON: {template, bare, scenarios: [name, ...]}. Prints a line of JSON a scenario: {name,
-error}, error null when all was as it should be.
+error, seconds}, error null when all was as it should be.
 """
 
 import asyncio
 import json
 import sys
+import time
 import traceback
 
 SECONDS = 60  # of a scenario, where it can be limited: far more than any takes
 
 
-def say(name, error):
-    print(json.dumps({"name": name, "error": error}), flush=True)
+def say(name, error, began):
+    seconds = round(time.monotonic() - began, 2)
+    print(json.dumps({"name": name, "error": error, "seconds": seconds}), flush=True)
 
 
 def run_sync(plan):
@@ -30,11 +32,12 @@ def run_sync(plan):
     world = World(plan)
     known = {**commands.ALL, **files.ALL, **terminal.ALL, **lifecycle.ALL, **interpreter.ALL}
     for name in plan["scenarios"]:
+        began = time.monotonic()
         try:
             known[name](world)
-            say(name, None)
+            say(name, None, began)
         except BaseException:
-            say(name, traceback.format_exc())
+            say(name, traceback.format_exc(), began)
     world.close()
 
 
@@ -46,11 +49,12 @@ async def run_async(plan):
     world = World(plan)
     known = {**async_sandbox.ALL, **async_code.ALL}
     for name in plan["scenarios"]:
+        began = time.monotonic()
         try:
             await asyncio.wait_for(known[name](world), SECONDS)
-            say(name, None)
+            say(name, None, began)
         except BaseException:
-            say(name, traceback.format_exc())
+            say(name, traceback.format_exc(), began)
     await world.close()
 
 

@@ -23,8 +23,6 @@ class World:
     def create(self, template=None, timeout=600, **options):
         """A new sandbox that ends with the program at the latest."""
         make = Sandbox if OLD else Sandbox.create
-        if OLD:
-            options.setdefault("secure", True)
         sandbox = make(template=template or self.template, timeout=timeout, **options)
         self.made.append(sandbox)
         return sandbox
