@@ -210,6 +210,14 @@ $(CLIENTS)/.done: tests/clients/package.json tests/clients/requirements.txt | $(
 	$(PYTHON) -m venv $(CLIENTS)/venv
 	$(CLIENTS)/venv/bin/pip install -q --disable-pip-version-check -r tests/clients/requirements.txt
 	@touch $@
+# E2B's Python SDKs: today's, and those that a known user pins; each needs an environment of its own.
+SDKS := $(CLIENTS)/e2b/.done $(CLIENTS)/e2b-1.9/.done
+$(CLIENTS)/e2b/.done: tests/sdk/requirements.txt
+$(CLIENTS)/e2b-1.9/.done: tests/sdk/requirements-1.9.txt
+$(SDKS): | $(B)/.deps-test
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
 
 PYTEST = $(TEST_ENV) $(VENV)/bin/python -m pytest -q --timeout 180 -p no:cacheprovider
 
@@ -220,10 +228,10 @@ unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
 	    echo "exec timeout -k 5 60 $(B)/test/replay/$$r tests/fuzz/corpus/$${r#fuzz_}" >$(B)/test/replay/$$r.t; done
 	@prove --exec sh $(patsubst %,%.t,$(REPLAYS))
 # One program each, with real or faked peers, official ones among them; no QEMU.
-protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done
-	@$(PYTEST) tests/protocol tests/clients tests/conformance
+protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
+	@$(PYTEST) tests/protocol tests/clients tests/conformance tests/sdk
 # Everything real: QEMU, a template of this tree's own, the official clients.
-e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(TEST_TEMPLATE)
+e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
 	@$(PYTEST) tests/e2e tests/acceptance
 test: unit protocol e2e layers headers
 	@echo "make test: units, protocol, end to end, layers and headers: all passed"
