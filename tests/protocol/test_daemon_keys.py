@@ -292,12 +292,19 @@ def test_a_broken_file_of_options(tmp_path, text, what):
     assert done.returncode == 2 and what in done.stderr and "cubbyd.json" in done.stderr
 
 
-def test_the_schema_has_every_option():
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_schema_and_man_page_have_every_option():
     listed = set(re.findall(r"^  --([a-z-]+)", subprocess.run(
         [PROGRAM, "--help"], capture_output=True, text=True, timeout=30).stdout, re.M))
-    schema = json.loads((pathlib.Path(__file__).parents[2] / "schemas/cubbyd.schema.json").read_text())
+    schema = json.loads((ROOT / "schemas/cubbyd.schema.json").read_text())
     of_schema = {name.replace("_", "-") for name in schema["properties"]} - {"$schema"}
     assert of_schema == listed - {"ready-fd", "help", "version"}
+    page = (ROOT / "docs/man/cubbyd.1").read_text().replace("\\-", "-")
+    options = page[page.index(".SH OPTIONS"):page.index(".SH SIGNALS")]
+    said = [line for line in options.splitlines() if line.startswith((".B --", ".BI --", ".BR --"))]
+    assert set(re.findall(r"--([a-z-]+)", " ".join(said))) == listed
 
 
 def test_without_tcp_no_url(tmp_path):

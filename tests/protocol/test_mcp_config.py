@@ -47,7 +47,7 @@ def test_the_man_page_has_every_option_and_no_other():
     assert named == {option.split()[0] for option, _, _ in help_options()}
 
 
-@pytest.mark.parametrize("name", ["config", "tokens"])
+@pytest.mark.parametrize("name", ["config", "tokens", "cubbyd"])
 def test_the_schemas_are_schemas(name):
     jsonschema.Draft202012Validator.check_schema(json.loads((ROOT / f"schemas/{name}.schema.json").read_text()))
 
@@ -55,7 +55,8 @@ def test_the_schemas_are_schemas(name):
 def test_examples_in_the_docs_fit_their_schemas():
     text = (ROOT / "docs/configuration.md").read_text()
     examples = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.S)]
-    config, tokens = examples
+    config, tokens, cubbyd = examples
+    jsonschema.validate(cubbyd, json.loads((ROOT / "schemas/cubbyd.schema.json").read_text()))
     jsonschema.validate(config, json.loads((ROOT / "schemas/config.schema.json").read_text()))
     jsonschema.validate(tokens, json.loads((ROOT / "schemas/tokens.schema.json").read_text()))
 
