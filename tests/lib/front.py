@@ -63,6 +63,7 @@ class Front:
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
+        self.ports = {name: sock.getsockname()[1] for name, (sock, _) in listeners.items()}
         for name, (sock, tls) in listeners.items():
             self._await(self._listen(name, sock, tls))
 
@@ -95,6 +96,9 @@ class Front:
     def close(self):
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(30)
+
+    def port(self, name):
+        return self.ports[name]
 
     # ---- a connection
     async def _read(self, reader, where):
