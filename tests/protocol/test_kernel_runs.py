@@ -4,6 +4,7 @@
 import os
 import pathlib
 import signal
+import subprocess
 
 import pytest
 
@@ -426,7 +427,7 @@ def test_a_deleted_context_ends_its_runs(kernel):
     stream.until("stdout", "on")
     waiting = context.start("1")
     context.delete()
-    assert stream.rest().error["name"] == "KernelRestarted"
+    assert stream.rest().error["name"] == "ContextDeleted"
     assert waiting.rest().error["name"] == "ContextDeleted"
 
 
@@ -453,6 +454,30 @@ def test_random_numbers_differ(kernel):
     assert a.run("random.random(), numpy.random.rand()").text == "(0.13436424411240122, 0.417022004702574)"
     a.delete()
     b.delete()
+
+
+def test_a_copied_machine_draws_new_numbers():
+    """The worker itself, with a shell that draws: the machine's identity is a message's, not this one's."""
+    script = """if True:
+        import random, socket, sys
+        sys.path.insert(0, sys.argv[1])
+        import numpy
+        from cubby_kernel import frames, worker
+        class Shell:
+            execution_count = 1
+            def run_cell(self, code, store_history):
+                print(random.random(), numpy.random.rand())
+                return type("Outcome", (), {"error_before_exec": None, "error_in_exec": None})
+        ours, theirs = socket.socketpair()
+        w = worker.Worker(frames.Channel(theirs), Shell())
+        for identity in "aab":
+            random.seed(1); numpy.random.seed(1)
+            w._run({"op": "run", "code": "", "changed": {}, "variables": {}, "identity": identity})
+    """
+    out = subprocess.run([kernel_peer.PYTHON, "-B", "-c", script, kernel_peer.SOURCES], capture_output=True, text=True,
+                         timeout=120, check=True).stdout.split()
+    assert out[:2] == out[2:4] == ["0.13436424411240122", "0.417022004702574"]
+    assert not set(out[:2]) & set(out[4:])
 
 
 def test_pandas_is_there_at_once(python):

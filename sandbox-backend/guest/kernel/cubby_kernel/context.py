@@ -105,6 +105,7 @@ class Context:
         await run.say({"type": "end_of_execution"})
 
     async def _drive(self, run):
+        self._killed_for = None
         try:
             if self._deleted:
                 await self._say_error(run, "ContextDeleted", f"context {self.id} was deleted")
@@ -130,7 +131,7 @@ class Context:
         """The process is gone in the middle of a run, or was when the run came."""
         why, self._killed_for = self._killed_for, None
         lost = "what it had in memory is lost; the next run starts clean"
-        name = "KernelRestarted" if why else "KernelDied"
+        name = "ContextDeleted" if self._deleted else "KernelRestarted" if why else "KernelDied"
         await self._drop_process()
         if not why and self.language == "bash" and "code" in getattr(ended, "status", {}):
             text = f"bash exited; {lost}"
