@@ -20,11 +20,7 @@
 
 #define TIMEOUT_MS         50000
 #define TIMEOUT_PATIENT_MS 300000
-#define SLIDE_MARGIN_S     60
 #define SAVED_PATH_FORMAT  "/tmp/cubby-%s-%s.txt"
-
-static void save_stdout(struct run *r);
-static void save_stderr(struct run *r);
 
 struct run *run_new(struct tool_call *c)
 {
@@ -72,7 +68,7 @@ static char *last_words(const struct run *r)
     return buf_take(&words);
 }
 
-static void fail(struct run *r, const char *what, const struct err *e)
+void run_fail(struct run *r, const char *what, const struct err *e)
 {
     struct tool_call *c = r->call;
     struct err copy = *e;
@@ -84,9 +80,8 @@ static void fail(struct run *r, const char *what, const struct err *e)
 
 // ---- 1. the command
 
-static void on_stdout(const char *data, size_t len, void *ctx)
+void run_add_stdout(struct run *r, const char *data, size_t len)
 {
-    struct run *r = ctx;
     r->call->bytes += (int64_t)len;
     output_add(&r->out, data, len);
     tool_call_output(r->call, PROGRESS_STDOUT, data, len);
@@ -94,14 +89,19 @@ static void on_stdout(const char *data, size_t len, void *ctx)
 
 void run_add_stderr(struct run *r, const char *data, size_t len)
 {
+    r->call->bytes += (int64_t)len;
     output_add(&r->err, data, len);
     tool_call_output(r->call, PROGRESS_STDERR, data, len);
+}
+
+static void on_stdout(const char *data, size_t len, void *ctx)
+{
+    run_add_stdout(ctx, data, len);
 }
 
 static void on_stderr(const char *data, size_t len, void *ctx)
 {
     struct run *r = ctx;
-    r->call->bytes += (int64_t)len;
     if (r->filter)
         r->filter(r, data, len);
     else
@@ -109,7 +109,7 @@ static void on_stderr(const char *data, size_t len, void *ctx)
 }
 
 // Whoever reads "try again" runs it twice.
-static void fail_lost(struct run *r, const struct err *e)
+void run_fail_lost(struct run *r, const struct err *e)
 {
     struct tool_call *c = r->call;
     struct err copy = *e;
@@ -127,18 +127,17 @@ static void on_end(const struct command_result *result, const struct err *e, voi
     struct run *r = ctx;
     r->call->op = NULL;
     if (e && result->may_have_run && e->code != ERR_CANCELED) {
-        fail_lost(r, e);
+        run_fail_lost(r, e);
         return;
     }
     if (e) {
-        fail(r, "run it", e);
+        run_fail(r, "run it", e);
         return;
     }
     r->timed_out = result->end == COMMAND_TIMED_OUT;
     if (result->end == COMMAND_EXITED)
         r->exit_code = result->exit_code;
-    r->status = xstrdup(result->status ? result->status : "");
-    save_stdout(r);
+    run_end(r, result->status ? result->status : "");
 }
 
 void run_start(struct run *r, const struct run_spec *spec)
@@ -155,7 +154,7 @@ void run_start(struct run *r, const struct run_spec *spec)
         .user = r->user,
         .timeout_ms = timeout_ms,
     };
-    struct client *client = tool_call_client(c, timeout_ms / 1000 + SLIDE_MARGIN_S);
+    struct client *client = tool_call_client(c, timeout_ms / 1000 + RUN_SLIDE_MARGIN_S);
     if (!client) {
         run_free(r);
         return;
@@ -216,6 +215,12 @@ static void save_stdout(struct run *r)
 {
     if (!save(r, &r->out, "stdout", &r->out_path, on_stdout_saved))
         save_stderr(r);
+}
+
+void run_end(struct run *r, const char *status)
+{
+    r->status = xstrdup(status);
+    save_stdout(r);
 }
 
 // ---- 4. the result

@@ -30,12 +30,23 @@ struct run_spec {
 struct run *run_new(struct tool_call *c);
 void run_free(struct run *r);
 
+void run_add_stdout(struct run *r, const char *data, size_t len);
 void run_add_stderr(struct run *r, const char *data, size_t len);
 
 // Starts the command with the call's `timeout`. When it could not run, or its fate is unknown, `r`
 // is freed and the call fails; otherwise on_done.
 void run_start(struct run *r, const struct run_spec *spec);
 int64_t run_timeout_ms(const struct tool_call *c);
+#define RUN_SLIDE_MARGIN_S \
+    60 // how much longer than its timeout the sandbox of a run lives at least
+
+// For what runs otherwise than by run_start: its ends, once. All that was printed has been added;
+// timed_out and exit_code are set. The whole of what is too long to show is saved, then on_done.
+void run_end(struct run *r, const char *status);
+// It could not run. `what` is static. Frees `r`.
+void run_fail(struct run *r, const char *what, const struct err *e);
+// It began, or may have, and what became of it is not known. Frees `r`.
+void run_fail_lost(struct run *r, const struct err *e);
 
 // The members that both run tools have in their structured result; new reference.
 json_t *run_structured(const struct run *r);

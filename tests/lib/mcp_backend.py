@@ -11,8 +11,10 @@ import http.server
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
+import socket
 import socketserver
 import struct
 import subprocess
@@ -45,6 +47,7 @@ class Backend:
         self.create_gate = None     # an Event that creations wait for
         self.create_error = None    # (status, body)
         self.die_mid_command = False
+        self.kernel = None          # (host, port) of what answers at the sandboxes' port 49999
         self.lock = threading.Lock()
         handler = type("Bound", (self.handler or Handler,), {"backend": self})
         self.server = Server(str(self.home / "cubbyd.sock"), handler)
@@ -138,6 +141,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif sandbox not in b.sandboxes:
             self.answer(502, {"sandboxId": sandbox, "code": 502,
                               "message": "The sandbox was not found"})
+        elif (port := int(self.headers.get("E2b-Sandbox-Port"))) == 49999 and b.kernel:
+            self.relay(body)
+        elif port != 49983:
+            self.answer(502, {"sandboxId": sandbox, "code": 502, "port": port,
+                              "message": "The sandbox is running but port is not open"})
         else:
             self.envd(url, body)
 
@@ -181,6 +189,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(200, b.sandboxes[name])
         else:
             self.answer(204)
+
+    def relay(self, body):
+        """The request to the kernel, and its answer as it comes, until either side closes."""
+        self.close_connection = True
+        with socket.create_connection(self.backend.kernel) as kernel:
+            kernel.sendall(f"{self.command} {self.path} HTTP/1.1\r\nHost: kernel\r\nConnection: close\r\n"
+                           f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+                           .encode() + body)
+            while True:
+                ready, _, _ = select.select([kernel, self.connection], [], [])
+                data = kernel.recv(65536) if kernel in ready else b""
+                if not data:
+                    return
+                self.wfile.write(data)
 
     # ---- envd
     def local(self, path):

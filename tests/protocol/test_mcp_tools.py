@@ -341,13 +341,14 @@ def test_cancel_takes_the_id_with_its_type(server, backend):
     assert server.line()["id"] == "5"
 
 
-# ---- run_python_code
+# ---- run_python_code in a sandbox without a kernel (test_mcp_python.py: with one)
 def test_python(server, backend):
     sandbox = backend.sandbox()
     got, text = python(server, sandbox, "import sys\nprint('out')\nprint('err', file=sys.stderr)\n6 * 7")
     assert (got["stdout"], got["stderr"], got["result"]) == ("out\n", "err\n", "42")
     assert "error" not in got and got["exit_code"] == 0
-    assert text == (f"stdout:\nout\nstderr:\nerr\nresult:\n42\n[exit code 0, {got['duration_ms']} ms]")
+    assert text == (f"stdout:\nout\nstderr:\nerr\nresult:\n42\n[exit code 0, {got['duration_ms']} ms]"
+                    " (a fresh interpreter: this sandbox has no kernel, variables do not last)")
     assert python(server, sandbox, "x = 1")[1].startswith("(no output)\n[exit code 0")
     assert python(server, sandbox, "'it''s'")[1].startswith("'its'\n[exit")
     assert "result" not in python(server, sandbox, "None")[0]

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_python_code on the kernel itself, and what happens where there is none."""
+
+import base64
+import json
+import pathlib
+import threading
+
+import jsonschema
+import pytest
+from harness import text_of, wait_for
+from mcp_stdio import backend, server, start  # noqa: F401
+
+import kernel_peer
+
+SCHEMA = {t["name"]: t for t in json.loads(
+    (pathlib.Path(__file__).parents[2] / "schemas/tools.json").read_text())}["run_python_code"]
+
+
+@pytest.fixture(name="sandbox")
+def fixture_sandbox(backend):
+    """One whose kernel is the shared one, clean."""
+    kernel = kernel_peer.shared()
+    kernel.request("POST", "/contexts/default/restart")
+    backend.kernel = ("127.0.0.1", kernel.port)
+    return backend.sandbox()
+
+
+def python(server, sandbox, code, **more):
+    result = server.result("run_python_code", sandbox_id=sandbox, code_block=code, **more)
+    assert not result.get("isError"), result
+    jsonschema.validate(result["structuredContent"], SCHEMA["outputSchema"])
+    return result["structuredContent"], text_of(result), result["content"]
+
+
+def test_variables_last(server, sandbox):
+    got, text, _ = python(server, sandbox, "import math\nx = 41\nprint('set')")
+    assert (got["stdout"], got["exit_code"], got["status"]) == ("set\n", 0, "ok")
+    assert text == f"set\n[ok, {got['duration_ms']} ms]" and got["context"] == "default"
+    got, text, content = python(server, sandbox, "x + math.floor(1.5)")
+    assert got["result"] == "42" and text.startswith("42\n[ok, ")
+    assert [block["type"] for block in content] == ["text"]
+
+
+def test_strings_keep_their_quotes(server, sandbox):
+    assert python(server, sandbox, "'5'")[0]["result"] == "'5'"
+    assert python(server, sandbox, "''")[0]["result"] == "''"
+    assert "result" not in python(server, sandbox, "None")[0]
+
+
+def test_streams_and_values_have_their_names(server, sandbox):
+    got, text, _ = python(server, sandbox, (
+        "import sys\nprint('out')\nprint('err', file=sys.stderr)\ndisplay({'shown': 1})\n6 * 7"))
+    assert (got["stdout"], got["stderr"], got["displayed"]) == ("out\n", "err\n", "{'shown': 1}\n")
+    assert text.startswith("stdout:\nout\nstderr:\nerr\ndisplayed:\n{'shown': 1}\nresult:\n42\n[ok, ")
+
+
+def test_errors(server, sandbox):
+    got, text, _ = python(server, sandbox, "def f():\n    return 1 / 0\n\nprint('before')\nf()")
+    assert (got["error"]["name"], got["error"]["value"]) == ("ZeroDivisionError", "division by zero")
+    assert (got["stdout"], got["exit_code"], got["status"]) == ("before\n", 1, "error")
+    assert "return 1 / 0" in text and "\n[ZeroDivisionError, " in text and "\x1b" not in text
+    assert python(server, sandbox, "f")[0]["result"].startswith("<function"), "what was made is there"
+
+
+def test_contexts_are_apart(server, sandbox):
+    python(server, sandbox, "x = 1")
+    got, _, _ = python(server, sandbox, "'x' in globals()", context="other")
+    assert (got["result"], got["context"]) == ("False", "other")
+    python(server, sandbox, "x = 2", context="other")
+    assert python(server, sandbox, "x")[0]["result"] == "1"
+    assert python(server, sandbox, "x", context="other")[0]["result"] == "2"
+    kernel_peer.shared().request("DELETE", "/contexts/other")
+
+
+def test_restart_starts_clean(server, sandbox):
+    python(server, sandbox, "x = 1")
+    got, _, _ = python(server, sandbox, "'x' in globals()", restart=True)
+    assert got["result"] == "False"
+    assert python(server, sandbox, "1", restart=True, context="new")[0]["result"] == "1"
+    kernel_peer.shared().request("DELETE", "/contexts/new")
+
+
+@pytest.mark.parametrize("context", ["", "a/b", "..", "x" * 65, "a b", "é"])
+def test_bad_names_of_contexts(server, sandbox, context):
+    result = server.result("run_python_code", sandbox_id=sandbox, code_block="1", context=context)
+    assert result["isError"] and "context must be 1 to 64 letters" in text_of(result)
+
+
+def test_figures_are_shown_and_saved(server, sandbox, backend):
+    got, text, content = python(server, sandbox, (
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.show()\n"
+        "plt.plot([3, 2, 1])\nplt.show()\nprint('drawn')"))
+    assert [block["type"] for block in content] == ["image", "image", "text", "resource_link",
+                                                    "resource_link"]
+    for figure, image, link in zip(got["figures"], content[:2], content[3:], strict=True):
+        data = pathlib.Path(figure["path"]).read_bytes()
+        assert data == base64.b64decode(image["data"]) and data.startswith(b"\x89PNG")
+        assert (figure["mime_type"], figure["shown"], image["mimeType"]) == ("image/png", True, "image/png")
+        assert link["uri"].endswith(figure["path"]) and link["size"] == len(data)
+        assert figure["path"] in text
+        pathlib.Path(figure["path"]).unlink()
+    assert got["stdout"] == "drawn\n" and "displayed" not in got
+
+
+def test_figures_beyond_what_clients_take(server, sandbox):
+    got, _, content = python(server, sandbox, (
+        "import os\nfrom IPython.display import Image\n"
+        "png = b'\\x89PNG\\r\\n\\x1a\\n'\n"
+        "display(Image(png + os.urandom(3 << 20), format='png'))\n"
+        "for _ in range(10):\n    display(Image(png + bytes(1000), format='png'))"))
+    assert [f["shown"] for f in got["figures"]] == [False] + [True] * 8 + [False] * 2
+    assert [block["type"] for block in content].count("image") == 8
+    assert pathlib.Path(got["figures"][0]["path"]).stat().st_size == 8 + (3 << 20)
+    for figure in got["figures"]:
+        pathlib.Path(figure["path"]).unlink()
+
+
+def test_tables_are_text(server, sandbox):
+    got, text, _ = python(server, sandbox, (
+        "import pandas as pd\npd.DataFrame({'name': ['a', 'b'], 'count': [1, 2]})"))
+    assert got["result"].split() == ["name", "count", "0", "a", "1", "1", "b", "2"]
+    assert "<table" not in text
+
+
+def test_long_output_and_long_values(start, backend, sandbox):
+    server = start("--output-bytes", "500")
+    got, _, _ = python(server, sandbox, "for i in range(10000): print(i)\n'x' * 10000")
+    assert got["truncated"] and len(got["result"]) < 1000 and "print or save" in got["result"]
+    whole = pathlib.Path(backend.files / got["stdout_path"].lstrip("/"))
+    whole = whole if whole.exists() else pathlib.Path(got["stdout_path"])
+    assert whole.read_text() == "".join(f"{i}\n" for i in range(10000))
+    whole.unlink()
+
+
+def test_a_run_past_its_timeout_is_interrupted(server, sandbox):
+    got, text, _ = python(server, sandbox, (
+        "x = 1\nprint('so far')\nimport time\nwhile True: time.sleep(0.01)"), timeout=1)
+    assert got["timed_out"] and (got["exit_code"], got["status"]) == (-1, "interrupted")
+    assert got["stdout"] == "so far\n" and "\n[interrupted after " in text
+    assert python(server, sandbox, "x")[0]["result"] == "1", "variables are kept"
+
+
+def test_a_run_that_hears_no_interrupt_is_left(server, sandbox):
+    got, text, _ = python(server, sandbox, (
+        "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf')\n"
+        "while True: time.sleep(0.01)"), timeout=1)
+    assert got["timed_out"] and got["stdout"] == "deaf\n" and "killed" in got["status"]
+    assert python(server, sandbox, "1 + 1", timeout=40)[0]["result"] == "2", "the context is usable"
+
+
+def test_one_that_waits_for_its_turn_is_given_up(server, sandbox, tmp_path):
+    gate, begun = tmp_path / "gate", tmp_path / "begun"
+    first = server.start_tool("run_python_code", sandbox_id=sandbox, code_block=(
+        f"import os, time\nopen({str(begun)!r}, 'w').close()\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n1"))
+    wait_for(begun.exists, what="the first run")
+    second = server.start_tool("run_python_code", sandbox_id=sandbox, code_block="2", timeout=0.5)
+    got = server.answer(second)["result"]["structuredContent"]
+    assert got["timed_out"] and "given up" in got["status"] and "result" not in got
+    gate.touch()
+    assert server.answer(first)["result"]["structuredContent"]["result"] == "1", "not interrupted"
+
+
+def test_cancelling_interrupts(server, sandbox, tmp_path):
+    told = tmp_path / "told"
+    call = server.start_tool("run_python_code", sandbox_id=sandbox, code_block=(
+        "import pathlib, time\n"
+        f"told = pathlib.Path({str(told)!r})\ntold.write_text('begun')\n"
+        "try:\n    while True: time.sleep(0.01)\nfinally:\n    told.write_text('interrupted')"))
+    wait_for(lambda: told.exists() and told.read_text() == "begun", what="the run")
+    server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
+    wait_for(lambda: told.read_text() == "interrupted", what="the interrupt")
+    assert python(server, sandbox, "1 + 1")[0]["result"] == "2"
+
+
+def test_a_kernel_process_that_dies(server, sandbox):
+    got, text, _ = python(server, sandbox, "import os\nprint('last words', flush=True)\nos._exit(5)")
+    assert got["error"]["name"] == "KernelDied" and got["stdout"] == "last words\n"
+    assert "the next run starts clean" in text
+    assert python(server, sandbox, "1 + 1")[0]["result"] == "2"
+
+
+def test_a_kernel_that_vanishes_is_not_asked_twice(server, backend, sandbox):
+    import socket
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        backend.kernel = listener.getsockname()
+        asked = []
+
+        def vanish():
+            connection, _ = listener.accept()
+            asked.append(connection.recv(65536))
+            connection.close()
+
+        thread = threading.Thread(target=vanish)
+        thread.start()
+        result = server.result("run_python_code", sandbox_id=sandbox, code_block="1")
+        thread.join()
+    assert result["isError"] and "It may have run" in text_of(result)
+    assert len(asked) == 1 and backend.count("/execute") == 1
+
+
+def test_without_a_kernel_a_fresh_interpreter_runs_it(server, backend):
+    sandbox = backend.sandbox()
+    got, text, _ = python(server, sandbox, "x = 1\nx + 1")
+    assert got["result"] == "2" and "context" not in got
+    assert text.endswith("(a fresh interpreter: this sandbox has no kernel, variables do not last)")
+    for more in ({"context": "other"}, {"restart": True}):
+        result = server.result("run_python_code", sandbox_id=sandbox, code_block="1", **more)
+        assert result["isError"] and text_of(result).startswith("no_kernel: ")
