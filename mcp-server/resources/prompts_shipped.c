@@ -74,16 +74,17 @@ static void get_analyze_data(struct exchange *x, const json_t *arguments)
         UPLOAD,
         FETCH,
         {.needs = {"run_python_code"},
-         .text = "Work with run_python_code; pandas and matplotlib can be installed with pip where "
-                 "they are missing."},
+         .text = "Work with run_python_code: variables last from call to call, so load the data once "
+                 "and look at it in small steps. The template default has pandas, numpy and "
+                 "matplotlib."},
         {.text = "Look before you calculate: size, columns, types, missing and duplicate values, "
                  "units, time zones, ranges that cannot be. Say what you found and what you did "
                  "about it."},
         {.text = "Answer the question with code, not by reading numbers off the data yourself. "
                  "Check each important number a second way (another grouping, a total, a few rows "
                  "by hand)."},
-        {.text = "Where a picture says it better, save a chart with a title, named axes and units "
-                 "as a PNG."},
+        {.text = "Where a picture says it better, draw a chart with a title, named axes and units; "
+                 "you see it, and it is saved in /home/user/figures."},
         {.needs = {"download_file_from_sandbox_to_local"},
          .text = "Bring charts and tables that the user should keep here with "
                  "download_file_from_sandbox_to_local."},
