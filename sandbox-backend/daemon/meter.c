@@ -47,27 +47,27 @@ static void tell_all(struct meter *m)
     }
 }
 
-// The guest may say anything; what makes no sense is no sample.
-static int parse(const char *text, size_t len, struct meter_sample *s, struct err *e)
+int meter_parse(const char *text, size_t len, struct meter_sample *s, struct err *e)
 {
+    const struct {
+        const char *key;
+        int64_t max, *value;
+    } MEMBERS[] = {
+        {"cpu_count", CPUS_MAX, &s->cpus},       {"mem_used", BYTES_MAX, &s->mem_used},
+        {"mem_total", BYTES_MAX, &s->mem_total}, {"mem_cache", BYTES_MAX, &s->mem_cache},
+        {"disk_used", BYTES_MAX, &s->disk_used}, {"disk_total", BYTES_MAX, &s->disk_total},
+    };
     json_t *json = json_parse(text, len, e);
-    int result = -1;
-    if (json && json_is_object(json) &&
-        json_get_int(json, "cpu_count", 0, CPUS_MAX, &s->cpus, 0, e) == 0 &&
-        json_get_int(json, "mem_used", 0, BYTES_MAX, &s->mem_used, 0, e) == 0 &&
-        json_get_int(json, "mem_total", 0, BYTES_MAX, &s->mem_total, 0, e) == 0 &&
-        json_get_int(json, "mem_cache", 0, BYTES_MAX, &s->mem_cache, 0, e) == 0 &&
-        json_get_int(json, "disk_used", 0, BYTES_MAX, &s->disk_used, 0, e) == 0 &&
-        json_get_int(json, "disk_total", 0, BYTES_MAX, &s->disk_total, 0, e) == 0) {
-        const json_t *pct = json_object_get(json, "cpu_used_pct");
-        s->cpu_pct = json_is_number(pct) ? json_number_value(pct) : 0;
-        bool fits = s->cpu_pct >= 0 && s->cpu_pct <= PERCENT;
-        result = fits ? 0 : err_set(e, ERR_INVALID, "cpu_used_pct is not a percentage");
-    } else {
+    if (json && !json_is_object(json))
         err_set(e, ERR_INVALID, "it is no object");
-    }
+    for (size_t i = 0; i < ARRAY_LEN(MEMBERS) && !err_is(e); i++)
+        json_get_int(json, MEMBERS[i].key, 0, MEMBERS[i].max, MEMBERS[i].value, 0, e);
+    const json_t *pct = json_object_get(json, "cpu_used_pct");
+    s->cpu_pct = json_is_number(pct) ? json_number_value(pct) : 0;
+    if (s->cpu_pct < 0 || s->cpu_pct > PERCENT)
+        err_set(e, ERR_INVALID, "cpu_used_pct is not a percentage");
     json_decref(json);
-    return result;
+    return err_is(e) ? -1 : 0;
 }
 
 static void on_answer(int status, const char *text, size_t len, const struct err *e, void *ctx)
@@ -79,7 +79,7 @@ static void on_answer(int status, const char *text, size_t len, const struct err
     m->call = NULL;
     if (!e && status != 200)
         err_set(&why, ERR_INTERNAL, "envd answered /metrics with %d", status);
-    if (!e && !err_is(&why) && parse(text, len, &sample, &why) == 0) {
+    if (!e && !err_is(&why) && meter_parse(text, len, &sample, &why) == 0) {
         if (!m->samples)
             m->samples = xcalloc(METER_MAX, sizeof *m->samples);
         m->samples[m->next] = sample;

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sandbox-backend/base/err.h"
+
 #define METER_MAX        120
 #define METER_SPACING_MS 1000
 
@@ -37,6 +39,8 @@ void meter_refresh(struct sandbox *sb, meter_cb cb, void *ctx);
 void meter_cancel(struct sandbox *sb);
 void meter_fini(struct meter *m);
 
+// What envd said, without the time. The guest may say anything: what makes no sense is ERR_INVALID.
+int meter_parse(const char *text, size_t len, struct meter_sample *s, struct err *e);
 // The i-th of meter.count, the oldest first; as E2B's SandboxMetric, a new reference.
 const struct meter_sample *meter_at(const struct meter *m, size_t i);
 json_t *meter_json(const struct meter_sample *s);

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Misspelt members, the journal's ring, the end of a file.
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/journal.h"
+#include "sandbox-backend/daemon/near_miss.h"
+#include "sandbox-backend/daemon/tail.h"
+#include "tests/lib/tap.h"
+
+static void test_near_miss(void)
+{
+    static const char *const KNOWN[] = {"templateID", "envVars", "allow_internet_access"};
+    static const struct {
+        const char *name, *meant; // NULL: nothing is said
+    } CASES[] = {
+        {"templateID", NULL},
+        {"template_id", "templateID"},
+        {"TemplateId", "templateID"},
+        {"env-vars", "envVars"},
+        {"envVar", NULL},
+        {"allowInternetAccess", "allow_internet_access"},
+        {"other", NULL},
+        {"_", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct err e = ERR_INIT;
+        json_t *object = json_pack("{s:i}", CASES[i].name, 1);
+        int result = near_miss_check(object, "x.", KNOWN, ARRAY_LEN(KNOWN), &e);
+        ok(result == (CASES[i].meant ? -1 : 0), "\"%s\": %s", CASES[i].name, e.msg);
+        ok(!CASES[i].meant || strstr(e.msg, CASES[i].meant), "it is told what was meant");
+        json_decref(object);
+    }
+    struct err e = ERR_INIT;
+    ok(near_miss_check(NULL, "", KNOWN, ARRAY_LEN(KNOWN), &e) == 0, "nothing has no members");
+}
+
+static void test_journal(void)
+{
+    struct journal j = {0};
+    enum journal_level level;
+    for (int i = 0; i < JOURNAL_MAX + 50; i++)
+        journal_add(&j, JOURNAL_INFO, "event %d", i);
+    is_int((int)j.count, JOURNAL_MAX, "the last ones are kept");
+    ok(str_eq(journal_at(&j, 0)->text, "event 50"), "the oldest of them first");
+    ok(str_eq(journal_at(&j, JOURNAL_MAX - 1)->text, "event 249"), "the newest last");
+    journal_fini(&j);
+    for (int i = 0; i < 3; i++)
+        journal_add(&j, JOURNAL_WARN, "event %d", i);
+    ok(j.count == 3 && str_eq(journal_at(&j, 1)->text, "event 1"), "few are as they came");
+    ok(j.room < JOURNAL_MAX, "and take little room");
+    journal_fini(&j);
+    ok(journal_level_parse("warn", &level) && level == JOURNAL_WARN, "a level by its name");
+    ok(!journal_level_parse("loud", &level), "there is no such level");
+}
+
+static void test_tail(void)
+{
+    char path[] = "/tmp/cubby-test-tail.XXXXXX";
+    char out[11];
+    int fd auto_close = mkstemp(path);
+    is_int((int)tail_read(path, out, 10), 0, "an empty file");
+    fd_write_all(fd, "0123456789abcdef\r\n\n", 19, NULL);
+    is_int((int)tail_read(path, out, 10), 7, "less the newlines");
+    ok(str_eq(out, "9abcdef"), "the end: %s", out);
+    unlink(path);
+    ok(tail_read(path, out, 10) == 0 && !*out, "no file");
+}
+
+int main(void)
+{
+    test_near_miss();
+    test_journal();
+    test_tail();
+    return tap_done();
+}
