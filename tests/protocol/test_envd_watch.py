@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from envd_peer import Envd, Stream, envelope, wait_for
+import tiny_fuse
+from envd_peer import IS_ROOT, Envd, Stream, envelope, wait_for
 
 CREATE, WRITE, REMOVE, RENAME, CHMOD = "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"
 
@@ -340,6 +341,28 @@ def test_errors(envd, here):
     assert refused(envd, path="~other")["code"] == "invalid_argument"
     assert refused(envd, path=str(here), recursive="yes")["code"] == "invalid_argument"
     assert inotify_count(envd) == 0
+
+
+@pytest.mark.skipif(not IS_ROOT or not os.path.exists("/dev/fuse"), reason="only root can mount")
+def test_network_mounts_need_consent(envd, here):
+    """FUSE is one of those on which changes that others make go unnoticed."""
+    try:
+        mount = tiny_fuse.mounted(here)
+        mount.__enter__()
+    except OSError as e:
+        pytest.skip(f"this machine mounts no FUSE: {e}")
+    try:
+        error = refused(envd, path=str(here))
+        assert error["code"] == "invalid_argument" and "network mount" in error["message"]
+        status, answer = envd.fs("CreateWatcher", path=str(here))
+        assert (status, answer["code"]) == (400, "invalid_argument")
+        Watch(envd, here, allowNetworkMounts=True).close()
+        status, answer = envd.fs("CreateWatcher", path=str(here), allowNetworkMounts=True)
+        assert status == 200, answer
+        assert envd.fs("RemoveWatcher", watcherId=answer["watcherId"])[0] == 200
+    finally:
+        wait_for(lambda: inotify_count(envd) == 0, what="the watches are gone")
+        mount.__exit__(None, None, None)
 
 
 def test_limit_and_release(envd, here):
