@@ -47,6 +47,8 @@ static void send_page(struct http_request *req, int status, const char *message)
 
 static void answer_with(struct http_request *req, int status, json_t *answer /* taken */)
 {
+    if (status == 409 || status == 429)
+        http_response_header(req, "Retry-After", "1"); // it was not passed on, and soon may be
     if (!wants_page(req)) {
         reply_json(req, status, answer);
         return;

@@ -518,6 +518,7 @@ def test_limit_of_requests_at_once(daemon):
         assert "200 OK" in read_head(s)[0]
     answer = daemon.through(sandbox)
     assert answer.status == 429 and "480 requests open at once" in answer.json["message"]
+    assert answer.headers["Retry-After"] == "1"
     watch.pop().close()
     wait_for(lambda: daemon.through(sandbox).status == 204, 10, "there is room again")
     for s in watch:

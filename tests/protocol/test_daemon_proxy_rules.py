@@ -65,8 +65,10 @@ def test_connect_is_refused(daemon, sandbox):
 def test_loopback(daemon, sandbox):
     heads = []
     serve = answer_head(heads)
-    with socket.create_server((LOOPBACK, 0)) as listener:
-        port = listener.getsockname()[1]
+    held = socket.socket()  # the same port of the other address: nobody else's, and closed for now
+    held.bind(("127.0.0.1", 0))
+    port = held.getsockname()[1]
+    with socket.create_server((LOOPBACK, port)) as listener:
         for expected in ([port, 49982], [49982]):  # the second time it is known
             before = len(daemon.connects(sandbox))
             client = daemon.open(sandbox, port, "GET /x HTTP/1.1")
@@ -84,7 +86,8 @@ def test_loopback(daemon, sandbox):
                            "message": "The sandbox is running but port is not open"}
     assert daemon.connects(sandbox)[before:] == [49982, port]
     # Now on the guest's own address: found there, and remembered.
-    with socket.create_server(("127.0.0.1", port)) as listener:
+    held.listen()
+    with held as listener:
         for expected in ([49982, port], [port]):
             before = len(daemon.connects(sandbox))
             client = daemon.open(sandbox, port, "GET /x HTTP/1.1")
