@@ -27,8 +27,15 @@ static bool has_sandboxes(const char *home)
 int session_open(struct session *s, const struct session_opts *opts, enum session_start start,
                  struct err *e)
 {
+    struct client_opts client = opts->client;
     memset(s, 0, sizeof *s);
-    s->local = !opts->api_url;
+    if (opts->backend)
+        client.api_url = str_eq(opts->backend, "local") ? NULL : opts->backend;
+    s->local = !client.api_url;
+    if (s->local)
+        client.ca_file = NULL;
+    if (client_opts_check(&client, e) < 0)
+        return -1;
     s->home = s->local ? home_open(e) : NULL;
     if (s->local && !s->home)
         return -1;
@@ -38,13 +45,8 @@ int session_open(struct session *s, const struct session_opts *opts, enum sessio
         free(s->home);
         return -1;
     }
-    const struct client_opts client = {
-        .api_url = opts->api_url,
-        .api_key = opts->api_key,
-        .sandbox_url = opts->sandbox_url,
-        .home = s->home,
-        .daemon_path = program,
-    };
+    client.home = s->home;
+    client.daemon_path = program;
     uv_loop_init(&s->loop);
     s->client = client_new(&s->loop, &client);
     return 0;

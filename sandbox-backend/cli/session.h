@@ -10,23 +10,30 @@
 #include "sandbox-backend/base/opts.h"
 #include "sandbox-backend/client/client.h"
 
-// Which server: options that every verb with a session has.
+// Which server: options that every verb with a session has, as cubby-mcp has them.
 struct session_opts {
-    const char *api_url;
-    const char *api_key;
-    const char *sandbox_url;
+    const char *backend; // a URL or "local"; NULL: client.api_url, or the local daemon
+    struct client_opts client;
 };
-#define SESSION_OPTS(o)                                                                      \
-    {"api-url",  "E2B_API_URL",                                                              \
-     OPT_STRING, &(o)->api_url,                                                              \
-     "URL",      "a remote server instead of the local daemon",                              \
-     0,          0,                                                                          \
-     NULL},                                                                                  \
-        {"api-key", "E2B_API_KEY", OPT_STRING, &(o)->api_key, "KEY", "its key", 0, 0, NULL}, \
-    {                                                                                        \
-        "sandbox-url", "E2B_SANDBOX_URL", OPT_STRING, &(o)->sandbox_url, "URL",              \
-            "its sandboxes' address, when they share one", 0, 0, NULL                        \
+#define SESSION_OPT(o, name, env, member, arg, help)               \
+    {                                                              \
+        name, env, OPT_STRING, &(o)->member, arg, help, 0, 0, NULL \
     }
+#define SESSION_OPTS(o)                                                                           \
+    SESSION_OPT(o, "backend", "CUBBY_BACKEND", backend, "URL",                                    \
+                "a remote server: cubbyd, E2B or CubeSandbox; or local, the default"),            \
+        SESSION_OPT(o, "dialect", "CUBBY_DIALECT", client.dialect, "NAME",                        \
+                    "which of them: cubbyd, e2b or cube (default: found by asking)"),             \
+        SESSION_OPT(o, "api-url", "E2B_API_URL", client.api_url, "URL", "the same as --backend"), \
+        SESSION_OPT(o, "api-key", "E2B_API_KEY", client.api_key, "KEY", "its key"),               \
+        SESSION_OPT(o, "sandbox-url", "E2B_SANDBOX_URL", client.sandbox_url, "URL",               \
+                    "its sandboxes' address, when they share one"),                               \
+        SESSION_OPT(o, "backend-proxy", "CUBBY_BACKEND_PROXY", client.proxy_url, "URL",           \
+                    "where its sandboxes' names lead, whatever DNS says"),                        \
+        SESSION_OPT(o, "backend-ca", "SSL_CERT_FILE", client.ca_file, "FILE",                     \
+                    "trust these authorities for it too, PEM"),                                   \
+        SESSION_OPT(o, "cube-master", "CUBBY_CUBE_MASTER", client.cube_master, "URL",             \
+                    "CubeMaster, to reach a CubeSandbox's sandboxes by address")
 
 struct session {
     uv_loop_t loop;

@@ -59,6 +59,7 @@ struct call {
     int64_t body_total;
     uint64_t timeout_ms;
 
+    bool unsent;         // the connection could not be made
     int status;          // of the answer in progress; 0 before its head
     char *retry_after;   // owned; headers of the answer, NULL for none
     char *next_token;    // owned
@@ -165,7 +166,7 @@ void call_cancel(struct call *call)
 
 bool call_may_have_been_sent(struct call *call)
 {
-    return call->state == CALL_EXCHANGE || call->state == CALL_DOUBT;
+    return (call->state == CALL_EXCHANGE || call->state == CALL_DOUBT) && !call->unsent;
 }
 
 const char *call_next_token(const struct call *call)
@@ -267,6 +268,7 @@ static void judge(struct call *call, const struct err *e, bool from_envd)
         return;
     if (call->status < 300 && e) {
         call->err = *e;
+        call->unsent = e->sys != 0 || e->code == ERR_NOT_FOUND; // see http_client.h; a name
         client__explain(call->client, &call->err);
         if (from_envd && call->client->cube_master) // it may have moved, or be gone
             access_cache_drop(&call->client->accesses, call->sandbox);

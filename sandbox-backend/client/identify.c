@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which dialect a server speaks, found by asking it once: GET /health changes nothing, needs no
 // sandbox, and all three answer it, each in its way:
-//   cubbyd       {"status":"ok","version":...,"maxSandboxes":...,...}
+//   cubbyd       {"status":"ok","server":"cubbyd",...}
 //   CubeAPI      {"status":"ok","sandboxes":0}
 //   E2B          a line of text, or, where the path is not passed on, some refusal
 // What cannot be reached, or is a gateway whose server is away, is not judged but asked again.
@@ -115,7 +115,7 @@ void identify_forget(struct identify *id, struct daemon_waiter *w)
 // ---- 2. judging
 const struct dialect *identify_judge(int status, const json_t *health)
 {
-    if (status == 200 && json_object_get(health, "maxSandboxes"))
+    if (status == 200 && str_eq(json_string_value(json_object_get(health, "server")), "cubbyd"))
         return &dialect_cubbyd;
     if (status == 200 && str_eq(json_string_value(json_object_get(health, "status")), "ok") &&
         json_is_integer(json_object_get(health, "sandboxes")))

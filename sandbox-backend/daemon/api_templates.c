@@ -74,12 +74,12 @@ void api_health(struct store *store, struct http_request *req, const char *arg)
 {
     (void)arg;
     if (gate_caller_of(store->gate, req).name) {
-        reply_json(req, 200, json_pack("{s:s}", "status", "ok"));
+        reply_json(req, 200, json_pack("{s:s, s:s}", "status", "ok", "server", "cubbyd"));
         return;
     }
     reply_json(req, 200,
-               json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s?}", "status", "ok", "version",
-                         CUBBY_VERSION, "sandboxes", (json_int_t)store->count, "maxSandboxes",
+               json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s?}", "status", "ok", "server",
+                         "cubbyd", "version", CUBBY_VERSION, "sandboxes", (json_int_t)store->count, "maxSandboxes",
                          (json_int_t)store->limits.sandboxes, "memoryMB",
                          (json_int_t)(store_memory_bytes(store) >> 20), "maxMemoryMB",
                          (json_int_t)(store->limits.memory_bytes >> 20), "url", store->url));

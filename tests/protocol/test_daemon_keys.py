@@ -115,7 +115,7 @@ def test_a_key_lets_in(daemon, key):
 def test_health_is_for_everybody(daemon, key):
     for k in (None, key):
         answer = ask(daemon, "GET", "/health", key=k)
-        assert answer.status == 200 and answer.json == {"status": "ok"}
+        assert answer.status == 200 and answer.json == {"status": "ok", "server": "cubbyd"}
     assert daemon.request("GET", "/health").json["url"] == url(daemon)
 
 

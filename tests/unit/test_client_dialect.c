@@ -5,7 +5,7 @@
 #define CUBE_ID  "0123456789abcdef0123456789abcdef"
 #define CUBE     "{\"sandboxID\":\"" CUBE_ID "\",\"envdVersion\":\"0.2.0\",\"domain\":\"cube.app\"}"
 #define CUBE_OK  "{\"status\":\"ok\",\"sandboxes\":0}"
-#define CUBBY_OK "{\"status\":\"ok\",\"sandboxes\":0,\"maxSandboxes\":4}"
+#define CUBBY_OK "{\"status\":\"ok\",\"server\":\"cubbyd\"}"
 
 static struct fake f;
 static json_t *info;

@@ -57,8 +57,7 @@ static void is_dialect(int status, const char *health, const char *word)
 
 static void test_identify(void)
 {
-    is_dialect(200, "{\"status\":\"ok\",\"version\":\"1\",\"sandboxes\":1,\"maxSandboxes\":9}",
-               "cubbyd");
+    is_dialect(200, "{\"status\":\"ok\",\"server\":\"cubbyd\",\"sandboxes\":1}", "cubbyd");
     is_dialect(200, "{\"status\":\"ok\",\"sandboxes\":0}", "cube");
     is_dialect(200, "{\"status\":\"ok\"}", "e2b");
     is_dialect(200, "{\"status\":\"ok\",\"sandboxes\":\"0\"}", "e2b");
