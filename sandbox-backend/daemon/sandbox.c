@@ -99,8 +99,6 @@ struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *t
     return (struct machine_spec){.id = sb->id,
                                  .dir = sb->dir,
                                  .template = template,
-                                 .network =
-                                     net_policy_is_closed(&sb->policy) ? NET_NONE : NET_PUBLIC,
                                  .policy = &sb->policy};
 }
 

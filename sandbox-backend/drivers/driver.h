@@ -11,15 +11,11 @@
 #include "sandbox-backend/base/net_policy.h"
 #include "sandbox-backend/net/unix_stream.h"
 
-enum net_mode { NET_NONE, NET_PUBLIC };
-
 struct machine_spec {
     const char *id;       // SANDBOX_ID_LEN of [a-z0-9]
     const char *dir;      // <home>/sandboxes/<id>, exists and is empty; the driver puts files in it
     const char *template; // directory of the template
-    enum net_mode network;
-    // What it may open to the outside, instead of `network`; copied. NULL: what `network` says.
-    const struct net_policy *policy;
+    const struct net_policy *policy; // what it may open to the outside; NULL: nothing
 };
 
 struct machine; // one running (or starting) place. Owned by whoever created it

@@ -33,8 +33,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 
 char *machine__policy_text(const struct machine_spec *spec)
 {
-    const struct net_policy plain = {.internet = spec->network == NET_PUBLIC};
-    json_t *json = net_policy_to_json(spec->policy ? spec->policy : &plain);
+    const struct net_policy closed = {0};
+    json_t *json = net_policy_to_json(spec->policy ? spec->policy : &closed);
     char *text = json_to_string(json);
     json_decref(json);
     return text;

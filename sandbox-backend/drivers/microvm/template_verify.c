@@ -99,7 +99,7 @@ static void trial_close(struct trial *t)
 int template_verify(struct pump *p, const char *dir, bool python, struct err *e)
 {
     char *sandbox auto_free = str_printf("%s/v", dir);
-    struct machine_spec spec = {.id = ID, .dir = sandbox, .template = dir, .network = NET_NONE};
+    struct machine_spec spec = {.id = ID, .dir = sandbox, .template = dir};
     if (dir_make(sandbox, 0700, e) < 0)
         return -1;
     struct trial *t = xcalloc(1, sizeof(*t));
