@@ -113,9 +113,11 @@ int connect_frame_read(const char *data, size_t len, size_t max, struct connect_
 
 static int check_plain(const struct connect_reader *r, const char *head, struct err *e)
 {
+    if (check_head(head, r->max, e) < 0)
+        return -1;
     if ((uint8_t)head[0] & CONNECT_FLAG_COMPRESSED)
         return err_set(e, ERR_UNIMPLEMENTED, "compressed messages are not supported");
-    return check_head(head, r->max, e);
+    return 0;
 }
 
 // Adds to `pending` what is missing of its envelope, first of its head. Returns the bytes taken.
