@@ -2,7 +2,11 @@
 // What the guest's other programs may know of what /init has set.
 #include "sandbox-backend/envd/published.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
@@ -14,24 +18,35 @@
 // Variables that have a file, and survive a replacement of the environment.
 static const char *const OWN[] = {"E2B_SANDBOX", "E2B_SANDBOX_ID", "E2B_TEMPLATE_ID"};
 
-static void write_file(const char *dir, const char *prefix, const char *name, const char *text,
-                       struct err *e)
+static void write_environment(const char *dir, json_t *environment, struct err *e)
 {
-    char *path auto_free = str_printf("%s/%s%s", dir, prefix, name);
+    char *path auto_free = str_printf("%s/environment.json", dir);
+    char *text auto_free = json_to_string(environment);
     file_replace(path, text, strlen(text), FILE_MODE, e);
+}
+
+// In place, which costs a fraction of making another file. Short, and mostly as long as before.
+static void write_variable(const char *dir, const char *name, const char *value, struct err *e)
+{
+    char *path auto_free = str_printf("%s/.%s", dir, name);
+    size_t len = strlen(value);
+    struct stat st;
+    int fd auto_close = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, FILE_MODE);
+    if (fd < 0 || pwrite(fd, value, len, 0) != (ssize_t)len || fstat(fd, &st) < 0 ||
+        (st.st_size > (off_t)len && ftruncate(fd, (off_t)len) < 0))
+        err_sys(e, errno, "write %s", path);
 }
 
 int published_write(const char *dir, const json_t *before, json_t *after, struct err *e)
 {
     if (before && json_equal(before, after))
         return 0;
-    char *text auto_free = json_to_string(after);
-    write_file(dir, "", "environment.json", text, e);
+    write_environment(dir, after, e);
     for (size_t i = 0; i < ARRAY_LEN(OWN); i++) {
         const char *value = json_string_value(json_object_get(after, OWN[i]));
         const char *had = before ? json_string_value(json_object_get(before, OWN[i])) : NULL;
         if (value && !str_eq(value, had))
-            write_file(dir, ".", OWN[i], value, e);
+            write_variable(dir, OWN[i], value, e);
     }
     return err_is(e) ? -1 : 0;
 }
