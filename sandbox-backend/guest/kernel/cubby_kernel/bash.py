@@ -5,6 +5,8 @@ It is an interactive bash, since only that goes on with its next line of input a
 what ends a run. Each run is followed by a line that reports its number and status over the channel; the
 number makes it harmless to ask twice, which is done after an interrupt (bash may have thrown away the
 line it was just reading). The code of a run is one quoted word: no code can break out of its line.
+A run says when its code is read, and may be interrupted only then: bash would throw half of the text
+away and take the rest for commands.
 """
 import os
 import re
@@ -56,6 +58,7 @@ def run(number, code, changed, variables):
         old = f"__cubby_{i}"
         lines.append(f'{old}=${{{name}+x}}${{{name}-}}; export {name}={shlex.quote(value)}')
         after.append(f'if [ -n "${old}" ]; then {name}=${{{old}#x}}; else unset {name}; fi; unset {old}')
-    lines.append(f"eval {shlex.quote(code)} </dev/null")
+    started = f'printf "%d started\\n" {number} >&{CHANNEL}'
+    lines.append(f"{started}; eval {shlex.quote(code)} </dev/null")
     lines.append("__cubby_status=$?")
     return ("\n".join(lines + after) + "\n").encode(errors="surrogatepass") + report(number)

@@ -96,21 +96,24 @@ class Context:
         keeper = asyncio.ensure_future(run.keep_alive())
         try:
             async with self._turn:
-                if not run.abandoned:
-                    self._run = run
-                    await self._drive(run)
+                self._run = run
+                await self._drive(run)
+                self._run = None
         finally:
-            self._run = None
             keeper.cancel()
         await run.say({"type": "end_of_execution"})
 
     async def _drive(self, run):
         self._killed_for = None
         try:
+            if run.abandoned:
+                return
             if self._deleted:
                 await self._say_error(run, "ContextDeleted", f"context {self.id} was deleted")
                 return
             changed = await self._prepare()
+            if run.abandoned:
+                return
             async with contextlib.aclosing(self._session.lines(run, changed)) as lines:
                 async for line in lines:
                     if not await run.say(line) and not run.abandoned:

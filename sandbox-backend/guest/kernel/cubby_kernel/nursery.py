@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server's side of the zygote: starts it, asks it for processes, hears of their ends."""
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
@@ -132,7 +133,7 @@ class Nursery:
         kept = [out_read, err_read]
         try:
             self._send(
-                {"op": "fork", "id": number, "language": language}, [theirs.fileno(), out_write, err_write]
+                {"id": number, "language": language}, [theirs.fileno(), out_write, err_write]
             )
             async with asyncio.timeout(limits.FORK_SECONDS):
                 pid = await future
@@ -171,9 +172,6 @@ class Nursery:
 
     def signal(self, process, number):
         """To the process and all it started in its group."""
-        if self._sock is None or process.pid not in self._processes:
-            return
-        try:
-            self._send({"op": "signal", "pid": process.pid, "signal": int(number), "group": True})
-        except NurseryError as e:
-            log.error("%s", e)
+        if process.pid in self._processes:  # not reaped, as far as we have heard
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)

@@ -95,6 +95,7 @@ class Process:
         self._ended = asyncio.Event()
         self._watched = set()
         self._closed = False
+        self._sending = asyncio.Lock()
         sock.setblocking(False)
         self.idle()
 
@@ -144,7 +145,8 @@ class Process:
 
     async def send(self, data):
         """To its channel. BrokenPipeError and the like when it is gone: its end is reported, too."""
-        await asyncio.get_running_loop().sock_sendall(self.sock, data)
+        async with self._sending:
+            await asyncio.get_running_loop().sock_sendall(self.sock, data)
 
     def _receive(self):
         try:

@@ -100,11 +100,16 @@ class BashSession:
         self._count = 0
         self._answers = b""
         self._identity = environment.identity()
+        self._started = False  # the run's code is read
+        self._interrupted = False  # before that
 
     async def begin(self, cwd, variables):
         self._begun = (bash.begin(cwd), {n: v for n, v in variables.items() if bash.is_name(n)})
 
     def interrupt(self):
+        if not self._started:
+            self._interrupted = True
+            return
         self._process.signal(signal.SIGINT)
         # The line that bash was just reading may be lost to the signal: ask for the report again.
         asyncio.ensure_future(self._ask_again(self._count))
@@ -124,6 +129,7 @@ class BashSession:
     async def lines(self, run, changed):
         first, variables = (b"", {}) if self._count else self._begun
         self._count += 1
+        self._started = self._interrupted = False
         changed = {**variables, **{n: v for n, v in changed.items() if bash.is_name(n)}}
         text = first + self._seeded() + bash.run(self._count, run.code, changed, run.variables)
         yield {"type": "number_of_executions", "execution_count": self._count}
@@ -148,9 +154,15 @@ class BashSession:
         *whole, self._answers = (self._answers + data).split(b"\n")
         self._answers = self._answers[-64:]
         for line in whole:
-            number, _, status = line.partition(b" ")
-            if number == b"%d" % self._count and status.lstrip(b"-").isdigit():
-                return int(status)
+            number, _, word = line.partition(b" ")
+            if number != b"%d" % self._count:
+                continue
+            if word == b"started":
+                self._started = True
+                if self._interrupted:
+                    self.interrupt()
+            elif word.lstrip(b"-").isdigit():
+                return int(word)
         return None
 
 

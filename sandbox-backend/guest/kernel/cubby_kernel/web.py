@@ -234,6 +234,8 @@ class Connection(asyncio.Protocol):
             await self.server.handle(request, self)
             return self.keep_alive
         except WebError as e:
+            if self._begun:
+                return False  # an answer cut off in the middle is one that failed
             # What follows on the connection is unknown when the request could not be read whole.
             unread = e.status in (400, 408, 411, 413, 417, 431, 501, 505)
             if e.status == 408 and request is None and not self.buffer:
@@ -260,6 +262,7 @@ class Connection(asyncio.Protocol):
         self.answer(json.dumps(value), "application/json")
 
     def begin_lines(self):
+        self._begun = True
         self.keep_alive = self.keep_alive and self._chunked
         headers = [("Transfer-Encoding", "chunked")] if self._chunked else []
         self._head(200, "application/x-ndjson", [*headers, ("Cache-Control", "no-store")], self.keep_alive)

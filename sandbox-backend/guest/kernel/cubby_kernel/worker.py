@@ -24,11 +24,12 @@ class Worker:
         self.failed = False
         self.running = False
         self.identity = None
+        self.interrupts = 0  # that came while a run was not in its cell yet
         self.lock = threading.Lock()  # the user's threads may display, too
         self.pid = os.getpid()
 
     def serve(self):
-        signal.signal(signal.SIGINT, _deaf)
+        signal.signal(signal.SIGINT, self._on_early_sigint)
         streams.install()
         self.shell.show = self._show
         self.shell.fail = self._fail
@@ -61,7 +62,12 @@ class Worker:
         sys.argv = [""]
 
     # ---- a run
+    def _on_early_sigint(self, number, frame):
+        """Also of the run before, just over. Not SIG_IGN, which what a thread starts would inherit."""
+        self.interrupts += 1
+
     def _run(self, message):
+        self.interrupts = 0
         if message["identity"] != self.identity:
             if self.identity is not None:
                 seeds.draw()
@@ -78,14 +84,16 @@ class Worker:
         self._send({"done": True})
 
     def _cell(self, code):
-        """SIGINT is heard only in here, whatever the last run made of it."""
+        """SIGINT raises only in here, whatever the last run made of it."""
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            if self.interrupts:
+                raise KeyboardInterrupt
             outcome = self.shell.run_cell(code, store_history=True)
-            signal.signal(signal.SIGINT, _deaf)
+            signal.signal(signal.SIGINT, self._on_early_sigint)
             error = outcome.error_before_exec or outcome.error_in_exec
         except BaseException as e:  # an interrupt in IPython's own code, between two steps
-            signal.signal(signal.SIGINT, _deaf)
+            signal.signal(signal.SIGINT, self._on_early_sigint)
             error = e
         if error is not None and not self.failed:
             self._fail(type(error).__name__, str(error), f"{type(error).__name__}: {error}")
@@ -118,10 +126,6 @@ def _uninterrupted():
         signal.signal(signal.SIGINT, before)
     if came and callable(before):
         before(*came[0])
-
-
-def _deaf(number, frame):
-    """Not SIG_IGN, which what a thread starts between two runs would inherit."""
 
 
 def _set_environment(changed, variables):

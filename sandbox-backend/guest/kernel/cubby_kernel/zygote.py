@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that contexts are forked from: everything imported, one thread, nothing of a user in it.
 
-The server sends {"op": "fork", "id", "language"} with three descriptors (channel, stdout, stderr) and is
-told {"forked": id, "pid"}; {"op": "signal", "pid", "signal", "group"} reaches only a child that is not
-reaped yet, so never a stranger with its number. {"exited": pid, "status"} follows each child's end.
+The server sends {"id", "language"} with three descriptors (channel, stdout, stderr) and is
+told {"forked": id, "pid"}. {"exited": pid, "status"} follows each child's end.
 """
 import contextlib
 import ctypes
@@ -64,18 +63,8 @@ class Zygote:
     def _take(self):
         request, fds = self.channel.receive_with_fds(3)
         if request is not None:
-            self._answer(request, fds)
-        return request is not None
-
-    def _answer(self, request, fds):
-        if request["op"] == "fork":
             self._fork(request, fds)
-        elif request["op"] == "signal" and request["pid"] in self.children:
-            send = os.killpg if request["group"] else os.kill
-            try:
-                send(request["pid"], request["signal"])
-            except ProcessLookupError:
-                pass  # it has not made its group yet, or ended just now
+        return request is not None
 
     def _fork(self, request, fds):
         pid = os.fork()
