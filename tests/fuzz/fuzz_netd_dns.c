@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sandbox-backend/netd/dns.h"
+#include "sandbox-backend/netd/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -32,7 +33,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!message)
         return 0;
     memcpy(message, data, size);
-    uint16_t id = size >= 2 ? (uint16_t)(data[0] << 8 | data[1]) : 0;
+    uint16_t id = 0;
+    if (size >= 2)
+        id = wire_get16(data);
     if (dns_parse_answer(&r, id, "a.example", message, size))
         require(r.count <= DNS_ADDRESSES_MAX);
     if (dns_parse_question(&q, message, size))
