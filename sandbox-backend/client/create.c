@@ -162,13 +162,17 @@ static const char *made_id(const struct create *op)
     return json_string_value(json_object_get(op->made, "sandboxID"));
 }
 
-static void keep_time(struct create *op)
+// Its time begins once it is ready.
+static void finish(struct create *op)
 {
     struct client *c = op->base.client;
-    if (c->dialect->keeps_time || expiry_set(c, made_id(op), op->timeout_s))
-        return;
-    err_set(&op->err, ERR_LIMIT, "more than %d sandboxes, whose end this client would have to keep",
-            EXPIRY_MAX);
+    if (!c->dialect->keeps_time && !expiry_set(c, made_id(op), op->timeout_s))
+        err_set(&op->err, ERR_LIMIT,
+                "more than %d sandboxes, whose end this client would have to keep", EXPIRY_MAX);
+    if (err_is(&op->err))
+        remove_made(op);
+    else
+        complete(op);
 }
 
 static void on_made(int status, const char *body, size_t len, const struct err *e, void *ctx)
@@ -187,11 +191,11 @@ static void on_made(int status, const char *body, size_t len, const struct err *
         op->err = *e;
     else
         take_made(op, body, len);
-    if (op->made)
-        keep_time(op);
-    if (op->made && (op->canceled || err_is(&op->err))) {
+    if (op->made && op->canceled) {
         remove_made(op);
-    } else if (op->made && !dialect->creates_ready) {
+    } else if (op->made && dialect->creates_ready) {
+        finish(op);
+    } else if (op->made) {
         op->ready_by = clock_mono_ms() + READY_MS;
         ask_ready(op);
     } else {
@@ -220,7 +224,7 @@ static void on_ready(int status, const char *body, size_t len, const struct err 
     if (op->canceled) {
         remove_made(op);
     } else if (!e) {
-        complete(op);
+        finish(op);
     } else if (e->code == ERR_GONE || clock_mono_ms() >= op->ready_by) {
         err_set(&op->err, e->code, "sandbox %s was made, but nothing answers in it: %s",
                 made_id(op), e->msg);
