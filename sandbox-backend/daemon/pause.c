@@ -257,9 +257,7 @@ static bool is_decided(const struct pausing *p, const struct pause_waiter *w, st
 // One after the other, as being told may change everything.
 static struct pause_waiter *take_decided(struct pausing *p, struct err *e)
 {
-    struct pause_waiter *w;
-    STAILQ_FOREACH(w, &p->waiters, link)
-    {
+    for (struct pause_waiter *w = STAILQ_FIRST(&p->waiters); w; w = STAILQ_NEXT(w, link)) {
         *e = ERR_INIT;
         if (!is_decided(p, w, e))
             continue;
