@@ -54,10 +54,12 @@ IN_CHILD static int fail(struct child *c, enum stage stage)
     return EXIT_NOT_FOUND;
 }
 
-// Ours are caught or ignored; the first would run in shared memory, the second be inherited.
+// Some are caught, and would run in shared memory; some are ignored, by us or by what started us
+// (nohup, a shell's background), and that would be inherited.
 IN_CHILD static void reset_signals(const struct child *c)
 {
-    static const int OURS[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGPIPE};
+    static const int OURS[] = {SIGCHLD, SIGTERM, SIGINT,  SIGHUP, SIGPIPE,
+                               SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU};
     const struct sigaction normal = {.sa_handler = SIG_DFL};
     for (size_t i = 0; i < ARRAY_LEN(OURS); i++)
         sigaction(OURS[i], &normal, NULL);
