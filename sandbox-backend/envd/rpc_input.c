@@ -5,7 +5,8 @@
 #include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/envd/rpc_internal.h"
 
-#define INPUT_MAX (LIMIT_ENVELOPE_BYTES + CONNECT_ENVELOPE_HEAD + 65536)
+#define INPUT_MAX  (LIMIT_ENVELOPE_BYTES + CONNECT_ENVELOPE_HEAD + 65536)
+#define INPUT_KEEP 65536 // a buffer that grew beyond this is given back when it is empty
 
 static void on_data(struct http_request *req, const char *data, size_t len, void *ctx)
 {
@@ -66,6 +67,8 @@ static int hand_over_whole(struct rpc *call, struct err *e)
             at += CONNECT_ENVELOPE_HEAD + frame.len;
     }
     buf_consume(&call->in, at);
+    if (call->in.len == 0 && call->in.cap > INPUT_KEEP)
+        buf_fini(&call->in);
     return whole < 0 ? -1 : 0;
 }
 
