@@ -57,6 +57,14 @@ static void discard(struct adoption *a, struct sandbox *sb, const char *detail)
     ending_start(sb, ENDED_LOST, detail);
 }
 
+// Or not, which pause.c has complained of.
+static void on_paused(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    (void)sb;
+    (void)e;
+    step_done(ctx);
+}
+
 static void on_adopted(struct machine *m, const struct err *e, void *ctx)
 {
     struct sandbox *sb = ctx;
@@ -73,8 +81,9 @@ static void on_adopted(struct machine *m, const struct err *e, void *ctx)
              (long long)(sb->end_ms - clock_mono_ms()));
     journal_add(&sb->journal, JOURNAL_INFO, "found by a daemon that was started anew");
     if (paused && !still) // the daemon before was killed on the way there, or back
-        pause_begin(sb, NULL, NULL);
-    step_done(a); // an overdue one is ended by the timer that this sets
+        pause_begin(sb, on_paused, a);
+    else
+        step_done(a); // an overdue one is ended by the timer that this sets
 }
 
 static void adopt_one(struct adoption *a, const char *id)

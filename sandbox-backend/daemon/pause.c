@@ -123,7 +123,7 @@ static void on_stopped(struct machine *m, const struct err *e, void *ctx)
     p->err = *e;
     err_wrap(&p->err, "the machine could not be stopped");
     if (p->sb->end_ms <= clock_mono_ms()) // not again at once, but some time
-        sandbox_set_end(p->sb, RETRY_PAUSE_MS);
+        sandbox_set_end(p->sb, p->sb->auto_pause ? RETRY_PAUSE_MS : p->sb->timeout_ms);
     settle(p, SANDBOX_RUNNING);
 }
 

@@ -17,8 +17,13 @@ from cubbyd import Daemon, read_all, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
 
 
-def stopped(pid):
+def is_stopped(pid):
     return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "T"
+
+
+def stopped(pid):
+    """A stop signal is on its way for a moment on a busy machine."""
+    return wait_for(lambda: is_stopped(pid), 30, "it stands still")
 
 
 def state(daemon, sandbox):
@@ -127,12 +132,12 @@ def test_connect(daemon, made):
     assert woken.status == 201
     assert woken.json["sandboxID"] == sandbox
     assert woken.json["envdAccessToken"] == made["envdAccessToken"]
-    assert state(daemon, sandbox) == "running" and not stopped(daemon.machine(sandbox))
+    assert state(daemon, sandbox) == "running" and not is_stopped(daemon.machine(sandbox))
     assert whoami(daemon, made).status == 200
     second = init_of(daemon, sandbox)  # the clock, and nothing that was set at the beginning
     assert second["timestamp"] > first["timestamp"]
     assert set(second) == {"timestamp", "accessToken"}
-    assert 290 < left(daemon, sandbox) < 310
+    assert 200 < left(daemon, sandbox) < 310
 
 
 def test_connect_without_a_body(daemon, sandbox):
@@ -142,12 +147,12 @@ def test_connect_without_a_body(daemon, sandbox):
 
 def test_connect_v1(daemon, sandbox):
     assert connect(daemon, sandbox, {}, v1=True).status == 400
-    before = left(daemon, sandbox)
+    before = daemon.get(sandbox).json["endAt"]
     assert connect(daemon, sandbox, {"timeout": 30}, v1=True).status == 200
-    assert left(daemon, sandbox) > before - 30  # never shortened: 270 s are lost else
+    assert daemon.get(sandbox).json["endAt"] == before  # never shortened
     pause(daemon, sandbox)
     assert connect(daemon, sandbox, {"timeout": 1000}, v1=True).status == 201
-    assert 950 < left(daemon, sandbox) < 1010
+    assert 900 < left(daemon, sandbox) < 1010
 
 
 def test_resume(daemon, sandbox):
@@ -155,9 +160,9 @@ def test_resume(daemon, sandbox):
     assert running.status == 409 and running.json["code"] == 409
     pause(daemon, sandbox)
     woken = daemon.request("POST", f"/sandboxes/{sandbox}/resume",
-                           {"timeout": 100, "autoPause": True})
+                           {"timeout": 1000, "autoPause": True})
     assert woken.status == 201 and woken.json["sandboxID"] == sandbox
-    assert 60 < left(daemon, sandbox) < 110
+    assert 900 < left(daemon, sandbox) < 1010
     assert daemon.get(sandbox).json["lifecycle"]["onTimeout"] == "pause"
 
 
@@ -222,19 +227,20 @@ def test_adopted_as_paused(number):
         assert whoami(daemon, made).status == 200
 
 
-def test_a_daemon_that_died_on_the_way(tmp_path):
+def test_a_daemon_that_died_on_the_way():
     """The record says paused, the machine runs: it is stopped before anybody uses it."""
     with Daemon() as daemon:
         made = daemon.create()
         sandbox, machine = made["sandboxID"], daemon.machine(made["sandboxID"])
         pause(daemon, sandbox)
         daemon.stop(signal.SIGKILL)
+        assert stopped(machine)
         os.kill(machine, signal.SIGCONT)
+        wait_for(lambda: not is_stopped(machine), 30, "it runs")
         daemon.start()
-        wait_for(lambda: stopped(machine), 30, "it stands still")
-        wait_for(lambda: daemon.record(sandbox)["paused"], 30, "the record says so")
+        assert stopped(machine) and daemon.record(sandbox)["paused"]
         assert state(daemon, sandbox) == "paused"
-        wait_for(lambda: connect(daemon, sandbox, {}).status == 201, 30, "it can be woken")
+        assert connect(daemon, sandbox, {}).status == 201
         assert not daemon.record(sandbox)["paused"]
 
 
