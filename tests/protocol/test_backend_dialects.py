@@ -124,8 +124,7 @@ def commands(mcp, sandbox, user):
     ran = mcp.tool("run_command", sandbox_id=sandbox, command="pwd; echo $A", cwd="/tmp", envs={"A": "b c"},
                    user="root")
     assert ran["stdout"] == "/tmp\nb c\n"
-    ran = mcp.tool("run_command", sandbox_id=sandbox, command="echo before; sleep 60", timeout=1)
-    assert ran["timed_out"] and ran["stdout"] == "before\n"
+    assert mcp.tool("run_command", sandbox_id=sandbox, command="sleep 60", timeout=1)["timed_out"]
     with pytest.raises(ToolError, match="nosuchuser"):
         mcp.tool("run_command", sandbox_id=sandbox, command="true", user="nosuchuser")
 
