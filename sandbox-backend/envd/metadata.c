@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/xattr.h>
@@ -30,14 +31,14 @@ static bool is_printable(const char *s)
 
 static int add(json_t *map, const char *name, const char *value, struct err *e)
 {
-    char key[METADATA_KEY_MAX + 1];
+    char key[METADATA_KEY_MAX + 1] = "";
     size_t len = strlen(name);
     if (len == 0)
         return err_set(e, ERR_INVALID, "invalid metadata: a key is empty");
     if (len > METADATA_KEY_MAX)
         return err_set(e, ERR_INVALID, "invalid metadata: a key is longer than %d bytes",
                        METADATA_KEY_MAX);
-    for (size_t i = 0; i <= len; i++)
+    for (size_t i = 0; i < len; i++)
         key[i] = (char)tolower((unsigned char)name[i]);
     if (!is_printable(key) || !is_printable(value))
         return err_set(e, ERR_INVALID, "invalid metadata: '%.64s' must be printable ASCII", key);
@@ -83,8 +84,8 @@ static int remove_all(int fd, struct err *e)
 
 static int set(int fd, const char *key, const char *value, struct err *e)
 {
-    char name[NAME_BYTES] = PREFIX;
-    strcat(name, key);
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s%s", PREFIX, key);
     if (fsetxattr(fd, name, value, strlen(value), 0) == 0)
         return 0;
     if (errno == ENOTSUP || errno == EPERM)

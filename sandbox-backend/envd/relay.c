@@ -259,7 +259,7 @@ static void on_join_closed(void *ctx)
 {
     struct link *l = ctx;
     l->join = NULL;
-    release(l); // as two streams
+    l->open--; // it was two streams
     release(l);
 }
 
@@ -271,11 +271,11 @@ static void join(struct link *l)
         return;
     }
     l->state = LINK_JOINED;
+    deadline_close(&l->deadline, on_deadline_closed);
     uv_tcp_nodelay(l->client, 1);
     uv_tcp_nodelay(l->target, 1);
     l->join = stream_join_new((uv_stream_t *)steal(&l->client), (uv_stream_t *)steal(&l->target),
                               l->head, l->len, on_join_closed, l);
-    deadline_close(&l->deadline, on_deadline_closed);
 }
 
 // ---- the listener
