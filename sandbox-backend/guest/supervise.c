@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/guest/step.h"
 
 // A program that lived this long starts again at once; one that dies sooner waits, twice as long
@@ -24,6 +25,10 @@
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
 #define STOP_WAIT_MS   500
+
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+#define RELAY_PORT      TEXT(ENVD_RELAY_PORT)
 
 // The template has it or not (drivers/microvm/rootfs.c); it runs as the user that was made there.
 #define KERNEL      "/usr/lib/cubby/kernel"
@@ -56,14 +61,15 @@ static int64_t now_ms(void)
 
 static void run_envd(const struct kept *k)
 {
-    static char *const ARGV[] = {(char *)(uintptr_t) "envd", NULL};
+    static const char *const ARGV[] = {"envd",         "--machine", "yes",
+                                       "--relay-port", RELAY_PORT,  NULL};
     static const char *const ENV[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
         "LANG=C.UTF-8",
         NULL,
     };
-    fexecve(k->file, ARGV, (char *const *)(uintptr_t)ENV);
+    fexecve(k->file, (char *const *)(uintptr_t)ARGV, (char *const *)(uintptr_t)ENV);
 }
 
 // As the user of the sandbox, with what a login of theirs would have in its environment.
