@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/limits.h"
-#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/guest/step.h"
 
 // A program that lived this long starts again at once; one that dies sooner waits, twice as long
@@ -26,10 +25,6 @@
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
 #define STOP_WAIT_MS   500
-
-#define TEXT_OF(number) #number
-#define TEXT(number)    TEXT_OF(number)
-#define RELAY_PORT      TEXT(ENVD_RELAY_PORT)
 
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
