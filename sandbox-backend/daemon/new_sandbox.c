@@ -83,6 +83,19 @@ static int parse_traffic(const json_t *network, struct create_spec *out, struct 
     return network_body_mask(network, &out->mask_request_host, e);
 }
 
+// What keeps a sandbox from the network must not be lost by standing in the wrong place.
+static int check_places(const json_t *body, const json_t *network, struct err *e)
+{
+    static const char *const INSIDE[] = {"allowOut", "denyOut", "allowPublicTraffic"};
+    for (size_t i = 0; i < ARRAY_LEN(INSIDE); i++)
+        if (json_object_get(body, INSIDE[i]))
+            return err_set(e, ERR_INVALID, "%s belongs into network: network.%s", INSIDE[i],
+                           INSIDE[i]);
+    if (json_object_get(network, "allow_internet_access"))
+        return err_set(e, ERR_INVALID, "allow_internet_access stands beside network, not in it");
+    return 0;
+}
+
 static int parse_network(const struct store *store, const json_t *body, struct create_spec *out,
                          struct err *e)
 {
@@ -92,7 +105,7 @@ static int parse_network(const struct store *store, const json_t *body, struct c
         return -1;
     if (network && !json_is_null(network) && !json_is_object(network))
         return err_set(e, ERR_INVALID, "network must be an object");
-    if (parse_traffic(network, out, e) < 0)
+    if (check_places(body, network, e) < 0 || parse_traffic(network, out, e) < 0)
         return -1;
     return network_body_policy(network, "network.", internet, store->limits.private_network,
                                &out->policy, e);

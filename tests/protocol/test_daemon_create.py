@@ -117,6 +117,8 @@ def test_unknown_template(daemon, template):
     ({"templateID": "default", "network": {"maskRequestHost": "a b"}}, "network.maskRequestHost"),
     ({"templateID": "default", "network": {"allow_out": []}}, "network.allowOut"),
     ({"templateID": "default", "network": []}, "network must be an object"),
+    ({"templateID": "default", "denyOut": ["0.0.0.0/0"]}, "network.denyOut"),
+    ({"templateID": "default", "network": {"allow_internet_access": False}}, "beside network"),
     ({"template_id": "default"}, "it is spelt templateID"),
     ({"templateId": "default"}, "it is spelt templateID"),
     ({"templateID": "default", "env_vars": {}}, "it is spelt envVars"),
