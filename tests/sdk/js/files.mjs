@@ -130,9 +130,8 @@ async function watch(world) {
     throw new Error(`${e.message}; seen: ${seen}`);
   });
   await handle.stop();
-  const before = seen.length;
   await sandbox.files.write(`${dir}/after`, 'x');
-  assert.equal(seen.length, before);
+  assert.ok(!seen.some((event) => event.endsWith(' after')));
 }
 
 async function watchRecursive(world) {

@@ -6,7 +6,7 @@ import { fails, until } from './world.mjs';
 
 const bytes = (text) => new TextEncoder().encode(text);
 
-// A terminal and what it has shown so far.
+// A terminal with a shell that has asked for input, and what it has shown so far.
 async function open(sandbox, options = {}) {
   const screen = { text: '' };
   const decoder = new TextDecoder();
@@ -14,6 +14,7 @@ async function open(sandbox, options = {}) {
     cols: 80, rows: 24, timeoutMs: 0, ...options,
     onData: (data) => (screen.text += decoder.decode(data, { stream: true })),
   });
+  await until(() => screen.text.includes('$ '), 'the prompt');
   return [handle, screen];
 }
 

@@ -44,8 +44,9 @@ async def contexts(world):
 
 async def given_up(world):
     sandbox = await world.sandbox()
+    await sandbox.run_code("kept = 7")
     with fails(TimeoutException):
-        await sandbox.run_code("kept = 7\nwhile True: pass", timeout=1.5)
+        await sandbox.run_code("while True: pass", timeout=1)
     assert (await sandbox.run_code("kept")).text == "7"
 
 

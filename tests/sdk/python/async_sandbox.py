@@ -84,13 +84,14 @@ async def terminal(world):
     screen = []
     size = PtySize(rows=24, cols=80)
     handle = await sandbox.pty.create(size, on_data=screen.append, timeout=0)
+    await until(lambda: b"$ " in b"".join(screen), lambda: f"the prompt on {screen}")
     await sandbox.pty.resize(handle.pid, PtySize(rows=30, cols=100))
     await sandbox.pty.send_stdin(handle.pid, b"stty size\n")
-    await until(lambda: b"30 100" in b"".join(screen), "the new size")
+    await until(lambda: b"30 100" in b"".join(screen), lambda: f"the new size on {screen}")
     again = []
     second = await sandbox.pty.connect(handle.pid, on_data=again.append, timeout=0)
     await sandbox.pty.send_stdin(handle.pid, b"echo again-$((40 + 2))\n")
-    await until(lambda: b"again-42" in b"".join(again), "the output after the connection")
+    await until(lambda: b"again-42" in b"".join(again), lambda: f"the answer on {again}")
     assert await sandbox.pty.kill(handle.pid) is True
     for each in (handle, second):
         with fails(CommandExitException):

@@ -42,6 +42,6 @@ async def until(condition, what, seconds=30):
     """Polls until it gives something, and gives that."""
     end = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        assert time.monotonic() < end, f"{what() if callable(what) else what}: not within {seconds} s"
         await asyncio.sleep(0.02)
     return value

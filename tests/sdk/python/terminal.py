@@ -15,9 +15,16 @@ def shows(handle, *words):
     raise AssertionError(f"it ended, and had shown {screen}")
 
 
+def opened(sandbox, **options):
+    """A terminal with a shell that has asked for input."""
+    handle = sandbox.pty.create(PtySize(rows=24, cols=80), timeout=0, **options)
+    shows(handle, "$ ")
+    return handle
+
+
 def typed(world):
     sandbox, path = world.place()
-    handle = sandbox.pty.create(PtySize(rows=24, cols=80), cwd=path, envs={"OWN": "mine"}, timeout=0)
+    handle = opened(sandbox, cwd=path, envs={"OWN": "mine"})
     sandbox.pty.send_stdin(handle.pid, b'stty size; echo "$OWN-$TERM-$PWD-$(tty | cut -c1-9)"\n')
     shows(handle, "24 80", f"mine-xterm-256color-{path}-/dev/pts/")
     sandbox.pty.send_stdin(handle.pid, b"exit 5\n")
@@ -28,7 +35,7 @@ def typed(world):
 
 def resize(world):
     sandbox = world.sandbox()
-    handle = sandbox.pty.create(PtySize(rows=24, cols=80), timeout=0)
+    handle = opened(sandbox)
     sandbox.pty.resize(handle.pid, PtySize(rows=30, cols=100))
     sandbox.pty.send_stdin(handle.pid, b"stty size\n")
     shows(handle, "30 100")
@@ -37,7 +44,7 @@ def resize(world):
 
 def kill(world):
     sandbox = world.sandbox()
-    handle = sandbox.pty.create(PtySize(rows=24, cols=80), timeout=0)
+    handle = opened(sandbox)
     assert sandbox.pty.kill(handle.pid) is True
     with fails(CommandExitException) as failed:
         handle.wait()
@@ -47,7 +54,7 @@ def kill(world):
 
 def connect(world):
     sandbox = world.sandbox()
-    first = sandbox.pty.create(PtySize(rows=24, cols=80), timeout=0)
+    first = opened(sandbox)
     second = sandbox.pty.connect(first.pid, timeout=0)
     assert second.pid == first.pid
     first.disconnect()
