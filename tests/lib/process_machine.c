@@ -4,8 +4,8 @@
 // envd here: POST /init (kept, and written to init.json in the machine's directory), GET /health,
 // GET /whoami (the token is checked), POST /echo, GET /hang (never answered; makes the file
 // "hanging"), GET /cut (an answer that breaks off), /files with
-// a signature (which is not checked; answers with the machine's directory), WatchDir (begins, and says nothing more).
-// connects.log has a line with the port for each CONNECT.
+// a signature (which is not checked; answers with the machine's directory), WatchDir (begins, and
+// says nothing more). connects.log has a line with the port for each CONNECT.
 //
 // In the mode "guest" it is vm.net alone, of the namespace it is in: tests/lib/process_guest.sh has
 // started the programs that are to be reached there.
