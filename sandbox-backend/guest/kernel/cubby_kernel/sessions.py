@@ -38,14 +38,20 @@ class PythonSession:
     def __init__(self, process):
         self._process = process
         self._decoder = frames.Decoder()
+        self._started = False  # the process is in the run
+        self._interrupted = False  # before that
 
     async def begin(self, cwd, variables):
         await self._process.send(frames.pack({"op": "begin", "cwd": cwd, "environment": variables}))
 
     def interrupt(self):
-        self._process.signal(signal.SIGINT)
+        if self._started:
+            self._process.signal(signal.SIGINT)
+        else:
+            self._interrupted = True
 
     async def lines(self, run, changed):
+        self._started = self._interrupted = False
         request = {
             "op": "run",
             "code": run.code,
@@ -66,6 +72,10 @@ class PythonSession:
                 for message in self._decoder.feed(value):
                     if "done" in message:
                         return
+                    if "started" in message:
+                        self._started = True
+                        if self._interrupted:
+                            self.interrupt()
                     yield self._line(message, run)
                     if "result" in message:
                         await self._process.send(_SHOWN)

@@ -81,7 +81,6 @@ class Zygote:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # or bash's commands would ignore it, too
             self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             os.setsid()
             self._raise_oom_score()
@@ -92,6 +91,7 @@ class Zygote:
                 os.close(fd)
             self.channel.sock.close()
             if request["language"] == "bash":
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # or its commands would ignore it, too
                 bash.become(channel)
             status = Worker(Channel(socket.socket(fileno=channel)), self.shell).serve()
         except BaseException:  # whatever it is, it must not unwind into the zygote's loop
