@@ -10,7 +10,7 @@ import random
 import signal
 import time
 
-from . import bash, environment, figures, frames
+from . import bash, environment, figures, frames, limits
 
 
 _SHOWN = frames.pack({"op": "shown"})
@@ -120,13 +120,18 @@ class BashSession:
         if not self._started:
             self._interrupted = True
             return
-        self._process.signal(signal.SIGINT)
-        # The line that bash was just reading may be lost to the signal: ask for the report again.
-        asyncio.ensure_future(self._ask_again(self._count))
+        asyncio.ensure_future(self._press(self._count))
 
-    async def _ask_again(self, number):
+    async def _press(self, number):
+        """As a person at a terminal: a signal between a fork and its exec is lost to both, so again. The
+        line that bash was just reading may be lost to the signal: the report is asked for again."""
         with contextlib.suppress(OSError, asyncio.CancelledError):
-            await self._process.send(bash.report(number))
+            for _ in range(limits.BASH_PRESSES):
+                if not self._started or self._count != number or self._process.status is not None:
+                    return
+                self._process.signal(signal.SIGINT)
+                await self._process.send(bash.report(number))
+                await asyncio.sleep(limits.BASH_PRESS_SECONDS)
 
     def _seeded(self):
         """$RANDOM goes on where a copied machine's went on, unless it is set."""
@@ -151,6 +156,7 @@ class BashSession:
                 status = self._status(value)
                 if status is not None:
                     break
+        self._started = False
         if status:
             yield {
                 "type": "error",
