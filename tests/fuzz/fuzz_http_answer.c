@@ -51,7 +51,8 @@ static void on_closed(struct http_conn *c, void *ctx)
     closed = true;
 }
 
-static const struct http_conn_events EVENTS = {.on_head = on_head, .on_data = on_data, .on_end = on_end};
+static const struct http_conn_events EVENTS = {
+    .on_head = on_head, .on_data = on_data, .on_end = on_end};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
