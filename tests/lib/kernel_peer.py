@@ -104,8 +104,9 @@ class Kernel:
         self.home = self.run_dir / "home"
         self.home.mkdir()
         self.log = open(self.run_dir / "log", "wb")
-        env = dict(os.environ, HOME=str(self.home), PYTHONDONTWRITEBYTECODE="1")
-        env.pop("PYTHONPATH", None)
+        # As in the guest, so that no variable of whoever runs the tests is a run's.
+        env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
+               "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
             [PYTHON, SOURCES, "--host", "127.0.0.1", "--port", "0", "--run-dir", self.run_dir,
              "--keepalive", "1", "--grace", "1"],

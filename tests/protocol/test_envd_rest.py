@@ -279,8 +279,8 @@ def test_the_environment_is_published(envd):
     assert published(envd) == {**who, "A": "1", "empty": "", "\u00e9": "\u20ac\n"}
     assert path.stat().st_mode & 0o777 == 0o644
     for name, value in who.items():
-        wait_for((envd.state / f".{name}").exists, what=name)
-        assert (envd.state / f".{name}").read_text() == value
+        at = envd.state / f".{name}"  # written in place: it is there before its content is
+        wait_for(lambda: at.exists() and at.read_text() == value, what=name)
     old = path.open()
     before = old.read()
     assert envd.init(envVars={"B": "2"})[0] == 204
