@@ -30,6 +30,7 @@ mount -t tmpfs -o mode=700 tmpfs "$dir/layers"
 layer /etc
 layer /home
 layer /root
+rm -f /root/.bash* /root/.profile # what the host's root has there may wait, and write to stderr
 chmod 700 /root
 mount -t tmpfs -o mode=755 tmpfs /run
 awk -F: '$1 != "user" && $3 != 1000' /etc/passwd >"$dir/passwd"
