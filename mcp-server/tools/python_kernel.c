@@ -245,6 +245,7 @@ static void execute(struct kernel_run *k)
     static const struct stream_events EVENTS = {.on_line = on_line, .on_end = on_end};
     const char *code = tool_call_string(call_of(k), "code_block");
     json_t *body = json_pack("{s:s, s:s}", "code", code, "figures_dir", PYTHON_FIGURES_DIR);
+    json_object_set_new(body, "quotes", json_true());
     if (!is_default(k)) // what no server calls so, and every one has
         json_object_set_new(body, "context_id", json_string(k->context));
     k->has_ended = false;

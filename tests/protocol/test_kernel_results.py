@@ -62,6 +62,15 @@ def test_text(python, code, text):
     assert python.run(code).text == text
 
 
+def test_strings_keep_their_quotes_when_that_is_asked_for(python):
+    lines = python.run("display('a')\n'5'", quotes=True)
+    assert [r["text"] for r in lines.results] == ["'a'", "'5'"]
+    assert python.run("''", quotes=True).text == "''"
+    assert python.run("'5'", quotes=False).text == "5" and python.run("'5'").text == "5"
+    status, text = python.kernel.refused(code="1", quotes="yes")
+    assert status == 400 and text == "quotes must be true or false"
+
+
 @pytest.mark.parametrize("code, member, value", [
     ("HTML('<b>é</b>')", "html", "<b>é</b>"),
     ("Markdown('*a*')", "markdown", "*a*"),

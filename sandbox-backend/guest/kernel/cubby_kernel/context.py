@@ -24,10 +24,11 @@ class Run:
     """What is to be run, and where its lines go (emit: a coroutine function; ConnectionError: nobody
     listens any more)."""
 
-    def __init__(self, code, variables, figures_dir, emit):
+    def __init__(self, code, variables, figures_dir, quotes, emit):
         self.code = code
         self.variables = variables
         self.figures_dir = figures_dir
+        self.quotes = quotes  # of strings, in the text of results
         self.abandoned = False
         self._emit = emit
         self._said_at = asyncio.get_running_loop().time()

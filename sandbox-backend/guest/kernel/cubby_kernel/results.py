@@ -35,9 +35,9 @@ def _plain(value):
     return value
 
 
-def from_bundle(bundle, is_main):
+def from_bundle(bundle, is_main, quotes):
     """(result, notes): the members of a result line, and a sentence for each representation that is
-    left out because it is too large or cannot be written as JSON."""
+    left out because it is too large or cannot be written as JSON. quotes: a string's text keeps them."""
     result, extra, notes = {}, {}, []
     for mime, value in bundle.items():
         value = _plain(value)
@@ -56,7 +56,7 @@ def from_bundle(bundle, is_main):
             result[MEMBERS[mime]] = value
         else:
             extra[mime] = value
-    if isinstance(result.get("text"), str):
+    if not quotes and isinstance(result.get("text"), str):
         result["text"] = _unquoted(result["text"])
     if extra:
         result["extra"] = extra

@@ -6,9 +6,6 @@ from . import bash, contexts, environment
 from .context import Run
 from .web import WebError
 
-_EXECUTE = ("code", "context_id", "language", "env_vars", "figures_dir")
-_CREATE = ("language", "cwd", "id")
-
 
 def _string(body, name):
     value = body.get(name)
@@ -37,6 +34,13 @@ def _figures_dir(body):
         value = os.path.expanduser(value)
     if not os.path.isabs(value):
         raise WebError(400, "figures_dir must be an absolute path, or begin with ~/")
+    return value
+
+
+def _quotes(body):
+    value = body.get("quotes", False)
+    if not isinstance(value, bool):
+        raise WebError(400, "quotes must be true or false")
     return value
 
 
@@ -73,7 +77,7 @@ class Routes:
             context = self._contexts.get(identifier)
         else:
             context = self._contexts.of_language(contexts.language_name(_string(body, "language")))
-        run = Run(code, _variables(body, context.language), _figures_dir(body), connection.line)
+        run = Run(code, _variables(body, context.language), _figures_dir(body), _quotes(body), connection.line)
         context.check_room()
         connection.begin_lines()
         await context.execute(run)

@@ -57,6 +57,7 @@ class PythonSession:
             "code": run.code,
             "changed": changed,
             "variables": run.variables,
+            "quotes": run.quotes,
             "identity": environment.identity(),
         }
         early = []  # output that came with the run's start, which is to be the first line

@@ -2,8 +2,8 @@
 """A Python context's process: takes one run after the other and says what came of it.
 
 From the server: {"op": "begin", "cwd", "environment"} once, then {"op": "run", "code", "changed",
-"variables", "identity"}. To the server: {"started": execution_count}, {"result": {...}}, {"error":
-{...}}, {"note": text for stderr}, and {"done": true} at the end of each run.
+"variables", "quotes", "identity"}. To the server: {"started": execution_count}, {"result": {...}},
+{"error": {...}}, {"note": text for stderr}, and {"done": true} at the end of each run.
 
 A result is followed by a wait for the server's {"op": "shown"}: what is printed after it would otherwise
 overtake it, since output goes another way.
@@ -23,6 +23,7 @@ class Worker:
         self.shell = shell
         self.failed = False
         self.running = False
+        self.quotes = False  # the run wants those of strings
         self.identity = None
         self.interrupts = 0  # that came while a run was not in its cell yet
         self.lock = threading.Lock()  # the user's threads may display, too
@@ -74,6 +75,7 @@ class Worker:
             self.identity = message["identity"]
         restore = _set_environment(message["changed"], message["variables"])
         self.failed = False
+        self.quotes = message["quotes"]
         self._send({"started": self.shell.execution_count})
         self.running = True
         self._cell(message["code"])
@@ -101,7 +103,7 @@ class Worker:
     # ---- what the shell tells
     def _show(self, bundle, is_main):
         streams.flush()
-        result, notes = results.from_bundle(bundle, is_main)
+        result, notes = results.from_bundle(bundle, is_main, self.quotes)
         self._send(*({"note": note} for note in notes), {"result": result}, wait=True)
 
     def _fail(self, name, value, traceback):
