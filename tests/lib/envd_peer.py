@@ -21,7 +21,7 @@ IS_ROOT = os.geteuid() == 0
 ME = getpass.getuser() if not IS_ROOT else "root"
 
 
-def wait_for(condition, seconds=20, what="the condition"):
+def wait_for(condition, seconds=30, what="the condition"):
     """Polls until it is true, and gives what it gave."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

@@ -21,7 +21,7 @@ BIN = pathlib.Path(os.environ["BIN"])
 TEST_HOME = pathlib.Path(os.environ.get("CUBBY_TEST_HOME", "/nonexistent"))
 
 
-def wait_for(condition, seconds=20, what="the condition"):
+def wait_for(condition, seconds=30, what="the condition"):
     """Polls until it is true, and gives what it gave; fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while True:

@@ -24,7 +24,7 @@ def sh(*command):
     subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-def wait_for(condition, seconds=10, what="condition"):
+def wait_for(condition, seconds=30, what="condition"):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()

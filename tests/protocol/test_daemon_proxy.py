@@ -259,7 +259,7 @@ def test_slow_client_holds_the_guest_up(daemon, sandbox):
         s = daemon.open(sandbox, guest.port)
         read_head(s)
         last = -1
-        while last != sum(sent):  # until nothing moves any more
+        while last <= 0 or last != sum(sent):  # until nothing moves any more
             last = sum(sent)
             time.sleep(0.3)
         assert 0 < last < 50_000_000
@@ -278,7 +278,7 @@ def test_slow_guest_holds_the_client_up(daemon, sandbox):
 
     def serve(connection):
         _, rest = read_head(connection)
-        go.wait(20)
+        go.wait(60)
         n = len(rest)
         while n < 50_000_000:
             n += len(connection.recv(1 << 20))
@@ -299,7 +299,7 @@ def test_slow_guest_holds_the_client_up(daemon, sandbox):
         assert sent < 40_000_000
         assert memory(daemon) - before < 8
         go.set()
-        s.settimeout(20)
+        s.settimeout(60)
         s.sendall(b"x" * (50_000_000 - sent))
         assert " 200 " in read_head(s)[0]
         assert got == [50_000_000]
@@ -324,7 +324,7 @@ def test_many_at_once(daemon, sandbox):
 
     def serve(connection):
         read_head(connection)
-        gate.wait(20)  # each has arrived before the first is answered
+        gate.wait(60)  # each has arrived before the first is answered
         connection.sendall(OK + b"Content-Length: 2\r\n\r\nhi")
 
     with Guest(serve) as guest:
@@ -431,7 +431,7 @@ def test_client_leaves(daemon, sandbox):
     def serve(connection):
         read_head(connection)
         connection.sendall(OK + b"Transfer-Encoding: chunked\r\n\r\n")
-        connection.settimeout(10)
+        connection.settimeout(60)
         if connection.recv(1) == b"":
             gone.set()
 
@@ -439,7 +439,7 @@ def test_client_leaves(daemon, sandbox):
         s = daemon.open(sandbox, guest.port)
         read_head(s)
         s.close()
-        assert gone.wait(5)
+        assert gone.wait(30)
 
 
 def test_client_leaves_while_it_sends(daemon, sandbox):
@@ -447,7 +447,7 @@ def test_client_leaves_while_it_sends(daemon, sandbox):
 
     def serve(connection):
         read_head(connection)
-        connection.settimeout(10)
+        connection.settimeout(60)
         try:
             while connection.recv(65536):
                 pass
@@ -459,7 +459,7 @@ def test_client_leaves_while_it_sends(daemon, sandbox):
         s = daemon.open(sandbox, guest.port, "POST / HTTP/1.1", "Content-Length: 1000000\r\n")
         s.sendall(b"x" * 1000)
         s.close()
-        assert gone.wait(5)
+        assert gone.wait(30)
 
 
 @pytest.mark.parametrize("how", ["kill", "die"])
@@ -490,7 +490,7 @@ def test_end_of_the_sandbox_answers_who_waits(daemon, made):
     thread = threading.Thread(target=lambda: answers.append(
         daemon.through(sandbox, path="/hang", token=made["envdAccessToken"])))
     thread.start()
-    wait_for(lambda: (daemon.directory(sandbox) / "hanging").exists(), 10, "the request is there")
+    wait_for(lambda: (daemon.directory(sandbox) / "hanging").exists(), 30, "the request is there")
     daemon.kill(sandbox)
     thread.join()
     assert answers[0].status == 502 and answers[0].json["reason"] == "killed"
@@ -520,7 +520,7 @@ def test_limit_of_requests_at_once(daemon):
     assert answer.status == 429 and "480 requests open at once" in answer.json["message"]
     assert answer.headers["Retry-After"] == "1"
     watch.pop().close()
-    wait_for(lambda: daemon.through(sandbox).status == 204, 10, "there is room again")
+    wait_for(lambda: daemon.through(sandbox).status == 204, 30, "there is room again")
     for s in watch:
         s.close()
 
@@ -537,7 +537,7 @@ def test_malformed_requests(daemon, sandbox):
                 b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 5000 + b"\r\n",
                 b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n"):
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(10)
+        s.settimeout(60)
         s.connect(str(daemon.home / "cubbyd.sock"))
         try:
             s.sendall(raw)

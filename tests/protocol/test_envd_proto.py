@@ -143,7 +143,7 @@ def test_errors_of_streams(peer):
         next(stream)
     assert refused.value.code == Code.INVALID_ARGUMENT
     assert "cwd '/nope' does not exist" in refused.value.message
-    stream = peer.stream("Start", timeout_ms=500, **sh("sleep 60"))
+    stream = peer.stream("Start", timeout_ms=3000, **sh("sleep 60"))
     pid = started(stream)
     with pytest.raises(ConnectError) as late:
         outcome(stream)
