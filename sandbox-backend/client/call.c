@@ -270,6 +270,8 @@ static void judge(struct call *call, const struct err *e, bool from_envd)
         call->err = *e;
         call->unsent = e->sys != 0 || e->code == ERR_NOT_FOUND; // see http_client.h; a name
         client__explain(call->client, &call->err);
+        if (from_envd && call->request.is_direct) // no backend stands between
+            call->err.sys = e->sys;
         if (from_envd && call->client->cube_master) // it may have moved, or be gone
             access_cache_drop(&call->client->accesses, call->sandbox);
     } else if (from_envd) {

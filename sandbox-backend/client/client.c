@@ -178,6 +178,8 @@ void client__explain(const struct client *c, struct err *e)
     bool is_known = !c->identify || identify_is_done(c->identify);
     if (e->code == ERR_NOT_FOUND) // a host's name, which is not what "not found" means here
         e->code = ERR_UNAVAILABLE;
+    if (e->sys == ECONNREFUSED) // which says that a port of a sandbox is closed: see client_stream
+        e->sys = 0;
     size_t len = strlen(e->msg);
     if (e->sys == EKEYREJECTED)
         snprintf(e->msg + len, sizeof e->msg - len,

@@ -170,8 +170,9 @@ struct stream_events {
     void (*on_line)(const char *line, size_t len, void *ctx);
     // Exactly once, last. e is NULL: a success that came whole. `status` is HTTP's, 0 when no
     // answer came; from 300 on, `e` has what the server said. ERR_UNAVAILABLE with e->sys
-    // ECONNREFUSED: nothing listens at that port, and nothing was done. ERR_GONE: the sandbox
-    // ended, and why.
+    // ECONNREFUSED: the sandbox runs, nothing listens at that port of it, and nothing was done. It
+    // means only this: a backend that refuses connections is ERR_UNAVAILABLE with another e->sys.
+    // ERR_GONE: the sandbox ended, and why.
     void (*on_end)(int status, const struct err *e, void *ctx);
 };
 // `method` is a literal, `path` an encoded path with its query, `body` JSON or NULL, borrowed for

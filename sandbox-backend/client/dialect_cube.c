@@ -38,6 +38,7 @@ static void to_guest(const struct client *c, const struct access *a, int port, c
         dialect_route(r, a->id, port);
     } else if (c->cube_master) {
         bool is_v6 = strchr(a->address, ':');
+        r->is_direct = true;
         r->url =
             str_printf(is_v6 ? "http://[%s]:%d%s" : "http://%s:%d%s", a->address, port, target);
     } else {

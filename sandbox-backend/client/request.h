@@ -2,6 +2,7 @@
 // What is to be sent: an address and headers, filled in by the dialect and by the operation.
 // For client/ only.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "sandbox-backend/net/http.h"
@@ -9,9 +10,10 @@
 #define REQUEST_HEADERS_MAX 16
 
 struct request {
-    char *url;                                       // owned
-    const char *unix_socket;                         // borrowed from the client; NULL for TCP
-    const char *connect_to, *ca_file;                // the same; NULL for none, see http_client.h
+    char *url;                        // owned
+    const char *unix_socket;          // borrowed from the client; NULL for TCP
+    const char *connect_to, *ca_file; // the same; NULL for none, see http_client.h
+    bool is_direct; // the URL is the sandbox's own address: nothing stands between
     struct http_header headers[REQUEST_HEADERS_MAX]; // names borrowed, values owned
     size_t header_count;
     const char *bad_header; // name of one whose value cannot be sent; the request then fails

@@ -49,7 +49,8 @@ void op_end(struct client_op *op);
 void client__kick(struct client *c); // look at the queue with the loop's next turn
 struct http_client *client__http(struct client *c);
 // A connection that could not be made, or broke, as an error of the backend's: named, and with what
-// to do about a certificate that is not trusted.
+// to do about a certificate that is not trusted. Its `sys` is not ECONNREFUSED, which is kept for a
+// port of a sandbox at which nothing listens.
 void client__explain(const struct client *c, struct err *e);
 // Calls `w` once: the daemon listens, and it is known which dialect the server speaks. Inside this
 // call when that is so already, or cannot be.

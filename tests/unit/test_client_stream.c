@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An answer of lines from a server in the sandbox: how it is cut, and what is said of its end.
+#include <arpa/inet.h>
 #include <errno.h>
 
 #include "tests/lib/client_fake.h"
@@ -171,6 +172,74 @@ static void test_ends(void)
     fake_close(&f);
 }
 
+// ---- nobody listens: at a port of the sandbox, or where the backend should be
+#define CUBE_ID "0123456789abcdef0123456789abcdef"
+
+// A port that is taken, and at which every connection is refused.
+static int refusing_port(int *fd)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ok(bind(*fd, (const struct sockaddr *)&at, len) == 0, "a port is taken");
+    getsockname(*fd, (struct sockaddr *)&at, &len);
+    return ntohs(at.sin_port);
+}
+
+static void answer_lookup(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)fake;
+    if (str_starts(target, "/cube/"))
+        fake_json(req, 200,
+                  "{\"ret\":{\"ret_code\":200},\"data\":[{\"sandbox_ip\":\"127.0.0.1\"}]}");
+    else
+        fake_json(req, 200, strstr(target, FAKE_ID) ? SANDBOX : "{}");
+}
+
+static void on_other_closed(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+static void run_other(const struct client_opts *opts, const char *id, int to)
+{
+    static const struct stream_events EVENTS = {on_line, on_end};
+    bool closed = false;
+    struct client *other = client_new(&f.loop, opts);
+    client_stream(other, id, to, "POST", "/execute", NULL, &EVENTS, &f);
+    fake_run(&f);
+    client_close(other, on_other_closed, &closed);
+    while (!closed)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    is_int(f.err.code, ERR_UNAVAILABLE, "refused: %s", f.err.msg);
+    is_int(status, 0, "without an answer");
+}
+
+static void test_refused(void)
+{
+    int fd auto_close = -1;
+    int closed_port = refusing_port(&fd);
+    fake_open(&f, "tcp");
+    f.own_get = true;
+    f.answer = answer_lookup;
+    char *there auto_free = str_printf("http://127.0.0.1:%d", http_server_port(f.server));
+    char *away auto_free = str_printf("http://127.0.0.1:%d", closed_port);
+    run_other(&(struct client_opts){.api_url = away}, FAKE_ID, 49999);
+    ok(f.err.sys != ECONNREFUSED, "a backend not known yet is no port of a sandbox");
+    run_other(&(struct client_opts){.api_url = away, .dialect = "cubbyd"}, FAKE_ID, 49999);
+    ok(f.err.sys != ECONNREFUSED, "nor is a control plane");
+    run_other(&(struct client_opts){.api_url = there, .dialect = "e2b", .sandbox_url = away},
+              FAKE_ID, 49999);
+    ok(f.err.sys != ECONNREFUSED, "nor a gateway");
+    run_other(&(struct client_opts){.api_url = there, .dialect = "cube", .cube_master = away},
+              CUBE_ID, closed_port);
+    ok(f.err.sys != ECONNREFUSED, "nor CubeMaster");
+    run_other(&(struct client_opts){.api_url = there, .dialect = "cube", .cube_master = there},
+              CUBE_ID, closed_port);
+    is_int(f.err.sys, ECONNREFUSED, "but a port at the sandbox's own address is");
+    fake_close(&f);
+}
+
 // ---- canceling
 static void test_cancel(void)
 {
@@ -202,6 +271,7 @@ int main(void)
 {
     test_lines();
     test_ends();
+    test_refused();
     test_cancel();
     buf_fini(&told);
     return tap_done();
