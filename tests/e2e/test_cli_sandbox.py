@@ -56,7 +56,7 @@ def test_the_daemon_is_started_once(home):
 
 def test_daemon_in_the_foreground(home):
     process = subprocess.Popen([BIN / "cubby", "daemon"], env=home.env, stderr=subprocess.DEVNULL)
-    wait_for((home.path / "cubbyd.sock").exists, 20, "the daemon's socket")
+    wait_for((home.path / "cubbyd.sock").exists, 30, "the daemon's socket")
     assert home.daemon() == process.pid
     process.terminate()
     assert process.wait(20) == 0

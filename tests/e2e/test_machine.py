@@ -374,7 +374,7 @@ def test_adopt_of_what_is_half_gone(shells, victim):
     record = first.record()
     first.end()
     os.kill(record[victim]["pid"], signal.SIGKILL)
-    wait_for(lambda: not process_exists(record[victim]["pid"]), 10, "it ends")
+    wait_for(lambda: not process_exists(record[victim]["pid"]), 30, "it ends")
     second = shells()
     failed = adopt(second, record, "failed")
     assert failed["connect"] == "unavailable"

@@ -237,7 +237,7 @@ def test_cut_off_at_every_place(http):
         c = http.connect()
         c.send(data[:end])
         (c.close if end % 2 else c.reset)()
-    wait_for(lambda: http.descriptors() <= files, 10, "its descriptors are closed")
+    wait_for(lambda: http.descriptors() <= files, 30, "its descriptors are closed")
     alive(http)
 
 
