@@ -96,7 +96,7 @@ class RealGuests(OnTcp, MicroVMs):
     """Its machines are QEMUs, of the template that the tests share."""
 
 
-def run_program(name, variables, scenarios, room=None, seconds=150, template="default", bare="default"):
+def run_program(name, variables, scenarios, room=None, seconds=600, template="default", bare="default"):
     """Runs it with these variables; what it said: {scenario: None or the error's text}. `room`: a
     Wildcard that it runs in; `bare`: the template of sandboxes that run no code."""
     plan = json.dumps({"scenarios": scenarios, "template": template, "bare": bare})

@@ -13,7 +13,9 @@ import pytest
 from sdk import KEY, SCENARIOS, Guests, run_program
 from wildcard import DOMAIN, Wildcard, certificate
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make users and mounts for envd")
+# The first test of a program waits for all of it, and for the one whose turn was before.
+pytestmark = [pytest.mark.timeout(1500),
+              pytest.mark.skipif(os.geteuid() != 0, reason="only root can make users and mounts for envd")]
 
 
 @pytest.fixture(scope="module")
