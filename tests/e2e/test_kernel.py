@@ -8,6 +8,7 @@ import time
 import pytest
 
 from cubbyd import MicroVMs
+from harness import wait_for
 
 KERNEL = 49999
 
@@ -102,3 +103,14 @@ def test_a_figure_is_drawn_returned_and_saved(sandboxes):
     (figure,) = [line for line in lines if "png" in line]
     assert figure["file"] == "/home/user/figures/figure-1.png" and figure["chart"]["type"] == "line"
     assert sandbox.stdout("file figures/figure-1.png", language="bash").startswith("figures/figure-1.png: PNG image data")
+
+
+def test_a_killed_kernel_comes_back(sandboxes):
+    sandbox = sandboxes()
+    sandbox.run("x = 1")
+    made = {"sandboxID": sandbox.id, "envdAccessToken": sandbox.token}
+    code, killed = sandbox.daemon.command(made, "pkill -KILL -o -f '^python3 /usr/lib/cubby/kernel$' && echo killed", user="root")
+    assert (code, killed) == (0, b"killed\n")
+    # It listens long before all is imported again, which is what its first run waits for.
+    wait_for(lambda: sandbox.request("GET", "/health").status == 200, 120)
+    assert sandbox.text("'x' in globals()") == "False"

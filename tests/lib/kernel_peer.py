@@ -115,6 +115,13 @@ class Kernel:
         found = re.search(r"port (\d+)", said)
         assert found, (said, self.said())
         self.port = int(found.group(1))
+        self.warm()
+
+    def warm(self):
+        """It listens before all is imported, which the first run waits for. As before it: no context."""
+        context = self.context()
+        context.run("1")
+        context.delete()
 
     def said(self):
         return (self.run_dir / "log").read_text(errors="replace")

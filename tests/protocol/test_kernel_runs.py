@@ -495,7 +495,7 @@ def test_a_copied_machine_draws_new_numbers():
         w = worker.Worker(frames.Channel(theirs), Shell())
         for identity in "aab":
             random.seed(1); numpy.random.seed(1)
-            w._run({"op": "run", "code": "", "changed": {}, "variables": {}, "identity": identity})
+            w._run({"op": "run", "code": "", "changed": {}, "variables": {}, "quotes": False, "identity": identity})
     """
     out = subprocess.run([kernel_peer.PYTHON, "-B", "-c", script, kernel_peer.SOURCES], capture_output=True, text=True,
                          timeout=120, check=True).stdout.split()

@@ -31,6 +31,7 @@ class Nursery:
         self._processes = {}  # pid -> Process
         self._ids = itertools.count(1)
         self._spare = None  # a Python process that no context has yet
+        self._preparing = None  # it is being made
 
     # ---- the zygote
     async def ready(self):
@@ -153,10 +154,21 @@ class Nursery:
 
     async def prepare(self):
         """A process that the first Python context finds made: forking costs the most in a new sandbox."""
-        if self._spare is None or self._spare.status is not None:
-            self._spare = await self.fork("python")
+        if self._preparing is None and (self._spare is None or self._spare.status is not None):
+            self._preparing = asyncio.ensure_future(self.fork("python"))
+            self._preparing.add_done_callback(self._on_prepared)
+        if self._preparing is not None:
+            await asyncio.wait([self._preparing])
+
+    def _on_prepared(self, task):
+        """Without it the first context asks for a process itself, and its run tells of what is wrong."""
+        self._preparing = None
+        if not task.cancelled() and task.exception() is None:
+            self._spare = task.result()
 
     async def take(self, language):
+        if language == "python" and self._preparing is not None:
+            await asyncio.wait([self._preparing])
         spare, self._spare = (self._spare, None) if language == "python" else (None, self._spare)
         if spare is not None and spare.status is None:
             return spare

@@ -64,13 +64,15 @@ async def _serve(options):
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     nursery = Nursery()
-    await nursery.prepare()
     routes = Routes(Contexts(nursery, Environment(options.run_dir), options.cwd))
     server = Server(routes)
     sock = _listen(options.host, options.port)
     listener = await loop.create_server(lambda: web.Connection(server), sock=sock)
     print(f"kernel: listening on port {sock.getsockname()[1]}", flush=True)
+    # Listening already: a server that init started anew is there at once, and its first runs wait.
+    preparing = asyncio.ensure_future(nursery.prepare())
     await stop.wait()
+    preparing.cancel()
     listener.close()
     await nursery.close()
 
