@@ -12,6 +12,7 @@ import os
 import signal
 
 from . import limits
+from .frames import TooLong
 from .nursery import NurseryError
 from .process import ProcessEnded
 from .sessions import SESSIONS
@@ -19,17 +20,21 @@ from .web import WebError
 
 log = logging.getLogger("kernel")
 
+_LOST = "what it had in memory is lost; the next run starts clean"
+
 
 class Run:
     """What is to be run, and where its lines go (emit: a coroutine function; ConnectionError: nobody
-    listens any more)."""
+    listens any more; give_up: ends a call of it that waits)."""
 
-    def __init__(self, code, variables, figures_dir, quotes, emit):
+    def __init__(self, code, variables, figures_dir, quotes, emit, give_up):
         self.code = code
         self.variables = variables
         self.figures_dir = figures_dir
         self.quotes = quotes  # of strings, in the text of results
         self.abandoned = False
+        self.interrupted = False  # maybe before it began
+        self.give_up = give_up
         self._emit = emit
         self._said_at = asyncio.get_running_loop().time()
 
@@ -98,8 +103,10 @@ class Context:
         try:
             async with self._turn:
                 self._run = run
-                await self._drive(run)
-                self._run = None
+                try:
+                    await self._drive(run)
+                finally:
+                    self._run = None
         finally:
             keeper.cancel()
         await run.say({"type": "end_of_execution"})
@@ -113,6 +120,8 @@ class Context:
                 await self._say_error(run, "ContextDeleted", f"context {self.id} was deleted")
                 return
             changed = await self._prepare()
+            if self._killed_for:  # while there was no process yet
+                raise ProcessEnded({"signal": signal.SIGKILL})
             if run.abandoned:
                 return
             async with contextlib.aclosing(self._session.lines(run, changed)) as lines:
@@ -123,7 +132,15 @@ class Context:
             await self._say_end(run, e)
         except NurseryError as e:
             await self._say_error(run, "KernelNotStarted", str(e))
+        except TooLong as e:
+            await self._say_error(run, "KernelFailed", f"the run cannot be handed over: {e}")
+        except Exception as e:  # what its process sent is none of our messages
+            log.exception("a run of context %s", self.id)
+            await self._drop_process()
+            await self._say_error(run, "KernelFailed", f"the context's process was ended: {e}; {_LOST}")
         finally:
+            if self._deleted:
+                await self._drop_process()
             if self._process:
                 self._process.idle()
 
@@ -134,14 +151,13 @@ class Context:
     async def _say_end(self, run, ended):
         """The process is gone in the middle of a run, or was when the run came."""
         why, self._killed_for = self._killed_for, None
-        lost = "what it had in memory is lost; the next run starts clean"
         name = "ContextDeleted" if self._deleted else "KernelRestarted" if why else "KernelDied"
         await self._drop_process()
         if not why and self.language == "bash" and "code" in getattr(ended, "status", {}):
-            text = f"bash exited; {lost}"
+            text = f"bash exited; {_LOST}"
             await run.say({"type": "error", "name": "ExitStatus", "value": str(ended.status["code"]), "traceback": text})
             return
-        await self._say_error(run, name, f"the context {why}; {lost}" if why else f"the context's process {ended}; {lost}")
+        await self._say_error(run, name, f"the context {why}; {_LOST}" if why else f"the context's process {ended}; {_LOST}")
         await run.say({"type": "unexpected_end_of_execution"})
 
     # ---- the process
@@ -174,13 +190,15 @@ class Context:
 
     def interrupt(self):
         """Whether there was a run to interrupt."""
-        if self._run is None or self._session is None:
+        if self._run is None:
             return False
-        self._session.interrupt()
+        self._run.interrupted = True
+        if self._session is not None:
+            self._session.interrupt()
         return True
 
     def _abandon(self, run):
-        run.abandoned = True
+        run.abandoned = run.interrupted = True
         if self._run is run and self._session is not None:
             self._session.interrupt()
             asyncio.get_running_loop().call_later(limits.GRACE_SECONDS, self._kill_if_running, run)
@@ -191,14 +209,21 @@ class Context:
 
     async def restart(self):
         """Ends the process, and so the run that is going on; the next run starts clean."""
-        process = self._process
-        if self._run is not None and process is not None:
+        process, run = self._process, self._run
+        if run is not None:
             self._killed_for = "was restarted" if not self._deleted else "was deleted"
+            # Its client is told; one that does not read must not keep the next run waiting.
+            asyncio.get_running_loop().call_later(limits.GRACE_SECONDS, self._give_up_if_running, run)
+        if run is None:
+            await self._drop_process()
+        elif process is not None:
             process.signal(signal.SIGKILL)
             async with asyncio.timeout(limits.END_SECONDS):
                 await process.ended()
-        elif process is not None:
-            await self._drop_process()
+
+    def _give_up_if_running(self, run):
+        if self._run is run:
+            run.give_up()
 
     async def delete(self):
         self._deleted = True

@@ -19,26 +19,30 @@ class Environment:
         self._variables = {}
 
     def variables(self):
-        """The sandbox's global environment now."""
+        """The sandbox's global environment now; the last that could be read when it cannot be."""
         try:
-            stat = os.stat(self._path)
-        except OSError:
+            self._look()
+        except FileNotFoundError:
             self._stamp, self._variables = None, {}
-            return self._variables
-        stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        if stamp != self._stamp:
-            self._variables = self._read()
-            self._stamp = stamp
+        except (OSError, ValueError, AttributeError) as e:
+            log.error("%s cannot be used, what was read before stays: %s", self._path, e)
         return self._variables
 
-    def _read(self):
-        try:
-            with open(self._path, encoding="utf-8") as f:
-                value = json.loads(f.read(ENVIRONMENT_BYTES_MAX))
-            return {k: v for k, v in value.items() if isinstance(v, str) and is_variable(k, v)}
-        except (OSError, ValueError, AttributeError) as e:
-            log.error("%s cannot be used: %s", self._path, e)
-            return {}
+    def _look(self):
+        stat = os.stat(self._path)
+        if _stamp(stat) == self._stamp:
+            return
+        with open(self._path, encoding="utf-8") as f:
+            stat = os.fstat(f.fileno())  # it may be another file by now
+            if stat.st_size > ENVIRONMENT_BYTES_MAX:
+                raise ValueError(f"its {stat.st_size} bytes are more than {ENVIRONMENT_BYTES_MAX}")
+            value = json.load(f)
+        self._variables = {k: v for k, v in value.items() if isinstance(v, str) and is_variable(k, v)}
+        self._stamp = _stamp(stat)
+
+
+def _stamp(stat):
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def is_variable(name, value):

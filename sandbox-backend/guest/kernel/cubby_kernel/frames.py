@@ -13,10 +13,14 @@ class FrameError(Exception):
     """The peer sent what is not a frame."""
 
 
+class TooLong(FrameError):
+    """What we were to send is longer than a frame may be."""
+
+
 def pack(message):
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
     if len(body) > FRAME_BYTES_MAX:
-        raise FrameError(f"a message of {len(body)} bytes is longer than {FRAME_BYTES_MAX}")
+        raise TooLong(f"a message of {len(body)} bytes is longer than {FRAME_BYTES_MAX}")
     return _LENGTH.pack(len(body)) + body
 
 

@@ -13,11 +13,12 @@ WRITE_BYTES_MAX = 64 * KIB  # unsent bytes of a connection before its writer wai
 READ_BYTES_MAX = 256 * KIB  # unread bytes of a connection before we stop reading it
 HEAD_SECONDS = 75  # an idle or slow connection is closed
 BODY_SECONDS = 60
+WRITE_SECONDS = 300  # a client that takes nothing for so long is gone
 
 # ---- contexts and runs
 CONTEXTS_MAX = 16
 QUEUE_MAX = 32  # runs that wait in one context
-ENVIRONMENT_BYTES_MAX = 1 * MIB
+ENVIRONMENT_BYTES_MAX = 6 * MIB  # envd takes 4 MiB, and may write what it was told longer
 KEEPALIVE_SECONDS = 5
 GRACE_SECONDS = 5  # an abandoned run that ignores SIGINT is killed
 BASH_PRESSES = 4  # how often bash is sent SIGINT for one interrupt, while its run goes on
@@ -28,7 +29,8 @@ END_SECONDS = 10  # of a killed process
 
 # ---- between a context and the server
 FRAME_BYTES_MAX = 24 * MIB
-RESULT_BYTES_MAX = 16 * MIB  # of one representation of one result
+RESULT_BYTES_MAX = 16 * MIB  # of one result, all representations, as JSON
+ERROR_CHARACTERS_MAX = 1 * MIB  # of an error's value, and of its traceback
 OUTPUT_READ_BYTES = 64 * KIB
 BETWEEN_RUNS_BYTES_MAX = 64 * KIB  # kept of what is written while no run is going on, a stream
 DATA_CELLS_MAX = 50_000  # of a DataFrame's data, and points of a chart

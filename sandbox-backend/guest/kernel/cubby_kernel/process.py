@@ -43,6 +43,7 @@ class _Pipe:
         self.name = name
         self.fd = fd
         self.open = True
+        self.readable = False  # it was, and was not read since
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._kept = bytearray()  # of between two runs
         self._dropped = 0
@@ -96,6 +97,7 @@ class Process:
         self._watched = set()
         self._closed = False
         self._sending = asyncio.Lock()
+        self._connected = True  # the other end of its channel is open
         sock.setblocking(False)
         self.idle()
 
@@ -149,10 +151,20 @@ class Process:
             await asyncio.get_running_loop().sock_sendall(self.sock, data)
 
     def _receive(self):
-        try:
-            return self.sock.recv(limits.OUTPUT_READ_BYTES)
-        except (BlockingIOError, ConnectionError):
+        if not self._connected:
             return b""
+        try:
+            data = self.sock.recv(limits.OUTPUT_READ_BYTES)
+        except BlockingIOError:
+            return b""
+        except ConnectionError:
+            data = b""
+        self._connected = bool(data)
+        return data
+
+    def _on_output(self, pipe):
+        pipe.readable = True
+        self._wake.set()
 
     async def _readable(self):
         """Waits for output, a message or the end; the descriptors are not watched meanwhile."""
@@ -161,17 +173,20 @@ class Process:
             return
         for pipe in self.pipes:
             if pipe.open:
-                self._watch(pipe.fd, self._wake.set)
-        self._watch(self.sock.fileno(), self._wake.set)
+                self._watch(pipe.fd, self._on_output, pipe)
+        if self._connected:
+            self._watch(self.sock.fileno(), self._wake.set)
         try:
             await self._wake.wait()
         finally:
             self._unwatch()
 
     def _drain(self):
-        """What the pipes hold at this moment: bounded, whoever goes on writing."""
+        """What the pipes hold at this moment: bounded, whoever goes on writing. One that is readable and
+        holds nothing is at its end, which a read tells; watched further, it would never let us wait."""
         for pipe in self.pipes:
-            text = pipe.text(pipe.pending()) if pipe.open else ""
+            text = pipe.text(pipe.pending() or int(pipe.readable)) if pipe.open else ""
+            pipe.readable = False
             if text:
                 yield pipe.name, text
 

@@ -38,20 +38,22 @@ def _plain(value):
 def from_bundle(bundle, is_main, quotes):
     """(result, notes): the members of a result line, and a sentence for each representation that is
     left out because it is too large or cannot be written as JSON. quotes: a string's text keeps them."""
-    result, extra, notes = {}, {}, []
+    result, extra, notes, total = {}, {}, [], 0
     for mime, value in bundle.items():
         value = _plain(value)
         try:
-            size = len(value) if isinstance(value, str) else len(json.dumps(value))
+            size = len(json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass"))
         except (TypeError, ValueError) as e:
             notes.append(f"the {mime} of a result is left out: {e}")
             continue
-        if size > RESULT_BYTES_MAX:
+        if total + size > RESULT_BYTES_MAX:
+            before = f" with {total} bytes of others" if total else ""
             notes.append(
-                f"the {mime} of a result is left out: its {size} characters are more than "
+                f"the {mime} of a result is left out: its {size} bytes{before} are more than "
                 f"{RESULT_BYTES_MAX}; print or save a part of it"
             )
             continue
+        total += size
         if mime in MEMBERS:
             result[MEMBERS[mime]] = value
         else:

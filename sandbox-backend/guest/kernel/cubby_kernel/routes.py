@@ -77,7 +77,8 @@ class Routes:
             context = self._contexts.get(identifier)
         else:
             context = self._contexts.of_language(contexts.language_name(_string(body, "language")))
-        run = Run(code, _variables(body, context.language), _figures_dir(body), _quotes(body), connection.line)
+        variables = _variables(body, context.language)
+        run = Run(code, variables, _figures_dir(body), _quotes(body), connection.line, connection.abort)
         context.check_room()
         connection.begin_lines()
         await context.execute(run)

@@ -39,19 +39,17 @@ class PythonSession:
         self._process = process
         self._decoder = frames.Decoder()
         self._started = False  # the process is in the run
-        self._interrupted = False  # before that
 
     async def begin(self, cwd, variables):
         await self._process.send(frames.pack({"op": "begin", "cwd": cwd, "environment": variables}))
 
     def interrupt(self):
+        """Of a run that has not begun: `lines` does it when it begins."""
         if self._started:
             self._process.signal(signal.SIGINT)
-        else:
-            self._interrupted = True
 
     async def lines(self, run, changed):
-        self._started = self._interrupted = False
+        self._started = False
         request = {
             "op": "run",
             "code": run.code,
@@ -60,7 +58,7 @@ class PythonSession:
             "quotes": run.quotes,
             "identity": environment.identity(),
         }
-        early = []  # output that came with the run's start, which is to be the first line
+        early = []  # what came before the run's start, which is to be the first line
         async with _sending(self._process, frames.pack(request)):
             async for kind, value in self._process.events():
                 if kind != "message":
@@ -73,12 +71,15 @@ class PythonSession:
                 for message in self._decoder.feed(value):
                     if "done" in message:
                         return
+                    if early is not None and "started" not in message:
+                        early.append(self._line(message, run))  # a thread's, between two runs
+                        continue
                     if "started" in message:
                         self._started = True
-                        if self._interrupted:
+                        if run.interrupted:
                             self.interrupt()
                     yield self._line(message, run)
-                    if "result" in message:
+                    if message.get("waits"):
                         await self._process.send(_SHOWN)
                     for line in early or ():
                         yield line
@@ -112,16 +113,15 @@ class BashSession:
         self._answers = b""
         self._identity = environment.identity()
         self._started = False  # the run's code is read
-        self._interrupted = False  # before that
+        self._run = None
 
     async def begin(self, cwd, variables):
         self._begun = (bash.begin(cwd), {n: v for n, v in variables.items() if bash.is_name(n)})
 
     def interrupt(self):
-        if not self._started:
-            self._interrupted = True
-            return
-        asyncio.ensure_future(self._press(self._count))
+        """As PythonSession's."""
+        if self._started:
+            asyncio.ensure_future(self._press(self._count))
 
     async def _press(self, number):
         """As a person at a terminal: a signal between a fork and its exec is lost to both, so again. The
@@ -145,7 +145,7 @@ class BashSession:
     async def lines(self, run, changed):
         first, variables = (b"", {}) if self._count else self._begun
         self._count += 1
-        self._started = self._interrupted = False
+        self._started, self._run = False, run
         changed = {**variables, **{n: v for n, v in changed.items() if bash.is_name(n)}}
         text = first + self._seeded() + bash.run(self._count, run.code, changed, run.variables)
         yield {"type": "number_of_executions", "execution_count": self._count}
@@ -176,7 +176,7 @@ class BashSession:
                 continue
             if word == b"started":
                 self._started = True
-                if self._interrupted:
+                if self._run.interrupted:
                     self.interrupt()
             elif word.lstrip(b"-").isdigit():
                 return int(word)

@@ -277,7 +277,17 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError
         body = json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
         self.transport.write(b"%x\r\n%s\r\n" % (len(body), body) if self._chunked else body)
-        await self._writable.wait()
+        try:
+            async with asyncio.timeout(limits.WRITE_SECONDS):
+                await self._writable.wait()
+        except TimeoutError:
+            self.abort()
+            raise ConnectionResetError from None
+
+    def abort(self):
+        """Gives the client up, and what it has not taken yet."""
+        self.transport.abort()
+        self._lost()
 
     def end_lines(self):
         if self._chunked and not self.gone:

@@ -5,8 +5,8 @@ From the server: {"op": "begin", "cwd", "environment"} once, then {"op": "run", 
 "variables", "quotes", "identity"}. To the server: {"started": execution_count}, {"result": {...}},
 {"error": {...}}, {"note": text for stderr}, and {"done": true} at the end of each run.
 
-A result is followed by a wait for the server's {"op": "shown"}: what is printed after it would otherwise
-overtake it, since output goes another way.
+A result that says "waits" is followed by a wait for the server's {"op": "shown"}: what is printed after it
+would otherwise overtake it, since output goes another way. A thread's between two runs does not wait.
 """
 import contextlib
 import os
@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 
-from . import results, seeds, streams
+from . import limits, results, seeds, streams
 
 
 class Worker:
@@ -43,16 +43,22 @@ class Worker:
             elif message["op"] == "run":
                 self._run(message)
 
-    def _send(self, *messages, wait=False):
+    def _forked(self):
+        """Whether this is a process that the user forked."""
+        return os.getpid() != self.pid
+
+    def _send(self, *messages, result=None):
         """Whole messages, whatever signal comes; and nothing from a process that the user forked, which
         has our descriptors, too."""
-        if os.getpid() != self.pid:
+        if self._forked():
             return
         with _uninterrupted(), self.lock:
             for message in messages:
                 self.channel.send(message)
-            if wait and self.running:
-                self.channel.receive()
+            if result is not None:
+                self.channel.send({"result": result, "waits": self.running})
+                if self.running:
+                    self.channel.receive()
 
     # ---- begin
     def _begin(self, message):
@@ -78,7 +84,10 @@ class Worker:
         self.quotes = message["quotes"]
         self._send({"started": self.shell.execution_count})
         self.running = True
-        self._cell(message["code"])
+        error = self._cell(message["code"])
+        if self._forked():  # not to serve: it would take the next runs from its parent
+            streams.flush()
+            os._exit(_exit_status(error))
         _restore_environment(restore)
         streams.flush()
         with self.lock:
@@ -86,7 +95,7 @@ class Worker:
         self._send({"done": True})
 
     def _cell(self, code):
-        """SIGINT raises only in here, whatever the last run made of it."""
+        """The error that ended it, or None. SIGINT raises only in here, whatever the last run made of it."""
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             if self.interrupts:
@@ -99,19 +108,39 @@ class Worker:
             error = e
         if error is not None and not self.failed:
             self._fail(type(error).__name__, str(error), f"{type(error).__name__}: {error}")
+        return error
 
     # ---- what the shell tells
     def _show(self, bundle, is_main):
         streams.flush()
         result, notes = results.from_bundle(bundle, is_main, self.quotes)
-        self._send(*({"note": note} for note in notes), {"result": result}, wait=True)
+        self._send(*({"note": note} for note in notes), result=result)
 
     def _fail(self, name, value, traceback):
         if self.failed:
             return  # the first error is the run's; what follows (a figure that cannot be drawn) is its echo
         self.failed = True
         streams.flush()
-        self._send({"error": {"name": name, "value": value, "traceback": traceback}})
+        if self._forked():
+            if name != "SystemExit":
+                print(traceback, file=sys.stderr)
+            return
+        self._send({"error": {"name": _cut(name), "value": _cut(value), "traceback": _cut(traceback)}})
+
+
+def _cut(text):
+    if len(text) <= limits.ERROR_CHARACTERS_MAX:
+        return text
+    return f"{text[:limits.ERROR_CHARACTERS_MAX]}[{len(text) - limits.ERROR_CHARACTERS_MAX} characters are left out]"
+
+
+def _exit_status(error):
+    """Of a process that ends as a program does that ended so."""
+    if not isinstance(error, SystemExit):
+        return 0 if error is None else 1
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    return 1
 
 
 @contextlib.contextmanager

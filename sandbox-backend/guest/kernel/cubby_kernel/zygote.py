@@ -62,6 +62,8 @@ class Zygote:
 
     def _take(self):
         request, fds = self.channel.receive_with_fds(3)
+        for fd in fds:
+            os.set_inheritable(fd, False)  # a command that has the channel could speak for its context
         if request is not None:
             self._fork(request, fds)
         return request is not None
