@@ -69,25 +69,47 @@ void answer_api_error(struct err *e, int status, const char *body, size_t len)
     json_decref(object);
 }
 
+static bool is_not_found(const json_t *object)
+{
+    return str_eq(text_of(object, "error_code"), "sandbox_not_found") ||
+           str_eq(text_of(object, "message"), "The sandbox was not found");
+}
+
 // A proxy that only says 502 may have passed the request on: then nothing is known of its fate.
 static enum err_code code_of_proxy(const json_t *object, bool existed)
 {
-    const char *error_code = text_of(object, "error_code");
-    const char *message = text_of(object, "message");
-    if (text_of(object, "reason") || (error_code && strcmp(error_code, "sandbox_ended") == 0))
+    if (text_of(object, "reason") || str_eq(text_of(object, "error_code"), "sandbox_ended"))
         return ERR_GONE;
-    if ((error_code && strcmp(error_code, "sandbox_not_found") == 0) ||
-        (message && strcmp(message, "The sandbox was not found") == 0))
+    if (is_not_found(object))
         return existed ? ERR_GONE : ERR_NOT_FOUND;
     return ERR_UNAVAILABLE;
+}
+
+void answer_paused(struct err *e)
+{
+    err_set(e, ERR_CONFLICT,
+            "the sandbox is paused; its files and processes are kept, and go on after cubby "
+            "resume");
+}
+
+bool answer_may_mean_paused(int status, const char *body, size_t len)
+{
+    json_t *object = status == 502 ? object_of(body, len) : NULL;
+    bool vague = !text_of(object, "error_code") && !text_of(object, "reason");
+    bool may = vague && is_not_found(object);
+    json_decref(object);
+    return may;
 }
 
 static void set_502(struct err *e, bool existed, int status, const json_t *object, const char *body,
                     size_t len)
 {
-    const char *message = text_of(object, "message");
+    if (str_eq(text_of(object, "error_code"), "sandbox_paused")) { // whatever E2B's text says
+        answer_paused(e);
+        return;
+    }
     set_plain(e, code_of_proxy(object, existed), status, object, body, len);
-    if (message && strcmp(message, "The sandbox is running but port is not open") == 0)
+    if (str_eq(text_of(object, "message"), "The sandbox is running but port is not open"))
         e->sys = ECONNREFUSED;
 }
 

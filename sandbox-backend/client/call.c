@@ -9,7 +9,7 @@
 // the sandbox is reached; both are left out when they are not needed. Any state may go to ENDING.
 // Only EXCHANGE sends what the operation is about. It does so once, but for a refusal that says to
 // come again (retry.c), before which BACKOFF waits. DOUBT asks the control plane whether the
-// sandbox is there, where the proxy does not tell.
+// sandbox is there, and not paused, where the proxy does not tell.
 #include "sandbox-backend/client/call.h"
 
 #include <stdlib.h>
@@ -416,7 +416,11 @@ static void send_request(struct call *call)
 // An error of the way to the sandbox, not one that envd gives a reason for.
 static bool is_vague(const struct call *call)
 {
-    if (!call->sandbox || call->client->dialect->tells_gone || !err_is(&call->err))
+    if (!call->sandbox || !err_is(&call->err))
+        return false;
+    if (answer_may_mean_paused(call->status, buf_str(&call->received), call->received.len))
+        return true;
+    if (call->client->dialect->tells_gone)
         return false;
     return call->status == 0 || (call->status >= 500 && !retry_is_json(&call->received));
 }
@@ -454,7 +458,8 @@ static void on_backed_off(void *ctx)
     send_request(call);
 }
 
-// ---- 5. is the sandbox there? Its absence is what counts; anything else leaves the first error.
+// ---- 5. is the sandbox there? That it is not, or is paused, or runs though the proxy cannot find
+// it is what counts; anything else leaves the first error.
 static void doubt(struct call *call)
 {
     struct client *c = call->client;
@@ -469,6 +474,21 @@ static void doubt(struct call *call)
     request_fini(&r);
 }
 
+// The first error, in the light of a sandbox that the control plane knows.
+static void judge_there(struct call *call, struct err *e)
+{
+    json_t *sandbox = json_parse(buf_str(&call->received), call->received.len, NULL);
+    const char *state = json_string_value(json_object_get(sandbox, "state"));
+    if (str_eq(state, "paused"))
+        answer_paused(e);
+    else if (call->first.code == ERR_GONE && str_eq(state, "running"))
+        err_set(e, ERR_UNAVAILABLE, "%s lists the sandbox as running, but its proxy says: %s",
+                call->client->dialect->name, call->first.msg);
+    else
+        *e = call->first;
+    json_decref(sandbox);
+}
+
 static void on_doubt_end(const struct err *e, void *ctx)
 {
     struct call *call = ctx;
@@ -477,6 +497,8 @@ static void on_doubt_end(const struct err *e, void *ctx)
     judge(call, e, false);
     if (is_gone)
         call->err.code = ERR_GONE;
+    else if (!err_is(&call->err))
+        judge_there(call, &call->err);
     else if (call->err.code != ERR_CANCELED)
         call->err = call->first;
     if (is_gone)

@@ -114,7 +114,8 @@ struct command_events {
     void (*on_stdout)(const char *data, size_t len, void *ctx);
     void (*on_stderr)(const char *data, size_t len, void *ctx);
     // Last. e: the command's fate is unknown or it could not start (COMMAND_FAILED); ERR_GONE: the
-    // sandbox died; ERR_TIMEOUT comes as COMMAND_TIMED_OUT with e NULL.
+    // sandbox died; ERR_CONFLICT: it is paused, and nothing ran; ERR_TIMEOUT comes as
+    // COMMAND_TIMED_OUT with e NULL.
     void (*on_end)(const struct command_result *r, const struct err *e, void *ctx);
 };
 struct client_op *client_command(struct client *c, const char *id, const struct command_opts *opts,

@@ -97,6 +97,8 @@ static void on_envd(int status, const char *body, size_t len, const struct err *
     } else if (e->code == ERR_GONE) {
         f->err = *e;
         finish(f);
+    } else if (e->code == ERR_CONFLICT) { // paused, or on its way
+        unknown(f, e->msg);
     } else {
         ask_api(f);
     }

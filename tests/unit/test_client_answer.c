@@ -62,6 +62,9 @@ static void test_envd(void)
          ERR_NOT_FOUND, "The sandbox was not found");
     envd(true, 502, "{\"sandboxId\":\"x\",\"message\":\"The sandbox was not found\",\"code\":502}",
          ERR_GONE, "The sandbox was not found");
+    envd(true, 502, "{\"message\":\"The sandbox was not found\",\"error_code\":\"sandbox_paused\"}",
+         ERR_CONFLICT,
+         "the sandbox is paused; its files and processes are kept, and go on after cubby resume");
     envd(true, 502, "{\"sandboxId\":\"x\",\"message\":\"port\",\"port\":49983,\"code\":502}",
          ERR_UNAVAILABLE, "port");
     envd(true, 502, "{\"sandboxId\":\"x\",\"message\":\"closed before it answered\",\"code\":502}",
@@ -71,6 +74,25 @@ static void test_envd(void)
     envd(true, 401, "{\"code\":401,\"message\":\"token\"}", ERR_UNAUTHENTICATED, "token");
     envd(true, 507, "{\"code\":507,\"message\":\"full\"}", ERR_NO_SPACE, "full");
     envd(true, 500, "oops\n", ERR_UNKNOWN, "the server answered 500 Internal Server Error: oops");
+}
+
+static void vague(bool want, int status, const char *body)
+{
+    ok(answer_may_mean_paused(status, body, strlen(body)) == want, "%d %s: %s", status, body,
+       want ? "it may be paused" : "it says what it is");
+}
+
+static void test_vague(void)
+{
+    vague(true, 502,
+          "{\"sandboxId\":\"x\",\"message\":\"The sandbox was not found\",\"code\":502}");
+    vague(false, 404, "{\"message\":\"The sandbox was not found\",\"code\":404}");
+    vague(false, 502, "{\"message\":\"The sandbox was not found\",\"reason\":\"killed\"}");
+    vague(false, 502,
+          "{\"message\":\"The sandbox was not found\",\"error_code\":\"sandbox_not_found\"}");
+    vague(false, 502, "{\"message\":\"The sandbox is running but port is not open\"}");
+    vague(false, 502, "<html>");
+    vague(false, 502, "");
 }
 
 static json_t *sandbox(const char *id, const char *token, const char *domain)
@@ -163,6 +185,7 @@ int main(void)
     test_api();
     test_plain();
     test_envd();
+    test_vague();
     test_access();
     test_event();
     test_request();

@@ -266,6 +266,65 @@ static void test_broken(void)
     fake_close(&f);
 }
 
+// ---- paused
+#define PAUSED "{\"message\":\"The sandbox was not found\",\"error_code\":\"sandbox_paused\"}"
+#define LOST   "{\"sandboxId\":\"x\",\"message\":\"The sandbox was not found\",\"code\":502}"
+
+static const char *proxy_says, *listed;
+static bool breaks;
+
+static void answer_proxy(struct fake *fake, struct http_request *req, const char *target)
+{
+    (void)fake;
+    if (strcmp(target, "/sandboxes/" FAKE_ID) == 0) {
+        fake_json(req, listed ? 200 : 404, listed ? listed : "{\"code\":404,\"message\":\"m\"}");
+    } else if (strstr(target, "/Start") && breaks) {
+        begin_stream(req);
+        http_response_abort(req);
+    } else {
+        fake_json(req, 502, proxy_says);
+    }
+}
+
+static void run_paused(const char *says, bool must_break, enum err_code code, const char *requests)
+{
+    proxy_says = says;
+    breaks = must_break;
+    run(0);
+    is_int(f.err.code, code, "%s a command: %s", must_break ? "under" : "before", f.err.msg);
+    ok(result.may_have_run == (must_break && code == ERR_UNAVAILABLE), "whether it may have run");
+    ok(code == ERR_GONE || strstr(f.err.msg, "is paused"), "which is said");
+    saw(requests);
+}
+
+static void on_rpc(const json_t *answer, const struct err *e, void *ctx)
+{
+    ok(!answer, "no answer");
+    fake_finish(ctx, e);
+}
+
+static void test_paused(void)
+{
+    fake_open(&f, NULL);
+    know_the_token();
+    f.answer = answer_proxy;
+    run_paused(PAUSED, false, ERR_CONFLICT, START);
+    run_paused(PAUSED, true, ERR_UNAVAILABLE, START "GET /health\n");
+    listed = "{\"sandboxID\":\"" FAKE_ID "\",\"state\":\"paused\"}";
+    run_paused(LOST, false, ERR_CONFLICT, START DETAIL);
+    run_paused(LOST, true, ERR_UNAVAILABLE, START "GET /health\n" DETAIL);
+    listed = "{\"sandboxID\":\"" FAKE_ID "\",\"state\":\"running\"}";
+    json_t *none = json_object();
+    client_rpc(f.client, FAKE_ID, "process.Process/List", none, NULL, on_rpc, &f);
+    json_decref(none);
+    fake_run(&f);
+    is_int(f.err.code, ERR_UNAVAILABLE, "one that runs is not gone: %s", f.err.msg);
+    buf_clear(&f.seen);
+    listed = NULL;
+    run_paused(LOST, false, ERR_GONE, START DETAIL);
+    fake_close(&f);
+}
+
 static void answer_garbage(struct fake *fake, struct http_request *req, const char *target)
 {
     (void)fake;
@@ -572,6 +631,7 @@ int main(void)
     test_ends();
     test_request();
     test_broken();
+    test_paused();
     test_garbled();
     test_cancel();
     test_start();
