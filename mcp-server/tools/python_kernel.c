@@ -9,10 +9,10 @@
 // its context is not there, 3. it is made, and step 2 again, of which nothing had happened; 4. the
 // whole of long output into files (run.c), and the result.
 //
-// Time. When the timeout has passed the kernel is asked to interrupt the run, which then ends as by
-// Ctrl+C, with all that it printed; the context keeps its variables. A run that does not end in
-// STOP_MS after that is left by closing the connection: the kernel then ends it by force. A run
-// that still waits for its turn is left at once: an interrupt would be another run's.
+// Time. It begins with step 1. When it is over the kernel is asked to interrupt the run, which then
+// ends as by Ctrl+C, with all that it printed; the context keeps its variables. A run that does not
+// end in STOP_MS after that is left by closing the connection: the kernel then ends it by force. A
+// run that has not begun is left at once: an interrupt could be another run's.
 #include "mcp-server/tools/python.h"
 
 #include <errno.h>
@@ -36,20 +36,22 @@ struct kernel_run {
     char *context; // owned; its name
     bool is_made;  // step 3 was taken
     struct python_told told;
-    bool has_begun;         // it is its turn
-    bool has_ended;         // its last line has come
+    bool has_begun;         // a line of it has come
+    bool is_told;           // its last line has come
+    bool has_ended;         // its answer has ended, with `status` and `e`
     bool is_stopping;       // its time is over
     bool was_left;          // and it did not end
     struct client_op *stop; // borrowed: the request to interrupt
     struct deadline time;
     void (*after)(struct kernel_run *k); // once the deadline is closed
-    struct err e;                        // for `after`
+    int status;
+    struct err e; // ERR_NONE: the answer came whole
 };
 
 static void restart(struct kernel_run *k);
 static void execute(struct kernel_run *k);
 static void make_context(struct kernel_run *k);
-static void finish(struct kernel_run *k);
+static void save(struct kernel_run *k);
 
 bool python_context_is_valid(const char *name)
 {
@@ -118,10 +120,16 @@ static bool is_no_kernel(const struct err *e)
     return e && e->code == ERR_UNAVAILABLE && e->sys == ECONNREFUSED;
 }
 
+// Whether we closed the connection because the time was over, and nobody else did.
+static bool is_left(const struct kernel_run *k, const struct err *e)
+{
+    return k->was_left && e->code == ERR_CANCELED && !call_of(k)->cancelled;
+}
+
 // Nothing has run.
 static void end_early(struct kernel_run *k, const struct err *e)
 {
-    leave(k, is_no_kernel(e) ? give_up : fail, e);
+    leave(k, is_left(k, e) ? save : is_no_kernel(e) ? give_up : fail, e);
 }
 
 // ---- requests
@@ -165,6 +173,8 @@ static void restart(struct kernel_run *k)
 
 // ---- 2. the run: its time
 
+static void conclude(struct kernel_run *k);
+
 static void on_stop_answered(int status, const struct err *e, void *ctx)
 {
     struct kernel_run *k = ctx;
@@ -172,7 +182,7 @@ static void on_stop_answered(int status, const struct err *e, void *ctx)
     if (e)
         log_debug("python.interrupt", "status=%d error=%s", status, e->msg);
     if (k->has_ended) {
-        finish(k);
+        conclude(k);
     } else if (e && call_of(k)->op) { // it cannot be interrupted otherwise
         k->was_left = true;
         client_cancel(call_of(k)->op);
@@ -214,6 +224,8 @@ static void on_line(const char *line, size_t len, void *ctx)
         python_told_result(&k->told, call_of(k), o);
     else if (str_eq(type, "error"))
         python_told_error(&k->told, o);
+    else if (str_eq(type, "end_of_execution"))
+        k->is_told = true;
     json_decref(o);
 }
 
@@ -223,21 +235,32 @@ static bool may_have_run(const struct err *e, int status)
     return status < 300 && e->code != ERR_CANCELED && e->code != ERR_GONE;
 }
 
+static void conclude(struct kernel_run *k)
+{
+    const struct err *e = &k->e;
+    if (e->code == ERR_NONE && !k->is_told)
+        err_set(&k->e, ERR_UNAVAILABLE, "the kernel's answer ended before its last line");
+    if (e->code == ERR_NONE || is_left(k, e))
+        leave(k, save, NULL);
+    else if (k->status == 404 && !is_default(k) && !k->is_made && !k->is_stopping)
+        make_context(k);
+    else if (!is_no_kernel(e) && may_have_run(e, k->status))
+        leave(k, fail_lost, NULL);
+    else
+        end_early(k, e);
+}
+
 static void on_end(int status, const struct err *e, void *ctx)
 {
     struct kernel_run *k = ctx;
     call_of(k)->op = NULL;
     k->has_ended = true;
+    k->status = status;
+    k->e = e ? *e : (struct err)ERR_INIT;
     if (k->stop) // its answer finds the end
         client_cancel(k->stop);
-    else if (!e || (k->is_stopping && !call_of(k)->cancelled))
-        finish(k);
-    else if (status == 404 && !is_default(k) && !k->is_made)
-        make_context(k);
-    else if (!is_no_kernel(e) && may_have_run(e, status))
-        leave(k, fail_lost, e);
     else
-        end_early(k, e);
+        conclude(k);
 }
 
 static void execute(struct kernel_run *k)
@@ -249,8 +272,6 @@ static void execute(struct kernel_run *k)
     if (!is_default(k)) // what no server calls so, and every one has
         json_object_set_new(body, "context_id", json_string(k->context));
     k->has_ended = false;
-    if (!deadline_is_armed(&k->time))
-        deadline_arm(&k->time, (uint64_t)run_timeout_ms(call_of(k)));
     call_of(k)->op = ask(k, "/execute", body, &EVENTS);
     json_decref(body);
 }
@@ -311,17 +332,9 @@ static void save(struct kernel_run *k)
     r->exit_code = r->timed_out ? -1 : k->told.error ? 1 : 0;
     if (k->was_left)
         run_end(r, k->has_begun ? "killed, for it did not hear an interrupt"
-                                : "given up, for another run of this context had not ended");
+                                : "given up, for its turn had not come");
     else
         run_end(r, r->timed_out ? "interrupted" : k->told.error ? "error" : "ok");
-}
-
-static void finish(struct kernel_run *k)
-{
-    if (call_of(k)->cancelled)
-        leave(k, fail, &(struct err){.code = ERR_CANCELED});
-    else
-        leave(k, save, NULL);
 }
 
 void python_kernel_start(struct tool_call *c, void (*on_no_kernel)(struct tool_call *c))
@@ -339,6 +352,7 @@ void python_kernel_start(struct tool_call *c, void (*on_no_kernel)(struct tool_c
     k->context = xstrdup(context ? context : DEFAULT_CONTEXT);
     python_told_init(&k->told, (size_t)c->toolbox->config->output_bytes);
     deadline_init(&k->time, c->toolbox->loop, on_time_over);
+    deadline_arm(&k->time, (uint64_t)run_timeout_ms(c));
     if (json_is_true(json_object_get(c->args, "restart")))
         restart(k);
     else
