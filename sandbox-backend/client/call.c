@@ -433,6 +433,7 @@ static void on_exchange_end(const struct err *e, void *ctx)
     judge(call, e, call->sandbox != NULL);
     const struct refusal refusal = {
         .status = call->status,
+        .to_guest = call->sandbox != NULL,
         .is_whole = !e,
         .retry_after = call->retry_after,
         .body = buf_str(&call->received),

@@ -15,12 +15,21 @@ static uint64_t limited(struct retry *r, const char *retry_after)
     return r->waited_ms + ms <= RETRY_LIMITED_MS ? ms : 0;
 }
 
-static uint64_t conflict(const struct retry *r, const char *body, size_t len)
+// A conflict that no word explains may be a transition when the control plane says so. From the way
+// to a sandbox it may as well be the guest's own answer, to a request that has reached it.
+static bool is_transition(const struct refusal *refusal)
 {
-    json_t *answer = json_parse(body, len, NULL);
-    bool is_transition = json_integer_value(json_object_get(answer, "code")) == 409;
+    json_t *answer = json_parse(refusal->body, refusal->len, NULL);
+    const char *word = json_string_value(json_object_get(answer, "error_code"));
+    bool is = json_integer_value(json_object_get(answer, "code")) == 409 &&
+              (word ? str_eq(word, "sandbox_in_transition") : !refusal->to_guest);
     json_decref(answer);
-    if (!is_transition || r->conflicts == RETRY_CONFLICT_MAX)
+    return is;
+}
+
+static uint64_t conflict(const struct retry *r, const struct refusal *refusal)
+{
+    if (!is_transition(refusal) || r->conflicts == RETRY_CONFLICT_MAX)
         return 0;
     return (uint64_t)RETRY_CONFLICT_MS << r->conflicts;
 }
@@ -32,7 +41,7 @@ uint64_t retry_wait(struct retry *r, const struct refusal *refusal)
         return 0;
     if (refusal->status == 429 && (ms = limited(r, refusal->retry_after)))
         r->limited++;
-    else if (refusal->status == 409 && (ms = conflict(r, refusal->body, refusal->len)))
+    else if (refusal->status == 409 && (ms = conflict(r, refusal)))
         r->conflicts++;
     r->waited_ms += ms;
     return ms;

@@ -20,6 +20,7 @@ struct retry {
 
 struct refusal {
     int status;
+    bool to_guest;           // the request was for a sandbox, not for the control plane
     bool is_whole;           // the answer came to its end
     const char *retry_after; // the header, NULL for none
     const char *body;
@@ -29,8 +30,9 @@ struct refusal {
 // Milliseconds until it is worth asking again; 0: it is not. Only what was refused before anything
 // was done for it is asked again:
 //   429 with Retry-After in seconds   the server's limit of requests
-//   409 with {"code":409}             a sandbox that is being paused or resumed; envd's own 409s
-//                                     name their code with a word, and are answers
+//   409 with {"code":409}             a sandbox that is being paused or resumed, if error_code is
+//                                     sandbox_in_transition, or none of the control plane's; envd's
+//                                     own 409s name their code with a word, and are answers
 uint64_t retry_wait(struct retry *r, const struct refusal *refusal);
 
 bool retry_is_json(const struct buf *body); // a JSON object

@@ -44,6 +44,22 @@ static void test_conflict(void)
     is_int((int64_t)wait_of(&r, 503, "1", "{\"code\":503}"), 0, "another refusal is final");
     const struct refusal torn = {.status = 429, .retry_after = "1", .body = "", .len = 0};
     struct retry fresh = {0};
+    is_int((int64_t)wait_of(&fresh, 409, NULL, "{\"code\":409,\"error_code\":\"sandbox_paused\"}"),
+           0, "a word for something else is final");
+    is_int((int64_t)wait_of(&fresh, 409, NULL,
+                            "{\"code\":409,\"error_code\":\"sandbox_in_transition\"}"),
+           RETRY_CONFLICT_MS, "the word for a change is not");
+    const char *said[] = {moving, "{\"code\":409,\"error_code\":\"sandbox_in_transition\"}"};
+    for (int i = 0; i < 2; i++) {
+        struct retry again = {0};
+        const struct refusal guest = {.status = 409,
+                                      .to_guest = true,
+                                      .is_whole = true,
+                                      .body = said[i],
+                                      .len = strlen(said[i])};
+        is_int((int64_t)retry_wait(&again, &guest), i ? RETRY_CONFLICT_MS : 0,
+               i ? "nor before a guest" : "which may have come from the guest itself");
+    }
     is_int((int64_t)retry_wait(&fresh, &torn), 0, "and an answer that broke off");
 }
 
