@@ -7,8 +7,8 @@
 // it. What E2B's hosts offer and ours do not (volumes, a certificate authority, an events server)
 // is refused when it is asked for.
 //
-// What is published for other programs is written once the answer is on its way: making files costs
-// an emulated guest more than all the rest, and nobody can use them before.
+// What is published for other programs is there before the answer: whoever has it may start one.
+// Only what changed is written, as making files costs an emulated guest more than all the rest.
 #include "sandbox-backend/envd/init.h"
 
 #include <string.h>
@@ -22,7 +22,6 @@
 #include "sandbox-backend/envd/machine.h"
 #include "sandbox-backend/envd/pjson.h"
 #include "sandbox-backend/envd/published.h"
-#include "sandbox-backend/log/log.h"
 
 struct init_request {
     const char *token;
@@ -108,13 +107,39 @@ static void apply_settings(struct settings *s, const struct init_request *r)
         replace(&s->default_user, r->user);
     if (r->workdir)
         replace(&s->default_workdir, *r->workdir ? r->workdir : NULL);
-    if (r->envs) {
-        published_keep(s->envs, r->envs);
-        json_decref(s->envs);
-        s->envs = json_incref(r->envs);
-    }
-    if (r->timestamp_ns)
-        s->applied_ns = r->timestamp_ns;
+}
+
+static int fail_inside(struct err *e)
+{
+    e->code = ERR_INTERNAL; // whatever the file system said: the request was fine
+    return -1;
+}
+
+// A failure may have written a part, so the next one writes all.
+static int apply_environment(struct settings *s, json_t *envs, struct err *e)
+{
+    published_keep(s->envs, envs);
+    bool was_partial = s->partly_published;
+    s->partly_published = true;
+    if (published_write(s->dir, was_partial ? NULL : s->envs, envs, e) < 0)
+        return fail_inside(e);
+    s->partly_published = false;
+    json_decref(s->envs);
+    s->envs = json_incref(envs);
+    return 0;
+}
+
+// What is answered is kept: an envd that comes back without its token would serve anyone. What
+// could not be kept is not applied either, for the one who asks again.
+static int keep_settings(struct settings *s, int64_t timestamp_ns, struct err *e)
+{
+    int64_t applied_ns = s->applied_ns;
+    if (timestamp_ns)
+        s->applied_ns = timestamp_ns;
+    if (settings_save(s, e) == 0)
+        return 0;
+    s->applied_ns = applied_ns;
+    return fail_inside(e);
 }
 
 // Entropy first: the machine id is drawn from it.
@@ -136,16 +161,10 @@ static int apply(struct envd *envd, const struct http_request *req, const struct
         return 0;
     if (envd->owns_machine && apply_machine(envd, r, e) < 0)
         return -1;
+    if (r->envs && apply_environment(&envd->settings, r->envs, e) < 0)
+        return -1;
     apply_settings(&envd->settings, r);
-    // What is answered is kept: an envd that comes back without its token would serve anyone.
-    return settings_save(&envd->settings, e);
-}
-
-static void publish(const struct settings *s, const json_t *before)
-{
-    struct err e = ERR_INIT;
-    if (published_write(s->dir, before, s->envs, &e) < 0)
-        log_error("init.publish", "%s", e.msg);
+    return keep_settings(&envd->settings, r->timestamp_ns, e);
 }
 
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)
@@ -153,7 +172,6 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct envd *envd = ctx;
     struct err e = ERR_INIT;
     struct init_request r = {0};
-    json_t *before = json_incref(envd->settings.envs);
     // No body at all is an /init without fields.
     json_t *json = len ? json_parse(body, len, &e) : json_object();
     if (!json || parse(json, &r, &e) < 0 || apply(envd, req, &r, &e) < 0) {
@@ -162,10 +180,8 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
         http_response_header(req, "Cache-Control", "no-store");
         http_response_header(req, "X-Envd-Version", ENVD_VERSION);
         http_respond(req, 204, NULL, NULL, 0);
-        publish(&envd->settings, before);
     }
     buf_fini(&r.entropy);
-    json_decref(before);
     json_decref(json);
 }
 

@@ -2,11 +2,7 @@
 // What the guest's other programs may know of what /init has set.
 #include "sandbox-backend/envd/published.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
@@ -25,16 +21,10 @@ static void write_environment(const char *dir, json_t *environment, struct err *
     file_replace(path, text, strlen(text), FILE_MODE, e);
 }
 
-// In place, which costs a fraction of making another file. Short, and mostly as long as before.
 static void write_variable(const char *dir, const char *name, const char *value, struct err *e)
 {
     char *path auto_free = str_printf("%s/.%s", dir, name);
-    size_t len = strlen(value);
-    struct stat st;
-    int fd auto_close = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, FILE_MODE);
-    if (fd < 0 || pwrite(fd, value, len, 0) != (ssize_t)len || fstat(fd, &st) < 0 ||
-        (st.st_size > (off_t)len && ftruncate(fd, (off_t)len) < 0))
-        err_sys(e, errno, "write %s", path);
+    file_replace(path, value, strlen(value), FILE_MODE, e);
 }
 
 int published_write(const char *dir, const json_t *before, json_t *after, struct err *e)

@@ -8,8 +8,8 @@
 
 #include "sandbox-backend/base/err.h"
 
-// Writes what `after` has and `before` (NULL: nothing) had not; environment.json as a whole, by
-// rename. Tries all; the first failure is told.
+// Writes what `after` has and `before` (NULL: nothing) had not, each file as a whole, by rename.
+// Tries all; the first failure is told.
 int published_write(const char *dir, const json_t *before, json_t *after, struct err *e);
 // Puts into `next` what `now` says about the sandbox itself and `next` does not: a program's
 // variables are replaced as a whole, these are not a program's.

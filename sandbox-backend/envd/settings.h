@@ -17,6 +17,7 @@ struct settings {
     char *default_user;    // owned
     char *default_workdir; // owned; NULL: the user's home
     int64_t applied_ns;    // newest timestamp that was applied; 0: none yet
+    bool partly_published; // a write of what is published (published.h) has failed
 };
 
 // Opens and reads the file in `dir`; one that is missing or empty gives the defaults, one that is
