@@ -90,7 +90,7 @@ TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all deps demo test unit protocol e2e asan tidy fmt fmt-check layers headers fuzz fuzzers bench install clean help
+.PHONY: all deps demo test prepare unit protocol e2e asan tidy fmt fmt-check layers headers fuzz fuzzers bench install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -198,7 +198,7 @@ ifneq ($(SAN),)
 VENV    := $(dir $(BUILD))venv
 CLIENTS := $(dir $(BUILD))clients
 endif
-$(VENV)/.done: tests/requirements.txt
+$(VENV)/.done: tests/requirements.txt | $(B)/.deps-test
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
 	@touch $@
@@ -229,11 +229,15 @@ unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
 	@prove --exec sh $(patsubst %,%.t,$(REPLAYS))
 # One program each, with real or faked peers, official ones among them; no QEMU.
 protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
-	@$(PYTEST) tests/protocol tests/clients tests/conformance tests/sdk
+	@$(PYTEST) -n auto --maxprocesses 4 --dist loadfile tests/protocol tests/clients tests/conformance tests/sdk
 # Everything real: QEMU, a template of this tree's own, the official clients.
 e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
 	@$(PYTEST) tests/e2e tests/acceptance
-test: unit protocol e2e layers headers
+# What is installed, compiled and built for the tests, side by side; the tests then one after another.
+prepare: all $(UNITS) $(REPLAYS) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
+test:
+	@$(MAKE) --no-print-directory -j$(shell nproc) prepare
+	@$(MAKE) --no-print-directory unit protocol e2e layers headers
 	@echo "make test: units, protocol, end to end, layers and headers: all passed"
 asan:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=1 TEST_HOME=$(abspath $(BUILD)/test-home) unit protocol e2e
