@@ -3,8 +3,9 @@
 // sandbox, and all three answer it, each in its way:
 //   cubbyd       {"status":"ok","server":"cubbyd",...}
 //   CubeAPI      {"status":"ok","sandboxes":0}
-//   E2B          a line of text, or, where the path is not passed on, some refusal
-// What cannot be reached, or is a gateway whose server is away, is not judged but asked again.
+//   E2B          a line of text, or, where the path is not passed on, a refusal of its form
+// Anything else, such as a gateway's page, its refusal of a key or its limit of requests, is not
+// judged, for it would stay so until the program ends: the next operation asks again.
 #include "sandbox-backend/client/identify.h"
 
 #include <stdlib.h>
@@ -26,6 +27,7 @@ struct identify {
     struct daemon_waiter *telling; // those of them whose turn it is
     int status;
     struct buf body; // its beginning
+    bool is_long;    // and there is more of it than any of them answers
     bool done;
 };
 
@@ -62,7 +64,7 @@ static bool on_data(const char *data, size_t len, void *ctx)
 {
     struct identify *id = ctx;
     if (!buf_try_add(&id->body, data, len, ANSWER_BYTES_MAX))
-        buf_clear(&id->body); // a long answer is none of those
+        id->is_long = true; // it is none of those
     return true;
 }
 
@@ -83,6 +85,7 @@ static void ask(struct identify *id)
         .total_timeout_ms = ANSWER_MS,
     };
     id->status = 0;
+    id->is_long = false;
     buf_clear(&id->body);
     id->fetch = http_fetch_start(client__http(c), &opts, &EVENTS, id);
     request_fini(&r);
@@ -113,24 +116,47 @@ void identify_forget(struct identify *id, struct daemon_waiter *w)
 }
 
 // ---- 2. judging
-const struct dialect *identify_judge(int status, const json_t *health)
+static bool is_of_e2b(int status, const json_t *health, const char *body)
+{
+    if (status == 401 || status == 403 || status == 429)
+        return false; // any gateway may say so, with any body
+    if (status >= 400)
+        return status < 500 && json_integer_value(json_object_get(health, "code")) == status;
+    return status >= 200 && status < 300 && *body != '<';
+}
+
+static const struct dialect *judge(int status, const json_t *health, const char *body)
 {
     if (status == 200 && str_eq(json_string_value(json_object_get(health, "server")), "cubbyd"))
         return &dialect_cubbyd;
     if (status == 200 && str_eq(json_string_value(json_object_get(health, "status")), "ok") &&
         json_is_integer(json_object_get(health, "sandboxes")))
         return &dialect_cube;
-    return status >= 500 ? NULL : &dialect_e2b;
+    return is_of_e2b(status, health, body) ? &dialect_e2b : NULL;
+}
+
+const struct dialect *identify_judge(int status, const char *body)
+{
+    json_t *health = json_parse(body, strlen(body), NULL);
+    const struct dialect *found = judge(status, health, body);
+    json_decref(health);
+    return found;
+}
+
+static enum err_code code_of(int status)
+{
+    return status == 401 || status == 403 || status == 429 ? err_from_http_status(status)
+                                                           : ERR_UNAVAILABLE;
 }
 
 static void learn(struct identify *id, struct err *e)
 {
     struct client *c = id->client;
-    json_t *health = json_parse(buf_str(&id->body), id->body.len, NULL);
-    const struct dialect *found = identify_judge(id->status, health);
-    json_decref(health);
+    const struct dialect *found =
+        id->is_long ? NULL : identify_judge(id->status, buf_str(&id->body));
     if (!found) {
-        err_set(e, ERR_UNAVAILABLE, "%s/health answered %d, so it is not known what serves there",
+        err_set(e, code_of(id->status),
+                "%s/health answered %d, so it is not known what serves there (--dialect says it)",
                 c->api_url, id->status);
         return;
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which dialect a server speaks, found by asking it once. For client/ only.
 #pragma once
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "sandbox-backend/client/daemon_start.h"
@@ -18,5 +17,5 @@ bool identify_is_done(const struct identify *id);
 void identify_wait(struct identify *id, struct daemon_waiter *w);
 void identify_forget(struct identify *id, struct daemon_waiter *w);
 
-// What the answer to GET /health says; `health` is NULL when it is no JSON object. Pure.
-const struct dialect *identify_judge(int status, const json_t *health);
+// What the answer to GET /health says; NULL: nothing that is certain. Pure.
+const struct dialect *identify_judge(int status, const char *body);

@@ -12,7 +12,7 @@ static json_t *info;
 static int status;
 static const char *health, *create, *lookup, *envd_health;
 static int lookup_status, early;
-static int pages;
+static int pages, health_status;
 
 static void on_json(const json_t *got, const struct err *e, void *ctx)
 {
@@ -118,6 +118,37 @@ static void test_cubbyd(void)
     saw("GET /health\nPOST /v2/sandboxes\nPOST /sandboxes/" FAKE_ID "/timeout\n");
     is_str(buf_str(&f.key), "e2b_0123", "the key");
     fake_close(&f);
+}
+
+// A refusal that any gateway may give once does not settle for good what serves behind it.
+static void answer_after_refusal(struct fake *fake, struct http_request *req, const char *target)
+{
+    if (health_status && strcmp(target, "/health") == 0)
+        fake_json(req, health_status, "{\"code\":429,\"message\":\"slow down\"}");
+    else
+        answer(fake, req, target);
+}
+
+static void test_refused_first(void)
+{
+    static const struct {
+        int status;
+        enum err_code code;
+    } FIRST[] = {{429, ERR_LIMIT}, {401, ERR_UNAUTHENTICATED}, {302, ERR_UNAVAILABLE}};
+    for (size_t i = 0; i < ARRAY_LEN(FIRST); i++) {
+        open_fake(CUBE_OK);
+        f.answer = answer_after_refusal;
+        create = CUBE;
+        health_status = FIRST[i].status;
+        make(false, NULL);
+        is_int(f.err.code, FIRST[i].code, "not known: %s", f.err.msg);
+        saw("GET /health\n");
+        health_status = 0;
+        make(false, NULL);
+        ok(!err_is(&f.err), "asked again: %s", f.err.msg);
+        saw("GET /health\nPOST /sandboxes\nGET /health\n");
+        fake_close(&f);
+    }
 }
 
 static void test_e2b_pages(void)
@@ -241,6 +272,7 @@ int main(void)
     lookup = "{}";
     lookup_status = 200;
     test_cube_create();
+    test_refused_first();
     test_cube_envd();
     json_decref(info);
     return tap_done();
