@@ -37,6 +37,8 @@ class Run:
         self.give_up = give_up
         self._emit = emit
         self._said_at = asyncio.get_running_loop().time()
+        self._timer = None
+        self._saying = None  # a task: the line that keeps alive
 
     async def say(self, line):
         """False when nobody listens."""
@@ -49,13 +51,24 @@ class Run:
             return False
         return True
 
-    async def keep_alive(self):
-        """A line every KEEPALIVE_SECONDS in which there is no other."""
+    def keep_alive(self):
+        """From now on until `rest`: a line every KEEPALIVE_SECONDS in which there is no other."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(self._said_at + limits.KEEPALIVE_SECONDS, self._on_timer)
+
+    def _on_timer(self):
         clock = asyncio.get_running_loop().time
-        while True:
-            await asyncio.sleep(max(0.0, self._said_at + limits.KEEPALIVE_SECONDS - clock()))
-            if clock() - self._said_at >= limits.KEEPALIVE_SECONDS and not await self.say({"type": "keepalive"}):
-                return
+        is_saying = self._saying is not None and not self._saying.done()
+        if clock() - self._said_at >= limits.KEEPALIVE_SECONDS:
+            self._said_at = clock()
+            if not is_saying:
+                self._saying = asyncio.ensure_future(self.say({"type": "keepalive"}))
+        self.keep_alive()
+
+    def rest(self):
+        self._timer.cancel()
+        if self._saying is not None:
+            self._saying.cancel()
 
 
 class Context:
@@ -99,7 +112,7 @@ class Context:
             log.error("a run failed", exc_info=task.exception())
 
     async def _take_turn(self, run):
-        keeper = asyncio.ensure_future(run.keep_alive())
+        run.keep_alive()
         try:
             async with self._turn:
                 self._run = run
@@ -108,7 +121,7 @@ class Context:
                 finally:
                     self._run = None
         finally:
-            keeper.cancel()
+            run.rest()
         await run.say({"type": "end_of_execution"})
 
     async def _drive(self, run):

@@ -9,7 +9,7 @@ from .limits import ENVIRONMENT_BYTES_MAX
 log = logging.getLogger("kernel")
 
 FILE = "environment.json"  # in the run directory; written by envd, whole at any time
-_MACHINE_FILES = ("/etc/machine-id", "/proc/sys/kernel/hostname")
+_MACHINE_ID = "/etc/machine-id"
 
 
 class Environment:
@@ -52,11 +52,11 @@ def is_variable(name, value):
 
 def identity():
     """Another text in each sandbox: what one snapshot's sandboxes have in common ends here."""
-    parts = []
-    for path in _MACHINE_FILES:
-        try:
-            with open(path, encoding="ascii", errors="replace") as f:
-                parts.append(f.read(256).strip())
-        except OSError:
-            parts.append("")
-    return "/".join(parts)
+    try:
+        fd = os.open(_MACHINE_ID, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        machine = b""
+    else:
+        machine = os.read(fd, 256).strip()
+        os.close(fd)
+    return f"{machine.decode(errors='replace')}/{os.uname().nodename}"

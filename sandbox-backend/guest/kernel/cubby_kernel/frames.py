@@ -58,7 +58,10 @@ class Channel:
         return self.sock.fileno()
 
     def send(self, message):
-        self.sock.sendall(pack(message))
+        self.send_packed(pack(message))
+
+    def send_packed(self, data):
+        self.sock.sendall(data)
 
     def _read(self, count):
         data = bytearray()

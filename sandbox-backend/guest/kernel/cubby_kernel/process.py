@@ -5,12 +5,16 @@
 and ("message", bytes). It reads only when it is asked for the next one, so a client that reads slowly
 makes the process wait. Between runs what is written is kept, the last BETWEEN_RUNS_BYTES_MAX bytes of
 each stream, and belongs to the next run: a server that a cell left running never waits for us.
+
+The descriptors are watched once for the process's whole life, by an epoll of its own that tells of
+arrivals (edges): to watch and unwatch them for each message was half of a short run's time.
 """
 import array
 import asyncio
 import codecs
 import fcntl
 import os
+import select
 import termios
 
 from . import limits
@@ -43,7 +47,6 @@ class _Pipe:
         self.name = name
         self.fd = fd
         self.open = True
-        self.readable = False  # it was, and was not read since
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._kept = bytearray()  # of between two runs
         self._dropped = 0
@@ -68,12 +71,14 @@ class _Pipe:
         return self._decoder.decode(self._read(count) if self.open and count else b"", final)
 
     def keep(self):
-        """Reads between two runs."""
-        self._kept += self._read(limits.OUTPUT_READ_BYTES)
+        """Reads between two runs. Whether there may be more: what comes after the last of it is told."""
+        data = self._read(limits.OUTPUT_READ_BYTES)
+        self._kept += data
         surplus = len(self._kept) - limits.BETWEEN_RUNS_BYTES_MAX
         if surplus > 0:
             self._dropped += surplus
             del self._kept[:surplus]
+        return len(data) == limits.OUTPUT_READ_BYTES
 
     def kept_text(self):
         """What was kept, once, with a word on what was not."""
@@ -94,12 +99,15 @@ class Process:
         self.status = None
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()
-        self._watched = set()
+        self._in_run = False
         self._closed = False
         self._sending = asyncio.Lock()
         self._connected = True  # the other end of its channel is open
+        self._arrivals = select.epoll()
         sock.setblocking(False)
-        self.idle()
+        for fd in (sock.fileno(), out, err):
+            self._arrivals.register(fd, select.EPOLLIN | select.EPOLLET)
+        asyncio.get_running_loop().add_reader(self._arrivals.fileno(), self._on_arrival)
 
     # ---- what happens to it
     def on_exit(self, status):
@@ -117,36 +125,47 @@ class Process:
         if self._closed:
             return
         self._closed = True
-        self._unwatch()
+        asyncio.get_running_loop().remove_reader(self._arrivals.fileno())
+        self._arrivals.close()
         self.sock.close()
         for pipe in self.pipes:
             os.close(pipe.fd)
 
     # ---- descriptors
-    def _watch(self, fd, callback, *args):
-        asyncio.get_running_loop().add_reader(fd, callback, *args)
-        self._watched.add(fd)
-
-    def _unwatch(self):
-        for fd in self._watched:
-            asyncio.get_running_loop().remove_reader(fd)
-        self._watched.clear()
+    def _on_arrival(self):
+        self._arrivals.poll(0)
+        self._wake.set()
+        self._keep()
 
     def idle(self):
         """From now on until the next `events` what is written is kept for it."""
-        self._unwatch()
-        for pipe in self.pipes:
-            if pipe.open:
-                self._watch(pipe.fd, self._keep, pipe)
+        self._in_run = False
+        if self._wake.is_set():  # what came at the run's very end
+            self._keep()
 
-    def _keep(self, pipe):
-        pipe.keep()
-        if not pipe.open:
-            asyncio.get_running_loop().remove_reader(pipe.fd)
-            self._watched.discard(pipe.fd)
+    def _keep(self):
+        if self._in_run or self._closed:
+            return
+        more = [pipe.open and pipe.keep() for pipe in self.pipes]
+        if any(more):
+            asyncio.get_running_loop().call_soon(self._keep)
 
     async def send(self, data):
         """To its channel. BrokenPipeError and the like when it is gone: its end is reported, too."""
+        rest = self.send_now(data)
+        if rest:
+            await self.send_all(rest)
+
+    def send_now(self, data):
+        """As much as goes without waiting; what is left."""
+        if self._sending.locked():
+            return data
+        try:
+            return data[self.sock.send(data) :]
+        except BlockingIOError:
+            return data
+
+    async def send_all(self, data):
         async with self._sending:
             await asyncio.get_running_loop().sock_sendall(self.sock, data)
 
@@ -162,42 +181,22 @@ class Process:
         self._connected = bool(data)
         return data
 
-    def _on_output(self, pipe):
-        pipe.readable = True
-        self._wake.set()
-
-    async def _readable(self):
-        """Waits for output, a message or the end; the descriptors are not watched meanwhile."""
-        self._wake.clear()
-        if self.status is not None:
-            return
-        for pipe in self.pipes:
-            if pipe.open:
-                self._watch(pipe.fd, self._on_output, pipe)
-        if self._connected:
-            self._watch(self.sock.fileno(), self._wake.set)
-        try:
-            await self._wake.wait()
-        finally:
-            self._unwatch()
-
     def _drain(self):
-        """What the pipes hold at this moment: bounded, whoever goes on writing. One that is readable and
-        holds nothing is at its end, which a read tells; watched further, it would never let us wait."""
+        """What the pipes hold at this moment: bounded, whoever goes on writing."""
         for pipe in self.pipes:
-            text = pipe.text(pipe.pending() or int(pipe.readable)) if pipe.open else ""
-            pipe.readable = False
+            text = pipe.text(pipe.pending()) if pipe.open else ""
             if text:
                 yield pipe.name, text
 
     async def events(self):
         """What happens until the process ends (ProcessEnded, after all it wrote)."""
-        self._unwatch()
+        self._in_run = True
         for pipe in self.pipes:
             text = pipe.kept_text()
             if text:
                 yield pipe.name, text
         while True:
+            self._wake.clear()
             ended = self.status
             data = self._receive()
             for output in self._drain():
@@ -211,4 +210,4 @@ class Process:
                         yield pipe.name, text
                 raise ProcessEnded(ended)
             else:
-                await self._readable()
+                await self._wake.wait()

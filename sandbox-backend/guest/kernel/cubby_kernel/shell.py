@@ -6,7 +6,7 @@ import contextlib
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import UsageError
-from IPython.core.formatters import BaseFormatter
+from IPython.core.formatters import BaseFormatter, DisplayFormatter
 from IPython.core.interactiveshell import InteractiveShell, InteractiveShellABC
 from traitlets import ObjectName, Type, Unicode
 from traitlets.config import Config
@@ -27,6 +27,31 @@ class _ChartFormatter(BaseFormatter):
     format_type = Unicode("e2b/chart")
     print_method = ObjectName("_repr_e2b_chart_")
     _return_type = dict
+
+
+# What only text shows, unless the user says otherwise. Their subclasses may have methods for more.
+_PLAIN = frozenset((bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range))
+
+
+class _Display(DisplayFormatter):
+    """As IPython's; it asks one formatter instead of fourteen where the others have nothing to say."""
+
+    def format(self, obj, include=None, exclude=None):
+        if include or exclude or type(obj) not in _PLAIN or self._is_special(type(obj)):
+            return super().format(obj, include=include, exclude=exclude)
+        text = self.formatters["text/plain"](obj)
+        return ({} if text is None else {"text/plain": text}), {}
+
+    def _is_special(self, cls):
+        """Whether somebody has registered how it is shown."""
+        others = [f for name, f in self.formatters.items() if name != "text/plain"]
+        for formatter in (*others, self.ipython_display_formatter, self.mimebundle_formatter):
+            printers, deferred = formatter.type_printers, formatter.deferred_printers
+            if printers and any(c in printers for c in cls.__mro__):
+                return True
+            if deferred and any((c.__module__, c.__name__) in deferred for c in cls.__mro__):
+                return True
+        return False
 
 
 class _Hook(DisplayHook):
@@ -55,6 +80,10 @@ class _Publisher(DisplayPublisher):
 class KernelShell(InteractiveShell):
     displayhook_class = Type(_Hook)
     display_pub_class = Type(_Publisher)
+
+    def init_display_formatter(self):
+        self.display_formatter = _Display(parent=self)
+        self.configurables.append(self.display_formatter)
 
     # Set by the worker: show(bundle, is_main), fail(name, value, traceback).
     show = staticmethod(lambda bundle, is_main: None)

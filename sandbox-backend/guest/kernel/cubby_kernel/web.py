@@ -95,6 +95,7 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self._paused = False
         self._chunked = True
+        self._unsent = bytearray()  # goes out when this turn of the loop is over: one packet, not one a line
 
     # ---- what asyncio calls
     def connection_made(self, transport):
@@ -104,6 +105,7 @@ class Connection(asyncio.Protocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not self.server.admit(self):
             self._send_whole(503, b"too many connections", "text/plain; charset=utf-8", (), False)
+            self._flush()
             transport.close()
             return
         self.task = asyncio.get_running_loop().create_task(self._serve())
@@ -188,7 +190,7 @@ class Connection(asyncio.Protocol):
         if expect and expect != "100-continue":
             raise WebError(417, "of Expect only 100-continue is known here")
         if expect and (coding or int(length or 0)):
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return bytes(await self._chunks() if coding else await self._exactly(int(length or 0)))
 
     async def _chunks(self):
@@ -224,6 +226,7 @@ class Connection(asyncio.Protocol):
         except (asyncio.CancelledError, ConnectionError):
             pass
         finally:
+            self._flush()
             self.transport.close()
 
     async def _serve_one(self):
@@ -248,6 +251,18 @@ class Connection(asyncio.Protocol):
             return keep
 
     # ---- answering
+    def _write(self, data):
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent += data
+        if len(self._unsent) >= limits.UNSENT_BYTES_MAX:
+            self._flush()
+
+    def _flush(self):
+        data, self._unsent = self._unsent, bytearray()
+        if data and not self.gone:
+            self.transport.write(data)
+
     def _send_whole(self, status, body, content_type, headers, keep):
         self._head(status, content_type, [("Content-Length", str(len(body))), *headers], keep, body)
 
@@ -256,7 +271,7 @@ class Connection(asyncio.Protocol):
         fields.append(("Connection", "keep-alive" if keep else "close"))
         text = f"HTTP/1.1 {status} {REASONS[status]}\r\n"
         text += "".join(f"{name}: {value}\r\n" for name, value in fields)
-        self.transport.write(text.encode("latin-1") + b"\r\n" + body)
+        self._write(text.encode("latin-1") + b"\r\n" + body)
 
     def answer(self, text, content_type="text/plain; charset=utf-8", status=200, headers=()):
         self._send_whole(status, text.encode(), content_type, headers, self.keep_alive)
@@ -276,7 +291,9 @@ class Connection(asyncio.Protocol):
         if self.gone:
             raise ConnectionResetError
         body = json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
-        self.transport.write(b"%x\r\n%s\r\n" % (len(body), body) if self._chunked else body)
+        self._write(b"%x\r\n%s\r\n" % (len(body), body) if self._chunked else body)
+        if self._writable.is_set():
+            return
         try:
             async with asyncio.timeout(limits.WRITE_SECONDS):
                 await self._writable.wait()
@@ -291,4 +308,4 @@ class Connection(asyncio.Protocol):
 
     def end_lines(self):
         if self._chunked and not self.gone:
-            self.transport.write(b"0\r\n\r\n")
+            self._write(b"0\r\n\r\n")

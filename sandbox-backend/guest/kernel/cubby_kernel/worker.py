@@ -6,7 +6,9 @@ From the server: {"op": "begin", "cwd", "environment"} once, then {"op": "run", 
 {"error": {...}}, {"note": text for stderr}, and {"done": true} at the end of each run.
 
 A result that says "waits" is followed by a wait for the server's {"op": "shown"}: what is printed after it
-would otherwise overtake it, since output goes another way. A thread's between two runs does not wait.
+would otherwise overtake it, since output goes another way. A thread's between two runs does not wait. Nor
+does the last expression's value, after which a cell prints nothing: it goes with the next message, which
+mostly is the run's end.
 """
 import contextlib
 import os
@@ -14,7 +16,7 @@ import signal
 import sys
 import threading
 
-from . import limits, results, seeds, streams
+from . import frames, limits, results, seeds, streams
 
 
 class Worker:
@@ -23,6 +25,7 @@ class Worker:
         self.shell = shell
         self.failed = False
         self.running = False
+        self.held = b""  # messages, packed, that go with the next one
         self.quotes = False  # the run wants those of strings
         self.identity = None
         self.interrupts = 0  # that came while a run was not in its cell yet
@@ -53,12 +56,13 @@ class Worker:
         if self._forked():
             return
         with _uninterrupted(), self.lock:
-            for message in messages:
-                self.channel.send(message)
+            waits = result is not None and self.running
             if result is not None:
-                self.channel.send({"result": result, "waits": self.running})
-                if self.running:
-                    self.channel.receive()
+                messages = (*messages, {"result": result, "waits": waits})
+            self.channel.send_packed(self.held + b"".join(map(frames.pack, messages)))
+            self.held = b""
+            if waits:
+                self.channel.receive()
 
     # ---- begin
     def _begin(self, message):
@@ -114,7 +118,15 @@ class Worker:
     def _show(self, bundle, is_main):
         streams.flush()
         result, notes = results.from_bundle(bundle, is_main, self.quotes)
-        self._send(*({"note": note} for note in notes), result=result)
+        notes = [{"note": note} for note in notes]
+        if is_main and self._is_last():
+            self.held += b"".join(map(frames.pack, [*notes, {"result": result}]))
+        else:
+            self._send(*notes, result=result)
+
+    def _is_last(self):
+        """Of the expressions whose values a cell shows; a user may want all of them."""
+        return self.running and self.shell.ast_node_interactivity != "all" and not self._forked()
 
     def _fail(self, name, value, traceback):
         if self.failed:
