@@ -108,7 +108,9 @@ void proxy_error_ending(struct http_request *req, const struct sandbox *sb)
 void proxy_error_transition(struct http_request *req, const char *id, const char *state)
 {
     char *message auto_free = str_printf("The sandbox is %s; ask again in a moment", state);
-    answer_with(req, 409, body(409, id, message));
+    json_t *answer = body(409, id, message);
+    json_object_set_new(answer, "error_code", json_string("sandbox_in_transition"));
+    answer_with(req, 409, answer);
 }
 
 void proxy_error_wake(struct http_request *req, struct store *store, const char *id,
@@ -121,7 +123,10 @@ void proxy_error_wake(struct http_request *req, struct store *store, const char 
     char *message auto_free = str_printf("The sandbox could not be resumed: %s", e->msg);
     bool refused = e->code == ERR_DENIED || e->code == ERR_LIMIT;
     int status = refused ? 403 : e->code == ERR_CONFLICT ? 409 : 502;
-    answer_with(req, status, body(status, id, message));
+    json_t *answer = body(status, id, message);
+    if (status == 409)
+        json_object_set_new(answer, "error_code", json_string("sandbox_in_transition"));
+    answer_with(req, status, answer);
 }
 
 void proxy_error_traffic(struct http_request *req, const char *id)
@@ -150,6 +155,14 @@ void proxy_error_broken(struct http_request *req, const char *id, const struct e
     char *message auto_free =
         str_printf("The sandbox closed the connection before it answered: %s", e->msg);
     answer_with(req, 502, body(502, id, message));
+}
+
+void proxy_error_unanswered(struct http_request *req, const char *id)
+{
+    answer_with(req, 502,
+                body(502, id,
+                     "The sandbox was paused before it answered; it may have acted upon the "
+                     "request, or do so once it is resumed"));
 }
 
 void proxy_error_busy(struct http_request *req, const char *id)

@@ -15,7 +15,8 @@ void proxy_error_reserved(struct http_request *req, const char *path); // 404
 // when; or it is paused, and no request wakes it.
 void proxy_error_gone(struct http_request *req, struct store *store, const char *id);
 void proxy_error_ending(struct http_request *req, const struct sandbox *sb); // 502, it ends now
-// 409: it is between two states, and the request came too late or too early.
+// 409 "sandbox_in_transition": it is between two states, and the request came too late or too
+// early. It has not been passed on, so it may be sent again.
 void proxy_error_transition(struct http_request *req, const char *id, const char *state);
 // 403: it may not be woken, 409: it is being paused, 502: that failed, or it has ended meanwhile.
 void proxy_error_wake(struct http_request *req, struct store *store, const char *id,
@@ -25,4 +26,5 @@ void proxy_error_traffic(struct http_request *req, const char *id); // 403: no t
 void proxy_error_port(struct http_request *req, const char *id, int port, const struct err *e);
 // 502: the connection broke before the answer's head. The request may have been acted upon.
 void proxy_error_broken(struct http_request *req, const char *id, const struct err *e);
-void proxy_error_busy(struct http_request *req, const char *id); // 429
+void proxy_error_unanswered(struct http_request *req, const char *id); // the same: it was paused
+void proxy_error_busy(struct http_request *req, const char *id);       // 429

@@ -312,12 +312,15 @@ void proxy_cut_streams(struct sandbox *sb)
     for (struct proxy_stream *s = LIST_FIRST(&sb->streams); s; s = next) {
         next = LIST_NEXT(s, link);
         bool begun = is_begun(s);
+        bool sent = s->state == STREAM_WAITING;
         struct http_request *req = detach(s);
         release(s);
         if (begun)
             http_response_abort(req);
         else if (sb->state == SANDBOX_KILLING)
             proxy_error_ending(req, sb);
+        else if (sent) // whoever sent it again as if nothing had been would have it done twice
+            proxy_error_unanswered(req, sb->id);
         else
             proxy_error_transition(req, sb->id, sandbox_state_name(sb->state));
     }

@@ -15,7 +15,8 @@
 //
 // Failures. A request is never sent twice. Before the answer's head a failure is a 502 in JSON;
 // after it, the client's connection is dropped without a clean end, which is how the SDKs tell a
-// dead sandbox from a finished command. When the client goes, its connection to the guest is
+// dead sandbox from a finished command. That it may be sent again (409) is only said of a request
+// that has not been passed on at all. When the client goes, its connection to the guest is
 // closed: envd leaves a command running then, as E2B's does. When the sandbox ends or is paused,
 // its streams are cut first. How long an answer may take is the client's business, who can leave;
 // only making the connection has a deadline of ours (UPSTREAM_DIAL_MS), and waking has the
