@@ -74,26 +74,15 @@ static void allow_origins(struct http_request *req)
     http_response_header(req, "Access-Control-Expose-Headers", "X-Next-Token, X-Total-Running");
 }
 
-// What the browser asks first. It names no sandbox, so this is for those behind the proxy as well.
-static void answer_preflight(struct http_request *req)
-{
-    const char *headers = http_request_header(req, "Access-Control-Request-Headers");
-    http_response_header(req, "Access-Control-Allow-Methods",
-                         "HEAD, GET, POST, PUT, PATCH, DELETE");
-    http_response_header(req, "Access-Control-Allow-Headers", headers ? headers : "*");
-    http_response_header(req, "Access-Control-Max-Age", "7200");
-    reply_empty(req);
-}
-
 void api_request(struct store *store, struct http_request *req)
 {
     const char *method = http_request_method(req);
     bool path_known = false;
-    allow_origins(req);
-    if (strcmp(method, "OPTIONS") == 0) {
-        answer_preflight(req);
+    if (strcmp(method, "OPTIONS") == 0) { // also for sandboxes: SDKs in browsers name none in it
+        reply_preflight(req);
         return;
     }
+    allow_origins(req);
     // Whether it is there may be asked by everybody.
     if (strcmp(http_request_path(req), "/health") != 0 && !gate_admits(store->gate, req))
         return;

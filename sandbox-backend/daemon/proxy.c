@@ -2,6 +2,7 @@
 // Requests for a port of a sandbox: which they are, who may make them, and when.
 #include "sandbox-backend/daemon/proxy.h"
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/proxy_error.h"
@@ -45,15 +46,39 @@ static bool is_preflight(const struct http_request *req)
            http_request_header(req, "Access-Control-Request-Method");
 }
 
+static bool needs_traffic_token(const struct sandbox *sb, const struct proxy_target *to)
+{
+    return sb->traffic_token && to->port != ENVD_PORT;
+}
+
+// envd looks at its token itself, but it has to be awake for that.
+static bool needs_access_token(const struct sandbox *sb, const struct proxy_target *to)
+{
+    if (to->port == ENVD_PORT)
+        return sb->token && sb->state != SANDBOX_RUNNING;
+    return sb->token && to->port == KERNEL_PORT && route_is_path(to->path, "/execute");
+}
+
+static bool has_access(struct http_request *req, const struct sandbox *sb,
+                       const struct proxy_target *to)
+{
+    if (http_request_header(req, "X-Access-Token"))
+        return has(req, "X-Access-Token", sb->token);
+    return to->port == ENVD_PORT && str_eq(to->path, "/files") &&
+           proxy_signed_by(req, sb->token, clock_wall_ns() / 1000000000);
+}
+
+// Also answers a preflight where a token is needed: it has none, and wakes and reaches nothing.
 static bool refuse_stranger(struct http_request *req, const struct sandbox *sb,
                             const struct proxy_target *to)
 {
-    if (to->port == ENVD_PORT || is_preflight(req))
-        return false;
-    if (sb->traffic_token && !has(req, "E2b-Traffic-Access-Token", sb->traffic_token))
+    bool traffic = needs_traffic_token(sb, to);
+    bool access = needs_access_token(sb, to);
+    if ((traffic || access) && is_preflight(req))
+        reply_preflight(req);
+    else if (traffic && !has(req, "E2b-Traffic-Access-Token", sb->traffic_token))
         proxy_error_traffic(req, sb->id);
-    else if (sb->token && to->port == KERNEL_PORT && route_is_path(to->path, "/execute") &&
-             !has(req, "X-Access-Token", sb->token))
+    else if (access && !has_access(req, sb, to))
         reply_error(req, 401, NULL,
                     "unauthorized access, please provide a valid access token (X-Access-Token)");
     else
@@ -64,12 +89,13 @@ static bool refuse_stranger(struct http_request *req, const struct sandbox *sb,
 static void pass_on(struct store *store, struct sandbox *sb, struct http_request *req,
                     const struct proxy_target *to)
 {
-    if (refuse_stranger(req, sb, to))
-        return;
     bool may_wake = sb->auto_resume && !is_health(to, req);
+    bool goes_in = sb->state == SANDBOX_RUNNING || may_wake;
+    if ((goes_in || to->port != ENVD_PORT) && refuse_stranger(req, sb, to))
+        return;
     if (sb->stream_count >= PROXY_STREAMS_MAX)
         proxy_error_busy(req, sb->id);
-    else if (sb->state == SANDBOX_RUNNING || may_wake)
+    else if (goes_in)
         proxy_stream_start(sb, req, to);
     else if (sb->state == SANDBOX_PAUSED || is_health(to, req))
         proxy_error_gone(req, store, sb->id);

@@ -5,10 +5,12 @@
 // signature that a sandbox's token made (proxy_signed.h), is passed on to it (proxy_stream.h); all
 // others are the control plane's. An API key is not asked for: what protects a sandbox is its own
 // tokens.
-//  - envd's port checks its access token itself. Its endpoints that are for the daemon only, and
-//    the port of envd's relay, are not reachable.
+//  - envd's port checks its access token itself. Of a sandbox that does not run this does: the
+//    token, or a signature by it that has not expired. Its endpoints that are for the daemon only,
+//    and the port of envd's relay, are not reachable.
 //  - "/execute" of the kernel's port needs the access token, which the kernel does not know.
 //  - With network.allowPublicTraffic false, every port but envd's needs the traffic token.
+//  - A browser's preflight has no token; where one is needed it is answered here.
 // Only then is a paused sandbox woken, where it was made to be (lifecycle autoResume): the request
 // waits, its body in the socket. A question for envd's /health never wakes and is no use.
 //

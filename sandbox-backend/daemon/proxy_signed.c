@@ -52,6 +52,12 @@ static const char *or_empty(const char *s)
     return s ? s : "";
 }
 
+static bool is_past(const char *expires, int64_t now_s)
+{
+    int64_t at = 0;
+    return expires && (!str_to_int(expires, INT64_MIN, INT64_MAX, &at) || at < now_s);
+}
+
 static const char *operation(const struct http_request *req)
 {
     const char *method = http_request_method(req);
@@ -69,6 +75,17 @@ static struct sandbox *find(struct store *store, const struct sha256 *digest, st
         if (sandbox_is_known(sb) && sb->token && is_by(digest, text, sb->token, expires))
             found = sb;
     return found;
+}
+
+bool proxy_signed_by(struct http_request *req, const char *token, int64_t now_s)
+{
+    const char *signature = http_request_query(req, "signature", NULL);
+    const char *path = or_empty(http_request_query(req, "path", NULL));
+    const char *user = or_empty(http_request_query(req, "username", NULL));
+    const char *expires = http_request_query(req, "signature_expiration", NULL);
+    const char *expiry = expires && *expires ? expires : NULL; // as envd takes it
+    return signature && operation(req) && !is_past(expiry, now_s) &&
+           proxy_signed_matches(signature, path, operation(req), user, token, expiry);
 }
 
 struct sandbox *proxy_signed_find(struct store *store, struct http_request *req, struct err *e)

@@ -20,6 +20,10 @@ struct store;
 // ERR_UNAUTHENTICATED when none has.
 struct sandbox *proxy_signed_find(struct store *store, struct http_request *req, struct err *e);
 
+// Whether `req`, for /files, is signed by `token` for what it asks, and is not too late at `now_s`
+// (seconds since 1970).
+bool proxy_signed_by(struct http_request *req, const char *token, int64_t now_s);
+
 // Whether `token` makes `signature` over what the other strings say. `expires` may be NULL.
 bool proxy_signed_matches(const char *signature, const char *path, const char *operation,
                           const char *user, const char *token, const char *expires);

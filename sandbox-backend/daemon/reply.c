@@ -48,3 +48,14 @@ void reply_err(struct http_request *req, const char *code, const struct err *e)
 {
     reply_message(req, err_http_status(e->code), code, e->msg);
 }
+
+void reply_preflight(struct http_request *req)
+{
+    const char *headers = http_request_header(req, "Access-Control-Request-Headers");
+    http_response_header(req, "Access-Control-Allow-Origin", "*");
+    http_response_header(req, "Access-Control-Allow-Methods",
+                         "HEAD, GET, POST, PUT, PATCH, DELETE");
+    http_response_header(req, "Access-Control-Allow-Headers", headers ? headers : "*");
+    http_response_header(req, "Access-Control-Max-Age", "7200");
+    reply_empty(req);
+}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cubbyd: requests for sandboxes that are paused, or that not everybody may reach; over TCP."""
 
+import base64
 import hashlib
 import http.client
 import json
@@ -121,7 +122,83 @@ def test_pausing_cuts_streams(daemon):
     s.close()
 
 
+def test_what_was_passed_on_is_not_to_be_sent_again(daemon):
+    _, sandbox, _ = waking(daemon)
+    seen, came, answers = [], threading.Event(), []
+
+    def serve(connection):
+        seen.append(read_head(connection)[0])
+        came.set()
+        read_all(connection)  # no answer ever
+    with Guest(serve) as guest:
+        thread = threading.Thread(target=lambda: answers.append(
+            daemon.through(sandbox, "POST", "/charge", b"once", port=guest.port)))
+        thread.start()
+        assert came.wait(30)
+        pause(daemon, sandbox)
+        thread.join()
+    assert answers[0].status == 502 and "Retry-After" not in answers[0].headers
+    assert answers[0].json["sandboxId"] == sandbox and "error_code" not in answers[0].json
+    assert "may have acted upon" in answers[0].json["message"] and len(seen) == 1
+
+
 # ---- who may
+def envd_signature(made, expires):
+    text = f"/x:read:user:{made['envdAccessToken']}:{expires}"
+    return "v1_" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+
+
+def signed(made, expires):
+    return "/files?" + urllib.parse.urlencode({
+        "path": "/x", "username": "user", "signature": envd_signature(made, expires),
+        "signature_expiration": expires})
+
+
+def test_a_stranger_does_not_wake_envd(daemon):
+    made, sandbox, token = waking(daemon)
+    other = daemon.create()["envdAccessToken"]
+    pause(daemon, sandbox)
+    for method, path, headers in (
+            ("GET", "/whoami", {}), ("GET", "/whoami", {"X-Access-Token": other}),
+            ("POST", "/process.Process/Start", {}), ("POST", "/health", {}),
+            ("GET", "/files?path=/x", {}), ("GET", signed(made, 1000), {}),
+            ("GET", signed(made, "x"), {}), ("POST", signed(made, 9 ** 10), {}),
+            ("GET", signed(made, 9 ** 10).replace("%2Fx", "%2Fy"), {}),
+            ("GET", signed(made, 9 ** 10).replace("/files", "/files/compose"), {}),
+            ("GET", signed(made, 9 ** 10), {"X-Access-Token": other})):
+        answer = daemon.through(sandbox, method, path, headers=headers)
+        assert answer.status == 401 and answer.json["code"] == 401, path
+        assert "X-Access-Token" in answer.json["message"]
+        assert state(daemon, sandbox) == "paused", path
+    assert daemon.request("GET", signed(made, 1000)).status == 401  # which finds its sandbox
+    assert state(daemon, sandbox) == "paused"
+    assert daemon.request("GET", signed(made, 9 ** 10)).status == 200
+    assert state(daemon, sandbox) == "running"
+    pause(daemon, sandbox)
+    assert daemon.through(sandbox, path=signed(made, 9 ** 10)).status == 200
+    pause(daemon, sandbox)
+    assert daemon.through(sandbox, path="/whoami", token=token).status == 200
+
+
+def test_a_preflight_does_not_wake_and_does_not_enter(daemon):
+    _, sandbox, token = waking(daemon, network={"allowPublicTraffic": False})
+    asked = {"Origin": "https://x.example", "Access-Control-Request-Method": "POST",
+             "Access-Control-Request-Headers": "x-access-token"}
+    heads = []
+    with Guest(answer_head(heads)) as guest:
+        for asleep in (False, True):
+            if asleep:
+                pause(daemon, sandbox)
+            for port in (guest.port, 49983) if asleep else (guest.port,):
+                answer = daemon.through(sandbox, "OPTIONS", "/whoami", port=port, headers=asked)
+                assert answer.status == 204 and answer.body == b""
+                assert answer.headers["Access-Control-Allow-Origin"] == "*"
+                assert answer.headers["Access-Control-Allow-Headers"] == "x-access-token"
+                assert "POST" in answer.headers["Access-Control-Allow-Methods"]
+    assert state(daemon, sandbox) == "paused" and heads == []
+    assert daemon.through(sandbox, path="/whoami", token=token).status == 200
+
+
 def test_traffic_token(daemon):
     made, sandbox, token = waking(daemon, network={"allowPublicTraffic": False})
     traffic = made["trafficAccessToken"]
@@ -182,6 +259,30 @@ def test_websocket_over_tcp(daemon):
             assert ws.recv(30) == "hello"
 
 
+def test_a_client_cannot_hide_behind_addresses(daemon):
+    made = daemon.create()
+    heads = []
+    with Guest(answer_head(heads)) as guest:
+        connection = http.client.HTTPConnection(*address(daemon), timeout=30)
+        connection.putrequest("GET", "/x", skip_host=True)
+        connection.putheader("Host", f"{guest.port}-{made['sandboxID']}.localhost")
+        for forged in ("192.0.2.1, 192.0.2.2", "192.0.2.3"):
+            connection.putheader("X-Forwarded-For", forged)
+        connection.endheaders()
+        assert connection.getresponse().read() == b"hi"
+        connection.close()
+    said = [line for line in heads[0].split("\r\n") if line.lower().startswith("x-forwarded-for")]
+    assert said == ["X-Forwarded-For: 192.0.2.1, 192.0.2.2, 192.0.2.3, 127.0.0.1"]
+
+
+def test_a_host_name_that_is_none_of_a_sandbox(daemon):
+    for host in ("10-0-0-5.default.pod.cluster.local:3000", "3000-me-repo-x1.ws.example"):
+        answer = daemon.request("GET", "/health", headers={"Host": host})
+        assert answer.status == 200 and answer.json["server"] == "cubbyd"
+    answer = daemon.request("GET", "/health", headers={"Host": f"3000-{'a' * 20}.ws.example"})
+    assert answer.status == 502 and answer.json["error_code"] == "sandbox_not_found"
+
+
 def status_of(path, daemon, key):
     connection = http.client.HTTPConnection(*address(daemon), timeout=30)
     try:
@@ -191,21 +292,43 @@ def status_of(path, daemon, key):
         connection.close()
 
 
+def add_key(daemon, name):
+    """A key, which the daemon may not have taken notice of yet."""
+    key = "e2b_" + os.urandom(20).hex()
+    file = daemon.home / "keys.json"
+    keys = json.loads(file.read_text())["tokens"] if file.exists() else []
+    keys.append({"name": name, "sha256": hashlib.sha256(key.encode()).hexdigest()})
+    fresh = daemon.home / "keys.fresh"
+    fresh.write_text(json.dumps({"tokens": keys}))
+    fresh.chmod(0o600)
+    fresh.rename(file)
+    return key
+
+
 def test_an_api_key_does_not_reach_a_guest(daemon):
     made = daemon.create()
-    key, heads = "e2b_" + os.urandom(20).hex(), []
-    digest = hashlib.sha256(key.encode()).hexdigest()
-    file = daemon.home / "keys.json"
-    file.write_text(json.dumps({"tokens": [{"name": "somebody", "sha256": digest}]}))
-    file.chmod(0o600)
+    key, heads = add_key(daemon, "somebody"), []
+    other = add_key(daemon, "other")
     wait_for(lambda: status_of("/v2/sandboxes", daemon, key) == 200, 30, "it is one")
     with Guest(answer_head(heads)) as guest:
-        for headers in ({"Authorization": f"Bearer {key}"}, {"Authorization": "Bearer its-own"},
-                        {"Authorization": "Bearer its-own", "X-API-Key": key}):
+        def ask(headers):
             connection = http.client.HTTPConnection(*address(daemon), timeout=30)
             connection.request("GET", "/x", headers={
                 "Host": f"{guest.port}-{made['sandboxID']}.localhost", **headers})
             assert connection.getresponse().read() == b"hi"
             connection.close()
-    assert "Authorization" not in heads[0] and key not in "".join(heads)
-    assert all("Authorization: Bearer its-own" in head for head in heads[1:])
+            return heads[-1]
+
+        for headers in ({"Authorization": "Bearer its-own"},
+                        {"Authorization": "Bearer its-own", "X-API-Key": key}):
+            assert "Authorization: Bearer its-own" in ask(headers) and key not in heads[-1]
+        for headers in ({"Authorization": f"Bearer {key}"}, {"Authorization": f"bearer  {other}"},
+                        {"Authorization": f"Bearer {key}", "X-API-Key": other},
+                        {"Authorization": f"Bearer {key}", "X-API-Key": "none"}):
+            assert "authorization" not in ask(headers).lower() and "e2b_" not in heads[-1]
+        daemon.through(made["sandboxID"], path="/x", port=guest.port,
+                       headers={"Authorization": f"Bearer {key}"})  # on the unix socket
+        assert len(heads) == 7 and key not in heads[-1]
+        # One that is new, while nobody asks the control plane anything.
+        new = add_key(daemon, "new")
+        wait_for(lambda: new not in ask({"Authorization": f"Bearer {new}"}), 30, "it is noticed")
