@@ -24,7 +24,7 @@ struct pending_change {
 void api_not_found(struct store *store, struct http_request *req, const char *id)
 {
     const struct ended_entry *ended = store_find_ended(store, id);
-    if (!ended) {
+    if (!ended || !gate_sees(store->gate, req, ended->owner)) {
         reply_error(req, 404, "sandbox_not_found",
                     "Sandbox \"%.80s\" doesn't exist or you don't have access to it", id);
         return;
@@ -36,7 +36,7 @@ void api_not_found(struct store *store, struct http_request *req, const char *id
 struct sandbox *api_find(struct store *store, struct http_request *req, const char *id)
 {
     struct sandbox *sb = store_find_any(store, id);
-    if (sb && gate_sees(store->gate, req, sb))
+    if (sb && gate_sees(store->gate, req, sb->owner))
         return sb;
     api_not_found(store, req, id);
     return NULL;

@@ -31,7 +31,7 @@ static struct found *collect(const struct store *store, struct http_request *req
     struct found *found = xcalloc(store->count + 1, sizeof *found);
     size_t n = 0;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        if (list_query_matches(q, sb) && gate_sees(store->gate, req, sb))
+        if (list_query_matches(q, sb) && gate_sees(store->gate, req, sb->owner))
             found[n++].sb = sb;
     qsort_r(found, n, sizeof *found, by_query, q);
     *count = n;
@@ -42,7 +42,7 @@ static size_t count_running(const struct store *store, struct http_request *req)
 {
     size_t n = 0;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        n += sb->state == SANDBOX_RUNNING && gate_sees(store->gate, req, sb);
+        n += sb->state == SANDBOX_RUNNING && gate_sees(store->gate, req, sb->owner);
     return n;
 }
 

@@ -57,7 +57,8 @@ static bool names(const char *ids, const char *id)
 
 static bool is_asked_for(const struct pending_metrics *p, const struct sandbox *sb)
 {
-    return sandbox_is_known(sb) && names(p->ids, sb->id) && gate_sees(p->store->gate, p->req, sb);
+    return sandbox_is_known(sb) && names(p->ids, sb->id) &&
+           gate_sees(p->store->gate, p->req, sb->owner);
 }
 
 static void answer_many(const struct pending_metrics *p)

@@ -48,7 +48,8 @@ static struct ended_entry *slot(struct ended *ended)
     if (ended->count < ENDED_MAX)
         ended->count++;
     free(entry->detail);
-    entry->detail = NULL;
+    free(entry->owner);
+    *entry = (struct ended_entry){0};
     return entry;
 }
 
@@ -59,6 +60,8 @@ static void add_line(struct buf *out, const struct ended_entry *entry)
     if (entry->detail)
         json_object_set_new(line, "detail",
                             json_lossy_string(entry->detail, strlen(entry->detail)));
+    if (entry->owner)
+        json_object_set_new(line, "owner", json_string(entry->owner));
     json_to_buf(out, line);
     buf_addc(out, '\n');
     json_decref(line);
@@ -108,12 +111,13 @@ static void append(struct ended *ended, const struct ended_entry *entry)
 static void read_line(struct ended *ended, const char *text, size_t len)
 {
     struct err e = ERR_INIT;
-    const char *id = NULL, *why = NULL, *detail = NULL;
+    const char *id = NULL, *why = NULL, *detail = NULL, *owner = NULL;
     int64_t at_ns = 0;
     json_t *line = json_parse(text, len, &e);
     if (line && json_get_string(line, "id", &id, "", &e) == 0 &&
         json_get_string(line, "why", &why, "", &e) == 0 &&
         json_get_string(line, "detail", &detail, NULL, &e) == 0 &&
+        json_get_string(line, "owner", &owner, NULL, &e) == 0 &&
         json_get_int(line, "at_ns", 0, INT64_MAX, &at_ns, 0, &e) == 0 &&
         strlen(id) == SANDBOX_ID_LEN) {
         for (size_t i = 0; i < ARRAY_LEN(WHY); i++) {
@@ -124,6 +128,7 @@ static void read_line(struct ended *ended, const char *text, size_t len)
             entry->why = (enum ended_why)i;
             entry->at_ns = at_ns;
             entry->detail = detail ? xstrdup(detail) : NULL;
+            entry->owner = owner ? xstrdup(owner) : NULL;
         }
     }
     json_decref(line);
@@ -148,19 +153,23 @@ void ended_open(struct ended *ended, const char *home)
 
 void ended_close(struct ended *ended)
 {
-    for (size_t i = 0; i < ended->count; i++)
+    for (size_t i = 0; i < ended->count; i++) {
         free(ended->entries[i].detail);
+        free(ended->entries[i].owner);
+    }
     free(ended->path);
     memset(ended, 0, sizeof *ended);
 }
 
-void ended_add(struct ended *ended, const char *id, enum ended_why why, const char *detail)
+void ended_add(struct ended *ended, const char *id, const char *owner, enum ended_why why,
+               const char *detail)
 {
     struct ended_entry *entry = slot(ended);
     memcpy(entry->id, id, SANDBOX_ID_LEN + 1);
     entry->why = why;
     entry->at_ns = clock_wall_ns();
     entry->detail = detail ? str_printf("%.*s", DETAIL_BYTES, detail) : NULL;
+    entry->owner = owner ? xstrdup(owner) : NULL;
     if (ended->lines >= LINES_MAX)
         write_all(ended);
     else

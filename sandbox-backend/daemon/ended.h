@@ -25,6 +25,7 @@ struct ended_entry {
     enum ended_why why;
     int64_t at_ns; // wall clock
     char *detail;  // owned, one sentence, may be NULL
+    char *owner;   // owned; name of the API key that it belonged to; NULL: made on the unix socket
 };
 
 struct ended {
@@ -38,7 +39,8 @@ struct ended {
 void ended_open(struct ended *ended, const char *home); // reads the file; a missing one is fine
 void ended_close(struct ended *ended);
 
-void ended_add(struct ended *ended, const char *id, enum ended_why why, const char *detail);
+void ended_add(struct ended *ended, const char *id, const char *owner, enum ended_why why,
+               const char *detail);
 const struct ended_entry *ended_find(const struct ended *ended, const char *id); // NULL: unknown
 
 const char *ended_why_name(enum ended_why why); // "killed", "expired" ...

@@ -114,7 +114,7 @@ static void clean_up(struct sandbox *sb)
         log_error("sandbox.remove", "id=%s error=\"%s\"", sb->id, e.msg);
     if (sb->forget)
         return;
-    ended_add(&sb->store->ended, sb->id, sb->why, sb->why_detail);
+    ended_add(&sb->store->ended, sb->id, sb->owner, sb->why, sb->why_detail);
     log_info("sandbox.ended", "id=%s why=%s detail=\"%s\" lived_ms=%lld", sb->id,
              ended_why_name(sb->why), sb->why_detail ? sb->why_detail : "",
              (long long)((clock_wall_ns() - sb->started_ns) / 1000000));

@@ -10,7 +10,6 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/reply.h"
-#include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/log/log.h"
 
 #define NOBODY "" // no key has this name
@@ -56,23 +55,31 @@ static bool is_local(struct http_request *req)
     return str_eq(http_request_peer(req), "unix");
 }
 
+// What stands behind "Bearer"; NULL: it is another scheme.
+static const char *bearer_of(const char *authorization)
+{
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
+        return NULL;
+    return authorization + 7 + strspn(authorization + 7, " ");
+}
+
 static const char *key_of(const struct http_request *req)
 {
     const char *key = http_request_header(req, "X-API-KEY");
-    const char *auth = http_request_header(req, "Authorization");
-    if (key || !auth || strncasecmp(auth, "Bearer ", 7) != 0)
-        return key;
-    return auth + 7 + strspn(auth + 7, " ");
+    return key ? key : bearer_of(http_request_header(req, "Authorization"));
+}
+
+static const struct token *look_up(const struct gate *g, const char *key)
+{
+    struct sha256 digest = sha256_of(key, strlen(key));
+    int at = token_ring_find(&g->keys, &digest);
+    return at < 0 ? NULL : &g->keys.list.items[at];
 }
 
 static const struct token *find(const struct gate *g, const struct http_request *req)
 {
     const char *key = key_of(req);
-    if (!key)
-        return NULL;
-    struct sha256 digest = sha256_of(key, strlen(key));
-    int at = token_ring_find(&g->keys, &digest);
-    const struct token *found = at < 0 ? NULL : &g->keys.list.items[at];
+    const struct token *found = key ? look_up(g, key) : NULL;
     return found && found->expires_ns > clock_wall_ns() ? found : NULL;
 }
 
@@ -105,8 +112,17 @@ struct gate_caller gate_caller_of(const struct gate *g, struct http_request *req
     return (struct gate_caller){key->name, key->max_sandboxes > 0 ? key->max_sandboxes : -1};
 }
 
-bool gate_sees(const struct gate *g, struct http_request *req, const struct sandbox *sb)
+bool gate_sees(const struct gate *g, struct http_request *req, const char *owner)
 {
     struct gate_caller caller = gate_caller_of(g, req);
-    return !caller.name || str_eq(caller.name, sb->owner);
+    return !caller.name || str_eq(caller.name, owner);
+}
+
+bool gate_is_key(struct gate *g, const char *authorization)
+{
+    const char *key = bearer_of(authorization);
+    if (!key)
+        return false;
+    refresh(g);
+    return look_up(g, key) != NULL;
 }

@@ -14,8 +14,6 @@
 
 #define GATE_FILE "keys.json" // in the home
 
-struct sandbox;
-
 struct gate {
     struct token_ring keys;
 };
@@ -28,9 +26,13 @@ void gate_fini(struct gate *g);
 bool gate_admits(struct gate *g, struct http_request *req);
 
 struct gate_caller {
-    const char *name;      // of the key, borrowed until the next gate_admits; NULL: the unix socket
+    const char *name;      // of the key, borrowed for this turn of the loop; NULL: the unix socket
     int64_t max_sandboxes; // of the key; -1 for no limit of its own
 };
 // Who sent a request that was admitted. A key that is not good any more by now sees nothing.
 struct gate_caller gate_caller_of(const struct gate *g, struct http_request *req);
-bool gate_sees(const struct gate *g, struct http_request *req, const struct sandbox *sb);
+// Whether he may know of a sandbox of this owner (NULL: made on the unix socket).
+bool gate_sees(const struct gate *g, struct http_request *req, const char *owner);
+
+// Whether an Authorization header holds a key of this daemon, expired or not. Asks the file anew.
+bool gate_is_key(struct gate *g, const char *authorization);

@@ -3,7 +3,6 @@
 #include "sandbox-backend/daemon/proxy_head.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/limits.h"
@@ -16,15 +15,11 @@
 
 #define PORT_HOLE "${PORT}"
 
-// An application has its own bearer tokens; one that is a key of this daemon has gone astray.
-static bool is_bearer_key(const struct http_header *h, struct http_request *req,
-                          const struct sandbox *sb)
+// An application has its own bearer tokens; one that is a key of this daemon has gone astray,
+// whichever way it came and whatever else came with it.
+static bool is_bearer_key(const struct http_header *h, const struct sandbox *sb)
 {
-    if (!http_name_is(h->name, "Authorization") || strncasecmp(h->value, "Bearer ", 7) != 0 ||
-        http_request_header(req, "X-API-KEY") || !sb->store->gate)
-        return false;
-    const char *name = gate_caller_of(sb->store->gate, req).name;
-    return name && *name;
+    return http_name_is(h->name, "Authorization") && gate_is_key(sb->store->gate, h->value);
 }
 
 static bool is_secret(const struct http_header *h, const struct sandbox *sb, int port)
@@ -35,12 +30,11 @@ static bool is_secret(const struct http_header *h, const struct sandbox *sb, int
            str_eq_secret(h->value, sb->token);
 }
 
-static void drop_secrets(struct proxy_head *h, struct http_request *req, const struct sandbox *sb,
-                         int port)
+static void drop_secrets(struct proxy_head *h, const struct sandbox *sb, int port)
 {
     size_t kept = 0;
     for (size_t i = 0; i < h->count; i++)
-        if (!is_secret(&h->headers[i], sb, port) && !is_bearer_key(&h->headers[i], req, sb))
+        if (!is_secret(&h->headers[i], sb, port) && !is_bearer_key(&h->headers[i], sb))
             h->headers[kept++] = h->headers[i];
     h->count = kept;
 }
@@ -62,13 +56,30 @@ static void set_missing(struct proxy_head *h, const char *name, const char *valu
         set(h, name, value);
 }
 
-// What an earlier proxy said is kept: this one may stand behind it.
+// Takes out all headers of this name; their values as one list.
+static void take_list(struct proxy_head *h, const char *name, struct buf *list)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < h->count; i++) {
+        if (http_name_is(h->headers[i].name, name))
+            buf_printf(list, "%s%s", list->len ? ", " : "", h->headers[i].value);
+        else
+            h->headers[kept++] = h->headers[i];
+    }
+    h->count = kept;
+}
+
+// What an earlier proxy said is kept, as this one may stand behind it, but the peer comes last of
+// all: a guest that goes by the last address must not find one there that the client made up.
 static void add_forwarded(struct proxy_head *h, struct http_request *req)
 {
     const char *peer = http_request_peer(req);
-    const char *before = http_header_get(h->headers, h->count, "X-Forwarded-For");
-    if (strcmp(peer, "unix") != 0) {
-        h->forwarded_for = before ? str_printf("%s, %s", before, peer) : xstrdup(peer);
+    struct buf list auto_buf = BUF_INIT;
+    take_list(h, "X-Forwarded-For", &list);
+    if (!str_eq(peer, "unix"))
+        buf_printf(&list, "%s%s", list.len ? ", " : "", peer);
+    if (list.len) {
+        h->forwarded_for = buf_take(&list);
         set(h, "X-Forwarded-For", h->forwarded_for);
     }
     set_missing(h, "X-Forwarded-Host", http_request_header(req, "Host"));
@@ -93,7 +104,7 @@ void proxy_head_init(struct proxy_head *h, struct http_request *req, const struc
     const struct http_header *all = http_request_headers(req, &count);
     h->host = h->forwarded_for = NULL;
     h->count = route_filter(all, count, h->headers);
-    drop_secrets(h, req, sb, port);
+    drop_secrets(h, sb, port);
     if (offers) {
         set(h, "Connection", "Upgrade");
         set(h, "Upgrade", http_request_upgrade(req));

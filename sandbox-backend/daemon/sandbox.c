@@ -96,10 +96,8 @@ void sandbox_free(struct sandbox *sb)
 
 struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *template)
 {
-    return (struct machine_spec){.id = sb->id,
-                                 .dir = sb->dir,
-                                 .template = template,
-                                 .policy = &sb->policy};
+    return (struct machine_spec){
+        .id = sb->id, .dir = sb->dir, .template = template, .policy = &sb->policy};
 }
 
 void sandbox_set_end(struct sandbox *sb, int64_t ms)
@@ -139,7 +137,8 @@ bool sandbox_is_due(struct sandbox *sb, int64_t now_ms)
 
 struct ended_entry sandbox_ending_entry(const struct sandbox *sb)
 {
-    struct ended_entry entry = {.why = sb->why, .at_ns = clock_wall_ns(), .detail = sb->why_detail};
+    struct ended_entry entry = {
+        .why = sb->why, .at_ns = clock_wall_ns(), .detail = sb->why_detail, .owner = sb->owner};
     memcpy(entry.id, sb->id, sizeof entry.id);
     return entry;
 }

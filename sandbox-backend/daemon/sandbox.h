@@ -107,5 +107,5 @@ void sandbox_touch(struct sandbox *sb);
 void sandbox_touch_if_used(struct sandbox *sb);
 // Whether it has to end now. A sliding one may be in use.
 bool sandbox_is_due(struct sandbox *sb, int64_t now_ms);
-// How one in state KILLING ends, as it will be remembered. `detail` is borrowed.
+// How one in state KILLING ends, as it will be remembered. Its strings are borrowed.
 struct ended_entry sandbox_ending_entry(const struct sandbox *sb);

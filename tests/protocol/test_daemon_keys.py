@@ -149,7 +149,13 @@ def test_each_key_sees_its_own(daemon, key):
             assert answer.json["message"].endswith(
                 "doesn't exist or you don't have access to it")
     assert daemon.get(theirs).json["state"] == "running"
-    assert daemon.kill(theirs) == 204
+    for foreign in (theirs, local):  # and what became of them is told to nobody else
+        assert daemon.kill(foreign) == 204
+        answer = ask(daemon, "GET", f"/sandboxes/{foreign}", key=key)
+        assert answer.status == 404 and answer.json["error_code"] == "sandbox_not_found"
+        assert answer.json["message"].endswith("doesn't exist or you don't have access to it")
+        assert daemon.get(foreign).json["error_code"] == "sandbox_ended"
+    assert ask(daemon, "GET", f"/sandboxes/{theirs}", key=other).json["error_code"] == "sandbox_ended"
 
 
 def test_sandboxes_belong_to_the_name_of_a_key():

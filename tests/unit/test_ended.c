@@ -37,17 +37,19 @@ static void test_restart(const char *home)
     long_detail[sizeof long_detail - 1] = '\0';
     ended_open(&ended, home);
     ok(!ended_find(&ended, "aaaaaaaaaaaaaaaaaaaa"), "unknown at first");
-    ended_add(&ended, "aaaaaaaaaaaaaaaaaaaa", ENDED_DIED, "line\nbreak \"\x1b\xff");
-    ended_add(&ended, "bbbbbbbbbbbbbbbbbbbb", ENDED_EXPIRED, NULL);
-    ended_add(&ended, "cccccccccccccccccccc", ENDED_KILLED, long_detail);
+    ended_add(&ended, "aaaaaaaaaaaaaaaaaaaa", "ci", ENDED_DIED, "line\nbreak \"\x1b\xff");
+    ended_add(&ended, "bbbbbbbbbbbbbbbbbbbb", NULL, ENDED_EXPIRED, NULL);
+    ended_add(&ended, "cccccccccccccccccccc", NULL, ENDED_KILLED, long_detail);
     ended_close(&ended);
     ended_open(&ended, home);
     const struct ended_entry *a = ended_find(&ended, "aaaaaaaaaaaaaaaaaaaa");
     ok(a && a->why == ENDED_DIED && str_starts(a->detail, "line\nbreak"), "kept with its reason");
+    is_str(a->owner, "ci", "and with the key that it belonged to");
     const struct ended_entry *c = ended_find(&ended, "cccccccccccccccccccc");
     ok(c && strlen(c->detail) < 500, "a long detail is cut");
     const struct ended_entry *b = ended_find(&ended, "bbbbbbbbbbbbbbbbbbbb");
     char *sentence auto_free = ended_sentence(b);
+    ok(!b->owner, "one of the unix socket has none");
     ok(str_starts(sentence, "its time to live was over at 20") && str_ends(sentence, "Z"), "%s",
        sentence);
     ended_close(&ended);
@@ -59,7 +61,7 @@ static void test_bound(const char *home, const char *path)
     ended_open(&ended, home);
     for (int i = 0; i < 5 * ENDED_MAX; i++) {
         id_of(i, id);
-        ended_add(&ended, id, ENDED_KILLED, NULL);
+        ended_add(&ended, id, NULL, ENDED_KILLED, NULL);
     }
     id_of(5 * ENDED_MAX - 1, id);
     ok(ended_find(&ended, id) != NULL, "the last is known");
@@ -80,7 +82,7 @@ static void test_unwritable(const char *home)
 {
     char *path auto_free = str_printf("%s/nowhere/deeper", home);
     ended_open(&ended, path);
-    ended_add(&ended, "aaaaaaaaaaaaaaaaaaaa", ENDED_KILLED, NULL);
+    ended_add(&ended, "aaaaaaaaaaaaaaaaaaaa", NULL, ENDED_KILLED, NULL);
     ok(ended_find(&ended, "aaaaaaaaaaaaaaaaaaaa") != NULL,
        "remembered though it cannot be written");
     ended_close(&ended);
