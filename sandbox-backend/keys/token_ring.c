@@ -8,12 +8,18 @@
 
 #define LOOK_MS 1000
 
+// A file that is broken stays so until it changes. One that could not be read (no descriptor was
+// free) may be read the next time: a key that was taken back must not be good for ever.
 static int load(struct token_ring *r, struct token_list *list, struct err *e)
 {
     // Before reading: a change in between is then seen at the next look.
     bool exists = file_stamp_get(r->path, &r->stamp);
     *list = (struct token_list){0};
-    return !exists && r->may_be_missing ? 0 : token_file_read(r->path, list, e);
+    if ((!exists && r->may_be_missing) || token_file_read(r->path, list, e) == 0)
+        return 0;
+    if (e->code != ERR_INVALID)
+        r->stamp = (struct file_stamp){.size = -1};
+    return -1;
 }
 
 int token_ring_init(struct token_ring *r, const char *path, bool may_be_missing, struct err *e)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokens of a file, as the file has them: a changed one is read again when somebody next asks,
-// at most once a second. One that is broken changes nothing, and is complained of.
+// at most once a second. One that is broken, or cannot be read, changes nothing, and is
+// complained of; one that cannot be read is tried again.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,7 +12,7 @@
 struct token_ring {
     char *path; // owned
     bool may_be_missing;
-    struct file_stamp stamp; // of what was read last, good or not
+    struct file_stamp stamp; // of what was read last, good or broken
     int64_t looked_ms;
     struct token_list list;
 };
