@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members of a request that are a known name in another spelling.
+// Members of a request that nobody knows, or that are a known name in another spelling.
 #include "sandbox-backend/daemon/near_miss.h"
 
 #include <ctype.h>
@@ -27,6 +27,14 @@ static bool is_alike(const char *a, const char *b)
     }
 }
 
+// null, {} and [] ask for nothing.
+static bool asks(const json_t *value)
+{
+    if (json_is_object(value))
+        return json_object_size(value) > 0;
+    return json_is_array(value) ? json_array_size(value) > 0 : !json_is_null(value);
+}
+
 int near_miss_check(const json_t *object, const char *where, const char *const *known, size_t count,
                     struct err *e)
 {
@@ -35,9 +43,11 @@ int near_miss_check(const json_t *object, const char *where, const char *const *
     json_object_foreach((json_t *)(uintptr_t)object, name, value)
     {
         const char *meant = NULL;
+        bool is_known = false;
         for (size_t i = 0; i < count; i++) {
             if (str_eq(name, known[i])) {
                 meant = NULL;
+                is_known = true;
                 break;
             }
             if (is_alike(name, known[i]))
@@ -46,6 +56,11 @@ int near_miss_check(const json_t *object, const char *where, const char *const *
         if (meant)
             return err_set(e, ERR_INVALID, "%s%.80s is not known; it is spelt %s%s", where, name,
                            where, meant);
+        if (!is_known && asks(value))
+            return err_set(e, ERR_INVALID,
+                           "%s%.80s is not known here, and is refused so that it is not ignored; "
+                           "leave it out",
+                           where, name);
     }
     return 0;
 }

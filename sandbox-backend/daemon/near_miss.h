@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members of a request that nobody knows. A client of another version of the API may send some, and
-// they are ignored; but one that is a known name in another spelling ("template_id") is a mistake
-// that would be hard to find if nothing were said. Pure.
+// Members of a request that nobody knows. Who sends one wants something that he would not get, and
+// might rely upon it ("denyAll"), so it is refused, unless its value asks for nothing (null, {} or
+// []). Of a known name in another spelling ("template_id") it is said how it is spelt. Pure.
 #pragma once
 #include <jansson.h>
 #include <stddef.h>

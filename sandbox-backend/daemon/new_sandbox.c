@@ -61,13 +61,14 @@ static int parse_pausing(const json_t *body, struct create_spec *out, struct err
 static int parse_unavailable(const json_t *body, struct err *e)
 {
     static const char *const KEYS[] = {"volumeMounts", "mcp"};
+    static const char *const IAM[] = {"tokens"};
     const json_t *iam = json_object_get(body, "iam");
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
         if (!is_empty(json_object_get(body, KEYS[i])))
             return refuse(e, KEYS[i]);
     if (!is_empty(iam) && (!json_is_object(iam) || !is_empty(json_object_get(iam, "tokens"))))
         return refuse(e, "iam");
-    return 0;
+    return near_miss_check(iam, "iam.", IAM, ARRAY_LEN(IAM), e);
 }
 
 static int parse_traffic(const json_t *network, struct create_spec *out, struct err *e)
@@ -165,15 +166,46 @@ static int parse_secure(const json_t *body, bool v2, struct create_spec *out, st
     return 0;
 }
 
+// Clients of CubeSandbox send a size, which is the template's there as well.
+static int check_size(const json_t *body, const char *key, int64_t has, const char *template,
+                      struct err *e)
+{
+    int64_t asked;
+    if (json_get_int(body, key, 0, INT64_MAX, &asked, has, e) < 0)
+        return -1;
+    if (asked == has)
+        return 0;
+    return err_set(e, ERR_INVALID,
+                   "%s: a sandbox has the size of its template, and %lld is what \"%.80s\" has; "
+                   "leave it out, or name another template",
+                   key, (long long)has, template);
+}
+
 int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                       struct create_spec *out, struct err *e)
 {
     const char *template = NULL;
-    static const char *const KNOWN[] = {"templateID",   "timeout",   "metadata",
-                                        "envVars",      "secure",    "allow_internet_access",
-                                        "network",      "autoPause", "autoPauseMemory",
-                                        "autoResume",   "mcp",       "iam",
-                                        "volumeMounts", "sliding"};
+    // "name" does nothing, nor harm; the last three are told where they belong.
+    static const char *const KNOWN[] = {"templateID",
+                                        "timeout",
+                                        "metadata",
+                                        "envVars",
+                                        "secure",
+                                        "allow_internet_access",
+                                        "network",
+                                        "autoPause",
+                                        "autoPauseMemory",
+                                        "autoResume",
+                                        "mcp",
+                                        "iam",
+                                        "volumeMounts",
+                                        "sliding",
+                                        "cpuCount",
+                                        "memoryMB",
+                                        "name",
+                                        "allowOut",
+                                        "denyOut",
+                                        "allowPublicTraffic"};
     *out = (struct create_spec){.max_sandboxes = -1};
     if (!json_is_object(body))
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
@@ -189,5 +221,9 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
         parse_env(body, &out->env, e) < 0 || parse_pausing(body, out, e) < 0 ||
         parse_unavailable(body, e) < 0 || parse_network(store, body, out, e) < 0)
         return -1;
-    return templates_find(store, template, &out->template, e);
+    if (templates_find(store, template, &out->template, e) < 0)
+        return -1;
+    return check_size(body, "cpuCount", out->template.facts.cpus, template, e) < 0
+               ? -1
+               : check_size(body, "memoryMB", out->template.facts.memory_mb, template, e);
 }

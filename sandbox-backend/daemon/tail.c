@@ -14,6 +14,9 @@ size_t tail_read(const char *path, char *out, size_t max)
         rewind(f);
     size_t n = fread(out, 1, max, f);
     fclose(f);
+    for (size_t i = 0; i < n; i++) // the guest writes its console, and must not end the text
+        if (!out[i])
+            out[i] = ' ';
     while (n && (out[n - 1] == '\n' || out[n - 1] == '\r'))
         n--;
     out[n] = '\0';

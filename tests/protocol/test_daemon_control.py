@@ -72,6 +72,29 @@ def test_network_put_refuses(daemon, sandbox, body, what):
     assert policy(daemon, sandbox) == before
 
 
+@pytest.mark.parametrize("fields, what", [
+    ({"cpuCount": 64}, "cpuCount: a sandbox has the size of its template"),
+    ({"memoryMB": 8192}, "512"), ({"memoryMB": "512"}, "memoryMB must be"),
+    ({"lifecycle": {"onTimeout": "pause"}}, "lifecycle"), ({"snapshotID": "x"}, "snapshotID"),
+    ({"network": {"denyAll": True}}, "network.denyAll"),
+    ({"network": {"dnsServers": ["192.0.2.1"]}}, "network.dnsServers"),
+    ({"iam": {"x": 1}}, "iam.x"), ({"autoResume": {"enabled": True, "after": 5}}, "autoResume.after")])
+def test_what_would_be_ignored_is_refused(daemon, fields, what):
+    for path in ("/v2/sandboxes", "/sandboxes"):
+        answer = daemon.request("POST", path, {"templateID": "default", **fields})
+        assert answer.status == 400 and what in answer.json["message"]
+    assert daemon.directories() == []
+
+
+def test_what_asks_for_nothing_more_is_taken(daemon):
+    made = daemon.create("v1", cpuCount=2, memoryMB=512, name="field")
+    detail = daemon.get(made["sandboxID"]).json
+    assert (detail["cpuCount"], detail["memoryMB"]) == (2, 512)
+    assert daemon.create(lifecycle=None, snapshotID=None, cpuCount=None, rules=[])["sandboxID"]
+    refused = put(daemon, made["sandboxID"], {"dnsServers": ["192.0.2.1"]})
+    assert refused.status == 400 and "dnsServers" in refused.json["message"]
+
+
 def test_network_outlives_the_daemon():
     with Daemon("--allow-private-network") as daemon:
         sandbox = daemon.create(network={"allowOut": ["10.0.0.1"], "denyOut": ["0.0.0.0/0"]},
@@ -156,6 +179,13 @@ def test_logs(daemon, sandbox):
     for query in ("direction=up", "level=loud", "limit=x", "limit=1001", "cursor=-1"):
         assert daemon.request("GET", f"/v2/sandboxes/{sandbox}/logs?{query}").status == 400
     assert daemon.request("GET", f"/v2/sandboxes/{'x' * 20}/logs").status == 404
+
+
+def test_a_guest_cannot_hide_its_console(daemon, sandbox):
+    (daemon.directory(sandbox) / "console.log").write_bytes(b"one\n\0two\nthree\n")
+    entries = daemon.request("GET", f"/v2/sandboxes/{sandbox}/logs").json["logs"]
+    assert {e["message"] for e in entries if e["fields"]["source"] == "console"} == {
+        "one", " two", "three"}
 
 
 def test_logs_are_bounded(daemon, sandbox):

@@ -16,17 +16,17 @@ static void test_near_miss(void)
 {
     static const char *const KNOWN[] = {"templateID", "envVars", "allow_internet_access"};
     static const struct {
-        const char *name, *meant; // NULL: nothing is said
+        const char *name, *meant; // NULL: it is known; "": nothing is like it
     } CASES[] = {
         {"templateID", NULL},
         {"template_id", "templateID"},
         {"TemplateId", "templateID"},
         {"env-vars", "envVars"},
-        {"envVar", NULL},
+        {"envVar", ""},
         {"allowInternetAccess", "allow_internet_access"},
-        {"other", NULL},
-        {"_", NULL},
-        {"", NULL},
+        {"other", ""},
+        {"_", ""},
+        {"", ""},
     };
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         struct err e = ERR_INIT;
@@ -34,6 +34,11 @@ static void test_near_miss(void)
         int result = near_miss_check(object, "x.", KNOWN, ARRAY_LEN(KNOWN), &e);
         ok(result == (CASES[i].meant ? -1 : 0), "\"%s\": %s", CASES[i].name, e.msg);
         ok(!CASES[i].meant || strstr(e.msg, CASES[i].meant), "it is told what was meant");
+        json_decref(object);
+        object = json_pack("{s:n}", CASES[i].name);
+        bool misspelt = CASES[i].meant && *CASES[i].meant;
+        ok(near_miss_check(object, "x.", KNOWN, ARRAY_LEN(KNOWN), &e) == (misspelt ? -1 : 0),
+           "\"%s\" that asks for nothing", CASES[i].name);
         json_decref(object);
     }
     struct err e = ERR_INIT;
@@ -68,6 +73,9 @@ static void test_tail(void)
     fd_write_all(fd, "0123456789abcdef\r\n\n", 19, NULL);
     is_int((int)tail_read(path, out, 10), 7, "less the newlines");
     ok(str_eq(out, "9abcdef"), "the end: %s", out);
+    fd_write_all(fd, "a\0b\0", 4, NULL);
+    is_int((int)tail_read(path, out, 4), 4, "a NUL is a character of it");
+    ok(str_eq(out, "a b "), "but ends no text: %s", out);
     unlink(path);
     ok(tail_read(path, out, 10) == 0 && !*out, "no file");
 }
