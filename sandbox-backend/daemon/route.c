@@ -42,7 +42,15 @@ static void take_id(struct route *out, const char *id, size_t len)
     out->id[len] = '\0';
 }
 
-// "8000-abc.localhost:3000"
+// Whether it is an id of ours, or one with a client's id behind it. A host name that only looks
+// similar ("10-0-0-5.default.pod.cluster.local") is the control plane's.
+static bool is_own_id(const char *id, size_t len)
+{
+    size_t own = strcspn(id, "-.");
+    return is_id(id, len) && own == SANDBOX_ID_LEN && (len == own || len > own + 1);
+}
+
+// "8000-<id>.localhost:3000"
 static enum route_kind by_host(const char *host, struct route *out)
 {
     char port[6] = "";
@@ -52,7 +60,7 @@ static enum route_kind by_host(const char *host, struct route *out)
     const char *id = host + digits + 1;
     size_t len = strspn(id, ID_CHARS);
     memcpy(port, host, digits);
-    if (id[len] != '.' || !is_id(id, len) || !read_port(port, out))
+    if (id[len] != '.' || !is_own_id(id, len) || !read_port(port, out))
         return ROUTE_CONTROL;
     take_id(out, id, len);
     return ROUTE_SANDBOX;

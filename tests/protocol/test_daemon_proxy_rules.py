@@ -222,11 +222,11 @@ BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)", "Accept": "text/html
 
 
 def test_a_browser_gets_a_page(daemon):
-    answer = daemon.request("GET", "/", headers={"Host": "8000-nosuchsandbox.localhost", **BROWSER})
+    answer = daemon.request("GET", "/", headers={"Host": "8000-nosuchsandbox0000000.localhost", **BROWSER})
     assert answer.status == 502 and answer.headers["Content-Type"].startswith("text/html")
     assert b"The sandbox was not found" in answer.body
     for more in ({"Accept": "text/html, application/json"}, {"User-Agent": "e2b-js-sdk/2.51.0"}):
-        answer = daemon.request("GET", "/", headers={"Host": "8000-nosuchsandbox.localhost", **BROWSER,
+        answer = daemon.request("GET", "/", headers={"Host": "8000-nosuchsandbox0000000.localhost", **BROWSER,
                                                      **more})
         assert answer.status == 502 and answer.json["message"] == "The sandbox was not found"
 

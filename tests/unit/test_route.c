@@ -53,20 +53,39 @@ static void test_headers(void)
     is_int((int)strlen(r.id), ROUTE_ID_BYTES - 1, "all of it");
 }
 
+#define ID "abcdefghij0123456789"
+
 static void test_host(void)
 {
     struct route r;
     struct err e;
-    is_int(parse(&r, &e, NULL, NULL, "8000-abc.localhost:3000"), ROUTE_SANDBOX, "a host name");
-    is_str(r.id, "abc", "its id");
+    is_int(parse(&r, &e, NULL, NULL, "8000-" ID ".localhost:3000"), ROUTE_SANDBOX, "a host name");
+    is_str(r.id, ID, "its id");
     is_int(r.port, 8000, "its port");
-    is_int(parse(&r, &e, NULL, NULL, "49983-abc-c1.cube.app"), ROUTE_SANDBOX, "with a client's id");
-    is_str(r.id, "abc-c1", "which is left in it");
-    is_int(parse(&r, &e, "xyz", "80", "8000-abc.localhost"), ROUTE_SANDBOX, "headers win");
+    is_int(parse(&r, &e, NULL, NULL, "49983-" ID "-c1.cube.app"), ROUTE_SANDBOX,
+           "with a client's id");
+    is_str(r.id, ID "-c1", "which is left in it");
+    is_int(parse(&r, &e, "xyz", "80", "8000-" ID ".localhost"), ROUTE_SANDBOX, "headers win");
     is_str(r.id, "xyz", "over the host");
-    static const char *const HOSTS[] = {"localhost",  "8000-abc",    "8000-.x",      "-abc.x",
-                                        "0-abc.x",    "70000-abc.x", "123456-abc.x", "8000-ABC.x",
-                                        "8000-a_b.x", "127.0.0.1",   "8000--abc.x",  ""};
+    static const char *const HOSTS[] = {
+        "localhost",
+        "8000-" ID,
+        "8000-.x",
+        "-" ID ".x",
+        "0-" ID ".x",
+        "70000-" ID ".x",
+        "123456-" ID ".x",
+        "8000-ABCDEFGHIJ0123456789.x",
+        "8000-abcdefghi_0123456789.x",
+        "127.0.0.1",
+        "8000--" ID ".x",
+        "",
+        "8000-" ID "0.x", // not of the length of an id
+        "8000-abcdefghij012345678.x",
+        "8000-" ID "-.x",
+        "10-0-0-5.default.pod.cluster.local:3000",
+        "3000-me-repo-x1.ws.example",
+    };
     for (size_t i = 0; i < ARRAY_LEN(HOSTS); i++)
         is_int(parse(&r, &e, NULL, NULL, HOSTS[i]), ROUTE_CONTROL, "host \"%s\"", HOSTS[i]);
 }
@@ -104,7 +123,7 @@ static void test_target(void)
         is_int(parse(&r, &e, NULL, NULL, "x"), ROUTE_CONTROL, "\"%s\"", target);
     }
     target = YES[0].target;
-    is_int(parse(&r, &e, NULL, NULL, "1-xyz.x"), ROUTE_SANDBOX, "the host");
+    is_int(parse(&r, &e, NULL, NULL, "1-" ID ".x"), ROUTE_SANDBOX, "the host");
     is_int((int)r.skip, 0, "wins");
     target = "/";
 }
