@@ -76,6 +76,18 @@ def test_every_tool(server, daemon, tmp_path):
     assert "ended" in server.error("run_command", sandbox_id=sandbox, command="true")
 
 
+def test_a_paused_sandbox_is_not_called_gone(server, daemon):
+    sandbox = server.tool("create_sandbox")["sandbox_id"]
+    server.tool("write_file", sandbox_id=sandbox, path="/tmp/kept", content="kept")
+    assert daemon.request("POST", f"/sandboxes/{sandbox}/pause", {}).status == 204
+    for said in (server.error("run_command", sandbox_id=sandbox, command="true"),
+                 server.error("read_file", sandbox_id=sandbox, path="/tmp/kept")):
+        assert "is paused" in said and "cubby resume" in said and "create_sandbox" not in said
+    assert daemon.request("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 600}).status == 201
+    assert server.tool("run_command", sandbox_id=sandbox, command="cat /tmp/kept")["stdout"] == "kept"
+    server.tool("kill_sandbox", sandbox_id=sandbox)
+
+
 def test_without_the_right_key(env, tmp_path):
     mcp = Stdio(env={**env, "E2B_API_KEY": "e2b_" + "0" * 40}, cwd=tmp_path)
     mcp.initialize()
