@@ -137,7 +137,8 @@ static void begin(struct resolver *r, uint16_t guest_port, const struct dns_ques
     int64_t now = clock_mono_ms();
     for (int i = 0; i < RESOLVER_MAX; i++) {
         struct query *q = &r->queries[i];
-        if (q->fd >= 0 && q->guest_port == guest_port && q->question.id == question->id)
+        if (q->fd >= 0 && q->guest_port == guest_port && q->question.id == question->id &&
+            str_eq(q->question.name, question->name))
             return; // asked again by the guest: we do that ourselves
         if (q->fd < 0)
             free_place = q;

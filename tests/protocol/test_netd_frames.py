@@ -68,7 +68,7 @@ def test_idle_netd_sleeps(tmp_path):
     Wire(netd).receive()
     before = netd.status("voluntary_ctxt_switches")
     time.sleep(1.5)
-    assert netd.status("voluntary_ctxt_switches") - before <= 1
+    assert netd.status("voluntary_ctxt_switches") - before <= 5, "it has a timer of less than 0.3 s"
     netd.close()
 
 

@@ -242,6 +242,21 @@ def test_resolver_that_is_silent_or_gone(world, start):
     assert "resolver.failed" in netd.log()
 
 
+def test_other_name_by_the_same_port_and_number(world, start):
+    """Each question is answered, though the first is still unanswered and only the name differs."""
+    _, guest = start({"denyOut": [ALL], "allowOut": ["*.example"]})
+    world.names.records = {"first.example": "silence", "second.example": [world.PUBLIC]}
+    with guest.socket(socket.SOCK_DGRAM) as s:
+        s.settimeout(30)
+        s.connect(("10.0.2.3", 53))
+        for name in "first.example", "second.example":
+            s.send(struct.pack(">HHHHHH", 77, 0x100, 1, 0, 0, 0) + pack_name(name) +
+                   struct.pack(">HH", 1, 1))
+            wait_for(lambda: name in [seen[0] for seen in world.names.seen], what=name)
+        answers = [s.recv(4096) for _ in range(2)]
+    assert [pack_name("second.example") in answer for answer in answers] == [True, False]
+
+
 def test_new_policy_cuts_what_it_denies(world, start):
     netd, guest = start({})
     kept, lost = guest.connect(OTHER, PORT), guest.connect(world.PUBLIC, PORT)
