@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/groups.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/guest/step.h"
 
@@ -33,7 +34,9 @@
 // The template has it or not (drivers/microvm/rootfs.c); it runs as the user that was made there.
 #define KERNEL      "/usr/lib/cubby/kernel"
 #define KERNEL_HOME "/home/user"
+#define KERNEL_USER "user"
 #define KERNEL_ID   1000
+#define GROUPS_MAX  64
 
 struct kept {
     const char *name;
@@ -80,13 +83,16 @@ static void run_kernel(const struct kept *k)
     static const char *const ENV[] = {
         "PATH=" KERNEL_HOME "/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
         "HOME=" KERNEL_HOME,
-        "USER=user",
-        "LOGNAME=user",
+        "USER=" KERNEL_USER,
+        "LOGNAME=" KERNEL_USER,
         "SHELL=/bin/bash",
         "LC_CTYPE=C.UTF-8",
         NULL,
     };
-    if (setgroups(0, NULL) < 0 || setgid(KERNEL_ID) < 0 || setuid(KERNEL_ID) < 0 ||
+    // As envd's commands have them, so that both reach the same files.
+    gid_t groups[GROUPS_MAX];
+    size_t count = groups_of("/etc/group", KERNEL_USER, KERNEL_ID, groups, GROUPS_MAX);
+    if (setgroups(count, groups) < 0 || setgid(KERNEL_ID) < 0 || setuid(KERNEL_ID) < 0 ||
         chdir(KERNEL_HOME) < 0)
         return;
     execve("/usr/bin/python3", ARGV, (char *const *)(uintptr_t)ENV);
