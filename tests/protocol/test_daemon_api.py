@@ -86,11 +86,8 @@ def test_odd_ids(daemon, sandbox):
 def test_kill(daemon):
     made = daemon.create()
     sandbox, pid = made["sandboxID"], daemon.machine(made["sandboxID"])
-    started = time.monotonic()
     assert daemon.kill(sandbox) == 204
-    took = time.monotonic() - started
     assert not process_exists(pid) and daemon.directories() == []
-    assert took < 10
     assert daemon.kill(sandbox) == 404
     assert daemon.request("GET", "/v2/sandboxes").json == []
 

@@ -103,9 +103,10 @@ def test_machine_gone_at_adoption(daemon):
 def test_overdue_at_adoption(daemon):
     kept = daemon.create(timeout=100)["sandboxID"]
     sandbox = daemon.create(timeout=3)["sandboxID"]
+    over = time.monotonic() + 3  # at the latest
     pid = daemon.machine(sandbox)
     crash(daemon)
-    time.sleep(3.2)  # its time to live passes while nobody watches
+    wait_for(lambda: time.monotonic() > over, 30, "its time to live passes while nobody watches")
     assert process_exists(pid)
     daemon.start()
     wait_for(lambda: not process_exists(pid), 30, "it is ended")
