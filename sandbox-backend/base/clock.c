@@ -9,6 +9,9 @@
 #define NS_PER_S  1000000000LL
 #define NS_PER_MS 1000000LL
 
+#define YEAR_1_S     (-62135596800LL) // 0001-01-01, since 1970
+#define YEAR_10000_S 253402300800LL
+
 int64_t clock_mono_ms(void)
 {
     struct timespec t;
@@ -25,25 +28,32 @@ int64_t clock_wall_ns(void)
 
 void clock_rfc3339(char out[CLOCK_RFC3339_BYTES], int64_t wall_ns)
 {
-    int64_t s = wall_ns / NS_PER_S;
-    int64_t frac = wall_ns % NS_PER_S;
-    if (frac < 0) {
-        frac += NS_PER_S;
-        s--;
-    }
-    time_t when = (time_t)s;
+    int64_t s = wall_ns / NS_PER_S - (wall_ns % NS_PER_S < 0);
+    struct timespec when = {.tv_sec = s};
+    when.tv_nsec = wall_ns % NS_PER_S + (wall_ns % NS_PER_S < 0 ? NS_PER_S : 0);
+    clock_rfc3339_timespec(out, when);
+}
+
+void clock_rfc3339_timespec(char out[CLOCK_RFC3339_BYTES], struct timespec when)
+{
+    if (when.tv_sec < YEAR_1_S)
+        when = (struct timespec){.tv_sec = YEAR_1_S};
+    if (when.tv_sec >= YEAR_10000_S)
+        when = (struct timespec){.tv_sec = YEAR_10000_S - 1, .tv_nsec = NS_PER_S - 1};
     struct tm tm;
-    gmtime_r(&when, &tm);
-    size_t n = strftime(out, CLOCK_RFC3339_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
+    gmtime_r(&when.tv_sec, &tm);
+    // strftime's %Y does not pad.
+    size_t n = (size_t)snprintf(out, CLOCK_RFC3339_BYTES, "%04d", tm.tm_year + 1900);
+    n += strftime(out + n, CLOCK_RFC3339_BYTES - n, "-%m-%dT%H:%M:%S", &tm);
     size_t room = CLOCK_RFC3339_BYTES - n;
-    if (frac == 0)
+    if (when.tv_nsec == 0)
         snprintf(out + n, room, "Z");
-    else if (frac % 1000000 == 0)
-        snprintf(out + n, room, ".%03dZ", (int)(frac / 1000000));
-    else if (frac % 1000 == 0)
-        snprintf(out + n, room, ".%06dZ", (int)(frac / 1000));
+    else if (when.tv_nsec % 1000000 == 0)
+        snprintf(out + n, room, ".%03dZ", (int)(when.tv_nsec / 1000000));
+    else if (when.tv_nsec % 1000 == 0)
+        snprintf(out + n, room, ".%06dZ", (int)(when.tv_nsec / 1000));
     else
-        snprintf(out + n, room, ".%09dZ", (int)frac);
+        snprintf(out + n, room, ".%09dZ", (int)when.tv_nsec);
 }
 
 // Whether `s` begins with the shape, in which a 0 stands for any digit.
@@ -107,7 +117,7 @@ static bool parse_offset(const char *s, int64_t *seconds)
     return true;
 }
 
-bool clock_parse_rfc3339(const char *s, int64_t *wall_ns)
+bool clock_parse_rfc3339_timespec(const char *s, struct timespec *when)
 {
     struct tm tm = {0};
     int64_t fraction;
@@ -117,8 +127,15 @@ bool clock_parse_rfc3339(const char *s, int64_t *wall_ns)
     s += sizeof "2026-01-02T03:04:05" - 1;
     if (!parse_fraction(&s, &fraction) || !parse_offset(s, &offset))
         return false;
-    int64_t seconds = (int64_t)timegm(&tm) - offset;
+    *when = (struct timespec){.tv_sec = timegm(&tm) - offset, .tv_nsec = fraction};
+    return true;
+}
+
+bool clock_parse_rfc3339(const char *s, int64_t *wall_ns)
+{
+    struct timespec when;
     // 64 bits of nanoseconds reach from 1677 to 2262.
-    return !__builtin_mul_overflow(seconds, NS_PER_S, wall_ns) &&
-           !__builtin_add_overflow(*wall_ns, fraction, wall_ns);
+    return clock_parse_rfc3339_timespec(s, &when) &&
+           !__builtin_mul_overflow((int64_t)when.tv_sec, NS_PER_S, wall_ns) &&
+           !__builtin_add_overflow(*wall_ns, (int64_t)when.tv_nsec, wall_ns);
 }

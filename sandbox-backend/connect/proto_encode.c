@@ -112,18 +112,16 @@ static int encode_timestamp(const struct proto_field *f, const json_t *value, st
                             struct err *e)
 {
     struct buf inner auto_buf = BUF_INIT;
-    int64_t ns;
-    if (!json_is_string(value) || !clock_parse_rfc3339(json_string_value(value), &ns))
+    struct timespec when;
+    if (!json_is_string(value) || !clock_parse_rfc3339_timespec(json_string_value(value), &when))
         return wrong_type(f, "a time as in RFC 3339", e);
-    int64_t seconds = ns / PROTO_NANOS_PER_S - (ns % PROTO_NANOS_PER_S < 0);
-    int64_t nanos = ns - seconds * PROTO_NANOS_PER_S;
-    if (seconds) {
+    if (when.tv_sec) {
         add_key(&inner, 1, PROTO_WIRE_VARINT);
-        add_varint(&inner, (uint64_t)seconds);
+        add_varint(&inner, (uint64_t)when.tv_sec);
     }
-    if (nanos) {
+    if (when.tv_nsec) {
         add_key(&inner, 2, PROTO_WIRE_VARINT);
-        add_varint(&inner, (uint64_t)nanos);
+        add_varint(&inner, (uint64_t)when.tv_nsec);
     }
     add_bytes(out, f->number, inner.data, inner.len);
     return 0;

@@ -101,7 +101,7 @@ static void put_details(struct buf *out, const char *path, const struct stat *st
     char permissions[ENTRY_PERMISSIONS_BYTES];
     entry_permissions(permissions, st->st_mode);
     char modified[CLOCK_RFC3339_BYTES];
-    clock_rfc3339(modified, (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec);
+    clock_rfc3339_timespec(modified, st->st_mtim);
     buf_printf(out, ",\"size\":\"%" PRId64 "\",\"mode\":%u,\"permissions\":\"%s\"",
                (int64_t)st->st_size, (unsigned)(mode & 0777), permissions);
     put_owner(out, "owner", users_name(users, st->st_uid), st->st_uid);

@@ -190,6 +190,15 @@ def test_list_dir_refuses(envd, tmp_path):
     assert failure(envd.fs("ListDir", path="/", depth=-1)) == (400, "invalid_argument")
 
 
+def test_times_that_nanoseconds_do_not_reach(envd, tmp_path):
+    file = tmp_path / "f"
+    file.touch()
+    os.utime(file, (10413792000, 10413792000))
+    if file.stat().st_mtime != 10413792000:
+        pytest.skip("the file system does not keep such a time")
+    assert entry(envd, file)["modifiedTime"] == "2300-01-01T00:00:00Z"
+
+
 def test_huge_directory_is_sent_as_it_goes(envd, tmp_path):
     for i in range(20000):
         (tmp_path / f"{i:05}").touch()

@@ -179,6 +179,21 @@ def test_files(peer, tmp_path):
     assert missing.value.code == Code.NOT_FOUND
 
 
+def test_times_that_nanoseconds_do_not_reach(peer, tmp_path):
+    file = tmp_path / "f"
+    stream = peer.stream("WatchDir", path=str(tmp_path), include_entry=True)
+    assert next(stream).WhichOneof("one") == "start"
+    file.touch()
+    os.utime(file, (10413792000, 10413792000))
+    if file.stat().st_mtime != 10413792000:
+        pytest.skip("the file system does not keep such a time")
+    assert peer.call("Stat", path=str(file)).entry.modified_time.seconds == 10413792000
+    entries = peer.call("ListDir", path=str(tmp_path)).entries
+    assert [e.modified_time.seconds for e in entries] == [10413792000]
+    event = next(e for e in stream if e.filesystem.entry.modified_time.seconds == 10413792000)
+    assert event.filesystem.name == "f", "the stream has not failed"
+
+
 def test_a_long_listing(peer, tmp_path):
     for i in range(1500):
         (tmp_path / f"{i:04}").touch()

@@ -31,6 +31,33 @@ static void test_format(void)
     }
 }
 
+// What a file's time may be.
+static void test_any_time(void)
+{
+    static const struct {
+        struct timespec when;
+        const char *text;
+    } CASES[] = {
+        {{10413792000, 5000}, "2300-01-01T00:00:00.000005Z"},
+        {{-10413792000, 0}, "1640-01-01T00:00:00Z"},
+        {{253402300799, 999999999}, "9999-12-31T23:59:59.999999999Z"},
+        {{-62135596800, 1}, "0001-01-01T00:00:00.000000001Z"},
+    };
+    char text[CLOCK_RFC3339_BYTES];
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct timespec back;
+        clock_rfc3339_timespec(text, CASES[i].when);
+        is_str(text, CASES[i].text, "printed");
+        ok(clock_parse_rfc3339_timespec(text, &back) && back.tv_sec == CASES[i].when.tv_sec &&
+               back.tv_nsec == CASES[i].when.tv_nsec,
+           "and read back");
+    }
+    clock_rfc3339_timespec(text, (struct timespec){.tv_sec = INT64_MAX});
+    is_str(text, "9999-12-31T23:59:59.999999999Z", "the last there is");
+    clock_rfc3339_timespec(text, (struct timespec){.tv_sec = INT64_MIN, .tv_nsec = 7});
+    is_str(text, "0001-01-01T00:00:00Z", "the first there is");
+}
+
 static void test_parse(void)
 {
     static const struct {
@@ -77,6 +104,7 @@ static void test_parse(void)
 int main(void)
 {
     test_format();
+    test_any_time();
     test_parse();
     int64_t a = clock_mono_ms();
     ok(clock_mono_ms() >= a && clock_wall_ns() > 1700000000LL * S, "the clocks go");
