@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ListDir: depth first, in byte order of the names, sent as it goes. Held are the names of the
-// directories on the way down, which the order needs, and no entry.
+// directories on the way down, which the order needs, and no entry. A directory is read in slices,
+// and only then known to be within the limit: one above it is refused, or ends the answer.
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,12 +11,16 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/envd/fs_rpc.h"
 
-#define ENTRIES_PER_SLICE 128
+#define STEPS_PER_SLICE 128
+#define NAMES_PER_STEP  16
+#define NAMES_MAX       200000 // of one directory
 
 struct level {
-    struct dirent **names; // owned
-    int count;
-    int next;
+    DIR *dir;     // owned; NULL once it is read
+    char **names; // owned, each too: a byte of d_type, then the name
+    size_t count;
+    size_t room; // names allocated
+    size_t next;
     size_t path_len; // of this directory, in listing->path
 };
 
@@ -27,42 +32,84 @@ struct listing {
     uint32_t room;  // levels allocated
     uint32_t max_depth;
     enum entry_form form;
+    bool has_begun; // the answer
     bool has_idle;
     uv_idle_t idle;
 };
 
-static int is_listed(const struct dirent *d)
-{
-    return strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0;
-}
-
 // In byte order, whatever the locale.
-static int compare(const struct dirent **a, const struct dirent **b)
+static int compare(const void *a, const void *b)
 {
-    return strcmp((*a)->d_name, (*b)->d_name);
+    return strcmp(*(char *const *)a + 1, *(char *const *)b + 1);
 }
 
 // Goes into the directory that `path` names. One that is gone or may not be read has no entries.
 static int enter(struct listing *l)
 {
-    struct dirent **names;
-    int count = scandir(buf_str(&l->path), &names, is_listed, compare);
-    if (count < 0)
+    DIR *dir = opendir(buf_str(&l->path));
+    if (!dir)
         return -1;
     if (l->depth == l->room) {
         l->room = l->room ? l->room * 2 : 4;
         l->levels = xrealloc(l->levels, l->room * sizeof *l->levels);
     }
-    l->levels[l->depth++] = (struct level){.names = names, .count = count, .path_len = l->path.len};
+    l->levels[l->depth++] = (struct level){.dir = dir, .path_len = l->path.len};
     return 0;
 }
 
 static void leave(struct listing *l)
 {
     struct level *level = &l->levels[--l->depth];
+    if (level->dir)
+        closedir(level->dir);
     while (level->next < level->count)
         free(level->names[level->next++]);
     free(level->names);
+}
+
+static void add_name(struct level *level, const struct dirent *d)
+{
+    if (level->count == level->room) {
+        level->room = level->room ? level->room * 2 : 16;
+        level->names = xrealloc(level->names, level->room * sizeof *level->names);
+    }
+    size_t bytes = strlen(d->d_name) + 1;
+    char *name = xmalloc(1 + bytes);
+    name[0] = (char)d->d_type;
+    memcpy(name + 1, d->d_name, bytes);
+    level->names[level->count++] = name;
+}
+
+static void end_reading(struct listing *l, struct level *level)
+{
+    closedir(steal(&level->dir));
+    if (level->count)
+        qsort(level->names, level->count, sizeof *level->names, compare);
+    if (!l->has_begun)
+        rpc_begin_items(l->call, "entries");
+    l->has_begun = true;
+}
+
+// Some of the directory's names. -1: it has too many.
+static int read_names(struct listing *l, struct level *level, struct err *e)
+{
+    for (int i = 0; i < NAMES_PER_STEP; i++) {
+        const struct dirent *d = readdir(level->dir);
+        if (!d) {
+            end_reading(l, level);
+            return 0;
+        }
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+            continue;
+        if (level->count == NAMES_MAX) {
+            l->path.len = level->path_len;
+            return err_set(e, ERR_LIMIT,
+                           "%s has more than %d entries: list it with a command instead",
+                           buf_str(&l->path), NAMES_MAX);
+        }
+        add_name(level, d);
+    }
+    return 0;
 }
 
 static void set_path(struct listing *l, size_t dir_len, const char *name)
@@ -83,28 +130,36 @@ static void send_entry(struct listing *l)
     rpc_add_item(l->call, entry.data, entry.len);
 }
 
-// One entry, or one directory's end. False when all is told.
-static bool step(struct listing *l)
+// The next entry, and into it when it is a directory.
+static void tell_next(struct listing *l, struct level *level)
 {
-    if (l->depth == 0)
-        return false;
-    struct level *level = &l->levels[l->depth - 1];
-    if (level->next == level->count) {
-        leave(l);
-        return true;
-    }
-    struct dirent *d = level->names[level->next++];
-    set_path(l, level->path_len, d->d_name);
-    bool is_dir = d->d_type == DT_DIR;
-    if (d->d_type == DT_UNKNOWN) {
+    char *name auto_free = level->names[level->next++];
+    set_path(l, level->path_len, name + 1);
+    bool is_dir = name[0] == DT_DIR;
+    if (name[0] == DT_UNKNOWN) {
         struct stat st;
         is_dir = lstat(buf_str(&l->path), &st) == 0 && S_ISDIR(st.st_mode);
     }
-    free(d);
     send_entry(l);
     if (is_dir && l->depth < l->max_depth)
         enter(l);
-    return true;
+}
+
+enum progress { MORE, DONE, FAILED };
+
+// Some names, one entry, or one directory's end.
+static enum progress step(struct listing *l, struct err *e)
+{
+    if (l->depth == 0)
+        return DONE;
+    struct level *level = &l->levels[l->depth - 1];
+    if (level->dir)
+        return read_names(l, level, e) < 0 ? FAILED : MORE;
+    if (level->next == level->count)
+        leave(l);
+    else
+        tell_next(l, level);
+    return MORE;
 }
 
 static void free_listing(struct listing *l)
@@ -132,16 +187,20 @@ static void release(struct listing *l)
 // False when it is over; `l` may be gone then.
 static bool run_slice(struct listing *l)
 {
-    for (int i = 0; i < ENTRIES_PER_SLICE; i++) {
-        if (step(l))
-            continue;
-        l->call->on_closed = NULL;
-        l->call->on_blocked = NULL;
+    struct err e = ERR_INIT;
+    enum progress progress = MORE;
+    for (int i = 0; i < STEPS_PER_SLICE && progress == MORE; i++)
+        progress = step(l, &e);
+    if (progress == MORE)
+        return true;
+    l->call->on_closed = NULL;
+    l->call->on_blocked = NULL;
+    if (progress == DONE)
         rpc_end(l->call);
-        release(l);
-        return false;
-    }
-    return true;
+    else
+        rpc_fail(l->call, &e);
+    release(l);
+    return false;
 }
 
 static void on_idle(uv_idle_t *idle)
@@ -178,7 +237,6 @@ void fs_list(struct rpc *call, char *dir, uint32_t depth)
         release(l);
         return;
     }
-    rpc_begin_items(call, "entries");
     if (!run_slice(l))
         return;
     uv_idle_init(call->envd->loop, &l->idle);

@@ -58,6 +58,8 @@ struct rpc {
     bool failed;
     bool ended;
     bool blocked;
+    bool full;   // blocked by what this turn of the loop has put, until it is sent
+    bool broken; // a message could not be made: what is said from now on is dropped
     int status;
 };
 
@@ -86,10 +88,10 @@ void rpc_fail(struct rpc *call, const struct err *e);    // any kind: the end, w
 void rpc_begin_items(struct rpc *call, const char *name);
 void rpc_add_item(struct rpc *call, const char *json, size_t len);
 
-// Stream: one message.
+// Stream: one message. One that cannot be made ends the call: on_closed comes later, from the loop.
 void rpc_send_text(struct rpc *call, const char *json);
 // The message in which only these bytes are set: {"event":{"data":{"stdout":"<base64>"}}} for
-// {"event", "data", "stdout", NULL}.
+// {"event", "data", "stdout", NULL}. on_blocked may come from within: whoever has more waits then.
 void rpc_send_bytes(struct rpc *call, const char *const *path, const void *data, size_t len);
 void rpc_end(struct rpc *call); // success
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/connect/connect.h"
@@ -81,20 +82,30 @@ static size_t open_message(struct rpc *call)
     return at;
 }
 
-// False: it could not be made, and the call has failed instead.
-static bool close_message(struct rpc *call, size_t at, bool made, struct err *e)
+// Of a message that could not be made.
+static void take_back(struct rpc *call, size_t at, struct err *e)
 {
-    if (made) {
-        if (rpc__is_stream(call))
-            connect_envelope_close(&call->out, at);
-        rpc__mark_unsent(call);
-        return true;
-    }
     call->out.len = at;
     e->code = ERR_INTERNAL;
     err_wrap(e, "marshal message");
-    rpc_fail(call, e);
-    return false;
+}
+
+static void close_message(struct rpc *call, size_t at)
+{
+    if (rpc__is_stream(call))
+        connect_envelope_close(&call->out, at);
+    rpc__mark_unsent(call);
+}
+
+// More within one turn of the loop than may be unsent: a source that goes on, as a command's output
+// at its end, is paused until the loop has sent it.
+static void check_full(struct rpc *call)
+{
+    if (call->blocked || call->out.len <= LIMIT_STREAM_QUEUE_BYTES)
+        return;
+    call->blocked = call->full = true;
+    if (call->on_blocked)
+        call->on_blocked(call, true);
 }
 
 // ---- the handler's words
@@ -102,13 +113,23 @@ static bool close_message(struct rpc *call, size_t at, bool made, struct err *e)
 void rpc_send_text(struct rpc *call, const char *json)
 {
     struct err e = ERR_INIT;
+    if (call->broken)
+        return;
     size_t at = open_message(call);
-    close_message(call, at, put_text(call, json, &e), &e);
+    if (put_text(call, json, &e)) {
+        close_message(call, at);
+        return;
+    }
+    take_back(call, at, &e);
+    connect_envelope_end(&call->out, &e);
+    call->broken = true; // its handler, which does not expect its end in here, is told by the loop
+    rpc__mark_unsent(call);
 }
 
 void rpc_send_bytes(struct rpc *call, const char *const *path, const void *data, size_t len)
 {
-    struct err unused = ERR_INIT;
+    if (call->broken)
+        return;
     size_t at = open_message(call);
     if (call->binary) {
         proto_put_bytes(call->service->response, path, data, len, &call->out);
@@ -124,7 +145,8 @@ void rpc_send_bytes(struct rpc *call, const char *const *path, const void *data,
         while (depth--)
             buf_addc(&call->out, '}');
     }
-    close_message(call, at, true, &unused);
+    close_message(call, at);
+    check_full(call);
 }
 
 void rpc_begin_items(struct rpc *call, const char *name)
@@ -159,7 +181,9 @@ void rpc_add_item(struct rpc *call, const char *json, size_t len)
 
 void rpc_end(struct rpc *call)
 {
-    if (rpc__is_stream(call))
+    if (call->broken)
+        ; // has its end
+    else if (rpc__is_stream(call))
         connect_envelope_end(&call->out, NULL);
     else if (call->items && !call->binary)
         buf_adds(&call->out, "]}");
@@ -168,8 +192,13 @@ void rpc_end(struct rpc *call)
 
 static void end_with(struct rpc *call, size_t at, bool made, struct err *e)
 {
-    if (close_message(call, at, made, e))
+    if (made) {
+        close_message(call, at);
         rpc_end(call);
+    } else {
+        take_back(call, at, e);
+        rpc_fail(call, e);
+    }
 }
 
 void rpc_reply_text(struct rpc *call, const char *json)
@@ -189,7 +218,9 @@ void rpc_reply(struct rpc *call, const json_t *message)
 void rpc_fail(struct rpc *call, const struct err *e)
 {
     call->failed = true;
-    if (rpc__is_stream(call)) {
+    if (call->broken) {
+        ; // has its end
+    } else if (rpc__is_stream(call)) {
         connect_envelope_end(&call->out, e);
     } else {
         json_t *error = connect_error_json(e);
@@ -252,8 +283,28 @@ static void send_last(struct rpc *call)
     rpc__free(call);
 }
 
+static void end_broken(struct rpc *call)
+{
+    if (!call->broken || call->ended)
+        return;
+    call->ended = true;
+    if (call->on_closed)
+        call->on_closed(call);
+}
+
+static void set_blocked(struct rpc *call, bool blocked)
+{
+    call->full = false;
+    if (call->blocked == blocked)
+        return;
+    call->blocked = blocked;
+    if (call->on_blocked)
+        call->on_blocked(call, blocked);
+}
+
 static void send_call(struct rpc *call)
 {
+    end_broken(call);
     if (!call->begun && call->ended) {
         send_whole(call);
         return;
@@ -275,11 +326,10 @@ static void send_call(struct rpc *call)
         buf_fini(&call->out);
     else
         buf_clear(&call->out);
-    if (room || call->blocked)
-        return;
-    call->blocked = true;
-    if (call->on_blocked)
-        call->on_blocked(call, true);
+    if (!room)
+        set_blocked(call, true);
+    else if (call->full)
+        set_blocked(call, false);
 }
 
 static void send_unsent(struct envd *envd)
