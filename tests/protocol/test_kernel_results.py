@@ -332,3 +332,27 @@ def test_bash_reads_no_code_as_input(bash):
     assert bash.run("cat; read x; echo \"[$x]\"").stdout == "[]\n"
     lines = bash.run("# " + "x" * 200_000 + "\necho \"quotes: ' \\\" \\` \\$(x)\" '!!'")
     assert lines.stdout == "quotes: ' \" ` $(x) !!\n"
+
+
+# ---- what is large
+def test_a_result_whose_forms_are_too_large_together(python):
+    lines = python.run("class A:\n    def __repr__(self): return 'a'\n    def _repr_html_(self): return '中' * 4_000_000\n"
+                       "    def _repr_markdown_(self): return '\\n' * 3_000_000\n    def _repr_latex_(self): return 'l'\nA()")
+    assert lines.text == "a" and lines.results[0]["html"] == "中" * 4_000_000 and lines.results[0]["latex"] == "l"
+    assert "markdown" not in lines.results[0] and "text/markdown of a result is left out" in lines.stderr
+
+
+def test_code_of_many_bytes(python):
+    """Three bytes a character as it is sent; an escape of each would be longer than a message may be."""
+    code = "kept = 1; '" + "中" * 4_500_000 + "'[-1]"
+    body = json.dumps({"code": code, "context_id": python.id}, ensure_ascii=False).encode()
+    status, _, text = python.kernel.request("POST", "/execute", body)
+    (result,) = [line for line in map(json.loads, text.splitlines()) if line["type"] == "result"]
+    assert status == 200 and result["text"] == "中"
+    assert python.run("kept").text == "1"
+
+
+def test_a_long_error_is_cut(python):
+    error = python.run("raise ValueError('e' * 30_000_000)").error
+    assert error["name"] == "ValueError" and error["value"].startswith("eee") and "left out]" in error["value"]
+    assert python.run("1").text == "1"

@@ -138,6 +138,63 @@ def test_a_forked_child_does_not_disturb(python):
     assert lines.text == "2" and "child" in lines.stdout
 
 
+@pytest.mark.parametrize("end, status", [("pass", 0), ("sys.exit(3)", 3), ("1 / 0", 1)])
+def test_a_forked_child_that_comes_to_the_end_of_the_cell_ends(python, end, status):
+    lines = python.run(f"import os, sys\npid = os.fork()\nif pid == 0:\n    print('child')\n    {end}\n"
+                       "else:\n    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))")
+    assert lines.stdout == f"child\n{status}\n" and not lines.error
+    assert ("ZeroDivisionError" in lines.stderr) == (end == "1 / 0")
+    for i in range(5):
+        assert python.run(f"{i} + 1").text == str(i + 1)
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("language, code", [
+    ("python", "import os, pathlib, time\nos.close(2)\nwhile not os.path.exists({gate!r}): time.sleep(0.01)"),
+    ("bash", "exec >/dev/null 2>&1; while [ ! -e {gate} ]; do sleep 0.02; done"),
+])
+def test_a_closed_stream_costs_the_server_nothing(kernel, tmp_path, language, code):
+    context, gate = kernel.context(language=language), tmp_path / "gate"
+    stream = started(context.start(code.format(gate=str(gate))))
+    for _ in range(2):
+        stream.until("keepalive")
+    before = cpu_seconds(kernel.process.pid)
+    for _ in range(4):  # a line of no output a second
+        stream.until("keepalive")
+    assert cpu_seconds(kernel.process.pid) - before < 1
+    gate.touch()
+    assert stream.rest().types[-1] == "end_of_execution"
+    context.delete()
+
+
+@pytest.mark.parametrize("language, code", [
+    ("python", "import os; n = os.system('ls -l /proc/self/fd')"), ("bash", "ls -l /proc/self/fd"),
+])
+def test_a_command_does_not_have_the_channel(kernel, language, code):
+    context = kernel.context(language=language)
+    assert "socket:" not in context.run("true" if language == "bash" else "1").stdout
+    lines = context.run(code)
+    assert "pipe:" in lines.stdout and "socket:" not in lines.stdout
+    context.delete()
+
+
+def test_what_is_displayed_between_runs_comes_after_the_start_of_the_next(python, tmp_path):
+    gate, done = tmp_path / "gate", tmp_path / "done"
+    python.run("import pathlib, threading, time\n"
+               f"def late():\n    while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
+               f"    display('late'); pathlib.Path({str(done)!r}).touch()\n"
+               "thread = threading.Thread(target=late); thread.start()")
+    gate.touch()
+    wait_for(done.exists, 30, "the thread's display")
+    lines = python.run("thread.join()\nfor i in range(20): display(i); print(i)")
+    assert lines.types == ["number_of_executions", "result", *["result", "stdout"] * 20, "end_of_execution"]
+    assert lines.results[0]["text"] == "late"
+
+
 def test_threads_may_display(python):
     lines = python.run("import threading\nts = [threading.Thread(target=lambda i=i: display(i)) for i in range(5)]\n"
                        "[t.start() for t in ts]; [t.join() for t in ts]; 'end'")
@@ -219,6 +276,39 @@ def test_an_interrupt_of_bash(bash):
     assert bash.run("echo $kept").stdout == "1\n"
 
 
+def test_an_interrupt_before_the_run_has_begun(python):
+    """The code is long, so that its worker still reads it."""
+    python.run("kept = 1")
+    for _ in range(5):
+        stream = python.start("#" + "x" * 4_000_000 + "\nimport time\nwhile True: time.sleep(0.01)")
+        python.interrupt()
+        assert stream.rest().error["name"] == "KeyboardInterrupt"
+    for _ in range(5):
+        python.start(FOREVER).close()
+    assert python.run("kept").text == "1"
+
+
+@pytest.mark.parametrize("language", ["python", "bash"])
+def test_an_interrupt_while_the_process_is_made(kernel, language):
+    for _ in range(5):
+        context = kernel.context(language=language)
+        stream = context.start("import time; time.sleep(600)" if language == "python" else "sleep 600")
+        context.interrupt()
+        assert stream.rest().error["name"] == "KeyboardInterrupt"
+        context.delete()
+
+
+def test_an_interrupt_of_bash_leaves_nothing_to_the_next_run(bash):
+    for i in range(10):
+        stream = bash.start("echo on; sleep 600", env_vars={"LEAK": str(i)})
+        stream.until("stdout", "on")
+        bash.interrupt()
+        bash.interrupt()
+        assert stream.rest().error["name"] == "KeyboardInterrupt"
+        lines = bash.run("echo ${LEAK-none}")
+        assert (lines.stdout, lines.stderr, lines.error) == ("none\n", "", None)
+
+
 # ---- restart, death
 def test_a_restart_starts_clean(python):
     before = python.pid()
@@ -237,6 +327,74 @@ def test_a_restart_ends_a_run_and_what_it_started(python):
     assert lines.error["name"] == "KernelRestarted" and "unexpected_end_of_execution" in lines.types
     wait_for(lambda: not process_exists(child), 30, "the child is ended, too")
     assert python.run("1").text == "1"
+
+
+@pytest.mark.parametrize("what", ["restart", "delete"])
+def test_a_client_that_does_not_read_does_not_keep_the_context(kernel, what):
+    context = kernel.context()
+    stream = started(context.start("while True: print('x' * 1000)"))
+    pid = None
+    waiting = context.start("6 * 7")
+    getattr(context, what)()
+    lines = waiting.rest()
+    if what == "restart":
+        assert lines.text == "42"
+        pid = context.pid()
+        context.delete()
+    else:
+        assert lines.error["name"] == "ContextDeleted"
+    stream.close()
+    assert pid is None or not process_exists(pid)
+
+
+@pytest.mark.parametrize("language", ["python", "bash"])
+def test_a_context_deleted_or_restarted_while_its_process_is_made(language):
+    own = kernel_peer.Kernel()
+    try:
+        own.run("1", language=language)
+        children = lambda: own.run("import os; len(os.popen(f'ps -o pid= --ppid {os.getppid()}').read().split())").text  # noqa: E731
+        before = children()
+        before = children()
+        for _ in range(10):
+            context = own.context(language=language)
+            stream = context.start("import time; time.sleep(600)" if language == "python" else "sleep 600")
+            context.delete()
+            assert stream.rest().error["name"] == "ContextDeleted"
+            context = own.context(language=language)
+            stream = context.start("import time; time.sleep(600)" if language == "python" else "sleep 600")
+            context.restart()
+            assert stream.rest().error["name"] == "KernelRestarted"
+            context.delete()
+        wait_for(lambda: children() == before, 30, "no process is left")
+    finally:
+        own.stop()
+
+
+def test_a_process_that_ends_as_it_is_made():
+    """Its end is heard with its beginning."""
+    script = """if True:
+        import asyncio, socket, sys
+        sys.path.insert(0, sys.argv[1])
+        from cubby_kernel import nursery, process
+        async def main():
+            n = nursery.Nursery()
+            n._sock, theirs = socket.socketpair()
+            forking = asyncio.ensure_future(n.fork("bash"))
+            while not n._pending:
+                await asyncio.sleep(0)
+            for message in ({"forked": next(iter(n._pending)), "pid": 2 ** 22 + 1}, {"exited": 2 ** 22 + 1, "status": {"code": 3}}):
+                n._hear(message)
+            made = await forking
+            try:
+                async for event in made.events():
+                    print(event)
+            except process.ProcessEnded as e:
+                print(e)
+        asyncio.run(main())
+    """
+    out = subprocess.run([kernel_peer.PYTHON, "-B", "-c", script, kernel_peer.SOURCES], capture_output=True, text=True,
+                         timeout=120, check=True).stdout
+    assert out == "ended itself with status 3\n"
 
 
 @pytest.mark.parametrize("code, said", [
@@ -356,6 +514,22 @@ def test_variables_of_one_run_of_bash(bash):
     assert bash.run("false; echo $?; false", env_vars={"Z": "1"}).error["value"] == "1"
 
 
+def test_a_shell_variable_that_a_run_shadowed_is_as_before(bash):
+    bash.run("A=shell; export B=exported")
+    assert bash.run("env | grep -c '^[AB]=run'", env_vars={"A": "run", "B": "run"}).stdout == "2\n"
+    assert bash.run("echo $A; env | grep '^[AB]='").stdout == "shell\nB=exported\n"
+
+
+def test_bash_users_may_trace_and_redefine(bash):
+    bash.run("set -x")
+    lines = bash.run("echo hi", env_vars={"A": "1"})
+    assert (lines.stdout, lines.stderr) == ("hi\n", "++ echo hi\n")
+    assert bash.run("set +x").stderr == "++ set +x\n"
+    assert bash.run("echo hi").stderr == ""
+    bash.run("printf() { :; }; set -u")
+    assert bash.run("echo still", env_vars={"NEVER_SET": "1"}).stdout == "still\n"
+
+
 def test_the_global_environment(kernel):
     try:
         kernel.environment({"G": "one", "H": "h"})
@@ -373,10 +547,16 @@ def test_the_global_environment(kernel):
         (kernel.run_dir / "environment.json").unlink()
 
 
-def test_a_broken_global_environment_is_none(kernel, python):
+@pytest.mark.parametrize("broken", ["{", "[]", '{"G": "' + "x" * 7_000_000 + '"}'])
+def test_a_global_environment_that_cannot_be_read_stays_what_it_was(kernel, python, broken):
+    code = "import os; os.environ.get('G')"
     try:
-        (kernel.run_dir / "environment.json").write_text("{")
-        assert python.run("1").text == "1"
+        kernel.environment({"G": "one"})
+        assert python.run(code).text == "one"
+        (kernel.run_dir / "environment.json").write_text(broken)
+        assert python.run(code).text == "one"
+        kernel.environment({"G": "two", "H": "h" * 3_000_000})
+        assert python.run(code).text == "two"
     finally:
         (kernel.run_dir / "environment.json").unlink()
 

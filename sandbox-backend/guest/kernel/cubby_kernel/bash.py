@@ -6,7 +6,8 @@ what ends a run. Each run is followed by a line that reports its number and stat
 number makes it harmless to ask twice, which is done after an interrupt (bash may have thrown away the
 line it was just reading). The code of a run is one quoted word: no code can break out of its line.
 A run says when its code is read, and may be interrupted only then: bash would throw half of the text
-away and take the rest for commands.
+away and take the rest for commands. A line that matters follows one that does not (":"), which is what a
+late SIGINT takes. No line of ours is traced (set -x), and the code's commands do not have the channel.
 """
 import os
 import re
@@ -18,6 +19,11 @@ ARGV = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
 SETUP = "PS1= PS2= PROMPT_COMMAND=; unset HISTFILE; set +m +H +o history"
 # An interactive bash says "exit" when it exits.
 QUIET_EXIT = 'exit() { builtin exit "${@:-$?}" 2>/dev/null; }'
+
+_STATUS = '"${__cubby_status:-1}"'
+# Between the codes of two runs set -x is off; __cubby_trace says that it was on.
+_UNTRACED = "{ case $- in *x*) set +x; __cubby_trace=1;; esac; } 2>/dev/null"
+_TRACED = '"${__cubby_trace:+__cubby_trace=; set -x; }"'
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -44,21 +50,39 @@ def begin(cwd):
     return ("\n".join(lines) + "\n").encode()
 
 
+def _tell(number, word):
+    return f'builtin printf "%d %s\\n" {number} {word} >&{CHANNEL}'
+
+
 def report(number):
-    return f'printf "%d %d\\n" {number} "${{__cubby_status:-1}}" >&{CHANNEL}\n'.encode()
+    return f'{_UNTRACED}\n{_tell(number, _STATUS)}\n'.encode()
 
 
-def run(number, code, changed, variables):
-    """The lines of a run. changed: exported (or unset, None) for good; variables: only for this run."""
-    lines = ["unset __cubby_status"]
+def settle(number):
+    """Answered when bash has taken every SIGINT that was sent before."""
+    return f":\n:\n{_tell(number, 'settled')}\n".encode()
+
+
+def restore(variables):
+    """What undoes a run's own variables; again it does nothing."""
+    lines = []
+    for i, name in enumerate(variables):
+        old, kind = f"__cubby_{i}", f"__cubby_kind_{i}"
+        again = f"{name}=${{{old}#x}}; [[ ${kind} == *x* ]] || export -n {name}"
+        lines.append(f"if [[ ${{{old}+x}} ]]; then if [[ ${old} ]]; then {again}; else unset {name}; fi; unset {old} {kind}; fi")
+    return lines
+
+
+def run(number, code, changed, variables, before=()):
+    """The lines of a run. changed: exported (or unset, None) for good; variables: only for this run;
+    before: those of the run before, whose lines an interrupt may have taken."""
+    lines = [":", _UNTRACED, *restore(before), "unset __cubby_status"]
     for name, value in changed.items():
         lines.append(f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}")
-    after = []
     for i, (name, value) in enumerate(variables.items()):
-        old = f"__cubby_{i}"
-        lines.append(f'{old}=${{{name}+x}}${{{name}-}}; export {name}={shlex.quote(value)}')
-        after.append(f'if [ -n "${old}" ]; then {name}=${{{old}#x}}; else unset {name}; fi; unset {old}')
-    started = f'printf "%d started\\n" {number} >&{CHANNEL}'
-    lines.append(f"{started}; eval {shlex.quote(code)} </dev/null")
-    lines.append("__cubby_status=$?")
-    return ("\n".join(lines + after) + "\n").encode(errors="surrogatepass") + report(number)
+        saved = f"__cubby_{i}=${{{name}+x}}${{{name}-}}; __cubby_kind_{i}=${{{name}+${{{name}@a}}}}"
+        lines.append(f"{saved}; export {name}={shlex.quote(value)}")
+    lines.append(f"{_tell(number, 'started')}; eval {_TRACED}{shlex.quote(code)} </dev/null {CHANNEL}>&-")
+    lines.append(f"{{ __cubby_status=$?; }} 2>/dev/null; {_UNTRACED}")
+    text = "\n".join(lines + restore(variables)) + "\n"
+    return text.encode(errors="surrogatepass") + report(number)

@@ -36,6 +36,8 @@ class Run:
         self.interrupted = False  # maybe before it began
         self.give_up = give_up
         self._emit = emit
+        self._emitting = 0  # calls of emit that have not returned
+        self._emitting_since = 0.0
         self._said_at = asyncio.get_running_loop().time()
         self._timer = None
         self._saying = None  # a task: the line that keeps alive
@@ -45,11 +47,21 @@ class Run:
         if self.abandoned:
             return False
         self._said_at = asyncio.get_running_loop().time()
+        if not self._emitting:
+            self._emitting_since = self._said_at
+        self._emitting += 1
         try:
             await self._emit(line)
         except ConnectionError:
             return False
+        finally:
+            self._emitting -= 1
         return True
+
+    def is_stuck(self):
+        """Its client has not taken a line for GRACE_SECONDS."""
+        waits = asyncio.get_running_loop().time() - self._emitting_since
+        return self._emitting > 0 and waits >= limits.GRACE_SECONDS
 
     def keep_alive(self):
         """From now on until `rest`: a line every KEEPALIVE_SECONDS in which there is no other."""
@@ -235,8 +247,12 @@ class Context:
                 await process.ended()
 
     def _give_up_if_running(self, run):
-        if self._run is run:
+        if self._run is not run:
+            return
+        if run.is_stuck():
             run.give_up()
+        else:
+            asyncio.get_running_loop().call_later(limits.GRACE_SECONDS, self._give_up_if_running, run)
 
     async def delete(self):
         self._deleted = True

@@ -24,6 +24,7 @@ KEEPALIVE_SECONDS = 5
 GRACE_SECONDS = 5  # an abandoned run that ignores SIGINT is killed
 BASH_PRESSES = 4  # how often bash is sent SIGINT for one interrupt, while its run goes on
 BASH_PRESS_SECONDS = 1
+BASH_SETTLE_SECONDS = 5  # for it to take a SIGINT that came after the end of the run
 START_SECONDS = 600  # of the zygote: 15 s under emulation, minutes on a host that is busy, too
 FORK_SECONDS = 30
 END_SECONDS = 10  # of a killed process

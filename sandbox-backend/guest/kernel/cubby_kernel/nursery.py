@@ -27,7 +27,7 @@ class Nursery:
         self._sock = None
         self._reader = None
         self._starting = None
-        self._pending = {}  # id -> future of a pid
+        self._pending = {}  # id -> (future of a Process, what makes it of its pid)
         self._processes = {}  # pid -> Process
         self._ids = itertools.count(1)
         self._spare = None  # a Python process that no context has yet
@@ -92,18 +92,26 @@ class Nursery:
 
     def _hear(self, message):
         if "forked" in message:
-            future = self._pending.pop(message["forked"], None)
-            if future and not future.done():
-                future.set_result(message["pid"])
+            self._hear_of_fork(message["forked"], message["pid"])
         elif "exited" in message:
             process = self._processes.pop(message["exited"], None)
             if process:
                 process.on_exit(message["status"])
 
+    def _hear_of_fork(self, number, pid):
+        """At once, since the process's end may be the next message; fork's caller goes on only later."""
+        future, make = self._pending.pop(number, (None, None))
+        if future is None or future.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # nobody waits for it any more
+            return
+        self._processes[pid] = make(pid)
+        future.set_result(self._processes[pid])
+
     def _lose(self, sock):
         sock.close()
         self._sock = None
-        for future in self._pending.values():
+        for future, _ in self._pending.values():
             if not future.done():
                 future.set_exception(NurseryError("the process that makes contexts ended"))
         self._pending.clear()
@@ -130,26 +138,25 @@ class Nursery:
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         future = asyncio.get_running_loop().create_future()
-        self._pending[number] = future
-        kept = [out_read, err_read]
+        self._pending[number] = future, lambda pid: Process(self, pid, ours, out_read, err_read)
         try:
             self._send(
                 {"id": number, "language": language}, [theirs.fileno(), out_write, err_write]
             )
             async with asyncio.timeout(limits.FORK_SECONDS):
-                pid = await future
-            process = Process(self, pid, ours, out_read, err_read)
-            kept = []
-            self._processes[pid] = process
-            return process
+                return await future
         except TimeoutError:
+            if not future.cancelled() and future.exception() is None:
+                return future.result()  # it came in the same moment
             raise NurseryError("the process that makes contexts does not answer") from None
         finally:
             self._pending.pop(number, None)
             theirs.close()
-            for fd in (out_write, err_write, *kept):
+            future.cancel()  # when it is not done
+            made = not future.cancelled() and future.exception() is None
+            for fd in (out_write, err_write, *(() if made else (out_read, err_read))):
                 os.close(fd)
-            if kept:
+            if not made:
                 ours.close()
 
     async def prepare(self):
@@ -185,5 +192,9 @@ class Nursery:
     def signal(self, process, number):
         """To the process and all it started in its group."""
         if process.pid in self._processes:  # not reaped, as far as we have heard
-            with contextlib.suppress(ProcessLookupError):
+            try:
                 os.killpg(process.pid, number)
+            except ProcessLookupError:  # just forked: it has no group yet
+                if number == signal.SIGKILL:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, number)

@@ -119,6 +119,8 @@ class BashSession:
         self._identity = environment.identity()
         self._started = False  # the run's code is read
         self._run = None
+        self._pressed = False  # the run was sent a SIGINT
+        self._settled = False
 
     async def begin(self, cwd, variables):
         self._begun = (bash.begin(cwd), {n: v for n, v in variables.items() if bash.is_name(n)})
@@ -135,6 +137,7 @@ class BashSession:
             for _ in range(limits.BASH_PRESSES):
                 if not self._started or self._count != number or self._process.status is not None:
                     return
+                self._pressed = True
                 self._process.signal(signal.SIGINT)
                 await self._process.send(bash.report(number))
                 await asyncio.sleep(limits.BASH_PRESS_SECONDS)
@@ -150,19 +153,23 @@ class BashSession:
     async def lines(self, run, changed):
         first, variables = (b"", {}) if self._count else self._begun
         self._count += 1
-        self._started, self._run = False, run
+        before = self._run.variables if self._run else ()
+        self._started, self._run, self._pressed = False, run, False
         changed = {**variables, **{n: v for n, v in changed.items() if bash.is_name(n)}}
-        text = first + self._seeded() + bash.run(self._count, run.code, changed, run.variables)
+        text = first + self._seeded() + bash.run(self._count, run.code, changed, run.variables, before)
         yield {"type": "number_of_executions", "execution_count": self._count}
         async with _sending(self._process, text):
             async for kind, value in self._process.events():
                 if kind != "message":
-                    yield _output(kind, value)
+                    if not (self._pressed and (kind, value) == ("stderr", "\n")):  # bash's word on a SIGINT
+                        yield _output(kind, value)
                     continue
                 status = self._status(value)
                 if status is not None:
                     break
-        self._started = False
+        if self._pressed:
+            for line in await self._settle():
+                yield line
         if status:
             yield {
                 "type": "error",
@@ -170,6 +177,24 @@ class BashSession:
                 "value": str(status),
                 "traceback": f"the last command ended with status {status}",
             }
+
+    async def _settle(self):
+        """A SIGINT that came after the code's end must not be the next run's. Gives what was written
+        meanwhile, which is little: a command that goes on writing is the next run's."""
+        self._settled = False
+        lines, size = [], 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limits.BASH_SETTLE_SECONDS), contextlib.aclosing(self._process.events()) as events:
+                await self._process.send(bash.settle(self._count))
+                async for kind, value in events:
+                    if kind == "message":
+                        self._status(value)
+                    elif (kind, value) != ("stderr", "\n"):
+                        lines.append(_output(kind, value))
+                        size += len(value)
+                    if self._settled or size > limits.BETWEEN_RUNS_BYTES_MAX:
+                        break
+        return lines
 
     def _status(self, data):
         """The status out of this run's report, when it has come; others are of older runs."""
@@ -183,7 +208,10 @@ class BashSession:
                 self._started = True
                 if self._run.interrupted:
                     self.interrupt()
+            elif word == b"settled":
+                self._settled = True
             elif word.lstrip(b"-").isdigit():
+                self._started = False  # no SIGINT from here on
                 return int(word)
         return None
 
