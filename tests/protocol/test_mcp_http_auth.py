@@ -341,7 +341,8 @@ def test_public_url(http_start, issuer):
 
 @pytest.mark.parametrize("key, algorithm, kid", [
     (RSA_KEY, "RS256", "rsa"), (RSA_KEY, "RS384", "rsa"), (RSA_KEY, "RS512", "rsa"), (RSA_KEY, "PS256", "rsa"),
-    (RSA_KEY, "PS384", "rsa"), (RSA_KEY, "PS512", "rsa"), (EC_KEY, "ES256", "ec")], ids=str)
+    (RSA_KEY, "PS384", "rsa"), (RSA_KEY, "PS512", "rsa"), (EC_KEY, "ES256", "ec")],
+    ids=lambda v: v if isinstance(v, str) else "key")  # the same in every process of the tests
 def test_good_tokens(oauth, issuer, key, algorithm, kid):
     token = issuer.token(oauth.url, key, algorithm, kid)
     for _ in range(3):
