@@ -219,7 +219,12 @@ $(SDKS): | $(B)/.deps-test
 	$(@D)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
-PYTEST = $(TEST_ENV) $(VENV)/bin/python -m pytest -q --timeout 180 -p no:cacheprovider
+# In a directory of its own with a short name: paths of sockets have 107 bytes.
+define pytest
+	@d=$$(mktemp -d -t ct.XXXXXX); \
+	 $(TEST_ENV) $(VENV)/bin/python -m pytest -q --timeout 180 -p no:cacheprovider --basetemp=$$d $(1); \
+	 status=$$?; rm -rf $$d; exit $$status
+endef
 
 # C units, and every fuzz target over its corpus.
 unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
@@ -229,10 +234,10 @@ unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
 	@prove --exec sh $(patsubst %,%.t,$(REPLAYS))
 # One program each, with real or faked peers, official ones among them; no QEMU.
 protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
-	@$(PYTEST) -n auto --maxprocesses 4 --dist loadfile tests/protocol tests/clients tests/conformance tests/sdk
+	$(call pytest,-n auto --maxprocesses 4 --dist loadfile tests/protocol tests/clients tests/conformance tests/sdk)
 # Everything real: QEMU, a template of this tree's own, the official clients.
 e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
-	@$(PYTEST) tests/e2e tests/acceptance
+	$(call pytest,tests/e2e tests/acceptance)
 # What is installed, compiled and built for the tests, side by side; the tests then one after another.
 prepare: all $(UNITS) $(REPLAYS) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
 test:
