@@ -136,7 +136,7 @@ def test_a_server_in_the_guest(daemon):
 @pytest.mark.parametrize("internet", [True, False])
 def test_network_modes(daemon, internet):
     made = daemon.create(allow_internet_access=internet)
-    assert daemon.record(made["sandboxID"])["network"] == ("public" if internet else "none")
+    assert daemon.record(made["sandboxID"])["policy"]["internet"] is internet
     assert daemon.command(made, "echo works with either") == (0, b"works with either\n")
 
 
