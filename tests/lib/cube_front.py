@@ -55,6 +55,7 @@ class CubeFront(Front):
         if match and request.method in ("GET", "DELETE"):
             await self.one(request.method, match[1])
         if re.fullmatch(r"/sandboxes/[^/]+/(timeout|refreshes|snapshots|logs)", request.path):
+            # What CubeAPI itself has no backend for, and says so: the client must do without.
             raise Answer(501, {"code": 501, "message": "not implemented"})
         raise Answer(404, {"code": 404, "message": "not found"})
 

@@ -42,6 +42,18 @@ def basic(user):
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:".encode()).decode()}
 
 
+def b64(data):
+    return base64.b64encode(data).decode()
+
+
+def error(answer):
+    """Status and message of a REST answer that is an error."""
+    status, _, body = answer
+    got = json.loads(body)
+    assert got["code"] == status
+    return status, got["message"]
+
+
 def envelope(message, flags=0):
     payload = message if isinstance(message, bytes) else json.dumps(message).encode()
     return struct.pack(">BI", flags, len(payload)) + payload

@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 
-from envd_peer import IS_ROOT, Envd, alive, basic, wait_for
+from envd_peer import IS_ROOT, Envd, alive, basic, error, wait_for
 
 MB = 1 << 20
 
@@ -21,13 +21,6 @@ def envd():
     e = Envd()
     yield e
     e.close()
-
-
-def error(answer):
-    status, _, body = answer
-    got = json.loads(body)
-    assert got["code"] == status
-    return status, got["message"]
 
 
 def leftovers(directory):

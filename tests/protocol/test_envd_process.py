@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from envd_peer import IS_ROOT, Envd, Result, alive, basic, envelope, wait_for
+from envd_peer import IS_ROOT, Envd, Result, alive, b64, basic, envelope, wait_for
 
 SLEEP = "/bin/sleep"
 CAT = "/bin/cat"
@@ -26,10 +26,6 @@ def envd():
     e = Envd()
     yield e
     e.close()
-
-
-def b64(data):
-    return base64.b64encode(data).decode()
 
 
 def read_pid(path):

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from envd_peer import Envd, Result, alive, envelope, wait_for
+from envd_peer import Envd, Result, alive, b64, envelope, wait_for
 
 CAT = "/bin/cat"
 PYTHON = "/usr/bin/python3"
@@ -24,10 +24,6 @@ def envd():
     e = Envd()
     yield e
     e.close()
-
-
-def b64(data):
-    return base64.b64encode(data).decode()
 
 
 def written(pid):

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from envd_peer import Envd
+from envd_peer import Envd, error
 
 MB = 1 << 20
 OCTETS = {"Content-Type": "application/octet-stream"}
@@ -20,13 +20,6 @@ def envd():
     e = Envd()
     yield e
     e.close()
-
-
-def error(answer):
-    status, _, body = answer
-    got = json.loads(body)
-    assert got["code"] == status
-    return status, got["message"]
 
 
 def stat(envd, path):
