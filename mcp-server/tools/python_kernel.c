@@ -175,6 +175,13 @@ static void restart(struct kernel_run *k)
 
 static void conclude(struct kernel_run *k);
 
+// A kernel that answers and does not do it. Where the sandbox or the connection is gone, the run's
+// own answer ends as well and tells what happened; STOP_MS is the limit of that.
+static bool is_refusal(const struct err *e, int status)
+{
+    return status >= 300 && e->code != ERR_GONE;
+}
+
 static void on_stop_answered(int status, const struct err *e, void *ctx)
 {
     struct kernel_run *k = ctx;
@@ -183,7 +190,7 @@ static void on_stop_answered(int status, const struct err *e, void *ctx)
         log_debug("python.interrupt", "status=%d error=%s", status, e->msg);
     if (k->has_ended) {
         conclude(k);
-    } else if (e && call_of(k)->op) { // it cannot be interrupted otherwise
+    } else if (e && is_refusal(e, status) && call_of(k)->op) { // no other way to stop it
         k->was_left = true;
         client_cancel(call_of(k)->op);
     }

@@ -270,16 +270,25 @@ def test_a_context_whose_making_hangs_is_given_up_at_the_timeout(server, backend
     assert got["timed_out"] and "given up" in got["status"]
 
 
-def test_a_sandbox_that_ends_while_a_run_is_interrupted(server, backend, scripted):
+@pytest.mark.parametrize("first", [0, 1], ids=["the run's connection first", "the interrupt's first"])
+def test_a_sandbox_that_ends_while_a_run_is_interrupted(server, backend, scripted, first):
     sandbox = backend.sandbox()
     kernel = scripted(Begun(lines(STARTED, {"type": "stdout", "text": "so far"}, whole=False)), b"")
     call = server.start_tool("run_python_code", sandbox_id=sandbox, code_block="1", timeout=1)
     wait_for(lambda: len(kernel.open) == 2, what="the interrupt")
     backend.end(sandbox, "The sandbox ended: its time was over")
-    for connection in kernel.open:
+    for connection in kernel.open[first], kernel.open[1 - first]:
         connection.shutdown(socket.SHUT_RDWR)
     result = server.answer(call)["result"]
     assert result["isError"] and "so far" in text_of(result), result
+
+
+def test_a_kernel_that_cannot_interrupt_is_left(server, backend, scripted):
+    sandbox = backend.sandbox()
+    missing = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 9\r\n\r\nNot Found"
+    scripted(Begun(lines(STARTED, {"type": "stdout", "text": "so far"}, whole=False)), missing)
+    got, _, _ = python(server, sandbox, "1", timeout=1)
+    assert got["timed_out"] and "killed" in got["status"] and got["stdout"] == "so far"
 
 
 def test_without_a_kernel_a_fresh_interpreter_runs_it(server, backend):
