@@ -3,6 +3,7 @@
 #include "sandbox-backend/daemon/proxy_head.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/limits.h"
@@ -30,13 +31,15 @@ static bool is_secret(const struct http_header *h, const struct sandbox *sb, int
            str_eq_secret(h->value, sb->token);
 }
 
-static void drop_secrets(struct proxy_head *h, const struct sandbox *sb, int port)
+// How many are left.
+static size_t drop_secrets(struct http_header *headers, size_t count, const struct sandbox *sb,
+                           int port)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < h->count; i++)
-        if (!is_secret(&h->headers[i], sb, port) && !is_bearer_key(&h->headers[i], sb))
-            h->headers[kept++] = h->headers[i];
-    h->count = kept;
+    for (size_t i = 0; i < count; i++)
+        if (!is_secret(&headers[i], sb, port) && !is_bearer_key(&headers[i], sb))
+            headers[kept++] = headers[i];
+    return kept;
 }
 
 // In place of one of that name, or behind the others.
@@ -86,6 +89,19 @@ static void add_forwarded(struct proxy_head *h, struct http_request *req)
     set_missing(h, "X-Forwarded-Proto", http_request_is_tls(req) ? "https" : "http");
 }
 
+static bool takes_trailers(const struct http_request *req)
+{
+    static const char WORD[] = "trailers";
+    const char *at = http_request_header(req, "TE");
+    for (; at && *at; at += strcspn(at, ",")) {
+        at += strspn(at, " \t,");
+        size_t len = strcspn(at, " \t,;");
+        if (len == sizeof WORD - 1 && strncasecmp(at, WORD, len) == 0)
+            return true;
+    }
+    return false;
+}
+
 static char *masked_host(const char *mask, int port)
 {
     struct buf host auto_buf = BUF_INIT;
@@ -104,10 +120,13 @@ void proxy_head_init(struct proxy_head *h, struct http_request *req, const struc
     const struct http_header *all = http_request_headers(req, &count);
     h->host = h->forwarded_for = NULL;
     h->count = route_filter(all, count, h->headers);
-    drop_secrets(h, sb, port);
+    h->count = drop_secrets(h->headers, h->count, sb, port);
     if (offers) {
         set(h, "Connection", "Upgrade");
         set(h, "Upgrade", http_request_upgrade(req));
+    } else if (takes_trailers(req)) {
+        set(h, "Connection", "TE");
+        set(h, "TE", "trailers");
     }
     if (port == ENVD_PORT)
         return;
@@ -116,6 +135,14 @@ void proxy_head_init(struct proxy_head *h, struct http_request *req, const struc
         return;
     h->host = masked_host(sb->mask_request_host, port);
     set(h, "Host", h->host);
+}
+
+size_t proxy_head_trailers(const struct http_request *req, const struct sandbox *sb, int port,
+                           struct http_header out[HTTP_HEADERS_MAX])
+{
+    size_t count = 0;
+    const struct http_header *all = http_request_trailers(req, &count);
+    return drop_secrets(out, route_filter(all, count, out), sb, port);
 }
 
 void proxy_head_fini(struct proxy_head *h)

@@ -48,6 +48,7 @@ static void on_upstream_drain(void *ctx);
 static void on_interim(int status, const struct http_header *headers, size_t count, void *ctx);
 static void on_head(int status, const struct http_header *headers, size_t count, void *ctx);
 static void on_answer_data(const char *data, size_t len, void *ctx);
+static void on_answer_trailers(const struct http_header *trailers, size_t count, void *ctx);
 static void on_answer_drain(void *ctx);
 static void on_answer_shut(void *ctx);
 static void on_answer_end(const struct err *e, void *ctx);
@@ -57,12 +58,14 @@ static const struct http_conn_events UPSTREAM_EVENTS = {.on_head = on_head,
                                                         .on_data = on_answer_data,
                                                         .on_end = on_answer_end,
                                                         .on_drain = on_upstream_drain,
-                                                        .on_interim = on_interim};
+                                                        .on_interim = on_interim,
+                                                        .on_trailers = on_answer_trailers};
 static const struct http_conn_events UPGRADE_EVENTS = {.on_head = on_head,
                                                        .on_data = on_answer_data,
                                                        .on_end = on_answer_end,
                                                        .on_drain = on_upstream_drain,
                                                        .on_interim = on_interim,
+                                                       .on_trailers = on_answer_trailers,
                                                        .on_shut = on_answer_shut};
 static const struct http_body_events CLIENT_EVENTS = {.on_data = on_request_data,
                                                       .on_end = on_request_end};
@@ -192,10 +195,14 @@ static void on_request_data(struct http_request *req, const char *data, size_t l
 
 static void on_request_end(struct http_request *req, void *ctx)
 {
-    (void)req;
     struct proxy_stream *s = ctx;
-    if (s->conn)
-        http_conn_finish(s->conn->http);
+    if (!s->conn || !s->sb)
+        return;
+    struct http_header trailers[HTTP_HEADERS_MAX];
+    size_t count = proxy_head_trailers(req, s->sb, s->port, trailers);
+    for (size_t i = 0; i < count; i++)
+        http_conn_trailer(s->conn->http, trailers[i].name, trailers[i].value);
+    http_conn_finish(s->conn->http);
 }
 
 static void on_upstream_drain(void *ctx)
@@ -237,6 +244,7 @@ static void on_head(int status, const struct http_header *headers, size_t count,
     struct proxy_stream *s = ctx;
     if (!s->req)
         return;
+    upstream_heard(s->conn, headers, count);
     const char *protocol = http_header_get(headers, count, "Upgrade");
     pass_headers(s, headers, count);
     http_response_on_drain(s->req, on_answer_drain, s);
@@ -255,6 +263,13 @@ static void on_answer_data(const char *data, size_t len, void *ctx)
     struct proxy_stream *s = ctx;
     if (s->req && !http_response_write(s->req, data, len))
         http_conn_pause(s->conn->http);
+}
+
+static void on_answer_trailers(const struct http_header *trailers, size_t count, void *ctx)
+{
+    struct proxy_stream *s = ctx;
+    for (size_t i = 0; s->req && i < count; i++)
+        http_response_trailer(s->req, trailers[i].name, trailers[i].value);
 }
 
 static void on_answer_drain(void *ctx)

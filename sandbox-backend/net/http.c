@@ -12,6 +12,20 @@ bool http_name_is(const char *received, const char *name)
     return ((*received ^ *name) & 0x5F) == 0 && strcasecmp(received, name) == 0;
 }
 
+bool http_is_token(const char *s)
+{
+    static const char ALL[] = "!#$%&'*+-.^_`|~0123456789"
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    static bool allowed[256];
+    if (!allowed['a'])
+        for (const char *c = ALL; *c; c++)
+            allowed[(unsigned char)*c] = true;
+    const char *end = s;
+    while (allowed[(unsigned char)*end])
+        end++;
+    return end > s && !*end;
+}
+
 const char *http_header_get(const struct http_header *headers, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
@@ -22,8 +36,8 @@ const char *http_header_get(const struct http_header *headers, size_t count, con
 
 int http_header_is_hop_by_hop(const char *name)
 {
-    static const char *const NAMES[] = {"connection", "keep-alive", "transfer-encoding",
-                                        "upgrade",    "te",         "trailer"};
+    static const char *const NAMES[] = {"connection", "keep-alive", "transfer-encoding", "upgrade",
+                                        "te"};
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcasecmp(name, NAMES[i]) == 0)
             return 1;

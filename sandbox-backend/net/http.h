@@ -14,11 +14,14 @@ struct http_header {
 // Whether a name as received is the one that is meant.
 bool http_name_is(const char *received, const char *name);
 
+// Whether it can be the name of a header (RFC 9110, 5.6.2).
+bool http_is_token(const char *s);
+
 // The first header of that name, or NULL. Borrowed.
 const char *http_header_get(const struct http_header *headers, size_t count, const char *name);
 
 // Whether `name` is one that a proxy must not pass on (RFC 9110 section 7.6.1): Connection,
-// Keep-Alive, Transfer-Encoding, Upgrade, TE, Trailer, Proxy-*.
+// Keep-Alive, Transfer-Encoding, Upgrade, TE, Proxy-*.
 int http_header_is_hop_by_hop(const char *name);
 
 const char *http_status_text(int status);

@@ -54,8 +54,9 @@ struct http_conn {
     // ---- the call
     struct http_conn_events events;
     void *ctx;
-    bool in_call;   // on_end is owed
-    bool chunked;   // the request's body
+    bool in_call; // on_end is owed
+    bool chunked; // the request's body
+    struct buf trailers;
     int64_t left;   // of it, when it has a length
     bool finished;  // it is whole
     bool shut_told; // in CONN_TUNNEL: that the peer's side is shut
@@ -87,6 +88,7 @@ static void release_handle(struct http_conn *conn)
     http_parser_fini(&conn->parser);
     stream_out_fini(&conn->out);
     buf_fini(&conn->pending);
+    buf_fini(&conn->trailers);
     free(conn->stream);
     free(conn);
 }
@@ -167,6 +169,9 @@ static void on_end(struct http_conn *conn)
 {
     bool no_body = conn->parser.no_body;
     bool reusable = conn->parser.keep_alive && conn->finished && !conn->out.broken && !conn->eof;
+    const struct http_trailers *trailers = &conn->parser.trailers;
+    if (trailers->count && conn->state == CONN_BODY && conn->events.on_trailers)
+        conn->events.on_trailers(trailers->list, trailers->count, conn->ctx);
     http_parser_next(&conn->parser);
     if (conn->state == CONN_HEAD) {
         conn->parser.no_body = no_body;
@@ -455,6 +460,7 @@ void http_conn_call(struct http_conn *conn, const char *method, const char *targ
     conn->left = length;
     conn->finished = length == 0;
     conn->interim = 0;
+    buf_clear(&conn->trailers);
     conn->shut_told = conn->shutting = conn->shut = false;
     conn->parser.no_body = str_eq(method, "HEAD");
     if (conn->state != CONN_IDLE) {
@@ -501,6 +507,19 @@ bool http_conn_write(struct http_conn *conn, const void *data, size_t len)
     return !conn->want_drain;
 }
 
+void http_conn_trailer(struct http_conn *conn, const char *name, const char *value)
+{
+    http_trailers_append(&conn->trailers, name, value);
+}
+
+static void add_last_chunk(struct http_conn *conn)
+{
+    struct buf *out = stream_out_buf(&conn->out);
+    buf_adds(out, "0\r\n");
+    buf_add(out, conn->trailers.data, conn->trailers.len);
+    buf_adds(out, "\r\n");
+}
+
 void http_conn_finish(struct http_conn *conn)
 {
     if (!conn->in_call || conn->state == CONN_CLOSED || conn->finished)
@@ -511,7 +530,7 @@ void http_conn_finish(struct http_conn *conn)
     }
     conn->finished = true;
     if (conn->chunked)
-        buf_adds(stream_out_buf(&conn->out), "0\r\n\r\n");
+        add_last_chunk(conn);
     stream_out_flush(&conn->out);
     kick(conn);
 }

@@ -29,6 +29,8 @@ struct http_conn_events {
     void (*on_drain)(void *ctx); // the request body may go on; may be NULL
     // A head of the 1xx kind came, other than 100 and 101; may be NULL.
     void (*on_interim)(int status, const struct http_header *headers, size_t count, void *ctx);
+    // The fields behind the last chunk of the answer, just before on_end; may be NULL.
+    void (*on_trailers)(const struct http_header *trailers, size_t count, void *ctx);
     // The peer has shut its side of an upgraded connection. NULL: no upgrade was offered.
     void (*on_shut)(void *ctx);
 };
@@ -43,6 +45,8 @@ void http_conn_call(struct http_conn *conn, const char *method, const char *targ
                     const struct http_header *headers, size_t count, int64_t length,
                     const struct http_conn_events *events, void *ctx);
 bool http_conn_write(struct http_conn *conn, const void *data, size_t len); // false: wait for drain
+// A field behind the last chunk, before http_conn_finish; as http_response_trailer.
+void http_conn_trailer(struct http_conn *conn, const char *name, const char *value);
 void http_conn_finish(struct http_conn *conn); // the request body is whole (not for length 0)
 void http_conn_pause(struct http_conn *conn);  // no on_data until resumed
 void http_conn_resume(struct http_conn *conn);

@@ -50,7 +50,6 @@ static int on_target_end(llhttp_t *llhttp)
     return 0;
 }
 
-// Trailers come here too. Nobody asks for them, so they are only counted.
 static int on_extra(struct http_parser *p, size_t len)
 {
     p->extra_len += len;
@@ -58,6 +57,20 @@ static int on_extra(struct http_parser *p, size_t len)
         return 0;
     bad(p, 431, "the trailers are too long");
     return HPE_USER;
+}
+
+static int on_trailer(struct http_parser *p, const char *at, size_t len)
+{
+    int rc = on_extra(p, len);
+    if (rc == 0)
+        http_trailers_add(&p->trailers, at, len);
+    return rc;
+}
+
+static int on_trailer_part(struct http_parser *p)
+{
+    http_trailers_end_part(&p->trailers);
+    return on_extra(p, 1); // an empty name and value are something to keep, too
 }
 
 // Most heads have few headers, and many connections are kept.
@@ -87,7 +100,7 @@ static int on_name(llhttp_t *llhttp, const char *at, size_t len)
 {
     struct http_parser *p = self(llhttp);
     if (!p->in_head)
-        return on_extra(p, len);
+        return on_trailer(p, at, len);
     if (!p->in_name && begin_header(p) != 0)
         return HPE_USER;
     buf_add(&p->text, at, len);
@@ -98,7 +111,7 @@ static int on_name_end(llhttp_t *llhttp)
 {
     struct http_parser *p = self(llhttp);
     if (!p->in_head)
-        return 0;
+        return on_trailer_part(p);
     if (!p->in_name && begin_header(p) != 0) // an empty name, which check_head refuses
         return HPE_USER;
     buf_addc(&p->text, '\0');
@@ -110,7 +123,7 @@ static int on_value(llhttp_t *llhttp, const char *at, size_t len)
 {
     struct http_parser *p = self(llhttp);
     if (!p->in_head)
-        return on_extra(p, len);
+        return on_trailer(p, at, len);
     buf_add(&p->text, at, len);
     return 0;
 }
@@ -118,11 +131,11 @@ static int on_value(llhttp_t *llhttp, const char *at, size_t len)
 static int on_value_end(llhttp_t *llhttp)
 {
     struct http_parser *p = self(llhttp);
-    if (p->in_head) {
-        buf_addc(&p->text, '\0');
-        p->count++;
-        p->in_name = false;
-    }
+    if (!p->in_head)
+        return on_trailer_part(p);
+    buf_addc(&p->text, '\0');
+    p->count++;
+    p->in_name = false;
     return 0;
 }
 
@@ -158,7 +171,12 @@ static int on_body(llhttp_t *llhttp, const char *at, size_t len)
 
 static int on_end(llhttp_t *llhttp)
 {
-    self(llhttp)->event = HTTP_EV_END;
+    struct http_parser *p = self(llhttp);
+    if (p->trailers.parts && !http_trailers_resolve(&p->trailers)) {
+        bad(p, 400, "the trailers are malformed");
+        return HPE_USER;
+    }
+    p->event = HTTP_EV_END;
     return HPE_PAUSED;
 }
 
@@ -187,6 +205,7 @@ void http_parser_init(struct http_parser *p, llhttp_type_t type)
 void http_parser_fini(struct http_parser *p)
 {
     buf_fini(&p->text);
+    http_trailers_clear(&p->trailers);
     free(p->spans);
     free(p->headers);
 }
@@ -200,6 +219,7 @@ void http_parser_next(struct http_parser *p)
         buf_fini(&p->text);
     else
         buf_clear(&p->text);
+    http_trailers_clear(&p->trailers);
     p->count = 0;
     p->in_name = false;
     p->in_head = true;
@@ -282,20 +302,6 @@ static ssize_t scan(struct http_parser *p, const char *data, size_t len, bool *w
     }
 }
 
-static bool is_token(const char *s)
-{
-    static const char ALL[] = "!#$%&'*+-.^_`|~0123456789"
-                              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    static bool allowed[256];
-    if (!allowed['a'])
-        for (const char *c = ALL; *c; c++)
-            allowed[(unsigned char)*c] = true;
-    const char *end = s;
-    while (allowed[(unsigned char)*end])
-        end++;
-    return end > s && !*end;
-}
-
 static size_t trimmed_len(const char *value)
 {
     size_t len = strlen(value);
@@ -347,7 +353,7 @@ static enum http_event check_head(struct http_parser *p)
         return bad(p, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
     resolve_headers(p);
     for (size_t i = 0; i < p->count; i++)
-        if (!is_token(p->headers[i].name))
+        if (!http_is_token(p->headers[i].name))
             return bad(p, 400, "a header has no valid name");
     if (llhttp_get_type(&p->llhttp) == HTTP_REQUEST) {
         size_t hosts = occurrences(p, "Host");

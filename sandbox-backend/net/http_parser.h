@@ -10,6 +10,7 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/net/http.h"
+#include "sandbox-backend/net/http_trailers.h"
 
 enum http_event {
     HTTP_EV_MORE, // all was consumed; more bytes are needed
@@ -53,6 +54,8 @@ struct http_parser {
     bool keep_alive;
     bool is_offer; // to change to another protocol, by Connection and Upgrade
     bool no_body;  // of answers: set it before the head comes when HEAD was asked
+
+    struct http_trailers trailers; // whole at HTTP_EV_END
 };
 
 void http_parser_init(struct http_parser *p, llhttp_type_t type);

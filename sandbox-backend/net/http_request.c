@@ -63,6 +63,7 @@ void http_request_free(struct http_request *req)
     }
     buf_fini(&req->collected);
     buf_fini(&req->extra);
+    buf_fini(&req->trailers);
     free(req->path);
     free(req);
 }
@@ -139,6 +140,13 @@ const struct http_header *http_request_headers(const struct http_request *req, s
 {
     *count = req->peer->parser.count;
     return req->peer->parser.headers;
+}
+
+const struct http_header *http_request_trailers(const struct http_request *req, size_t *count)
+{
+    const struct http_trailers *t = &req->peer->parser.trailers;
+    *count = req->end_told ? t->count : 0;
+    return t->list;
 }
 
 const char *http_request_upgrade(const struct http_request *req)

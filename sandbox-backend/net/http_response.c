@@ -246,7 +246,7 @@ void http_response_end(struct http_request *req)
     }
     if (is_live(req)) {
         if (req->chunked && !req->no_body)
-            buf_adds(stream_out_buf(&req->peer->out), "0\r\n\r\n");
+            add_last_chunk(req);
         send_now(req, NULL, 0, "");
     }
     http_peer_answered(req->peer);
@@ -265,6 +265,19 @@ void http_request_on_close(struct http_request *req, void (*on_close)(void *ctx)
 {
     req->on_close = on_close;
     req->close_ctx = ctx;
+void http_response_trailer(struct http_request *req, const char *name, const char *value)
+{
+    http_trailers_append(&req->trailers, name, value);
+}
+
+static void add_last_chunk(struct http_request *req)
+{
+    struct buf *out = stream_out_buf(&req->peer->out);
+    buf_adds(out, "0\r\n");
+    buf_add(out, req->trailers.data, req->trailers.len);
+    buf_adds(out, "\r\n");
+}
+
 }
 
 // ---- other protocols

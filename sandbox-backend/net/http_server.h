@@ -67,6 +67,8 @@ struct http_body_events {
 };
 void http_request_stream(struct http_request *req, const struct http_body_events *events,
                          void *ctx);
+// The fields behind the last chunk, once on_end was called; *count may be 0. Borrowed.
+const struct http_header *http_request_trailers(const struct http_request *req, size_t *count);
 void http_request_pause(struct http_request *req); // no on_data until resumed; legal inside on_data
 void http_request_resume(struct http_request *req);
 
@@ -112,6 +114,9 @@ void http_response_on_drain(struct http_request *req, void (*on_drain)(void *ctx
 void http_response_end(struct http_request *req); // the request is gone after this
 // Closes the socket at once, without a terminating chunk: the peer sees a broken response.
 void http_response_abort(struct http_request *req);
+// A field behind the last chunk; before http_response_end. Left out of an answer that has no
+// chunks, and when it is none that may come so late (http_trailers.h).
+void http_response_trailer(struct http_request *req, const char *name, const char *value);
 // Sends a head of the 1xx kind with the headers added so far, which are not part of the answer's.
 // HTTP/1.0 knows none: it gets nothing.
 void http_response_interim(struct http_request *req, int status);

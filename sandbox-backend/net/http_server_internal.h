@@ -120,6 +120,7 @@ struct http_request {
     void *close_ctx;
 
     struct buf extra; // the handler's headers
+    struct buf trailers;
     bool has_date;
     bool begun;
     bool chunked;
