@@ -26,6 +26,11 @@ int64_t clock_wall_ns(void)
     return (int64_t)t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
+bool clock_rfc3339_has(int64_t s)
+{
+    return s >= YEAR_1_S && s < YEAR_10000_S;
+}
+
 void clock_rfc3339(char out[CLOCK_RFC3339_BYTES], int64_t wall_ns)
 {
     int64_t s = wall_ns / NS_PER_S - (wall_ns % NS_PER_S < 0);
@@ -128,7 +133,7 @@ bool clock_parse_rfc3339_timespec(const char *s, struct timespec *when)
     if (!parse_fraction(&s, &fraction) || !parse_offset(s, &offset))
         return false;
     *when = (struct timespec){.tv_sec = timegm(&tm) - offset, .tv_nsec = fraction};
-    return true;
+    return clock_rfc3339_has(when->tv_sec); // an offset may lead outside
 }
 
 bool clock_parse_rfc3339(const char *s, int64_t *wall_ns)

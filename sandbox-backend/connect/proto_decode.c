@@ -162,16 +162,13 @@ static json_t *make_timestamp(struct reader r, struct err *e)
         if ((ours ? read_varint(&r, &parts[tag.number], e) : skip_field(&r, tag, e)) < 0)
             return NULL;
     }
-    int64_t ns;
-    int32_t nanos = (int32_t)parts[2];
-    if (nanos < 0 || nanos >= PROTO_NANOS_PER_S ||
-        __builtin_mul_overflow((int64_t)parts[1], PROTO_NANOS_PER_S, &ns) ||
-        __builtin_add_overflow(ns, nanos, &ns)) {
-        err_set(e, ERR_INVALID, "a time outside the years 1678 to 2261");
+    struct timespec when = {.tv_sec = (time_t)parts[1], .tv_nsec = (int32_t)parts[2]};
+    if (when.tv_nsec < 0 || when.tv_nsec >= PROTO_NANOS_PER_S || !clock_rfc3339_has(when.tv_sec)) {
+        err_set(e, ERR_INVALID, "a time outside the years 1 to 9999");
         return NULL;
     }
     char text[CLOCK_RFC3339_BYTES];
-    clock_rfc3339(text, ns);
+    clock_rfc3339_timespec(text, when);
     return json_string(text);
 }
 

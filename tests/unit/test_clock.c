@@ -56,6 +56,11 @@ static void test_any_time(void)
     is_str(text, "9999-12-31T23:59:59.999999999Z", "the last there is");
     clock_rfc3339_timespec(text, (struct timespec){.tv_sec = INT64_MIN, .tv_nsec = 7});
     is_str(text, "0001-01-01T00:00:00Z", "the first there is");
+    static const char *const OUTSIDE[] = {"0000-12-31T00:00:00Z", "0001-01-01T00:00:00+00:01",
+                                          "9999-12-31T23:59:59-00:01"};
+    struct timespec when;
+    for (size_t i = 0; i < ARRAY_LEN(OUTSIDE); i++)
+        ok(!clock_parse_rfc3339_timespec(OUTSIDE[i], &when), "not read: %s", OUTSIDE[i]);
 }
 
 static void test_parse(void)

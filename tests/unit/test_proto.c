@@ -77,6 +77,27 @@ static void test_both_ways(void)
                   "\xff\xff\xff\xff\xff\x01\x10\x80\xca\xb5\xee\x01"));
 }
 
+// What a file may be dated, and a client therefore sees.
+static void test_times(void)
+{
+    static const char *const TIMES[] = {"0001-01-01T00:00:00Z", "1011-11-14T22:13:20.123456789Z",
+                                        "9999-12-31T23:59:59.999999999Z"};
+    const struct proto_message *m = response("/filesystem.Filesystem/Stat");
+    for (size_t i = 0; i < ARRAY_LEN(TIMES); i++) {
+        struct err e = ERR_INIT;
+        struct buf wire auto_buf = BUF_INIT;
+        json_t *entry = json_pack("{s:{s:s}}", "entry", "modifiedTime", TIMES[i]);
+        char *text auto_free = json_to_string(entry);
+        ok(proto_encode(m, entry, &wire, &e) == 0, "%s is written", TIMES[i]);
+        is_json(m, wire.data, wire.len, text);
+        json_decref(entry);
+    }
+    struct err e = ERR_INIT;
+    ok(!proto_decode(m, BYTES("\x0a\x09\x4a\x07\x08\x80\x83\xd1\xff\xaf\x07"), &e),
+       "the year 10000");
+    is_str(e.msg, "a time outside the years 1 to 9999", "is refused");
+}
+
 static void test_merging(void)
 {
     const struct proto_message *m = request("/process.Process/SendSignal");
@@ -170,6 +191,7 @@ static void test_frames(void)
 int main(void)
 {
     test_both_ways();
+    test_times();
     test_merging();
     test_refusing();
     test_pieces();
