@@ -3,6 +3,8 @@
 #include "sandbox-backend/daemon/upstream.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/param.h>
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/limits.h"
@@ -75,6 +77,7 @@ static struct upstream_conn *conn_new(struct upstream *u, uv_stream_t *stream, i
     struct upstream_conn *c = xcalloc(1, sizeof *c);
     c->upstream = u;
     c->port = port;
+    c->keep_ms = port == ENVD_PORT ? UPSTREAM_IDLE_MS : 0;
     u->live++;
     c->http = http_conn_new(stream, on_conn_closed, c);
     return c;
@@ -82,11 +85,11 @@ static struct upstream_conn *conn_new(struct upstream *u, uv_stream_t *stream, i
 
 struct upstream_conn *upstream_take_idle(struct upstream *u, int port)
 {
-    int64_t oldest = clock_mono_ms() - UPSTREAM_IDLE_MS;
+    int64_t now = clock_mono_ms();
     struct upstream_conn *next;
     for (struct upstream_conn *c = LIST_FIRST(&u->idle); c; c = next) {
         next = LIST_NEXT(c, link);
-        if (c->idle_since_ms < oldest) {
+        if (c->idle_since_ms + c->keep_ms < now) {
             take_out(c);
             http_conn_close(c->http);
         } else if (c->port == port) {
@@ -177,10 +180,22 @@ void upstream_dial_cancel(struct upstream_dial *dial)
     dial->cb = NULL;
 }
 
+// "timeout=5, max=100"; "max" alone says nothing of time.
+void upstream_heard(struct upstream_conn *c, const struct http_header *headers, size_t count)
+{
+    static const char TIMEOUT[] = "timeout=";
+    const char *promise = http_header_get(headers, count, "Keep-Alive");
+    const char *seconds = promise ? strstr(promise, TIMEOUT) : NULL;
+    if (c->port == ENVD_PORT)
+        return;
+    long s = seconds ? strtol(seconds + strlen(TIMEOUT), NULL, 10) : 0;
+    c->keep_ms = s < UPSTREAM_PROMISE_S ? 0 : MIN(s, UPSTREAM_IDLE_MS / 500) * 500;
+}
+
 void upstream_give(struct upstream_conn *c)
 {
     struct upstream *u = c->upstream;
-    if (u->closing || c->port != ENVD_PORT || u->idle_count >= UPSTREAM_IDLE_MAX ||
+    if (u->closing || c->keep_ms == 0 || u->idle_count >= UPSTREAM_IDLE_MAX ||
         !http_conn_is_idle(c->http)) {
         http_conn_close(c->http);
         return;

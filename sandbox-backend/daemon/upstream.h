@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connections from the daemon to one sandbox's ports, through its vm.net socket.
 //
-// Connections to envd are kept and used again: opening one costs a TCP handshake with the guest.
-// Those to other ports are used once, because only of envd is it known how long it keeps an idle
-// connection: a request sent into one that the guest is closing would be lost, and a request is
-// never sent twice. For the same reason one that idled for UPSTREAM_IDLE_MS, half of envd's own
-// limit, is not used any more.
+// Connections are kept and used again, as opening one costs a TCP handshake with the guest, where
+// it is known how long the other end keeps an idle one: a request sent into one that the guest is
+// closing would be lost, and a request is never sent twice. Of envd that is known; another server
+// says so with each answer (Keep-Alive: timeout=SECONDS, as the Python kernel does), and what
+// promises less than UPSTREAM_PROMISE_S is used once. A connection that idled for half of that
+// time, or for UPSTREAM_IDLE_MS, half of envd's own limit, is not used any more.
 //
 // A port that is closed on the guest's own address may be one of the guest's loopback, as that of a
 // development server is: it is asked for by envd's relay then. Which way a port answered is
@@ -19,10 +20,11 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/net/http_conn.h"
 
-#define UPSTREAM_IDLE_MAX 16
-#define UPSTREAM_IDLE_MS  300000
-#define UPSTREAM_DIAL_MS  10000
-#define UPSTREAM_LOOPBACK 16 // ports remembered to listen on the guest's loopback only
+#define UPSTREAM_IDLE_MAX  16
+#define UPSTREAM_IDLE_MS   300000
+#define UPSTREAM_PROMISE_S 60
+#define UPSTREAM_DIAL_MS   10000
+#define UPSTREAM_LOOPBACK  16 // ports remembered to listen on the guest's loopback only
 
 struct upstream_conn {
     LIST_ENTRY(upstream_conn) link; // in upstream.idle while idle
@@ -31,6 +33,7 @@ struct upstream_conn {
     int port;
     bool idle;
     int64_t idle_since_ms;
+    int64_t keep_ms; // while idle; 0: not to be used again
 };
 
 struct upstream {
@@ -60,5 +63,7 @@ struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int p
                                     uint64_t timeout_ms, upstream_dial_cb cb, void *ctx);
 void upstream_dial_cancel(struct upstream_dial *dial); // its callback is not called any more
 
+// The head of an answer: for how long the connection may be kept.
+void upstream_heard(struct upstream_conn *c, const struct http_header *headers, size_t count);
 void upstream_give(struct upstream_conn *c); // after a call that ended well
 void upstream_drop(struct upstream_conn *c); // a call in progress ends with ERR_CANCELED
