@@ -108,6 +108,10 @@ static void take_routed(struct store *store, struct http_request *req, const str
     struct proxy_target to = {.port = route->port,
                               .target = http_request_target(req) + route->skip,
                               .path = http_request_path(req) + route->skip};
+    if (route->domain && !route_in_domain(route->domain, store->domain)) {
+        proxy_error_domain(req, route->id, store->domain);
+        return;
+    }
     if (refuse_reserved(req, &to))
         return;
     struct sandbox *sb = store_find_any(store, route->id);

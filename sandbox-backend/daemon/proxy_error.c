@@ -129,6 +129,15 @@ void proxy_error_wake(struct http_request *req, struct store *store, const char 
     answer_with(req, status, answer);
 }
 
+void proxy_error_domain(struct http_request *req, const char *id, const char *domain)
+{
+    char *message auto_free = str_printf(
+        "Sandboxes of this daemon have names below %s; ask for one of those, name the sandbox by "
+        "E2b-Sandbox-Id and E2b-Sandbox-Port, or start cubbyd with another --domain",
+        domain);
+    answer_with(req, 421, body(421, id, message));
+}
+
 void proxy_error_traffic(struct http_request *req, const char *id)
 {
     answer_with(

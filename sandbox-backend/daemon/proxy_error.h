@@ -21,6 +21,8 @@ void proxy_error_transition(struct http_request *req, const char *id, const char
 // 403: it may not be woken, 409: it is being paused, 502: that failed, or it has ended meanwhile.
 void proxy_error_wake(struct http_request *req, struct store *store, const char *id,
                       const struct err *e);
+// The host name that led here is not of this daemon's domain.
+void proxy_error_domain(struct http_request *req, const char *id, const char *domain);
 void proxy_error_traffic(struct http_request *req, const char *id); // 403: no traffic token
 // 502: no connection to the port came about.
 void proxy_error_port(struct http_request *req, const char *id, int port, const struct err *e);

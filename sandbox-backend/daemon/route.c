@@ -63,7 +63,24 @@ static enum route_kind by_host(const char *host, struct route *out)
     if (id[len] != '.' || !is_own_id(id, len) || !read_port(port, out))
         return ROUTE_CONTROL;
     take_id(out, id, len);
+    out->domain = id + len + 1;
     return ROUTE_SANDBOX;
+}
+
+// Without a port and the root's dot.
+static size_t name_len(const char *host)
+{
+    size_t len = strcspn(host, ":");
+    return len && host[len - 1] == '.' ? len - 1 : len;
+}
+
+bool route_in_domain(const char *domain, const char *ours)
+{
+    static const char LOCAL[] = "localhost";
+    size_t len = name_len(domain);
+    if (!ours || (len == sizeof LOCAL - 1 && strncasecmp(domain, LOCAL, len) == 0))
+        return true;
+    return len == name_len(ours) && strncasecmp(domain, ours, len) == 0;
 }
 
 // "/sandboxes/router/abc/8000/index.html", as CubeSandbox's sidecar has it

@@ -21,6 +21,7 @@ struct route {
     // Bytes at the start of the target that only route, as of its decoded path: they hold nothing
     // that is decoded. What is left begins with '/' or '?', or is empty.
     size_t skip;
+    const char *domain; // what follows the id in a Host that named it, else NULL; borrowed
 };
 
 // By the headers E2b-Sandbox-Id and E2b-Sandbox-Port; else by a Host "<port>-<id>.<anything>", the
@@ -28,6 +29,10 @@ struct route {
 // have "-<client id>" behind it.
 enum route_kind route_parse(const struct http_header *headers, size_t count, const char *target,
                             struct route *out, struct err *e);
+
+// Whether a Host's domain is `ours`, with or without a port, or "localhost", which leads nowhere
+// else. Any is while there is none of ours: whatever stands in front of the daemon has its own.
+bool route_in_domain(const char *domain, const char *ours);
 
 // Paths of envd that are for this daemon only ("/init", "/freeze" ...), however they are spelt.
 bool route_is_reserved(const char *path);

@@ -199,6 +199,19 @@ def test_a_preflight_does_not_wake_and_does_not_enter(daemon):
     assert daemon.through(sandbox, path="/whoami", token=token).status == 200
 
 
+def test_a_preflight_of_a_port_for_all_wakes(daemon):
+    """Its program alone can answer it, as it does for any other request."""
+    _, sandbox, _ = waking(daemon)
+    heads = []
+    pause(daemon, sandbox)
+    with Guest(answer_head(heads)) as guest:
+        answer = daemon.through(sandbox, "OPTIONS", "/", port=guest.port, headers={
+            "Origin": "https://x.example", "Access-Control-Request-Method": "POST"})
+    assert answer.status == 200 and len(heads) == 1 and heads[0].startswith("OPTIONS / ")
+    assert "Access-Control-Allow-Origin" not in answer.headers
+    assert state(daemon, sandbox) == "running"
+
+
 def test_traffic_token(daemon):
     made, sandbox, token = waking(daemon, network={"allowPublicTraffic": False})
     traffic = made["trafficAccessToken"]

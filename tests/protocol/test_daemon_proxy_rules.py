@@ -9,7 +9,7 @@ import urllib.parse
 
 import pytest
 
-from cubbyd import Guest, read_head
+from cubbyd import Daemon, Guest, read_head
 from cubbyd_fixtures import daemon, made, sandbox, shared  # noqa: F401 (fixtures)
 
 LOOPBACK = "127.0.0.9"  # what a machine that is a process has for the guest's loopback
@@ -238,3 +238,21 @@ def test_asking_for_its_health_is_no_use_of_it(daemon):
         assert time.monotonic() < end, "it has been kept alive"
         time.sleep(0.05)
     assert answer.status == 502 and answer.json["reason"] == "expired"
+
+
+# ---- names
+def test_a_name_below_another_domain():
+    with Daemon("--domain", "cubby.example:8443") as daemon:
+        sandbox = daemon.create()["sandboxID"]
+
+        def status(domain, **headers):
+            return daemon.request("GET", "/health", headers={"Host": f"49983-{sandbox}.{domain}", **headers})
+
+        for domain in ("cubby.example", "CUBBY.example:8443", "cubby.example.", "localhost:3000"):
+            assert status(domain).status == 204, domain
+        for domain in ("e2b.app", "x.cubby.example", "cubby.example.org"):
+            answer = status(domain)
+            assert answer.status == 421 and answer.json["code"] == 421 and answer.json["sandboxId"] == sandbox
+            assert "below cubby.example:8443" in answer.json["message"] and "--domain" in answer.json["message"]
+        headers = {"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": "49983"}
+        assert status("e2b.app", **headers).status == 204

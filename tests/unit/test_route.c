@@ -171,8 +171,40 @@ static void test_filter(void)
         is_str(out[i].name, WANT[i], "number %zu", i);
 }
 
+static void test_domain(void)
+{
+    static const struct {
+        const char *domain, *ours;
+        bool is_ours;
+    } CASES[] = {
+        {"e2b.app", NULL, true},
+        {"cubby.test", "cubby.test", true},
+        {"CUBBY.test.:8443", "cubby.test", true},
+        {"cubby.test", "cubby.test:8443", true},
+        {"localhost:3000", "cubby.test", true},
+        {"LOCALHOST.", "cubby.test", true},
+        {"e2b.app", "cubby.test", false},
+        {"cubby.test.example", "cubby.test", false},
+        {"x.cubby.test", "cubby.test", false},
+        {"cubby.tes", "cubby.test", false},
+        {"", "cubby.test", false},
+        {".", "cubby.test", false},
+        {"localhost.example", "cubby.test", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
+        is_int(route_in_domain(CASES[i].domain, CASES[i].ours), CASES[i].is_ours, "%s where %s is",
+               CASES[i].domain, CASES[i].ours ? CASES[i].ours : "none");
+    struct route r;
+    struct err e;
+    parse(&r, &e, NULL, NULL, "80-" ID ".cubby.test:81");
+    is_str(r.domain, "cubby.test:81", "the domain of a host that names a sandbox");
+    parse(&r, &e, "abc", "80", "80-" ID ".cubby.test");
+    ok(!r.domain, "where headers name it, its host is nobody's affair");
+}
+
 int main(void)
 {
+    test_domain();
     test_headers();
     test_host();
     test_target();
