@@ -530,6 +530,32 @@ def test_bash_users_may_trace_and_redefine(bash):
     assert bash.run("echo still", env_vars={"NEVER_SET": "1"}).stdout == "still\n"
 
 
+def test_bash_users_may_ask_for_the_lines_as_they_are_read(bash):
+    lines = bash.run("set -v; echo on", env_vars={"A": "1"})
+    assert (lines.stdout, lines.stderr, lines.error) == ("on\n", "", None)
+    lines = bash.run("echo hi\necho $((1 + 1))", env_vars={"A": "2"})
+    assert lines.stdout == "hi\n2\n" and "cubby" not in lines.stderr
+    assert "v" in bash.run("echo $-").stdout
+    bash.run("set +v -x")
+    assert bash.run("echo $-; set +x").stdout.count("v") == 0
+    assert bash.run("echo hi").stderr == ""
+
+
+@pytest.mark.parametrize("how", ["{name}() {{ echo mine; }}", "alias {name}='echo mine'"], ids=["functions", "aliases"])
+def test_functions_and_aliases_of_bash_users_do_not_disturb_it(bash, how):
+    names = ("builtin", "eval", "unset", "export", "set", "printf", "exec", "test", ":", "command", "shopt")
+    lines = bash.run("\n".join(how.format(name=name) for name in names), env_vars={"A": "1"})
+    assert (lines.stdout, lines.stderr, lines.error) == ("", "", None)
+    lines = bash.run("echo $A $B; printf; (exit 3)", env_vars={"B": "b"})
+    assert (lines.stdout, lines.stderr, lines.error["value"]) == ("b\nmine\n", "", "3")
+    stream = bash.start("echo on; sleep 600")
+    stream.until("stdout")
+    bash.interrupt()
+    assert stream.rest().error["name"] == "KeyboardInterrupt"
+    lines = bash.run("echo [$B]; \\builtin shopt inherit_errexit; \\builtin shopt -o posix")
+    assert lines.stdout.split() == ["[]", "inherit_errexit", "off", "posix", "off"]
+
+
 def test_the_global_environment(kernel):
     try:
         kernel.environment({"G": "one", "H": "h"})

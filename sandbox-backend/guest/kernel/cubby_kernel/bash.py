@@ -7,7 +7,11 @@ number makes it harmless to ask twice, which is done after an interrupt (bash ma
 line it was just reading). The code of a run is one quoted word: no code can break out of its line.
 A run says when its code is read, and may be interrupted only then: bash would throw half of the text
 away and take the rest for commands. A line that matters follows one that does not (":"), which is what a
-late SIGINT takes. No line of ours is traced (set -x), and the code's commands do not have the channel.
+late SIGINT takes. No line of ours is traced (set -x, set -v), and the code's commands do not have the channel.
+
+Our lines use builtins whatever functions and aliases the code has made: by \\builtin, which no alias is
+expanded in. A function of that very name is taken away, by a special builtin in POSIX mode, where those
+come before functions. (What the code does to readonly functions, reserved words or by DEBUG is its own.)
 """
 import os
 import re
@@ -17,13 +21,27 @@ CHANNEL = 250  # of bash; away from the numbers that people use
 KEPT_STDERR = 251
 ARGV = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
 SETUP = "PS1= PS2= PROMPT_COMMAND=; unset HISTFILE; set +m +H +o history"
+_BUILTIN = r"\builtin"
 # An interactive bash says "exit" when it exits.
 QUIET_EXIT = 'exit() { builtin exit "${@:-$?}" 2>/dev/null; }'
 
 _STATUS = '"${__cubby_status:-1}"'
-# Between the codes of two runs set -x is off; __cubby_trace says that it was on.
-_UNTRACED = "{ case $- in *x*) set +x; __cubby_trace=1;; esac; } 2>/dev/null"
-_TRACED = '"${__cubby_trace:+__cubby_trace=; set -x; }"'
+_CHECK = f"__cubby_real=; {_BUILTIN} eval __cubby_real=1"
+_RESCUE = r"POSIXLY_CORRECT=1; \unset -f builtin; \unset POSIXLY_CORRECT; \builtin shopt -u inherit_errexit"
+_REAL = f"{_CHECK}; [[ $__cubby_real ]] || {{ {_RESCUE}; }}"
+
+
+def _off(flag, note):
+    return f"case $- in *{flag}*) {_BUILTIN} set +{flag}; {note}=1;; esac"
+
+
+def _on(flag, note):
+    return f'"${{{note}:+{note}=; {_BUILTIN} set -{flag}; }}"'
+
+
+# Between the codes of two runs set -x and set -v are off; these variables say that they were on.
+_UNTRACED = f"{{ {_REAL}; {_off('x', '__cubby_trace')}; {_off('v', '__cubby_verbose')}; }} >/dev/null 2>&1"
+_TRACED = _on("v", "__cubby_verbose") + _on("x", "__cubby_trace")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -51,7 +69,7 @@ def begin(cwd):
 
 
 def _tell(number, word):
-    return f'builtin printf "%d %s\\n" {number} {word} >&{CHANNEL}'
+    return f'{_BUILTIN} printf "%d %s\\n" {number} {word} >&{CHANNEL}'
 
 
 def report(number):
@@ -60,7 +78,7 @@ def report(number):
 
 def settle(number):
     """Answered when bash has taken every SIGINT that was sent before."""
-    return f":\n:\n{_tell(number, 'settled')}\n".encode()
+    return f"{_BUILTIN} :\n{_BUILTIN} :\n{_tell(number, 'settled')}\n".encode()
 
 
 def restore(variables):
@@ -68,21 +86,24 @@ def restore(variables):
     lines = []
     for i, name in enumerate(variables):
         old, kind = f"__cubby_{i}", f"__cubby_kind_{i}"
-        again = f"{name}=${{{old}#x}}; [[ ${kind} == *x* ]] || export -n {name}"
-        lines.append(f"if [[ ${{{old}+x}} ]]; then if [[ ${old} ]]; then {again}; else unset {name}; fi; unset {old} {kind}; fi")
+        again = f"{name}=${{{old}#x}}; [[ ${kind} == *x* ]] || {_BUILTIN} export -n {name}"
+        lines.append(f"if [[ ${{{old}+x}} ]]; then if [[ ${old} ]]; then {again}; else {_BUILTIN} unset {name}; fi; {_BUILTIN} unset {old} {kind}; fi")
     return lines
 
 
 def run(number, code, changed, variables, before=()):
     """The lines of a run. changed: exported (or unset, None) for good; variables: only for this run;
     before: those of the run before, whose lines an interrupt may have taken."""
-    lines = [":", _UNTRACED, *restore(before), "unset __cubby_status"]
+    lines = [f"{_BUILTIN} :", _UNTRACED, *restore(before), f"{_BUILTIN} unset __cubby_status"]
     for name, value in changed.items():
-        lines.append(f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}")
+        lines.append(f"{_BUILTIN} unset {name}" if value is None else f"{_BUILTIN} export {name}={shlex.quote(value)}")
     for i, (name, value) in enumerate(variables.items()):
         saved = f"__cubby_{i}=${{{name}+x}}${{{name}-}}; __cubby_kind_{i}=${{{name}+${{{name}@a}}}}"
-        lines.append(f"{saved}; export {name}={shlex.quote(value)}")
-    lines.append(f"{_tell(number, 'started')}; eval {_TRACED}{shlex.quote(code)} </dev/null {CHANNEL}>&-")
-    lines.append(f"{{ __cubby_status=$?; }} 2>/dev/null; {_UNTRACED}")
+        lines.append(f"{saved}; {_BUILTIN} export {name}={shlex.quote(value)}")
+    # Said in the code's own line, which is read before the code can turn set -v on; and again, as an
+    # error or SIGINT makes bash forget the rest of that line.
+    told = f"{{ __cubby_status=${{__cubby_status-$?}}; }} 2>/dev/null; {_UNTRACED}"
+    lines.append(f"{_tell(number, 'started')}; {_BUILTIN} eval {_TRACED}{shlex.quote(code)} </dev/null {CHANNEL}>&-; {told}")
+    lines.append(told)
     text = "\n".join(lines + restore(variables)) + "\n"
     return text.encode(errors="surrogatepass") + report(number)
