@@ -39,10 +39,10 @@ def test_interrupt_kills_in_the_guest(home, sandbox):
                                env=home.env, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"up\n"
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
+    assert process.wait(60) == 130
     process.stdout.close()
     wait_for(lambda: home.cubby("exec", sandbox, "--", "pgrep", "-f", "[s]leep 987",
-                                check=False).returncode == 1, 20, "the command is gone")
+                                check=False).returncode == 1, 60, "the command is gone")
 
 
 def test_the_daemon_is_started_once(home):
@@ -59,7 +59,7 @@ def test_daemon_in_the_foreground(home):
     wait_for((home.path / "cubbyd.sock").exists, 30, "the daemon's socket")
     assert home.daemon() == process.pid
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert not process_exists(process.pid)
 
 

@@ -28,7 +28,8 @@ def test_read_watch_and_end(home, mcp):
 
     assert mcp.request("resources/subscribe", {"uri": uri}) == {}
     mcp.tool("run_command", sandbox_id=sandbox, command="echo two > 'a b.txt'")
-    assert wait_for(lambda: updates(mcp), 30, "the change is told") == [uri]
+    # In a slow guest, to truncate a file and to write it may be two changes.
+    assert set(wait_for(lambda: updates(mcp), 30, "the change is told")) == {uri}
     assert mcp.request("resources/read", {"uri": uri})["contents"][0]["text"] == "two\n"
 
     completion = mcp.request("completion/complete", {
@@ -37,6 +38,8 @@ def test_read_watch_and_end(home, mcp):
         "context": {"arguments": {"sandbox_id": sandbox}}})["completion"]
     assert completion["values"] == ["home/user/a b.txt", "home/user/d/"]
 
+    told = len(updates(mcp))
     assert home.request("DELETE", f"/sandboxes/{sandbox}")[0] == 204
-    wait_for(lambda: updates(mcp) == [uri, uri], 30, "the end is told as a change")
+    wait_for(lambda: len(updates(mcp)) > told, 30, "the end is told as a change")
+    assert set(updates(mcp)) == {uri}
     assert "error" in mcp.answer(mcp.start("resources/read", {"uri": uri}))

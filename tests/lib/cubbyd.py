@@ -82,7 +82,7 @@ class Daemon:
     def stop(self, number=signal.SIGTERM):
         """Ends it; its exit status."""
         self.process.send_signal(number)
-        status = self.process.wait(30)
+        status = self.process.wait(60)
         self.process = None
         return status
 
@@ -279,8 +279,8 @@ class Guest:
                 return
             self.served += 1
             thread = threading.Thread(target=self._run, args=(connection,), daemon=True)
+            self.threads.append(thread)  # first: who was served looks for it
             thread.start()
-            self.threads.append(thread)
 
     def _run(self, connection):
         with connection:
@@ -298,6 +298,13 @@ class Guest:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.acceptor.join()
         self.listener.close()
+
+
+def closed_port():
+    """A socket whose port is nobody else's, and closed while the socket is there."""
+    s = socket.socket()
+    s.bind(("127.0.0.1", 0))
+    return s
 
 
 def read_head(connection):
@@ -325,5 +332,5 @@ def read_all(connection):
         data += chunk
 
 
-__all__ = ["Answer", "Daemon", "ENVD", "Guest", "MicroVMs", "PROGRAM", "events", "process_exists",
-           "read_all", "read_head", "wait_for"]
+__all__ = ["Answer", "Daemon", "ENVD", "Guest", "MicroVMs", "PROGRAM", "closed_port", "events",
+           "process_exists", "read_all", "read_head", "wait_for"]

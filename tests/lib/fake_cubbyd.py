@@ -5,6 +5,7 @@ For the programs that use the client library: what they say to a daemon, and wha
 answers, without QEMU. Commands run as the user of the test.
 """
 
+import contextlib
 import http.client
 import http.server
 import json
@@ -98,6 +99,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
+    request_queue_size = 128
 
     def handle_error(self, request, client_address):
         pass
@@ -163,17 +165,18 @@ class FakeDaemon:
 
     def kill_envd(self):
         """envd dies; what it ran would live on, on this host, and is ended too."""
-        groups = [os.getpgid(pid) for pid in self.processes()]
+        groups = self.processes()  # each leads its own
         self.envd.kill()
         self.envd.wait()
         for group in groups:
-            os.killpg(group, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may have ended with envd's end of its pipe
+                os.killpg(group, signal.SIGKILL)
 
     def close(self):
         self.server.shutdown()
         self.server.server_close()
         self.envd.terminate()
-        self.envd.wait(20)
+        self.envd.wait(60)
         shutil.rmtree(self.home, ignore_errors=True)
 
 

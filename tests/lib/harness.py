@@ -79,7 +79,7 @@ class Home:
         pid = self.daemon()
         if pid:
             os.kill(pid, signal.SIGTERM)
-            wait_for(lambda: not process_exists(pid), 20, "the daemon ends after SIGTERM")
+            wait_for(lambda: not process_exists(pid), 60, "the daemon ends after SIGTERM")
 
     def sandboxes(self):
         """Names in sandboxes/."""

@@ -8,6 +8,7 @@ once and what did not happen; the fields below make things go wrong.
 
 import base64
 import http.server
+import itertools
 import json
 import os
 import pathlib
@@ -39,6 +40,7 @@ class Backend:
         self.files = self.home / "guest"
         self.files.mkdir()
         self.sandboxes = {}
+        self.numbers = itertools.count()
         self.ended = {}             # id -> message
         self.requests = []          # (method, path)
         self.created = []           # bodies
@@ -57,17 +59,17 @@ class Backend:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("E2B_", "DEFAULT_", "LOGS"))}
         return {**kept, "CUBBY_HOME": str(self.home), **more}
 
-    def sandbox(self):
+    def sandbox(self, **more):
         """A new one, made without the server."""
-        name = f"{len(self.sandboxes) + len(self.ended):x}".rjust(20, "s")
+        name = f"{next(self.numbers):x}".rjust(20, "s")
         self.sandboxes[name] = {"sandboxID": name, "templateID": "default", "envdVersion": "0.5.7",
                                 "envdAccessToken": "token", "state": "running", "domain": None,
-                                "clientID": "c", "alias": "default"}
+                                "clientID": "c", "alias": "default", **more}
         return name
 
     def end(self, name, why="The sandbox ended"):
+        self.ended[name] = why  # first: it is not unknown in between
         self.sandboxes.pop(name, None)
-        self.ended[name] = why
 
     def count(self, path):
         return sum(1 for _, p in self.requests if p.split("?")[0] == path)
@@ -156,7 +158,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
         pairs = urllib.parse.parse_qsl(query.get("metadata", ""))  # each quoted once more, as E2B's SDKs do
         wanted = {urllib.parse.unquote(k): urllib.parse.unquote(v) for k, v in pairs}
-        self.answer(200, [s for s in self.backend.sandboxes.values()
+        self.answer(200, [s for s in list(self.backend.sandboxes.values())
                           if wanted.items() <= s.get("metadata", {}).items()])
 
     def control(self, path, body):
@@ -172,9 +174,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if b.create_error:
                 self.answer(*b.create_error)
             else:
-                made = b.sandboxes[b.sandbox()]
-                made["metadata"] = wanted.get("metadata") or {}
-                self.answer(201, made)
+                self.answer(201, b.sandboxes[b.sandbox(metadata=wanted.get("metadata") or {})])
             return
         name = path.split("/")[2] if path.count("/") >= 2 else ""
         if name in b.ended:

@@ -4,7 +4,6 @@
 import json
 import os
 import tempfile
-import time
 import types
 
 import pytest
@@ -28,7 +27,7 @@ class Stdio(Mcp):
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
-    def line(self, seconds=20):
+    def line(self, seconds=60):
         """The next message, whatever it is."""
         line = self.lines.get(timeout=seconds)
         assert line is not None, "the server ended: " + self.stderr()
@@ -80,12 +79,11 @@ class Stdio(Mcp):
         return self.errors.read().decode(errors="replace")
 
     def finish(self):
-        """Closes stdin: the server must end by itself, soon and cleanly. Clients wait 2 s, which a busy
-        machine may take from it."""
-        start = time.monotonic()
-        status, _ = self.close()
-        assert status == 0, self.stderr()
-        assert time.monotonic() - start < 15
+        """Closes stdin: the server must end by itself, and cleanly. Its own limit is 1.5 s; a busy
+        machine and a sanitizer's leak check may take longer."""
+        if self.process.returncode is None:
+            self.process.stdin.close()
+        assert self.process.wait(60) == 0, self.stderr()
 
 
 @pytest.fixture

@@ -339,7 +339,7 @@ class Wire:
     def send(self, frame):
         self.peer.sendall(struct.pack(">I", len(frame)) + frame)
 
-    def receive(self, seconds=5):
+    def receive(self, seconds=30):
         """The next frame; None when none comes in time."""
         self.peer.settimeout(seconds)
         try:
@@ -356,7 +356,7 @@ class Wire:
             data += more
         return data
 
-    def receive_tcp(self, seconds=5):
+    def receive_tcp(self, seconds=30):
         """The next TCP segment: (sport, dport, seq, ack, flags)."""
         while True:
             frame = self.receive(seconds)

@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import threading
-import time
 
 import pytest
 
@@ -278,10 +277,9 @@ def test_machine_killed_during_creation(daemon):
         daemon.request("POST", "/v2/sandboxes", {"templateID": "silent"})))
     thread.start()
     pid = wait_for(daemon.machines, 30, "the machine runs")[0]
-    started = time.monotonic()
     os.kill(pid, 9)
     thread.join()
-    assert answers[0].status == 500 and time.monotonic() - started < 20
+    assert answers[0].status == 500
     assert daemon.directories() == []
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from cubbyd import Guest, read_all, read_head, wait_for
+from cubbyd import Guest, closed_port, read_all, read_head, wait_for
 from cubbyd_fixtures import daemon, made, sandbox, shared  # noqa: F401 (fixtures)
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -44,9 +44,9 @@ def test_ended_sandbox(daemon, sandbox):
 
 
 def test_closed_port(daemon, sandbox):
-    with socket.create_server(("127.0.0.1", 0)) as s:
+    with closed_port() as s:
         port = s.getsockname()[1]
-    answer = daemon.through(sandbox, port=port)
+        answer = daemon.through(sandbox, port=port)
     assert answer.status == 502
     assert answer.json == {"sandboxId": sandbox, "port": port, "code": 502,
                            "message": "The sandbox is running but port is not open"}

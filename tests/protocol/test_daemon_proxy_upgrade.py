@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import unix_connect
 
-from cubbyd import Guest, read_all, read_head
+from cubbyd import Guest, closed_port, read_all, read_head
 from cubbyd_fixtures import daemon, made, sandbox, shared  # noqa: F401 (fixtures)
 from websocket_guest import WebSocketGuest
 
@@ -66,10 +66,8 @@ def test_websocket_that_is_refused(daemon, sandbox):
 
 
 def test_websocket_of_a_closed_port(daemon, sandbox):
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
-    with pytest.raises(InvalidStatus) as refused:
-        with websocket(daemon, f"{port}-{sandbox}.localhost"):
+    with closed_port() as s, pytest.raises(InvalidStatus) as refused:
+        with websocket(daemon, f"{s.getsockname()[1]}-{sandbox}.localhost"):
             pass
     assert refused.value.response.status_code == 502
 

@@ -144,12 +144,12 @@ def test_bad_lines(envd, line, answer):
 
 
 def test_refused(envd):
-    with listening() as server:
-        port = server.getsockname()[1]
-    for number in [port, envd.relay_port]:
-        with ask(envd, b"CONNECT %d\nbytes that nobody takes" % number) as client:
-            assert read_line(client) == b"ERR refused\n", number
-            assert read_all(client) == b""
+    with socket.socket() as held:  # nobody else's, and it does not listen
+        held.bind(("127.0.0.1", 0))
+        for number in [held.getsockname()[1], envd.relay_port]:
+            with ask(envd, b"CONNECT %d\nbytes that nobody takes" % number) as client:
+                assert read_line(client) == b"ERR refused\n", number
+                assert read_all(client) == b""
 
 
 def test_large_both_ways_at_once(envd):

@@ -385,7 +385,7 @@ def test_keepalive_and_deadline(envd, here):
     w = Watch(envd, here, headers={"Connect-Timeout-Ms": "300"})
     assert list(w.stream) == []
     assert w.stream.end["error"]["code"] == "deadline_exceeded"
-    assert 0.2 < time.monotonic() - began < 20
+    assert time.monotonic() - began > 0.2
     w.close()
 
 
@@ -455,7 +455,7 @@ def test_polled(envd, here):
     assert [e for e in seen if e[0] != CHMOD] == [(CREATE, "a"), (REMOVE, "a")]
     assert events(envd, watcher) == [], "they are told once"
     assert envd.fs("RemoveWatcher", watcherId=watcher) == (200, {})
-    assert inotify_count(envd) == 0
+    wait_for(lambda: inotify_count(envd) == 0, what="the watch is gone")
     for method in ("GetWatcherEvents", "RemoveWatcher"):
         status, answer = envd.fs(method, watcherId=watcher)
         assert (status, answer["code"]) == (404, "not_found")

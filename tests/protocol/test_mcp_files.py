@@ -10,6 +10,7 @@ import threading
 import urllib.parse
 
 import jsonschema
+import mcp_backend
 import pytest
 from harness import wait_for
 from mcp_stdio import backend, server, start  # noqa: F401
@@ -233,13 +234,23 @@ def test_download_to_a_path_replaces_nothing(start, backend, places, name):
     assert not backend.requests
 
 
-def test_download_to_a_name_that_appears_meanwhile(start, backend, tmp_path):
-    server = start(cwd=tmp_path)
-    (backend.files / "slow").write_bytes(b"x" * (64 << 20))
+def test_download_to_a_name_that_appears_meanwhile(start, backend, tmp_path, monkeypatch):
+    server, gate = start(cwd=tmp_path), threading.Event()
+
+    def half(handler, query):
+        handler.send_response(200)
+        handler.send_header("Content-Length", "8")
+        handler.end_headers()
+        handler.wfile.write(b"half")
+        gate.wait(60)
+        handler.wfile.write(b"more")
+
+    monkeypatch.setattr(mcp_backend.Handler, "read_file", half)
     request = server.start_tool(LOCAL, sandbox_id=backend.sandbox(), sandbox_file_path="slow",
                                 local_filename="./mine")
     wait_for(lambda: list(tmp_path.glob(".cubby-*.part")), what="it is being written")
     (tmp_path / "mine").write_text("mine")
+    gate.set()
     text = server.answer(request)["result"]["content"][-1]["text"]
     assert text.startswith("local_file_exists: ")
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
@@ -425,9 +436,9 @@ def test_fetch_fails(start, backend, site):
     assert "redirect" in error("/loop").lower()
     assert error("/slow", timeout=0.3).startswith("timeout: ")
     assert not error("/short").startswith("http_error")
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
-    text = server.error(INTERNET, sandbox_id=sandbox, url=f"http://127.0.0.1:{port}/")
+    with socket.socket() as s:  # a port that is nobody else's, and closed
+        s.bind(("127.0.0.1", 0))
+        text = server.error(INTERNET, sandbox_id=sandbox, url=f"http://127.0.0.1:{s.getsockname()[1]}/")
     assert not text.startswith("denied")
     assert list(backend.files.iterdir()) == []
 

@@ -2,6 +2,7 @@
 """What is open for a token ends with it, and one token leaves room for the others: sessions, event
 streams, bodies on their way. And what still comes in while the server ends."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -10,16 +11,12 @@ import time
 import mcp_backend
 import pytest
 from harness import wait_for
-from mcp_http import (Session, http_start, message, modern, modern_body,  # noqa: F401
+from mcp_http import (Closed, Session, http_start, message, modern, modern_body,  # noqa: F401
                       modern_headers, modern_open, request_bytes, send, tool)
 from mcp_stdio import backend  # noqa: F401
-from test_mcp_http_auth import START, Tokens, ask, bearer, call, issuer, tokens  # noqa: F401
+from test_mcp_http_auth import START, Tokens, ask, bearer, call, issuer, soon, tokens  # noqa: F401
 
 LISTEN = "subscriptions/listen"
-
-
-def soon(seconds):
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
 
 
 def listen(server, token=None, **kinds):
@@ -35,16 +32,15 @@ def start_session(server, token):
 
 # ---- a token that expires
 def test_expiry_of_a_files_token_ends_what_is_open(http_start, tokens):
-    brief = tokens.new("brief", expires=soon(4))
+    brief = tokens.new("brief", expires=soon(600))
     server = http_start("--token-file", tokens.path)
     session = Session(server, headers=bearer(brief))
     lasting = Session(server, headers=bearer(tokens.first))
     stream, listening, others = session.get(), listen(server, brief), lasting.get()
     assert listening.status == stream.status == 200
-    begin = time.monotonic()
-    assert [m["id"] for m in listening.messages(10)] == [1]  # its last result
-    assert stream.messages(10) == []
-    assert time.monotonic() - begin < 9
+    tokens.change("brief", expires=soon(3))
+    assert [m["id"] for m in listening.messages(60)] == [1]  # its last result
+    assert stream.messages(60) == []
     tokens.write([{k: v for k, v in t.items() if k != "expires"} for t in tokens.read()])
     wait_for(lambda: ask(server, brief).status == 200, what="the token is good again")
     assert session.post(message("ping", None, 1)).status == 404  # its session is not
@@ -55,15 +51,15 @@ def test_expiry_of_an_oauth_token_ends_streams(http_start, issuer, backend):
     """The session is the subject's and goes on with the next token, as does a call that was begun."""
     server = http_start("--oauth-issuer", issuer.url)
     now = int(time.time())
-    brief, fresh = issuer.token(server.url, exp=now - 55), issuer.token(server.url, exp=now + 300)  # 60 s of leeway
+    brief, fresh = issuer.token(server.url, exp=now - 45), issuer.token(server.url, exp=now + 300)  # 60 s of leeway
     session = Session(server, headers=bearer(brief))
     stream, listening, lasting = session.get(), listen(server, brief), listen(server, fresh)
     made = call(server, fresh, "create_sandbox")["structuredContent"]["sandbox_id"]
     run = tool("run_command", {"sandbox_id": made, "command": "until test -e gate; do sleep 0.02; done"})
     running = modern_open(server, "tools/call", run, headers=bearer(brief))
     wait_for(lambda: backend.running)
-    assert [m["id"] for m in listening.messages(10)] == [1]
-    assert stream.messages(10) == []
+    assert [m["id"] for m in listening.messages(60)] == [1]
+    assert stream.messages(60) == []
     assert ask(server, brief).status == 401
     assert session.post(message("ping", None, 1), Authorization=f"Bearer {fresh}").status == 200
     assert session.get(Authorization=f"Bearer {fresh}").status == 200
@@ -98,7 +94,7 @@ def test_one_token_leaves_streams_for_others(http_start, tokens, pair):
     others = [Session(server, headers=bearer(other)).get() for _ in range(2)]
     assert [s.status for s in others] == [200, 200]
     streams[0].connection.close()
-    wait_for(lambda: listen(server, one).status == 200, 5, "there is room again")
+    wait_for(lambda: listen(server, one).status == 200, 30, "there is room again")
 
 
 def declare(server, token, size):
@@ -136,17 +132,17 @@ def test_a_listen_that_was_accepted_has_its_stream(http_start, backend, monkeypa
     gate = threading.Event()
 
     def slow(handler, begin=mcp_backend.Handler.nothing_changes):
-        gate.wait(20)
+        gate.wait(60)
         yield from begin(handler)
 
     monkeypatch.setattr(mcp_backend.Handler, "nothing_changes", slow)
     uri = f"sandbox://{backend.sandbox()}/tmp/x"
     first = modern_open(server, LISTEN, {"notifications": {"resourceSubscriptions": [uri]}})
-    answer = first.response(4)  # its head comes at once
+    answer = first.response(30)  # its head comes before the gate opens
     assert answer.status == 200
     assert modern(server, LISTEN, {"notifications": {}}).status == 429
     gate.set()
-    assert answer.message(10)["method"] == "notifications/subscriptions/acknowledged"
+    assert answer.message(60)["method"] == "notifications/subscriptions/acknowledged"
 
 
 # ---- calls a minute
@@ -155,7 +151,7 @@ def test_calls_over_the_rate_are_not_even_read(http_start, tokens):
     server = http_start("--token-file", tokens.path)
     assert [ask(server, slow).status for _ in range(2)] == [200, 200]
     c = declare(server, slow, 1 << 20)
-    answer = c.response(5)  # of the head alone
+    answer = c.response(60)  # of the head alone
     assert answer.status == 429 and int(answer.headers["retry-after"]) > 0
     assert send(server, headers={**bearer(slow), **modern_headers("x")}, body=b"rubbish").status == 429
 
@@ -184,28 +180,42 @@ def is_ending(server):
     return modern(server, "tools/list").status == 503
 
 
-def test_what_was_begun_before_the_end_is_refused(http_start, backend, monkeypatch):
-    """Its head came before SIGTERM, its body when calls were winding down: nothing is begun."""
+def end_with_late_bodies(http_start, backend, gate):
+    """Whether the server did not have to cut its end short, which on a busy machine it may."""
     server = http_start()
     session = Session(server)
     call = tool("create_sandbox")
     late = [begin_call(server, modern_headers("tools/call", call), modern_body("tools/call", call)),
             begin_call(server, session.headers(), message("tools/call", call, 1)),
             begin_call(server, {}, START)]
-    gate = threading.Event()
-    monkeypatch.setattr(mcp_backend, "kill", lambda process, do=mcp_backend.kill: (gate.wait(20), do(process)))
     stuck = modern_open(server, "tools/call", tool("run_command", {"sandbox_id": backend.sandbox(), "command": "sleep 100"}))
     wait_for(lambda: backend.running)
     server.process.send_signal(signal.SIGTERM)
-    wait_for(lambda: is_ending(server), 1, "it ends, and a call winds down")
-    for c, last in late:
-        c.send(last)
-        assert c.response(3).status == 503
+    statuses = []
+    with contextlib.suppress(OSError, Closed):  # the server was faster: see below
+        wait_for(lambda: is_ending(server), 30, "it ends, and a call winds down")
+        for c, last in late:
+            c.send(last)
+            statuses.append(c.response().status)
     gate.set()
     server.stop()
-    assert not backend.created
-    assert "exit.forced" not in server.stderr()
     stuck.close()
+    assert not backend.created
+    assert set(statuses) <= {503}
+    return len(statuses) == len(late) and "exit.forced" not in server.stderr()
+
+
+def test_what_was_begun_before_the_end_is_refused(http_start, backend, monkeypatch):
+    """Its head came before SIGTERM, its body when calls were winding down: nothing is begun. The
+    server winds down for 1.5 s, which a busy machine may take from it."""
+    gate = threading.Event()
+    monkeypatch.setattr(mcp_backend, "kill", lambda process, do=mcp_backend.kill: (gate.wait(20), do(process)))
+    for _ in range(5):
+        gate.clear()
+        if end_with_late_bodies(http_start, backend, gate):
+            return
+        wait_for(lambda: not backend.running, what="the command is killed")
+    raise AssertionError("it never came to its end by itself")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -105,4 +105,4 @@ def test_who_leaves_is_not_watched_for(http, real, file, uri):  # noqa: F811  # 
         listen(http, 9, uri).connection.close()
         return real.watches() > 1
 
-    wait_for(watched_again, 5, "the watch of the session went with it")
+    wait_for(watched_again, 30, "the watch of the session went with it")

@@ -131,7 +131,7 @@ def test_mutated_requests(http):  # 80
         c.send(bytes(data))
         c.socket.shutdown(socket.SHUT_WR)
         try:
-            answer = c.response(5)
+            answer = c.response(60)
             assert answer.status == 200 or 400 <= answer.status < 600, (answer.status, bytes(data))
         except Closed:
             pass

@@ -4,6 +4,7 @@
 import fcntl
 import json
 import os
+import re
 import subprocess
 import time
 
@@ -54,25 +55,31 @@ def test_output_comes_as_it_is_printed(server, backend, token):  # 17
 
 def test_modern(start, backend):  # 17, 67
     server = start(version=None)
-    begin(server, "echo one; sleep 0.3; echo two", "t", meta=META, sandbox_id=backend.sandbox())
+    os.mkfifo(backend.files / "gate")
+    begin(server, "echo one; cat gate", "t", meta=META, sandbox_id=backend.sandbox())
+    assert server.line()["params"]["message"] == "one\n"
+    (backend.files / "gate").write_text("two\n")
     seen, result = progress(server)
-    assert texts(seen) == ["one\n", "two\n"] and result["resultType"] == "complete"
+    assert "two\n" in texts(seen) and result["resultType"] == "complete"
 
 
 def test_beats_when_nothing_is_printed(server, backend):
-    begin(server, "echo some; sleep 2.5", sandbox_id=backend.sandbox())
-    seen, _ = progress(server)
-    assert texts(seen) == ["some\n", "2 s, 5 bytes"]
-    begin(server, "sleep 1.5", sandbox_id=backend.sandbox())
-    seen, _ = progress(server)
-    assert texts(seen) == ["1 s"]
+    for command, said, beat in (("echo some; cat gate", ["some\n"], r"\d+ s, 5 bytes"), ("cat gate", [], r"\d+ s")):
+        gate = backend.files / "gate"
+        os.mkfifo(gate)
+        begin(server, command, sandbox_id=backend.sandbox())
+        came = [server.line()["params"]["message"] for _ in range(len(said) + 2)]
+        assert came[:len(said)] == said and all(re.fullmatch(beat, one) for one in came[len(said):])
+        gate.write_text("")
+        progress(server)
+        gate.unlink()
 
 
 def test_the_oldest_revision_has_no_message(start, backend):
     server = start(version="2024-11-05")
     begin(server, "echo some; sleep 1.5", sandbox_id=backend.sandbox())
     seen, result = progress(server)
-    assert [set(p) for p, _ in seen] == [{"progressToken", "progress"}]
+    assert seen and all(set(p) == {"progressToken", "progress"} for p, _ in seen)
     assert "structuredContent" not in result
 
 
@@ -83,11 +90,12 @@ def test_none_unasked(server, backend):  # 18
 
 
 def test_rate_and_bounds(server, backend):
+    began = time.monotonic()
     begin(server, "timeout 2 sh -c 'while :; do seq 2000; done'; echo done",
           sandbox_id=backend.sandbox())
     seen, result = progress(server)
-    spent = seen[-1][1] - seen[0][1]
-    assert 5 <= len(seen) <= PER_SECOND * spent + 2
+    spent = seen[-1][1] - began  # none was sent before, and none is seen before it was sent
+    assert 3 <= len(seen) <= PER_SECOND * spent + 2
     cut = [t for t in texts(seen) if "bytes left out" in t]
     assert cut and all(len(t) <= OUTPUT_MAX + 100 for t in texts(seen))
     assert texts(seen)[-1].endswith("done\n")
@@ -134,7 +142,7 @@ def test_nothing_after_a_cancellation(server, backend):  # 19
     server.send({"jsonrpc": "2.0", "id": "after", "method": "ping"})
     while (message := server.line()).get("id") != "after":
         assert message["method"] == "notifications/progress"  # sent before it was read
-    wait_for(lambda: not process_exists(pid), 5, "the command is killed")
+    wait_for(lambda: not process_exists(pid), 30, "the command is killed")
     server.silent()
 
 
@@ -151,7 +159,7 @@ def test_a_reader_that_stops(backend):
                                             "params": params}).encode() + b"\n")
         process.stdin.flush()
         wait_for(lambda: backend.running, what="the command runs")
-        wait_for(lambda: not backend.running, 20, "the command ends")
+        wait_for(lambda: not backend.running, 60, "the command ends")
         lines = [json.loads(process.stdout.readline())]
         while lines[-1].get("id") != 1:
             lines.append(json.loads(process.stdout.readline()))

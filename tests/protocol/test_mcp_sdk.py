@@ -49,7 +49,7 @@ def test_all_of_it(backend, tmp_path, profile):
             with pytest.raises(McpError):
                 await s.call_tool("nothing", {})
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_progress_reaches_its_callback(backend, tmp_path):
@@ -63,9 +63,8 @@ def test_progress_reaches_its_callback(backend, tmp_path):
             await s.call_tool("run_command", {"sandbox_id": backend.sandbox(), "command": "sleep 1.5"},
                               progress_callback=on_progress)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
-    (value, text), = seen
-    assert 0.5 < value < 1.5 and text
+    asyncio.run(asyncio.wait_for(main(), 120))
+    assert seen and seen[0][0] > 0.5 and all(text for _, text in seen)
 
 
 def test_a_process_for_every_call(backend, tmp_path):
@@ -79,16 +78,20 @@ def test_a_process_for_every_call(backend, tmp_path):
         await one("run_command", sandbox_id=sandbox, command="echo kept > file")
         assert (await one("run_command", sandbox_id=sandbox, command="cat file")).startswith("kept\n")
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_a_call_the_client_gives_up_is_ended_with_it(backend, tmp_path):
     async def main():
         async with session(backend, tmp_path) as s:
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(s.call_tool("run_command", {
-                    "sandbox_id": backend.sandbox(), "command": "sleep 1000"}), 0.5)
+            call = asyncio.create_task(s.call_tool("run_command", {
+                "sandbox_id": backend.sandbox(), "command": "sleep 1000"}))
+            while not backend.running:
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
             assert backend.running
 
-    asyncio.run(asyncio.wait_for(main(), 30))
-    wait_for(lambda: not backend.running, 5, "the command went with the server")
+    asyncio.run(asyncio.wait_for(main(), 120))
+    wait_for(lambda: not backend.running, 30, "the command went with the server")

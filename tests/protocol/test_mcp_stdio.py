@@ -105,7 +105,7 @@ def test_memory_of_many_values(fresh):
     fresh.raw(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":[' + b"{}," * 240_000 + b"{}]}}\n")
     assert fresh.line()["result"] == {}
     status = pathlib.Path(f"/proc/{fresh.process.pid}/status")
-    wait_for(lambda: SAN or int(status.read_text().split("VmRSS:")[1].split()[0]) < 16 * 1024, 10,
+    wait_for(lambda: SAN or int(status.read_text().split("VmRSS:")[1].split()[0]) < 16 * 1024, 30,
              "the memory is given back")
     fresh.raw(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":[' + b"{}," * 250_000 + b"{}]}}\n")
     assert fresh.line()["error"]["code"] == -32700
@@ -150,7 +150,7 @@ def test_many_requests_before_an_answer_is_read(backend, tmp_path):
     ids = [json.loads(process.stdout.readline())["id"] for _ in range(count)]
     assert sorted(ids) == list(range(count))
     process.stdin.close()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 def test_a_request_that_is_in_flight_already(server, backend):
@@ -172,7 +172,7 @@ def test_end_of_input_ends_commands(server, backend):
     wait_for(lambda: backend.running, what="the command runs")
     (pid,) = backend.running
     server.finish()
-    wait_for(lambda: not process_exists(pid), 5, "the command is killed")
+    wait_for(lambda: not process_exists(pid), 30, "the command is killed")
     assert backend.sandboxes, "the sandbox lives on"
 
 
@@ -182,8 +182,8 @@ def test_signals(server, backend, number):
     wait_for(lambda: backend.running, what="the command runs")
     (pid,) = backend.running
     server.process.send_signal(number)
-    assert server.process.wait(10 if SAN else 2) == 0
-    wait_for(lambda: not process_exists(pid), 5, "the command is killed")
+    assert server.process.wait(60) == 0
+    wait_for(lambda: not process_exists(pid), 30, "the command is killed")
 
 
 def test_end_while_the_backend_hangs(start, backend):
@@ -204,7 +204,7 @@ def test_nobody_reads(backend, tmp_path):
     os.close(ours)
     process.stdin.write(PING + b"\n")
     process.stdin.flush()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     process.stdin.close()
 
 
@@ -232,7 +232,7 @@ def test_over_a_socket(backend, tmp_path):
     ours.sendall(PING + b"\n")
     assert json.loads(ours.makefile().readline())["result"] == {}
     ours.close()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("closed", [0, 1, 2])
@@ -259,7 +259,7 @@ def test_help_and_version():
     ["--sandbox-timeout", "0"], ["--allow-download-from", "localhost"], ["--log-level", "loud"]])
 def test_wrong_arguments(args):
     done = subprocess.run([BIN / "cubby-mcp", *args], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=10)
+                          text=True, timeout=60)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and any(a in done.stderr for a in args)
 

@@ -206,7 +206,7 @@ def test_killed_command(server, backend):
 
 
 def test_command_that_takes_too_long(server, backend):
-    got, text = run(server, backend.sandbox(), "echo so far; sleep 1000", timeout=0.3)
+    got, text = run(server, backend.sandbox(), "echo so far; sleep 1000", timeout=4)
     assert got["timed_out"] and got["stdout"] == "so far\n" and got["exit_code"] == -1
     assert text.startswith("so far\n[timed out and killed after ") and "in the background" in text
 
@@ -322,7 +322,7 @@ def test_cancel(server, backend):  # 19
     server.silent()
     server.send({"jsonrpc": "2.0", "method": "notifications/cancelled",
                  "params": {"requestId": request, "reason": "enough"}})
-    wait_for(lambda: not process_exists(pid), 2, "the command is killed")
+    wait_for(lambda: not process_exists(pid), 30, "the command is killed")
     server.silent()
     assert run(server, sandbox, "echo on")[0]["stdout"] == "on\n"
 
@@ -419,7 +419,7 @@ def test_python_big_code(server, backend):
 
 def test_python_that_takes_too_long(server, backend):
     got, text = python(server, backend.sandbox(), "print('so far')\nimport time; time.sleep(1000)",
-                       timeout=1)
+                       timeout=5)
     assert got["timed_out"] and got["stdout"] == "so far\n" and "error" not in got
     assert "timed out" in text
 

@@ -113,9 +113,8 @@ def test_stop_takes_the_whole_group(commands):
     output, _ = commands.until(o["command_id"], lambda o, p: o.endswith("\n"))
     child = int(output)
     assert process_exists(child)
-    before = time.monotonic()
     stopped = commands.call("stop_command", o["command_id"], grace_seconds=0.5)
-    assert stopped["was_running"] and time.monotonic() - before < 15
+    assert stopped["was_running"]
     assert not process_exists(child) and not process_exists(commands.group_of(o["command_id"]))
 
 
@@ -151,13 +150,12 @@ def test_what_a_command_leaves_behind(commands):
 
 
 def test_waiting(commands):
-    o = commands.start("sleep 1; echo one; sleep 30")
-    before = time.monotonic()
-    page = commands.read(o["command_id"], o["next_cursor"], wait=20)
-    assert page["output"] == "one\n" and page["running"] and time.monotonic() - before < 18
+    o = commands.start("sleep 1; echo one; sleep 600")
+    page = commands.read(o["command_id"], o["next_cursor"], wait=300)  # longer than an answer is waited for
+    assert page["output"] == "one\n" and page["running"]
     before = time.monotonic()
     page = commands.read(o["command_id"], page["next_cursor"], wait=0.5)
-    assert page["output"] == "" and page["running"] and 0.4 < time.monotonic() - before < 25
+    assert page["output"] == "" and page["running"] and time.monotonic() - before > 0.4
     assert commands.text.startswith(f"[command {o['command_id']}: running")
 
 
@@ -299,6 +297,18 @@ def test_arguments_are_checked(commands):
     assert "from 0 to 300, not 301" in commands.error("read_output", command_id="0123abcd", wait_seconds=301)
 
 
+def running(words):
+    """The pids of processes with this command line."""
+    found = []
+    for one in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if one.joinpath("cmdline").read_bytes() == words.encode() and process_exists(one.name):
+                found.append(int(one.name))
+        except OSError:
+            pass  # it has ended
+    return found
+
+
 @pytest.mark.parametrize("delay", [0, 0.01, 0.03, 0.06])
 def test_a_start_that_is_cancelled_leaves_nothing(commands, delay):
     """Whenever it is cancelled: the command does not run on, for nobody knows its id."""
@@ -308,11 +318,7 @@ def test_a_start_that_is_cancelled_leaves_nothing(commands, delay):
     time.sleep(delay)
     commands.server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7070}})
     commands.server.finish()  # waits for what it has begun
-    pids = [int(p.name) for p in pathlib.Path("/proc").glob("[0-9]*") if process_exists(p.name)
-            and p.joinpath("cmdline").read_bytes() == f"sleep\0{seconds}\0".encode()]
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    assert not pids, "it runs"
+    wait_for(lambda: not running(f"sleep\0{seconds}\0"), what="it runs no more")
 
 
 def test_what_nobody_waits_for_is_no_reason_to_wait(commands):
@@ -328,11 +334,9 @@ def test_what_nobody_waits_for_is_no_reason_to_wait(commands):
             "time.sleep(99)\n")
     command = commands.start(f"exec python3 -c \"{code}\"")["command_id"]
     output, _ = commands.until(command, lambda o, p: o.endswith("\n"))
-    before = time.monotonic()
     stopped = commands.call("stop_command", command, grace_seconds=20)
-    took = time.monotonic() - before
     os.kill(int(output.split()[1]), signal.SIGKILL)
-    assert not stopped["killed"] and took < 15
+    assert not stopped["killed"], "as it would be after 20 s"
 
 
 def test_only_some_of_what_ended_is_kept(commands):

@@ -6,9 +6,10 @@ import hashlib
 import os
 import stat
 import threading
-import time
+import urllib.parse
 
 import pytest
+from harness import wait_for
 from mcp_envd import fresh, real, sandbox, server, start  # noqa: F401
 from mcp_schemas import checked
 
@@ -208,31 +209,30 @@ def test_write_much(call, tmp_path, real, size):  # noqa: F811
     call("write_file", path=f"{tmp_path}/f", content=content)
     assert (tmp_path / "f").read_text() == content
     assert real.count("/files") == (0 if size <= 98304 else 1)
-    before = {n for n in os.listdir("/tmp") if n.startswith("cubby-") and len(n) == 22}
     call("write_file", path=f"{tmp_path}/f", content=content, append=True)
     assert (tmp_path / "f").read_text() == content * 2
-    assert not {n for n in os.listdir("/tmp") if n.startswith("cubby-") and len(n) == 22} - before
+    assert len(uploaded(real)) == (0 if size <= 98304 else 2) and gone(uploaded(real))
 
 
-def temporary():
-    return {n for n in os.listdir("/tmp") if n.startswith("cubby-") and len(n) == 22}
+def uploaded(real):  # noqa: F811
+    """Scripts that were put into /tmp; those of other tests that run meanwhile are there as well."""
+    queries = [urllib.parse.parse_qs(p.partition("?")[2]) for m, p in real.requests if (m, p.split("?")[0]) == ("POST", "/files")]
+    return {q["path"][0] for q in queries}
 
 
-def gone(names):
-    deadline = time.monotonic() + 20
-    while names & temporary() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not names & temporary()
+def gone(paths):
+    wait_for(lambda: not any(map(os.path.exists, paths)), what=f"{paths} are removed")
+    return True
 
 
 def test_nothing_is_left_of_a_script_that_does_not_start(fails, tmp_path, real, monkeypatch):  # noqa: F811
-    handler, seen, before = real.server.RequestHandlerClass, set(), temporary()
+    handler, seen = real.server.RequestHandlerClass, set()
     envd = handler.envd
 
     def refuse(self, url, body):
         if url.path != "/process.Process/Start":
             return envd(self, url, body)
-        seen.update(temporary() - before)
+        seen.update(filter(os.path.exists, uploaded(real)))
         self.answer(429, {"code": "resource_exhausted", "message": "no more processes"})
     monkeypatch.setattr(handler, "envd", refuse)
     assert "no more processes" in fails("write_file", path=f"{tmp_path}/f", content="x" * 100_000)
@@ -240,19 +240,19 @@ def test_nothing_is_left_of_a_script_that_does_not_start(fails, tmp_path, real, 
 
 
 def test_nothing_is_left_of_a_write_that_is_cancelled(server, sandbox, tmp_path, real, monkeypatch):  # noqa: F811
-    handler, seen, before, held = real.server.RequestHandlerClass, set(), temporary(), threading.Event()
+    handler, seen, held = real.server.RequestHandlerClass, set(), threading.Event()
     envd = handler.envd
 
     def hold(self, url, body):
         if url.path != "/process.Process/Start":
             return envd(self, url, body)
-        seen.update(temporary() - before)
+        seen.update(filter(os.path.exists, uploaded(real)))
         held.set()
         self.connection.recv(1)  # until the client leaves
     monkeypatch.setattr(handler, "envd", hold)
     server.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": {
         "name": "write_file", "arguments": {"sandbox_id": sandbox, "path": f"{tmp_path}/f", "content": "x" * 100_000}}})
-    assert held.wait(20)
+    assert held.wait(60)
     server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}})
     assert len(seen) == 1 and gone(seen) and not (tmp_path / "f").exists()
 
