@@ -219,22 +219,25 @@ $(SDKS): | $(B)/.deps-test
 	$(@D)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
-# In a directory of its own with a short name: paths of sockets have 107 bytes.
-define pytest
-	@d=$$(mktemp -d -t ct.XXXXXX); \
-	 $(TEST_ENV) $(VENV)/bin/python -m pytest -q --timeout 180 -p no:cacheprovider --basetemp=$$d $(1); \
-	 status=$$?; rm -rf $$d; exit $$status
-endef
+# What failed is run once more, alone, and named if it passes then: tests/run.py says why.
+pytest = @$(TEST_ENV) $(VENV)/bin/python tests/run.py $(B)/flaky/$@ $(1)
+flaky  = @cat $(B)/flaky/* 2>/dev/null || true
 
-# C units, and every fuzz target over its corpus.
+# C units, and every fuzz target over its corpus. The same for units: prove keeps which failed.
+PROVE := prove --statefile $(B)/test/unit.prove
 unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
-	@prove --timer --exec 'timeout -k 5 60' $(UNITS)
+	@mkdir -p $(B)/flaky; rm -f $(B)/flaky/$@ $(B)/test/unit.prove
+	@$(PROVE) --state=save --timer --exec 'timeout -k 5 60' $(UNITS) || { \
+	    again=$$($(PROVE) --state=failed --dry | tr '\n' ' '); \
+	    [ $$(echo $$again | wc -w) -le 5 ] && echo "run again, alone: $$again" && \
+	    $(PROVE) --state=failed --exec 'timeout -k 5 60' && \
+	    echo "flaky: passed when run again: $$again" | tee $(B)/flaky/$@; }
 	@for r in $(notdir $(REPLAYS)); do \
 	    echo "exec timeout -k 5 60 $(B)/test/replay/$$r tests/fuzz/corpus/$${r#fuzz_}" >$(B)/test/replay/$$r.t; done
 	@prove --exec sh $(patsubst %,%.t,$(REPLAYS))
 # One program each, with real or faked peers, official ones among them; no QEMU.
 protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
-	$(call pytest,-n auto --maxprocesses 4 --dist loadfile tests/protocol tests/clients tests/conformance tests/sdk)
+	$(call pytest,tests/protocol tests/clients tests/conformance tests/sdk -- -n auto --maxprocesses 4 --dist loadfile)
 # Everything real: QEMU, a template of this tree's own, the official clients.
 e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
 	$(call pytest,tests/e2e tests/acceptance)
@@ -243,9 +246,11 @@ prepare: all $(UNITS) $(REPLAYS) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done
 test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) prepare
 	@$(MAKE) --no-print-directory unit protocol e2e layers headers
+	$(flaky)
 	@echo "make test: units, protocol, end to end, layers and headers: all passed"
 asan:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=1 TEST_HOME=$(abspath $(BUILD)/test-home) unit protocol e2e
+	@cat $(BUILD)/asan/flaky/* 2>/dev/null || true
 
 # The template that the tests use is built by this tree, into a state directory of its own, and again
 # when what goes into it has changed.
