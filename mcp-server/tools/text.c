@@ -29,6 +29,13 @@ void text_add_part(struct buf *out, const char *name, const char *text)
         buf_addc(out, '\n');
 }
 
+// What a backend adds to the status in brackets: "exit status 137 (out of memory)".
+static const char *remark(const json_t *o)
+{
+    const char *found = strstr(text_string(o, "status"), " (");
+    return found ? found : "";
+}
+
 void text_add_end(struct buf *out, const json_t *o)
 {
     long long ms = text_int(o, "duration_ms");
@@ -41,7 +48,7 @@ void text_add_end(struct buf *out, const json_t *o)
     else if (code < 0)
         buf_printf(out, "[%s, after %lld ms]", text_string(o, "status"), ms);
     else
-        buf_printf(out, "[exit code %lld, %lld ms]", code, ms);
+        buf_printf(out, "[exit code %lld%s, %lld ms]", code, remark(o), ms);
 }
 
 char *text_of_file(const char *what, const json_t *o)

@@ -32,6 +32,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/envd/out_of_memory.h"
 #include "sandbox-backend/envd/process_internal.h"
 #include "sandbox-backend/envd/process_spawn.h"
 #include "sandbox-backend/envd/tree.h"
@@ -71,6 +72,7 @@ struct processes *processes_new(uv_loop_t *loop, const char *cgroup_root)
     ps->oom_fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
     ssize_t n = ps->oom_fd < 0 ? 0 : read(ps->oom_fd, ps->oom_own, sizeof ps->oom_own - 1);
     ps->oom_own[n > 0 ? n : 0] = '\0';
+    ps->kills_fd = out_of_memory_open();
     raise_descriptor_limit(ps);
     uv_signal_init(loop, &ps->child_signal);
     uv_signal_start(&ps->child_signal, on_child_signal, SIGCHLD);
@@ -85,6 +87,7 @@ static void free_table(struct processes *ps)
     cgroups_free(ps->cgroups);
     mem_close_fd(&ps->null_fd);
     mem_close_fd(&ps->oom_fd);
+    mem_close_fd(&ps->kills_fd);
     free(ps->nofile);
     free(ps);
 }
@@ -153,6 +156,7 @@ struct process *process__add(struct processes *ps, const struct process_config *
     p->table = ps;
     p->pid = s->pid;
     p->cgroup = cgroup;
+    p->oom_kills = s->oom_kills;
     p->tag = config->tag ? xstrdup(config->tag) : NULL;
     p->shown = json_incref(config->shown);
     p->next = ps->list;
@@ -266,9 +270,17 @@ static void set_state(struct process *p, enum process_state state)
     p->state = state;
 }
 
+// Itself, or what a shell ran for it last.
+static bool was_killed(int status)
+{
+    return WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 128 + SIGKILL;
+}
+
 static void exited(struct process *p, int status)
 {
-    process__describe(&p->end, status);
+    bool out_of_memory =
+        !p->killed && was_killed(status) && out_of_memory_kills(p->table->kills_fd) != p->oom_kills;
+    process__describe(&p->end, status, out_of_memory);
     set_state(p, PROCESS_DRAINING);
     p->exited_ms = p->output_ms = (int64_t)uv_now(p->table->loop);
     struct err gone = ERR_INIT;

@@ -42,6 +42,7 @@ struct process {
     struct deadline limit;    // not ENDED: it has run for as long as it may
     bool kept;                // ENDED and to be kept for Connect
     bool released;            // out of the table; its handles are closing
+    int64_t oom_kills; // the machine's, when it started
     int64_t exited_ms;
     int64_t output_ms; // when output last came
     int open_handles;  // polls and timers, not closed yet
@@ -56,6 +57,7 @@ struct processes {
     int null_fd;
     int oom_fd;            // owned; our own oom_score_adj, -1 for none
     char oom_own[16];      // what is in it
+    int kills_fd;          // owned; see out_of_memory.h
     struct rlimit *nofile; // owned
     uv_signal_t child_signal;
     bool closing;
@@ -86,7 +88,8 @@ void process__output_update(struct process *p); // polls or pauses, as the liste
 void process__output_drain(struct process *p);  // reads what is there now
 
 // process_status.c
-void process__describe(struct process_end *end, int status); // of waitpid
+// `status`: of waitpid. out_of_memory: the kernel has ended something for want of memory meanwhile.
+void process__describe(struct process_end *end, int status, bool out_of_memory);
 
 // process_stdin.c
 void process__stdin_close(struct process *p, const struct err *why); // fails what is queued

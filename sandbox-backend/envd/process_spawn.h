@@ -24,6 +24,7 @@ struct spawn {
     int null_fd;          // /dev/null
     int oom_fd;           // our own oom_score_adj, -1 for none
     const char *oom_own;  // what is in it
+    int64_t oom_kills;    // the machine's before it
     int cgroup_fd;        // -1 for none
     struct rlimit nofile; // what envd was started with
     // What was started.

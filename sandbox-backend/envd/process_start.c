@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/envd/out_of_memory.h"
 #include "sandbox-backend/envd/process_internal.h"
 #include "sandbox-backend/envd/process_spawn.h"
 
@@ -74,6 +75,7 @@ struct process *process_start(struct processes *ps, const struct process_config 
         .null_fd = ps->null_fd,
         .oom_fd = ps->oom_fd,
         .oom_own = ps->oom_own,
+        .oom_kills = out_of_memory_kills(ps->kills_fd),
         .cgroup_fd = cgroup_fd(ps->cgroups, cgroup),
         .nofile = *ps->nofile,
     };

@@ -30,19 +30,23 @@ static const char *signal_name(int signal)
     return signal > 0 && signal < (int)ARRAY_LEN(NAMES) ? NAMES[signal] : NULL;
 }
 
-void process__describe(struct process_end *end, int status)
+#define OUT_OF_MEMORY " (out of memory)"
+
+void process__describe(struct process_end *end, int status, bool out_of_memory)
 {
     end->exited = WIFEXITED(status);
     end->exit_code = end->exited ? WEXITSTATUS(status) : -1;
     end->failed = end->exit_code != 0;
+    const char *note = out_of_memory ? OUT_OF_MEMORY : "";
     if (end->exited) {
-        snprintf(end->status, sizeof end->status, "exit status %d", end->exit_code);
+        snprintf(end->status, sizeof end->status, "exit status %d%s", end->exit_code, note);
         return;
     }
     const char *name = signal_name(WTERMSIG(status));
-    const char *core = WCOREDUMP(status) ? " (core dumped)" : "";
+    if (WCOREDUMP(status))
+        note = " (core dumped)";
     if (name)
-        snprintf(end->status, sizeof end->status, "signal: %s%s", name, core);
+        snprintf(end->status, sizeof end->status, "signal: %s%s", name, note);
     else
-        snprintf(end->status, sizeof end->status, "signal: signal %d%s", WTERMSIG(status), core);
+        snprintf(end->status, sizeof end->status, "signal: signal %d%s", WTERMSIG(status), note);
 }

@@ -37,6 +37,9 @@
 #define KERNEL_USER "user"
 #define KERNEL_ID   1000
 #define GROUPS_MAX  64
+// Without the server and what it forks contexts from, all contexts are lost: commands and contexts
+// are to be ended before them. envd sets its own.
+#define KERNEL_OOM_SCORE "-500"
 
 struct kept {
     const char *name;
@@ -79,6 +82,7 @@ static void run_envd(const struct kept *k)
 static void run_kernel(const struct kept *k)
 {
     (void)k;
+    step_write("/proc/self/oom_score_adj", KERNEL_OOM_SCORE);
     static char *const ARGV[] = {(char *)(uintptr_t) "python3", (char *)(uintptr_t)KERNEL, NULL};
     static const char *const ENV[] = {
         "PATH=" KERNEL_HOME "/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
