@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files as bodies of answers.
 //
-// Bytes that go out as they are go from the page cache to the socket, where the kernel can do that:
-// in an emulated guest copying them is most of what a download costs. Otherwise they are read a
-// chunk at a time. Reads block: the disk is local, and what one turn of the loop takes is bounded.
+// Bytes that go out as they are come from the disk in large blocks, without the page cache, when
+// there are many of them (direct_block.h); else they go from the page cache to the socket, where
+// the kernel can do that: in an emulated guest copying them is most of what a download costs.
+// Otherwise they are read a chunk at a time. Reads block: the disk is local, and what one turn of
+// the loop takes is bounded.
 #include "sandbox-backend/envd/download.h"
 
 #include <errno.h>
@@ -11,6 +13,7 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/envd/direct_block.h"
 #include "sandbox-backend/net/gzip.h"
 
 #define CHUNK_BYTES     (64 * 1024)
@@ -24,7 +27,9 @@ struct download {
     int64_t left; // -1: until the file ends
     bool copies;  // the kernel does not send it by itself
     bool has_room;
-    struct gzip *gzip; // owned; NULL: as it is
+    struct gzip *gzip;          // owned; NULL: as it is
+    char *block;                // owned; NULL: the page cache is used
+    size_t block_at, block_end; // what of the block is not sent yet
     uv_idle_t idle;
 };
 
@@ -39,6 +44,7 @@ static void release(struct download *d)
 {
     close(steal_fd(&d->fd));
     gzip_free(steal(&d->gzip));
+    direct_block_give(steal(&d->block));
     uv_close((uv_handle_t *)&d->idle, on_idle_closed);
 }
 
@@ -108,6 +114,63 @@ static bool copy_chunk(struct download *d)
     return false;
 }
 
+// ---- without a copy
+
+// By the kernel, from the page cache.
+static ssize_t send_cached(struct download *d)
+{
+    size_t len = d->left < SEND_BYTES ? (size_t)d->left : SEND_BYTES;
+    off_t at = d->at;
+    return http_response_send_file(d->req, d->fd, &at, len);
+}
+
+static bool fill_block(struct download *d)
+{
+    size_t skip = (size_t)(d->at % DIRECT_BLOCK_ALIGN);
+    ssize_t n;
+    do
+        n = pread(d->fd, d->block, DIRECT_BLOCK_BYTES, d->at - (off_t)skip);
+    while (n < 0 && errno == EINTR);
+    d->block_at = skip;
+    d->block_end = n < 0 ? 0 : (size_t)n;
+    return d->block_at < d->block_end;
+}
+
+static void end_direct(struct download *d)
+{
+    direct_block_switch(d->fd, false);
+    direct_block_give(steal(&d->block));
+}
+
+// From a block. What it cannot read the other ways find out about.
+static ssize_t send_direct(struct download *d)
+{
+    if (d->block_at >= d->block_end && !fill_block(d)) {
+        end_direct(d);
+        return send_cached(d);
+    }
+    size_t len = d->block_end - d->block_at;
+    if ((int64_t)len > d->left)
+        len = (size_t)d->left;
+    ssize_t n = http_response_send_bytes(d->req, d->block + d->block_at,
+                                         len < SEND_BYTES ? len : SEND_BYTES);
+    if (n > 0)
+        d->block_at += (size_t)n;
+    else if (n < 0)
+        end_direct(d);
+    return n;
+}
+
+static void begin_direct(struct download *d)
+{
+    if (d->left >= DIRECT_BLOCK_BYTES)
+        d->block = direct_block_take();
+    if (d->block && !direct_block_switch(d->fd, true))
+        direct_block_give(steal(&d->block));
+}
+
+// ---- a piece at a time
+
 // One piece. False: it is over, or has to wait.
 static bool step(struct download *d)
 {
@@ -120,12 +183,11 @@ static bool step(struct download *d)
         if (!copy_chunk(d))
             return false;
     } else {
-        size_t len = d->left < SEND_BYTES ? (size_t)d->left : SEND_BYTES;
-        ssize_t n = http_response_send_file(d->req, d->fd, &d->at, len);
+        ssize_t n = d->block ? send_direct(d) : send_cached(d);
         d->copies = n < 0;
         d->has_room = n != 0;
-        if (n > 0)
-            d->left -= n;
+        d->at += n > 0 ? n : 0;
+        d->left -= n > 0 ? n : 0;
     }
     if (!d->has_room)
         uv_idle_stop(&d->idle);
@@ -150,6 +212,8 @@ void download_start(struct envd *envd, struct http_request *req, const struct do
         http_respond_error(req, 503, "no memory to compress the file: try again");
         return;
     }
+    if (!d->copies)
+        begin_direct(d);
     http_request_on_close(req, on_closed, d);
     http_response_on_drain(req, on_drain, d);
     http_response_header(req, "Content-Type", spec->type);

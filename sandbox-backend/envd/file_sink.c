@@ -13,6 +13,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/envd/direct_block.h"
 #include "sandbox-backend/envd/paths.h"
 
 #define NEW_FILE_MODE 0666 // less the umask
@@ -93,21 +94,108 @@ int file_sink_open(struct file_sink *s, const char *path, const struct user *use
     return -1;
 }
 
-int file_sink_write(struct file_sink *s, const void *data, size_t len, struct err *e)
+// ---- the bytes
+
+static int write_cached(struct file_sink *s, const char *data, size_t len, struct err *e)
 {
     if (fd_write_all(s->fd, data, len, e) < 0)
         return err_wrap(e, "%s", s->target);
     return 0;
 }
 
+static void begin_direct(struct file_sink *s)
+{
+    s->block = direct_block_take();
+    s->held = 0;
+    if (s->block && !direct_block_switch(s->fd, true))
+        direct_block_give(steal(&s->block));
+}
+
+// What is held goes through the page cache, and so does what follows: the file's end is no whole
+// block, and a file system may refuse direct writes that it let us ask for.
+static int end_direct(struct file_sink *s, size_t done, struct err *e)
+{
+    char *block = steal(&s->block);
+    int rc = direct_block_switch(s->fd, false) ? 0 : err_sys(e, errno, "write %s", s->target);
+    if (rc == 0)
+        rc = write_cached(s, block + done, s->held - done, e);
+    direct_block_give(block);
+    return rc;
+}
+
+static int write_block(struct file_sink *s, struct err *e)
+{
+    size_t done = 0;
+    while (done < s->held) {
+        ssize_t n = write(s->fd, s->block + done, s->held - done);
+        if (n < 0 && errno == EINVAL)
+            return end_direct(s, done, e);
+        if (n < 0 && errno != EINTR)
+            return err_sys(e, errno, "write %s", s->target);
+        done += n < 0 ? 0 : (size_t)n;
+    }
+    s->held = 0;
+    return 0;
+}
+
+// The bytes taken into the block, which is written when it is full; -1 on failure.
+static ssize_t hold(struct file_sink *s, const char *data, size_t len, struct err *e)
+{
+    size_t room = DIRECT_BLOCK_BYTES - s->held;
+    size_t n = len < room ? len : room;
+    memcpy(s->block + s->held, data, n);
+    s->held += n;
+    if (s->held == DIRECT_BLOCK_BYTES && write_block(s, e) < 0)
+        return -1;
+    return (ssize_t)n;
+}
+
+static ssize_t write_beginning(struct file_sink *s, const char *data, size_t len, struct err *e)
+{
+    size_t room = FILE_SINK_CACHED_BYTES - s->begun;
+    size_t n = len < room ? len : room;
+    if (write_cached(s, data, n, e) < 0)
+        return -1;
+    s->begun += n;
+    if (s->begun == FILE_SINK_CACHED_BYTES && s->temp)
+        begin_direct(s);
+    return (ssize_t)n;
+}
+
+int file_sink_write(struct file_sink *s, const void *data, size_t len, struct err *e)
+{
+    const char *p = data;
+    while (len) {
+        ssize_t n = (ssize_t)len;
+        if (s->begun < FILE_SINK_CACHED_BYTES)
+            n = write_beginning(s, p, len, e);
+        else if (s->block)
+            n = hold(s, p, len, e);
+        else if (write_cached(s, p, len, e) < 0)
+            n = -1;
+        if (n < 0)
+            return -1;
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+// ---- the end
+
 static void fini(struct file_sink *s)
 {
+    direct_block_give(steal(&s->block));
     free(steal(&s->temp));
     free(steal(&s->target));
 }
 
 int file_sink_commit(struct file_sink *s, struct err *e)
 {
+    if (s->block && end_direct(s, 0, e) < 0) {
+        file_sink_abort(s);
+        return -1;
+    }
     // Some file systems say only here that there is no room.
     int rc = close(steal_fd(&s->fd));
     if (rc == 0 && s->temp)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/json.h"
@@ -202,20 +203,29 @@ static ssize_t send_file_later(struct http_request *req, int fd, off_t offset, s
     return n > 0 ? n : -1;
 }
 
-ssize_t http_response_send_file(struct http_request *req, int fd, off_t *offset, size_t len)
+// Whether bytes of the answer may be given to its socket by its handler: 1; 0: they have to wait
+// for the drain, or the peer has left; -1: they cannot.
+static int reach_socket(struct http_request *req, size_t len, uv_os_fd_t *socket)
 {
     struct http_peer *peer = req->peer;
-    uv_os_fd_t socket;
     if (!is_live(req))
         return 0;
     if (peer->tls || req->no_body || req->left < 0 || len > (uint64_t)req->left ||
-        uv_fileno(&peer->io.handle, &socket) != 0)
+        uv_fileno(&peer->io.handle, socket) != 0)
         return -1;
     send_now(req, NULL, 0, "");
-    if (!is_live(req) || stream_out_unsent(&peer->out)) {
-        req->want_drain = req->want_empty = true;
-        return 0;
-    }
+    if (is_live(req) && !stream_out_unsent(&peer->out))
+        return 1;
+    req->want_drain = req->want_empty = true;
+    return 0;
+}
+
+ssize_t http_response_send_file(struct http_request *req, int fd, off_t *offset, size_t len)
+{
+    uv_os_fd_t socket;
+    int rc = reach_socket(req, len, &socket);
+    if (rc <= 0)
+        return rc;
     off_t at = *offset;
     ssize_t n = sendfile(socket, fd, &at, len);
     if (n < 0 && errno == EAGAIN)
@@ -223,6 +233,23 @@ ssize_t http_response_send_file(struct http_request *req, int fd, off_t *offset,
     if (n <= 0)
         return -1;
     *offset += n;
+    req->left -= n;
+    return n;
+}
+
+ssize_t http_response_send_bytes(struct http_request *req, const void *data, size_t len)
+{
+    uv_os_fd_t socket;
+    int rc = reach_socket(req, len, &socket);
+    if (rc <= 0)
+        return rc;
+    ssize_t n = send(socket, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && errno == EAGAIN) {
+        n = (ssize_t)(len < LATER_BYTES ? len : LATER_BYTES);
+        send_now(req, data, (size_t)n, "");
+    }
+    if (n <= 0)
+        return -1;
     req->left -= n;
     return n;
 }
@@ -236,6 +263,19 @@ void http_response_on_drain(struct http_request *req, void (*on_drain)(void *ctx
 {
     req->on_drain = on_drain;
     req->drain_ctx = ctx;
+}
+
+void http_response_trailer(struct http_request *req, const char *name, const char *value)
+{
+    http_trailers_append(&req->trailers, name, value);
+}
+
+static void add_last_chunk(struct http_request *req)
+{
+    struct buf *out = stream_out_buf(&req->peer->out);
+    buf_adds(out, "0\r\n");
+    buf_add(out, req->trailers.data, req->trailers.len);
+    buf_adds(out, "\r\n");
 }
 
 void http_response_end(struct http_request *req)
@@ -265,19 +305,6 @@ void http_request_on_close(struct http_request *req, void (*on_close)(void *ctx)
 {
     req->on_close = on_close;
     req->close_ctx = ctx;
-void http_response_trailer(struct http_request *req, const char *name, const char *value)
-{
-    http_trailers_append(&req->trailers, name, value);
-}
-
-static void add_last_chunk(struct http_request *req)
-{
-    struct buf *out = stream_out_buf(&req->peer->out);
-    buf_adds(out, "0\r\n");
-    buf_add(out, req->trailers.data, req->trailers.len);
-    buf_adds(out, "\r\n");
-}
-
 }
 
 // ---- other protocols

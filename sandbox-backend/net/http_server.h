@@ -104,19 +104,22 @@ void http_response_header(struct http_request *req, const char *name, const char
 void http_response_begin(struct http_request *req, int status, int64_t length);
 // Sends bytes (copied). False: over LIMIT_STREAM_QUEUE_BYTES are unsent; stop until on_drain.
 bool http_response_write(struct http_request *req, const void *data, size_t len);
-// Sends at most `len` of the file's bytes from *offset on, which moves, without copying them through
-// this program; in an answer of declared length. The number of them; 0: wait for on_drain; -1: it
-// cannot be done here (TLS, a kind of file, the file's end), so use http_response_write.
+// Sends at most `len` of the file's bytes from *offset on, which moves, without copying them
+// through this program; in an answer of declared length. The number of them; 0: wait for on_drain;
+// -1: it cannot be done here (TLS, a kind of file, the file's end), so use http_response_write.
 ssize_t http_response_send_file(struct http_request *req, int fd, off_t *offset, size_t len);
+// The same of bytes in memory: what the socket does not take at once is the caller's to send again,
+// and is not copied.
+ssize_t http_response_send_bytes(struct http_request *req, const void *data, size_t len);
 size_t http_response_unsent(
     const struct http_request *req); // bytes that the peer has not taken yet
 void http_response_on_drain(struct http_request *req, void (*on_drain)(void *ctx), void *ctx);
-void http_response_end(struct http_request *req); // the request is gone after this
-// Closes the socket at once, without a terminating chunk: the peer sees a broken response.
-void http_response_abort(struct http_request *req);
 // A field behind the last chunk; before http_response_end. Left out of an answer that has no
 // chunks, and when it is none that may come so late (http_trailers.h).
 void http_response_trailer(struct http_request *req, const char *name, const char *value);
+void http_response_end(struct http_request *req); // the request is gone after this
+// Closes the socket at once, without a terminating chunk: the peer sees a broken response.
+void http_response_abort(struct http_request *req);
 // Sends a head of the 1xx kind with the headers added so far, which are not part of the answer's.
 // HTTP/1.0 knows none: it gets nothing.
 void http_response_interim(struct http_request *req, int status);
