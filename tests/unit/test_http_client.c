@@ -19,7 +19,7 @@
 #include "sandbox-backend/net/http_server.h"
 #include "tests/lib/tap.h"
 
-#define WAIT_MS 10000
+#define WAIT_MS 30000
 
 static uv_loop_t loop;
 static struct http_server *server;

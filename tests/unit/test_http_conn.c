@@ -18,7 +18,7 @@
 #include "sandbox-backend/net/unix_stream.h"
 #include "tests/lib/tap.h"
 
-#define WAIT_MS 10000
+#define WAIT_MS 30000
 
 static uv_loop_t loop;
 static int peer; // the other end

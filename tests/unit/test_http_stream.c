@@ -20,10 +20,10 @@
 #include "sandbox-backend/net/http_server.h"
 #include "tests/lib/tap.h"
 
-#define WAIT_MS      10000
+#define WAIT_MS      30000
 #define PROMPT_TURNS 8 // of the loop, which no timer may be needed for
 #define STREAMS      1000
-#define HEAD_MS      300
+#define HEAD_MS      1000
 #define STREAM_BYTES 4096 // of memory, at most, for each that is idle
 
 static uv_loop_t loop;
@@ -278,7 +278,7 @@ static int64_t drip(int fd, int piece)
     for (int sent = 0; sent < 4000 && poll(&answer, 1, 0) == 0; sent += piece) {
         for (int i = 0; i < piece; i++)
             say(fd, "x");
-        for (int64_t next = clock_mono_ms() + HEAD_MS / 20; clock_mono_ms() < next;)
+        for (int64_t next = clock_mono_ms() + HEAD_MS / 30; clock_mono_ms() < next;)
             turns(1);
     }
     return clock_mono_ms() - began;

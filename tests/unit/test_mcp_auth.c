@@ -2,6 +2,7 @@
 // Authorization over HTTP: the header, JWTs held against a file of keys, and what clients are told.
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mcp-server/auth/auth.h"
@@ -347,12 +348,12 @@ static void test_cache(struct auth *a, const json_t *k)
     auth_check(a, header, &one, &wait, NULL, NULL);
     auth_check(a, header, &two, &wait, NULL, NULL);
     ok(one.caller && one.caller == two.caller, "the same caller each time");
-    int64_t start = clock_mono_ms();
+    clock_t start = clock(); // of this process: others may have the machine meanwhile
     for (int i = 0; i < 10000; i++)
         auth_check(a, header, &two, &wait, NULL, NULL);
-    int64_t took = clock_mono_ms() - start;
-    ok(took < 1000, "10,000 checks of a known token: %lld ms, no signature is checked again",
-       (long long)took);
+    clock_t took = clock() - start;
+    ok(took < CLOCKS_PER_SEC, "10,000 checks of a known token: %ld us, no signature is checked again",
+       (long)took);
     char *bob auto_free = jose_keys_sign(k, "ES256", NULL, claims_but("sub", json_string("bob")));
     char *header_of_bob auto_free = str_printf("Bearer %s", bob);
     auth_check(a, header_of_bob, &two, &wait, NULL, NULL);
@@ -369,7 +370,7 @@ static void test_rotation(struct auth *a, const json_t *k)
     char *header auto_free = str_printf("Bearer %s", token);
     struct auth_answer answer = {.verdict = AUTH_OK};
     struct auth_wait *wait;
-    int64_t end = clock_mono_ms() + 10000;
+    int64_t end = clock_mono_ms() + 30000;
     while (answer.verdict == AUTH_OK && clock_mono_ms() < end)
         auth_check(a, header, &answer, &wait, NULL, NULL);
     is_int(answer.verdict, AUTH_INVALID, "after it: %s", answer.message);

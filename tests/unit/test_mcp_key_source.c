@@ -14,7 +14,7 @@
 #include "tests/lib/jose_keys.h"
 #include "tests/lib/tap.h"
 
-#define WAIT_MS 10000
+#define WAIT_MS 30000
 
 static uv_loop_t loop;
 static struct http_server *server;
