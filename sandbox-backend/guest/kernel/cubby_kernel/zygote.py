@@ -17,10 +17,9 @@ from .frames import Channel
 from .worker import Worker
 
 PR_SET_PDEATHSIG = 1
-# When memory runs out the largest is to go: a context by what it has made itself. A command has 100 of
-# 1000, a context's share of our own memory is about twice as much of a small machine's, and we have less
-# than either (guest/supervise.c).
-OOM_SCORE = "0"
+# When memory runs out the largest is to go, and a context by what it has made itself: what it has of ours
+# is 200 of 1000 in a small machine. A command has 100, and we have less than either (guest/supervise.c).
+OOM_SCORE = "-150"
 
 
 def _describe(status):

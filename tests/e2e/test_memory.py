@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a sandbox's memory runs out: what took it ends, and is told so; all else goes on."""
+
+import json
+
+import pytest
+
+from cubbyd import MicroVMs, events, read_all
+
+KERNEL = 49999
+PYTHON = "import os\nx = []\nwhile True: x.append(os.urandom(1 << 16) * 64)\n"
+HOG = f"python3 -c '{PYTHON}'"
+# Each is a tenth of what a context is.
+MANY = """exec python3 -c '
+import os, time
+for _ in range(60):
+    if os.fork() == 0:
+        x = os.urandom(1 << 16) * 160
+        time.sleep(600)
+time.sleep(600)'"""
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    with MicroVMs() as running:
+        yield running
+
+
+@pytest.fixture
+def made(daemon):
+    sandbox = daemon.create()
+    yield sandbox
+    daemon.kill(sandbox["sandboxID"])
+
+
+def run(daemon, made, code):
+    """The lines of a run of Python's."""
+    answer = daemon.through(made["sandboxID"], "POST", "/execute", json.dumps({"code": code}).encode(), port=KERNEL,
+                            headers={"Content-Type": "application/json"}, token=made["envdAccessToken"], timeout=170)
+    assert answer.status == 200, answer.body
+    return [json.loads(line) for line in answer.body.splitlines()]
+
+
+def value(daemon, made, code):
+    (result,) = [line["text"] for line in run(daemon, made, code) if line["type"] == "result"]
+    return result
+
+
+def end_of(daemon, made, command):
+    s = daemon.open_command(made, command)
+    s.settimeout(170)
+    (end,) = [event["end"] for event in events(read_all(s)) if "end" in event]
+    s.close()
+    return end
+
+
+def kept(daemon, made):
+    """The processes that are to outlive all others, by what they are."""
+    script = "for p in /proc/[0-9]*; do echo $(cat $p/oom_score_adj) $(basename $p); done 2>/dev/null | grep -E '^-[59]'"
+    code, out = daemon.command(made, script)
+    assert code == 0
+    scores = sorted(line.split() for line in out.decode().splitlines())
+    assert [score for score, _ in scores] == ["-500", "-500", "-900"], scores  # zygote, kernel, envd
+    return scores
+
+
+@pytest.mark.parametrize("command, status", [
+    ("exec " + HOG, "signal: killed (out of memory)"),
+    (HOG + "; exit $?", "exit status 137 (out of memory)"),
+], ids=["itself", "by-a-shell"])
+def test_a_command_that_takes_all(daemon, made, command, status):
+    run(daemon, made, "kept = 42")
+    before = kept(daemon, made)
+    waiting = daemon.open_command(made, "sleep 600")
+    end = end_of(daemon, made, command)
+    assert (end["status"], end["error"]) == (status, status)
+    assert value(daemon, made, "kept") == "42"
+    assert kept(daemon, made) == before
+    assert daemon.command(made, "pgrep -x sleep")[0] == 0
+    waiting.close()
+    # Only what was ended by it is said to be.
+    assert end_of(daemon, made, "kill -9 $$")["status"] == "signal: killed"
+
+
+def test_many_small_ones(daemon, made):
+    run(daemon, made, "kept = 42")
+    before = kept(daemon, made)
+    s = daemon.open_command(made, MANY)
+    seen = "until grep -q '^oom_kill [1-9]' /proc/vmstat; do sleep 0.2; done"
+    assert end_of(daemon, made, f"timeout 150 sh -c \"{seen}\"")["status"] == "exit status 0"
+    s.close()
+    daemon.command(made, "pkill -KILL -f urandom")
+    assert value(daemon, made, "kept") == "42"
+    assert kept(daemon, made) == before
+
+
+def test_a_context_that_takes_all(daemon, made):
+    before = kept(daemon, made)
+    waiting = daemon.open_command(made, "sleep 600")
+    lines = run(daemon, made, PYTHON)
+    (error,) = [line for line in lines if line["type"] in ("error", "unexpected_end_of_execution") and "value" in line]
+    assert "out of memory" in error["value"], lines
+    assert value(daemon, made, "1 + 1") == "2"
+    assert kept(daemon, made) == before
+    assert daemon.command(made, "pgrep -x sleep")[0] == 0
+    waiting.close()
