@@ -207,7 +207,7 @@ void proto_put_bytes(const struct proto_message *m, const char *const *path, con
     uint32_t numbers[PATH_MAX_DEPTH];
     size_t lengths[PATH_MAX_DEPTH]; // of what each field holds
     int depth = 0;
-    for (; path[depth] && depth < PATH_MAX_DEPTH; depth++) {
+    for (; depth < PATH_MAX_DEPTH && path[depth]; depth++) {
         const struct proto_field *f = proto__named(m, path[depth]);
         numbers[depth] = f->number;
         m = f->message;
