@@ -10,7 +10,7 @@
 #pragma once
 #include <stdbool.h>
 
-// A power of two, and the longer the cheaper: 64 KB at a time cost as much as the page cache.
+// A power of two, and the longer the cheaper: 64 KB at a time take twice as long.
 #define DIRECT_BLOCK_BYTES (1024 * 1024)
 #define DIRECT_BLOCK_ALIGN 4096 // at least a block of any disk
 #define DIRECT_BLOCKS      4    // at once; who gets none uses the page cache
