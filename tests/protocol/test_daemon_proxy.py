@@ -359,6 +359,22 @@ def test_other_connections_are_used_once(daemon, sandbox):
         assert guest.served == 3
 
 
+@pytest.mark.parametrize("promise, connections", [
+    ("timeout=600", 1), ("max=100, timeout=60", 1), ("timeout=99999999999999999999", 1),
+    ("timeout=5", 3), ("timeout=-600", 3), ("max=100", 3), ("timeout=", 3),
+])
+def test_connections_that_are_promised_to_be_kept_are_used_again(daemon, sandbox, promise, connections):
+    def serve(connection):
+        while read_head(connection)[0]:
+            connection.sendall(OK + f"Keep-Alive: {promise}\r\nContent-Length: 2\r\n\r\nhi".encode())
+
+    with Guest(serve) as guest:
+        for _ in range(3):
+            answer = daemon.through(sandbox, port=guest.port)
+            assert answer.body == b"hi" and "keep-alive" not in {name.lower() for name in answer.headers}
+        assert guest.served == connections
+
+
 def test_keep_alive_of_the_client(daemon, made):
     connection = daemon.connection()
     for _ in range(3):

@@ -157,6 +157,18 @@ def test_requests_on_one_connection(raw, context):
     assert raw.answer() == (200, "OK") and raw.closed()
 
 
+def test_connections_are_promised_to_be_kept(raw, context):
+    """The daemon's proxy uses a connection again only then."""
+    for request in ("GET /health HTTP/1.1\r\nHost: x\r\n\r\n", post({"code": "1", "context_id": context.id})):
+        raw.send(request)
+        status, headers = raw.head()
+        assert status == 200 and int(headers["keep-alive"].removeprefix("timeout=")) >= 60
+        body = b"".join(raw.chunks()) if "transfer-encoding" in headers else raw.file.read(2)
+        assert body
+    raw.send("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert "keep-alive" not in raw.head()[1]
+
+
 def test_expect(raw, context):
     request = post({"code": "1", "context_id": context.id}, "Expect: 100-continue")
     head, _, body = request.partition(b"\r\n\r\n")

@@ -43,7 +43,7 @@ def test_the_last_expression_is_the_main_result(python):
     assert lines[1] == {"type": "result", "text": "42", "is_main_result": True}
 
 
-@pytest.mark.parametrize("code", ["x = 1", "None", "1;", "", "# nothing", "def f(): pass"])
+@pytest.mark.parametrize("code", ["x = 1", "None", "1;", "1; # ;", "1 ;\n", "", "# nothing", "def f(): pass"])
 def test_what_has_no_value_has_no_result(python, code):
     assert python.run(code).types == ["number_of_executions", "end_of_execution"]
 
@@ -60,6 +60,45 @@ def test_what_has_no_value_has_no_result(python, code):
 ])
 def test_text(python, code, text):
     assert python.run(code).text == text
+
+
+@pytest.mark.parametrize("code, text", [
+    ("1 # ;", "1"),
+    ("';'", ";"),
+    ("7 % 4", "3"),
+    ("'%d!' % 5", "5!"),
+    (">>> 1 + 1", "2"),
+    ("In [1]: 1 + 2", "3"),
+    ("\n\n  x = 3\n  x + 1", "4"),
+    ("x = %pwd\ntype(x).__name__", "str"),
+    ("x = !echo a\nx[0]", "a"),
+    ("/str 5", "5"),
+    ("2 ** 70", str(2 ** 70)),
+    ("True", "True"),
+    ("await __import__('asyncio').sleep(0, 6)", "6"),
+    ("[a async for a in __import__('contextlib').aclosing.__mro__][0]", None),
+])
+def test_syntax_of_ipythons_own_and_what_looks_like_it(python, code, text):
+    lines = python.run(code)
+    assert lines.error["name"] == "TypeError" if text is None else lines.text == text
+
+
+def test_how_values_are_shown_can_be_changed_at_any_time(kernel):
+    context = kernel.context()
+    assert context.run("5").text == "5" and context.run("0.5").text == "0.5"
+    context.run("f = get_ipython().display_formatter.formatters\n"
+                "f['text/plain'].for_type(int, lambda o, p, cycle: p.text(f'<{o}>'))\n"
+                "f['text/html'].for_type(str, lambda s: f'<b>{s}</b>')\n%precision 2")
+    assert context.run("5").text == "<5>" and context.run("0.513").text == "0.51"
+    assert context.run("'a'").results[0]["html"] == "<b>a</b>"
+    context.run("get_ipython().input_transformers_post.append(lambda lines: [l.replace('five', '55') for l in lines])")
+    assert context.run("five").text == "<55>"
+    context.delete()
+
+
+def test_a_number_that_is_too_long_to_be_written_says_so(python):
+    assert "Exceeds the limit" in python.run("10 ** 5000").error["value"]
+    assert python.run("1").text == "1"
 
 
 def test_strings_keep_their_quotes_when_that_is_asked_for(python):

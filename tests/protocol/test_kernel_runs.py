@@ -386,8 +386,8 @@ def test_a_process_that_ends_as_it_is_made():
                 n._hear(message)
             made = await forking
             try:
-                async for event in made.events():
-                    print(event)
+                while True:
+                    print(await made.more())
             except process.ProcessEnded as e:
                 print(e)
         asyncio.run(main())

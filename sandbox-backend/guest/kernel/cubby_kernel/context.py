@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A context: a process with a state, and the runs that wait for it.
 
-A run is a task of its own, so that the client may go away without leaving the process in the middle of
-it: the run is then interrupted, what it still writes is dropped, and a process that ignores SIGINT is
-killed after GRACE_SECONDS. Only then is it the next run's turn.
+The client may go away without leaving the process in the middle of a run: it is then interrupted, what it
+still writes is dropped, and a process that ignores SIGINT is killed after GRACE_SECONDS. Only then is it
+the next run's turn.
 """
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -42,8 +41,8 @@ class Run:
         self._timer = None
         self._saying = None  # a task: the line that keeps alive
 
-    async def say(self, line):
-        """False when nobody listens."""
+    async def say(self, line, hold=False):
+        """False when nobody listens. hold: the line may wait a moment for the next."""
         if self.abandoned:
             return False
         self._said_at = asyncio.get_running_loop().time()
@@ -51,7 +50,7 @@ class Run:
             self._emitting_since = self._said_at
         self._emitting += 1
         try:
-            await self._emit(line)
+            await self._emit(line, hold)
         except ConnectionError:
             return False
         finally:
@@ -108,22 +107,8 @@ class Context:
             raise WebError(429, f"{self._waiting} runs wait in context {self.id}; wait for one to end")
 
     async def execute(self, run):
-        """To the end of the run, whose last line is said by then. Cancelled: the run is abandoned."""
+        """To the end of the run, whose last line is said by then."""
         self._waiting += 1
-        task = asyncio.ensure_future(self._take_turn(run))
-        task.add_done_callback(self._on_turn_over)
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._abandon(run)
-            raise
-
-    def _on_turn_over(self, task):
-        self._waiting -= 1
-        if not task.cancelled() and task.exception():
-            log.error("a run failed", exc_info=task.exception())
-
-    async def _take_turn(self, run):
         run.keep_alive()
         try:
             async with self._turn:
@@ -133,6 +118,7 @@ class Context:
                 finally:
                     self._run = None
         finally:
+            self._waiting -= 1
             run.rest()
         await run.say({"type": "end_of_execution"})
 
@@ -149,10 +135,12 @@ class Context:
                 raise ProcessEnded({"signal": signal.SIGKILL})
             if run.abandoned:
                 return
-            async with contextlib.aclosing(self._session.lines(run, changed)) as lines:
-                async for line in lines:
-                    if not await run.say(line) and not run.abandoned:
-                        self._abandon(run)
+
+            async def say(line, hold=False):
+                if not await run.say(line, hold) and not run.abandoned:
+                    self.abandon(run)
+
+            await self._session.drive(run, changed, say)
         except (ProcessEnded, OSError) as e:
             await self._say_end(run, e)
         except NurseryError as e:
@@ -222,7 +210,8 @@ class Context:
             self._session.interrupt()
         return True
 
-    def _abandon(self, run):
+    def abandon(self, run):
+        """Nobody listens to it any more."""
         run.abandoned = run.interrupted = True
         if self._run is run and self._session is not None:
             self._session.interrupt()

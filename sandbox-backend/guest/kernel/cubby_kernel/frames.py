@@ -7,6 +7,7 @@ import struct
 from .limits import FRAME_BYTES_MAX, MIB
 
 _LENGTH = struct.Struct(">I")
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class FrameError(Exception):
@@ -18,7 +19,7 @@ class TooLong(FrameError):
 
 
 def pack(message):
-    body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
+    body = _encode(message).encode(errors="surrogatepass")
     if len(body) > FRAME_BYTES_MAX:
         raise TooLong(f"a message of {len(body)} bytes is longer than {FRAME_BYTES_MAX}")
     return _LENGTH.pack(len(body)) + body
@@ -64,7 +65,12 @@ class Channel:
         self.sock.sendall(data)
 
     def _read(self, count):
-        data = bytearray()
+        data = self.sock.recv(min(count, MIB))
+        if len(data) == count:
+            return data
+        data = bytearray(data)
+        if not data:
+            return None
         while len(data) < count:
             part = self.sock.recv(min(count - len(data), MIB))
             if not part:
@@ -79,5 +85,11 @@ class Channel:
         body = self._read(_LENGTH.unpack(head + rest)[0]) if rest is not None else None
         return (json.loads(body), fds) if body is not None else (None, [])
 
-    def receive(self):
-        return self.receive_with_fds(0)[0]
+    def receive(self, on_begun=None):
+        """The next message, None when the peer is gone. on_begun: called when it has come and is not read:
+        the sender sees it taken only afterwards."""
+        head = self._read(_LENGTH.size)
+        if head is not None and on_begun:
+            on_begun()
+        body = self._read(_LENGTH.unpack(head)[0]) if head is not None else None
+        return json.loads(body) if body is not None else None

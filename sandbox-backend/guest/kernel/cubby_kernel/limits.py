@@ -12,7 +12,10 @@ CHUNK_LINE_BYTES_MAX = 1 * KIB
 WRITE_BYTES_MAX = 64 * KIB  # unsent bytes of a connection before its writer waits
 UNSENT_BYTES_MAX = 16 * KIB  # of lines that are put together for one packet
 READ_BYTES_MAX = 256 * KIB  # unread bytes of a connection before we stop reading it
-HEAD_SECONDS = 75  # an idle or slow connection is closed
+HEADS_KEPT = 16  # parsed ones, of requests
+IDLE_SECONDS = 600  # between two requests of a connection; clients are told
+HOLD_SECONDS = 0.02  # an answer's head waits so long for its first line
+HEAD_SECONDS = 75  # a slow connection is closed
 BODY_SECONDS = 60
 WRITE_SECONDS = 300  # a client that takes nothing for so long is gone
 
@@ -27,6 +30,7 @@ BASH_PRESS_SECONDS = 1
 BASH_SETTLE_SECONDS = 5  # for it to take a SIGINT that came after the end of the run
 START_SECONDS = 600  # of the zygote: 15 s under emulation, minutes on a host that is busy, too
 FORK_SECONDS = 30
+TAKEN_SECONDS = 0.01  # between two looks whether a process has taken a run that is to be interrupted
 END_SECONDS = 10  # of a killed process
 
 # ---- between a context and the server

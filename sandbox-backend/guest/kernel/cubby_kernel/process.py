@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One context's process as the server has it: its channel, its two pipes, and that it ended.
 
-`events` gives what happens during a run in the order in which it happened: ("stdout" | "stderr", text)
-and ("message", bytes). It reads only when it is asked for the next one, so a client that reads slowly
+`more` gives what happens during a run in the order in which it happened: ("stdout" | "stderr", text)
+and ("message", bytes). It reads only when it is asked for the next ones, so a client that reads slowly
 makes the process wait. Between runs what is written is kept, the last BETWEEN_RUNS_BYTES_MAX bytes of
 each stream, and belongs to the next run: a server that a cell left running never waits for us.
 
@@ -47,6 +47,7 @@ class _Pipe:
         self.name = name
         self.fd = fd
         self.open = True
+        self.arrived = True  # there may be bytes in it
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._kept = bytearray()  # of between two runs
         self._dropped = 0
@@ -100,6 +101,7 @@ class Process:
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()
         self._in_run = False
+        self._is_told = False  # all that it wrote before its end
         self._closed = False
         self._sending = asyncio.Lock()
         self._connected = True  # the other end of its channel is open
@@ -133,21 +135,30 @@ class Process:
 
     # ---- descriptors
     def _on_arrival(self):
-        self._arrivals.poll(0)
-        self._wake.set()
-        self._keep()
+        if self._in_run:
+            self._wake.set()  # what has arrived is found out when it is read
+        else:
+            self._look()
+            self._keep()
+
+    def _look(self):
+        """Which pipes have been written to up to now."""
+        for fd, _ in self._arrivals.poll(0):
+            for pipe in self.pipes:
+                pipe.arrived = pipe.arrived or pipe.fd == fd
 
     def idle(self):
-        """From now on until the next `events` what is written is kept for it."""
+        """From now on until the next `begin_run` what is written is kept for it."""
         self._in_run = False
-        if self._wake.is_set():  # what came at the run's very end
-            self._keep()
+        self._keep()
 
     def _keep(self):
         if self._in_run or self._closed:
             return
-        more = [pipe.open and pipe.keep() for pipe in self.pipes]
-        if any(more):
+        for pipe in self.pipes:
+            if pipe.arrived and pipe.open:
+                pipe.arrived = pipe.keep()
+        if any(pipe.arrived and pipe.open for pipe in self.pipes):
             asyncio.get_running_loop().call_soon(self._keep)
 
     async def send(self, data):
@@ -169,6 +180,14 @@ class Process:
         async with self._sending:
             await asyncio.get_running_loop().sock_sendall(self.sock, data)
 
+    def has_taken_all(self):
+        """Whether it has read all that was sent to it."""
+        if self._sending.locked():
+            return False
+        unread = array.array("i", [0])
+        fcntl.ioctl(self.sock.fileno(), termios.TIOCOUTQ, unread)
+        return unread[0] == 0
+
     def _receive(self):
         if not self._connected:
             return b""
@@ -183,31 +202,40 @@ class Process:
 
     def _drain(self):
         """What the pipes hold at this moment: bounded, whoever goes on writing."""
+        self._look()
+        outputs = []
         for pipe in self.pipes:
-            text = pipe.text(pipe.pending()) if pipe.open else ""
-            if text:
-                yield pipe.name, text
+            if pipe.arrived:
+                pipe.arrived = False  # what comes after this moment is an arrival of its own
+                text = pipe.text(pipe.pending()) if pipe.open else ""
+                if text:
+                    outputs.append((pipe.name, text))
+        return outputs
 
-    async def events(self):
-        """What happens until the process ends (ProcessEnded, after all it wrote)."""
+    def begin_run(self):
+        """What was kept since the last one."""
         self._in_run = True
-        for pipe in self.pipes:
-            text = pipe.kept_text()
-            if text:
-                yield pipe.name, text
+        self._wake.set()
+        return [(pipe.name, text) for pipe in self.pipes if (text := pipe.kept_text())]
+
+    async def more(self):
+        """What has happened since the last call, at least one thing, a message last. ProcessEnded when the
+        process has ended and all it wrote was given."""
         while True:
             self._wake.clear()
             ended = self.status
             data = self._receive()
-            for output in self._drain():
-                yield output
+            happened = self._drain()
             if data:
-                yield "message", data
-            elif ended is not None:
-                for pipe in self.pipes:
-                    text = pipe.text(0, final=True)
-                    if text:
-                        yield pipe.name, text
-                raise ProcessEnded(ended)
-            else:
-                await self._wake.wait()
+                happened.append(("message", data))
+            elif self._is_told:
+                raise ProcessEnded(self.status)
+            elif ended is not None:  # what its children go on writing is nobody's
+                happened += [(pipe.name, text) for pipe in self.pipes if (text := pipe.text(0, final=True))]
+                self._is_told = True
+                if not happened:
+                    raise ProcessEnded(ended)
+            if happened:
+                self._wake.set()  # there may be more
+                return happened
+            await self._wake.wait()

@@ -5,6 +5,8 @@ import json
 
 from .limits import RESULT_BYTES_MAX
 
+_SMALL = 1024  # characters; such a text is not counted
+
 MEMBERS = {
     "text/plain": "text",
     "text/html": "html",
@@ -42,7 +44,7 @@ def from_bundle(bundle, is_main, quotes):
     for mime, value in bundle.items():
         value = _plain(value)
         try:
-            size = len(json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass"))
+            size = _SMALL if isinstance(value, str) and len(value) < _SMALL else len(json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass"))
         except (TypeError, ValueError) as e:
             notes.append(f"the {mime} of a result is left out: {e}")
             continue

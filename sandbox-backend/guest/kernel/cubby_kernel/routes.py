@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The code interpreter's protocol: requests checked, and handed to the contexts."""
+import functools
 import os
 
 from . import bash, contexts, environment
@@ -81,7 +82,9 @@ class Routes:
         run = Run(code, variables, _figures_dir(body), _quotes(body), connection.line, connection.abort)
         context.check_room()
         connection.begin_lines()
+        connection.on_lost = functools.partial(context.abandon, run)
         await context.execute(run)
+        connection.on_lost = None
         connection.end_lines()
 
     async def _list(self, request, connection):

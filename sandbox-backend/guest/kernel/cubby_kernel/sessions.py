@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a context of each language is spoken to: from a run to the lines of its answer.
 
-A session belongs to one process. `lines` is an asynchronous generator of result lines; it ends with the
-run, or with ProcessEnded.
+A session belongs to one process. `drive` says the lines of a run and returns at its end; or there is
+ProcessEnded.
 """
 import asyncio
 import contextlib
@@ -20,21 +20,23 @@ def _output(name, text):
     return {"type": name, "text": text, "timestamp": time.time_ns()}
 
 
-@contextlib.asynccontextmanager
-async def _sending(process, data):
+class _Sending:
     """Sends while the answer is read: neither side may wait for the other with both buffers full."""
-    with contextlib.suppress(OSError):  # the process's end is told by its events
-        data = process.send_now(data)
-    if not data:
-        yield
-        return
-    task = asyncio.ensure_future(process.send_all(data))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, OSError):
-            await task
+
+    def __init__(self, process, data):
+        with contextlib.suppress(OSError):  # the process's end is told by its events
+            data = process.send_now(data)
+        self._task = asyncio.ensure_future(process.send_all(data)) if data else None
+
+    @property
+    def is_over(self):
+        return self._task is None or self._task.done()
+
+    async def end(self):
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await self._task
 
 
 class PythonSession:
@@ -43,18 +45,28 @@ class PythonSession:
     def __init__(self, process):
         self._process = process
         self._decoder = frames.Decoder()
-        self._started = False  # the process is in the run
+        self._count = 1  # the run's number, as IPython has it
+        self._sending = None  # the run's code; None: there is no run
+        self._trying = None  # to interrupt a run that has not begun
 
     async def begin(self, cwd, variables):
         await self._process.send(frames.pack({"op": "begin", "cwd": cwd, "environment": variables}))
 
     def interrupt(self):
-        """Of a run that has not begun: `lines` does it when it begins."""
-        if self._started:
+        """When the process has taken the run: the process forgets each SIGINT that came before."""
+        if self._sending is None:
+            return  # `drive` will
+        if self._sending.is_over and self._process.has_taken_all():
             self._process.signal(signal.SIGINT)
+        elif self._trying is None:
+            self._trying = asyncio.get_running_loop().call_later(limits.TAKEN_SECONDS, self._try_again)
 
-    async def lines(self, run, changed):
-        self._started = False
+    def _try_again(self):
+        self._trying = None
+        if self._sending is not None:
+            self.interrupt()
+
+    async def drive(self, run, changed, say):
         request = {
             "op": "run",
             "code": run.code,
@@ -63,37 +75,37 @@ class PythonSession:
             "quotes": run.quotes,
             "identity": environment.identity(),
         }
-        early = []  # what came before the run's start, which is to be the first line
-        async with _sending(self._process, frames.pack(request)):
-            async for kind, value in self._process.events():
+        self._sending = _Sending(self._process, frames.pack(request))
+        try:
+            if run.interrupted:
+                self.interrupt()
+            await say({"type": "number_of_executions", "execution_count": self._count}, True)
+            await self._follow(run, say)
+        finally:
+            sending, self._sending = self._sending, None
+            if self._trying is not None:
+                self._trying.cancel()
+                self._trying = None
+            await sending.end()
+
+    async def _follow(self, run, say):
+        happened = self._process.begin_run()
+        while True:
+            for kind, value in happened:
                 if kind != "message":
-                    line = _output(kind, value)
-                    if early is None:
-                        yield line
-                    else:
-                        early.append(line)
+                    await say(_output(kind, value))
                     continue
                 for message in self._decoder.feed(value):
                     if "done" in message:
+                        self._count = message["done"]
                         return
-                    if early is not None and "started" not in message:
-                        early.append(self._line(message, run))  # a thread's, between two runs
-                        continue
-                    if "started" in message:
-                        self._started = True
-                        if run.interrupted:
-                            self.interrupt()
-                    yield self._line(message, run)
+                    await say(self._line(message, run))
                     if message.get("waits"):
                         await self._process.send(_SHOWN)
-                    for line in early or ():
-                        yield line
-                    early = None
+            happened = await self._process.more()
 
     @staticmethod
     def _line(message, run):
-        if "started" in message:
-            return {"type": "number_of_executions", "execution_count": message["started"]}
         if "error" in message:
             return {"type": "error", **message["error"]}
         if "note" in message:
@@ -150,33 +162,41 @@ class BashSession:
         self._identity = now
         return f"RANDOM={random.SystemRandom().randrange(32768)}\n".encode()
 
-    async def lines(self, run, changed):
+    async def drive(self, run, changed, say):
         first, variables = (b"", {}) if self._count else self._begun
         self._count += 1
         before = self._run.variables if self._run else ()
         self._started, self._run, self._pressed = False, run, False
         changed = {**variables, **{n: v for n, v in changed.items() if bash.is_name(n)}}
         text = first + self._seeded() + bash.run(self._count, run.code, changed, run.variables, before)
-        yield {"type": "number_of_executions", "execution_count": self._count}
-        async with _sending(self._process, text):
-            async for kind, value in self._process.events():
-                if kind != "message":
-                    if not (self._pressed and (kind, value) == ("stderr", "\n")):  # bash's word on a SIGINT
-                        yield _output(kind, value)
-                    continue
-                status = self._status(value)
-                if status is not None:
-                    break
+        await say({"type": "number_of_executions", "execution_count": self._count}, True)
+        sending = _Sending(self._process, text)
+        try:
+            status = await self._follow(say)
+        finally:
+            await sending.end()
         if self._pressed:
             for line in await self._settle():
-                yield line
+                await say(line)
         if status:
-            yield {
+            await say({
                 "type": "error",
                 "name": "ExitStatus" if status != 130 else "KeyboardInterrupt",
                 "value": str(status),
                 "traceback": f"the last command ended with status {status}",
-            }
+            })
+
+    async def _follow(self, say):
+        """To the end of the run: its status."""
+        happened = self._process.begin_run()
+        while True:
+            for kind, value in happened:
+                if kind != "message":
+                    if not (self._pressed and (kind, value) == ("stderr", "\n")):  # bash's word on a SIGINT
+                        await say(_output(kind, value))
+                elif (status := self._status(value)) is not None:
+                    return status
+            happened = await self._process.more()
 
     async def _settle(self):
         """A SIGINT that came after the code's end must not be the next run's. Gives what was written
@@ -184,16 +204,15 @@ class BashSession:
         self._settled = False
         lines, size = [], 0
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limits.BASH_SETTLE_SECONDS), contextlib.aclosing(self._process.events()) as events:
+            async with asyncio.timeout(limits.BASH_SETTLE_SECONDS):
                 await self._process.send(bash.settle(self._count))
-                async for kind, value in events:
-                    if kind == "message":
-                        self._status(value)
-                    elif (kind, value) != ("stderr", "\n"):
-                        lines.append(_output(kind, value))
-                        size += len(value)
-                    if self._settled or size > limits.BETWEEN_RUNS_BYTES_MAX:
-                        break
+                while not self._settled and size <= limits.BETWEEN_RUNS_BYTES_MAX:
+                    for kind, value in await self._process.more():
+                        if kind == "message":
+                            self._status(value)
+                        elif (kind, value) != ("stderr", "\n"):
+                            lines.append(_output(kind, value))
+                            size += len(value)
         return lines
 
     def _status(self, data):

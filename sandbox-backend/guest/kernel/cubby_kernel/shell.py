@@ -2,16 +2,15 @@
 """IPython's shell without a terminal: what it displays and what fails goes to a recorder."""
 import builtins
 import contextlib
+import re
 
-from IPython.core.displayhook import DisplayHook
-from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import UsageError
-from IPython.core.formatters import BaseFormatter, DisplayFormatter
+from IPython.core.formatters import BaseFormatter
 from IPython.core.interactiveshell import InteractiveShell, InteractiveShellABC
 from traitlets import ObjectName, Type, Unicode
 from traitlets.config import Config
 
-from . import loop, streams, tables
+from . import display, loop, streams, tables
 
 
 _CHAINED = "During handling of the above exception, another exception occurred:"
@@ -29,61 +28,36 @@ class _ChartFormatter(BaseFormatter):
     _return_type = dict
 
 
-# What only text shows, unless the user says otherwise. Their subclasses may have methods for more.
-_PLAIN = frozenset((bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range))
-
-
-class _Display(DisplayFormatter):
-    """As IPython's; it asks one formatter instead of fourteen where the others have nothing to say."""
-
-    def format(self, obj, include=None, exclude=None):
-        if include or exclude or type(obj) not in _PLAIN or self._is_special(type(obj)):
-            return super().format(obj, include=include, exclude=exclude)
-        text = self.formatters["text/plain"](obj)
-        return ({} if text is None else {"text/plain": text}), {}
-
-    def _is_special(self, cls):
-        """Whether somebody has registered how it is shown."""
-        others = [f for name, f in self.formatters.items() if name != "text/plain"]
-        for formatter in (*others, self.ipython_display_formatter, self.mimebundle_formatter):
-            printers, deferred = formatter.type_printers, formatter.deferred_printers
-            if printers and any(c in printers for c in cls.__mro__):
-                return True
-            if deferred and any((c.__module__, c.__name__) in deferred for c in cls.__mro__):
-                return True
-        return False
-
-
-class _Hook(DisplayHook):
-    """The last expression's value."""
-
-    def write_output_prompt(self):
-        pass
-
-    def write_format_data(self, format_dict, md_dict=None):
-        self.shell.show(format_dict, True)
-
-    def finish_displayhook(self):
-        self._is_active = False
-
-
-class _Publisher(DisplayPublisher):
-    """display(), figures, and whatever else a library shows."""
-
-    def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **kwargs):
-        self.shell.show(data, False)
-
-    def clear_output(self, wait=False):
-        pass  # what was sent is with the client
+# What may be IPython's own syntax, or is stripped off by it: then IPython takes the cell apart.
+_SPECIAL = re.compile(r"[%!?]|In \[|\A\s|^\s*(?:[,;/]|>>>|\.\.\.)", re.MULTILINE)
 
 
 class KernelShell(InteractiveShell):
-    displayhook_class = Type(_Hook)
-    display_pub_class = Type(_Publisher)
+    displayhook_class = Type(display.Hook)
+    display_pub_class = Type(display.Publisher)
 
     def init_display_formatter(self):
-        self.display_formatter = _Display(parent=self)
+        self.display_formatter = display.Display(parent=self)
         self.configurables.append(self.display_formatter)
+
+    def transform_cell(self, raw_cell):
+        if self._transformers() != self._own_transformers or _SPECIAL.search(raw_cell):
+            return super().transform_cell(raw_cell)
+        cell = raw_cell if raw_cell.endswith("\n") else raw_cell + "\n"
+        if len(cell.splitlines()) == 1:  # `ls`
+            cell = self.prefilter_manager.prefilter_lines(cell) + "\n"
+        return cell
+
+    def _transformers(self):
+        """Of a cell's text; users add to them."""
+        m = self.input_transformer_manager
+        return [*m.cleanup_transforms, *m.line_transforms, *m.token_transformers, *self.input_transformers_post]
+
+    def should_run_async(self, raw_cell, *, transformed_cell=None, **kwargs):
+        """IPython compiles the cell to find out."""
+        if transformed_cell is not None and not ("await" in transformed_cell or "async" in transformed_cell):
+            return False
+        return super().should_run_async(raw_cell, transformed_cell=transformed_cell, **kwargs)
 
     # Set by the worker: show(bundle, is_main), fail(name, value, traceback).
     show = staticmethod(lambda bundle, is_main: None)
@@ -148,6 +122,9 @@ def make():
     shell = KernelShell.instance(config=config)
     InteractiveShellABC.register(KernelShell)
     shell.loop_runner = loop.run
+    shell._own_transformers = shell._transformers()
+    # For good, not for each cell: Python forgets what it knows of its builtins with each change of them.
+    shell.builtin_trap.__enter__()
     _add_formatters(shell)
     builtins.input = _input
     with contextlib.suppress(ImportError):

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP/1.1 for few clients: bounded requests, answers in one piece or line by line.
 
-A handler gets the request and the connection and calls `answer` or `begin` and `line`. When the client
-goes away, the handler is cancelled at once: an end of its stream counts as going away, since nothing
-that speaks this protocol closes one half of a connection.
+A handler gets the request and the connection and calls `answer`, or `begin_lines` and `line`. When the
+client goes away, the handler is cancelled at once, or what it left in `on_lost` is called: an end of its
+stream counts as going away, since nothing that speaks this protocol closes one half of a connection.
+
+Under emulation a packet costs a millisecond and a turn of the loop a third of one. So what is written goes
+out at the end of a turn, an answer's last bytes at once, and what says nothing yet (its head) is held back
+for a moment for what follows.
 """
 import asyncio
+import functools
 import json
 import socket
 from dataclasses import dataclass
@@ -30,6 +35,10 @@ REASONS = {
     505: "HTTP Version Not Supported",
 }
 
+# Who keeps a connection must know for how long it may be used again (the daemon's proxy does).
+_KEPT = f"Keep-Alive: timeout={limits.IDLE_SECONDS}\r\n"
+_line_of = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class WebError(Exception):
     """An answer that is an error: its status, and a sentence for the client."""
@@ -45,7 +54,7 @@ class WebError(Exception):
 class Request:
     method: str
     path: str  # decoded
-    headers: dict  # by lower-case name
+    headers: dict  # by lower-case name; not to be changed
     version: str
     body: bytes = b""
 
@@ -65,7 +74,9 @@ class Request:
         return value
 
 
+@functools.lru_cache(maxsize=limits.HEADS_KEPT)
 def _parse_head(head):
+    """(method, path, headers, version); a client's next request mostly has the same head."""
     lines = head.decode("latin-1").split("\r\n")
     parts = lines[0].split(" ")
     if len(parts) != 3 or not parts[1].startswith("/"):
@@ -82,7 +93,7 @@ def _parse_head(head):
         if name in headers and name in ("content-length", "transfer-encoding"):
             raise WebError(400, f"{name} is there twice")
         headers[name] = value.strip()
-    return Request(method, unquote(urlsplit(target).path), headers, version)
+    return method, unquote(urlsplit(target).path), headers, version
 
 
 class Connection(asyncio.Protocol):
@@ -95,7 +106,12 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self._paused = False
         self._chunked = True
-        self._unsent = bytearray()  # goes out when this turn of the loop is over: one packet, not one a line
+        self._unsent = bytearray()
+        self._flushing = None  # what will call _flush
+        self._flushing_soon = False  # when this turn of the loop is over: one packet, not one a line
+        self._deadline = 0.0  # of what is waited for
+        self._watch = None  # looks at the deadline; one for many of them
+        self.on_lost = None  # called instead of the handler's cancellation
 
     # ---- what asyncio calls
     def connection_made(self, transport):
@@ -105,7 +121,6 @@ class Connection(asyncio.Protocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not self.server.admit(self):
             self._send_whole(503, b"too many connections", "text/plain; charset=utf-8", (), False)
-            self._flush()
             transport.close()
             return
         self.task = asyncio.get_running_loop().create_task(self._serve())
@@ -137,7 +152,11 @@ class Connection(asyncio.Protocol):
         self._arrived.set()
         self._writable.set()
         self.server.dismiss(self)
-        if hasattr(self, "task"):
+        if self._watch is not None:
+            self._watch.cancel()
+        if self.on_lost is not None:
+            self.on_lost()
+        elif hasattr(self, "task"):
             self.task.cancel()
 
     # ---- reading
@@ -146,13 +165,30 @@ class Connection(asyncio.Protocol):
         if self._paused:
             self._paused = False
             self.transport.resume_reading()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._arrived.wait()
-        except TimeoutError:
-            raise WebError(408, "the request did not come to its end in time") from None
+        self._deadline = asyncio.get_running_loop().time() + seconds
+        if self._watch is None or self._watch.when() > self._deadline:
+            self._rewatch()
+        await self._arrived.wait()
         if self.gone:
             raise ConnectionResetError
+        if not self._deadline:
+            raise WebError(408, "the request did not come to its end in time")
+        self._deadline = 0.0
+
+    def _rewatch(self):
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = asyncio.get_running_loop().call_at(self._deadline, self._on_watch)
+
+    def _on_watch(self):
+        self._watch = None
+        if not self._deadline:
+            return  # nothing is waited for
+        if asyncio.get_running_loop().time() < self._deadline:
+            self._rewatch()
+        else:
+            self._deadline = 0.0
+            self._arrived.set()
 
     async def _until(self, end, limit, status, seconds):
         searched = 0
@@ -215,13 +251,15 @@ class Connection(asyncio.Protocol):
     async def _request(self):
         while self.buffer[:2] == b"\r\n":
             del self.buffer[:2]
+        if not self.buffer:
+            await self._more(limits.IDLE_SECONDS)
         head = await self._until(b"\r\n\r\n", limits.HEAD_BYTES_MAX, 431, limits.HEAD_SECONDS)
-        return _parse_head(head)
+        return Request(*_parse_head(head))
 
     # ---- serving
     async def _serve(self):
         try:
-            while await self._serve_one():
+            while not self.gone and await self._serve_one():
                 pass
         except (asyncio.CancelledError, ConnectionError):
             pass
@@ -251,27 +289,39 @@ class Connection(asyncio.Protocol):
             return keep
 
     # ---- answering
-    def _write(self, data):
-        if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
+    def _write(self, data, hold=False):
         self._unsent += data
         if len(self._unsent) >= limits.UNSENT_BYTES_MAX:
             self._flush()
+        elif self._flushing is None and hold:
+            self._flushing = asyncio.get_running_loop().call_later(limits.HOLD_SECONDS, self._flush)
+        elif not self._flushing_soon and not hold:
+            self._unschedule()
+            self._flushing, self._flushing_soon = asyncio.get_running_loop().call_soon(self._flush), True
+
+    def _unschedule(self):
+        if self._flushing is not None:
+            self._flushing.cancel()
+        self._flushing, self._flushing_soon = None, False
 
     def _flush(self):
+        self._unschedule()
         data, self._unsent = self._unsent, bytearray()
         if data and not self.gone:
             self.transport.write(data)
 
     def _send_whole(self, status, body, content_type, headers, keep):
         self._head(status, content_type, [("Content-Length", str(len(body))), *headers], keep, body)
+        self._flush()
 
-    def _head(self, status, content_type, headers, keep, body=b""):
+    def _head(self, status, content_type, headers, keep, body=b"", hold=False):
         fields = [("Content-Type", content_type), *headers]
         fields.append(("Connection", "keep-alive" if keep else "close"))
         text = f"HTTP/1.1 {status} {REASONS[status]}\r\n"
         text += "".join(f"{name}: {value}\r\n" for name, value in fields)
-        self._write(text.encode("latin-1") + b"\r\n" + body)
+        if keep:
+            text += _KEPT
+        self._write(text.encode("latin-1") + b"\r\n" + body, hold)
 
     def answer(self, text, content_type="text/plain; charset=utf-8", status=200, headers=()):
         self._send_whole(status, text.encode(), content_type, headers, self.keep_alive)
@@ -283,15 +333,16 @@ class Connection(asyncio.Protocol):
         self._begun = True
         self.keep_alive = self.keep_alive and self._chunked
         headers = [("Transfer-Encoding", "chunked")] if self._chunked else []
-        self._head(200, "application/x-ndjson", [*headers, ("Cache-Control", "no-store")], self.keep_alive)
+        self._head(200, "application/x-ndjson", [*headers, ("Cache-Control", "no-store")], self.keep_alive,
+                   hold=True)
 
-    async def line(self, value):
+    async def line(self, value, hold=False):
         """One JSON line, ASCII only, in a chunk of its own. Waits while the client reads slower than we
-        write; ConnectionResetError when it is gone."""
+        write; ConnectionResetError when it is gone. hold: what follows mostly comes in a moment."""
         if self.gone:
             raise ConnectionResetError
-        body = json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
-        self._write(b"%x\r\n%s\r\n" % (len(body), body) if self._chunked else body)
+        body = _line_of(value).encode("ascii") + b"\n"
+        self._write(b"%x\r\n%s\r\n" % (len(body), body) if self._chunked else body, hold)
         if self._writable.is_set():
             return
         try:
@@ -309,3 +360,4 @@ class Connection(asyncio.Protocol):
     def end_lines(self):
         if self._chunked and not self.gone:
             self._write(b"0\r\n\r\n")
+            self._flush()

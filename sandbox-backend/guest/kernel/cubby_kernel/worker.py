@@ -2,8 +2,9 @@
 """A Python context's process: takes one run after the other and says what came of it.
 
 From the server: {"op": "begin", "cwd", "environment"} once, then {"op": "run", "code", "changed",
-"variables", "quotes", "identity"}. To the server: {"started": execution_count}, {"result": {...}},
-{"error": {...}}, {"note": text for stderr}, and {"done": true} at the end of each run.
+"variables", "quotes", "identity"}. To the server: {"result": {...}}, {"error": {...}}, {"note": text for
+stderr}, and {"done": number of the next run} at the end of each run. The server interrupts a run when its
+message is taken; each SIGINT that came before that is forgotten.
 
 A result that says "waits" is followed by a wait for the server's {"op": "shown"}: what is printed after it
 would otherwise overtake it, since output goes another way. A thread's between two runs does not wait. Nor
@@ -25,6 +26,7 @@ class Worker:
         self.shell = shell
         self.failed = False
         self.running = False
+        self.raises = False  # SIGINT does, or does what the user made of it
         self.held = b""  # messages, packed, that go with the next one
         self.quotes = False  # the run wants those of strings
         self.identity = None
@@ -38,7 +40,7 @@ class Worker:
         self.shell.show = self._show
         self.shell.fail = self._fail
         while True:
-            message = self.channel.receive()
+            message = self.channel.receive(self._forget_interrupts)
             if message is None:
                 return 0
             if message["op"] == "begin":
@@ -55,7 +57,7 @@ class Worker:
         has our descriptors, too."""
         if self._forked():
             return
-        with _uninterrupted(), self.lock:
+        with _uninterrupted() if self.raises else contextlib.nullcontext(), self.lock:
             waits = result is not None and self.running
             if result is not None:
                 messages = (*messages, {"result": result, "waits": waits})
@@ -77,8 +79,10 @@ class Worker:
         """Also of the run before, just over. Not SIG_IGN, which what a thread starts would inherit."""
         self.interrupts += 1
 
-    def _run(self, message):
+    def _forget_interrupts(self):
         self.interrupts = 0
+
+    def _run(self, message):
         if message["identity"] != self.identity:
             if self.identity is not None:
                 seeds.draw()
@@ -86,7 +90,6 @@ class Worker:
         restore = _set_environment(message["changed"], message["variables"])
         self.failed = False
         self.quotes = message["quotes"]
-        self._send({"started": self.shell.execution_count})
         self.running = True
         error = self._cell(message["code"])
         if self._forked():  # not to serve: it would take the next runs from its parent
@@ -96,19 +99,22 @@ class Worker:
         streams.flush()
         with self.lock:
             self.running = False
-        self._send({"done": True})
+        self._send({"done": self.shell.execution_count})
 
     def _cell(self, code):
         """The error that ended it, or None. SIGINT raises only in here, whatever the last run made of it."""
         try:
+            self.raises = True
             signal.signal(signal.SIGINT, signal.default_int_handler)
             if self.interrupts:
                 raise KeyboardInterrupt
             outcome = self.shell.run_cell(code, store_history=True)
             signal.signal(signal.SIGINT, self._on_early_sigint)
+            self.raises = False
             error = outcome.error_before_exec or outcome.error_in_exec
         except BaseException as e:  # an interrupt in IPython's own code, between two steps
             signal.signal(signal.SIGINT, self._on_early_sigint)
+            self.raises = False
             error = e
         if error is not None and not self.failed:
             self._fail(type(error).__name__, str(error), f"{type(error).__name__}: {error}")
