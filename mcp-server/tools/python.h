@@ -6,6 +6,9 @@
 
 #define PYTHON_FIGURES_DIR "~/figures" // "~" is the home of who runs the kernel
 
+// The status of a run that was left before the kernel began it.
+#define PYTHON_NOT_RUN "not run, for the kernel had not begun it"
+
 // Both end the call. Its arguments are those of run_python_code.
 void python_fresh_start(struct tool_call *c);
 // `on_no_kernel` is called instead when nothing in the sandbox listens at the kernel's port; the

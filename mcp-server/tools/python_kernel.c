@@ -339,7 +339,7 @@ static void save(struct kernel_run *k)
     r->exit_code = r->timed_out ? -1 : k->told.error ? 1 : 0;
     if (k->was_left)
         run_end(r, k->has_begun ? "killed, for it did not hear an interrupt"
-                                : "given up, for its turn had not come");
+                                : PYTHON_NOT_RUN);
     else
         run_end(r, r->timed_out ? "interrupted" : k->told.error ? "error" : "ok");
 }

@@ -52,7 +52,13 @@ static void add_end(struct buf *out, const json_t *o)
     const json_t *error = json_object_get(o, "error");
     bool lasts = json_object_get(o, "context") != NULL;
     long long ms = text_int(o, "duration_ms");
-    if (json_is_true(json_object_get(o, "timed_out")) && lasts)
+    if (str_eq(text_string(o, "status"), PYTHON_NOT_RUN))
+        buf_printf(out,
+                   "[" PYTHON_NOT_RUN " after %lld ms: that is its timeout. The kernel runs another "
+                   "piece in this context, or is still starting: run it again, with a larger "
+                   "timeout]",
+                   ms);
+    else if (json_is_true(json_object_get(o, "timed_out")) && lasts)
         buf_printf(out,
                    "[%s after %lld ms: that is its timeout. What it printed until then is above. "
                    "Give a larger timeout, or run it with start_command]",

@@ -74,8 +74,10 @@ const struct access *access_cache_put(struct access_cache *cache, const json_t *
         a->domain[0] = '\0';
     a->used = ++cache->uses;
     struct access **place = place_for(cache, a->id);
-    if (*place && strcmp((*place)->id, a->id) == 0)
+    if (*place && strcmp((*place)->id, a->id) == 0) {
         memcpy(a->address, (*place)->address, sizeof a->address);
+        a->answered_port = (*place)->answered_port;
+    }
     free(*place);
     *place = a;
     return a;
@@ -105,6 +107,13 @@ const struct access *access_cache_get(struct access_cache *cache, const char *id
         return NULL;
     (*at)->used = ++cache->uses;
     return *at;
+}
+
+void access_cache_heard(struct access_cache *cache, const char *id, int port)
+{
+    struct access **at = find(cache, id);
+    if (at)
+        (*at)->answered_port = port;
 }
 
 void access_cache_drop(struct access_cache *cache, const char *id)

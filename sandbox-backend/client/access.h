@@ -19,6 +19,7 @@ struct access {
     char domain[ACCESS_DOMAIN_MAX + 1];       // "" is none
     char envd_version[ACCESS_VERSION_MAX + 1];
     char address[ACCESS_ADDRESS_MAX + 1]; // an IP address of its own; "" when it is not known
+    int answered_port;                    // not envd's, whose server has answered; 0: none has
     unsigned long used;                   // when, in uses of the cache
 };
 
@@ -36,6 +37,7 @@ const struct access *access_cache_put(struct access_cache *cache, const json_t *
 const struct access *access_cache_put_address(struct access_cache *cache, const char *id,
                                               const char *address, const char *envd_version);
 const struct access *access_cache_get(struct access_cache *cache, const char *id); // borrowed
+void access_cache_heard(struct access_cache *cache, const char *id, int port); // it has answered
 void access_cache_drop(struct access_cache *cache, const char *id);
 
 // 1 to ACCESS_ID_MAX letters, digits, '-' and '_': what may stand in a URL and a host name.

@@ -12,6 +12,7 @@
 // sandbox is there, and not paused, where the proxy does not tell.
 #include "sandbox-backend/client/call.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -216,6 +217,8 @@ static void on_head(int status, const struct http_header *headers, size_t count,
     bool success = status >= 200 && status < 300;
     keep_header(&call->retry_after, headers, count, "Retry-After");
     keep_header(&call->next_token, headers, count, "X-Next-Token");
+    if (call->state == CALL_EXCHANGE && success && call->sandbox && call->port != ENVD_PORT)
+        access_cache_heard(&call->client->accesses, call->sandbox, call->port);
     if (call->state == CALL_EXCHANGE && success && call->events.on_head)
         call->events.on_head(length, call->ctx);
 }
@@ -259,6 +262,20 @@ static void explain_envd(struct call *call)
             a && a->envd_version[0] ? a->envd_version : "unknown", call->target + 1);
 }
 
+// A port that is closed now and has answered before is not one where nothing ever listened.
+static void explain_closed(struct call *call)
+{
+    const struct access *a = access_cache_get(&call->client->accesses, call->sandbox);
+    if (call->err.sys != ECONNREFUSED || !a || call->port == ENVD_PORT ||
+        a->answered_port != call->port)
+        return;
+    call->err = ERR_INIT;
+    err_set(&call->err, ERR_UNAVAILABLE,
+            "what listened on port %d of the sandbox ended, and what it kept in memory is lost; it "
+            "may be started again: ask again in a moment",
+            call->port);
+}
+
 // Turns the end of a fetch into call->err. An answer that says no counts more than the connection
 // that broke after it, as it does when a server refuses an upload half-way.
 static void judge(struct call *call, const struct err *e, bool from_envd)
@@ -272,12 +289,15 @@ static void judge(struct call *call, const struct err *e, bool from_envd)
         client__explain(call->client, &call->err);
         if (from_envd && call->request.is_direct) // no backend stands between
             call->err.sys = e->sys;
+        if (from_envd)
+            explain_closed(call);
         if (from_envd && call->client->cube_master) // it may have moved, or be gone
             access_cache_drop(&call->client->accesses, call->sandbox);
     } else if (from_envd) {
         bool existed = access_cache_get(&call->client->accesses, call->sandbox) != NULL;
         answer_envd_error(&call->err, existed, call->status, buf_str(body), body->len);
         explain_envd(call);
+        explain_closed(call);
         if (call->status == 401) // should the token have changed, the next call asks for it
             access_cache_drop(&call->client->accesses, call->sandbox);
     } else {

@@ -51,7 +51,7 @@ struct guest_call *guest_call_start(struct sandbox *sb, const char *method, cons
         send_request(g);
     else
         g->dial = upstream_dial(&sb->upstream, machine_vmnet(sb->machine), ENVD_PORT, timeout_ms,
-                                on_connected, g);
+                                (struct upstream_patience){0}, on_connected, g);
     return g;
 }
 

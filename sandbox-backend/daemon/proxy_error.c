@@ -6,6 +6,7 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/proxy_stream.h"
@@ -47,7 +48,7 @@ static void send_page(struct http_request *req, int status, const char *message)
 
 static void answer_with(struct http_request *req, int status, json_t *answer /* taken */)
 {
-    if (status == 409 || status == 429)
+    if (status == 409 || status == 429 || status == 503)
         http_response_header(req, "Retry-After", "1"); // it was not passed on, and soon may be
     if (!wants_page(req)) {
         reply_json(req, status, answer);
@@ -92,7 +93,10 @@ void proxy_error_gone(struct http_request *req, struct store *store, const char 
         return;
     }
     bool is_paused = store_find_any(store, id);
-    json_t *answer = body(502, id, "The sandbox was not found");
+    char *paused auto_free = str_printf("The sandbox was not found running: it is paused, and not "
+                                        "killed; Sandbox.connect(\"%s\") resumes it",
+                                        id);
+    json_t *answer = body(502, id, is_paused ? paused : "The sandbox was not found");
     json_object_set_new(answer, "error_code",
                         json_string(is_paused ? "sandbox_paused" : "sandbox_not_found"));
     answer_with(req, 502, answer);
@@ -153,10 +157,24 @@ void proxy_error_port(struct http_request *req, const char *id, int port, const 
         str_printf("The sandbox is running but port %d does not answer: %s", port, e->msg);
     bool closed = e->code == ERR_NOT_FOUND;
     int status = e->code == ERR_LIMIT ? 429 : 502; // full: it may be asked again, nothing was sent
-    json_t *answer =
-        body(status, id, closed ? "The sandbox is running but port is not open" : other);
+    bool ended = e->code == ERR_UNAVAILABLE;
+    json_t *answer = body(status, id,
+                          closed  ? "The sandbox is running but port is not open"
+                          : ended ? "The sandbox's machine ended; how is not known yet, and told "
+                                    "to who asks again in a moment"
+                                  : other);
     json_object_set_new(answer, "port", json_integer(port));
     answer_with(req, status, answer);
+}
+
+void proxy_error_kernel(struct http_request *req, const char *id)
+{
+    json_t *answer = body(503, id,
+                          "The Python kernel of the sandbox ended and is being started again; "
+                          "nothing was run, and the variables are lost. Ask again in a moment");
+    json_object_set_new(answer, "port", json_integer(KERNEL_PORT));
+    json_object_set_new(answer, "error_code", json_string("kernel_starting"));
+    answer_with(req, 503, answer);
 }
 
 void proxy_error_broken(struct http_request *req, const char *id, const struct err *e)

@@ -24,8 +24,11 @@ void proxy_error_wake(struct http_request *req, struct store *store, const char 
 // The host name that led here is not of this daemon's domain.
 void proxy_error_domain(struct http_request *req, const char *id, const char *domain);
 void proxy_error_traffic(struct http_request *req, const char *id); // 403: no traffic token
-// 502: no connection to the port came about.
+// 502: no connection to the port came about, or the machine has ended and nobody knows how yet.
 void proxy_error_port(struct http_request *req, const char *id, int port, const struct err *e);
+// 503 "kernel_starting": nothing listens at the kernel's port, though the sandbox has a kernel. The
+// SDKs would take a 502 for the sandbox's timeout.
+void proxy_error_kernel(struct http_request *req, const char *id);
 // 502: the connection broke before the answer's head. The request may have been acted upon.
 void proxy_error_broken(struct http_request *req, const char *id, const struct err *e);
 void proxy_error_unanswered(struct http_request *req, const char *id); // the same: it was paused

@@ -142,16 +142,23 @@ static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
     }
 }
 
+static bool is_kernel(const struct proxy_stream *s)
+{
+    return s->port == KERNEL_PORT && s->sb->facts.python;
+}
+
 static void dial(struct proxy_stream *s)
 {
     struct upstream *upstream = &s->sb->upstream;
+    const struct upstream_patience patience = {.closed_ms = is_kernel(s) ? KERNEL_WAIT_MS : 0,
+                                               .ended_ms = ENDED_WAIT_MS};
     s->state = STREAM_DIALING;
     s->conn = upstream_take_idle(upstream, s->port);
     if (s->conn)
         start_call(s);
     else
         s->dial = upstream_dial(upstream, machine_vmnet(s->sb->machine), s->port, UPSTREAM_DIAL_MS,
-                                on_connected, s);
+                                patience, on_connected, s);
 }
 
 static void on_connected(struct upstream_conn *conn, const struct err *e, void *ctx)
@@ -165,9 +172,13 @@ static void on_connected(struct upstream_conn *conn, const struct err *e, void *
     }
     char *id auto_free = xstrdup(s->sb->id);
     int port = s->port;
+    bool kernel_is_away = e->code == ERR_NOT_FOUND && is_kernel(s);
     struct http_request *req = detach(s);
     stream_free(s);
-    proxy_error_port(req, id, port, e);
+    if (kernel_is_away)
+        proxy_error_kernel(req, id);
+    else
+        proxy_error_port(req, id, port, e);
 }
 
 // ---- the request

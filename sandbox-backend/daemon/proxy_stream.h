@@ -16,10 +16,12 @@
 // Failures. A request is never sent twice. Before the answer's head a failure is a 502 in JSON;
 // after it, the client's connection is dropped without a clean end, which is how the SDKs tell a
 // dead sandbox from a finished command. That it may be sent again (409) is only said of a request
-// that has not been passed on at all. When the client goes, its connection to the guest is
-// closed: envd leaves a command running then, as E2B's does. When the sandbox ends or is paused,
-// its streams are cut first. How long an answer may take is the client's business, who can leave;
-// only making the connection has a deadline of ours (UPSTREAM_DIAL_MS), and waking has the
+// that has not been passed on at all. A request for the kernel's port of a sandbox that has a
+// kernel waits while that is started again (KERNEL_WAIT_MS), and one for a machine that seems to
+// have ended until it is known how (ENDED_WAIT_MS). When the client goes, its connection to the
+// guest is closed: envd leaves a command running then, as E2B's does. When the sandbox ends or is
+// paused, its streams are cut first. How long an answer may take is the client's business, who can
+// leave; only making the connection has a deadline of ours (UPSTREAM_DIAL_MS), and waking has the
 // daemon's.
 //
 // A stream is use of a sandbox for as long as it is open, but for a watch of files (WatchDir): to
@@ -35,6 +37,9 @@ struct sandbox;
 // Of one sandbox. netd passes 512 connections on, some of which wait to be used or are being
 // closed.
 #define PROXY_STREAMS_MAX 480
+
+#define KERNEL_WAIT_MS 30000 // an emulated guest on a loaded host takes 15 s
+#define ENDED_WAIT_MS  5000
 
 // Where a request goes. Borrowed from it.
 struct proxy_target {

@@ -17,9 +17,9 @@
 
 static json_t *facts_to_json(const struct machine_facts *facts)
 {
-    return json_pack("{s:i, s:I, s:I, s:s}", "cpus", facts->cpus, "memory_mb",
+    return json_pack("{s:i, s:I, s:I, s:s, s:b}", "cpus", facts->cpus, "memory_mb",
                      (json_int_t)facts->memory_mb, "disk_mb", (json_int_t)facts->disk_mb, "accel",
-                     facts->accel);
+                     facts->accel, "python", facts->python);
 }
 
 static json_t *to_json(const struct sandbox *sb)
@@ -69,7 +69,8 @@ static int read_facts(struct machine_facts *facts, const json_t *json, struct er
     if (json_get_int(json, "cpus", 0, 1024, &cpus, 0, e) < 0 ||
         json_get_int(json, "memory_mb", 0, 1 << 24, &facts->memory_mb, 0, e) < 0 ||
         json_get_int(json, "disk_mb", 0, 1 << 30, &facts->disk_mb, 0, e) < 0 ||
-        json_get_string(json, "accel", &accel, "", e) < 0)
+        json_get_string(json, "accel", &accel, "", e) < 0 ||
+        json_get_bool(json, "python", &facts->python, false, e) < 0)
         return -1;
     facts->cpus = (int)cpus;
     strncpy(facts->accel, accel, sizeof facts->accel - 1);

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/net/deadline.h"
 #include "sandbox-backend/net/unix_stream.h"
 
 struct upstream_dial {
@@ -16,10 +17,15 @@ struct upstream_dial {
     char *vmnet; // owned; the socket's path
     int port;
     uint64_t timeout_ms;
-    bool by_loopback;    // the way that is being tried
-    bool is_second;      // and it is the last one
-    upstream_dial_cb cb; // NULL once cancelled
+    bool by_loopback; // the way that is being tried
+    bool is_second;   // and it is the last one
+    struct upstream_patience patience;
+    int64_t since_ms;      // of the first try
+    struct deadline again; // until the next one
+    upstream_dial_cb cb;   // NULL once cancelled
     void *ctx;
+    uv_stream_t *stream; // owned; the result, or
+    struct err err;
 };
 
 void upstream_init(struct upstream *u, uv_loop_t *loop)
@@ -111,9 +117,9 @@ static uint16_t *find_loopback(struct upstream *u, int port)
 static void remember_way(struct upstream *u, int port, bool by_loopback)
 {
     uint16_t *known = find_loopback(u, port);
-    if (known && !by_loopback)
-        *known = 0;
-    if (!known && by_loopback)
+    if (known)
+        *known = by_loopback ? *known : 0;
+    else if (by_loopback)
         u->loopback[u->next_loopback++ % UPSTREAM_LOOPBACK] = (uint16_t)port;
 }
 
@@ -135,32 +141,68 @@ static bool has_other_way(const struct upstream_dial *dial, const struct err *e)
            !dial->upstream->closing;
 }
 
+// Whether it is to be tried again later.
+static bool may_come(const struct upstream_dial *dial, const struct err *e)
+{
+    int64_t ms = e->code == ERR_NOT_FOUND     ? dial->patience.closed_ms
+                 : e->code == ERR_UNAVAILABLE ? dial->patience.ended_ms
+                                              : 0;
+    return dial->cb && !dial->upstream->closing && clock_mono_ms() < dial->since_ms + ms;
+}
+
+static void on_again_closed(struct deadline *d)
+{
+    struct upstream_dial *dial = container_of(d, struct upstream_dial, again);
+    struct upstream *u = dial->upstream;
+    struct upstream_conn *c = dial->stream ? conn_new(u, dial->stream, dial->port) : NULL;
+    upstream_dial_cb cb = dial->cb;
+    void *ctx = dial->ctx;
+    struct err e = dial->err;
+    free(dial->vmnet);
+    free(dial);
+    if (cb)
+        cb(c, c ? NULL : &e, ctx);
+    else if (c)
+        upstream_give(c);
+    leave(u);
+}
+
+static void on_again(struct deadline *d)
+{
+    struct upstream_dial *dial = container_of(d, struct upstream_dial, again);
+    dial->is_second = false;
+    if (dial->cb && !dial->upstream->closing) {
+        try_way(dial);
+        return;
+    }
+    err_set(&dial->err, ERR_CANCELED, "it is not wanted any more");
+    deadline_close(d, on_again_closed);
+}
+
 static void on_connected(uv_stream_t *stream, const struct err *e, void *ctx)
 {
     struct upstream_dial *dial = ctx;
-    struct upstream *u = dial->upstream;
     if (!stream && has_other_way(dial, e)) {
         dial->is_second = true;
         dial->by_loopback = !dial->by_loopback;
         try_way(dial);
         return;
     }
-    struct upstream_conn *c = stream ? conn_new(u, stream, dial->port) : NULL;
-    upstream_dial_cb cb = dial->cb;
-    void *cb_ctx = dial->ctx;
+    if (!stream && may_come(dial, e)) {
+        deadline_arm(&dial->again, UPSTREAM_AGAIN_MS);
+        return;
+    }
+    dial->stream = stream;
     if (stream)
-        remember_way(u, dial->port, dial->by_loopback);
-    free(dial->vmnet);
-    free(dial);
-    if (cb)
-        cb(c, e, cb_ctx);
-    else if (c)
-        upstream_give(c);
-    leave(u);
+        remember_way(dial->upstream, dial->port, dial->by_loopback);
+    else
+        dial->err = *e;
+    deadline_close(&dial->again, on_again_closed);
 }
 
 struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int port,
-                                    uint64_t timeout_ms, upstream_dial_cb cb, void *ctx)
+                                    uint64_t timeout_ms, struct upstream_patience patience,
+                                    upstream_dial_cb cb, void *ctx)
 {
     struct upstream_dial *dial = xmalloc(sizeof *dial);
     *dial = (struct upstream_dial){.upstream = u,
@@ -168,8 +210,11 @@ struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int p
                                    .port = port,
                                    .timeout_ms = timeout_ms,
                                    .by_loopback = find_loopback(u, port) != NULL,
+                                   .patience = patience,
+                                   .since_ms = clock_mono_ms(),
                                    .cb = cb,
                                    .ctx = ctx};
+    deadline_init(&dial->again, u->loop, on_again);
     u->live++;
     try_way(dial);
     return dial;
@@ -178,6 +223,8 @@ struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int p
 void upstream_dial_cancel(struct upstream_dial *dial)
 {
     dial->cb = NULL;
+    if (deadline_is_armed(&dial->again))
+        deadline_arm(&dial->again, 0);
 }
 
 // "timeout=5, max=100"; "max" alone says nothing of time.

@@ -11,6 +11,10 @@
 // A port that is closed on the guest's own address may be one of the guest's loopback, as that of a
 // development server is: it is asked for by envd's relay then. Which way a port answered is
 // remembered, for the last UPSTREAM_LOOPBACK such ports, and is only the order of the next try.
+//
+// A connection that cannot be made now may be soon: the Python kernel is started again when it has
+// ended, and a machine that has ended is found out a moment later, which cuts the streams that wait
+// here. Such a dial is tried every UPSTREAM_AGAIN_MS, for as long as its upstream_patience says.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,6 +28,7 @@
 #define UPSTREAM_IDLE_MS   300000
 #define UPSTREAM_PROMISE_S 60
 #define UPSTREAM_DIAL_MS   10000
+#define UPSTREAM_AGAIN_MS  200
 #define UPSTREAM_LOOPBACK  16 // ports remembered to listen on the guest's loopback only
 
 struct upstream_conn {
@@ -48,8 +53,13 @@ struct upstream {
 };
 
 struct upstream_dial; // a connection being made
+// For how long, in ms, it is tried again; 0: not at all.
+struct upstream_patience {
+    int64_t closed_ms; // while nothing listens on the port
+    int64_t ended_ms;  // while the machine seems to have ended
+};
 // `c` is the caller's until it is given back or dropped; NULL with `e` set on failure.
-// ERR_NOT_FOUND: nothing listens on the port.
+// ERR_NOT_FOUND: nothing listens on the port. ERR_UNAVAILABLE: the machine has ended.
 typedef void (*upstream_dial_cb)(struct upstream_conn *c, const struct err *e, void *ctx);
 
 void upstream_init(struct upstream *u, uv_loop_t *loop);
@@ -60,7 +70,8 @@ bool upstream_is_closed(const struct upstream *u);
 
 struct upstream_conn *upstream_take_idle(struct upstream *u, int port); // NULL: there is none
 struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int port,
-                                    uint64_t timeout_ms, upstream_dial_cb cb, void *ctx);
+                                    uint64_t timeout_ms, struct upstream_patience patience,
+                                    upstream_dial_cb cb, void *ctx);
 void upstream_dial_cancel(struct upstream_dial *dial); // its callback is not called any more
 
 // The head of an answer: for how long the connection may be kept.

@@ -35,6 +35,7 @@ struct machine_facts {
     int64_t memory_mb;
     int64_t disk_mb;
     char accel[8]; // "kvm" or "tcg"; empty when the driver has none
+    bool python;   // a Python kernel runs in it, and is started again when it ends
 };
 
 struct driver {

@@ -104,7 +104,7 @@ static void on_expired(struct deadline *d)
     if (a->connected)
         err_set(&a->e, ERR_TIMEOUT, "port %d of the sandbox did not answer in time", a->port);
     else
-        err_set(&a->e, ERR_TIMEOUT, "%s did not accept a connection in time", a->path);
+        err_set(&a->e, ERR_TIMEOUT, "the sandbox's network did not accept a connection in time");
     fail(a);
 }
 
@@ -134,9 +134,14 @@ static void on_again(uv_timer_t *timer)
 
 static void fail_connect(struct attempt *a, int sys)
 {
-    err_sys(&a->e, sys, "cannot connect to %s", a->path);
-    if (a->port && sys == ENOENT) // netd makes the socket: without one it is dead
-        a->e.code = ERR_UNAVAILABLE;
+    // netd makes the socket of vm.net and listens at it as long as it lives. What is said of it
+    // reaches clients, who need not know its path.
+    if (a->port && (sys == ENOENT || sys == ECONNREFUSED))
+        err_set(&a->e, ERR_UNAVAILABLE, "the sandbox's machine ended");
+    else if (a->port)
+        err_sys(&a->e, sys, "cannot connect to the sandbox's network");
+    else
+        err_sys(&a->e, sys, "cannot connect to %s", a->path);
     fail(a);
 }
 

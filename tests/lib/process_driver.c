@@ -52,6 +52,8 @@ static int facts(const char *dir, struct machine_facts *out, struct err *e)
                          json_get_int(json, "memory_mb", 1, 1 << 20, &out->memory_mb, 512, e) == 0
                      ? json_get_int(json, "disk_mb", 1, 1 << 20, &out->disk_mb, 1024, e)
                      : -1;
+    if (result == 0)
+        result = json_get_bool(json, "python", &out->python, false, e);
     json_decref(json);
     out->cpus = (int)cpus;
     return result;

@@ -5,7 +5,8 @@
 // GET /whoami (the token is checked), POST /echo, GET /hang (never answered; makes the file
 // "hanging"), GET /cut (an answer that breaks off), /files with
 // a signature (which is not checked; answers with the machine's directory), WatchDir (begins, and
-// says nothing more). connects.log has a line with the port for each CONNECT.
+// says nothing more). connects.log has a line with the port for each CONNECT. The kernel's port is
+// the one that the file "kernel-port" names, where there is one.
 //
 // In the mode "guest" it is vm.net alone, of the namespace it is in: tests/lib/process_guest.sh has
 // started the programs that are to be reached there.
@@ -109,6 +110,16 @@ static int dial_loopback(int client)
     return steal_fd(&fd);
 }
 
+static int real_port(int port)
+{
+    struct buf text auto_buf = BUF_INIT;
+    char *path auto_free = str_printf("%s/kernel-port", dir);
+    if (port == ENVD_PORT)
+        return envd_port;
+    return port == KERNEL_PORT && file_read(path, 16, &text, NULL) == 0 ? atoi(buf_str(&text))
+                                                                        : port;
+}
+
 static void *serve(void *arg)
 {
     int client auto_close = (int)(intptr_t)arg;
@@ -122,8 +133,7 @@ static void *serve(void *arg)
         fclose(f);
     }
     bool relayed = port == ENVD_RELAY_PORT && envd_port != ENVD_PORT;
-    int guest auto_close =
-        relayed ? dial_loopback(client) : dial(port == ENVD_PORT ? envd_port : port);
+    int guest auto_close = relayed ? dial_loopback(client) : dial(real_port(port));
     const char *answer = guest < 0 ? "ERR refused\n" : "OK\n";
     if (fd_write_all(client, answer, strlen(answer), NULL) < 0 || guest < 0)
         return NULL;

@@ -94,8 +94,9 @@ def test_asking_for_its_health_does_not_wake(daemon):
         answer = daemon.through(sandbox, method)
         assert answer.status == 502
     assert daemon.through(sandbox).json == {
-        "sandboxId": sandbox, "message": "The sandbox was not found", "code": 502,
-        "error_code": "sandbox_paused"}
+        "sandboxId": sandbox, "code": 502, "error_code": "sandbox_paused",
+        "message": "The sandbox was not found running: it is paused, and not killed; "
+                   f'Sandbox.connect("{sandbox}") resumes it'}
     assert state(daemon, sandbox) == "paused"
 
 
@@ -105,7 +106,7 @@ def test_paused_without_waking(daemon):
     pause(daemon, sandbox)
     for path, port in (("/health", 49983), ("/whoami", 49983), ("/", 8000)):
         answer = daemon.through(sandbox, path=path, port=port, token=made["envdAccessToken"])
-        assert answer.status == 502 and answer.json["message"] == "The sandbox was not found"
+        assert answer.status == 502 and answer.json["error_code"] == "sandbox_paused"
     assert state(daemon, sandbox) == "paused"
     assert daemon.request("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 60}).status == 201
     assert daemon.through(sandbox).status == 204

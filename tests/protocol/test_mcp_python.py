@@ -158,8 +158,12 @@ def test_one_that_waits_for_its_turn_is_given_up(server, sandbox, tmp_path):
         f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n1"))
     wait_for(begun.exists, what="the first run")
     second = server.start_tool("run_python_code", sandbox_id=sandbox, code_block="2", timeout=0.5)
-    got = server.answer(second)["result"]["structuredContent"]
-    assert got["timed_out"] and "given up" in got["status"] and "result" not in got
+    answer = server.answer(second)["result"]
+    got = answer["structuredContent"]
+    assert got["timed_out"] and got["status"].startswith("not run") and "result" not in got
+    text = text_of(answer)
+    assert "[not run, for the kernel had not begun it after " in text
+    assert "printed" not in text, "there is nothing that it printed"
     gate.touch()
     assert server.answer(first)["result"]["structuredContent"]["result"] == "1", "not interrupted"
 
@@ -258,7 +262,7 @@ def test_a_restart_that_hangs_is_given_up_at_the_timeout(server, backend, script
     sandbox = backend.sandbox()
     kernel = scripted(b"")
     got, text, _ = python(server, sandbox, "1", restart=True, timeout=3)
-    assert got["timed_out"] and "given up" in got["status"] and "given up" in text
+    assert got["timed_out"] and "not run" in got["status"] and "[not run, " in text
     assert kernel.asked == ["POST /contexts/default/restart HTTP/1.1"]
 
 
@@ -267,7 +271,7 @@ def test_a_context_whose_making_hangs_is_given_up_at_the_timeout(server, backend
     missing = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 22\r\n\r\nContext new not found."
     scripted(missing, b"")
     got, _, _ = python(server, sandbox, "1", context="new", timeout=2)
-    assert got["timed_out"] and "given up" in got["status"]
+    assert got["timed_out"] and "not run" in got["status"]
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["the run's connection first", "the interrupt's first"])
@@ -299,3 +303,25 @@ def test_without_a_kernel_a_fresh_interpreter_runs_it(server, backend):
     for more in ({"context": "other"}, {"restart": True}):
         result = server.result("run_python_code", sandbox_id=sandbox, code_block="1", **more)
         assert result["isError"] and text_of(result).startswith("no_kernel: ")
+
+
+STARTING = {"message": "The Python kernel of the sandbox ended and is being started again",
+            "error_code": "kernel_starting", "code": 503, "port": 49999}
+
+
+def test_a_kernel_that_is_away_is_not_replaced(server, backend, scripted):
+    """Neither where the daemon says so, nor where the port answered before and is closed now."""
+    body = json.dumps(STARTING).encode()
+    scripted(b"HTTP/1.1 503 No\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+             % (len(body), body))
+    result = server.result("run_python_code", sandbox_id=backend.sandbox(), code_block="1")
+    assert result["isError"] and STARTING["message"] in text_of(result)
+    sandbox = backend.sandbox()
+    scripted(lines(STARTED, {"type": "end_of_execution"}))
+    python(server, sandbox, "1")
+    backend.kernel = None
+    for _ in range(2):
+        result = server.result("run_python_code", sandbox_id=sandbox, code_block="1")
+        assert result["isError"] and "49999 of the sandbox ended" in text_of(result), result
+    assert python(server, backend.sandbox(), "1 + 1")[1].endswith("variables do not last)"), "another one"
+    assert not backend.started[1:], "only that one was given an interpreter"

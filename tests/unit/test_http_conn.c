@@ -514,6 +514,7 @@ static void test_connect(const char *path)
     memset(&made, 0, sizeof made);
     vmnet_connect(&loop, path, 1, 1000, on_made, NULL);
     ok(wait_until(is_made) && made.e.code == ERR_UNAVAILABLE, "no netd: %s", made.e.msg);
+    ok(!strstr(made.e.msg, path), "and no path of the host in what clients are told");
 
     int listener = listen_at(path, 0);
     memset(&made, 0, sizeof made);

@@ -36,7 +36,8 @@ static void save(const char *name)
                          .envd_version = xstrdup("0.5.7"),
                          .memory_mb = 512,
                          .cpus = 1,
-                         .disk_mb = 8192};
+                         .disk_mb = 8192,
+                         .python = true};
     struct err e = ERR_INIT;
     dir_make(dir, 0700, &e);
     ok(template_save(dir, &t, &e) == 0, "saves %s: %s", name, e.msg);
@@ -76,6 +77,7 @@ static void test_round_trip(void)
     is_str(t.accel, "tcg", "accel");
     is_int(t.memory_mb, 512, "memory");
     is_int(t.disk_mb, 8192, "disk");
+    ok(t.python, "the Python kernel");
     template_fini(&t);
 }
 

@@ -13,8 +13,8 @@ static int facts(const char *template_dir, struct machine_facts *out, struct err
     char *binary = NULL;
     if (fit_load(template_dir, &t, &binary, e) != 0)
         return -1;
-    *out =
-        (struct machine_facts){.cpus = (int)t.cpus, .memory_mb = t.memory_mb, .disk_mb = t.disk_mb};
+    *out = (struct machine_facts){
+        .cpus = (int)t.cpus, .memory_mb = t.memory_mb, .disk_mb = t.disk_mb, .python = t.python};
     snprintf(out->accel, sizeof out->accel, "%s", t.accel);
     template_fini(&t);
     free(binary);

@@ -43,6 +43,7 @@ struct template
     int64_t memory_mb;
     int64_t cpus;
     int64_t disk_mb;
+    bool python; // it has the Python kernel
 };
 
 void template_fini(struct template *t); // frees the members; leaves it empty

@@ -217,7 +217,8 @@ static int write_facts(const struct build *b, struct err *e)
                          .envd_version = xstrdup(ENVD_VERSION),
                          .memory_mb = b->spec->memory_mb,
                          .cpus = b->spec->cpus,
-                         .disk_mb = b->spec->disk_mb};
+                         .disk_mb = b->spec->disk_mb,
+                         .python = b->python != NULL};
     int result = template_save(b->place.dir, &t, e);
     template_fini(&t);
     return result;
@@ -356,7 +357,9 @@ static int run_stages(struct build *b, struct err *e)
             b->progress.at = at;
             if (e->code != ERR_CANCELED)
                 explain(b, e);
-            return -1;
+            return e->code != ERR_CANCELED
+                       ? -1
+                       : err_wrap(e, "%zu/%zu %s", i + 1, ARRAY_LEN(STAGES), SHOWN[i].name);
         }
     }
     progress_done(&b->progress);

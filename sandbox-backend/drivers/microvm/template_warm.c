@@ -63,7 +63,7 @@ int template_warm_up(struct pump *p, const char *vmnet, bool python, int log, st
         struct call_command command = {
             .user = STEPS[i].user, .cmd = "/bin/bash", .args = args, .timeout_ms = STEP_MS};
         if (call_run(p, vmnet, &command, &out, e) < 0)
-            return err_wrap(e, "step %zu", i + 1);
+            return e->code == ERR_CANCELED ? -1 : err_wrap(e, "step %zu", i + 1);
         dprintf(log, "warm-up step %zu: %lld ms\n", i + 1, (long long)(clock_mono_ms() - start));
     }
     return 0;
