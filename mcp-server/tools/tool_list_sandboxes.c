@@ -65,6 +65,12 @@ static void set_string(json_t *to, const char *name, const json_t *from, const c
     json_object_set_new(to, name, json_string(value ? value : ""));
 }
 
+// A paused one has no end: its time goes on when it does.
+static bool is_paused(const json_t *one)
+{
+    return str_eq(text_string(one, "state"), "paused");
+}
+
 static json_t *shown(const json_t *info)
 {
     int64_t end = 0;
@@ -74,6 +80,8 @@ static json_t *shown(const json_t *info)
     set_string(one, "template", info, alias && *alias ? "alias" : "templateID");
     set_string(one, "state", info, "state");
     set_string(one, "created", info, "startedAt");
+    if (is_paused(one))
+        return one;
     set_string(one, "ends_at", info, "endAt");
     int64_t left = clock_parse_rfc3339(text_string(info, "endAt"), &end)
                        ? (end - clock_wall_ns()) / 1000000000
@@ -135,9 +143,13 @@ static char *text_of(const json_t *o)
                "created", "ends in");
     json_array_foreach(list, i, one)
     {
-        buf_printf(&out, "%-20s  %-12s  %-8s  %-20.19s  %lld s\n", text_string(one, "sandbox_id"),
+        buf_printf(&out, "%-20s  %-12s  %-8s  %-20.19s  ", text_string(one, "sandbox_id"),
                    text_string(one, "template"), text_string(one, "state"),
-                   text_string(one, "created"), text_int(one, "remaining_s"));
+                   text_string(one, "created"));
+        if (is_paused(one))
+            buf_adds(&out, "no end while it is paused\n");
+        else
+            buf_printf(&out, "%lld s\n", text_int(one, "remaining_s"));
     }
     long long hidden = text_int(o, "total") - (long long)json_array_size(list);
     if (hidden > 0)

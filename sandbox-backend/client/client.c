@@ -185,6 +185,10 @@ void client__explain(const struct client *c, struct err *e)
         snprintf(e->msg + len, sizeof e->msg - len,
                  ". If its certificate is of an authority of your own, name that in "
                  "--backend-ca or SSL_CERT_FILE");
+    if (e->sys == EPROTO && strstr(e->msg, "wrong version number")) { // what OpenSSL says of it
+        *e = ERR_INIT;
+        err_set(e, ERR_INVALID, "the server speaks http, not https: give its URL with http://");
+    }
     err_wrap(e, "%s", is_known ? c->dialect->name : c->api_url);
 }
 

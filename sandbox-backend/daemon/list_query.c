@@ -103,7 +103,9 @@ static int parse_page(struct list_query *q, struct http_request *req, struct err
         return err_set(e, ERR_INVALID, "startedAfter must be an RFC 3339 time");
     if (parse_states(q, http_request_query(req, "state", NULL), e) < 0)
         return -1;
-    return parse_cursor(q, http_request_query(req, "nextToken", NULL), e);
+    bool bad = false;
+    const char *token = http_request_query(req, "nextToken", &bad);
+    return parse_cursor(q, bad ? "\xff" : token, e); // with a NUL it is none of ours
 }
 
 int list_query_parse(struct list_query *q, struct http_request *req, bool v2, struct err *e)

@@ -74,14 +74,19 @@ static char *shipped_alias(const char *name)
     return NULL;
 }
 
+// New string; NULL: it is none.
+static char *alias_of(const struct store *store, const char *name)
+{
+    char *alias = configured_alias(store, name);
+    return alias ? alias : shipped_alias(name);
+}
+
 // Without a tag, or with one that every template has.
 static char *resolve_name(const struct store *store, const char *name)
 {
     if (exists(store, name))
         return xstrdup(name);
-    char *alias = configured_alias(store, name);
-    if (!alias)
-        alias = shipped_alias(name);
+    char *alias = alias_of(store, name);
     if (!alias || exists(store, alias))
         return alias;
     free(alias);
@@ -105,10 +110,11 @@ static int not_found(const struct store *store, const char *wanted, struct err *
     const char *tag = strchr(wanted, ':');
     char *plain auto_free = tag ? xstrndup(wanted, (size_t)(tag - wanted)) : NULL;
     char *other auto_free = tag ? resolve_name(store, plain) : NULL;
+    char *stands_for auto_free = tag ? NULL : alias_of(store, wanted);
     if (is_name(wanted))
         return err_set(e, ERR_NOT_FOUND,
                        "template '%s' not found; `cubby template build %s` makes it", wanted,
-                       wanted);
+                       stands_for ? stands_for : wanted);
     if (other)
         return err_set(e, ERR_NOT_FOUND,
                        "template '%.100s' not found: template '%s' has no tag but latest and "

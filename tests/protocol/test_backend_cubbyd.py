@@ -95,6 +95,17 @@ def test_without_the_right_key(env, tmp_path):
     mcp.finish()
 
 
+def test_https_where_the_server_speaks_http(env, tmp_path):
+    with Bare("--listen", "127.0.0.1:0") as plain:
+        url = (plain.home / "cubbyd.url").read_text().strip()
+        assert url.startswith("http://")
+        mcp = Stdio("--backend", url.replace("http", "https"), env=env, cwd=tmp_path)
+        mcp.initialize()
+        said = mcp.error("create_sandbox")
+        mcp.finish()
+    assert "speaks http, not https" in said and "http://" in said and "Try again" not in said
+
+
 def test_local_wins_over_what_is_set_for_e2b(env, tmp_path):
     mcp = Stdio("--backend", "local", env={**env, "E2B_API_URL": env["CUBBY_BACKEND"]}, cwd=tmp_path)
     mcp.initialize()

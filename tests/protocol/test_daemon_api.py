@@ -276,7 +276,8 @@ def test_metadata_filter(daemon):
 
 @pytest.mark.parametrize("query", ["metadata=foo", "metadata=a%3Db%3Dc", "order=up", "limit=0",
                                    "limit=101", "limit=x", "state=dead", "nextToken=%21",
-                                   "nextToken=YWJj", "startedAfter=yesterday", "metadata=%00"])
+                                   "nextToken=YWJj", "nextToken=%00%ff", "startedAfter=yesterday",
+                                   "metadata=%00"])
 def test_bad_queries(daemon, query):
     answer = daemon.request("GET", "/v2/sandboxes?" + query)
     assert answer.status == 400 and answer.json["code"] == 400

@@ -38,6 +38,14 @@ def test_list(server, backend):  # noqa: F811
     assert [line.split()[:4] for line in lines] == [[n, "default", "running", "2026-01-02T03:04:05"] for n in names]
 
 
+def test_list_paused(server, backend):  # noqa: F811
+    listed(backend, backend.sandbox(), -5, state="paused")
+    o, text, _ = checked(server, "list_sandboxes")
+    assert o["sandboxes"][0]["state"] == "paused"
+    assert not {"ends_at", "remaining_s"} & o["sandboxes"][0].keys(), "it has no end"
+    assert text.endswith("  no end while it is paused")
+
+
 def test_list_very_many(server, backend):  # noqa: F811
     for _ in range(103):
         listed(backend, backend.sandbox())
