@@ -161,41 +161,6 @@ void http_peer_linger(struct http_peer *peer)
         linger(peer);
 }
 
-// ---- running from the loop
-
-static void on_idle(uv_idle_t *idle)
-{
-    struct http_server *s = idle->data;
-    struct http_peer *queue = steal(&s->kicked);
-    uv_idle_stop(idle);
-    while (queue) {
-        struct http_peer *peer = queue;
-        queue = peer->next_kicked;
-        peer->kicked = false;
-        http_peer_run(peer);
-    }
-}
-
-void http_peer_kick(struct http_peer *peer)
-{
-    struct http_server *s = peer->server;
-    if (peer->kicked || peer->running || peer->state == PEER_CLOSED)
-        return;
-    peer->kicked = true;
-    peer->next_kicked = s->kicked;
-    s->kicked = peer;
-    uv_idle_start(&s->idle, on_idle);
-}
-
-void http_peer_unqueue(struct http_peer *peer)
-{
-    struct http_peer **at = &peer->server->kicked;
-    while (*at && *at != peer)
-        at = &(*at)->next_kicked;
-    if (*at)
-        *at = peer->next_kicked;
-}
-
 // ---- parsing
 
 // Whether the parser may go on to its next event.
@@ -225,6 +190,7 @@ static void begin_request(struct http_peer *peer)
         return;
     }
     set_state(peer, PEER_REQUEST);
+    peer->begun++;
     peer->req = req;
     peer->keep_alive = peer->parser.keep_alive;
     if (peer->parser.length == 0) { // so that the handler finds the body whole
@@ -306,17 +272,33 @@ static bool step_tunnel(struct http_peer *peer, const char **data, size_t *len)
     return true;
 }
 
+// Hands a body over, or has the idle handle do it. False: nothing more is to be done now.
+static bool end_body(struct http_peer *peer)
+{
+    if (http_request_is_large(peer->req)) {
+        if (!peer->server->in_idle)
+            return false;
+        if (http_peer_has_left(peer)) {
+            http_peer_close(peer);
+            return false;
+        }
+    }
+    http_request_on_end(peer->req);
+    return true;
+}
+
 // Parses as far as the states allow. Handlers run in here.
 static void parse(struct http_peer *peer, const char **data, size_t *len)
 {
-    while (wants_step(peer)) {
+    while (wants_step(peer) && !http_peer_had_turn(peer)) {
         struct http_request *req = peer->state == PEER_REQUEST ? peer->req : NULL;
         if (req && req->too_large) {
             http_request_refuse_large(req);
             continue;
         }
         if (req && req->whole) {
-            http_request_on_end(req);
+            if (!end_body(peer))
+                break;
             continue;
         }
         if (req && req->is_tunnel) {
@@ -387,6 +369,7 @@ static void watch_body(struct http_peer *peer)
 static void run(struct http_peer *peer, const char *data, size_t len)
 {
     peer->running = true;
+    http_peer_begin_turn(peer);
     if (peer->pending.len) {
         buf_add(&peer->pending, data, len);
         data = peer->pending.data;

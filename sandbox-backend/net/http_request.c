@@ -241,6 +241,11 @@ bool http_request_wants_step(const struct http_request *req)
     return req->mode != BODY_UNTAKEN && !req->paused && !req->end_told;
 }
 
+bool http_request_is_large(const struct http_request *req)
+{
+    return req->mode == BODY_COLLECTED && req->collected.len > HTTP_LARGE_BODY;
+}
+
 // The handler may end the request in its callback: it is the last thing done with `req` here.
 void http_request_on_data(struct http_request *req, const char *data, size_t len)
 {

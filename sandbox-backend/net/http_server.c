@@ -13,6 +13,12 @@
 // "kicks" the peer: the idle handle runs it in the same turn of the loop. Small pieces of an answer
 // are gathered until then and leave in one write; whole answers and large pieces leave at once.
 //
+// No peer keeps the others waiting: of one connection HTTP_TURN_REQUESTS are begun in a turn of the
+// loop, and a body above HTTP_LARGE_BODY, whose taker may have long to do with it, is handed over
+// by the idle handle only. That one works through the kicked peers, first come, first served, for
+// HTTP_TURN_MS, and goes on in the next turn, when new connections and other peers had theirs. A
+// body is not handed over when its sender has left meanwhile.
+//
 // A peer lives until its handles are closed. A request lives until the handler ends it, or, when
 // the connection dies first, until on_close, which comes from the peer's close callback: a handler
 // that ends a request of a dead connection before that has simply ended it.
@@ -46,6 +52,7 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_server_op
     struct http_server *s = xcalloc(1, sizeof *s);
     s->loop = loop;
     s->opts = *opts;
+    s->kicked_end = &s->kicked;
     if (!s->opts.max_connections)
         s->opts.max_connections = DEFAULT_MAX_CONNECTIONS;
     if (!s->opts.idle_timeout_ms)

@@ -16,6 +16,11 @@
 #define HTTP_BODY_RATE   4096          // bytes a second that a collected body must come with
 #define HTTP_DRAIN_BYTES (1024 * 1024) // of a body nobody took, read for the next request's sake
 
+// See http_server.c: of one connection and of all kicked peers, in one turn of the loop.
+#define HTTP_TURN_REQUESTS 64
+#define HTTP_TURN_MS       5
+#define HTTP_LARGE_BODY    HTTP_READ_BYTES
+
 union http_stream {
     uv_handle_t handle;
     uv_stream_t stream;
@@ -37,7 +42,8 @@ struct http_server {
     struct http_server_opts opts;
     struct http_listener *listeners;
     struct http_peer *peers;
-    struct http_peer *kicked; // to be run by `idle`
+    struct http_peer *kicked, **kicked_end; // to be run by `idle`, in this order
+    bool in_idle;                           // which it does
     uv_idle_t idle;
     unsigned handles;   // not closed yet: listeners, peers and `idle`
     unsigned connected; // peers
@@ -65,7 +71,9 @@ struct http_peer {
     struct http_peer *next, **link; // of server->peers
     struct http_peer *next_kicked;
     bool kicked;
-    bool running; // http_peer_run is on the stack
+    unsigned begun; // requests in this turn,
+    uint64_t turn;  // which began at this loop time
+    bool running;   // http_peer_run is on the stack
     bool reading;
     bool eof;      // the peer's side is shut
     bool shutting; // ours is being shut,
@@ -139,14 +147,19 @@ void http_server_release(struct http_server *s); // one handle has closed
 void http_peer_accept(struct http_listener *l);
 void http_peer_close(struct http_peer *peer);
 void http_peer_linger(struct http_peer *peer); // send what is queued, and end the connection
-void http_peer_kick(struct http_peer *peer);   // run it soon, from the loop
-void http_peer_unqueue(struct http_peer *peer);
 void http_peer_run(struct http_peer *peer);
 void http_peer_answered(struct http_peer *peer); // the request was ended; it is freed here
 
 void http_peer_ready(struct http_peer *peer); // requests may come
 void http_peer_received(struct http_peer *peer, const char *data, size_t len);
 void http_peer_ended(struct http_peer *peer); // nothing more comes from the peer
+
+// ---- http_peer_turn.c
+void http_peer_kick(struct http_peer *peer); // run it soon, from the loop
+void http_peer_unqueue(struct http_peer *peer);
+void http_peer_begin_turn(struct http_peer *peer); // unless it is still the last one
+bool http_peer_had_turn(const struct http_peer *peer);
+bool http_peer_has_left(const struct http_peer *peer); // though it may have sent before
 
 // ---- http_peer_tls.c
 void http_peer_tls_open(struct http_peer *peer);
@@ -158,6 +171,7 @@ void http_peer_tls_bye(struct http_peer *peer); // says, if it can, that nothing
 struct http_request *http_request_new(struct http_peer *peer); // NULL: the target cannot be
 void http_request_free(struct http_request *req);
 bool http_request_wants_step(const struct http_request *req); // it takes what is parsed next
+bool http_request_is_large(const struct http_request *req);   // above HTTP_LARGE_BODY
 void http_request_on_data(struct http_request *req, const char *data, size_t len);
 void http_request_on_end(struct http_request *req);
 void http_request_refuse_large(struct http_request *req);
