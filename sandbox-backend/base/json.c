@@ -8,7 +8,9 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-// Past the end of a string whose first byte is at `at`.
+#define WORD_BYTES_MAX 1024 // of a number, or of what is no JSON
+
+// Past the end of a string whose first byte is at `at`; past the text when it is not closed.
 static size_t skip_string(const char *data, size_t len, size_t at)
 {
     while (at < len && data[at] != '"')
@@ -16,14 +18,28 @@ static size_t skip_string(const char *data, size_t len, size_t at)
     return at + 1;
 }
 
-// jansson recurses once a level, 2048 deep, and takes as many values as there are; this looks at
-// the brackets and commas before it does.
-static int check_limits(const char *data, size_t len, struct err *e)
+// What stands between blanks, brackets, commas, colons and strings.
+static bool is_word(char c)
 {
-    int depth = 0, values = 1;
+    static const bool ENDS[256] = {
+        [' '] = 1, ['\n'] = 1, ['\r'] = 1, ['\t'] = 1, ['"'] = 1, ['['] = 1,
+        [']'] = 1, ['{'] = 1,  ['}'] = 1,  [','] = 1,  [':'] = 1};
+    return !ENDS[(unsigned char)c];
+}
+
+// jansson recurses once a level, 2048 deep, takes as many values as there are, and reads a string
+// or a word to its end before it looks at it; this looks at all that before it does.
+static int check_limits(const char *data, size_t len, size_t values_max, struct err *e)
+{
+    size_t values = 1, word = 0;
+    int depth = 0;
     bool opened = false; // a bracket was the last that is not blank
     for (size_t i = 0; i < len;) {
         char c = data[i++];
+        word = is_word(c) ? word + 1 : 0;
+        if (word > WORD_BYTES_MAX)
+            return err_set(e, ERR_INVALID, "invalid JSON: a number or word of more than %d bytes",
+                           WORD_BYTES_MAX);
         if (c == ' ' || c == '\n' || c == '\r' || c == '\t')
             continue;
         bool closes = c == ']' || c == '}';
@@ -33,24 +49,33 @@ static int check_limits(const char *data, size_t len, struct err *e)
         if (depth > JSON_DEPTH_MAX)
             return err_set(e, ERR_INVALID, "JSON is nested more than %d levels deep",
                            JSON_DEPTH_MAX);
-        if (values > JSON_VALUES_MAX)
-            return err_set(e, ERR_INVALID, "JSON has more than %d values", JSON_VALUES_MAX);
-        if (c == '"')
-            i = skip_string(data, len, i);
+        if (values > values_max)
+            return err_set(e, ERR_INVALID, "JSON has more than %zu values", values_max);
+        if (c == '"' && (i = skip_string(data, len, i)) > len)
+            return err_set(e, ERR_INVALID, "invalid JSON: its last string is not closed");
     }
     return 0;
 }
 
-static json_t *parse(const char *data, size_t len, size_t flags, struct err *e)
+static json_t *parse(const char *data, size_t len, size_t values_max, size_t flags, struct err *e)
 {
+    // What may have too many values is not read until they were counted.
+    bool counted = len > values_max;
+    if (counted && check_limits(data, len, values_max, e) < 0)
+        return NULL;
     json_t *plain = json_plain_parse(data, len);
     if (plain)
         return plain;
-    if (check_limits(data, len, e) < 0)
+    if (!counted && check_limits(data, len, values_max, e) < 0)
         return NULL;
     json_error_t at;
     json_t *value = json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &at);
-    if (!value)
+    if (!value && json_error_code(&at) == json_error_null_character)
+        err_set(e, ERR_INVALID,
+                "invalid JSON at line %d, column %d: a string holds a NUL (\\u0000), which nothing "
+                "here takes; leave it out",
+                at.line, at.column);
+    else if (!value)
         err_set(e, ERR_INVALID, "invalid JSON at line %d, column %d: %s", at.line, at.column,
                 at.text);
     return value;
@@ -58,12 +83,17 @@ static json_t *parse(const char *data, size_t len, size_t flags, struct err *e)
 
 json_t *json_parse(const char *data, size_t len, struct err *e)
 {
-    return parse(data, len, 0, e);
+    return parse(data, len, JSON_VALUES_MAX, 0, e);
+}
+
+json_t *json_parse_few(const char *data, size_t len, size_t values_max, struct err *e)
+{
+    return parse(data, len, values_max, 0, e);
 }
 
 json_t *json_parse_nul(const char *data, size_t len, struct err *e)
 {
-    return parse(data, len, JSON_ALLOW_NUL, e);
+    return parse(data, len, JSON_VALUES_MAX, JSON_ALLOW_NUL, e);
 }
 
 bool json_has_nul(const json_t *value)

@@ -15,12 +15,16 @@
 #define JSON_VALUES_MAX 250000
 
 // Parses one JSON value. Refuses duplicate keys, nesting past JSON_DEPTH_MAX, more values than
-// JSON_VALUES_MAX, and trailing bytes.
+// JSON_VALUES_MAX (before it makes any), a number of more than 1024 bytes, and trailing bytes.
 // New reference, or NULL with ERR_INVALID saying where.
 json_t *json_parse(const char *data, size_t len, struct err *e);
 
-// The same, and takes \u0000 in strings (keys cannot hold it): such a string is longer than its
-// json_string_value shows. The caller refuses it (json_has_nul) before anything reads it as C does.
+// The same with a limit of its own, for what is known to be small.
+json_t *json_parse_few(const char *data, size_t len, size_t values_max, struct err *e);
+
+// The same as json_parse, and takes \u0000 in strings (keys cannot hold it): such a string is
+// longer than its json_string_value shows. The caller refuses it (json_has_nul) before anything
+// reads it as C does.
 json_t *json_parse_nul(const char *data, size_t len, struct err *e);
 bool json_has_nul(const json_t *value); // in any string in it
 

@@ -6,6 +6,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "tests/lib/tap.h"
 
 static void test_parse(void)
@@ -24,6 +25,8 @@ static void test_parse(void)
         struct err e = ERR_INIT;
         ok(!json_parse(BAD[i], strlen(BAD[i]), &e) && e.code == ERR_INVALID, "bad: %s", e.msg);
     }
+    struct err nul = ERR_INIT;
+    ok(!json_parse("\"\\u0000\"", 8, &nul) && strstr(nul.msg, "a string holds a NUL"), "%s", nul.msg);
     for (int depth = JSON_DEPTH_MAX; depth <= JSON_DEPTH_MAX + 1; depth++) {
         struct buf b auto_buf = BUF_INIT;
         struct err e = ERR_INIT;
@@ -88,6 +91,43 @@ static void test_large_listing(void)
         "\"modifiedTime\":\"2026-11-21T11:40:46.123456789Z\"}";
     struct err e = ERR_INIT;
     ok(takes(ENTRY, LIMIT_JSON_BODY_BYTES / (int)sizeof ENTRY, &e), "a full listing: %s", e.msg);
+}
+
+// What jansson would read to its end before it looks at it.
+static void test_large_and_bad(void)
+{
+    static const struct {
+        char first, rest;
+        int len;
+        const char *told;
+    } CASES[] = {
+        {'a', 'a', 1024, "invalid JSON at line 1, column 1024: invalid token"},
+        {'a', 'a', 1025, "invalid JSON: a number or word of more than 1024 bytes"},
+        {'1', '0', 1025, "invalid JSON: a number or word of more than 1024 bytes"},
+        {'"', 'a', LIMIT_JSON_BODY_BYTES, "invalid JSON: its last string is not closed"},
+        {'"', '\\', LIMIT_JSON_BODY_BYTES, "invalid JSON: its last string is not closed"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct buf b auto_buf = BUF_INIT;
+        struct err e = ERR_INIT;
+        size_t len = (size_t)CASES[i].len;
+        memset(buf_room(&b, len), CASES[i].rest, len);
+        buf_took(&b, len);
+        b.data[0] = CASES[i].first;
+        ok(!json_parse(b.data, b.len, &e), "%c%c...", CASES[i].first, CASES[i].rest);
+        ok(str_starts(e.msg, CASES[i].told), "%.60s", e.msg);
+    }
+}
+
+static void test_few(void)
+{
+    static const char TEXT[] = "[1,2,3]", MORE[] = "[1,2,3,4]";
+    struct err e = ERR_INIT;
+    json_t *v = json_parse_few(TEXT, sizeof TEXT - 1, 4, &e);
+    ok(v != NULL, "as many as are allowed %s", e.msg);
+    json_decref(v);
+    ok(!json_parse_few(MORE, sizeof MORE - 1, 4, &e), "but not one more");
+    is_str(e.msg, "JSON has more than 4 values", "which is said");
 }
 
 static void test_members(void)
@@ -209,6 +249,8 @@ int main(void)
     test_parse();
     test_values();
     test_large_listing();
+    test_large_and_bad();
+    test_few();
     test_write();
     test_members();
     test_print();
