@@ -21,7 +21,7 @@ struct caller {
     struct rate calls;     // see auth_take
     struct rate posts;     // see auth_take_post
     struct {
-        size_t sessions, streams, body_bytes;
+        size_t sessions, streams;
     } open;       // what it holds of what all share: see web_share.h
     bool revoked; // its token is no more: end what is open for it
 };

@@ -10,6 +10,7 @@
 #include "mcp-server/web/web_post.h"
 #include "mcp-server/web/web_session.h"
 #include "mcp-server/web/web_stream.h"
+#include "sandbox-backend/net/body_room.h"
 
 struct web_endpoint {
     uv_loop_t *loop;
@@ -22,9 +23,9 @@ struct web_endpoint {
     struct web_streams streams;
     struct web_sessions sessions;
     struct web_posts posts;
-    uv_timer_t sweep;  // of what tokens that are no more have left open
-    char *url;         // owned
-    size_t body_bytes; // of bodies that are on their way
+    uv_timer_t sweep;        // of what tokens that are no more have left open
+    char *url;               // owned
+    struct body_room bodies; // that are on their way
     bool ending;
     int open; // parts that have not closed
     void (*on_closed)(void *ctx);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of what all share one caller may hold: sessions, event streams, bytes of bodies.
+// How much of what all share one caller may hold: sessions, event streams.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

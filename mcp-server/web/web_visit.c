@@ -6,11 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "mcp-server/web/web_share.h"
-
-#define BODY_SMALL   ((size_t)64 << 10)
-#define BODIES_BYTES ((size_t)256 << 20) // of all bodies that are on their way; or of two
-
 void web_visit_free(struct web_visit *v)
 {
     web_visit_drop_body(v);
@@ -18,33 +13,15 @@ void web_visit_free(struct web_visit *v)
     free(v);
 }
 
-// What is small is not counted: there are not more of these than connections, and one who takes all
-// of the rest does not lock others out of most calls. Of a body that does not tell its length the
-// most is counted that it may have.
 bool web_visit_take_body(struct web_visit *v)
 {
-    int64_t declared = http_request_length(v->req);
-    size_t max = (size_t)v->ep->config->max_body_bytes;
-    size_t bytes = declared < 0 || (size_t)declared > max ? max : (size_t)declared;
-    if (bytes <= BODY_SMALL)
-        return true;
-    size_t *mine = &v->caller->open.body_bytes;
-    size_t limit = max > BODIES_BYTES / 2 ? 2 * max : BODIES_BYTES;
-    if (!web_share_has_room(v->caller, *mine, v->ep->body_bytes, bytes, limit))
-        return false;
-    *mine += bytes;
-    v->ep->body_bytes += bytes;
-    v->body_bytes = bytes;
-    return true;
+    return body_claim_take(&v->body, &v->ep->bodies, v->caller->owner, http_request_length(v->req),
+                           (size_t)v->ep->config->max_body_bytes);
 }
 
 void web_visit_drop_body(struct web_visit *v)
 {
-    if (v->body_bytes == 0)
-        return;
-    v->caller->open.body_bytes -= v->body_bytes;
-    v->ep->body_bytes -= v->body_bytes;
-    v->body_bytes = 0;
+    body_claim_give(&v->body);
 }
 
 bool web_visit_bad_version(struct web_visit *v, json_t *id)

@@ -13,7 +13,7 @@ struct web_visit {
     struct caller *caller;  // held; NULL before it is known
     int64_t until_ns;       // of its token, see auth_answer
     bool counted;           // as a call, by what its head says
-    size_t body_bytes;      // that it may have, counted in ep->body_bytes
+    struct body_claim body; // of ep->bodies
     struct auth_wait *wait; // for the keys that tell it
 };
 

@@ -19,6 +19,7 @@ struct pending_change {
     struct store *store;
     char *id; // owned
     api_apply apply;
+    struct body_claim body;
 };
 
 void api_not_found(struct store *store, struct http_request *req, const char *id)
@@ -69,6 +70,7 @@ bool api_timeout_fits(const struct store *store, struct http_request *req, int64
 static void on_client_gone(void *ctx)
 {
     struct pending_change *p = ctx;
+    body_claim_give(&p->body);
     free(p->id);
     free(p);
 }
@@ -90,12 +92,16 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     else if (sb)
         change.apply(change.store, req, sb, json);
     json_decref(json);
+    body_claim_give(&change.body);
 }
 
 void api_change(struct store *store, struct http_request *req, const char *id, api_apply apply)
 {
+    struct body_claim room;
+    if (!gate_takes_body(store->gate, req, SMALL_BODY_BYTES, &room))
+        return;
     struct pending_change *p = xmalloc(sizeof *p);
-    *p = (struct pending_change){.store = store, .id = xstrdup(id), .apply = apply};
+    *p = (struct pending_change){.store = store, .id = xstrdup(id), .apply = apply, .body = room};
     http_request_on_close(req, on_client_gone, p);
     http_request_collect(req, SMALL_BODY_BYTES, on_body, p);
 }

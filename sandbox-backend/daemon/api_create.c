@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "sandbox-backend/base/json.h"
-#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/api.h"
 #include "sandbox-backend/daemon/create.h"
@@ -20,6 +19,7 @@ struct pending_create {
     struct http_request *req; // NULL once the client has gone
     struct sandbox *sb;       // while it is being made
     bool v2;
+    struct body_claim body; // until it was read
 };
 
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx);
@@ -28,10 +28,13 @@ static void on_client_gone(void *ctx);
 
 static void create(struct store *store, struct http_request *req, bool v2)
 {
-    struct pending_create *p = xcalloc(1, sizeof *p);
-    *p = (struct pending_create){.store = store, .req = req, .v2 = v2};
+    struct body_claim room;
+    if (!gate_takes_body(store->gate, req, NEW_BODY_BYTES, &room))
+        return;
+    struct pending_create *p = xmalloc(sizeof *p);
+    *p = (struct pending_create){.store = store, .req = req, .v2 = v2, .body = room};
     http_request_on_close(req, on_client_gone, p);
-    http_request_collect(req, LIMIT_JSON_BODY_BYTES, on_body, p);
+    http_request_collect(req, NEW_BODY_BYTES, on_body, p);
 }
 
 void api_create_v1(struct store *store, struct http_request *req, const char *arg)
@@ -64,7 +67,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct pending_create *p = ctx;
     struct create_spec spec = {0};
     struct err e = ERR_INIT;
-    json_t *json = json_parse(body, len, &e);
+    json_t *json = json_parse_few(body, len, NEW_VALUES_MAX, &e);
     if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0) {
         struct gate_caller caller = gate_caller_of(p->store->gate, req);
         spec.owner = caller.name;
@@ -73,6 +76,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     }
     create_spec_fini(&spec);
     json_decref(json);
+    body_claim_give(&p->body);
     if (!err_is(&e))
         return;
     free(p);
@@ -110,6 +114,7 @@ static void on_client_gone(void *ctx)
 {
     struct pending_create *p = ctx;
     if (!p->sb) {
+        body_claim_give(&p->body);
         free(p);
         return;
     }

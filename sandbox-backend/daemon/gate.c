@@ -12,7 +12,8 @@
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/log/log.h"
 
-#define NOBODY "" // no key has this name
+#define NOBODY       "" // no key has this name
+#define BUSY_RETRY_S "2"
 
 // A limit that nothing keeps would be taken for one.
 static int check(const struct token_list *keys, struct err *e)
@@ -28,6 +29,7 @@ static int check(const struct token_list *keys, struct err *e)
 int gate_init(struct gate *g, const char *home, struct err *e)
 {
     char *path auto_free = home_path(home, GATE_FILE);
+    g->bodies = (struct body_room){.max = GATE_BODIES_BYTES, .small = GATE_BODY_SMALL};
     if (token_ring_init(&g->keys, path, true, e) == 0 && check(&g->keys.list, e) == 0)
         return 0;
     token_ring_fini(&g->keys);
@@ -110,6 +112,19 @@ struct gate_caller gate_caller_of(const struct gate *g, struct http_request *req
         return (struct gate_caller){.name = NOBODY};
     // In this file 0 means no limit of its own.
     return (struct gate_caller){key->name, key->max_sandboxes > 0 ? key->max_sandboxes : -1};
+}
+
+bool gate_takes_body(struct gate *g, struct http_request *req, size_t most,
+                     struct body_claim *claim)
+{
+    struct gate_caller caller = gate_caller_of(g, req);
+    if (body_claim_take(claim, &g->bodies, caller.name, http_request_length(req), most))
+        return true;
+    http_response_header(req, "Retry-After", BUSY_RETRY_S);
+    reply_error(req, 429, "too_many_bodies",
+                "the bodies of other requests that are on their way take all the room there is; "
+                "try again in " BUSY_RETRY_S " s");
+    return false;
 }
 
 bool gate_sees(const struct gate *g, struct http_request *req, const char *owner)

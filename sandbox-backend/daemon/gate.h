@@ -10,12 +10,18 @@
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/keys/token_ring.h"
+#include "sandbox-backend/net/body_room.h"
 #include "sandbox-backend/net/http_server.h"
 
 #define GATE_FILE "keys.json" // in the home
 
+// Of the bodies of requests that are on their way, half of it for one key at most (body_room.h).
+#define GATE_BODIES_BYTES ((size_t)32 << 20)
+#define GATE_BODY_SMALL   ((size_t)4 << 10)
+
 struct gate {
     struct token_ring keys;
+    struct body_room bodies;
 };
 
 // A file that is broken is an error; none is no key.
@@ -31,6 +37,10 @@ struct gate_caller {
 };
 // Who sent a request that was admitted. A key that is not good any more by now sees nothing.
 struct gate_caller gate_caller_of(const struct gate *g, struct http_request *req);
+// Takes room for the body of such a request, of which at most `most` bytes are collected; it is to
+// be given back when the body was handled, or will not be. False after it has answered 429.
+bool gate_takes_body(struct gate *g, struct http_request *req, size_t most,
+                     struct body_claim *claim);
 // Whether he may know of a sandbox of this owner (NULL: made on the unix socket).
 bool gate_sees(const struct gate *g, struct http_request *req, const char *owner);
 

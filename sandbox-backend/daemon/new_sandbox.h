@@ -18,6 +18,9 @@ struct store;
 
 #define NEW_METADATA_BYTES 65536  // of names and values; they are kept and listed
 #define NEW_ENV_BYTES      524288 // of names and values
+// Of the whole body: these and the network's rules, and as much again for how JSON puts them down.
+#define NEW_BODY_BYTES 2097152
+#define NEW_VALUES_MAX 16384 // of its values; each one costs more than its text
 
 // `out` borrows metadata, env and maskRequestHost from `body`; it is ended with create_spec_fini,
 // also after a failure. The owner is not set.
