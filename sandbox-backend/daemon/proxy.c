@@ -56,7 +56,7 @@ static bool needs_access_token(const struct sandbox *sb, const struct proxy_targ
 {
     if (to->port == ENVD_PORT)
         return sb->token && sb->state != SANDBOX_RUNNING;
-    return sb->token && to->port == KERNEL_PORT && route_is_path(to->path, "/execute");
+    return sb->token && to->port == KERNEL_PORT && route_runs_code(to->path);
 }
 
 static bool has_access(struct http_request *req, const struct sandbox *sb,

@@ -148,27 +148,39 @@ static void normalise(const char *path, char *out, size_t room)
     }
 }
 
-static bool is_one_of(const char *path, const char *const *plain, size_t count)
+// New string.
+static char *normalised(const char *path)
 {
     size_t room = strlen(path) + 3;
-    char *normal auto_free = xmalloc(room); // the path is part of a head of limited size
+    char *normal = xmalloc(room); // the path is part of a head of limited size
     normalise(path, normal, room);
-    for (size_t i = 0; i < count; i++)
-        if (strcasecmp(normal, plain[i]) == 0)
-            return true;
-    return false;
-}
-
-bool route_is_path(const char *path, const char *plain)
-{
-    return is_one_of(path, &plain, 1);
+    return normal;
 }
 
 bool route_is_reserved(const char *path)
 {
     static const char *const RESERVED[] = {"/init",   "/freeze",   "/unfreeze", "/fsfreeze",
                                            "/fsthaw", "/collapse", "/upgrade"};
-    return is_one_of(path, RESERVED, ARRAY_LEN(RESERVED));
+    char *normal auto_free = normalised(path);
+    for (size_t i = 0; i < ARRAY_LEN(RESERVED); i++)
+        if (strcasecmp(normal, RESERVED[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_interrupt(const char *normal)
+{
+    static const char BEFORE[] = "/contexts/";
+    if (strncasecmp(normal, BEFORE, sizeof BEFORE - 1) != 0)
+        return false;
+    const char *id = normal + sizeof BEFORE - 1;
+    return strcasecmp(id + strcspn(id, "/"), "/interrupt") == 0;
+}
+
+bool route_runs_code(const char *path)
+{
+    char *normal auto_free = normalised(path);
+    return strcasecmp(normal, "/execute") == 0 || is_interrupt(normal);
 }
 
 enum route_use route_use(int port, const char *method, const char *path)

@@ -36,8 +36,9 @@ bool route_in_domain(const char *domain, const char *ours);
 
 // Paths of envd that are for this daemon only ("/init", "/freeze" ...), however they are spelt.
 bool route_is_reserved(const char *path);
-// Whether a server that is lenient about slashes, dots and case could take `path` for `plain`.
-bool route_is_path(const char *path, const char *plain);
+// Paths of the Python kernel that run code ("/execute") or interrupt it ("/contexts/{}/interrupt"),
+// also as a server would have it that is lenient about slashes, dots and case.
+bool route_runs_code(const char *path);
 
 // What a request to a port of a sandbox means for its life.
 enum route_use {

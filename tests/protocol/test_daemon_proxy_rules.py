@@ -156,7 +156,8 @@ def test_unsigned_files_say_no_sandbox(daemon, made):
 
 
 # ---- tokens
-@pytest.mark.parametrize("path", ["/execute", "//execute", "/./execute/", "/EXECUTE", "/%65xecute"])
+@pytest.mark.parametrize("path", ["/execute", "//execute", "/./execute/", "/EXECUTE", "/%65xecute",
+                                  "/contexts/default/interrupt", "//contexts//x/interrupt/"])
 def test_the_kernel_needs_the_token(daemon, made, path):
     sandbox = made["sandboxID"]
     for token in (None, "wrong"):
@@ -170,7 +171,8 @@ def test_the_kernel_needs_the_token(daemon, made, path):
 
 
 def test_the_kernel_needs_no_token_elsewhere(daemon, sandbox):
-    for method, path in (("GET", "/contexts"), ("GET", "/health"), ("OPTIONS", "/execute")):
+    for method, path in (("GET", "/contexts"), ("POST", "/contexts/x/restart"), ("DELETE", "/contexts/x"),
+                         ("GET", "/health"), ("OPTIONS", "/execute")):
         headers = {"Access-Control-Request-Method": "POST"} if method == "OPTIONS" else {}
         assert daemon.through(sandbox, method, path, port=49999, headers=headers).status != 401
     open_one = daemon.create(version="v1", secure=False)["sandboxID"]

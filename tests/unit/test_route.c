@@ -148,8 +148,25 @@ static void test_reserved(void)
         ok(route_is_reserved(YES[i]), "\"%s\" is", YES[i]);
     for (size_t i = 0; i < ARRAY_LEN(NO); i++)
         ok(!route_is_reserved(NO[i]), "\"%s\" is not", NO[i]);
-    ok(route_is_path("//Execute/", "/execute") && !route_is_path("/execute2", "/execute"),
-       "a path that may be taken for another");
+}
+
+static void test_code(void)
+{
+    static const char *const YES[] = {"/execute", "//Execute/", "/x/../execute",
+                                      "/contexts/abc/interrupt",
+                                      "//contexts//default/./Interrupt/"};
+    static const char *const NO[] = {"/execute2",
+                                     "/contexts",
+                                     "/contexts/abc",
+                                     "/contexts/abc/restart",
+                                     "/contexts/interrupt",
+                                     "/contexts/abc/def/interrupt",
+                                     "/contexts/abc/interrupt2",
+                                     "/x/contexts/abc/interrupt"};
+    for (size_t i = 0; i < ARRAY_LEN(YES); i++)
+        ok(route_runs_code(YES[i]), "\"%s\" is", YES[i]);
+    for (size_t i = 0; i < ARRAY_LEN(NO); i++)
+        ok(!route_runs_code(NO[i]), "\"%s\" is not", NO[i]);
 }
 
 static void test_filter(void)
@@ -210,6 +227,7 @@ int main(void)
     test_target();
     test_use();
     test_reserved();
+    test_code();
     test_filter();
     return tap_done();
 }
