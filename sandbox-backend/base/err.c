@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SHOWN_OF_LONG 60 // bytes of what is refused as too long
+
 #undef err_set
 #undef err_sys
 #undef err_wrap
@@ -34,6 +36,15 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     return -1;
 }
 
+// The name itself would fill the message.
+static void say_too_long(struct err *e)
+{
+    snprintf(e->msg + SHOWN_OF_LONG, sizeof e->msg - SHOWN_OF_LONG,
+             "...: a name in a path may have 255 bytes, and the path 4095");
+    e->code = ERR_INVALID;
+    e->sys = ENAMETOOLONG;
+}
+
 int err_sys(struct err *e, int sys, const char *fmt, ...)
 {
     if (!e || err_is(e))
@@ -42,6 +53,10 @@ int err_sys(struct err *e, int sys, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(e->msg, sizeof e->msg, fmt, ap);
     va_end(ap);
+    if (sys == ENAMETOOLONG && n > SHOWN_OF_LONG) {
+        say_too_long(e);
+        return -1;
+    }
     size_t used = n < 0 ? 0 : (size_t)n < sizeof e->msg ? (size_t)n : sizeof e->msg - 1;
     snprintf(e->msg + used, sizeof e->msg - used, ": %s", strerror(sys));
     e->code = err_from_errno(sys);

@@ -76,9 +76,11 @@ static json_t *entry_json(const struct log_line *line)
 {
     char at[CLOCK_RFC3339_BYTES];
     clock_rfc3339(at, line->at_ns);
-    return json_pack("{s:s, s:o, s:s, s:{s:s}}", "timestamp", at, "message",
-                     json_lossy_string(line->text, strlen(line->text)), "level",
-                     journal_level_name(line->level), "fields", "source", line->source);
+    json_t *entry = json_pack("{s:s, s:o, s:s, s:{s:s}}", "timestamp", at, "message",
+                              json_lossy_string(line->text, strlen(line->text)), "level",
+                              journal_level_name(line->level), "fields", "source", line->source);
+    reply_hide(entry); // the journal tells of errors
+    return entry;
 }
 
 static json_t *entries_of(const struct logs *logs, const struct logs_query *q)

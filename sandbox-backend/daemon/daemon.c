@@ -15,6 +15,7 @@
 #include "sandbox-backend/daemon/front.h"
 #include "sandbox-backend/daemon/gate.h"
 #include "sandbox-backend/daemon/proxy.h"
+#include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/log/log.h"
 
@@ -55,6 +56,7 @@ static void set_state(struct daemon *d, enum daemon_state to)
 static void start(struct daemon *d)
 {
     const struct daemon_opts *opts = d->opts;
+    reply_hide_home(opts->home);
     for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++) {
         uv_signal_init(&d->loop, &d->signals[i]);
         uv_signal_start(&d->signals[i], on_signal, SIGNALS[i]);

@@ -54,6 +54,7 @@ static void answer_with(struct http_request *req, int status, json_t *answer /* 
         reply_json(req, status, answer);
         return;
     }
+    reply_hide(answer);
     send_page(req, status, json_string_value(json_object_get(answer, "message")));
     json_decref(answer);
 }

@@ -10,10 +10,36 @@
 #include "sandbox-backend/base/json.h"
 
 #define JSON_TYPE "application/json; charset=utf-8"
+#define HOME_NAME "$CUBBY_HOME"
+
+static const char *hidden; // one a process, as its home is
+
+void reply_hide_home(const char *home)
+{
+    hidden = home;
+}
+
+// Errors of files and of QEMU name them, and are of use so in the log: only what leaves is changed.
+void reply_hide(json_t *body)
+{
+    const char *message = json_string_value(json_object_get(body, "message"));
+    const char *at = hidden && *hidden && message ? strstr(message, hidden) : NULL;
+    if (!at)
+        return;
+    struct buf text auto_buf = BUF_INIT;
+    for (; at; at = strstr(message, hidden)) {
+        buf_add(&text, message, (size_t)(at - message));
+        buf_adds(&text, HOME_NAME);
+        message = at + strlen(hidden);
+    }
+    buf_adds(&text, message);
+    json_object_set_new(body, "message", json_lossy_string(text.data, text.len));
+}
 
 void reply_json(struct http_request *req, int status, json_t *body)
 {
     struct buf text auto_buf = BUF_INIT;
+    reply_hide(body);
     json_to_buf(&text, body);
     json_decref(body);
     http_respond(req, status, JSON_TYPE, text.data, text.len);

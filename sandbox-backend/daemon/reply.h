@@ -6,6 +6,11 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/net/http_server.h"
 
+// From now on a "message" shows this directory, which nobody but the host's users is to know, as
+// $CUBBY_HOME. The string is borrowed, for as long as anything is answered.
+void reply_hide_home(const char *home);
+void reply_hide(json_t *body); // does so, for what is not sent by the calls below
+
 void reply_json(struct http_request *req, int status, json_t *body /* taken */);
 void reply_empty(struct http_request *req); // 204
 // `code` is a word for programs ("sandbox_ended"); NULL leaves "error_code" out.

@@ -143,3 +143,13 @@ def test_a_machine_that_has_ended_is_told_as_such(daemon):
     answer = daemon.through(made["sandboxID"], port=8000)
     assert answer.status == 502 and answer.json.get("error_code") == "sandbox_ended", answer.body
     assert str(daemon.home) not in answer.body.decode()
+
+
+def test_no_message_holds_a_path_of_the_host():
+    with Daemon() as daemon:
+        (daemon.home / "sandboxes").rmdir()
+        (daemon.home / "sandboxes").write_text("no directory")
+        answer = daemon.request("POST", "/v2/sandboxes", {"templateID": "default"})
+        (daemon.home / "sandboxes").unlink()
+        assert answer.status >= 400 and "$CUBBY_HOME/sandboxes" in answer.json["message"]
+        assert str(daemon.home) not in answer.body.decode()

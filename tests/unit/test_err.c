@@ -28,6 +28,13 @@ static void test_sys(void)
     err_sys(&e, ENOENT, "open %s", "/x");
     is_str(e.msg, "open /x: No such file or directory", "errno's text");
     ok(e.code == ERR_NOT_FOUND && e.sys == ENOENT, "its code and number");
+    char name[300];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    struct err longer = ERR_INIT;
+    err_sys(&longer, ENAMETOOLONG, "stat /home/user/%s", name);
+    ok(longer.code == ERR_INVALID && strstr(longer.msg, "may have 255 bytes"), "%s", longer.msg);
+    ok(strlen(longer.msg) < 150, "which is not mostly the name");
     static const struct {
         int sys;
         enum err_code code;
