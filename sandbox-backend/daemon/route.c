@@ -50,20 +50,35 @@ static bool is_own_id(const char *id, size_t len)
     return is_id(id, len) && own == SANDBOX_ID_LEN && (len == own || len > own + 1);
 }
 
+// Host names ignore case, ids do not.
+static void lower(char *name)
+{
+    for (; *name; name++)
+        if (*name >= 'A' && *name <= 'Z')
+            *name += 'a' - 'A';
+}
+
 // "8000-<id>.localhost:3000"
-static enum route_kind by_host(const char *host, struct route *out)
+static enum route_kind by_host(const char *host, struct route *out, struct err *e)
 {
     char port[6] = "";
+    char id[ROUTE_ID_BYTES] = "";
     size_t digits = strspn(host, "0123456789");
-    if (digits == 0 || digits >= sizeof port || host[digits] != '-')
+    if (digits == 0 || host[digits] != '-')
         return ROUTE_CONTROL;
-    const char *id = host + digits + 1;
-    size_t len = strspn(id, ID_CHARS);
-    memcpy(port, host, digits);
-    if (id[len] != '.' || !is_own_id(id, len) || !read_port(port, out))
+    const char *name = host + digits + 1;
+    size_t len = strcspn(name, ".");
+    if (name[len] != '.' || len >= sizeof id)
         return ROUTE_CONTROL;
+    memcpy(id, name, len);
+    lower(id);
+    if (!is_own_id(id, len))
+        return ROUTE_CONTROL;
+    memcpy(port, host, digits < sizeof port ? digits : 0);
+    if (!read_port(port, out))
+        return bad(e, "Invalid host name: its port must be from 1 to 65535");
     take_id(out, id, len);
-    out->domain = id + len + 1;
+    out->domain = name + len + 1;
     return ROUTE_SANDBOX;
 }
 
@@ -111,7 +126,7 @@ enum route_kind route_parse(const struct http_header *headers, size_t count, con
     *out = (struct route){0};
     if (!id && !port) {
         const char *host = http_header_get(headers, count, "Host");
-        enum route_kind kind = host ? by_host(host, out) : ROUTE_CONTROL;
+        enum route_kind kind = host ? by_host(host, out, e) : ROUTE_CONTROL;
         return kind == ROUTE_CONTROL ? by_target(target, out) : kind;
     }
     if (!id)

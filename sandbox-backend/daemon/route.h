@@ -25,8 +25,8 @@ struct route {
 };
 
 // By the headers E2b-Sandbox-Id and E2b-Sandbox-Port; else by a Host "<port>-<id>.<anything>", the
-// id of the length that ours have; else by a target "/sandboxes/router/<id>/<port>/...". An id may
-// have "-<client id>" behind it.
+// id of the length that ours have, in any case; else by a target
+// "/sandboxes/router/<id>/<port>/...". An id may have "-<client id>" behind it.
 enum route_kind route_parse(const struct http_header *headers, size_t count, const char *target,
                             struct route *out, struct err *e);
 
