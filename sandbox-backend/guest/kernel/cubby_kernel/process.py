@@ -142,8 +142,10 @@ class Process:
             self._keep()
 
     def _look(self):
-        """Which pipes have been written to up to now."""
+        """Which pipes have been written to up to now. An arrival is told once: whoever waits hears of a message's."""
         for fd, _ in self._arrivals.poll(0):
+            if fd == self.sock.fileno():
+                self._wake.set()
             for pipe in self.pipes:
                 pipe.arrived = pipe.arrived or pipe.fd == fd
 
