@@ -157,6 +157,15 @@ static void *run_vmnet(void *arg)
 }
 
 // ---- envd
+// With a file "stop-at-init" in its directory the machine stands still, once, before it answers: a
+// test that made it sends SIGCONT.
+static void stop_if_asked(void)
+{
+    char *sign auto_free = str_printf("%s/stop-at-init", dir);
+    if (unlink(sign) == 0)
+        raise(SIGSTOP);
+}
+
 static void on_init(struct http_request *req, const char *body, size_t len, void *ctx)
 {
     (void)ctx;
@@ -164,6 +173,7 @@ static void on_init(struct http_request *req, const char *body, size_t len, void
     const char *new_token = NULL;
     char *path auto_free = str_printf("%s/init.json", dir);
     json_t *json = json_parse(body, len, &e);
+    stop_if_asked();
     if (strcmp(init_mode, "die") == 0)
         _exit(7);
     if (strcmp(init_mode, "silent") == 0) {

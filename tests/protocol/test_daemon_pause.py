@@ -4,6 +4,8 @@
 Assertions 21 to 23, 26 and 27 of the reference, section 11.
 """
 
+import concurrent.futures
+import contextlib
 import datetime
 import json
 import os
@@ -13,7 +15,7 @@ import threading
 
 import pytest
 
-from cubbyd import Daemon, read_all, wait_for
+from cubbyd import Daemon, process_exists, read_all, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
 
 
@@ -242,6 +244,50 @@ def test_a_daemon_that_died_on_the_way():
         assert state(daemon, sandbox) == "paused"
         assert connect(daemon, sandbox, {}).status == 201
         assert not daemon.record(sandbox)["paused"]
+
+
+# ---- on the way
+@pytest.fixture
+def resuming(daemon, sandbox):
+    """A sandbox that is being woken, until its machine is let go on; and a thread's pending answer."""
+    machine = daemon.machine(sandbox)
+    sign = daemon.directory(sandbox) / "stop-at-init"
+    assert pause(daemon, sandbox).status == 204 and stopped(machine)
+    sign.touch()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        first = pool.submit(connect, daemon, sandbox, {})
+        wait_for(lambda: not sign.exists() and is_stopped(machine), 30, "its envd has the question")
+        try:
+            yield sandbox, machine, first, pool
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(machine, signal.SIGCONT)
+
+
+def test_what_waits_and_what_is_refused_while_it_is_woken(daemon, resuming):
+    sandbox, machine, first, pool = resuming
+    for method, path, body in [("POST", "pause", {}), ("POST", "timeout", {"timeout": 10}),
+                               ("POST", "refreshes", {}), ("PUT", "network", {})]:
+        answer = daemon.request(method, f"/sandboxes/{sandbox}/{path}", body)
+        assert answer.status == 409 and answer.json["error_code"] == "sandbox_in_transition", path
+        assert "is resuming; try again in a moment" in answer.json["message"]
+    answer = daemon.through(sandbox, path="/whoami")
+    assert answer.status == 409 and answer.json["error_code"] == "sandbox_in_transition"
+    assert state(daemon, sandbox) == "paused"
+    second = pool.submit(connect, daemon, sandbox, {})
+    os.kill(machine, signal.SIGCONT)
+    assert first.result(60).status == 201
+    assert second.result(60).status in (200, 201)  # 200: it came when all was over
+    assert state(daemon, sandbox) == "running"
+
+
+def test_killed_while_it_is_woken(daemon, resuming):
+    sandbox, machine, first, _ = resuming
+    assert daemon.kill(sandbox) == 204
+    answer = first.result(60)
+    assert answer.status == 404 and "ended" in answer.json["message"], answer.body
+    assert daemon.get(sandbox).status == 404
+    wait_for(lambda: not process_exists(machine), 30, "its machine is gone")
 
 
 def test_everything_at_once(daemon):
