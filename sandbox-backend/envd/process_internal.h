@@ -42,7 +42,7 @@ struct process {
     struct deadline limit;    // not ENDED: it has run for as long as it may
     bool kept;                // ENDED and to be kept for Connect
     bool released;            // out of the table; its handles are closing
-    int64_t oom_kills; // the machine's, when it started
+    int64_t oom_kills;        // the machine's, when it started
     int64_t exited_ms;
     int64_t output_ms; // when output last came
     int open_handles;  // polls and timers, not closed yet

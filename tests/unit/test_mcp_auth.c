@@ -352,8 +352,8 @@ static void test_cache(struct auth *a, const json_t *k)
     for (int i = 0; i < 10000; i++)
         auth_check(a, header, &two, &wait, NULL, NULL);
     clock_t took = clock() - start;
-    ok(took < CLOCKS_PER_SEC, "10,000 checks of a known token: %ld us, no signature is checked again",
-       (long)took);
+    ok(took < CLOCKS_PER_SEC,
+       "10,000 checks of a known token: %ld us, no signature is checked again", (long)took);
     char *bob auto_free = jose_keys_sign(k, "ES256", NULL, claims_but("sub", json_string("bob")));
     char *header_of_bob auto_free = str_printf("Bearer %s", bob);
     auth_check(a, header_of_bob, &two, &wait, NULL, NULL);
