@@ -13,7 +13,8 @@ def ask(daemon, sandbox, serve, head="GET / HTTP/1.1", more="", body=b""):
     """What a port that `serve`s answers, as it comes."""
     with Guest(serve) as guest:
         s = daemon.open(sandbox, guest.port, head, "Connection: close\r\n" + more)
-        s.sendall(body)
+        if body:  # else all is said, and the answer may be over already
+            s.sendall(body)
         answer = read_all(s)
         s.close()
     return answer
