@@ -19,6 +19,7 @@ import urllib.parse
 ENVD = os.environ["ENVD"]
 IS_ROOT = os.geteuid() == 0
 ME = getpass.getuser() if not IS_ROOT else "root"
+SLEEP = "/bin/sleep"  # a command that does nothing until it is ended
 
 
 def wait_for(condition, seconds=30, what="the condition"):

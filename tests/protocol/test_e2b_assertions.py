@@ -49,9 +49,9 @@ WHERE = {
     "protocol/test_envd_filesystem.py": {
         48: "stat_of_a_file", 49: "make_dir", 50: "list_dir", 51: "remove", 52: "stat_of_links"},
     "protocol/test_envd_watch.py": {53: "recursive", 54: "polled"},
-    "protocol/test_envd_process.py": {
-        55: "the_order_of_events", 56: "cwd", 57: "stdin", 58: "deadline_kills",
-        59: "connect_after_the_end", 60: "keepalive"},
+    "protocol/test_envd_process.py": {55: "the_order_of_events", 56: "cwd", 60: "keepalive"},
+    "protocol/test_envd_process_control.py": {
+        57: "stdin", 58: "deadline_kills", 59: "connect_after_the_end"},
     "protocol/test_envd_pty.py": {60: "size_and_resize"},
 }
 # Where a statement has more parts than one test of its file shows.
@@ -60,9 +60,10 @@ MORE = {
     "protocol/test_envd_rest.py": {40: "signed_urls", 60: "unknown_paths_and_methods"},
     "protocol/test_envd_filesystem.py": {48: "stat_of_others", 50: "list_dir_refuses", 51: "move"},
     "protocol/test_envd_watch.py": {53: "errors"},
-    "protocol/test_envd_process.py": {
-        56: "unknown_command", 57: "close_stdin_twice", 58: "client_that_leaves_does_not_kill",
-        59: "kill_ends_the_children_too", 60: "byte_by_byte_request"},
+    "protocol/test_envd_process.py": {56: "unknown_command", 60: "byte_by_byte_request"},
+    "protocol/test_envd_process_control.py": {
+        57: "close_stdin_twice", 58: "client_that_leaves_does_not_kill",
+        59: "kill_ends_the_children_too"},
     "protocol/test_daemon_proxy.py": {32: "health"},
 }
 
