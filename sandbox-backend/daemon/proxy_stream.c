@@ -35,6 +35,7 @@ struct proxy_stream {
     int port;
     enum route_use use;
     bool wake_owed; // on_woken will be called
+    bool is_kept;   // the connection had been used before
     enum stream_state state;
 };
 
@@ -147,18 +148,24 @@ static bool is_kernel(const struct proxy_stream *s)
     return s->port == KERNEL_PORT && s->sb->facts.python;
 }
 
-static void dial(struct proxy_stream *s)
+static void dial_anew(struct proxy_stream *s)
 {
-    struct upstream *upstream = &s->sb->upstream;
     const struct upstream_patience patience = {.closed_ms = is_kernel(s) ? KERNEL_WAIT_MS : 0,
                                                .ended_ms = ENDED_WAIT_MS};
     s->state = STREAM_DIALING;
-    s->conn = upstream_take_idle(upstream, s->port);
+    s->is_kept = false;
+    s->dial = upstream_dial(&s->sb->upstream, machine_vmnet(s->sb->machine), s->port,
+                            UPSTREAM_DIAL_MS, patience, on_connected, s);
+}
+
+static void dial(struct proxy_stream *s)
+{
+    s->conn = upstream_take_idle(&s->sb->upstream, s->port);
+    s->is_kept = s->conn;
     if (s->conn)
         start_call(s);
     else
-        s->dial = upstream_dial(upstream, machine_vmnet(s->sb->machine), s->port, UPSTREAM_DIAL_MS,
-                                patience, on_connected, s);
+        dial_anew(s);
 }
 
 static void on_connected(struct upstream_conn *conn, const struct err *e, void *ctx)
@@ -302,6 +309,15 @@ static bool is_begun(const struct proxy_stream *s)
     return s->state == STREAM_ANSWERING || s->state == STREAM_TUNNEL;
 }
 
+// The guest's server may have closed it in the moment in which it was used again. Reading something
+// is the same when it is done twice.
+static bool may_go_anew(const struct proxy_stream *s)
+{
+    const char *method = http_request_method(s->req);
+    return s->is_kept && s->state == STREAM_WAITING && http_request_length(s->req) == 0 &&
+           (str_eq(method, "GET") || str_eq(method, "HEAD")) && !http_request_upgrade(s->req);
+}
+
 static void on_answer_end(const struct err *e, void *ctx)
 {
     struct proxy_stream *s = ctx;
@@ -310,6 +326,10 @@ static void on_answer_end(const struct err *e, void *ctx)
         upstream_give(conn); // closed by it when it cannot be used again
     if (s->state == STREAM_DONE) {
         stream_free(s);
+        return;
+    }
+    if (e && may_go_anew(s)) {
+        dial_anew(s);
         return;
     }
     bool begun = is_begun(s);

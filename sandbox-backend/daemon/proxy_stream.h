@@ -13,7 +13,8 @@
 // all: bytes both ways, each with its own end), DONE (the client has its answer or is gone; what is
 // left is to get rid of the other side).
 //
-// Failures. A request is never sent twice. Before the answer's head a failure is a 502 in JSON;
+// Failures. A request is never sent twice, but for a GET or HEAD on a connection that was kept and
+// turns out to be closed. Before the answer's head a failure is a 502 in JSON;
 // after it, the client's connection is dropped without a clean end, which is how the SDKs tell a
 // dead sandbox from a finished command. That it may be sent again (409) is only said of a request
 // that has not been passed on at all. A request for the kernel's port of a sandbox that has a

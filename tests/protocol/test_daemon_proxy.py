@@ -375,6 +375,24 @@ def test_connections_that_are_promised_to_be_kept_are_used_again(daemon, sandbox
         assert guest.served == connections
 
 
+@pytest.mark.parametrize("method, status", [("GET", 200), ("HEAD", 200), ("POST", 502)])
+def test_a_kept_connection_that_ends_when_it_is_used_again(daemon, sandbox, method, status):
+    """As of a server that was started anew: what only reads goes over a new one, nothing else is sent twice."""
+    heads = []
+
+    def serve(connection):
+        heads.append(read_head(connection)[0])
+        connection.sendall(OK + b"Keep-Alive: timeout=600\r\nContent-Length: 0\r\n\r\n")
+        if len(heads) == 1:
+            heads.append(read_head(connection)[0])
+
+    with Guest(serve) as guest:
+        assert daemon.through(sandbox, port=guest.port).status == 200
+        answer = daemon.through(sandbox, method, port=guest.port)
+    assert answer.status == status, answer
+    assert [head.split()[0] for head in heads] == ["GET", method] + [method] * (status == 200)
+
+
 def test_keep_alive_of_the_client(daemon, made):
     connection = daemon.connection()
     for _ in range(3):
