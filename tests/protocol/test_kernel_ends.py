@@ -107,10 +107,28 @@ def test_an_interrupt_before_the_run_has_begun(python):
 def test_an_interrupt_while_the_process_is_made(kernel, language):
     for _ in range(5):
         context = kernel.context(language=language)
-        stream = context.start("import time; time.sleep(600)" if language == "python" else "sleep 600")
+        # Not one long sleep: Python may miss a signal that comes as it begins.
+        stream = context.start("import time\nwhile True: time.sleep(0.01)" if language == "python" else "sleep 600")
         context.interrupt()
         assert stream.rest().error["name"] == "KeyboardInterrupt"
         context.delete()
+
+
+def test_an_interrupt_before_the_code_begins_is_not_lost(python, tmp_path):
+    """IPython calls what was registered for the time before a cell, and swallows what that raises."""
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    python.run(f"""
+import os, time
+def before():
+    open({str(begun)!r}, "w").close()
+    while not os.path.exists({str(gate)!r}): time.sleep(0.01)
+get_ipython().events.register("pre_execute", before)""")
+    stream = python.start("ran = True\nwhile True: time.sleep(0.01)")
+    wait_for(begun.exists, what="the callback")
+    python.interrupt()
+    gate.touch()
+    assert stream.rest().error["name"] == "KeyboardInterrupt"
+    assert python.run("'ran' in globals()").text == "False"
 
 
 def test_an_interrupt_of_bash_leaves_nothing_to_the_next_run(bash):

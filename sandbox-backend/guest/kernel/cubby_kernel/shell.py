@@ -59,9 +59,15 @@ class KernelShell(InteractiveShell):
             return False
         return super().should_run_async(raw_cell, transformed_cell=transformed_cell, **kwargs)
 
-    # Set by the worker: show(bundle, is_main), fail(name, value, traceback).
+    # Set by the worker: begin(), before each code object of a cell; show(bundle, is_main), fail(name, value, traceback).
+    begin = staticmethod(lambda: None)
     show = staticmethod(lambda bundle, is_main: None)
     fail = staticmethod(lambda name, value, traceback: None)
+
+    async def run_code(self, code_obj, result=None, *, async_=False):
+        __tracebackhide__ = "__ipython_bottom__"
+        self.begin()
+        return await super().run_code(code_obj, result, async_=async_)
 
     def _showtraceback(self, etype, evalue, stb):
         text = stb if isinstance(stb, str) else self.InteractiveTB.stb2text(stb)

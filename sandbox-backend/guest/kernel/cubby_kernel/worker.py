@@ -30,13 +30,14 @@ class Worker:
         self.held = b""  # messages, packed, that go with the next one
         self.quotes = False  # the run wants those of strings
         self.identity = None
-        self.interrupts = 0  # that came while a run was not in its cell yet
+        self.interrupts = 0  # that came while a run was not in its code yet
         self.lock = threading.Lock()  # the user's threads may display, too
         self.pid = os.getpid()
 
     def serve(self):
         signal.signal(signal.SIGINT, self._on_early_sigint)
         streams.install()
+        self.shell.begin = self._begin_code
         self.shell.show = self._show
         self.shell.fail = self._fail
         while True:
@@ -101,11 +102,19 @@ class Worker:
             self.running = False
         self._send({"done": self.shell.execution_count})
 
+    def _begin_code(self):
+        """SIGINT raises only from here on, whatever the last run made of it: what comes before in a cell is
+        IPython's own, which swallows an interrupt in the callbacks that it calls."""
+        if self.raises:
+            return
+        self.raises = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.interrupts:
+            raise KeyboardInterrupt
+
     def _cell(self, code):
-        """The error that ended it, or None. SIGINT raises only in here, whatever the last run made of it."""
+        """The error that ended it, or None."""
         try:
-            self.raises = True
-            signal.signal(signal.SIGINT, signal.default_int_handler)
             if self.interrupts:
                 raise KeyboardInterrupt
             outcome = self.shell.run_cell(code, store_history=True)
