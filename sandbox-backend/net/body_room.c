@@ -13,15 +13,10 @@ struct body_share {
     size_t used;
 };
 
-static bool is_named(const struct body_share *share, const char *name)
-{
-    return share->name ? str_eq(share->name, name) : !name;
-}
-
 static struct body_share *share_of(struct body_room *room, const char *name)
 {
     struct body_share *share = LIST_FIRST(&room->shares);
-    while (share && !is_named(share, name))
+    while (share && !str_eq(share->name, name))
         share = LIST_NEXT(share, link);
     return share;
 }
