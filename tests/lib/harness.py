@@ -210,3 +210,20 @@ class Mcp:
             self.process.returncode = os.waitstatus_to_exitcode(status)
             return self.process.returncode, usage
         return self.process.returncode, None
+
+
+class Later(threading.Thread):
+    """Something that is done beside; its value by .join()."""
+
+    def __init__(self, function):
+        super().__init__(daemon=True)
+        self.function = function
+        self.start()
+
+    def run(self):
+        self.value = self.function()
+
+    def join(self, timeout=90):
+        super().join(timeout)
+        assert not self.is_alive(), "it did not come to its end"
+        return self.value

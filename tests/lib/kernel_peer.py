@@ -16,9 +16,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 
-from harness import wait_for
+from harness import Later, wait_for
 
 SOURCES = pathlib.Path(__file__).parents[2] / "sandbox-backend" / "guest" / "kernel"
 PYTHON = "/usr/bin/python3"
@@ -175,21 +174,6 @@ class Kernel:
     def later(self, function):
         """Runs it beside; its value by .join()."""
         return Later(function)
-
-
-class Later(threading.Thread):
-    def __init__(self, function):
-        super().__init__(daemon=True)
-        self.function = function
-        self.start()
-
-    def run(self):
-        self.value = self.function()
-
-    def join(self, timeout=60):
-        super().join(timeout)
-        assert not self.is_alive(), "it did not come to its end"
-        return self.value
 
 
 class Context:

@@ -3,31 +3,15 @@
 
 import os
 import signal
-import threading
 
 import pytest
 
 from cubbyd import Daemon, Guest, closed_port, read_head, wait_for
 from cubbyd_fixtures import daemon, shared  # noqa: F401 (fixtures)
-from harness import process_exists
+from harness import Later, process_exists
 
 KERNEL = 49999
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
-
-
-class Later(threading.Thread):
-    def __init__(self, function):
-        super().__init__(daemon=True)
-        self.function = function
-        self.start()
-
-    def run(self):
-        self.value = self.function()
-
-    def join(self, timeout=90):
-        super().join(timeout)
-        assert not self.is_alive(), "it was not answered"
-        return self.value
 
 
 def set_kernel(daemon, sandbox, port):

@@ -8,18 +8,12 @@ import tempfile
 
 import pytest
 
-from envd_peer import IS_ROOT, Envd, error
+from envd_fixtures import envd  # noqa: F401
+from envd_peer import IS_ROOT, error
 
 MB = 1 << 20
 NOISE = os.urandom(5 * MB)
 BLOCKS = 4  # of envd's memory that it has for this; whoever comes later goes without
-
-
-@pytest.fixture
-def envd():
-    e = Envd()
-    yield e
-    e.close()
 
 
 @pytest.fixture

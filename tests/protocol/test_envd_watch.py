@@ -11,16 +11,10 @@ import time
 import pytest
 
 import tiny_fuse
+from envd_fixtures import envd  # noqa: F401
 from envd_peer import IS_ROOT, Envd, Stream, envelope, wait_for
 
 CREATE, WRITE, REMOVE, RENAME, CHMOD = "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"
-
-
-@pytest.fixture
-def envd():
-    e = Envd()
-    yield e
-    e.close()
 
 
 @pytest.fixture

@@ -170,25 +170,29 @@ static void test_expect(void)
     close(fd);
 }
 
-static void test_leaving(void)
+// A connection whose request the handler holds.
+static int dial_and_hold(void)
 {
-    for (int i = 0; i < 50; i++) // those of earlier tests learn it too
-        peer_turn();
-    closed = 0;
     held = NULL;
     int fd = peer_dial();
     peer_say(fd, "GET /hold HTTP/1.1\r\n" PEER_HOST "\r\n");
     int64_t end = clock_mono_ms() + PEER_WAIT_MS;
     while (!held && clock_mono_ms() < end)
         peer_turn();
+    return fd;
+}
+
+static void test_leaving(void)
+{
+    for (int i = 0; i < 50; i++) // those of earlier tests learn it too
+        peer_turn();
+    closed = 0;
+    int fd = dial_and_hold();
     ok(held != NULL, "a request is held");
     close(fd);
     ok(peer_until(NULL, &closed, 1), "the handler learns that its peer left");
 
-    fd = peer_dial();
-    peer_say(fd, "GET /hold HTTP/1.1\r\n" PEER_HOST "\r\n");
-    while (!held && clock_mono_ms() < end)
-        peer_turn();
+    fd = dial_and_hold();
     http_respond(held, 200, NULL, NULL, 0);
     peer_hear(fd, "\r\n\r\n");
     close(fd);
@@ -297,12 +301,7 @@ static void test_lifetime(void)
     ok(peer_until(&done, NULL, 0), "it closes");
 
     closed = 0;
-    held = NULL;
-    int fd = peer_dial();
-    peer_say(fd, "GET /hold HTTP/1.1\r\n" PEER_HOST "\r\n");
-    int64_t end = clock_mono_ms() + PEER_WAIT_MS;
-    while (!held && clock_mono_ms() < end)
-        peer_turn();
+    int fd = dial_and_hold();
     peer_stop();
     is_int(closed, 1, "closing tells the handler of a request in progress");
     is_str(peer_hear(fd, NULL), "", "whose peer gets nothing");
