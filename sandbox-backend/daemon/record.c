@@ -13,7 +13,7 @@
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/log/log.h"
 
-#define RECORD_FORMAT 2
+#define RECORD_FORMAT 3
 
 static json_t *facts_to_json(const struct machine_facts *facts)
 {

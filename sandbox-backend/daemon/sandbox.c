@@ -14,15 +14,17 @@
 #include "sandbox-backend/log/log.h"
 
 static const char *const STATE_NAMES[] = {
-    [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running",   [SANDBOX_PAUSING] = "pausing",
-    [SANDBOX_PAUSED] = "paused",     [SANDBOX_RESUMING] = "resuming", [SANDBOX_KILLING] = "killing",
-    [SANDBOX_DEAD] = "dead",
+    [SANDBOX_CREATING] = "creating", [SANDBOX_POOLED] = "pooled",   [SANDBOX_RUNNING] = "running",
+    [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",   [SANDBOX_RESUMING] = "resuming",
+    [SANDBOX_KILLING] = "killing",   [SANDBOX_DEAD] = "dead",
 };
 
 // What may follow what; a bit for each state.
 static const unsigned ALLOWED[] = {
     // An adopted one is paused by its record.
-    [SANDBOX_CREATING] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_PAUSED | 1u << SANDBOX_KILLING,
+    [SANDBOX_CREATING] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_PAUSED | 1u << SANDBOX_POOLED |
+                         1u << SANDBOX_KILLING,
+    [SANDBOX_POOLED] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_RESUMING | 1u << SANDBOX_KILLING,
     [SANDBOX_RUNNING] = 1u << SANDBOX_PAUSING | 1u << SANDBOX_KILLING,
     [SANDBOX_PAUSING] = 1u << SANDBOX_PAUSED | 1u << SANDBOX_RUNNING | 1u << SANDBOX_KILLING,
     [SANDBOX_PAUSED] = 1u << SANDBOX_RESUMING | 1u << SANDBOX_KILLING,
@@ -85,6 +87,8 @@ void sandbox_free(struct sandbox *sb)
     journal_fini(&sb->journal);
     meter_fini(&sb->meter);
     net_policy_fini(&sb->policy);
+    free(sb->snapshot);
+    free(sb->image);
     free(sb->mask_request_host);
     free(sb->traffic_token);
     free(sb->owner);
@@ -96,8 +100,11 @@ void sandbox_free(struct sandbox *sb)
 
 struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *template)
 {
-    return (struct machine_spec){
-        .id = sb->id, .dir = sb->dir, .template = template, .policy = &sb->policy};
+    return (struct machine_spec){.id = sb->id,
+                                 .dir = sb->dir,
+                                 .template = template,
+                                 .size = sb->size,
+                                 .policy = &sb->policy};
 }
 
 void sandbox_set_end(struct sandbox *sb, int64_t ms)

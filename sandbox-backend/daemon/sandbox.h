@@ -22,9 +22,10 @@ struct pausing;
 
 enum sandbox_state {
     SANDBOX_CREATING, // its machine starts (or is being found again); nobody may use it yet
+    SANDBOX_POOLED,   // ready, stopped, nobody's yet, unknown to every caller (pool.h)
     SANDBOX_RUNNING,
     SANDBOX_PAUSING,  // its machine is being stopped (pause.h); no request gets in any more
-    SANDBOX_PAUSED,   // its machine stands still, with its memory; it has no end
+    SANDBOX_PAUSED,   // its machine stands still, or there is none and its image is on the disk
     SANDBOX_RESUMING, // its machine goes on, and its clock is being set
     SANDBOX_KILLING,  // its machine is being ended; unknown to every caller from here on
     SANDBOX_DEAD,     // nothing is left of it but this object, which goes next
@@ -50,6 +51,12 @@ struct sandbox {
     struct creation *creation; // owned; while CREATING (create.c)
     struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
     bool found_paused;         // its record said so, while it is being adopted
+    char *snapshot;            // owned; id of the one it was made from; NULL: from its template
+    struct machine_size size;  // what was asked for; 0: the template's
+    char *image;               // owned; what it goes on from when it has no machine: "" is
+                               // <dir>/image, else the id of a snapshot. NULL: it has a machine
+    bool asleep;               // PAUSED for want of use: to callers it runs, any request wakes it
+    int64_t used_ms;           // monotonic; when it was used last
     struct journal journal;    // what happened to it
     struct meter meter;        // what it uses
     struct pausing *pausing;   // owned; while PAUSING or RESUMING (pause.c)

@@ -141,6 +141,8 @@ void templates_fini(struct known_template *t)
 {
     free(t->name);
     free(t->dir);
+    free(t->snapshot);
+    free(t->image);
     *t = (struct known_template){0};
 }
 

@@ -8,9 +8,13 @@
 
 struct store;
 
+// A template, or a snapshot of a sandbox, which is a template with an image.
 struct known_template {
-    char *name; // owned
-    char *dir;  // owned
+    char *name; // owned; of a snapshot that of the template it is an image of
+    char *dir;  // owned; the template's
+    char *snapshot; // owned; its id; NULL: the template itself
+    char *image;    // owned; the snapshot's directory of machine_save; NULL likewise
+    struct machine_size size; // of the snapshot, as its sandbox was asked for with
     struct machine_facts facts;
 };
 

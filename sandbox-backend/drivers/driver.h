@@ -11,10 +11,23 @@
 #include "sandbox-backend/base/net_policy.h"
 #include "sandbox-backend/net/unix_stream.h"
 
+// How large a machine is. In a machine_spec 0 stands for what the template has.
+struct machine_size {
+    int cpus;
+    int64_t memory_mb;
+    int64_t disk_mb;
+};
+
 struct machine_spec {
     const char *id;       // SANDBOX_ID_LEN of [a-z0-9]
     const char *dir;      // <home>/sandboxes/<id>, exists and is empty; the driver puts files in it
     const char *template; // directory of the template
+    // A directory that machine_save filled, of a machine of this template: it goes on from there,
+    // with its processes. NULL: from the template as it is. Has to stay until on_ready; is only
+    // read, and several may start from it at once.
+    const char *image;
+    struct machine_size size; // with an image: as the saved one had
+    bool background;          // machine_set_background from the start
     const struct net_policy *policy; // what it may open to the outside; NULL: nothing
 };
 
@@ -74,8 +87,8 @@ void machine_release(struct machine *m, void (*on_gone)(void *ctx), void *ctx);
 
 // The answer to one of the requests below: e is NULL when it is done. Called exactly once, from the
 // loop; when the machine ended meanwhile (ERR_UNAVAILABLE) before on_exit, when it was killed or
-// released meanwhile (ERR_CANCELED) before on_gone. One request at a time: another one is answered
-// with ERR_CONFLICT.
+// released meanwhile (ERR_CANCELED) before on_gone. Requests are served one after the other, in the
+// order in which they were made; what they ask for is checked when their turn comes.
 typedef void (*machine_done_cb)(struct machine *m, const struct err *e, void *ctx);
 
 // Stops the guest where it is: no instruction of it runs until machine_resume, its memory and disk
@@ -93,3 +106,34 @@ bool machine_is_paused(const struct machine *m); // not while one of the two is 
 // policy. On failure the old one holds.
 void machine_set_policy(struct machine *m, const struct net_policy *policy, machine_done_cb cb,
                         void *ctx);
+
+// What machine_save left.
+struct machine_saved {
+    int64_t bytes;         // on the host's disk
+    int64_t standstill_us; // how long the guest stood still for it; of a paused one 0
+};
+// As machine_done_cb; `saved` is NULL when `e` is not.
+typedef void (*machine_saved_cb)(struct machine *m, const struct machine_saved *saved,
+                                 const struct err *e, void *ctx);
+
+// Writes the whole state of a running or paused machine into `dir` (exists, empty, on the same file
+// system as the machine's): devices, the memory that differs from the template's, the disk's
+// clusters that do. All of it is of one instant. With `stay` it is paused then, else it is as it
+// was before: running again as soon as its memory has been read, before it has been written. The
+// files are synced when the answer comes. On failure `dir` is empty again and the machine as it was
+// (ERR_LIMIT: the host has no disk or memory left for it); or on_exit follows.
+void machine_save(struct machine *m, const char *dir, bool stay, machine_saved_cb cb, void *ctx);
+
+// What it uses of the host, of this moment, together with its network process.
+struct machine_usage {
+    int64_t memory_bytes; // its own: what would be free without it. Shared template pages apart
+    int64_t cpu_ns;       // since it was started
+    int64_t disk_bytes;   // that its disk takes up
+    int64_t net_in_bytes, net_out_bytes; // as the guest sees it; 0 when the driver does not know
+};
+// ERR_GONE when it has ended. Synchronous; some file reads under /proc.
+int machine_usage(const struct machine *m, struct machine_usage *out, struct err *e);
+
+// In the background it runs only when nothing else wants the processor, as far as the host lets the
+// daemon decide that; or again as others do. Best effort, at once.
+void machine_set_background(struct machine *m, bool background);
