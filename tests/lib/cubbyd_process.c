@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon with the test driver: whole but for QEMU.
+#include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/meminfo.h"
 #include "sandbox-backend/daemon/program.h"
 #include "tests/lib/process_driver.h"
 
@@ -9,5 +11,6 @@ int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "--machine") == 0)
         return process_machine_main(argv[2], argv[3]);
+    meminfo_use(getenv("CUBBY_TEST_MEMINFO")); // a file that stands for /proc/meminfo
     return program_run(argc, argv, &process_driver);
 }
