@@ -70,6 +70,8 @@ static int begin(struct machine *m, const struct machine_spec *spec, struct err 
     failed = failed ? failed : open_channels(m, spec->template, &c, e);
     failed = failed ? failed : start_qemu(m, spec, &t, binary, &c, e);
     failed = failed ? failed : start_netd(m, &c, e);
+    if (spec->background)
+        machine_set_background(m, true); // before QEMU has more threads: they inherit it
     channels_close(&c);
     template_fini(&t);
     machine__step(m, "started");
