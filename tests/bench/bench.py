@@ -15,12 +15,14 @@ import pathlib
 import sys
 import tempfile
 
+from bench_density import DensityBench
+from bench_elsewhere import ElsewhereBench
 from bench_http import HttpBench
 from bench_kernel import KernelBench
 from bench_progress import ProgressBench
 from bench_sandbox import SandboxBench
 
-PARTS = [SandboxBench, KernelBench, ProgressBench, HttpBench]
+PARTS = [SandboxBench, ElsewhereBench, DensityBench, KernelBench, ProgressBench, HttpBench]
 
 
 def machine():

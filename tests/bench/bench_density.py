@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many sandboxes one machine holds, and what an idle one costs it."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import statistics
+import time
+
+from bench_common import BIN, Mcp, median_ms, spread_ms
+from harness import Home, wait_for
+
+FROZEN = int(os.environ.get("CUBBY_BENCH_FROZEN", "250"))
+RUNNING = int(os.environ.get("CUBBY_BENCH_RUNNING", "40"))
+
+
+def available_mb():
+    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) // 1024
+    raise RuntimeError("no MemAvailable")
+
+
+def private_mb(pid):
+    """What would be free without this process: its pages that nobody shares."""
+    kb = sum(int(line.split()[1]) for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+             if line.startswith(("Private_Clean:", "Private_Dirty:")))
+    return kb / 1024
+
+
+def pss_mb(pid, mapping):
+    """(PSS of all, of that the guest's template): shares of shared pages counted by their sharers."""
+    whole = part = 0
+    inside = False
+    for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            inside = mapping in line
+        elif words[0] == "Pss:":
+            whole += int(words[1])
+            part += int(words[1]) if inside else 0
+    return whole / 1024, part / 1024
+
+
+class DensityBench:
+    FIGURES = ["idle_memory", "alive_at_once"]
+
+    def __init__(self, rounds, work):
+        self.rounds = rounds
+        self.state = Home()
+        self.state.env |= {"CUBBY_POOL": "off", "CUBBY_MAX_SANDBOXES": str(FROZEN + RUNNING + 10)}
+        self.mcp = Mcp([str(BIN / "cubby-mcp"), "--local-dir", str(work)], self.state.env, str(work))
+        self.mcp.initialize()
+
+    def close(self):
+        self.mcp.close()
+        self.state.close()
+
+    def api(self, method, path, body=None, want=(200, 201, 204)):
+        status, _, answer = self.state.request(method, path, body)
+        if status not in want:
+            raise RuntimeError(f"{method} {path}: {status} {answer[:300]!r}")
+        return json.loads(answer) if answer else None
+
+    def create(self):
+        return self.api("POST", "/sandboxes", {"templateID": "default", "timeout": 86400})["sandboxID"]
+
+    def answer(self, sandbox):
+        start = time.perf_counter()
+        out = self.mcp.tool("run_command", sandbox_id=sandbox, command="echo hi")
+        assert out["stdout"] == "hi\n", out
+        return time.perf_counter() - start
+
+    def idle_memory(self):
+        """Of a sandbox that has run a command and a line of Python, then waits: QEMU and netd together."""
+        self.mcp.tool("create_sandbox")  # the daemon
+        sandboxes = [self.create() for _ in range(4)]
+        for sandbox in sandboxes:
+            self.answer(sandbox)
+            self.mcp.tool("run_python_code", sandbox_id=sandbox, code_block="1+1")
+        qemu = list(self.state.processes("qemu"))
+        netd = list(self.state.processes("cubby-netd"))
+        memory = [pss_mb(pid, "/memory") for pid in qemu]
+        figures = {"qemu_pss_mb": round(statistics.mean(whole - part for whole, part in memory), 1),
+                   "guest_own_mb": round(statistics.mean(private_mb(pid) for pid in qemu), 1),
+                   "netd_private_mb": round(statistics.mean(private_mb(pid) for pid in netd), 1), "n": len(qemu)}
+        for sandbox in self.state.sandboxes():
+            self.api("DELETE", f"/sandboxes/{sandbox}")
+        return figures
+
+    def alive_at_once(self):
+        """So many frozen and so many running, in one daemon; each frozen one is then woken by a command."""
+        before, start = available_mb(), time.perf_counter()
+        if not self.state.daemon():
+            first = self.mcp.tool("create_sandbox")["sandbox_id"]
+            self.api("DELETE", f"/sandboxes/{first}")
+        frozen, running = [], []
+        for _ in range(FROZEN):
+            sandbox = self.create()
+            self.answer(sandbox)
+            self.api("POST", f"/sandboxes/{sandbox}/pause", {})
+            frozen.append(sandbox)
+        for _ in range(RUNNING):
+            running.append(self.create())
+            self.answer(running[-1])
+        made = time.perf_counter() - start
+        after = available_mb()
+        answers = [self.answer(sandbox) for sandbox in running]
+        wakes = []
+        for sandbox in frozen:
+            t0 = time.perf_counter()
+            self.api("POST", f"/sandboxes/{sandbox}/resume", {"timeout": 3600})
+            self.answer(sandbox)
+            wakes.append(time.perf_counter() - t0)
+            self.api("POST", f"/sandboxes/{sandbox}/pause", {})
+        with concurrent.futures.ThreadPoolExecutor(4) as several:
+            list(several.map(lambda sandbox: self.api("DELETE", f"/sandboxes/{sandbox}"), frozen + running))
+        wait_for(lambda: not self.state.sandboxes(), 60, "all are gone")
+        return {"frozen": len(frozen), "running": len(running), "made_in_s": round(made, 1),
+                "memory_taken_mb": before - after, "memory_each_mb": round((before - after) / len(frozen + running), 1),
+                "running_command_ms": median_ms(answers), "running_range_ms": spread_ms(answers),
+                "frozen_wake_and_command_ms": median_ms(wakes), "frozen_range_ms": spread_ms(wakes)}
