@@ -75,7 +75,7 @@ static void on_adopted(struct machine *m, const struct err *e, void *ctx)
     }
     sb->machine = m;
     bool still = machine_is_paused(m);
-    bool paused = sb->found_paused || still;
+    bool paused = sb->found == RECORD_PAUSED || still;
     sandbox_set_state(sb, still ? SANDBOX_PAUSED : SANDBOX_RUNNING);
     log_info("sandbox.adopted", "id=%s paused=%d left_ms=%lld", sb->id, paused,
              (long long)(sb->end_ms - clock_mono_ms()));
@@ -100,7 +100,7 @@ static void adopt_one(struct adoption *a, const char *id)
     }
     char *template auto_free = str_printf("%s/templates/%s", store->home, sb->template);
     struct machine_spec spec = sandbox_machine_spec(sb, template);
-    sb->found_paused = extra.paused;
+    sb->found = (int)extra.state;
     store->driver->adopt(store->loop, &spec, extra.machine, on_adopted, ending_on_exit, sb);
     json_decref(extra.machine);
 }

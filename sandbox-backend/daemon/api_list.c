@@ -42,7 +42,7 @@ static size_t count_running(const struct store *store, struct http_request *req)
 {
     size_t n = 0;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        n += sb->state == SANDBOX_RUNNING && gate_sees(store->gate, req, sb->owner);
+        n += sandbox_shows_running(sb) && gate_sees(store->gate, req, sb->owner);
     return n;
 }
 

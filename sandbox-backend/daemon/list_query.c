@@ -145,7 +145,7 @@ bool list_query_matches(const struct list_query *q, const struct sandbox *sb)
 {
     const char *key;
     json_t *value;
-    if (!sandbox_is_known(sb) || !(sb->state == SANDBOX_RUNNING ? q->running : q->paused) ||
+    if (!sandbox_is_known(sb) || !(sandbox_shows_running(sb) ? q->running : q->paused) ||
         sb->started_ns <= q->after_ns)
         return false;
     if (q->template && strcmp(q->template, sb->template) != 0)

@@ -89,7 +89,7 @@ static bool refuse_stranger(struct http_request *req, const struct sandbox *sb,
 static void pass_on(struct store *store, struct sandbox *sb, struct http_request *req,
                     const struct proxy_target *to)
 {
-    bool may_wake = sb->auto_resume && !is_health(to, req);
+    bool may_wake = (sb->auto_resume || sb->asleep) && !is_health(to, req);
     bool goes_in = sb->state == SANDBOX_RUNNING || may_wake;
     if ((goes_in || to->port != ENVD_PORT) && refuse_stranger(req, sb, to))
         return;
@@ -97,6 +97,8 @@ static void pass_on(struct store *store, struct sandbox *sb, struct http_request
         proxy_error_busy(req, sb->id);
     else if (goes_in)
         proxy_stream_start(sb, req, to);
+    else if (sb->asleep && is_health(to, req))
+        reply_empty(req); // it is well, and who asks does not want it woken
     else if (sb->state == SANDBOX_PAUSED || is_health(to, req))
         proxy_error_gone(req, store, sb->id);
     else

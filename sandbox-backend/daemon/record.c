@@ -5,15 +5,21 @@
 #include <string.h>
 
 #include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
 #define RECORD_FORMAT 3
+#define RECORD_OLDEST 2 // knew "paused": true or false, and none of what came with 3
+
+static const char *const STATES[] = {
+    [RECORD_RUNNING] = "running", [RECORD_PAUSED] = "paused", [RECORD_POOLED] = "pooled"};
 
 static json_t *facts_to_json(const struct machine_facts *facts)
 {
@@ -22,20 +28,47 @@ static json_t *facts_to_json(const struct machine_facts *facts)
                      facts->accel, "python", facts->python);
 }
 
+static enum record_state state_of(const struct sandbox *sb)
+{
+    if (sb->state == SANDBOX_POOLED)
+        return RECORD_POOLED;
+    return sandbox_is_known(sb) && sb->state != SANDBOX_RUNNING ? RECORD_PAUSED : RECORD_RUNNING;
+}
+
+// How it may live, and since when.
+static json_t *life_to_json(const struct sandbox *sb)
+{
+    return json_pack("{s:b, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "auto_pause",
+                     sb->auto_pause, "auto_resume", sb->auto_resume, "sliding", sb->sliding,
+                     "timeout_ms", (json_int_t)sb->timeout_ms, "started_ns",
+                     (json_int_t)sb->started_ns, "end_ms", (json_int_t)sb->end_ms, "end_ns",
+                     (json_int_t)sb->end_ns, "used_ms", (json_int_t)sb->used_ms, "freeze_ms",
+                     (json_int_t)sb->idle.policy.freeze_ms, "hibernate_ms",
+                     (json_int_t)sb->idle.policy.hibernate_ms);
+}
+
+static json_t *size_to_json(const struct machine_size *size)
+{
+    return json_pack("{s:i, s:I, s:I}", "cpus", size->cpus, "memory_mb",
+                     (json_int_t)size->memory_mb, "disk_mb", (json_int_t)size->disk_mb);
+}
+
 static json_t *to_json(const struct sandbox *sb)
 {
-    bool paused = sb->state == SANDBOX_PAUSING || sb->state == SANDBOX_PAUSED ||
-                  sb->state == SANDBOX_RESUMING;
-    return json_pack(
-        "{s:i, s:s, s:s, s:s?, s:s?, s:O, s:o, s:o, s:b, s:b, s:b, s:b, s:s?, s:s?, s:I, s:I, "
-        "s:I, s:I, s:o}",
+    bool has_machine = sb->machine && !sb->image;
+    json_t *json = json_pack(
+        "{s:i, s:s, s:s, s:s?, s:s?, s:O, s:o, s:o, s:s, s:b, s:s?, s:s?, s:s?, s:s?, s:o, s:o}",
         "format", RECORD_FORMAT, "id", sb->id, "template", sb->template, "token", sb->token,
         "owner", sb->owner, "metadata", sb->metadata, "policy", net_policy_to_json(&sb->policy),
-        "facts", facts_to_json(&sb->facts), "paused", paused, "auto_pause", sb->auto_pause,
-        "auto_resume", sb->auto_resume, "sliding", sb->sliding, "traffic_token", sb->traffic_token,
-        "mask_request_host", sb->mask_request_host, "timeout_ms", (json_int_t)sb->timeout_ms,
-        "started_ns", (json_int_t)sb->started_ns, "end_ms", (json_int_t)sb->end_ms, "end_ns",
-        (json_int_t)sb->end_ns, "machine", machine_record(sb->machine));
+        "facts", facts_to_json(&sb->facts), "state", STATES[state_of(sb)], "asleep", sb->asleep,
+        "image", sb->image, "snapshot", sb->snapshot, "traffic_token", sb->traffic_token,
+        "mask_request_host", sb->mask_request_host, "size", size_to_json(&sb->size), "machine",
+        has_machine ? machine_record(sb->machine) : json_null());
+    json_t *life = life_to_json(sb);
+    if (json)
+        json_object_update(json, life);
+    json_decref(life);
+    return json;
 }
 
 int record_write(struct sandbox *sb, struct err *e)
@@ -83,7 +116,14 @@ static int read_life(struct sandbox *sb, const json_t *json, struct err *e)
         json_get_int(json, "timeout_ms", 0, INT64_MAX, &sb->timeout_ms, 0, e) < 0 ||
         json_get_int(json, "started_ns", 0, INT64_MAX, &sb->started_ns, 0, e) < 0 ||
         json_get_int(json, "end_ms", 0, INT64_MAX, &sb->end_ms, 0, e) < 0 ||
-        json_get_int(json, "end_ns", 0, INT64_MAX, &sb->end_ns, 0, e) < 0)
+        json_get_int(json, "end_ns", 0, INT64_MAX, &sb->end_ns, 0, e) < 0 ||
+        json_get_int(json, "used_ms", 0, INT64_MAX, &sb->used_ms, clock_mono_ms(), e) < 0 ||
+        json_get_bool(json, "auto_pause", &sb->auto_pause, false, e) < 0 ||
+        json_get_bool(json, "auto_resume", &sb->auto_resume, false, e) < 0 ||
+        json_get_int(json, "freeze_ms", 0, INT64_MAX, &sb->idle.policy.freeze_ms,
+                     sb->store->limits.idle.freeze_ms, e) < 0 ||
+        json_get_int(json, "hibernate_ms", 0, INT64_MAX, &sb->idle.policy.hibernate_ms,
+                     sb->store->limits.idle.hibernate_ms, e) < 0)
         return -1;
     sb->stored_end_ms = sb->end_ms;
     if (sb->sliding) {
@@ -107,10 +147,43 @@ static int read_texts(struct sandbox *sb, const json_t *json, struct err *e)
     if (read_text(json, "template", &sb->template, e) < 0 ||
         read_text(json, "token", &sb->token, e) < 0 ||
         read_text(json, "owner", &sb->owner, e) < 0 ||
+        read_text(json, "image", &sb->image, e) < 0 ||
+        read_text(json, "snapshot", &sb->snapshot, e) < 0 ||
         read_text(json, "traffic_token", &sb->traffic_token, e) < 0 ||
         read_text(json, "mask_request_host", &sb->mask_request_host, e) < 0)
         return -1;
     return 0;
+}
+
+static int read_size(struct machine_size *size, const json_t *json, struct err *e)
+{
+    int64_t cpus = 0;
+    if (!json)
+        return 0;
+    if (json_get_int(json, "cpus", 0, 1024, &cpus, 0, e) < 0 ||
+        json_get_int(json, "memory_mb", 0, 1 << 24, &size->memory_mb, 0, e) < 0 ||
+        json_get_int(json, "disk_mb", 0, 1 << 30, &size->disk_mb, 0, e) < 0)
+        return -1;
+    size->cpus = (int)cpus;
+    return 0;
+}
+
+static int read_state(struct sandbox *sb, const json_t *json, struct record_extra *extra,
+                      struct err *e)
+{
+    const char *name = NULL;
+    bool paused = false;
+    if (json_get_bool(json, "paused", &paused, false, e) < 0 ||
+        json_get_string(json, "state", &name, STATES[paused ? RECORD_PAUSED : RECORD_RUNNING], e) <
+            0 ||
+        json_get_bool(json, "asleep", &sb->asleep, false, e) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(STATES); i++) {
+        extra->state = (enum record_state)i;
+        if (strcmp(name, STATES[i]) == 0)
+            return 0;
+    }
+    return err_set(e, ERR_INVALID, "its state \"%.40s\" is none", name);
 }
 
 // Of a sandbox of another version nothing is guessed.
@@ -118,10 +191,10 @@ static int read_identity(const struct sandbox *sb, const json_t *json, struct er
 {
     int64_t format = 0;
     const char *id = NULL;
-    if (json_get_int(json, "format", RECORD_FORMAT, RECORD_FORMAT, &format, 0, e) < 0 ||
+    if (json_get_int(json, "format", RECORD_OLDEST, RECORD_FORMAT, &format, 0, e) < 0 ||
         json_get_string(json, "id", &id, "", e) < 0)
         return -1;
-    if (format != RECORD_FORMAT || strcmp(id, sb->id) != 0)
+    if (!format || strcmp(id, sb->id) != 0)
         return err_set(e, ERR_INVALID, "it is of another sandbox or another version");
     return 0;
 }
@@ -131,9 +204,8 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
 {
     json_t *metadata = NULL;
     if (read_identity(sb, json, e) < 0 || read_texts(sb, json, e) < 0 ||
-        json_get_bool(json, "paused", &extra->paused, false, e) < 0 ||
-        json_get_bool(json, "auto_pause", &sb->auto_pause, false, e) < 0 ||
-        json_get_bool(json, "auto_resume", &sb->auto_resume, false, e) < 0 ||
+        read_state(sb, json, extra, e) < 0 ||
+        read_size(&sb->size, json_object_get(json, "size"), e) < 0 ||
         json_get_string_map(json, "metadata", &metadata, e) < 0 ||
         net_policy_from_json(&sb->policy, json_object_get(json, "policy"), e) < 0 ||
         read_facts(&sb->facts, json_object_get(json, "facts"), e) < 0 || read_life(sb, json, e) < 0)

@@ -4,6 +4,10 @@
 // It holds the access token, so it is mode 0600. It is replaced as a whole but never synced to
 // disk: a sandbox does not outlive its host, so the file only has to survive the daemon, and for
 // that the page cache is enough. An fsync would cost creation more than the rest of the daemon.
+//
+// What it says decides what there is of a sandbox. With "image" it has no machine, whatever may
+// still run in its directory; without, it has one, and an image that lies there is not whole, or
+// has been used up.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,11 +23,18 @@ int record_write(struct sandbox *sb, struct err *e);
 // For changes that are in force anyway: a failure is logged, and a restart would forget the change.
 void record_write_or_log(struct sandbox *sb);
 
+// What it was when the file was written.
+enum record_state {
+    RECORD_RUNNING,
+    RECORD_PAUSED, // or on its way there or back; `asleep` and `image` are the sandbox's
+    RECORD_POOLED,
+};
+
 // What is not the sandbox's own.
 struct record_extra {
-    json_t *machine; // the driver's part, a new reference
-    bool paused;     // it was paused, or on its way there or back
+    json_t *machine; // the driver's part, a new reference; null of one that has an image
+    enum record_state state;
 };
-// Fills `sb` (fresh from sandbox_new) from its directory. ERR_NOT_FOUND: there is no file;
-// ERR_INVALID: it does not make sense.
+// Fills `sb` (fresh from sandbox_new) from its directory; takes the format before this one, too.
+// ERR_NOT_FOUND: there is no file; ERR_INVALID: it does not make sense.
 int record_read(struct sandbox *sb, struct record_extra *extra, struct err *e);

@@ -8,6 +8,7 @@
 
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/daemon/ended.h"
+#include "sandbox-backend/daemon/idle.h"
 #include "sandbox-backend/daemon/journal.h"
 #include "sandbox-backend/daemon/meter.h"
 #include "sandbox-backend/daemon/upstream.h"
@@ -50,13 +51,14 @@ struct sandbox {
     size_t passive_count;      // of them: those whose being open is no use of it
     struct creation *creation; // owned; while CREATING (create.c)
     struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
-    bool found_paused;         // its record said so, while it is being adopted
+    int found;                 // enum record_state, while it is being adopted
     char *snapshot;            // owned; id of the one it was made from; NULL: from its template
     struct machine_size size;  // what was asked for; 0: the template's
     char *image;               // owned; what it goes on from when it has no machine: "" is
                                // <dir>/image, else the id of a snapshot. NULL: it has a machine
     bool asleep;               // PAUSED for want of use: to callers it runs, any request wakes it
     int64_t used_ms;           // monotonic; when it was used last
+    struct idle idle;          // when it is put to sleep
     struct journal journal;    // what happened to it
     struct meter meter;        // what it uses
     struct pausing *pausing;   // owned; while PAUSING or RESUMING (pause.c)
@@ -102,6 +104,17 @@ const char *sandbox_state_name(enum sandbox_state state);
 static inline bool sandbox_is_known(const struct sandbox *sb)
 {
     return sb->state >= SANDBOX_RUNNING && sb->state <= SANDBOX_RESUMING;
+}
+
+// To callers it runs: a request for it is taken, and wakes it where it sleeps.
+static inline bool sandbox_shows_running(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_RUNNING || (sandbox_is_known(sb) && sb->asleep);
+}
+// It has no machine, and takes none of the host's memory.
+static inline bool sandbox_is_hibernated(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_PAUSED && !sb->machine;
 }
 
 // The end is `ms` from now.

@@ -19,7 +19,7 @@ int store_open(struct store *store, uv_loop_t *loop, const struct driver *driver
     TAILQ_INIT(&store->sandboxes);
     ended_open(&store->ended, home);
     deadline_init(&store->expiry, loop, expiry_on_timer);
-    return dir_make(store->dir, 0700, e);
+    return dir_make(store->dir, 0700, e) < 0 ? -1 : snapshots_open(&store->snapshots, home, e);
 }
 
 void store_close(struct store *store)
@@ -29,6 +29,7 @@ void store_close(struct store *store)
 
 void store_fini(struct store *store)
 {
+    snapshots_fini(&store->snapshots);
     ended_close(&store->ended);
     free(store->dir);
     free(store->home);
@@ -93,7 +94,7 @@ int64_t store_memory_bytes(const struct store *store)
 {
     int64_t bytes = 0;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        bytes += sb->facts.memory_mb * 1024 * 1024;
+        bytes += sandbox_is_hibernated(sb) ? 0 : sb->facts.memory_mb * 1024 * 1024;
     return bytes;
 }
 

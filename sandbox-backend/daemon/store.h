@@ -9,14 +9,16 @@
 
 #include "sandbox-backend/daemon/ended.h"
 #include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/snapshots.h"
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/net/deadline.h"
 
 struct store_limits {
-    int64_t sandboxes;    // at once
-    int64_t memory_bytes; // of all guests together, as their templates say
-    int64_t timeout_s;    // longest time to live
-    bool private_network; // network.allowOut may name private and other special addresses
+    int64_t sandboxes;       // at once
+    int64_t memory_bytes;    // of all guests together, as their templates say
+    int64_t timeout_s;       // longest time to live
+    bool private_network;    // network.allowOut may name private and other special addresses
+    struct idle_policy idle; // of sandboxes that are made without one
 };
 
 TAILQ_HEAD(sandbox_list, sandbox);
@@ -34,6 +36,7 @@ struct store {
     struct store_limits limits;
     struct sandbox_list sandboxes; // in the order of their creation
     size_t count;                  // of any state
+    struct snapshots snapshots;
     struct ended ended;
     struct ended_entry ending;   // of the last one looked up that is being ended. Borrowed detail
     struct deadline expiry;      // for the earliest end (expiry.c)
@@ -70,7 +73,8 @@ struct sandbox *store_find_any(const struct store *store, const char *id);
 // that never was. Borrowed until the store changes.
 const struct ended_entry *store_find_ended(struct store *store, const char *id);
 size_t store_of_owner(const struct store *store, const char *owner); // of any state
-int64_t store_memory_bytes(const struct store *store); // promised to those that are not gone
+// Promised to those that have a machine, or are about to.
+int64_t store_memory_bytes(const struct store *store);
 
 // Nothing new from now on; calls once no sandbox is left, at once when there is none. Ends none.
 void store_stop(struct store *store, void (*on_empty)(void *ctx), void *ctx);

@@ -30,7 +30,8 @@ static json_t *isolation(const struct sandbox *sb)
 
 static json_t *common(const struct sandbox *sb)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "templateID", sb->template, "alias",
+    const char *made_from = sb->snapshot ? sb->snapshot : sb->template;
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "templateID", made_from, "alias",
                      sb->template, "sandboxID", sb->id, "clientID", CLIENT_ID, "envdVersion",
                      ENVD_VERSION, "isolation", isolation(sb));
 }
@@ -65,7 +66,9 @@ json_t *view_listed(const struct sandbox *sb)
     set(view, "diskSizeMB", json_integer(sb->facts.disk_mb));
     set(view, "metadata", json_incref(sb->metadata));
     // To others it is paused until it can be used again.
-    set(view, "state", json_string(sb->state == SANDBOX_RUNNING ? "running" : "paused"));
+    set(view, "state", json_string(sandbox_shows_running(sb) ? "running" : "paused"));
+    if (sb->state == SANDBOX_PAUSED)
+        set(view, "depth", json_string(sb->machine ? "freeze" : "hibernate"));
     set(view, "volumeMounts", json_array());
     set(view, "sliding", json_boolean(sb->sliding));
     return view;
