@@ -514,12 +514,13 @@ def test_pause_and_resume_out_of_turn(shell):
     shell.ask("done", "pause")
     refused = shell.ask("refused", "pause")
     assert "paused already" in refused["error"] and refused["connect"] == "aborted"
-    # Two at once: the second is told so, the first is done.
-    shell.process.stdin.write(b"resume\nresume\n")
+    # Several at once are served in their order, and checked when it is their turn.
+    shell.process.stdin.write(b"resume\nresume\npolicy none\npause\nresume\n")
     shell.process.stdin.flush()
-    heard = [shell.lines.get(timeout=60) for _ in range(2)]
-    assert sorted(h["event"] for h in heard) == ["done", "refused"], heard
-    assert "busy" in next(h for h in heard if h["event"] == "refused")["error"]
+    heard = [shell.lines.get(timeout=60) for _ in range(5)]
+    assert [h["event"] for h in heard] == ["done", "refused", "done", "done", "done"], heard
+    assert "not paused" in heard[1]["error"]
+    assert [h["paused"] for h in heard if h["event"] == "done"] == [False, False, True, False]
     assert health(vmnet) == 204
     shell.ask("gone", "kill")
 
@@ -528,11 +529,11 @@ def test_pause_and_resume_out_of_turn(shell):
 def test_request_that_the_end_overtakes(shell, how):
     shell.create()
     pids = shell.pids()
-    shell.process.stdin.write(f"pause\n{how}\n".encode())
+    shell.process.stdin.write(f"pause\nresume\n{how}\n".encode())
     shell.process.stdin.flush()
-    heard = [shell.lines.get(timeout=60) for _ in range(2)]
-    assert [h["event"] for h in heard] == ["refused", "gone"], heard
-    assert heard[0]["connect"] == "canceled"
+    heard = [shell.lines.get(timeout=60) for _ in range(3)]
+    assert [h["event"] for h in heard] == ["refused", "refused", "gone"], heard
+    assert heard[0]["connect"] == heard[1]["connect"] == "canceled"
     shell.silent()
     if how == "release":
         os.kill(pids[0], signal.SIGKILL)

@@ -105,6 +105,7 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
     *m = (struct machine){.loop = loop,
                           .id = xstrdup(spec->id),
                           .dir = xstrdup(spec->dir),
+                          .template = xstrdup(spec->template),
                           .vmnet = str_printf("%s/" MACHINE_VMNET, spec->dir),
                           .qmp_path = str_printf("%s/" MACHINE_QMP, spec->dir),
                           .control = str_printf("%s/" MACHINE_CONTROL, spec->dir),
@@ -115,6 +116,7 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
                           .on_ready = on_ready,
                           .on_exit = on_exit,
                           .ctx = ctx};
+    TAILQ_INIT(&m->requests);
     deadline_init(&m->deadline, loop, machine__on_deadline);
     deadline_arm(&m->deadline, START_LIMIT_MS);
     return m;
@@ -169,6 +171,7 @@ static void on_handle_closed(void *ctx)
     struct machine last = *m;
     free(m->id);
     free(m->dir);
+    free(m->template);
     free(m->vmnet);
     free(m->qmp_path);
     free(m->control);

@@ -36,6 +36,8 @@ enum machine_state {
 
 struct machine_request;
 struct policy_call;
+struct machine_save;
+struct machine_restore;
 
 struct machine {
     uv_loop_t *loop; // borrowed
@@ -48,6 +50,7 @@ struct machine {
     struct err error;    // why it failed or ended
     char *id;            // owned, as all strings here
     char *dir;
+    char *template; // its directory
     char *vmnet;
     char *qmp_path;
     char *control;        // of netd
@@ -58,11 +61,11 @@ struct machine {
     int qemu_log;    // childlog, or -1
     int netd_log;
     struct deadline deadline;                              // of the state
-    int handles;                                           // that must close before it is freed
-    uint64_t begun_ns;                                     // uv_hrtime
-    LIST_HEAD(machine_requests, machine_request) requests; // owned; not answered yet
-    struct machine_request *request;                       // of them: the one that is served
-    struct policy_call *policy_call;                       // owned; under way
+    int handles;                                            // that must close before it is freed
+    uint64_t begun_ns;                                      // uv_hrtime
+    TAILQ_HEAD(machine_requests, machine_request) requests; // owned; not answered yet
+    struct machine_request *request;                        // of them: the one that is served
+    struct policy_call *policy_call;                        // owned; under way
     machine_ready_cb on_ready;
     machine_exit_cb on_exit;
     void *ctx;
@@ -91,8 +94,27 @@ void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json
                     machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
 
 // ---- machine_request.c
-// A request begins. False: another is served, and this one will be answered with that.
-bool machine__request(struct machine *m, machine_done_cb cb, void *ctx);
+typedef void machine_serve(struct machine *m, struct machine_request *r);
+
+struct machine_request {
+    TAILQ_ENTRY(machine_request) link; // in machine.requests until its callback is called
+    struct machine *m;                 // borrowed
+    machine_serve *serve;
+    machine_done_cb on_done;   // either this
+    machine_saved_cb on_saved; // or this
+    void *ctx;
+    char *text; // owned; what `serve` needs: a policy, a directory
+    bool stay;
+    bool answered; // what follows is known
+    struct err error;
+    struct machine_saved saved;
+    struct deadline turn; // to be served, then to be answered: from the loop, never from within
+};
+
+// `how` is called in its turn, with a machine that is RUNNING or PAUSED, and answers by
+// machine__answer, now or later. To be filled in, then given to machine__request, which takes it.
+struct machine_request *machine__request_new(struct machine *m, machine_serve *how, void *ctx);
+void machine__request(struct machine_request *r);
 // The request that is served is over; its owner is told from the loop.
 void machine__answer(struct machine *m, const struct err *e);
 // Answers all, now: with what is known, else with this. Only where the owner may be called.

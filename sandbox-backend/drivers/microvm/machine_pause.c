@@ -23,12 +23,11 @@ static void refuse(struct machine *m, const char *why)
     machine__answer(m, &e);
 }
 
-void machine_pause(struct machine *m, machine_done_cb cb, void *ctx)
+static void pause_it(struct machine *m, struct machine_request *r)
 {
-    if (!machine__request(m, cb, ctx))
-        return;
+    (void)r;
     if (m->state != MACHINE_RUNNING) {
-        refuse(m, m->state == MACHINE_PAUSED ? "it is paused already" : "it is ending");
+        refuse(m, "it is paused already");
         return;
     }
     machine__set_state(m, MACHINE_PAUSING);
@@ -36,17 +35,30 @@ void machine_pause(struct machine *m, machine_done_cb cb, void *ctx)
     qmp_execute(m->qmp, "query-status", NULL, PAUSE_MS, on_paused, m);
 }
 
-void machine_resume(struct machine *m, machine_done_cb cb, void *ctx)
+static void resume_it(struct machine *m, struct machine_request *r)
 {
-    if (!machine__request(m, cb, ctx))
-        return;
+    (void)r;
     if (m->state != MACHINE_PAUSED) {
-        refuse(m, m->state == MACHINE_RUNNING ? "it is not paused" : "it is ending");
+        refuse(m, "it is not paused");
         return;
     }
     machine__set_state(m, MACHINE_RESUMING);
     qmp_execute(m->qmp, "cont", NULL, PAUSE_MS, NULL, NULL);
     qmp_execute(m->qmp, "query-status", NULL, PAUSE_MS, on_resumed, m);
+}
+
+void machine_pause(struct machine *m, machine_done_cb cb, void *ctx)
+{
+    struct machine_request *r = machine__request_new(m, pause_it, ctx);
+    r->on_done = cb;
+    machine__request(r);
+}
+
+void machine_resume(struct machine *m, machine_done_cb cb, void *ctx)
+{
+    struct machine_request *r = machine__request_new(m, resume_it, ctx);
+    r->on_done = cb;
+    machine__request(r);
 }
 
 // The status that QEMU is in, for a machine that waits in `expected` for it; NULL when there is

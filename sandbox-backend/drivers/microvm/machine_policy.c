@@ -182,17 +182,16 @@ static void on_set(struct machine *m, const struct err *e)
         machine__answer(m, e);
 }
 
+static void set_it(struct machine *m, struct machine_request *r)
+{
+    machine__send_policy(m, r->text, on_set);
+}
+
 void machine_set_policy(struct machine *m, const struct net_policy *policy, machine_done_cb cb,
                         void *ctx)
 {
-    if (!machine__request(m, cb, ctx))
-        return;
-    if (m->state != MACHINE_RUNNING && m->state != MACHINE_PAUSED) {
-        struct err e = ERR_INIT;
-        err_set(&e, ERR_CONFLICT, "it is ending");
-        machine__answer(m, &e);
-        return;
-    }
-    char *text auto_free = machine__policy_text(&(struct machine_spec){.policy = policy});
-    machine__send_policy(m, text, on_set);
+    struct machine_request *r = machine__request_new(m, set_it, ctx);
+    r->on_done = cb;
+    r->text = machine__policy_text(&(struct machine_spec){.policy = policy});
+    machine__request(r);
 }

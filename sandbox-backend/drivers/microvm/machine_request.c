@@ -1,70 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the owner asks of a machine, one request at a time, and the answer that each gets once.
+// What the owner asks of a machine: one request after the other, in the order in which they were
+// made, and the answer that each gets once.
 #include <stdlib.h>
 #include <sys/queue.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/drivers/microvm/machine.h"
 
-struct machine_request {
-    LIST_ENTRY(machine_request) link; // in machine.requests until its callback is called
-    struct machine *m;                // borrowed
-    machine_done_cb cb;
-    void *ctx;
-    struct err error;       // ERR_NONE: it is done
-    struct deadline answer; // calls back from the loop, never from within
-};
-
 static void on_freed(struct deadline *d)
 {
-    free(container_of(d, struct machine_request, answer));
+    struct machine_request *r = container_of(d, struct machine_request, turn);
+    free(r->text);
+    free(r);
 }
 
 static void answer(struct machine_request *r)
 {
-    machine_done_cb cb = r->cb;
-    void *ctx = r->ctx;
-    struct machine *m = r->m;
-    struct err e = r->error;
-    LIST_REMOVE(r, link);
-    deadline_close(&r->answer, on_freed);
-    cb(m, err_is(&e) ? &e : NULL, ctx);
+    struct machine_request last = *r; // what the callback does may free the machine
+    struct err *e = err_is(&last.error) ? &last.error : NULL;
+    TAILQ_REMOVE(&r->m->requests, r, link);
+    deadline_close(&r->turn, on_freed);
+    if (last.on_saved)
+        last.on_saved(last.m, e ? NULL : &last.saved, e, last.ctx);
+    else
+        last.on_done(last.m, e, last.ctx);
 }
 
-static void on_answer(struct deadline *d)
+static void serve(struct machine_request *r)
 {
-    answer(container_of(d, struct machine_request, answer));
+    struct err e = ERR_INIT;
+    if (r->m->state == MACHINE_RUNNING || r->m->state == MACHINE_PAUSED) {
+        r->serve(r->m, r);
+        return;
+    }
+    err_set(&e, ERR_CONFLICT, "it is ending");
+    machine__answer(r->m, &e);
 }
 
-bool machine__request(struct machine *m, machine_done_cb cb, void *ctx)
+static void on_turn(struct deadline *d)
+{
+    struct machine_request *r = container_of(d, struct machine_request, turn);
+    struct machine *m = r->m;
+    if (!r->answered) {
+        serve(r);
+        return;
+    }
+    // The next one gets its turn after this one's callback, after which there may be no machine.
+    m->request = TAILQ_NEXT(r, link);
+    if (m->request)
+        deadline_arm(&m->request->turn, 0);
+    answer(r);
+}
+
+struct machine_request *machine__request_new(struct machine *m, machine_serve *how, void *ctx)
 {
     struct machine_request *r = xcalloc(1, sizeof *r);
-    *r = (struct machine_request){.m = m, .cb = cb, .ctx = ctx};
-    deadline_init(&r->answer, m->loop, on_answer);
-    LIST_INSERT_HEAD(&m->requests, r, link);
+    *r = (struct machine_request){.m = m, .serve = how, .ctx = ctx};
+    deadline_init(&r->turn, m->loop, on_turn);
+    return r;
+}
+
+void machine__request(struct machine_request *r)
+{
+    struct machine *m = r->m;
+    TAILQ_INSERT_TAIL(&m->requests, r, link);
     if (!m->request) {
         m->request = r;
-        return true;
+        serve(r);
     }
-    err_set(&r->error, ERR_CONFLICT, "the machine is busy with an earlier request");
-    deadline_arm(&r->answer, 0);
-    return false;
 }
 
 void machine__answer(struct machine *m, const struct err *e)
 {
-    struct machine_request *r = steal(&m->request);
+    struct machine_request *r = m->request;
     if (e)
         r->error = *e;
-    deadline_arm(&r->answer, 0);
+    r->answered = true;
+    deadline_arm(&r->turn, 0);
 }
 
 void machine__answer_all(struct machine *m, enum err_code code, const char *why)
 {
     m->request = NULL;
-    while (!LIST_EMPTY(&m->requests)) {
-        struct machine_request *r = LIST_FIRST(&m->requests);
-        if (!deadline_is_armed(&r->answer)) // else its answer is known
+    while (!TAILQ_EMPTY(&m->requests)) {
+        struct machine_request *r = TAILQ_FIRST(&m->requests);
+        if (!r->answered)
             err_set(&r->error, code, "%s", why);
         answer(r);
     }
