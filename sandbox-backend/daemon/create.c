@@ -7,30 +7,27 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
-#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/admission.h"
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/expiry.h"
-#include "sandbox-backend/daemon/guest_call.h"
+#include "sandbox-backend/daemon/guest_init.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
-
-#define INIT_WAIT_MS  20000 // from "the machine runs" to envd's answer
-#define ENTROPY_BYTES 64
 
 struct creation {
     struct sandbox *sb; // borrowed
     create_cb cb;
     void *ctx;
     json_t *env;             // owned; may be NULL
+    char *old_token;         // owned; that envd in the image has; NULL: none
     struct guest_call *call; // POST /init
     struct err err;          // why it failed; nothing goes on once it is set
+    bool from_image;         // of another sandbox, whose settings envd still has
     int64_t start_ms, machine_ms;
 };
 
@@ -38,16 +35,12 @@ static void on_machine_ready(struct machine *m, const struct err *e, void *ctx);
 static void on_machine_exit(struct machine *m, const char *reason, void *ctx);
 static void on_init_answer(int status, const char *text, size_t len, const struct err *e,
                            void *ctx);
-static char *init_body(const struct creation *c);
 static void finish(struct creation *c);
 static void fail(struct creation *c);
 static void on_cleaned(void *ctx);
 
-static struct sandbox *sandbox_of(struct store *store, const struct create_spec *spec)
+void create_identify(struct sandbox *sb, const struct create_spec *spec)
 {
-    struct sandbox *sb = sandbox_new(store, NULL);
-    sb->template = xstrdup(spec->template.name);
-    sb->facts = spec->template.facts;
     sb->token = spec->secure ? random_hex(32) : NULL;
     sb->traffic_token = spec->traffic_needs_token ? random_hex(32) : NULL;
     sb->owner = spec->owner ? xstrdup(spec->owner) : NULL;
@@ -59,6 +52,15 @@ static struct sandbox *sandbox_of(struct store *store, const struct create_spec 
     sb->timeout_ms = spec->timeout_s * 1000;
     if (spec->metadata)
         json_object_update(sb->metadata, spec->metadata);
+}
+
+static struct sandbox *sandbox_of(struct store *store, const struct create_spec *spec)
+{
+    struct sandbox *sb = sandbox_new(store, NULL);
+    sb->template = xstrdup(spec->template.name);
+    sb->snapshot = spec->template.snapshot ? xstrdup(spec->template.snapshot) : NULL;
+    sb->facts = spec->template.facts;
+    create_identify(sb, spec);
     return sb;
 }
 
@@ -78,6 +80,8 @@ int create_start(struct store *store, const struct create_spec *spec, create_cb 
     struct creation *c = xcalloc(1, sizeof *c);
     *c = (struct creation){.sb = sb, .cb = cb, .ctx = ctx, .start_ms = clock_mono_ms()};
     c->env = json_incref(spec->env);
+    c->old_token = spec->template.token ? xstrdup(spec->template.token) : NULL;
+    c->from_image = spec->template.image != NULL;
     sb->creation = c;
     *out = sb;
     if (mkdir(sb->dir, 0700) < 0) {
@@ -86,6 +90,7 @@ int create_start(struct store *store, const struct create_spec *spec, create_cb 
         return 0;
     }
     struct machine_spec machine = sandbox_machine_spec(sb, spec->template.dir);
+    machine.image = spec->template.image;
     store->driver->create(store->loop, &machine, on_machine_ready, on_machine_exit, sb);
     return 0;
 }
@@ -115,8 +120,9 @@ static void on_machine_ready(struct machine *m, const struct err *e, void *ctx)
         fail(c);
         return;
     }
-    char *body auto_free = init_body(c);
-    c->call = guest_call_start(sb, "POST", "/init", body, INIT_WAIT_MS, on_init_answer, c);
+    c->call = c->from_image
+                  ? guest_init_start_image(sb, c->old_token, c->env, on_init_answer, c)
+                  : guest_init_start(sb, c->env, on_init_answer, c);
 }
 
 static void on_machine_exit(struct machine *m, const char *reason, void *ctx)
@@ -134,44 +140,12 @@ static void on_machine_exit(struct machine *m, const char *reason, void *ctx)
     fail(c);
 }
 
-// The variables that say where a program runs win over the user's.
-static json_t *init_env(const struct creation *c)
-{
-    json_t *env = c->env ? json_copy(c->env) : json_object();
-    json_object_set_new(env, "E2B_SANDBOX", json_string("true"));
-    json_object_set_new(env, "E2B_SANDBOX_ID", json_string(c->sb->id));
-    json_object_set_new(env, "E2B_TEMPLATE_ID", json_string(c->sb->template));
-    return env;
-}
-
-static char *init_body(const struct creation *c)
-{
-    unsigned char entropy[ENTROPY_BYTES];
-    struct buf coded auto_buf = BUF_INIT;
-    char now[CLOCK_RFC3339_BYTES];
-    random_bytes(entropy, sizeof entropy);
-    base64_encode(&coded, entropy, sizeof entropy);
-    clock_rfc3339(now, clock_wall_ns());
-    json_t *body = json_pack("{s:o, s:s, s:s, s:s, s:s, s:s*}", "envVars", init_env(c), "timestamp",
-                             now, "hostname", c->sb->id, "entropy", buf_str(&coded), "defaultUser",
-                             "user", "accessToken", c->sb->token);
-    char *text = json_to_string(body);
-    json_decref(body);
-    return text;
-}
-
 static void on_init_answer(int status, const char *text, size_t len, const struct err *e, void *ctx)
 {
     (void)len;
     struct creation *c = ctx;
     c->call = NULL;
-    if (e) {
-        c->err = *e;
-        err_wrap(&c->err, "initialise envd");
-    } else if (status != 204) {
-        err_set(&c->err, ERR_INTERNAL, "envd answered /init with %d: %.200s", status, text);
-    }
-    if (err_is(&c->err))
+    if (guest_init_check(status, text, e, &c->err) < 0)
         fail(c);
     else
         finish(c);
@@ -180,6 +154,7 @@ static void on_init_answer(int status, const char *text, size_t len, const struc
 static void creation_free(struct creation *c)
 {
     json_decref(c->env);
+    free(c->old_token);
     free(c);
 }
 

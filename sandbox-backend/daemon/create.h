@@ -36,6 +36,9 @@ struct create_spec {
     bool sliding;
 };
 void create_spec_fini(struct create_spec *spec);
+// Makes a sandbox that is nobody's yet the one that was asked for: all that this daemon keeps of it,
+// and nothing of its machine. Its tokens are drawn.
+void create_identify(struct sandbox *sb, const struct create_spec *spec);
 
 // Exactly once, from the loop. `sb` is RUNNING, or NULL with `e` set.
 typedef void (*create_cb)(struct sandbox *sb, const struct err *e, void *ctx);

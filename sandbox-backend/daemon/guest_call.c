@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request of the daemon's own to a sandbox's envd.
+// A request of the daemon's own to a sandbox.
 #include "sandbox-backend/daemon/guest_call.h"
 
 #include <stdlib.h>
@@ -11,7 +11,9 @@
 #include "sandbox-backend/daemon/sandbox.h"
 
 struct guest_call {
-    char *method, *path, *token, *body; // owned
+    char *method, *path, *token, *type; // owned
+    struct buf body;
+    int port;
     guest_call_cb cb;                   // NULL once cancelled
     void *ctx;
     struct upstream_dial *dial;
@@ -32,27 +34,50 @@ static void finish(struct guest_call *g);
 static void on_timer_closed(struct deadline *d);
 static void tell(struct guest_call *g);
 
+struct guest_call *guest_call_send(struct sandbox *sb, const struct guest_request *request,
+                                   uint64_t timeout_ms, guest_call_cb cb, void *ctx)
+{
+    struct guest_call *g = xcalloc(1, sizeof *g);
+    *g = (struct guest_call){.method = xstrdup(request->method),
+                             .path = xstrdup(request->path),
+                             .token = request->token ? xstrdup(request->token) : NULL,
+                             .type = request->body ? xstrdup(request->type) : NULL,
+                             .port = request->port,
+                             .timeout_ms = timeout_ms,
+                             .cb = cb,
+                             .ctx = ctx};
+    if (request->body)
+        buf_add(&g->body, request->body, request->len);
+    deadline_init(&g->wait, sb->upstream.loop, on_late);
+    deadline_arm(&g->wait, timeout_ms);
+    g->conn = upstream_take_idle(&sb->upstream, g->port);
+    if (g->conn)
+        send_request(g);
+    else
+        g->dial = upstream_dial(&sb->upstream, machine_vmnet(sb->machine), g->port, timeout_ms,
+                                (struct upstream_patience){0}, on_connected, g);
+    return g;
+}
+
+struct guest_call *guest_call_start_as(struct sandbox *sb, const char *token, const char *method,
+                                       const char *path, const char *body, uint64_t timeout_ms,
+                                       guest_call_cb cb, void *ctx)
+{
+    const struct guest_request request = {.port = ENVD_PORT,
+                                          .method = method,
+                                          .path = path,
+                                          .token = token,
+                                          .type = "application/json",
+                                          .body = body,
+                                          .len = body ? strlen(body) : 0};
+    return guest_call_send(sb, &request, timeout_ms, cb, ctx);
+}
+
 struct guest_call *guest_call_start(struct sandbox *sb, const char *method, const char *path,
                                     const char *body, uint64_t timeout_ms, guest_call_cb cb,
                                     void *ctx)
 {
-    struct guest_call *g = xcalloc(1, sizeof *g);
-    *g = (struct guest_call){.method = xstrdup(method),
-                             .path = xstrdup(path),
-                             .token = sb->token ? xstrdup(sb->token) : NULL,
-                             .body = body ? xstrdup(body) : NULL,
-                             .timeout_ms = timeout_ms,
-                             .cb = cb,
-                             .ctx = ctx};
-    deadline_init(&g->wait, sb->upstream.loop, on_late);
-    deadline_arm(&g->wait, timeout_ms);
-    g->conn = upstream_take_idle(&sb->upstream, ENVD_PORT);
-    if (g->conn)
-        send_request(g);
-    else
-        g->dial = upstream_dial(&sb->upstream, machine_vmnet(sb->machine), ENVD_PORT, timeout_ms,
-                                (struct upstream_patience){0}, on_connected, g);
-    return g;
+    return guest_call_start_as(sb, sb->token, method, path, body, timeout_ms, cb, ctx);
 }
 
 void guest_call_cancel(struct guest_call *g)
@@ -93,7 +118,7 @@ static void on_data(const char *data, size_t len, void *ctx)
         buf_add(&g->answer, data, len);
         return;
     }
-    err_set(&g->err, ERR_TOO_LARGE, "envd's answer to %s is longer than %d bytes", g->path,
+    err_set(&g->err, ERR_TOO_LARGE, "the answer to %s is longer than %d bytes", g->path,
             GUEST_ANSWER_BYTES);
     finish(g);
 }
@@ -118,22 +143,22 @@ static void send_request(struct guest_call *g)
         .on_head = on_head, .on_data = on_data, .on_end = on_end};
     struct http_header headers[2];
     size_t count = 0;
-    if (g->body)
-        headers[count++] = (struct http_header){"Content-Type", "application/json"};
+    if (g->type)
+        headers[count++] = (struct http_header){"Content-Type", g->type};
     if (g->token)
         headers[count++] = (struct http_header){"X-Access-Token", g->token};
-    size_t len = g->body ? strlen(g->body) : 0;
-    http_conn_call(g->conn->http, g->method, g->path, headers, count, (int64_t)len, &EVENTS, g);
-    if (len == 0)
+    http_conn_call(g->conn->http, g->method, g->path, headers, count, (int64_t)g->body.len, &EVENTS,
+                   g);
+    if (g->body.len == 0)
         return;
-    http_conn_write(g->conn->http, g->body, len);
+    http_conn_write(g->conn->http, g->body.data, g->body.len);
     http_conn_finish(g->conn->http);
 }
 
 static void on_late(struct deadline *d)
 {
     struct guest_call *g = container_of(d, struct guest_call, wait);
-    err_set(&g->err, ERR_TIMEOUT, "envd did not answer %s within %llu s", g->path,
+    err_set(&g->err, ERR_TIMEOUT, "%s was not answered within %llu s", g->path,
             (unsigned long long)(g->timeout_ms / 1000));
     finish(g);
 }
@@ -161,10 +186,11 @@ static void on_timer_closed(struct deadline *d)
 static void guest_call_free(struct guest_call *g)
 {
     buf_fini(&g->answer);
+    buf_fini(&g->body);
     free(g->method);
     free(g->path);
     free(g->token);
-    free(g->body);
+    free(g->type);
     free(g);
 }
 

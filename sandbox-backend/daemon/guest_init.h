@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// POST /init: what makes a guest the sandbox that it is.
+#pragma once
+#include <jansson.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/guest_call.h"
+
+#define GUEST_INIT_MS 20000 // from "the machine runs" to envd's answer
+
+// Everything that a guest gets, from `sb` as it is now: its token (none takes away the one it has),
+// host name, clock, fresh entropy, and variables: `env` (may be NULL) and where a program runs.
+struct guest_call *guest_init_start(struct sandbox *sb, json_t *env, guest_call_cb cb,
+                                    void *ctx);
+// The same for a guest that was made from the image of another: `old_token` is what its envd has, and
+// the variables that it has stay where these do not say otherwise.
+struct guest_call *guest_init_start_image(struct sandbox *sb, const char *old_token,
+                                          json_t *env, guest_call_cb cb, void *ctx);
+// 0, or -1 with what the arguments of the callback say is wrong.
+int guest_init_check(int status, const char *text, const struct err *e, struct err *out);
