@@ -65,12 +65,11 @@ static const char *error_code(const struct err *e)
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)
 {
     struct pending_create *p = ctx;
-    struct create_spec spec = {0};
+    struct gate_caller caller = gate_caller_of(p->store->gate, req);
+    struct create_spec spec = {.owner = caller.name};
     struct err e = ERR_INIT;
     json_t *json = json_parse_few(body, len, NEW_VALUES_MAX, &e);
     if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0) {
-        struct gate_caller caller = gate_caller_of(p->store->gate, req);
-        spec.owner = caller.name;
         spec.max_sandboxes = caller.max_sandboxes;
         create_start(p->store, &spec, on_created, p, &p->sb, &e);
     }

@@ -206,7 +206,7 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                                         "allowOut",
                                         "denyOut",
                                         "allowPublicTraffic"};
-    *out = (struct create_spec){.max_sandboxes = -1};
+    *out = (struct create_spec){.max_sandboxes = -1, .owner = out->owner};
     if (!json_is_object(body))
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
     if (near_miss_check(body, "", KNOWN, ARRAY_LEN(KNOWN), e) < 0)
@@ -221,7 +221,7 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
         parse_env(body, &out->env, e) < 0 || parse_pausing(body, out, e) < 0 ||
         parse_unavailable(body, e) < 0 || parse_network(store, body, out, e) < 0)
         return -1;
-    if (templates_find(store, template, &out->template, e) < 0)
+    if (templates_find_as(store, out->owner, template, &out->template, e) < 0)
         return -1;
     return check_size(body, "cpuCount", out->template.facts.cpus, template, e) < 0
                ? -1

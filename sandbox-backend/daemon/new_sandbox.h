@@ -23,6 +23,7 @@ struct store;
 #define NEW_VALUES_MAX 16384 // of its values; each one costs more than its text
 
 // `out` borrows metadata, env and maskRequestHost from `body`; it is ended with create_spec_fini,
-// also after a failure. The owner is not set.
+// also after a failure. The owner is not set; snapshots are looked for among those of out->owner as
+// it was before (NULL: all).
 int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                       struct create_spec *out, struct err *e);

@@ -22,6 +22,7 @@
 #define NAME_MAX_LEN    128
 #define ALIAS_FILE      "aliases.json"
 #define ALIAS_BYTES_MAX 65536
+#define FILE_BYTES_MAX  65536
 
 // Also what keeps a name from leading out of the directory: no slash, and no dot in front.
 static bool is_name(const char *name)
@@ -111,6 +112,8 @@ static int not_found(const struct store *store, const char *wanted, struct err *
     char *plain auto_free = tag ? xstrndup(wanted, (size_t)(tag - wanted)) : NULL;
     char *other auto_free = tag ? resolve_name(store, plain) : NULL;
     char *stands_for auto_free = tag ? NULL : alias_of(store, wanted);
+    if (snapshots_is_id(wanted))
+        return err_set(e, ERR_NOT_FOUND, "snapshot '%s' not found", wanted);
     if (is_name(wanted))
         return err_set(e, ERR_NOT_FOUND,
                        "template '%s' not found; `cubby template build %s` makes it", wanted,
@@ -123,10 +126,62 @@ static int not_found(const struct store *store, const char *wanted, struct err *
     return err_set(e, ERR_NOT_FOUND, "template '%.100s' not found", wanted);
 }
 
-int templates_find(const struct store *store, const char *wanted, struct known_template *out,
-                   struct err *e)
+char *templates_build(const struct store *store, const char *name)
+{
+    struct buf text auto_buf = BUF_INIT;
+    char *path auto_free = file_of(store, name);
+    json_t *json = file_read(path, FILE_BYTES_MAX, &text, NULL) == 0
+                       ? json_parse(buf_str(&text), text.len, NULL)
+                       : NULL;
+    const char *made = json_string_value(json_object_get(json, "created_at"));
+    char *build = xstrdup(made ? made : "");
+    json_decref(json);
+    return build;
+}
+
+// An image is what differs from its template, so it means nothing with another one.
+static int check_build(const struct store *store, const struct snapshot *snap, struct err *e)
+{
+    char *build auto_free = templates_build(store, snap->template);
+    if (!exists(store, snap->template))
+        return err_set(e, ERR_PRECONDITION,
+                       "snapshot '%s' cannot be used: it is of template '%s', which was removed; "
+                       "delete it (DELETE /templates/%s)",
+                       snap->id, snap->template, snap->id);
+    if (!str_eq(build, snap->build))
+        return err_set(e, ERR_PRECONDITION,
+                       "snapshot '%s' cannot be used: its template '%s' was built anew since, at "
+                       "%s; delete it (DELETE /templates/%s) and make another",
+                       snap->id, snap->template, build, snap->id);
+    return 0;
+}
+
+static int find_snapshot(const struct store *store, const struct snapshot *snap,
+                         struct known_template *out, struct err *e)
+{
+    struct machine_facts now = {0}; // whether the host can run it
+    char *dir auto_free = dir_of(store, snap->template);
+    if (check_build(store, snap, e) < 0)
+        return -1;
+    if (store->driver->facts(dir, &now, e) < 0)
+        return err_wrap(e, "snapshot '%s' of template '%s'", snap->id, snap->template);
+    *out = (struct known_template){.name = xstrdup(snap->template),
+                                   .dir = steal(&dir),
+                                   .snapshot = xstrdup(snap->id),
+                                   .image = xstrdup(snap->image),
+                                   .token = snap->token ? xstrdup(snap->token) : NULL,
+                                   .size = snap->size,
+                                   .facts = snap->facts};
+    return 0;
+}
+
+int templates_find_as(const struct store *store, const char *owner, const char *wanted,
+                      struct known_template *out, struct err *e)
 {
     char *name auto_free = templates_resolve(store, wanted);
+    const struct snapshot *snap = name ? NULL : snapshots_find(&store->snapshots, owner, wanted);
+    if (snap)
+        return find_snapshot(store, snap, out, e);
     if (!name)
         return not_found(store, wanted, e);
     char *dir auto_free = dir_of(store, name);
@@ -137,12 +192,19 @@ int templates_find(const struct store *store, const char *wanted, struct known_t
     return 0;
 }
 
+int templates_find(const struct store *store, const char *wanted, struct known_template *out,
+                   struct err *e)
+{
+    return templates_find_as(store, NULL, wanted, out, e);
+}
+
 void templates_fini(struct known_template *t)
 {
     free(t->name);
     free(t->dir);
     free(t->snapshot);
     free(t->image);
+    free(t->token);
     *t = (struct known_template){0};
 }
 

@@ -10,23 +10,31 @@ struct store;
 
 // A template, or a snapshot of a sandbox, which is a template with an image.
 struct known_template {
-    char *name; // owned; of a snapshot that of the template it is an image of
-    char *dir;  // owned; the template's
+    char *name;     // owned; of a snapshot that of the template it is an image of
+    char *dir;      // owned; the template's
     char *snapshot; // owned; its id; NULL: the template itself
     char *image;    // owned; the snapshot's directory of machine_save; NULL likewise
+    char *token;    // owned; that envd in the image has, and asks for before it takes another
     struct machine_size size; // of the snapshot, as its sandbox was asked for with
     struct machine_facts facts;
 };
 
 // The template that a name stands for: its own name, "<name>:default" or "<name>:latest", or an
-// alias. Aliases are the members of <home>/templates/aliases.json, {"alias": "template"}, and
+// alias. Snapshots are not among them. Aliases are the members of <home>/templates/aliases.json,
+// {"alias": "template"}, and
 // besides, unless they are there or are templates, "base" and "code-interpreter-v1": the names that
 // E2B's SDKs ask for by themselves, for "default". New string, NULL when there is none.
 char *templates_resolve(const struct store *store, const char *wanted);
 // ERR_NOT_FOUND says how to make one; another error why it cannot be used on this host.
+// `wanted` may also be a snapshot, by its id or name; of those of `owner` with templates_find_as
+// (NULL: of all). ERR_PRECONDITION when its template was built anew since.
 int templates_find(const struct store *store, const char *wanted, struct known_template *out,
                    struct err *e);
+int templates_find_as(const struct store *store, const char *owner, const char *wanted,
+                      struct known_template *out, struct err *e);
 void templates_fini(struct known_template *t);
+// Which build of it a template is; two of one name differ. New string.
+char *templates_build(const struct store *store, const char *name);
 
 json_t *templates_list(const struct store *store); // array of E2B's Template; new reference
 json_t *templates_detail(const struct store *store,
