@@ -77,6 +77,11 @@ def test_python_is_warm_in_a_new_sandbox(sandboxes):
     assert "mean" in lines[1]["text"]
     _, cold = sandbox.run(f"!python3 -c \"{work}\"")
     assert cold > 3 * warm, (cold, warm)
+    # Tests run in a context that has pytest and what it loads itself, and works as it should.
+    assert sandbox.text("import sys; {'pytest', '_pytest.python', '_pytest.junitxml'} <= set(sys.modules)") == "True"
+    sandbox.run("open('/tmp/test_it.py', 'w').write('def test_one():\\n    assert [1] == [2]\\n')")
+    printed = sandbox.stdout("import pytest; pytest.main(['-q', '/tmp/test_it.py'])")
+    assert "assert [1] == [2]" in printed and "1 failed" in printed, printed
 
 
 def test_two_sandboxes_share_no_random_number(sandboxes):

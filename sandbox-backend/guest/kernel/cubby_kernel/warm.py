@@ -2,6 +2,8 @@
 """What the zygote imports and does once, so that no context has to."""
 import contextlib
 import gc
+import importlib
+import inspect
 import io
 import sys
 import warnings
@@ -47,6 +49,21 @@ def _forget(shell):
     sys.last_type = sys.last_value = sys.last_traceback = None
 
 
+def _import_pytest():
+    """Where the template has it: agents run tests all the time, and most of such a run are imports."""
+    try:
+        from _pytest import config
+    except ImportError:
+        return
+    for name in config.default_plugins:
+        importlib.import_module(f"_pytest.{name}")
+
+
+def _know_sources():
+    """The first traceback asks for the file of each module there is; the answers are kept."""
+    inspect.getmodule(compile("", "<nowhere>", "exec"))
+
+
 def warm_up():
     """The shell that every context starts with."""
     with warnings.catch_warnings():
@@ -55,6 +72,7 @@ def warm_up():
         import numpy  # noqa: F401
         import pandas  # noqa: F401
 
+        _import_pytest()
         shell = kernel_shell.make()
         charts.watch()
         matplotlib.use("module://matplotlib_inline.backend_inline")
@@ -66,6 +84,7 @@ def warm_up():
     warnings.filterwarnings("ignore", message="To exit: use")
     if not any("image/png" in bundle for bundle in shown) or len(failed) != 2:
         raise RuntimeError(f"the warm-up showed {len(shown)} results and failed {len(failed)} times: {failed}")
+    _know_sources()
     _forget(shell)
     gc.collect()
     gc.freeze()  # a context's collections then write to none of the pages it shares
