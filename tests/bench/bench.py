@@ -21,8 +21,9 @@ from bench_http import HttpBench
 from bench_kernel import KernelBench
 from bench_progress import ProgressBench
 from bench_sandbox import SandboxBench
+from bench_scenario import ScenarioBench
 
-PARTS = [SandboxBench, ElsewhereBench, DensityBench, KernelBench, ProgressBench, HttpBench]
+PARTS = [SandboxBench, ElsewhereBench, DensityBench, KernelBench, ScenarioBench, ProgressBench, HttpBench]
 
 
 def machine():
