@@ -153,7 +153,8 @@ $(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libdrivers.
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
 # The daemon with a driver whose machines are processes: no QEMU in tests of its protocols.
-$(B)/test/cubbyd-process: $(call obj,$(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_machine) \
+$(B)/test/cubbyd-process: $(call obj,$(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_request \
+                          process_image process_tree process_machine) \
                           $(patsubst %,$(SB)/drivers/microvm/%.c,subproc spawn)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET) -lpthread)
 # The MCP server with what its conformance suite asks for besides; its CATALOG is the first one.

@@ -4,9 +4,13 @@
 // other port to 127.0.0.1. Nothing is isolated. No shipped program contains it.
 //
 // A template is a directory with a template.json: cpus, memory_mb, disk_mb; and, to make a machine
-// misbehave, "create": "fail" or "late", and "init": "refuse", "once" (refuses the second),
+// misbehave, "create": "fail", "second fails" or "late", "restore": the same for a start from an
+// image alone, "save": "fail" or "late", and "init": "refuse", "once" (refuses the second),
 // "silent" or "die". With "guest": a program (tests/lib/process_guest.sh), the machine is what that
 // makes, with the real envd in it.
+//
+// In a machine's directory a test finds policy.json and size.json (what it was made with) and
+// "background" (yes or no). Its image is a copy of its memory and disk (process_machine.c).
 #pragma once
 #include "sandbox-backend/drivers/driver.h"
 

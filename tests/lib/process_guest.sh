@@ -25,7 +25,8 @@ layer() {
     mkdir -p "$dir/layers$1/upper" "$dir/layers$1/work"
     mount -t overlay overlay -o "lowerdir=$1,upperdir=$dir/layers$1/upper,workdir=$dir/layers$1/work" "$1"
 }
-mkdir "$dir/layers" "$dir/home"
+mkdir "$dir/layers"
+mkdir -p "$dir/home" # it is there already when the machine goes on from an image
 mount -t tmpfs -o mode=700 tmpfs "$dir/layers"
 layer /etc
 layer /home

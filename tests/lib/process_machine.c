@@ -8,15 +8,24 @@
 // says nothing more). connects.log has a line with the port for each CONNECT. The kernel's port is
 // the one that the file "kernel-port" names, where there is one.
 //
+// And what a machine keeps over a pause, and an image of it has: its memory is the mapped file
+// "memory", its disk the directory "disk". POST /count starts a program that counts for as long as
+// the machine runs, GET /count says how far it has come, and the boot id. PUT and GET /disk/<name>.
+// GET /random takes 16 bytes from a generator that nothing but its state and the entropy of /init
+// decides: two machines of one image that were given the same say the same.
+//
 // In the mode "guest" it is vm.net alone, of the namespace it is in: tests/lib/process_guest.sh has
 // started the programs that are to be reached there.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -35,9 +44,65 @@
 
 static const char *dir;
 static const char *init_mode;
-static char *token; // owned; NULL: none is needed
 static int envd_port;
+static struct machine_memory *memory; // mapped, shared with its file
 static const char *guest_address = "127.0.0.1";
+
+// ---- its memory
+#define COUNT_NS 200000
+
+struct machine_memory {
+    char boot[33];
+    char token[129]; // "": none is needed
+    bool counting;
+    long long count;
+    uint64_t pool; // of random bytes
+};
+
+static void memory_map(void)
+{
+    char *path auto_free = str_printf("%s/memory", dir);
+    int fd auto_close = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *at = fd < 0 || ftruncate(fd, sizeof *memory) < 0
+                   ? MAP_FAILED
+                   : mmap(NULL, sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        abort();
+    memory = at;
+    if (memory->boot[0])
+        return; // it goes on
+    char *boot auto_free = random_hex(16);
+    memcpy(memory->boot, boot, sizeof memory->boot);
+}
+
+// One thread, which alone writes the count.
+static void *run_count(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        nanosleep(&(struct timespec){.tv_nsec = COUNT_NS}, NULL);
+        if (__atomic_load_n(&memory->counting, __ATOMIC_RELAXED))
+            __atomic_fetch_add(&memory->count, 1, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+static uint64_t pool_next(void)
+{
+    memory->pool += 0x9e3779b97f4a7c15; // splitmix64
+    uint64_t x = memory->pool;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+}
+
+static void pool_stir(const char *entropy)
+{
+    for (; *entropy; entropy++) {
+        memory->pool ^= (unsigned char)*entropy;
+        memory->pool = pool_next();
+    }
+}
 
 // ---- vm.net
 static int dial(int port)
@@ -170,7 +235,7 @@ static void on_init(struct http_request *req, const char *body, size_t len, void
 {
     (void)ctx;
     struct err e = ERR_INIT;
-    const char *new_token = NULL;
+    const char *new_token = "", *entropy = "";
     char *path auto_free = str_printf("%s/init.json", dir);
     json_t *json = json_parse(body, len, &e);
     stop_if_asked();
@@ -187,9 +252,10 @@ static void on_init(struct http_request *req, const char *body, size_t len, void
         json_decref(json);
         return;
     }
-    json_get_string(json, "accessToken", &new_token, NULL, &e);
-    free(token);
-    token = new_token ? xstrdup(new_token) : NULL;
+    json_get_string(json, "accessToken", &new_token, "", &e);
+    json_get_string(json, "entropy", &entropy, "", &e);
+    snprintf(memory->token, sizeof memory->token, "%s", new_token);
+    pool_stir(entropy);
     file_replace(path, body, len, 0600, &e);
     json_decref(json);
     http_respond(req, 204, NULL, NULL, 0);
@@ -227,6 +293,70 @@ static void echo(struct http_request *req)
     http_request_stream(req, &EVENTS, NULL);
 }
 
+static bool is_allowed(const struct http_request *req)
+{
+    const char *said = http_request_header(req, "X-Access-Token");
+    return !memory->token[0] || str_eq_secret(said, memory->token);
+}
+
+static void tell_count(struct http_request *req)
+{
+    char text[120];
+    int n = snprintf(text, sizeof text, "{\"count\": %lld, \"boot\": \"%s\"}\n",
+                     __atomic_load_n(&memory->count, __ATOMIC_RELAXED), memory->boot);
+    http_respond(req, 200, "application/json", text, (size_t)n);
+}
+
+static void tell_random(struct http_request *req)
+{
+    char text[40];
+    unsigned long long first = pool_next(), second = pool_next();
+    int n = snprintf(text, sizeof text, "%016llx%016llx", first, second);
+    http_respond(req, 200, "text/plain", text, (size_t)n);
+}
+
+static void on_disk_body(struct http_request *req, const char *body, size_t len, void *ctx)
+{
+    char *path auto_free = ctx;
+    struct err e = ERR_INIT;
+    if (file_replace(path, body, len, 0600, &e) < 0)
+        http_respond_error(req, 500, "%s", e.msg);
+    else
+        http_respond(req, 204, NULL, NULL, 0);
+}
+
+static void serve_disk(struct http_request *req, const char *name)
+{
+    char *path = str_printf("%s/disk/%s", dir, name);
+    struct buf text auto_buf = BUF_INIT;
+    if (strcmp(http_request_method(req), "PUT") == 0) {
+        http_request_collect(req, LIMIT_JSON_BODY_BYTES, on_disk_body, path);
+        return;
+    }
+    if (file_read(path, LIMIT_JSON_BODY_BYTES, &text, NULL) < 0)
+        http_respond_error(req, 404, "no file %s on the disk", name);
+    else
+        http_respond(req, 200, "text/plain", buf_str(&text), text.len);
+    free(path);
+}
+
+// What is of the machine's state; false: nothing of that.
+static bool serve_state(struct http_request *req, const char *path)
+{
+    if (strcmp(path, "/count") == 0) {
+        if (strcmp(http_request_method(req), "POST") == 0)
+            __atomic_store_n(&memory->counting, true, __ATOMIC_RELAXED);
+        tell_count(req);
+    } else if (strcmp(path, "/random") == 0) {
+        tell_random(req);
+    } else if (strncmp(path, "/disk/", 6) == 0) {
+        serve_disk(req, path + 6);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static void on_request(struct http_request *req, void *ctx)
 {
     (void)ctx;
@@ -237,7 +367,7 @@ static void on_request(struct http_request *req, void *ctx)
         http_respond(req, 204, NULL, NULL, 0);
     } else if (strcmp(path, "/files") == 0 && http_request_query(req, "signature", NULL)) {
         http_respond(req, 200, "text/plain", dir, strlen(dir)); // it says who it is
-    } else if (token && !str_eq_secret(http_request_header(req, "X-Access-Token"), token)) {
+    } else if (!is_allowed(req)) {
         http_respond_error(req, 401, "unauthorized access, please provide a valid access token");
     } else if (strcmp(path, "/whoami") == 0) {
         http_respond(req, 200, "text/plain", "envd", 4);
@@ -253,7 +383,7 @@ static void on_request(struct http_request *req, void *ctx)
     } else if (strcmp(path, "/hang") == 0) {
         char *sign auto_free = str_printf("%s/hanging", dir);
         file_replace(sign, "", 0, 0600, NULL);
-    } else {
+    } else if (!serve_state(req, path)) {
         http_respond_error(req, 404, "nothing at %s", path);
     }
 }
@@ -262,7 +392,7 @@ int process_machine_main(const char *machine_dir, const char *mode)
 {
     uv_loop_t loop;
     struct err e = ERR_INIT;
-    pthread_t vmnet;
+    pthread_t vmnet, counter;
     dir = machine_dir;
     init_mode = mode;
     signal(SIGPIPE, SIG_IGN);
@@ -272,6 +402,12 @@ int process_machine_main(const char *machine_dir, const char *mode)
         run_vmnet(NULL);
         return 1; // its listener broke
     }
+    char *disk auto_free = str_printf("%s/disk", dir);
+    if (dir_make(disk, 0700, &e) < 0) {
+        fprintf(stderr, "machine: %s\n", e.msg);
+        return 1;
+    }
+    memory_map();
     uv_loop_init(&loop);
     struct http_server *server =
         http_server_new(&loop, &(struct http_server_opts){.on_request = on_request});
@@ -280,7 +416,8 @@ int process_machine_main(const char *machine_dir, const char *mode)
         return 1;
     }
     envd_port = http_server_port(server);
-    if (pthread_create(&vmnet, NULL, run_vmnet, NULL) != 0)
+    if (pthread_create(&counter, NULL, run_count, NULL) != 0 ||
+        pthread_create(&vmnet, NULL, run_vmnet, NULL) != 0)
         return 1;
     return uv_run(&loop, UV_RUN_DEFAULT);
 }
