@@ -13,11 +13,14 @@ int verb_create(int argc, char **argv);
 int verb_daemon(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_exec(int argc, char **argv);
+int verb_fork(int argc, char **argv);
 int verb_key(int argc, char **argv);
 int verb_kill(int argc, char **argv);
 int verb_pause(int argc, char **argv);
 int verb_ps(int argc, char **argv);
-int verb_resume(int argc, char **argv); // pause.c
+int verb_resume(int argc, char **argv);   // pause.c
+int verb_rollback(int argc, char **argv); // snapshot.c
+int verb_snapshot(int argc, char **argv);
 int verb_template(int argc, char **argv); // template.c
 
 #define CLI_USAGE 2

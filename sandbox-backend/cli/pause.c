@@ -10,26 +10,25 @@
 #define RESUME_S     1800 // as long as cubby create gives one
 #define RESUME_MAX_S (365LL * 24 * 3600)
 
-typedef int (*act_fn)(struct session *s, const char *id, int64_t seconds, struct err *e);
+typedef int (*act_fn)(struct session *s, const char *id, int64_t how, struct err *e);
 
-static int pause_one(struct session *s, const char *id, int64_t seconds, struct err *e)
+static int pause_one(struct session *s, const char *id, int64_t depth, struct err *e)
 {
-    (void)seconds;
-    return session_pause(s, id, e);
+    return session_pause(s, id, (enum pause_depth)depth, e);
 }
 
-static int act_on(struct session *s, const char *given, act_fn act, int64_t seconds)
+static int act_on(struct session *s, const char *given, act_fn act, int64_t how)
 {
     struct err e = ERR_INIT;
     char *id auto_free = session_resolve(s, given, &e);
-    if (!id || act(s, id, seconds, &e) < 0)
+    if (!id || act(s, id, how, &e) < 0)
         return cli_fail(&e);
     puts(id);
     return 0;
 }
 
 static int act_on_all(const struct session_opts *server, char **ids, int count, act_fn act,
-                      int64_t seconds)
+                      int64_t how)
 {
     struct err e = ERR_INIT;
     struct session s;
@@ -39,7 +38,7 @@ static int act_on_all(const struct session_opts *server, char **ids, int count, 
     if (session_open(&s, server, SESSION_IF_USED, &e) < 0)
         return cli_fail(&e);
     for (int i = 0; i < count; i++)
-        if (act_on(&s, ids[i], act, seconds) != 0)
+        if (act_on(&s, ids[i], act, how) != 0)
             status = 1;
     session_close(&s);
     return status;
@@ -47,16 +46,24 @@ static int act_on_all(const struct session_opts *server, char **ids, int count, 
 
 int verb_pause(int argc, char **argv)
 {
+    bool hibernate = false;
     struct session_opts server = {0};
-    const struct opt opts[] = {SESSION_OPTS(&server)};
+    const struct opt opts[] = {
+        {"hibernate", NULL, OPT_FLAG, &hibernate, NULL,
+         "keep the memory on the disk, and use none of the host's", 0, 0, NULL},
+        SESSION_OPTS(&server),
+    };
     const struct cli_usage usage = {
-        "pause ID...",
+        "pause [--hibernate] ID...",
         "Stops sandboxes where they are, and prints their ids. A paused one keeps its memory,\n"
         "its disk and its processes, uses no processor, and has no end; its open connections\n"
         "are cut. The beginning of an id will do when no other begins so.",
         opts, ARRAY_LEN(opts), false};
     int done = cli_begin(&usage, &argc, argv);
-    return done >= 0 ? done : act_on_all(&server, argv + 1, argc - 1, pause_one, 0);
+    if (done >= 0)
+        return done;
+    return act_on_all(&server, argv + 1, argc - 1, pause_one,
+                      hibernate ? PAUSE_HIBERNATE : PAUSE_FREEZE);
 }
 
 int verb_resume(int argc, char **argv)

@@ -12,9 +12,9 @@
 #include "sandbox-backend/base/str.h"
 
 // ---- opening and closing
-static bool has_sandboxes(const char *home)
+static bool has_entries(const char *home, const char *name)
 {
-    char *path auto_free = home_path(home, "sandboxes");
+    char *path auto_free = home_path(home, name);
     DIR *dir = opendir(path);
     bool found = false;
     for (const struct dirent *at = NULL; dir && (at = readdir(dir));)
@@ -22,6 +22,12 @@ static bool has_sandboxes(const char *home)
     if (dir)
         closedir(dir);
     return found;
+}
+
+// What a daemon that does not run has left, for the next one.
+static bool is_used(const char *home)
+{
+    return has_entries(home, "sandboxes") || has_entries(home, "snapshots");
 }
 
 int session_open(struct session *s, const struct session_opts *opts, enum session_start start,
@@ -40,7 +46,7 @@ int session_open(struct session *s, const struct session_opts *opts, enum sessio
     if (s->local && !s->home)
         return -1;
     char *program auto_free = NULL;
-    bool may = start == SESSION_MAY_START || (start == SESSION_IF_USED && has_sandboxes(s->home));
+    bool may = start == SESSION_MAY_START || (start == SESSION_IF_USED && is_used(s->home));
     if (s->local && may && !(program = self_program("cubbyd", e))) {
         free(s->home);
         return -1;
@@ -73,7 +79,7 @@ void session_close(struct session *s)
 bool session_is_idle(const struct session *s)
 {
     char *socket auto_free = s->local ? home_path(s->home, "cubbyd.sock") : NULL;
-    return s->local && !file_exists(socket) && !has_sandboxes(s->home);
+    return s->local && !file_exists(socket) && !is_used(s->home);
 }
 
 // ---- calls that wait
@@ -135,10 +141,10 @@ int session_kill(struct session *s, const char *id, struct err *e)
     return err_is(e) ? -1 : 0;
 }
 
-int session_pause(struct session *s, const char *id, struct err *e)
+int session_pause(struct session *s, const char *id, enum pause_depth depth, struct err *e)
 {
     struct wait w = {.loop = &s->loop, .e = e};
-    client_pause(s->client, id, on_done, &w);
+    client_pause(s->client, id, depth, on_done, &w);
     wait_for(s, &w);
     return err_is(e) ? -1 : 0;
 }
@@ -147,6 +153,43 @@ int session_resume(struct session *s, const char *id, int64_t seconds, struct er
 {
     struct wait w = {.loop = &s->loop, .e = e};
     client_resume(s->client, id, seconds, on_json, &w);
+    json_decref(wait_for(s, &w));
+    return err_is(e) ? -1 : 0;
+}
+
+json_t *session_snapshot(struct session *s, const char *id, const char *name, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_snapshot(s->client, id, name, on_json, &w);
+    return wait_for(s, &w);
+}
+
+json_t *session_snapshots(struct session *s, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_snapshots(s->client, id, on_json, &w);
+    return wait_for(s, &w);
+}
+
+int session_snapshot_delete(struct session *s, const char *snapshot, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_snapshot_delete(s->client, snapshot, on_done, &w);
+    wait_for(s, &w);
+    return err_is(e) ? -1 : 0;
+}
+
+json_t *session_fork(struct session *s, const char *id, const struct fork_opts *opts, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_fork(s->client, id, opts, on_json, &w);
+    return wait_for(s, &w);
+}
+
+int session_rollback(struct session *s, const char *id, const char *snapshot, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_rollback(s->client, id, snapshot, on_json, &w);
     json_decref(wait_for(s, &w));
     return err_is(e) ? -1 : 0;
 }

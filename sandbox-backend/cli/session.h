@@ -46,7 +46,7 @@ struct session {
 enum session_start {
     SESSION_MAY_START, // the daemon is started when it does not run
     SESSION_NEVER_START,
-    SESSION_IF_USED, // only when sandboxes may be there: an earlier daemon left some
+    SESSION_IF_USED, // only when sandboxes or snapshots may be there: an earlier daemon left some
 };
 int session_open(struct session *s, const struct session_opts *opts, enum session_start start,
                  struct err *e);
@@ -59,8 +59,14 @@ bool session_is_idle(const struct session *s);
 json_t *session_create(struct session *s, const struct sandbox_opts *opts, struct err *e);
 json_t *session_list(struct session *s, struct err *e);
 int session_kill(struct session *s, const char *id, struct err *e);
-int session_pause(struct session *s, const char *id, struct err *e);
+int session_pause(struct session *s, const char *id, enum pause_depth depth, struct err *e);
 int session_resume(struct session *s, const char *id, int64_t seconds, struct err *e);
+json_t *session_snapshot(struct session *s, const char *id, const char *name, struct err *e);
+json_t *session_snapshots(struct session *s, const char *id, struct err *e); // NULL id: all
+int session_snapshot_delete(struct session *s, const char *snapshot, struct err *e);
+json_t *session_fork(struct session *s, const char *id, const struct fork_opts *opts,
+                     struct err *e);
+int session_rollback(struct session *s, const char *id, const char *snapshot, struct err *e);
 
 // The id that `given` means: itself, or the only one that begins with it. New string, or NULL.
 char *session_resolve(struct session *s, const char *given, struct err *e);

@@ -59,6 +59,7 @@ struct call {
     ssize_t (*read_body)(void *into, size_t room, void *ctx);
     int64_t body_total;
     uint64_t timeout_ms;
+    enum feature needs;
 
     bool unsent;         // the connection could not be made
     int status;          // of the answer in progress; 0 before its head
@@ -136,6 +137,7 @@ struct call *call_start(struct client *c, const struct call_opts *opts,
     call->read_body = opts->read_body;
     call->body_total = opts->body_total;
     call->timeout_ms = opts->timeout_ms;
+    call->needs = opts->needs;
     if (opts->refused)
         call->err = *opts->refused;
     enqueue(call);
@@ -189,7 +191,9 @@ static void on_server(const struct err *e, void *ctx)
     struct call *call = ctx;
     if (e)
         call->err = *e;
-    if (e || !call->method)
+    else
+        dialect_check(call->client->dialect, call->needs, &call->err);
+    if (err_is(&call->err) || !call->method)
         end(call);
     else
         look_for_access(call);
@@ -276,6 +280,19 @@ static void explain_closed(struct call *call)
             call->port);
 }
 
+// A route that is not there, as opposed to a sandbox that is not: E2B's are behind a router which
+// says so in plain text, and behind a check of requests which says so in JSON.
+static void explain_route(struct call *call)
+{
+    struct buf *body = &call->received;
+    bool is_unknown = call->status == 404 &&
+                      (!retry_is_json(body) || strstr(buf_str(body), "no matching operation"));
+    if (!call->needs || (!is_unknown && call->status != 405 && call->status != 501))
+        return;
+    call->err = ERR_INIT;
+    dialect_too_old(call->client->dialect, call->needs, call->status, &call->err);
+}
+
 // Turns the end of a fetch into call->err. An answer that says no counts more than the connection
 // that broke after it, as it does when a server refuses an upload half-way.
 static void judge(struct call *call, const struct err *e, bool from_envd)
@@ -302,6 +319,7 @@ static void judge(struct call *call, const struct err *e, bool from_envd)
             access_cache_drop(&call->client->accesses, call->sandbox);
     } else {
         answer_api_error(&call->err, call->status, buf_str(body), body->len);
+        explain_route(call);
     }
 }
 

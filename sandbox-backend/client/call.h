@@ -8,6 +8,7 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/client/feature.h"
 #include "sandbox-backend/net/http.h"
 
 struct call;
@@ -26,6 +27,7 @@ struct call_opts {
     ssize_t (*read_body)(void *into, size_t room, void *ctx); // as for http_fetch_opts; or NULL
     int64_t body_total;
     uint64_t timeout_ms;       // of the exchange; 0 is none
+    enum feature needs;        // nothing is sent to a server that lacks it: ERR_UNIMPLEMENTED
     const struct err *refused; // the call ends with this, and nothing is sent; NULL for none
 };
 

@@ -78,11 +78,39 @@ struct client_op *client_kill(struct client *c, const char *id, client_done_cb c
 struct client_op *client_set_timeout(struct client *c, const char *id, int64_t seconds,
                                      client_done_cb cb, void *ctx);
 
-// Stops it where it is; its memory is kept. ERR_CONFLICT: it is paused already, or on its way.
-struct client_op *client_pause(struct client *c, const char *id, client_done_cb cb, void *ctx);
+// Stops it where it is; its memory and processes are kept. ERR_CONFLICT: it is paused already, or
+// on its way. The depth is cubbyd's: in memory, or on the disk; another server has its own way.
+enum pause_depth { PAUSE_FREEZE, PAUSE_HIBERNATE };
+struct client_op *client_pause(struct client *c, const char *id, enum pause_depth depth,
+                               client_done_cb cb, void *ctx);
 // Lets a paused one go on, and lives for at least so long from now on; one that runs, too.
 struct client_op *client_resume(struct client *c, const char *id, int64_t seconds,
                                 client_json_cb cb, void *ctx);
+
+// ---- snapshots and forks. ERR_UNIMPLEMENTED, with what to do instead, where the server has none.
+// ERR_CONFLICT: the sandbox is paused, or on its way. What was made for a caller that canceled is
+// removed again: nobody would know its id.
+#define CLIENT_FORKS_MAX 100
+struct fork_opts {
+    int64_t timeout_s; // the children's time to live
+    int64_t count;     // of children, at most CLIENT_FORKS_MAX
+};
+// E2B's SnapshotInfo: {"snapshotID", "names"}. The id is a template's for client_create. `name` may
+// be NULL.
+struct client_op *client_snapshot(struct client *c, const char *id, const char *name,
+                                  client_json_cb cb, void *ctx);
+// Array of SnapshotInfo: those of the sandbox `id`, or all there are when it is NULL.
+struct client_op *client_snapshots(struct client *c, const char *id, client_json_cb cb, void *ctx);
+// ERR_CONFLICT: it is in use, and by whom. ERR_NOT_FOUND: there is no such snapshot.
+struct client_op *client_snapshot_delete(struct client *c, const char *snapshot, client_done_cb cb,
+                                         void *ctx);
+// Array with an element for each child: {"sandbox": Sandbox} or {"error": {"code", "message"}}.
+struct client_op *client_fork(struct client *c, const char *id, const struct fork_opts *opts,
+                              client_json_cb cb, void *ctx);
+// The sandbox is again what it was when the snapshot was made: memory, processes and files. What
+// was done since is lost; its id and its end stay.
+struct client_op *client_rollback(struct client *c, const char *id, const char *snapshot,
+                                  client_json_cb cb, void *ctx);
 
 // ---- envd: commands
 struct command_opts {

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked about one sandbox of the control plane: get, kill, timeout, pause, resume.
+// What is asked about one sandbox of the control plane: get, kill, timeout, pause, resume,
+// rollback; and the end of a snapshot.
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/branch.h"
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/expiry.h"
 #include "sandbox-backend/client/state.h"
 
-#define ANSWER_MS 60000
+#define ANSWER_MS  60000
+#define MACHINE_MS 180000 // where a machine's memory goes to the disk or comes from it
+
+// What an operation does to a sandbox's end, where it is kept here (expiry.c).
+enum its_end { END_STAYS, END_IS_HELD, END_IS_SET };
 
 struct control {
     struct client_op base;
@@ -21,7 +27,13 @@ struct control {
     char *id; // owned
     bool canceled;
     bool kills;
-    int64_t timeout_s; // of client_set_timeout
+    enum its_end its_end;   // once it has succeeded
+    int64_t timeout_s;      // of client_set_timeout and client_resume
+    enum pause_depth depth; // of client_pause
+    json_t *message;        // of client_rollback; owned, or NULL
+    struct err refused;     // before it began
+    enum feature needs;
+    uint64_t answer_ms;
 };
 
 static void on_answer(int status, const char *body, size_t len, const struct err *e, void *ctx);
@@ -31,6 +43,7 @@ static void complete(struct control *op, const json_t *info, const struct err *e
 {
     const struct control done = *op;
     op_end(&op->base);
+    json_decref(op->message);
     free(op->id);
     free(op);
     if (done.json_cb)
@@ -51,6 +64,7 @@ static struct control *control_new(struct client *c, const char *id, void *ctx)
     struct control *op = xcalloc(1, sizeof *op);
     op->id = id ? xstrdup(id) : NULL;
     op->ctx = ctx;
+    op->answer_ms = ANSWER_MS;
     op_begin(&op->base, c, cancel);
     return op;
 }
@@ -67,7 +81,8 @@ static void call(struct control *op, const char *method, const char *target, con
         .header_count = body ? 1 : 0,
         .body = body,
         .body_len = body ? strlen(body) : 0,
-        .timeout_ms = ANSWER_MS,
+        .timeout_ms = op->answer_ms,
+        .needs = op->needs,
         .refused = err_is(refused) ? refused : NULL,
     };
     op->call = call_start(op->base.client, &opts, &EVENTS, op);
@@ -98,6 +113,22 @@ static void judge(struct control *op, json_t **info, const char *body, size_t le
         err_set(e, ERR_INTERNAL, "%s answered without a sandboxID", c->dialect->name);
 }
 
+static void note_end(struct control *op, struct err *e)
+{
+    struct client *c = op->base.client;
+    if (op->kills && (!err_is(e) || e->code == ERR_NOT_FOUND || e->code == ERR_GONE))
+        expiry_forget(c, op->id);
+    if (err_is(e) || c->dialect->keeps_time)
+        return;
+    if (op->its_end == END_IS_HELD)
+        expiry_hold(c, op->id);
+    if (op->its_end != END_IS_SET)
+        return;
+    expiry_forget(c, op->id);
+    if (!expiry_set(c, op->id, op->timeout_s))
+        err_set(e, ERR_LIMIT, "the ends of no more than %d sandboxes are kept", EXPIRY_MAX);
+}
+
 static void on_answer(int status, const char *body, size_t len, const struct err *error, void *ctx)
 {
     (void)status;
@@ -106,8 +137,7 @@ static void on_answer(int status, const char *body, size_t len, const struct err
     json_t *info = NULL;
     op->call = NULL;
     judge(op, &info, body, len, &e);
-    if (op->kills && (!err_is(&e) || e.code == ERR_NOT_FOUND || e.code == ERR_GONE))
-        expiry_forget(op->base.client, op->id);
+    note_end(op, &e);
     if (op->canceled) {
         e = ERR_INIT;
         err_set(&e, ERR_CANCELED, "canceled");
@@ -134,8 +164,22 @@ struct client_op *client_kill(struct client *c, const char *id, client_done_cb c
     return &op->base;
 }
 
+// What is sent depends on the server: it is known first.
+static void when_known(struct control *op,
+                       void (*on_known)(int status, const char *body, size_t len,
+                                        const struct err *e, void *ctx))
+{
+    const struct call_events events = {.on_end = on_known};
+    const struct call_opts known = {
+        .needs = op->needs,
+        .refused = err_is(&op->refused) ? &op->refused : NULL,
+    };
+    op->call = call_start(op->base.client, &known, &events, op);
+}
+
 // Where the server keeps no time, nothing is sent.
-static void on_known(int status, const char *body, size_t len, const struct err *e, void *ctx)
+static void on_known_of_time(int status, const char *body, size_t len, const struct err *e,
+                             void *ctx)
 {
     struct control *op = ctx;
     struct client *c = op->base.client;
@@ -153,20 +197,34 @@ static void on_known(int status, const char *body, size_t len, const struct err 
 struct client_op *client_set_timeout(struct client *c, const char *id, int64_t seconds,
                                      client_done_cb cb, void *ctx)
 {
-    static const struct call_events EVENTS = {.on_end = on_known};
-    const struct call_opts known = {0};
     struct control *op = control_new(c, id, ctx);
     op->done_cb = cb;
     op->timeout_s = seconds;
-    op->call = call_start(c, &known, &EVENTS, op);
+    when_known(op, on_known_of_time);
     return &op->base;
 }
 
-struct client_op *client_pause(struct client *c, const char *id, client_done_cb cb, void *ctx)
+// ---- standing still
+static void on_known_of_pause(int status, const char *body, size_t len, const struct err *e,
+                              void *ctx)
+{
+    struct control *op = ctx;
+    bool says_depth = op->depth == PAUSE_HIBERNATE && op->base.client->dialect->takes_depth;
+    if (e)
+        on_answer(status, body, len, e, ctx);
+    else
+        call_about(op, "POST", "/pause", says_depth ? "{\"depth\":\"hibernate\"}" : "{}");
+}
+
+struct client_op *client_pause(struct client *c, const char *id, enum pause_depth depth,
+                               client_done_cb cb, void *ctx)
 {
     struct control *op = control_new(c, id, ctx);
     op->done_cb = cb;
-    call_about(op, "POST", "/pause", "{}");
+    op->depth = depth;
+    op->its_end = END_IS_HELD;
+    op->answer_ms = MACHINE_MS;
+    when_known(op, on_known_of_pause);
     return &op->base;
 }
 
@@ -176,6 +234,46 @@ struct client_op *client_resume(struct client *c, const char *id, int64_t second
     struct control *op = control_new(c, id, ctx);
     char *message auto_free = str_printf("{\"timeout\":%lld}", (long long)seconds);
     op->json_cb = cb;
+    op->timeout_s = seconds;
+    op->its_end = END_IS_SET;
+    op->answer_ms = MACHINE_MS;
     call_about(op, "POST", "/connect", message);
+    return &op->base;
+}
+
+// ---- snapshots
+static void on_known_of_rollback(int status, const char *body, size_t len, const struct err *e,
+                                 void *ctx)
+{
+    struct control *op = ctx;
+    char *message auto_free = e ? NULL : json_to_string(op->message);
+    if (e)
+        on_answer(status, body, len, e, ctx);
+    else
+        call_about(op, "POST", "/rollback", message);
+}
+
+struct client_op *client_rollback(struct client *c, const char *id, const char *snapshot,
+                                  client_json_cb cb, void *ctx)
+{
+    struct control *op = control_new(c, id, ctx);
+    char *target auto_free = snapshot_target(snapshot, &op->refused); // an id that can be one
+    op->json_cb = cb;
+    op->needs = FEATURE_ROLLBACK;
+    op->message = *target ? json_pack("{s:s}", "snapshotID", snapshot) : NULL;
+    op->answer_ms = MACHINE_MS;
+    when_known(op, on_known_of_rollback);
+    return &op->base;
+}
+
+struct client_op *client_snapshot_delete(struct client *c, const char *snapshot, client_done_cb cb,
+                                         void *ctx)
+{
+    struct err refused = ERR_INIT;
+    struct control *op = control_new(c, NULL, ctx);
+    char *target auto_free = snapshot_target(snapshot, &refused);
+    op->done_cb = cb;
+    op->needs = FEATURE_SNAPSHOTS;
+    call(op, "DELETE", target, NULL, &refused);
     return &op->base;
 }

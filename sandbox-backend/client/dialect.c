@@ -18,6 +18,26 @@ const struct dialect *dialect_find(const char *word)
     return NULL;
 }
 
+static const char *const NAMES[FEATURES] = {
+    [FEATURE_SNAPSHOTS] = "snapshots",
+    [FEATURE_FORK] = "fork",
+    [FEATURE_ROLLBACK] = "rollback",
+};
+
+int dialect_check(const struct dialect *d, enum feature feature, struct err *e)
+{
+    if (!d->instead[feature])
+        return 0;
+    return err_set(e, ERR_UNIMPLEMENTED, "%s has no %s: %s", d->name, NAMES[feature],
+                   d->instead[feature]);
+}
+
+void dialect_too_old(const struct dialect *d, enum feature feature, int status, struct err *e)
+{
+    err_set(e, ERR_UNIMPLEMENTED, "this %s has no %s (it answered %d); its version may be too old",
+            d->name, NAMES[feature], status);
+}
+
 void dialect_api(const struct client *c, const char *target, struct request *r)
 {
     r->url = str_printf("%s%s", c->api_url, target);

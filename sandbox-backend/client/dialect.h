@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/client/access.h"
 #include "sandbox-backend/client/client.h"
+#include "sandbox-backend/client/feature.h"
 #include "sandbox-backend/client/request.h"
 
 struct dialect {
@@ -24,6 +25,9 @@ struct dialect {
     bool filters;       // false: its list cannot be filtered by metadata
     bool creates_ready; // false: envd may not listen yet when a create is answered
     bool tells_gone;    // false: its proxy does not tell a sandbox that is gone from other trouble
+    bool takes_depth;   // of a pause; false: it has one way to pause
+    // By enum feature: what to do instead, for a model and for a person. NULL: it has the feature.
+    const char *instead[FEATURES];
 
     bool (*id_ok)(const char *id);
     const char *id_shape; // for the error: what an id looks like
@@ -46,6 +50,11 @@ struct dialect {
 extern const struct dialect dialect_cubbyd;
 extern const struct dialect dialect_e2b;  // E2B's cloud, and E2B that one runs oneself
 extern const struct dialect dialect_cube; // a CubeSandbox cluster
+
+// ERR_UNIMPLEMENTED, with what to do instead, when the server lacks it. 0 when it does not.
+int dialect_check(const struct dialect *d, enum feature feature, struct err *e);
+// The same for one that has it in other versions, and answered `status`.
+void dialect_too_old(const struct dialect *d, enum feature feature, int status, struct err *e);
 
 // "cubbyd", "e2b" or "cube"; NULL for another word.
 const struct dialect *dialect_find(const char *word);

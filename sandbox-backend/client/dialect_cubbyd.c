@@ -51,6 +51,7 @@ const struct dialect dialect_cubbyd = {
     .filters = true,
     .creates_ready = true,
     .tells_gone = true,
+    .takes_depth = true,
     .id_ok = id_ok,
     .id_shape = "20 letters a to z and digits",
     .to_api = to_api,

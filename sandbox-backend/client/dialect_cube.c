@@ -6,7 +6,8 @@
 // Such an envd has no token and no default user, so one is named in each request: root, whom every
 // image has, unless --backend-user says otherwise. CubeAPI's time limit is that of its create call,
 // so sandboxes are ended here (expiry.c); it drops a sandbox's environment; its list is filtered
-// here. CubeProxy answers 500 for a sandbox that it cannot find, so CubeAPI is asked again then.
+// here. CubeProxy answers 500 for a sandbox that it cannot find, so CubeAPI is asked again then. It
+// has a route for snapshots, but no snapshots: it answers with an id that it has made up.
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,12 @@ const struct dialect dialect_cube = {
     .name = "CubeSandbox",
     .create_path = "/sandboxes",
     .list_path = "/sandboxes",
+    .instead =
+        {
+            [FEATURE_SNAPSHOTS] = "copy the files that matter out of the sandbox, or pause it",
+            [FEATURE_FORK] = "create other sandboxes, and repeat in each what made this one",
+            [FEATURE_ROLLBACK] = "create another sandbox, and upload the files again",
+        },
     .id_ok = id_ok,
     .id_shape = "32 digits 0 to 9 and a to f",
     .to_api = dialect_api,

@@ -85,6 +85,7 @@ const struct dialect dialect_e2b = {
     .filters = true,
     .creates_ready = true,
     .tells_gone = true,
+    .instead = {[FEATURE_ROLLBACK] = "create a sandbox from the snapshot instead"},
     .id_ok = access_id_ok,
     .id_shape = "letters, digits, '-' and '_'",
     .to_api = dialect_api,

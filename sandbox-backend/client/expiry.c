@@ -16,7 +16,8 @@
 struct expiry {
     struct client *client; // borrowed
     struct expiry *next;
-    struct pause *pause; // borrowed
+    struct pause *pause; // borrowed; NULL while the sandbox is paused
+    bool is_held;
     char id[ACCESS_ID_MAX + 1];
 };
 
@@ -71,9 +72,21 @@ bool expiry_set(struct client *c, const char *id, int64_t seconds)
     struct expiry *x = *find(c, id);
     if (!x && !(x = add(c, id)))
         return false;
+    if (x->is_held)
+        return true;
     pause_cancel(x->pause);
     x->pause = pause_start(c->loop, seconds > 0 ? (uint64_t)seconds * 1000 : 0, on_over, x);
     return true;
+}
+
+void expiry_hold(struct client *c, const char *id)
+{
+    struct expiry *x = *find(c, id);
+    if (!x)
+        return;
+    pause_cancel(x->pause);
+    x->pause = NULL;
+    x->is_held = true;
 }
 
 void expiry_forget(struct client *c, const char *id)

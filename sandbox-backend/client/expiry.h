@@ -12,5 +12,8 @@ struct expiry;
 
 // The sandbox is ended in `seconds` from now, whatever was said before. False: too many are kept.
 bool expiry_set(struct client *c, const char *id, int64_t seconds);
-void expiry_forget(struct client *c, const char *id); // it was ended
+// It is paused, and has no end until it is forgotten here and set anew. Of one whose end is not
+// kept nothing is noted.
+void expiry_hold(struct client *c, const char *id);
+void expiry_forget(struct client *c, const char *id); // it was ended, or goes on
 void expiry_forget_all(struct client *c);

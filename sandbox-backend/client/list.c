@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sandboxes of a control plane, page after page.
+// The sandboxes of a control plane, or the snapshots, page after page.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,9 @@ struct list {
     struct call *call; // borrowed
     client_json_cb cb;
     void *ctx;
-    json_t *metadata; // owned; NULL: all
+    bool of_snapshots;
+    json_t *metadata; // owned; NULL: all sandboxes
+    char *sandbox;    // owned; whose snapshots; NULL: all
     json_t *all;      // owned; what has come
     bool old_route;
 };
@@ -53,20 +55,35 @@ static void add_metadata(struct buf *target, const json_t *metadata)
     percent_encode(target, buf_str(&pairs), false);
 }
 
+static void add_target(struct buf *target, const struct list *op)
+{
+    const struct dialect *dialect = op->base.client->dialect;
+    if (op->of_snapshots) {
+        buf_adds(target, "/snapshots");
+        if (op->sandbox)
+            buf_printf(target, "?sandboxID=%s", op->sandbox);
+        return;
+    }
+    buf_adds(target, op->old_route ? dialect->list_path_old : dialect->list_path);
+    if (dialect->filters)
+        add_metadata(target, op->metadata);
+}
+
 static void ask(struct list *op, const char *token)
 {
     static const struct call_events EVENTS = {.on_end = on_page};
-    const struct dialect *dialect = op->base.client->dialect;
     struct buf target auto_buf = BUF_INIT;
-    buf_adds(&target, op->old_route ? dialect->list_path_old : dialect->list_path);
-    if (dialect->filters)
-        add_metadata(&target, op->metadata);
+    add_target(&target, op);
     if (token) {
         buf_adds(&target, strchr(buf_str(&target), '?') ? "&nextToken=" : "?nextToken=");
         percent_encode(&target, token, false);
     }
     const struct call_opts opts = {
-        .method = "GET", .target = buf_str(&target), .timeout_ms = ANSWER_MS};
+        .method = "GET",
+        .target = buf_str(&target),
+        .timeout_ms = ANSWER_MS,
+        .needs = op->of_snapshots ? FEATURE_SNAPSHOTS : FEATURE_NONE,
+    };
     op->call = call_start(op->base.client, &opts, &EVENTS, op);
 }
 
@@ -98,14 +115,15 @@ static void take_page(struct list *op, const char *body, size_t len, struct err 
     json_t *page = json_parse(body, len, e);
     err_wrap(e, "the answer of %s", dialect->name);
     if (page && !json_is_array(page))
-        err_set(e, ERR_INTERNAL, "%s's list of sandboxes is not a list", dialect->name);
+        err_set(e, ERR_INTERNAL, "%s's list of %s is not a list", dialect->name,
+                op->of_snapshots ? "snapshots" : "sandboxes");
     size_t i;
-    json_t *sandbox;
-    json_array_foreach(page, i, sandbox)
+    json_t *one;
+    json_array_foreach(page, i, one)
     {
-        if ((dialect->filters || matches(sandbox, op->metadata)) &&
+        if ((dialect->filters || matches(one, op->metadata)) &&
             json_array_size(op->all) < CLIENT_LIST_MAX)
-            json_array_append(op->all, sandbox);
+            json_array_append(op->all, one);
     }
     json_decref(page);
 }
@@ -114,6 +132,7 @@ static void complete(struct list *op, const struct err *e)
 {
     const struct list done = *op;
     op_end(&op->base);
+    free(op->sandbox);
     free(op);
     done.cb(e ? NULL : done.all, e, done.ctx);
     json_decref(done.all);
@@ -127,7 +146,8 @@ static void on_page(int status, const char *body, size_t len, const struct err *
     char *token auto_free = NULL;
     size_t before = json_array_size(op->all);
     bool no_route = error && (status == 404 || status == 405);
-    if (no_route && op->base.client->dialect->list_path_old && !op->old_route) {
+    if (no_route && op->base.client->dialect->list_path_old && !op->old_route &&
+        !op->of_snapshots) {
         op->old_route = true;
         ask(op, NULL);
         return;
@@ -150,17 +170,37 @@ static void cancel(struct client_op *base)
     call_cancel(container_of(base, struct list, base)->call);
 }
 
+static struct list *list_new(struct client *c, client_json_cb cb, void *ctx)
+{
+    struct list *op = xcalloc(1, sizeof *op);
+    op->cb = cb;
+    op->ctx = ctx;
+    op->all = json_array();
+    op_begin(&op->base, c, cancel);
+    return op;
+}
+
 struct client_op *client_list(struct client *c, const json_t *metadata, client_json_cb cb,
                               void *ctx)
 {
     static const struct call_events EVENTS = {.on_end = on_known};
     const struct call_opts known = {0};
-    struct list *op = xcalloc(1, sizeof *op);
-    op->cb = cb;
-    op->ctx = ctx;
+    struct list *op = list_new(c, cb, ctx);
     op->metadata = json_copy((json_t *)(uintptr_t)metadata);
-    op->all = json_array();
-    op_begin(&op->base, c, cancel);
+    op->call = call_start(c, &known, &EVENTS, op);
+    return &op->base;
+}
+
+struct client_op *client_snapshots(struct client *c, const char *id, client_json_cb cb, void *ctx)
+{
+    static const struct call_events EVENTS = {.on_end = on_known};
+    struct err refused = ERR_INIT;
+    struct list *op = list_new(c, cb, ctx);
+    op->of_snapshots = true;
+    op->sandbox = id ? xstrdup(id) : NULL;
+    if (id && !access_id_ok(id))
+        err_set(&refused, ERR_INVALID, "\"%.80s\" is not a sandbox id", id);
+    const struct call_opts known = {.refused = err_is(&refused) ? &refused : NULL};
     op->call = call_start(c, &known, &EVENTS, op);
     return &op->base;
 }
