@@ -68,8 +68,14 @@ FUZZ_SRC    := $(wildcard tests/fuzz/fuzz_*.c)
 SCHEMAS     := $(wildcard schemas/*.json)
 FIXTURES    := $(wildcard tests/fixtures/*.json)
 FIXTURE_SRC := $(wildcard tests/fixtures/*.c)
+# What differs where CUBBY_FAULTS is defined: files with FAULT() in them (base/fault.h).
+FAULT_SRC   := $(SB)/base/fault.c $(shell grep -lw FAULT $(DAEMON_SRC) $(DRIVERS_SRC))
+PROCESS_SRC := $(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_request process_image \
+               process_tree process_machine) $(patsubst %,$(SB)/drivers/microvm/%.c,subproc spawn)
+FAULT_DAEMON = $(call fobj,$(filter $(FAULT_SRC),$(SB)/base/fault.c $(DAEMON_SRC)))
 
 obj   = $(patsubst %.c,$(B)/obj/%.o,$(1))
+fobj  = $(patsubst %.c,$(B)/obj-faults/%.o,$(1))
 gobj  = $(patsubst %.c,$(B)/obj-guest/%.o,$(1))
 parts = $(filter-out %/main.c,$(1))
 LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llhttp.o
@@ -84,7 +90,7 @@ KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py)
 KERNEL := $(patsubst $(KERNEL_DIR)/%,$(B)/guest/kernel/%,$(KERNEL_SRC))
 HOST_ENVD := $(B)/test/envd
 TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/machine-shell $(B)/test/http-serve \
-                 $(B)/test/cubby-mcp-fixtures
+                 $(B)/test/cubbyd-process-faults $(B)/test/faults/cubbyd $(B)/test/cubby-mcp-fixtures
 TEST_HOME ?= $(abspath $(B)/test-home)
 TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
@@ -100,6 +106,9 @@ all: $(BIN) $(GUEST) $(KERNEL)
 $(B)/obj/%.o: %.c | $(B)/.deps
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(LLHTTP_INC) $(HOST_CFLAGS) -c $< -o $@
+$(B)/obj-faults/%.o: %.c | $(B)/.deps
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -DCUBBY_FAULTS $(LLHTTP_INC) $(HOST_CFLAGS) -c $< -o $@
 $(B)/obj-guest/%.o: %.c | $(B)/.deps
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(LLHTTP_INC) $(GUEST_CFLAGS) -c $< -o $@
@@ -123,7 +132,7 @@ $(B)/gen/schemas.h: $(SCHEMAS) Makefile  ; $(call embed,SCHEMA)
 # The same for what only the tests' server has: tests/fixtures/x.json is FIXTURE_x in gen/fixture_texts.h.
 $(B)/gen/fixture_texts.h: $(FIXTURES) Makefile ; $(call embed,FIXTURE)
 $(call obj,$(FIXTURE_SRC)): | $(B)/gen/fixture_texts.h
-$(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC) $(FUZZ_SRC)): | $(B)/gen/schemas.h
+$(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC) $(FUZZ_SRC)) $(FAULT_DAEMON): | $(B)/gen/schemas.h
 
 # ---- archives
 define archive
@@ -153,10 +162,15 @@ $(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libdrivers.
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
 # The daemon with a driver whose machines are processes: no QEMU in tests of its protocols.
-$(B)/test/cubbyd-process: $(call obj,$(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_request \
-                          process_image process_tree process_machine) \
-                          $(patsubst %,$(SB)/drivers/microvm/%.c,subproc spawn)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
+$(B)/test/cubbyd-process: $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET) -lpthread)
+# The daemon, with either driver, that ends itself where it is told to. Objects go before archives.
+$(B)/test/cubbyd-process-faults: $(FAULT_DAEMON) $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET) -lpthread)
+$(B)/test/faults/cubbyd: $(FAULT_DAEMON) $(call fobj,$(filter $(FAULT_SRC),$(DRIVERS_SRC))) $(B)/obj/$(SB)/daemon/main.o \
+                         $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a | $(B)/bin/cubby-netd
+	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
+	@ln -sf ../../bin/cubby-netd $(@D)/cubby-netd
 # The MCP server with what its conformance suite asks for besides; its CATALOG is the first one.
 $(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/lib/libmcp.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_MCP) $(LIBS_NET))
