@@ -13,7 +13,9 @@
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/expiry.h"
 #include "sandbox-backend/daemon/orphans.h"
+#include "sandbox-backend/daemon/handout.h"
 #include "sandbox-backend/daemon/pause.h"
+#include "sandbox-backend/daemon/pool.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
@@ -32,6 +34,8 @@ static void step_done(struct adoption *a)
 {
     if (--a->pending)
         return;
+    if (a->store->driver->sweep)
+        a->store->driver->sweep(a->store->dir);
     expiry_plan(a->store);
     void (*on_done)(void *ctx) = a->on_done;
     void *ctx = a->ctx;
@@ -70,10 +74,18 @@ static void on_adopted(struct machine *m, const struct err *e, void *ctx)
     struct sandbox *sb = ctx;
     struct adoption *a = steal(&sb->adoption);
     if (!m) {
-        discard(a, sb, e->msg);
+        discard(a, sb, sb->found == RECORD_POOLED ? NULL : e->msg);
         return;
     }
     sb->machine = m;
+    if (sb->found == RECORD_POOLED || sb->handout_env) {
+        if (sb->found == RECORD_POOLED)
+            pool_adopt(sb);
+        else
+            handout_adopt(sb);
+        step_done(a);
+        return;
+    }
     bool still = machine_is_paused(m);
     bool paused = sb->found == RECORD_PAUSED || still;
     sandbox_set_state(sb, still ? SANDBOX_PAUSED : SANDBOX_RUNNING);

@@ -69,6 +69,11 @@ struct driver {
     // runs (then whatever is left of it has been ended).
     void (*adopt)(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                   machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
+
+    // Removes what machines whose directories are in this one left outside of them, now that those
+    // that nobody adopted have been ended: a daemon may have been killed at any moment. NULL: a
+    // machine has nothing outside of its directory.
+    void (*sweep)(const char *sandboxes_dir);
 };
 
 extern const struct driver microvm_driver;

@@ -176,6 +176,7 @@ static void on_handle_closed(void *ctx)
     free(m->qmp_path);
     free(m->control);
     free(m->policy);
+    machine__cgroup_fini(m);
     mem_close_fd(&m->qemu_log);
     mem_close_fd(&m->netd_log);
     free(m);
@@ -194,7 +195,8 @@ void machine__close(struct machine *m)
 {
     machine__set_state(m, MACHINE_CLOSING);
     machine__policy_abandon(m);
-    m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->qmp != NULL);
+    m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->qmp != NULL) +
+                 machine__cgroup_close(m, on_handle_closed, m);
     if (m->qmp)
         qmp_close(m->qmp, on_handle_closed, m);
     if (m->qemu)
@@ -230,8 +232,8 @@ static json_t *process_record(const struct subproc *p)
 
 json_t *machine_record(const struct machine *m)
 {
-    return json_pack("{s:s, s:o, s:o}", "boot_id", boot_id(), "qemu", process_record(m->qemu),
-                     "netd", process_record(m->netd));
+    return json_pack("{s:s, s:o, s:o, s:o}", "boot_id", boot_id(), "qemu", process_record(m->qemu),
+                     "netd", process_record(m->netd), "limits", machine__cgroup_record(m));
 }
 
 const char *machine_vmnet(const struct machine *m)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of one machine share: machine.c (the whole, and its end by its owner),
 // machine_create.c (restore), machine_adopt.c, machine_exit.c (the end by itself),
-// machine_request.c (what its owner asks), machine_pause.c, machine_policy.c.
+// machine_request.c (what its owner asks), machine_pause.c, machine_policy.c, machine_cgroup.c.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,6 +36,7 @@ enum machine_state {
 
 struct machine_request;
 struct policy_call;
+struct machine_cgroup;
 struct machine_save;
 struct machine_restore;
 
@@ -60,12 +61,13 @@ struct machine {
     struct qmp *qmp; // owned; NULL before its start
     int qemu_log;    // childlog, or -1
     int netd_log;
-    struct deadline deadline;                              // of the state
+    struct deadline deadline;                               // of the state
     int handles;                                            // that must close before it is freed
     uint64_t begun_ns;                                      // uv_hrtime
     TAILQ_HEAD(machine_requests, machine_request) requests; // owned; not answered yet
     struct machine_request *request;                        // of them: the one that is served
     struct policy_call *policy_call;                        // owned; under way
+    struct machine_cgroup *cgroup; // owned; NULL: the host holds it to nothing
     machine_ready_cb on_ready;
     machine_exit_cb on_exit;
     void *ctx;
@@ -126,6 +128,19 @@ char *machine__policy_text(const struct machine_spec *spec); // new string: JSON
 void machine__send_policy(struct machine *m, const char *text,
                           void (*done)(struct machine *m, const struct err *e));
 void machine__policy_abandon(struct machine *m);
+
+// ---- machine_cgroup.c
+// Both processes run: they are put into groups of their own, with the limits of this size.
+void machine__cgroup_start(struct machine *m, const struct machine_size *size, bool emulated,
+                           bool background);
+void machine__cgroup_adopt(struct machine *m, const json_t *record);
+// The machine closes. True: a worker is still at it, and on_closed will be called.
+bool machine__cgroup_close(struct machine *m, void (*on_closed)(void *ctx), void *ctx);
+void machine__cgroup_fini(struct machine *m); // removes the groups if their processes are gone
+// False: it cannot be done by groups.
+bool machine__cgroup_set_background(struct machine *m, bool background);
+json_t *machine__cgroup_record(const struct machine *m); // new reference
+void machine__sweep(const char *sandboxes_dir); // what is left of machines that nobody knows
 
 // ---- machine_exit.c
 // The start cannot go on, or the machine is of no use: ends what there is of it, for this reason.

@@ -19,6 +19,7 @@ void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json
     struct machine *m = machine__new(loop, spec, on_ready, on_exit, ctx);
     struct err e = ERR_INIT;
     m->adopted = true;
+    machine__cgroup_adopt(m, record);
     if (find(m, record, &e) != 0) {
         e.code = ERR_GONE;
         machine__fail(m, &e); // ends the one that is left

@@ -71,7 +71,7 @@ static void set_process(const struct subproc *p, int policy)
 
 void machine_set_background(struct machine *m, bool background)
 {
-    if (!can_come_back())
+    if (machine__cgroup_set_background(m, background) || !can_come_back())
         return;
     set_process(m->qemu, background ? SCHED_IDLE : SCHED_OTHER);
     set_process(m->netd, background ? SCHED_IDLE : SCHED_OTHER);

@@ -36,6 +36,7 @@ static int open_channels(struct machine *m, const char *template_dir, struct cha
 static int start_qemu(struct machine *m, const struct machine_spec *spec, const struct template *t,
                       const char *binary, const struct channels *c, struct err *e);
 static int start_netd(struct machine *m, const struct channels *c, struct err *e);
+static void limit(struct machine *m, const struct machine_spec *spec, const struct template *t);
 static void load_state(struct machine *m);
 static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
@@ -70,8 +71,8 @@ static int begin(struct machine *m, const struct machine_spec *spec, struct err 
     failed = failed ? failed : open_channels(m, spec->template, &c, e);
     failed = failed ? failed : start_qemu(m, spec, &t, binary, &c, e);
     failed = failed ? failed : start_netd(m, &c, e);
-    if (spec->background)
-        machine_set_background(m, true); // before QEMU has more threads: they inherit it
+    if (!failed)
+        limit(m, spec, &t);
     channels_close(&c);
     template_fini(&t);
     machine__step(m, "started");
@@ -149,6 +150,15 @@ static int start_netd(struct machine *m, const struct channels *c, struct err *e
     struct spawn_opts opts = {.file = file, .argv = argv, .fds = fds, .fd_count = ARRAY_LEN(fds)};
     m->netd = subproc_start(m->loop, &opts, machine__on_netd_exit, m, e);
     return m->netd ? 0 : -1;
+}
+
+// Before QEMU has more threads: they inherit what the first has.
+static void limit(struct machine *m, const struct machine_spec *spec, const struct template *t)
+{
+    const struct machine_size size = {.cpus = (int)t->cpus, .memory_mb = t->memory_mb};
+    machine__cgroup_start(m, &size, str_eq(t->accel, "tcg"), spec->background);
+    if (spec->background)
+        machine_set_background(m, true);
 }
 
 // 6. Both commands are sent now and wait in the socket until QEMU reads them.

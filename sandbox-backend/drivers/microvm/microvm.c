@@ -25,4 +25,5 @@ const struct driver microvm_driver = {.name = "microvm",
                                       .isolation = "microvm",
                                       .facts = facts,
                                       .create = machine__create,
-                                      .adopt = machine__adopt};
+                                      .adopt = machine__adopt,
+                                      .sweep = machine__sweep};

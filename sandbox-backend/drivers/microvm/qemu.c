@@ -33,7 +33,6 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define TB_SIZE_MB   64 // translation cache: the largest part of a TCG machine's private memory
 #define ARGV_MAX     96
 #define BACKLOG      128 // connections to a sandbox that may come at once
 #define TSC_PROBE_MS 20
@@ -176,7 +175,7 @@ static void add_machine(struct argv *a, const struct qemu_config *c)
     add(a, "%s,memory-backend=mem0", c->machine);
     add(a, "-accel");
     if (str_eq(c->accel, "tcg"))
-        add(a, "tcg,thread=%s,tb-size=%d", c->cpus > 1 ? "multi" : "single", TB_SIZE_MB);
+        add(a, "tcg,thread=%s,tb-size=%d", c->cpus > 1 ? "multi" : "single", QEMU_TB_SIZE_MB);
     else
         add(a, "%s", c->accel);
     add(a, "-cpu");

@@ -40,6 +40,7 @@ enum {
 #define QEMU_DISK_NODE     "disk0"     // what the guest's /dev/vda reads and writes
 #define QEMU_DISK_ID       "blk0"
 
+#define QEMU_TB_SIZE_MB 64 // translation cache: the largest part of a TCG machine's private memory
 #define QEMU_GUEST_MAC "52:54:00:c0:bb:01"
 
 struct qemu_config {
