@@ -25,7 +25,8 @@
     X(UNAUTHENTICATED, 401, "unauthenticated")  \
     X(NO_SPACE, 507, "resource_exhausted")      \
     X(TOO_LARGE, 413, "resource_exhausted")     \
-    X(GONE, 502, "unavailable")
+    X(GONE, 502, "unavailable")                 \
+    X(BUSY, 503, "unavailable") // full now; later there may be room
 
 enum err_code {
     ERR_NONE = 0,
@@ -37,6 +38,7 @@ enum err_code {
 struct err {
     enum err_code code;
     int sys;                 // errno, 0 when there is none
+    int retry_s;             // to ask again is worth it then (Retry-After); 0: not said
     char msg[ERR_MSG_BYTES]; // one sentence for a person, no newline at its end
 };
 

@@ -56,6 +56,8 @@ static const char *error_code(const struct err *e)
         return "template_not_found";
     case ERR_LIMIT:
         return "limit_reached";
+    case ERR_BUSY:
+        return "host_full";
     default:
         return NULL;
     }
@@ -82,10 +84,12 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     reply_err(req, error_code(&e), &e);
 }
 
-// What went wrong inside is ours, whatever name it had down there, but for a full disk, a timeout.
+// What went wrong inside is ours, whatever name it had down there, but for a full host, a timeout.
 static enum err_code outside_code(enum err_code code)
 {
-    return code == ERR_NO_SPACE || code == ERR_TIMEOUT || code == ERR_LIMIT ? code : ERR_INTERNAL;
+    return code == ERR_NO_SPACE || code == ERR_TIMEOUT || code == ERR_LIMIT || code == ERR_BUSY
+               ? code
+               : ERR_INTERNAL;
 }
 
 static void on_created(struct sandbox *sb, const struct err *e, void *ctx)
@@ -105,7 +109,7 @@ static void on_created(struct sandbox *sb, const struct err *e, void *ctx)
     struct err out = *e;
     out.code = outside_code(e->code);
     err_wrap(&out, "the sandbox could not be created");
-    reply_err(req, out.code == ERR_INTERNAL ? "create_failed" : NULL, &out);
+    reply_err(req, out.code == ERR_INTERNAL ? "create_failed" : error_code(&out), &out);
 }
 
 // Nobody else knows its id: it would only live on until its time is over.

@@ -24,6 +24,8 @@ struct creation {
     create_cb cb;
     void *ctx;
     json_t *env;             // owned; may be NULL
+    char *template_dir;      // owned
+    char *image;             // owned; NULL: the template as it is
     char *old_token;         // owned; that envd in the image has; NULL: none
     struct guest_call *call; // POST /init
     struct err err;          // why it failed; nothing goes on once it is set
@@ -31,6 +33,8 @@ struct creation {
     int64_t start_ms, machine_ms;
 };
 
+static void begin(struct creation *c);
+static void on_admitted(struct sandbox *sb, const struct err *e, void *ctx);
 static void on_machine_ready(struct machine *m, const struct err *e, void *ctx);
 static void on_machine_exit(struct machine *m, const char *reason, void *ctx);
 static void on_init_answer(int status, const char *text, size_t len, const struct err *e,
@@ -70,7 +74,7 @@ void create_spec_fini(struct create_spec *spec)
     net_policy_fini(&spec->policy);
 }
 
-// 1 to 3.
+// 1.
 int create_start(struct store *store, const struct create_spec *spec, create_cb cb, void *ctx,
                  struct sandbox **out, struct err *e)
 {
@@ -81,18 +85,49 @@ int create_start(struct store *store, const struct create_spec *spec, create_cb 
     *c = (struct creation){.sb = sb, .cb = cb, .ctx = ctx, .start_ms = clock_mono_ms()};
     c->env = json_incref(spec->env);
     c->old_token = spec->template.token ? xstrdup(spec->template.token) : NULL;
-    c->from_image = spec->template.image != NULL;
+    c->template_dir = xstrdup(spec->template.dir);
+    c->image = spec->template.image ? xstrdup(spec->template.image) : NULL;
+    c->from_image = c->image != NULL;
     sb->creation = c;
     *out = sb;
+    switch (admission_enter(sb, false, on_admitted, c, &c->err)) {
+    case ADMISSION_NOW:
+        begin(c);
+        break;
+    case ADMISSION_REFUSED:
+        fail(c);
+        break;
+    case ADMISSION_WAITS:
+        break;
+    }
+    return 0;
+}
+
+static void on_admitted(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    (void)sb;
+    struct creation *c = ctx;
+    if (!e) {
+        begin(c);
+        return;
+    }
+    c->err = *e;
+    fail(c);
+}
+
+// 2 and 3.
+static void begin(struct creation *c)
+{
+    struct sandbox *sb = c->sb;
+    struct store *store = sb->store;
     if (mkdir(sb->dir, 0700) < 0) {
         err_sys(&c->err, errno, "make the directory %s", sb->dir);
         fail(c);
-        return 0;
+        return;
     }
-    struct machine_spec machine = sandbox_machine_spec(sb, spec->template.dir);
-    machine.image = spec->template.image;
+    struct machine_spec machine = sandbox_machine_spec(sb, c->template_dir);
+    machine.image = c->image;
     store->driver->create(store->loop, &machine, on_machine_ready, on_machine_exit, sb);
-    return 0;
 }
 
 void create_abandon(struct sandbox *sb, const char *why)
@@ -101,7 +136,9 @@ void create_abandon(struct sandbox *sb, const char *why)
     if (!c || err_is(&c->err))
         return;
     err_set(&c->err, ERR_CANCELED, "creation was given up: %s", why);
-    if (sb->machine) // else the driver is still at it, and is waited for
+    bool waits = sb->ticket;
+    waiting_leave(sb);
+    if (waits || sb->machine) // else the driver is still at it, and is waited for
         fail(c);
 }
 
@@ -154,6 +191,8 @@ static void on_init_answer(int status, const char *text, size_t len, const struc
 static void creation_free(struct creation *c)
 {
     json_decref(c->env);
+    free(c->template_dir);
+    free(c->image);
     free(c->old_token);
     free(c);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making a sandbox, from "is there room" to "envd has taken its settings".
 //
-//  1. Admission: is there room for it.
+//  1. Admission: is there room for it. It may wait for that (admission.h).
 //  2. Its directory.
 //  3. The driver restores its machine.
 //  4. POST /init to envd in it: token, environment, clock, host name, entropy. The 204 says that it

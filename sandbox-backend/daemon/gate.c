@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/quota.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/log/log.h"
 
@@ -101,6 +102,15 @@ bool gate_admits(struct gate *g, struct http_request *req)
                     "the API key is not known here, or has expired; `cubby key new NAME` on the "
                     "server makes one");
     return false;
+}
+
+struct quota gate_quota(struct gate *g, const char *name)
+{
+    refresh(g);
+    for (int i = 0; i < g->keys.list.count; i++)
+        if (str_eq(g->keys.list.items[i].name, name))
+            return quota_of_token(&g->keys.list.items[i]);
+    return QUOTA_UNLIMITED;
 }
 
 struct gate_caller gate_caller_of(const struct gate *g, struct http_request *req)

@@ -72,6 +72,10 @@ void reply_error(struct http_request *req, int status, const char *code, const c
 
 void reply_err(struct http_request *req, const char *code, const struct err *e)
 {
+    char seconds[16];
+    snprintf(seconds, sizeof seconds, "%d", e->retry_s);
+    if (e->retry_s > 0)
+        http_response_header(req, "Retry-After", seconds);
     reply_message(req, err_http_status(e->code), code, e->msg);
 }
 

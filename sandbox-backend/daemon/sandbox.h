@@ -12,6 +12,7 @@
 #include "sandbox-backend/daemon/journal.h"
 #include "sandbox-backend/daemon/meter.h"
 #include "sandbox-backend/daemon/upstream.h"
+#include "sandbox-backend/daemon/usage.h"
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/net/deadline.h"
 
@@ -60,7 +61,9 @@ struct sandbox {
     int64_t used_ms;           // monotonic; when it was used last
     struct idle idle;          // when it is put to sleep
     struct journal journal;    // what happened to it
-    struct meter meter;        // what it uses
+    struct meter meter;        // what it uses, as its guest sees it
+    struct usage usage;        // what it uses of the host
+    struct ticket *ticket;     // owned; while it waits for room (waiting.c)
     struct pausing *pausing;   // owned; while PAUSING or RESUMING (pause.c)
     struct deadline wait;      // makes the steps of its removal (ending.c)
 

@@ -19,12 +19,16 @@ int store_open(struct store *store, uv_loop_t *loop, const struct driver *driver
     TAILQ_INIT(&store->sandboxes);
     ended_open(&store->ended, home);
     deadline_init(&store->expiry, loop, expiry_on_timer);
+    waiting_init(&store->waiting, store);
+    usage_init(&store->sampler, store);
     return dir_make(store->dir, 0700, e) < 0 ? -1 : snapshots_open(&store->snapshots, home, e);
 }
 
 void store_close(struct store *store)
 {
     deadline_close(&store->expiry, NULL);
+    waiting_close(&store->waiting);
+    usage_close(&store->sampler);
 }
 
 void store_fini(struct store *store)

@@ -10,12 +10,16 @@
 #include "sandbox-backend/daemon/ended.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/snapshots.h"
+#include "sandbox-backend/daemon/usage.h"
+#include "sandbox-backend/daemon/waiting.h"
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/net/deadline.h"
 
 struct store_limits {
     int64_t sandboxes;       // at once
     int64_t memory_bytes;    // of all guests together, as their templates say
+    int64_t reserve_percent; // of the host's memory: kept free
+    int64_t wait_s;          // how long a creation waits for room
     int64_t timeout_s;       // longest time to live
     bool private_network;    // network.allowOut may name private and other special addresses
     struct idle_policy idle; // of sandboxes that are made without one
@@ -37,6 +41,8 @@ struct store {
     struct sandbox_list sandboxes; // in the order of their creation
     size_t count;                  // of any state
     struct snapshots snapshots;
+    struct waiting waiting;       // for room on the host
+    struct usage_sampler sampler; // of what they use of it
     struct ended ended;
     struct ended_entry ending;   // of the last one looked up that is being ended. Borrowed detail
     struct deadline expiry;      // for the earliest end (expiry.c)

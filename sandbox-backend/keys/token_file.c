@@ -50,8 +50,9 @@ static int check_name(const char *name, struct err *e)
 
 static int check_keys(const json_t *entry, struct err *e)
 {
-    static const char *const KEYS[] = {"name", "sha256", "max_sandboxes", "calls_per_minute",
-                                       "expires"};
+    static const char *const KEYS[] = {"name",          "sha256",           "max_sandboxes",
+                                       "max_memory_mb", "max_cpus",         "max_snapshots",
+                                       "max_disk_mb",   "calls_per_minute", "expires"};
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)entry, key, value)
@@ -62,6 +63,7 @@ static int check_keys(const json_t *entry, struct err *e)
         if (!known)
             return err_set(e, ERR_INVALID,
                            "unknown key \"%.40s\"; allowed: name, sha256, max_sandboxes, "
+                           "max_memory_mb, max_cpus, max_snapshots, max_disk_mb, "
                            "calls_per_minute, expires",
                            key);
     }
@@ -70,12 +72,22 @@ static int check_keys(const json_t *entry, struct err *e)
 
 static int parse_limits(const json_t *entry, struct token *t, struct err *e)
 {
+    const struct {
+        const char *key;
+        int64_t max, *value;
+    } LIMITS[] = {
+        {"max_sandboxes", TOKEN_MAX_SANDBOXES, &t->max_sandboxes},
+        {"max_memory_mb", TOKEN_MAX_MB, &t->max_memory_mb},
+        {"max_cpus", TOKEN_MAX_SANDBOXES, &t->max_cpus},
+        {"max_snapshots", TOKEN_MAX_SANDBOXES, &t->max_snapshots},
+        {"max_disk_mb", TOKEN_MAX_MB, &t->max_disk_mb},
+        {"calls_per_minute", TOKEN_MAX_CALLS_PER_MINUTE, &t->calls_per_minute},
+    };
     const char *expires;
-    if (json_get_int(entry, "max_sandboxes", 0, TOKEN_MAX_SANDBOXES, &t->max_sandboxes, -1, e) <
-            0 ||
-        json_get_int(entry, "calls_per_minute", 0, TOKEN_MAX_CALLS_PER_MINUTE, &t->calls_per_minute,
-                     -1, e) < 0 ||
-        json_get_string(entry, "expires", &expires, NULL, e) < 0)
+    for (size_t i = 0; i < ARRAY_LEN(LIMITS); i++)
+        if (json_get_int(entry, LIMITS[i].key, 0, LIMITS[i].max, LIMITS[i].value, -1, e) < 0)
+            return -1;
+    if (json_get_string(entry, "expires", &expires, NULL, e) < 0)
         return -1;
     t->expires_ns = INT64_MAX;
     if (expires && !clock_parse_rfc3339(expires, &t->expires_ns))

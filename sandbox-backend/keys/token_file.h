@@ -16,12 +16,14 @@
 #define TOKEN_NAME_MAX             64
 #define TOKEN_MAX_SANDBOXES        1000000
 #define TOKEN_MAX_CALLS_PER_MINUTE 10000000
+#define TOKEN_MAX_MB               ((int64_t)1 << 40)
 
 struct token {
     char name[TOKEN_NAME_MAX + 1]; // letters, digits, . _ @ -
     struct sha256 digest;
     int64_t max_sandboxes;    // -1: not said
     int64_t calls_per_minute; // -1: not said
+    int64_t max_memory_mb, max_cpus, max_snapshots, max_disk_mb; // the same
     int64_t expires_ns;       // wall clock; INT64_MAX: never
 };
 

@@ -192,24 +192,24 @@ def test_concurrent_creates(daemon):
 
 # ---- limits
 def test_sandbox_limit():
-    with Daemon("--max-sandboxes", "2") as daemon:
+    with Daemon("--max-sandboxes", "2", "--create-wait", "0") as daemon:
         first = daemon.create()
         daemon.create()
         answer = daemon.request("POST", "/v2/sandboxes", {"templateID": "default"})
-        assert answer.status == 429 and answer.json["error_code"] == "limit_reached"
+        assert answer.status == 503 and answer.json["error_code"] == "host_full"
         assert "limit of 2 sandboxes" in answer.json["message"]
         assert "--max-sandboxes" in answer.json["message"]
-        assert "Retry-After" not in answer.headers
+        assert int(answer.headers["Retry-After"]) > 0
         assert daemon.kill(first["sandboxID"]) == 204
         daemon.create()
 
 
 def test_memory_limit():
-    with Daemon(env={"CUBBY_MAX_MEMORY": "1200M"}) as daemon:
+    with Daemon(env={"CUBBY_MAX_MEMORY": "1200M", "CUBBY_CREATE_WAIT": "0"}) as daemon:
         daemon.create()
         daemon.create()
         answer = daemon.request("POST", "/v2/sandboxes", {"templateID": "default"})
-        assert answer.status == 429
+        assert answer.status == 503
         for word in ("1200 MB", "1024 MB", "512 MB", "--max-memory"):
             assert word in answer.json["message"]
         health = daemon.request("GET", "/health").json
