@@ -49,6 +49,7 @@ static const struct {
     {"POST", "/volumes", api_unavailable},
     {"GET", "/secrets", api_unavailable},
     {"POST", "/secrets", api_unavailable},
+    {"GET", "/pool", api_pool},
     {"GET", "/teams", api_teams},
 };
 

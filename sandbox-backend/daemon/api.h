@@ -53,3 +53,4 @@ void api_health(struct store *store, struct http_request *req, const char *arg);
 
 // api_change.c: 404, telling a sandbox that has ended from one that never was.
 void api_not_found(struct store *store, struct http_request *req, const char *id);
+void api_pool(struct store *store, struct http_request *req, const char *arg);

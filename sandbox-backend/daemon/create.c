@@ -14,6 +14,8 @@
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/expiry.h"
 #include "sandbox-backend/daemon/guest_init.h"
+#include "sandbox-backend/daemon/pool.h"
+#include "sandbox-backend/daemon/pooled.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
@@ -83,6 +85,9 @@ int create_start(struct store *store, const struct create_spec *spec, create_cb 
     struct sandbox *sb = sandbox_of(store, spec);
     struct creation *c = xcalloc(1, sizeof *c);
     *c = (struct creation){.sb = sb, .cb = cb, .ctx = ctx, .start_ms = clock_mono_ms()};
+    *out = pool_take(store, spec, cb, ctx);
+    if (*out)
+        return 0;
     c->env = json_incref(spec->env);
     c->old_token = spec->template.token ? xstrdup(spec->template.token) : NULL;
     c->template_dir = xstrdup(spec->template.dir);
@@ -136,6 +141,8 @@ void create_abandon(struct sandbox *sb, const char *why)
     if (!c || err_is(&c->err))
         return;
     err_set(&c->err, ERR_CANCELED, "creation was given up: %s", why);
+    if (sb->pooled)
+        pooled_end(sb, why);
     bool waits = sb->ticket;
     waiting_leave(sb);
     if (waits || sb->machine) // else the driver is still at it, and is waited for
@@ -211,6 +218,7 @@ static void finish(struct creation *c)
     int64_t now = clock_mono_ms();
     log_info("sandbox.created", "id=%s template=%s ms=%lld machine_ms=%lld init_ms=%lld", sb->id,
              sb->template, (long long)(now - c->start_ms), (long long)(c->machine_ms - c->start_ms),
+    pool_poke(sb->store);
              (long long)(now - c->machine_ms));
     journal_add(&sb->journal, JOURNAL_INFO, "created from template %s, in %lld ms", sb->template,
                 (long long)(now - c->start_ms));

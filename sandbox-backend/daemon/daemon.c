@@ -14,6 +14,8 @@
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/front.h"
 #include "sandbox-backend/daemon/gate.h"
+#include "sandbox-backend/daemon/pool.h"
+#include "sandbox-backend/daemon/pooled.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/sandbox.h"
@@ -66,8 +68,10 @@ static void start(struct daemon *d)
     if (store_open(&d->store, &d->loop, opts->driver, opts->home, &opts->limits, &d->err) < 0 ||
         gate_init(&d->gate, opts->home, &d->err) < 0)
         on_empty(d);
-    else
+    else {
+        pool_open(&d->store, opts->pool);
         adopt_all(&d->store, on_adopted, d);
+    }
 }
 
 static void tell_ready(const struct daemon *d)
@@ -97,6 +101,7 @@ static void on_adopted(void *ctx)
     log_info("daemon.started", "version=%s pid=%d driver=%s home=%s url=%s sandboxes=%zu",
              CUBBY_VERSION, (int)getpid(), d->opts->driver->name, d->opts->home,
              d->front.url ? d->front.url : "-", d->store.count);
+    pool_start(&d->store);
     tell_ready(d);
 }
 
@@ -121,7 +126,11 @@ static void on_signal(uv_signal_t *handle, int number)
 
 static void end_sandbox(struct sandbox *sb, bool leave)
 {
-    if (sb->state == SANDBOX_CREATING)
+    if (sb->state == SANDBOX_POOLED && leave)
+        pooled_release(sb);
+    else if (sb->state == SANDBOX_POOLED)
+        pooled_end(sb, "the daemon is stopping");
+    else if (sb->state == SANDBOX_CREATING)
         create_abandon(sb, "the daemon is stopping");
     else if (sandbox_is_known(sb) && leave)
         ending_release(sb);
@@ -136,6 +145,7 @@ static void stop(struct daemon *d)
     log_info("daemon.stopping", "sandboxes=%zu leave=%d", d->store.count, leave);
     deadline_disarm(&d->store.expiry);
     front_close(&d->front);
+    pool_close(&d->store);
     for (struct sandbox *sb = store_first(&d->store); sb; sb = store_next(sb))
         end_sandbox(sb, leave);
     store_stop(&d->store, on_empty, d);

@@ -24,6 +24,7 @@
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/daemon/front.h"
+#include "sandbox-backend/daemon/pool_plan.h"
 #include "sandbox-backend/daemon/store.h"
 
 struct daemon_opts {
@@ -31,6 +32,7 @@ struct daemon_opts {
     const struct driver *driver;
     struct store_limits limits;
     struct front_opts front;
+    struct pool_plan *pool; // becomes the daemon's
     const char *domain; // of the answers to create; NULL: clients use their own
     int ready_fd;       // gets "ready\n" when it listens, then is closed; -1 for none
     bool keep;

@@ -9,7 +9,9 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/handout.h"
 #include "sandbox-backend/daemon/pause.h"
+#include "sandbox-backend/daemon/pooled.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/removal.h"
 #include "sandbox-backend/daemon/sandbox.h"
@@ -44,6 +46,7 @@ static void take_apart(struct sandbox *sb,
 void ending_start(struct sandbox *sb, enum ended_why why, const char *detail)
 {
     sb->why = why;
+    handout_drop(sb);
     sb->why_detail = detail ? xstrdup(detail) : NULL;
     take_apart(sb, machine_kill);
 }
@@ -93,6 +96,10 @@ static void on_machine_gone(void *ctx)
 }
 
 static void on_upstream_closed(struct upstream *u)
+    if (sb->pooled) {
+        pooled_on_exit(sb, reason);
+        return;
+    }
 {
     advance(container_of(u, struct sandbox, upstream));
 }

@@ -287,6 +287,16 @@ void pause_drop(struct sandbox *sb)
     struct pausing *p = steal(&sb->pausing);
     if (!p)
         return;
+    else if (next->goal == GOAL_HIBERNATED)
+        hibernate__start(p);
+    else
+        wake__start(p);
+}
+
+void pause_arrived(struct sandbox *sb)
+{
+    if (sb->pausing)
+        deadline_arm(&sb->pausing->turn, 0);
     p->sb = NULL;
     if (p->call)
         guest_call_cancel(steal(&p->call));

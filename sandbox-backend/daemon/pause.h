@@ -33,3 +33,10 @@ void pause_wake(struct sandbox *sb, pause_cb cb, void *ctx);
 
 // The sandbox is being ended: whoever waits is told ERR_GONE. Called by ending.c.
 void pause_drop(struct sandbox *sb);
+// Another has brought it from RESUMING to RUNNING (handout.c): those who wait for that are told.
+void pause_arrived(struct sandbox *sb);
+
+// Back to a snapshot, which `to` is (templates_find_as), from RUNNING or PAUSED: its memory,
+// processes and disk; who it is, its token and its end stay. It is RUNNING then. When the snapshot
+// cannot be woken, it is PAUSED with that as its image.
+void pause_rollback(struct sandbox *sb, const struct known_template *to, pause_cb cb, void *ctx);

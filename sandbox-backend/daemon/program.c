@@ -7,12 +7,14 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/meminfo.h"
 #include "sandbox-backend/base/opts.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/admission.h"
@@ -30,6 +32,7 @@ struct config {
     json_t *file; // owned; what cubbyd.json holds, NULL without one
     const char *domain;
     const char *log_level;
+    const char *pool;
     int64_t ready_fd;
     bool keep, help, version;
 };
@@ -111,6 +114,12 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
          .help = "how long a sandbox waits for room on a full machine (default 5)",
          .min = 0,
          .max = 300},
+        {.name = "pool",
+         .env = "CUBBY_POOL",
+         .type = OPT_STRING,
+         .value = &c->pool,
+         .arg = "PLAN",
+         .help = "sandboxes kept ready: off, N, LOW:HIGH, TEMPLATE=N,... (default auto)"},
         {.name = "max-timeout",
          .env = "CUBBY_MAX_TIMEOUT",
          .type = OPT_INT,
@@ -201,7 +210,15 @@ static void raise_nofile(void)
     }
 }
 
-static int serve(const struct config *c, const struct driver *driver, struct err *e)
+static int read_plan(const struct config *c, struct pool_plan *out, struct err *e)
+{
+    struct meminfo info;
+    meminfo_read(&info, NULL); // unknown: nothing is kept ready unasked
+    return pool_plan_parse(c->pool, info.total, (int)sysconf(_SC_NPROCESSORS_ONLN), out, e);
+}
+
+static int serve(const struct config *c, struct pool_plan *plan, const struct driver *driver,
+                 struct err *e)
 {
     char *home auto_free = home_open(e);
     if (!home)
@@ -229,10 +246,14 @@ static int run(struct config *c, int argc, char **argv, const struct driver *dri
     if (done)
         return 0;
     log_set_level((enum log_level)log_parse_level(c->log_level));
+                               .pool = plan,
     signal(SIGPIPE, SIG_IGN);
     umask(077);
     raise_nofile();
-    return serve(c, driver, e);
+    struct pool_plan plan;
+    int status = read_plan(c, &plan, e) < 0 ? PROGRAM_EXIT_USAGE : serve(c, &plan, driver, e);
+    pool_plan_fini(&plan);
+    return status;
 }
 
 int program_run(int argc, char **argv, const struct driver *driver)

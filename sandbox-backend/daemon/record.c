@@ -67,6 +67,8 @@ static json_t *to_json(const struct sandbox *sb)
     json_t *life = life_to_json(sb);
     if (json)
         json_object_update(json, life);
+    if (json && sb->handout_env)
+        json_object_set(json, "handout_env", sb->handout_env);
     json_decref(life);
     return json;
 }
@@ -202,17 +204,19 @@ static int read_identity(const struct sandbox *sb, const json_t *json, struct er
 static int from_json(struct sandbox *sb, const json_t *json, struct record_extra *extra,
                      struct err *e)
 {
-    json_t *metadata = NULL;
+    json_t *metadata = NULL, *env = NULL;
     if (read_identity(sb, json, e) < 0 || read_texts(sb, json, e) < 0 ||
         read_state(sb, json, extra, e) < 0 ||
         read_size(&sb->size, json_object_get(json, "size"), e) < 0 ||
         json_get_string_map(json, "metadata", &metadata, e) < 0 ||
         net_policy_from_json(&sb->policy, json_object_get(json, "policy"), e) < 0 ||
+        json_get_string_map(json, "handout_env", &env, e) < 0 ||
         read_facts(&sb->facts, json_object_get(json, "facts"), e) < 0 || read_life(sb, json, e) < 0)
         return -1;
     if (!sb->template)
         return err_set(e, ERR_INVALID, "it names no template");
     if (metadata) {
+    sb->handout_env = json_incref(env);
         json_decref(sb->metadata);
         sb->metadata = json_incref(metadata);
     }

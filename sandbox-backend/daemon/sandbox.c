@@ -88,6 +88,7 @@ void sandbox_free(struct sandbox *sb)
     meter_fini(&sb->meter);
     net_policy_fini(&sb->policy);
     free(sb->snapshot);
+    json_decref(sb->handout_env);
     free(sb->image);
     free(sb->mask_request_host);
     free(sb->traffic_token);

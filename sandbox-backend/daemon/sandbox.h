@@ -19,6 +19,8 @@
 struct store;
 struct proxy_stream;
 struct creation;
+struct handout;
+struct pooled;
 struct adoption;
 struct pausing;
 
@@ -52,6 +54,9 @@ struct sandbox {
     size_t passive_count;      // of them: those whose being open is no use of it
     struct creation *creation; // owned; while CREATING (create.c)
     struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
+    struct pooled *pooled;     // owned; while it is the pool's (pooled.h)
+    struct handout *handout;   // owned; while it is handed out (handout.h)
+    json_t *handout_env;       // owned; its environment, until its guest has it (handout.h)
     int found;                 // enum record_state, while it is being adopted
     char *snapshot;            // owned; id of the one it was made from; NULL: from its template
     struct machine_size size;  // what was asked for; 0: the template's

@@ -30,10 +30,12 @@ TAILQ_HEAD(sandbox_list, sandbox);
 struct gate;
 
 struct store {
+struct pool;
     uv_loop_t *loop;
     struct gate *gate;  // borrowed
     const char *domain; // borrowed; what answers say as "domain", NULL for null
     const char *url;    // borrowed; where TCP listens, NULL when it does not
+    struct pool *pool;  // owned by pool.c; NULL before and after
     const struct driver *driver;
     char *home; // owned
     char *dir;  // owned; <home>/sandboxes
