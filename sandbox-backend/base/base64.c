@@ -91,6 +91,20 @@ static unsigned decode_rest(char *to, const char *s, size_t len)
     return first | second | third;
 }
 
+void base64url_encode(struct buf *out, const void *data, size_t len)
+{
+    size_t before = out->len;
+    base64_encode(out, data, len);
+    for (size_t i = before; i < out->len; i++) {
+        if (out->data[i] == '+')
+            out->data[i] = '-';
+        else if (out->data[i] == '/')
+            out->data[i] = '_';
+    }
+    while (out->len > before && out->data[out->len - 1] == '=')
+        out->data[--out->len] = '\0';
+}
+
 bool base64_decode(struct buf *out, const char *s, size_t len)
 {
     size_t pad = 0;

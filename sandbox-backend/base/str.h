@@ -29,6 +29,7 @@ char *str_show_controls(const char *s);
 // Base64, RFC 4648. Encoding is the standard alphabet with padding; decoding also takes the
 // URL-safe alphabet and missing padding, and fails on anything else.
 void base64_encode(struct buf *out, const void *data, size_t len);
+void base64url_encode(struct buf *out, const void *data, size_t len); // URL-safe, no padding
 bool base64_decode(struct buf *out, const char *s, size_t len) __attribute__((warn_unused_result));
 
 void hex_encode(char *out /* 2*len+1 bytes */, const void *data, size_t len);

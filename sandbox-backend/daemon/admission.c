@@ -21,6 +21,8 @@
 #define RESERVE_PERCENT 10
 #define WAIT_S          5
 #define RETRY_S         5 // what a refused one is told to wait
+#define SNAPSHOTS       1000
+#define SNAPSHOT_BYTES  ((int64_t)64 << 30) // one of a sandbox that has done little takes 5 to 50 MB
 
 #define YOUNG_MS 60000 // for so long one grows to what it is expected to come to
 #define USED_MS  10000 // figures of others may be so old where there is little room
@@ -35,6 +37,8 @@ void admission_defaults(struct store_limits *limits)
         .timeout_s = TIMEOUT_S,
         .reserve_percent = RESERVE_PERCENT,
         .wait_s = WAIT_S,
+        .snapshots = SNAPSHOTS,
+        .snapshot_bytes = SNAPSHOT_BYTES,
     };
 }
 

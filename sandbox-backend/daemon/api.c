@@ -20,6 +20,7 @@ static const struct {
     {"GET", "/sandboxes", api_list_v1},
     {"GET", "/v2/sandboxes", api_list_v2},
     {"GET", "/sandboxes/metrics", api_metrics_all}, // before what any id would match
+    {"GET", "/sandboxes/stats", api_stats},
     {"GET", "/sandboxes/{}", api_get},
     {"DELETE", "/sandboxes/{}", api_kill},
     {"POST", "/sandboxes/{}/timeout", api_timeout},
@@ -28,8 +29,8 @@ static const struct {
     {"POST", "/v2/sandboxes/{}/connect", api_connect_v2},
     {"POST", "/sandboxes/{}/pause", api_pause},
     {"POST", "/sandboxes/{}/resume", api_resume},
-    {"POST", "/sandboxes/{}/fork", api_unavailable},
-    {"POST", "/sandboxes/{}/snapshots", api_unavailable},
+    {"POST", "/sandboxes/{}/fork", api_fork},
+    {"POST", "/sandboxes/{}/snapshots", api_snapshot},
     {"PUT", "/sandboxes/{}/network", api_network},
     {"GET", "/sandboxes/{}/metrics", api_metrics},
     {"GET", "/sandboxes/{}/logs", api_logs_v1},
@@ -51,6 +52,7 @@ static const struct {
     {"POST", "/secrets", api_unavailable},
     {"GET", "/pool", api_pool},
     {"GET", "/teams", api_teams},
+    {"GET", "/metrics", api_prometheus},
 };
 
 // New string: what stood at "{}", "" when the pattern has none; NULL when it does not match.

@@ -35,10 +35,19 @@ void api_resume(struct store *store, struct http_request *req, const char *id);
 void api_connect_v1(struct store *store, struct http_request *req, const char *id);
 void api_connect_v2(struct store *store, struct http_request *req, const char *id);
 
+// api_fork.c, api_snapshots.c
+void api_fork(struct store *store, struct http_request *req, const char *id);
+void api_snapshot(struct store *store, struct http_request *req, const char *id);
+void api_snapshots(struct store *store, struct http_request *req, const char *arg);
+struct snapshot;
+void api_snapshot_delete(struct store *store, struct http_request *req, struct snapshot *snap);
+
 // api_network.c, api_metrics.c, api_logs.c
 void api_network(struct store *store, struct http_request *req, const char *id);
 void api_metrics(struct store *store, struct http_request *req, const char *id);
 void api_metrics_all(struct store *store, struct http_request *req, const char *arg);
+void api_stats(struct store *store, struct http_request *req, const char *arg); // api_stats.c
+void api_prometheus(struct store *store, struct http_request *req, const char *arg);
 void api_logs_v1(struct store *store, struct http_request *req, const char *id);
 void api_logs_v2(struct store *store, struct http_request *req, const char *id);
 
@@ -47,10 +56,9 @@ void api_templates(struct store *store, struct http_request *req, const char *ar
 void api_template(struct store *store, struct http_request *req, const char *name);
 void api_template_delete(struct store *store, struct http_request *req, const char *name);
 void api_alias(struct store *store, struct http_request *req, const char *alias);
-void api_snapshots(struct store *store, struct http_request *req, const char *arg);
 void api_teams(struct store *store, struct http_request *req, const char *arg);
+void api_pool(struct store *store, struct http_request *req, const char *arg);
 void api_health(struct store *store, struct http_request *req, const char *arg);
 
 // api_change.c: 404, telling a sandbox that has ended from one that never was.
 void api_not_found(struct store *store, struct http_request *req, const char *id);
-void api_pool(struct store *store, struct http_request *req, const char *arg);

@@ -65,7 +65,10 @@ static struct sandbox *sandbox_of(struct store *store, const struct create_spec 
     struct sandbox *sb = sandbox_new(store, NULL);
     sb->template = xstrdup(spec->template.name);
     sb->snapshot = spec->template.snapshot ? xstrdup(spec->template.snapshot) : NULL;
+    sb->build = spec->template.build ? xstrdup(spec->template.build) : NULL;
     sb->facts = spec->template.facts;
+    if (spec->template.image) // else what was asked for
+        sb->size = spec->template.size;
     create_identify(sb, spec);
     return sb;
 }
@@ -82,12 +85,12 @@ int create_start(struct store *store, const struct create_spec *spec, create_cb 
 {
     if (admission_check(store, spec, e) < 0)
         return -1;
-    struct sandbox *sb = sandbox_of(store, spec);
-    struct creation *c = xcalloc(1, sizeof *c);
-    *c = (struct creation){.sb = sb, .cb = cb, .ctx = ctx, .start_ms = clock_mono_ms()};
     *out = pool_take(store, spec, cb, ctx);
     if (*out)
         return 0;
+    struct sandbox *sb = sandbox_of(store, spec);
+    struct creation *c = xcalloc(1, sizeof *c);
+    *c = (struct creation){.sb = sb, .cb = cb, .ctx = ctx, .start_ms = clock_mono_ms()};
     c->env = json_incref(spec->env);
     c->old_token = spec->template.token ? xstrdup(spec->template.token) : NULL;
     c->template_dir = xstrdup(spec->template.dir);
@@ -138,11 +141,11 @@ static void begin(struct creation *c)
 void create_abandon(struct sandbox *sb, const char *why)
 {
     struct creation *c = sb->creation;
+    if (sb->pooled)
+        pooled_end(sb, why);
     if (!c || err_is(&c->err))
         return;
     err_set(&c->err, ERR_CANCELED, "creation was given up: %s", why);
-    if (sb->pooled)
-        pooled_end(sb, why);
     bool waits = sb->ticket;
     waiting_leave(sb);
     if (waits || sb->machine) // else the driver is still at it, and is waited for
@@ -215,10 +218,10 @@ static void finish(struct creation *c)
     }
     sandbox_set_state(sb, SANDBOX_RUNNING);
     expiry_plan(sb->store);
+    pool_poke(sb->store);
     int64_t now = clock_mono_ms();
     log_info("sandbox.created", "id=%s template=%s ms=%lld machine_ms=%lld init_ms=%lld", sb->id,
              sb->template, (long long)(now - c->start_ms), (long long)(c->machine_ms - c->start_ms),
-    pool_poke(sb->store);
              (long long)(now - c->machine_ms));
     journal_add(&sb->journal, JOURNAL_INFO, "created from template %s, in %lld ms", sb->template,
                 (long long)(now - c->start_ms));

@@ -167,14 +167,6 @@ char *list_query_token(const struct sandbox *last)
 {
     struct buf coded auto_buf = BUF_INIT;
     char *plain auto_free = str_printf("%lld__%s", (long long)last->started_ns, last->id);
-    base64_encode(&coded, plain, strlen(plain));
-    for (size_t i = 0; i < coded.len; i++) {
-        if (coded.data[i] == '+')
-            coded.data[i] = '-';
-        else if (coded.data[i] == '/')
-            coded.data[i] = '_';
-    }
-    while (coded.len && coded.data[coded.len - 1] == '=')
-        coded.data[--coded.len] = '\0';
+    base64url_encode(&coded, plain, strlen(plain));
     return buf_take(&coded);
 }

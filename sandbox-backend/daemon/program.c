@@ -128,6 +128,22 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
          .help = "longest time to live of a sandbox (default 86400)",
          .min = 1,
          .max = 365LL * 24 * 3600},
+        {.name = "max-snapshots",
+         .env = "CUBBY_MAX_SNAPSHOTS",
+         .type = OPT_INT,
+         .value = &c->limits.snapshots,
+         .arg = "N",
+         .help = "snapshots at once (default 1000)",
+         .min = 0,
+         .max = 10000},
+        {.name = "max-snapshot-space",
+         .env = "CUBBY_MAX_SNAPSHOT_SPACE",
+         .type = OPT_SIZE,
+         .value = &c->limits.snapshot_bytes,
+         .arg = "SIZE",
+         .help = "that they may take up together (default 64G)",
+         .min = 0,
+         .max = INT64_MAX},
         {.name = "keep",
          .env = "CUBBY_KEEP",
          .type = OPT_FLAG,
@@ -230,6 +246,7 @@ static int serve(const struct config *c, struct pool_plan *plan, const struct dr
                                .driver = driver,
                                .limits = c->limits,
                                .front = c->front,
+                               .pool = plan,
                                .domain = c->domain,
                                .ready_fd = (int)c->ready_fd,
                                .keep = c->keep};
@@ -246,7 +263,6 @@ static int run(struct config *c, int argc, char **argv, const struct driver *dri
     if (done)
         return 0;
     log_set_level((enum log_level)log_parse_level(c->log_level));
-                               .pool = plan,
     signal(SIGPIPE, SIG_IGN);
     umask(077);
     raise_nofile();

@@ -57,8 +57,8 @@ static json_t *to_json(const struct sandbox *sb)
 {
     bool has_machine = sb->machine && !sb->image;
     json_t *json = json_pack(
-        "{s:i, s:s, s:s, s:s?, s:s?, s:O, s:o, s:o, s:s, s:b, s:s?, s:s?, s:s?, s:s?, s:o, s:o}",
-        "format", RECORD_FORMAT, "id", sb->id, "template", sb->template, "token", sb->token,
+        "{s:i, s:s, s:s, s:s?, s:s?, s:s?, s:O, s:o, s:o, s:s, s:b, s:s?, s:s?, s:s?, s:s?, s:o, s:o}",
+        "format", RECORD_FORMAT, "id", sb->id, "template", sb->template, "build", sb->build, "token", sb->token,
         "owner", sb->owner, "metadata", sb->metadata, "policy", net_policy_to_json(&sb->policy),
         "facts", facts_to_json(&sb->facts), "state", STATES[state_of(sb)], "asleep", sb->asleep,
         "image", sb->image, "snapshot", sb->snapshot, "traffic_token", sb->traffic_token,
@@ -147,6 +147,7 @@ static int read_text(const json_t *json, const char *key, char **out, struct err
 static int read_texts(struct sandbox *sb, const json_t *json, struct err *e)
 {
     if (read_text(json, "template", &sb->template, e) < 0 ||
+        read_text(json, "build", &sb->build, e) < 0 ||
         read_text(json, "token", &sb->token, e) < 0 ||
         read_text(json, "owner", &sb->owner, e) < 0 ||
         read_text(json, "image", &sb->image, e) < 0 ||
@@ -209,14 +210,14 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
         read_state(sb, json, extra, e) < 0 ||
         read_size(&sb->size, json_object_get(json, "size"), e) < 0 ||
         json_get_string_map(json, "metadata", &metadata, e) < 0 ||
-        net_policy_from_json(&sb->policy, json_object_get(json, "policy"), e) < 0 ||
         json_get_string_map(json, "handout_env", &env, e) < 0 ||
+        net_policy_from_json(&sb->policy, json_object_get(json, "policy"), e) < 0 ||
         read_facts(&sb->facts, json_object_get(json, "facts"), e) < 0 || read_life(sb, json, e) < 0)
         return -1;
     if (!sb->template)
         return err_set(e, ERR_INVALID, "it names no template");
-    if (metadata) {
     sb->handout_env = json_incref(env);
+    if (metadata) {
         json_decref(sb->metadata);
         sb->metadata = json_incref(metadata);
     }

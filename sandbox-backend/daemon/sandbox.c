@@ -27,7 +27,8 @@ static const unsigned ALLOWED[] = {
     [SANDBOX_POOLED] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_RESUMING | 1u << SANDBOX_KILLING,
     [SANDBOX_RUNNING] = 1u << SANDBOX_PAUSING | 1u << SANDBOX_KILLING,
     [SANDBOX_PAUSING] = 1u << SANDBOX_PAUSED | 1u << SANDBOX_RUNNING | 1u << SANDBOX_KILLING,
-    [SANDBOX_PAUSED] = 1u << SANDBOX_RESUMING | 1u << SANDBOX_KILLING,
+    [SANDBOX_PAUSED] =
+        1u << SANDBOX_PAUSING | 1u << SANDBOX_RESUMING | 1u << SANDBOX_KILLING, // deeper, or back
     [SANDBOX_RESUMING] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_PAUSED | 1u << SANDBOX_KILLING,
     [SANDBOX_KILLING] = 1u << SANDBOX_DEAD,
     [SANDBOX_DEAD] = 0,
@@ -43,6 +44,8 @@ void sandbox_set_state(struct sandbox *sb, enum sandbox_state to)
     assert(ALLOWED[sb->state] & 1u << to);
     log_debug("sandbox.state", "id=%s %s -> %s", sb->id, STATE_NAMES[sb->state], STATE_NAMES[to]);
     sb->state = to;
+    if (to == SANDBOX_RUNNING)
+        sb->used_ms = clock_mono_ms();
 }
 
 // Uniform over the alphabet: bytes past its last whole multiple are drawn again.
@@ -70,6 +73,8 @@ struct sandbox *sandbox_new(struct store *store, const char *id)
     sb->dir = str_printf("%s/%s", store->dir, sb->id);
     sb->metadata = json_object();
     sb->started_ns = clock_wall_ns();
+    sb->idle.policy = store->limits.idle;
+    sb->used_ms = clock_mono_ms();
     upstream_init(&sb->upstream, store->loop);
     LIST_INIT(&sb->streams);
     deadline_init(&sb->wait, store->loop, NULL);
@@ -83,18 +88,19 @@ void sandbox_free(struct sandbox *sb)
     assert(LIST_EMPTY(&sb->streams) && upstream_is_closed(&sb->upstream));
     store_remove(sb->store, sb);
     json_decref(sb->metadata);
+    json_decref(sb->handout_env);
     free(sb->why_detail);
     journal_fini(&sb->journal);
     meter_fini(&sb->meter);
     net_policy_fini(&sb->policy);
     free(sb->snapshot);
-    json_decref(sb->handout_env);
     free(sb->image);
     free(sb->mask_request_host);
     free(sb->traffic_token);
     free(sb->owner);
     free(sb->token);
     free(sb->template);
+    free(sb->build);
     free(sb->dir);
     free(sb);
 }
@@ -124,6 +130,7 @@ void sandbox_extend_end(struct sandbox *sb, int64_t ms)
 // reads it adds that (record.h).
 void sandbox_touch(struct sandbox *sb)
 {
+    sb->used_ms = clock_mono_ms();
     if (!sb->sliding || sb->state != SANDBOX_RUNNING)
         return;
     sandbox_extend_end(sb, sb->timeout_ms);

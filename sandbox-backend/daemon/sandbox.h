@@ -42,6 +42,7 @@ struct sandbox {
     enum sandbox_state state;
     char *dir;        // owned; <home>/sandboxes/<id>
     char *template;   // owned; name of the template
+    char *build;      // owned; which one of that name (templates_build); NULL: it is not known
     char *token;      // owned; envd's access token, NULL when it was created with secure:false
     char *owner;      // owned; name of the API key that made it; NULL: made on the unix socket
     json_t *metadata; // owned; object of strings
@@ -53,10 +54,10 @@ struct sandbox {
     size_t stream_count;
     size_t passive_count;      // of them: those whose being open is no use of it
     struct creation *creation; // owned; while CREATING (create.c)
-    struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
     struct pooled *pooled;     // owned; while it is the pool's (pooled.h)
     struct handout *handout;   // owned; while it is handed out (handout.h)
     json_t *handout_env;       // owned; its environment, until its guest has it (handout.h)
+    struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
     int found;                 // enum record_state, while it is being adopted
     char *snapshot;            // owned; id of the one it was made from; NULL: from its template
     struct machine_size size;  // what was asked for; 0: the template's
@@ -70,6 +71,7 @@ struct sandbox {
     struct usage usage;        // what it uses of the host
     struct ticket *ticket;     // owned; while it waits for room (waiting.c)
     struct pausing *pausing;   // owned; while PAUSING or RESUMING (pause.c)
+    unsigned holds;            // what its end waits for (ending.h)
     struct deadline wait;      // makes the steps of its removal (ending.c)
 
     // What the proxy goes by.

@@ -135,6 +135,7 @@ int snapshots_open(struct snapshots *s, const char *home, struct err *e)
 {
     *s = (struct snapshots){.dir = home_path(home, "snapshots")};
     TAILQ_INIT(&s->all);
+    TAILQ_INIT(&s->making);
     if (dir_make(s->dir, 0700, e) < 0)
         return -1;
     struct dirent **names = NULL;
@@ -196,12 +197,11 @@ bool snapshots_has_name(const struct snapshots *s, const struct snapshot *snap)
     return false;
 }
 
-size_t snapshots_count(const struct snapshots *s, const char *owner, bool all, int64_t *bytes)
+static size_t add_up(const struct snapshot_list *list, const char *owner, bool all, int64_t *bytes)
 {
     size_t count = 0;
     const struct snapshot *snap;
-    *bytes = 0;
-    TAILQ_FOREACH(snap, &s->all, link)
+    TAILQ_FOREACH(snap, list, link)
     {
         if (!all && !str_eq(snap->owner, owner))
             continue;
@@ -209,4 +209,10 @@ size_t snapshots_count(const struct snapshots *s, const char *owner, bool all, i
         *bytes += snap->bytes;
     }
     return count;
+}
+
+size_t snapshots_count(const struct snapshots *s, const char *owner, bool all, int64_t *bytes)
+{
+    *bytes = 0;
+    return add_up(&s->all, owner, all, bytes) + add_up(&s->making, owner, all, bytes);
 }

@@ -53,6 +53,7 @@ struct snapshots {
     char *dir;                // owned; <home>/snapshots
     struct snapshot_list all; // the newest first
     size_t count;
+    struct snapshot_list making; // not there yet, but they count
 };
 
 // Makes <home>/snapshots, removes what is hidden there, and reads the rest; what cannot be read is
@@ -66,7 +67,7 @@ struct snapshot *snapshots_find(const struct snapshots *s, const char *owner, co
 bool snapshots_is_id(const char *text);
 // Whether a name is still this one's, not a newer one's.
 bool snapshots_has_name(const struct snapshots *s, const struct snapshot *snap);
-// How many there are, and their bytes, of `owner`, or with `all` of everybody.
+// How many there are or are being made, and their bytes, of `owner`, or with `all` of everybody.
 size_t snapshots_count(const struct snapshots *s, const char *owner, bool all, int64_t *bytes);
 
 // A new one, with an id of its own, or with this one; not in the list yet.

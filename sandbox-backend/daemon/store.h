@@ -21,6 +21,8 @@ struct store_limits {
     int64_t reserve_percent; // of the host's memory: kept free
     int64_t wait_s;          // how long a creation waits for room
     int64_t timeout_s;       // longest time to live
+    int64_t snapshots;       // at once
+    int64_t snapshot_bytes;  // that they may take up together
     bool private_network;    // network.allowOut may name private and other special addresses
     struct idle_policy idle; // of sandboxes that are made without one
 };
@@ -28,14 +30,14 @@ struct store_limits {
 TAILQ_HEAD(sandbox_list, sandbox);
 
 struct gate;
+struct pool;
 
 struct store {
-struct pool;
     uv_loop_t *loop;
     struct gate *gate;  // borrowed
+    struct pool *pool;  // owned by pool.c; NULL before and after
     const char *domain; // borrowed; what answers say as "domain", NULL for null
     const char *url;    // borrowed; where TCP listens, NULL when it does not
-    struct pool *pool;  // owned by pool.c; NULL before and after
     const struct driver *driver;
     char *home; // owned
     char *dir;  // owned; <home>/sandboxes

@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
+#include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
@@ -156,6 +157,18 @@ static int check_build(const struct store *store, const struct snapshot *snap, s
     return 0;
 }
 
+int templates_check(const struct sandbox *sb, struct err *e)
+{
+    char *build auto_free = templates_build(sb->store, sb->template);
+    if (!sb->build || (exists(sb->store, sb->template) && str_eq(build, sb->build)))
+        return 0;
+    return err_set(
+        e, ERR_CONFLICT,
+        "template '%s' was %s since sandbox %s was created from it, so the sandbox's state "
+        "cannot be kept apart from its machine",
+        sb->template, exists(sb->store, sb->template) ? "built anew" : "removed", sb->id);
+}
+
 static int find_snapshot(const struct store *store, const struct snapshot *snap,
                          struct known_template *out, struct err *e)
 {
@@ -167,6 +180,7 @@ static int find_snapshot(const struct store *store, const struct snapshot *snap,
         return err_wrap(e, "snapshot '%s' of template '%s'", snap->id, snap->template);
     *out = (struct known_template){.name = xstrdup(snap->template),
                                    .dir = steal(&dir),
+                                   .build = xstrdup(snap->build ? snap->build : ""),
                                    .snapshot = xstrdup(snap->id),
                                    .image = xstrdup(snap->image),
                                    .token = snap->token ? xstrdup(snap->token) : NULL,
@@ -187,6 +201,7 @@ int templates_find_as(const struct store *store, const char *owner, const char *
     char *dir auto_free = dir_of(store, name);
     if (store->driver->facts(dir, &out->facts, e) < 0)
         return err_wrap(e, "template '%s'", name);
+    out->build = templates_build(store, name);
     out->name = steal(&name);
     out->dir = steal(&dir);
     return 0;
@@ -202,6 +217,7 @@ void templates_fini(struct known_template *t)
 {
     free(t->name);
     free(t->dir);
+    free(t->build);
     free(t->snapshot);
     free(t->image);
     free(t->token);

@@ -6,12 +6,14 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/drivers/driver.h"
 
+struct sandbox;
 struct store;
 
 // A template, or a snapshot of a sandbox, which is a template with an image.
 struct known_template {
     char *name;     // owned; of a snapshot that of the template it is an image of
     char *dir;      // owned; the template's
+    char *build;    // owned; which one of that name (templates_build)
     char *snapshot; // owned; its id; NULL: the template itself
     char *image;    // owned; the snapshot's directory of machine_save; NULL likewise
     char *token;    // owned; that envd in the image has, and asks for before it takes another
@@ -35,6 +37,9 @@ int templates_find_as(const struct store *store, const char *owner, const char *
 void templates_fini(struct known_template *t);
 // Which build of it a template is; two of one name differ. New string.
 char *templates_build(const struct store *store, const char *name);
+// Whether the template is still the one that `sb` was made from: an image of it is what differs
+// from that, and means nothing without. ERR_CONFLICT says what happened to it.
+int templates_check(const struct sandbox *sb, struct err *e);
 
 json_t *templates_list(const struct store *store); // array of E2B's Template; new reference
 json_t *templates_detail(const struct store *store,
