@@ -325,9 +325,13 @@ def test_host_disk_full(shell):
         subprocess.run(["umount", shell.dir], check=True)
 
 
+def one_word(value):
+    return json.dumps(value, separators=(",", ":")).replace(" ", "\\u0020")
+
+
 def adopt(shell, record, event="ready"):
     return shell.ask(event, "adopt", ID, shell.dir, TEMPLATE,
-                     json.dumps(record, separators=(",", ":")))
+                     one_word(record))
 
 
 @pytest.mark.parametrize("how", ["release", "sigkill"])
@@ -612,7 +616,7 @@ def test_policy_while_it_runs(shells):
     assert reaches(vmnet, "203.0.113.1") == "refused"
     first.end()
     second = shells()
-    second.ask("ready", "adopt", ID, second.dir, TEMPLATE, json.dumps(record, separators=(",", ":")),
+    second.ask("ready", "adopt", ID, second.dir, TEMPLATE, one_word(record),
                '{"internet":false,"denyOut":["1.1.1.1"]}')
     assert "internet=0 allow=0 deny=1" in netd_log(second), "the adopter's policy holds"
     assert reaches(vmnet, "203.0.113.1") == "refused"

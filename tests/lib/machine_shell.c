@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The microvm driver as a program, for its tests: one command a line on stdin, one JSON object a
 // line on stdout. Works on one machine.
-//   facts TEMPLATE | create ID DIR TEMPLATE MODE | adopt ID DIR TEMPLATE RECORD [POLICY] | record |
+//   facts TEMPLATE | create ID DIR TEMPLATE MODE [image=DIR] | record | save DIR [stay] |
+//   adopt ID DIR TEMPLATE RECORD [POLICY] |
 //   kill | release | fds | pause | resume | policy POLICY
 // MODE is none, public, or a policy as JSON without spaces, as POLICY is.
 // End of input ends the program and leaves the machine as it is, as a daemon's sudden end would.
@@ -109,6 +110,8 @@ static void make(char *words[WORDS_MAX])
     }
     spec.policy = &policy;
     if (is_new) {
+        if (words[5] && str_starts(words[5], "image="))
+            spec.image = strchr(words[5], '=') + 1;
         microvm_driver.create(&loop, &spec, on_ready, on_exit_, NULL);
     } else {
         json_t *record = json_parse(words[4], strlen(words[4]), NULL);
@@ -124,6 +127,18 @@ static void on_done(struct machine *m, const struct err *e, void *ctx)
         say_error("refused", e);
     else
         say(json_pack("{s:s, s:s, s:b}", "event", "done", "what", (const char *)ctx, "paused",
+                      machine_is_paused(m)));
+}
+
+static void on_saved(struct machine *m, const struct machine_saved *saved, const struct err *e,
+                     void *ctx)
+{
+    (void)ctx;
+    if (e)
+        say_error("refused", e);
+    else
+        say(json_pack("{s:s, s:I, s:I, s:b}", "event", "saved", "bytes", (json_int_t)saved->bytes,
+                      "standstill_us", (json_int_t)saved->standstill_us, "paused",
                       machine_is_paused(m)));
 }
 
@@ -165,6 +180,8 @@ static void obey(char *line)
         machine_resume(machine, on_done, RESUME);
     else if (str_eq(words[0], "policy") && machine && words[1])
         set_policy(words[1]);
+    else if (str_eq(words[0], "save") && machine && words[1])
+        machine_save(machine, words[1], str_eq(words[2], "stay"), on_saved, NULL);
     else if (str_eq(words[0], "fds"))
         say(json_pack("{s:s, s:i}", "event", "fds", "count", count_fds()));
     else

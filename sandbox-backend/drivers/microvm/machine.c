@@ -106,6 +106,7 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
                           .id = xstrdup(spec->id),
                           .dir = xstrdup(spec->dir),
                           .template = xstrdup(spec->template),
+                          .background = spec->background,
                           .vmnet = str_printf("%s/" MACHINE_VMNET, spec->dir),
                           .qmp_path = str_printf("%s/" MACHINE_QMP, spec->dir),
                           .control = str_printf("%s/" MACHINE_CONTROL, spec->dir),
@@ -136,6 +137,7 @@ int machine__open_qmp(struct machine *m, struct err *e)
 void machine__ready(struct machine *m, enum machine_state state)
 {
     free(steal(&m->policy));
+    machine__restore_free(m);
     machine__set_state(m, state);
     machine__step(m, "ready");
     m->ready = true;
@@ -151,7 +153,7 @@ static bool is_gone(const struct subproc *p)
 
 bool machine__is_gone(const struct machine *m)
 {
-    return is_gone(m->qemu) && is_gone(m->netd);
+    return is_gone(m->qemu) && is_gone(m->netd) && !m->working;
 }
 
 void machine__kill_both(struct machine *m)
@@ -162,11 +164,12 @@ void machine__kill_both(struct machine *m)
         subproc_kill(m->netd);
 }
 
-static void on_handle_closed(void *ctx)
+void machine__handle_closed(struct machine *m)
 {
-    struct machine *m = ctx;
     if (--m->handles > 0)
         return;
+    machine__save_abandon(m);
+    machine__restore_free(m);
     machine__answer_all(m, ERR_CANCELED, "the machine was let go");
     struct machine last = *m;
     free(m->id);
@@ -186,16 +189,21 @@ static void on_handle_closed(void *ctx)
         last.on_gone(last.gone_ctx);
 }
 
+static void on_handle_closed(void *ctx)
+{
+    machine__handle_closed(ctx);
+}
+
 static void on_deadline_closed(struct deadline *d)
 {
-    on_handle_closed(container_of(d, struct machine, deadline));
+    machine__handle_closed(container_of(d, struct machine, deadline));
 }
 
 void machine__close(struct machine *m)
 {
     machine__set_state(m, MACHINE_CLOSING);
     machine__policy_abandon(m);
-    m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->qmp != NULL) +
+    m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->qmp != NULL) + m->working +
                  machine__cgroup_close(m, on_handle_closed, m);
     if (m->qmp)
         qmp_close(m->qmp, on_handle_closed, m);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of one machine share: machine.c (the whole, and its end by its owner),
 // machine_create.c (restore), machine_adopt.c, machine_exit.c (the end by itself),
-// machine_request.c (what its owner asks), machine_pause.c, machine_policy.c, machine_cgroup.c.
+// machine_request.c (what its owner asks), machine_pause.c, machine_policy.c, machine_cgroup.c,
+// machine_save.c; machine_restore.c (what an image needs), machine_work.c (what would block).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,7 +52,8 @@ struct machine {
     struct err error;    // why it failed or ended
     char *id;            // owned, as all strings here
     char *dir;
-    char *template; // its directory
+    char *template;  // its directory
+    bool background; // from its start
     char *vmnet;
     char *qmp_path;
     char *control;        // of netd
@@ -67,6 +69,9 @@ struct machine {
     TAILQ_HEAD(machine_requests, machine_request) requests; // owned; not answered yet
     struct machine_request *request;                        // of them: the one that is served
     struct policy_call *policy_call;                        // owned; under way
+    struct machine_save *save;                              // owned; under way
+    struct machine_restore *restore;                        // owned; while it starts from an image
+    bool working;                                           // machine__work is under way
     struct machine_cgroup *cgroup; // owned; NULL: the host holds it to nothing
     machine_ready_cb on_ready;
     machine_exit_cb on_exit;
@@ -87,6 +92,7 @@ bool machine__is_gone(const struct machine *m);
 void machine__kill_both(struct machine *m);
 // Closes all handles; then the owner is told (a start that failed, or on_gone), and it is freed.
 void machine__close(struct machine *m);
+void machine__handle_closed(struct machine *m); // one of those that machine__close waits for
 
 // ---- machine_create.c, machine_adopt.c
 void machine__create(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
@@ -141,6 +147,37 @@ void machine__cgroup_fini(struct machine *m); // removes the groups if their pro
 bool machine__cgroup_set_background(struct machine *m, bool background);
 json_t *machine__cgroup_record(const struct machine *m); // new reference
 void machine__sweep(const char *sandboxes_dir); // what is left of machines that nobody knows
+
+// ---- machine_pause.c
+// The status that QEMU answered, "running" or "paused", for a machine that waits in `expected` for
+// it; NULL when there is nothing more to do: it is ending and that has its own way, or it has to
+// end for this answer.
+const char *machine__status_in(struct machine *m, enum machine_state expected, const json_t *value,
+                               const struct err *e);
+
+// ---- machine_work.c
+typedef void machine_work_run(void *ctx, struct err *e);
+typedef void machine_work_then(struct machine *m, const struct err *e);
+
+// `run` in a worker, then `then` in the loop, in whatever state the machine is by then; not called
+// when it is CLOSING. One at a time. What `run` uses stays until then.
+void machine__work(struct machine *m, machine_work_run *run, machine_work_then *then, void *ctx);
+
+// ---- machine_save.c
+void machine__save_event(struct machine *m, const char *name, const json_t *data);
+// The machine has ended or is let go: nothing of the image is left. Waits for the worker's end.
+void machine__save_abandon(struct machine *m);
+// Whether an earlier daemon ended while it saved this machine, and what the guest did before.
+bool machine__save_was_cut(const struct machine *m, bool *was_running);
+void machine__save_mend(struct machine *m); // what it left is undone
+
+// ---- machine_restore.c
+// Checks the image, makes the disk.
+void machine__restore_open(struct machine *m, const char *image, machine_work_then *then);
+char *machine__restore_vmstate(const struct machine *m); // new string: path
+// Writes its pages into QEMU, which waits.
+void machine__restore_fill(struct machine *m, machine_work_then *then);
+void machine__restore_free(struct machine *m);
 
 // ---- machine_exit.c
 // The start cannot go on, or the machine is of no use: ends what there is of it, for this reason.

@@ -70,7 +70,13 @@ static void on_status(struct qmp *q, const json_t *value, const struct err *e, v
     struct err failed = ERR_INIT;
     if (m->state != MACHINE_STARTING || (e && e->code == ERR_UNAVAILABLE))
         return; // it is ending, and that has its own way
-    if (str_eq(status, "running") || str_eq(status, "paused")) {
+    bool was_running = false;
+    if (machine__save_was_cut(m, &was_running)) {
+        machine__save_mend(m);
+        if (was_running)
+            qmp_execute(m->qmp, "cont", NULL, MACHINE_QMP_MS, NULL, NULL);
+        qmp_execute(m->qmp, "query-status", NULL, MACHINE_QMP_MS, on_status, m);
+    } else if (str_eq(status, "running") || str_eq(status, "paused")) {
         m->adopted_paused = str_eq(status, "paused");
         machine__send_policy(m, m->policy, on_policy_set);
     } else if (status) {

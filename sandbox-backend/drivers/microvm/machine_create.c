@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restoring a machine from its template, in numbered steps.
+// Restoring a machine from its template, or from an image of one, in numbered steps.
 #include "sandbox-backend/drivers/microvm/machine.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/fault.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/self.h"
@@ -29,14 +30,17 @@ struct channels {
     int vmstate;
 };
 
-static int begin(struct machine *m, const struct machine_spec *spec, struct err *e);
-static int make_overlay(const struct machine *m, const char *template_dir, struct err *e);
-static int open_channels(struct machine *m, const char *template_dir, struct channels *c,
-                         struct err *e);
-static int start_qemu(struct machine *m, const struct machine_spec *spec, const struct template *t,
-                      const char *binary, const struct channels *c, struct err *e);
+static void on_image_open(struct machine *m, const struct err *e);
+static int begin(struct machine *m, struct err *e);
+static int make_overlay(const struct machine *m, struct err *e);
+static int open_channels(struct machine *m, struct channels *c, struct err *e);
+static int start_qemu(struct machine *m, const struct template *t, const char *binary,
+                      const struct channels *c, struct err *e);
 static int start_netd(struct machine *m, const struct channels *c, struct err *e);
-static void limit(struct machine *m, const struct machine_spec *spec, const struct template *t);
+static void limit(struct machine *m, const struct template *t);
+static void prepare_load(struct machine *m);
+static void on_prepared(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
+static void on_filled(struct machine *m, const struct err *e);
 static void load_state(struct machine *m);
 static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
@@ -46,8 +50,18 @@ void machine__create(uv_loop_t *loop, const struct machine_spec *spec, machine_r
 {
     struct machine *m = machine__new(loop, spec, on_ready, on_exit, ctx);
     struct err e = ERR_INIT;
-    if (begin(m, spec, &e) != 0)
+    if (spec->image)
+        machine__restore_open(m, spec->image, on_image_open);
+    else if (begin(m, &e) != 0)
         machine__fail(m, &e); // the owner learns of it from the loop
+}
+
+// 0. An image has been checked, and the disk is made.
+static void on_image_open(struct machine *m, const struct err *e)
+{
+    struct err failed = e ? *e : ERR_INIT;
+    if (m->state == MACHINE_STARTING && (e || begin(m, &failed) != 0))
+        machine__fail(m, &failed);
 }
 
 static void channels_close(const struct channels *c)
@@ -58,44 +72,44 @@ static void channels_close(const struct channels *c)
 }
 
 // Steps 1 to 6, all within this turn of the loop.
-static int begin(struct machine *m, const struct machine_spec *spec, struct err *e)
+static int begin(struct machine *m, struct err *e)
 {
     struct template t;
     struct channels c = {.qmp = -1, .vmnet = -1, .control = -1, .frames = {-1, -1}, .vmstate = -1};
     char *binary auto_free = NULL;
     // 1. The template, and whether it fits this host.
-    if (fit_load(spec->template, &t, &binary, e) != 0)
+    if (fit_load(m->template, &t, &binary, e) != 0)
         return -1;
     // 2. to 4. A disk, descriptors, QEMU (first, because it takes longest), netd.
-    int failed = make_overlay(m, spec->template, e);
-    failed = failed ? failed : open_channels(m, spec->template, &c, e);
-    failed = failed ? failed : start_qemu(m, spec, &t, binary, &c, e);
+    int failed = m->restore ? 0 : make_overlay(m, e);
+    failed = failed ? failed : open_channels(m, &c, e);
+    failed = failed ? failed : start_qemu(m, &t, binary, &c, e);
     failed = failed ? failed : start_netd(m, &c, e);
     if (!failed)
-        limit(m, spec, &t);
+        limit(m, &t);
     channels_close(&c);
     template_fini(&t);
     machine__step(m, "started");
     // 5. The control connection: its listening socket is there already.
     if (failed || machine__open_qmp(m, e) != 0)
         return -1;
-    load_state(m);
+    prepare_load(m);
     return 0;
 }
 
 // 2. Its own disk: the template's empty overlay; what it is an overlay of is told to QEMU.
-static int make_overlay(const struct machine *m, const char *template_dir, struct err *e)
+static int make_overlay(const struct machine *m, struct err *e)
 {
-    char *from auto_free = str_printf("%s/" TEMPLATE_OVERLAY, template_dir);
+    char *from auto_free = str_printf("%s/" TEMPLATE_OVERLAY, m->template);
     char *to auto_free = str_printf("%s/" MACHINE_OVERLAY, m->dir);
     return file_copy(from, to, 0600, e);
 }
 
 // 3. Sockets, logs and the device state.
-static int open_channels(struct machine *m, const char *template_dir, struct channels *c,
-                         struct err *e)
+static int open_channels(struct machine *m, struct channels *c, struct err *e)
 {
-    char *vmstate auto_free = str_printf("%s/" TEMPLATE_VMSTATE, template_dir);
+    char *vmstate auto_free = m->restore ? machine__restore_vmstate(m)
+                                         : str_printf("%s/" TEMPLATE_VMSTATE, m->template);
     c->vmstate = open(vmstate, O_RDONLY | O_CLOEXEC);
     if (c->vmstate < 0)
         return err_sys(e, errno, "open %s", vmstate);
@@ -109,11 +123,11 @@ static int open_channels(struct machine *m, const char *template_dir, struct cha
     return m->netd_log < 0 ? -1 : 0;
 }
 
-static int start_qemu(struct machine *m, const struct machine_spec *spec, const struct template *t,
-                      const char *binary, const struct channels *c, struct err *e)
+static int start_qemu(struct machine *m, const struct template *t, const char *binary,
+                      const struct channels *c, struct err *e)
 {
-    char *memory auto_free = str_printf("%s/" TEMPLATE_MEMORY, spec->template);
-    char *base auto_free = str_printf("%s/" TEMPLATE_DISK, spec->template);
+    char *memory auto_free = str_printf("%s/" TEMPLATE_MEMORY, m->template);
+    char *base auto_free = str_printf("%s/" TEMPLATE_DISK, m->template);
     char *overlay auto_free = str_printf("%s/" MACHINE_OVERLAY, m->dir);
     char *name auto_free = str_printf("cubby-%s", m->id);
     struct qemu_config config = {.binary = binary,
@@ -126,10 +140,16 @@ static int start_qemu(struct machine *m, const struct machine_spec *spec, const 
                                  .memory_path = memory,
                                  .disk_base = base,
                                  .disk_overlay = overlay,
-                                 .incoming = true};
+                                 .incoming = true,
+                                 .image = m->restore != NULL};
     char **argv = qemu_argv(&config);
     const int fds[QEMU_FD_COUNT] = {-1, m->qemu_log, m->qemu_log, c->qmp, c->frames[0], c->vmstate};
-    struct spawn_opts opts = {.file = binary, .argv = argv, .fds = fds, .fd_count = QEMU_FD_COUNT};
+    // A later daemon is not its parent, and is to be able to save it.
+    struct spawn_opts opts = {.file = binary,
+                              .argv = argv,
+                              .fds = fds,
+                              .fd_count = QEMU_FD_COUNT,
+                              .is_open = true};
     m->qemu = subproc_start(m->loop, &opts, machine__on_qemu_exit, m, e);
     qemu_argv_free(argv);
     return m->qemu ? 0 : -1;
@@ -153,21 +173,48 @@ static int start_netd(struct machine *m, const struct channels *c, struct err *e
 }
 
 // Before QEMU has more threads: they inherit what the first has.
-static void limit(struct machine *m, const struct machine_spec *spec, const struct template *t)
+static void limit(struct machine *m, const struct template *t)
 {
     const struct machine_size size = {.cpus = (int)t->cpus, .memory_mb = t->memory_mb};
-    machine__cgroup_start(m, &size, str_eq(t->accel, "tcg"), spec->background);
-    if (spec->background)
+    machine__cgroup_start(m, &size, str_eq(t->accel, "tcg"), m->background);
+    if (m->background)
         machine_set_background(m, true);
 }
 
-// 6. Both commands are sent now and wait in the socket until QEMU reads them.
-static void load_state(struct machine *m)
+// 6. Both commands are sent now and wait in the socket until QEMU reads them; with an image the
+// second is, once the pages are in: what answers the first has mapped the memory.
+static void prepare_load(struct machine *m)
 {
     qmp_execute(m->qmp, "migrate-set-capabilities",
                 json_pack("{s:[{s:s, s:b}, {s:s, s:b}]}", "capabilities", "capability",
                           "x-ignore-shared", "state", 1, "capability", "events", "state", 1),
-                MACHINE_QMP_MS, on_loading, m);
+                MACHINE_QMP_MS, m->restore ? on_prepared : on_loading, m);
+    if (!m->restore)
+        load_state(m);
+}
+
+static void on_prepared(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
+{
+    struct machine *m = ctx;
+    on_loading(q, value, e, ctx);
+    if (m->state == MACHINE_STARTING && !e)
+        machine__restore_fill(m, on_filled);
+}
+
+static void on_filled(struct machine *m, const struct err *e)
+{
+    if (m->state != MACHINE_STARTING)
+        return;
+    machine__step(m, "filled");
+    FAULT("restore.4");
+    if (e)
+        machine__fail(m, e);
+    else
+        load_state(m);
+}
+
+static void load_state(struct machine *m)
+{
     qmp_execute(m->qmp, "migrate-incoming", json_pack("{s:s}", "uri", QEMU_VMSTATE_URI),
                 MACHINE_QMP_MS, on_loading, m);
 }
@@ -194,7 +241,8 @@ void machine__on_migration(struct machine *m, const char *status)
         return;
     if (str_eq(status, "failed")) {
         char *said auto_free = childlog_last_line(m->qemu_log);
-        err_set(&e, ERR_INTERNAL, "QEMU could not load the template's state: %s", said);
+        err_set(&e, ERR_INTERNAL, "QEMU could not load the %s state: %s",
+                m->restore ? "saved machine's" : "template's", said);
         machine__fail(m, &e);
     } else if (str_eq(status, "completed")) {
         machine__step(m, "loaded");

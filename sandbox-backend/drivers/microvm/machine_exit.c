@@ -75,6 +75,7 @@ static void gone(struct machine *m)
         return;
     }
     machine__set_state(m, MACHINE_ENDED);
+    machine__save_abandon(m);
     machine__answer_all(m, ERR_UNAVAILABLE, m->error.msg);
     if (m->state == MACHINE_ENDED) // the owner may have killed it from there
         m->on_exit(m, m->error.msg, m->ctx);
@@ -225,6 +226,8 @@ void machine__on_event(struct qmp *q, const char *name, const json_t *data, void
         return;
     if (str_eq(name, "MIGRATION") && status)
         machine__on_migration(m, status);
+    else if (str_starts(name, "BLOCK_JOB_"))
+        machine__save_event(m, name, data);
     else if (str_eq(name, "SHUTDOWN"))
         on_shutdown(m, data);
     else if (str_eq(name, "GUEST_PANICKED"))

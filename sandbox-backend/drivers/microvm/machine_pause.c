@@ -61,10 +61,8 @@ void machine_resume(struct machine *m, machine_done_cb cb, void *ctx)
     machine__request(r);
 }
 
-// The status that QEMU is in, for a machine that waits in `expected` for it; NULL when there is
-// nothing more to do: it is ending and that has its own way, or it has to end for this answer.
-static const char *status_in(struct machine *m, enum machine_state expected, const json_t *value,
-                             const struct err *e)
+const char *machine__status_in(struct machine *m, enum machine_state expected, const json_t *value,
+                               const struct err *e)
 {
     struct err failed = ERR_INIT;
     const char *status = json_string_value(json_object_get(value, "status"));
@@ -98,7 +96,7 @@ static void on_paused(struct qmp *q, const json_t *value, const struct err *e, v
 {
     (void)q;
     struct machine *m = ctx;
-    const char *status = status_in(m, MACHINE_PAUSING, value, e);
+    const char *status = machine__status_in(m, MACHINE_PAUSING, value, e);
     if (status)
         settle(m, status, "paused");
 }
@@ -107,7 +105,7 @@ static void on_resumed(struct qmp *q, const json_t *value, const struct err *e, 
 {
     (void)q;
     struct machine *m = ctx;
-    const char *status = status_in(m, MACHINE_RESUMING, value, e);
+    const char *status = machine__status_in(m, MACHINE_RESUMING, value, e);
     if (status)
         settle(m, status, "running");
 }

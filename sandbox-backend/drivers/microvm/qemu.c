@@ -106,8 +106,8 @@ static void add_overlay(struct argv *a, const char *node, const char *image, con
 static void add_disk(struct argv *a, const struct qemu_config *c)
 {
     if (c->disk_overlay) {
-        add_raw_disk(a, "base", c->disk_base, true);
-        add_overlay(a, QEMU_DISK_NODE, c->disk_overlay, "base");
+        add_raw_disk(a, QEMU_DISK_BASE_NODE, c->disk_base, true);
+        add_overlay(a, QEMU_DISK_NODE, c->disk_overlay, QEMU_DISK_BASE_NODE);
     } else {
         add_raw_disk(a, QEMU_DISK_NODE, c->disk_base, false);
     }
@@ -163,6 +163,10 @@ static void add_boot(struct argv *a, const struct qemu_config *c)
     if (c->incoming) {
         add(a, "-incoming");
         add(a, "defer");
+    }
+    if (c->image) { // it has no such section
+        add(a, "-global");
+        add(a, "migration.send-configuration=off");
     }
 }
 

@@ -39,6 +39,7 @@ enum {
 #define QEMU_CONSOLE_BYTES (64 * 1024) // size of that ring
 #define QEMU_DISK_NODE     "disk0"     // what the guest's /dev/vda reads and writes
 #define QEMU_DISK_ID       "blk0"
+#define QEMU_DISK_BASE_NODE "base" // the template's, below it
 
 #define QEMU_TB_SIZE_MB 64 // translation cache: the largest part of a TCG machine's private memory
 #define QEMU_GUEST_MAC "52:54:00:c0:bb:01"
@@ -60,6 +61,7 @@ struct qemu_config {
     const char *initrd;
     const char *append;
     bool incoming; // or wait for "migrate-incoming"
+    bool image;    // and that with what "xen-save-devices-state" wrote
 };
 
 // New NULL-terminated array; qemu_argv_free.

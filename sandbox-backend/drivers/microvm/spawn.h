@@ -15,6 +15,7 @@ struct spawn_opts {
     const int *fds;    // child's descriptor i is a copy of fds[i]; -1: /dev/null
     int fd_count;      // at most SPAWN_FDS_MAX; what is above is closed, close-on-exec or not
     bool dies_with_us; // SIGKILLed when this program ends: for builds, not for sandboxes
+    bool is_open;      // its memory may be read by who is not its parent, as far as the user may
 };
 
 // Starts it in a session of its own, with default signals. The pid, which the caller must wait for,

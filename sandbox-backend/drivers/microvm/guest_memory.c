@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guest's memory as it lies in QEMU.
+#include "sandbox-backend/drivers/microvm/guest_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/page_file.h"
+
+#define ENTRIES_AT_ONCE 8192 // of pagemap
+#define REGIONS_AT_ONCE 512  // of PAGEMAP_SCAN
+#define SPANS_FIRST     1024
+
+// An entry of pagemap (Documentation/admin-guide/mm/pagemap.rst of Linux).
+#define ENTRY_PRESENT (1ULL << 63)
+#define ENTRY_SWAPPED (1ULL << 62)
+#define ENTRY_FILE    (1ULL << 61)
+
+// PAGEMAP_SCAN (the same document). Named here because headers before Linux 6.7 do not have it.
+struct scan_region {
+    uint64_t start;
+    uint64_t end;
+    uint64_t categories;
+};
+struct scan_arg {
+    uint64_t size;
+    uint64_t flags;
+    uint64_t start;
+    uint64_t end;
+    uint64_t walk_end; // where it stopped
+    uint64_t vec;
+    uint64_t vec_len;
+    uint64_t max_pages;
+    uint64_t category_inverted;
+    uint64_t category_mask;
+    uint64_t category_anyof_mask;
+    uint64_t return_mask;
+};
+#define SCAN_REQUEST _IOWR('f', 16, struct scan_arg)
+#define SCAN_FILE    (1 << 2)
+#define SCAN_PRESENT (1 << 3)
+#define SCAN_SWAPPED (1 << 4)
+
+// ---- the mapping
+
+// A line of /proc/PID/maps, if it is a private, writable mapping of the file.
+static bool is_ours(const char *line, const char *path, ino_t inode, struct guest_memory_part *out)
+{
+    uint64_t start, end, offset, number;
+    char mode[5];
+    int at = 0;
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %" SCNu64 " %n", &start, &end,
+               mode, &offset, &number, &at) != 5 ||
+        strncmp(mode, "rw", 2) != 0 || mode[3] != 'p' || end <= start)
+        return false;
+    *out = (struct guest_memory_part){.start = start, .bytes = end - start, .offset = offset};
+    const char *name = at ? line + at : "";
+    return number == inode ||
+           (strncmp(name, path, strlen(path)) == 0 && strchr("\n", name[strlen(path)]));
+}
+
+static int find_parts(struct guest_memory *g, FILE *maps, const char *file, struct err *e)
+{
+    char *path auto_free = realpath(file, NULL);
+    char *line auto_free = NULL;
+    size_t room = 0;
+    struct stat st;
+    uint64_t have = 0;
+    if (!path || stat(path, &st) != 0)
+        return err_sys(e, errno, "find %s", file);
+    while (have < g->ram_bytes && getline(&line, &room, maps) > 0) {
+        struct guest_memory_part part;
+        if (!is_ours(line, path, st.st_ino, &part) || part.offset != have ||
+            g->part_count == GUEST_MEMORY_PARTS_MAX)
+            continue;
+        part.bytes = part.bytes < g->ram_bytes - have ? part.bytes : g->ram_bytes - have;
+        g->parts[g->part_count++] = part;
+        have += part.bytes;
+    }
+    if (have < g->ram_bytes)
+        return err_set(e, ERR_UNAVAILABLE, "QEMU has not mapped %s as the guest's memory", file);
+    return 0;
+}
+
+static int open_proc(pid_t pid, const char *name, int flags, struct err *e)
+{
+    char *path auto_free = str_printf("/proc/%d/%s", (int)pid, name);
+    int fd = open(path, flags | O_CLOEXEC);
+    if (fd < 0)
+        err_sys(e, errno, "open %s, the memory of a sandbox's QEMU", path);
+    return fd;
+}
+
+int guest_memory_open(struct guest_memory *g, pid_t pid, const char *file, uint64_t ram_bytes,
+                      struct err *e)
+{
+    *g = (struct guest_memory){.mem = -1, .pagemap = -1, .ram_bytes = ram_bytes};
+    int fd = open_proc(pid, "maps", O_RDONLY, e);
+    FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!maps) {
+        mem_close_fd(&fd);
+        return err_set(e, ERR_UNAVAILABLE, "the memory of process %d cannot be found", (int)pid);
+    }
+    int result = find_parts(g, maps, file, e);
+    fclose(maps);
+    g->mem = result == 0 ? open_proc(pid, "mem", O_RDWR, e) : -1;
+    g->pagemap = g->mem >= 0 ? open_proc(pid, "pagemap", O_RDONLY, e) : -1;
+    if (g->pagemap >= 0)
+        return 0;
+    guest_memory_close(g);
+    return -1;
+}
+
+void guest_memory_close(struct guest_memory *g)
+{
+    mem_close_fd(&g->mem);
+    mem_close_fd(&g->pagemap);
+    g->mem = g->pagemap = -1;
+}
+
+// ---- which are its own
+
+void guest_pages_fini(struct guest_pages *p)
+{
+    free(p->spans);
+    *p = (struct guest_pages){0};
+}
+
+static void add_span(struct guest_pages *p, uint64_t first, uint64_t count)
+{
+    struct guest_span *last = p->span_count ? &p->spans[p->span_count - 1] : NULL;
+    p->total += count;
+    if (last && last->first + last->count == first) {
+        last->count += count;
+        return;
+    }
+    if (p->span_count == p->room) {
+        p->room = p->room ? 2 * p->room : SPANS_FIRST;
+        p->spans = xrealloc(p->spans, p->room * sizeof *p->spans);
+    }
+    p->spans[p->span_count++] = (struct guest_span){.first = first, .count = count};
+}
+
+// 1 when this kernel does not have the ioctl.
+static int scan_part(const struct guest_memory *g, const struct guest_memory_part *part,
+                     struct guest_pages *out, struct err *e)
+{
+    struct scan_region regions[REGIONS_AT_ONCE];
+    struct scan_arg arg = {.size = sizeof arg,
+                           .start = part->start,
+                           .end = part->start + part->bytes,
+                           .vec = (uintptr_t)regions,
+                           .vec_len = REGIONS_AT_ONCE,
+                           .category_inverted = SCAN_FILE,
+                           .category_mask = SCAN_FILE,
+                           .category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED,
+                           .return_mask = SCAN_PRESENT};
+    while (arg.start < arg.end) {
+        int count = ioctl(g->pagemap, SCAN_REQUEST, &arg);
+        if (count < 0 && errno == ENOTTY)
+            return 1;
+        if (count < 0 || arg.walk_end <= arg.start)
+            return err_sys(e, count < 0 ? errno : EIO, "look at the pages of QEMU");
+        for (int i = 0; i < count; i++)
+            add_span(out, (regions[i].start - part->start + part->offset) / PAGE_BYTES,
+                     (regions[i].end - regions[i].start) / PAGE_BYTES);
+        arg.start = arg.walk_end;
+    }
+    return 0;
+}
+
+static int read_part(const struct guest_memory *g, const struct guest_memory_part *part,
+                     struct guest_pages *out, struct err *e)
+{
+    uint64_t *entries auto_free = xcalloc(ENTRIES_AT_ONCE, sizeof *entries);
+    uint64_t pages = part->bytes / PAGE_BYTES, first = part->offset / PAGE_BYTES;
+    for (uint64_t done = 0; done < pages;) {
+        uint64_t want = pages - done < ENTRIES_AT_ONCE ? pages - done : ENTRIES_AT_ONCE;
+        off_t at = (off_t)((part->start / PAGE_BYTES + done) * sizeof *entries);
+        ssize_t n = pread(g->pagemap, entries, want * sizeof *entries, at);
+        if (n <= 0)
+            return err_sys(e, n < 0 ? errno : EIO, "look at the pages of QEMU");
+        uint64_t got = (uint64_t)n / sizeof *entries;
+        for (uint64_t i = 0; i < got; i++) {
+            bool present = (entries[i] & ENTRY_PRESENT) && !(entries[i] & ENTRY_FILE);
+            if (present || (entries[i] & ENTRY_SWAPPED))
+                add_span(out, first + done + i, 1);
+        }
+        done += got;
+    }
+    return 0;
+}
+
+int guest_memory_scan(const struct guest_memory *g, struct guest_pages *out, struct err *e)
+{
+    guest_pages_fini(out);
+    for (int i = 0; i < g->part_count; i++) {
+        int result = scan_part(g, &g->parts[i], out, e);
+        if (result > 0)
+            result = read_part(g, &g->parts[i], out, e);
+        if (result != 0)
+            return result;
+    }
+    return 0;
+}
+
+// ---- contents
+
+static ssize_t move_some(const struct guest_memory *g, uint64_t at, uint64_t bytes, char *to,
+                         const char *from)
+{
+    for (int i = 0; i < g->part_count; i++) {
+        const struct guest_memory_part *part = &g->parts[i];
+        if (at < part->offset || at - part->offset >= part->bytes)
+            continue;
+        uint64_t rest = part->offset + part->bytes - at;
+        off_t address = (off_t)(part->start + (at - part->offset));
+        size_t len = bytes < rest ? bytes : rest;
+        return to ? pread(g->mem, to, len, address) : pwrite(g->mem, from, len, address);
+    }
+    errno = EINVAL;
+    return -1;
+}
+
+static int move(const struct guest_memory *g, uint64_t first, uint64_t count, char *to,
+                const char *from, struct err *e)
+{
+    uint64_t pages = g->ram_bytes / PAGE_BYTES;
+    if (first > pages || count > pages - first)
+        return err_set(e, ERR_INVALID, "pages outside of the guest's memory");
+    for (uint64_t done = 0; done < count * PAGE_BYTES;) {
+        ssize_t n = move_some(g, first * PAGE_BYTES + done, count * PAGE_BYTES - done,
+                              to ? to + done : NULL, from ? from + done : NULL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) // 0: its memory is gone, and it with it
+            return err_sys(e, n < 0 ? errno : ESRCH, "%s the guest's memory",
+                           to ? "read" : "write");
+        done += (uint64_t)n;
+    }
+    return 0;
+}
+
+int guest_memory_read(const struct guest_memory *g, uint64_t first, uint64_t count, char *to,
+                      struct err *e)
+{
+    return move(g, first, count, to, NULL, e);
+}
+
+int guest_memory_write(const struct guest_memory *g, uint64_t first, uint64_t count,
+                       const char *from, struct err *e)
+{
+    return move(g, first, count, NULL, from, e);
+}

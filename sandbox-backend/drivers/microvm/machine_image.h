@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// An image: what machine_save leaves in a directory, and a machine can be made from. All of it is
+// what differs from one build of one template, and belongs to no other image.
+//
+//   image.json    format, and which template. Written last: without it there is no image
+//   vmstate       QEMU's devices ("xen-save-devices-state")
+//   pages         memory (page_file.h)
+//   disk.qcow2    clusters, over the template's disk
+//
+// Blocking: for a worker.
+#pragma once
+#include <stdint.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/drivers/microvm/template.h"
+
+#define MACHINE_IMAGE_JSON    "image.json"
+#define MACHINE_IMAGE_VMSTATE "vmstate"
+#define MACHINE_IMAGE_PAGES   "pages"
+#define MACHINE_IMAGE_DISK    "disk.qcow2"
+
+// The other files are there: syncs them, writes image.json, syncs the directory. *bytes: what all
+// of it takes up.
+int machine_image_seal(const char *dir, const struct template *t, int64_t *bytes, struct err *e);
+// Whether it can go on from this template: ERR_NOT_FOUND, ERR_INVALID, or ERR_PRECONDITION when it
+// is of another one; each says what to do.
+int machine_image_check(const char *dir, const struct template *t, struct err *e);
+// Removes these files, not the directory.
+void machine_image_empty(const char *dir);

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a machine that goes on from an image needs beside what one of the template needs: its disk
+// and its pages. Both by a worker: before QEMU is started, and once QEMU has mapped the memory.
+#include "sandbox-backend/drivers/microvm/machine.h"
+
+#include "sandbox-backend/base/fault.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/guest_memory.h"
+#include "sandbox-backend/drivers/microvm/machine_image.h"
+#include "sandbox-backend/drivers/microvm/page_file.h"
+
+#define ZEROS_AT_ONCE 256 // pages
+
+struct machine_restore {
+    char *image; // owned, as all strings here
+    char *template;
+    char *overlay; // of the machine
+    uint64_t ram_bytes;
+    struct page_file pages;
+    pid_t qemu;
+};
+
+static void run_open(void *ctx, struct err *e)
+{
+    struct machine_restore *r = ctx;
+    struct template t;
+    char *pages auto_free = str_printf("%s/" MACHINE_IMAGE_PAGES, r->image);
+    char *disk auto_free = str_printf("%s/" MACHINE_IMAGE_DISK, r->image);
+    if (template_load(r->template, &t, e) != 0)
+        return;
+    r->ram_bytes = (uint64_t)t.memory_mb * 1024 * 1024;
+    if (machine_image_check(r->image, &t, e) == 0 &&
+        page_file_open(&r->pages, pages, r->ram_bytes, e) == 0) {
+        FAULT("restore.1");
+        file_copy(disk, r->overlay, 0600, e);
+        FAULT("restore.2");
+    }
+    template_fini(&t);
+}
+
+void machine__restore_open(struct machine *m, const char *image, machine_work_then *then)
+{
+    struct machine_restore *r = xcalloc(1, sizeof *r);
+    *r = (struct machine_restore){.image = xstrdup(image),
+                                  .template = xstrdup(m->template),
+                                  .overlay = str_printf("%s/" MACHINE_OVERLAY, m->dir)};
+    m->restore = r;
+    machine__work(m, run_open, then, r);
+}
+
+char *machine__restore_vmstate(const struct machine *m)
+{
+    return str_printf("%s/" MACHINE_IMAGE_VMSTATE, m->restore->image);
+}
+
+// ---- pages
+
+static int write_zeros(const struct guest_memory *memory, const struct page_range *range,
+                       struct err *e)
+{
+    static const char zeros[ZEROS_AT_ONCE * PAGE_BYTES];
+    for (uint32_t done = 0; done < range->count;) {
+        uint32_t rest = range->count - done, count = rest < ZEROS_AT_ONCE ? rest : ZEROS_AT_ONCE;
+        if (guest_memory_write(memory, range->first + done, count, zeros, e) != 0)
+            return -1;
+        done += count;
+    }
+    return 0;
+}
+
+static void run_fill(void *ctx, struct err *e)
+{
+    struct machine_restore *r = ctx;
+    struct guest_memory memory;
+    char *file auto_free = str_printf("%s/" TEMPLATE_MEMORY, r->template);
+    if (guest_memory_open(&memory, r->qemu, file, r->ram_bytes, e) != 0)
+        return;
+    FAULT("restore.3");
+    const char *data = r->pages.data;
+    for (size_t i = 0; i < r->pages.range_count && !err_is(e); i++) {
+        const struct page_range *range = &r->pages.ranges[i];
+        if (range->kind == PAGE_ZERO) {
+            write_zeros(&memory, range, e);
+            continue;
+        }
+        guest_memory_write(&memory, range->first, range->count, data, e);
+        data += (size_t)range->count * PAGE_BYTES;
+    }
+    guest_memory_close(&memory);
+}
+
+void machine__restore_fill(struct machine *m, machine_work_then *then)
+{
+    m->restore->qemu = subproc_pid(m->qemu);
+    machine__work(m, run_fill, then, m->restore);
+}
+
+void machine__restore_free(struct machine *m)
+{
+    struct machine_restore *r = m->restore;
+    if (!r)
+        return;
+    m->restore = NULL;
+    page_file_close(&r->pages);
+    free(r->image);
+    free(r->template);
+    free(r->overlay);
+    free(r);
+}

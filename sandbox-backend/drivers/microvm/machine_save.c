@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing the state of a machine into a directory (machine_image.h), while it goes on.
+//
+// Everything is of the one instant at which the guest was stopped: its devices are saved by QEMU;
+// its own pages are copied into memory of ours, and written once it runs again; and a backup job of
+// QEMU copies the clusters of its disk, each before the guest may change it. So it stands still for
+// as long as it takes to copy its pages, however large its disk is, and no chain of disks comes to
+// be. Nothing is synced inside the guest: memory and disk are of the same moment.
+//
+// Stages, each of which begins when everything of the one before is over; what fails makes the
+// later ones undo:
+//
+//   PREPARE     worker: finds the memory, makes room
+//   TARGET      QMP: the disk of the image becomes a node
+//   STANDSTILL  QMP: stop, devices, the backup begins; worker: pages
+//   GO_ON       QMP: cont (unless it was paused or is to stay); worker: writes; the backup ends
+//   DETACH      QMP: the node goes
+//   SEAL        worker: syncs, image.json; or removes all files
+//   AS_IT_WAS   QMP: cont, for one that was to stay and could not be saved
+//
+// A file `saving` in the sandbox's directory tells a later daemon that a save was cut off, and
+// whether the guest ran before: machine_adopt.c lets it go on (machine__save_mend).
+//
+// Tested under TCG. With KVM the devices also hold the guest's clock (kvmclock), which QEMU stops
+// and sets as for a migration.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fault.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/machine.h"
+#include "sandbox-backend/drivers/microvm/machine_image.h"
+#include "sandbox-backend/drivers/microvm/qemu.h"
+#include "sandbox-backend/drivers/microvm/save_files.h"
+#include "sandbox-backend/log/log.h"
+
+#define SAVE_MS   30000  // for each command
+#define JOB_MS    600000 // for the copy of the disk
+#define CANCEL_MS 30000  // for its end when it is canceled
+
+#define NODE   "save" // the node of the image's disk, and the job
+#define MARKER "saving"
+
+enum save_stage { PREPARE, TARGET, STANDSTILL, GO_ON, DETACH, SEAL, AS_IT_WAS, OVER };
+
+enum job { JOB_NONE, JOB_RUNNING, JOB_OVER };
+
+struct machine_save {
+    struct machine *m;
+    enum save_stage stage;
+    int waiting; // of the stage: what is not over yet
+    bool was_running;
+    bool stay;
+    bool has_node;
+    enum job job;
+    bool job_waited; // one of `waiting` is the job
+    bool canceled;
+    struct deadline deadline; // of the job
+    uint64_t stopped_ns;
+    int64_t standstill_us;
+    char *dir;    // owned, as the two that follow
+    char *disk;   // of the machine
+    char *marker; // path
+    struct save_files files;
+    struct err error; // the first
+};
+
+static void begin_stage(struct machine_save *s, enum save_stage stage);
+static void prepare(struct machine_save *s);
+static void add_target(struct machine_save *s);
+static void stand_still(struct machine_save *s);
+static void go_on(struct machine_save *s);
+static void detach(struct machine_save *s);
+static void seal(struct machine_save *s);
+static void as_it_was(struct machine_save *s);
+static void finish(struct machine_save *s);
+
+// ---- the whole
+
+static bool failed(const struct machine_save *s)
+{
+    return err_is(&s->error);
+}
+
+// The save of a machine that is not ending; else NULL, and nobody need go on.
+static struct machine_save *save_of(struct machine *m)
+{
+    bool alive = m->state == MACHINE_RUNNING || m->state == MACHINE_PAUSING ||
+                 m->state == MACHINE_PAUSED || m->state == MACHINE_RESUMING;
+    return alive ? m->save : NULL;
+}
+
+static void part_over(struct machine_save *s, const struct err *e)
+{
+    if (e)
+        err_set(&s->error, e->code, "%s", e->msg);
+    if (--s->waiting == 0)
+        begin_stage(s, s->stage + 1);
+}
+
+static void begin_stage(struct machine_save *s, enum save_stage stage)
+{
+    static const struct {
+        const char *name;
+        void (*begin)(struct machine_save *s);
+    } STAGES[] = {
+        [PREPARE] = {"save: prepare", prepare},       [TARGET] = {"save: target", add_target},
+        [STANDSTILL] = {"save: stop", stand_still},   [GO_ON] = {"save: go on", go_on},
+        [DETACH] = {"save: detach", detach},          [SEAL] = {"save: seal", seal},
+        [AS_IT_WAS] = {"save: as it was", as_it_was}, [OVER] = {"save: over", finish},
+    };
+    s->stage = stage;
+    machine__step(s->m, STAGES[stage].name);
+    s->waiting = 1; // until all parts have begun
+    STAGES[stage].begin(s);
+    if (stage != OVER)
+        part_over(s, NULL);
+}
+
+static void on_reply(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
+{
+    (void)q;
+    (void)value;
+    struct machine_save *s = save_of(ctx);
+    if (s)
+        part_over(s, e);
+}
+
+static void ask(struct machine_save *s, const char *command, json_t *arguments, qmp_reply_cb cb)
+{
+    s->waiting++;
+    qmp_execute(s->m->qmp, command, arguments, SAVE_MS, cb, s->m);
+}
+
+static void on_worked(struct machine *m, const struct err *e)
+{
+    struct machine_save *s = save_of(m);
+    if (s)
+        part_over(s, e);
+}
+
+static void work(struct machine_save *s, machine_work_run *run)
+{
+    s->waiting++;
+    machine__work(s->m, run, on_worked, s);
+}
+
+static void run_prepare(void *ctx, struct err *e)
+{
+    save_files_prepare(&((struct machine_save *)ctx)->files, e);
+}
+
+static void run_read(void *ctx, struct err *e)
+{
+    save_files_read(&((struct machine_save *)ctx)->files, e);
+}
+
+static void run_write(void *ctx, struct err *e)
+{
+    save_files_write(&((struct machine_save *)ctx)->files, e);
+}
+
+static void run_seal(void *ctx, struct err *e)
+{
+    struct machine_save *s = ctx;
+    if (failed(s) || save_files_seal(&s->files, e) != 0)
+        machine_image_empty(s->dir);
+}
+
+static void on_late(struct deadline *d);
+
+static void save_it(struct machine *m, struct machine_request *r)
+{
+    struct machine_save *s = xcalloc(1, sizeof *s);
+    *s = (struct machine_save){.m = m,
+                               .was_running = m->state == MACHINE_RUNNING,
+                               .stay = r->stay,
+                               .dir = xstrdup(r->text),
+                               .disk = str_printf("%s/" MACHINE_OVERLAY, m->dir),
+                               .marker = str_printf("%s/" MARKER, m->dir)};
+    s->files = (struct save_files){.dir = s->dir,
+                                   .template_dir = m->template,
+                                   .overlay = s->disk,
+                                   .memory = {.mem = -1, .pagemap = -1},
+                                   .qemu = subproc_pid(m->qemu)};
+    deadline_init(&s->deadline, m->loop, on_late);
+    m->save = s;
+    begin_stage(s, PREPARE);
+}
+
+void machine_save(struct machine *m, const char *dir, bool stay, machine_saved_cb cb, void *ctx)
+{
+    struct machine_request *r = machine__request_new(m, save_it, ctx);
+    r->on_saved = cb;
+    r->text = xstrdup(dir);
+    r->stay = stay;
+    machine__request(r);
+}
+
+// ---- the stages
+
+static void prepare(struct machine_save *s)
+{
+    const char *state = s->was_running ? "running" : "paused";
+    if (file_replace(s->marker, state, strlen(state), 0600, &s->error) == 0)
+        work(s, run_prepare);
+}
+
+static void on_target(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
+{
+    struct machine_save *s = save_of(ctx);
+    if (s && !e)
+        s->has_node = true;
+    on_reply(q, value, e, ctx);
+}
+
+static void add_target(struct machine_save *s)
+{
+    if (failed(s))
+        return;
+    if (s->m->adopted) // what an earlier daemon may have left
+        qmp_execute(s->m->qmp, "blockdev-del", json_pack("{s:s}", "node-name", NODE), SAVE_MS, NULL,
+                    NULL);
+    char *file auto_free = str_printf("%s/" MACHINE_IMAGE_DISK, s->dir);
+    // The same backing as the machine's own disk, so that zeros over it are written as such.
+    ask(s, "blockdev-add",
+        json_pack("{s:s, s:s, s:s, s:{s:b}, s:s, s:{s:s, s:s, s:{s:b}, s:s}}", "driver", "qcow2",
+                  "node-name", NODE, "backing", QEMU_DISK_BASE_NODE, "cache", "no-flush", 1,
+                  "discard", "unmap", "file", "driver", "file", "filename", file, "cache",
+                  "no-flush", 1, "discard", "unmap"),
+        on_target);
+    ask(s, "block_resize",
+        json_pack("{s:s, s:I}", "node-name", NODE, "size", (json_int_t)s->files.disk_bytes),
+        on_reply);
+}
+
+static void on_stopped(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
+{
+    (void)q;
+    struct machine *m = ctx;
+    struct err other = ERR_INIT;
+    const char *status = machine__status_in(m, MACHINE_PAUSING, value, e);
+    if (!status)
+        return; // it is ending
+    bool is_paused = str_eq(status, "paused");
+    machine__set_state(m, is_paused ? MACHINE_PAUSED : MACHINE_RUNNING);
+    FAULT("save.4");
+    if (is_paused)
+        work(m->save, run_read);
+    else
+        err_set(&other, ERR_INTERNAL, "QEMU was told to stop and is in \"%s\"", status);
+    part_over(m->save, is_paused ? NULL : &other);
+}
+
+static void on_backup(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
+{
+    struct machine_save *s = save_of(ctx);
+    if (s && !e && s->job == JOB_NONE)
+        s->job = JOB_RUNNING;
+    on_reply(q, value, e, ctx);
+}
+
+// QEMU gets all of it at once. The pages are copied while it saves devices: neither changes memory.
+static void stand_still(struct machine_save *s)
+{
+    if (failed(s))
+        return;
+    FAULT("save.3");
+    s->stopped_ns = uv_hrtime();
+    if (s->was_running) {
+        machine__set_state(s->m, MACHINE_PAUSING);
+        qmp_execute(s->m->qmp, "stop", NULL, SAVE_MS, NULL, NULL);
+        ask(s, "query-status", NULL, on_stopped);
+    } else {
+        work(s, run_read);
+    }
+    char *file auto_free = str_printf("%s/" MACHINE_IMAGE_VMSTATE, s->dir);
+    // "live": false leaves the disk to this QEMU.
+    ask(s, "xen-save-devices-state", json_pack("{s:s, s:b}", "filename", file, "live", 0),
+        on_reply);
+    ask(s, "blockdev-backup",
+        json_pack("{s:s, s:s, s:s, s:s}", "job-id", NODE, "device", QEMU_DISK_NODE, "target", NODE,
+                  "sync", "top"),
+        on_backup);
+}
+
+static void on_resumed(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
+{
+    (void)q;
+    struct machine *m = ctx;
+    struct err other = ERR_INIT;
+    const char *status = machine__status_in(m, MACHINE_RESUMING, value, e);
+    if (!status)
+        return;
+    bool runs = str_eq(status, "running");
+    machine__set_state(m, runs ? MACHINE_RUNNING : MACHINE_PAUSED);
+    m->save->standstill_us = (int64_t)(uv_hrtime() - m->save->stopped_ns) / 1000;
+    if (!runs)
+        err_set(&other, ERR_INTERNAL, "QEMU was told to go on and is in \"%s\"", status);
+    part_over(m->save, runs ? NULL : &other);
+}
+
+static void let_go_on(struct machine_save *s)
+{
+    machine__set_state(s->m, MACHINE_RESUMING);
+    qmp_execute(s->m->qmp, "cont", NULL, SAVE_MS, NULL, NULL);
+    ask(s, "query-status", NULL, on_resumed);
+}
+
+static void cancel_job(struct machine_save *s)
+{
+    s->canceled = true;
+    deadline_arm(&s->deadline, CANCEL_MS);
+    qmp_execute(s->m->qmp, "block-job-cancel", json_pack("{s:s, s:b}", "device", NODE, "force", 1),
+                SAVE_MS, NULL, NULL);
+}
+
+static void go_on(struct machine_save *s)
+{
+    FAULT("save.5");
+    if (s->was_running && s->m->state == MACHINE_PAUSED && (!s->stay || failed(s)))
+        let_go_on(s);
+    if (s->job == JOB_RUNNING) {
+        s->waiting++;
+        s->job_waited = true;
+        deadline_arm(&s->deadline, JOB_MS);
+        if (failed(s))
+            cancel_job(s);
+    }
+    if (!failed(s))
+        work(s, run_write);
+}
+
+static void job_over(struct machine_save *s, const struct err *e)
+{
+    s->job = JOB_OVER;
+    deadline_disarm(&s->deadline);
+    if (!s->job_waited) {
+        if (e)
+            err_set(&s->error, e->code, "%s", e->msg);
+        return;
+    }
+    s->job_waited = false;
+    part_over(s, e);
+}
+
+void machine__save_event(struct machine *m, const char *name, const json_t *data)
+{
+    struct machine_save *s = save_of(m);
+    struct err e = ERR_INIT;
+    const char *error = json_string_value(json_object_get(data, "error"));
+    if (!s || s->job == JOB_OVER ||
+        !str_eq(json_string_value(json_object_get(data, "device")), NODE))
+        return;
+    if (str_eq(name, "BLOCK_JOB_CANCELLED"))
+        err_set(&e, ERR_CANCELED, "the copy of its disk was canceled");
+    else if (!str_eq(name, "BLOCK_JOB_COMPLETED"))
+        return;
+    else if (error)
+        err_set(&e, ERR_INTERNAL, "its disk could not be copied: %s", error);
+    job_over(s, err_is(&e) ? &e : NULL);
+}
+
+static void on_late(struct deadline *d)
+{
+    struct machine_save *s = container_of(d, struct machine_save, deadline);
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_TIMEOUT, "its disk was not copied in time");
+    if (!save_of(s->m))
+        return;
+    if (s->canceled) {
+        job_over(s, &e);
+        return;
+    }
+    err_set(&s->error, e.code, "%s", e.msg);
+    cancel_job(s);
+}
+
+static void detach(struct machine_save *s)
+{
+    FAULT("save.6");
+    if (s->has_node)
+        ask(s, "blockdev-del", json_pack("{s:s}", "node-name", NODE), on_reply);
+}
+
+static void seal(struct machine_save *s)
+{
+    FAULT("save.7");
+    work(s, run_seal);
+}
+
+static void as_it_was(struct machine_save *s)
+{
+    if (failed(s) && s->was_running && s->m->state == MACHINE_PAUSED)
+        let_go_on(s);
+}
+
+// ---- the end
+
+static void on_closed(struct deadline *d)
+{
+    struct machine_save *s = container_of(d, struct machine_save, deadline);
+    save_files_fini(&s->files);
+    free(s->dir);
+    free(s->disk);
+    free(s->marker);
+    free(s);
+}
+
+// QEMU's words for a full disk come without a number.
+static void name_limit(struct err *e)
+{
+    if (e->code == ERR_NO_SPACE || strstr(e->msg, strerror(ENOSPC)))
+        e->code = ERR_LIMIT;
+}
+
+static void finish(struct machine_save *s)
+{
+    struct machine *m = s->m;
+    FAULT("save.8");
+    unlink(s->marker);
+    name_limit(&s->error);
+    m->request->saved =
+        (struct machine_saved){.bytes = s->files.bytes, .standstill_us = s->standstill_us};
+    log_debug("machine.saved", "id=%s pages=%llu bytes=%lld standstill_us=%lld", m->id,
+              (unsigned long long)s->files.pages.total, (long long)s->files.bytes,
+              (long long)s->standstill_us);
+    m->save = NULL;
+    machine__answer(m, failed(s) ? &s->error : NULL);
+    deadline_close(&s->deadline, on_closed);
+}
+
+void machine__save_abandon(struct machine *m)
+{
+    struct machine_save *s = m->save;
+    if (!s || m->working)
+        return;
+    m->save = NULL;
+    machine_image_empty(s->dir);
+    deadline_close(&s->deadline, on_closed);
+}
+
+// ---- after another daemon's end
+
+bool machine__save_was_cut(const struct machine *m, bool *was_running)
+{
+    char *marker auto_free = str_printf("%s/" MARKER, m->dir);
+    struct buf text auto_buf = BUF_INIT;
+    if (file_read(marker, 64, &text, NULL) < 0)
+        return false;
+    *was_running = str_eq(buf_str(&text), "running");
+    return true;
+}
+
+void machine__save_mend(struct machine *m)
+{
+    char *marker auto_free = str_printf("%s/" MARKER, m->dir);
+    qmp_execute(m->qmp, "block-job-cancel", json_pack("{s:s, s:b}", "device", NODE, "force", 1),
+                SAVE_MS, NULL, NULL);
+    unlink(marker);
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of a machine's saving that is not QEMU's.
+#include "sandbox-backend/drivers/microvm/save_files.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fault.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/meminfo.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/machine_image.h"
+
+#define MB                  (1024 * 1024)
+#define BUFFER_MOST         (256 * MB) // past that a guest waits for the disk
+#define BUFFER_LEAST        (1 * MB)
+#define BUFFER_SHARE        4 // of the host's free memory at most one part in so many
+#define BUFFER_SPARE        (2 * MB)
+#define PIECES_FIRST        1024
+#define QCOW2_SIZE_AT       24 // of its header: the disk's size, big-endian
+#define MADV_POPULATE_WRITE 23 // Linux 5.14; older C libraries do not name it
+
+// Room for what it has now and somewhat more, with its pages in place: a fault for each of them
+// would be half of the standstill.
+static int make_buffer(struct save_files *s, struct err *e)
+{
+    struct meminfo host = {0};
+    meminfo_read(&host, NULL);
+    int64_t wanted = (int64_t)s->pages.total * PAGE_BYTES;
+    wanted += wanted / 8 + BUFFER_SPARE;
+    wanted = wanted < host.available / BUFFER_SHARE ? wanted : host.available / BUFFER_SHARE;
+    wanted = wanted < BUFFER_MOST ? wanted : BUFFER_MOST;
+    wanted = wanted > BUFFER_LEAST ? wanted : BUFFER_LEAST;
+    s->buffer_pages = (uint64_t)wanted / PAGE_BYTES;
+    size_t bytes = s->buffer_pages * PAGE_BYTES;
+    void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED)
+        return err_set(e, ERR_LIMIT, "the host has no memory to copy the sandbox's into");
+    s->buffer = made;
+    madvise(made, bytes, MADV_HUGEPAGE);
+    madvise(made, bytes, MADV_POPULATE_WRITE);
+    return 0;
+}
+
+static int64_t disk_size(const char *path, struct err *e)
+{
+    uint64_t size = 0;
+    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || pread(fd, &size, sizeof size, QCOW2_SIZE_AT) != sizeof size)
+        return err_sys(e, fd < 0 ? errno : EIO, "read %s", path);
+    return (int64_t)be64toh(size);
+}
+
+int save_files_prepare(struct save_files *s, struct err *e)
+{
+    char *memory auto_free = str_printf("%s/" TEMPLATE_MEMORY, s->template_dir);
+    char *empty auto_free = str_printf("%s/" TEMPLATE_OVERLAY, s->template_dir);
+    char *disk auto_free = str_printf("%s/" MACHINE_IMAGE_DISK, s->dir);
+    char *pages auto_free = str_printf("%s/" MACHINE_IMAGE_PAGES, s->dir);
+    s->memory.mem = s->memory.pagemap = -1;
+    if (template_load(s->template_dir, &s->template, e) != 0)
+        return -1;
+    uint64_t ram_bytes = (uint64_t)s->template.memory_mb * MB;
+    s->disk_bytes = disk_size(s->overlay, e);
+    if (s->disk_bytes < 0 || guest_memory_open(&s->memory, s->qemu, memory, ram_bytes, e) != 0 ||
+        guest_memory_scan(&s->memory, &s->pages, e) != 0 || make_buffer(s, e) != 0)
+        return -1;
+    FAULT("save.1");
+    if (file_copy(empty, disk, 0600, e) != 0)
+        return -1;
+    FAULT("save.2");
+    s->writer = page_writer_open(pages, ram_bytes, e);
+    return s->writer ? 0 : -1;
+}
+
+// ---- pages
+
+static int add_pieces(struct save_files *s, struct err *e)
+{
+    const char *at = s->buffer;
+    for (size_t i = 0; i < s->piece_count; i++) {
+        const struct guest_span *piece = &s->pieces[i];
+        if (page_writer_add(s->writer, piece->first, piece->count, at, e) != 0)
+            return -1;
+        at += piece->count * PAGE_BYTES;
+    }
+    s->piece_count = 0;
+    return 0;
+}
+
+static void note_piece(struct save_files *s, uint64_t first, uint64_t count)
+{
+    if (s->piece_count == s->piece_room) {
+        s->piece_room = s->piece_room ? 2 * s->piece_room : PIECES_FIRST;
+        s->pieces = xrealloc(s->pieces, s->piece_room * sizeof *s->pieces);
+    }
+    s->pieces[s->piece_count++] = (struct guest_span){.first = first, .count = count};
+}
+
+int save_files_read(struct save_files *s, struct err *e)
+{
+    uint64_t used = 0; // pages of the buffer
+    if (guest_memory_scan(&s->memory, &s->pages, e) != 0)
+        return -1;
+    for (size_t i = 0; i < s->pages.span_count; i++) {
+        struct guest_span span = s->pages.spans[i];
+        while (span.count > 0) {
+            if (used == s->buffer_pages) { // it is full: the guest has to wait for the disk
+                if (add_pieces(s, e) != 0 || page_writer_flush(s->writer, e) != 0)
+                    return -1;
+                used = 0;
+            }
+            uint64_t room = s->buffer_pages - used;
+            uint64_t count = span.count < room ? span.count : room;
+            if (guest_memory_read(&s->memory, span.first, count, s->buffer + used * PAGE_BYTES,
+                                  e) != 0)
+                return -1;
+            note_piece(s, span.first, count);
+            used += count;
+            span.first += count;
+            span.count -= count;
+        }
+    }
+    return 0;
+}
+
+int save_files_write(struct save_files *s, struct err *e)
+{
+    if (add_pieces(s, e) != 0 || page_writer_finish(s->writer, e) != 0)
+        return -1;
+    munmap(s->buffer, s->buffer_pages * PAGE_BYTES);
+    s->buffer = NULL;
+    return 0;
+}
+
+int save_files_seal(struct save_files *s, struct err *e)
+{
+    return machine_image_seal(s->dir, &s->template, &s->bytes, e);
+}
+
+void save_files_fini(struct save_files *s)
+{
+    template_fini(&s->template);
+    guest_memory_close(&s->memory);
+    guest_pages_fini(&s->pages);
+    page_writer_close(s->writer);
+    if (s->buffer)
+        munmap(s->buffer, s->buffer_pages * PAGE_BYTES);
+    free(s->pieces);
+}
