@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// POST /init: token, environment, default user and directory; and for a guest entropy, clock, name.
+// POST /init: token, environment, default user and directory; and for a guest entropy, clock, name,
+// and the size of its disk.
 //
 // Who may: anyone while no token is set; then whoever shows the token, in the body (which keeps it)
 // or in X-Access-Token (which may set another, or none). A request whose timestamp is not newer
 // than the last applied one is answered like any other and changes nothing: orchestrators repeat
 // it. What E2B's hosts offer and ours do not (volumes, a certificate authority, an events server)
-// is refused when it is asked for.
+// is refused when it is asked for. envVars replace the environment; with inheritEnvVars, which is
+// ours, for a guest that goes on from another's state, what they do not name stays.
 //
 // What is published for other programs is there before the answer: whoever has it may start one.
 // Only what changed is written, as making files costs an emulated guest more than all the rest.
@@ -19,9 +21,12 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
+#include "sandbox-backend/envd/disk.h"
 #include "sandbox-backend/envd/machine.h"
 #include "sandbox-backend/envd/pjson.h"
 #include "sandbox-backend/envd/published.h"
+
+#define DISK_MB_MAX (1 << 24)
 
 struct init_request {
     const char *token;
@@ -29,7 +34,9 @@ struct init_request {
     const char *workdir;
     const char *hostname;
     json_t *envs;
+    bool inherit;         // of the environment that is there
     int64_t timestamp_ns; // 0: absent
+    int64_t disk_mb;      // 0: as it is
     struct buf entropy;
 };
 
@@ -74,6 +81,8 @@ static int parse(const json_t *body, struct init_request *r, struct err *e)
         json_get_string(body, "hostname", &r->hostname, NULL, e) < 0 ||
         json_get_string(body, "timestamp", &timestamp, NULL, e) < 0 ||
         json_get_string_map(body, "envVars", &r->envs, e) < 0 ||
+        json_get_bool(body, "inheritEnvVars", &r->inherit, false, e) < 0 ||
+        json_get_int(body, "diskSizeMB", 0, DISK_MB_MAX, &r->disk_mb, 0, e) < 0 ||
         pjson_bytes(body, "entropy", &r->entropy, &has_entropy, e) < 0 ||
         refuse_unknown_wishes(body, e) < 0)
         return -1;
@@ -116,9 +125,12 @@ static int fail_inside(struct err *e)
 }
 
 // A failure may have written a part, so the next one writes all.
-static int apply_environment(struct settings *s, json_t *envs, struct err *e)
+static int apply_environment(struct settings *s, json_t *envs, bool inherit, struct err *e)
 {
-    published_keep(s->envs, envs);
+    if (inherit && s->envs)
+        json_object_update_missing(envs, s->envs);
+    else
+        published_keep(s->envs, envs);
     bool was_partial = s->partly_published;
     s->partly_published = true;
     if (published_write(s->dir, was_partial ? NULL : s->envs, envs, e) < 0)
@@ -149,6 +161,8 @@ static int apply_machine(const struct envd *envd, const struct init_request *r, 
         return -1;
     if (r->timestamp_ns && machine_set_clock(r->timestamp_ns, e) < 0)
         return -1;
+    if (r->disk_mb && disk_grow(r->disk_mb, e) < 0)
+        return fail_inside(e);
     return r->hostname ? names_set(&envd->names, r->hostname, e) : 0;
 }
 
@@ -161,7 +175,7 @@ static int apply(struct envd *envd, const struct http_request *req, const struct
         return 0;
     if (envd->owns_machine && apply_machine(envd, r, e) < 0)
         return -1;
-    if (r->envs && apply_environment(&envd->settings, r->envs, e) < 0)
+    if (r->envs && apply_environment(&envd->settings, r->envs, r->inherit, e) < 0)
         return -1;
     apply_settings(&envd->settings, r);
     return keep_settings(&envd->settings, r->timestamp_ns, e);

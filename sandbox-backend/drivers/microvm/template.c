@@ -91,7 +91,9 @@ static int read_members(const json_t *object, struct template *t, struct err *e)
         if (*n == 0)
             return err_set(e, ERR_INVALID, "%s is missing", NUMBERS[i].key);
     }
-    return json_get_bool(object, "python", &t->python, false, e); // older ones do not say
+    if (json_get_bool(object, "python", &t->python, false, e) < 0) // older ones do not say
+        return -1;
+    return json_get_bool(object, "disk_grows", &t->disk_grows, false, e);
 }
 
 int template_load(const char *dir, struct template *t, struct err *e)
@@ -128,6 +130,7 @@ int template_save(const char *dir, const struct template *t, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(NUMBERS); i++)
         json_object_set_new(object, NUMBERS[i].key, json_integer(*number_at(&copy, NUMBERS[i].at)));
     json_object_set_new(object, "python", json_boolean(copy.python));
+    json_object_set_new(object, "disk_grows", json_boolean(copy.disk_grows));
     struct buf text auto_buf = BUF_INIT;
     json_to_buf(&text, object);
     buf_addc(&text, '\n');

@@ -43,7 +43,8 @@ struct template
     int64_t memory_mb;
     int64_t cpus;
     int64_t disk_mb;
-    bool python; // it has the Python kernel
+    bool python;     // it has the Python kernel
+    bool disk_grows; // its envd can be told of a larger disk; older ones cannot
 };
 
 void template_fini(struct template *t); // frees the members; leaves it empty

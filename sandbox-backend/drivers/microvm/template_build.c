@@ -218,7 +218,8 @@ static int write_facts(const struct build *b, struct err *e)
                          .memory_mb = b->spec->memory_mb,
                          .cpus = b->spec->cpus,
                          .disk_mb = b->spec->disk_mb,
-                         .python = b->python != NULL};
+                         .python = b->python != NULL,
+                         .disk_grows = true};
     int result = template_save(b->place.dir, &t, e);
     template_fini(&t);
     return result;
