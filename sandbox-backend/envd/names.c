@@ -21,8 +21,17 @@
 #define FILE_MAX_BYTES   (1 << 20)
 #define OWN_ADDRESS      "127.0.1.1"
 #define MACHINE_ID_BYTES 16
+#define UUID_BYTES       16
 
-static const char *const FILES[NAME_FILES] = {"hosts", "hostname", "machine-id"};
+static const struct {
+    const char *path, *name;
+    mode_t mode;
+} FILES[NAME_FILES] = {
+    [NAME_HOSTS] = {"/etc/hosts", "hosts", 0644},
+    [NAME_HOSTNAME] = {"/etc/hostname", "hostname", 0644},
+    [NAME_MACHINE_ID] = {"/etc/machine-id", "machine-id", 0644},
+    [NAME_BOOT_ID] = {"/proc/sys/kernel/random/boot_id", "boot-id", 0444},
+};
 
 // ---- putting the files where they are quick to write
 
@@ -34,31 +43,31 @@ static bool is_same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int place(const char *in_etc, const char *quick, struct err *e)
+static int place(const char *path, const char *quick, mode_t mode, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     struct err missing = ERR_INIT;
-    if (file_read(in_etc, FILE_MAX_BYTES, &text, &missing) < 0) {
-        int fd auto_close = open(in_etc, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (file_read(path, FILE_MAX_BYTES, &text, &missing) < 0) {
+        int fd auto_close = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
         if (fd < 0)
-            return err_sys(e, errno, "create %s", in_etc);
+            return err_sys(e, errno, "create %s", path);
     }
-    if (file_replace(quick, buf_str(&text), text.len, 0644, e) < 0)
+    if (file_replace(quick, buf_str(&text), text.len, mode, e) < 0)
         return -1;
-    if (mount(quick, in_etc, NULL, MS_BIND, NULL) < 0)
-        return err_sys(e, errno, "mount %s on %s", quick, in_etc);
+    if (mount(quick, path, NULL, MS_BIND, NULL) < 0)
+        return err_sys(e, errno, "mount %s on %s", quick, path);
     return 0;
 }
 
-static int open_one(const char *dir, const char *name, struct err *e)
+static int open_one(const char *dir, enum name_file file, struct err *e)
 {
-    char *in_etc auto_free = str_printf("/etc/%s", name);
-    char *quick auto_free = str_printf("%s/%s", dir, name);
-    if (!is_same_file(in_etc, quick) && place(in_etc, quick, e) < 0)
+    const char *path = FILES[file].path;
+    char *quick auto_free = str_printf("%s/%s", dir, FILES[file].name);
+    if (!is_same_file(path, quick) && place(path, quick, FILES[file].mode, e) < 0)
         return -1;
-    int fd = open(in_etc, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
-        err_sys(e, errno, "open %s", in_etc);
+        err_sys(e, errno, "open %s", path);
     return fd;
 }
 
@@ -72,7 +81,7 @@ void names_open(struct names *n, const char *dir)
 {
     for (int i = 0; i < NAME_FILES; i++) {
         struct err e = ERR_INIT;
-        n->fds[i] = open_one(dir, FILES[i], &e);
+        n->fds[i] = open_one(dir, (enum name_file)i, &e);
         if (err_is(&e))
             log_error("names.open", "%s", e.msg);
     }
@@ -104,7 +113,7 @@ static int overwrite(const struct names *n, enum name_file file, const char *tex
     struct stat st;
     if (pwrite(fd, text, len, 0) != (ssize_t)len || fstat(fd, &st) < 0 ||
         (st.st_size > (off_t)len && ftruncate(fd, (off_t)len) < 0))
-        return err_sys(e, errno, "write /etc/%s", FILES[file]);
+        return err_sys(e, errno, "write %s", FILES[file].path);
     return 0;
 }
 
@@ -128,6 +137,18 @@ static void read_hosts(const struct names *n, struct buf *out)
         buf_addc(out, '\n');
 }
 
+// A UUID as the kernel draws it: RFC 9562, version 4.
+static void add_uuid(struct buf *out)
+{
+    unsigned char id[UUID_BYTES];
+    char hex[2 * UUID_BYTES + 1];
+    random_bytes(id, sizeof id);
+    id[6] = (unsigned char)((id[6] & 0x0f) | 0x40);
+    id[8] = (unsigned char)((id[8] & 0x3f) | 0x80);
+    hex_encode(hex, id, sizeof id);
+    buf_printf(out, "%.8s-%.4s-%.4s-%.4s-%.12s\n", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+}
+
 int names_set(const struct names *n, const char *hostname, struct err *e)
 {
     if (!is_hostname(hostname))
@@ -139,6 +160,8 @@ int names_set(const struct names *n, const char *hostname, struct err *e)
     struct buf hosts auto_buf = BUF_INIT;
     struct buf name auto_buf = BUF_INIT;
     struct buf id auto_buf = BUF_INIT;
+    struct buf boot auto_buf = BUF_INIT;
+    add_uuid(&boot);
     read_hosts(n, &hosts);
     // sudo looks the host's own name up, and would ask the network when it is not there.
     buf_printf(&hosts, OWN_ADDRESS " %s\n", hostname);
@@ -146,7 +169,8 @@ int names_set(const struct names *n, const char *hostname, struct err *e)
     buf_printf(&id, "%s\n", hex);
     if (overwrite(n, NAME_HOSTS, hosts.data, hosts.len, e) < 0 ||
         overwrite(n, NAME_HOSTNAME, name.data, name.len, e) < 0 ||
-        overwrite(n, NAME_MACHINE_ID, id.data, id.len, e) < 0)
+        overwrite(n, NAME_MACHINE_ID, id.data, id.len, e) < 0 ||
+        overwrite(n, NAME_BOOT_ID, boot.data, boot.len, e) < 0)
         return -1;
     return 0;
 }

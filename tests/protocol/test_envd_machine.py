@@ -4,6 +4,7 @@
 import base64
 import os
 import time
+import uuid
 
 import pytest
 
@@ -37,6 +38,15 @@ def etc(machine, name):
     return machine.read(f"/etc/{name}")[2].decode()
 
 
+def boot_id_here():
+    with open("/proc/sys/kernel/random/boot_id") as f:
+        return f.read().strip()
+
+
+def boot_id(machine):
+    return machine.run("/bin/cat", "/proc/sys/kernel/random/boot_id").stdout.decode().strip()
+
+
 def test_names(machine):
     mine = os.uname().nodename
     assert machine.init(hostname="box-1", timestamp=now(), entropy=base64.b64encode(
@@ -46,7 +56,10 @@ def test_names(machine):
     assert etc(machine, "hosts") == "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 box-1\n"
     first = etc(machine, "machine-id")
     assert len(first) == 33 and set(first.strip()) <= set("0123456789abcdef") and first.strip("0\n")
+    boot = boot_id(machine)
+    assert uuid.UUID(boot).version == 4 and boot != boot_id_here()
     assert machine.init(hostname="b2")[0] == 204
+    assert uuid.UUID(boot_id(machine)).version == 4 and boot_id(machine) != boot
     assert etc(machine, "machine-id") != first
     assert etc(machine, "hosts").endswith("::1 localhost\n127.0.1.1 b2\n"), "shorter, too"
     assert os.uname().nodename == mine
