@@ -18,6 +18,7 @@
 #include "sandbox-backend/net/deadline.h"
 
 #define STAT_BLOCK 512 // of st_blocks, whatever the file system's own is
+#define DEPTH_MAX  32
 
 struct saving {
     struct sandbox *sb;   // borrowed; while its machine is at it
@@ -103,14 +104,45 @@ static char *image_of(const struct sandbox *sb)
     return str_printf("%s/%s/image", sb->store->snapshots.dir, sb->image);
 }
 
-static void link_one(struct saving *s, int from, int to, const char *name)
+static void link_tree(struct saving *s, DIR *from, int to, int depth);
+
+static void link_dir(struct saving *s, int from, int to, const char *name, int depth)
+{
+    int fd = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    int made auto_close = mkdirat(to, name, 0700) < 0
+                              ? -1
+                              : openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (!dir || made < 0)
+        err_sys(&s->err, errno, "link the directory %s of the image", name);
+    else if (depth >= DEPTH_MAX)
+        err_set(&s->err, ERR_INTERNAL, "the image has directories too deep");
+    else
+        link_tree(s, dir, made, depth + 1);
+    if (dir)
+        closedir(dir);
+    else if (fd >= 0)
+        close(fd);
+}
+
+static void link_one(struct saving *s, int from, int to, const char *name, int depth)
 {
     struct stat st;
-    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || linkat(from, name, to, name, 0) < 0) {
-        err_sys(&s->err, errno, "link %s of the image", name);
+    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode)) {
+        link_dir(s, from, to, name, depth);
         return;
     }
-    s->saved.bytes += (int64_t)st.st_blocks * STAT_BLOCK;
+    if (linkat(from, name, to, name, 0) < 0)
+        err_sys(&s->err, errno, "link %s of the image", name);
+    else
+        s->saved.bytes += (int64_t)st.st_blocks * STAT_BLOCK;
+}
+
+static void link_tree(struct saving *s, DIR *from, int to, int depth)
+{
+    for (const struct dirent *entry; !err_is(&s->err) && (entry = readdir(from));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            link_one(s, dirfd(from), to, entry->d_name, depth);
 }
 
 // At once, so that nobody wakes it in the middle; a handful of links.
@@ -121,9 +153,8 @@ static void link_image(struct saving *s, const struct sandbox *sb)
     DIR *from = opendir(path);
     if (!from || to < 0)
         err_sys(&s->err, errno, "open the image of the sandbox");
-    for (const struct dirent *entry; !err_is(&s->err) && (entry = readdir(from));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            link_one(s, dirfd(from), to, entry->d_name);
+    else
+        link_tree(s, from, to, 0);
     if (from)
         closedir(from);
     deadline_arm(&s->turn, 0);
