@@ -7,13 +7,15 @@
 #include <string.h>
 
 #include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fault.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/dir_work.h"
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/expiry.h"
-#include "sandbox-backend/daemon/orphans.h"
 #include "sandbox-backend/daemon/handout.h"
+#include "sandbox-backend/daemon/orphans.h"
 #include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/pool.h"
 #include "sandbox-backend/daemon/record.h"
@@ -26,6 +28,7 @@
 struct adoption {
     struct store *store;
     size_t pending; // sandboxes not decided yet, and one for the scan itself
+    json_t *busy;   // owned; ids of those with processes
     void (*on_done)(void *ctx);
     void *ctx;
 };
@@ -39,6 +42,7 @@ static void step_done(struct adoption *a)
     expiry_plan(a->store);
     void (*on_done)(void *ctx) = a->on_done;
     void *ctx = a->ctx;
+    json_decref(a->busy);
     free(a);
     on_done(ctx);
 }
@@ -62,13 +66,23 @@ static void discard(struct adoption *a, struct sandbox *sb, const char *detail)
 }
 
 // Or not, which pause.c has complained of.
-static void on_paused(struct sandbox *sb, const struct err *e, void *ctx)
+static void on_settled(struct sandbox *sb, const struct err *e, void *ctx)
 {
     (void)sb;
     (void)e;
     step_done(ctx);
 }
 
+static void tell(struct sandbox *sb)
+{
+    FAULT("adopt.3");
+    log_info("sandbox.adopted", "id=%s state=%s image=%s left_ms=%lld", sb->id,
+             sandbox_state_name(sb->state), sb->image ? "yes" : "no",
+             (long long)(sb->end_ms - clock_mono_ms()));
+    journal_add(&sb->journal, JOURNAL_INFO, "found by a daemon that was started anew");
+}
+
+// The machine is to go on, or to stand still, as the record says.
 static void on_adopted(struct machine *m, const struct err *e, void *ctx)
 {
     struct sandbox *sb = ctx;
@@ -79,6 +93,7 @@ static void on_adopted(struct machine *m, const struct err *e, void *ctx)
     }
     sb->machine = m;
     if (sb->found == RECORD_POOLED || sb->handout_env) {
+        FAULT("adopt.3");
         if (sb->found == RECORD_POOLED)
             pool_adopt(sb);
         else
@@ -87,15 +102,45 @@ static void on_adopted(struct machine *m, const struct err *e, void *ctx)
         return;
     }
     bool still = machine_is_paused(m);
-    bool paused = sb->found == RECORD_PAUSED || still;
+    bool paused = sb->found == RECORD_PAUSED;
     sandbox_set_state(sb, still ? SANDBOX_PAUSED : SANDBOX_RUNNING);
-    log_info("sandbox.adopted", "id=%s paused=%d left_ms=%lld", sb->id, paused,
-             (long long)(sb->end_ms - clock_mono_ms()));
-    journal_add(&sb->journal, JOURNAL_INFO, "found by a daemon that was started anew");
-    if (paused && !still) // the daemon before was killed on the way there, or back
-        pause_begin(sb, on_paused, a);
-    else
-        step_done(a); // an overdue one is ended by the timer that this sets
+    tell(sb);
+    if (paused == still) {
+        step_done(a);    // an overdue one is ended by the timer that this sets
+    } else if (paused) { // the daemon before was killed on the way there, or back
+        pause_again(sb, on_settled, a);
+    } else {
+        sb->asleep = true; // to its callers it runs
+        pause_wake(sb, on_settled, a);
+    }
+}
+
+// It has an image, and any machine of it is one too many.
+static void adopt_image(struct adoption *a, struct sandbox *sb)
+{
+    sb->adoption = NULL;
+    if (json_object_get(a->busy, sb->id))
+        orphans_kill(sb->dir);
+    FAULT("adopt.2");
+    sandbox_set_state(sb, SANDBOX_PAUSED);
+    tell(sb);
+    step_done(a);
+}
+
+static void adopt_machine(struct sandbox *sb, const json_t *record)
+{
+    struct store *store = sb->store;
+    char *template auto_free = str_printf("%s/templates/%s", store->home, sb->template);
+    struct machine_spec spec = sandbox_machine_spec(sb, template);
+    store->driver->adopt(store->loop, &spec, record, on_adopted, ending_on_exit, sb);
+}
+
+// No whole image, or one that was used up.
+static void remove_remains(struct sandbox *sb)
+{
+    dir_work_remove(sb, DIR_WORK_NEW, NULL, NULL);
+    if (!sb->image || *sb->image)
+        dir_work_remove(sb, DIR_WORK_IMAGE, NULL, NULL);
 }
 
 static void adopt_one(struct adoption *a, const char *id)
@@ -106,14 +151,17 @@ static void adopt_one(struct adoption *a, const char *id)
     struct record_extra extra = {0};
     a->pending++;
     sb->adoption = a;
+    FAULT("adopt.1");
     if (record_read(sb, &extra, &e) < 0) {
         discard(a, sb, e.code == ERR_NOT_FOUND ? NULL : e.msg);
         return;
     }
-    char *template auto_free = str_printf("%s/templates/%s", store->home, sb->template);
-    struct machine_spec spec = sandbox_machine_spec(sb, template);
     sb->found = (int)extra.state;
-    store->driver->adopt(store->loop, &spec, extra.machine, on_adopted, ending_on_exit, sb);
+    remove_remains(sb);
+    if (sb->image)
+        adopt_image(a, sb);
+    else
+        adopt_machine(sb, extra.machine);
     json_decref(extra.machine);
 }
 
@@ -126,6 +174,7 @@ void adopt_all(struct store *store, void (*on_done)(void *ctx), void *ctx)
 {
     struct adoption *a = xmalloc(sizeof *a);
     *a = (struct adoption){.store = store, .pending = 1, .on_done = on_done, .ctx = ctx};
+    a->busy = orphans_below(store->dir);
     struct dirent **names = NULL;
     int n = scandir(store->dir, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {

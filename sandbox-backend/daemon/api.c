@@ -29,6 +29,7 @@ static const struct {
     {"POST", "/v2/sandboxes/{}/connect", api_connect_v2},
     {"POST", "/sandboxes/{}/pause", api_pause},
     {"POST", "/sandboxes/{}/resume", api_resume},
+    {"POST", "/sandboxes/{}/rollback", api_rollback},
     {"POST", "/sandboxes/{}/fork", api_fork},
     {"POST", "/sandboxes/{}/snapshots", api_snapshot},
     {"PUT", "/sandboxes/{}/network", api_network},

@@ -32,6 +32,7 @@ void api_unavailable(struct store *store, struct http_request *req, const char *
 // api_pause.c
 void api_pause(struct store *store, struct http_request *req, const char *id);
 void api_resume(struct store *store, struct http_request *req, const char *id);
+void api_rollback(struct store *store, struct http_request *req, const char *id);
 void api_connect_v1(struct store *store, struct http_request *req, const char *id);
 void api_connect_v2(struct store *store, struct http_request *req, const char *id);
 

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api.h"
 #include "sandbox-backend/daemon/gate.h"
+#include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
@@ -17,9 +18,12 @@
 
 struct pending_change {
     struct store *store;
-    char *id; // owned
+    struct http_request *req; // NULL once the client has gone
+    char *id;                 // owned
+    json_t *json;             // owned; the body
     api_apply apply;
     struct body_claim body;
+    bool waking; // on_woken will be called
 };
 
 void api_not_found(struct store *store, struct http_request *req, const char *id)
@@ -58,6 +62,18 @@ bool api_is_running(struct http_request *req, const struct sandbox *sb)
     return false;
 }
 
+void api_reply_moved(struct http_request *req, const struct err *e)
+{
+    struct err out = *e;
+    // Between the request and now it was killed.
+    if (e->code == ERR_GONE)
+        out.code = ERR_NOT_FOUND;
+    else if (e->code != ERR_CONFLICT && e->code != ERR_TIMEOUT && e->code != ERR_LIMIT &&
+             e->code != ERR_BUSY)
+        out.code = ERR_INTERNAL;
+    reply_err(req, NULL, &out);
+}
+
 bool api_timeout_fits(const struct store *store, struct http_request *req, int64_t seconds)
 {
     if (seconds <= store->limits.timeout_s)
@@ -67,32 +83,65 @@ bool api_timeout_fits(const struct store *store, struct http_request *req, int64
     return false;
 }
 
+static void change_free(struct pending_change *p)
+{
+    body_claim_give(&p->body);
+    json_decref(p->json);
+    free(p->id);
+    free(p);
+}
+
+// While its body comes nothing else has it; while its sandbox is woken, that does.
 static void on_client_gone(void *ctx)
 {
     struct pending_change *p = ctx;
-    body_claim_give(&p->body);
-    free(p->id);
-    free(p);
+    p->req = NULL;
+    if (!p->waking)
+        change_free(p);
+}
+
+static void go_on(struct pending_change *p, struct sandbox *sb)
+{
+    http_request_on_close(p->req, NULL, NULL); // whoever answers later sets his own
+    p->apply(p->store, p->req, sb, p->json);
+    change_free(p);
+}
+
+static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    struct pending_change *p = ctx;
+    if (!p->req) {
+        change_free(p);
+    } else if (!e) {
+        go_on(p, sb);
+    } else {
+        http_request_on_close(p->req, NULL, NULL);
+        api_reply_moved(p->req, e);
+        change_free(p);
+    }
 }
 
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)
 {
     struct pending_change *p = ctx;
-    struct pending_change change = *p;
-    char *id auto_free = change.id;
     struct err e = ERR_INIT;
-    free(p);
-    http_request_on_close(req, NULL, NULL); // whoever answers later sets his own
-    json_t *json = len ? json_parse(body, len, &e) : json_object();
-    if (json && !json_is_object(json))
+    p->json = len ? json_parse(body, len, &e) : json_object();
+    if (p->json && !json_is_object(p->json))
         err_set(&e, ERR_INVALID, "the body must be a JSON object");
-    struct sandbox *sb = err_is(&e) ? NULL : api_find(change.store, req, id);
+    struct sandbox *sb = err_is(&e) ? NULL : api_find(p->store, req, p->id);
+    if (sb && sb->asleep) { // it runs, to its callers
+        p->waking = true;
+        pause_wake(sb, on_woken, p);
+        return;
+    }
+    if (sb) {
+        go_on(p, sb);
+        return;
+    }
+    http_request_on_close(req, NULL, NULL);
     if (err_is(&e))
         reply_err(req, NULL, &e);
-    else if (sb)
-        change.apply(change.store, req, sb, json);
-    json_decref(json);
-    body_claim_give(&change.body);
+    change_free(p);
 }
 
 void api_change(struct store *store, struct http_request *req, const char *id, api_apply apply)
@@ -101,7 +150,8 @@ void api_change(struct store *store, struct http_request *req, const char *id, a
     if (!gate_takes_body(store->gate, req, SMALL_BODY_BYTES, &room))
         return;
     struct pending_change *p = xmalloc(sizeof *p);
-    *p = (struct pending_change){.store = store, .id = xstrdup(id), .apply = apply, .body = room};
+    *p = (struct pending_change){
+        .store = store, .req = req, .id = xstrdup(id), .apply = apply, .body = room};
     http_request_on_close(req, on_client_gone, p);
     http_request_collect(req, SMALL_BODY_BYTES, on_body, p);
 }

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// POST pause, resume and connect of a sandbox.
+// POST pause, resume, connect and rollback of a sandbox.
 #include <stdlib.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api.h"
 #include "sandbox-backend/daemon/api_change.h"
 #include "sandbox-backend/daemon/expiry.h"
+#include "sandbox-backend/daemon/gate.h"
+#include "sandbox-backend/daemon/near_miss.h"
 #include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/daemon/templates.h"
 #include "sandbox-backend/daemon/view.h"
 
 #define CONNECT_S 300 // v2's, when none is given
@@ -44,17 +48,6 @@ static struct http_request *pending_end(struct pending_pause *p)
     return req;
 }
 
-static void reply_failed(struct http_request *req, const struct err *e)
-{
-    struct err out = *e;
-    // Between the request and now it was killed.
-    if (e->code == ERR_GONE)
-        out.code = ERR_NOT_FOUND;
-    else if (e->code != ERR_CONFLICT && e->code != ERR_TIMEOUT)
-        out.code = ERR_INTERNAL;
-    reply_err(req, NULL, &out);
-}
-
 // The memory stays where it is; there is no other pause, and no start from the disk alone.
 static bool keeps_memory(struct http_request *req, const json_t *body)
 {
@@ -76,21 +69,41 @@ static void on_paused(struct sandbox *sb, const struct err *e, void *ctx)
     if (!req)
         return;
     if (e)
-        reply_failed(req, e);
+        api_reply_moved(req, e);
     else
         reply_empty(req);
+}
+
+// Cubby's own "depth": false after an answer.
+static bool read_depth(struct http_request *req, const json_t *body, enum pause_depth *depth)
+{
+    static const char *const KNOWN[] = {"memory", "depth"};
+    struct err e = ERR_INIT;
+    const char *name = NULL;
+    if (near_miss_check(body, "", KNOWN, ARRAY_LEN(KNOWN), &e) == 0 &&
+        json_get_string(body, "depth", &name, "freeze", &e) == 0 && !str_eq(name, "freeze") &&
+        !str_eq(name, "hibernate"))
+        err_set(&e, ERR_INVALID,
+                "depth must be freeze (its memory stays, it is back at once) or hibernate (its "
+                "memory goes to the disk)");
+    *depth = str_eq(name, "hibernate") ? PAUSE_HIBERNATE : PAUSE_FREEZE;
+    if (err_is(&e))
+        reply_err(req, NULL, &e);
+    return !err_is(&e);
 }
 
 static void apply_pause(struct store *store, struct http_request *req, struct sandbox *sb,
                         const json_t *body)
 {
     (void)store;
-    if (!keeps_memory(req, body))
+    enum pause_depth depth;
+    if (!keeps_memory(req, body) || !read_depth(req, body, &depth))
         return;
-    if (sb->state == SANDBOX_PAUSED)
+    bool deeper = sb->state == SANDBOX_PAUSED && depth == PAUSE_HIBERNATE && sb->machine;
+    if (sb->state == SANDBOX_PAUSED && !deeper)
         reply_error(req, 409, "sandbox_paused", "Sandbox \"%s\" is already paused", sb->id);
-    else if (api_is_running(req, sb))
-        pause_begin(sb, on_paused, pending_new(req, 0));
+    else if (deeper || api_is_running(req, sb))
+        pause_begin(sb, depth, on_paused, pending_new(req, 0));
 }
 
 void api_pause(struct store *store, struct http_request *req, const char *id)
@@ -110,7 +123,7 @@ static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
         expiry_plan(sb->store);
     }
     if (req && e)
-        reply_failed(req, e);
+        api_reply_moved(req, e);
     else if (req)
         reply_json(req, 201, view_created(sb));
 }
@@ -118,7 +131,7 @@ static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
 static void wake(struct http_request *req, struct sandbox *sb, int64_t seconds)
 {
     // Its end from the waking on. With 0 it lives as long as it was given last.
-    if (sb->state == SANDBOX_PAUSED && seconds > 0)
+    if (sb->state != SANDBOX_RESUMING && seconds > 0)
         sb->timeout_ms = seconds * 1000;
     pause_wake(sb, on_woken, pending_new(req, seconds));
 }
@@ -138,13 +151,19 @@ static int64_t seconds_of(struct store *store, struct http_request *req, const j
     return api_timeout_fits(store, req, seconds) ? seconds : -1;
 }
 
+// Paused, and not only just: one that is being hibernated is woken after that.
+static bool may_be_woken(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_PAUSED || sb->state == SANDBOX_RESUMING || pause_is_deepening(sb);
+}
+
 static void connect_for(struct store *store, struct http_request *req, struct sandbox *sb,
                         const json_t *body, int64_t fallback)
 {
     int64_t seconds = seconds_of(store, req, body, fallback);
     if (seconds < 0)
         return;
-    if (sb->state == SANDBOX_PAUSED || sb->state == SANDBOX_RESUMING) {
+    if (may_be_woken(sb)) {
         if (keeps_memory(req, body))
             wake(req, sb, seconds);
         return;
@@ -181,7 +200,7 @@ static void apply_resume(struct store *store, struct http_request *req, struct s
     int64_t seconds = seconds_of(store, req, body, RESUME_S);
     if (seconds < 0 || !keeps_memory(req, body))
         return;
-    if (sb->state == SANDBOX_PAUSED || sb->state == SANDBOX_RESUMING) {
+    if (may_be_woken(sb)) {
         sb->auto_pause = auto_pause;
         wake(req, sb, seconds);
     } else if (sb->state == SANDBOX_RUNNING) {
@@ -204,4 +223,54 @@ void api_connect_v2(struct store *store, struct http_request *req, const char *i
 void api_resume(struct store *store, struct http_request *req, const char *id)
 {
     api_change(store, req, id, apply_resume);
+}
+
+// ---- rollback
+static void on_rolled_back(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    struct http_request *req = pending_end(ctx);
+    if (req && e)
+        api_reply_moved(req, e);
+    else if (req)
+        reply_json(req, 200, view_created(sb));
+}
+
+// A snapshot that its owner may use, of the template that the sandbox is of.
+static int find_snapshot(const struct store *store, struct http_request *req,
+                         const struct sandbox *sb, const json_t *body, struct known_template *out,
+                         struct err *e)
+{
+    const char *id = NULL;
+    if (json_get_string(body, "snapshotID", &id, NULL, e) < 0)
+        return -1;
+    if (!id || !*id)
+        return err_set(e, ERR_INVALID, "snapshotID is required");
+    if (templates_find_as(store, gate_caller_of(store->gate, req).name, id, out, e) < 0)
+        return -1;
+    if (!out->snapshot)
+        return err_set(e, ERR_INVALID, "'%.100s' is a template; snapshotID must be a snapshot's",
+                       id);
+    if (!str_eq(out->name, sb->template))
+        return err_set(e, ERR_INVALID,
+                       "snapshot '%s' is of template '%s', and sandbox '%s' is of '%s'; create a "
+                       "sandbox from it instead",
+                       out->snapshot, out->name, sb->id, sb->template);
+    return 0;
+}
+
+static void apply_rollback(struct store *store, struct http_request *req, struct sandbox *sb,
+                           const json_t *body)
+{
+    struct err e = ERR_INIT;
+    struct known_template to = {0};
+    if (find_snapshot(store, req, sb, body, &to, &e) < 0)
+        reply_err(req, e.code == ERR_NOT_FOUND ? "snapshot_not_found" : NULL, &e);
+    else if (sb->state == SANDBOX_PAUSED || api_is_running(req, sb))
+        pause_rollback(sb, &to, on_rolled_back, pending_new(req, 0));
+    templates_fini(&to);
+}
+
+void api_rollback(struct store *store, struct http_request *req, const char *id)
+{
+    api_change(store, req, id, apply_rollback);
 }

@@ -28,6 +28,17 @@ static void advance(struct sandbox *sb);
 static void on_removal_step(struct deadline *d);
 static void on_wait_closed(struct deadline *d);
 
+void ending_hold(struct sandbox *sb)
+{
+    sb->holds++;
+}
+
+void ending_unhold(struct sandbox *sb)
+{
+    if (--sb->holds == 0 && sb->state == SANDBOX_KILLING)
+        advance(sb);
+}
+
 static void take_apart(struct sandbox *sb,
                        void (*end_machine)(struct machine *m, void (*on_gone)(void *ctx),
                                            void *ctx))
@@ -35,7 +46,9 @@ static void take_apart(struct sandbox *sb,
     sandbox_set_state(sb, SANDBOX_KILLING);
     proxy_cut_streams(sb);
     pause_drop(sb);
+    handout_drop(sb);
     meter_cancel(sb);
+    idle_cancel(sb);
     upstream_close(&sb->upstream, on_upstream_closed);
     if (sb->machine)
         end_machine(sb->machine, on_machine_gone, sb);
@@ -46,7 +59,6 @@ static void take_apart(struct sandbox *sb,
 void ending_start(struct sandbox *sb, enum ended_why why, const char *detail)
 {
     sb->why = why;
-    handout_drop(sb);
     sb->why_detail = detail ? xstrdup(detail) : NULL;
     take_apart(sb, machine_kill);
 }
@@ -84,6 +96,10 @@ void ending_on_exit(struct machine *m, const char *reason, void *ctx)
 {
     (void)m;
     struct sandbox *sb = ctx;
+    if (sb->pooled) {
+        pooled_on_exit(sb, reason);
+        return;
+    }
     ending_log_tails(sb);
     ending_start(sb, ENDED_DIED, reason);
 }
@@ -96,10 +112,6 @@ static void on_machine_gone(void *ctx)
 }
 
 static void on_upstream_closed(struct upstream *u)
-    if (sb->pooled) {
-        pooled_on_exit(sb, reason);
-        return;
-    }
 {
     advance(container_of(u, struct sandbox, upstream));
 }
@@ -107,7 +119,7 @@ static void on_upstream_closed(struct upstream *u)
 // The timer has no other work any more, and makes each step a turn of the loop of its own.
 static void advance(struct sandbox *sb)
 {
-    if (sb->machine || !upstream_is_closed(&sb->upstream) || sb->cleaning)
+    if (sb->machine || sb->holds || !upstream_is_closed(&sb->upstream) || sb->cleaning)
         return;
     sb->cleaning = true;
     sb->wait.on_expired = on_removal_step;

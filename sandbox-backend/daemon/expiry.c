@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends, or pauses, sandboxes whose time is over: one timer, for the earliest end.
+// What comes by time: one timer, for the earliest instant.
 #include "sandbox-backend/daemon/expiry.h"
 
 #include "sandbox-backend/base/clock.h"
@@ -10,12 +10,26 @@
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 
+// Whether its end counts now. One that is on its way somewhere is planned for when it is there.
+static bool has_end(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_RUNNING || (sb->state == SANDBOX_PAUSED && sb->asleep);
+}
+
+static int64_t next_ms(const struct sandbox *sb)
+{
+    int64_t idle = idle_next_ms(sb);
+    return has_end(sb) && sb->end_ms < idle ? sb->end_ms : idle;
+}
+
 void expiry_plan(struct store *store)
 {
     int64_t earliest = INT64_MAX;
-    for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        if (sb->state == SANDBOX_RUNNING && sb->end_ms < earliest)
-            earliest = sb->end_ms;
+    for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
+        int64_t next = next_ms(sb);
+        if (next < earliest)
+            earliest = next;
+    }
     if (earliest == INT64_MAX || store->stopping) {
         deadline_disarm(&store->expiry);
         return;
@@ -31,18 +45,26 @@ static void expire(struct sandbox *sb)
     ending_start(sb, ENDED_EXPIRED, detail);
 }
 
+static void end(struct sandbox *sb)
+{
+    if (!sb->auto_pause)
+        expire(sb);
+    else if (sb->state == SANDBOX_RUNNING)
+        pause_begin(sb, PAUSE_FREEZE, NULL, NULL);
+    else
+        pause_show(sb);
+}
+
 void expiry_on_timer(struct deadline *timer)
 {
     struct store *store = container_of(timer, struct store, expiry);
     int64_t now = clock_mono_ms();
     // Ending and pausing are asynchronous: the list stays as it is.
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
-        if (sb->state != SANDBOX_RUNNING || !sandbox_is_due(sb, now))
-            continue;
-        if (sb->auto_pause)
-            pause_begin(sb, NULL, NULL);
+        if (has_end(sb) && sandbox_is_due(sb, now))
+            end(sb);
         else
-            expire(sb);
+            idle_look(sb, now);
     }
     expiry_plan(store);
 }

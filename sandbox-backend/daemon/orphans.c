@@ -33,28 +33,45 @@ static bool is_ours(const char *pid)
     return str_starts(program, "qemu-system-") || str_starts(program, "cubby");
 }
 
-static bool has_argument(const char *pid, const char *dir)
+// Whether `text` names something in `dir`; with `names`, those below it are its members then.
+static bool mentions(const char *text, size_t len, const char *dir, json_t *names)
+{
+    bool found = false;
+    size_t n = strlen(dir);
+    for (const char *at; (at = memmem(text, len, dir, n)); found = true) {
+        len -= (size_t)(at + n - text);
+        text = at + n;
+        size_t name = len && *text == '/' ? strspn(text + 1, "abcdefghijklmnopqrstuvwxyz0123456789")
+                                          : 0; // a text is followed by a NUL
+        char *key auto_free = xstrndup(text + (len > 0), name);
+        if (names && name)
+            json_object_set_new(names, key, json_true());
+    }
+    return found;
+}
+
+static bool has_argument(const char *pid, const char *dir, json_t *names)
 {
     char *path auto_free = str_printf("/proc/%s/cmdline", pid);
     struct buf text auto_buf = BUF_INIT;
     struct err e = ERR_INIT;
     if (file_read(path, CMDLINE_BYTES, &text, &e) < 0)
         return false;
-    return memmem(buf_str(&text), text.len, dir, strlen(dir)) != NULL;
+    return mentions(buf_str(&text), text.len, dir, names);
 }
 
-static bool has_file(const char *pid, const char *dir)
+static bool has_file(const char *pid, const char *dir, json_t *names)
 {
     char *fds auto_free = str_printf("/proc/%s/fd", pid);
     DIR *d = opendir(fds);
     if (!d)
         return false;
     bool found = false;
-    for (struct dirent *entry; !found && (entry = readdir(d));) {
+    for (struct dirent *entry; (!found || names) && (entry = readdir(d));) {
         char target[PATH_MAX];
         ssize_t n = readlinkat(dirfd(d), entry->d_name, target, sizeof target - 1);
         target[n > 0 ? n : 0] = '\0';
-        found = str_starts(target, dir);
+        found |= str_starts(target, dir) && mentions(target, strlen(target), dir, names);
     }
     closedir(d);
     return found;
@@ -69,17 +86,26 @@ static void kill_and_wait(pid_t pid, int pidfd)
         log_error("orphan.stays", "pid=%d", (int)pid);
 }
 
+static bool is_of_this_user(const char *pid)
+{
+    char *proc auto_free = str_printf("/proc/%s", pid);
+    struct stat st;
+    return stat(proc, &st) == 0 && st.st_uid == geteuid();
+}
+
+static bool is_other_process(const char *name, int64_t *pid)
+{
+    return str_to_int(name, 2, INT_MAX, pid) && *pid != getpid();
+}
+
 static bool check(const char *name, const char *dir)
 {
     int64_t pid = 0;
-    if (!str_to_int(name, 2, INT_MAX, &pid) || pid == getpid())
+    if (!is_other_process(name, &pid))
         return false;
     int pidfd auto_close = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-    char *proc auto_free = str_printf("/proc/%s", name);
-    struct stat st;
-    if (pidfd < 0 || stat(proc, &st) < 0 || st.st_uid != geteuid())
-        return false;
-    if (!is_ours(name) || (!has_argument(name, dir) && !has_file(name, dir)))
+    if (pidfd < 0 || !is_of_this_user(name) || !is_ours(name) ||
+        (!has_argument(name, dir, NULL) && !has_file(name, dir, NULL)))
         return false;
     log_warn("orphan.kill", "pid=%s dir=%s", name, dir);
     kill_and_wait((pid_t)pid, pidfd);
@@ -96,4 +122,21 @@ int orphans_kill(const char *dir)
         killed += check(entry->d_name, dir);
     closedir(proc);
     return killed;
+}
+
+json_t *orphans_below(const char *parent)
+{
+    json_t *names = json_object();
+    DIR *proc = opendir("/proc");
+    int64_t pid = 0;
+    for (struct dirent *entry; proc && (entry = readdir(proc));) {
+        if (!is_other_process(entry->d_name, &pid) || !is_of_this_user(entry->d_name) ||
+            !is_ours(entry->d_name))
+            continue;
+        has_argument(entry->d_name, parent, names);
+        has_file(entry->d_name, parent, names);
+    }
+    if (proc)
+        closedir(proc);
+    return names;
 }

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes of a sandbox that nobody has a record of.
 #pragma once
+#include <jansson.h>
 
 // Kills (SIGKILL) every process of this user that runs a program of ours or a QEMU and has `dir`,
 // or something below it, among its arguments or open files; waits up to two seconds for each until
 // it is gone. Blocking; for the daemon's start. Returns how many there were.
 int orphans_kill(const char *dir);
+
+// The names of the directories below `parent` that such a process has, by one look at all
+// processes: the members of an object, a new reference. For whoever would have to look for each of
+// many.
+json_t *orphans_below(const char *parent);

@@ -1,58 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pausing a sandbox and waking it again.
+// Pausing a sandbox and waking it again: freezing, and who waits for what.
 #include "sandbox-backend/daemon/pause.h"
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/queue.h>
 
 #include "sandbox-backend/base/clock.h"
-#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/fault.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/expiry.h"
-#include "sandbox-backend/daemon/guest_call.h"
+#include "sandbox-backend/daemon/pause_internal.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/record.h"
-#include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
-#define CLOCK_WAIT_MS  20000 // from "the machine runs again" to envd's answer
 #define RETRY_PAUSE_MS 30000 // after an automatic pause that failed
 
 struct pause_waiter {
     STAILQ_ENTRY(pause_waiter) link;
     pause_cb cb;
     void *ctx;
-    bool wants_paused;
-    bool at_once; // it ran when they asked: whatever came between is a conflict
-};
-STAILQ_HEAD(waiters, pause_waiter);
-
-// What is under way with one sandbox. Waiters who ask for the other thing stay for the next turn.
-struct pausing {
-    struct sandbox *sb;      // borrowed; NULL once the sandbox is being ended
-    struct waiters waiters;  // owned
-    struct guest_call *call; // the clock is being set
-    struct deadline turn;    // tells the waiters, from the loop
-    struct err err;          // of what was tried last
-    int64_t start_ms;
-    bool was_paused;   // what the last try was to end in
-    bool machine_busy; // its callback is owed, also when the sandbox is gone
+    enum pause_goal goal;
+    bool at_once;  // it ran when they asked: whatever came between is a conflict
+    bool rollback; // what is under way is theirs, and they want to know how it ends
 };
 
 static void on_stopped(struct machine *m, const struct err *e, void *ctx);
-static void start_waking(struct pausing *p);
-static void on_going(struct machine *m, const struct err *e, void *ctx);
-static void on_clock_set(int status, const char *text, size_t len, const struct err *e, void *ctx);
-static void on_stopped_again(struct machine *m, const struct err *e, void *ctx);
-static void settle(struct pausing *p, enum sandbox_state state);
 static void leave(struct pausing *p);
 static void on_turn(struct deadline *d);
 static void on_turn_closed(struct deadline *d);
 
-static struct pausing *pausing_of(struct sandbox *sb)
+struct pausing *pause__of(struct sandbox *sb)
 {
     if (sb->pausing)
         return sb->pausing;
@@ -64,192 +44,232 @@ static struct pausing *pausing_of(struct sandbox *sb)
     return p;
 }
 
-static struct pause_waiter *add_waiter(struct pausing *p, pause_cb cb, void *ctx)
+static struct pause_waiter *add_waiter(struct pausing *p, enum pause_goal goal, pause_cb cb,
+                                       void *ctx)
 {
     struct pause_waiter *w = xcalloc(1, sizeof *w);
-    w->cb = cb;
-    w->ctx = ctx;
+    *w = (struct pause_waiter){.cb = cb, .ctx = ctx, .goal = goal};
     STAILQ_INSERT_TAIL(&p->waiters, w, link);
     return w;
 }
 
-// Asks the machine for one or the other.
-static void ask(struct pausing *p, void (*what)(struct machine *m, machine_done_cb cb, void *ctx),
+// ---- steps
+void pause__begin(struct pausing *p, enum pause_goal goal, const char *done,
+                  enum sandbox_state state)
+{
+    p->err = ERR_INIT;
+    p->tried = goal;
+    p->done = done;
+    p->start_ms = clock_mono_ms();
+    sandbox_set_state(p->sb, state);
+}
+
+void pause__step(struct pausing *p)
+{
+    p->busy = true;
+    ending_hold(p->sb);
+}
+
+bool pause__stepped(struct pausing *p)
+{
+    struct sandbox *sb = p->sb;
+    p->busy = false;
+    if (p->ended) {
+        p->sb = NULL;
+        sb->pausing = NULL;
+        leave(p);
+    }
+    ending_unhold(sb);
+    return !p->ended;
+}
+
+void pause__ask(struct pausing *p, void (*what)(struct machine *m, machine_done_cb cb, void *ctx),
                 machine_done_cb cb)
 {
-    p->machine_busy = true;
+    pause__step(p);
     what(p->sb->machine, cb, p);
 }
 
-// False: the sandbox is being ended, and nothing more is to be done.
-static bool asked(struct pausing *p)
+void pause__end_machine(struct pausing *p, void (*cb)(void *pausing))
 {
-    p->machine_busy = false;
-    if (!p->sb)
-        leave(p);
-    return p->sb;
+    struct machine *m = steal(&p->sb->machine);
+    upstream_forget(&p->sb->upstream);
+    pause__step(p);
+    machine_kill(m, cb, p);
 }
 
-// ---- pausing
-void pause_begin(struct sandbox *sb, pause_cb cb, void *ctx)
+// ---- freezing
+static void freeze(struct pausing *p, bool asleep)
 {
-    assert(sb->state == SANDBOX_RUNNING);
-    struct pausing *p = pausing_of(sb);
-    if (cb)
-        add_waiter(p, cb, ctx)->wants_paused = true;
-    p->err = ERR_INIT;
-    p->was_paused = true;
-    p->start_ms = clock_mono_ms();
-    sandbox_set_state(sb, SANDBOX_PAUSING);
-    proxy_cut_streams(sb);
+    struct sandbox *sb = p->sb;
+    pause__begin(p, GOAL_FROZEN, asleep ? "put to sleep" : "paused", SANDBOX_PAUSING);
+    sb->asleep = asleep;
+    if (!asleep)
+        proxy_cut_streams(sb);
     meter_cancel(sb);
+    idle_cancel(sb);
+    FAULT("pause.1");
     record_write_or_log(sb); // from here on a daemon that finds it stops it
+    FAULT("pause.2");
     if (machine_is_paused(sb->machine))
-        settle(p, SANDBOX_PAUSED);
+        pause__settle(p, SANDBOX_PAUSED);
     else
-        ask(p, machine_pause, on_stopped);
+        pause__ask(p, machine_pause, on_stopped);
 }
 
 static void on_stopped(struct machine *m, const struct err *e, void *ctx)
 {
     (void)m;
     struct pausing *p = ctx;
-    if (!asked(p))
+    if (!pause__stepped(p))
         return;
+    FAULT("pause.3");
     if (!e) {
-        settle(p, SANDBOX_PAUSED);
+        pause__settle(p, SANDBOX_PAUSED);
         return;
     }
+    struct sandbox *sb = p->sb;
     p->err = *e;
     err_wrap(&p->err, "the machine could not be stopped");
-    if (p->sb->end_ms <= clock_mono_ms()) // not again at once, but some time
-        sandbox_set_end(p->sb, p->sb->auto_pause ? RETRY_PAUSE_MS : p->sb->timeout_ms);
-    settle(p, SANDBOX_RUNNING);
+    if (!sb->asleep && sb->end_ms <= clock_mono_ms()) // not again at once, but some time
+        sandbox_set_end(sb, sb->auto_pause ? RETRY_PAUSE_MS : sb->timeout_ms);
+    pause__settle(p, SANDBOX_RUNNING);
 }
 
-// ---- waking
+void pause_begin(struct sandbox *sb, enum pause_depth depth, pause_cb cb, void *ctx)
+{
+    assert(sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED);
+    struct pausing *p = pause__of(sb);
+    if (cb)
+        add_waiter(p, depth == PAUSE_FREEZE ? GOAL_FROZEN : GOAL_HIBERNATED, cb, ctx);
+    if (sb->asleep)
+        pause_show(sb);
+    if (sb->state == SANDBOX_RUNNING)
+        freeze(p, false);
+    else
+        deadline_arm(&p->turn, 0);
+}
+
+void pause_sleep(struct sandbox *sb)
+{
+    freeze(pause__of(sb), true);
+}
+
+void pause_again(struct sandbox *sb, pause_cb cb, void *ctx)
+{
+    struct pausing *p = pause__of(sb);
+    add_waiter(p, GOAL_FROZEN, cb, ctx);
+    freeze(p, sb->asleep);
+}
+
+// It has no end from here on.
+static void show(struct sandbox *sb)
+{
+    sb->asleep = false;
+    sb->used_ms = clock_mono_ms();
+    sandbox_set_end(sb, 0);
+}
+
+void pause_show(struct sandbox *sb)
+{
+    show(sb);
+    record_write_or_log(sb);
+    journal_add(&sb->journal, JOURNAL_INFO, "paused, as its time is over");
+    log_info("sandbox.pause", "id=%s paused while it slept", sb->id);
+}
+
+void pause_deepen(struct sandbox *sb)
+{
+    struct pausing *p = pause__of(sb);
+    if (!deadline_is_armed(&p->turn)) // else somebody is about to want something else
+        hibernate__start(p);
+}
+
+bool pause_is_deepening(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_PAUSING && sb->pausing && sb->pausing->tried == GOAL_HIBERNATED;
+}
+
+void pause_rollback(struct sandbox *sb, const struct known_template *to, pause_cb cb, void *ctx)
+{
+    assert(sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED);
+    struct pausing *p = pause__of(sb);
+    add_waiter(p, GOAL_RUNNING, cb, ctx)->rollback = true;
+    proxy_cut_streams(sb);
+    meter_cancel(sb);
+    idle_cancel(sb);
+    rollback__start(p, to);
+}
+
 void pause_wake(struct sandbox *sb, pause_cb cb, void *ctx)
 {
     assert(sandbox_is_known(sb));
-    struct pausing *p = pausing_of(sb);
-    struct pause_waiter *w = add_waiter(p, cb, ctx);
+    struct pausing *p = pause__of(sb);
+    struct pause_waiter *w = add_waiter(p, GOAL_RUNNING, cb, ctx);
     w->at_once = sb->state == SANDBOX_RUNNING;
     if (w->at_once)
         deadline_arm(&p->turn, 0);
     else if (sb->state == SANDBOX_PAUSED && !deadline_is_armed(&p->turn))
-        start_waking(p);
+        wake__start(p);
 }
 
-static void start_waking(struct pausing *p)
-{
-    p->err = ERR_INIT;
-    p->was_paused = false;
-    p->start_ms = clock_mono_ms();
-    sandbox_set_state(p->sb, SANDBOX_RESUMING);
-    ask(p, machine_resume, on_going);
-}
-
-// The token as well: an /init without one takes it away.
-static char *clock_body(const struct sandbox *sb)
-{
-    char now[CLOCK_RFC3339_BYTES];
-    clock_rfc3339(now, clock_wall_ns());
-    json_t *body = json_pack("{s:s, s:s*}", "timestamp", now, "accessToken", sb->token);
-    char *text = json_to_string(body);
-    json_decref(body);
-    return text;
-}
-
-static void on_going(struct machine *m, const struct err *e, void *ctx)
-{
-    (void)m;
-    struct pausing *p = ctx;
-    if (!asked(p))
-        return;
-    if (e) {
-        p->err = *e;
-        err_wrap(&p->err, "the machine could not go on");
-        settle(p, SANDBOX_PAUSED);
-        return;
-    }
-    char *body auto_free = clock_body(p->sb);
-    p->call = guest_call_start(p->sb, "POST", "/init", body, CLOCK_WAIT_MS, on_clock_set, p);
-}
-
-static void on_clock_set(int status, const char *text, size_t len, const struct err *e, void *ctx)
-{
-    (void)len;
-    struct pausing *p = ctx;
-    p->call = NULL;
-    if (!e && status == 204) {
-        struct sandbox *sb = p->sb;
-        if (sb->end_ms <= clock_mono_ms())
-            sandbox_set_end(sb, sb->timeout_ms);
-        settle(p, SANDBOX_RUNNING);
-        return;
-    }
-    if (e)
-        p->err = *e;
-    else
-        err_set(&p->err, ERR_INTERNAL, "envd answered /init with %d: %.200s", status, text);
-    err_wrap(&p->err, "set the guest's clock");
-    ask(p, machine_pause, on_stopped_again);
-}
-
-// Whether or not it stands still: it must not be used with a wrong clock, and may be tried again.
-static void on_stopped_again(struct machine *m, const struct err *e, void *ctx)
-{
-    (void)m;
-    struct pausing *p = ctx;
-    if (!asked(p))
-        return;
-    if (e)
-        log_error("sandbox.pause", "id=%s error=\"%s\"", p->sb->id, e->msg);
-    settle(p, SANDBOX_PAUSED);
-}
-
-// ---- the end of either
+// ---- the end of each
 static void report(const struct pausing *p)
 {
     struct sandbox *sb = p->sb;
-    const char *what = p->was_paused ? "paused" : "resumed";
     long long ms = clock_mono_ms() - p->start_ms;
     if (err_is(&p->err)) {
-        log_warn("sandbox.pause", "id=%s not=%s error=\"%s\"", sb->id, what, p->err.msg);
-        journal_add(&sb->journal, JOURNAL_WARN, "it could not be %s: %s", what, p->err.msg);
+        log_warn("sandbox.pause", "id=%s not=\"%s\" error=\"%s\"", sb->id, p->done, p->err.msg);
+        journal_add(&sb->journal, JOURNAL_WARN, "it could not be %s: %s", p->done, p->err.msg);
     } else {
-        log_info("sandbox.pause", "id=%s %s ms=%lld", sb->id, what, ms);
-        journal_add(&sb->journal, JOURNAL_INFO, "%s, in %lld ms", what, ms);
+        log_info("sandbox.pause", "id=%s %s ms=%lld", sb->id, p->done, ms);
+        journal_add(&sb->journal, JOURNAL_INFO, "%s, in %lld ms", p->done, ms);
     }
 }
 
-static void settle(struct pausing *p, enum sandbox_state state)
+void pause__settle(struct pausing *p, enum sandbox_state state)
 {
     struct sandbox *sb = p->sb;
     sandbox_set_state(sb, state);
-    if (state == SANDBOX_PAUSED && p->was_paused)
-        sandbox_set_end(sb, 0);
+    if (state == SANDBOX_RUNNING)
+        sb->asleep = false;
+    else if (p->tried == GOAL_FROZEN && !sb->asleep)
+        show(sb);
     record_write_or_log(sb);
     expiry_plan(sb->store);
     report(p);
     deadline_arm(&p->turn, 0);
 }
 
+static bool is_reached(const struct sandbox *sb, enum pause_goal goal)
+{
+    if (goal == GOAL_RUNNING)
+        return sb->state == SANDBOX_RUNNING;
+    return sb->state == SANDBOX_PAUSED && (goal == GOAL_FROZEN || !sb->machine);
+}
+
+// Whether what was tried last is what this one needed, and has failed.
+static bool has_failed(const struct pausing *p, const struct pause_waiter *w)
+{
+    bool tried = p->tried == w->goal || (p->tried == GOAL_FROZEN && w->goal == GOAL_HIBERNATED);
+    bool over = p->sb->state == SANDBOX_RUNNING || p->sb->state == SANDBOX_PAUSED;
+    return over && err_is(&p->err) && (tried || w->rollback);
+}
+
 // What a waiter is told now: true, with `e` set unless it is what was asked for.
 static bool is_decided(const struct pausing *p, const struct pause_waiter *w, struct err *e)
 {
-    if (!p->sb) {
+    if (p->ended) {
         err_set(e, ERR_GONE, "the sandbox is being ended");
         return true;
     }
-    bool running = p->sb->state == SANDBOX_RUNNING;
-    bool paused = p->sb->state == SANDBOX_PAUSED;
-    if (w->wants_paused ? paused : running)
+    bool failed = has_failed(p, w);
+    if (is_reached(p->sb, w->goal) && !(failed && w->rollback))
         return true;
-    bool failed = (running || paused) && err_is(&p->err) && p->was_paused == w->wants_paused;
+    bool running = p->sb->state == SANDBOX_RUNNING;
     if (failed)
         *e = p->err;
-    else if (w->at_once || (w->wants_paused && running))
+    else if ((w->at_once && !p->sb->asleep) || (w->goal != GOAL_RUNNING && running))
         err_set(e, ERR_CONFLICT, "the sandbox was %s meanwhile", running ? "resumed" : "paused");
     return err_is(e);
 }
@@ -272,21 +292,13 @@ static void on_turn(struct deadline *d)
     struct pausing *p = container_of(d, struct pausing, turn);
     struct err e;
     for (struct pause_waiter *w; (w = take_decided(p, &e));) {
-        w->cb(p->sb, err_is(&e) ? &e : NULL, w->ctx);
+        w->cb(p->ended ? NULL : p->sb, err_is(&e) ? &e : NULL, w->ctx);
         free(w);
     }
-    // They asked while it was being paused.
-    if (p->sb && p->sb->state == SANDBOX_PAUSED && !STAILQ_EMPTY(&p->waiters))
-        start_waking(p);
-    else
+    // They asked for another thing while something was under way.
+    const struct pause_waiter *next = STAILQ_FIRST(&p->waiters);
+    if (p->ended || !next || p->sb->state != SANDBOX_PAUSED)
         leave(p);
-}
-
-void pause_drop(struct sandbox *sb)
-{
-    struct pausing *p = steal(&sb->pausing);
-    if (!p)
-        return;
     else if (next->goal == GOAL_HIBERNATED)
         hibernate__start(p);
     else
@@ -297,17 +309,28 @@ void pause_arrived(struct sandbox *sb)
 {
     if (sb->pausing)
         deadline_arm(&sb->pausing->turn, 0);
-    p->sb = NULL;
+}
+
+void pause_drop(struct sandbox *sb)
+{
+    struct pausing *p = sb->pausing;
+    if (!p)
+        return;
+    p->ended = true;
     if (p->call)
         guest_call_cancel(steal(&p->call));
+    if (!p->busy) {
+        p->sb = NULL;
+        sb->pausing = NULL;
+    }
     deadline_arm(&p->turn, 0);
 }
 
 // Goes when nobody waits for anything.
 static void leave(struct pausing *p)
 {
-    bool moving = p->sb && p->sb->state != SANDBOX_RUNNING && p->sb->state != SANDBOX_PAUSED;
-    if (moving || p->machine_busy || !STAILQ_EMPTY(&p->waiters))
+    bool moving = !p->ended && p->sb->state != SANDBOX_RUNNING && p->sb->state != SANDBOX_PAUSED;
+    if (moving || p->busy || !STAILQ_EMPTY(&p->waiters))
         return;
     if (p->sb)
         p->sb->pausing = NULL;

@@ -126,8 +126,11 @@ void proxy_error_wake(struct http_request *req, struct store *store, const char 
         return;
     }
     char *message auto_free = str_printf("The sandbox could not be resumed: %s", e->msg);
-    bool refused = e->code == ERR_DENIED || e->code == ERR_LIMIT;
-    int status = refused ? 403 : e->code == ERR_CONFLICT ? 409 : 502;
+    int status = e->code == ERR_DENIED     ? 403
+                 : e->code == ERR_CONFLICT ? 409
+                 : e->code == ERR_LIMIT    ? 429
+                 : e->code == ERR_BUSY     ? 503
+                                           : 502;
     json_t *answer = body(status, id, message);
     if (status == 409)
         json_object_set_new(answer, "error_code", json_string("sandbox_in_transition"));

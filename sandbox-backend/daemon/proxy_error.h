@@ -18,7 +18,8 @@ void proxy_error_ending(struct http_request *req, const struct sandbox *sb); // 
 // 409 "sandbox_in_transition": it is between two states, and the request came too late or too
 // early. It has not been passed on, so it may be sent again.
 void proxy_error_transition(struct http_request *req, const char *id, const char *state);
-// 403: it may not be woken, 409: it is being paused, 502: that failed, or it has ended meanwhile.
+// 403: it may not be woken, 409: it is being paused, 429 or 503: there is no room for it, 502: that
+// failed, or it has ended meanwhile.
 void proxy_error_wake(struct http_request *req, struct store *store, const char *id,
                       const struct err *e);
 // The host name that led here is not of this daemon's domain.

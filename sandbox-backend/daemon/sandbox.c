@@ -14,16 +14,16 @@
 #include "sandbox-backend/log/log.h"
 
 static const char *const STATE_NAMES[] = {
-    [SANDBOX_CREATING] = "creating", [SANDBOX_POOLED] = "pooled",   [SANDBOX_RUNNING] = "running",
-    [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",   [SANDBOX_RESUMING] = "resuming",
+    [SANDBOX_CREATING] = "creating", [SANDBOX_POOLED] = "pooled", [SANDBOX_RUNNING] = "running",
+    [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused", [SANDBOX_RESUMING] = "resuming",
     [SANDBOX_KILLING] = "killing",   [SANDBOX_DEAD] = "dead",
 };
 
 // What may follow what; a bit for each state.
 static const unsigned ALLOWED[] = {
     // An adopted one is paused by its record.
-    [SANDBOX_CREATING] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_PAUSED | 1u << SANDBOX_POOLED |
-                         1u << SANDBOX_KILLING,
+    [SANDBOX_CREATING] =
+        1u << SANDBOX_RUNNING | 1u << SANDBOX_PAUSED | 1u << SANDBOX_POOLED | 1u << SANDBOX_KILLING,
     [SANDBOX_POOLED] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_RESUMING | 1u << SANDBOX_KILLING,
     [SANDBOX_RUNNING] = 1u << SANDBOX_PAUSING | 1u << SANDBOX_KILLING,
     [SANDBOX_PAUSING] = 1u << SANDBOX_PAUSED | 1u << SANDBOX_RUNNING | 1u << SANDBOX_KILLING,

@@ -46,18 +46,6 @@ static void leave(struct upstream *u)
         u->on_closed(u);
 }
 
-void upstream_close(struct upstream *u, void (*on_closed)(struct upstream *u))
-{
-    u->closing = true;
-    u->on_closed = on_closed;
-    // Not LIST_FOREACH: closing takes it out of the list, now or later.
-    struct upstream_conn *next;
-    for (struct upstream_conn *c = LIST_FIRST(&u->idle); c; c = next) {
-        next = LIST_NEXT(c, link);
-        http_conn_close(c->http);
-    }
-}
-
 static void take_out(struct upstream_conn *c)
 {
     if (!c->idle)
@@ -65,6 +53,30 @@ static void take_out(struct upstream_conn *c)
     LIST_REMOVE(c, link);
     c->idle = false;
     c->upstream->idle_count--;
+}
+
+// Not LIST_FOREACH: each is taken out of the list.
+static void close_idle(struct upstream *u)
+{
+    struct upstream_conn *next;
+    for (struct upstream_conn *c = LIST_FIRST(&u->idle); c; c = next) {
+        next = LIST_NEXT(c, link);
+        take_out(c);
+        http_conn_close(c->http);
+    }
+}
+
+void upstream_forget(struct upstream *u)
+{
+    close_idle(u);
+    memset(u->loopback, 0, sizeof u->loopback);
+}
+
+void upstream_close(struct upstream *u, void (*on_closed)(struct upstream *u))
+{
+    u->closing = true;
+    u->on_closed = on_closed;
+    close_idle(u);
 }
 
 // Also how a kept connection is found out to be stale: the guest closed it.

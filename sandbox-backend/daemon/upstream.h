@@ -68,6 +68,9 @@ void upstream_init(struct upstream *u, uv_loop_t *loop);
 void upstream_close(struct upstream *u, void (*on_closed)(struct upstream *u));
 bool upstream_is_closed(const struct upstream *u);
 
+// Its machine goes, and another will come: what is idle leads nowhere any more.
+void upstream_forget(struct upstream *u);
+
 struct upstream_conn *upstream_take_idle(struct upstream *u, int port); // NULL: there is none
 struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int port,
                                     uint64_t timeout_ms, struct upstream_patience patience,

@@ -240,10 +240,10 @@ def test_a_daemon_that_died_on_the_way():
         os.kill(machine, signal.SIGCONT)
         wait_for(lambda: not is_stopped(machine), 30, "it runs")
         daemon.start()
-        assert stopped(machine) and daemon.record(sandbox)["paused"]
+        assert stopped(machine) and daemon.record(sandbox)["state"] == "paused"
         assert state(daemon, sandbox) == "paused"
         assert connect(daemon, sandbox, {}).status == 201
-        assert not daemon.record(sandbox)["paused"]
+        assert not daemon.record(sandbox)["state"] == "paused"
 
 
 # ---- on the way

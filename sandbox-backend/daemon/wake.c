@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waking: a frozen machine goes on, or one is made from an image.
+#include <stdlib.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fault.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/admission.h"
+#include "sandbox-backend/daemon/dir_work.h"
+#include "sandbox-backend/daemon/ending.h"
+#include "sandbox-backend/daemon/guest_init.h"
+#include "sandbox-backend/daemon/pause_internal.h"
+#include "sandbox-backend/daemon/record.h"
+#include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/daemon/templates.h"
+#include "sandbox-backend/log/log.h"
+
+static void on_going(struct machine *m, const struct err *e, void *ctx);
+static void on_clean(void *ctx);
+static int create(struct pausing *p);
+static void on_made(struct machine *m, const struct err *e, void *ctx);
+static void on_exit_of_made(struct machine *m, const char *reason, void *ctx);
+static void start_init(struct pausing *p);
+static void on_init(int status, const char *text, size_t len, const struct err *e, void *ctx);
+static void succeed(struct pausing *p);
+static void fail(struct pausing *p);
+static void on_stopped_again(struct machine *m, const struct err *e, void *ctx);
+static void on_ended_again(void *ctx);
+
+// 1. Is there room; the machine, or a place for one.
+void wake__start(struct pausing *p)
+{
+    struct sandbox *sb = p->sb;
+    struct err e = ERR_INIT;
+    bool has_room = sb->machine || admission_check_wake(sb, &e) == 0;
+    pause__begin(p, GOAL_RUNNING, "resumed", SANDBOX_RESUMING);
+    p->err = e;
+    if (!has_room) {
+        pause__settle(p, SANDBOX_PAUSED);
+    } else if (sb->machine) {
+        FAULT("wake.1");
+        pause__ask(p, machine_resume, on_going);
+    } else {
+        FAULT("wake.1");
+        pause__step(p);
+        dir_work_strip(sb, !*sb->image, on_clean, p);
+    }
+}
+
+static void on_going(struct machine *m, const struct err *e, void *ctx)
+{
+    (void)m;
+    struct pausing *p = ctx;
+    if (!pause__stepped(p))
+        return;
+    FAULT("wake.2");
+    if (!e) {
+        start_init(p);
+        return;
+    }
+    p->err = *e;
+    err_wrap(&p->err, "the machine could not go on");
+    pause__settle(p, SANDBOX_PAUSED);
+}
+
+// 2. The machine, from the image.
+static void on_clean(void *ctx)
+{
+    struct pausing *p = ctx;
+    if (!pause__stepped(p))
+        return;
+    FAULT("wake.3");
+    if (create(p) < 0)
+        pause__settle(p, SANDBOX_PAUSED);
+}
+
+static int create(struct pausing *p)
+{
+    struct sandbox *sb = p->sb;
+    struct store *store = sb->store;
+    struct known_template t = {0};
+    char *template auto_free = str_printf("%s/templates/%s", store->home, sb->template);
+    char *own auto_free = str_printf("%s/" DIR_WORK_IMAGE, sb->dir);
+    if (*sb->image && templates_find(store, sb->image, &t, &p->err) < 0) {
+        templates_fini(&t);
+        return err_wrap(&p->err, "its image");
+    }
+    struct machine_spec spec = sandbox_machine_spec(sb, template);
+    spec.image = *sb->image ? t.image : own;
+    pause__step(p);
+    store->driver->create(store->loop, &spec, on_made, on_exit_of_made, sb);
+    templates_fini(&t);
+    return 0;
+}
+
+// A machine that nobody wants any more: the record does not know it.
+static void on_made_late(void *ctx)
+{
+    struct sandbox *sb = ctx;
+    pause__stepped(sb->pausing);
+}
+
+static void on_made(struct machine *m, const struct err *e, void *ctx)
+{
+    struct sandbox *sb = ctx;
+    struct pausing *p = sb->pausing;
+    if (p->ended && m) {
+        machine_kill(m, on_made_late, sb);
+        return;
+    }
+    if (!pause__stepped(p))
+        return;
+    FAULT("wake.4");
+    sb->machine = m;
+    if (m) {
+        start_init(p);
+        return;
+    }
+    p->err = *e;
+    err_wrap(&p->err, "start the machine from its image");
+    pause__settle(p, SANDBOX_PAUSED);
+}
+
+// While its image is the record's, its machine may end without an end of the sandbox.
+static void on_exit_of_made(struct machine *m, const char *reason, void *ctx)
+{
+    struct sandbox *sb = ctx;
+    struct pausing *p = sb->pausing;
+    if (!sb->image || !p) {
+        ending_on_exit(m, reason, sb);
+        return;
+    }
+    if (!p->call) // it is being ended already
+        return;
+    guest_call_cancel(steal(&p->call));
+    ending_log_tails(sb);
+    err_set(&p->err, ERR_UNAVAILABLE, "the machine ended while envd was awaited: %s", reason);
+    fail(p);
+}
+
+// 3. POST /init. The token as well: one without takes it away.
+static struct guest_call *tell_clock(struct pausing *p)
+{
+    struct sandbox *sb = p->sb;
+    unsigned char entropy[32];
+    struct buf coded auto_buf = BUF_INIT;
+    char now[CLOCK_RFC3339_BYTES];
+    random_bytes(entropy, sizeof entropy);
+    base64_encode(&coded, entropy, sizeof entropy);
+    clock_rfc3339(now, clock_wall_ns());
+    json_t *body = json_pack("{s:s, s:s*, s:s*}", "timestamp", now, "accessToken", sb->token,
+                             "entropy", sb->image ? buf_str(&coded) : NULL);
+    char *text auto_free = json_to_string(body);
+    json_decref(body);
+    return guest_call_start(sb, "POST", "/init", text, GUEST_INIT_MS, on_init, p);
+}
+
+// The guest of a snapshot may have been another sandbox.
+static void start_init(struct pausing *p)
+{
+    struct sandbox *sb = p->sb;
+    struct known_template t = {0};
+    struct err e = ERR_INIT;
+    if (!sb->image || !*sb->image)
+        p->call = tell_clock(p);
+    else if (templates_find(sb->store, sb->image, &t, &e) == 0)
+        p->call = guest_init_start_image(sb, t.token, NULL, on_init, p);
+    templates_fini(&t);
+    if (p->call)
+        return;
+    p->err = e;
+    fail(p);
+}
+
+static void on_init(int status, const char *text, size_t len, const struct err *e, void *ctx)
+{
+    (void)len;
+    struct pausing *p = ctx;
+    p->call = NULL;
+    FAULT("wake.5");
+    if (guest_init_check(status, text, e, &p->err) < 0) {
+        err_wrap(&p->err, "set the guest's clock");
+        fail(p);
+    } else {
+        succeed(p);
+    }
+}
+
+// 4. The record says that the machine counts; what it was made from is used up.
+static void succeed(struct pausing *p)
+{
+    struct sandbox *sb = p->sb;
+    char *image auto_free = steal(&sb->image);
+    if (sb->end_ms <= clock_mono_ms())
+        sandbox_set_end(sb, sb->timeout_ms);
+    if (image && record_write(sb, &p->err) < 0) {
+        sb->image = steal(&image);
+        fail(p);
+        return;
+    }
+    FAULT("wake.6");
+    pause__settle(p, SANDBOX_RUNNING);
+    FAULT("wake.7");
+    if (image && !*image)
+        dir_work_remove(sb, DIR_WORK_IMAGE, NULL, NULL);
+}
+
+// ---- it must not be used with a wrong clock, and may be tried again
+static void fail(struct pausing *p)
+{
+    if (p->sb->image)
+        pause__end_machine(p, on_ended_again);
+    else
+        pause__ask(p, machine_pause, on_stopped_again);
+}
+
+static void on_stopped_again(struct machine *m, const struct err *e, void *ctx)
+{
+    (void)m;
+    struct pausing *p = ctx;
+    if (!pause__stepped(p))
+        return;
+    if (e)
+        log_error("sandbox.pause", "id=%s error=\"%s\"", p->sb->id, e->msg);
+    pause__settle(p, SANDBOX_PAUSED);
+}
+
+static void on_ended_again(void *ctx)
+{
+    if (pause__stepped(ctx))
+        pause__settle(ctx, SANDBOX_PAUSED);
+}
