@@ -62,6 +62,13 @@ static int run_build(const struct template_build *spec, bool json)
 {
     struct err e = ERR_INIT;
     struct template t;
+    char *useless auto_free = template_snapshots(spec->home, spec->name);
+    if (useless)
+        fprintf(
+            stderr,
+            "These snapshots are of the template \"%s\" that there is, and cannot be used once it "
+            "is replaced: %s\n",
+            spec->name, useless);
     if (template_build(spec, &t, &e) < 0) {
         cli_fail(&e);
         return e.code == ERR_CANCELED ? EXIT_CANCELED : e.code == ERR_INVALID ? CLI_USAGE : 1;
@@ -223,6 +230,22 @@ static int list(int argc, char **argv)
 }
 
 // ---- rm
+static int remove_one(const char *home, const char *name, bool force)
+{
+    struct err e = ERR_INIT;
+    char *useless auto_free = template_snapshots(home, name);
+    if (template_remove(home, name, force, &e) < 0) {
+        cli_fail(&e);
+        return -1;
+    }
+    if (useless)
+        fprintf(stderr,
+                "These snapshots of template \"%s\" cannot be used any more: %s.\n"
+                "Delete them: cubby snapshot rm ID\n",
+                name, useless);
+    return 0;
+}
+
 static int rm(int argc, char **argv)
 {
     bool force = false;
@@ -230,7 +253,9 @@ static int rm(int argc, char **argv)
         {.name = "force",
          .type = OPT_FLAG,
          .value = &force,
-         .help = "also when sandboxes use it; they run on until they are killed"},
+         .help =
+             "also when sandboxes use it, which run on until they are killed, or snapshots need "
+             "it, which become useless"},
     };
     const struct cli_usage usage = {.synopsis = "template rm [--force] NAME...",
                                     .text = "Removes templates.",
@@ -246,11 +271,9 @@ static int rm(int argc, char **argv)
     if (!home)
         return cli_fail(&e);
     int result = 0;
-    for (int i = 1; i < argc; i++) {
-        struct err why = ERR_INIT;
-        if (template_remove(home, argv[i], force, &why) < 0)
-            result = cli_fail(&why);
-    }
+    for (int i = 1; i < argc; i++)
+        if (remove_one(home, argv[i], force) < 0)
+            result = 1;
     return result;
 }
 

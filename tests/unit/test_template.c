@@ -163,6 +163,14 @@ static void test_remove(void)
     ok(strstr(e.msg, "abc"), "names the sandbox");
     e = ERR_INIT;
     is_int(template_remove(home, "two", true, &e), 0, "unless forced: %s", e.msg);
+    char *kept auto_free = put("snapshots/snap-a/snapshot.json", "{\"template\":\"one\"}");
+    is_int(template_remove(home, "one", false, &e), -1, "one that a snapshot needs");
+    is_int(e.code, ERR_CONFLICT, "%s", e.msg);
+    ok(strstr(e.msg, "snap-a"), "names the snapshot");
+    char *needed auto_free = template_snapshots(home, "one");
+    is_str(needed, "snap-a", "which is listed");
+    e = ERR_INIT;
+    unlink(kept);
     is_int(template_remove(home, "one", false, &e), 0, "an unused one: %s", e.msg);
     char *dir auto_free = template_dir(home, "one");
     ok(!file_exists(dir), "is gone");

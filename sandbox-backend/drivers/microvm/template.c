@@ -13,10 +13,12 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
 #define JSON_BYTES_MAX (64 * 1024)
+#define USERS_BYTES    120 // of names, in a message
 
 static const struct {
     const char *key;
@@ -173,37 +175,58 @@ int template_list(const char *home,
     return stop;
 }
 
-// Whether <home>/sandboxes/<id>/sandbox.json names the template. One that cannot be read is of a
-// sandbox that is being made or removed by a daemon that looks after it.
-static bool sandbox_uses(const char *home, const char *id, const char *name)
+// Whether a daemon's file names the template. One that cannot be read is of something that is being
+// made or removed by a daemon that looks after it.
+static bool file_names(const char *path, const char *name)
 {
-    char *path auto_free = str_printf("%s/sandboxes/%s/sandbox.json", home, id);
     struct buf text auto_buf = BUF_INIT;
-    if (file_read(path, JSON_BYTES_MAX, &text, NULL) < 0)
+    if (file_read(path, LIMIT_JSON_BODY_BYTES, &text, NULL) < 0)
         return false;
     json_t *object = json_parse(buf_str(&text), text.len, NULL);
-    bool uses = str_eq(json_string_value(json_object_get(object, "template")), name);
+    bool names = str_eq(json_string_value(json_object_get(object, "template")), name);
     json_decref(object);
-    return uses;
+    return names;
+}
+
+// The entries of <home>/<dir> whose <file> names the template: "a, b ...". New string; NULL: none.
+static char *users_of(const char *home, const char *dir, const char *file, const char *name)
+{
+    char *where auto_free = home_path(home, dir);
+    struct buf found = BUF_INIT;
+    struct dirent **ids = NULL;
+    bool full = false;
+    int n = scandir(where, &ids, not_hidden, alphasort);
+    for (int i = 0; i < n; i++) {
+        char *path auto_free = str_printf("%s/%s/%s", where, ids[i]->d_name, file);
+        if (!full && file_names(path, name)) {
+            full = found.len > USERS_BYTES;
+            buf_printf(&found, "%s%s", found.len ? ", " : "", full ? "..." : ids[i]->d_name);
+        }
+        free(ids[i]);
+    }
+    free(ids);
+    return found.len ? buf_take(&found) : NULL;
+}
+
+char *template_snapshots(const char *home, const char *name)
+{
+    return users_of(home, "snapshots", "snapshot.json", name);
 }
 
 static int check_unused(const char *home, const char *name, struct err *e)
 {
-    char *dir auto_free = home_path(home, "sandboxes");
-    struct dirent **ids = NULL;
-    int n = scandir(dir, &ids, not_hidden, alphasort);
-    if (n < 0)
-        return errno == ENOENT ? 0 : err_sys(e, errno, "read %s", dir);
-    int result = 0;
-    for (int i = 0; i < n; i++) {
-        if (result == 0 && sandbox_uses(home, ids[i]->d_name, name))
-            result = err_set(e, ERR_CONFLICT,
-                             "template \"%s\" is used by sandbox %s; kill it first, or use --force",
-                             name, ids[i]->d_name);
-        free(ids[i]);
-    }
-    free(ids);
-    return result;
+    char *sandboxes auto_free = users_of(home, "sandboxes", "sandbox.json", name);
+    char *snapshots auto_free = template_snapshots(home, name);
+    if (sandboxes)
+        return err_set(e, ERR_CONFLICT,
+                       "template \"%s\" is used by sandbox %s; kill it first, or use --force", name,
+                       sandboxes);
+    if (snapshots)
+        return err_set(e, ERR_CONFLICT,
+                       "template \"%s\" is needed by snapshot %s; delete it first, or use --force, "
+                       "which makes it useless",
+                       name, snapshots);
+    return 0;
 }
 
 int template_remove(const char *home, const char *name, bool force, struct err *e)
