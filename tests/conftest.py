@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the whole-program tests."""
 
+import os
+
 import pytest
+
+# A daemon that fills a pool meanwhile would be in the way of what a test looks at: only those of the
+# pool ask for one.
+os.environ["CUBBY_POOL"] = "off"
 
 from harness import Home, Mcp
 

@@ -5,8 +5,8 @@
 // GET /whoami (the token is checked), POST /echo, GET /hang (never answered; makes the file
 // "hanging"), GET /cut (an answer that breaks off), /files with
 // a signature (which is not checked; answers with the machine's directory), WatchDir (begins, and
-// says nothing more). connects.log has a line with the port for each CONNECT. The kernel's port is
-// the one that the file "kernel-port" names, where there is one.
+// says nothing more), Start (kept in the file "started"), List (of the file "processes"). connects.log
+// has a line with the port for each CONNECT. The kernel's port is the one that the file "kernel-port" names, where there is one.
 //
 // And what a machine keeps over a pause, and an image of it has: its memory is the mapped file
 // "memory", its disk the directory "disk". POST /count starts a program that counts for as long as
@@ -357,6 +357,25 @@ static bool serve_state(struct http_request *req, const char *path)
     return true;
 }
 
+// What runs, as the file "processes" says, a JSON array; nothing without it.
+static void tell_processes(struct http_request *req)
+{
+    struct buf text auto_buf = BUF_INIT;
+    char *path auto_free = str_printf("%s/processes", dir);
+    bool some = file_read(path, 4096, &text, NULL) == 0;
+    char *answer auto_free = str_printf("{\"processes\": %s}", some ? buf_str(&text) : "[]");
+    http_respond(req, 200, "application/json", answer, strlen(answer));
+}
+
+// Nothing is run; that it was asked for is written down.
+static void on_process_start(struct http_request *req, const char *body, size_t len, void *ctx)
+{
+    (void)ctx;
+    char *sign auto_free = str_printf("%s/started", dir);
+    file_replace(sign, body, len, 0600, NULL);
+    http_respond(req, 200, "application/connect+json", "\2\0\0\0\2{}", 7);
+}
+
 static void on_request(struct http_request *req, void *ctx)
 {
     (void)ctx;
@@ -380,6 +399,10 @@ static void on_request(struct http_request *req, void *ctx)
     } else if (strcmp(path, "/filesystem.Filesystem/WatchDir") == 0) {
         http_response_begin(req, 200, -1);
         http_response_write(req, "armed", 5);
+    } else if (strcmp(path, "/process.Process/List") == 0) {
+        tell_processes(req);
+    } else if (strcmp(path, "/process.Process/Start") == 0) {
+        http_request_collect(req, LIMIT_JSON_BODY_BYTES, on_process_start, NULL);
     } else if (strcmp(path, "/hang") == 0) {
         char *sign auto_free = str_printf("%s/hanging", dir);
         file_replace(sign, "", 0, 0600, NULL);
