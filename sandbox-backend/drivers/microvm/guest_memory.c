@@ -201,12 +201,13 @@ static int read_part(const struct guest_memory *g, const struct guest_memory_par
     return 0;
 }
 
-int guest_memory_scan(const struct guest_memory *g, struct guest_pages *out, struct err *e)
+int guest_memory_scan(struct guest_memory *g, struct guest_pages *out, struct err *e)
 {
     guest_pages_fini(out);
     for (int i = 0; i < g->part_count; i++) {
-        int result = scan_part(g, &g->parts[i], out, e);
-        if (result > 0)
+        int result = g->no_scan ? 1 : scan_part(g, &g->parts[i], out, e);
+        g->no_scan = result > 0;
+        if (g->no_scan)
             result = read_part(g, &g->parts[i], out, e);
         if (result != 0)
             return result;

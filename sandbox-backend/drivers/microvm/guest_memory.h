@@ -10,6 +10,7 @@
 // Measured and tested under TCG. With KVM the guest's writes go through the same mapping's page
 // tables (get_user_pages breaks the sharing there), so that the same pages are told.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -27,6 +28,7 @@ struct guest_memory_part { // one mapping; the kernel may have split it
 struct guest_memory {
     int mem;     // /proc/PID/mem
     int pagemap; // /proc/PID/pagemap
+    bool no_scan; // the kernel has no PAGEMAP_SCAN
     uint64_t ram_bytes;
     struct guest_memory_part parts[GUEST_MEMORY_PARTS_MAX]; // ascending, without gaps
     int part_count;
@@ -50,7 +52,7 @@ int guest_memory_open(struct guest_memory *g, pid_t pid, const char *file, uint6
 void guest_memory_close(struct guest_memory *g); // harmless for one that failed to open
 
 // The guest's own pages, of this moment. `out` is filled anew; guest_pages_fini.
-int guest_memory_scan(const struct guest_memory *g, struct guest_pages *out, struct err *e);
+int guest_memory_scan(struct guest_memory *g, struct guest_pages *out, struct err *e);
 void guest_pages_fini(struct guest_pages *p);
 
 // Pages that lie in the guest's memory as a whole, or ERR_INVALID.

@@ -128,6 +128,8 @@ void machine_image_empty(const char *dir)
 {
     for (size_t i = 0; i < ARRAY_LEN(FILES); i++) {
         char *path auto_free = str_printf("%s/%s", dir, FILES[i]);
-        unlink(path);
+        // QEMU keeps the file of a "xen-save-devices-state" that failed open.
+        if (truncate(path, 0) == 0 || errno != ENOENT)
+            unlink(path);
     }
 }

@@ -23,9 +23,8 @@
 //
 // Tested under TCG. With KVM the devices also hold the guest's clock (kvmclock), which QEMU stops
 // and sets as for a migration.
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fault.h"
@@ -38,9 +37,10 @@
 #include "sandbox-backend/drivers/microvm/save_files.h"
 #include "sandbox-backend/log/log.h"
 
-#define SAVE_MS   30000  // for each command
-#define JOB_MS    600000 // for the copy of the disk
-#define CANCEL_MS 30000  // for its end when it is canceled
+#define SAVE_MS    30000  // for each command
+#define JOB_MS     600000 // for the copy of the disk
+#define CANCEL_MS  30000  // for its end when it is canceled
+#define FULL_BYTES 262144 // free: a disk is full
 
 #define NODE   "save" // the node of the image's disk, and the job
 #define MARKER "saving"
@@ -59,6 +59,7 @@ struct machine_save {
     enum job job;
     bool job_waited; // one of `waiting` is the job
     bool canceled;
+    bool is_full;             // the disk, when it failed
     struct deadline deadline; // of the job
     uint64_t stopped_ns;
     int64_t standstill_us;
@@ -167,8 +168,11 @@ static void run_write(void *ctx, struct err *e)
 static void run_seal(void *ctx, struct err *e)
 {
     struct machine_save *s = ctx;
-    if (failed(s) || save_files_seal(&s->files, e) != 0)
-        machine_image_empty(s->dir);
+    struct statvfs fs;
+    if (!failed(s) && save_files_seal(&s->files, e) == 0)
+        return;
+    s->is_full = statvfs(s->dir, &fs) == 0 && fs.f_bavail * fs.f_frsize < FULL_BYTES;
+    machine_image_empty(s->dir);
 }
 
 static void on_late(struct deadline *d);
@@ -184,6 +188,7 @@ static void save_it(struct machine *m, struct machine_request *r)
                                .marker = str_printf("%s/" MARKER, m->dir)};
     s->files = (struct save_files){.dir = s->dir,
                                    .template_dir = m->template,
+                                   .size = m->size,
                                    .overlay = s->disk,
                                    .memory = {.mem = -1, .pagemap = -1},
                                    .qemu = subproc_pid(m->qemu)};
@@ -411,11 +416,14 @@ static void on_closed(struct deadline *d)
     free(s);
 }
 
-// QEMU's words for a full disk come without a number.
-static void name_limit(struct err *e)
+// QEMU does not say of its own errors that they are a full disk's.
+static void name_limit(struct machine_save *s)
 {
-    if (e->code == ERR_NO_SPACE || strstr(e->msg, strerror(ENOSPC)))
-        e->code = ERR_LIMIT;
+    struct err *e = &s->error;
+    if (!failed(s) || (e->code != ERR_NO_SPACE && !s->is_full))
+        return;
+    err_wrap(e, "the host has no room on its disk for the state of a sandbox");
+    e->code = ERR_LIMIT;
 }
 
 static void finish(struct machine_save *s)
@@ -423,7 +431,7 @@ static void finish(struct machine_save *s)
     struct machine *m = s->m;
     FAULT("save.8");
     unlink(s->marker);
-    name_limit(&s->error);
+    name_limit(s);
     m->request->saved =
         (struct machine_saved){.bytes = s->files.bytes, .standstill_us = s->standstill_us};
     log_debug("machine.saved", "id=%s pages=%llu bytes=%lld standstill_us=%lld", m->id,
