@@ -55,6 +55,7 @@ void create_identify(struct sandbox *sb, const struct create_spec *spec)
     sb->auto_resume = spec->auto_resume;
     net_policy_copy(&sb->policy, &spec->policy);
     sb->sliding = spec->sliding;
+    sb->idle.policy = spec->idle;
     sb->timeout_ms = spec->timeout_s * 1000;
     if (spec->metadata)
         json_object_update(sb->metadata, spec->metadata);
@@ -85,7 +86,7 @@ int create_start(struct store *store, const struct create_spec *spec, create_cb 
 {
     if (admission_check(store, spec, e) < 0)
         return -1;
-    *out = pool_take(store, spec, cb, ctx);
+    *out = admission_has_place(store) ? pool_take(store, spec, cb, ctx) : NULL;
     if (*out)
         return 0;
     struct sandbox *sb = sandbox_of(store, spec);
@@ -167,9 +168,8 @@ static void on_machine_ready(struct machine *m, const struct err *e, void *ctx)
         fail(c);
         return;
     }
-    c->call = c->from_image
-                  ? guest_init_start_image(sb, c->old_token, c->env, on_init_answer, c)
-                  : guest_init_start(sb, c->env, on_init_answer, c);
+    c->call = c->from_image ? guest_init_start_image(sb, c->old_token, c->env, on_init_answer, c)
+                            : guest_init_start(sb, c->env, on_init_answer, c);
 }
 
 static void on_machine_exit(struct machine *m, const char *reason, void *ctx)

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/idle.h"
 #include "sandbox-backend/daemon/templates.h"
 
 struct sandbox;
@@ -34,10 +35,11 @@ struct create_spec {
     bool traffic_needs_token;
     bool auto_pause, auto_resume;
     bool sliding;
+    struct idle_policy idle;
 };
 void create_spec_fini(struct create_spec *spec);
-// Makes a sandbox that is nobody's yet the one that was asked for: all that this daemon keeps of it,
-// and nothing of its machine. Its tokens are drawn.
+// Makes a sandbox that is nobody's yet the one that was asked for: all that this daemon keeps of
+// it, and nothing of its machine. Its tokens are drawn.
 void create_identify(struct sandbox *sb, const struct create_spec *spec);
 
 // Exactly once, from the loop. `sb` is RUNNING, or NULL with `e` set.

@@ -81,7 +81,8 @@ static void inherit(struct forking *f, const struct sandbox *sb, const struct fo
                                  .traffic_needs_token = sb->traffic_token,
                                  .auto_pause = sb->auto_pause,
                                  .auto_resume = sb->auto_resume,
-                                 .sliding = sb->sliding};
+                                 .sliding = sb->sliding,
+                                 .idle = sb->idle.policy};
     net_policy_copy(&spec->policy, &sb->policy);
     spec->template =
         (struct known_template){.name = xstrdup(sb->template),

@@ -18,6 +18,7 @@
 
 #define IDLE_FREEZE_S    60 // defaults of the daemon's options
 #define IDLE_HIBERNATE_S 600
+#define IDLE_MAX_S       (365LL * 24 * 3600)
 #define IDLE_WINDOW_MS   5000 // at most half of the time to the freeze
 #define IDLE_CPU_PERCENT 5    // of one processor, the VMM's own work included
 #define IDLE_NET_BYTES   4096 // in the window; less is what keeps addresses known

@@ -58,6 +58,35 @@ static int parse_pausing(const json_t *body, struct create_spec *out, struct err
     return parse_resume(body, out, e);
 }
 
+static int parse_after(const json_t *idle, const char *key, int64_t *ms, struct err *e)
+{
+    int64_t seconds;
+    if (json_get_int(idle, key, 0, IDLE_MAX_S, &seconds, *ms / 1000, e) < 0)
+        return err_wrap(e, "idle");
+    if (seconds != *ms / 1000)
+        *ms = seconds * 1000;
+    return 0;
+}
+
+// When it is put to sleep, in seconds without use; 0 never.
+static int parse_idle(const struct store *store, const json_t *body, struct create_spec *out,
+                      struct err *e)
+{
+    static const char *const KNOWN[] = {"freeze", "hibernate"};
+    const json_t *idle = json_object_get(body, "idle");
+    out->idle = store->limits.idle;
+    if (is_empty(idle))
+        return 0;
+    if (!json_is_object(idle))
+        return err_set(e, ERR_INVALID,
+                       "idle must be an object: {\"freeze\": SECONDS, "
+                       "\"hibernate\": SECONDS}, 0 for never");
+    if (near_miss_check(idle, "idle.", KNOWN, ARRAY_LEN(KNOWN), e) < 0 ||
+        parse_after(idle, "freeze", &out->idle.freeze_ms, e) < 0)
+        return -1;
+    return parse_after(idle, "hibernate", &out->idle.hibernate_ms, e);
+}
+
 static int parse_unavailable(const json_t *body, struct err *e)
 {
     static const char *const KEYS[] = {"volumeMounts", "mcp"};
@@ -186,26 +215,13 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
 {
     const char *template = NULL;
     // "name" does nothing, nor harm; the last three are told where they belong.
-    static const char *const KNOWN[] = {"templateID",
-                                        "timeout",
-                                        "metadata",
-                                        "envVars",
-                                        "secure",
-                                        "allow_internet_access",
-                                        "network",
-                                        "autoPause",
-                                        "autoPauseMemory",
-                                        "autoResume",
-                                        "mcp",
-                                        "iam",
-                                        "volumeMounts",
-                                        "sliding",
-                                        "cpuCount",
-                                        "memoryMB",
-                                        "name",
-                                        "allowOut",
-                                        "denyOut",
-                                        "allowPublicTraffic"};
+    static const char *const KNOWN[] = {"templateID",   "timeout",   "metadata",
+                                        "envVars",      "secure",    "allow_internet_access",
+                                        "network",      "autoPause", "autoPauseMemory",
+                                        "autoResume",   "mcp",       "iam",
+                                        "volumeMounts", "sliding",   "idle",
+                                        "cpuCount",     "memoryMB",  "name",
+                                        "allowOut",     "denyOut",   "allowPublicTraffic"};
     *out = (struct create_spec){.max_sandboxes = -1, .owner = out->owner};
     if (!json_is_object(body))
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
@@ -219,7 +235,8 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
         json_get_bool(body, "sliding", &out->sliding, false, e) < 0 ||
         parse_map(body, "metadata", NEW_METADATA_BYTES, &out->metadata, e) < 0 ||
         parse_env(body, &out->env, e) < 0 || parse_pausing(body, out, e) < 0 ||
-        parse_unavailable(body, e) < 0 || parse_network(store, body, out, e) < 0)
+        parse_idle(store, body, out, e) < 0 || parse_unavailable(body, e) < 0 ||
+        parse_network(store, body, out, e) < 0)
         return -1;
     if (templates_find_as(store, out->owner, template, &out->template, e) < 0)
         return -1;

@@ -317,6 +317,7 @@ void pause_drop(struct sandbox *sb)
     if (!p)
         return;
     p->ended = true;
+    waiting_leave(sb);
     if (p->call)
         guest_call_cancel(steal(&p->call));
     if (!p->busy) {

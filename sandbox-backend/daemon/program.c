@@ -34,6 +34,7 @@ struct config {
     const char *log_level;
     const char *pool;
     int64_t ready_fd;
+    int64_t freeze_s, hibernate_s;
     bool keep, help, version;
 };
 
@@ -144,6 +145,22 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
          .help = "that they may take up together (default 64G)",
          .min = 0,
          .max = INT64_MAX},
+        {.name = "freeze-after",
+         .env = "CUBBY_FREEZE_AFTER",
+         .type = OPT_INT,
+         .value = &c->freeze_s,
+         .arg = "SECONDS",
+         .help = "freeze a sandbox without use; any request wakes it (default 60; 0: never)",
+         .min = 0,
+         .max = IDLE_MAX_S},
+        {.name = "hibernate-after",
+         .env = "CUBBY_HIBERNATE_AFTER",
+         .type = OPT_INT,
+         .value = &c->hibernate_s,
+         .arg = "SECONDS",
+         .help = "write one without use, or paused, to the disk (default 600; 0: never)",
+         .min = 0,
+         .max = IDLE_MAX_S},
         {.name = "keep",
          .env = "CUBBY_KEEP",
          .type = OPT_FLAG,
@@ -262,6 +279,7 @@ static int run(struct config *c, int argc, char **argv, const struct driver *dri
         return PROGRAM_EXIT_USAGE;
     if (done)
         return 0;
+    c->limits.idle = (struct idle_policy){c->freeze_s * 1000, c->hibernate_s * 1000};
     log_set_level((enum log_level)log_parse_level(c->log_level));
     signal(SIGPIPE, SIG_IGN);
     umask(077);
@@ -277,6 +295,8 @@ int program_run(int argc, char **argv, const struct driver *driver)
     struct config c = {.log_level = "info", .ready_fd = -1};
     struct err e = ERR_INIT;
     admission_defaults(&c.limits);
+    c.freeze_s = IDLE_FREEZE_S;
+    c.hibernate_s = IDLE_HIBERNATE_S;
     int status = run(&c, argc, argv, driver, &e);
     if (err_is(&e))
         fprintf(stderr, "cubbyd: %s\n", e.msg);

@@ -24,11 +24,15 @@ void rollback__start(struct pausing *p, const struct known_template *to)
     sb->image = xstrdup(to->snapshot);
     sb->facts = to->facts;
     sb->size = to->size;
+    char *build auto_free = steal(&sb->build);
+    sb->build = to->build ? xstrdup(to->build) : NULL;
     if (record_write(sb, &p->err) < 0) {
         free(sb->image);
         sb->image = steal(&image);
         sb->facts = facts;
         sb->size = size;
+        free(sb->build);
+        sb->build = steal(&build);
         pause__settle(p, before);
         return;
     }

@@ -74,6 +74,13 @@ json_t *view_listed(const struct sandbox *sb)
     return view;
 }
 
+static json_t *idle_of(const struct sandbox *sb)
+{
+    const struct idle_policy *policy = &sb->idle.policy;
+    return json_pack("{s:I, s:I}", "freeze", (json_int_t)(policy->freeze_ms / 1000), "hibernate",
+                     (json_int_t)(policy->hibernate_ms / 1000));
+}
+
 // As it was asked for; that there is no internet access shows as E2B shows it.
 static json_t *network_of(const struct sandbox *sb)
 {
@@ -97,6 +104,7 @@ json_t *view_detail(const struct sandbox *sb)
     set(view, "allowInternetAccess", json_boolean(!net_policy_denies_rest(&sb->policy)));
     set(view, "domain", domain_of(sb));
     set(view, "network", network_of(sb));
+    set(view, "idle", idle_of(sb));
     set(view, "lifecycle",
         json_pack("{s:b, s:s}", "autoResume", sb->auto_resume, "onTimeout",
                   sb->auto_pause ? "pause" : "kill"));

@@ -17,6 +17,8 @@
 #include "sandbox-backend/daemon/templates.h"
 #include "sandbox-backend/log/log.h"
 
+static void on_room(struct sandbox *sb, const struct err *e, void *ctx);
+static void go_in(struct pausing *p);
 static void on_going(struct machine *m, const struct err *e, void *ctx);
 static void on_clean(void *ctx);
 static int create(struct pausing *p);
@@ -29,24 +31,44 @@ static void fail(struct pausing *p);
 static void on_stopped_again(struct machine *m, const struct err *e, void *ctx);
 static void on_ended_again(void *ctx);
 
-// 1. Is there room; the machine, or a place for one.
+// 1. Is there room for it; if not at once, it waits for some.
 void wake__start(struct pausing *p)
 {
     struct sandbox *sb = p->sb;
-    struct err e = ERR_INIT;
-    bool has_room = sb->machine || admission_check_wake(sb, &e) == 0;
     pause__begin(p, GOAL_RUNNING, "resumed", SANDBOX_RESUMING);
-    p->err = e;
-    if (!has_room) {
+    if (admission_check_wake(sb, &p->err) < 0) {
         pause__settle(p, SANDBOX_PAUSED);
-    } else if (sb->machine) {
+        return;
+    }
+    if (sb->machine) {
         FAULT("wake.1");
         pause__ask(p, machine_resume, on_going);
-    } else {
-        FAULT("wake.1");
-        pause__step(p);
-        dir_work_strip(sb, !*sb->image, on_clean, p);
+        return;
     }
+    enum admission room = admission_enter(sb, false, on_room, p, &p->err);
+    if (room == ADMISSION_NOW)
+        go_in(p);
+    else if (room == ADMISSION_REFUSED)
+        pause__settle(p, SANDBOX_PAUSED);
+}
+
+static void on_room(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    (void)sb;
+    struct pausing *p = ctx;
+    if (!e) {
+        go_in(p);
+        return;
+    }
+    p->err = *e;
+    pause__settle(p, SANDBOX_PAUSED);
+}
+
+static void go_in(struct pausing *p)
+{
+    FAULT("wake.1");
+    pause__step(p);
+    dir_work_strip(p->sb, !*p->sb->image, on_clean, p);
 }
 
 static void on_going(struct machine *m, const struct err *e, void *ctx)
