@@ -26,8 +26,8 @@ struct machine_spec {
     // with its processes. NULL: from the template as it is. Has to stay until on_ready; is only
     // read, and several may start from it at once.
     const char *image;
-    struct machine_size size; // with an image: as the saved one had
-    bool background;          // machine_set_background from the start
+    struct machine_size size;        // with an image: as the saved one had
+    bool background;                 // machine_set_background from the start
     const struct net_policy *policy; // what it may open to the outside; NULL: nothing
 };
 
@@ -47,8 +47,9 @@ struct machine_facts {
     int cpus;
     int64_t memory_mb;
     int64_t disk_mb;
-    char accel[8]; // "kvm" or "tcg"; empty when the driver has none
-    bool python;   // a Python kernel runs in it, and is started again when it ends
+    char accel[8];   // "kvm" or "tcg"; empty when the driver has none
+    bool python;     // a Python kernel runs in it, and is started again when it ends
+    bool disk_grows; // a machine may have a larger disk
 };
 
 struct driver {

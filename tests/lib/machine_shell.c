@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The microvm driver as a program, for its tests: one command a line on stdin, one JSON object a
 // line on stdout. Works on one machine.
-//   facts TEMPLATE | create ID DIR TEMPLATE MODE [image=DIR] | record | save DIR [stay] |
+//   facts TEMPLATE | create ID DIR TEMPLATE MODE [image=DIR] [cpus=N] [memory=MB] [disk=MB] |
+//   usage | record | save DIR [stay] |
 //   adopt ID DIR TEMPLATE RECORD [POLICY] |
 //   kill | release | fds | pause | resume | policy POLICY
 // MODE is none, public, or a policy as JSON without spaces, as POLICY is.
@@ -9,6 +10,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,7 +20,7 @@
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/log/log.h"
 
-#define WORDS_MAX 7
+#define WORDS_MAX 10
 
 static uv_loop_t loop;
 static struct machine *machine;
@@ -98,6 +100,32 @@ static int read_policy(struct net_policy *policy, const char *text, struct err *
     return result;
 }
 
+static void read_option(struct machine_spec *spec, const char *word)
+{
+    const char *value = strchr(word, '=') ? strchr(word, '=') + 1 : "";
+    if (str_starts(word, "image="))
+        spec->image = value;
+    else if (str_starts(word, "cpus="))
+        spec->size.cpus = atoi(value);
+    else if (str_starts(word, "memory="))
+        spec->size.memory_mb = atoi(value);
+    else if (str_starts(word, "disk="))
+        spec->size.disk_mb = atoi(value);
+}
+
+static void say_usage(void)
+{
+    struct machine_usage u;
+    struct err e = ERR_INIT;
+    if (machine_usage(machine, &u, &e) != 0)
+        say_error("refused", &e);
+    else
+        say(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "event", "usage", "memory",
+                      (json_int_t)u.memory_bytes, "cpu_ns", (json_int_t)u.cpu_ns, "disk",
+                      (json_int_t)u.disk_bytes, "net_in", (json_int_t)u.net_in_bytes, "net_out",
+                      (json_int_t)u.net_out_bytes));
+}
+
 static void make(char *words[WORDS_MAX])
 {
     struct machine_spec spec = {.id = words[1], .dir = words[2], .template = words[3]};
@@ -110,8 +138,8 @@ static void make(char *words[WORDS_MAX])
     }
     spec.policy = &policy;
     if (is_new) {
-        if (words[5] && str_starts(words[5], "image="))
-            spec.image = strchr(words[5], '=') + 1;
+        for (int i = 5; i < WORDS_MAX && words[i]; i++)
+            read_option(&spec, words[i]);
         microvm_driver.create(&loop, &spec, on_ready, on_exit_, NULL);
     } else {
         json_t *record = json_parse(words[4], strlen(words[4]), NULL);
@@ -168,6 +196,8 @@ static void obey(char *line)
         facts(words[1]);
     else if ((str_eq(words[0], "create") || str_eq(words[0], "adopt")) && words[4])
         make(words);
+    else if (str_eq(words[0], "usage") && machine)
+        say_usage();
     else if (str_eq(words[0], "record") && machine)
         say(json_pack("{s:s, s:o}", "event", "record", "record", machine_record(machine)));
     else if (str_eq(words[0], "kill") && machine)

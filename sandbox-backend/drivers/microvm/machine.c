@@ -107,6 +107,7 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
                           .dir = xstrdup(spec->dir),
                           .template = xstrdup(spec->template),
                           .background = spec->background,
+                          .size = spec->size,
                           .vmnet = str_printf("%s/" MACHINE_VMNET, spec->dir),
                           .qmp_path = str_printf("%s/" MACHINE_QMP, spec->dir),
                           .control = str_printf("%s/" MACHINE_CONTROL, spec->dir),
@@ -203,6 +204,7 @@ void machine__close(struct machine *m)
 {
     machine__set_state(m, MACHINE_CLOSING);
     machine__policy_abandon(m);
+    machine__boot_abandon(m);
     m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->qmp != NULL) + m->working +
                  machine__cgroup_close(m, on_handle_closed, m);
     if (m->qmp)

@@ -38,6 +38,7 @@ enum machine_state {
 struct machine_request;
 struct policy_call;
 struct machine_cgroup;
+struct machine_boot;
 struct machine_save;
 struct machine_restore;
 
@@ -72,6 +73,9 @@ struct machine {
     struct machine_save *save;                              // owned; under way
     struct machine_restore *restore;                        // owned; while it starts from an image
     bool working;                                           // machine__work is under way
+    struct machine_size size;    // asked for; 0: the template's
+    int64_t grow_mb;             // its disk is to be made that large; 0: it is
+    struct machine_boot *boot;   // owned; while its guest boots
     struct machine_cgroup *cgroup; // owned; NULL: the host holds it to nothing
     machine_ready_cb on_ready;
     machine_exit_cb on_exit;
@@ -134,6 +138,11 @@ char *machine__policy_text(const struct machine_spec *spec); // new string: JSON
 void machine__send_policy(struct machine *m, const char *text,
                           void (*done)(struct machine *m, const struct err *e));
 void machine__policy_abandon(struct machine *m);
+
+// ---- machine_boot.c
+// QEMU boots the guest: the machine is ready when envd can be connected to.
+void machine__boot(struct machine *m);
+void machine__boot_abandon(struct machine *m);
 
 // ---- machine_cgroup.c
 // Both processes run: they are put into groups of their own, with the limits of this size.

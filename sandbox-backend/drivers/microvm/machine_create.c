@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restoring a machine from its template, or from an image of one, in numbered steps.
+// Starting a machine in numbered steps: restored from its template, or from an image of one, or
+// booted (machine_boot.c) when its size is another.
 #include "sandbox-backend/drivers/microvm/machine.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include "sandbox-backend/drivers/microvm/childlog.h"
 #include "sandbox-backend/drivers/microvm/fit.h"
 #include "sandbox-backend/drivers/microvm/qemu.h"
+#include "sandbox-backend/drivers/microvm/sized.h"
 
 #define NETD_PROGRAM    "cubby-netd"
 #define NETD_FD_FRAMES  "3" // what netd finds where
@@ -32,12 +34,14 @@ struct channels {
 
 static void on_image_open(struct machine *m, const struct err *e);
 static int begin(struct machine *m, struct err *e);
+static char *apply_size(struct machine *m, struct template *t);
 static int make_overlay(const struct machine *m, struct err *e);
-static int open_channels(struct machine *m, struct channels *c, struct err *e);
-static int start_qemu(struct machine *m, const struct template *t, const char *binary,
-                      const struct channels *c, struct err *e);
+static int open_channels(struct machine *m, bool boots, struct channels *c, struct err *e);
+static int start_qemu(struct machine *m, const struct template *t, const char *memory,
+                      const char *binary, const struct channels *c, struct err *e);
 static int start_netd(struct machine *m, const struct channels *c, struct err *e);
 static void limit(struct machine *m, const struct template *t);
+static void boot(struct machine *m);
 static void prepare_load(struct machine *m);
 static void on_prepared(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 static void on_filled(struct machine *m, const struct err *e);
@@ -80,10 +84,12 @@ static int begin(struct machine *m, struct err *e)
     // 1. The template, and whether it fits this host.
     if (fit_load(m->template, &t, &binary, e) != 0)
         return -1;
+    char *memory auto_free = apply_size(m, &t);
+    bool boots = sized_is_own(memory) && !m->restore;
     // 2. to 4. A disk, descriptors, QEMU (first, because it takes longest), netd.
     int failed = m->restore ? 0 : make_overlay(m, e);
-    failed = failed ? failed : open_channels(m, &c, e);
-    failed = failed ? failed : start_qemu(m, &t, binary, &c, e);
+    failed = failed ? failed : open_channels(m, boots, &c, e);
+    failed = failed ? failed : start_qemu(m, &t, memory, binary, &c, e);
     failed = failed ? failed : start_netd(m, &c, e);
     if (!failed)
         limit(m, &t);
@@ -93,8 +99,20 @@ static int begin(struct machine *m, struct err *e)
     // 5. The control connection: its listening socket is there already.
     if (failed || machine__open_qmp(m, e) != 0)
         return -1;
-    prepare_load(m);
+    if (boots)
+        boot(m);
+    else
+        prepare_load(m);
     return 0;
+}
+
+// Its size is in `t` from here on. A restored disk has it already.
+static char *apply_size(struct machine *m, struct template *t)
+{
+    int64_t had_mb = t->disk_mb;
+    char *memory = sized_apply(t, m->template, &m->size);
+    m->grow_mb = t->disk_mb > had_mb && !m->restore ? t->disk_mb : 0;
+    return memory;
 }
 
 // 2. Its own disk: the template's empty overlay; what it is an overlay of is told to QEMU.
@@ -106,12 +124,12 @@ static int make_overlay(const struct machine *m, struct err *e)
 }
 
 // 3. Sockets, logs and the device state.
-static int open_channels(struct machine *m, struct channels *c, struct err *e)
+static int open_channels(struct machine *m, bool boots, struct channels *c, struct err *e)
 {
-    char *vmstate auto_free = m->restore ? machine__restore_vmstate(m)
-                                         : str_printf("%s/" TEMPLATE_VMSTATE, m->template);
-    c->vmstate = open(vmstate, O_RDONLY | O_CLOEXEC);
-    if (c->vmstate < 0)
+    char *vmstate auto_free =
+        m->restore ? machine__restore_vmstate(m) : str_printf("%s/" TEMPLATE_VMSTATE, m->template);
+    c->vmstate = boots ? -1 : open(vmstate, O_RDONLY | O_CLOEXEC);
+    if (c->vmstate < 0 && !boots)
         return err_sys(e, errno, "open %s", vmstate);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, c->frames) != 0)
         return err_sys(e, errno, "make a socket pair");
@@ -123,10 +141,13 @@ static int open_channels(struct machine *m, struct channels *c, struct err *e)
     return m->netd_log < 0 ? -1 : 0;
 }
 
-static int start_qemu(struct machine *m, const struct template *t, const char *binary,
-                      const struct channels *c, struct err *e)
+static int start_qemu(struct machine *m, const struct template *t, const char *memory,
+                      const char *binary, const struct channels *c, struct err *e)
 {
-    char *memory auto_free = str_printf("%s/" TEMPLATE_MEMORY, m->template);
+    bool boots = c->vmstate < 0;
+    char *kernel auto_free = str_printf("%s/" TEMPLATE_KERNEL, m->template);
+    char *initrd auto_free = str_printf("%s/" TEMPLATE_INITRD, m->template);
+    char *append auto_free = boots ? qemu_kernel_args(t->accel) : NULL;
     char *base auto_free = str_printf("%s/" TEMPLATE_DISK, m->template);
     char *overlay auto_free = str_printf("%s/" MACHINE_OVERLAY, m->dir);
     char *name auto_free = str_printf("cubby-%s", m->id);
@@ -140,16 +161,16 @@ static int start_qemu(struct machine *m, const struct template *t, const char *b
                                  .memory_path = memory,
                                  .disk_base = base,
                                  .disk_overlay = overlay,
-                                 .incoming = true,
+                                 .kernel = boots ? kernel : NULL,
+                                 .initrd = boots ? initrd : NULL,
+                                 .append = append,
+                                 .incoming = !boots,
                                  .image = m->restore != NULL};
     char **argv = qemu_argv(&config);
     const int fds[QEMU_FD_COUNT] = {-1, m->qemu_log, m->qemu_log, c->qmp, c->frames[0], c->vmstate};
     // A later daemon is not its parent, and is to be able to save it.
-    struct spawn_opts opts = {.file = binary,
-                              .argv = argv,
-                              .fds = fds,
-                              .fd_count = QEMU_FD_COUNT,
-                              .is_open = true};
+    struct spawn_opts opts = {
+        .file = binary, .argv = argv, .fds = fds, .fd_count = QEMU_FD_COUNT, .is_open = true};
     m->qemu = subproc_start(m->loop, &opts, machine__on_qemu_exit, m, e);
     qemu_argv_free(argv);
     return m->qemu ? 0 : -1;
@@ -179,6 +200,22 @@ static void limit(struct machine *m, const struct template *t)
     machine__cgroup_start(m, &size, str_eq(t->accel, "tcg"), m->background);
     if (m->background)
         machine_set_background(m, true);
+}
+
+static void grow_disk(struct machine *m, qmp_reply_cb cb)
+{
+    qmp_execute(
+        m->qmp, "block_resize",
+        json_pack("{s:s, s:I}", "node-name", QEMU_DISK_NODE, "size", (json_int_t)m->grow_mb << 20),
+        MACHINE_QMP_MS, cb, m);
+}
+
+// 6., of another size than the template: there is nothing to load.
+static void boot(struct machine *m)
+{
+    if (m->grow_mb)
+        grow_disk(m, on_loading);
+    machine__boot(m);
 }
 
 // 6. Both commands are sent now and wait in the socket until QEMU reads them; with an image the
@@ -246,7 +283,10 @@ void machine__on_migration(struct machine *m, const char *status)
         machine__fail(m, &e);
     } else if (str_eq(status, "completed")) {
         machine__step(m, "loaded");
-        qmp_execute(m->qmp, "cont", NULL, MACHINE_QMP_MS, on_continued, m);
+        qmp_execute(m->qmp, "cont", NULL, MACHINE_QMP_MS, m->grow_mb ? on_loading : on_continued,
+                    m);
+        if (m->grow_mb) // only now is the disk QEMU's to write
+            grow_disk(m, on_continued);
     }
 }
 

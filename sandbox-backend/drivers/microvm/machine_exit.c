@@ -93,7 +93,9 @@ void machine__on_deadline(struct deadline *d)
     struct err e = ERR_INIT;
     switch (m->state) {
     case MACHINE_STARTING:
-        err_set(&e, ERR_TIMEOUT, "QEMU did not restore the template in time");
+        err_set(&e, ERR_TIMEOUT,
+                m->boot ? "the guest did not boot in time"
+                        : "QEMU did not restore the template in time");
         machine__fail(m, &e);
         break;
     case MACHINE_SUSPECT:

@@ -10,6 +10,7 @@
 #include "sandbox-backend/drivers/microvm/guest_memory.h"
 #include "sandbox-backend/drivers/microvm/machine_image.h"
 #include "sandbox-backend/drivers/microvm/page_file.h"
+#include "sandbox-backend/drivers/microvm/sized.h"
 
 #define ZEROS_AT_ONCE 256 // pages
 
@@ -17,6 +18,8 @@ struct machine_restore {
     char *image; // owned, as all strings here
     char *template;
     char *overlay; // of the machine
+    struct machine_size size;
+    char *memory; // what the guest's is a private mapping of
     uint64_t ram_bytes;
     struct page_file pages;
     pid_t qemu;
@@ -28,7 +31,8 @@ static void run_open(void *ctx, struct err *e)
     struct template t;
     char *pages auto_free = str_printf("%s/" MACHINE_IMAGE_PAGES, r->image);
     char *disk auto_free = str_printf("%s/" MACHINE_IMAGE_DISK, r->image);
-    if (template_load(r->template, &t, e) != 0)
+    r->memory = sized_load(&t, r->template, &r->size, e);
+    if (!r->memory)
         return;
     r->ram_bytes = (uint64_t)t.memory_mb * 1024 * 1024;
     if (machine_image_check(r->image, &t, e) == 0 &&
@@ -45,6 +49,7 @@ void machine__restore_open(struct machine *m, const char *image, machine_work_th
     struct machine_restore *r = xcalloc(1, sizeof *r);
     *r = (struct machine_restore){.image = xstrdup(image),
                                   .template = xstrdup(m->template),
+                                  .size = m->size,
                                   .overlay = str_printf("%s/" MACHINE_OVERLAY, m->dir)};
     m->restore = r;
     machine__work(m, run_open, then, r);
@@ -74,8 +79,7 @@ static void run_fill(void *ctx, struct err *e)
 {
     struct machine_restore *r = ctx;
     struct guest_memory memory;
-    char *file auto_free = str_printf("%s/" TEMPLATE_MEMORY, r->template);
-    if (guest_memory_open(&memory, r->qemu, file, r->ram_bytes, e) != 0)
+    if (guest_memory_open(&memory, r->qemu, r->memory, r->ram_bytes, e) != 0)
         return;
     FAULT("restore.3");
     const char *data = r->pages.data;
@@ -106,6 +110,7 @@ void machine__restore_free(struct machine *m)
     page_file_close(&r->pages);
     free(r->image);
     free(r->template);
+    free(r->memory);
     free(r->overlay);
     free(r);
 }

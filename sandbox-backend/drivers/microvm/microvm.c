@@ -6,15 +6,20 @@
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/drivers/microvm/fit.h"
 #include "sandbox-backend/drivers/microvm/machine.h"
+#include "sandbox-backend/drivers/microvm/qemu.h"
 
 static int facts(const char *template_dir, struct machine_facts *out, struct err *e)
 {
     struct template t;
     char *binary = NULL;
+    qemu_watch_clock();
     if (fit_load(template_dir, &t, &binary, e) != 0)
         return -1;
-    *out = (struct machine_facts){
-        .cpus = (int)t.cpus, .memory_mb = t.memory_mb, .disk_mb = t.disk_mb, .python = t.python};
+    *out = (struct machine_facts){.cpus = (int)t.cpus,
+                                  .memory_mb = t.memory_mb,
+                                  .disk_mb = t.disk_mb,
+                                  .python = t.python,
+                                  .disk_grows = t.disk_grows};
     snprintf(out->accel, sizeof out->accel, "%s", t.accel);
     template_fini(&t);
     free(binary);

@@ -228,17 +228,36 @@ const char *qemu_cpu_model(const char *accel)
     return "qemu64,-svm,+arat,+ssse3,+sse4.1,+sse4.2,+popcnt,+rdrand,+fsgsbase";
 }
 
+static struct {
+    struct timespec at;
+    unsigned long long ticks; // 0: not looked at yet
+} first_look;
+
+void qemu_watch_clock(void)
+{
+    if (first_look.ticks)
+        return;
+    clock_gettime(CLOCK_MONOTONIC_RAW, &first_look.at);
+    first_look.ticks = __rdtsc();
+}
+
+static double ms_since_first_look(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+    return (double)(now.tv_sec - first_look.at.tv_sec) * 1e3 +
+           (double)(now.tv_nsec - first_look.at.tv_nsec) / 1e6;
+}
+
 // How fast this processor's time stamp counter runs, which is what TCG shows its guest.
 static long tsc_khz(void)
 {
-    struct timespec from, to, wait = {.tv_nsec = TSC_PROBE_MS * 1000000L};
-    clock_gettime(CLOCK_MONOTONIC_RAW, &from);
-    unsigned long long start = __rdtsc();
-    nanosleep(&wait, NULL);
-    clock_gettime(CLOCK_MONOTONIC_RAW, &to);
-    unsigned long long ticks = __rdtsc() - start;
-    double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
-    return (long)((double)ticks / ms);
+    const struct timespec wait = {.tv_nsec = TSC_PROBE_MS * 1000000L};
+    qemu_watch_clock();
+    if (ms_since_first_look() < TSC_PROBE_MS)
+        nanosleep(&wait, NULL);
+    double ms = ms_since_first_look();
+    return (long)((double)(__rdtsc() - first_look.ticks) / ms);
 }
 
 char *qemu_kernel_args(const char *accel)

@@ -35,14 +35,14 @@ enum {
 #define QEMU_VMSTATE_URI "fd:5" // for "migrate-incoming"
 
 // Names of devices and nodes, for QMP: the same in every machine.
-#define QEMU_CONSOLE_ID    "console"   // the chardev; a ring buffer when console_path is NULL
-#define QEMU_CONSOLE_BYTES (64 * 1024) // size of that ring
-#define QEMU_DISK_NODE     "disk0"     // what the guest's /dev/vda reads and writes
-#define QEMU_DISK_ID       "blk0"
+#define QEMU_CONSOLE_ID     "console"   // the chardev; a ring buffer when console_path is NULL
+#define QEMU_CONSOLE_BYTES  (64 * 1024) // size of that ring
+#define QEMU_DISK_NODE      "disk0"     // what the guest's /dev/vda reads and writes
+#define QEMU_DISK_ID        "blk0"
 #define QEMU_DISK_BASE_NODE "base" // the template's, below it
 
 #define QEMU_TB_SIZE_MB 64 // translation cache: the largest part of a TCG machine's private memory
-#define QEMU_GUEST_MAC "52:54:00:c0:bb:01"
+#define QEMU_GUEST_MAC  "52:54:00:c0:bb:01"
 
 struct qemu_config {
     const char *binary;    // argv[0]
@@ -74,6 +74,10 @@ const char *qemu_cpu_model(const char *accel);
 // Kernel arguments that belong to this machine and accelerator, to stand before the template's own:
 // console, what makes a panic an event, and what is slow or fails under emulation. New string.
 char *qemu_kernel_args(const char *accel);
+
+// Sooner or later qemu_kernel_args will be needed by a program that should not wait then: it has to
+// see the clock at two times, some 20 ms apart or more.
+void qemu_watch_clock(void);
 
 // A listening socket at `path`, for QEMU_FD_QMP and for netd's vm.net (mode 0600, a stale one is
 // replaced). The descriptor, or -1.

@@ -16,6 +16,7 @@
 #include "sandbox-backend/base/meminfo.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/microvm/machine_image.h"
+#include "sandbox-backend/drivers/microvm/sized.h"
 
 #define MB                  (1024 * 1024)
 #define BUFFER_MOST         (256 * MB) // past that a guest waits for the disk
@@ -59,12 +60,13 @@ static int64_t disk_size(const char *path, struct err *e)
 
 int save_files_prepare(struct save_files *s, struct err *e)
 {
-    char *memory auto_free = str_printf("%s/" TEMPLATE_MEMORY, s->template_dir);
+    char *memory auto_free = NULL;
     char *empty auto_free = str_printf("%s/" TEMPLATE_OVERLAY, s->template_dir);
     char *disk auto_free = str_printf("%s/" MACHINE_IMAGE_DISK, s->dir);
     char *pages auto_free = str_printf("%s/" MACHINE_IMAGE_PAGES, s->dir);
     s->memory.mem = s->memory.pagemap = -1;
-    if (template_load(s->template_dir, &s->template, e) != 0)
+    memory = sized_load(&s->template, s->template_dir, &s->size, e);
+    if (!memory)
         return -1;
     uint64_t ram_bytes = (uint64_t)s->template.memory_mb * MB;
     s->disk_bytes = disk_size(s->overlay, e);

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/drivers/microvm/guest_memory.h"
 #include "sandbox-backend/drivers/microvm/page_file.h"
 #include "sandbox-backend/drivers/microvm/template.h"
@@ -15,6 +16,7 @@ struct save_files {
     const char *dir;          // of the image. Borrowed, as what follows
     const char *template_dir; //
     const char *overlay;      // the machine's disk
+    struct machine_size size; // of the machine; 0: the template's
     pid_t qemu;
     // What is made of it.
     struct template template;
