@@ -8,6 +8,8 @@
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/meminfo.h"
+#include "sandbox-backend/daemon/pool.h"
+#include "sandbox-backend/daemon/pooled.h"
 #include "sandbox-backend/daemon/quota.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/usage.h"
@@ -60,8 +62,8 @@ struct admission_sums admission_sum(struct store *store, const struct sandbox *e
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
         if (!counts(sb, except))
             continue;
-        sums.pooled += sb->state == SANDBOX_POOLED;
-        sums.sandboxes += sb->state != SANDBOX_POOLED;
+        sums.pooled += pooled_is(sb);
+        sums.sandboxes += !pooled_is(sb);
         sums.promised_bytes += has_memory(sb) ? sb->facts.memory_mb * MB : 0;
     }
     return sums;
@@ -115,16 +117,23 @@ static int busy(struct err *e, const char *fmt, ...)
     return err_set(e, ERR_BUSY, "%s", text);
 }
 
+static int check_place(const struct store *store, const struct admission_sums *sums, struct err *e)
+{
+    if (sums->sandboxes < store->limits.sandboxes)
+        return 0;
+    return busy(e,
+                "the limit of %lld sandboxes is reached, %lld exist; end one, or start the "
+                "daemon with a higher --max-sandboxes (CUBBY_MAX_SANDBOXES)",
+                (long long)store->limits.sandboxes, (long long)sums->sandboxes);
+}
+
 static int check_promises(struct store *store, const struct sandbox *sb, struct err *e)
 {
     struct admission_sums sums = admission_sum(store, sb);
     int64_t limit_mb = store->limits.memory_bytes / MB;
     int64_t used_mb = sums.promised_bytes / MB;
-    if (sb->state == SANDBOX_CREATING && sums.sandboxes >= store->limits.sandboxes)
-        return busy(e,
-                    "the limit of %lld sandboxes is reached, %lld exist; end one, or start the "
-                    "daemon with a higher --max-sandboxes (CUBBY_MAX_SANDBOXES)",
-                    (long long)store->limits.sandboxes, (long long)sums.sandboxes);
+    if (sb->state == SANDBOX_CREATING && check_place(store, &sums, e) < 0)
+        return -1;
     if (used_mb + sb->facts.memory_mb > limit_mb)
         return busy(e,
                     "the memory limit for sandboxes is %lld MB: %lld MB are in use by %lld, and "
@@ -158,6 +167,29 @@ bool admission_has_room(struct sandbox *sb, struct err *e)
     return check_promises(store, sb, e) == 0 && check_headroom(store, sb, e) == 0;
 }
 
+bool admission_has_place(struct store *store)
+{
+    struct admission_sums sums = admission_sum(store, NULL);
+    return store->waiting.count == 0 && check_place(store, &sums, NULL) == 0;
+}
+
+// What is being ended gives its memory back in a moment.
+static bool ends_one(const struct store *store)
+{
+    for (const struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
+        if (sb->state == SANDBOX_KILLING)
+            return true;
+    return false;
+}
+
+void admission_make_room(struct sandbox *sb)
+{
+    struct store *store = sb->store;
+    struct admission_sums sums = admission_sum(store, sb);
+    if (sums.pooled > 0 && check_place(store, &sums, NULL) == 0 && !ends_one(store))
+        pool_give_up(store);
+}
+
 bool admission_has_spare(struct store *store, int64_t memory_mb)
 {
     struct admission_sums sums = admission_sum(store, NULL);
@@ -175,13 +207,13 @@ int admission_check(const struct store *store, const struct create_spec *spec, s
     const struct quota_want want = {1, facts->memory_mb, facts->cpus};
     if (store->stopping)
         return err_set(e, ERR_UNAVAILABLE, "the daemon is stopping");
-    return quota_check(store, spec->owner, &want, e);
+    return quota_check(store, spec->owner, &want, NULL, e);
 }
 
 int admission_check_wake(struct sandbox *sb, struct err *e)
 {
     const struct quota_want want = {0, sb->machine ? 0 : sb->facts.memory_mb, sb->facts.cpus};
-    return quota_check(sb->store, sb->owner, &want, e);
+    return quota_check(sb->store, sb->owner, &want, sb, e);
 }
 
 enum admission admission_enter(struct sandbox *sb, bool memory_there, waiting_cb cb, void *ctx,
@@ -191,8 +223,10 @@ enum admission admission_enter(struct sandbox *sb, bool memory_there, waiting_cb
     struct err why = ERR_INIT;
     if (memory_there || (w->count == 0 && admission_has_room(sb, &why)))
         return ADMISSION_NOW;
-    if (sb->store->limits.wait_s > 0 && waiting_join(w, sb, cb, ctx))
+    if (sb->store->limits.wait_s > 0 && waiting_join(w, sb, cb, ctx)) {
+        admission_make_room(sb);
         return ADMISSION_WAITS;
+    }
     w->refused++;
     if (!err_is(&why))
         busy(&why, "%zu sandboxes wait for room on this machine already; try again later",

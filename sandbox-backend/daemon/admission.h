@@ -38,8 +38,14 @@ int admission_check_wake(struct sandbox *sb, struct err *e);
 
 // Whether it could be let in now. `e`, ERR_BUSY, says what is used and what to do.
 bool admission_has_room(struct sandbox *sb, struct err *e);
-// The same for one that nobody has asked for, of so much guest memory: it leaves room for one that
-// somebody may.
+// It has not, so what nobody has asked for makes room: one that is in the pool is ended, unless one
+// of any kind is being ended already.
+void admission_make_room(struct sandbox *sb);
+// Whether there may be one sandbox more, so that one may be handed out of the pool: its memory is
+// there, and nobody waits who would be overtaken.
+bool admission_has_place(struct store *store);
+// Whether there is room for one that nobody has asked for, of so much guest memory: it leaves room
+// for one that somebody may.
 bool admission_has_spare(struct store *store, int64_t memory_mb);
 
 // Where things stand. `except` (may be NULL) does not count.

@@ -28,16 +28,17 @@ struct used {
 };
 
 // Those that wait to be let in, and those that are being ended, have nothing.
-static struct used used_by(const struct store *store, const char *owner)
+static struct used used_by(const struct store *store, const char *owner,
+                           const struct sandbox *except)
 {
     struct used u = {.next_end_ms = INT64_MAX};
     for (const struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
-        if (!str_eq(sb->owner, owner) || sb->state >= SANDBOX_KILLING)
+        if (sb == except || !str_eq(sb->owner, owner) || sb->state >= SANDBOX_KILLING)
             continue;
-        bool paused = sb->state == SANDBOX_PAUSED;
+        bool stands = sb->state == SANDBOX_PAUSED && !sb->asleep;
         u.sandboxes++;
-        u.memory_mb += sb->image && paused ? 0 : sb->facts.memory_mb;
-        u.cpus += paused || sb->state == SANDBOX_POOLED ? 0 : sb->facts.cpus;
+        u.memory_mb += sandbox_is_hibernated(sb) ? 0 : sb->facts.memory_mb;
+        u.cpus += stands ? 0 : sb->facts.cpus;
         if (sb->state == SANDBOX_RUNNING && sb->end_ms < u.next_end_ms)
             u.next_end_ms = sb->end_ms;
     }
@@ -75,12 +76,12 @@ static int check(const struct quota *q, const char *owner, const struct used *u,
 }
 
 int quota_check(const struct store *store, const char *owner, const struct quota_want *want,
-                struct err *e)
+                const struct sandbox *except, struct err *e)
 {
     if (!owner || !store->gate)
         return 0;
     struct quota q = gate_quota(store->gate, owner);
-    struct used u = used_by(store, owner);
+    struct used u = used_by(store, owner, except);
     if (check(&q, owner, &u, want, e) == 0)
         return 0;
     int64_t left_ms = u.next_end_ms - clock_mono_ms();

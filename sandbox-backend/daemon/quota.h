@@ -15,7 +15,7 @@ struct store;
 struct quota {
     int64_t max_sandboxes; // running and paused
     int64_t max_memory_mb; // of their guests; hibernated ones have none
-    int64_t max_cpus;      // virtual ones, of those that run
+    int64_t max_cpus;      // virtual ones, of those that run, or sleep and are woken by any request
     int64_t max_snapshots;
     int64_t max_disk_mb; // of the snapshots
 };
@@ -34,9 +34,10 @@ struct quota_want {
     int64_t cpus;
 };
 // ERR_LIMIT names the quota, what of it is used, and what to do. Its retry_s is set when one of his
-// sandboxes ends by itself soon. Each child of a fork is one call of its own.
+// sandboxes ends by itself soon. `except` (may be NULL), one of his, has nothing yet. Each child of
+// a fork is one call of its own.
 int quota_check(const struct store *store, const char *owner, const struct quota_want *want,
-                struct err *e);
+                const struct sandbox *except, struct err *e);
 // The same for a snapshot more, of `bytes` (0 while that is not known), when he has `count` of them
 // with `used` bytes.
 int quota_check_snapshot(const struct store *store, const char *owner, size_t count, int64_t used,

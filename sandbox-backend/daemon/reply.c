@@ -76,6 +76,8 @@ void reply_err(struct http_request *req, const char *code, const struct err *e)
     snprintf(seconds, sizeof seconds, "%d", e->retry_s);
     if (e->retry_s > 0)
         http_response_header(req, "Retry-After", seconds);
+    if (!code)
+        code = e->code == ERR_LIMIT ? "limit_reached" : e->code == ERR_BUSY ? "host_full" : NULL;
     reply_message(req, err_http_status(e->code), code, e->msg);
 }
 

@@ -30,6 +30,8 @@ void usage_init(struct usage_sampler *u, struct store *store)
 const struct usage *usage_of(struct sandbox *sb)
 {
     struct usage *u = &sb->usage;
+    if (sb->state == SANDBOX_POOLED) // it begins to grow when it is handed out
+        u->since_ms = clock_mono_ms();
     if (u->of != sb->machine || !u->since_ms)
         *u = (struct usage){.of = sb->machine, .since_ms = clock_mono_ms(), .cpu_percent = -1};
     return u;
@@ -101,9 +103,6 @@ void usage_refresh(struct usage_sampler *u, int64_t fresh_ms, usage_cb cb, void 
 
 void usage_close(struct usage_sampler *u)
 {
-    for (struct usage_waiter *w; (w = u->first);) {
-        u->first = w->next;
-        free(w);
-    }
     deadline_close(&u->turn, NULL);
+    tell(steal(&u->first));
 }

@@ -36,7 +36,7 @@ struct usage_sampler {
     int64_t older_ms;           // this sweep looks at what was looked at before this
 };
 void usage_init(struct usage_sampler *u, struct store *store);
-void usage_close(struct usage_sampler *u); // nobody waits any more
+void usage_close(struct usage_sampler *u); // whoever waits is told
 
 // Looks at all whose figures are older than `fresh_ms` and calls once, from the loop. Who asks
 // during a sweep is served by it. `cb` may be NULL.

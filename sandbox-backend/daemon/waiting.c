@@ -77,6 +77,7 @@ static struct ticket *first_decided(struct waiting *w, struct err *e)
     struct ticket *t = TAILQ_FIRST(&w->tickets);
     if (!t || admission_has_room(t->sb, e))
         return t;
+    admission_make_room(t->sb);
     int64_t end_ms = t->since_ms + w->store->limits.wait_s * 1000;
     return clock_mono_ms() >= end_ms ? t : NULL;
 }
