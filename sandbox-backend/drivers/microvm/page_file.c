@@ -127,11 +127,14 @@ int page_writer_finish(struct page_writer *w, struct err *e)
                                       .range_count = w->range_count};
     struct iovec ranges = {.iov_base = w->ranges,
                            .iov_len = w->range_count * sizeof(struct page_range)};
+    char page[PAGE_BYTES] = {0};
     memcpy(header.magic, PAGE_FILE_MAGIC, sizeof header.magic);
+    memcpy(page, &header, sizeof header);
     if (page_writer_flush(w, e) != 0 || write_all(w, &ranges, 1, e) != 0)
         return -1;
-    if (pwrite(w->fd, &header, sizeof header, 0) != sizeof header)
-        return err_sys(e, errno, "write %s", w->path);
+    ssize_t n = pwrite(w->fd, page, sizeof page, 0);
+    if (n != sizeof page)
+        return err_sys(e, n < 0 ? errno : ENOSPC, "write %s", w->path);
     return fsync(w->fd) == 0 ? 0 : err_sys(e, errno, "write %s", w->path);
 }
 
