@@ -91,6 +91,9 @@ static const struct {
     {{"start_command", "read_output"},
      "What takes longer than a minute, or serves: start_command, then read_output from "
      "next_cursor on."},
+    {{"snapshot_sandbox", "rollback_sandbox"},
+     "Before something risky snapshot_sandbox; rollback_sandbox undoes it."},
+    {{"fork_sandbox"}, "Try candidates side by side in the copies that fork_sandbox makes."},
     {{NULL}, "Paths in a sandbox are not paths on the user's computer."},
     {{"upload_file_from_local_to_sandbox", "download_file_from_sandbox_to_local"},
      "Move files with the upload and download tools."},

@@ -17,6 +17,7 @@ enum claim_state { CLAIM_LISTING, CLAIM_STALE, CLAIM_WAITING, CLAIM_GRANTED };
 struct quota_claim {
     enum claim_state state;
     struct tool_call *call; // borrowed
+    int64_t count;          // of sandboxes
     struct quota_claim *prev, *next;
     void (*on_granted)(struct tool_call *c);
 };
@@ -32,16 +33,18 @@ static int64_t count_before(const struct quota_claim *q)
 {
     int64_t count = 0;
     for (const struct quota_claim *p = q->prev; p; p = p->prev)
-        count += is_same_owner(p, q);
+        count += is_same_owner(p, q) ? p->count : 0;
     return count;
 }
 
-static void refuse(struct tool_call *c)
+static void refuse(const struct quota_claim *q, int64_t alive)
 {
+    struct tool_call *c = q->call;
+    int64_t more = c->caller->max_sandboxes - alive;
     quota_release(c);
     tool_call_fail(c, "limit_reached",
-                   "%lld sandboxes of yours are alive, and more are not allowed%s%s",
-                   (long long)c->caller->max_sandboxes,
+                   "%lld sandboxes of yours are alive, and %lld more are allowed%s%s",
+                   (long long)alive, (long long)(more > 0 ? more : 0),
                    tool_call_hint(c, "kill_sandbox", ". End one with kill_sandbox"),
                    tool_call_hint(c, "list_sandboxes", ". list_sandboxes shows what there is"));
 }
@@ -58,9 +61,9 @@ static void on_listed(const json_t *all, const struct err *e, void *ctx)
         tool_call_fail_err(c, "count your sandboxes", e);
     } else if (q->state == CLAIM_STALE) {
         list(q);
-    } else if (alive >= max) {
-        refuse(c);
-    } else if (alive + count_before(q) >= max) {
+    } else if (alive + q->count > max) {
+        refuse(q, alive);
+    } else if (alive + count_before(q) + q->count > max) {
         q->state = CLAIM_WAITING;
     } else {
         q->state = CLAIM_GRANTED;
@@ -79,14 +82,15 @@ static void list(struct quota_claim *q)
         client_cancel(c->op);
 }
 
-void quota_take(struct tool_call *c, void (*on_granted)(struct tool_call *c))
+void quota_take(struct tool_call *c, int64_t count, void (*on_granted)(struct tool_call *c))
 {
     if (!c->caller->owner || c->caller->max_sandboxes <= 0) {
         on_granted(c);
         return;
     }
     struct quota_claim *q = xmalloc(sizeof *q);
-    *q = (struct quota_claim){.call = c, .prev = c->toolbox->claims, .on_granted = on_granted};
+    *q = (struct quota_claim){
+        .call = c, .count = count, .prev = c->toolbox->claims, .on_granted = on_granted};
     if (q->prev)
         q->prev->next = q;
     c->toolbox->claims = q; // the last one

@@ -5,8 +5,8 @@
 #pragma once
 #include "mcp-server/tools/tools.h"
 
-// on_granted, at once or from the loop; or the call fails with limit_reached, and is gone. Uses
-// c->state until quota_release.
-void quota_take(struct tool_call *c, void (*on_granted)(struct tool_call *c));
+// For `count` sandboxes: on_granted, at once or from the loop; or the call fails with
+// limit_reached, and is gone. Uses c->state until quota_release.
+void quota_take(struct tool_call *c, int64_t count, void (*on_granted)(struct tool_call *c));
 // The creation has ended, well or not: before the call is.
 void quota_release(struct tool_call *c);

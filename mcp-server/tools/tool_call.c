@@ -280,6 +280,13 @@ static void fail_by_code(struct tool_call *c, const char *what, const struct err
     case ERR_LIMIT:
         tool_call_fail(c, "limit_reached", "could not %s: %s", what, e->msg);
         return;
+    case ERR_CONFLICT: // of a sandbox that it is paused, or on its way to or from it
+        if (!c->id)
+            break;
+        tool_call_fail(
+            c, "sandbox_paused", "could not %s: %s%s", what, e->msg,
+            tool_call_hint(c, "resume_sandbox", ". Call resume_sandbox, then try again"));
+        return;
     case ERR_TOO_LARGE:
         tool_call_fail(c, "too_large", "could not %s: %s", what, e->msg);
         return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// list_sandboxes: the caller's own. The first tool of the list, which clients call to probe a
-// server: it changes nothing, and does not start a daemon that has nothing to tell.
+// list_sandboxes: the caller's own, and the caller's snapshots. The first tool of the list, which
+// clients call to probe a server: it changes nothing, and does not start a daemon that has nothing
+// to tell.
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "mcp-server/tools/owner.h"
+#include "mcp-server/tools/snapshot_owner.h"
 #include "mcp-server/tools/text.h"
 #include "mcp-server/tools/tools.h"
 #include "sandbox-backend/base/buf.h"
@@ -16,6 +18,7 @@
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/log/log.h"
 
 #define SHOWN_MAX 100
 
@@ -54,7 +57,8 @@ static bool is_nothing_there(const struct toolbox *t)
         return false;
     char *home auto_free = home_open(&e);
     char *sandboxes auto_free = home ? str_printf("%s/sandboxes", home) : NULL;
-    return home && !is_listening(home) && !has_entries(sandboxes);
+    char *snapshots auto_free = home ? str_printf("%s/snapshots", home) : NULL;
+    return home && !is_listening(home) && !has_entries(sandboxes) && !has_entries(snapshots);
 }
 
 // ---- 2. the list
@@ -90,7 +94,7 @@ static json_t *shown(const json_t *info)
     return one;
 }
 
-static void finish(struct tool_call *c, const json_t *all)
+static json_t *own_sandboxes(struct tool_call *c, const json_t *all)
 {
     json_t *list = json_array();
     json_int_t total = 0;
@@ -104,23 +108,72 @@ static void finish(struct tool_call *c, const json_t *all)
         if (total++ < SHOWN_MAX)
             json_array_append_new(list, shown(info));
     }
-    tool_call_finish(c, json_pack("{s:o, s:I}", "sandboxes", list, "total", total));
+    return json_pack("{s:o, s:I}", "sandboxes", list, "total", total);
+}
+
+// ---- 3. the snapshots, where there are any
+
+static json_t *shown_snapshot(const json_t *info)
+{
+    json_t *one = json_object();
+    const json_t *name = json_array_get(json_object_get(info, "names"), 0);
+    set_string(one, "snapshot_id", info, "snapshotID");
+    if (json_is_string(name))
+        json_object_set_new(one, "name", json_string(json_string_value(name)));
+    if (json_object_get(info, "sandboxID"))
+        set_string(one, "sandbox_id", info, "sandboxID");
+    if (json_object_get(info, "createdAt"))
+        set_string(one, "created", info, "createdAt");
+    return one;
+}
+
+static void add_snapshots(struct tool_call *c, json_t *found, const json_t *all)
+{
+    json_t *list = json_array();
+    json_int_t total = 0;
+    size_t i;
+    json_t *info;
+    json_array_foreach(all, i, info)
+    {
+        if (snapshot_owner_is_of(c, info) && total++ < SHOWN_MAX)
+            json_array_append_new(list, shown_snapshot(info));
+    }
+    json_object_set_new(found, "snapshots", list);
+    json_object_set_new(found, "total_snapshots", json_integer(total));
+}
+
+// Without them the list is still worth having.
+static void on_snapshots(const json_t *all, const struct err *e, void *ctx)
+{
+    struct tool_call *c = ctx;
+    json_t *found = c->state;
+    c->op = NULL;
+    c->state = NULL;
+    if (e)
+        log_debug("snapshots.list", "error=%s", e->msg);
+    else
+        add_snapshots(c, found, all);
+    tool_call_finish(c, found);
 }
 
 static void on_listed(const json_t *all, const struct err *e, void *ctx)
 {
     struct tool_call *c = ctx;
     c->op = NULL;
-    if (e)
+    if (e) {
         tool_call_fail_err(c, "list the sandboxes", e);
-    else
-        finish(c, all);
+    } else if (c->cancelled || !tools_find(c->toolbox, "snapshot_sandbox")) {
+        tool_call_finish(c, own_sandboxes(c, all));
+    } else {
+        c->state = own_sandboxes(c, all);
+        c->op = client_snapshots(c->toolbox->client, NULL, on_snapshots, c);
+    }
 }
 
 static void start(struct tool_call *c)
 {
     if (!c->toolbox->client && is_nothing_there(c->toolbox)) {
-        finish(c, NULL);
+        tool_call_finish(c, own_sandboxes(c, NULL));
         return;
     }
     struct client *client = tool_call_client(c, 0);
@@ -131,29 +184,62 @@ static void start(struct tool_call *c)
     json_decref(mine);
 }
 
-static char *text_of(const json_t *o)
+// ---- 4. the text
+
+static void add_hidden(struct buf *out, const json_t *o, const char *total, const json_t *list)
 {
-    struct buf out = BUF_INIT;
+    long long hidden = text_int(o, total) - (long long)json_array_size(list);
+    if (hidden > 0)
+        buf_printf(out, "[%lld more are not shown]\n", hidden);
+}
+
+static void add_sandboxes(struct buf *out, const json_t *o)
+{
     const json_t *list = json_object_get(o, "sandboxes");
     size_t i;
     json_t *one;
-    if (json_array_size(list) == 0)
-        return xstrdup("No sandboxes. Create one first.");
-    buf_printf(&out, "%-20s  %-12s  %-8s  %-20s  %s\n", "sandbox_id", "template", "state",
-               "created", "ends in");
+    if (json_array_size(list) == 0) {
+        buf_adds(out, "No sandboxes. Create one first.\n");
+        return;
+    }
+    buf_printf(out, "%-20s  %-12s  %-8s  %-20s  %s\n", "sandbox_id", "template", "state", "created",
+               "ends in");
     json_array_foreach(list, i, one)
     {
-        buf_printf(&out, "%-20s  %-12s  %-8s  %-20.19s  ", text_string(one, "sandbox_id"),
+        buf_printf(out, "%-20s  %-12s  %-8s  %-20.19s  ", text_string(one, "sandbox_id"),
                    text_string(one, "template"), text_string(one, "state"),
                    text_string(one, "created"));
         if (is_paused(one))
-            buf_adds(&out, "no end while it is paused\n");
+            buf_adds(out, "no end while it is paused\n");
         else
-            buf_printf(&out, "%lld s\n", text_int(one, "remaining_s"));
+            buf_printf(out, "%lld s\n", text_int(one, "remaining_s"));
     }
-    long long hidden = text_int(o, "total") - (long long)json_array_size(list);
-    if (hidden > 0)
-        buf_printf(&out, "[%lld more are not shown]\n", hidden);
+    add_hidden(out, o, "total", list);
+}
+
+static void add_snapshot_lines(struct buf *out, const json_t *o)
+{
+    const json_t *list = json_object_get(o, "snapshots");
+    size_t i;
+    json_t *one;
+    if (json_array_size(list) == 0)
+        return;
+    buf_printf(out, "\n%-25s  %-20s  %-19s  %s\n", "snapshot_id", "of sandbox", "created", "name");
+    json_array_foreach(list, i, one)
+    {
+        char *name auto_free = str_show_controls(text_string(one, "name"));
+        buf_printf(out, "%-25s  %-20s  %.19s%s%s\n", text_string(one, "snapshot_id"),
+                   text_string(one, "sandbox_id"), text_string(one, "created"), *name ? "  " : "",
+                   name);
+    }
+    add_hidden(out, o, "total_snapshots", list);
+}
+
+static char *text_of(const json_t *o)
+{
+    struct buf out = BUF_INIT;
+    add_sandboxes(&out, o);
+    add_snapshot_lines(&out, o);
     out.data[--out.len] = '\0';
     return buf_take(&out);
 }

@@ -13,13 +13,16 @@
 #include "schemas.h"
 
 static const struct tool *const SHIPPED[] = {
-    &TOOL_LIST_SANDBOXES,  &TOOL_CREATE_SANDBOX, &TOOL_KILL_SANDBOX,      &TOOL_RUN_COMMAND,
-    &TOOL_RUN_PYTHON_CODE, &TOOL_START_COMMAND,  &TOOL_READ_OUTPUT,       &TOOL_SEND_INPUT,
-    &TOOL_STOP_COMMAND,    &TOOL_READ_FILE,      &TOOL_WRITE_FILE,        &TOOL_EDIT_FILE,
-    &TOOL_LIST_FILES,      &TOOL_UPLOAD,         &TOOL_DOWNLOAD_INTERNET, &TOOL_DOWNLOAD_LOCAL,
+    &TOOL_LIST_SANDBOXES,  &TOOL_CREATE_SANDBOX,  &TOOL_KILL_SANDBOX,      &TOOL_RUN_COMMAND,
+    &TOOL_RUN_PYTHON_CODE, &TOOL_START_COMMAND,   &TOOL_READ_OUTPUT,       &TOOL_SEND_INPUT,
+    &TOOL_STOP_COMMAND,    &TOOL_READ_FILE,       &TOOL_WRITE_FILE,        &TOOL_EDIT_FILE,
+    &TOOL_LIST_FILES,      &TOOL_UPLOAD,          &TOOL_DOWNLOAD_INTERNET, &TOOL_DOWNLOAD_LOCAL,
+    &TOOL_PAUSE_SANDBOX,   &TOOL_RESUME_SANDBOX,  &TOOL_SNAPSHOT_SANDBOX,  &TOOL_ROLLBACK_SANDBOX,
+    &TOOL_FORK_SANDBOX,    &TOOL_DELETE_SNAPSHOT,
 };
 
-const struct tool_set TOOLS = {SCHEMA_tools, sizeof SCHEMA_tools - 1, SHIPPED, ARRAY_LEN(SHIPPED)};
+const struct tool_set TOOLS = {SCHEMA_tools, sizeof SCHEMA_tools - 1, SHIPPED, ARRAY_LEN(SHIPPED),
+                               .terse = true};
 
 // Names for several at once, for --tools and --disable-tool.
 #define TOOLSET_MAX 6
@@ -32,6 +35,9 @@ static const struct toolset {
     {"background", {&TOOL_START_COMMAND, &TOOL_READ_OUTPUT, &TOOL_SEND_INPUT, &TOOL_STOP_COMMAND}},
     {"files", {&TOOL_READ_FILE, &TOOL_WRITE_FILE, &TOOL_EDIT_FILE, &TOOL_LIST_FILES}},
     {"transfer", {&TOOL_UPLOAD, &TOOL_DOWNLOAD_INTERNET, &TOOL_DOWNLOAD_LOCAL}},
+    {"lifecycle",
+     {&TOOL_PAUSE_SANDBOX, &TOOL_RESUME_SANDBOX, &TOOL_SNAPSHOT_SANDBOX, &TOOL_ROLLBACK_SANDBOX,
+      &TOOL_FORK_SANDBOX, &TOOL_DELETE_SNAPSHOT}},
 };
 // What MiroFlow's own server has.
 static const struct toolset MIROFLOW = {"miroflow",
@@ -102,7 +108,7 @@ static void offer_set(struct toolbox *t, const struct tool_set *set)
         const char *name = json_string_value(json_object_get(one, "name"));
         const struct tool *tool = tool_named(set, name);
         if (tool && is_wanted(t->config, tool) && !is_out_of_reach(t, tool))
-            t->offers[t->offer_count++] = (struct offer){tool, one};
+            t->offers[t->offer_count++] = (struct offer){tool, one, set->terse};
     }
 }
 
@@ -124,9 +130,34 @@ const struct offer *tools_find(struct toolbox *t, const char *name)
     return NULL;
 }
 
+// Every model pays for what it is shown. It needs no lengths and patterns, nor to be told that
+// there are no further arguments, and that a flag is off: an error says the like to those who try.
+static json_t *terse(const json_t *schema)
+{
+    json_t *shown = json_deep_copy(schema);
+    json_t *properties = json_object_get(shown, "properties");
+    const char *name;
+    json_t *one;
+    if (json_object_size(properties) > 0 &&
+        json_is_false(json_object_get(shown, "additionalProperties")))
+        json_object_del(shown, "additionalProperties");
+    json_object_foreach(properties, name, one)
+    {
+        json_object_del(one, "minLength");
+        json_object_del(one, "maxLength");
+        json_object_del(one, "pattern");
+        if (json_is_false(json_object_get(one, "default")))
+            json_object_del(one, "default");
+    }
+    return shown;
+}
+
 static json_t *described(const struct toolbox *t, const struct offer *offer, const struct era *era)
 {
     json_t *shown = json_copy((json_t *)(uintptr_t)offer->schema);
+    if (offer->terse)
+        json_object_set_new(shown, "inputSchema",
+                            terse(json_object_get(offer->schema, "inputSchema")));
     if (!era->annotations)
         json_object_del(shown, "annotations");
     if (!era->structured)

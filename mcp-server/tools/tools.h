@@ -36,6 +36,7 @@ struct tool_set {
     size_t schemas_len;
     const struct tool *const *tools;
     size_t count;
+    bool terse; // what only guards us is not shown: see tools.c
 };
 extern const struct tool_set TOOLS; // the shipped ones
 
@@ -43,6 +44,7 @@ extern const struct tool_set TOOLS; // the shipped ones
 struct offer {
     const struct tool *tool;
     const json_t *schema; // its definition; borrowed from the toolbox
+    bool terse;
 };
 
 // What all calls of this process share. Nothing of it is made before it is needed: most processes
@@ -169,4 +171,6 @@ extern const struct tool TOOL_LIST_SANDBOXES, TOOL_CREATE_SANDBOX, TOOL_KILL_SAN
 extern const struct tool TOOL_RUN_COMMAND, TOOL_RUN_PYTHON_CODE;
 extern const struct tool TOOL_START_COMMAND, TOOL_READ_OUTPUT, TOOL_SEND_INPUT, TOOL_STOP_COMMAND;
 extern const struct tool TOOL_READ_FILE, TOOL_WRITE_FILE, TOOL_EDIT_FILE, TOOL_LIST_FILES;
+extern const struct tool TOOL_PAUSE_SANDBOX, TOOL_RESUME_SANDBOX, TOOL_SNAPSHOT_SANDBOX;
+extern const struct tool TOOL_ROLLBACK_SANDBOX, TOOL_FORK_SANDBOX, TOOL_DELETE_SNAPSHOT;
 extern const struct tool TOOL_UPLOAD, TOOL_DOWNLOAD_INTERNET, TOOL_DOWNLOAD_LOCAL;

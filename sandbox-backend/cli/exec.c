@@ -116,6 +116,14 @@ static int status_of(struct exec *x, const struct command_result *r)
     return EXIT_NOT_RUN;
 }
 
+static void complain(const struct err *e)
+{
+    struct err told = ERR_INIT;
+    if (e->code == ERR_CONFLICT)
+        err_set(&told, e->code, "%.250s, and go on after cubby resume", e->msg);
+    cli_fail(err_is(&told) ? &told : e);
+}
+
 static void on_end(const struct command_result *r, const struct err *e, void *ctx)
 {
     struct exec *x = ctx;
@@ -126,7 +134,7 @@ static void on_end(const struct command_result *r, const struct err *e, void *ct
         x->status = 128 + SIGPIPE;
     } else {
         if (e)
-            cli_fail(e);
+            complain(e);
         x->status = status_of(x, r);
     }
     exec_stdin_stop(&x->in);

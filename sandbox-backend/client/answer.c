@@ -13,10 +13,12 @@
 #define PLAIN_TEXT_MAX 200 // shown of an answer that is not JSON
 
 // 502 is ERR_GONE in the table of codes, because a proxy says so of a sandbox; from anything else
-// it is a gateway's trouble.
+// it is a gateway's trouble. 409 is the state that something is in, never that a name is taken.
 static enum err_code code_of_status(int status)
 {
-    return status == 502 ? ERR_UNAVAILABLE : err_from_http_status(status);
+    if (status == 502)
+        return ERR_UNAVAILABLE;
+    return status == 409 ? ERR_CONFLICT : err_from_http_status(status);
 }
 
 static json_t *object_of(const char *body, size_t len)
@@ -87,9 +89,7 @@ static enum err_code code_of_proxy(const json_t *object, bool existed)
 
 void answer_paused(struct err *e)
 {
-    err_set(e, ERR_CONFLICT,
-            "the sandbox is paused; its files and processes are kept, and go on after cubby "
-            "resume");
+    err_set(e, ERR_CONFLICT, "the sandbox is paused; its files and processes are kept");
 }
 
 bool answer_may_mean_paused(int status, const char *body, size_t len)

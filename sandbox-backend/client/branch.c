@@ -4,8 +4,6 @@
 //   1. POST, where the server has it
 //   2. canceled meanwhile: what was made is removed again, one after the other, as nobody would
 //      know its id
-#include "sandbox-backend/client/branch.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +12,11 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/client.h"
+#include "sandbox-backend/client/snapshot.h"
 #include "sandbox-backend/client/state.h"
 
-#define MAKE_MS         180000 // a machine's memory is written, and read again for each fork
-#define REMOVE_MS       60000
-#define SNAPSHOT_ID_MAX 256 // bytes
+#define MAKE_MS   180000 // a machine's memory is written, and read again for each fork
+#define REMOVE_MS 60000
 
 struct branch {
     struct client_op base;
@@ -35,23 +33,6 @@ struct branch {
 static void on_made(int status, const char *body, size_t len, const struct err *e, void *ctx);
 static void undo_next(struct branch *op);
 static void on_undone(int status, const char *body, size_t len, const struct err *e, void *ctx);
-
-char *snapshot_target(const char *snapshot, struct err *e)
-{
-    struct buf target = BUF_INIT;
-    size_t len = strlen(snapshot);
-    bool fine = len > 0 && len <= SNAPSHOT_ID_MAX && utf8_is_valid(snapshot, len);
-    for (size_t i = 0; i < len; i++)
-        fine = fine && (unsigned char)snapshot[i] > ' ' && snapshot[i] != 0x7f;
-    if (!fine || str_eq(snapshot, ".") || str_eq(snapshot, "..")) {
-        int shown = (int)utf8_valid_prefix(snapshot, strnlen(snapshot, 80));
-        err_set(e, ERR_INVALID, "\"%.*s\" is not a snapshot id", shown, snapshot);
-        return xstrdup("");
-    }
-    buf_adds(&target, "/templates/");
-    percent_encode(&target, snapshot, false);
-    return buf_take(&target);
-}
 
 static void complete(struct branch *op)
 {

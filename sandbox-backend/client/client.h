@@ -101,6 +101,10 @@ struct client_op *client_snapshot(struct client *c, const char *id, const char *
                                   client_json_cb cb, void *ctx);
 // Array of SnapshotInfo: those of the sandbox `id`, or all there are when it is NULL.
 struct client_op *client_snapshots(struct client *c, const char *id, client_json_cb cb, void *ctx);
+// Whether `info`, a SnapshotInfo, is what `wanted` names: its id or a name of it, with a tag behind
+// it (":default") or without.
+bool client_snapshot_is(const json_t *info, const char *wanted);
+// It is looked up first: what is no snapshot, such as a template of that name, stays.
 // ERR_CONFLICT: it is in use, and by whom. ERR_NOT_FOUND: there is no such snapshot.
 struct client_op *client_snapshot_delete(struct client *c, const char *snapshot, client_done_cb cb,
                                          void *ctx);

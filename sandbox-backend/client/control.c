@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is asked about one sandbox of the control plane: get, kill, timeout, pause, resume,
-// rollback; and the end of a snapshot.
+// rollback.
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/client/branch.h"
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/expiry.h"
+#include "sandbox-backend/client/snapshot.h"
 #include "sandbox-backend/client/state.h"
 
 #define ANSWER_MS  60000
@@ -263,17 +263,5 @@ struct client_op *client_rollback(struct client *c, const char *id, const char *
     op->message = *target ? json_pack("{s:s}", "snapshotID", snapshot) : NULL;
     op->answer_ms = MACHINE_MS;
     when_known(op, on_known_of_rollback);
-    return &op->base;
-}
-
-struct client_op *client_snapshot_delete(struct client *c, const char *snapshot, client_done_cb cb,
-                                         void *ctx)
-{
-    struct err refused = ERR_INIT;
-    struct control *op = control_new(c, NULL, ctx);
-    char *target auto_free = snapshot_target(snapshot, &refused);
-    op->done_cb = cb;
-    op->needs = FEATURE_SNAPSHOTS;
-    call(op, "DELETE", target, NULL, &refused);
     return &op->base;
 }

@@ -82,7 +82,7 @@ def test_a_paused_sandbox_is_not_called_gone(server, daemon):
     assert daemon.request("POST", f"/sandboxes/{sandbox}/pause", {}).status == 204
     for said in (server.error("run_command", sandbox_id=sandbox, command="true"),
                  server.error("read_file", sandbox_id=sandbox, path="/tmp/kept")):
-        assert "is paused" in said and "cubby resume" in said and "create_sandbox" not in said
+        assert "is paused" in said and "resume_sandbox" in said and "create_sandbox" not in said
     assert daemon.request("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 600}).status == 201
     assert server.tool("run_command", sandbox_id=sandbox, command="cat /tmp/kept")["stdout"] == "kept"
     server.tool("kill_sandbox", sandbox_id=sandbox)

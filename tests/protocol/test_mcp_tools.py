@@ -37,9 +37,31 @@ def test_schemas_are_valid():
         jsonschema.Draft202012Validator.check_schema(tool["outputSchema"])
         assert set(tool["annotations"]) == {"readOnlyHint", "destructiveHint", "idempotentHint",
                                             "openWorldHint"}
-    shown = json.dumps([{k: t[k] for k in ("name", "description", "inputSchema")}
-                        for t in SCHEMAS.values()], separators=(",", ":"))
+
+
+def test_what_a_model_is_shown(server):
+    tools = server.call("tools/list")["result"]["tools"]
+    shown = json.dumps([{k: t[k] for k in ("name", "description", "inputSchema")} for t in tools],
+                       separators=(",", ":"))
+    assert [t["name"] for t in tools] == list(SCHEMAS)
     assert len(shown) < 8000, "every model pays for this"
+
+
+def test_what_is_not_shown_is_checked_all_the_same(server, backend):
+    """Shown is what is in schemas/tools.json, but for what only guards the server."""
+    for tool in server.call("tools/list")["result"]["tools"]:
+        shown, whole = tool["inputSchema"], SCHEMAS[tool["name"]]["inputSchema"]
+        assert shown["properties"].keys() == whole["properties"].keys()
+        assert shown.get("required") == whole.get("required")
+        for name, one in shown["properties"].items():
+            hidden = whole["properties"][name].items() - one.items() if name != "envs" and "enum" not in one else set()
+            assert {k for k, v in hidden} <= {"minLength", "maxLength", "pattern", "default"}
+            assert one.get("default") is not False
+    sandbox = backend.sandbox()
+    assert "command" in server.error("run_command", sandbox_id=sandbox, command="")
+    assert "more" in server.error("run_command", sandbox_id=sandbox, command="true", more=1)
+    assert "user" in server.error("start_command", sandbox_id=sandbox, command="true", user="a b")
+    assert backend.started == []
 
 
 # ---- create_sandbox

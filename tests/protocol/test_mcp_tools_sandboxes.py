@@ -121,7 +121,7 @@ def arguments_of(name):
     """Some that are valid, but for the sandbox."""
     some = {"command": "true", "code_block": "1", "path": "x", "content": "", "old_text": "a", "new_text": "b",
             "command_id": "0123abcd", "text": "x", "url": "http://192.0.2.1/", "sandbox_file_path": "/tmp/x",
-            "local_file_path": "tokens.json"}
+            "local_file_path": "tokens.json", "snapshot_id": "snap-0"}
     return {k: some[k] for k in SCHEMAS[name]["inputSchema"].get("required", []) if k in some}
 
 

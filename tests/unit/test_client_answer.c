@@ -63,8 +63,7 @@ static void test_envd(void)
     envd(true, 502, "{\"sandboxId\":\"x\",\"message\":\"The sandbox was not found\",\"code\":502}",
          ERR_GONE, "The sandbox was not found");
     envd(true, 502, "{\"message\":\"The sandbox was not found\",\"error_code\":\"sandbox_paused\"}",
-         ERR_CONFLICT,
-         "the sandbox is paused; its files and processes are kept, and go on after cubby resume");
+         ERR_CONFLICT, "the sandbox is paused; its files and processes are kept");
     envd(true, 502, "{\"sandboxId\":\"x\",\"message\":\"port\",\"port\":49983,\"code\":502}",
          ERR_UNAVAILABLE, "port");
     envd(true, 502, "{\"sandboxId\":\"x\",\"message\":\"closed before it answered\",\"code\":502}",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is made of a sandbox besides itself: a snapshot, or forks. For client/ only.
+// Where a snapshot is, for the control plane. For client/ only.
 #pragma once
 #include "sandbox-backend/base/err.h"
 
