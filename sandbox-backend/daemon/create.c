@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fault.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/admission.h"
@@ -134,6 +135,7 @@ static void begin(struct creation *c)
         fail(c);
         return;
     }
+    FAULT("create.1");
     struct machine_spec machine = sandbox_machine_spec(sb, c->template_dir);
     machine.image = c->image;
     store->driver->create(store->loop, &machine, on_machine_ready, on_machine_exit, sb);
@@ -168,6 +170,7 @@ static void on_machine_ready(struct machine *m, const struct err *e, void *ctx)
         fail(c);
         return;
     }
+    FAULT("create.2");
     c->call = c->from_image ? guest_init_start_image(sb, c->old_token, c->env, on_init_answer, c)
                             : guest_init_start(sb, c->env, on_init_answer, c);
 }
@@ -211,11 +214,13 @@ static void creation_free(struct creation *c)
 static void finish(struct creation *c)
 {
     struct sandbox *sb = c->sb;
+    FAULT("create.3");
     sandbox_set_end(sb, sb->timeout_ms);
     if (record_write(sb, &c->err) < 0) {
         fail(c);
         return;
     }
+    FAULT("create.4");
     sandbox_set_state(sb, SANDBOX_RUNNING);
     expiry_plan(sb->store);
     pool_poke(sb->store);
