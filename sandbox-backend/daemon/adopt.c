@@ -56,7 +56,7 @@ static void on_removed(void *ctx)
 static void discard(struct adoption *a, struct sandbox *sb, const char *detail)
 {
     log_warn("sandbox.lost", "id=%s reason=\"%s\"", sb->id,
-             detail ? detail : "its creation was not finished");
+             detail ? detail : "its creation, or its removal, was not finished");
     orphans_kill(sb->dir);
     sb->forget = !detail;
     sb->adoption = NULL;
@@ -154,6 +154,11 @@ static void adopt_one(struct adoption *a, const char *id)
     FAULT("adopt.1");
     if (record_read(sb, &extra, &e) < 0) {
         discard(a, sb, e.code == ERR_NOT_FOUND ? NULL : e.msg);
+        return;
+    }
+    if (ended_find(&store->ended, id)) { // the daemon before was killed while it removed it
+        json_decref(extra.machine);
+        discard(a, sb, NULL);
         return;
     }
     sb->found = (int)extra.state;

@@ -4,8 +4,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fault.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -25,6 +27,7 @@
 static void on_machine_gone(void *ctx);
 static void on_upstream_closed(struct upstream *u);
 static void advance(struct sandbox *sb);
+static void remember(struct sandbox *sb);
 static void on_removal_step(struct deadline *d);
 static void on_wait_closed(struct deadline *d);
 
@@ -50,6 +53,7 @@ static void take_apart(struct sandbox *sb,
     meter_cancel(sb);
     idle_cancel(sb);
     upstream_close(&sb->upstream, on_upstream_closed);
+    FAULT("delete.1");
     if (sb->machine)
         end_machine(sb->machine, on_machine_gone, sb);
     else
@@ -108,6 +112,7 @@ static void on_machine_gone(void *ctx)
 {
     struct sandbox *sb = ctx;
     sb->machine = NULL;
+    FAULT("delete.2");
     advance(sb);
 }
 
@@ -122,32 +127,40 @@ static void advance(struct sandbox *sb)
     if (sb->machine || sb->holds || !upstream_is_closed(&sb->upstream) || sb->cleaning)
         return;
     sb->cleaning = true;
+    if (!sb->released)
+        remember(sb);
     sb->wait.on_expired = on_removal_step;
     deadline_arm(&sb->wait, 0);
 }
 
-static void clean_up(struct sandbox *sb)
+// First what is remembered of it, then its record: a daemon that is killed in between leaves nothing
+// that the next one would take for a sandbox (adopt.c).
+static void remember(struct sandbox *sb)
 {
-    struct err e = ERR_INIT;
-    if (dir_remove(sb->dir, &e) < 0) // tried again when the daemon starts the next time
-        log_error("sandbox.remove", "id=%s error=\"%s\"", sb->id, e.msg);
-    if (sb->forget)
-        return;
-    ended_add(&sb->store->ended, sb->id, sb->owner, sb->why, sb->why_detail);
-    log_info("sandbox.ended", "id=%s why=%s detail=\"%s\" lived_ms=%lld", sb->id,
-             ended_why_name(sb->why), sb->why_detail ? sb->why_detail : "",
-             (long long)((clock_wall_ns() - sb->started_ns) / 1000000));
+    char *record auto_free = str_printf("%s/sandbox.json", sb->dir);
+    FAULT("delete.3");
+    if (!sb->forget) {
+        ended_add(&sb->store->ended, sb->id, sb->owner, sb->why, sb->why_detail);
+        log_info("sandbox.ended", "id=%s why=%s detail=\"%s\" lived_ms=%lld", sb->id,
+                 ended_why_name(sb->why), sb->why_detail ? sb->why_detail : "",
+                 (long long)((clock_wall_ns() - sb->started_ns) / 1000000));
+    }
+    FAULT("delete.4");
+    unlink(record);
+    FAULT("delete.5");
 }
 
 static void on_removal_step(struct deadline *d)
 {
     struct sandbox *sb = container_of(d, struct sandbox, wait);
+    struct err e = ERR_INIT;
     if (!sb->released && removal_step(sb->dir)) {
         deadline_arm(&sb->wait, 1); // with 0, libuv would call again before it looks at others
         return;
     }
-    if (!sb->released)
-        clean_up(sb);
+    if (!sb->released && dir_remove(sb->dir, &e) < 0) // again when the daemon starts the next time
+        log_error("sandbox.remove", "id=%s error=\"%s\"", sb->id, e.msg);
+    FAULT("delete.6");
     deadline_close(&sb->wait, on_wait_closed);
 }
 
