@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons that end themselves, by SIGKILL, at a numbered point (base/fault.h); what they leave
+behind is looked at by one that does not.
+
+A world is a state directory with sandboxes in it of which is known what they have to be. A scenario
+(crash_scenarios.py) prepares one and does an operation in it. Done once, it tells which points the
+operation passes; for each of these it is done again in a world of its own that ends there.
+"""
+
+import collections
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+
+from harness import process_exists, wait_for
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PASSINGS = 2  # of a point that is passed more often: at which of them it is the end
+ODD = re.compile(r"\.tmp$|\.new$|^\.|\.XXXXXX$|\.part$")
+
+
+def points_in(*folders):
+    """{name: where} of all fault points of these folders' sources."""
+    found = {}
+    for folder in folders:
+        for source in sorted((ROOT / folder).rglob("*.c")):
+            for name in re.findall(r'\bFAULT\("([^"]+)"\)', source.read_text()):
+                found[name] = str(source.relative_to(ROOT))
+    return found
+
+
+class Known:
+    """What a sandbox of the world is, as far as the test has made it so."""
+
+    def __init__(self, sandbox, token, guest):
+        self.id = sandbox
+        self.token = token
+        self.files = {}
+        self.boot = None
+        self.count = -1
+        self.may_end = False  # the operation was to end it
+        self.states = {"running"}
+        self.past = None  # (files, count) that it may be back at instead
+
+    def since(self, other):
+        """It may be at this state of another time."""
+        self.past = other
+
+
+class World:
+    """One state directory, its daemon, and what is known of its sandboxes."""
+
+    def __init__(self, daemon, guest, pool="off"):
+        self.daemon = daemon
+        self.guest = guest
+        self.pool = pool
+        self.known = {}
+        self.snapshots = {}  # id: the Known of then
+        self.fault = daemon.home / "fault"
+        daemon.env["CUBBY_POOL"] = pool
+        self.fds_empty = None
+        self.subject = None  # the sandbox that the operation is about
+        self.children_have = {}  # files of sandboxes that the operation makes
+
+    # ---- the daemon
+    def start(self, faults=True):
+        if faults:
+            self.daemon.env["CUBBY_FAULT"] = str(self.fault)
+        else:
+            self.daemon.env.pop("CUBBY_FAULT", None)
+        self.daemon.start()
+
+    def arm(self, point, passing):
+        self.fault.write_text(f"{point}:{passing}")
+
+    def trace(self):
+        """From here on the points that are passed are written down."""
+        self.fault.with_suffix(".trace").write_text("")
+
+    def traced(self):
+        path = self.fault.with_suffix(".trace")
+        passed = path.read_text().split()
+        path.unlink()
+        return collections.Counter(passed)
+
+    def died(self):
+        """Waits for the end at the point; whether it was one by the point."""
+        process = self.daemon.process
+        wait_for(lambda: process.poll() is not None, 30, "the daemon ends at the point")
+        self.daemon.process = None
+        return process.returncode == -signal.SIGKILL
+
+    # ---- what an operation is made of
+    def call(self, method, path, body=None, expect=(200, 201, 204)):
+        answer = self.daemon.request(method, path, body)
+        assert answer.status in expect, f"{method} {path}: {answer.status} {answer.body[:300]}"
+        return answer.json if answer.body else None
+
+    def create(self, **fields):
+        """A sandbox with a file and a program that counts."""
+        return self.furnish(self.take(self.daemon.create(timeout=600, **fields)))
+
+    def wait_pool(self):
+        """Until as many are ready as there are to be, and none is in the making."""
+        def full():
+            shelf = self.call("GET", "/pool")["templates"][0]
+            return shelf["ready"] >= int(self.pool) and not shelf["making"]
+        wait_for(full, 60, "the pool is full")
+
+    def take(self, made):
+        known = Known(made["sandboxID"], made.get("envdAccessToken"), self.guest)
+        self.known[known.id] = known
+        return known
+
+    def furnish(self, known):
+        known.files["first"] = f"of {known.id}"
+        self.guest.write(self, known, "first", known.files["first"])
+        self.guest.start_count(self, known)
+        self.look(known)
+        return known
+
+    def write(self, known, name, text):
+        self.guest.write(self, known, name, text)
+        known.files[name] = text
+
+    def look(self, known):
+        """How far it has counted, unless it stands still."""
+        if known.states != {"running"}:
+            return
+        known.count, known.boot = self.guest.count(self, known)
+
+    def pause(self, known, depth="freeze"):
+        self.look(known)
+        known.states = {"paused"}
+        self.call("POST", f"/sandboxes/{known.id}/pause", {"depth": depth})
+
+    def connect(self, known):
+        self.call("POST", f"/sandboxes/{known.id}/connect", {"timeout": 600})
+        known.states = {"running"}
+
+    def snapshot(self, known):
+        made = self.call("POST", f"/sandboxes/{known.id}/snapshots", {})
+        then = Known(known.id, None, self.guest)
+        then.files, then.count, then.boot = dict(known.files), known.count, known.boot
+        self.snapshots[made["snapshotID"]] = then
+        return made["snapshotID"]
+
+    # ---- what has to hold
+    def listed(self):
+        return {s["sandboxID"]: s for s in self.call("GET", "/v2/sandboxes")}
+
+    def records(self):
+        """{id: record} of the directories in sandboxes/."""
+        found = {}
+        for sandbox in self.daemon.directories():
+            path = self.daemon.directory(sandbox) / "sandbox.json"
+            found[sandbox] = json.loads(path.read_text()) if path.exists() else None
+        return found
+
+    def pooled(self):
+        """Those that are ready for somebody, as far as a daemon may keep them."""
+        return {i for i, r in self.records().items() if r and r.get("state") == "pooled"}
+
+    def check_files(self):
+        """Each file has an owner, and nothing is half there."""
+        home = self.daemon.home
+        listed, pooled = set(self.listed()), self.pooled()
+        strangers = set(self.daemon.directories()) - listed - pooled
+        assert not strangers, f"directories in sandboxes/ that nobody knows: {strangers}"
+        assert not pooled or self.pool != "off", f"pooled ones without a pool: {pooled}"
+        for known, record in self.records().items():
+            image = self.daemon.directory(known) / "image"
+            whole = (image / "image.json").exists()
+            wants = record.get("image") == ""
+            assert whole == wants and image.exists() == wants, f"{known}: image {whole}, record {record}"
+        snapshots = {s["snapshotID"] for s in self.call("GET", "/snapshots")}
+        where = home / "snapshots"
+        there = {p.name for p in where.iterdir()} if where.exists() else set()
+        assert there == snapshots, f"in snapshots/ {there}, listed {snapshots}"
+        for snapshot in snapshots:
+            assert (where / snapshot / "image" / "image.json").exists(), f"{snapshot} is not whole"
+        odd = [str(p) for p in self.own_files() if ODD.search(p.name)]
+        assert not odd, f"left behind: {odd}"
+
+    def own_files(self):
+        """What the daemon and its driver made; not what the guest has on its disk."""
+        for top, folders, names in os.walk(self.daemon.home):
+            inside = pathlib.Path(top)
+            if inside.name in ("disk", "home", "templates", "upper", "work"):
+                folders.clear()
+                continue
+            yield from (inside / n for n in (*names, *folders))
+
+    def processes(self):
+        """{pid: words} of those that have to do with the home, the daemon's own apart."""
+        home = os.fsencode(self.daemon.home)
+        ours = self.daemon.process.pid if self.daemon.process else 0
+        sockets = unix_sockets(home)
+        found = {}
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            pid = int(entry.name)
+            if pid in (ours, os.getpid()) or not process_exists(pid):
+                continue
+            words = concerns(entry, home, sockets)
+            if words is not None:
+                found[pid] = words
+        return found
+
+    def check_processes(self):
+        """Each process belongs to a sandbox that is known, or ready for somebody."""
+        def strangers():
+            owned = set()
+            for record in self.records().values():
+                if record and record.get("machine"):
+                    owned |= self.guest.pids(record["machine"])
+            left = {p: w for p, w in self.processes().items() if not is_below(p, owned)}
+            return left
+        wait_for(lambda: not strangers(), 20, f"no process is without a sandbox: {strangers()}")
+        assert self.daemon.process.poll() is None
+
+    def check_known(self):
+        """Each sandbox is as it was, or has ended for a reason that is told."""
+        for known in list(self.known.values()):
+            answer = self.daemon.get(known.id)
+            if answer.status == 404:
+                assert known.may_end, f"{known.id} is gone: {answer.body}"
+                message = answer.json["message"]
+                assert re.search(r"it was killed|it expired|it was stopped|lost|died|ended", message), message
+                del self.known[known.id]
+                continue
+            assert answer.status == 200, answer.body
+            state = answer.json["state"]
+            assert state in known.states, f"{known.id} is {state}, not {known.states}"
+            if state == "paused":
+                self.connect(known)
+            self.check_usable(known)
+
+    def check_usable(self, known):
+        """Its files, and a count that goes on; or those of the time it may be back at."""
+        if known.boot is None:  # nothing is known of it but that it was made
+            assert self.guest.is_there(self, known)
+            return
+        count, boot = self.guest.count(self, known)
+        files = {n: self.guest.read(self, known, n) for n in {**known.files, **(known.past.files if known.past else {})}}
+        now = {n: t for n, t in files.items() if t is not None}
+        as_it_was = now == known.files and count >= known.count and boot == known.boot
+        back = known.past and now == known.past.files and count >= known.past.count
+        assert as_it_was or back, f"{known.id}: {now} {count} {boot}, was {known.files} {known.count} {known.boot}"
+        wait_for(lambda: self.guest.count(self, known)[0] > count, 20, "it goes on counting")
+        known.past, known.files, known.states = None, now, {"running"}
+        self.look(known)
+
+    def check_new(self):
+        """Those of which nobody was told, as the answer was not sent: usable all the same."""
+        for sandbox in set(self.listed()) - set(self.known):
+            record = self.records()[sandbox]
+            self.take({"sandboxID": sandbox, "envdAccessToken": record["token"]})
+            self.connect(self.known[sandbox])
+            assert self.guest.is_there(self, self.known[sandbox])
+            for name, text in self.children_have.items():
+                assert self.guest.read(self, self.known[sandbox], name) == text
+
+    def check(self):
+        """After a daemon has started that found this."""
+        if self.pool != "off":
+            self.wait_pool()
+        self.check_processes()
+        self.check_files()
+        if self.pool == "off":
+            self.check_descriptors()
+        self.check_known()
+        self.check_new()
+        self.check_processes()
+
+    def descriptors(self):
+        """What kinds the daemon has, connections apart: those it may keep or not."""
+        kinds = collections.Counter()
+        for fd in pathlib.Path(f"/proc/{self.daemon.process.pid}/fd").iterdir():
+            try:
+                link = os.readlink(fd)
+            except OSError:
+                continue
+            if not link.startswith("socket:"):
+                kinds[re.sub(r"[0-9a-z]{20}|\d+", "#", link)] += 1
+        return kinds
+
+    def check_descriptors(self):
+        """Making it whole has left none: a daemon that had nothing to do has as many."""
+        before = self.descriptors()
+        self.daemon.stop(signal.SIGKILL)
+        self.start(faults=False)
+        wait_for(lambda: self.descriptors() == before, 20,
+                 f"a fresh daemon has the descriptors {self.descriptors()}, this one had {before}")
+
+    def end_all(self):
+        """Kills everything: then there is nothing."""
+        for sandbox in self.listed():
+            self.call("DELETE", f"/sandboxes/{sandbox}")
+        for snapshot in self.call("GET", "/snapshots"):
+            self.call("DELETE", f"/templates/{snapshot['snapshotID']}")
+        if self.pool != "off":
+            self.wait_pool()
+        wait_for(lambda: set(self.daemon.directories()) <= self.pooled(), 30, "no directory is left")
+        self.check_files()
+        self.check_processes()
+        if self.pool == "off":
+            wait_for(lambda: self.daemon.fds() <= self.fds_empty, 30,
+                     f"no descriptor is left: {self.fds_empty}")
+        where = self.daemon.home / "snapshots"
+        assert not where.exists() or not list(where.iterdir())
+
+    def close(self):
+        """Ends it without looking; for a world in which something was wrong."""
+        if self.daemon.process:
+            self.daemon.process.kill()
+            self.daemon.process.wait()
+            self.daemon.process = None
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        shutil.rmtree(self.daemon.home, ignore_errors=True)
+
+
+def unix_sockets(home):
+    """Names of the descriptors that are sockets bound below the home."""
+    lines = pathlib.Path("/proc/net/unix").read_bytes().splitlines()[1:]
+    return {f"socket:[{f[6].decode()}]" for f in (line.split() for line in lines)
+            if len(f) > 7 and f[7].startswith(home)}
+
+
+def concerns(entry, home, sockets):
+    """Its command line if it has to do with the home: by words, files or where it is."""
+    try:
+        words = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+        if home in words:
+            return words
+        links = [os.readlink(entry / "cwd")]
+        links += [os.readlink(f) for f in (entry / "fd").iterdir()]
+    except OSError:
+        return None
+    known = any(os.fsencode(link).startswith(home) or link in sockets for link in links)
+    return words if known and b"pytest" not in words else None
+
+
+def is_below(pid, owners):
+    """Whether it is one of them, or a descendant of one."""
+    while pid > 1:
+        if pid in owners:
+            return True
+        try:
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return True  # it has ended meanwhile
+        pid = int(stat.rpartition(")")[2].split()[1])
+    return False
+
+
+class ProcessGuest:
+    """What a process driver's machine offers (process_machine.c)."""
+
+    def ask(self, world, known, method, path, body=None):
+        return world.daemon.through(known.id, method, path, body, token=known.token)
+
+    def write(self, world, known, name, text):
+        answer = self.ask(world, known, "PUT", f"/disk/{name}", text.encode())
+        assert answer.status == 204, answer.body
+
+    def read(self, world, known, name):
+        answer = self.ask(world, known, "GET", f"/disk/{name}")
+        assert answer.status in (200, 404), answer.body
+        return answer.body.decode() if answer.status == 200 else None
+
+    def start_count(self, world, known):
+        assert self.ask(world, known, "POST", "/count", b"").status == 200
+
+    def count(self, world, known):
+        answer = self.ask(world, known, "GET", "/count")
+        assert answer.status == 200, answer.body
+        return answer.json["count"], answer.json["boot"]
+
+    def is_there(self, world, known):
+        return self.ask(world, known, "GET", "/whoami").body == b"envd"
+
+    def pids(self, machine):
+        return {machine["pid"]}
+
+    def kill(self, pids):
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not any(map(process_exists, pids)), 30, "the machine is gone")
