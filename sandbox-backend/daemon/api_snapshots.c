@@ -70,11 +70,16 @@ static void on_taken(struct snapshot *snap, const struct err *e, void *ctx)
 static void apply_snapshot(struct store *store, struct http_request *req, struct sandbox *sb,
                            const json_t *body)
 {
-    static const char *const KNOWN[] = {"name"};
+    static const char *const KNOWN[] = {"name", "memory"};
     struct err e = ERR_INIT;
     const char *name = NULL;
-    if (near_miss_check(body, "", KNOWN, ARRAY_LEN(KNOWN), &e) < 0 ||
-        json_get_string(body, "name", &name, NULL, &e) < 0) {
+    bool memory = true;
+    if (near_miss_check(body, "", KNOWN, ARRAY_LEN(KNOWN), &e) == 0 &&
+        json_get_string(body, "name", &name, NULL, &e) == 0 &&
+        json_get_bool(body, "memory", &memory, true, &e) == 0 && !memory)
+        err_set(&e, ERR_INVALID,
+                "memory: false is not available here: a snapshot has the sandbox's memory");
+    if (err_is(&e)) {
         reply_err(req, NULL, &e);
         return;
     }

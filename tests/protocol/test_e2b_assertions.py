@@ -3,8 +3,7 @@
 against: 1-31 control plane, 32-37 proxy, 38-47 envd's access and files over REST, 48-54 its file
 system, 55-60 its processes.
 
-28 (fork) and 29 (snapshots) are not kept yet: what is tested of them is that they are refused with a
-clear answer. The official SDKs go over most of the others besides (tests/sdk).
+The official SDKs go over most of them besides (tests/sdk).
 """
 
 import ast
@@ -13,10 +12,7 @@ import pathlib
 
 import pytest
 
-from cubbyd_fixtures import daemon, shared  # noqa: F401
-
 TESTS = pathlib.Path(__file__).parent.parent
-NOT_KEPT = {28, 29}
 WHERE = {
     "protocol/test_daemon_api.py": {
         1: "health", 10: "detail", 11: "detail", 12: "not_found_and_ended", 13: "list",
@@ -33,7 +29,8 @@ WHERE = {
     "protocol/test_daemon_pause.py": {21: "pause", 22: "connect", 26: "auto_pause", 27: "auto_resume"},
     "protocol/test_daemon_proxy_pause.py": {27: "a_request_wakes"},
     "e2e/test_pause.py": {24: "pause_and_connect", 25: "pause_and_connect"},
-    "protocol/test_e2b_assertions.py": {28: "not_here_yet", 29: "not_here_yet"},
+    "protocol/test_daemon_fork.py": {28: "fork"},
+    "protocol/test_daemon_snapshots.py": {29: "snapshot_and_create"},
     "protocol/test_daemon_proxy.py": {
         32: "unknown_sandbox", 33: "closed_port", 34: "bad_routes", 35: "by_host",
         36: "reserved_paths", 37: "end_of_the_sandbox_cuts_streams"},
@@ -85,23 +82,3 @@ def test_each_has_its_tests(number):
     for file, name in named:
         wanted = name if file.endswith(".c") else f"test_{name}"
         assert wanted in functions(file), f"{file}: no {wanted}"
-
-
-@pytest.mark.parametrize("number,path,body", [
-    (28, "/sandboxes/{}/fork", {"count": 3}), (29, "/sandboxes/{}/snapshots", {})])
-def test_not_here_yet(daemon, number, path, body):
-    """Refused with what the SDKs read: a status that is no success, the same as code, and why."""
-    assert number in NOT_KEPT
-    path = path.format(daemon.create()["sandboxID"])
-    answer = daemon.request("POST", path, body)
-    assert answer.status == 501 and answer.json["code"] == 501
-    assert "not available" in answer.json["message"]
-    assert len(daemon.request("GET", "/v2/sandboxes").json) == 1, "nothing was made"
-
-
-def test_there_are_no_snapshots(daemon):  # 29
-    answer = daemon.request("GET", "/snapshots")
-    assert (answer.status, answer.json) == (200, [])
-    answer = daemon.request("DELETE", "/templates/default%3Aold")
-    assert answer.status >= 400 and answer.json["code"] == answer.status
-    assert daemon.request("GET", "/templates/aliases/default").status == 200, "it is still there"

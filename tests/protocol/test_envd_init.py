@@ -35,6 +35,15 @@ def test_published_before_the_answer(envd):
         assert (envd.state / ".E2B_SANDBOX_ID").read_text() == f"i{i}"
 
 
+def test_environment_of_another_is_inherited(envd):
+    assert envd.init(envVars={"A": "old", "B": "kept", "E2B_SANDBOX_ID": "i"})[0] == 204
+    assert envd.init(envVars={"A": "new", "E2B_SANDBOX_ID": "j"}, inheritEnvVars=True)[0] == 204
+    assert published(envd) == {"A": "new", "B": "kept", "E2B_SANDBOX_ID": "j"}
+    assert envd.init(envVars={"C": "1"}, inheritEnvVars=False)[0] == 204
+    assert published(envd) == {"C": "1", "E2B_SANDBOX_ID": "j"}, "as a whole again"
+    assert envd.init(inheritEnvVars="yes")[0] == 400
+
+
 def test_variables_are_replaced_as_a_whole(envd):
     """One who has the old file open reads the old text, and never a part of each."""
     assert envd.init(envVars={"E2B_SANDBOX_ID": "before"})[0] == 204

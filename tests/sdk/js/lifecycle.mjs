@@ -206,11 +206,44 @@ async function errors(world) {
   assert.ok(error instanceof SandboxError);
 }
 
-// What is not there yet says so.
-async function refused(world) {
-  const sandbox = await world.sandbox();
-  await fails(sandbox.fork(), SandboxError, /fork/i);
-  await fails(sandbox.createSnapshot(), SandboxError, /snapshot/i);
+async function snapshot(world) {
+  const [sandbox, place] = await world.place();
+  await sandbox.files.write(`${place}/state`, 'kept');
+  const taken = await sandbox.createSnapshot({ name: 'sdk-js' });
+  try {
+    assert.deepEqual(taken.names, ['sdk-js:default']);
+    const pages = Sandbox.listSnapshots({ limit: 1 });
+    const seen = [];
+    while (pages.hasNext) seen.push(...await pages.nextItems());
+    assert.ok(seen.some((s) => s.snapshotId === taken.snapshotId));
+    assert.deepEqual((await sandbox.listSnapshots().nextItems()).map((s) => s.snapshotId), [taken.snapshotId]);
+    assert.deepEqual(await Sandbox.listSnapshots({ name: 'sdk-js-not' }).nextItems(), []);
+    const others = await Promise.all([taken.snapshotId, 'sdk-js'].map((name) => world.create({}, name)));
+    await others[0].files.write(`${place}/state`, 'changed');
+    assert.equal(await others[1].files.read(`${place}/state`), 'kept');
+    assert.equal(await sandbox.files.read(`${place}/state`), 'kept');
+    await Promise.all(others.map((other) => other.kill()));
+  } finally {
+    assert.equal(await Sandbox.deleteSnapshot(taken.snapshotId), true);
+  }
+  assert.equal(await Sandbox.deleteSnapshot(taken.snapshotId), false);
+}
+
+async function fork(world) {
+  const [sandbox, place] = await world.place();
+  await sandbox.files.write(`${place}/state`, 'before');
+  const children = await sandbox.fork({ count: 2, timeoutMs: 120_000 });
+  world.made.push(...children);
+  assert.equal(new Set([sandbox, ...children].map((s) => s.sandboxId)).size, 3);
+  for (const child of children) assert.ok(child instanceof Sandbox);
+  await children[0].files.write(`${place}/state`, 'after');
+  assert.equal(await children[1].files.read(`${place}/state`), 'before');
+  assert.equal(await sandbox.files.read(`${place}/state`), 'before');
+  for (const child of children) assert.equal(await child.isRunning(), true);
+  await Promise.all(children.map((child) => child.kill()));
+  const ended = await world.create();
+  await ended.kill();
+  await fails(ended.fork(), SandboxNotFoundError);
 }
 
 export const lifecycle = {
@@ -218,5 +251,5 @@ export const lifecycle = {
   sandbox_killed_during_run: killedDuringRun, sandbox_connect: connect, sandbox_pause: pause,
   sandbox_auto_pause: autoPause, sandbox_auto_resume: autoResume, sandbox_list: list,
   sandbox_metrics: metrics, sandbox_host: host, sandbox_websocket: websocket, sandbox_errors: errors,
-  sandbox_refused: refused,
+  sandbox_snapshot: snapshot, sandbox_fork: fork,
 };

@@ -217,16 +217,49 @@ def errors(world):
         Sandbox.connect("nosuchsandbox").get_info()
 
 
-def refused(world):
-    """What is not there yet says so."""
-    sandbox = world.sandbox()
-    with fails(SandboxException, "fork"):
-        sandbox.fork()
-    with fails(SandboxException, "snapshot"):
-        sandbox.create_snapshot()
+def snapshot(world):
+    sandbox, place = world.place()
+    sandbox.files.write(f"{place}/state", "kept")
+    taken = sandbox.create_snapshot(name="sdk-python")
+    try:
+        assert taken.names == ["sdk-python:default"]
+        pages = Sandbox.list_snapshots(limit=1)
+        seen = []
+        while pages.has_next:
+            seen += pages.next_items()
+        assert taken.snapshot_id in [s.snapshot_id for s in seen]
+        assert [s.snapshot_id for s in sandbox.list_snapshots().next_items()] == [taken.snapshot_id]
+        assert Sandbox.list_snapshots(name="sdk-python-not").next_items() == []
+        others = [world.create(template=name) for name in (taken.snapshot_id, "sdk-python")]
+        others[0].files.write(f"{place}/state", "changed")
+        assert others[1].files.read(f"{place}/state") == "kept"
+        assert sandbox.files.read(f"{place}/state") == "kept"
+        for other in others:
+            assert other.kill() is True
+    finally:
+        assert Sandbox.delete_snapshot(taken.snapshot_id) is True
+    assert Sandbox.delete_snapshot(taken.snapshot_id) is False
+
+
+def fork(world):
+    sandbox, place = world.place()
+    sandbox.files.write(f"{place}/state", "before")
+    children = sandbox.fork(count=2, timeout=120)
+    world.made += children
+    assert len({s.sandbox_id for s in [sandbox, *children]}) == 3
+    children[0].files.write(f"{place}/state", "after")
+    assert children[1].files.read(f"{place}/state") == "before"
+    assert sandbox.files.read(f"{place}/state") == "before"
+    for child in children:
+        assert child.is_running() and child.kill() is True
+    ended = world.create()
+    ended.kill()
+    with fails(SandboxNotFoundException):
+        ended.fork()
 
 
 ALL = {"sandbox_" + name: scenario for name, scenario in {
     "create": create, "timeout": timeout, "kill": kill, "killed_during_run": killed_during_run,
     "connect": connect, "pause": pause, "auto_pause": auto_pause, "auto_resume": auto_resume,
-    "list": listed, "metrics": metrics, "host": host, "errors": errors, "refused": refused}.items()}
+    "list": listed, "metrics": metrics, "host": host, "errors": errors,
+    "snapshot": snapshot, "fork": fork}.items()}
