@@ -19,11 +19,15 @@ from bench_density import DensityBench
 from bench_elsewhere import ElsewhereBench
 from bench_http import HttpBench
 from bench_kernel import KernelBench
+from bench_pool import PoolBench
 from bench_progress import ProgressBench
 from bench_sandbox import SandboxBench
 from bench_scenario import ScenarioBench
 
-PARTS = [SandboxBench, ElsewhereBench, DensityBench, KernelBench, ScenarioBench, ProgressBench, HttpBench]
+# Only those whose figures are of a pool have one.
+os.environ["CUBBY_POOL"] = "off"
+
+PARTS = [SandboxBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ScenarioBench, ProgressBench, HttpBench]
 
 
 def machine():
