@@ -8,6 +8,8 @@
 // says nothing more), Start (kept in the file "started"), List (of the file "processes"). connects.log
 // has a line with the port for each CONNECT. The kernel's port is the one that the file "kernel-port" names, where there is one.
 //
+// POST /spin takes a processor until DELETE /spin.
+//
 // And what a machine keeps over a pause, and an image of it has: its memory is the mapped file
 // "memory", its disk the directory "disk". POST /count starts a program that counts for as long as
 // the machine runs, GET /count says how far it has come, and the boot id. PUT and GET /disk/<name>.
@@ -340,6 +342,27 @@ static void serve_disk(struct http_request *req, const char *name)
     free(path);
 }
 
+static bool spinning;
+
+static void *run_spin(void *arg)
+{
+    (void)arg;
+    while (__atomic_load_n(&spinning, __ATOMIC_RELAXED))
+        ;
+    return NULL;
+}
+
+// POST: it is busy; DELETE: no more.
+static void set_spin(struct http_request *req)
+{
+    pthread_t thread;
+    bool on = strcmp(http_request_method(req), "POST") == 0;
+    bool was = __atomic_exchange_n(&spinning, on, __ATOMIC_RELAXED);
+    if (on && !was && pthread_create(&thread, NULL, run_spin, NULL) == 0)
+        pthread_detach(thread);
+    http_respond(req, 204, NULL, NULL, 0);
+}
+
 // What is of the machine's state; false: nothing of that.
 static bool serve_state(struct http_request *req, const char *path)
 {
@@ -347,6 +370,8 @@ static bool serve_state(struct http_request *req, const char *path)
         if (strcmp(http_request_method(req), "POST") == 0)
             __atomic_store_n(&memory->counting, true, __ATOMIC_RELAXED);
         tell_count(req);
+    } else if (strcmp(path, "/spin") == 0) {
+        set_spin(req);
     } else if (strcmp(path, "/random") == 0) {
         tell_random(req);
     } else if (strncmp(path, "/disk/", 6) == 0) {
