@@ -69,17 +69,27 @@ static void use(struct guest_memory *g)
 {
     static char got[60 * PAGE_BYTES], new[2 * PAGE_BYTES];
     struct err e = ERR_INIT;
-    ok(guest_memory_read(g, 6995, 60, got, &e) == 0, "read %s", e.msg);
+    ok(guest_memory_read(g, &(struct guest_span){6995, 60}, 1, got, &e) == 0, "read %s", e.msg);
     ok(got[5 * PAGE_BYTES - 1] == 0 && got[5 * PAGE_BYTES] == 'x' &&
            got[55 * PAGE_BYTES - 1] == 'x' && got[55 * PAGE_BYTES] == 0,
        "what it has written, and the file's around it");
-    ok(guest_memory_read(g, 4090, 60, got, &e) == 0, "over the mappings' edge");
+    ok(guest_memory_read(g, &(struct guest_span){4090, 60}, 1, got, &e) == 0,
+       "over the mappings' edge");
     is_int(got[8 * PAGE_BYTES], (char)(4098 / 2), "in order");
     memset(new, 'n', sizeof new);
+    struct guest_span many[2000];
+    char *all auto_free = xcalloc(ARRAY_LEN(many), PAGE_BYTES);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        many[i] = (struct guest_span){2000 + 2 * i, 1};
+    ok(guest_memory_read(g, many, ARRAY_LEN(many), all, &e) == 0, "more than one call takes");
+    bool in_order = true;
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        in_order = in_order && all[i * PAGE_BYTES] == (char)(1000 + i);
+    ok(in_order, "one behind the other");
     ok(guest_memory_write(g, 100, 2, new, &e) == 0, "write %s", e.msg);
     ok(guest_memory_write(g, PAGES - 1, 2, new, &e) != 0, "not over the end");
     is_int(e.code, ERR_INVALID, "is told");
-    ok(guest_memory_read(g, UINT64_MAX, 1, got, NULL) != 0, "far out");
+    ok(guest_memory_read(g, &(struct guest_span){UINT64_MAX, 1}, 1, got, NULL) != 0, "far out");
 }
 
 int main(void)
@@ -105,7 +115,8 @@ int main(void)
     int status = -1;
     waitpid(pid, &status, 0);
     is_int(status, 0, "it finds what was written");
-    ok(guest_memory_read(&g, 0, 1, (char[PAGE_BYTES]){0}, &e) != 0, "it has ended: %s", e.msg);
+    ok(guest_memory_read(&g, &(struct guest_span){0, 1}, 1, (char[PAGE_BYTES]){0}, &e) != 0,
+       "it has ended: %s", e.msg);
     guest_memory_close(&g);
     e = ERR_INIT;
     ok(guest_memory_open(&g, getpid(), path, RAM_BYTES, &e) != 0, "we have not mapped it");

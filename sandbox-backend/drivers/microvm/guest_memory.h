@@ -4,8 +4,10 @@
 //
 // Which are its own is told by /proc/PID/pagemap: swapped, or present and not of a file. By the
 // ioctl PAGEMAP_SCAN in one call (Linux 6.7), else by reading it all. Another process' memory is
-// read and written through /proc/PID/mem, which a parent may, and who else the process lets
-// (spawn.h); and which, unlike a number, never means another process later.
+// written through /proc/PID/mem, which a parent may, and who else the process lets (spawn.h); and
+// which, unlike a number, never means another process later. It is read by process_vm_readv(2),
+// which takes many places at once and half the time; that the number still means the same process
+// is looked at after that.
 //
 // Measured and tested under TCG. With KVM the guest's writes go through the same mapping's page
 // tables (get_user_pages breaks the sharing there), so that the same pages are told.
@@ -26,20 +28,23 @@ struct guest_memory_part { // one mapping; the kernel may have split it
 };
 
 struct guest_memory {
-    int mem;     // /proc/PID/mem
-    int pagemap; // /proc/PID/pagemap
+    pid_t pid;
+    int mem;      // /proc/PID/mem
+    int pagemap;  // /proc/PID/pagemap
     bool no_scan; // the kernel has no PAGEMAP_SCAN
     uint64_t ram_bytes;
     struct guest_memory_part parts[GUEST_MEMORY_PARTS_MAX]; // ascending, without gaps
     int part_count;
 };
 
-// Pages by number, ascending.
+// Pages by number.
+struct guest_span {
+    uint64_t first;
+    uint64_t count;
+};
+
 struct guest_pages {
-    struct guest_span {
-        uint64_t first;
-        uint64_t count;
-    } * spans; // owned
+    struct guest_span *spans; // owned; ascending
     size_t span_count;
     size_t room;
     uint64_t total; // pages
@@ -55,8 +60,8 @@ void guest_memory_close(struct guest_memory *g); // harmless for one that failed
 int guest_memory_scan(struct guest_memory *g, struct guest_pages *out, struct err *e);
 void guest_pages_fini(struct guest_pages *p);
 
-// Pages that lie in the guest's memory as a whole, or ERR_INVALID.
-int guest_memory_read(const struct guest_memory *g, uint64_t first, uint64_t count, char *to,
-                      struct err *e);
+// One span behind the other. Each must lie in the guest's memory as a whole, or ERR_INVALID.
+int guest_memory_read(const struct guest_memory *g, const struct guest_span *spans, size_t count,
+                      char *to, struct err *e);
 int guest_memory_write(const struct guest_memory *g, uint64_t first, uint64_t count,
                        const char *from, struct err *e);

@@ -105,6 +105,12 @@ static void note_piece(struct save_files *s, uint64_t first, uint64_t count)
     s->pieces[s->piece_count++] = (struct guest_span){.first = first, .count = count};
 }
 
+// The buffer is full of pieces, or they are the last.
+static int fill_buffer(struct save_files *s, struct err *e)
+{
+    return guest_memory_read(&s->memory, s->pieces, s->piece_count, s->buffer, e);
+}
+
 int save_files_read(struct save_files *s, struct err *e)
 {
     uint64_t used = 0; // pages of the buffer
@@ -113,23 +119,21 @@ int save_files_read(struct save_files *s, struct err *e)
     for (size_t i = 0; i < s->pages.span_count; i++) {
         struct guest_span span = s->pages.spans[i];
         while (span.count > 0) {
-            if (used == s->buffer_pages) { // it is full: the guest has to wait for the disk
-                if (add_pieces(s, e) != 0 || page_writer_flush(s->writer, e) != 0)
+            if (used == s->buffer_pages) { // the guest has to wait for the disk
+                if (fill_buffer(s, e) != 0 || add_pieces(s, e) != 0 ||
+                    page_writer_flush(s->writer, e) != 0)
                     return -1;
                 used = 0;
             }
             uint64_t room = s->buffer_pages - used;
             uint64_t count = span.count < room ? span.count : room;
-            if (guest_memory_read(&s->memory, span.first, count, s->buffer + used * PAGE_BYTES,
-                                  e) != 0)
-                return -1;
             note_piece(s, span.first, count);
             used += count;
             span.first += count;
             span.count -= count;
         }
     }
-    return 0;
+    return fill_buffer(s, e);
 }
 
 int save_files_write(struct save_files *s, struct err *e)
