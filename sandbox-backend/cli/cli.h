@@ -21,7 +21,9 @@ int verb_ps(int argc, char **argv);
 int verb_resume(int argc, char **argv);   // pause.c
 int verb_rollback(int argc, char **argv); // snapshot.c
 int verb_snapshot(int argc, char **argv);
+int verb_stats(int argc, char **argv);
 int verb_template(int argc, char **argv); // template.c
+int verb_top(int argc, char **argv);
 
 #define CLI_USAGE 2
 

@@ -16,6 +16,8 @@ static const struct verb {
     {"create", verb_create, "make a sandbox and print its id"},
     {"exec", verb_exec, "run a command in a sandbox"},
     {"ps", verb_ps, "list the sandboxes"},
+    {"top", verb_top, "show what the sandboxes use of this machine, again and again"},
+    {"stats", verb_stats, "the same, once"},
     {"pause", verb_pause, "stop sandboxes, and keep them as they are"},
     {"resume", verb_resume, "let paused sandboxes go on"},
     {"snapshot", verb_snapshot, "keep what sandboxes are now; list and remove what was kept"},

@@ -9,6 +9,8 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/session.h"
+#include "sandbox-backend/cli/span.h"
+#include "sandbox-backend/cli/stats_view.h"
 #include "sandbox-backend/cli/table.h"
 
 static const char *text_of(const json_t *object, const char *key)
@@ -17,26 +19,13 @@ static const char *text_of(const json_t *object, const char *key)
     return s ? s : "-";
 }
 
-// "45s", "3m12s", "2h05m", "4d3h": the two units that matter.
-static char *span(int64_t seconds)
-{
-    long long s = seconds > 0 ? seconds : 0;
-    if (s < 60)
-        return str_printf("%llds", s);
-    if (s < 3600)
-        return str_printf("%lldm%02llds", s / 60, s % 60);
-    if (s < 86400)
-        return str_printf("%lldh%02lldm", s / 3600, s / 60 % 60);
-    return str_printf("%lldd%lldh", s / 86400, s / 3600 % 24);
-}
-
 static char *span_to(const json_t *sandbox, const char *key, int sign)
 {
     int64_t at = 0;
     const char *text = json_string_value(json_object_get(sandbox, key));
     if (!text || !clock_parse_rfc3339(text, &at))
         return xstrdup("-");
-    return span(sign * (at - clock_wall_ns()) / 1000000000);
+    return span_text(sign * (at - clock_wall_ns()) / 1000000000);
 }
 
 static char *metadata_of(const json_t *sandbox)
@@ -63,7 +52,7 @@ static void add_row(struct table *t, const json_t *sandbox)
     const char *template = text_of(sandbox, "alias");
     table_cell(t, text_of(sandbox, "sandboxID"));
     table_cell(t, *template == '-' ? text_of(sandbox, "templateID") : template);
-    table_cell(t, text_of(sandbox, "state"));
+    table_cell(t, stats_view_state(sandbox));
     table_cell(t, text_of(sandbox, "isolation"));
     table_cell(t, age);
     table_cell(t, left);

@@ -133,6 +133,13 @@ json_t *session_list(struct session *s, struct err *e)
     return list;
 }
 
+json_t *session_stats(struct session *s, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_stats(s->client, id, on_json, &w);
+    return wait_for(s, &w);
+}
+
 int session_kill(struct session *s, const char *id, struct err *e)
 {
     struct wait w = {.loop = &s->loop, .e = e};

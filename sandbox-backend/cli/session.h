@@ -58,6 +58,7 @@ bool session_is_idle(const struct session *s);
 // Each waits for its end. New references, or NULL with `e`.
 json_t *session_create(struct session *s, const struct sandbox_opts *opts, struct err *e);
 json_t *session_list(struct session *s, struct err *e);
+json_t *session_stats(struct session *s, const char *id, struct err *e); // NULL id: all
 int session_kill(struct session *s, const char *id, struct err *e);
 int session_pause(struct session *s, const char *id, enum pause_depth depth, struct err *e);
 int session_resume(struct session *s, const char *id, int64_t seconds, struct err *e);

@@ -116,6 +116,10 @@ struct client_op *client_fork(struct client *c, const char *id, const struct for
 struct client_op *client_rollback(struct client *c, const char *id, const char *snapshot,
                                   client_json_cb cb, void *ctx);
 
+// ---- figures: what the sandboxes use of their host, and what is left of that. cubbyd's alone.
+// {"host": {...}, "sandboxes": [...]}, of the sandbox `id` or of all when it is NULL.
+struct client_op *client_stats(struct client *c, const char *id, client_json_cb cb, void *ctx);
+
 // ---- envd: commands
 struct command_opts {
     const char *cmd;         // program

@@ -22,6 +22,7 @@ static const char *const NAMES[FEATURES] = {
     [FEATURE_SNAPSHOTS] = "snapshots",
     [FEATURE_FORK] = "fork",
     [FEATURE_ROLLBACK] = "rollback",
+    [FEATURE_STATS] = "figures of what sandboxes use",
 };
 
 int dialect_check(const struct dialect *d, enum feature feature, struct err *e)

@@ -7,5 +7,6 @@ enum feature {
     FEATURE_SNAPSHOTS,
     FEATURE_FORK,
     FEATURE_ROLLBACK,
+    FEATURE_STATS,
     FEATURES,
 };
