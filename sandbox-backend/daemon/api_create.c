@@ -103,7 +103,7 @@ static void on_created(struct sandbox *sb, const struct err *e, void *ctx)
         return;
     }
     if (sb) {
-        reply_json(req, 201, view_created(sb));
+        reply_json(req, 201, view_new(sb));
         return;
     }
     struct err out = *e;

@@ -69,8 +69,8 @@ static struct sandbox *sandbox_of(struct store *store, const struct create_spec 
     sb->snapshot = spec->template.snapshot ? xstrdup(spec->template.snapshot) : NULL;
     sb->build = spec->template.build ? xstrdup(spec->template.build) : NULL;
     sb->facts = spec->template.facts;
-    if (spec->template.image) // else what was asked for
-        sb->size = spec->template.size;
+    sb->size = spec->template.size;
+    sb->booted = !spec->template.image && (sb->size.cpus || sb->size.memory_mb);
     create_identify(sb, spec);
     return sb;
 }
@@ -225,11 +225,13 @@ static void finish(struct creation *c)
     expiry_plan(sb->store);
     pool_poke(sb->store);
     int64_t now = clock_mono_ms();
-    log_info("sandbox.created", "id=%s template=%s ms=%lld machine_ms=%lld init_ms=%lld", sb->id,
-             sb->template, (long long)(now - c->start_ms), (long long)(c->machine_ms - c->start_ms),
-             (long long)(now - c->machine_ms));
-    journal_add(&sb->journal, JOURNAL_INFO, "created from template %s, in %lld ms", sb->template,
-                (long long)(now - c->start_ms));
+    log_info("sandbox.created", "id=%s template=%s ms=%lld machine_ms=%lld init_ms=%lld cold=%d",
+             sb->id, sb->template, (long long)(now - c->start_ms),
+             (long long)(c->machine_ms - c->start_ms), (long long)(now - c->machine_ms),
+             sb->booted);
+    journal_add(&sb->journal, JOURNAL_INFO, "created from template %s, in %lld ms%s", sb->template,
+                (long long)(now - c->start_ms),
+                sb->booted ? ": booted, its size is not its template's" : "");
     create_cb cb = c->cb;
     void *ctx = c->ctx;
     sb->creation = NULL;

@@ -37,6 +37,8 @@ static char *body_of(const struct sandbox *sb, json_t *env, bool inherit)
                              "defaultUser", "user", "accessToken", sb->token);
     if (inherit)
         json_object_set_new(body, "inheritEnvVars", json_true());
+    if (sb->size.disk_mb) // one that is that large already stays as it is
+        json_object_set_new(body, "diskSizeMB", json_integer(sb->size.disk_mb));
     char *text = json_to_string(body);
     json_decref(body);
     return text;

@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/near_miss.h"
 #include "sandbox-backend/daemon/network_body.h"
+#include "sandbox-backend/daemon/new_size.h"
 #include "sandbox-backend/daemon/store.h"
 
 #define TIMEOUT_V1_S 15
@@ -195,33 +196,33 @@ static int parse_secure(const json_t *body, bool v2, struct create_spec *out, st
     return 0;
 }
 
-// Clients of CubeSandbox send a size, which is the template's there as well.
-static int check_size(const json_t *body, const char *key, int64_t has, const char *template,
-                      struct err *e)
-{
-    int64_t asked;
-    if (json_get_int(body, key, 0, INT64_MAX, &asked, has, e) < 0)
-        return -1;
-    if (asked == has)
-        return 0;
-    return err_set(e, ERR_INVALID,
-                   "%s: a sandbox has the size of its template, and %lld is what \"%.80s\" has; "
-                   "leave it out, or name another template",
-                   key, (long long)has, template);
-}
-
 int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                       struct create_spec *out, struct err *e)
 {
     const char *template = NULL;
     // "name" does nothing, nor harm; the last three are told where they belong.
-    static const char *const KNOWN[] = {"templateID",   "timeout",   "metadata",
-                                        "envVars",      "secure",    "allow_internet_access",
-                                        "network",      "autoPause", "autoPauseMemory",
-                                        "autoResume",   "mcp",       "iam",
-                                        "volumeMounts", "sliding",   "idle",
-                                        "cpuCount",     "memoryMB",  "name",
-                                        "allowOut",     "denyOut",   "allowPublicTraffic"};
+    static const char *const KNOWN[] = {"templateID",
+                                        "timeout",
+                                        "metadata",
+                                        "envVars",
+                                        "secure",
+                                        "allow_internet_access",
+                                        "network",
+                                        "autoPause",
+                                        "autoPauseMemory",
+                                        "autoResume",
+                                        "mcp",
+                                        "iam",
+                                        "volumeMounts",
+                                        "sliding",
+                                        "idle",
+                                        "cpuCount",
+                                        "memoryMB",
+                                        "diskSizeMB",
+                                        "name",
+                                        "allowOut",
+                                        "denyOut",
+                                        "allowPublicTraffic"};
     *out = (struct create_spec){.max_sandboxes = -1, .owner = out->owner};
     if (!json_is_object(body))
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
@@ -240,7 +241,5 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
         return -1;
     if (templates_find_as(store, out->owner, template, &out->template, e) < 0)
         return -1;
-    return check_size(body, "cpuCount", out->template.facts.cpus, template, e) < 0
-               ? -1
-               : check_size(body, "memoryMB", out->template.facts.memory_mb, template, e);
+    return new_size_parse(store, body, template, &out->template, e);
 }

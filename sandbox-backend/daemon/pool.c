@@ -261,7 +261,8 @@ static void on_look(struct deadline *d)
 // ---- taking
 static bool is_plain(const struct create_spec *spec)
 {
-    return !spec->template.image;
+    const struct machine_size *size = &spec->template.size;
+    return !spec->template.image && !size->cpus && !size->memory_mb && !size->disk_mb;
 }
 
 struct sandbox *pool_take(struct store *store, const struct create_spec *spec, create_cb cb,

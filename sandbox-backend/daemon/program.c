@@ -20,6 +20,7 @@
 #include "sandbox-backend/daemon/admission.h"
 #include "sandbox-backend/daemon/daemon.h"
 #include "sandbox-backend/daemon/home_lock.h"
+#include "sandbox-backend/daemon/new_size.h"
 #include "sandbox-backend/log/log.h"
 
 #define MAX_CONNECTIONS  8192
@@ -107,6 +108,30 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
          .help = "of this machine's memory, that sandboxes leave available (default 10)",
          .min = 0,
          .max = 90},
+        {.name = "max-sandbox-cpus",
+         .env = "CUBBY_MAX_SANDBOX_CPUS",
+         .type = OPT_INT,
+         .value = &c->limits.one_cpus,
+         .arg = "N",
+         .help = "processors that a sandbox may ask for (default this machine's)",
+         .min = 1,
+         .max = 255},
+        {.name = "max-sandbox-memory",
+         .env = "CUBBY_MAX_SANDBOX_MEMORY",
+         .type = OPT_SIZE,
+         .value = &c->limits.one_memory_bytes,
+         .arg = "SIZE",
+         .help = "memory that a sandbox may ask for (default half of this machine's)",
+         .min = 1 << 28,
+         .max = 1LL << 40},
+        {.name = "max-sandbox-disk",
+         .env = "CUBBY_MAX_SANDBOX_DISK",
+         .type = OPT_SIZE,
+         .value = &c->limits.one_disk_bytes,
+         .arg = "SIZE",
+         .help = "disk that a sandbox may ask for (default 64G)",
+         .min = 1 << 30,
+         .max = 1LL << 43},
         {.name = "create-wait",
          .env = "CUBBY_CREATE_WAIT",
          .type = OPT_INT,
@@ -295,6 +320,7 @@ int program_run(int argc, char **argv, const struct driver *driver)
     struct config c = {.log_level = "info", .ready_fd = -1};
     struct err e = ERR_INIT;
     admission_defaults(&c.limits);
+    new_size_defaults(&c.limits);
     c.freeze_s = IDLE_FREEZE_S;
     c.hibernate_s = IDLE_HIBERNATE_S;
     int status = run(&c, argc, argv, driver, &e);

@@ -61,6 +61,7 @@ struct sandbox {
     int found;                 // enum record_state, while it is being adopted
     char *snapshot;            // owned; id of the one it was made from; NULL: from its template
     struct machine_size size;  // what was asked for; 0: the template's
+    bool booted;               // for its size, rather than restored; of this daemon's creations
     char *image;               // owned; what it goes on from when it has no machine: "" is
                                // <dir>/image, else the id of a snapshot. NULL: it has a machine
     bool asleep;               // PAUSED for want of use: to callers it runs, any request wakes it

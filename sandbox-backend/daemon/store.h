@@ -16,11 +16,14 @@
 #include "sandbox-backend/net/deadline.h"
 
 struct store_limits {
-    int64_t sandboxes;       // at once
-    int64_t memory_bytes;    // of all guests together, as their templates say
-    int64_t reserve_percent; // of the host's memory: kept free
-    int64_t wait_s;          // how long a creation waits for room
-    int64_t timeout_s;       // longest time to live
+    int64_t sandboxes;        // at once
+    int64_t memory_bytes;     // of all guests together, as their templates say
+    int64_t reserve_percent;  // of the host's memory: kept free
+    int64_t wait_s;           // how long a creation waits for room
+    int64_t timeout_s;        // longest time to live
+    int64_t one_cpus;         // that a sandbox may be made with,
+    int64_t one_memory_bytes; // whatever its template has
+    int64_t one_disk_bytes;
     int64_t snapshots;       // at once
     int64_t snapshot_bytes;  // that they may take up together
     bool private_network;    // network.allowOut may name private and other special addresses

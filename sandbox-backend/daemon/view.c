@@ -12,6 +12,9 @@
 #include "sandbox-backend/daemon/store.h"
 
 #define CLIENT_ID "cubby"
+#define COLD_REASON                                                                 \
+    "it has other memory or CPUs than its template, whose saved machine could not " \
+    "be used: it was booted"
 
 static void set(json_t *object, const char *key, json_t *value /* taken */)
 {
@@ -49,6 +52,16 @@ json_t *view_created(const struct sandbox *sb)
     set(view, "trafficAccessToken",
         sb->traffic_token ? json_string(sb->traffic_token) : json_null());
     set(view, "domain", domain_of(sb));
+    return view;
+}
+
+json_t *view_new(const struct sandbox *sb)
+{
+    json_t *view = view_created(sb);
+    if (sb->booted) {
+        set(view, "cold", json_true());
+        set(view, "coldReason", json_string(COLD_REASON));
+    }
     return view;
 }
 

@@ -38,6 +38,8 @@ static int facts(const char *dir, struct machine_facts *out, struct err *e)
                      : -1;
     if (result == 0)
         result = json_get_bool(json, "python", &out->python, false, e);
+    if (result == 0)
+        result = json_get_bool(json, "disk_grows", &out->disk_grows, true, e);
     json_decref(json);
     out->cpus = (int)cpus;
     return result;

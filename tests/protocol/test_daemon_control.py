@@ -73,8 +73,8 @@ def test_network_put_refuses(daemon, sandbox, body, what):
 
 
 @pytest.mark.parametrize("fields, what", [
-    ({"cpuCount": 64}, "cpuCount: a sandbox has the size of its template"),
-    ({"memoryMB": 8192}, "512"), ({"memoryMB": "512"}, "memoryMB must be"),
+    ({"cpuCount": 4096}, "cpuCount: 4096 is out of range"), ({"cpu_count": 2}, "cpuCount"),
+    ({"memoryMB": 1 << 40}, "--max-sandbox-memory"), ({"memoryMB": "512"}, "memoryMB must be"),
     ({"lifecycle": {"onTimeout": "pause"}}, "lifecycle"), ({"snapshotID": "x"}, "snapshotID"),
     ({"network": {"denyAll": True}}, "network.denyAll"),
     ({"network": {"dnsServers": ["192.0.2.1"]}}, "network.dnsServers"),
