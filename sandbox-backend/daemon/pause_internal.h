@@ -23,6 +23,8 @@ struct pausing {
     struct deadline turn;         // tells the waiters, from the loop
     struct err err;               // of what was tried last
     int64_t start_ms;
+    int64_t told_ms;       // when the guest was told the time
+    int told;              // how often
     enum pause_goal tried; // last
     const char *done;      // what that is called when it has worked: "paused"
     bool busy;             // a callback is owed, also when the sandbox is being ended
