@@ -12,6 +12,7 @@
 #include "sandbox-backend/daemon/pause_internal.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/record.h"
+#include "sandbox-backend/daemon/templates.h"
 #include "sandbox-backend/log/log.h"
 
 static void on_saved(struct machine *m, const struct machine_saved *saved, const struct err *e,
@@ -49,6 +50,10 @@ void hibernate__start(struct pausing *p)
     struct sandbox *sb = p->sb;
     char *path auto_free = path_of(sb, DIR_WORK_NEW);
     pause__begin(p, GOAL_HIBERNATED, "hibernated", SANDBOX_PAUSING);
+    if (templates_check(sb, &p->err) < 0) { // nothing could go on from its image
+        fail(p);
+        return;
+    }
     if (dir_remove(path, &p->err) < 0 || mkdir(path, 0700) < 0) {
         err_sys(&p->err, errno, "make %s", path);
         fail(p);

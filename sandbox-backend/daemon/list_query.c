@@ -148,7 +148,7 @@ bool list_query_matches(const struct list_query *q, const struct sandbox *sb)
     if (!sandbox_is_known(sb) || !(sandbox_shows_running(sb) ? q->running : q->paused) ||
         sb->started_ns <= q->after_ns)
         return false;
-    if (q->template && strcmp(q->template, sb->template) != 0)
+    if (q->template && strcmp(q->template, sb->template) != 0 && !str_eq(q->template, sb->snapshot))
         return false;
     if (q->has_cursor) {
         int order = compare(sb->started_ns, sb->id, q->cursor_ns, q->cursor_id);

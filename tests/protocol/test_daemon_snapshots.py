@@ -100,6 +100,8 @@ def test_snapshot_and_create(daemon):
         assert init["hostname"] == other["sandboxID"] and init["accessToken"] == other["envdAccessToken"]
         assert init["inheritEnvVars"] is True and init["envVars"]["A"] == "1"
         assert init["envVars"]["E2B_TEMPLATE_ID"] == snapshot
+    listed = daemon.request("GET", f"/v2/sandboxes?template={snapshot}").json
+    assert {s["sandboxID"] for s in listed} == {m["sandboxID"] for m in others}
     write(daemon, others[0], "notes", "mine")
     assert read(daemon, others[1], "notes") == "before" and read(daemon, made, "notes") == "after"
     assert in_guest(daemon, others[0], "GET", "/random") != in_guest(daemon, others[1], "GET", "/random")
@@ -230,6 +232,10 @@ def test_template_built_anew():
         snapshot = taken(d, sandbox)
         assert d.create(templateID=snapshot)["sandboxID"]
         d.template("default", created_at="2026-01-02T00:00:00Z")
+        path = f"/sandboxes/{sandbox}/pause"
+        deep = d.request("POST", path, {"depth": "hibernate"})
+        assert deep.status >= 400 and "built anew" in deep.json["message"]
+        assert d.request("POST", f"/v2/sandboxes/{sandbox}/connect", {}).status in (200, 201), "it is not lost"
         answer = d.request("POST", "/v2/sandboxes", {"templateID": snapshot})
         assert answer.status == 400 and "built anew" in answer.json["message"], answer.body
         for what in ("snapshots", "fork"):
