@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/dir_work.h"
 #include "sandbox-backend/daemon/handout.h"
 #include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/pooled.h"
@@ -154,7 +155,8 @@ static void on_removal_step(struct deadline *d)
 {
     struct sandbox *sb = container_of(d, struct sandbox, wait);
     struct err e = ERR_INIT;
-    if (!sb->released && removal_step(sb->dir)) {
+    char *image auto_free = str_printf("%s/" DIR_WORK_IMAGE, sb->dir);
+    if (!sb->released && (removal_step(sb->dir) || removal_step(image))) {
         deadline_arm(&sb->wait, 1); // with 0, libuv would call again before it looks at others
         return;
     }

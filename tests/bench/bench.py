@@ -17,8 +17,10 @@ import tempfile
 
 from bench_density import DensityBench
 from bench_elsewhere import ElsewhereBench
+from bench_fork import ForkBench
 from bench_http import HttpBench
 from bench_kernel import KernelBench
+from bench_pause import PauseBench
 from bench_pool import PoolBench
 from bench_progress import ProgressBench
 from bench_sandbox import SandboxBench
@@ -27,7 +29,8 @@ from bench_scenario import ScenarioBench
 # Only those whose figures are of a pool have one.
 os.environ["CUBBY_POOL"] = "off"
 
-PARTS = [SandboxBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ScenarioBench, ProgressBench, HttpBench]
+PARTS = [SandboxBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench, PauseBench,
+         ScenarioBench, ProgressBench, HttpBench]
 
 
 def machine():
