@@ -6,6 +6,10 @@ the right module, run again (GREEN: all pass), download the report, kill the san
 start a new server process for every tool call, so that is the first mode; in the second, one process
 serves all calls. A wrong count is a failure. Every message is kept in a transcript.
 
+With --mode fork the right patch is not known: one sandbox is prepared for a bug, and forked for three candidates
+(bugs/candidates.json has two that are wrong for each), which are applied and tested side by side. What one of them
+does, neither the others nor the prepared sandbox may notice.
+
 Programs are named by BIN, the state directory by CUBBY_HOME.
 """
 
@@ -28,6 +32,7 @@ from mcp.client.stdio import stdio_client
 BUGS = pathlib.Path(__file__).parent / "bugs"
 CASES = 5
 STEPS = ["create", "upload", "red", "patch", "green", "download", "kill"]
+FORK_STEPS = ["create", "upload", "red", "fork", "try", "download", "kill"]
 SUMMARY = re.compile(r"(?:(\d+) failed)?(?:, )?(?:(\d+) passed)? in [0-9.]+s")
 
 
@@ -130,33 +135,131 @@ async def fix_one(agent, name, expected):
     return times
 
 
-async def run(one_process, work, transcript):
-    """All bugs; {bug: {step: seconds}}."""
+# ---- candidates side by side
+def candidates_of(work, name, module):
+    """The text of the module as each candidate has it; the right one is in the middle."""
+    broken = (work / name / module).read_text()
+    texts = []
+    for edits in json.loads((BUGS / "candidates.json").read_text())[name]:
+        text = broken
+        for old, new in edits:
+            if text.count(old) != 1:
+                raise Failure(f"{name}: a candidate changes {old!r}, which is not there once")
+            text = text.replace(old, new)
+        texts.append(text)
+    return [texts[0], (work / name / "fixed" / module).read_text(), *texts[1:]]
+
+
+async def try_one(agent, fork, there, module, text, test):
+    """A candidate in a fork of its own; how many tests fail."""
+    lasting = await agent.call("run_python_code", sandbox_id=fork, code_block="prepared")
+    if there not in lasting.content[0].text:
+        raise Failure(f"{fork}: the parent's variables are lost: {lasting.content[0].text}")
+    await agent.call("write_file", sandbox_id=fork, path=f"{there}/{module}", content=text)
+    ran = await agent.call("run_command", sandbox_id=fork, command=test, timeout=120)
+    return counts(ran.structuredContent["stdout"])[0]
+
+
+async def check_untouched(agent, sandboxes, there, module):
+    """Each of [(sandbox, text)] has the module as it was written there, and nowhere else."""
+    for sandbox, text in sandboxes:
+        has = await agent.call("run_command", sandbox_id=sandbox, command=f"cat {there}/{module}")
+        if has.structuredContent["stdout"] != text:
+            raise Failure(f"{sandbox}: {module} is not its own any more: {has.structuredContent}")
+
+
+async def prepare(agent, name, expected, step, there, test):
+    """A sandbox in which only the patch is missing."""
+    with step("create"):
+        sandbox = (await agent.call("create_sandbox")).structuredContent["sandbox_id"]
+    with step("upload"):
+        for file in sorted((agent.work / name).glob("*.*")):
+            await agent.call("upload_file_from_local_to_sandbox", sandbox_id=sandbox,
+                             local_file_path=str(file), sandbox_file_path=there + "/")
+        await agent.call("run_python_code", sandbox_id=sandbox, code_block=f"prepared = {there!r}")
+    with step("red"):
+        red = await agent.call("run_command", sandbox_id=sandbox, command=test, timeout=120)
+    if counts(red.structuredContent["stdout"])[0] != expected["red"]:
+        raise Failure(f"{name}: RED is {red.structuredContent}")
+    return sandbox
+
+
+async def try_all(agent, name, expected, step, sandbox, forks, there, test):
+    """The fork in which all tests pass."""
+    module = expected["module"]
+    texts = candidates_of(agent.work, name, module)
+    with step("try"):
+        failed = await asyncio.gather(*(try_one(agent, fork, there, module, text, test)
+                                        for fork, text in zip(forks, texts, strict=True)))
+    good = [fork for fork, count in zip(forks, failed, strict=True) if count == 0]
+    if good != [forks[1]]:
+        raise Failure(f"{name}: the tests say {failed}, and the second one is right")
+    broken = (agent.work / name / module).read_text()
+    await check_untouched(agent, [(sandbox, broken), *zip(forks, texts, strict=True)], there, module)
+    return good[0]
+
+
+async def fork_one(agent, name, expected):
+    """One bug, three candidates; the seconds of each step."""
+    times = {}
+
+    @contextlib.contextmanager
+    def step(label):
+        start = time.perf_counter()
+        yield
+        times[label] = time.perf_counter() - start
+
+    there = f"/home/user/{name}"
+    test = f"cd {there} && python3 -m pytest -q --junitxml=report.xml"
+    sandbox = await prepare(agent, name, expected, step, there, test)
+    forks = []
+    try:
+        with step("fork"):
+            forked = (await agent.call("fork_sandbox", sandbox_id=sandbox, count=3)).structuredContent
+        forks += [f["sandbox_id"] for f in forked["forks"] if "sandbox_id" in f]
+        if len(set(forks)) != 3:
+            raise Failure(f"{name}: {forked}")
+        good = await try_all(agent, name, expected, step, sandbox, forks, there, test)
+        with step("download"):
+            await agent.call("download_file_from_sandbox_to_local", sandbox_id=good,
+                             sandbox_file_path=f"{there}/report.xml", local_filename=f"{name}-report.xml")
+    finally:
+        with step("kill"):
+            for one in [sandbox, *forks]:
+                await asyncio.to_thread(kill, one)
+    return times
+
+
+async def run(one_process, work, transcript, fix=fix_one, bugs=None):
+    """All bugs, or those that are named; {bug: {step: seconds}}."""
     expected = json.loads((BUGS / "expected.json").read_text())
     agent = Agent(one_process, work, transcript)
     async with contextlib.AsyncExitStack() as stack:
         if one_process:
             agent.session = await stack.enter_async_context(agent.connect())
-        return {name: await fix_one(agent, name, expected[name]) for name in expected}
+        return {name: await fix(agent, name, expected[name]) for name in bugs or expected}
 
 
-def table(times):
-    lines = ["| bug (ms) | " + " | ".join(STEPS) + " | whole |",
-             "|---|" + "---:|" * (len(STEPS) + 1)]
+def table(times, columns):
+    lines = ["| bug (ms) | " + " | ".join(columns) + " | whole |",
+             "|---|" + "---:|" * (len(columns) + 1)]
     rows = dict(times)
-    rows["median"] = {s: statistics.median(t[s] for t in times.values()) for s in STEPS}
+    rows["median"] = {s: statistics.median(t[s] for t in times.values()) for s in columns}
     for name, steps in rows.items():
-        cells = [f"{steps[s] * 1000:.0f}" for s in STEPS]
+        cells = [f"{steps[s] * 1000:.0f}" for s in columns]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {sum(steps.values()) * 1000:.0f} |")
     return "\n".join(lines)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mode", choices=["per-call", "one-process", "both"], default="both")
+    parser.add_argument("--mode", choices=["per-call", "one-process", "both", "fork"], default="both")
+    parser.add_argument("--bugs", help="these only, comma separated")
     parser.add_argument("--transcript", type=pathlib.Path, help="write every call here, a JSON line each")
     options = parser.parse_args()
-    modes = {"per-call": [False], "one-process": [True], "both": [False, True]}[options.mode]
+    modes = {"per-call": [False], "one-process": [True], "both": [False, True], "fork": [True]}[options.mode]
+    fix, columns = (fork_one, FORK_STEPS) if options.mode == "fork" else (fix_one, STEPS)
+    bugs = options.bugs.split(",") if options.bugs else None
     transcript = []
     try:
         for one_process in modes:
@@ -165,7 +268,8 @@ def main():
                 subprocess.run(["cp", "-r", f"{BUGS}/.", directory], check=True)
                 print("one server process for all calls" if one_process
                       else "a new server process for every call", flush=True)
-                print(table(asyncio.run(run(one_process, work, transcript))), flush=True)
+                times = asyncio.run(run(one_process, work, transcript, fix, bugs))
+                print(table(times, columns), flush=True)
     except Failure as failure:
         print(f"FAILED: {failure}", file=sys.stderr)
         return 1
@@ -178,7 +282,8 @@ def main():
         if options.transcript:
             options.transcript.write_text("".join(json.dumps(t, ensure_ascii=False) + "\n"
                                                   for t in transcript))
-    print("five bugs, RED and GREEN as they must be")
+    print("three candidates for each bug, and the right one was found" if options.mode == "fork"
+          else "five bugs, RED and GREEN as they must be")
     return 0
 
 

@@ -23,6 +23,19 @@ def test_five_bugs(home, tmp_path, mode):
     assert home.sandboxes() == []
 
 
+def test_candidates_side_by_side(home, tmp_path):
+    """One bug, as the machine is slow: `scenario.py --mode fork` does all five."""
+    transcript = tmp_path / "transcript.jsonl"
+    run = subprocess.run([sys.executable, SCENARIO, "--mode", "fork", "--bugs", "pager", "--transcript", transcript],
+                         env=home.env, capture_output=True, text=True, timeout=170)
+    print(run.stdout)
+    assert run.returncode == 0, run.stderr
+    calls = [json.loads(line) for line in transcript.read_text().splitlines()]
+    assert [c["tool"] for c in calls].count("fork_sandbox") == 1
+    assert len({c["arguments"]["sandbox_id"] for c in calls if c["tool"] == "write_file"}) == 3
+    assert home.sandboxes() == []
+
+
 def test_a_wrong_count_is_a_failure(home, tmp_path):
     """The scenario itself can fail: with an expectation that does not hold it says so."""
     bugs = tmp_path / "acceptance"
