@@ -96,7 +96,7 @@ TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all deps demo test prepare unit protocol e2e asan tidy fmt fmt-check layers headers fuzz fuzzers bench install clean help
+.PHONY: all deps demo test prepare unit protocol e2e asan tidy fmt fmt-check layers headers fuzz fuzzers bench soak crash install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -281,6 +281,12 @@ demo: all $(VENV)/.done | $(B)/.deps-run
 bench: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-bench
 	@$(TEST_ENV) $(VENV)/bin/python tests/bench/bench.py
 
+# By hand, for docs/soak.md: long runs on real machines. tests/bench/soak.py has what can be said to it.
+soak: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
+	@$(TEST_ENV) $(VENV)/bin/python tests/bench/soak.py
+crash: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
+	@$(TEST_ENV) $(VENV)/bin/python tests/bench/crash_table.py
+
 # ---- looking at the code
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c')
 H_FILES = $(shell git ls-files -co --exclude-standard '*.h')
@@ -332,6 +338,7 @@ help:
 	@echo 'make test      test everything; unit, protocol, e2e are its parts'
 	@echo 'make asan      the same in a second tree, with address and undefined-behaviour sanitizers'
 	@echo 'make bench     measure, and print the figures as JSON'
+	@echo 'make soak      thousands of sandboxes in one daemon; make crash: it is killed at each step'
 	@echo 'make tidy layers headers fmt fmt-check fuzz'
 	@echo 'make install   DESTDIR= PREFIX=$(PREFIX)'
 

@@ -35,7 +35,7 @@ def points_in(*folders):
 class Known:
     """What a sandbox of the world is, as far as the test has made it so."""
 
-    def __init__(self, sandbox, token, guest):
+    def __init__(self, sandbox, token):
         self.id = sandbox
         self.token = token
         self.files = {}
@@ -44,10 +44,6 @@ class Known:
         self.may_end = False  # the operation was to end it
         self.states = {"running"}
         self.past = None  # (files, count) that it may be back at instead
-
-    def since(self, other):
-        """It may be at this state of another time."""
-        self.past = other
 
 
 class World:
@@ -111,7 +107,7 @@ class World:
         wait_for(full, 60, "the pool is full")
 
     def take(self, made):
-        known = Known(made["sandboxID"], made.get("envdAccessToken"), self.guest)
+        known = Known(made["sandboxID"], made.get("envdAccessToken"))
         self.known[known.id] = known
         return known
 
@@ -143,7 +139,7 @@ class World:
 
     def snapshot(self, known):
         made = self.call("POST", f"/sandboxes/{known.id}/snapshots", {})
-        then = Known(known.id, None, self.guest)
+        then = Known(known.id, None)
         then.files, then.count, then.boot = dict(known.files), known.count, known.boot
         self.snapshots[made["snapshotID"]] = then
         return made["snapshotID"]
@@ -393,3 +389,47 @@ class ProcessGuest:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not any(map(process_exists, pids)), 30, "the machine is gone")
+
+
+# A shell that counts in a variable of its own; who reads it may come in the middle of a write.
+COUNTING = """nohup sh -c 'i=0; while :; do i=$((i+1)); echo "$$ $i" >/tmp/count; sleep 0.02; done' \
+    >/dev/null 2>&1 &"""
+
+
+class MicroVMGuest:
+    """The same, of a real guest."""
+
+    def run(self, world, known, command):
+        made = {"sandboxID": known.id, "envdAccessToken": known.token}
+        code, output = world.daemon.command(made, command)
+        return code, output.decode()
+
+    def write(self, world, known, name, text):
+        code, output = self.run(world, known, f"printf %s '{text}' >~/{name} && sync ~/{name}")
+        assert code == 0, output
+
+    def read(self, world, known, name):
+        code, output = self.run(world, known, f"cat ~/{name}")
+        return output if code == 0 else None
+
+    def start_count(self, world, known):
+        assert self.run(world, known, COUNTING)[0] == 0
+
+    def count(self, world, known):
+        """The count, and the process that counts."""
+        def look():
+            return self.run(world, known, "cat /tmp/count")[1].split()
+        words = wait_for(lambda: (w := look()) and len(w) == 2 and w, 30, "the count can be read")
+        return int(words[1]), words[0]
+
+    def is_there(self, world, known):
+        return self.run(world, known, "echo yes") == (0, "yes\n")
+
+    def pids(self, machine):
+        """Every "pid" in what the driver keeps."""
+        if isinstance(machine, dict):
+            own = {machine["pid"]} if isinstance(machine.get("pid"), int) else set()
+            return own.union(*map(self.pids, machine.values()))
+        return set()
+
+    kill = ProcessGuest.kill

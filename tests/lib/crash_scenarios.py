@@ -181,7 +181,8 @@ class Fork(Scenario):
         parent = world.subject
         world.look(parent)
         world.children_have = parent.files
-        made = world.call("POST", f"/sandboxes/{parent.id}/fork", {"count": self.count})
+        made = world.call("POST", f"/sandboxes/{parent.id}/fork",
+                          {"count": self.count, "timeout": 600})
         for one in made:
             child = world.take(one["sandbox"])
             child.files, child.count, child.boot = dict(parent.files), parent.count, parent.boot

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/soak.md: what long runs said, a section for each kind of run."""
+
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import time
+
+DOC = pathlib.Path(__file__).resolve().parents[2] / "docs" / "soak.md"
+HEAD = """# Long runs
+
+What `make test` has no time for is run by hand; each section is written by the command that it names.
+"""
+
+
+def machine():
+    """A line about where and when."""
+    memory = int(re.search(r"MemTotal: +(\d+)", pathlib.Path("/proc/meminfo").read_text())[1]) // 2**20
+    qemu = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False)
+    version = re.search(r"version ([\d.]+)", qemu.stdout)
+    accel = "KVM" if os.access("/dev/kvm", os.R_OK | os.W_OK) else "TCG (no /dev/kvm)"
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return (f"{when}, Linux {platform.release()}, {os.cpu_count()} processors, {memory} GiB, "
+            f"QEMU {version[1] if version else '?'}, {accel}.")
+
+
+def put_section(key, title, command, lines):
+    """Replaces the section, or adds it."""
+    text = DOC.read_text() if DOC.exists() else HEAD
+    begin, end = f"<!-- {key} -->", f"<!-- end of {key} -->"
+    body = "\n".join([begin, f"## {title}", "", f"`{command}`", "", *lines, end])
+    old = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.S)
+    text = old.sub(lambda _: body, text) if old.search(text) else text.rstrip() + "\n\n" + body + "\n"
+    DOC.write_text(text)
