@@ -280,6 +280,12 @@ static void fail_by_code(struct tool_call *c, const char *what, const struct err
     case ERR_LIMIT:
         tool_call_fail(c, "limit_reached", "could not %s: %s", what, e->msg);
         return;
+    case ERR_BUSY: // it has waited for room already
+        tool_call_fail(c, "limit_reached", "could not %s: %s%s", what, e->msg,
+                       tool_call_hint(c, "kill_sandbox",
+                                      ". Call kill_sandbox for one that is not needed, or try "
+                                      "again in a moment"));
+        return;
     case ERR_CONFLICT: // of a sandbox that it is paused, or on its way to or from it
         if (!c->id)
             break;

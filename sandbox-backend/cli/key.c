@@ -15,14 +15,21 @@
 #include "sandbox-backend/keys/token_file.h"
 
 #define KEYS_FILE "keys.json" // as in the daemon's gate.h
+#define LIMIT_MAX 1000000     // within what the file takes of each
 
 static const char TEXT[] =
     "  new NAME   makes a key, and prints what to export for E2B's SDKs to use it. The key\n"
     "             is shown this once: only its hash is kept\n"
+    "             limits are kept by the daemon when the key makes, forks or wakes sandboxes\n"
     "  ls         lists the keys\n"
     "  rm NAME    takes one back; a running daemon knows within a second\n\n"
     "A key lets programs in where cubbyd listens on TCP (cubbyd --listen). It sees the\n"
     "sandboxes that were made with it. On the unix socket no key is needed.";
+
+// The members of keys.json, in the order of the columns of ls.
+enum { SANDBOXES, MEMORY, CPUS, SNAPSHOTS, DISK, LIMITS };
+static const char *const MEMBERS[LIMITS] = {"max_sandboxes", "max_memory_mb", "max_cpus",
+                                            "max_snapshots", "max_disk_mb"};
 
 static void print_exports(const char *home, const char *key)
 {
@@ -40,10 +47,11 @@ static void print_exports(const char *home, const char *key)
             home);
 }
 
-static int key_new(const char *home, const char *path, const char *name, bool plain)
+static int key_new(const char *home, const char *path, const char *name, bool plain,
+                   const struct token_limit limits[LIMITS])
 {
     struct err e = ERR_INIT;
-    char *key auto_free = token_file_add(path, name, &TOKEN_API_KEY, &e);
+    char *key auto_free = token_file_add_limited(path, name, &TOKEN_API_KEY, limits, LIMITS, &e);
     if (!key)
         return cli_fail(&e);
     if (plain)
@@ -61,8 +69,11 @@ static json_t *to_json(const struct token *t)
     json_t *key = json_pack("{s:s}", "name", t->name);
     if (*until)
         json_object_set_new(key, "expires", json_string(until));
-    if (t->max_sandboxes > 0)
-        json_object_set_new(key, "max_sandboxes", json_integer(t->max_sandboxes));
+    const int64_t values[LIMITS] = {t->max_sandboxes, t->max_memory_mb, t->max_cpus,
+                                    t->max_snapshots, t->max_disk_mb};
+    for (int i = 0; i < LIMITS; i++)
+        if (values[i] > 0)
+            json_object_set_new(key, MEMBERS[i], json_integer(values[i]));
     return key;
 }
 
@@ -78,20 +89,24 @@ static void print_json(const struct token_list *keys)
 
 static void print_table(const struct token_list *keys)
 {
+    static const char *const HEADINGS[] = {"NAME", "EXPIRES",   "MAX SANDBOXES", "MEMORY MB",
+                                           "CPUS", "SNAPSHOTS", "DISK MB"};
     struct table t;
-    table_init(&t, 3);
-    table_cell(&t, "NAME");
-    table_cell(&t, "EXPIRES");
-    table_cell(&t, "MAX SANDBOXES");
+    table_init(&t, ARRAY_LEN(HEADINGS));
+    for (size_t i = 0; i < ARRAY_LEN(HEADINGS); i++)
+        table_cell(&t, HEADINGS[i]);
     for (int i = 0; i < keys->count; i++) {
         json_t *key = to_json(&keys->items[i]);
         const char *until = json_string_value(json_object_get(key, "expires"));
-        char count[24] = "-";
-        if (keys->items[i].max_sandboxes > 0)
-            snprintf(count, sizeof count, "%lld", (long long)keys->items[i].max_sandboxes);
         table_cell(&t, keys->items[i].name);
         table_cell(&t, until ? until : "never");
-        table_cell(&t, count);
+        for (int limit = 0; limit < LIMITS; limit++) {
+            const json_t *value = json_object_get(key, MEMBERS[limit]);
+            char count[24] = "-";
+            if (value)
+                snprintf(count, sizeof count, "%lld", (long long)json_integer_value(value));
+            table_cell(&t, count);
+        }
         json_decref(key);
     }
     table_print(&t, stdout);
@@ -118,13 +133,26 @@ static int key_rm(const char *path, const char *name)
     return token_file_remove(path, name, &e) < 0 ? cli_fail(&e) : 0;
 }
 
+#define LIMIT_OPT(name, which, arg, help)                                                   \
+    {                                                                                       \
+        name, NULL, OPT_INT, &limits[which].value, arg, "of new: " help, 0, LIMIT_MAX, NULL \
+    }
+
 int verb_key(int argc, char **argv)
 {
+    struct token_limit limits[LIMITS];
+    for (int i = 0; i < LIMITS; i++)
+        limits[i] = (struct token_limit){MEMBERS[i], -1};
     bool as_json = false;
     bool plain = false;
     const struct opt opts[] = {
         {"json", NULL, OPT_FLAG, &as_json, NULL, "of ls: print JSON", 0, 0, NULL},
         {"plain", NULL, OPT_FLAG, &plain, NULL, "of new: print the key alone", 0, 0, NULL},
+        LIMIT_OPT("max-sandboxes", SANDBOXES, "N", "sandboxes at once, running and paused"),
+        LIMIT_OPT("max-memory-mb", MEMORY, "MB", "memory of their guests, hibernated ones apart"),
+        LIMIT_OPT("max-cpus", CPUS, "N", "processors of those that run"),
+        LIMIT_OPT("max-snapshots", SNAPSHOTS, "N", "snapshots"),
+        LIMIT_OPT("max-disk-mb", DISK, "MB", "disk of the snapshots"),
     };
     const struct cli_usage usage = {"key new NAME | ls | rm NAME", TEXT, opts, ARRAY_LEN(opts),
                                     false};
@@ -138,7 +166,7 @@ int verb_key(int argc, char **argv)
         return cli_fail(&e);
     char *path auto_free = home_path(home, KEYS_FILE);
     if (strcmp(what, "new") == 0 && argc == 3)
-        return key_new(home, path, argv[2], plain);
+        return key_new(home, path, argv[2], plain, limits);
     if (strcmp(what, "ls") == 0 && argc == 2)
         return key_ls(path, as_json);
     if (strcmp(what, "rm") == 0 && argc == 3)

@@ -67,6 +67,8 @@ void answer_api_error(struct err *e, int status, const char *body, size_t len)
     enum err_code code = code_of_status(status);
     if (error_code && strcmp(error_code, "sandbox_ended") == 0)
         code = ERR_GONE;
+    else if (str_eq(error_code, "host_full"))
+        code = ERR_BUSY;
     set_plain(e, code, status, object, body, len);
     json_decref(object);
 }

@@ -268,7 +268,8 @@ static int index_of(const json_t *entries, const char *name)
     return -1;
 }
 
-static int append(json_t *document, const char *name, const char *token, struct err *e)
+static int append(json_t *document, const char *name, const char *token,
+                  const struct token_limit *limits, size_t count, struct err *e)
 {
     json_t *entries = json_object_get(document, "tokens");
     if (index_of(entries, name) >= 0)
@@ -278,7 +279,11 @@ static int append(json_t *document, const char *name, const char *token, struct 
     struct sha256 digest = sha256_of(token, strlen(token));
     char hex[SHA256_HEX_CHARS + 1];
     hex_encode(hex, digest.bytes, sizeof digest.bytes);
-    return json_array_append_new(entries, json_pack("{s:s, s:s}", "name", name, "sha256", hex));
+    json_t *entry = json_pack("{s:s, s:s}", "name", name, "sha256", hex);
+    for (size_t i = 0; i < count; i++)
+        if (limits[i].value >= 0)
+            json_object_set_new(entry, limits[i].key, json_integer(limits[i].value));
+    return json_array_append_new(entries, entry);
 }
 
 static int store(const char *path, const json_t *document, const struct stat *old, struct err *e)
@@ -298,6 +303,12 @@ static int store(const char *path, const json_t *document, const struct stat *ol
 char *token_file_add(const char *path, const char *name, const struct token_kind *kind,
                      struct err *e)
 {
+    return token_file_add_limited(path, name, kind, NULL, 0, e);
+}
+
+char *token_file_add_limited(const char *path, const char *name, const struct token_kind *kind,
+                             const struct token_limit *limits, size_t count, struct err *e)
+{
     struct stat st;
     if (check_name(name, e) < 0)
         return NULL;
@@ -308,7 +319,7 @@ char *token_file_add(const char *path, const char *name, const struct token_kind
     char *random auto_free = random_hex(kind->random_bytes);
     char *token auto_free = str_printf("%s%s", kind->prefix, random);
     json_t *document = load(path, exists, e);
-    bool ok = document && append(document, name, token, e) == 0 &&
+    bool ok = document && append(document, name, token, limits, count, e) == 0 &&
               store(path, document, exists ? &st : NULL, e) == 0;
     json_decref(document);
     return ok ? steal(&token) : NULL;

@@ -21,10 +21,10 @@
 struct token {
     char name[TOKEN_NAME_MAX + 1]; // letters, digits, . _ @ -
     struct sha256 digest;
-    int64_t max_sandboxes;    // -1: not said
-    int64_t calls_per_minute; // -1: not said
+    int64_t max_sandboxes;                                       // -1: not said
+    int64_t calls_per_minute;                                    // -1: not said
     int64_t max_memory_mb, max_cpus, max_snapshots, max_disk_mb; // the same
-    int64_t expires_ns;       // wall clock; INT64_MAX: never
+    int64_t expires_ns;                                          // wall clock; INT64_MAX: never
 };
 
 struct token_list {
@@ -44,10 +44,19 @@ struct token_kind {
 extern const struct token_kind TOKEN_BEARER;  // cubby-mcp's: cubby_ and 64 digits
 extern const struct token_kind TOKEN_API_KEY; // cubbyd's, as E2B's SDKs want them: e2b_ and 40
 
+// A limit that a token is made with.
+struct token_limit {
+    const char *key; // a member of the file: "max_sandboxes"
+    int64_t value;   // below 0: not said
+};
+
 // Makes a token and adds it to the file, which is made (0600) when there is none and replaced as a
 // whole otherwise, keeping its owner and mode. The token's text, which is nowhere else (free it),
 // or NULL: ERR_EXISTS when the name is taken.
 char *token_file_add(const char *path, const char *name, const struct token_kind *kind,
                      struct err *e);
+// The same, with limits.
+char *token_file_add_limited(const char *path, const char *name, const struct token_kind *kind,
+                             const struct token_limit *limits, size_t count, struct err *e);
 // Takes the token of this name out of the file. ERR_NOT_FOUND when there is none.
 int token_file_remove(const char *path, const char *name, struct err *e);

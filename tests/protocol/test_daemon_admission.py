@@ -285,3 +285,39 @@ def test_limits_that_make_no_sense(member, value):
         assert status == 1 and member in daemon.log.read_text()
     finally:
         daemon.close()
+
+
+def test_a_key_is_made_with_limits():
+    daemon = Keyed()
+    try:
+        subprocess.run([BIN / "cubby", "key", "new", "small", "--max-sandboxes", "3", "--max-memory-mb",
+                        "2048", "--max-cpus", "4", "--max-snapshots", "5", "--max-disk-mb", "6000"],
+                       env=daemon.env, capture_output=True, timeout=60, check=True)
+        limits = {"max_sandboxes": 3, "max_memory_mb": 2048, "max_cpus": 4, "max_snapshots": 5,
+                  "max_disk_mb": 6000}
+        made = json.loads((daemon.home / "keys.json").read_text())["tokens"][1]
+        assert made.pop("name") == "small" and len(made.pop("sha256")) == 64 and made == limits
+        shown = subprocess.run([BIN / "cubby", "key", "ls"], env=daemon.env, capture_output=True, text=True,
+                               timeout=60, check=True).stdout.splitlines()
+        assert shown[1].split() == ["few", "never", "-", "-", "-", "-", "-"]
+        assert shown[2].split() == ["small", "never", "3", "2048", "4", "5", "6000"]
+        listed = subprocess.run([BIN / "cubby", "key", "ls", "--json"], env=daemon.env, capture_output=True,
+                                timeout=60, check=True).stdout
+        assert json.loads(listed)[1] == {"name": "small", **limits}
+    finally:
+        daemon.close()
+
+
+# ---- the pool makes room
+def test_pooled_ones_make_room():
+    """What nobody has asked for yet is ended when somebody asks for what does not fit."""
+    with Machine("--create-wait", "60", available=9000, env={"CUBBY_POOL": "default=1:2"}) as daemon:
+        daemon.template("other")
+        host = lambda: daemon.request("GET", "/sandboxes/stats").json["host"]
+        wait_for(lambda: host()["pooled"] == 2, 60, "the pool is full")
+        daemon.has(100)
+        thread, answers = daemon.ask_beside(templateID="other")
+        wait_for(lambda: host()["pooled"] == 0, 60, "the pool gives up what it has")
+        daemon.has(5000)
+        thread.join(60)
+        assert answers[0].status == 201

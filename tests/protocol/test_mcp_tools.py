@@ -84,6 +84,7 @@ def test_create_as_configured(start, backend):
 
 @pytest.mark.parametrize("status, body, code", [
     (429, {"code": 429, "message": "8 sandboxes run, the limit"}, "limit_reached"),
+    (503, {"code": 503, "error_code": "host_full", "message": "no memory"}, "limit_reached"),
     (404, {"code": 404, "message": "there is no template \"x\""}, "template_not_found"),
     (503, {"code": 503, "message": "stopping"}, "unavailable"),
     (500, {"code": 500, "message": "qemu ended"}, "failed")])
