@@ -22,6 +22,7 @@
 #include "sandbox-backend/log/log.h"
 
 #define WARM_WAIT_MS 60000 // for each step; the background may have to wait for others
+#define WARM_ROUNDS  2     // with one the hand-out took 9 to 47 ms under TCG, with more 8 to 22
 
 struct pooled {
     struct sandbox *sb; // borrowed
@@ -31,6 +32,7 @@ struct pooled {
     void *claim_ctx;
     struct guest_call *call;
     size_t step;   // of the warm-up
+    int round;     // of all its steps
     char *context; // owned; of the kernel, while it is warmed
     struct err err; // why it is ended; nothing goes on once it is set
     int64_t start_ms, machine_ms;
@@ -216,10 +218,18 @@ static const struct warm_step STEPS[] = {
 };
 #define STEP_CONTEXT 1
 
-static bool is_warm(const struct pooled *p)
+static size_t step_count(const struct pooled *p)
 {
-    return p->step == ARRAY_LEN(STEPS) ||
-           (STEPS[p->step].port == KERNEL_PORT && !p->sb->facts.python);
+    return p->sb->facts.python ? ARRAY_LEN(STEPS) : STEP_CONTEXT;
+}
+
+static bool is_warm(struct pooled *p)
+{
+    if (p->step == step_count(p)) {
+        p->step = 0;
+        p->round++;
+    }
+    return p->round == WARM_ROUNDS;
 }
 
 static void warm(struct pooled *p)
@@ -254,8 +264,10 @@ static int take_context(struct pooled *p, const char *text, size_t len, struct e
     json_t *json = json_parse(text, len, e);
     const char *id = json_string_value(json_object_get(json, "id"));
     bool fits = id && strlen(id) < 64 && !strpbrk(id, "/ \r\n");
-    if (fits)
+    if (fits) {
+        free(p->context);
         p->context = xstrdup(id);
+    }
     json_decref(json);
     return fits ? 0 : err_set(e, ERR_INTERNAL, "the kernel named no context");
 }
@@ -277,7 +289,7 @@ static void on_warm_answer(int status, const char *text, size_t len, const struc
     }
     p->step++;
     // A context of ours must not stay for its user to find.
-    bool between = p->step > STEP_CONTEXT && p->step < ARRAY_LEN(STEPS) && p->context;
+    bool between = p->step > STEP_CONTEXT && p->step < step_count(p);
     if (between || !is_claimed(p))
         warm(p);
 }
