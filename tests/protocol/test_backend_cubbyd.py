@@ -88,6 +88,48 @@ def test_a_paused_sandbox_is_not_called_gone(server, daemon):
     server.tool("kill_sandbox", sandbox_id=sandbox)
 
 
+def says(server, sandbox):
+    return server.tool("run_command", sandbox_id=sandbox, command="cat /home/user/word; ls /home/user")["stdout"]
+
+
+def test_back_to_a_checkpoint(server, env):
+    """By the tools, and by cubby; the snapshot outlives what it was needed for."""
+    sandbox = server.tool("create_sandbox")["sandbox_id"]
+    server.tool("write_file", sandbox_id=sandbox, path="/home/user/word", content="before\n")
+    snapshot = server.tool("snapshot_sandbox", sandbox_id=sandbox)["snapshot_id"]
+    for command in "echo after > word; touch more", "rm -f word":
+        server.tool("run_command", sandbox_id=sandbox, command=f"cd /home/user; {command}")
+        server.tool("rollback_sandbox", sandbox_id=sandbox, snapshot_id=snapshot)
+        assert says(server, sandbox) == "before\nword\n"
+    subprocess.run([BIN / "cubby", "pause", "--hibernate", sandbox], env=env, check=True, timeout=60, capture_output=True)
+    assert "resume_sandbox" in server.error("run_command", sandbox_id=sandbox, command="true")
+    server.tool("resume_sandbox", sandbox_id=sandbox)
+    assert says(server, sandbox) == "before\nword\n"
+    other = server.tool("create_sandbox", template=snapshot)["sandbox_id"]
+    assert says(server, other) == "before\nword\n" and other != sandbox
+    assert [s["sandbox_id"] for s in server.tool("list_sandboxes")["snapshots"]] == [sandbox]
+    server.tool("delete_snapshot", snapshot_id=snapshot)
+    assert server.tool("list_sandboxes")["snapshots"] == []
+    assert server.error("create_sandbox", template=snapshot).startswith("template_not_found: ")
+    for one in sandbox, other:
+        assert says(server, one) == "before\nword\n"
+        server.tool("kill_sandbox", sandbox_id=one)
+
+
+def test_forks_go_their_own_ways(server):
+    sandbox = server.tool("create_sandbox")["sandbox_id"]
+    server.tool("write_file", sandbox_id=sandbox, path="/home/user/word", content="parent\n")
+    forks = [f["sandbox_id"] for f in server.tool("fork_sandbox", sandbox_id=sandbox, count=3)["forks"]]
+    for fork in forks:
+        assert says(server, fork) == "parent\nword\n"
+        server.tool("write_file", sandbox_id=fork, path="/home/user/word", content=f"{fork}\n")
+    assert [says(server, one).split()[0] for one in (sandbox, *forks)] == ["parent", *forks]
+    server.tool("kill_sandbox", sandbox_id=sandbox)
+    for fork in forks:
+        assert says(server, fork).split()[0] == fork, "without its parent"
+        server.tool("kill_sandbox", sandbox_id=fork)
+
+
 def test_without_the_right_key(env, tmp_path):
     mcp = Stdio(env={**env, "E2B_API_KEY": "e2b_" + "0" * 40}, cwd=tmp_path)
     mcp.initialize()
