@@ -95,6 +95,7 @@ static void examine(struct doctor *d)
     doctor_template(d);
     doctor_kvm(d);
     doctor_host(d);
+    doctor_limits(d);
     doctor_daemon(d);
 }
 

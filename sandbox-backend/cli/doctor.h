@@ -36,4 +36,5 @@ void doctor_tools(struct doctor *d);    // doctor_tools.c: QEMU, our programs, w
 void doctor_template(struct doctor *d); // doctor_template.c
 void doctor_kvm(struct doctor *d);      // doctor_kvm.c
 void doctor_host(struct doctor *d);     // doctor_host.c: disk, memory, user namespaces
+void doctor_limits(struct doctor *d);   // doctor_limits.c: control groups
 void doctor_daemon(struct doctor *d);   // doctor_daemon.c

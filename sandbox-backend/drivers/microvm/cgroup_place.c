@@ -160,7 +160,7 @@ static unsigned enable(const char *dir)
     return read_controllers(dir, "cgroup.subtree_control");
 }
 
-void cgroup_place_probe(struct cgroup_place *p)
+void cgroup_place_probe(struct cgroup_place *p, bool change)
 {
     int kept = 0;
     unsigned held = 0; // a controller has one tree, whatever both versions say
@@ -168,7 +168,8 @@ void cgroup_place_probe(struct cgroup_place *p)
         struct cgroup_tree tree = p->trees[i];
         bool is_ours = access(tree.dir, W_OK | X_OK) == 0;
         if (is_ours && tree.version == 2)
-            tree.controllers = enable(tree.dir);
+            tree.controllers =
+                change ? enable(tree.dir) : read_controllers(tree.dir, "cgroup.controllers");
         tree.controllers &= is_ours ? ~held : 0;
         if (tree.controllers) {
             held |= tree.controllers;
@@ -195,19 +196,32 @@ void cgroup_place_fini(struct cgroup_place *p)
     *p = (struct cgroup_place){0};
 }
 
+static void find(struct cgroup_place *p, bool change)
+{
+    struct buf cgroup auto_buf = BUF_INIT;
+    struct buf mountinfo auto_buf = BUF_INIT;
+    if (file_read("/proc/self/cgroup", TEXT_BYTES_MAX, &cgroup, NULL) == 0 &&
+        file_read("/proc/self/mountinfo", TEXT_BYTES_MAX, &mountinfo, NULL) == 0) {
+        cgroup_place_parse(p, buf_str(&cgroup), buf_str(&mountinfo));
+        cgroup_place_probe(p, change);
+    }
+}
+
 const struct cgroup_place *cgroup_place(void)
 {
     static struct cgroup_place place;
     static bool known;
-    struct buf cgroup auto_buf = BUF_INIT;
-    struct buf mountinfo auto_buf = BUF_INIT;
-    if (known)
-        return &place;
+    if (!known)
+        find(&place, true);
     known = true;
-    if (file_read("/proc/self/cgroup", TEXT_BYTES_MAX, &cgroup, NULL) == 0 &&
-        file_read("/proc/self/mountinfo", TEXT_BYTES_MAX, &mountinfo, NULL) == 0) {
-        cgroup_place_parse(&place, buf_str(&cgroup), buf_str(&mountinfo));
-        cgroup_place_probe(&place);
-    }
     return &place;
+}
+
+unsigned cgroup_place_look(void)
+{
+    struct cgroup_place place = {0};
+    find(&place, false);
+    unsigned found = cgroup_place_controllers(&place);
+    cgroup_place_fini(&place);
+    return found;
 }

@@ -32,13 +32,16 @@ struct cgroup_place {
 void cgroup_place_parse(struct cgroup_place *p, const char *cgroup, const char *mountinfo);
 // Drops the trees of `p` that may not be used, and controllers that cannot be had. In version 2 a
 // group with processes of its own passes no controllers on: this program, when it is alone there,
-// moves itself a level down.
-void cgroup_place_probe(struct cgroup_place *p);
+// moves itself a level down. Without `change` nothing is done for that, and what there might be is
+// taken for there.
+void cgroup_place_probe(struct cgroup_place *p, bool change);
 unsigned cgroup_place_controllers(const struct cgroup_place *p);
 void cgroup_place_fini(struct cgroup_place *p);
 
 // This host's, looked at once a process.
 const struct cgroup_place *cgroup_place(void);
+// The same without changing anything, for who only wants to know: what could be held.
+unsigned cgroup_place_look(void);
 
 // "memory, cpu and pids", for a sentence; "none". Static.
 const char *cgroup_names(unsigned controllers);
