@@ -175,7 +175,7 @@ class SnapshotDelete(Scenario):
 
 class Fork(Scenario):
     name = "fork"
-    count = 3
+    count = 2
 
     def operate(self, world):
         parent = world.subject
