@@ -5,6 +5,32 @@
 #include "sandbox-backend/cli/listening.h"
 #include "sandbox-backend/cli/session.h"
 
+static long long mb_of(const json_t *host, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(host, key)) >> 20;
+}
+
+// What it would let in now.
+static void look_at_room(struct doctor *d, struct session *s)
+{
+    struct err e = ERR_INIT;
+    json_t *stats = session_stats(s, NULL, &e);
+    const json_t *host = json_object_get(stats, "host");
+    long long left = mb_of(host, "memoryFreeBytes");
+    long long reserve = mb_of(host, "memoryReserveBytes");
+    long long pooled = (long long)json_integer_value(json_object_get(host, "pooled"));
+    if (host && left > 0)
+        doctor_ok(d, "room", "%lld MB for new sandboxes above the reserve of %lld MB; %lld pooled",
+                  left, reserve, pooled);
+    else if (host)
+        doctor_add(d, FINDING_NOTE, "room",
+                   "kill or hibernate sandboxes (cubby top), or start cubbyd with a lower "
+                   "--memory-reserve",
+                   "no memory for new sandboxes above the reserve of %lld MB; %lld pooled", reserve,
+                   pooled);
+    json_decref(stats);
+}
+
 // It is asked, and not started: that it does not run is no fault.
 void doctor_daemon(struct doctor *d)
 {
@@ -24,6 +50,8 @@ void doctor_daemon(struct doctor *d)
         doctor_add(d, FINDING_MISSING, "daemon",
                    "see cubbyd.log in the state directory; end cubbyd and try again",
                    "it does not answer as it should: %s", e.msg);
+    if (list)
+        look_at_room(d, &s);
     json_decref(list);
     session_close(&s);
 }

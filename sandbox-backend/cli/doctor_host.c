@@ -8,9 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sandbox-backend/base/buf.h"
-#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/meminfo.h"
 #include "sandbox-backend/cli/doctor.h"
 
 #define BUILD_NEEDS_MB   3000 // a template and what its build leaves lying about until it is done
@@ -33,21 +32,12 @@ static void look_at_disk(struct doctor *d)
                    d->has_template ? "a sandbox" : "a template build");
 }
 
-static long long available_mb(void)
-{
-    struct buf text auto_buf = BUF_INIT;
-    long long kb = -1;
-    if (file_read("/proc/meminfo", 1 << 16, &text, NULL) < 0)
-        return -1;
-    const char *line = strstr(buf_str(&text), "MemAvailable:");
-    return line && sscanf(line, "MemAvailable: %lld kB", &kb) == 1 ? kb / 1024 : -1;
-}
-
 static void look_at_memory(struct doctor *d)
 {
-    long long mb = available_mb();
-    if (mb < 0)
+    struct meminfo memory;
+    if (meminfo_read(&memory, NULL) < 0)
         return;
+    long long mb = memory.available >> 20;
     if (mb >= MEMORY_NEEDS_MB)
         doctor_ok(d, "memory", "%lld MB available", mb);
     else

@@ -82,6 +82,15 @@ def test_without_a_daemon(tmp_path_factory):
         assert done.returncode == 0 and done.stdout.startswith("ID "), done
 
 
+def test_doctor_says_what_is_left(daemon):
+    """Whatever else this machine lacks."""
+    daemon.create()
+    done = subprocess.run([CUBBY, "doctor", "--json"], env=daemon.env, capture_output=True, text=True, timeout=60)
+    found = {one["name"]: one for one in json.loads(done.stdout)}
+    assert "reserve of" in found["room"]["text"] and "0 pooled" in found["room"]["text"]
+    assert found["memory"]["text"].endswith("MB available")
+
+
 # ---- top on a terminal
 class Terminal:
     def __init__(self, daemon, rows=30, columns=120):
