@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Giving a sandbox of the pool to somebody.
 //
-//  1. It gets what was asked for (create_identify), its end, and a record that says so: from here on
+//  1. It gets what was asked for (create_identify), its end, and a record that says so: from here
+//  on
 //     it is his, whatever becomes of this daemon. RESUMING, but shown as running.
 //  2. He is answered.
 //  3. Its network policy is set, before an instruction of it runs.

@@ -18,10 +18,10 @@ struct shelf {
     const struct pool_mark *mark; // borrowed from the plan
     char *template;               // owned; the mark's name resolved; NULL: it is not there
     char *build;                  // owned; which one it is (templates_build)
-    bool filling;           // from below low until high
-    unsigned failures;      // in a row
-    int64_t again_ms;       // not before
-    struct err err;         // of the last failure
+    bool filling;                 // from below low until high
+    unsigned failures;            // in a row
+    int64_t again_ms;             // not before
+    struct err err;               // of the last failure
     int64_t handed_out, claimed, cold, failed;
 };
 
@@ -312,13 +312,13 @@ json_t *pool_to_json(const struct store *store)
         const char *template = shelf->template ? shelf->template : shelf->mark->template;
         bool has_failed = shelf->failures > 0;
         json_array_append_new(
-            list, json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:s?}", "templateID",
-                            template, "low", shelf->mark->low, "high", shelf->mark->high, "ready",
-                            count(store, template, is_ready), "making",
-                            count(store, template, is_made), "handedOut",
-                            (json_int_t)shelf->handed_out, "claimed", (json_int_t)shelf->claimed,
-                            "cold", (json_int_t)shelf->cold, "failed", (json_int_t)shelf->failed,
-                            "error", has_failed ? shelf->err.msg : NULL));
+            list,
+            json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:s?}", "templateID", template,
+                      "low", shelf->mark->low, "high", shelf->mark->high, "ready",
+                      count(store, template, is_ready), "making", count(store, template, is_made),
+                      "handedOut", (json_int_t)shelf->handed_out, "claimed",
+                      (json_int_t)shelf->claimed, "cold", (json_int_t)shelf->cold, "failed",
+                      (json_int_t)shelf->failed, "error", has_failed ? shelf->err.msg : NULL));
     }
     return json_pack("{s:o}", "templates", list);
 }

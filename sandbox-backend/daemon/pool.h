@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sandboxes that are ready before they are asked for.
 //
-// Theory of operation. A shelf is a template of the plan (pool_plan.h). When fewer than its low mark
-// are ready, one after the other is made (pooled.h) until there are as many as its high mark. That
-// is nobody's wish, so it gives way to everything that is one: nothing is begun while a sandbox is
-// being created, handed out or woken for somebody, nor in the moments after that; the machine runs
-// in the background until it is handed out; nothing is begun without room for one more besides
-// (admission_has_spare), and when the host is short of memory those that are ready are ended, one
-// after the other.
+// Theory of operation. A shelf is a template of the plan (pool_plan.h). When fewer than its low
+// mark are ready, one after the other is made (pooled.h) until there are as many as its high mark.
+// That is nobody's wish, so it gives way to everything that is one: nothing is begun while a
+// sandbox is being created, handed out or woken for somebody, nor in the moments after that; the
+// machine runs in the background until it is handed out; nothing is begun without room for one more
+// besides (admission_has_spare), and when the host is short of memory those that are ready are
+// ended, one after the other.
 //
 // A shelf whose last one failed waits, twice as long each time, up to POOL_RETRY_MAX_MS. A template
 // that is not there is waited for. One that was built anew, or removed, takes its ready ones with
@@ -23,10 +23,10 @@
 #include "sandbox-backend/daemon/create.h"
 #include "sandbox-backend/daemon/pool_plan.h"
 
-#define POOL_QUIET_MS      300    // after what somebody asked for
-#define POOL_LOOK_MS       2000   // between two looks at memory and templates
-#define POOL_RETRY_MS      1000   // after a failure, then twice as long each time up to
-#define POOL_RETRY_MAX_MS  300000
+#define POOL_QUIET_MS     300  // after what somebody asked for
+#define POOL_LOOK_MS      2000 // between two looks at memory and templates
+#define POOL_RETRY_MS     1000 // after a failure, then twice as long each time up to
+#define POOL_RETRY_MAX_MS 300000
 
 struct pool;
 struct sandbox;

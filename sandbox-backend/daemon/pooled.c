@@ -31,9 +31,9 @@ struct pooled {
     create_cb claim_cb; // of who wants it before it is ready
     void *claim_ctx;
     struct guest_call *call;
-    size_t step;   // of the warm-up
-    int round;     // of all its steps
-    char *context; // owned; of the kernel, while it is warmed
+    size_t step;    // of the warm-up
+    int round;      // of all its steps
+    char *context;  // owned; of the kernel, while it is warmed
     struct err err; // why it is ended; nothing goes on once it is set
     int64_t start_ms, machine_ms;
 };
@@ -252,8 +252,8 @@ static void warm(struct pooled *p)
     const struct guest_request request = {.port = step->port,
                                           .method = step->method,
                                           .path = path,
-                                          .type = streams ? CONNECT_STREAM_TYPE
-                                                          : "application/json",
+                                          .type =
+                                              streams ? CONNECT_STREAM_TYPE : "application/json",
                                           .body = body.len ? body.data : NULL,
                                           .len = body.len};
     p->call = guest_call_send(p->sb, &request, WARM_WAIT_MS, on_warm_answer, p);
