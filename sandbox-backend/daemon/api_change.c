@@ -125,12 +125,14 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
 {
     struct pending_change *p = ctx;
     struct err e = ERR_INIT;
+    http_request_on_close(req, NULL, NULL); // before an answer, with which the request may go
     p->json = len ? json_parse(body, len, &e) : json_object();
     if (p->json && !json_is_object(p->json))
         err_set(&e, ERR_INVALID, "the body must be a JSON object");
     struct sandbox *sb = err_is(&e) ? NULL : api_find(p->store, req, p->id);
     if (sb && sb->asleep) { // it runs, to its callers
         p->waking = true;
+        http_request_on_close(req, on_client_gone, p);
         pause_wake(sb, on_woken, p);
         return;
     }
@@ -138,7 +140,6 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
         go_on(p, sb);
         return;
     }
-    http_request_on_close(req, NULL, NULL);
     if (err_is(&e))
         reply_err(req, NULL, &e);
     change_free(p);
