@@ -44,15 +44,14 @@ static char *body_of(const struct sandbox *sb, json_t *env, bool inherit)
     return text;
 }
 
-struct guest_call *guest_init_start(struct sandbox *sb, json_t *env, guest_call_cb cb,
-                                    void *ctx)
+struct guest_call *guest_init_start(struct sandbox *sb, json_t *env, guest_call_cb cb, void *ctx)
 {
     char *body auto_free = body_of(sb, env, false);
     return guest_call_start(sb, "POST", "/init", body, GUEST_INIT_MS, cb, ctx);
 }
 
-struct guest_call *guest_init_start_image(struct sandbox *sb, const char *old_token,
-                                          json_t *env, guest_call_cb cb, void *ctx)
+struct guest_call *guest_init_start_image(struct sandbox *sb, const char *old_token, json_t *env,
+                                          guest_call_cb cb, void *ctx)
 {
     char *body auto_free = body_of(sb, env, true);
     return guest_call_start_as(sb, old_token, "POST", "/init", body, GUEST_INIT_MS, cb, ctx);

@@ -10,11 +10,10 @@
 
 // Everything that a guest gets, from `sb` as it is now: its token (none takes away the one it has),
 // host name, clock, fresh entropy, and variables: `env` (may be NULL) and where a program runs.
-struct guest_call *guest_init_start(struct sandbox *sb, json_t *env, guest_call_cb cb,
-                                    void *ctx);
-// The same for a guest that was made from the image of another: `old_token` is what its envd has, and
-// the variables that it has stay where these do not say otherwise.
-struct guest_call *guest_init_start_image(struct sandbox *sb, const char *old_token,
-                                          json_t *env, guest_call_cb cb, void *ctx);
+struct guest_call *guest_init_start(struct sandbox *sb, json_t *env, guest_call_cb cb, void *ctx);
+// The same for a guest that was made from the image of another: `old_token` is what its envd has,
+// and the variables that it has stay where these do not say otherwise.
+struct guest_call *guest_init_start_image(struct sandbox *sb, const char *old_token, json_t *env,
+                                          guest_call_cb cb, void *ctx);
 // 0, or -1 with what the arguments of the callback say is wrong.
 int guest_init_check(int status, const char *text, const struct err *e, struct err *out);
