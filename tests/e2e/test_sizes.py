@@ -64,7 +64,7 @@ def python(daemon, made, code):
         return answer.status == 200
 
     said = []
-    wait_for(ask, 180, "the kernel runs")
+    wait_for(ask, 120, "the kernel runs")
     return said[0]
 
 
@@ -73,8 +73,8 @@ def test_it_sees_and_uses_its_size(daemon, large):
     detail = daemon.get(large["sandboxID"]).json
     assert {key: detail[key] for key in SIZE} == SIZE
     assert has_size(daemon, large)
-    assert python(daemon, large, "import os; print(os.cpu_count(), len(bytearray(700 << 20)))") == \
-        f"2 {700 << 20}\n"
+    assert python(daemon, large, "import os; print(os.cpu_count(), len(bytearray(540 << 20)))") == \
+        f"2 {540 << 20}\n"
 
 
 def test_it_comes_back_from_the_disk(daemon, large):
