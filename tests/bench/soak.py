@@ -5,7 +5,7 @@ daemon, and what it has of the host meanwhile. Prints samples, and writes them i
 SOAK_CREATES (2000) and SOAK_PAUSES (200) say how many; SOAK_POOL what --pool is given (2);
 SOAK_SAMPLES how often it is looked (20); SOAK_STATE a file (build/soak.json) that keeps the samples,
 so that a run that was stopped goes on where it was, with a new daemon, which a sample tells.
-A step that takes longer than STEP_S fails the run.
+A step that takes longer than STEP_S fails the run. About 45 minutes under TCG on 2 processors.
 """
 
 import contextlib
@@ -30,6 +30,7 @@ POOL = os.environ.get("SOAK_POOL", "2")
 SAMPLES = int(os.environ.get("SOAK_SAMPLES", "20"))
 STATE = pathlib.Path(os.environ.get("SOAK_STATE", "build/soak.json"))
 STEP_S = 60
+POOL_S = 900  # the pool gives way to everything else that the machine does
 WARM = 0.1  # the part of a run after which what the daemon has may not grow any more
 GROWTH_KB = 1024
 COLUMNS = ["done", "minutes", "daemons", "fds", "rss_kb", "processes", "files", "sandboxes",
@@ -65,7 +66,7 @@ class Soak:
     def quiet(self):
         """Nothing is under way: what is there is what stays."""
         if POOL != "off":
-            self.world.wait_pool()
+            self.world.wait_pool(POOL_S)
         wait_for(lambda: set(self.daemon.directories()) <= self.world.pooled(), STEP_S,
                  "only those of the pool are there")
         self.settled_fds()

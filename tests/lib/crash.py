@@ -99,12 +99,12 @@ class World:
         """A sandbox with a file and a program that counts."""
         return self.furnish(self.take(self.daemon.create(timeout=600, **fields)))
 
-    def wait_pool(self):
+    def wait_pool(self, seconds=60):
         """Until as many are ready as there are to be, and none is in the making."""
         def full():
             shelf = self.call("GET", "/pool")["templates"][0]
             return shelf["ready"] >= int(self.pool) and not shelf["making"]
-        wait_for(full, 60, "the pool is full")
+        wait_for(full, seconds, "the pool is full")
 
     def take(self, made):
         known = Known(made["sandboxID"], made.get("envdAccessToken"))
