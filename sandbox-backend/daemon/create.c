@@ -30,7 +30,7 @@ struct creation {
     char *template_dir;      // owned
     char *image;             // owned; NULL: the template as it is
     char *old_token;         // owned; that envd in the image has; NULL: none
-    struct guest_call *call; // POST /init
+    struct guest_init *init; // POST /init
     struct err err;          // why it failed; nothing goes on once it is set
     bool from_image;         // of another sandbox, whose settings envd still has
     int64_t start_ms, machine_ms;
@@ -171,7 +171,7 @@ static void on_machine_ready(struct machine *m, const struct err *e, void *ctx)
         return;
     }
     FAULT("create.2");
-    c->call = c->from_image ? guest_init_start_image(sb, c->old_token, c->env, on_init_answer, c)
+    c->init = c->from_image ? guest_init_start_image(sb, c->old_token, c->env, on_init_answer, c)
                             : guest_init_start(sb, c->env, on_init_answer, c);
 }
 
@@ -194,7 +194,7 @@ static void on_init_answer(int status, const char *text, size_t len, const struc
 {
     (void)len;
     struct creation *c = ctx;
-    c->call = NULL;
+    c->init = NULL;
     if (guest_init_check(status, text, e, &c->err) < 0)
         fail(c);
     else
@@ -242,8 +242,8 @@ static void finish(struct creation *c)
 static void fail(struct creation *c)
 {
     struct sandbox *sb = c->sb;
-    if (c->call)
-        guest_call_cancel(steal(&c->call));
+    if (c->init)
+        guest_init_cancel(steal(&c->init));
     sb->forget = true;
     sb->on_ended = on_cleaned;
     sb->on_ended_ctx = c;

@@ -24,7 +24,7 @@ struct handout {
     create_cb cb;       // NULL once called
     void *ctx;
     struct deadline answer; // from the loop
-    struct guest_call *call;
+    struct guest_init *init;
     bool machine_busy; // its callback is owed, also when the sandbox is gone
     struct err err;    // why it is being ended
     int64_t start_ms;
@@ -136,14 +136,14 @@ static void on_going(struct machine *m, const struct err *e, void *ctx)
     if (!asked(h, e, "its machine could not go on"))
         return;
     FAULT("handout.4");
-    h->call = guest_init_start(h->sb, h->sb->handout_env, on_init_answer, h);
+    h->init = guest_init_start(h->sb, h->sb->handout_env, on_init_answer, h);
 }
 
 static void on_init_answer(int status, const char *text, size_t len, const struct err *e, void *ctx)
 {
     (void)len;
     struct handout *h = ctx;
-    h->call = NULL;
+    h->init = NULL;
     FAULT("handout.5");
     if (guest_init_check(status, text, e, &h->err) < 0)
         fail(h);
@@ -185,8 +185,8 @@ void handout_drop(struct sandbox *sb)
     json_decref(steal(&sb->handout_env));
     if (!h)
         return;
-    if (h->call)
-        guest_call_cancel(steal(&h->call));
+    if (h->init)
+        guest_init_cancel(steal(&h->init));
     h->sb = NULL;
     err_set(&h->err, ERR_GONE, "it ended while it was handed out");
     if (h->cb) { // he is told that there is none

@@ -318,8 +318,8 @@ void pause_drop(struct sandbox *sb)
         return;
     p->ended = true;
     waiting_leave(sb);
-    if (p->call)
-        guest_call_cancel(steal(&p->call));
+    if (p->init)
+        guest_init_cancel(steal(&p->init));
     if (!p->busy) {
         p->sb = NULL;
         sb->pausing = NULL;

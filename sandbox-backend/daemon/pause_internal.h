@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "sandbox-backend/daemon/guest_call.h"
+#include "sandbox-backend/daemon/guest_init.h"
 #include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/sandbox.h"
 
@@ -19,12 +19,10 @@ STAILQ_HEAD(pause_waiters, pause_waiter);
 struct pausing {
     struct sandbox *sb;           // borrowed; NULL once it is ended and nothing is under way here
     struct pause_waiters waiters; // owned
-    struct guest_call *call;      // /init
+    struct guest_init *init;      // POST /init
     struct deadline turn;         // tells the waiters, from the loop
     struct err err;               // of what was tried last
     int64_t start_ms;
-    int64_t told_ms;       // when the guest was told the time
-    int told;              // how often
     enum pause_goal tried; // last
     const char *done;      // what that is called when it has worked: "paused"
     bool busy;             // a callback is owed, also when the sandbox is being ended

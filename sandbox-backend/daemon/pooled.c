@@ -30,6 +30,7 @@ struct pooled {
     void *ctx;
     create_cb claim_cb; // of who wants it before it is ready
     void *claim_ctx;
+    struct guest_init *init;
     struct guest_call *call;
     size_t step;    // of the warm-up
     int round;      // of all its steps
@@ -108,7 +109,7 @@ static void on_machine_ready(struct machine *m, const struct err *e, void *ctx)
     }
     if (p->claim_cb)
         machine_set_background(m, false);
-    p->call = guest_init_start(sb, NULL, on_init_answer, p);
+    p->init = guest_init_start(sb, NULL, on_init_answer, p);
 }
 
 void pooled_on_exit(struct sandbox *sb, const char *reason)
@@ -152,7 +153,7 @@ static void on_init_answer(int status, const char *text, size_t len, const struc
 {
     (void)len;
     struct pooled *p = ctx;
-    p->call = NULL;
+    p->init = NULL;
     if (guest_init_check(status, text, e, &p->err) < 0)
         fail(p);
     else if (!is_claimed(p))
@@ -364,6 +365,8 @@ void pooled_release(struct sandbox *sb)
 static void fail(struct pooled *p)
 {
     struct sandbox *sb = p->sb;
+    if (p->init)
+        guest_init_cancel(steal(&p->init));
     if (p->call)
         guest_call_cancel(steal(&p->call));
     sb->forget = true;

@@ -4,7 +4,6 @@
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fault.h"
-#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/admission.h"
@@ -17,11 +16,6 @@
 #include "sandbox-backend/daemon/templates.h"
 #include "sandbox-backend/log/log.h"
 
-// A clock that is told is late by the time until it was taken, which a guest that runs its code for
-// the first time makes long: it is told again, what it has run by then. So it is right within this.
-#define CLOCK_LATE_MS  25
-#define CLOCK_TOLD_MAX 3 // times
-
 static void on_room(struct sandbox *sb, const struct err *e, void *ctx);
 static void go_in(struct pausing *p);
 static void on_going(struct machine *m, const struct err *e, void *ctx);
@@ -30,7 +24,6 @@ static int create(struct pausing *p);
 static void on_made(struct machine *m, const struct err *e, void *ctx);
 static void on_exit_of_made(struct machine *m, const char *reason, void *ctx);
 static void start_init(struct pausing *p);
-static bool is_late(const struct pausing *p);
 static void on_init(int status, const char *text, size_t len, const struct err *e, void *ctx);
 static void succeed(struct pausing *p);
 static void fail(struct pausing *p);
@@ -160,68 +153,40 @@ static void on_exit_of_made(struct machine *m, const char *reason, void *ctx)
         ending_on_exit(m, reason, sb);
         return;
     }
-    if (!p->call) // it is being ended already
+    if (!p->init) // it is being ended already
         return;
-    guest_call_cancel(steal(&p->call));
+    guest_init_cancel(steal(&p->init));
     ending_log_tails(sb);
     err_set(&p->err, ERR_UNAVAILABLE, "the machine ended while envd was awaited: %s", reason);
     fail(p);
 }
 
-// 3. POST /init. The token as well: one without takes it away.
-static struct guest_call *tell_clock(struct pausing *p)
-{
-    struct sandbox *sb = p->sb;
-    unsigned char entropy[32];
-    struct buf coded auto_buf = BUF_INIT;
-    char now[CLOCK_RFC3339_BYTES];
-    random_bytes(entropy, sizeof entropy);
-    base64_encode(&coded, entropy, sizeof entropy);
-    clock_rfc3339(now, clock_wall_ns());
-    json_t *body = json_pack("{s:s, s:s*, s:s*}", "timestamp", now, "accessToken", sb->token,
-                             "entropy", sb->image ? buf_str(&coded) : NULL);
-    char *text auto_free = json_to_string(body);
-    json_decref(body);
-    return guest_call_start(sb, "POST", "/init", text, GUEST_INIT_MS, on_init, p);
-}
-
-// The guest of a snapshot may have been another sandbox.
+// 3. POST /init. The guest of a snapshot may have been another sandbox.
 static void start_init(struct pausing *p)
 {
     struct sandbox *sb = p->sb;
     struct known_template t = {0};
     struct err e = ERR_INIT;
-    p->told = 1;
-    p->told_ms = clock_mono_ms();
     if (!sb->image || !*sb->image)
-        p->call = tell_clock(p);
+        p->init = guest_init_start_clock(sb, on_init, p);
     else if (templates_find(sb->store, sb->image, &t, &e) == 0)
-        p->call = guest_init_start_image(sb, t.token, NULL, on_init, p);
+        p->init = guest_init_start_image(sb, t.token, NULL, on_init, p);
     templates_fini(&t);
-    if (p->call)
+    if (p->init)
         return;
     p->err = e;
     fail(p);
-}
-
-static bool is_late(const struct pausing *p)
-{
-    return clock_mono_ms() - p->told_ms > CLOCK_LATE_MS && p->told < CLOCK_TOLD_MAX;
 }
 
 static void on_init(int status, const char *text, size_t len, const struct err *e, void *ctx)
 {
     (void)len;
     struct pausing *p = ctx;
-    p->call = NULL;
+    p->init = NULL;
     FAULT("wake.5");
     if (guest_init_check(status, text, e, &p->err) < 0) {
         err_wrap(&p->err, "set the guest's clock");
         fail(p);
-    } else if (is_late(p)) {
-        p->told++;
-        p->told_ms = clock_mono_ms();
-        p->call = tell_clock(p);
     } else {
         succeed(p);
     }

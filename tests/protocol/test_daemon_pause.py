@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import threading
+import time
 
 import pytest
 
@@ -197,7 +198,8 @@ def test_auto_pause(daemon):
     sandbox = made["sandboxID"]
     assert daemon.get(sandbox).json["lifecycle"] == {"autoResume": False, "onTimeout": "pause"}
     wait_for(lambda: state(daemon, sandbox) == "paused", 30, "its time is over")
-    assert whoami(daemon, made).status == 502  # nobody said that a request may wake it
+    # Nobody said that a request may wake it. On its way to its pause it shows as paused, too: 409.
+    wait_for(lambda: whoami(daemon, made).status == 502, 30, "it stands still")
     assert connect(daemon, sandbox, {"timeout": 100}).status == 201
 
 
@@ -279,6 +281,17 @@ def test_what_waits_and_what_is_refused_while_it_is_woken(daemon, resuming):
     assert first.result(60).status == 201
     assert second.result(60).status in (200, 201)  # 200: it came when all was over
     assert state(daemon, sandbox) == "running"
+
+
+def test_the_time_is_told_again_to_a_guest_that_was_late(daemon, resuming):
+    sandbox, machine, first, _ = resuming
+    told = time.time_ns() + 200_000_000
+    wait_for(lambda: time.time_ns() > told, 30, "it is late")
+    os.kill(machine, signal.SIGCONT)
+    assert first.result(60).status == 201
+    last = init_of(daemon, sandbox)
+    assert datetime.datetime.fromisoformat(last["timestamp"][:26] + "+00:00").timestamp() >= told / 1e9, last
+    assert set(last) == {"timestamp", "accessToken"}
 
 
 def test_killed_while_it_is_woken(daemon, resuming):

@@ -36,6 +36,7 @@
 #define ARGV_MAX     96
 #define BACKLOG      128 // connections to a sandbox that may come at once
 #define TSC_PROBE_MS 20
+#define TSC_LOOKS    32 // each takes well under 1 us
 
 struct argv {
     char **items; // owned
@@ -228,25 +229,42 @@ const char *qemu_cpu_model(const char *accel)
     return "qemu64,-svm,+arat,+ssse3,+sse4.1,+sse4.2,+popcnt,+rdrand,+fsgsbase";
 }
 
-static struct {
-    struct timespec at;
+struct clock_look {
+    double ms;                // of CLOCK_MONOTONIC_RAW
     unsigned long long ticks; // 0: not looked at yet
-} first_look;
+};
 
-void qemu_watch_clock(void)
-{
-    if (first_look.ticks)
-        return;
-    clock_gettime(CLOCK_MONOTONIC_RAW, &first_look.at);
-    first_look.ticks = __rdtsc();
-}
+static struct clock_look first_look;
 
-static double ms_since_first_look(void)
+static double raw_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-    return (double)(now.tv_sec - first_look.at.tv_sec) * 1e3 +
-           (double)(now.tv_nsec - first_look.at.tv_nsec) / 1e6;
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+// Both clocks at one time. On a busy host another thread may run between the two readings, so of
+// several the one counts that took least.
+static struct clock_look look_at_clocks(void)
+{
+    struct clock_look best = {0};
+    double best_ms = 0;
+    for (int i = 0; i < TSC_LOOKS; i++) {
+        double before = raw_ms();
+        unsigned long long ticks = __rdtsc();
+        double took = raw_ms() - before;
+        if (best.ticks && took >= best_ms)
+            continue;
+        best = (struct clock_look){.ms = before + took / 2, .ticks = ticks};
+        best_ms = took;
+    }
+    return best;
+}
+
+void qemu_watch_clock(void)
+{
+    if (!first_look.ticks)
+        first_look = look_at_clocks();
 }
 
 // How fast this processor's time stamp counter runs, which is what TCG shows its guest.
@@ -254,10 +272,10 @@ static long tsc_khz(void)
 {
     const struct timespec wait = {.tv_nsec = TSC_PROBE_MS * 1000000L};
     qemu_watch_clock();
-    if (ms_since_first_look() < TSC_PROBE_MS)
+    if (raw_ms() - first_look.ms < TSC_PROBE_MS)
         nanosleep(&wait, NULL);
-    double ms = ms_since_first_look();
-    return (long)((double)(__rdtsc() - first_look.ticks) / ms);
+    struct clock_look now = look_at_clocks();
+    return (long)((double)(now.ticks - first_look.ticks) / (now.ms - first_look.ms));
 }
 
 char *qemu_kernel_args(const char *accel)
