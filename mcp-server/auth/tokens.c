@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/keys/token_ring.h"
+#include "sandbox-backend/log/log.h"
 
 struct tokens {
     int64_t max_sandboxes, calls_per_minute;
@@ -71,6 +72,21 @@ static void put_in_force(struct tokens *t, const struct token_list *old)
     revoke_expired(t); // the others of the list are good, again too
 }
 
+// A limit that nothing keeps would be taken for one: these are kept by cubbyd, for its API keys.
+static int check(const struct token_ring *ring, struct err *e)
+{
+    for (int i = 0; i < ring->list.count; i++) {
+        const struct token *t = &ring->list.items[i];
+        if (t->max_memory_mb >= 0 || t->max_cpus >= 0 || t->max_snapshots >= 0 ||
+            t->max_disk_mb >= 0)
+            return err_set(e, ERR_INVALID,
+                           "%s: max_memory_mb, max_cpus, max_snapshots and max_disk_mb of \"%s\" "
+                           "are not available for tokens, only for cubbyd's API keys",
+                           ring->path, t->name);
+    }
+    return 0;
+}
+
 struct tokens *tokens_new(const char *path, int64_t max_sandboxes, int64_t calls_per_minute,
                           struct err *e)
 {
@@ -80,7 +96,8 @@ struct tokens *tokens_new(const char *path, int64_t max_sandboxes, int64_t calls
     t->calls_per_minute = calls_per_minute;
     if (token_ring_init(&t->ring, path, false, e) == 0) {
         put_in_force(t, &none);
-        return t;
+        if (check(&t->ring, e) == 0)
+            return t;
     }
     tokens_free(t);
     return NULL;
@@ -98,9 +115,12 @@ void tokens_free(struct tokens *t)
 void tokens_refresh(struct tokens *t, int64_t now_ms)
 {
     struct token_list old;
+    struct err e = ERR_INIT;
     if (token_ring_refresh(&t->ring, now_ms, &old)) {
         put_in_force(t, &old);
         token_list_fini(&old);
+        if (check(&t->ring, &e) < 0)
+            log_error("tokens.limit", "error=\"%s\"", e.msg);
     }
     revoke_expired(t);
 }

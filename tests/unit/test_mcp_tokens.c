@@ -193,6 +193,24 @@ static struct caller *find(struct tokens *t, const char *token, int64_t now_ms)
     return tokens_find(t, &digest, now_ms, &until_ns);
 }
 
+// What only cubbyd keeps would be taken for a limit here.
+static void test_foreign_limits(void)
+{
+    static const char *const MEMBERS[] = {"max_memory_mb", "max_cpus", "max_snapshots",
+                                          "max_disk_mb"};
+    char *path auto_free = path_of("foreign");
+    for (size_t i = 0; i < ARRAY_LEN(MEMBERS); i++) {
+        struct err e = ERR_INIT;
+        char *text auto_free = str_printf(
+            "{\"tokens\": [{\"name\": \"a\", \"sha256\": \"" ABC "\", \"%s\": 0}]}", MEMBERS[i]);
+        write_file(path, text);
+        ok(!tokens_new(path, 5, 0, &e), "%s is refused", MEMBERS[i]);
+        ok(e.code == ERR_INVALID && strstr(e.msg, MEMBERS[i]) && strstr(e.msg, "\"a\"") &&
+               strstr(e.msg, path),
+           "and named: %s", e.msg);
+    }
+}
+
 static void test_reload(void)
 {
     char *path auto_free = path_of("live");
@@ -256,6 +274,7 @@ int main(void)
     test_parse_bad();
     test_writers();
     test_add();
+    test_foreign_limits();
     test_reload();
     dir_remove(folder, NULL);
     return tap_done();
