@@ -58,17 +58,30 @@ static void print_json(json_t *value)
 }
 
 // ---- build
-static int run_build(const struct template_build *spec, bool json)
+// An image is what differs from the template, and means nothing with another one.
+static void warn_of_users(const char *home, const char *name)
 {
-    struct err e = ERR_INIT;
-    struct template t;
-    char *useless auto_free = template_snapshots(spec->home, spec->name);
-    if (useless)
+    char *snapshots auto_free = template_snapshots(home, name);
+    char *hibernated auto_free = template_hibernated(home, name);
+    if (snapshots)
         fprintf(
             stderr,
             "These snapshots are of the template \"%s\" that there is, and cannot be used once it "
             "is replaced: %s\n",
-            spec->name, useless);
+            name, snapshots);
+    if (hibernated)
+        fprintf(stderr,
+                "These hibernated sandboxes cannot be woken any more once the template \"%s\" is "
+                "replaced: %s\nStop with Ctrl-C, and use or kill them first, or build under "
+                "another name.\n",
+                name, hibernated);
+}
+
+static int run_build(const struct template_build *spec, bool json)
+{
+    struct err e = ERR_INIT;
+    struct template t;
+    warn_of_users(spec->home, spec->name);
     if (template_build(spec, &t, &e) < 0) {
         cli_fail(&e);
         return e.code == ERR_CANCELED ? EXIT_CANCELED : e.code == ERR_INVALID ? CLI_USAGE : 1;

@@ -169,8 +169,16 @@ static void test_remove(void)
     ok(strstr(e.msg, "snap-a"), "names the snapshot");
     char *needed auto_free = template_snapshots(home, "one");
     is_str(needed, "snap-a", "which is listed");
+    char *running auto_free = put("sandboxes/ghi/sandbox.json", "{\"template\":\"one\"}");
+    ok(!template_hibernated(home, "one"), "one with a machine is not hibernated");
+    char *image auto_free =
+        put("sandboxes/jkl/sandbox.json", "{\"template\":\"one\",\"image\":\"\"}");
+    char *hibernated auto_free = template_hibernated(home, "one");
+    is_str(hibernated, "jkl", "one that is an image is");
     e = ERR_INIT;
     unlink(kept);
+    unlink(running);
+    unlink(image);
     is_int(template_remove(home, "one", false, &e), 0, "an unused one: %s", e.msg);
     char *dir auto_free = template_dir(home, "one");
     ok(!file_exists(dir), "is gone");

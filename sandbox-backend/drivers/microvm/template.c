@@ -175,30 +175,40 @@ int template_list(const char *home,
     return stop;
 }
 
+// What is looked for in the entries of <home>/<dir>.
+struct users {
+    const char *dir, *file;
+    bool hibernated; // only what is an image, and no machine
+};
+static const struct users SNAPSHOTS = {"snapshots", "snapshot.json", false};
+static const struct users SANDBOXES = {"sandboxes", "sandbox.json", false};
+static const struct users HIBERNATED = {"sandboxes", "sandbox.json", true};
+
 // Whether a daemon's file names the template. One that cannot be read is of something that is being
 // made or removed by a daemon that looks after it.
-static bool file_names(const char *path, const char *name)
+static bool file_names(const char *path, const struct users *users, const char *name)
 {
     struct buf text auto_buf = BUF_INIT;
     if (file_read(path, LIMIT_JSON_BODY_BYTES, &text, NULL) < 0)
         return false;
     json_t *object = json_parse(buf_str(&text), text.len, NULL);
-    bool names = str_eq(json_string_value(json_object_get(object, "template")), name);
+    bool names = str_eq(json_string_value(json_object_get(object, "template")), name) &&
+                 (!users->hibernated || json_is_string(json_object_get(object, "image")));
     json_decref(object);
     return names;
 }
 
-// The entries of <home>/<dir> whose <file> names the template: "a, b ...". New string; NULL: none.
-static char *users_of(const char *home, const char *dir, const char *file, const char *name)
+// The entries whose file names the template: "a, b ...". New string; NULL: none.
+static char *users_of(const char *home, const struct users *users, const char *name)
 {
-    char *where auto_free = home_path(home, dir);
+    char *where auto_free = home_path(home, users->dir);
     struct buf found = BUF_INIT;
     struct dirent **ids = NULL;
     bool full = false;
     int n = scandir(where, &ids, not_hidden, alphasort);
     for (int i = 0; i < n; i++) {
-        char *path auto_free = str_printf("%s/%s/%s", where, ids[i]->d_name, file);
-        if (!full && file_names(path, name)) {
+        char *path auto_free = str_printf("%s/%s/%s", where, ids[i]->d_name, users->file);
+        if (!full && file_names(path, users, name)) {
             full = found.len > USERS_BYTES;
             buf_printf(&found, "%s%s", found.len ? ", " : "", full ? "..." : ids[i]->d_name);
         }
@@ -210,12 +220,17 @@ static char *users_of(const char *home, const char *dir, const char *file, const
 
 char *template_snapshots(const char *home, const char *name)
 {
-    return users_of(home, "snapshots", "snapshot.json", name);
+    return users_of(home, &SNAPSHOTS, name);
+}
+
+char *template_hibernated(const char *home, const char *name)
+{
+    return users_of(home, &HIBERNATED, name);
 }
 
 static int check_unused(const char *home, const char *name, struct err *e)
 {
-    char *sandboxes auto_free = users_of(home, "sandboxes", "sandbox.json", name);
+    char *sandboxes auto_free = users_of(home, &SANDBOXES, name);
     char *snapshots auto_free = template_snapshots(home, name);
     if (sandboxes)
         return err_set(e, ERR_CONFLICT,

@@ -68,7 +68,9 @@ int template_list(const char *home,
 
 // The snapshots that need it, "snap-a, snap-b ..."; new string, NULL when there is none.
 char *template_snapshots(const char *home, const char *name);
+// The same of hibernated sandboxes: they can be woken only with the template as it is.
+char *template_hibernated(const char *home, const char *name);
 // Removes a template. ERR_CONFLICT, naming some, when a sandbox's sandbox.json or a snapshot's
-// snapshot.json says that it needs it, unless `force` (running sandboxes keep their open files; they
-// cannot be adopted again, hibernated ones not woken, and no snapshot of it used).
+// snapshot.json says that it needs it, unless `force` (running sandboxes keep their open files;
+// they cannot be adopted again, hibernated ones not woken, and no snapshot of it used).
 int template_remove(const char *home, const char *name, bool force, struct err *e);
