@@ -71,10 +71,8 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct create_spec spec = {.owner = caller.name};
     struct err e = ERR_INIT;
     json_t *json = json_parse_few(body, len, NEW_VALUES_MAX, &e);
-    if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0) {
-        spec.max_sandboxes = caller.max_sandboxes;
+    if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0)
         create_start(p->store, &spec, on_created, p, &p->sb, &e);
-    }
     create_spec_fini(&spec);
     json_decref(json);
     body_claim_give(&p->body);

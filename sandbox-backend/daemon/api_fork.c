@@ -58,18 +58,10 @@ static int parse(const json_t *body, struct fork_wish *wish, struct err *e)
     return 0;
 }
 
-// A key's own limit, when the children are to be the key's.
-static int64_t limit_of(const struct store *store, struct http_request *req,
-                        const struct sandbox *sb)
-{
-    struct gate_caller caller = gate_caller_of(store->gate, req);
-    return caller.name && str_eq(caller.name, sb->owner) ? caller.max_sandboxes : -1;
-}
-
 static void apply(struct store *store, struct http_request *req, struct sandbox *sb,
                   const json_t *body)
 {
-    struct fork_wish wish = {.max_sandboxes = limit_of(store, req, sb)};
+    struct fork_wish wish = {0};
     struct err e = ERR_INIT;
     if (parse(body, &wish, &e) < 0) {
         reply_err(req, NULL, &e);

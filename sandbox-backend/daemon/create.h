@@ -24,8 +24,7 @@ struct store;
 
 struct create_spec {
     struct known_template template;
-    const char *owner;     // name of the API key; NULL: the unix socket's
-    int64_t max_sandboxes; // of that owner; -1 for no limit of its own
+    const char *owner; // name of the API key; NULL: the unix socket's
     int64_t timeout_s;
     json_t *metadata; // object of strings, or NULL
     json_t *env;      // object of strings, or NULL

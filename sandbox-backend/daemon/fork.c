@@ -73,7 +73,6 @@ static void inherit(struct forking *f, const struct sandbox *sb, const struct fo
     f->owner = sb->owner ? xstrdup(sb->owner) : NULL;
     f->mask_request_host = sb->mask_request_host ? xstrdup(sb->mask_request_host) : NULL;
     *spec = (struct create_spec){.owner = f->owner,
-                                 .max_sandboxes = wish->max_sandboxes,
                                  .timeout_s = wish->timeout_s,
                                  .metadata = json_deep_copy(sb->metadata),
                                  .mask_request_host = f->mask_request_host,

@@ -21,7 +21,6 @@ struct forking;
 
 struct fork_wish {
     int64_t count, timeout_s;
-    int64_t max_sandboxes; // of its owner; -1 for no limit of its own
 };
 // Exactly once, from the loop, never inside the call. `results` is a new array (taken) of
 // {"sandbox": ...} and {"error": {"code", "message"}}; NULL with `e`: there are no children at all.

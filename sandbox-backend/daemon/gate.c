@@ -116,12 +116,9 @@ struct quota gate_quota(struct gate *g, const char *name)
 struct gate_caller gate_caller_of(const struct gate *g, struct http_request *req)
 {
     if (is_local(req))
-        return (struct gate_caller){.max_sandboxes = -1};
+        return (struct gate_caller){.name = NULL};
     const struct token *key = find(g, req);
-    if (!key)
-        return (struct gate_caller){.name = NOBODY};
-    // In this file 0 means no limit of its own.
-    return (struct gate_caller){key->name, key->max_sandboxes > 0 ? key->max_sandboxes : -1};
+    return (struct gate_caller){.name = key ? key->name : NOBODY};
 }
 
 bool gate_takes_body(struct gate *g, struct http_request *req, size_t most,

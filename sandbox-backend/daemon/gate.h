@@ -34,10 +34,10 @@ bool gate_admits(struct gate *g, struct http_request *req);
 struct quota;
 
 struct gate_caller {
-    const char *name;      // of the key, borrowed for this turn of the loop; NULL: the unix socket
-    int64_t max_sandboxes; // of the key; -1 for no limit of its own
+    const char *name; // of the key, borrowed for this turn of the loop; NULL: the unix socket
 };
-// What the owner of this name may have, as the file has it now; no limits for one that is not there.
+// What the owner of this name may have, as the file has it now; no limits for one that is not
+// there.
 struct quota gate_quota(struct gate *g, const char *name);
 // Who sent a request that was admitted. A key that is not good any more by now sees nothing.
 struct gate_caller gate_caller_of(const struct gate *g, struct http_request *req);

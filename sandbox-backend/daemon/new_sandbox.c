@@ -223,7 +223,7 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                                         "allowOut",
                                         "denyOut",
                                         "allowPublicTraffic"};
-    *out = (struct create_spec){.max_sandboxes = -1, .owner = out->owner};
+    *out = (struct create_spec){.owner = out->owner};
     if (!json_is_object(body))
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
     if (near_miss_check(body, "", KNOWN, ARRAY_LEN(KNOWN), e) < 0)
