@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/machine_json.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
@@ -20,13 +21,6 @@
 
 static const char *const STATES[] = {
     [RECORD_RUNNING] = "running", [RECORD_PAUSED] = "paused", [RECORD_POOLED] = "pooled"};
-
-static json_t *facts_to_json(const struct machine_facts *facts)
-{
-    return json_pack("{s:i, s:I, s:I, s:s, s:b}", "cpus", facts->cpus, "memory_mb",
-                     (json_int_t)facts->memory_mb, "disk_mb", (json_int_t)facts->disk_mb, "accel",
-                     facts->accel, "python", facts->python);
-}
 
 static enum record_state state_of(const struct sandbox *sb)
 {
@@ -47,23 +41,19 @@ static json_t *life_to_json(const struct sandbox *sb)
                      (json_int_t)sb->idle.policy.hibernate_ms);
 }
 
-static json_t *size_to_json(const struct machine_size *size)
-{
-    return json_pack("{s:i, s:I, s:I}", "cpus", size->cpus, "memory_mb",
-                     (json_int_t)size->memory_mb, "disk_mb", (json_int_t)size->disk_mb);
-}
-
 static json_t *to_json(const struct sandbox *sb)
 {
     bool has_machine = sb->machine && !sb->image;
-    json_t *json = json_pack(
-        "{s:i, s:s, s:s, s:s?, s:s?, s:s?, s:O, s:o, s:o, s:s, s:b, s:s?, s:s?, s:s?, s:s?, s:o, s:o}",
-        "format", RECORD_FORMAT, "id", sb->id, "template", sb->template, "build", sb->build, "token", sb->token,
-        "owner", sb->owner, "metadata", sb->metadata, "policy", net_policy_to_json(&sb->policy),
-        "facts", facts_to_json(&sb->facts), "state", STATES[state_of(sb)], "asleep", sb->asleep,
-        "image", sb->image, "snapshot", sb->snapshot, "traffic_token", sb->traffic_token,
-        "mask_request_host", sb->mask_request_host, "size", size_to_json(&sb->size), "machine",
-        has_machine ? machine_record(sb->machine) : json_null());
+    json_t *json = json_pack("{s:i, s:s, s:s, s:s?, s:s?, s:s?, s:O, s:o, s:o, s:s, s:b, s:s?, "
+                             "s:s?, s:s?, s:s?, s:o, s:o}",
+                             "format", RECORD_FORMAT, "id", sb->id, "template", sb->template,
+                             "build", sb->build, "token", sb->token, "owner", sb->owner, "metadata",
+                             sb->metadata, "policy", net_policy_to_json(&sb->policy), "facts",
+                             machine_facts_to_json(&sb->facts), "state", STATES[state_of(sb)],
+                             "asleep", sb->asleep, "image", sb->image, "snapshot", sb->snapshot,
+                             "traffic_token", sb->traffic_token, "mask_request_host",
+                             sb->mask_request_host, "size", machine_size_to_json(&sb->size),
+                             "machine", has_machine ? machine_record(sb->machine) : json_null());
     json_t *life = life_to_json(sb);
     if (json)
         json_object_update(json, life);
@@ -95,21 +85,6 @@ void record_write_or_log(struct sandbox *sb)
         return;
     log_warn("sandbox.record", "id=%s error=\"%s\"", sb->id, e.msg);
     sb->stored_end_ms = sb->end_ms; // not again for each request while the disk is full
-}
-
-static int read_facts(struct machine_facts *facts, const json_t *json, struct err *e)
-{
-    int64_t cpus = 0;
-    const char *accel = NULL;
-    if (json_get_int(json, "cpus", 0, 1024, &cpus, 0, e) < 0 ||
-        json_get_int(json, "memory_mb", 0, 1 << 24, &facts->memory_mb, 0, e) < 0 ||
-        json_get_int(json, "disk_mb", 0, 1 << 30, &facts->disk_mb, 0, e) < 0 ||
-        json_get_string(json, "accel", &accel, "", e) < 0 ||
-        json_get_bool(json, "python", &facts->python, false, e) < 0)
-        return -1;
-    facts->cpus = (int)cpus;
-    strncpy(facts->accel, accel, sizeof facts->accel - 1);
-    return 0;
 }
 
 static int read_life(struct sandbox *sb, const json_t *json, struct err *e)
@@ -158,19 +133,6 @@ static int read_texts(struct sandbox *sb, const json_t *json, struct err *e)
     return 0;
 }
 
-static int read_size(struct machine_size *size, const json_t *json, struct err *e)
-{
-    int64_t cpus = 0;
-    if (!json)
-        return 0;
-    if (json_get_int(json, "cpus", 0, 1024, &cpus, 0, e) < 0 ||
-        json_get_int(json, "memory_mb", 0, 1 << 24, &size->memory_mb, 0, e) < 0 ||
-        json_get_int(json, "disk_mb", 0, 1 << 30, &size->disk_mb, 0, e) < 0)
-        return -1;
-    size->cpus = (int)cpus;
-    return 0;
-}
-
 static int read_state(struct sandbox *sb, const json_t *json, struct record_extra *extra,
                       struct err *e)
 {
@@ -208,11 +170,12 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
     json_t *metadata = NULL, *env = NULL;
     if (read_identity(sb, json, e) < 0 || read_texts(sb, json, e) < 0 ||
         read_state(sb, json, extra, e) < 0 ||
-        read_size(&sb->size, json_object_get(json, "size"), e) < 0 ||
+        machine_size_from_json(&sb->size, json_object_get(json, "size"), e) < 0 ||
         json_get_string_map(json, "metadata", &metadata, e) < 0 ||
         json_get_string_map(json, "handout_env", &env, e) < 0 ||
         net_policy_from_json(&sb->policy, json_object_get(json, "policy"), e) < 0 ||
-        read_facts(&sb->facts, json_object_get(json, "facts"), e) < 0 || read_life(sb, json, e) < 0)
+        machine_facts_from_json(&sb->facts, json_object_get(json, "facts"), e) < 0 ||
+        read_life(sb, json, e) < 0)
         return -1;
     if (!sb->template)
         return err_set(e, ERR_INVALID, "it names no template");
