@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -55,19 +56,23 @@ struct scan_arg {
 
 // ---- the mapping
 
-// A line of /proc/PID/maps, if it is a private, writable mapping of the file.
-static bool is_ours(const char *line, const char *path, ino_t inode, struct guest_memory_part *out)
+// A line of /proc/PID/maps, if it is a private, writable mapping of the file. Some file systems
+// (btrfs, overlayfs) show another device there than stat does: there its name must tell.
+static bool is_ours(const char *line, const char *path, const struct stat *file,
+                    struct guest_memory_part *out)
 {
     uint64_t start, end, offset, number;
+    unsigned major_number, minor_number;
     char mode[5];
     int at = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %" SCNu64 " %n", &start, &end,
-               mode, &offset, &number, &at) != 5 ||
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &start, &end,
+               mode, &offset, &major_number, &minor_number, &number, &at) != 7 ||
         strncmp(mode, "rw", 2) != 0 || mode[3] != 'p' || end <= start)
         return false;
     *out = (struct guest_memory_part){.start = start, .bytes = end - start, .offset = offset};
     const char *name = at ? line + at : "";
-    return number == inode ||
+    bool same_device = makedev(major_number, minor_number) == file->st_dev;
+    return (same_device && number == file->st_ino) ||
            (strncmp(name, path, strlen(path)) == 0 && strchr("\n", name[strlen(path)]));
 }
 
@@ -82,7 +87,7 @@ static int find_parts(struct guest_memory *g, FILE *maps, const char *file, stru
         return err_sys(e, errno, "find %s", file);
     while (have < g->ram_bytes && getline(&line, &room, maps) > 0) {
         struct guest_memory_part part;
-        if (!is_ours(line, path, st.st_ino, &part) || part.offset != have ||
+        if (!is_ours(line, path, &st, &part) || part.offset != have ||
             g->part_count == GUEST_MEMORY_PARTS_MAX)
             continue;
         part.bytes = part.bytes < g->ram_bytes - have ? part.bytes : g->ram_bytes - have;
