@@ -176,7 +176,7 @@ void api_snapshots(struct store *store, struct http_request *req, const char *ar
         return;
     }
     json_t *list = json_array();
-    const struct snapshot *snap, *last = NULL;
+    const struct snapshot *snap = NULL, *last = NULL;
     TAILQ_FOREACH(snap, &store->snapshots.all, link)
     {
         if (!matches(store, req, &q, snap))

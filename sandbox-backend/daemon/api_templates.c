@@ -44,7 +44,7 @@ void api_template(struct store *store, struct http_request *req, const char *nam
 static char *snapshots_of(const struct store *store, struct http_request *req, const char *template)
 {
     struct buf names = BUF_INIT;
-    const struct snapshot *snap;
+    const struct snapshot *snap = NULL;
     TAILQ_FOREACH(snap, &store->snapshots.all, link)
     {
         if (strcmp(snap->template, template) != 0 || !gate_sees(store->gate, req, snap->owner))

@@ -33,8 +33,8 @@ struct daemon_opts {
     struct store_limits limits;
     struct front_opts front;
     struct pool_plan *pool; // becomes the daemon's
-    const char *domain; // of the answers to create; NULL: clients use their own
-    int ready_fd;       // gets "ready\n" when it listens, then is closed; -1 for none
+    const char *domain;     // of the answers to create; NULL: clients use their own
+    int ready_fd;           // gets "ready\n" when it listens, then is closed; -1 for none
     bool keep;
 };
 

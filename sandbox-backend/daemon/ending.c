@@ -134,8 +134,8 @@ static void advance(struct sandbox *sb)
     deadline_arm(&sb->wait, 0);
 }
 
-// First what is remembered of it, then its record: a daemon that is killed in between leaves nothing
-// that the next one would take for a sandbox (adopt.c).
+// First what is remembered of it, then its record: a daemon that is killed in between leaves
+// nothing that the next one would take for a sandbox (adopt.c).
 static void remember(struct sandbox *sb)
 {
     char *record auto_free = str_printf("%s/sandbox.json", sb->dir);

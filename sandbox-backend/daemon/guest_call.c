@@ -14,7 +14,7 @@ struct guest_call {
     char *method, *path, *token, *type; // owned
     struct buf body;
     int port;
-    guest_call_cb cb;                   // NULL once cancelled
+    guest_call_cb cb; // NULL once cancelled
     void *ctx;
     struct upstream_dial *dial;
     struct upstream_conn *conn; // owned until the call on it has ended

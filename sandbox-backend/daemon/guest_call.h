@@ -28,7 +28,7 @@ struct guest_request {
     const char *method, *path;
     const char *token; // X-Access-Token; NULL: none
     const char *type;  // of the body
-    const void *body; // NULL: none; copied
+    const void *body;  // NULL: none; copied
     size_t len;
 };
 struct guest_call *guest_call_send(struct sandbox *sb, const struct guest_request *request,

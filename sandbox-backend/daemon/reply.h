@@ -16,7 +16,8 @@ void reply_empty(struct http_request *req); // 204
 // `code` is a word for programs ("sandbox_ended"); NULL leaves "error_code" out.
 void reply_error(struct http_request *req, int status, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-// With e->retry_s as Retry-After. Without a code, what is full says so: "limit_reached", "host_full".
+// With e->retry_s as Retry-After. Without a code, what is full says so: "limit_reached",
+// "host_full".
 void reply_err(struct http_request *req, const char *code, const struct err *e);
 // What a browser asks before it asks: every origin may, with the headers that it names. Nothing
 // here goes by cookies, so that gives nobody anything.

@@ -175,7 +175,7 @@ static char *plain_name(const char *wanted)
 struct snapshot *snapshots_find(const struct snapshots *s, const char *owner, const char *wanted)
 {
     char *name auto_free = plain_name(wanted);
-    struct snapshot *snap;
+    struct snapshot *snap = NULL;
     TAILQ_FOREACH(snap, &s->all, link)
     {
         if (is_seen(snap, owner) && (strcmp(snap->id, name) == 0 || str_eq(snap->name, name)))
@@ -186,7 +186,7 @@ struct snapshot *snapshots_find(const struct snapshots *s, const char *owner, co
 
 bool snapshots_has_name(const struct snapshots *s, const struct snapshot *snap)
 {
-    const struct snapshot *other;
+    const struct snapshot *other = NULL;
     if (!snap->name)
         return false;
     TAILQ_FOREACH(other, &s->all, link)
@@ -200,7 +200,7 @@ bool snapshots_has_name(const struct snapshots *s, const struct snapshot *snap)
 static size_t add_up(const struct snapshot_list *list, const char *owner, bool all, int64_t *bytes)
 {
     size_t count = 0;
-    const struct snapshot *snap;
+    const struct snapshot *snap = NULL;
     TAILQ_FOREACH(snap, list, link)
     {
         if (!all && !str_eq(snap->owner, owner))

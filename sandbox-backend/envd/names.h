@@ -5,9 +5,9 @@
 // mounts a /proc of his own.
 //
 // They change with every restore, before anyone may use the guest, so they must be quick to write.
-// The first three on the disk were two thirds of /init: the first write after a restore runs the whole
-// of the file system, untranslated. So each is copied into a directory on a tmpfs when envd starts
-// (which is before the snapshot), mounted over its place, and held open.
+// The first three on the disk were two thirds of /init: the first write after a restore runs the
+// whole of the file system, untranslated. So each is copied into a directory on a tmpfs when envd
+// starts (which is before the snapshot), mounted over its place, and held open.
 #pragma once
 #include "sandbox-backend/base/err.h"
 

@@ -73,9 +73,9 @@ struct machine {
     struct machine_save *save;                              // owned; under way
     struct machine_restore *restore;                        // owned; while it starts from an image
     bool working;                                           // machine__work is under way
-    struct machine_size size;    // asked for; 0: the template's
-    int64_t grow_mb;             // its disk is to be made that large; 0: it is
-    struct machine_boot *boot;   // owned; while its guest boots
+    struct machine_size size;                               // asked for; 0: the template's
+    int64_t grow_mb;               // its disk is to be made that large; 0: it is
+    struct machine_boot *boot;     // owned; while its guest boots
     struct machine_cgroup *cgroup; // owned; NULL: the host holds it to nothing
     machine_ready_cb on_ready;
     machine_exit_cb on_exit;
