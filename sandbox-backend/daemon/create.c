@@ -54,6 +54,7 @@ void create_identify(struct sandbox *sb, const struct create_spec *spec)
     sb->mask_request_host = spec->mask_request_host ? xstrdup(spec->mask_request_host) : NULL;
     sb->auto_pause = spec->auto_pause;
     sb->auto_resume = spec->auto_resume;
+    net_policy_fini(&sb->policy); // a pooled one's, as its record has it
     net_policy_copy(&sb->policy, &spec->policy);
     sb->sliding = spec->sliding;
     sb->idle.policy = spec->idle;
