@@ -280,14 +280,14 @@ def test_tls(tmp_path):
 def test_options_in_the_home():
     daemon = Daemon()
     (daemon.home / "cubbyd.json").write_text(
-        json.dumps({"listen": "127.0.0.1:0", "domain": "cubby.example", "max_sandboxes": 1}))
+        json.dumps({"listen": "127.0.0.1:0", "domain": "cubby.example", "max_sandboxes": 1, "create_wait": 0}))
     with daemon:
         assert url(daemon).startswith("http://127.0.0.1:")
         assert f"url={url(daemon)}" in daemon.log.read_text()
         made = daemon.create()
         assert made["domain"] == "cubby.example"
         assert daemon.get(made["sandboxID"]).json["domain"] == "cubby.example"
-        assert daemon.request("POST", "/v2/sandboxes", {"templateID": "base"}).status == 429
+        assert daemon.request("POST", "/v2/sandboxes", {"templateID": "base"}).status == 503
         said = cubby(daemon.home, "daemon", "status")
         assert said.returncode == 0 and url(daemon) in said.stdout
         assert daemon.stop() == 0
@@ -352,7 +352,7 @@ def test_cubby_pauses_and_resumes(daemon):
     done = cubby(daemon.home, "pause", sandbox[:8])
     assert done.returncode == 0 and done.stdout.strip() == sandbox
     row = next(r for r in cubby(daemon.home, "ps").stdout.splitlines() if sandbox in r)
-    assert "paused" in row
+    assert "frozen" in row
     again = cubby(daemon.home, "pause", sandbox)
     assert again.returncode == 1 and "already paused" in again.stderr
     assert cubby(daemon.home, "resume", sandbox).returncode == 0
