@@ -92,9 +92,7 @@ static void print_table(const struct token_list *keys)
     static const char *const HEADINGS[] = {"NAME", "EXPIRES",   "MAX SANDBOXES", "MEMORY MB",
                                            "CPUS", "SNAPSHOTS", "DISK MB"};
     struct table t;
-    table_init(&t, ARRAY_LEN(HEADINGS));
-    for (size_t i = 0; i < ARRAY_LEN(HEADINGS); i++)
-        table_cell(&t, HEADINGS[i]);
+    table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     for (int i = 0; i < keys->count; i++) {
         json_t *key = to_json(&keys->items[i]);
         const char *until = json_string_value(json_object_get(key, "expires"));

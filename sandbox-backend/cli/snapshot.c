@@ -77,9 +77,7 @@ static void print_table(const json_t *list)
 {
     static const char *const HEADINGS[] = {"SNAPSHOT", "NAME", "SANDBOX", "TEMPLATE", "CREATED"};
     struct table t;
-    table_init(&t, ARRAY_LEN(HEADINGS));
-    for (size_t i = 0; i < ARRAY_LEN(HEADINGS); i++)
-        table_cell(&t, HEADINGS[i]);
+    table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     size_t i = 0;
     const json_t *one = NULL;
     json_array_foreach(list, i, one)

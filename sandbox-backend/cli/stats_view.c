@@ -105,9 +105,7 @@ static void print_table(const json_t *list, enum stats_order order, FILE *to)
     for (size_t i = 0; i < count; i++)
         sorted[i] = json_array_get(list, i);
     qsort_r(sorted, count, sizeof *sorted, by_key, &order);
-    table_init(&t, ARRAY_LEN(HEADINGS));
-    for (size_t i = 0; i < ARRAY_LEN(HEADINGS); i++)
-        table_cell(&t, HEADINGS[i]);
+    table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     for (size_t i = 0; i < count; i++)
         add_row(&t, sorted[i]);
     table_print(&t, to);

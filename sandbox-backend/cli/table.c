@@ -23,6 +23,13 @@ void table_cell(struct table *t, const char *text)
     t->cells[t->count++] = safe.len ? buf_take(&safe) : xstrdup("");
 }
 
+void table_init_headed(struct table *t, const char *const *headings, int columns)
+{
+    table_init(t, columns);
+    for (int i = 0; i < columns; i++)
+        table_cell(t, headings[i]);
+}
+
 // Characters, as near to columns of a terminal as one gets without knowing its font.
 static int width_of(const char *text)
 {

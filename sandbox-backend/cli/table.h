@@ -13,6 +13,7 @@ struct table {
 };
 
 void table_init(struct table *t, int columns);
+void table_init_headed(struct table *t, const char *const *headings, int columns);
 void table_cell(struct table *t, const char *text); // the next one, left to right; copied
 void table_print(const struct table *t, FILE *to);
 void table_fini(struct table *t);
