@@ -2,7 +2,6 @@
 """How many sandboxes one machine holds, and what an idle one costs it."""
 
 import concurrent.futures
-import json
 import os
 import pathlib
 import statistics
@@ -57,14 +56,8 @@ class DensityBench:
         self.mcp.close()
         self.state.close()
 
-    def api(self, method, path, body=None, want=(200, 201, 204)):
-        status, _, answer = self.state.request(method, path, body)
-        if status not in want:
-            raise RuntimeError(f"{method} {path}: {status} {answer[:300]!r}")
-        return json.loads(answer) if answer else None
-
     def create(self):
-        return self.api("POST", "/sandboxes", {"templateID": "default", "timeout": 86400})["sandboxID"]
+        return self.state.api("POST", "/sandboxes", {"templateID": "default", "timeout": 86400})["sandboxID"]
 
     def answer(self, sandbox):
         start = time.perf_counter()
@@ -86,7 +79,7 @@ class DensityBench:
                    "guest_own_mb": round(statistics.mean(private_mb(pid) for pid in qemu), 1),
                    "netd_private_mb": round(statistics.mean(private_mb(pid) for pid in netd), 1), "n": len(qemu)}
         for sandbox in self.state.sandboxes():
-            self.api("DELETE", f"/sandboxes/{sandbox}")
+            self.state.api("DELETE", f"/sandboxes/{sandbox}")
         return figures
 
     def alive_at_once(self):
@@ -94,12 +87,12 @@ class DensityBench:
         before, start = available_mb(), time.perf_counter()
         if not self.state.daemon():
             first = self.mcp.tool("create_sandbox")["sandbox_id"]
-            self.api("DELETE", f"/sandboxes/{first}")
+            self.state.api("DELETE", f"/sandboxes/{first}")
         frozen, running = [], []
         for _ in range(FROZEN):
             sandbox = self.create()
             self.answer(sandbox)
-            self.api("POST", f"/sandboxes/{sandbox}/pause", {})
+            self.state.api("POST", f"/sandboxes/{sandbox}/pause", {})
             frozen.append(sandbox)
         for _ in range(RUNNING):
             running.append(self.create())
@@ -110,12 +103,12 @@ class DensityBench:
         wakes = []
         for sandbox in frozen:
             t0 = time.perf_counter()
-            self.api("POST", f"/sandboxes/{sandbox}/resume", {"timeout": 3600})
+            self.state.api("POST", f"/sandboxes/{sandbox}/resume", {"timeout": 3600})
             self.answer(sandbox)
             wakes.append(time.perf_counter() - t0)
-            self.api("POST", f"/sandboxes/{sandbox}/pause", {})
+            self.state.api("POST", f"/sandboxes/{sandbox}/pause", {})
         with concurrent.futures.ThreadPoolExecutor(4) as several:
-            list(several.map(lambda sandbox: self.api("DELETE", f"/sandboxes/{sandbox}"), frozen + running))
+            list(several.map(lambda sandbox: self.state.api("DELETE", f"/sandboxes/{sandbox}"), frozen + running))
         wait_for(lambda: not self.state.sandboxes(), 60, "all are gone")
         return {"frozen": len(frozen), "running": len(running), "made_in_s": round(made, 1),
                 "memory_taken_mb": before - after, "memory_each_mb": round((before - after) / len(frozen + running), 1),

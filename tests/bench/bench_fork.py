@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forks and snapshots: how long the parent stands still, and when each child can be used."""
 
-import json
 import os
 import re
 import statistics
@@ -30,18 +29,12 @@ class ForkBench:
         self.mcp.close()
         self.state.close()
 
-    def api(self, method, path, body=None, want=(200, 201, 204)):
-        status, _, answer = self.state.request(method, path, body)
-        if status not in want:
-            raise RuntimeError(f"{method} {path}: {status} {answer!r}")
-        return json.loads(answer) if answer else None
-
     def fill(self):
         self.mcp.tool("run_command", sandbox_id=self.parent,
                       command=f"head -c {OWN_MB << 20} /dev/urandom >/dev/shm/own")
 
     def logs(self, sandbox):
-        return [line["message"] for line in self.api("GET", f"/v2/sandboxes/{sandbox}/logs")["logs"]]
+        return [line["message"] for line in self.state.api("GET", f"/v2/sandboxes/{sandbox}/logs")["logs"]]
 
     def number(self, sandbox, pattern):
         """What the newest line of its log that fits says."""
@@ -56,10 +49,10 @@ class ForkBench:
     def cold(self):
         """(seconds of a create, of its first command), without a pool."""
         start = time.perf_counter()
-        sandbox = self.api("POST", "/v2/sandboxes", {"templateID": "default"})["sandboxID"]
+        sandbox = self.state.api("POST", "/v2/sandboxes", {"templateID": "default"})["sandboxID"]
         took = time.perf_counter() - start
         first = self.command(sandbox)
-        self.api("DELETE", f"/sandboxes/{sandbox}")
+        self.state.api("DELETE", f"/sandboxes/{sandbox}")
         return took, first
 
     # ---- the figures
@@ -70,7 +63,7 @@ class ForkBench:
             colds.append(took)
             cold_firsts.append(first)
             start = time.perf_counter()
-            results = self.api("POST", f"/sandboxes/{self.parent}/fork", {"count": CHILDREN, "timeout": 300})
+            results = self.state.api("POST", f"/sandboxes/{self.parent}/fork", {"count": CHILDREN, "timeout": 300})
             wholes.append(time.perf_counter() - start)
             children = [result["sandbox"]["sandboxID"] for result in results]
             still.append(self.number(self.parent, r"forked .* stood still for ([0-9.]+) ms"))
@@ -78,7 +71,7 @@ class ForkBench:
             for child in children:
                 creations.append(self.number(child, r"created from .*in ([0-9]+) ms"))
                 firsts.append(self.command(child))
-                self.api("DELETE", f"/sandboxes/{child}")
+                self.state.api("DELETE", f"/sandboxes/{child}")
         return {
             "children": CHILDREN, "own_memory_mb": OWN_MB, "image_mb": round(statistics.median(mb), 1),
             "parent_standstill_ms": round(statistics.median(still), 2), "parent_standstill_spread_ms": [min(still), max(still)],
@@ -95,16 +88,16 @@ class ForkBench:
         takes, still, creates, firsts, mb = [], [], [], [], []
         for _ in range(self.rounds):
             start = time.perf_counter()
-            made = self.api("POST", f"/sandboxes/{self.parent}/snapshots", {})
+            made = self.state.api("POST", f"/sandboxes/{self.parent}/snapshots", {})
             takes.append(time.perf_counter() - start)
             mb.append(made["bytes"] / (1 << 20))
             still.append(self.number(self.parent, r"snapshot .* stood still for ([0-9.]+) ms"))
             start = time.perf_counter()
-            child = self.api("POST", "/v2/sandboxes", {"templateID": made["snapshotID"]})["sandboxID"]
+            child = self.state.api("POST", "/v2/sandboxes", {"templateID": made["snapshotID"]})["sandboxID"]
             creates.append(time.perf_counter() - start)
             firsts.append(self.command(child))
-            self.api("DELETE", f"/sandboxes/{child}")
-            self.api("DELETE", f"/templates/{made['snapshotID']}")
+            self.state.api("DELETE", f"/sandboxes/{child}")
+            self.state.api("DELETE", f"/templates/{made['snapshotID']}")
         return {
             "own_memory_mb": OWN_MB, "snapshot_mb": round(statistics.median(mb), 1),
             "snapshot_ms": median_ms(takes), "snapshot_spread_ms": spread_ms(takes),

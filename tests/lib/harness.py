@@ -106,6 +106,13 @@ class Home:
         got = {k.lower(): v for k, v in (f.split(": ", 1) for f in fields)}
         return int(status.split()[1]), got, rest
 
+    def api(self, method, path, body=None, want=(200, 201, 204)):
+        """The answer's JSON, or None; any other status is an error."""
+        status, _, answer = self.request(method, path, body)
+        if status not in want:
+            raise RuntimeError(f"{method} {path}: {status} {answer[:300]!r}")
+        return json.loads(answer) if answer else None
+
     def cubby(self, *words, check=True, **options):
         """Runs the command-line program."""
         return subprocess.run([BIN / "cubby", *words], env=self.env, check=check, timeout=60,
