@@ -100,11 +100,11 @@ static void print_table(const json_t *list, enum stats_order order, FILE *to)
     static const char *const HEADINGS[] = {"ID",     "TEMPLATE", "STATE",  "CPU %",   "CPU TIME",
                                            "MEMORY", "DISK",     "NET IN", "NET OUT", "AGE"};
     size_t count = json_array_size(list);
-    const json_t **sorted auto_free = xcalloc(count + 1, sizeof *sorted);
+    const json_t **sorted auto_free = xcalloc(count + 1, sizeof(json_t *));
     struct table t;
     for (size_t i = 0; i < count; i++)
         sorted[i] = json_array_get(list, i);
-    qsort_r(sorted, count, sizeof *sorted, by_key, &order);
+    qsort_r(sorted, count, sizeof(json_t *), by_key, &order);
     table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     for (size_t i = 0; i < count; i++)
         add_row(&t, sorted[i]);
