@@ -12,7 +12,8 @@
 #include "sandbox-backend/drivers/microvm/page_file.h"
 #include "sandbox-backend/drivers/microvm/sized.h"
 
-#define ZEROS_AT_ONCE 256 // pages
+#define ZEROS_AT_ONCE 256  // pages
+#define SPLIT_PAGES   1024 // fewer are not worth a thread
 
 struct machine_restore {
     char *image; // owned, as all strings here
@@ -75,6 +76,53 @@ static int write_zeros(const struct guest_memory *memory, const struct page_rang
     return 0;
 }
 
+// Some of the ranges, and what they have for contents.
+struct fill {
+    const struct guest_memory *memory; // borrowed, as all of it
+    const struct page_range *ranges;
+    size_t count;
+    const char *data;
+    struct err error;
+};
+
+static void fill(void *ctx)
+{
+    struct fill *f = ctx;
+    for (size_t i = 0; i < f->count && !err_is(&f->error); i++) {
+        const struct page_range *range = &f->ranges[i];
+        if (range->kind == PAGE_ZERO) {
+            write_zeros(f->memory, range, &f->error);
+            continue;
+        }
+        guest_memory_write(f->memory, range->first, range->count, f->data, &f->error);
+        f->data += (size_t)range->count * PAGE_BYTES;
+    }
+}
+
+// The second gets what begins behind half of the pages. How many pages there are.
+static uint64_t split(const struct page_file *pages, struct fill *first, struct fill *second)
+{
+    uint64_t total = 0, before = 0;
+    size_t i = 0;
+    const char *data = pages->data;
+    for (size_t k = 0; k < pages->range_count; k++)
+        total += pages->ranges[k].count;
+    for (; i < pages->range_count && before < total / 2; i++) {
+        before += pages->ranges[i].count;
+        if (pages->ranges[i].kind == PAGE_DATA)
+            data += (size_t)pages->ranges[i].count * PAGE_BYTES;
+    }
+    first->ranges = pages->ranges;
+    first->count = i;
+    first->data = pages->data;
+    second->ranges = pages->ranges + i;
+    second->count = pages->range_count - i;
+    second->data = data;
+    return total;
+}
+
+// Nearly all of the time is the kernel's, which breaks the sharing of one page after the other: two
+// threads need half of it where a processor is idle.
 static void run_fill(void *ctx, struct err *e)
 {
     struct machine_restore *r = ctx;
@@ -82,17 +130,18 @@ static void run_fill(void *ctx, struct err *e)
     if (guest_memory_open(&memory, r->qemu, r->memory, r->ram_bytes, e) != 0)
         return;
     FAULT("restore.3");
-    const char *data = r->pages.data;
-    for (size_t i = 0; i < r->pages.range_count && !err_is(e); i++) {
-        const struct page_range *range = &r->pages.ranges[i];
-        if (range->kind == PAGE_ZERO) {
-            write_zeros(&memory, range, e);
-            continue;
-        }
-        guest_memory_write(&memory, range->first, range->count, data, e);
-        data += (size_t)range->count * PAGE_BYTES;
-    }
+    struct fill first = {.memory = &memory}, second = {.memory = &memory};
+    uv_thread_t helper;
+    bool helped = split(&r->pages, &first, &second) >= SPLIT_PAGES &&
+                  uv_thread_create(&helper, fill, &second) == 0;
+    fill(&first);
+    if (helped)
+        uv_thread_join(&helper);
+    else
+        fill(&second);
     guest_memory_close(&memory);
+    if (err_is(&first.error) || err_is(&second.error))
+        *e = err_is(&first.error) ? first.error : second.error;
 }
 
 void machine__restore_fill(struct machine *m, machine_work_then *then)
