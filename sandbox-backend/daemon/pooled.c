@@ -24,6 +24,14 @@
 #define WARM_WAIT_MS 60000 // for each step; the background may have to wait for others
 #define WARM_ROUNDS  2     // with one the hand-out took 9 to 47 ms under TCG, with more 8 to 22
 
+// What it has begun by itself, as making the kernel's next process ready, would go on beside its
+// user's first command. One that is never quiet is stopped all the same, and so is one that has no
+// processor now.
+#define QUIET_LOOK_MS 40
+#define QUIET_CPU_NS  (4 * 1000000) // between two looks
+#define QUIET_LOOKS   3             // one after another
+#define QUIET_WAIT_MS 5000
+
 struct pooled {
     struct sandbox *sb; // borrowed
     pooled_cb cb;       // NULL once called
@@ -32,9 +40,13 @@ struct pooled {
     void *claim_ctx;
     struct guest_init *init;
     struct guest_call *call;
-    size_t step;    // of the warm-up
-    int round;      // of all its steps
-    char *context;  // owned; of the kernel, while it is warmed
+    size_t step;          // of the warm-up
+    int round;            // of all its steps
+    char *context;        // owned; of the kernel, while it is warmed
+    struct deadline look; // whether it is quiet
+    int quiet_looks;
+    int64_t cpu_ns; // that it had used at the last one
+    int64_t warm_ms;
     struct err err; // why it is ended; nothing goes on once it is set
     int64_t start_ms, machine_ms;
 };
@@ -45,6 +57,7 @@ static void on_init_answer(int status, const char *text, size_t len, const struc
 static void warm(struct pooled *p);
 static void on_warm_answer(int status, const char *text, size_t len, const struct err *e,
                            void *ctx);
+static void on_look(struct deadline *d);
 static void on_stopped(struct machine *m, const struct err *e, void *ctx);
 static void fail(struct pooled *p);
 static void on_cleaned(void *ctx);
@@ -53,14 +66,21 @@ static struct pooled *pooled_new(struct sandbox *sb, pooled_cb cb, void *ctx)
 {
     struct pooled *p = xcalloc(1, sizeof *p);
     *p = (struct pooled){.sb = sb, .cb = cb, .ctx = ctx, .start_ms = clock_mono_ms()};
+    deadline_init(&p->look, sb->store->loop, on_look);
     sb->pooled = p;
     return p;
 }
 
-static void pooled_free(struct pooled *p)
+static void on_look_closed(struct deadline *d)
 {
+    struct pooled *p = container_of(d, struct pooled, look);
     free(p->context);
     free(p);
+}
+
+static void pooled_free(struct pooled *p)
+{
+    deadline_close(&p->look, on_look_closed);
 }
 
 static void tell(struct pooled *p, const struct err *e)
@@ -146,6 +166,8 @@ void pooled_claim(struct sandbox *sb, create_cb cb, void *ctx)
     p->claim_ctx = ctx;
     if (sb->machine)
         machine_set_background(sb->machine, false);
+    if (deadline_is_armed(&p->look))
+        deadline_arm(&p->look, 0);
 }
 
 // ---- 3
@@ -236,7 +258,8 @@ static bool is_warm(struct pooled *p)
 static void warm(struct pooled *p)
 {
     if (is_warm(p)) {
-        machine_pause(p->sb->machine, on_stopped, p);
+        p->warm_ms = clock_mono_ms();
+        deadline_arm(&p->look, QUIET_LOOK_MS);
         return;
     }
     const struct warm_step *step = &STEPS[p->step];
@@ -296,6 +319,29 @@ static void on_warm_answer(int status, const char *text, size_t len, const struc
 }
 
 // ---- 5 and 6
+static bool is_quiet(struct pooled *p)
+{
+    struct machine_usage now = {0};
+    struct err e = ERR_INIT;
+    if (machine_usage(p->sb->machine, &now, &e) < 0)
+        return true; // stopping it says what is wrong
+    bool quiet = now.cpu_ns - p->cpu_ns < QUIET_CPU_NS;
+    p->cpu_ns = now.cpu_ns;
+    p->quiet_looks = quiet ? p->quiet_looks + 1 : 0;
+    return p->quiet_looks == QUIET_LOOKS || clock_mono_ms() - p->warm_ms > QUIET_WAIT_MS;
+}
+
+static void on_look(struct deadline *d)
+{
+    struct pooled *p = container_of(d, struct pooled, look);
+    if (err_is(&p->err) || is_claimed(p))
+        return;
+    if (is_quiet(p))
+        machine_pause(p->sb->machine, on_stopped, p);
+    else
+        deadline_arm(&p->look, QUIET_LOOK_MS);
+}
+
 static void on_stopped(struct machine *m, const struct err *e, void *ctx)
 {
     (void)m;
@@ -319,8 +365,9 @@ static void on_stopped(struct machine *m, const struct err *e, void *ctx)
     }
     FAULT("pool.4");
     int64_t now = clock_mono_ms();
-    log_info("pool.ready", "id=%s template=%s ms=%lld machine_ms=%lld", sb->id, sb->template,
-             (long long)(now - p->start_ms), (long long)(p->machine_ms - p->start_ms));
+    log_info("pool.ready", "id=%s template=%s ms=%lld machine_ms=%lld quiet_ms=%lld", sb->id,
+             sb->template, (long long)(now - p->start_ms), (long long)(p->machine_ms - p->start_ms),
+             (long long)(now - p->warm_ms));
     tell(p, NULL);
 }
 

@@ -6,7 +6,7 @@
 //  3. POST /init: entropy, clock, name. No token: there is nobody yet who would have it.
 //  4. Warm-up: what a first command, and a first run of Python where the template has it, need to
 //     have been run once, is. It leaves no file, history, variable or process.
-//  5. The machine stands still.
+//  5. The machine has finished what it began by itself, and stands still.
 //  6. sandbox.json says that it is pooled: POOLED.
 //
 // It may be wanted by somebody before it is ready (pooled_claim): then it is handed out after the
