@@ -12,8 +12,8 @@
 #include "sandbox-backend/drivers/microvm/page_file.h"
 #include "sandbox-backend/drivers/microvm/sized.h"
 
-#define ZEROS_AT_ONCE 256  // pages
-#define SPLIT_PAGES   1024 // fewer are not worth a thread
+#define ZEROS_AT_ONCE 256 // pages
+#define SPLIT_PAGES   256 // fewer are not worth a thread
 
 struct machine_restore {
     char *image; // owned, as all strings here
