@@ -29,7 +29,7 @@ struct pool {
     struct store *store; // borrowed
     struct pool_plan plan;
     struct shelf shelves[POOL_TEMPLATES_MAX];
-    struct shelf *making; // what is made now is for; one at a time
+    struct shelf *making; // what is made now, or removed after it failed, is for; one at a time
     struct deadline look;
     bool closing;
 };
@@ -92,6 +92,12 @@ static bool is_ready(const struct sandbox *sb)
 static bool is_made(const struct sandbox *sb)
 {
     return sb->state == SANDBOX_CREATING && pooled_is(sb);
+}
+
+// It runs: what is left is quicker than a new one. Before, it may wait for long in the background.
+static bool is_close(const struct sandbox *sb)
+{
+    return is_made(sb) && sb->machine;
 }
 
 static int count(const struct store *store, const char *template,
@@ -159,14 +165,6 @@ static bool is_busy(const struct store *store)
 {
     for (const struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
         if (sb->state == SANDBOX_RESUMING || (sb->state == SANDBOX_CREATING && !pooled_is(sb)))
-            return true;
-    return false;
-}
-
-static bool is_making(const struct store *store)
-{
-    for (const struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        if (is_made(sb))
             return true;
     return false;
 }
@@ -245,7 +243,7 @@ static void on_look(struct deadline *d)
     struct pool *pool = container_of(d, struct pool, look);
     struct store *store = pool->store;
     int64_t now = clock_mono_ms();
-    bool may_make = !is_busy(store) && !is_making(store);
+    bool may_make = !is_busy(store) && !pool->making;
     deadline_arm(d, is_busy(store) ? POOL_QUIET_MS : POOL_LOOK_MS);
     if (is_short(pool))
         may_make = !pool_give_up(store) && may_make;
@@ -273,7 +271,7 @@ struct sandbox *pool_take(struct store *store, const struct create_spec *spec, c
     if (!shelf)
         return NULL;
     struct sandbox *ready = first(store, &spec->template, is_ready);
-    struct sandbox *sb = ready ? ready : first(store, &spec->template, is_made);
+    struct sandbox *sb = ready ? ready : first(store, &spec->template, is_close);
     deadline_arm(&pool->look, POOL_QUIET_MS);
     shelf->handed_out += ready != NULL;
     shelf->claimed += sb && !ready;

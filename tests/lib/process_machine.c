@@ -5,8 +5,9 @@
 // GET /whoami (the token is checked), POST /echo, GET /hang (never answered; makes the file
 // "hanging"), GET /cut (an answer that breaks off), /files with
 // a signature (which is not checked; answers with the machine's directory), WatchDir (begins, and
-// says nothing more), Start (kept in the file "started"), List (of the file "processes"). connects.log
-// has a line with the port for each CONNECT. The kernel's port is the one that the file "kernel-port" names, where there is one.
+// says nothing more), Start (kept in the file "started"), List (of the file "processes").
+// connects.log has a line with the port for each CONNECT. The kernel's port is the one that the
+// file "kernel-port" names, where there is one.
 //
 // POST /spin takes a processor until DELETE /spin.
 //
@@ -224,12 +225,15 @@ static void *run_vmnet(void *arg)
 }
 
 // ---- envd
-// With a file "stop-at-init" in its directory the machine stands still, once, before it answers: a
-// test that made it sends SIGCONT.
+// With a file "stop-at-init" in its directory the machine stands still, once, before it answers; by
+// its template's word "stop" before its first answer: a test sends SIGCONT.
 static void stop_if_asked(void)
 {
+    static bool stopped;
     char *sign auto_free = str_printf("%s/stop-at-init", dir);
-    if (unlink(sign) == 0)
+    bool at_first = strcmp(init_mode, "stop") == 0 && !stopped;
+    stopped = true;
+    if (unlink(sign) == 0 || at_first)
         raise(SIGSTOP);
 }
 

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from cubbyd import PROGRAM, Daemon, process_exists, wait_for
+from harness import Later
 
 
 def is_stopped(pid):
@@ -204,14 +205,29 @@ def test_never_twice():
 
 def test_one_that_is_being_made_is_taken():
     d = Pool("1")
+    d.template("default", created_at="first", init="stop")
+    with d:
+        pid, = wait_for(lambda: [p for p in d.machines() if is_stopped(p)], 30, "one is being made")
+        d.template("default", created_at="first")
+        name, = d.directories()
+        asked = Later(d.create)
+        wait_for(lambda: d.shelf()["claimed"] == 1, 30, "it is taken")
+        os.kill(pid, signal.SIGCONT)
+        made = asked.join()
+        assert made["sandboxID"] == name and d.whoami(made) == 200
+        assert d.shelf()["cold"] == 0
+        d.await_ready(1)
+
+
+def test_one_that_has_no_machine_yet_is_not_waited_for():
+    d = Pool("1")
     d.template("default", created_at="first", create="late")
     with d:
         wait_for(lambda: d.shelf()["making"] == 1, 30, "one is being made")
         name, = d.directories()
         made = d.create()
-        assert made["sandboxID"] == name and d.whoami(made) == 200
-        assert d.shelf()["claimed"] == 1 and d.shelf()["cold"] == 0
-        d.await_ready(1)
+        assert made["sandboxID"] != name and d.whoami(made) == 200
+        assert d.shelf()["cold"] == 1 and d.shelf()["claimed"] == 0
 
 
 def test_the_limit_of_sandboxes_is_of_those_that_are_asked_for():
