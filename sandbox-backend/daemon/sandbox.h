@@ -40,6 +40,7 @@ struct sandbox {
     struct store *store;       // borrowed
     char id[SANDBOX_ID_LEN + 1];
     enum sandbox_state state;
+    int found;        // enum record_state, while it is being adopted
     char *dir;        // owned; <home>/sandboxes/<id>
     char *template;   // owned; name of the template
     char *build;      // owned; which one of that name (templates_build); NULL: it is not known
@@ -58,13 +59,10 @@ struct sandbox {
     struct handout *handout;   // owned; while it is handed out (handout.h)
     json_t *handout_env;       // owned; its environment, until its guest has it (handout.h)
     struct adoption *adoption; // borrowed; until its machine was found (adopt.c)
-    int found;                 // enum record_state, while it is being adopted
     char *snapshot;            // owned; id of the one it was made from; NULL: from its template
     struct machine_size size;  // what was asked for; 0: the template's
-    bool booted;               // for its size, rather than restored; of this daemon's creations
     char *image;               // owned; what it goes on from when it has no machine: "" is
                                // <dir>/image, else the id of a snapshot. NULL: it has a machine
-    bool asleep;               // PAUSED for want of use: to callers it runs, any request wakes it
     int64_t used_ms;           // monotonic; when it was used last
     struct idle idle;          // when it is put to sleep
     struct journal journal;    // what happened to it
@@ -73,6 +71,8 @@ struct sandbox {
     struct ticket *ticket;     // owned; while it waits for room (waiting.c)
     struct pausing *pausing;   // owned; while PAUSING or RESUMING (pause.c)
     unsigned holds;            // what its end waits for (ending.h)
+    bool booted;               // for its size, rather than restored; of this daemon's creations
+    bool asleep;               // PAUSED for want of use: to callers it runs, any request wakes it
     struct deadline wait;      // makes the steps of its removal (ending.c)
 
     // What the proxy goes by.
@@ -82,10 +82,10 @@ struct sandbox {
                              // NULL: the client's
     bool auto_resume;        // a request for a paused one wakes it
     bool auto_pause;         // when its time is over it is paused, not killed
+    bool sliding;            // a Cubby extension: activity moves the end to now + timeout_ms
 
     // Life. Instants are on the monotonic clock, which a change of the host's date does not move;
     // the wall clock's text of the end is kept beside it so that it reads the same each time.
-    bool sliding; // a Cubby extension: activity moves the end to now + timeout_ms
     int64_t timeout_ms;
     int64_t started_ns;    // wall clock
     int64_t end_ms;        // monotonic

@@ -150,7 +150,8 @@ int snapshots_open(struct snapshots *s, const char *home, struct err *e)
 
 void snapshots_fini(struct snapshots *s)
 {
-    for (struct snapshot *snap; (snap = TAILQ_FIRST(&s->all));) {
+    for (struct snapshot *snap = TAILQ_FIRST(&s->all), *next; snap; snap = next) {
+        next = TAILQ_NEXT(snap, link);
         snapshots_remove(s, snap);
         snapshot_free(snap);
     }

@@ -54,7 +54,7 @@ static void add_range(struct page_writer *w, uint64_t first, enum page_kind kind
         last->count++;
         return;
     }
-    if (w->range_count == w->range_room) {
+    if (!w->ranges || w->range_count == w->range_room) {
         w->range_room = w->range_room ? 2 * w->range_room : RANGES_FIRST;
         w->ranges = xrealloc(w->ranges, w->range_room * sizeof *w->ranges);
     }
