@@ -56,6 +56,7 @@
 #include "sandbox-backend/log/log.h"
 
 #define START_LIMIT_MS 15000
+#define IDLE_PATIENCE  6 // times as long for one in the background, which gets what others leave
 #define GONE_LIMIT_MS  10000
 
 static const char *const STATE_NAMES[] = {
@@ -98,6 +99,16 @@ void machine__step(const struct machine *m, const char *step)
               (double)(uv_hrtime() - m->begun_ns) / 1e6);
 }
 
+static uint64_t patience(const struct machine *m)
+{
+    return m->background ? IDLE_PATIENCE : 1;
+}
+
+uint64_t machine__qmp_ms(const struct machine *m)
+{
+    return MACHINE_QMP_MS * patience(m);
+}
+
 struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
                              machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
 {
@@ -120,7 +131,7 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
                           .ctx = ctx};
     TAILQ_INIT(&m->requests);
     deadline_init(&m->deadline, loop, machine__on_deadline);
-    deadline_arm(&m->deadline, START_LIMIT_MS);
+    deadline_arm(&m->deadline, START_LIMIT_MS * patience(m));
     return m;
 }
 

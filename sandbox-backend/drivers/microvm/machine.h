@@ -20,7 +20,7 @@
 #define MACHINE_VMNET   "vm.net"
 #define MACHINE_CONTROL "net.ctl"
 
-#define MACHINE_QMP_MS 10000 // for each command of a restore or an adoption
+#define MACHINE_QMP_MS 10000 // for each command of a restore or an adoption (machine__qmp_ms)
 
 enum machine_state {
     MACHINE_STARTING, // restoring, or being adopted
@@ -90,6 +90,7 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
 void machine__set_state(struct machine *m, enum machine_state to);
 void machine__step(const struct machine *m, const char *step); // logs it with its time
 int machine__open_qmp(struct machine *m, struct err *e);
+uint64_t machine__qmp_ms(const struct machine *m); // for a command of a start or an adoption
 // It is `state`, RUNNING or PAUSED: tells the owner. The last statement of a caller.
 void machine__ready(struct machine *m, enum machine_state state);
 bool machine__is_gone(const struct machine *m);

@@ -26,7 +26,7 @@ void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json
         return;
     }
     machine__step(m, "found");
-    qmp_execute(m->qmp, "query-status", NULL, MACHINE_QMP_MS, on_status, m);
+    qmp_execute(m->qmp, "query-status", NULL, machine__qmp_ms(m), on_status, m);
 }
 
 static struct subproc *find_process(struct machine *m, const json_t *record, const char *name,
@@ -74,8 +74,8 @@ static void on_status(struct qmp *q, const json_t *value, const struct err *e, v
     if (machine__save_was_cut(m, &was_running)) {
         machine__save_mend(m);
         if (was_running)
-            qmp_execute(m->qmp, "cont", NULL, MACHINE_QMP_MS, NULL, NULL);
-        qmp_execute(m->qmp, "query-status", NULL, MACHINE_QMP_MS, on_status, m);
+            qmp_execute(m->qmp, "cont", NULL, machine__qmp_ms(m), NULL, NULL);
+        qmp_execute(m->qmp, "query-status", NULL, machine__qmp_ms(m), on_status, m);
     } else if (str_eq(status, "running") || str_eq(status, "paused")) {
         m->adopted_paused = str_eq(status, "paused");
         machine__send_policy(m, m->policy, on_policy_set);

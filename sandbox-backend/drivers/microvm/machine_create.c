@@ -207,7 +207,7 @@ static void grow_disk(struct machine *m, qmp_reply_cb cb)
     qmp_execute(
         m->qmp, "block_resize",
         json_pack("{s:s, s:I}", "node-name", QEMU_DISK_NODE, "size", (json_int_t)m->grow_mb << 20),
-        MACHINE_QMP_MS, cb, m);
+        machine__qmp_ms(m), cb, m);
 }
 
 // 6., of another size than the template: there is nothing to load.
@@ -225,7 +225,7 @@ static void prepare_load(struct machine *m)
     qmp_execute(m->qmp, "migrate-set-capabilities",
                 json_pack("{s:[{s:s, s:b}, {s:s, s:b}]}", "capabilities", "capability",
                           "x-ignore-shared", "state", 1, "capability", "events", "state", 1),
-                MACHINE_QMP_MS, m->restore ? on_prepared : on_loading, m);
+                machine__qmp_ms(m), m->restore ? on_prepared : on_loading, m);
     if (!m->restore)
         load_state(m);
 }
@@ -253,7 +253,7 @@ static void on_filled(struct machine *m, const struct err *e)
 static void load_state(struct machine *m)
 {
     qmp_execute(m->qmp, "migrate-incoming", json_pack("{s:s}", "uri", QEMU_VMSTATE_URI),
-                MACHINE_QMP_MS, on_loading, m);
+                machine__qmp_ms(m), on_loading, m);
 }
 
 static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
@@ -283,7 +283,7 @@ void machine__on_migration(struct machine *m, const char *status)
         machine__fail(m, &e);
     } else if (str_eq(status, "completed")) {
         machine__step(m, "loaded");
-        qmp_execute(m->qmp, "cont", NULL, MACHINE_QMP_MS, m->grow_mb ? on_loading : on_continued,
+        qmp_execute(m->qmp, "cont", NULL, machine__qmp_ms(m), m->grow_mb ? on_loading : on_continued,
                     m);
         if (m->grow_mb) // only now is the disk QEMU's to write
             grow_disk(m, on_continued);
