@@ -18,6 +18,7 @@
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/removal.h"
 #include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/sandbox_image.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/daemon/tail.h"
 #include "sandbox-backend/log/log.h"
@@ -51,6 +52,7 @@ static void take_apart(struct sandbox *sb,
     proxy_cut_streams(sb);
     pause_drop(sb);
     handout_drop(sb);
+    sandbox_image_drop(sb);
     meter_cancel(sb);
     idle_cancel(sb);
     upstream_close(&sb->upstream, on_upstream_closed);

@@ -23,6 +23,7 @@ struct handout;
 struct pooled;
 struct adoption;
 struct pausing;
+struct saving;
 
 enum sandbox_state {
     SANDBOX_CREATING, // its machine starts (or is being found again); nobody may use it yet
@@ -69,11 +70,12 @@ struct sandbox {
     struct meter meter;        // what it uses, as its guest sees it
     struct usage usage;        // what it uses of the host
     struct ticket *ticket;     // owned; while it waits for room (waiting.c)
-    struct pausing *pausing;   // owned; while PAUSING or RESUMING (pause.c)
-    unsigned holds;            // what its end waits for (ending.h)
-    bool booted;               // for its size, rather than restored; of this daemon's creations
-    bool asleep;               // PAUSED for want of use: to callers it runs, any request wakes it
-    struct deadline wait;      // makes the steps of its removal (ending.c)
+    TAILQ_HEAD(sandbox_savings, saving) savings; // of its state (sandbox_image.c). Borrowed
+    struct pausing *pausing;                     // owned; while PAUSING or RESUMING (pause.c)
+    unsigned holds;                              // what its end waits for (ending.h)
+    bool booted;          // for its size, rather than restored; of this daemon's creations
+    bool asleep;          // PAUSED for want of use: to callers it runs, any request wakes it
+    struct deadline wait; // makes the steps of its removal (ending.c)
 
     // What the proxy goes by.
     char *traffic_token;     // owned; e2b-traffic-access-token that every port but envd's needs;

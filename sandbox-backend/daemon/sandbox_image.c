@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole state of a sandbox as an image in a directory.
+//
+// Its processes are frozen (envd, POST /freeze) before its machine is saved, so that none of them
+// runs in what is made from the image before that has entropy of its own: they go on with its
+// /init, and here as soon as the machine runs again. One after another: the end of one must not
+// thaw what the next is about to save.
 #include "sandbox-backend/daemon/sandbox_image.h"
 
 #include <dirent.h>
@@ -12,59 +17,120 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/guest_call.h"
+#include "sandbox-backend/daemon/journal.h"
 #include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/log/log.h"
 #include "sandbox-backend/net/deadline.h"
 
 #define STAT_BLOCK 512 // of st_blocks, whatever the file system's own is
 #define DEPTH_MAX  32
+#define FREEZE_MS  3000 // for each of the two calls
+
+enum stage { STAGE_WAITING, STAGE_WAKING, STAGE_FREEZING, STAGE_SAVING, STAGE_THAWING, STAGE_OVER };
 
 struct saving {
-    struct sandbox *sb;   // borrowed; while its machine is at it
-    char *dir;            // owned
-    struct deadline turn; // tells, from the loop, what was known inside the call
+    TAILQ_ENTRY(saving) link; // in sb->savings, the first of which is at work
+    struct sandbox *sb;       // borrowed; NULL once it is being ended
+    enum stage stage;
+    char *dir;               // owned
+    struct guest_call *call; // /freeze or /unfreeze
+    bool frozen;             // its processes are, or may be
+    struct deadline turn;    // tells, from the loop, what was known inside the call
     struct machine_saved saved;
     struct err err;
     sandbox_image_cb cb;
     void *ctx;
 };
 
+static void begin(struct saving *s);
 static void on_awake(struct sandbox *sb, const struct err *e, void *ctx);
-static void save(struct saving *s, struct sandbox *sb);
+static void freeze(struct saving *s);
+static void on_frozen(int status, const char *text, size_t len, const struct err *e, void *ctx);
+static void save(struct saving *s);
+static void on_runs(struct machine *m, void *ctx);
 static void on_saved(struct machine *m, const struct machine_saved *saved, const struct err *e,
                      void *ctx);
 static void link_image(struct saving *s, const struct sandbox *sb);
+static void thaw(struct saving *s);
+static void on_thawed(int status, const char *text, size_t len, const struct err *e, void *ctx);
+static void end(struct saving *s);
 static void on_turn(struct deadline *d);
 static void on_turn_closed(struct deadline *d);
 
 void sandbox_image_save(struct sandbox *sb, const char *dir, sandbox_image_cb cb, void *ctx)
 {
     struct saving *s = xcalloc(1, sizeof *s);
-    *s = (struct saving){.dir = xstrdup(dir), .cb = cb, .ctx = ctx};
+    *s = (struct saving){.sb = sb, .dir = xstrdup(dir), .cb = cb, .ctx = ctx};
     deadline_init(&s->turn, sb->store->loop, on_turn);
-    if (sb->state == SANDBOX_PAUSING || sb->state == SANDBOX_RESUMING)
+    TAILQ_INSERT_TAIL(&sb->savings, s, link);
+    if (TAILQ_FIRST(&sb->savings) == s)
+        begin(s);
+}
+
+// One that stands still cannot freeze its processes. Where its callers think that it runs it is
+// woken; one that they have paused stays as it is.
+static void begin(struct saving *s)
+{
+    struct sandbox *sb = s->sb;
+    bool on_its_way = sb->state == SANDBOX_PAUSING || sb->state == SANDBOX_RESUMING;
+    if (on_its_way || (sb->state == SANDBOX_PAUSED && sb->asleep && sb->machine)) {
+        s->stage = STAGE_WAKING;
         pause_wake(sb, on_awake, s);
-    else
-        save(s, sb);
+    } else {
+        freeze(s);
+    }
 }
 
 static void on_awake(struct sandbox *sb, const struct err *e, void *ctx)
 {
+    (void)sb;
     struct saving *s = ctx;
     if (e)
         s->err = *e;
-    if (e)
-        deadline_arm(&s->turn, 0);
+    if (e || !s->sb)
+        end(s);
     else
-        save(s, sb);
+        freeze(s);
 }
 
-static void save(struct saving *s, struct sandbox *sb)
+static void freeze(struct saving *s)
 {
-    s->sb = sb;
+    struct sandbox *sb = s->sb;
+    s->stage = STAGE_FREEZING;
+    if (sb->state == SANDBOX_RUNNING && sb->machine)
+        s->call = guest_call_start(sb, "POST", "/freeze", NULL, FREEZE_MS, on_frozen, s);
+    else
+        save(s);
+}
+
+// An image that may begin with what others draw is better than none.
+static void on_frozen(int status, const char *text, size_t len, const struct err *e, void *ctx)
+{
+    (void)len;
+    struct saving *s = ctx;
+    s->call = NULL;
+    s->frozen = e || status / 100 == 2; // one that answers late freezes them late
+    if (e || status != 204) {
+        log_warn("sandbox.freeze", "id=%s status=%d reason=\"%s\"", s->sb->id, status,
+                 e ? e->msg : text);
+        journal_add(&s->sb->journal, JOURNAL_WARN,
+                    "its processes did not stand still before its state was saved: %.100s",
+                    e               ? e->msg
+                    : status == 404 ? "its template is older than that"
+                                    : text);
+    }
+    save(s);
+}
+
+static void save(struct saving *s)
+{
+    struct sandbox *sb = s->sb;
+    s->stage = STAGE_SAVING;
     if (sb->machine && !sb->image)
-        machine_save(sb->machine, s->dir, false, on_saved, s);
+        machine_save(sb->machine, s->dir, false, on_runs, on_saved, s);
     else
         link_image(s, sb);
 }
@@ -80,12 +146,19 @@ static void take_error(struct saving *s, const struct err *e)
     err_wrap(&s->err, "its state could not be saved");
 }
 
+// Not only when its image is on the disk: they have stood still for long enough.
+static void on_runs(struct machine *m, void *ctx)
+{
+    (void)m;
+    thaw(ctx);
+}
+
 static void on_saved(struct machine *m, const struct machine_saved *saved, const struct err *e,
                      void *ctx)
 {
     (void)m;
     struct saving *s = ctx;
-    if (e && sandbox_is_known(s->sb) && s->sb->image) { // it was hibernated meanwhile
+    if (e && s->sb && s->sb->image) { // it was hibernated meanwhile
         link_image(s, s->sb);
         return;
     }
@@ -93,7 +166,50 @@ static void on_saved(struct machine *m, const struct machine_saved *saved, const
         take_error(s, e);
     else
         s->saved = *saved;
-    deadline_arm(&s->turn, 0);
+    s->stage = STAGE_THAWING;
+    thaw(s);
+    if (!s->call)
+        end(s);
+}
+
+// One that was paused meanwhile thaws them when its clock is set (envd, POST /init).
+static void thaw(struct saving *s)
+{
+    struct sandbox *sb = s->sb;
+    if (!s->frozen || !sb || sb->state != SANDBOX_RUNNING || !sb->machine)
+        return;
+    s->frozen = false;
+    s->call = guest_call_start(sb, "POST", "/unfreeze", NULL, FREEZE_MS, on_thawed, s);
+}
+
+static void on_thawed(int status, const char *text, size_t len, const struct err *e, void *ctx)
+{
+    (void)len;
+    struct saving *s = ctx;
+    s->call = NULL;
+    if (e || status != 204) { // envd does so by itself after a while
+        log_warn("sandbox.unfreeze", "id=%s status=%d reason=\"%s\"", s->sb->id, status,
+                 e ? e->msg : text);
+        journal_add(&s->sb->journal, JOURNAL_WARN,
+                    "its processes may stand still for some seconds: %.100s", e ? e->msg : text);
+    }
+    if (s->stage == STAGE_THAWING)
+        end(s);
+}
+
+void sandbox_image_drop(struct sandbox *sb)
+{
+    for (struct saving *s; (s = TAILQ_FIRST(&sb->savings));) {
+        TAILQ_REMOVE(&sb->savings, s, link);
+        s->sb = NULL;
+        if (s->call)
+            guest_call_cancel(steal(&s->call));
+        if (s->stage == STAGE_WAKING || s->stage == STAGE_SAVING || s->stage == STAGE_OVER)
+            continue; // its callback comes
+        if (s->stage != STAGE_THAWING)
+            err_set(&s->err, ERR_GONE, "it was ended before its state was saved");
+        end(s);
+    }
 }
 
 // ---- of one that has no machine
@@ -157,6 +273,12 @@ static void link_image(struct saving *s, const struct sandbox *sb)
         link_tree(s, from, to, 0);
     if (from)
         closedir(from);
+    end(s);
+}
+
+static void end(struct saving *s)
+{
+    s->stage = STAGE_OVER;
     deadline_arm(&s->turn, 0);
 }
 
@@ -168,6 +290,11 @@ static void on_turn(struct deadline *d)
 static void on_turn_closed(struct deadline *d)
 {
     struct saving *s = container_of(d, struct saving, turn);
+    struct sandbox *sb = s->sb;
+    if (sb)
+        TAILQ_REMOVE(&sb->savings, s, link);
+    if (sb && !TAILQ_EMPTY(&sb->savings))
+        begin(TAILQ_FIRST(&sb->savings));
     if (err_is(&s->err))
         s->cb(NULL, &s->err, s->ctx);
     else

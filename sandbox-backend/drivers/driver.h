@@ -128,7 +128,10 @@ typedef void (*machine_saved_cb)(struct machine *m, const struct machine_saved *
 // was before: running again as soon as its memory has been read, before it has been written. The
 // files are synced when the answer comes. On failure `dir` is empty again and the machine as it was
 // (ERR_LIMIT: the host has no disk or memory left for it); or on_exit follows.
-void machine_save(struct machine *m, const char *dir, bool stay, machine_saved_cb cb, void *ctx);
+// `on_runs` (may be NULL): the guest that stood still for it runs again; at most once, before `cb`.
+// It does not end the machine.
+void machine_save(struct machine *m, const char *dir, bool stay,
+                  void (*on_runs)(struct machine *m, void *ctx), machine_saved_cb cb, void *ctx);
 
 // What it uses of the host, of this moment, together with its network process.
 struct machine_usage {

@@ -10,6 +10,7 @@
 #include "sandbox-backend/envd/users.h"
 #include "sandbox-backend/net/http_server.h"
 
+struct freeze;
 struct polled_watch;
 struct rpc;
 
@@ -20,6 +21,7 @@ struct envd {
     struct settings settings;
     struct users *users;
     struct processes *processes;
+    struct freeze *freeze;       // owned
     struct polled_watch *polled; // those whose events clients ask for; see watch_poll.c
     int watch_count;             // of both kinds
     struct http_server *server;

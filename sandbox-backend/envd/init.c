@@ -9,6 +9,8 @@
 // is refused when it is asked for. envVars replace the environment; with inheritEnvVars, which is
 // ours, for a guest that goes on from another's state, what they do not name stays.
 //
+// What was frozen (freeze.h) goes on last, when nothing of another guest is left.
+//
 // What is published for other programs is there before the answer: whoever has it may start one.
 // Only what changed is written, as making files costs an emulated guest more than all the rest.
 #include "sandbox-backend/envd/init.h"
@@ -22,6 +24,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/envd/disk.h"
+#include "sandbox-backend/envd/freeze.h"
 #include "sandbox-backend/envd/machine.h"
 #include "sandbox-backend/envd/pjson.h"
 #include "sandbox-backend/envd/published.h"
@@ -178,7 +181,10 @@ static int apply(struct envd *envd, const struct http_request *req, const struct
     if (r->envs && apply_environment(&envd->settings, r->envs, r->inherit, e) < 0)
         return -1;
     apply_settings(&envd->settings, r);
-    return keep_settings(&envd->settings, r->timestamp_ns, e);
+    if (keep_settings(&envd->settings, r->timestamp_ns, e) < 0)
+        return -1;
+    freeze_end(envd->freeze);
+    return 0;
 }
 
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)

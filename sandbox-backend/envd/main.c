@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/envd/envd.h"
+#include "sandbox-backend/envd/freeze.h"
 #include "sandbox-backend/envd/machine.h"
 #include "sandbox-backend/envd/relay.h"
 #include "sandbox-backend/envd/rpc.h"
@@ -34,6 +35,7 @@ struct config {
     int64_t port;
     int64_t relay_port; // -1: none
     int64_t ready_fd;
+    int64_t freeze_max_ms;
     bool version, help;
 };
 
@@ -80,6 +82,13 @@ static int parse_options(struct config *c, int argc, char **argv, struct err *e)
          .value = &c->cgroup,
          .arg = "DIR",
          .help = "cgroup2 directory for commands (default: with --machine " CGROUP_ROOT ")"},
+        {.name = "freeze-max",
+         .type = OPT_INT,
+         .value = &c->freeze_max_ms,
+         .arg = "MS",
+         .help = "how long what /freeze has frozen stays so at most (default 25000)",
+         .min = 1,
+         .max = 600000},
         {.name = "machine",
          .type = OPT_STRING,
          .value = &c->machine,
@@ -143,6 +152,7 @@ static int start(struct program *p, const struct config *c, struct err *e)
     const char *cgroup = envd->owns_machine && !c->cgroup ? CGROUP_ROOT : c->cgroup;
     envd->users = users_new("/etc");
     envd->processes = processes_new(envd->loop, cgroup);
+    envd->freeze = freeze_new(envd->loop, cgroup, c->freeze_max_ms);
     envd->server = http_server_new(envd->loop, &opts);
     rpc_hooks_init(envd);
     return listen_all(p, c, e);
@@ -152,6 +162,7 @@ static void on_server_closed(void *ctx)
 {
     struct program *p = ctx;
     rpc_hooks_close(&p->envd);
+    freeze_close(p->envd.freeze);
     processes_close(p->envd.processes);
     watch_poll_close(&p->envd);
     uv_close((uv_handle_t *)&p->terminate, NULL);
@@ -203,6 +214,7 @@ int main(int argc, char **argv)
         .relay_port = -1,
         .machine = "no",
         .ready_fd = STDOUT_FILENO,
+        .freeze_max_ms = FREEZE_MAX_MS,
     };
     struct err e = ERR_INIT;
     fill_standard_streams();

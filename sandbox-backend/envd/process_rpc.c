@@ -14,6 +14,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/envd/environment.h"
 #include "sandbox-backend/envd/follower.h"
+#include "sandbox-backend/envd/freeze.h"
 #include "sandbox-backend/envd/paths.h"
 #include "sandbox-backend/envd/pjson.h"
 #include "sandbox-backend/envd/process_input.h"
@@ -92,9 +93,13 @@ static struct process *start(const struct rpc *call, const json_t *request, stru
     return p;
 }
 
+// One that was started in a group that stands still would not get as far as its program, and envd,
+// which waits for that, would stand still with it.
 static void handle_start(struct rpc *call, const json_t *request)
 {
     struct err e = ERR_INIT;
+    if (freeze_hold(call, request, handle_start))
+        return;
     struct process *p = start(call, request, &e);
     if (p)
         follower_new(call, p, true);

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/envd/files.h"
+#include "sandbox-backend/envd/freeze.h"
 #include "sandbox-backend/envd/fs_rpc.h"
 #include "sandbox-backend/envd/init.h"
 #include "sandbox-backend/envd/metrics.h"
@@ -134,6 +135,10 @@ static void serve_rest(struct envd *envd, struct http_request *req, const char *
         get ? get_envs(envd, req) : method_not_allowed(req, "GET");
     else if (is_path(req, "/init"))
         is_method(req, "POST") ? init_post(envd, req) : method_not_allowed(req, "POST");
+    else if (is_path(req, "/freeze"))
+        is_method(req, "POST") ? freeze_post(envd, req) : method_not_allowed(req, "POST");
+    else if (is_path(req, "/unfreeze"))
+        is_method(req, "POST") ? freeze_post_undo(envd, req) : method_not_allowed(req, "POST");
     else if (is_files(req))
         files_serve(envd, req, basic);
     else if (is_path(req, "/files"))

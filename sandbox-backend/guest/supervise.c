@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,6 +38,8 @@
 #define KERNEL_USER "user"
 #define KERNEL_ID   1000
 #define GROUPS_MAX  64
+// A group of its own, that envd can freeze it in (envd/freeze.c).
+#define KERNEL_CGROUP "/sys/fs/cgroup/kernel"
 // Without the server and what it forks contexts from, all contexts are lost: commands and contexts
 // are to be ended before them. envd sets its own.
 #define KERNEL_OOM_SCORE "-500"
@@ -83,6 +86,7 @@ static void run_kernel(const struct kept *k)
 {
     (void)k;
     step_write("/proc/self/oom_score_adj", KERNEL_OOM_SCORE);
+    step_write(KERNEL_CGROUP "/cgroup.procs", "0");
     static char *const ARGV[] = {(char *)(uintptr_t) "python3", (char *)(uintptr_t)KERNEL, NULL};
     static const char *const ENV[] = {
         "PATH=" KERNEL_HOME "/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
@@ -188,6 +192,8 @@ void supervise(int program)
     sigaddset(&k.waited, SIGINT);
     sigaddset(&k.waited, SIGPWR);
     sigprocmask(SIG_BLOCK, &k.waited, &k.original);
+    if (k.count > 1 && mkdir(KERNEL_CGROUP, 0755) < 0 && errno != EEXIST)
+        step_say("mkdir " KERNEL_CGROUP ": %s", strerror(errno));
     int64_t next = start_due(&k);
     step_say("ready");
     for (;; next = start_due(&k)) {

@@ -4,7 +4,9 @@ nothing that should be drawn anew is the same in two of them."""
 
 import json
 import re
+import struct
 import time
+import urllib.parse
 
 import pytest
 
@@ -12,6 +14,15 @@ from cubbyd import MicroVMs, events, wait_for
 
 KERNEL = 49999
 COUNTER = "i=0; while :; do i=$((i+1)); echo $i >/dev/shm/n; mv /dev/shm/n /dev/shm/count; sleep 0.02; done"
+# The clock before each draw: what is drawn while two go on from one state has another time in each.
+DRAWER = ("import os, struct, sys, time\n"
+          "f = open(sys.argv[1], 'ab', 1 << 12)\n"
+          "while not os.path.exists('/dev/shm/stop'):\n"
+          "    for _ in range(256):\n"
+          "        at = time.monotonic_ns()\n"
+          "        f.write(struct.pack('<q8s', at, os.urandom(8)))\n"
+          "f.close()\n"
+          "os.rename(sys.argv[1], sys.argv[1] + '.whole')\n")
 IDENTITY = ("od -An -N16 -tx1 /dev/urandom | tr -d ' '; cat /proc/sys/kernel/random/uuid "
             "/proc/sys/kernel/random/boot_id /etc/machine-id; hostname; echo $E2B_SANDBOX_ID")
 DRAWN = ("import os, random, uuid\n"
@@ -97,6 +108,48 @@ def test_fork(daemon, parent):
         old = daemon.through(children[0]["sandboxID"], path="/envs", token=parent["envdAccessToken"])
         assert old.status == 401, "the parent's token is not the child's"
     finally:
+        for child in children:
+            daemon.kill(child["sandboxID"])
+
+
+def drawn(daemon, made, name):
+    """What one has drawn: value -> time."""
+    path = urllib.parse.quote(f"/dev/shm/{name}.whole")
+    wait_for(lambda: daemon.command(made, f"test -e /dev/shm/{name}.whole")[0] == 0, 60, "it has ended")
+    answer = daemon.through(made["sandboxID"], path=f"/files?path={path}&username=user",
+                            token=made["envdAccessToken"], timeout=60)
+    assert answer.status == 200, answer.body
+    values = {value: at for at, value in struct.iter_unpack("<q8s", answer.body)}
+    assert len(values) == len(answer.body) // 16, "none twice in one"
+    return values
+
+
+def test_no_two_draw_the_same(daemon, parent):
+    """A command and the Python kernel draw random bytes all the time, and no pair of forks has drawn
+    the same ones after the fork."""
+    assert daemon.command(parent, f"cat >/dev/shm/drawer.py <<'END'\n{DRAWER}END")[0] == 0
+    assert daemon.command(parent, "(python3 /dev/shm/drawer.py /dev/shm/command >/dev/null 2>&1 &)")[0] == 0
+    python(daemon, parent, "import subprocess\n"
+                           "s = subprocess.Popen(['python3', '/dev/shm/drawer.py', '/dev/shm/kernel'])")
+    wait_for(lambda: daemon.command(parent, "test -s /dev/shm/command -a -s /dev/shm/kernel")[0] == 0, 60)
+    answer = daemon.request("POST", f"/sandboxes/{parent['sandboxID']}/fork",
+                            {"count": 3, "timeout": 600}, timeout=120)
+    assert answer.status == 201, answer.body
+    children = [result["sandbox"] for result in answer.json]
+    family = [parent, *children]
+    try:
+        for made in family:
+            assert daemon.command(made, "touch /dev/shm/stop")[0] == 0
+        for name in ("command", "kernel"):
+            everybody = [drawn(daemon, made, name) for made in family]
+            for i, one in enumerate(everybody):
+                for other in everybody[i + 1:]:
+                    common = one.keys() & other.keys()
+                    assert common, "they have drawn before the fork"
+                    assert len(common) < min(len(one), len(other)), "and after it"
+                    assert not [v for v in common if one[v] != other[v]], "the same, each by itself"
+    finally:
+        daemon.command(parent, "rm -f /dev/shm/stop /dev/shm/*.whole")
         for child in children:
             daemon.kill(child["sandboxID"])
 

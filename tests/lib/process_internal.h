@@ -49,3 +49,6 @@ void process__close(struct machine *m); // frees it from the loop, then on_gone
 
 // process_request.c
 void process__turn(struct deadline *d); // of `turn`
+
+// process_machine.c
+void process__note(const char *dir, const char *what); // a line in the machine's calls.log

@@ -9,6 +9,8 @@
 // connects.log has a line with the port for each CONNECT. The kernel's port is the one that the
 // file "kernel-port" names, where there is one.
 //
+// calls.log also has a line for each /init, /freeze and /unfreeze, and for each image that is made.
+//
 // POST /spin takes a processor until DELETE /spin.
 //
 // And what a machine keeps over a pause, and an image of it has: its memory is the mapped file
@@ -39,6 +41,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/net/http_server.h"
 #include "tests/lib/process_driver.h"
+#include "tests/lib/process_internal.h"
 
 #define LISTENER      3
 #define GUEST_ADDRESS "10.0.2.15" // process_guest.sh gives it
@@ -105,6 +108,16 @@ static void pool_stir(const char *entropy)
         memory->pool ^= (unsigned char)*entropy;
         memory->pool = pool_next();
     }
+}
+
+void process__note(const char *machine, const char *what)
+{
+    char *path auto_free = str_printf("%s/calls.log", machine);
+    FILE *f = fopen(path, "ae");
+    if (!f)
+        return;
+    fprintf(f, "%s\n", what);
+    fclose(f);
 }
 
 // ---- vm.net
@@ -244,6 +257,7 @@ static void on_init(struct http_request *req, const char *body, size_t len, void
     const char *new_token = "", *entropy = "";
     char *path auto_free = str_printf("%s/init.json", dir);
     json_t *json = json_parse(body, len, &e);
+    process__note(dir, "init");
     stop_if_asked();
     if (strcmp(init_mode, "die") == 0)
         _exit(7);
@@ -405,6 +419,18 @@ static void on_process_start(struct http_request *req, const char *body, size_t 
     http_respond(req, 200, "application/connect+json", "\2\0\0\0\2{}", 7);
 }
 
+// Its file "freeze-mode" says otherwise: "404", "503", "silent" (and so on for either).
+static void serve_freeze(struct http_request *req, const char *what)
+{
+    struct buf mode auto_buf = BUF_INIT;
+    char *path auto_free = str_printf("%s/freeze-mode", dir);
+    process__note(dir, what);
+    if (file_read(path, 64, &mode, NULL) < 0)
+        http_respond(req, 204, NULL, NULL, 0);
+    else if (!str_eq(buf_str(&mode), "silent"))
+        http_respond_error(req, atoi(buf_str(&mode)), "this machine does not %s", what);
+}
+
 static void on_request(struct http_request *req, void *ctx)
 {
     (void)ctx;
@@ -417,6 +443,8 @@ static void on_request(struct http_request *req, void *ctx)
         http_respond(req, 200, "text/plain", dir, strlen(dir)); // it says who it is
     } else if (!is_allowed(req)) {
         http_respond_error(req, 401, "unauthorized access, please provide a valid access token");
+    } else if (strcmp(path, "/freeze") == 0 || strcmp(path, "/unfreeze") == 0) {
+        serve_freeze(req, path + 1);
     } else if (strcmp(path, "/whoami") == 0) {
         http_respond(req, 200, "text/plain", "envd", 4);
     } else if (strcmp(path, "/echo") == 0) {

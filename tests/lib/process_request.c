@@ -23,6 +23,7 @@ struct process_request {
     enum request_kind kind;
     machine_done_cb done;
     machine_saved_cb saved;
+    void (*runs)(struct machine *m, void *ctx);
     void *ctx;
     struct err err;
     bool begun; // it was told to stop
@@ -62,9 +63,11 @@ void machine_set_policy(struct machine *m, const struct net_policy *policy, mach
     net_policy_copy(&request_new(m, POLICY, cb, ctx)->policy, policy);
 }
 
-void machine_save(struct machine *m, const char *dir, bool stay, machine_saved_cb cb, void *ctx)
+void machine_save(struct machine *m, const char *dir, bool stay,
+                  void (*on_runs)(struct machine *m, void *ctx), machine_saved_cb cb, void *ctx)
 {
     struct process_request *r = request_new(m, SAVE, NULL, ctx);
+    r->runs = on_runs;
     r->saved = cb;
     r->dir = xstrdup(dir);
     r->stay = stay;
@@ -97,6 +100,7 @@ static void copy_out(uv_work_t *work)
 {
     struct process_request *r = container_of(work, struct process_request, work);
     const char *how = "";
+    process__note(r->m->dir, "save");
     json_t *json = process__template_json(r->m->template, &r->err);
     if (json)
         json_get_string(json, "save", &how, "", &r->err);
@@ -120,6 +124,8 @@ static void on_copied(uv_work_t *work, int status)
         process_tree_signal(subproc_pid(m->process), SIGCONT);
         m->paused = false;
         r->out.standstill_us = (int64_t)((uv_hrtime() - r->since_ns) / 1000);
+        if (r->runs)
+            r->runs(m, r->ctx);
     }
     if (m->ending || m->exit_reason)
         deadline_arm(&m->turn, 0); // which tells it what became of the machine

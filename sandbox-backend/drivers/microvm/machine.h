@@ -113,8 +113,9 @@ struct machine_request {
     TAILQ_ENTRY(machine_request) link; // in machine.requests until its callback is called
     struct machine *m;                 // borrowed
     machine_serve *serve;
-    machine_done_cb on_done;   // either this
-    machine_saved_cb on_saved; // or this
+    machine_done_cb on_done;                       // either this
+    machine_saved_cb on_saved;                     // or this
+    void (*on_runs)(struct machine *m, void *ctx); // of a save; may be NULL
     void *ctx;
     char *text; // owned; what `serve` needs: a policy, a directory
     bool stay;

@@ -197,9 +197,11 @@ static void save_it(struct machine *m, struct machine_request *r)
     begin_stage(s, PREPARE);
 }
 
-void machine_save(struct machine *m, const char *dir, bool stay, machine_saved_cb cb, void *ctx)
+void machine_save(struct machine *m, const char *dir, bool stay,
+                  void (*on_runs)(struct machine *m, void *ctx), machine_saved_cb cb, void *ctx)
 {
     struct machine_request *r = machine__request_new(m, save_it, ctx);
+    r->on_runs = on_runs;
     r->on_saved = cb;
     r->text = xstrdup(dir);
     r->stay = stay;
@@ -306,6 +308,8 @@ static void on_resumed(struct qmp *q, const json_t *value, const struct err *e, 
     m->save->standstill_us = (int64_t)(uv_hrtime() - m->save->stopped_ns) / 1000;
     if (!runs)
         err_set(&other, ERR_INTERNAL, "QEMU was told to go on and is in \"%s\"", status);
+    else if (m->request->on_runs)
+        m->request->on_runs(m, m->request->ctx);
     part_over(m->save, runs ? NULL : &other);
 }
 

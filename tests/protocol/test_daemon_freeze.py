@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of a guest around the saving of its state, in which order, and when it fails."""
+
+import threading
+
+import pytest
+
+from cubbyd import wait_for
+from cubbyd_fixtures import *  # noqa: F401,F403
+from test_daemon_fork import forked
+from test_daemon_snapshots import count, in_guest, log_of, taken, wait_for_count
+
+ONCE = ["freeze", "save", "unfreeze"]
+
+
+def machine_dir(daemon, made):
+    return daemon.home / "sandboxes" / made["sandboxID"]
+
+
+def calls(daemon, made):
+    """Since it was made, or woken."""
+    lines = (machine_dir(daemon, made) / "calls.log").read_text().split()
+    return [line for line in lines if line != "init"]
+
+
+def complaints(daemon, made):
+    return [line for line in log_of(daemon, made["sandboxID"]) if "stand still" in line]
+
+
+def goes_on(daemon, made):
+    count(daemon, made, start=True)
+    wait_for_count(daemon, made, count(daemon, made))
+
+
+def test_fork_and_snapshot(daemon, made):
+    children = forked(daemon, made["sandboxID"], count=2)
+    assert calls(daemon, made) == ONCE
+    taken(daemon, made["sandboxID"])
+    assert calls(daemon, made) == ONCE * 2
+    for child in children:
+        assert calls(daemon, child) == [], "its /init is all that it needs"
+    assert not complaints(daemon, made)
+
+
+def test_several_at_once(daemon, made):
+    """None thaws what another is about to save."""
+    threads = [threading.Thread(target=forked, args=(daemon, made["sandboxID"])) for _ in range(2)]
+    threads += [threading.Thread(target=taken, args=(daemon, made["sandboxID"])) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert calls(daemon, made) == ONCE * 4
+    goes_on(daemon, made)
+
+
+@pytest.mark.parametrize("mode, said, asked", [
+    ("404", "older", ["freeze", "save"]),
+    ("503", "does not freeze", ["freeze", "save"]),
+    ("silent", "not answered", ["freeze", "save", "unfreeze"])])
+def test_a_guest_that_does_not_freeze(daemon, made, mode, said, asked):
+    """It is saved all the same, and says so."""
+    (machine_dir(daemon, made) / "freeze-mode").write_text(mode)
+    [child] = forked(daemon, made["sandboxID"])
+    assert calls(daemon, made) == asked
+    assert said in complaints(daemon, made)[0]
+    goes_on(daemon, child)
+    goes_on(daemon, made)
+
+
+def test_a_save_that_fails(daemon, made):
+    template = daemon.home / "templates" / "default" / "template.json"
+    text = template.read_text()
+    template.write_text(text.replace("{", '{"save": "fail", ', 1))
+    try:
+        answer = daemon.request("POST", f"/sandboxes/{made['sandboxID']}/snapshots", {}, timeout=60)
+    finally:
+        template.write_text(text)
+    assert answer.status >= 400
+    assert calls(daemon, made) == ONCE, "it is thawed"
+    goes_on(daemon, made)
+
+
+def test_one_that_stands_still_is_not_asked(daemon, made):
+    path = f"/sandboxes/{made['sandboxID']}"
+    assert daemon.request("POST", f"{path}/pause", {}).status == 204
+    taken(daemon, made["sandboxID"])
+    assert calls(daemon, made) == ["save"] and not complaints(daemon, made)
+    assert daemon.get(made["sandboxID"]).json["state"] == "paused"
+
+
+def test_ended_meanwhile(daemon, made):
+    """While it is asked, and while another waits behind that."""
+    (machine_dir(daemon, made) / "freeze-mode").write_text("silent")
+    answers = []
+
+    def fork():
+        answers.append(daemon.request("POST", f"/sandboxes/{made['sandboxID']}/fork", {}, timeout=60))
+
+    threads = [threading.Thread(target=fork) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: "freeze" in calls(daemon, made), 30, "it is asked")
+    assert daemon.kill(made["sandboxID"]) == 204
+    for thread in threads:
+        thread.join(60)
+    assert [a.status for a in answers] == [404, 404], [a.body for a in answers]
+    wait_for(lambda: not daemon.machines(), 30, "nothing is left")
