@@ -254,8 +254,9 @@ unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
 protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
 	$(call pytest,tests/protocol tests/clients tests/conformance tests/sdk -- -n auto --maxprocesses 4 --dist loadfile)
 # Everything real: QEMU, a template of this tree's own, the official clients.
+# Two files at a time: a guest keeps one processor busy, and waits for the other programs of its test.
 e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
-	$(call pytest,tests/e2e tests/acceptance)
+	$(call pytest,tests/e2e tests/acceptance -- -n 2 --dist loadfile)
 # What is installed, compiled and built for the tests, side by side; the tests then one after another.
 prepare: all $(UNITS) $(REPLAYS) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
 test:
