@@ -17,7 +17,10 @@ static const char *template_of(const struct tool_call *c)
 
 static void fail_template(struct tool_call *c, const struct err *e)
 {
-    if (tool_call_string(c, "template"))
+    const char *asked = tool_call_string(c, "template");
+    if (asked && str_starts(asked, "snap-"))
+        snapshot_owner_fail(c, asked);
+    else if (asked)
         tool_call_fail(c, "template_not_found", "%s%s%s", e->msg,
                        tool_call_hint(c, "list_sandboxes", ". list_sandboxes shows the snapshots"),
                        ". Without template the usual one is taken");

@@ -5,6 +5,18 @@
 #include "mcp-server/tools/tools.h"
 #include "sandbox-backend/base/str.h"
 
+// Not found: the sandbox, or the snapshot? The sandbox is looked up to tell.
+static void on_looked(const json_t *info, const struct err *e, void *ctx)
+{
+    (void)info;
+    struct tool_call *c = ctx;
+    c->op = NULL;
+    if (e)
+        tool_call_fail_err(c, "roll the sandbox back", e);
+    else
+        snapshot_owner_fail(c, tool_call_string(c, "snapshot_id"));
+}
+
 static void on_back(const json_t *info, const struct err *e, void *ctx)
 {
     (void)info;
@@ -14,6 +26,11 @@ static void on_back(const json_t *info, const struct err *e, void *ctx)
         tool_call_fail(c, "not_supported", "%s%s", e->msg,
                        tool_call_hint(c, "create_sandbox",
                                       ". Call create_sandbox with the snapshot_id as template"));
+    else if (e && e->code == ERR_NOT_FOUND && !c->cancelled)
+        c->op = client_get(c->toolbox->client, c->id, on_looked, c);
+    else if (e && e->code == ERR_INVALID)
+        tool_call_fail(c, "invalid_argument", "could not roll the sandbox back: %s%s", e->msg,
+                       tool_call_hint(c, "list_sandboxes", ". list_sandboxes shows the snapshots"));
     else if (e)
         tool_call_fail_err(c, "roll the sandbox back", e);
     else

@@ -46,7 +46,7 @@ static void start(struct tool_call *c)
 
 static char *text_of(const json_t *o)
 {
-    return str_printf("Snapshot of sandbox %s taken, which goes on. snapshot_id: %s\n%s",
+    return str_printf("Snapshot of sandbox %s taken, which is as it was. snapshot_id: %s\n%s",
                       text_string(o, "sandbox_id"), text_string(o, "snapshot_id"),
                       text_string(o, "hint"));
 }

@@ -52,9 +52,8 @@ bool api_is_running(struct http_request *req, const struct sandbox *sb)
     if (sb->state == SANDBOX_RUNNING)
         return true;
     if (sb->state == SANDBOX_PAUSED)
-        reply_error(req, 409, "sandbox_paused",
-                    "Sandbox \"%s\" is paused; connect to it (POST /sandboxes/%s/connect) first",
-                    sb->id, sb->id);
+        reply_error(req, 409, "sandbox_paused", "Sandbox \"%s\" is paused; resume it first",
+                    sb->id);
     else
         reply_error(req, 409, "sandbox_in_transition",
                     "Sandbox \"%s\" is %s; try again in a moment", sb->id,

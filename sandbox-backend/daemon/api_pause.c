@@ -235,6 +235,15 @@ static void on_rolled_back(struct sandbox *sb, const struct err *e, void *ctx)
         reply_json(req, 200, view_created(sb));
 }
 
+// What was not found is nothing to build.
+static int only_a_snapshot(const char *id, struct err *e)
+{
+    if (e->code != ERR_NOT_FOUND)
+        return -1;
+    *e = ERR_INIT;
+    return templates_no_snapshot(id, e);
+}
+
 // A snapshot that its owner may use, of the template that the sandbox is of.
 static int find_snapshot(const struct store *store, struct http_request *req,
                          const struct sandbox *sb, const json_t *body, struct known_template *out,
@@ -246,9 +255,11 @@ static int find_snapshot(const struct store *store, struct http_request *req,
     if (!id || !*id)
         return err_set(e, ERR_INVALID, "snapshotID is required");
     if (templates_find_as(store, gate_caller_of(store->gate, req).name, id, out, e) < 0)
-        return -1;
+        return only_a_snapshot(id, e);
     if (!out->snapshot)
-        return err_set(e, ERR_INVALID, "'%.100s' is a template; snapshotID must be a snapshot's",
+        return err_set(e, ERR_INVALID,
+                       "'%.100s' is a template, not a snapshot; a sandbox can be rolled back to a "
+                       "snapshot only",
                        id);
     if (!str_eq(out->name, sb->template))
         return err_set(e, ERR_INVALID,
@@ -258,6 +269,17 @@ static int find_snapshot(const struct store *store, struct http_request *req,
     return 0;
 }
 
+// Before anything of the sandbox is touched.
+static int check_image(const struct store *store, const struct known_template *to, struct err *e)
+{
+    struct err why = ERR_INIT;
+    if (store->driver->image_check(to->image, to->dir, &to->size, &why) == 0)
+        return 0;
+    return err_set(e, ERR_CONFLICT,
+                   "snapshot '%s' cannot be used, and the sandbox goes on as it was: %s",
+                   to->snapshot, why.msg);
+}
+
 static void apply_rollback(struct store *store, struct http_request *req, struct sandbox *sb,
                            const json_t *body)
 {
@@ -265,6 +287,8 @@ static void apply_rollback(struct store *store, struct http_request *req, struct
     struct known_template to = {0};
     if (find_snapshot(store, req, sb, body, &to, &e) < 0)
         reply_err(req, e.code == ERR_NOT_FOUND ? "snapshot_not_found" : NULL, &e);
+    else if (check_image(store, &to, &e) < 0)
+        reply_err(req, NULL, &e);
     else if (sb->state == SANDBOX_PAUSED || api_is_running(req, sb))
         pause_rollback(sb, &to, on_rolled_back, pending_new(req, 0));
     templates_fini(&to);

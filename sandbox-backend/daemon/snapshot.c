@@ -52,15 +52,14 @@ static int check_all(const struct store *store, int64_t more, struct err *e)
     size_t count = snapshots_count(&store->snapshots, NULL, true, &bytes);
     const struct store_limits *limits = &store->limits;
     if (!more && (int64_t)count >= limits->snapshots)
-        return err_set(
-            e, ERR_LIMIT,
-            "the limit of %lld snapshots is reached; delete one (DELETE /templates/<id>), "
-            "or start the daemon with a higher --max-snapshots (CUBBY_MAX_SNAPSHOTS)",
-            (long long)limits->snapshots);
+        return err_set(e, ERR_LIMIT,
+                       "the limit of %lld snapshots is reached; delete one, "
+                       "or start the daemon with a higher --max-snapshots (CUBBY_MAX_SNAPSHOTS)",
+                       (long long)limits->snapshots);
     if (bytes + more > limits->snapshot_bytes)
         return err_set(e, ERR_LIMIT,
                        "snapshots may take up %lld MB together, and this one would make it %lld; "
-                       "delete one (DELETE /templates/<id>), or start the daemon with a higher "
+                       "delete one, or start the daemon with a higher "
                        "--max-snapshot-space (CUBBY_MAX_SNAPSHOT_SPACE)",
                        (long long)(limits->snapshot_bytes / MIB),
                        (long long)((bytes + more) / MIB));

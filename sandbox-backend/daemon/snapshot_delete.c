@@ -37,7 +37,7 @@ static int check_unused(const struct store *store, const struct snapshot *snap, 
                            sb->state == SANDBOX_CREATING ? "is being created from it"
                                                          : "was rolled back to it and sleeps",
                            sb->state == SANDBOX_CREATING ? "try again in a moment"
-                                                         : "connect to it, or end it, first");
+                                                         : "resume it, or end it, first");
     return 0;
 }
 

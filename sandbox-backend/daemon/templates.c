@@ -107,14 +107,22 @@ char *templates_resolve(const struct store *store, const char *wanted)
     return !tag || is_known_tag(tag + 1) ? resolve_name(store, name) : NULL;
 }
 
+int templates_no_snapshot(const char *wanted, struct err *e)
+{
+    return err_set(e, ERR_NOT_FOUND,
+                   "there is no snapshot '%.100s'; `cubby snapshot ls` (GET /snapshots) lists "
+                   "those there are",
+                   wanted);
+}
+
 static int not_found(const struct store *store, const char *wanted, struct err *e)
 {
     const char *tag = strchr(wanted, ':');
     char *plain auto_free = tag ? xstrndup(wanted, (size_t)(tag - wanted)) : NULL;
     char *other auto_free = tag ? resolve_name(store, plain) : NULL;
     char *stands_for auto_free = tag ? NULL : alias_of(store, wanted);
-    if (snapshots_is_id(wanted))
-        return err_set(e, ERR_NOT_FOUND, "snapshot '%s' not found", wanted);
+    if (str_starts(wanted, SNAPSHOT_ID_PREFIX))
+        return templates_no_snapshot(wanted, e);
     if (is_name(wanted))
         return err_set(e, ERR_NOT_FOUND,
                        "template '%s' not found; `cubby template build %s` makes it", wanted,
@@ -147,13 +155,13 @@ static int check_build(const struct store *store, const struct snapshot *snap, s
     if (!exists(store, snap->template))
         return err_set(e, ERR_PRECONDITION,
                        "snapshot '%s' cannot be used: it is of template '%s', which was removed; "
-                       "delete it (DELETE /templates/%s)",
-                       snap->id, snap->template, snap->id);
+                       "delete it",
+                       snap->id, snap->template);
     if (!str_eq(build, snap->build))
         return err_set(e, ERR_PRECONDITION,
                        "snapshot '%s' cannot be used: its template '%s' was built anew since, at "
-                       "%s; delete it (DELETE /templates/%s) and make another",
-                       snap->id, snap->template, build, snap->id);
+                       "%s; delete it and make another",
+                       snap->id, snap->template, build);
     return 0;
 }
 

@@ -34,6 +34,8 @@ int templates_find(const struct store *store, const char *wanted, struct known_t
                    struct err *e);
 int templates_find_as(const struct store *store, const char *owner, const char *wanted,
                       struct known_template *out, struct err *e);
+// ERR_NOT_FOUND of what can only be a snapshot: how to see those there are, not how to build one.
+int templates_no_snapshot(const char *wanted, struct err *e);
 void templates_fini(struct known_template *t);
 // Which build of it a template is; two of one name differ. New string.
 char *templates_build(const struct store *store, const char *name);

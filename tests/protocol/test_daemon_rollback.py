@@ -96,9 +96,13 @@ def test_streams_are_cut(daemon, made):
 def test_what_is_refused(daemon, made):
     sandbox = made["sandboxID"]
     snap = snapshot(daemon, made)
-    assert rollback(daemon, made, "snap-" + "x" * 20).status == 404
+    for unknown in ("snap-" + "x" * 20, "snap-1", "nope"):
+        answer = rollback(daemon, made, unknown)
+        assert (answer.status, answer.json["error_code"]) == (404, "snapshot_not_found")
+        assert "cubby snapshot ls" in answer.json["message"] and "template" not in answer.json["message"]
     assert post(daemon, sandbox, "rollback").status == 400
-    assert rollback(daemon, made, "default").status == 400
+    answer = rollback(daemon, made, "default")
+    assert answer.status == 400 and "'default' is a template, not a snapshot" in answer.json["message"]
     assert post(daemon, "x" * 20, "rollback", {"snapshotID": snap}).status == 404
     daemon.template("other")
     other = daemon.create(templateID="other")
@@ -108,6 +112,29 @@ def test_what_is_refused(daemon, made):
         assert daemon.get(one["sandboxID"]).json["state"] == "running"
 
 
+@pytest.mark.parametrize("gone", ["image.json", "memory"])
+@pytest.mark.parametrize("state", ["running", "freeze", "hibernate"])
+def test_a_damaged_image_is_found_before_anything_is_touched(daemon, made, gone, state):
+    sandbox = made["sandboxID"]
+    snap = snapshot(daemon, made)
+    put(daemon, made, b"later")
+    if state != "running":
+        assert post(daemon, sandbox, "pause", {"depth": state}).status == 204
+    before = daemon.machines()
+    image = daemon.home / "snapshots" / snap / "image"
+    (image / gone).rename(image / "away")
+    answer = rollback(daemon, made, snap)
+    assert answer.status == 409 and "goes on as it was" in answer.json["message"], answer.body
+    assert str(image) in answer.json["message"]
+    assert daemon.machines() == before
+    assert daemon.get(sandbox).json["state"] == ("running" if state == "running" else "paused")
+    if state != "running":
+        assert post(daemon, sandbox, "connect", {"timeout": 60}).status == 201
+    assert note(daemon, made) == b"later"
+    (image / "away").rename(image / gone)
+    assert rollback(daemon, made, snap).status == 200
+
+
 def test_it_fails_after_the_kill(daemon, made, behaves):
     sandbox = made["sandboxID"]
     put(daemon, made, b"before")
@@ -115,6 +142,7 @@ def test_it_fails_after_the_kill(daemon, made, behaves):
     behaves(restore="fail")
     answer = rollback(daemon, made, snap)
     assert answer.status >= 500, answer.body
+    assert "the state before it is gone" in answer.json["message"]
     view = daemon.get(sandbox).json
     assert view["state"] == "paused" and view["depth"] == "hibernate"
     assert daemon.record(sandbox)["image"] == snap and daemon.machines() == []

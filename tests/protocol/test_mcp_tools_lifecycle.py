@@ -69,6 +69,7 @@ def test_checkpoint_and_roll_back(server, backend):  # noqa: F811
     o, text, _ = checked(server, "snapshot_sandbox", sandbox_id=sandbox)
     (snapshot,) = backend.snapshots
     assert (o["sandbox_id"], o["snapshot_id"]) == (sandbox, snapshot)
+    assert "taken, which is as it was" in text, "also of one that is paused"
     assert snapshot in text and all(word in text for word in ("rollback_sandbox", "create_sandbox", "delete_snapshot"))
     o, text, _ = checked(server, "rollback_sandbox", sandbox_id=sandbox, snapshot_id=snapshot)
     assert (o["sandbox_id"], o["snapshot_id"]) == (sandbox, snapshot) and snapshot in text
@@ -108,12 +109,15 @@ def test_a_snapshot_in_use(server, backend):  # noqa: F811
     assert server.error("delete_snapshot", snapshot_id=snapshot).startswith("in_use: could not delete the snapshot: sandbox x")
 
 
-@pytest.mark.parametrize("status, code", [(404, "not_found"), (429, "limit_reached"), (507, "failed"), (503, "unavailable")])
+@pytest.mark.parametrize("status, code", [(404, "snapshot_not_found"), (429, "limit_reached"), (507, "failed"), (503, "unavailable")])
 def test_refusals_are_passed_on(server, backend, status, code):  # noqa: F811
     sandbox = backend.sandbox()
     if status == 404:
         said = server.error("rollback_sandbox", sandbox_id=sandbox, snapshot_id="snap-nothing")
-        assert 'there is no snapshot "snap-nothing"' in said
+        assert "there is no snapshot 'snap-nothing'. list_sandboxes" in said and "template" not in said
+        backend.refusals["POST", f"/sandboxes/{sandbox}/rollback"] = 400, {"code": 400, "message": "it is a template"}
+        refused = server.error("rollback_sandbox", sandbox_id=sandbox, snapshot_id="default")
+        assert refused.startswith("invalid_argument: ") and "it is a template. list_sandboxes" in refused
     else:
         backend.refusals["POST", f"/sandboxes/{sandbox}/snapshots"] = status, {"code": status, "message": "no room"}
         said = server.error("snapshot_sandbox", sandbox_id=sandbox)
@@ -123,9 +127,11 @@ def test_refusals_are_passed_on(server, backend, status, code):  # noqa: F811
 
 
 def test_a_template_that_there_is_not(server, backend):  # noqa: F811
-    backend.create_error = 404, {"code": 404, "message": 'there is no template "snap-x"'}
+    backend.create_error = 404, {"code": 404, "message": 'there is no template "x"'}
     said = server.error("create_sandbox", template="snap-x")
-    assert said.startswith('template_not_found: there is no template "snap-x"') and "list_sandboxes" in said
+    assert said.startswith("snapshot_not_found: there is no snapshot 'snap-x'. list_sandboxes")
+    said = server.error("create_sandbox", template="x")
+    assert said.startswith('template_not_found: there is no template "x"') and "list_sandboxes" in said
     assert "cubby template build" not in said
 
 
