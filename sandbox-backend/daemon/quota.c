@@ -46,12 +46,12 @@ static struct used used_by(const struct store *store, const char *owner,
 }
 
 static int exceed(struct err *e, const char *what, const char *member, const char *owner,
-                  int64_t max, int64_t used)
+                  const char *instead, int64_t max, int64_t used)
 {
     return err_set(e, ERR_LIMIT,
-                   "this API key may have %lld %s and has %lld; end or pause some, or raise %s of "
+                   "this API key may have %lld %s and has %lld; end some, or %s, or raise %s of "
                    "\"%s\" in keys.json",
-                   (long long)max, what, (long long)used, member, owner);
+                   (long long)max, what, (long long)used, instead, member, owner);
 }
 
 static bool is_over(int64_t max, int64_t used, int64_t more)
@@ -68,10 +68,11 @@ static int check(const struct quota *q, const char *owner, const struct used *u,
                        "max_sandboxes of \"%s\" in keys.json",
                        (long long)q->max_sandboxes, owner);
     if (is_over(q->max_memory_mb, u->memory_mb, want->memory_mb))
-        return exceed(e, "MB of memory in its sandboxes", "max_memory_mb", owner, q->max_memory_mb,
-                      u->memory_mb);
+        return exceed(e, "MB of memory in its sandboxes", "max_memory_mb", owner,
+                      "hibernate them (cubby pause --hibernate)", q->max_memory_mb, u->memory_mb);
     if (is_over(q->max_cpus, u->cpus, want->cpus))
-        return exceed(e, "CPUs in sandboxes that run", "max_cpus", owner, q->max_cpus, u->cpus);
+        return exceed(e, "CPUs in sandboxes that run", "max_cpus", owner, "pause them", q->max_cpus,
+                      u->cpus);
     return 0;
 }
 

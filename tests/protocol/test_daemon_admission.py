@@ -260,6 +260,7 @@ def test_memory_of_a_key():
         answer = daemon.ask()
         assert exceeds(answer, "max_memory_mb")
         assert "1100 MB" in answer[1]["message"] and "1024" in answer[1]["message"]
+        assert "hibernate them (cubby pause --hibernate)" in answer[1]["message"]
 
 
 def test_processors_of_a_key():
