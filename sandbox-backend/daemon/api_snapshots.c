@@ -17,6 +17,7 @@
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/snapshot.h"
 #include "sandbox-backend/daemon/store.h"
+#include "sandbox-backend/log/log.h"
 
 #define LIMIT_MAX 100 // of a page
 
@@ -44,7 +45,21 @@ struct pending_snapshot {
 static void on_client_gone(void *ctx)
 {
     struct pending_snapshot *p = ctx;
-    p->req = NULL; // what it asked for happens all the same
+    p->req = NULL;
+}
+
+static void on_forgotten(void *ctx)
+{
+    (void)ctx;
+}
+
+// Nobody was told its id, so nobody would delete it.
+static void forget(struct store *store, struct snapshot *snap)
+{
+    struct err e = ERR_INIT;
+    log_info("snapshot.abandoned", "id=%s error=\"the client went away\"", snap->id);
+    if (snapshot_delete(store, snap, on_forgotten, NULL, &e) < 0)
+        log_warn("snapshot.abandoned", "id=%s error=\"%s\"", snap->id, e.msg);
 }
 
 static void reply_failed(struct http_request *req, const struct err *e)
@@ -58,11 +73,13 @@ static void reply_failed(struct http_request *req, const struct err *e)
 static void on_taken(struct snapshot *snap, const struct err *e, void *ctx)
 {
     struct pending_snapshot *p = ctx;
-    const struct snapshots *s = &p->store->snapshots;
+    struct store *store = p->store;
     struct http_request *req = p->req;
     free(p);
-    if (req && snap)
-        reply_json(req, 201, view(s, snap));
+    if (snap && !req)
+        forget(store, snap);
+    else if (req && snap)
+        reply_json(req, 201, view(&store->snapshots, snap));
     else if (req)
         reply_failed(req, e);
 }

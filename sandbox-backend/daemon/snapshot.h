@@ -8,8 +8,8 @@
 //  5. Renamed to its id: from here on it is a snapshot, whatever happens.
 //
 // What fails before 5 leaves nothing, and the sandbox as it was. One that is killed before 3 is
-// done takes its snapshot along; afterwards the snapshot does not need it. Who asked for one and
-// went away finds it in the list.
+// done takes its snapshot along; afterwards the snapshot does not need it. One that
+// is asked for by a client that goes away before the answer is removed again (api_snapshots.c).
 #pragma once
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/daemon/snapshots.h"

@@ -4,6 +4,7 @@
 import json
 import shutil
 import signal
+import socket
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_snapshot_and_create(daemon):
     assert read(daemon, others[0], "notes") == "mine"
     assert delete(daemon, snapshot).status == 404
     gone = daemon.request("POST", "/v2/sandboxes", {"templateID": snapshot})
-    assert gone.status == 404 and snapshot in gone.json["message"]
+    assert gone.status == 404 and f"no snapshot '{snapshot}'; `cubby snapshot ls`" in gone.json["message"]
     wait_for(lambda: entries(daemon) == [], 30, "no file is left")
 
 
@@ -265,6 +266,35 @@ def test_keys():
             assert from_it.status == 201 and from_it.json["templateID"] == mine
         assert sorted(ids(d)) == sorted([snapshot, other]), "the socket's owner sees all"
         assert ask(d, "DELETE", f"/templates/{snapshot}", key=one).status == 204
+
+
+# ---- who asked goes away
+def ask_and_leave(d, sandbox):
+    """Whether the daemon saw that nobody waited any more; a busy host may have it done before."""
+    body = b'{"name": "mine"}'
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(str(d.home / "cubbyd.sock"))
+        s.sendall(f"POST /sandboxes/{sandbox}/snapshots HTTP/1.1\r\nHost: x\r\n"
+                  f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_for(lambda: entries(d), 30, "it is being made")
+    wait_for(lambda: not entries(d) or ids(d), 30, "it was made")
+    kept = ids(d)
+    for snapshot in kept:
+        assert delete(d, snapshot).status == 204
+    wait_for(lambda: entries(d) == [], 30, "no file is left")
+    return not kept
+
+
+def test_a_client_that_goes_away():
+    """Nobody knows its id: it is removed again, and the sandbox goes on."""
+    d = Daemon()
+    d.template("default", save="late")
+    with d:
+        made = d.create()
+        assert any(ask_and_leave(d, made["sandboxID"]) for _ in range(10))
+        assert "snapshot.abandoned" in d.log.read_text()
+        assert daemon_goes_on(d, made)
+        assert delete(d, taken(d, made["sandboxID"], name="mine")).status == 204
 
 
 # ---- limits
