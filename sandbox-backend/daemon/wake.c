@@ -116,6 +116,17 @@ static int create(struct pausing *p)
     return 0;
 }
 
+// Of a rollback nothing else is left to go on from.
+static void say_what_is_left(struct pausing *p)
+{
+    const char *image = p->sb->image;
+    if (image && *image)
+        err_wrap(&p->err,
+                 "the rollback to snapshot %s failed, and the state before it is gone (resume tries "
+                 "again; a rollback to a good snapshot works)",
+                 image);
+}
+
 // A machine that nobody wants any more: the record does not know it.
 static void on_made_late(void *ctx)
 {
@@ -141,6 +152,7 @@ static void on_made(struct machine *m, const struct err *e, void *ctx)
     }
     p->err = *e;
     err_wrap(&p->err, "start the machine from its image");
+    say_what_is_left(p);
     pause__settle(p, SANDBOX_PAUSED);
 }
 
@@ -214,6 +226,7 @@ static void succeed(struct pausing *p)
 // ---- it must not be used with a wrong clock, and may be tried again
 static void fail(struct pausing *p)
 {
+    say_what_is_left(p);
     if (p->sb->image)
         pause__end_machine(p, on_ended_again);
     else

@@ -60,6 +60,12 @@ struct driver {
     // usable on this host (other QEMU, accelerator, machine).
     int (*facts)(const char *template_dir, struct machine_facts *out, struct err *e);
 
+    // Whether a machine of this template and size could go on from what machine_save left in `dir`:
+    // that it is there, of this template and not cut off. Synchronous and quick: contents are
+    // looked at when a machine is made from it. The error says what is wrong.
+    int (*image_check)(const char *dir, const char *template_dir, const struct machine_size *size,
+                       struct err *e);
+
     // Restores a machine and lets it run. All of `spec` is copied.
     void (*create)(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
                    machine_exit_cb on_exit, void *ctx);

@@ -128,10 +128,18 @@ def test_an_image_that_cannot_be_used(shells):
     def say(**changed):
         return lambda d: (d / "image.json").write_text(json.dumps(facts | changed))
 
-    pages = (image / "pages").stat().st_size
+    def older(change):
+        def both(d):
+            (d / "image.json").write_text(json.dumps({k: v for k, v in facts.items() if k != "files"}))
+            change(d)
+        return both
+
+    pages, devices, disk = ((image / name).stat().st_size for name in ("pages", "vmstate", "disk.qcow2"))
+    assert {k: v["bytes"] for k, v in facts["files"].items()} == \
+        {"pages": pages, "vmstate": devices, "disk.qcow2": disk}
     for what, change, words, code in [
             ("cut", cut("pages", pages - 4096), "damaged", "invalid_argument"),
-            ("empty", cut("pages", 0), "cut off", "invalid_argument"),
+            ("empty", cut("pages", 0), "pages has 0 bytes", "invalid_argument"),
             ("magic", put("pages", 0, b"CUBBY"), "not a file of pages", "invalid_argument"),
             ("ranges", put("pages", pages - 16, b"\xff" * 16), "range", "invalid_argument"),
             ("built", say(created_at="2020-01-01T00:00:00Z"), "another build of template default",
@@ -141,8 +149,17 @@ def test_an_image_that_cannot_be_used(shells):
             ("none", lambda d: (d / "image.json").unlink(), "no saved machine", "not_found"),
             ("no pages", lambda d: (d / "pages").unlink(), "pages", "not_found"),
             ("no disk", lambda d: (d / "disk.qcow2").unlink(), "disk.qcow2", "not_found"),
-            ("devices", cut("vmstate", 4096), "QEMU", None),
-            ("disk", cut("disk.qcow2", 100), "QEMU", None)]:
+            ("devices", cut("vmstate", 4096), "vmstate has 4096 bytes", "invalid_argument"),
+            ("disk", cut("disk.qcow2", disk // 2), "disk.qcow2 has", "invalid_argument"),
+            ("no disk's", put("disk.qcow2", 0, b"\xff" * 64), "is not a disk", "invalid_argument"),
+            ("a page", put("pages", pages // 2, os.urandom(4096)), "pages is not what was saved",
+             "invalid_argument"),
+            ("a device", put("vmstate", devices // 2, os.urandom(4096)), "vmstate is not what was saved",
+             "invalid_argument"),
+            # As they were before image.json said what the files are.
+            ("older", older(cut("pages", pages - 4096)), "its size is not what its header says",
+             "invalid_argument"),
+            ("older devices", older(cut("vmstate", 4096)), "QEMU", None)]:
         damaged = shells.place / "damaged"
         shutil.copytree(image, damaged)
         change(damaged)
@@ -154,6 +171,7 @@ def test_an_image_that_cannot_be_used(shells):
         other.end(killed=False)
         shutil.rmtree(damaged)
         shutil.rmtree(other.dir)
+    older(lambda d: None)(image)
     child = shells("good")
     assert health(child.create(image=image)["vmnet"]) == 204
     child.ask("gone", "kill")

@@ -290,6 +290,7 @@ const struct driver process_driver = {
     .name = "process",
     .isolation = "none (test)",
     .facts = facts,
+    .image_check = process_image_check,
     .create = create,
     .adopt = adopt,
 };

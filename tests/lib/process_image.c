@@ -94,6 +94,20 @@ int process_image_write(const char *machine, const char *image, int64_t *bytes, 
     return -1;
 }
 
+int process_image_check(const char *image, const char *template_dir,
+                        const struct machine_size *size, struct err *e)
+{
+    (void)template_dir;
+    (void)size;
+    char *path auto_free = str_printf("%s/image.json", image);
+    char *memory auto_free = str_printf("%s/memory", image);
+    if (!file_exists(path))
+        return err_set(e, ERR_NOT_FOUND, "%s is no whole image", image);
+    if (!file_exists(memory))
+        return err_set(e, ERR_INVALID, "the image is damaged: %s is not there", memory);
+    return 0;
+}
+
 int process_image_read(const char *image, const char *machine, struct err *e)
 {
     char *path auto_free = str_printf("%s/image.json", image);

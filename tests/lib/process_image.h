@@ -6,7 +6,11 @@
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/drivers/driver.h"
 
+// Whether it is whole, and the template is there.
+int process_image_check(const char *image, const char *template_dir,
+                        const struct machine_size *size, struct err *e);
 // Copies what is in a machine's directory into `image`, which is empty; image.json comes last. The
 // machine stands still. On failure `image` is empty again.
 int process_image_write(const char *machine, const char *image, int64_t *bytes, struct err *e);

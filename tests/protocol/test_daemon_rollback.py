@@ -125,7 +125,7 @@ def test_a_damaged_image_is_found_before_anything_is_touched(daemon, made, gone,
     (image / gone).rename(image / "away")
     answer = rollback(daemon, made, snap)
     assert answer.status == 409 and "goes on as it was" in answer.json["message"], answer.body
-    assert str(image) in answer.json["message"]
+    assert f"{snap}/image" in answer.json["message"]
     assert daemon.machines() == before
     assert daemon.get(sandbox).json["state"] == ("running" if state == "running" else "paused")
     if state != "running":

@@ -6,19 +6,38 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/checksum.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/page_file.h"
 
 #define IMAGE_FORMAT     1
 #define IMAGE_JSON_BYTES (64 * 1024)
 
 static const char *const FILES[] = {MACHINE_IMAGE_JSON, MACHINE_IMAGE_VMSTATE, MACHINE_IMAGE_PAGES,
                                     MACHINE_IMAGE_DISK};
+
+// What image.json says of each; an image without that, as older ones are, is taken as it is. A disk
+// has no sum: QEMU reads of it what the guest asks for, and nothing reads all.
+static const struct {
+    const char *name;
+    bool summed;
+} KEPT[] = {
+    {MACHINE_IMAGE_VMSTATE, true},
+    {MACHINE_IMAGE_PAGES, true},
+    {MACHINE_IMAGE_DISK, false},
+};
+
+#define SUM_CHARS 17 // with its NUL
+
+static const char DISK_MAGIC[4] = {'Q', 'F', 'I', '\xfb'};
 
 // What must be the same for devices and pages to fit.
 static const struct {
@@ -46,10 +65,54 @@ static int sync_file(const char *dir, const char *name, int flags, struct err *e
     return 0;
 }
 
+static int sum_of(const char *dir, const char *name, char text[SUM_CHARS], struct err *e)
+{
+    char *path auto_free = str_printf("%s/%s", dir, name);
+    uint64_t sum;
+    if (checksum_file(path, &sum, e) != 0)
+        return -1;
+    snprintf(text, SUM_CHARS, "%016llx", (unsigned long long)sum);
+    return 0;
+}
+
+static int size_of(const char *dir, const char *name, int64_t *size, struct err *e)
+{
+    char *path auto_free = str_printf("%s/%s", dir, name);
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return err_sys(e, errno, "look at %s", path);
+    *size = (int64_t)st.st_size;
+    return 0;
+}
+
+// NULL on failure.
+static json_t *describe_files(const char *dir, struct err *e)
+{
+    json_t *files = json_object();
+    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
+        const char *name = KEPT[i].name;
+        char sum[SUM_CHARS];
+        int64_t size;
+        if (size_of(dir, name, &size, e) != 0 ||
+            (KEPT[i].summed && sum_of(dir, name, sum, e) != 0)) {
+            json_decref(files);
+            return NULL;
+        }
+        json_object_set_new(files, name,
+                            json_pack("{s:I, s:s*}", "bytes", (json_int_t)size, "sum",
+                                      KEPT[i].summed ? sum : NULL));
+    }
+    return files;
+}
+
 static int write_json(const char *dir, const struct template *t, struct err *e)
 {
-    json_t *object = json_pack("{s:i, s:s, s:I, s:I}", "format", IMAGE_FORMAT, "template", t->name,
-                               "memory_mb", (json_int_t)t->memory_mb, "cpus", (json_int_t)t->cpus);
+    json_t *files = describe_files(dir, e);
+    if (!files)
+        return -1;
+    json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:o}", "format", IMAGE_FORMAT, "template",
+                               t->name, "memory_mb", (json_int_t)t->memory_mb, "cpus",
+                               (json_int_t)t->cpus, "files", files);
     for (size_t i = 0; i < ARRAY_LEN(SAME); i++)
         json_object_set_new(object, SAME[i].key, json_string(member(t, SAME[i].at)));
     char *path auto_free = str_printf("%s/" MACHINE_IMAGE_JSON, dir);
@@ -112,7 +175,82 @@ static int check_json(const json_t *image, const struct template *t, struct err 
     return check_number(image, "cpus", t->cpus, e);
 }
 
-int machine_image_check(const char *dir, const struct template *t, struct err *e)
+// ---- whether it is whole
+
+static int damaged(struct err *e, const char *dir, const char *name, const char *why)
+{
+    return err_set(e, ERR_INVALID, "the image is damaged: %s/%s %s", dir, name, why);
+}
+
+static int check_size(const char *dir, const char *name, const json_t *kept, struct err *e)
+{
+    int64_t has, wanted;
+    if (size_of(dir, name, &has, e) != 0)
+        return err_wrap(e, "the image is damaged");
+    if (!kept)
+        return 0;
+    wanted = json_integer_value(json_object_get(kept, "bytes"));
+    char *why auto_free = str_printf("has %lld bytes, not the %lld that were saved", (long long)has,
+                                     (long long)wanted);
+    return has == wanted ? 0 : damaged(e, dir, name, why);
+}
+
+static int check_sum(const char *dir, const char *name, const json_t *kept, struct err *e)
+{
+    const char *wanted = json_string_value(json_object_get(kept, "sum"));
+    char has[SUM_CHARS];
+    if (!wanted)
+        return 0;
+    if (sum_of(dir, name, has, e) != 0)
+        return -1;
+    return str_eq(has, wanted) ? 0 : damaged(e, dir, name, "is not what was saved");
+}
+
+static int check_disk(const char *dir, struct err *e)
+{
+    char *path auto_free = str_printf("%s/" MACHINE_IMAGE_DISK, dir);
+    char magic[sizeof DISK_MAGIC] = {0};
+    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, magic, sizeof magic) < 0)
+        return err_sys(e, errno, "read %s", path);
+    if (memcmp(magic, DISK_MAGIC, sizeof magic) != 0)
+        return damaged(e, dir, MACHINE_IMAGE_DISK, "is not a disk");
+    return 0;
+}
+
+static int check_pages(const char *dir, const struct template *t, struct err *e)
+{
+    char *path auto_free = str_printf("%s/" MACHINE_IMAGE_PAGES, dir);
+    struct page_file pages;
+    if (page_file_open(&pages, path, (uint64_t)t->memory_mb * 1024 * 1024, e) != 0)
+        return err_wrap(e, "the image is damaged");
+    page_file_close(&pages);
+    return 0;
+}
+
+static int check_all(const char *dir,
+                     int (*check)(const char *dir, const char *name, const json_t *kept,
+                                  struct err *e),
+                     const json_t *image, struct err *e)
+{
+    const json_t *files = json_object_get(image, "files");
+    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
+        if (check(dir, KEPT[i].name, json_object_get(files, KEPT[i].name), e) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int check_files(const char *dir, const struct template *t, const json_t *image,
+                       bool contents, struct err *e)
+{
+    if (check_all(dir, check_size, image, e) != 0 || check_disk(dir, e) != 0 ||
+        check_pages(dir, t, e) != 0)
+        return -1;
+    return contents ? check_all(dir, check_sum, image, e) : 0;
+}
+
+int machine_image_check(const char *dir, const struct template *t, bool contents, struct err *e)
 {
     char *path auto_free = str_printf("%s/" MACHINE_IMAGE_JSON, dir);
     struct buf text auto_buf = BUF_INIT;
@@ -120,6 +258,8 @@ int machine_image_check(const char *dir, const struct template *t, struct err *e
         return err_wrap(e, "there is no saved machine in %s", dir);
     json_t *image = json_parse(buf_str(&text), text.len, e);
     int result = image ? check_json(image, t, e) : -1;
+    if (result == 0)
+        result = check_files(dir, t, image, contents, e);
     json_decref(image);
     return result == 0 ? 0 : err_wrap(e, "the saved machine in %s cannot be used", dir);
 }

@@ -2,13 +2,14 @@
 // An image: what machine_save leaves in a directory, and a machine can be made from. All of it is
 // what differs from one build of one template, and belongs to no other image.
 //
-//   image.json    format, and which template. Written last: without it there is no image
+//   image.json    format, which template, the files' sizes and sums. Written last: without it there is no image
 //   vmstate       QEMU's devices ("xen-save-devices-state")
 //   pages         memory (page_file.h)
 //   disk.qcow2    clusters, over the template's disk
 //
 // Blocking: for a worker.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
@@ -22,8 +23,9 @@
 // The other files are there: syncs them, writes image.json, syncs the directory. *bytes: what all
 // of it takes up.
 int machine_image_seal(const char *dir, const struct template *t, int64_t *bytes, struct err *e);
-// Whether it can go on from this template: ERR_NOT_FOUND, ERR_INVALID, or ERR_PRECONDITION when it
-// is of another one; each says what to do.
-int machine_image_check(const char *dir, const struct template *t, struct err *e);
+// Whether it can go on from this template: ERR_NOT_FOUND, ERR_INVALID when it is damaged, or
+// ERR_PRECONDITION when it is of another one; each says what to do. Without `contents` it takes less
+// than a millisecond, and only sizes and what files begin with are looked at.
+int machine_image_check(const char *dir, const struct template *t, bool contents, struct err *e);
 // Removes these files, not the directory.
 void machine_image_empty(const char *dir);

@@ -36,7 +36,7 @@ static void run_open(void *ctx, struct err *e)
     if (!r->memory)
         return;
     r->ram_bytes = (uint64_t)t.memory_mb * 1024 * 1024;
-    if (machine_image_check(r->image, &t, e) == 0 &&
+    if (machine_image_check(r->image, &t, true, e) == 0 &&
         page_file_open(&r->pages, pages, r->ram_bytes, e) == 0) {
         FAULT("restore.1");
         file_copy(disk, r->overlay, 0600, e);

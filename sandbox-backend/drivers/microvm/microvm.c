@@ -3,10 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/drivers/microvm/fit.h"
 #include "sandbox-backend/drivers/microvm/machine.h"
+#include "sandbox-backend/drivers/microvm/machine_image.h"
 #include "sandbox-backend/drivers/microvm/qemu.h"
+#include "sandbox-backend/drivers/microvm/sized.h"
 
 static int facts(const char *template_dir, struct machine_facts *out, struct err *e)
 {
@@ -26,9 +29,22 @@ static int facts(const char *template_dir, struct machine_facts *out, struct err
     return 0;
 }
 
+static int image_check(const char *dir, const char *template_dir, const struct machine_size *size,
+                       struct err *e)
+{
+    struct template t;
+    char *memory auto_free = sized_load(&t, template_dir, size, e);
+    if (!memory)
+        return -1;
+    int result = machine_image_check(dir, &t, false, e);
+    template_fini(&t);
+    return result;
+}
+
 const struct driver microvm_driver = {.name = "microvm",
                                       .isolation = "microvm",
                                       .facts = facts,
+                                      .image_check = image_check,
                                       .create = machine__create,
                                       .adopt = machine__adopt,
                                       .sweep = machine__sweep};
