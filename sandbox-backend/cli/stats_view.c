@@ -132,7 +132,7 @@ static void print_host(const json_t *host, FILE *to)
 void stats_view_print(const json_t *stats, enum stats_order order, FILE *to)
 {
     const json_t *host = json_object_get(stats, "host");
-    if (host) {
+    if (json_object_get(host, "memoryTotalBytes")) { // who has a key is told of his own only
         print_host(host, to);
         fputc('\n', to);
     }

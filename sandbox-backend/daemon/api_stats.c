@@ -39,12 +39,13 @@ static bool shows(const struct sandbox *sb, const void *ctx)
 static void on_refreshed(void *ctx)
 {
     struct pending_stats *p = ctx;
+    bool of_host = p->req && gate_sees_host(p->store->gate, p->req);
     if (p->req && p->as_text) {
         struct buf text auto_buf = BUF_INIT;
-        stats_text(p->store, shows, p, &text);
+        stats_text(p->store, of_host, shows, p, &text);
         http_respond(p->req, 200, TEXT_TYPE, text.data, text.len);
     } else if (p->req) {
-        reply_json(p->req, 200, stats_json(p->store, shows, p));
+        reply_json(p->req, 200, stats_json(p->store, of_host, shows, p));
     }
     free(p->id);
     free(p);

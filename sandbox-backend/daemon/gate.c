@@ -140,6 +140,11 @@ bool gate_sees(const struct gate *g, struct http_request *req, const char *owner
     return !caller.name || str_eq(caller.name, owner);
 }
 
+bool gate_sees_host(const struct gate *g, struct http_request *req)
+{
+    return !gate_caller_of(g, req).name;
+}
+
 bool gate_is_key(struct gate *g, const char *authorization)
 {
     const char *key = bearer_of(authorization);

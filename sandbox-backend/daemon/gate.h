@@ -47,6 +47,8 @@ bool gate_takes_body(struct gate *g, struct http_request *req, size_t most,
                      struct body_claim *claim);
 // Whether he may know of a sandbox of this owner (NULL: made on the unix socket).
 bool gate_sees(const struct gate *g, struct http_request *req, const char *owner);
+// Whether he may know what this machine does for everybody: on the unix socket.
+bool gate_sees_host(const struct gate *g, struct http_request *req);
 
 // Whether an Authorization header holds a key of this daemon, expired or not. Asks the file anew.
 bool gate_is_key(struct gate *g, const char *authorization);

@@ -129,13 +129,14 @@ static json_t *sandbox_json(struct sandbox *sb)
     return one;
 }
 
-json_t *stats_json(struct store *store, stats_shows shows, const void *ctx)
+json_t *stats_json(struct store *store, bool of_host, stats_shows shows, const void *ctx)
 {
     int64_t values[HOST_GAUGES] = {0};
     json_t *host = json_object();
     json_t *list = json_array();
-    host_values(store, values);
-    for (size_t i = 0; i < HOST_GAUGES; i++)
+    if (of_host)
+        host_values(store, values);
+    for (size_t i = 0; of_host && i < HOST_GAUGES; i++)
         json_object_set_new(host, HOST[i].json, json_integer(values[i]));
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
         if (shows(sb, ctx))
@@ -199,7 +200,7 @@ static void add_label(struct buf *out, const char *name, const char *value)
     buf_adds(out, "\"");
 }
 
-void stats_text(struct store *store, stats_shows shows, const void *ctx, struct buf *out)
+static void add_host(struct store *store, struct buf *out)
 {
     int64_t values[HOST_GAUGES] = {0};
     host_values(store, values);
@@ -207,6 +208,13 @@ void stats_text(struct store *store, stats_shows shows, const void *ctx, struct 
         add_head(out, HOST[i].name, HOST[i].kind, HOST[i].help);
         buf_printf(out, "%s %lld\n", HOST[i].name, (long long)values[i]);
     }
+}
+
+void stats_text(struct store *store, bool of_host, stats_shows shows, const void *ctx,
+                struct buf *out)
+{
+    if (of_host)
+        add_host(store, out);
     for (size_t i = 0; i < SANDBOX_GAUGES; i++) {
         add_head(out, ONE[i].name, ONE[i].kind, ONE[i].help);
         for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {

@@ -13,6 +13,8 @@ struct store;
 typedef bool (*stats_shows)(const struct sandbox *sb, const void *ctx);
 
 // {"host": {...}, "sandboxes": [...]}, a new reference. What its members are, HOST in stats.c says.
-json_t *stats_json(struct store *store, stats_shows shows, const void *ctx);
+// "host" is empty unless `of_host`, for its sums are of all owners.
+json_t *stats_json(struct store *store, bool of_host, stats_shows shows, const void *ctx);
 // https://prometheus.io/docs/instrumenting/exposition_formats, text format 0.0.4.
-void stats_text(struct store *store, stats_shows shows, const void *ctx, struct buf *out);
+void stats_text(struct store *store, bool of_host, stats_shows shows, const void *ctx,
+                struct buf *out);

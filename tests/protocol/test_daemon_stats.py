@@ -2,6 +2,7 @@
 """cubbyd: what the sandboxes use of the host, as JSON and as text for Prometheus."""
 
 import http.client
+import json
 import re
 import subprocess
 
@@ -115,10 +116,11 @@ def test_a_key_sees_its_own():
                              capture_output=True, text=True, check=True).stdout.strip()
         url = (daemon.home / "cubbyd.url").read_text().strip().partition("//")[2]
         local = daemon.create()["sandboxID"]
+        wanted = json.dumps({"templateID": "default"})
 
-        def get(path, **headers):
+        def get(path, method="GET", body=None, **headers):
             connection = http.client.HTTPConnection(url, timeout=60)
-            connection.request("GET", path, headers=headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
             body = answer.read()
             connection.close()
@@ -129,6 +131,18 @@ def test_a_key_sees_its_own():
             status, body = get(path, **{"X-API-KEY": key})
             assert status == 200 and local.encode() not in body
         assert get(f"/sandboxes/stats?sandboxID={local}", **{"X-API-KEY": key})[0] == 404
+        status, made = get("/v2/sandboxes", "POST", wanted, **{"X-API-KEY": key})
+        assert status == 201, made
+        # What the machine does for everybody is the unix socket's.
+        mine = json.loads(get("/sandboxes/stats", **{"X-API-KEY": key})[1])
+        assert mine["host"] == {} and [s["sandboxID"] for s in mine["sandboxes"]] == [json.loads(made)["sandboxID"]]
+        text = get("/metrics", **{"X-API-KEY": key})[1].decode()
+        assert json.loads(made)["sandboxID"] in text
+        assert "cubby_sandboxes" not in text and "cubby_host" not in text
+        status, refused = get("/pool", **{"X-API-KEY": key})
+        assert status == 403 and "unix socket" in json.loads(refused)["message"]
+        assert daemon.request("GET", "/pool").status == 200
+        assert set(stats(daemon)["host"]) == HOST and stats(daemon)["host"]["sandboxes"] == 2
 
 
 def test_many(daemon):
