@@ -129,6 +129,21 @@ static void print_host(const json_t *host, FILE *to)
             number_of(host, "refused"));
 }
 
+// The guest may not tell: what it wrote was in its cache.
+static void print_disk_errors(const json_t *list, FILE *to)
+{
+    size_t i = 0;
+    const json_t *sandbox = NULL;
+    json_array_foreach(list, i, sandbox)
+    {
+        if (json_is_true(json_object_get(sandbox, "diskError")))
+            fprintf(to,
+                    "\n%s: this machine could not read or write its disk, so files in it may be "
+                    "lost; see whether there is room for the state directory\n",
+                    text_of(sandbox, "sandboxID"));
+    }
+}
+
 void stats_view_print(const json_t *stats, enum stats_order order, FILE *to)
 {
     const json_t *host = json_object_get(stats, "host");
@@ -137,6 +152,7 @@ void stats_view_print(const json_t *stats, enum stats_order order, FILE *to)
         fputc('\n', to);
     }
     print_table(json_object_get(stats, "sandboxes"), order, to);
+    print_disk_errors(json_object_get(stats, "sandboxes"), to);
 }
 
 bool stats_view_is_whole(const json_t *stats)

@@ -119,6 +119,8 @@ static json_t *sandbox_json(struct sandbox *sb)
         (json_int_t)u->last.memory_bytes, "cpuSeconds", (double)u->last.cpu_ns / NS_PER_S,
         "diskBytes", (json_int_t)u->last.disk_bytes, "netInBytes", (json_int_t)u->last.net_in_bytes,
         "netOutBytes", (json_int_t)u->last.net_out_bytes);
+    if (u->last.disk_failed)
+        json_object_set_new(one, "diskError", json_true());
     bool stands = sb->state == SANDBOX_PAUSED;
     if (stands)
         json_object_set_new(one, "depth", json_string(sb->machine ? "freeze" : "hibernate"));

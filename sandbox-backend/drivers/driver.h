@@ -145,6 +145,7 @@ struct machine_usage {
     int64_t cpu_ns;       // since it was started
     int64_t disk_bytes;   // that its disk takes up
     int64_t net_in_bytes, net_out_bytes; // as the guest sees it; 0 when the driver does not know
+    bool disk_failed; // the host could not read or write for its disk, so data of it may be lost
 };
 // ERR_GONE when it has ended. Synchronous; some file reads under /proc.
 int machine_usage(const struct machine *m, struct machine_usage *out, struct err *e);

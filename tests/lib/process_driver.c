@@ -277,6 +277,8 @@ int machine_usage(const struct machine *m, struct machine_usage *out, struct err
         return err_set(e, ERR_GONE, "the machine's process has ended");
     process_tree_usage(subproc_pid(m->process), &out->memory_bytes, &out->cpu_ns);
     out->disk_bytes = process_image_disk_bytes(m->dir);
+    char *failed auto_free = str_printf("%s/disk-failed", m->dir); // a test says so
+    out->disk_failed = access(failed, F_OK) == 0;
     return 0;
 }
 

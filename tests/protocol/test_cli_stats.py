@@ -67,6 +67,16 @@ def test_states(daemon):
             assert f" {state} " in words[sandbox], shown
 
 
+def test_a_disk_that_failed(daemon):
+    good, bad = [daemon.create()["sandboxID"] for _ in range(2)]
+    assert "could not" not in cubby(daemon, "stats")
+    (daemon.directory(bad) / "disk-failed").touch()
+    shown = wait_for(lambda: found if "may be lost" in (found := cubby(daemon, "stats")) else None, 60, "it is told")
+    assert f"\n{bad}: this machine could not" in shown and f"\n{good}: " not in shown
+    got = json.loads(cubby(daemon, "stats", "--json"))
+    assert {s["sandboxID"]: s.get("diskError") for s in got["sandboxes"]} == {good: None, bad: True}
+
+
 def test_one_that_there_is_not(daemon):
     done = subprocess.run([CUBBY, "stats", "zzzz"], env=daemon.env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "zzzz" in done.stderr

@@ -57,6 +57,7 @@ int machine_usage(const struct machine *m, struct machine_usage *out, struct err
         return err_set(e, ERR_GONE, "the machine has ended");
     add_process(m->qemu, out);
     add_process(m->netd, out);
+    out->disk_failed = m->disk_failed;
     if (stat(overlay, &st) == 0)
         out->disk_bytes = (int64_t)st.st_blocks * STAT_BLOCK_BYTES;
     return 0;
