@@ -228,40 +228,50 @@ static int check_pages(const char *dir, const struct template *t, struct err *e)
     return 0;
 }
 
-static int check_all(const char *dir,
-                     int (*check)(const char *dir, const char *name, const json_t *kept,
-                                  struct err *e),
-                     const json_t *image, struct err *e)
+static int check_files(const char *dir, const struct template *t, const json_t *image,
+                       struct err *e)
 {
     const json_t *files = json_object_get(image, "files");
     for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
-        if (check(dir, KEPT[i].name, json_object_get(files, KEPT[i].name), e) != 0)
+        if (check_size(dir, KEPT[i].name, json_object_get(files, KEPT[i].name), e) != 0)
             return -1;
     }
-    return 0;
-}
-
-static int check_files(const char *dir, const struct template *t, const json_t *image,
-                       bool contents, struct err *e)
-{
-    if (check_all(dir, check_size, image, e) != 0 || check_disk(dir, e) != 0 ||
-        check_pages(dir, t, e) != 0)
+    if (check_disk(dir, e) != 0 || check_pages(dir, t, e) != 0)
         return -1;
-    return contents ? check_all(dir, check_sum, image, e) : 0;
+    return check_sum(dir, MACHINE_IMAGE_VMSTATE, json_object_get(files, MACHINE_IMAGE_VMSTATE), e);
 }
 
-int machine_image_check(const char *dir, const struct template *t, bool contents, struct err *e)
+// NULL on failure.
+static json_t *read_json(const char *dir, struct err *e)
 {
     char *path auto_free = str_printf("%s/" MACHINE_IMAGE_JSON, dir);
     struct buf text auto_buf = BUF_INIT;
-    if (file_read(path, IMAGE_JSON_BYTES, &text, e) < 0)
-        return err_wrap(e, "there is no saved machine in %s", dir);
-    json_t *image = json_parse(buf_str(&text), text.len, e);
+    if (file_read(path, IMAGE_JSON_BYTES, &text, e) < 0) {
+        err_wrap(e, "there is no saved machine in %s", dir);
+        return NULL;
+    }
+    return json_parse(buf_str(&text), text.len, e);
+}
+
+int machine_image_check(const char *dir, const struct template *t, struct err *e)
+{
+    json_t *image = read_json(dir, e);
     int result = image ? check_json(image, t, e) : -1;
     if (result == 0)
-        result = check_files(dir, t, image, contents, e);
+        result = check_files(dir, t, image, e);
     json_decref(image);
     return result == 0 ? 0 : err_wrap(e, "the saved machine in %s cannot be used", dir);
+}
+
+int machine_image_check_pages(const char *dir, struct err *e)
+{
+    json_t *image = read_json(dir, e);
+    const json_t *files = json_object_get(image, "files");
+    int result =
+        image ? check_sum(dir, MACHINE_IMAGE_PAGES, json_object_get(files, MACHINE_IMAGE_PAGES), e)
+              : -1;
+    json_decref(image);
+    return result;
 }
 
 void machine_image_empty(const char *dir)

@@ -2,14 +2,12 @@
 // An image: what machine_save leaves in a directory, and a machine can be made from. All of it is
 // what differs from one build of one template, and belongs to no other image.
 //
-//   image.json    format, which template, the files' sizes and sums. Written last: without it there is no image
-//   vmstate       QEMU's devices ("xen-save-devices-state")
-//   pages         memory (page_file.h)
-//   disk.qcow2    clusters, over the template's disk
+//   image.json    format, which template, the files' sizes and sums. Written last: without it there
+//   is no image vmstate       QEMU's devices ("xen-save-devices-state") pages         memory
+//   (page_file.h) disk.qcow2    clusters, over the template's disk
 //
 // Blocking: for a worker.
 #pragma once
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
@@ -24,8 +22,10 @@
 // of it takes up.
 int machine_image_seal(const char *dir, const struct template *t, int64_t *bytes, struct err *e);
 // Whether it can go on from this template: ERR_NOT_FOUND, ERR_INVALID when it is damaged, or
-// ERR_PRECONDITION when it is of another one; each says what to do. Without `contents` it takes less
-// than a millisecond, and only sizes and what files begin with are looked at.
-int machine_image_check(const char *dir, const struct template *t, bool contents, struct err *e);
+// ERR_PRECONDITION when it is of another one; each says what to do. Takes a millisecond or less:
+// the contents of pages and disk are not looked at.
+int machine_image_check(const char *dir, const struct template *t, struct err *e);
+// Whether the contents of the pages are those that were saved: reads all of them.
+int machine_image_check_pages(const char *dir, struct err *e);
 // Removes these files, not the directory.
 void machine_image_empty(const char *dir);

@@ -36,7 +36,7 @@ static void run_open(void *ctx, struct err *e)
     if (!r->memory)
         return;
     r->ram_bytes = (uint64_t)t.memory_mb * 1024 * 1024;
-    if (machine_image_check(r->image, &t, true, e) == 0 &&
+    if (machine_image_check(r->image, &t, e) == 0 &&
         page_file_open(&r->pages, pages, r->ram_bytes, e) == 0) {
         FAULT("restore.1");
         file_copy(disk, r->overlay, 0600, e);
@@ -121,6 +121,18 @@ static uint64_t split(const struct page_file *pages, struct fill *first, struct 
     return total;
 }
 
+// The third: whether what the other two fill in is what was saved. They need longer.
+struct verify {
+    const char *image; // borrowed
+    struct err error;
+};
+
+static void verify(void *ctx)
+{
+    struct verify *v = ctx;
+    machine_image_check_pages(v->image, &v->error);
+}
+
 // Nearly all of the time is the kernel's, which breaks the sharing of one page after the other: two
 // threads need half of it where a processor is idle.
 static void run_fill(void *ctx, struct err *e)
@@ -131,7 +143,9 @@ static void run_fill(void *ctx, struct err *e)
         return;
     FAULT("restore.3");
     struct fill first = {.memory = &memory}, second = {.memory = &memory};
-    uv_thread_t helper;
+    struct verify check = {.image = r->image};
+    uv_thread_t helper, verifier;
+    bool verifying = uv_thread_create(&verifier, verify, &check) == 0;
     bool helped = split(&r->pages, &first, &second) >= SPLIT_PAGES &&
                   uv_thread_create(&helper, fill, &second) == 0;
     fill(&first);
@@ -140,8 +154,13 @@ static void run_fill(void *ctx, struct err *e)
     else
         fill(&second);
     guest_memory_close(&memory);
-    if (err_is(&first.error) || err_is(&second.error))
-        *e = err_is(&first.error) ? first.error : second.error;
+    if (verifying)
+        uv_thread_join(&verifier);
+    else
+        verify(&check);
+    const struct err *errors[] = {&check.error, &first.error, &second.error};
+    for (size_t i = 0; i < ARRAY_LEN(errors) && !err_is(e); i++)
+        *e = *errors[i];
 }
 
 void machine__restore_fill(struct machine *m, machine_work_then *then)

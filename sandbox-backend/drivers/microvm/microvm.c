@@ -36,7 +36,7 @@ static int image_check(const char *dir, const char *template_dir, const struct m
     char *memory auto_free = sized_load(&t, template_dir, size, e);
     if (!memory)
         return -1;
-    int result = machine_image_check(dir, &t, false, e);
+    int result = machine_image_check(dir, &t, e);
     template_fini(&t);
     return result;
 }
