@@ -121,10 +121,11 @@ static void say_what_is_left(struct pausing *p)
 {
     const char *image = p->sb->image;
     if (image && *image)
-        err_wrap(&p->err,
-                 "the rollback to snapshot %s failed, and the state before it is gone (resume tries "
-                 "again; a rollback to a good snapshot works)",
-                 image);
+        err_wrap(
+            &p->err,
+            "the rollback to snapshot %s failed, and the state before it is gone (resume tries "
+            "again; a rollback to a good snapshot works)",
+            image);
 }
 
 // A machine that nobody wants any more: the record does not know it.
