@@ -181,9 +181,15 @@ static void serve_save(struct process_request *r)
 static void serve(struct process_request *r)
 {
     switch (r->kind) {
-    case PAUSE: serve_pause(r); break;
-    case RESUME: serve_resume(r); break;
-    case SAVE: serve_save(r); break;
+    case PAUSE:
+        serve_pause(r);
+        break;
+    case RESUME:
+        serve_resume(r);
+        break;
+    case SAVE:
+        serve_save(r);
+        break;
     case POLICY:
         process__keep_policy(r->m, &r->policy, &r->err);
         answer(r);
