@@ -280,7 +280,8 @@ demo: all $(VENV)/.done | $(B)/.deps-run
 	@echo "every call and answer: $(B)/demo-transcript.jsonl"
 
 bench: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-bench
-	@$(TEST_ENV) $(VENV)/bin/python tests/bench/bench.py
+	@$(TEST_ENV) $(VENV)/bin/python tests/bench/bench.py | tee $(B)/bench.json
+	@/usr/bin/python3 tests/bench/picture.py $(B)/bench.json $(B)/performance.svg
 
 # By hand, for docs/soak.md: long runs on real machines. tests/bench/soak.py has what can be said to it.
 soak: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)

@@ -12,6 +12,7 @@ from harness import Home, wait_for
 
 FROZEN = int(os.environ.get("CUBBY_BENCH_FROZEN", "250"))
 RUNNING = int(os.environ.get("CUBBY_BENCH_RUNNING", "40"))
+POOLED = 4
 
 
 def available_mb():
@@ -25,6 +26,18 @@ def private_mb(pid):
     """What would be free without this process: its pages that nobody shares."""
     kb = sum(int(line.split()[1]) for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
              if line.startswith(("Private_Clean:", "Private_Dirty:")))
+    return kb / 1024
+
+
+def guest_own_mb(pid):
+    """Pages of the guest's memory that are this sandbox's alone, written since the template."""
+    inside = kb = 0
+    for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            inside = "/memory" in line
+        elif inside and words[0] == "Private_Dirty:":
+            kb += int(words[1])
     return kb / 1024
 
 
@@ -47,14 +60,19 @@ class DensityBench:
 
     def __init__(self, rounds, work):
         self.rounds = rounds
+        self.work = str(work)
         self.state = Home()
-        self.state.env |= {"CUBBY_POOL": "off", "CUBBY_MAX_SANDBOXES": str(FROZEN + RUNNING + 10)}
-        self.mcp = Mcp([str(BIN / "cubby-mcp"), "--local-dir", str(work)], self.state.env, str(work))
-        self.mcp.initialize()
+        self.state.env["CUBBY_POOL"] = "off"
+        self.mcp = self.server()
 
     def close(self):
         self.mcp.close()
         self.state.close()
+
+    def server(self):
+        mcp = Mcp([str(BIN / "cubby-mcp"), "--local-dir", self.work], self.state.env, self.work)
+        mcp.initialize()
+        return mcp
 
     def create(self):
         return self.state.api("POST", "/sandboxes", {"templateID": "default", "timeout": 86400})["sandboxID"]
@@ -65,22 +83,35 @@ class DensityBench:
         assert out["stdout"] == "hi\n", out
         return time.perf_counter() - start
 
-    def idle_memory(self):
-        """Of a sandbox that has run a command and a line of Python, then waits: QEMU and netd together."""
-        self.mcp.tool("create_sandbox")  # the daemon
-        sandboxes = [self.create() for _ in range(4)]
-        for sandbox in sandboxes:
-            self.answer(sandbox)
-            self.mcp.tool("run_python_code", sandbox_id=sandbox, code_block="1+1")
-        qemu = list(self.state.processes("qemu"))
-        netd = list(self.state.processes("cubby-netd"))
+    def sizes(self):
+        """Means, in MB, of the machines that there are: QEMU without the template's pages, and netd."""
+        qemu, netd = (list(self.state.processes(name)) for name in ("qemu", "cubby-netd"))
         memory = [pss_mb(pid, "/memory") for pid in qemu]
-        figures = {"qemu_pss_mb": round(statistics.mean(whole - part for whole, part in memory), 1),
-                   "guest_own_mb": round(statistics.mean(private_mb(pid) for pid in qemu), 1),
-                   "netd_private_mb": round(statistics.mean(private_mb(pid) for pid in netd), 1), "n": len(qemu)}
-        for sandbox in self.state.sandboxes():
-            self.state.api("DELETE", f"/sandboxes/{sandbox}")
-        return figures
+        return {"qemu_pss_mb": round(statistics.mean(whole - part for whole, part in memory), 1),
+                "guest_own_mb": round(statistics.mean(guest_own_mb(pid) for pid in qemu), 1),
+                "netd_private_mb": round(statistics.mean(private_mb(pid) for pid in netd), 1), "n": len(qemu)}
+
+    def idle_memory(self):
+        """Of sandboxes in the pool, warmed; and of such that have run a command and Python, then wait.
+        The proportional set size without the mapping of the template's memory, whose own pages are
+        counted apart."""
+        self.state.env["CUBBY_POOL"] = str(POOLED)
+        made = [self.mcp.tool("create_sandbox")["sandbox_id"]]  # starts the daemon
+        self.api("DELETE", f"/sandboxes/{made.pop()}")
+        wait_for(lambda: self.api("GET", "/pool")["templates"][0]["ready"] == POOLED, 120, "the pool is full")
+        pooled = self.sizes()
+        self.mcp.close()
+        self.state.stop_daemon()
+        self.state.env["CUBBY_POOL"] = "off"
+        self.mcp = self.server()
+        for _ in range(POOLED):
+            made.append(self.mcp.tool("create_sandbox")["sandbox_id"])
+            self.answer(made[-1])
+            self.mcp.tool("run_python_code", sandbox_id=made[-1], code_block="1+1")
+        used = self.sizes()
+        for sandbox in made:
+            self.api("DELETE", f"/sandboxes/{sandbox}")
+        return {"pooled": pooled, "used": used}
 
     def alive_at_once(self):
         """So many frozen and so many running, in one daemon; each frozen one is then woken by a command."""

@@ -15,17 +15,19 @@ import matplotlib.pyplot as plt  # noqa: E402
 OURS, THEIRS = "#2563a8", "#9aa0a6"
 # (label, figure, member, whether it is ours)
 ROWS = [
-    ("freeze", "pause", "freeze_ms", True),
-    ("resume from frozen", "pause", "resume_ms", True),
     ("create from the pool, over MCP", "pool_create", "create_ms", True),
-    ("create from the pool to first output", "pool_first_output", "first_output_ms", True),
+    ("pause (freeze)", "pause_freeze", "pause_ms", True),
+    ("resume from frozen", "pause_freeze", "resume_ms", True),
+    ("fork: the parent stands still", "fork", "parent_standstill_ms", True),
     ("bubblewrap: echo hi", "elsewhere", "bubblewrap_ms", False),
     ("python3 subprocess: echo hi", "elsewhere", "python_subprocess_ms", False),
-    ("gVisor (runsc do): echo hi", "elsewhere", "gvisor_ms", False),
-    ("a fork's child until it answers", "fork", "child_ms", True),
-    ("hibernate", "hibernate", "hibernate_ms", True),
-    ("wake from disk to first output", "hibernate", "wake_ms", True),
     ("bare QEMU start", "cold_create", "baseline_ms", False),
+    ("a warm sandbox's command", "command_round_trip", "run_command_ms", True),
+    ("create from the pool to first output", "pool_first_output", "first_output_ms", True),
+    ("hibernate, 20 MB of its own", "pause_hibernate", "hibernate_ms", True),
+    ("gVisor (runsc do): echo hi", "elsewhere", "gvisor_ms", False),
+    ("fork into 8, per child", "fork", "whole_per_child_ms", True),
+    ("wake from disk to first output", "pause_hibernate", "wake_to_first_output_ms", True),
     ("cold create to first output", "cold_create", "create_to_first_output_ms", True),
 ]
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/soak.md: what long runs said, a section for each kind of run."""
 
+import json
 import os
 import pathlib
 import platform
@@ -20,7 +21,8 @@ def machine():
     memory = int(re.search(r"MemTotal: +(\d+)", pathlib.Path("/proc/meminfo").read_text())[1]) // 2**20
     qemu = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False)
     version = re.search(r"version ([\d.]+)", qemu.stdout)
-    accel = "KVM" if os.access("/dev/kvm", os.R_OK | os.W_OK) else "TCG (no /dev/kvm)"
+    template = pathlib.Path(os.environ["CUBBY_TEST_HOME"]) / "templates/default/template.json"
+    accel = json.loads(template.read_text())["accel"].upper()
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return (f"{when}, Linux {platform.release()}, {os.cpu_count()} processors, {memory} GiB, "
             f"QEMU {version[1] if version else '?'}, {accel}.")
