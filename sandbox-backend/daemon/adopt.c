@@ -20,6 +20,7 @@
 #include "sandbox-backend/daemon/pool.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/sandbox_image.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
@@ -105,6 +106,8 @@ static void on_adopted(struct machine *m, const struct err *e, void *ctx)
     bool paused = sb->found == RECORD_PAUSED;
     sandbox_set_state(sb, still ? SANDBOX_PAUSED : SANDBOX_RUNNING);
     tell(sb);
+    if (!still)
+        sandbox_image_mend(sb);
     if (paused == still) {
         step_done(a);    // an overdue one is ended by the timer that this sets
     } else if (paused) { // the daemon before was killed on the way there, or back

@@ -60,14 +60,37 @@ static void end(struct saving *s);
 static void on_turn(struct deadline *d);
 static void on_turn_closed(struct deadline *d);
 
-void sandbox_image_save(struct sandbox *sb, const char *dir, sandbox_image_cb cb, void *ctx)
+static struct saving *saving_new(struct sandbox *sb, const char *dir, sandbox_image_cb cb, void *ctx)
 {
     struct saving *s = xcalloc(1, sizeof *s);
     *s = (struct saving){.sb = sb, .dir = xstrdup(dir), .cb = cb, .ctx = ctx};
     deadline_init(&s->turn, sb->store->loop, on_turn);
     TAILQ_INSERT_TAIL(&sb->savings, s, link);
+    return s;
+}
+
+void sandbox_image_save(struct sandbox *sb, const char *dir, sandbox_image_cb cb, void *ctx)
+{
+    struct saving *s = saving_new(sb, dir, cb, ctx);
     if (TAILQ_FIRST(&sb->savings) == s)
         begin(s);
+}
+
+static void on_mended(const struct machine_saved *saved, const struct err *e, void *ctx)
+{
+    (void)saved;
+    (void)e;
+    (void)ctx;
+}
+
+void sandbox_image_mend(struct sandbox *sb)
+{
+    struct saving *s = saving_new(sb, "", on_mended, NULL);
+    s->stage = STAGE_THAWING;
+    s->frozen = true;
+    thaw(s);
+    if (!s->call)
+        end(s);
 }
 
 // One that stands still cannot freeze its processes. Where its callers think that it runs it is
@@ -187,7 +210,7 @@ static void on_thawed(int status, const char *text, size_t len, const struct err
     (void)len;
     struct saving *s = ctx;
     s->call = NULL;
-    if (e || status != 204) { // envd does so by itself after a while
+    if (e || (status != 204 && status != 404)) { // envd does so by itself after a while
         log_warn("sandbox.unfreeze", "id=%s status=%d reason=\"%s\"", s->sb->id, status,
                  e ? e->msg : text);
         journal_add(&s->sb->journal, JOURNAL_WARN,

@@ -3,8 +3,8 @@
 //
 // One that has a machine, running or standing still, is saved by it and goes on as it was; one that
 // is being woken, or is asleep with its machine or on its way there, when it is awake. While one
-// that runs is saved its processes are frozen. One that is hibernated is
-// its image already: its files are linked, as images are only ever read.
+// that runs is saved its processes are frozen. One that is hibernated is its image already: its
+// files are linked, as images are only ever read.
 #pragma once
 #include "sandbox-backend/drivers/driver.h"
 
@@ -17,5 +17,8 @@ typedef void (*sandbox_image_cb)(const struct machine_saved *saved, const struct
 
 // `sb` is one that may be known (sandbox_is_known). `dir` exists, is empty, and is below the home.
 void sandbox_image_save(struct sandbox *sb, const char *dir, sandbox_image_cb cb, void *ctx);
+// One that runs and was left by an earlier daemon, perhaps in the middle of that: thaws its
+// processes, if they are frozen.
+void sandbox_image_mend(struct sandbox *sb);
 // It is being ended: those that wait are told, with ERR_GONE, and nothing more is asked of it.
 void sandbox_image_drop(struct sandbox *sb);

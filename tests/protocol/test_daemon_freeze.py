@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of a guest around the saving of its state, in which order, and when it fails."""
 
+import contextlib
+import http.client
+import signal
 import threading
 
 import pytest
 
-from cubbyd import wait_for
+from cubbyd import Daemon, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
 from test_daemon_fork import forked
 from test_daemon_snapshots import count, in_guest, log_of, taken, wait_for_count
@@ -106,3 +109,27 @@ def test_ended_meanwhile(daemon, made):
         thread.join(60)
     assert [a.status for a in answers] == [404, 404], [a.body for a in answers]
     wait_for(lambda: not daemon.machines(), 30, "nothing is left")
+
+
+def test_the_daemon_is_killed_meanwhile():
+    """The next one lets what it finds go on, whatever stage that was: with /init where it has to
+    wake the machine as well."""
+    daemon = Daemon()
+    daemon.template("default", save="late")
+    with daemon:
+        made = daemon.create()
+
+        def ask():
+            with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+                daemon.request("POST", f"/sandboxes/{made['sandboxID']}/snapshots", {}, timeout=60)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        wait_for(lambda: calls(daemon, made)[:1] == ["freeze"], 30, "it is asked to stand still")
+        daemon.stop(signal.SIGKILL)
+        thread.join(60)
+        log = machine_dir(daemon, made) / "calls.log"
+        before = len(log.read_text().split())
+        daemon.start()
+        wait_for(lambda: log.read_text().split()[before:][:1] in (["init"], ["unfreeze"]), 30, "it is let go on")
+        goes_on(daemon, made)
