@@ -151,10 +151,10 @@ static int64_t seconds_of(struct store *store, struct http_request *req, const j
     return api_timeout_fits(store, req, seconds) ? seconds : -1;
 }
 
-// Paused, and not only just: one that is being hibernated is woken after that.
+// Paused, or on its way there or back: it is woken when that is over.
 static bool may_be_woken(const struct sandbox *sb)
 {
-    return sb->state == SANDBOX_PAUSED || sb->state == SANDBOX_RESUMING || pause_is_deepening(sb);
+    return sb->state >= SANDBOX_PAUSING && sb->state <= SANDBOX_RESUMING;
 }
 
 static void connect_for(struct store *store, struct http_request *req, struct sandbox *sb,
@@ -275,7 +275,7 @@ static int check_image(const struct store *store, const struct known_template *t
     struct err why = ERR_INIT;
     if (store->driver->image_check(to->image, to->dir, &to->size, &why) == 0)
         return 0;
-    return err_set(e, ERR_CONFLICT,
+    return err_set(e, ERR_INVALID,
                    "snapshot '%s' cannot be used, and the sandbox goes on as it was: %s",
                    to->snapshot, why.msg);
 }

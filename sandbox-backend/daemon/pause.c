@@ -185,11 +185,6 @@ void pause_deepen(struct sandbox *sb)
         hibernate__start(p);
 }
 
-bool pause_is_deepening(const struct sandbox *sb)
-{
-    return sb->state == SANDBOX_PAUSING && sb->pausing && sb->pausing->tried == GOAL_HIBERNATED;
-}
-
 void pause_rollback(struct sandbox *sb, const struct known_template *to, pause_cb cb, void *ctx)
 {
     assert(sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED);

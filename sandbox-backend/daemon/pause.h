@@ -48,9 +48,6 @@ void pause_show(struct sandbox *sb);
 // Not to be woken soon: from PAUSED with a machine. A failure is tried again later (idle.h).
 void pause_deepen(struct sandbox *sb);
 
-// It is on its way from frozen to hibernated.
-bool pause_is_deepening(const struct sandbox *sb);
-
 // From any known state (store_find_any): all who ask while it is on its way wait for the same
 // waking, those who ask while it is PAUSING for the one after it, and one that is RUNNING is told
 // from the loop. Does not move the sandbox's end but where that is past, which becomes now + the

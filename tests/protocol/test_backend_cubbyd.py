@@ -110,7 +110,7 @@ def test_back_to_a_checkpoint(server, env):
     assert [s["sandbox_id"] for s in server.tool("list_sandboxes")["snapshots"]] == [sandbox]
     server.tool("delete_snapshot", snapshot_id=snapshot)
     assert server.tool("list_sandboxes")["snapshots"] == []
-    assert server.error("create_sandbox", template=snapshot).startswith("template_not_found: ")
+    assert server.error("create_sandbox", template=snapshot).startswith("snapshot_not_found: ")
     for one in sandbox, other:
         assert says(server, one) == "before\nword\n"
         server.tool("kill_sandbox", sandbox_id=one)
