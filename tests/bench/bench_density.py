@@ -74,6 +74,13 @@ class DensityBench:
         mcp.initialize()
         return mcp
 
+    def again(self, pool):
+        """With a daemon that has such a pool; the first tool call starts it."""
+        self.mcp.close()
+        self.state.stop_daemon()
+        self.state.env["CUBBY_POOL"] = pool
+        self.mcp = self.server()
+
     def create(self):
         return self.state.api("POST", "/sandboxes", {"templateID": "default", "timeout": 86400})["sandboxID"]
 
@@ -95,22 +102,19 @@ class DensityBench:
         """Of sandboxes in the pool, warmed; and of such that have run a command and Python, then wait.
         The proportional set size without the mapping of the template's memory, whose own pages are
         counted apart."""
-        self.state.env["CUBBY_POOL"] = str(POOLED)
+        self.again(str(POOLED))
         made = [self.mcp.tool("create_sandbox")["sandbox_id"]]  # starts the daemon
-        self.api("DELETE", f"/sandboxes/{made.pop()}")
-        wait_for(lambda: self.api("GET", "/pool")["templates"][0]["ready"] == POOLED, 120, "the pool is full")
+        self.state.api("DELETE", f"/sandboxes/{made.pop()}")
+        wait_for(lambda: self.state.api("GET", "/pool")["templates"][0]["ready"] == POOLED, 120, "the pool is full")
         pooled = self.sizes()
-        self.mcp.close()
-        self.state.stop_daemon()
-        self.state.env["CUBBY_POOL"] = "off"
-        self.mcp = self.server()
+        self.again("off")
         for _ in range(POOLED):
             made.append(self.mcp.tool("create_sandbox")["sandbox_id"])
             self.answer(made[-1])
             self.mcp.tool("run_python_code", sandbox_id=made[-1], code_block="1+1")
         used = self.sizes()
         for sandbox in made:
-            self.api("DELETE", f"/sandboxes/{sandbox}")
+            self.state.api("DELETE", f"/sandboxes/{sandbox}")
         return {"pooled": pooled, "used": used}
 
     def alive_at_once(self):
