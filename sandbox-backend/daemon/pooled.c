@@ -193,7 +193,7 @@ struct warm_step {
 static void path_start(const struct pooled *p, char out[96])
 {
     (void)p;
-    strcpy(out, "/process.Process/Start");
+    snprintf(out, 96, "/process.Process/Start");
 }
 
 // As a user's command is run.
@@ -207,7 +207,7 @@ static json_t *body_start(const struct pooled *p)
 static void path_contexts(const struct pooled *p, char out[96])
 {
     (void)p;
-    strcpy(out, "/contexts");
+    snprintf(out, 96, "/contexts");
 }
 
 static json_t *body_contexts(const struct pooled *p)
@@ -219,7 +219,7 @@ static json_t *body_contexts(const struct pooled *p)
 static void path_execute(const struct pooled *p, char out[96])
 {
     (void)p;
-    strcpy(out, "/execute");
+    snprintf(out, 96, "/execute");
 }
 
 static json_t *body_execute(const struct pooled *p)

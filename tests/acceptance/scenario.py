@@ -89,8 +89,8 @@ def kill(sandbox_id):
     subprocess.run([program, "kill", sandbox_id], check=True, capture_output=True, timeout=30)
 
 
-async def fix_one(agent, name, expected):
-    """One bug from create to kill; the seconds of each step."""
+def stopwatch():
+    """({label: seconds}, a context for a step, which puts its seconds there)."""
     times = {}
 
     @contextlib.contextmanager
@@ -99,6 +99,12 @@ async def fix_one(agent, name, expected):
         yield
         times[label] = time.perf_counter() - start
 
+    return times, step
+
+
+async def fix_one(agent, name, expected):
+    """One bug from create to kill; the seconds of each step."""
+    times, step = stopwatch()
     there = f"/home/user/{name}"
     test = f"cd {there} && python3 -m pytest -q --junitxml=report.xml"
     source = agent.work / name
@@ -201,14 +207,7 @@ async def try_all(agent, name, expected, step, sandbox, forks, there, test):
 
 async def fork_one(agent, name, expected):
     """One bug, three candidates; the seconds of each step."""
-    times = {}
-
-    @contextlib.contextmanager
-    def step(label):
-        start = time.perf_counter()
-        yield
-        times[label] = time.perf_counter() - start
-
+    times, step = stopwatch()
     there = f"/home/user/{name}"
     test = f"cd {there} && python3 -m pytest -q --junitxml=report.xml"
     sandbox = await prepare(agent, name, expected, step, there, test)

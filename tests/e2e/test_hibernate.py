@@ -111,14 +111,14 @@ def test_rollback_undoes(daemon):
     s.close()
     wait_for(lambda: daemon.command(made, "test -s /tmp/precious")[0] == 0, 60, "it runs")
     pid = run(daemon, made, "cat /tmp/precious").strip()
-    run(daemon, made, "mkdir -p /home/user/work && echo 1 >/home/user/work/a")
+    run(daemon, made, "mkdir -p /home/user/things && echo 1 >/home/user/things/a")
     python(daemon, made, "mode = 'before'")
     snap = post(daemon, made, "snapshots", {}, 201).json["snapshotID"]
-    run(daemon, made, f"rm -rf /home/user/work; kill {pid}")
+    run(daemon, made, f"rm -rf /home/user/things; kill {pid}")
     python(daemon, made, "mode = 'after'")
     wait_for(lambda: daemon.command(made, f"kill -0 {pid} 2>&1")[0] == 1, 60, "it is gone")
     post(daemon, made, "rollback", {"snapshotID": snap}, 200)
-    assert run(daemon, made, "cat /home/user/work/a") == "1\n"
+    assert run(daemon, made, "cat /home/user/things/a") == "1\n"
     assert daemon.command(made, f"kill -0 {pid}")[0] == 0
     assert python(daemon, made, "print(mode)") == "before\n"
     daemon.kill(made["sandboxID"])
