@@ -14,7 +14,7 @@ Q      := $(if $(V),,@)
 
 # ---- what is installed when it is missing (Debian package names)
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
-              libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev
+              libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev libseccomp-dev
 DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs fakeroot uidmap xz-utils ca-certificates libjose0
 # npm brings the official clients; a machine that has one of its own keeps it.
 DEPS_TEST  := python3 python3-venv python3-ipython python3-matplotlib python3-numpy python3-pandas \
@@ -59,6 +59,9 @@ GUEST_LIB   := $(filter-out $(SB)/keys/% $(SB)/net/http_client% $(SB)/net/tls% $
 ENVD_SRC    := $(wildcard $(SB)/envd/*.c)
 INIT_SRC    := $(wildcard $(SB)/guest/*.c)
 NETD_SRC    := $(wildcard $(SB)/netd/*.c)
+# The daemon says what a jail is to be like, and the program builds it.
+JAIL_LIB    := $(patsubst %,$(SB)/jail/%.c,jail walls)
+JAIL_SRC    := $(wildcard $(SB)/jail/*.c)
 DRIVERS_SRC := $(wildcard $(SB)/drivers/*.c $(SB)/drivers/*/*.c)
 DAEMON_SRC  := $(wildcard $(SB)/daemon/*.c)
 CLI_SRC     := $(wildcard $(SB)/cli/*.c)
@@ -82,7 +85,8 @@ LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llht
 LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
 ARCHIVES := $(foreach a,mcp daemon cli drivers netd envd,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
 
-BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-mcp
+BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-mcp \
+         $(B)/bin/cubby-jail
 GUEST := $(B)/guest/envd $(B)/guest/init
 # The Python kernel goes into templates as it is; a copy, without what Python leaves beside it.
 KERNEL_DIR := $(SB)/guest/kernel
@@ -144,7 +148,7 @@ $(B)/lib/libcubby.a: $(call obj,$(LIB_SRC)) $(LLHTTP_OBJ)        ; $(archive)
 $(B)/lib/libmcp.a: $(call obj,$(call parts,$(MCP_SRC)))           ; $(archive)
 $(B)/lib/libdaemon.a: $(call obj,$(call parts,$(DAEMON_SRC)))     ; $(archive)
 $(B)/lib/libcli.a: $(call obj,$(call parts,$(CLI_SRC)))           ; $(archive)
-$(B)/lib/libdrivers.a: $(call obj,$(DRIVERS_SRC))                 ; $(archive)
+$(B)/lib/libdrivers.a: $(call obj,$(DRIVERS_SRC) $(JAIL_LIB))     ; $(archive)
 $(B)/lib/libnetd.a: $(call obj,$(call parts,$(NETD_SRC)))         ; $(archive)
 $(B)/lib/libenvd.a: $(call obj,$(call parts,$(ENVD_SRC)))         ; $(archive)
 
@@ -161,6 +165,10 @@ $(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libdrivers.
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
+# Static: it is started before each machine's two programs, and needs no library in their roots.
+$(B)/bin/cubby-jail: $(call gobj,$(JAIL_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson -lseccomp
 # The daemon with a driver whose machines are processes: no QEMU in tests of its protocols.
 $(B)/test/cubbyd-process: $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET) -lpthread)

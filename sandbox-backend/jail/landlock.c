@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Landlock (landlock(7)).
+#include "sandbox-backend/jail/landlock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/mem.h"
+
+// The kernel's interface, of versions that Debian's headers do not know yet.
+#define VERSION_FLAG 1u
+#define RULE_BENEATH 1
+#define FS_EXECUTE   (1ull << 0)
+#define FS_WRITE     (1ull << 1)
+#define FS_READ      (1ull << 2)
+#define FS_READ_DIR  (1ull << 3)
+#define FS_IOCTL_DEV (1ull << 15)
+#define NET_ALL      3ull // bind, connect
+#define SCOPE_ALL    3ull // abstract sockets, signals
+#define ABI_NET      4
+#define ABI_SCOPE    6
+
+struct ruleset_attr {
+    uint64_t fs, net, scoped;
+};
+
+struct beneath_attr {
+    uint64_t allowed;
+    int32_t parent;
+} __attribute__((packed));
+
+// All rights about files that a version has: 13 in the first.
+static uint64_t fs_rights(int abi)
+{
+    int bits = abi >= 5 ? 16 : abi >= 3 ? 15 : abi == 2 ? 14 : 13;
+    return (1ull << bits) - 1;
+}
+
+int landlock_abi(void)
+{
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, VERSION_FLAG);
+    return abi > 0 ? (int)abi : 0;
+}
+
+// Rights that only directories have are refused for a file.
+static int allow(int ruleset, const char *path, uint64_t rights, uint64_t handled, struct err *e)
+{
+    struct stat st;
+    int fd auto_close = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return err_sys(e, errno, "open %s", path);
+    if (!S_ISDIR(st.st_mode))
+        rights &= ~FS_READ_DIR;
+    const struct beneath_attr rule = {.allowed = rights & handled, .parent = fd};
+    if (syscall(SYS_landlock_add_rule, ruleset, RULE_BENEATH, &rule, 0) != 0)
+        return err_sys(e, errno, "allow %s", path);
+    return 0;
+}
+
+static int allow_all(int ruleset, const struct landlock_rules *rules, uint64_t handled,
+                     struct err *e)
+{
+    const uint64_t look = FS_READ | FS_READ_DIR | FS_EXECUTE;
+    for (int i = 0; rules->files && i < rules->count; i++)
+        if (allow(ruleset, rules->files[i], look, handled, e) != 0)
+            return -1;
+    if (!rules->files && allow(ruleset, "/", look, handled, e) != 0)
+        return -1;
+    return allow(ruleset, "/dev", FS_READ | FS_WRITE | FS_IOCTL_DEV, handled, e);
+}
+
+int landlock_enforce(const struct landlock_rules *rules, struct err *e)
+{
+    int abi = landlock_abi();
+    struct ruleset_attr attr = {.fs = fs_rights(abi)};
+    // A kernel that does not know a field refuses one that is not zero, and a longer struct of
+    // zeros it takes.
+    if (abi >= ABI_NET && !rules->tcp)
+        attr.net = NET_ALL;
+    if (abi >= ABI_SCOPE)
+        attr.scoped = SCOPE_ALL;
+    int ruleset auto_close =
+        abi ? (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0) : -1;
+    if (ruleset < 0)
+        return abi ? err_sys(e, errno, "make a Landlock ruleset")
+                   : err_set(e, ERR_PRECONDITION, "this kernel has no Landlock, or it is not on");
+    if (allow_all(ruleset, rules, attr.fs, e) != 0)
+        return -1;
+    if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0)
+        return err_sys(e, errno, "enforce Landlock");
+    return 0;
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby-jail: builds the walls of a jail around itself, then becomes the program that is to be in
+// it. jail.h says how it is meant.
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/opts.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/version.h"
+#include "sandbox-backend/jail/filter.h"
+#include "sandbox-backend/jail/identity.h"
+#include "sandbox-backend/jail/jail.h"
+#include "sandbox-backend/jail/landlock.h"
+#include "sandbox-backend/jail/limits.h"
+#include "sandbox-backend/jail/namespaces.h"
+#include "sandbox-backend/jail/probe.h"
+#include "sandbox-backend/jail/root_dir.h"
+
+static struct {
+    const char *kind, *walls;
+    int64_t file_count, dies_with_fd;
+    bool kvm, instrumented, probe, help, version;
+} options = {.kind = "vmm", .walls = "", .dies_with_fd = -1};
+
+static const struct opt table[] = {
+    {.name = "kind",
+     .type = OPT_STRING,
+     .value = &options.kind,
+     .arg = "KIND",
+     .help =
+         "vmm: no network, a list of forbidden system calls (default); network: of allowed ones",
+     .choices = "vmm|network"},
+    {.name = "walls",
+     .type = OPT_STRING,
+     .value = &options.walls,
+     .arg = "LIST",
+     .help = "those to build: user,mount,... as --probe names them"},
+    {.name = "file-count",
+     .type = OPT_INT,
+     .value = &options.file_count,
+     .arg = "N",
+     .help = "the first N operands are files that its root holds (with the wall mount)",
+     .max = JAIL_BINDS_MAX},
+    {.name = "kvm", .type = OPT_FLAG, .value = &options.kvm, .help = "it may open /dev/kvm"},
+    {.name = "dies-with-fd",
+     .type = OPT_INT,
+     .value = &options.dies_with_fd,
+     .arg = "FD",
+     .help = "a pidfd of the parent, which the program is killed with",
+     .min = 3,
+     .max = INT16_MAX},
+    {.name = "instrumented",
+     .type = OPT_FLAG,
+     .value = &options.instrumented,
+     .help = "the program has sanitizers, which need /proc and more system calls"},
+    {.name = "probe",
+     .type = OPT_FLAG,
+     .value = &options.probe,
+     .help = "print which walls this host can build for this user, as JSON, and exit"},
+    {.name = "help", .type = OPT_FLAG, .value = &options.help, .help = "print this and exit"},
+    {.name = "version", .type = OPT_FLAG, .value = &options.version, .help = "print the version"},
+};
+
+// What is built for, once the options are read.
+struct jail {
+    enum jail_kind kind;
+    unsigned walls;
+    int proc;    // /proc/self, before it is out of sight
+    unsigned id; // user of its own
+    char **files;
+    char **argv;
+};
+
+static bool has(const struct jail *j, enum wall wall)
+{
+    return j->walls & WALL_BIT(wall);
+}
+
+static void print_help(void)
+{
+    puts(
+        "Usage: cubby-jail [options] [--] [FILE...] PROGRAM [ARGUMENT...]\n"
+        "Builds a jail and becomes the program in it. cubbyd starts it, with new namespaces of\n"
+        "processes and, when it is not root, of users. Exit status 126: a wall cannot be built.\n");
+    opts_help(stdout, table, ARRAY_LEN(table));
+}
+
+// ---- the steps
+
+// The number that its parent knows it by: /proc is still the parent's.
+static int own_id(struct jail *j, struct err *e)
+{
+    char text[16] = "";
+    int64_t pid = 0;
+    if (readlink("/proc/self", text, sizeof text - 1) < 0)
+        return err_sys(e, errno, "read /proc/self");
+    if (!str_to_int(text, 1, JAIL_UID_LAST - JAIL_UID_FIRST, &pid))
+        return err_set(e, ERR_INTERNAL, "/proc/self is \"%s\"", text);
+    j->id = JAIL_UID_FIRST + (unsigned)pid;
+    return 0;
+}
+
+static int check_pid(const struct jail *j, struct err *e)
+{
+    if (has(j, WALL_PID) && getpid() != 1)
+        return err_set(e, ERR_PRECONDITION, "the parent made no process namespace");
+    return 0;
+}
+
+static int enter_root(const struct jail *j, struct err *e)
+{
+    struct root_dir root = {.files = j->files,
+                            .count = (int)options.file_count,
+                            .kvm = options.kvm,
+                            .proc = options.instrumented,
+                            .owner = has(j, WALL_UID) ? j->id : 0};
+    return has(j, WALL_MOUNT) ? root_dir_enter(&root, e) : 0;
+}
+
+static int become_nobody(const struct jail *j, struct err *e)
+{
+    if (has(j, WALL_UID) && identity_become(j->id, e) != 0)
+        return -1;
+    if (has(j, WALL_USER) && namespaces_enter_user(j->proc, JAIL_UID_INSIDE, e) != 0)
+        return -1;
+    return has(j, WALL_PRIVILEGES) ? identity_drop(e) : 0;
+}
+
+static int enforce_landlock(const struct jail *j, struct err *e)
+{
+    const struct landlock_rules rules = {.files = has(j, WALL_MOUNT) ? NULL : j->files,
+                                         .count = (int)options.file_count,
+                                         .tcp = j->kind == JAIL_NETWORK};
+    return has(j, WALL_LANDLOCK) ? landlock_enforce(&rules, e) : 0;
+}
+
+// Asked for when nothing changes its rights any more, which would forget it. What ends before that
+// is seen by its pidfd.
+static int die_with_parent(struct err *e)
+{
+    struct pollfd parent = {.fd = (int)options.dies_with_fd, .events = POLLIN};
+    if (parent.fd < 0)
+        return 0;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || poll(&parent, 1, 0) < 0)
+        return err_sys(e, errno, "ask to be killed with the parent");
+    if (parent.revents)
+        return err_set(e, ERR_GONE, "the parent has ended");
+    close(parent.fd);
+    return 0;
+}
+
+static int build(struct jail *j, struct err *e)
+{
+    j->proc = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (j->proc < 0)
+        return err_sys(e, errno, "open /proc/self");
+    if (own_id(j, e) != 0 || check_pid(j, e) != 0 || namespaces_enter(j->walls, e) != 0 ||
+        enter_root(j, e) != 0 || become_nobody(j, e) != 0)
+        return -1;
+    if (has(j, WALL_RLIMITS) && limits_set(j->kind, has(j, WALL_UID), e) != 0)
+        return -1;
+    if (enforce_landlock(j, e) != 0 || die_with_parent(e) != 0)
+        return -1;
+    return has(j, WALL_SECCOMP) ? filter_load(j->kind, options.instrumented, e) : 0;
+}
+
+static int run(int argc, char **argv, struct err *e)
+{
+    struct jail j = {.kind = str_eq(options.kind, "vmm") ? JAIL_VMM : JAIL_NETWORK,
+                     .files = argv + 1,
+                     .argv = argv + 1 + options.file_count};
+    if (argc - 1 <= options.file_count || j.argv[0][0] != '/')
+        return err_set(e, ERR_INVALID, "an absolute path of a program is needed");
+    if (!walls_parse(options.walls, &j.walls))
+        return err_set(e, ERR_INVALID, "\"%s\" names what is no wall", options.walls);
+    if (build(&j, e) != 0)
+        return -1;
+    execv(j.argv[0], j.argv);
+    return err_sys(e, errno, "execute %s", j.argv[0]);
+}
+
+int main(int argc, char **argv)
+{
+    struct err e = ERR_INIT;
+    int parsed = opts_parse(table, ARRAY_LEN(table), &argc, argv, true, &e);
+    if (parsed == 0 && options.help) {
+        print_help();
+        return 0;
+    }
+    if (parsed == 0 && options.version) {
+        puts("cubby-jail " CUBBY_VERSION);
+        return 0;
+    }
+    if (parsed == 0 && options.probe)
+        return probe_print();
+    if (parsed == 0)
+        run(argc, argv, &e);
+    fprintf(stderr, "cubby-jail: %s\n", e.msg);
+    return JAIL_EXIT_FAILED;
+}

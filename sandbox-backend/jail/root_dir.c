@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// A root directory that holds only what the process needs, read-only.
+//
+// A tmpfs with one bind mount for each file: none of them can be replaced or written, and no
+// directory of the host is in it, so that nothing appears there later.
+#include "sandbox-backend/jail/root_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/mem.h"
+
+// Any directory would do that is no way to a file of the list.
+#define PLACE "/proc"
+#define SIZE  "size=256k,nr_inodes=2k,mode=0755" // it only has to hold names
+
+// As linux/mount.h and glibc have them; they cannot be included together.
+#ifndef MOUNT_ATTR_RDONLY
+#define MOUNT_ATTR_RDONLY 0x1
+#define MOUNT_ATTR_NOSUID 0x2
+#define MOUNT_ATTR_NODEV  0x4
+struct mount_attr {
+    uint64_t attr_set, attr_clr, propagation, userns_fd;
+};
+#endif
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
+#endif
+
+static const char *const DEVICES[] = {"/dev/null", "/dev/zero", "/dev/urandom"};
+#define KVM "/dev/kvm"
+
+static int set_attributes(const char *path, unsigned flags, uint64_t on, uint64_t off,
+                          struct err *e)
+{
+    struct mount_attr attr = {.attr_set = on, .attr_clr = off};
+    if (syscall(SYS_mount_setattr, AT_FDCWD, path, flags, &attr, sizeof attr) == 0)
+        return 0;
+    int sys = errno;
+    return err_sys(e, sys, "make %s read-only%s", path,
+                   sys == ENOSYS ? " (Linux 5.12 or newer is needed)" : "");
+}
+
+// Where `path` of the host will be, below PLACE.
+static int place_of(const char *path, char out[PATH_MAX], struct err *e)
+{
+    if (path[0] != '/' || strstr(path, "/../") ||
+        (size_t)snprintf(out, PATH_MAX, PLACE "%s", path) >= PATH_MAX)
+        return err_set(e, ERR_INVALID, "\"%s\" is no absolute path without ..", path);
+    return 0;
+}
+
+static int make_parents(const char *place, struct err *e)
+{
+    char dir[PATH_MAX];
+    snprintf(dir, sizeof dir, "%s", place);
+    for (char *at = strchr(dir + sizeof PLACE, '/'); at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        if (mkdir(dir, 0755) != 0 && errno != EEXIST)
+            return err_sys(e, errno, "make the directory %s", dir + sizeof PLACE - 1);
+        *at = '/';
+    }
+    return 0;
+}
+
+static int bind_file(const char *path, struct err *e)
+{
+    char place[PATH_MAX];
+    if (place_of(path, place, e) != 0)
+        return -1;
+    int fd auto_close = open(place, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == ENOENT) {
+        if (make_parents(place, e) != 0)
+            return -1;
+        fd = open(place, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    }
+    if (fd < 0)
+        return err_sys(e, errno, "make a place for %s", path);
+    if (mount(path, place, NULL, MS_BIND, NULL) != 0)
+        return err_sys(e, errno, "show %s", path);
+    return 0;
+}
+
+// The device itself, so that it belongs to whoever the process becomes, whatever it is here.
+static int make_kvm(unsigned owner, struct err *e)
+{
+    struct stat st;
+    if (stat(KVM, &st) != 0)
+        return err_sys(e, errno, KVM);
+    if (mknod(PLACE KVM, S_IFCHR | 0600, st.st_rdev) != 0 || chown(PLACE KVM, owner, owner) != 0)
+        return err_sys(e, errno, "make " KVM);
+    if (mount(PLACE KVM, PLACE KVM, NULL, MS_BIND, NULL) != 0)
+        return err_sys(e, errno, "show " KVM);
+    return 0;
+}
+
+static int add_devices(const struct root_dir *r, struct err *e)
+{
+    for (size_t i = 0; i < ARRAY_LEN(DEVICES); i++)
+        if (bind_file(DEVICES[i], e) != 0)
+            return -1;
+    if (!r->kvm)
+        return 0;
+    return r->owner ? make_kvm(r->owner, e) : bind_file(KVM, e);
+}
+
+static int add_proc(struct err *e)
+{
+    if (mkdir(PLACE "/proc", 0755) != 0 ||
+        mount("proc", PLACE "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
+        return err_sys(e, errno, "mount /proc");
+    return 0;
+}
+
+static int seal(const struct root_dir *r, struct err *e)
+{
+    if (set_attributes(PLACE, AT_RECURSIVE,
+                       MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, e) != 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(DEVICES); i++) {
+        char place[PATH_MAX];
+        if (place_of(DEVICES[i], place, e) != 0 ||
+            set_attributes(place, 0, 0, MOUNT_ATTR_NODEV, e) != 0)
+            return -1;
+    }
+    return r->kvm ? set_attributes(PLACE KVM, 0, 0, MOUNT_ATTR_NODEV, e) : 0;
+}
+
+static int go_there(struct err *e)
+{
+    if (chdir(PLACE) != 0 || syscall(SYS_pivot_root, ".", ".") != 0)
+        return err_sys(e, errno, "make it the root directory");
+    // The old root now lies on the new one (pivot_root(2), "pivot_root(".", ".")").
+    if (umount2(".", MNT_DETACH) != 0 || chdir("/") != 0)
+        return err_sys(e, errno, "let go of the host's root directory");
+    return 0;
+}
+
+int root_dir_enter(const struct root_dir *r, struct err *e)
+{
+    // What is mounted here must not be seen outside, nor the other way round.
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        return err_sys(e, errno, "make mounts private");
+    if (mount("jail", PLACE, "tmpfs", MS_NOSUID | MS_NODEV, SIZE) != 0)
+        return err_sys(e, errno, "mount a tmpfs");
+    for (int i = 0; i < r->count; i++)
+        if (bind_file(r->files[i], e) != 0)
+            return -1;
+    if (add_devices(r, e) != 0 || (r->proc && add_proc(e) != 0) || seal(r, e) != 0)
+        return -1;
+    return go_there(e);
+}
