@@ -48,33 +48,25 @@ static bool is_own_network(uint32_t address)
 
 // What is on the sandbox's own network is never the policy's business: whatever it allows, libslirp
 // would take it for something of the host's.
-static const char *denies(struct policy *policy, uint32_t dst)
+static const char *denies_outside(struct policy *policy, const struct endpoint *to)
 {
-    return is_own_network(dst) ? "the sandbox's own network" : policy_denies(policy, dst);
+    return is_own_network(to->address) ? "the sandbox's own network" : policy_denies(policy, to);
 }
 
-const char *filter_denies_tcp(struct policy *policy, uint32_t dst, uint16_t dport)
+static bool is_dns(const struct endpoint *to)
 {
-    if (dst != WIRE_DNS_IP || dport != DNS_PORT)
-        return denies(policy, dst);
-    switch (policy->dns) {
-    case POLICY_DNS_FREE:
-        return NULL;
-    case POLICY_DNS_NAMED:
-        return "allowed names are resolved over UDP only";
-    case POLICY_DNS_OFF:
-        break;
-    }
-    return "no name is allowed";
+    return to->address == WIRE_DNS_IP && to->port == DNS_PORT;
 }
 
-static const char *on_udp(struct policy *policy, struct filter_result *r)
+const char *filter_denies(struct policy *policy, const struct endpoint *to)
 {
-    const struct packet *p = &r->packet;
-    if (p->dst != WIRE_DNS_IP || p->dport != DNS_PORT)
-        return denies(policy, p->dst);
-    r->verdict = policy->dns == POLICY_DNS_NAMED ? FILTER_NAME : FILTER_STACK;
-    return policy->dns == POLICY_DNS_OFF ? "no name is allowed" : NULL;
+    if (!is_dns(to))
+        return denies_outside(policy, to);
+    if (policy->dns == POLICY_DNS_OFF)
+        return "no name is allowed";
+    return policy->dns == POLICY_DNS_NAMED && to->proto == WIRE_PROTO_TCP
+               ? "allowed names are resolved over UDP only"
+               : NULL;
 }
 
 static void on_tcp_or_udp(struct policy *policy, struct filter_result *r)
@@ -84,9 +76,10 @@ static void on_tcp_or_udp(struct policy *policy, struct filter_result *r)
         r->verdict = FILTER_INWARD;
         return;
     }
-    r->verdict = FILTER_STACK;
-    const char *why = p->proto == WIRE_PROTO_UDP ? on_udp(policy, r)
-                                                 : filter_denies_tcp(policy, p->dst, p->dport);
+    const struct endpoint to = {p->dst, p->dport, p->proto};
+    const char *why = filter_denies(policy, &to);
+    r->verdict =
+        is_dns(&to) && policy->dns == POLICY_DNS_NAMED && !why ? FILTER_NAME : FILTER_STACK;
     if (why)
         filter_refuse(r, why);
 }
@@ -172,5 +165,6 @@ const char *filter_to_guest(struct policy *policy, const struct packet *p)
         return NULL;
     if (p->proto == WIRE_PROTO_TCP && p->flags & WIRE_RST)
         return NULL;
-    return denies(policy, p->src);
+    const struct endpoint from = {p->src, p->sport, p->proto};
+    return denies_outside(policy, &from);
 }

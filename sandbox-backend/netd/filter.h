@@ -35,8 +35,8 @@ void filter_from_guest(struct policy *policy, uint8_t *frame, size_t len, struct
 // Makes a result into a refusal with an answer, for reasons that are found out later.
 void filter_refuse(struct filter_result *r, const char *why);
 
-// NULL when the policy lets the guest send TCP to dst:dport; else why not.
-const char *filter_denies_tcp(struct policy *policy, uint32_t dst, uint16_t dport);
+// NULL when the policy lets the guest send TCP or UDP to `to`; else why not.
+const char *filter_denies(struct policy *policy, const struct endpoint *to);
 
 // A frame that libslirp made for the guest, parsed: NULL, or why the guest must not see it. A UDP
 // socket hears from everybody, also from those whom the guest may not address. A TCP reset always

@@ -45,12 +45,14 @@ void names_add(struct names *n, const char *name, uint32_t address, uint32_t ttl
         a->until_ms = now_ms + life;
 }
 
-bool names_hold(struct names *n, uint32_t address, int64_t now_ms)
+bool names_hold(struct names *n, const struct net_policy *rules, const struct endpoint *to,
+                int64_t now_ms)
 {
     bool is_held = false;
     for (size_t i = 0; i < n->count; i++) {
         struct named_address *a = &n->items[i];
-        if (a->address != address || a->until_ms < now_ms)
+        if (a->address != to->address || a->until_ms < now_ms ||
+            !net_policy_names(rules, a->name, to))
             continue;
         is_held = true;
         if (a->until_ms < now_ms + NAMES_USED_MS)
@@ -59,9 +61,18 @@ bool names_hold(struct names *n, uint32_t address, int64_t now_ms)
     return is_held;
 }
 
+bool names_know(const struct names *n, const char *name, uint32_t address, int64_t now_ms)
+{
+    for (size_t i = 0; i < n->count; i++)
+        if (n->items[i].address == address && n->items[i].until_ms >= now_ms &&
+            str_eq(n->items[i].name, name))
+            return true;
+    return false;
+}
+
 void names_keep(struct names *n, const struct net_policy *rules)
 {
     for (size_t i = n->count; i-- > 0;)
-        if (!net_policy_names(rules, n->items[i].name))
+        if (!net_policy_names(rules, n->items[i].name, NULL))
             drop(n, i);
 }

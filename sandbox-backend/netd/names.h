@@ -30,6 +30,10 @@ struct names {
 
 void names_fini(struct names *n);
 void names_add(struct names *n, const char *name, uint32_t address, uint32_t ttl_s, int64_t now_ms);
-bool names_hold(struct names *n, uint32_t address, int64_t now_ms);
+// Whether `to` was resolved for a name that the rules let be reached there.
+bool names_hold(struct names *n, const struct net_policy *rules, const struct endpoint *to,
+                int64_t now_ms);
+// Whether this address was resolved for this name.
+bool names_know(const struct names *n, const char *name, uint32_t address, int64_t now_ms);
 // Forgets what was resolved for names that these rules do not allow.
 void names_keep(struct names *n, const struct net_policy *rules);

@@ -126,7 +126,7 @@ static void on_policy(void *ctx, const struct net_policy *rules)
     if (net_policy_is_closed(&n->policy.rules) && hostaddr_renew(&n->hostaddr, &e) < 0)
         log_error("hostaddr.failed", "error=\"%s\"", e.msg);
     policy_set_rules(&n->policy, rules);
-    int count = stack_cut(n->stack, filter_denies_tcp, &n->policy);
+    int count = stack_cut(n->stack, filter_denies, &n->policy);
     if (count > 0)
         log_info("policy.cut", "connections=%d", count);
 }

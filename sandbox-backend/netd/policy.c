@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which IPv4 addresses a guest may open.
+// Where a guest may send to.
 #include "sandbox-backend/netd/policy.h"
 
 #include <stdlib.h>
@@ -61,40 +61,83 @@ static bool is_host(const struct policy *p, uint32_t address)
 
 // Whether the owner named this very place: an entry within the special network, or, for this host,
 // the address itself. A wide entry such as 0.0.0.0/0 never opens either by the way.
-static bool is_named(const struct net_policy *rules, uint32_t address, bool exactly)
+static bool is_named(const struct net_policy *rules, const struct endpoint *to, bool exactly)
 {
     for (size_t i = 0; rules->special && i < rules->allow_count; i++) {
         const struct net_rule *r = &rules->allow_out[i];
-        if (net_rule_holds(r, address) &&
+        if (net_rule_holds(r, to) &&
             (exactly ? r->bits == 32 : special_network(r->address, r->bits) != NULL))
             return true;
     }
     return false;
 }
 
-static bool holds(const struct net_rule *rules, size_t count, uint32_t address)
+static bool holds(const struct net_rule *rules, size_t count, const struct endpoint *to)
 {
     for (size_t i = 0; i < count; i++)
-        if (net_rule_holds(&rules[i], address))
+        if (net_rule_holds(&rules[i], to))
             return true;
     return false;
 }
 
-// The order is net_policy.h's.
-const char *policy_denies(struct policy *p, uint32_t address)
+// Why `to` is nobody's to open but by an entry of its own; NULL when it is an ordinary address.
+static const char *is_off_limits(const struct policy *p, const struct endpoint *to)
 {
     const struct net_policy *rules = &p->rules;
-    const char *special = special_address(address);
-    if (special && !is_named(rules, address, false))
+    const char *special = special_address(to->address);
+    if (special && !is_named(rules, to, false))
         return net_policy_is_closed(rules) ? "the network is off" : special;
     if (!p->host_known)
         return "the host's addresses are not known";
-    if (is_host(p, address) && !is_named(rules, address, true))
-        return "this host";
-    if (holds(rules->allow_out, rules->allow_count, address) ||
-        (p->names.count > 0 && names_hold(&p->names, address, clock_mono_ms())))
+    return is_host(p, to->address) && !is_named(rules, to, true) ? "this host" : NULL;
+}
+
+// Why the lists do not open it by its address. The order is net_policy.h's.
+static const char *lists_deny(const struct net_policy *rules, const struct endpoint *to)
+{
+    if (holds(rules->allow_out, rules->allow_count, to))
         return NULL;
-    if (holds(rules->deny_out, rules->deny_count, address))
+    if (holds(rules->deny_out, rules->deny_count, to))
         return "in denyOut";
-    return rules->internet ? NULL : "the network is off";
+    if (rules->internet)
+        return NULL;
+    return net_policy_is_closed(rules) ? "the network is off" : "not in allowOut";
+}
+
+static bool is_denied_above_all(const struct net_policy *rules, const struct endpoint *to)
+{
+    return rules->deny_wins && holds(rules->deny_out, rules->deny_count, to);
+}
+
+static bool is_open_by_name(struct policy *p, const struct endpoint *to)
+{
+    return p->names.count > 0 && names_hold(&p->names, &p->rules, to, clock_mono_ms());
+}
+
+const char *policy_denies(struct policy *p, const struct endpoint *to)
+{
+    const char *why = is_off_limits(p, to);
+    if (why)
+        return why;
+    if (is_denied_above_all(&p->rules, to))
+        return "in denyOut";
+    why = lists_deny(&p->rules, to);
+    return why && is_open_by_name(p, to) ? NULL : why;
+}
+
+bool policy_asks_name(struct policy *p, const struct endpoint *to)
+{
+    return to->proto == NET_PROTO_TCP && p->dns == POLICY_DNS_NAMED && lists_deny(&p->rules, to) &&
+           !net_policy_names_all(&p->rules, to);
+}
+
+const char *policy_denies_name(struct policy *p, const struct endpoint *to, const char *name)
+{
+    const char *why = policy_denies(p, to);
+    if (why || !policy_asks_name(p, to))
+        return why;
+    if (!net_policy_names(&p->rules, name, to))
+        return "not an allowed name";
+    bool is_its = names_know(&p->names, name, to->address, clock_mono_ms());
+    return is_its ? NULL : "not an address of that name";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which IPv4 addresses a guest may open: the owner's rules (base/net_policy.h), the addresses of
+// Where a guest may send to: the owner's rules (base/net_policy.h), the addresses of
 // names that the rules allow, and this host's own.
 #pragma once
 #include <stdbool.h>
@@ -43,8 +43,16 @@ void policy_set_rules(struct policy *p, const struct net_policy *rules);
 // Replaces the host's own addresses. Takes over `list` (malloc'd, may be NULL when count is 0).
 void policy_set_host(struct policy *p, struct cidr *list, size_t count);
 
-// NULL when a guest may send to `address`; else why not, in a few words for the log. What is open
-// because it was resolved stays open by being asked for.
-const char *policy_denies(struct policy *p, uint32_t address);
+// NULL when a guest may send to `to` (and hear from it); else why not, in a few words for the log.
+// What is open because it was resolved stays open by being asked for.
+const char *policy_denies(struct policy *p, const struct endpoint *to);
+
+// Whether that is so only because a name of it is allowed, and not every name is: then what goes
+// there has to show for which name it is. TCP only.
+bool policy_asks_name(struct policy *p, const struct endpoint *to);
+
+// NULL when `name` (lower case, without the root's dot) may be meant at `to`: the rules allow it at
+// this port, and netd resolved this address for it. For what policy_asks_name.
+const char *policy_denies_name(struct policy *p, const struct endpoint *to, const char *name);
 
 bool cidr_contains(const struct cidr *c, uint32_t address);

@@ -164,7 +164,7 @@ void resolver_from_guest(struct resolver *r, const struct packet *p)
     struct dns_question question;
     if (!dns_parse_question(&question, p->l4 + WIRE_UDP_BYTES, p->payload_len))
         return;
-    if (!net_policy_names(&r->policy->rules, question.name)) {
+    if (!net_policy_names(&r->policy->rules, question.name, NULL)) {
         log_debug("resolver.refused", "name=%s", question.name);
         answer_code(r, p->sport, &question, DNS_REFUSED);
     } else if (question.type != DNS_TYPE_A) {
@@ -179,7 +179,7 @@ void resolver_from_guest(struct resolver *r, const struct packet *p)
 // The rules may have changed while it was awaited.
 static void take(struct resolver *r, struct query *q, const struct dns_result *result)
 {
-    bool is_allowed = net_policy_names(&r->policy->rules, q->question.name);
+    bool is_allowed = net_policy_names(&r->policy->rules, q->question.name, NULL);
     for (size_t i = 0; is_allowed && i < result->count; i++)
         names_add(&r->policy->names, q->question.name, result->addresses[i], result->ttl_s,
                   clock_mono_ms());

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/net_rule.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 
@@ -408,12 +409,14 @@ static bool cut(int fd)
 }
 
 int stack_cut(struct stack *s,
-              const char *(*denies)(struct policy *policy, uint32_t dst, uint16_t dport),
+              const char *(*denies)(struct policy *policy, const struct endpoint *to),
               struct policy *policy)
 {
     int count = 0;
-    for (int fd = 0; fd < POLLSET_MAX; fd++)
-        if (s->owner[fd] == OWNER_TCP_OUT && denies(policy, s->peer[fd], s->peer_port[fd]))
+    for (int fd = 0; fd < POLLSET_MAX; fd++) {
+        const struct endpoint to = {s->peer[fd], s->peer_port[fd], WIRE_PROTO_TCP};
+        if (s->owner[fd] == OWNER_TCP_OUT && denies(policy, &to))
             count += cut(fd);
+    }
     return count;
 }

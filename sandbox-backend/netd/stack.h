@@ -18,6 +18,7 @@
 
 struct stack;
 struct policy;
+struct endpoint;
 
 struct stack_events {
     void *ctx;
@@ -49,10 +50,10 @@ bool stack_has_output(const struct stack *s, int fd);
 // soon as the guest acknowledged the end, and lose what it still held.
 void stack_mark_ending(struct stack *s, int fd);
 
-// Cuts each outward TCP connection for which `denies` (filter_denies_tcp's shape) gives a reason:
-// both ends see a reset. How many there were.
+// Cuts each outward TCP connection for which `denies` (filter_denies's shape) gives a reason: both
+// ends see a reset. How many there were.
 int stack_cut(struct stack *s,
-              const char *(*denies)(struct policy *policy, uint32_t dst, uint16_t dport),
+              const char *(*denies)(struct policy *policy, const struct endpoint *to),
               struct policy *policy);
 
 // The steps of waiting. With `is_held` host sockets are not read (back-pressure). *timeout

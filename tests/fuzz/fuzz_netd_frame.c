@@ -25,7 +25,8 @@ static void check_stack(struct policy *policy, const struct filter_result *r, si
     bool is_dns = p->dst == WIRE_DNS_IP && p->dport == 53;
     bool is_echo =
         p->proto == WIRE_PROTO_ICMP && (p->dst == WIRE_GATEWAY_IP || p->dst == WIRE_DNS_IP);
-    require(is_dns || is_echo || !policy_denies(policy, p->dst));
+    const struct endpoint to = {p->dst, p->dport, p->proto};
+    require(is_dns || is_echo || !policy_denies(policy, &to));
     require(p->proto != WIRE_PROTO_TCP || !(p->l4[13] & WIRE_URG));
 }
 

@@ -190,7 +190,8 @@ static void test_names(void)
     names_add(&policy.names, "a.example", ip("169.254.169.254"), 5, now);
     names_add(&policy.names, "a.example", ip("8.8.4.1"), 5, now);
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "until it is a name's");
-    is_int(judge_udp("8.8.4.5", 80), FILTER_STACK, "of any that is allowed");
+    is_int(judge_tcp("8.8.4.5", 80, WIRE_SYN), FILTER_STACK, "of any that is allowed");
+    is_int(judge_udp("8.8.4.5", 443), FILTER_ANSWER, "over TCP: QUIC shows no name");
     is_int(judge_tcp("169.254.169.254", 80, WIRE_SYN), FILTER_ANSWER, "no name opens metadata");
     is_int(judge_tcp("8.8.4.1", 80, WIRE_SYN), FILTER_ANSWER, "or this host");
     struct net_policy rules;
@@ -200,24 +201,111 @@ static void test_names(void)
     policy_set_rules(&policy, &rules);
     net_policy_fini(&rules);
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "a name that stays keeps its address");
-    is_int(judge_udp("8.8.4.5", 80), FILTER_ANSWER, "one that went does not");
+    is_int(judge_tcp("8.8.4.5", 80, WIRE_SYN), FILTER_ANSWER, "one that went does not");
+}
+
+static void add_name(const char *name, const char *address)
+{
+    names_add(&policy.names, name, ip(address), 5, clock_mono_ms());
+}
+
+static void test_ports(void)
+{
+    reset_policy("{\"internet\": false, \"allowOut\": [\"8.8.4.4:80-90\", \"udp://8.8.8.8:53\", "
+                 "\"tcp://a.example:443\", \"udp://a.example:443\"]}");
+    is_int(judge_tcp("8.8.4.4", 79, WIRE_SYN), FILTER_ANSWER, "a port below");
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "the first");
+    is_int(judge_udp("8.8.4.4", 90), FILTER_STACK, "the last, over UDP too");
+    is_int(judge_tcp("8.8.4.4", 91, WIRE_SYN), FILTER_ANSWER, "a port above");
+    is_str(result.why, "not in allowOut", "which is said");
+    is_int(judge_udp("8.8.8.8", 53), FILTER_STACK, "a protocol that is named");
+    is_int(judge_tcp("8.8.8.8", 53, WIRE_SYN), FILTER_ANSWER, "is not the other");
+    add_name("a.example", "8.8.4.5");
+    is_int(judge_tcp("8.8.4.5", 443, WIRE_SYN), FILTER_STACK, "a name at its port");
+    is_int(judge_tcp("8.8.4.5", 853, WIRE_SYN), FILTER_ANSWER, "and at no other");
+    is_int(judge_udp("8.8.4.5", 443), FILTER_STACK, "over UDP when that is said");
+    reset_policy("{\"special\": true, \"allowOut\": [\"10.1.1.1:5432\"]}");
+    is_int(judge_tcp("10.1.1.1", 5432, WIRE_SYN), FILTER_STACK, "one port of a private address");
+    is_int(judge_tcp("10.1.1.1", 22, WIRE_SYN), FILTER_ANSWER, "opens no other of it");
+}
+
+static void test_deny_wins(void)
+{
+    reset_policy("{\"internet\": false, \"denyWins\": true, \"allowOut\": [\"8.8.0.0/16\", "
+                 "\"*.example\"], \"denyOut\": [\"8.8.8.8\", \"8.8.4.5:25\", \"bad.example\"]}");
+    is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "allowed");
+    is_int(judge_tcp("8.8.8.8", 80, WIRE_SYN), FILTER_ANSWER, "but not what is denied");
+    is_str(result.why, "in denyOut", "which is said");
+    is_int(judge_tcp("8.8.4.5", 25, WIRE_SYN), FILTER_ANSWER, "nor its port");
+    is_int(judge_tcp("8.8.4.5", 26, WIRE_SYN), FILTER_STACK, "only its port");
+    ok(net_policy_names(&policy.rules, "good.example", NULL) &&
+           !net_policy_names(&policy.rules, "bad.example", NULL),
+       "a denied name is not resolved");
+    add_name("good.example", "8.8.8.8");
+    add_name("bad.example", "7.7.7.7");
+    is_int(judge_tcp("8.8.8.8", 80, WIRE_SYN), FILTER_ANSWER, "no name opens a denied address");
+    is_int(judge_tcp("7.7.7.7", 80, WIRE_SYN), FILTER_ANSWER, "nor a denied name its own");
+}
+
+static const char *deny_name(const char *address, uint16_t port, const char *name)
+{
+    const struct endpoint to = {ip(address), port, WIRE_PROTO_TCP};
+    return policy_denies_name(&policy, &to, name);
+}
+
+static bool asks_name(const char *address, uint16_t port, uint8_t proto)
+{
+    return policy_asks_name(&policy, &(struct endpoint){ip(address), port, proto});
+}
+
+static void test_names_that_are_seen(void)
+{
+    reset_policy("{\"internet\": false, \"allowOut\": [\"a.example:443\", \"*.b.example\", "
+                 "\"8.8.0.0/16:22\"]}");
+    add_name("a.example", "8.8.4.4");
+    add_name("x.b.example", "8.8.4.4");
+    add_name("y.b.example", "8.8.4.5");
+    ok(asks_name("8.8.4.4", 443, WIRE_PROTO_TCP), "open by a name: it has to be seen");
+    ok(!asks_name("8.8.4.4", 22, WIRE_PROTO_TCP), "open by address: it has not");
+    ok(!asks_name("8.8.4.4", 443, WIRE_PROTO_UDP), "nor in what has none");
+    is_str(deny_name("8.8.4.4", 443, "a.example"), NULL, "the name it was resolved for");
+    is_str(deny_name("8.8.4.4", 443, "x.b.example"), NULL, "and the other");
+    is_str(deny_name("8.8.4.4", 80, "a.example"), "not an allowed name", "not at another port");
+    is_str(deny_name("8.8.4.4", 443, "c.example"), "not an allowed name", "a foreign name");
+    is_str(deny_name("8.8.4.4", 443, "y.b.example"), "not an address of that name",
+           "an allowed name of another address");
+    is_str(deny_name("8.8.4.6", 443, "a.example"), "not in allowOut", "an address of no name");
+    is_str(deny_name("8.8.4.4", 22, "c.example"), NULL, "where none is asked any will do");
+    reset_policy("{\"internet\": false, \"allowOut\": [\"*\"]}");
+    add_name("a.example", "8.8.4.4");
+    ok(!asks_name("8.8.4.4", 443, WIRE_PROTO_TCP), "with every name allowed none is asked for");
+    reset_policy(PUBLIC);
+    ok(!asks_name("8.8.4.4", 443, WIRE_PROTO_TCP), "nor where everything is");
+}
+
+static bool hold(struct names *n, uint32_t address, int64_t now)
+{
+    const struct endpoint to = {address, 443, WIRE_PROTO_TCP};
+    return names_hold(n, &policy.rules, &to, now);
 }
 
 static void test_life_of_names(void)
 {
     struct names n = {0};
     uint32_t a = ip("8.8.4.4");
+    reset_policy("{\"internet\": false, \"allowOut\": [\"*\"]}");
     names_add(&n, "a", a, 1, 0);
-    ok(names_hold(&n, a, NAMES_LEAST_MS), "a short life is made longer");
-    ok(names_hold(&n, a, NAMES_LEAST_MS + NAMES_USED_MS), "use makes it longer");
-    ok(!names_hold(&n, a, NAMES_LEAST_MS + 2 * NAMES_USED_MS + 1), "but not for ever");
+    ok(hold(&n, a, NAMES_LEAST_MS), "a short life is made longer");
+    ok(hold(&n, a, NAMES_LEAST_MS + NAMES_USED_MS), "use makes it longer");
+    ok(names_know(&n, "a", a, NAMES_LEAST_MS) && !names_know(&n, "b", a, NAMES_LEAST_MS),
+       "and it is known whose it is");
+    ok(!hold(&n, a, NAMES_LEAST_MS + 2 * NAMES_USED_MS + 1), "but not for ever");
     names_add(&n, "a", a, UINT32_MAX, 0);
-    ok(!names_hold(&n, a, NAMES_MOST_MS + 1), "nor does a long record");
+    ok(!hold(&n, a, NAMES_MOST_MS + 1), "nor does a long record");
     for (uint32_t i = 0; i < 2 * NAMES_MAX; i++)
         names_add(&n, "b", 1 + i, 600 + i, 0);
     is_int((long)n.count, NAMES_MAX, "the table is bounded");
-    ok(names_hold(&n, 2 * NAMES_MAX, 0) && !names_hold(&n, 1, 0),
-       "what would close first made room");
+    ok(hold(&n, 2 * NAMES_MAX, 0) && !hold(&n, 1, 0), "what would close first made room");
     names_fini(&n);
 }
 
@@ -340,6 +428,9 @@ int main(void)
     test_lists();
     test_special_in_allow_out();
     test_names();
+    test_ports();
+    test_deny_wins();
+    test_names_that_are_seen();
     test_life_of_names();
     test_icmp_and_others();
     test_prohibited_quotes_the_packet();
