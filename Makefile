@@ -59,6 +59,7 @@ GUEST_LIB   := $(filter-out $(SB)/keys/% $(SB)/net/http_client% $(SB)/net/tls% $
 ENVD_SRC    := $(wildcard $(SB)/envd/*.c)
 INIT_SRC    := $(wildcard $(SB)/guest/*.c)
 NETD_SRC    := $(wildcard $(SB)/netd/*.c)
+EGRESS_SRC  := $(wildcard $(SB)/egress/*.c)
 # The daemon says what a jail is to be like, and the program builds it.
 JAIL_LIB    := $(patsubst %,$(SB)/jail/%.c,jail walls)
 JAIL_SRC    := $(wildcard $(SB)/jail/*.c)
@@ -83,9 +84,9 @@ gobj  = $(patsubst %.c,$(B)/obj-guest/%.o,$(1))
 parts = $(filter-out %/main.c,$(1))
 LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llhttp.o
 LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
-ARCHIVES := $(foreach a,mcp daemon cli drivers netd envd,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
+ARCHIVES := $(foreach a,mcp daemon cli drivers netd egress envd,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
 
-BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-mcp \
+BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egress $(B)/bin/cubby-mcp \
          $(B)/bin/cubby-jail
 GUEST := $(B)/guest/envd $(B)/guest/init
 # The Python kernel goes into templates as it is; a copy, without what Python leaves beside it.
@@ -150,6 +151,7 @@ $(B)/lib/libdaemon.a: $(call obj,$(call parts,$(DAEMON_SRC)))     ; $(archive)
 $(B)/lib/libcli.a: $(call obj,$(call parts,$(CLI_SRC)))           ; $(archive)
 $(B)/lib/libdrivers.a: $(call obj,$(DRIVERS_SRC) $(JAIL_LIB))     ; $(archive)
 $(B)/lib/libnetd.a: $(call obj,$(call parts,$(NETD_SRC)))         ; $(archive)
+$(B)/lib/libegress.a: $(call obj,$(call parts,$(EGRESS_SRC)))     ; $(archive)
 $(B)/lib/libenvd.a: $(call obj,$(call parts,$(ENVD_SRC)))         ; $(archive)
 
 # ---- programs
@@ -165,6 +167,8 @@ $(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libdrivers.
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
+$(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_TLS) $(LIBS_NET))
 # Static: it is started before each machine's two programs, and needs no library in their roots.
 $(B)/bin/cubby-jail: $(call gobj,$(JAIL_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests and answers that pass through: parsed, looked through, framed anew.
+//
+// A request's body passes untouched. A placeholder in it is not replaced, on purpose: what is in a
+// body is what hosts keep and show again, and a guest could read a value back from there. One that
+// may not go to this host ends the request.
+#include <string.h>
+#include <strings.h>
+
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/egress/tunnel_internal.h"
+#include "sandbox-backend/net/http.h"
+
+#define PENDING_MAX_BYTES (2 * LIMIT_HTTP_HEAD_BYTES)
+
+static bool is_over(const struct tunnel *t)
+{
+    return t->state == TUNNEL_LINGER || t->state == TUNNEL_CLOSED;
+}
+
+static void update_reading(struct tunnel *t)
+{
+    if (t->state == TUNNEL_CLOSED)
+        return;
+    link_read(&t->guest, !t->guest_ended && t->from_guest.len < PENDING_MAX_BYTES);
+    if (t->host.is_ready)
+        link_read(&t->host, !t->host_ended && t->from_host.len < PENDING_MAX_BYTES);
+}
+
+// A piece of a body, and with `last` its end.
+static void add_piece(struct buf *out, const struct buf *piece, bool chunked, bool last)
+{
+    if (chunked && piece->len)
+        buf_printf(out, "%zx\r\n", piece->len);
+    buf_add(out, piece->data, piece->len);
+    if (chunked && piece->len)
+        buf_adds(out, "\r\n");
+    if (chunked && last)
+        buf_adds(out, "0\r\n");
+}
+
+// Both are whole: the next request, or the end.
+static void settle(struct tunnel *t)
+{
+    if (!t->answer_whole || is_over(t))
+        return;
+    if (!t->request_whole || t->is_last || t->host_ended) {
+        tunnel__linger(t);
+        return;
+    }
+    http_parser_next(&t->request);
+    t->answer_begun = false;
+    tunnel__set_state(t, TUNNEL_HEAD);
+}
+
+// ---- the request
+
+static void on_head(struct tunnel *t)
+{
+    struct refusal r;
+    t->request_whole = t->answer_whole = t->answer_begun = false;
+    if (!judge_request(&t->judge, &t->request, &t->head, &r)) {
+        tunnel__wipe(&t->head);
+        tunnel__refuse(t, r.status, r.secret, r.why);
+    } else if (t->host.is_ready) {
+        exchange__begin(t);
+    } else {
+        tunnel__connect(t);
+    }
+}
+
+static void await_answer(struct tunnel *t)
+{
+    http_parser_next(&t->answer);
+    t->answer.no_body = llhttp_get_method(&t->request.llhttp) == HTTP_HEAD;
+}
+
+void exchange__begin(struct tunnel *t)
+{
+    tunnel__set_state(t, TUNNEL_EXCHANGE);
+    await_answer(t);
+    bool sent = link_send(&t->host, &t->head);
+    tunnel__wipe(&t->head);
+    if (!sent)
+        tunnel__refuse(t, 502, NULL, "the connection to the host was lost");
+}
+
+static bool check_trailers(struct tunnel *t, struct buf *out)
+{
+    const struct http_trailers *trailers = &t->request.trailers;
+    struct refusal r;
+    size_t at;
+    size_t from = out->len;
+    for (size_t i = 0; i < trailers->count; i++)
+        http_trailers_append(out, trailers->list[i].name, trailers->list[i].value);
+    const struct secret *secret =
+        secrets_find(t->room->secrets, out->data + from, out->len - from, &at);
+    if (!secret || judge_body(&t->judge, secret, &r))
+        return true;
+    tunnel__refuse(t, r.status, r.secret, r.why);
+    return false;
+}
+
+// More of the body, or with `last` its end.
+static void pass_request(struct tunnel *t, const char *data, size_t len, bool last)
+{
+    struct buf plain auto_buf = BUF_INIT, framed auto_buf = BUF_INIT;
+    bool chunked = t->request.length < 0;
+    struct refusal r;
+    int found = scan_feed(&t->search, data, len, last, &plain);
+    if (found >= 0 && !judge_body(&t->judge, t->sought[found], &r)) {
+        tunnel__refuse(t, r.status, r.secret, r.why);
+        return;
+    }
+    add_piece(&framed, &plain, chunked, last);
+    if (chunked && last && !check_trailers(t, &framed))
+        return;
+    if (chunked && last)
+        buf_adds(&framed, "\r\n");
+    if (!link_send(&t->host, &framed))
+        tunnel__refuse(t, 502, NULL, "the connection to the host was lost");
+}
+
+static void on_request_whole(struct tunnel *t)
+{
+    pass_request(t, NULL, 0, true);
+    if (is_over(t))
+        return;
+    t->request_whole = true;
+    settle(t);
+}
+
+// One event; false when there is none, or nothing more is wanted now.
+static bool step_guest(struct tunnel *t, const char **data, size_t *len)
+{
+    bool in_head = t->state == TUNNEL_HEAD;
+    if (!in_head && (t->state != TUNNEL_EXCHANGE || t->request_whole ||
+                     link_unsent(&t->host) > LIMIT_STREAM_QUEUE_BYTES))
+        return false;
+    switch (http_parser_step(&t->request, data, len)) {
+    case HTTP_EV_MORE:
+        return false;
+    case HTTP_EV_HEAD:
+        on_head(t);
+        break;
+    case HTTP_EV_BODY:
+        pass_request(t, t->request.body, t->request.body_len, false);
+        break;
+    case HTTP_EV_END:
+        on_request_whole(t);
+        break;
+    case HTTP_EV_BAD:
+        tunnel__refuse(t, t->request.bad_status, NULL, t->request.bad);
+        break;
+    }
+    return !is_over(t);
+}
+
+static void pass_raw(struct buf *from, bool ended, struct link *to)
+{
+    if (link_unsent(to) > LIMIT_STREAM_QUEUE_BYTES)
+        return;
+    if (!link_send(to, from))
+        ended = true;
+    buf_clear(from);
+    if (ended)
+        link_shut(to);
+}
+
+// The guest has ended in the middle of a request, or between two.
+static bool is_cut_short(const struct tunnel *t)
+{
+    return t->guest_ended && !t->from_guest.len &&
+           (t->state == TUNNEL_HEAD || (t->state == TUNNEL_EXCHANGE && !t->request_whole) ||
+            (t->state == TUNNEL_LINGER && !link_unsent(&t->guest)));
+}
+
+void exchange__guest(struct tunnel *t)
+{
+    if (t->state == TUNNEL_RAW) {
+        pass_raw(&t->from_guest, t->guest_ended, &t->host);
+    } else if (!is_over(t)) {
+        const char *data = t->from_guest.data;
+        size_t len = t->from_guest.len;
+        while (step_guest(t, &data, &len))
+            ;
+        if (!is_over(t))
+            buf_consume(&t->from_guest, t->from_guest.len - len);
+    }
+    if (is_cut_short(t))
+        tunnel__close(t);
+    update_reading(t);
+}
+
+// ---- the answer
+
+static bool is_passed_on(const char *name)
+{
+    // Other ways to this host (Alt-Svc) would not come by here.
+    return !http_header_is_hop_by_hop(name) && !http_name_is(name, "Content-Length") &&
+           !http_name_is(name, "Alt-Svc");
+}
+
+static void add_fields(const struct tunnel *t, struct buf *out)
+{
+    const struct http_parser *p = &t->answer;
+    for (size_t i = 0; i < p->count; i++)
+        if (is_passed_on(p->headers[i].name))
+            buf_printf(out, "%s: %s\r\n", p->headers[i].name, p->headers[i].value);
+}
+
+static void send_head(struct tunnel *t, int status)
+{
+    struct buf head auto_buf = BUF_INIT;
+    const struct http_parser *p = &t->answer;
+    buf_printf(&head, "HTTP/1.%d %d %s\r\n", p->llhttp.http_minor, status,
+               http_status_text(status));
+    add_fields(t, &head);
+    if (status == 101)
+        buf_adds(&head, "Connection: Upgrade\r\nUpgrade: websocket\r\n");
+    else if (t->answer_chunked)
+        buf_adds(&head, "Transfer-Encoding: chunked\r\n");
+    else if (p->length >= 0 && status >= 200)
+        buf_printf(&head, "Content-Length: %lld\r\n", (long long)p->length);
+    if (status >= 200 && t->is_last)
+        buf_adds(&head, "Connection: close\r\n");
+    else if (status >= 200 && p->llhttp.http_minor == 0)
+        buf_adds(&head, "Connection: keep-alive\r\n");
+    buf_adds(&head, "\r\n");
+    scan_mask_text(&t->mask, head.data, head.len);
+    if (!link_send(&t->guest, &head))
+        tunnel__close(t);
+}
+
+static void on_answer_head(struct tunnel *t)
+{
+    int status = llhttp_get_status_code(&t->answer.llhttp);
+    t->interim = status < 200;
+    if (status == 101 && !t->request.is_offer) {
+        tunnel__refuse(t, 502, NULL, "the host changed the protocol unasked");
+        return;
+    }
+    if (!t->interim) {
+        t->answer_begun = true;
+        t->answer_chunked = t->answer.length == -1;
+        t->is_last = !t->request.keep_alive || !t->answer.keep_alive;
+    }
+    send_head(t, status);
+    if (status == 101 && !is_over(t)) {
+        t->answer_begun = true;
+        tunnel__set_state(t, TUNNEL_RAW);
+    }
+}
+
+static void pass_answer(struct tunnel *t, const char *data, size_t len, bool last)
+{
+    struct buf plain auto_buf = BUF_INIT, framed auto_buf = BUF_INIT;
+    const struct http_trailers *trailers = &t->answer.trailers;
+    bool chunked = t->answer_chunked && !t->answer.no_body;
+    scan_feed(&t->mask, data, len, last, &plain);
+    add_piece(&framed, &plain, chunked, last);
+    if (chunked && last) {
+        size_t from = framed.len;
+        for (size_t i = 0; i < trailers->count; i++)
+            http_trailers_append(&framed, trailers->list[i].name, trailers->list[i].value);
+        scan_mask_text(&t->mask, framed.data + from, framed.len - from);
+        buf_adds(&framed, "\r\n");
+    }
+    if (!link_send(&t->guest, &framed))
+        tunnel__close(t);
+}
+
+static void on_answer_end(struct tunnel *t)
+{
+    if (t->interim) {
+        await_answer(t);
+        return;
+    }
+    pass_answer(t, NULL, 0, true);
+    t->answer_whole = true;
+    settle(t);
+}
+
+static bool step_host(struct tunnel *t, const char **data, size_t *len)
+{
+    if (t->state != TUNNEL_EXCHANGE || link_unsent(&t->guest) > LIMIT_STREAM_QUEUE_BYTES)
+        return false;
+    switch (http_parser_step(&t->answer, data, len)) {
+    case HTTP_EV_MORE:
+        return false;
+    case HTTP_EV_HEAD:
+        on_answer_head(t);
+        break;
+    case HTTP_EV_BODY:
+        pass_answer(t, t->answer.body, t->answer.body_len, false);
+        break;
+    case HTTP_EV_END:
+        on_answer_end(t);
+        break;
+    case HTTP_EV_BAD:
+        tunnel__refuse(t, 502, NULL, "the host's answer is not HTTP/1.1 as it should be");
+        break;
+    }
+    return t->state == TUNNEL_EXCHANGE;
+}
+
+// What the end of the host's bytes means, once all of them have been looked at.
+static void on_all_read(struct tunnel *t)
+{
+    enum http_event event = http_parser_eof(&t->answer);
+    if (event == HTTP_EV_END && t->answer_begun)
+        on_answer_end(t);
+    else if (t->answer_begun)
+        tunnel__close(t); // cut short, and so it is for the guest
+    else
+        tunnel__refuse(t, 502, NULL, "the host closed the connection without an answer");
+}
+
+// Bytes that no request asked for.
+static bool is_unasked(const struct tunnel *t)
+{
+    return t->state == TUNNEL_HEAD && t->from_host.len;
+}
+
+void exchange__host(struct tunnel *t)
+{
+    const char *data = t->from_host.data;
+    size_t len = t->from_host.len;
+    while (step_host(t, &data, &len))
+        ;
+    if (!is_over(t))
+        buf_consume(&t->from_host, t->from_host.len - len);
+    if (t->state == TUNNEL_RAW)
+        pass_raw(&t->from_host, false, &t->guest);
+    if (t->host_ended && t->state == TUNNEL_EXCHANGE && !t->from_host.len)
+        on_all_read(t);
+    if (is_unasked(t) ||
+        (t->host_ended && !t->from_host.len && (t->state == TUNNEL_RAW || t->state == TUNNEL_HEAD)))
+        tunnel__linger(t);
+    if (t->state == TUNNEL_HEAD || t->state == TUNNEL_RAW)
+        exchange__guest(t); // the next request may be here already
+    update_reading(t);
+}
+
+void exchange__host_ended(struct tunnel *t)
+{
+    if (t->state == TUNNEL_CONNECT)
+        tunnel__refuse(t, 502, NULL, "the host closed the connection");
+    else if (!is_over(t))
+        exchange__host(t);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections as netd hands them over.
+#include "sandbox-backend/egress/handover.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/host_pattern.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/egress/egress.h"
+
+#define FDS_MAX 4 // more than one are too many, and closed
+
+int handover_parse(const json_t *json, struct tunnel_target *target, struct err *e)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+    int64_t port;
+    if (!json_is_object(json))
+        return err_set(e, ERR_INVALID, "the message is no object");
+    if (json_get_string(json, "name", &target->name, "", e) < 0 ||
+        json_get_string(json, "address", &target->address, "", e) < 0 ||
+        json_get_int(json, "port", 1, 65535, &port, 0, e) < 0 ||
+        json_get_bool(json, "tls", &target->tls, false, e) < 0)
+        return -1;
+    target->port = (int)port;
+    if (inet_pton(AF_INET, target->address, bytes) != 1 &&
+        inet_pton(AF_INET6, target->address, bytes) != 1)
+        return err_set(e, ERR_INVALID, "address must be an address in digits");
+    if (port == 0)
+        return err_set(e, ERR_INVALID, "port is missing");
+    if (*target->name && (target->name[0] == '*' || host_pattern_check(target->name, NULL) < 0))
+        return err_set(e, ERR_INVALID, "name must be the name of a host");
+    return 0;
+}
+
+// Keeps the first descriptor and closes all others. How many there were.
+static int take_fds(struct msghdr *message, int *fd)
+{
+    int count = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < n; i++, count++) {
+            int one;
+            memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
+            if (count == 0)
+                *fd = one;
+            else
+                close(one);
+        }
+    }
+    return count;
+}
+
+static int check(const struct msghdr *message, int fds, struct err *e)
+{
+    if (message->msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+        return err_set(e, ERR_TOO_LARGE, "the message is too long");
+    if (fds != 1)
+        return err_set(e, ERR_INVALID, "the message has %d descriptors instead of one", fds);
+    return 0;
+}
+
+enum handover handover_receive(int socket, struct tunnel_target *target, json_t **json, int *fd,
+                               struct err *e)
+{
+    char text[EGRESS_MESSAGE_MAX];
+    union {
+        struct cmsghdr header; // for its alignment
+        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    } control;
+    struct iovec piece = {.iov_base = text, .iov_len = sizeof text};
+    struct msghdr message = {.msg_iov = &piece,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    *json = NULL;
+    *fd = -1;
+    ssize_t n = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? HANDOVER_NONE : HANDOVER_OVER;
+    int fds = take_fds(&message, fd);
+    if (n == 0 && fds == 0)
+        return HANDOVER_OVER;
+    if (check(&message, fds, e) == 0 && (*json = json_parse_few(text, (size_t)n, 16, e)) &&
+        handover_parse(*json, target, e) == 0)
+        return HANDOVER_ONE;
+    json_decref(steal(json));
+    if (*fd >= 0)
+        close(steal_fd(fd));
+    return HANDOVER_BAD;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The secrets of one sandbox, as cubby-egress has them.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/err.h"
+
+#define SECRETS_MAX            32
+#define SECRET_HOSTS_MAX       64
+#define SECRET_VALUE_MAX       65536
+#define SECRET_VALUE_MIN       8 // a shorter one would be found wherever one looks
+#define SECRET_PLACEHOLDER_MIN 16
+
+struct secret {
+    char *name;
+    char *placeholder;
+    char *value; // one line
+    char **hosts;
+    size_t host_count;
+};
+
+struct secrets {
+    struct secret *items; // owned, as all in it
+    size_t count;
+};
+
+// ERR_INVALID names the secret, never its value. To be ended by secrets_fini in any case.
+int secrets_from_json(struct secrets *s, const json_t *list, struct err *e);
+void secrets_fini(struct secrets *s); // wipes the values
+
+bool secret_is_for(const struct secret *secret, const char *host);
+bool secrets_have_any_for(const struct secrets *s, const char *host);
+// "api.example.com, *.example.org", cut off where it would be long.
+void secret_show_hosts(const struct secret *secret, struct buf *out);
+// The first placeholder in the text, whose it is, or NULL; *at is where it begins.
+const struct secret *secrets_find(const struct secrets *s, const char *text, size_t len,
+                                  size_t *at);

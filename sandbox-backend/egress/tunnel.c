@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection of the guest, and the one to the host that it is for.
+//
+//   HANDSHAKE -> HEAD -> CONNECT -> EXCHANGE -> HEAD ... -> LINGER -> CLOSED
+//                                       `-> RAW
+//
+// HANDSHAKE  TLS with the guest (else it begins with HEAD)
+// HEAD       a request's head is awaited, and judged when it is whole
+// CONNECT    its host is being connected, TLS included; then the head is sent
+// EXCHANGE   body and answer pass (exchange.c), at the same time if they like
+// RAW        after 101: bytes
+// LINGER     the last answer has been given; the guest is heard out so that it can read it
+//
+// From any state: CLOSED, when either side breaks. Each state has a deadline, which what passes
+// moves on.
+#include "sandbox-backend/egress/tunnel.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/egress/tunnel_internal.h"
+#include "sandbox-backend/log/log.h"
+#include "sandbox-backend/net/http.h"
+
+static const struct {
+    uint64_t ms;
+    const char *late;
+} PATIENCE[] = {
+    [TUNNEL_HANDSHAKE] = {30000, "the guest's TLS handshake takes too long"},
+    [TUNNEL_HEAD] = {300000, NULL}, // a connection that is kept and not used
+    [TUNNEL_CONNECT] = {30000, "the host does not answer"},
+    [TUNNEL_EXCHANGE] = {900000, "nothing has come from the host"},
+    [TUNNEL_RAW] = {3600000, NULL},
+    [TUNNEL_LINGER] = {2000, NULL},
+    [TUNNEL_CLOSED] = {0, NULL},
+};
+
+static void on_deadline(struct deadline *d);
+static const struct link_events GUEST_EVENTS;
+static const struct link_events HOST_EVENTS;
+
+void tunnel__set_state(struct tunnel *t, enum tunnel_state to)
+{
+    t->state = to;
+    if (to == TUNNEL_CLOSED)
+        deadline_disarm(&t->deadline);
+    else
+        tunnel__progress(t);
+}
+
+void tunnel__progress(struct tunnel *t)
+{
+    if (t->state != TUNNEL_CLOSED)
+        deadline_arm(&t->deadline, PATIENCE[t->state].ms);
+}
+
+// ---- the beginning
+
+static void add_needles(struct tunnel *t)
+{
+    const struct secrets *all = t->room->secrets;
+    scan_init(&t->search, false);
+    scan_init(&t->mask, true);
+    for (size_t i = 0; i < all->count; i++) {
+        const struct secret *secret = &all->items[i];
+        if (t->judge.tls && secret_is_for(secret, t->name)) {
+            scan_add(&t->mask, secret->value);
+        } else {
+            t->sought[t->search.count] = secret;
+            scan_add(&t->search, secret->placeholder);
+        }
+    }
+}
+
+static struct tunnel *tunnel_new(const struct tunnel_room *room, const struct tunnel_target *target)
+{
+    struct tunnel *t = xcalloc(1, sizeof *t);
+    t->room = room;
+    t->name = xstrdup(*target->name ? target->name : target->address);
+    t->address = xstrdup(target->address);
+    t->judge = (struct judge){
+        .name = t->name, .port = target->port, .tls = target->tls, .secrets = room->secrets};
+    http_parser_init(&t->request, HTTP_REQUEST);
+    http_parser_init(&t->answer, HTTP_RESPONSE);
+    add_needles(t);
+    deadline_init(&t->deadline, room->loop, on_deadline);
+    t->handles = 1;
+    return t;
+}
+
+struct tunnel *tunnel_start(const struct tunnel_room *room, const struct tunnel_target *target,
+                            int fd, struct err *e)
+{
+    struct tunnel *t = tunnel_new(room, target);
+    if (link_accept(&t->guest, room->loop, fd, target->tls ? room->tls : NULL, t->name,
+                    &GUEST_EVENTS, e) < 0) {
+        t->unborn = true;
+        t->handles += t->guest.is_open;
+        tunnel__close(t);
+        return NULL;
+    }
+    t->handles++;
+    tunnel__set_state(t, target->tls ? TUNNEL_HANDSHAKE : TUNNEL_HEAD);
+    link_read(&t->guest, true);
+    return t;
+}
+
+// ---- the end
+
+static void tunnel_free(struct tunnel *t)
+{
+    http_parser_fini(&t->request);
+    http_parser_fini(&t->answer);
+    scan_fini(&t->search);
+    scan_fini(&t->mask);
+    tunnel__wipe(&t->head);
+    buf_fini(&t->from_guest);
+    buf_fini(&t->from_host);
+    free(t->name);
+    free(t->address);
+    free(t);
+}
+
+static void on_handle_closed(struct tunnel *t)
+{
+    if (--t->handles)
+        return;
+    if (!t->unborn)
+        t->room->on_gone(t->room->ctx, t);
+    tunnel_free(t);
+}
+
+static void on_deadline_closed(struct deadline *d)
+{
+    on_handle_closed(container_of(d, struct tunnel, deadline));
+}
+
+void tunnel__close(struct tunnel *t)
+{
+    if (t->is_closing)
+        return;
+    t->is_closing = true;
+    tunnel__set_state(t, TUNNEL_CLOSED);
+    link_close(&t->guest);
+    link_close(&t->host);
+    deadline_close(&t->deadline, on_deadline_closed);
+}
+
+void tunnel_cut(struct tunnel *t)
+{
+    tunnel__close(t);
+}
+
+void tunnel__linger(struct tunnel *t)
+{
+    link_close(&t->host);
+    tunnel__set_state(t, TUNNEL_LINGER);
+    buf_clear(&t->from_guest);
+    link_shut(&t->guest);
+    link_read(&t->guest, true);
+}
+
+void tunnel__wipe(struct buf *b)
+{
+    if (b->data)
+        explicit_bzero(b->data, b->cap);
+    buf_clear(b);
+    buf_fini(b);
+}
+
+// ---- refusals
+
+// An answer of ours, where none of the host's has begun.
+static void answer(struct tunnel *t, int status, const char *why)
+{
+    struct buf text auto_buf = BUF_INIT, all auto_buf = BUF_INIT;
+    buf_printf(&text, "cubby-egress: %s\n", why);
+    buf_printf(&all,
+               "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\n"
+               "Content-Length: %zu\r\nX-Cubby-Egress: refused\r\nConnection: close\r\n\r\n",
+               status, http_status_text(status), text.len);
+    if (llhttp_get_method(&t->request.llhttp) != HTTP_HEAD)
+        buf_add(&all, text.data, text.len);
+    link_send(&t->guest, &all); // broken: lingering ends at once
+    tunnel__linger(t);
+}
+
+void tunnel__refuse(struct tunnel *t, int status, const char *secret, const char *why)
+{
+    if (t->state == TUNNEL_LINGER || t->state == TUNNEL_CLOSED)
+        return;
+    t->room->report(t->room->ctx, t->name, t->judge.port, secret, why);
+    if (t->answer_begun || t->state == TUNNEL_HANDSHAKE)
+        tunnel__close(t);
+    else
+        answer(t, status, why);
+}
+
+static void on_deadline(struct deadline *d)
+{
+    struct tunnel *t = container_of(d, struct tunnel, deadline);
+    const char *late = PATIENCE[t->state].late;
+    if (late)
+        tunnel__refuse(t, 504, NULL, late);
+    if (!late || t->state == TUNNEL_HANDSHAKE)
+        tunnel__close(t);
+}
+
+// ---- the guest's side
+
+static void on_guest_ready(struct link *l)
+{
+    tunnel__set_state(container_of(l, struct tunnel, guest), TUNNEL_HEAD);
+}
+
+static void on_guest_data(struct link *l, const char *data, size_t len)
+{
+    struct tunnel *t = container_of(l, struct tunnel, guest);
+    if (t->state == TUNNEL_LINGER) // heard and forgotten
+        return;
+    tunnel__progress(t);
+    buf_add(&t->from_guest, data, len);
+    exchange__guest(t);
+}
+
+static void on_guest_end(struct link *l)
+{
+    struct tunnel *t = container_of(l, struct tunnel, guest);
+    t->guest_ended = true;
+    if (t->state == TUNNEL_HANDSHAKE)
+        tunnel__close(t);
+    else
+        exchange__guest(t); // it may still read its answer
+}
+
+static void on_guest_failed(struct link *l, const char *why)
+{
+    struct tunnel *t = container_of(l, struct tunnel, guest);
+    if (l->tls_failed && t->state == TUNNEL_HANDSHAKE)
+        log_info("egress.handshake", "host=%s port=%d error=\"%s\"", t->name, t->judge.port, why);
+    tunnel__close(t);
+}
+
+static void on_guest_drained(struct link *l)
+{
+    struct tunnel *t = container_of(l, struct tunnel, guest);
+    tunnel__progress(t);
+    if (t->state == TUNNEL_EXCHANGE || t->state == TUNNEL_RAW)
+        exchange__host(t);
+    else if (t->state == TUNNEL_LINGER)
+        exchange__guest(t);
+}
+
+static void on_guest_closed(struct link *l)
+{
+    on_handle_closed(container_of(l, struct tunnel, guest));
+}
+
+static const struct link_events GUEST_EVENTS = {
+    .on_ready = on_guest_ready,
+    .on_data = on_guest_data,
+    .on_end = on_guest_end,
+    .on_failed = on_guest_failed,
+    .on_drained = on_guest_drained,
+    .on_closed = on_guest_closed,
+};
+
+// ---- the host's side
+
+void tunnel__connect(struct tunnel *t)
+{
+    struct err e = ERR_INIT;
+    tunnel__set_state(t, TUNNEL_CONNECT);
+    int rc = link_connect(&t->host, t->room->loop, t->address, t->judge.port,
+                          t->judge.tls ? t->room->tls : NULL, t->name, &HOST_EVENTS, &e);
+    t->handles += t->host.is_open;
+    if (rc < 0)
+        tunnel__refuse(t, 502, NULL, e.msg);
+}
+
+static void on_host_ready(struct link *l)
+{
+    struct tunnel *t = container_of(l, struct tunnel, host);
+    if (t->state != TUNNEL_CONNECT)
+        return;
+    exchange__begin(t);
+    exchange__guest(t);
+}
+
+static void on_host_data(struct link *l, const char *data, size_t len)
+{
+    struct tunnel *t = container_of(l, struct tunnel, host);
+    if (t->state == TUNNEL_LINGER || t->state == TUNNEL_CLOSED)
+        return;
+    tunnel__progress(t);
+    buf_add(&t->from_host, data, len);
+    exchange__host(t);
+}
+
+static void on_host_end(struct link *l)
+{
+    struct tunnel *t = container_of(l, struct tunnel, host);
+    t->host_ended = true;
+    exchange__host_ended(t);
+}
+
+static void on_host_failed(struct link *l, const char *why)
+{
+    struct tunnel *t = container_of(l, struct tunnel, host);
+    char *text auto_free = NULL;
+    if (t->state == TUNNEL_CONNECT && l->tls_failed)
+        text = str_printf("the certificate of %s (%s port %d) could not be verified, so nothing "
+                          "was sent to it: %s",
+                          t->name, t->address, t->judge.port, why);
+    else if (t->state == TUNNEL_CONNECT)
+        text = str_printf("%s (%s port %d) could not be connected: %s", t->name, t->address,
+                          t->judge.port, why);
+    else
+        text = str_printf("the connection to %s was lost: %s", t->name, why);
+    if (t->state == TUNNEL_HEAD) // between two requests: as if it had ended
+        tunnel__close(t);
+    else
+        tunnel__refuse(t, 502, NULL, text);
+}
+
+static void on_host_drained(struct link *l)
+{
+    struct tunnel *t = container_of(l, struct tunnel, host);
+    tunnel__progress(t);
+    if (t->state == TUNNEL_EXCHANGE || t->state == TUNNEL_RAW)
+        exchange__guest(t);
+}
+
+static void on_host_closed(struct link *l)
+{
+    on_handle_closed(container_of(l, struct tunnel, host));
+}
+
+static const struct link_events HOST_EVENTS = {
+    .on_ready = on_host_ready,
+    .on_data = on_host_data,
+    .on_end = on_host_end,
+    .on_failed = on_host_failed,
+    .on_drained = on_host_drained,
+    .on_closed = on_host_closed,
+};
