@@ -52,6 +52,7 @@ class Daemon:
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="cubby-test-"))
         self.program = program
         self.args = list(args)
+        self.wrap = []  # words of a command that runs the daemon somewhere else
         self.env = dict(os.environ, CUBBY_HOME=str(self.home), **(env or {}))
         self.process = None
         self.log = self.home / "log"
@@ -72,7 +73,7 @@ class Daemon:
         ours, theirs = os.pipe()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [self.program, "--log-level", "debug", "--ready-fd", str(theirs), *self.args, *more],
+                [*self.wrap, self.program, "--log-level", "debug", "--ready-fd", str(theirs), *self.args, *more],
                 env=self.env, pass_fds=[theirs], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         os.close(theirs)
         with os.fdopen(ours) as ready:
