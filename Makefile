@@ -86,7 +86,7 @@ LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llht
 LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
 ARCHIVES := $(foreach a,mcp daemon cli drivers netd egress envd,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
 
-BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egress $(B)/bin/cubby-mcp \
+BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egress $(B)/bin/cubby-mcp $(B)/bin/cubby-qemu.so \
          $(B)/bin/cubby-jail
 GUEST := $(B)/guest/envd $(B)/guest/init
 # The Python kernel goes into templates as it is; a copy, without what Python leaves beside it.
@@ -169,6 +169,11 @@ $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libc
 	$(call link,-lslirp $(LIBS_NET))
 $(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
+# What is preloaded into QEMU: never sanitized, as QEMU is not, and without _FORTIFY_SOURCE (its own page says why).
+$(B)/bin/cubby-qemu.so: $(SB)/drivers/microvm/preload/qemu_preload.c $(SB)/drivers/microvm/qemu.h | $(B)/.deps
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -U_FORTIFY_SOURCE $(STD) -O2 -g $(WARN) -fPIC -fvisibility=hidden -fstack-protector-strong \
+	    -shared -Wl,-z,relro,-z,now -Wl,-z,defs -o $@ $<
 # Static: it is started before each machine's two programs, and needs no library in their roots.
 $(B)/bin/cubby-jail: $(call gobj,$(JAIL_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)
@@ -180,9 +185,9 @@ $(B)/test/cubbyd-process: $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/l
 $(B)/test/cubbyd-process-faults: $(FAULT_DAEMON) $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET) -lpthread)
 $(B)/test/faults/cubbyd: $(FAULT_DAEMON) $(call fobj,$(filter $(FAULT_SRC),$(DRIVERS_SRC))) $(B)/obj/$(SB)/daemon/main.o \
-                         $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a | $(B)/bin/cubby-netd
+                         $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a | $(B)/bin/cubby-netd $(B)/bin/cubby-qemu.so
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
-	@ln -sf ../../bin/cubby-netd $(@D)/cubby-netd
+	@ln -sf ../../bin/cubby-netd ../../bin/cubby-qemu.so $(@D)
 # The MCP server with what its conformance suite asks for besides; its CATALOG is the first one.
 $(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/lib/libmcp.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_MCP) $(LIBS_NET))
@@ -268,7 +273,7 @@ protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
 # Everything real: QEMU, a template of this tree's own, the official clients.
 # Two files at a time: a guest keeps one processor busy, and waits for the other programs of its test.
 e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
-	$(call pytest,tests/e2e tests/acceptance -- -n 2 --dist loadfile)
+	$(call pytest,tests/e2e tests/acceptance tests/attack -- -n 2 --dist loadfile)
 # What is installed, compiled and built for the tests, side by side; the tests then one after another.
 prepare: all $(UNITS) $(REPLAYS) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
 test:
