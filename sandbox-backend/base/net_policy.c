@@ -196,15 +196,10 @@ json_t *net_policy_to_json(const struct net_policy *p)
 
 // ---- questions
 
-static bool is_everything(const struct net_rule *r)
-{
-    return !r->name && r->bits == 0 && r->proto == NET_PROTO_ANY && r->last_port == 0;
-}
-
 bool net_policy_denies_rest(const struct net_policy *p)
 {
     for (size_t i = 0; i < p->deny_count; i++)
-        if (is_everything(&p->deny_out[i]))
+        if (net_rule_is_everything(&p->deny_out[i]))
             return true;
     return !p->internet;
 }
@@ -232,14 +227,27 @@ static bool denies(const struct net_rule *r, const struct endpoint *to)
     return to ? net_rule_carries(r, to) : r->last_port == 0 && r->proto == NET_PROTO_ANY;
 }
 
-bool net_policy_names(const struct net_policy *p, const char *name, const struct endpoint *to)
+static bool names(const struct net_policy *p, const char *name, const struct endpoint *to,
+                  bool by_port)
 {
     bool is_allowed = false;
-    for (size_t i = 0; i < p->allow_count && !is_allowed; i++)
-        is_allowed = net_rule_has_name(&p->allow_out[i], name) && allows(&p->allow_out[i], to);
+    for (size_t i = 0; i < p->allow_count && !is_allowed; i++) {
+        const struct net_rule *r = &p->allow_out[i];
+        is_allowed = net_rule_has_name(r, name) && allows(r, to) && (!by_port || r->last_port > 0);
+    }
     for (size_t i = 0; i < p->deny_count && is_allowed; i++)
         is_allowed = !net_rule_has_name(&p->deny_out[i], name) || !denies(&p->deny_out[i], to);
     return is_allowed;
+}
+
+bool net_policy_names(const struct net_policy *p, const char *name, const struct endpoint *to)
+{
+    return names(p, name, to, false);
+}
+
+bool net_policy_names_port(const struct net_policy *p, const char *name, const struct endpoint *to)
+{
+    return names(p, name, to, true);
 }
 
 bool net_policy_names_all(const struct net_policy *p, const struct endpoint *to)

@@ -66,5 +66,7 @@ bool net_policy_has_names(const struct net_policy *p);
 // Whether the lists let `name` (lower case) be reached over this protocol and port (the address is
 // not looked at); with NULL, over any.
 bool net_policy_names(const struct net_policy *p, const char *name, const struct endpoint *to);
+// The same, by an entry that gives the port.
+bool net_policy_names_port(const struct net_policy *p, const char *name, const struct endpoint *to);
 // Whether every name may be reached there.
 bool net_policy_names_all(const struct net_policy *p, const struct endpoint *to);

@@ -174,6 +174,11 @@ bool net_rule_has_name(const struct net_rule *r, const char *name)
     return len > tail_len && strcmp(name + len - tail_len, tail) == 0;
 }
 
+bool net_rule_is_everything(const struct net_rule *r)
+{
+    return !r->name && r->bits == 0 && r->proto == NET_PROTO_ANY && r->last_port == 0;
+}
+
 bool net_rule_holds(const struct net_rule *r, const struct endpoint *to)
 {
     return net_rule_has_address(r, to->address) && net_rule_carries(r, to);

@@ -55,5 +55,6 @@ bool net_rule_carries(const struct net_rule *r, const struct endpoint *to);
 // the protocol and port. Neither is ever about the other.
 bool net_rule_has_address(const struct net_rule *r, uint32_t address);
 bool net_rule_has_name(const struct net_rule *r, const char *name);
+bool net_rule_is_everything(const struct net_rule *r); // 0.0.0.0/0, every protocol and port
 // A rule for addresses that is about `to`, its protocol and port.
 bool net_rule_holds(const struct net_rule *r, const struct endpoint *to);

@@ -8,5 +8,6 @@ enum feature {
     FEATURE_FORK,
     FEATURE_ROLLBACK,
     FEATURE_STATS,
+    FEATURE_NETWORK,
     FEATURES,
 };

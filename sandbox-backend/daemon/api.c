@@ -33,6 +33,7 @@ static const struct {
     {"POST", "/sandboxes/{}/fork", api_fork},
     {"POST", "/sandboxes/{}/snapshots", api_snapshot},
     {"PUT", "/sandboxes/{}/network", api_network},
+    {"GET", "/sandboxes/{}/network", api_network_get},
     {"GET", "/sandboxes/{}/metrics", api_metrics},
     {"GET", "/sandboxes/{}/logs", api_logs_v1},
     {"GET", "/v2/sandboxes/{}/logs", api_logs_v2},

@@ -45,6 +45,7 @@ void api_snapshot_delete(struct store *store, struct http_request *req, struct s
 
 // api_network.c, api_metrics.c, api_logs.c
 void api_network(struct store *store, struct http_request *req, const char *id);
+void api_network_get(struct store *store, struct http_request *req, const char *id);
 void api_metrics(struct store *store, struct http_request *req, const char *id);
 void api_metrics_all(struct store *store, struct http_request *req, const char *arg);
 void api_stats(struct store *store, struct http_request *req, const char *arg); // api_stats.c

@@ -113,7 +113,7 @@ static void answer(struct store *store, struct http_request *req, const char *id
 {
     struct logs_query q = {.to_ns = INT64_MAX, .limit = LOGS_LIMIT_MAX};
     struct err e = ERR_INIT;
-    const struct sandbox *sb = api_find(store, req, id);
+    struct sandbox *sb = api_find(store, req, id);
     if (!sb)
         return;
     if ((v2 ? parse_v2(req, &q, &e) : parse_v1(req, &q, &e)) < 0) {

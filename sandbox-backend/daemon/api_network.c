@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // PUT /sandboxes/{id}/network: all of the egress settings at once; what is left out is cleared.
+// GET: what they are, and what happened under them.
 #include <stdlib.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api.h"
 #include "sandbox-backend/daemon/api_change.h"
 #include "sandbox-backend/daemon/network_body.h"
+#include "sandbox-backend/daemon/network_view.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/sandbox.h"
@@ -69,4 +72,18 @@ static void apply_network(struct store *store, struct http_request *req, struct 
 void api_network(struct store *store, struct http_request *req, const char *id)
 {
     api_change(store, req, id, apply_network);
+}
+
+void api_network_get(struct store *store, struct http_request *req, const char *id)
+{
+    struct sandbox *sb = api_find(store, req, id);
+    const char *since = http_request_query(req, "since", NULL);
+    int64_t number = 0;
+    if (!sb)
+        return;
+    if (since && !str_to_int(since, 0, INT64_MAX, &number)) {
+        reply_error(req, 400, NULL, "since must be the number of a refusal (\"sequence\")");
+        return;
+    }
+    reply_json(req, 200, network_view(sb, number));
 }

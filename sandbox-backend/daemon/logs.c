@@ -7,6 +7,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/network_view.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/tail.h"
 
@@ -40,8 +41,9 @@ static size_t count_lines(const char *text)
     return n;
 }
 
-void logs_read(struct logs *logs, const struct sandbox *sb)
+void logs_read(struct logs *logs, struct sandbox *sb)
 {
+    network_view_note(sb);
     char *path auto_free = str_printf("%s/console.log", sb->dir);
     *logs = (struct logs){.console = xmalloc(LOGS_CONSOLE_BYTES + 1)};
     tail_read(path, logs->console, LOGS_CONSOLE_BYTES);

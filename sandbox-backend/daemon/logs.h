@@ -24,6 +24,6 @@ struct logs {
     char *console; // owned; what lines borrow from
 };
 
-// Reads them. The lines borrow from `sb`, too.
-void logs_read(struct logs *logs, const struct sandbox *sb);
+// Reads them, and first what its network was refused. The lines borrow from `sb`, too.
+void logs_read(struct logs *logs, struct sandbox *sb);
 void logs_fini(struct logs *logs);

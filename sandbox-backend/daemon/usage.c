@@ -6,6 +6,7 @@
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/daemon/network_view.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
@@ -54,6 +55,7 @@ static void look_at(struct sandbox *sb)
                          : -1;
     u->last = seen;
     u->at_ms = now;
+    network_view_note(sb);
 }
 
 static struct sandbox *next_stale(const struct usage_sampler *u)

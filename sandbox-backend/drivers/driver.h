@@ -9,6 +9,7 @@
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/net_policy.h"
+#include "sandbox-backend/base/net_stats.h"
 #include "sandbox-backend/net/unix_stream.h"
 
 // How large a machine is. In a machine_spec 0 stands for what the template has.
@@ -52,9 +53,24 @@ struct machine_facts {
     bool disk_grows; // a machine may have a larger disk
 };
 
+// What the processes of a machine are put behind (sandbox-backend/jail/).
+struct driver_jail {
+    bool off;              // nothing: for debugging
+    bool required;         // all walls, or the driver does not open
+    bool ends_with_daemon; // they are killed when this program ends, however it does
+};
+
 struct driver {
     const char *name;      // "microvm"
     const char *isolation; // label shown with each sandbox: "microvm (kvm)" is made from accel
+
+    // To be called once, before all below: home is the daemon's. ERR_PRECONDITION names walls that
+    // are required and missing. NULL, as the other two of the jail: it has none.
+    int (*open)(uv_loop_t *loop, const char *home, const struct driver_jail *jail, struct err *e);
+    void (*close)(void); // its handles close with the loop's next turns
+    // {"walls": [...], "missing": [...]} of this machine; of one that would be started now when `m`
+    // is NULL. No walls: it has no jail. New reference.
+    json_t *(*jail)(const struct machine *m);
 
     // Loads the template's facts; ERR_NOT_FOUND with what to do when it is not there or is not
     // usable on this host (other QEMU, accelerator, machine).
@@ -149,6 +165,10 @@ struct machine_usage {
 };
 // ERR_GONE when it has ended. Synchronous; some file reads under /proc.
 int machine_usage(const struct machine *m, struct machine_usage *out, struct err *e);
+
+// What its network process tells: bytes, and what was refused (net_stats.h); it is distrusted there.
+// ERR_NOT_FOUND when the driver does not know. Synchronous; reads one small file.
+int machine_network(const struct machine *m, struct net_stats *out, struct err *e);
 
 // In the background it runs only when nothing else wants the processor, as far as the host lets the
 // daemon decide that; or again as others do. Best effort, at once.

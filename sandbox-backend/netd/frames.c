@@ -38,6 +38,10 @@ static int deliver(struct frames *f, frames_cb on_frame, void *ctx, struct err *
             return err_set(e, ERR_INVALID, "a frame of %zu bytes: not QEMU's framing", len);
         if (f->in_len - at - LENGTH_BYTES < len)
             break;
+        if (f->stats) {
+            f->stats->sent_bytes += len;
+            f->stats->sent_packets++;
+        }
         on_frame(ctx, f->in + at + LENGTH_BYTES, len);
         at += LENGTH_BYTES + len;
     }
@@ -78,6 +82,10 @@ void frames_commit(struct frames *f, size_t len)
 {
     wire_put32(f->out + f->out_tail, (uint32_t)len);
     f->out_tail += LENGTH_BYTES + len;
+    if (f->stats) {
+        f->stats->received_bytes += len;
+        f->stats->received_packets++;
+    }
 }
 
 void frames_send(struct frames *f, const void *frame, size_t len)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/net_stats.h"
 
 // QEMU drops what is larger than its NET_BUFSIZE, so a longer length cannot come from a guest.
 #define FRAMES_MAX_BYTES (4096 + 65536)
@@ -25,6 +26,7 @@ struct frames {
     size_t in_len;
     uint8_t *out; // owned, FRAMES_OUT_BYTES; the unsent part is [out_head, out_tail)
     size_t out_head, out_tail;
+    struct net_stats *stats; // borrowed: where frames of either way are counted; may be NULL
 };
 
 void frames_init(struct frames *f, int fd);

@@ -12,12 +12,13 @@
 #include "sandbox-backend/netd/netd.h"
 
 static struct {
-    int64_t frames_fd, listen_fd, control_fd, log_fd;
+    int64_t frames_fd, listen_fd, control_fd, stats_fd, log_fd;
     const char *mode, *policy, *log_level;
     bool help, version;
 } options = {.frames_fd = -1,
              .listen_fd = -1,
              .control_fd = -1,
+             .stats_fd = -1,
              .log_fd = 2,
              .mode = "public",
              .log_level = "info"};
@@ -40,6 +41,12 @@ static const struct opt table[] = {
      .value = &options.control_fd,
      .arg = "FD",
      .help = "listening unix socket that takes a new policy while the sandbox runs",
+     .max = INT16_MAX},
+    {.name = "stats-fd",
+     .type = OPT_INT,
+     .value = &options.stats_fd,
+     .arg = "FD",
+     .help = "file for the counters, mapped",
      .max = INT16_MAX},
     {.name = "mode",
      .type = OPT_STRING,
@@ -105,6 +112,7 @@ static int run(struct err *e)
         .frames_fd = (int)options.frames_fd,
         .listen_fd = (int)options.listen_fd,
         .control_fd = (int)options.control_fd,
+        .stats_fd = (int)options.stats_fd,
         .policy = &policy,
     };
     if (confine_self(e) < 0 || read_policy(&policy, e) < 0)

@@ -70,6 +70,16 @@ bool names_know(const struct names *n, const char *name, uint32_t address, int64
     return false;
 }
 
+bool names_hold_port(const struct names *n, const struct net_policy *rules,
+                     const struct endpoint *to, int64_t now_ms)
+{
+    for (size_t i = 0; i < n->count; i++)
+        if (n->items[i].address == to->address && n->items[i].until_ms >= now_ms &&
+            net_policy_names_port(rules, n->items[i].name, to))
+            return true;
+    return false;
+}
+
 void names_keep(struct names *n, const struct net_policy *rules)
 {
     for (size_t i = n->count; i-- > 0;)

@@ -35,5 +35,8 @@ bool names_hold(struct names *n, const struct net_policy *rules, const struct en
                 int64_t now_ms);
 // Whether this address was resolved for this name.
 bool names_know(const struct names *n, const char *name, uint32_t address, int64_t now_ms);
+// The same, by an entry that gives the port.
+bool names_hold_port(const struct names *n, const struct net_policy *rules,
+                     const struct endpoint *to, int64_t now_ms);
 // Forgets what was resolved for names that these rules do not allow.
 void names_keep(struct names *n, const struct net_policy *rules);

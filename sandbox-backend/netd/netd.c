@@ -38,7 +38,7 @@ static int open_parts(struct netd *n, const struct netd_options *options, struct
     n->stack = stack_new(&events, is_off, e);
     if (!n->stack)
         return -1;
-    n->resolver = resolver_new(&n->policy, &n->frames);
+    n->resolver = resolver_new(&n->policy, &n->frames, &n->refusals);
     n->inward = inward_new(options->listen_fd, n->stack, &n->frames);
     prime_guest_arp(n);
     return 0;
@@ -50,12 +50,12 @@ struct netd *netd_new(const struct netd_options *options, struct err *e)
     n->hostaddr.events_fd = -1;
     control_init(&n->control, -1, NULL, NULL);
     policy_init(&n->policy, options->policy);
-    refusals_init(&n->refusals);
     frames_init(&n->frames, options->frames_fd);
-    if (open_parts(n, options, e) < 0) {
+    if (refusals_init(&n->refusals, options->stats_fd, e) < 0 || open_parts(n, options, e) < 0) {
         netd_free(n);
         return NULL;
     }
+    n->frames.stats = n->refusals.stats;
     return n;
 }
 
@@ -67,6 +67,7 @@ void netd_free(struct netd *n)
     control_fini(&n->control);
     hostaddr_fini(&n->hostaddr);
     frames_fini(&n->frames);
+    refusals_fini(&n->refusals);
     policy_fini(&n->policy);
     free(n);
 }

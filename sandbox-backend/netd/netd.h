@@ -57,6 +57,7 @@ struct netd_options {
     int listen_fd;  // vm.net, listening; set to non-blocking, borrowed
     int control_fd; // control socket, listening; set to non-blocking, borrowed; -1: none, and the
                     // policy is what it is for good
+    int stats_fd;   // file of net_stats_create's; borrowed; -1: none
     const struct net_policy *policy; // copied
 };
 

@@ -8,6 +8,9 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/special_address.h"
 
+#define HTTP_PORT  80
+#define HTTPS_PORT 443
+
 bool cidr_contains(const struct cidr *c, uint32_t address)
 {
     uint32_t mask = c->bits == 0 ? 0 : ~(uint32_t)0 << (32 - c->bits);
@@ -60,12 +63,14 @@ static bool is_host(const struct policy *p, uint32_t address)
 }
 
 // Whether the owner named this very place: an entry within the special network, or, for this host,
-// the address itself. A wide entry such as 0.0.0.0/0 never opens either by the way.
-static bool is_named(const struct net_policy *rules, const struct endpoint *to, bool exactly)
+// the address itself. A wide entry such as 0.0.0.0/0 never opens either by the way. `to` is for
+// what port, or NULL for some.
+static bool is_named(const struct net_policy *rules, uint32_t address, const struct endpoint *to,
+                     bool exactly)
 {
     for (size_t i = 0; rules->special && i < rules->allow_count; i++) {
         const struct net_rule *r = &rules->allow_out[i];
-        if (net_rule_holds(r, to) &&
+        if (net_rule_has_address(r, address) && (!to || net_rule_carries(r, to)) &&
             (exactly ? r->bits == 32 : special_network(r->address, r->bits) != NULL))
             return true;
     }
@@ -80,16 +85,18 @@ static bool holds(const struct net_rule *rules, size_t count, const struct endpo
     return false;
 }
 
-// Why `to` is nobody's to open but by an entry of its own; NULL when it is an ordinary address.
-static const char *is_off_limits(const struct policy *p, const struct endpoint *to)
+// Why an address is nobody's to open but by an entry of its own; NULL when it is an ordinary one.
+// `to` as above.
+static const char *is_off_limits(const struct policy *p, uint32_t address,
+                                 const struct endpoint *to)
 {
     const struct net_policy *rules = &p->rules;
-    const char *special = special_address(to->address);
-    if (special && !is_named(rules, to, false))
+    const char *special = special_address(address);
+    if (special && !is_named(rules, address, to, false))
         return net_policy_is_closed(rules) ? "the network is off" : special;
     if (!p->host_known)
         return "the host's addresses are not known";
-    return is_host(p, to->address) && !is_named(rules, to, true) ? "this host" : NULL;
+    return is_host(p, address) && !is_named(rules, address, to, true) ? "this host" : NULL;
 }
 
 // Why the lists do not open it by its address. The order is net_policy.h's.
@@ -114,9 +121,24 @@ static bool is_open_by_name(struct policy *p, const struct endpoint *to)
     return p->names.count > 0 && names_hold(&p->names, &p->rules, to, clock_mono_ms());
 }
 
+static bool is_denied_at_all_ports(const struct net_policy *rules, uint32_t address)
+{
+    for (size_t i = 0; rules->deny_wins && i < rules->deny_count; i++)
+        if (net_rule_has_address(&rules->deny_out[i], address) &&
+            rules->deny_out[i].last_port == 0 && rules->deny_out[i].proto == NET_PROTO_ANY)
+            return true;
+    return false;
+}
+
+const char *policy_denies_answer(const struct policy *p, uint32_t address)
+{
+    const char *why = is_off_limits(p, address, NULL);
+    return !why && is_denied_at_all_ports(&p->rules, address) ? "in denyOut" : why;
+}
+
 const char *policy_denies(struct policy *p, const struct endpoint *to)
 {
-    const char *why = is_off_limits(p, to);
+    const char *why = is_off_limits(p, to->address, to);
     if (why)
         return why;
     if (is_denied_above_all(&p->rules, to))
@@ -140,4 +162,15 @@ const char *policy_denies_name(struct policy *p, const struct endpoint *to, cons
         return "not an allowed name";
     bool is_its = names_know(&p->names, name, to->address, clock_mono_ms());
     return is_its ? NULL : "not an address of that name";
+}
+
+const char *policy_denies_nameless(struct policy *p, const struct endpoint *to)
+{
+    const char *why = policy_denies(p, to);
+    if (why || !policy_asks_name(p, to))
+        return why;
+    bool is_web = to->port == HTTP_PORT || to->port == HTTPS_PORT;
+    if (!is_web && names_hold_port(&p->names, &p->rules, to, clock_mono_ms()))
+        return NULL;
+    return "no server name is said";
 }

@@ -55,4 +55,11 @@ bool policy_asks_name(struct policy *p, const struct endpoint *to);
 // this port, and netd resolved this address for it. For what policy_asks_name.
 const char *policy_denies_name(struct policy *p, const struct endpoint *to, const char *name);
 
+// NULL when what shows no name may go to `to`: an entry gives this port together with a name that
+// was resolved to it ("github.com:22"), and it is not 80 or 443. For what policy_asks_name.
+const char *policy_denies_nameless(struct policy *p, const struct endpoint *to);
+
+// Why no name may open this address; NULL when an allowed one may.
+const char *policy_denies_answer(const struct policy *p, uint32_t address);
+
 bool cidr_contains(const struct cidr *c, uint32_t address);

@@ -28,15 +28,17 @@ struct query {
 };
 
 struct resolver {
-    struct policy *policy; // borrowed
-    struct frames *frames; // borrowed
+    struct policy *policy;     // borrowed
+    struct frames *frames;     // borrowed
+    struct refusals *refusals; // borrowed
     struct query queries[RESOLVER_MAX];
 };
 
-struct resolver *resolver_new(struct policy *policy, struct frames *frames)
+struct resolver *resolver_new(struct policy *policy, struct frames *frames,
+                              struct refusals *refusals)
 {
     struct resolver *r = xcalloc(1, sizeof(*r));
-    *r = (struct resolver){.policy = policy, .frames = frames};
+    *r = (struct resolver){.policy = policy, .frames = frames, .refusals = refusals};
     for (int i = 0; i < RESOLVER_MAX; i++)
         r->queries[i].fd = -1;
     return r;
@@ -75,6 +77,15 @@ static void answer_code(struct resolver *r, uint16_t guest_port,
                         const struct dns_question *question, enum dns_rcode rcode)
 {
     answer(r, guest_port, question, &(struct dns_result){.rcode = rcode});
+}
+
+// `address`: that it has, 0 when that is not known.
+static void refuse(struct resolver *r, uint16_t guest_port, const struct dns_question *question,
+                   uint32_t address, const char *why)
+{
+    const struct endpoint to = {.address = address, .proto = WIRE_PROTO_UDP, .port = DNS_PORT};
+    refusals_add(r->refusals, why, &to, question->name);
+    answer_code(r, guest_port, question, DNS_NXDOMAIN);
 }
 
 static void fail(struct resolver *r, struct query *q, const char *why)
@@ -165,8 +176,7 @@ void resolver_from_guest(struct resolver *r, const struct packet *p)
     if (!dns_parse_question(&question, p->l4 + WIRE_UDP_BYTES, p->payload_len))
         return;
     if (!net_policy_names(&r->policy->rules, question.name, NULL)) {
-        log_debug("resolver.refused", "name=%s", question.name);
-        answer_code(r, p->sport, &question, DNS_REFUSED);
+        refuse(r, p->sport, &question, 0, "a name that is not allowed");
     } else if (question.type != DNS_TYPE_A) {
         answer_code(r, p->sport, &question, DNS_OK);
     } else {
@@ -179,14 +189,24 @@ void resolver_from_guest(struct resolver *r, const struct packet *p)
 // The rules may have changed while it was awaited.
 static void take(struct resolver *r, struct query *q, const struct dns_result *result)
 {
-    bool is_allowed = net_policy_names(&r->policy->rules, q->question.name, NULL);
-    for (size_t i = 0; is_allowed && i < result->count; i++)
+    struct dns_result open = *result;
+    const char *why = NULL;
+    open.count = 0;
+    if (!net_policy_names(&r->policy->rules, q->question.name, NULL))
+        why = "a name that is not allowed";
+    for (size_t i = 0; !why && i < result->count; i++) {
+        if (policy_denies_answer(r->policy, result->addresses[i]))
+            continue;
         names_add(&r->policy->names, q->question.name, result->addresses[i], result->ttl_s,
                   clock_mono_ms());
-    if (is_allowed)
-        answer(r, q->guest_port, &q->question, result);
+        open.addresses[open.count++] = result->addresses[i];
+    }
+    if (!why && result->count > 0 && open.count == 0)
+        why = "a name with a closed address";
+    if (why)
+        refuse(r, q->guest_port, &q->question, result->count ? result->addresses[0] : 0, why);
     else
-        answer_code(r, q->guest_port, &q->question, DNS_REFUSED);
+        answer(r, q->guest_port, &q->question, &open);
     drop(q);
 }
 

@@ -7,6 +7,10 @@
 // that the guest does not know, over a socket that hears only the resolver. Only names that the
 // rules allow are asked for at all, which leaves no way to carry data out in names.
 //
+// Any other name does not exist for the guest (NXDOMAIN). Nor does one whose addresses the policy
+// keeps closed whoever names them: private ones, this host's, denied ones. They are taken out of
+// the answer, so that nobody who owns an allowed name can make the guest talk to what is near it.
+//
 // IPv4 addresses only; other questions about an allowed name have an empty answer. Answers come
 // over UDP, and hold DNS_ADDRESSES_MAX addresses at most.
 #pragma once
@@ -14,6 +18,7 @@
 #include "sandbox-backend/netd/frames.h"
 #include "sandbox-backend/netd/policy.h"
 #include "sandbox-backend/netd/pollset.h"
+#include "sandbox-backend/netd/refusals.h"
 #include "sandbox-backend/netd/wire.h"
 
 #define RESOLVER_MAX      64   // questions under way; one more is answered SERVFAIL
@@ -22,8 +27,9 @@
 
 struct resolver;
 
-// Both borrowed.
-struct resolver *resolver_new(struct policy *policy, struct frames *frames);
+// All borrowed.
+struct resolver *resolver_new(struct policy *policy, struct frames *frames,
+                              struct refusals *refusals);
 void resolver_free(struct resolver *r); // leaves questions unanswered
 
 // A UDP packet of the guest to 10.0.2.3:53. Sends the answer to the guest, now or later.

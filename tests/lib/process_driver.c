@@ -270,6 +270,12 @@ const char *machine_vmnet(const struct machine *m)
     return m->vmnet;
 }
 
+int machine_network(const struct machine *m, struct net_stats *out, struct err *e)
+{
+    char *path auto_free = str_printf("%s/net.stats", m->dir); // that a test has put there
+    return net_stats_read(path, out, e);
+}
+
 int machine_usage(const struct machine *m, struct machine_usage *out, struct err *e)
 {
     *out = (struct machine_usage){0};

@@ -276,6 +276,15 @@ static void test_names_that_are_seen(void)
            "an allowed name of another address");
     is_str(deny_name("8.8.4.6", 443, "a.example"), "not in allowOut", "an address of no name");
     is_str(deny_name("8.8.4.4", 22, "c.example"), NULL, "where none is asked any will do");
+    const struct endpoint ssh = {ip("8.8.4.5"), 22, WIRE_PROTO_TCP};
+    const struct endpoint https = {ip("8.8.4.4"), 443, WIRE_PROTO_TCP};
+    is_str(policy_denies_nameless(&policy, &ssh), NULL, "open by address, it needs none");
+    is_str(policy_denies_nameless(&policy, &https), "no server name is said", "HTTPS has one");
+    reset_policy("{\"internet\": false, \"allowOut\": [\"a.example:22\", \"b.example\"]}");
+    add_name("a.example", "8.8.4.5");
+    is_str(policy_denies_nameless(&policy, &ssh), NULL, "what has no name, at a port that is given");
+    policy.names.items[0].name[0] = 'b';
+    is_str(policy_denies_nameless(&policy, &ssh), "no server name is said", "and at no other");
     reset_policy("{\"internet\": false, \"allowOut\": [\"*\"]}");
     add_name("a.example", "8.8.4.4");
     ok(!asks_name("8.8.4.4", 443, WIRE_PROTO_TCP), "with every name allowed none is asked for");

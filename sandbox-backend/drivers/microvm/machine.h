@@ -15,10 +15,11 @@
 #include "sandbox-backend/drivers/microvm/subproc.h"
 #include "sandbox-backend/net/deadline.h"
 
-#define MACHINE_OVERLAY "disk.qcow2" // files in the sandbox's directory
-#define MACHINE_QMP     "qmp.sock"
-#define MACHINE_VMNET   "vm.net"
-#define MACHINE_CONTROL "net.ctl"
+#define MACHINE_OVERLAY   "disk.qcow2" // files in the sandbox's directory
+#define MACHINE_QMP       "qmp.sock"
+#define MACHINE_VMNET     "vm.net"
+#define MACHINE_CONTROL   "net.ctl"
+#define MACHINE_NET_STATS "net.stats"
 
 #define MACHINE_QMP_MS 10000 // for each command of a restore or an adoption (machine__qmp_ms)
 
@@ -77,6 +78,7 @@ struct machine {
     int64_t grow_mb;               // its disk is to be made that large; 0: it is
     struct machine_boot *boot;     // owned; while its guest boots
     struct machine_cgroup *cgroup; // owned; NULL: the host holds it to nothing
+    unsigned walls, walls_missing; // of its jail, and those that its host could not build
     machine_ready_cb on_ready;
     machine_exit_cb on_exit;
     void *ctx;
@@ -158,6 +160,15 @@ void machine__cgroup_fini(struct machine *m); // removes the groups if their pro
 bool machine__cgroup_set_background(struct machine *m, bool background);
 json_t *machine__cgroup_record(const struct machine *m); // new reference
 void machine__sweep(const char *sandboxes_dir); // what is left of machines that nobody knows
+
+// ---- machine_jail.c
+struct jailed_program;
+// Starts one of its processes in the jail; what the jail is like is then in the machine's record.
+struct subproc *machine__start_jailed(struct machine *m, const struct jailed_program *program,
+                                      const struct spawn_opts *opts, subproc_exit_cb on_exit,
+                                      struct err *e);
+json_t *machine__jail_json(const struct machine *m);   // driver.jail
+void machine__jail_adopt(struct machine *m, const json_t *record);
 
 // ---- machine_pause.c
 // The status that QEMU answered, "running" or "paused", for a machine that waits in `expected` for

@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/microvm/childlog.h"
 #include "sandbox-backend/drivers/microvm/fit.h"
+#include "sandbox-backend/drivers/microvm/jailed.h"
 #include "sandbox-backend/drivers/microvm/qemu.h"
 #include "sandbox-backend/drivers/microvm/sized.h"
 
@@ -22,6 +23,7 @@
 #define NETD_FD_FRAMES  "3" // what netd finds where
 #define NETD_FD_LISTEN  "4"
 #define NETD_FD_CONTROL "5"
+#define NETD_FD_STATS   "6"
 
 // The descriptors that the processes inherit; ours are closed once both run.
 struct channels {
@@ -183,13 +185,19 @@ static int start_netd(struct machine *m, const struct channels *c, struct err *e
         return -1;
     const char *const args[] = {
         NETD_PROGRAM,   "--frames-fd",   NETD_FD_FRAMES, "--listen-fd", NETD_FD_LISTEN,
-        "--control-fd", NETD_FD_CONTROL, "--policy",     m->policy,     NULL};
+        "--control-fd", NETD_FD_CONTROL, "--stats-fd",   NETD_FD_STATS, "--policy",
+        m->policy,      NULL};
     char *argv[ARRAY_LEN(args)]; // execve(2) takes them without const and leaves them as they are
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
-    const int fds[] = {-1, m->netd_log, m->netd_log, c->frames[1], c->vmnet, c->control};
+    char *path auto_free = str_printf("%s/" MACHINE_NET_STATS, m->dir);
+    int stats auto_close = net_stats_create(path, e);
+    if (stats < 0)
+        return -1;
+    const int fds[] = {-1, m->netd_log, m->netd_log, c->frames[1], c->vmnet, c->control, stats};
     struct spawn_opts opts = {.file = file, .argv = argv, .fds = fds, .fd_count = ARRAY_LEN(fds)};
-    m->netd = subproc_start(m->loop, &opts, machine__on_netd_exit, m, e);
+    const struct jailed_program program = {.kind = JAIL_NETWORK, .resolves = true};
+    m->netd = machine__start_jailed(m, &program, &opts, machine__on_netd_exit, e);
     return m->netd ? 0 : -1;
 }
 

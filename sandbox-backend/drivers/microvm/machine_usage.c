@@ -48,9 +48,16 @@ static void add_process(const struct subproc *p, struct machine_usage *out)
         out->cpu_ns += ran.tv_sec * NS_PER_S + ran.tv_nsec;
 }
 
+int machine_network(const struct machine *m, struct net_stats *out, struct err *e)
+{
+    char *path auto_free = str_printf("%s/" MACHINE_NET_STATS, m->dir);
+    return net_stats_read(path, out, e);
+}
+
 int machine_usage(const struct machine *m, struct machine_usage *out, struct err *e)
 {
     char *overlay auto_free = str_printf("%s/" MACHINE_OVERLAY, m->dir);
+    struct net_stats network;
     struct stat st;
     *out = (struct machine_usage){0};
     if (!m->qemu || subproc_has_exited(m->qemu))
@@ -58,6 +65,10 @@ int machine_usage(const struct machine *m, struct machine_usage *out, struct err
     add_process(m->qemu, out);
     add_process(m->netd, out);
     out->disk_failed = m->disk_failed;
+    if (machine_network(m, &network, NULL) == 0) {
+        out->net_in_bytes = (int64_t)network.received_bytes;
+        out->net_out_bytes = (int64_t)network.sent_bytes;
+    }
     if (stat(overlay, &st) == 0)
         out->disk_bytes = (int64_t)st.st_blocks * STAT_BLOCK_BYTES;
     return 0;
