@@ -96,6 +96,7 @@ static void examine(struct doctor *d)
     doctor_kvm(d);
     doctor_host(d);
     doctor_limits(d);
+    doctor_jail(d);
     doctor_daemon(d);
 }
 

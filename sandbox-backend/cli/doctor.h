@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 
-#define FINDINGS_MAX 32
+#define FINDINGS_MAX 48
 
 enum finding_level {
     FINDING_OK,
@@ -37,4 +37,5 @@ void doctor_template(struct doctor *d); // doctor_template.c
 void doctor_kvm(struct doctor *d);      // doctor_kvm.c
 void doctor_host(struct doctor *d);     // doctor_host.c: disk, memory, user namespaces
 void doctor_limits(struct doctor *d);   // doctor_limits.c: control groups
+void doctor_jail(struct doctor *d);     // doctor_jail.c
 void doctor_daemon(struct doctor *d);   // doctor_daemon.c

@@ -55,6 +55,12 @@ static void set_state(struct daemon *d, enum daemon_state to)
     d->state = to;
 }
 
+static int open_driver(struct daemon *d)
+{
+    const struct driver *driver = d->opts->driver;
+    return driver->open ? driver->open(&d->loop, d->opts->home, &d->opts->jail, &d->err) : 0;
+}
+
 static void start(struct daemon *d)
 {
     const struct daemon_opts *opts = d->opts;
@@ -66,7 +72,7 @@ static void start(struct daemon *d)
         d->signals[i].data = d;
     }
     if (store_open(&d->store, &d->loop, opts->driver, opts->home, &opts->limits, &d->err) < 0 ||
-        gate_init(&d->gate, opts->home, &d->err) < 0)
+        open_driver(d) < 0 || gate_init(&d->gate, opts->home, &d->err) < 0)
         on_empty(d);
     else {
         pool_open(&d->store, opts->pool);
@@ -157,6 +163,8 @@ static void on_empty(void *ctx)
     struct daemon *d = ctx;
     set_state(d, DAEMON_STOPPED);
     store_close(&d->store);
+    if (d->opts->driver->close)
+        d->opts->driver->close();
     for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);
 }

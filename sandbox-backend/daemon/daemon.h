@@ -30,6 +30,7 @@
 struct daemon_opts {
     const char *home; // absolute; locked by the caller
     const struct driver *driver;
+    struct driver_jail jail;
     struct store_limits limits;
     struct front_opts front;
     struct pool_plan *pool; // becomes the daemon's

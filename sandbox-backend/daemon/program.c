@@ -34,9 +34,10 @@ struct config {
     const char *domain;
     const char *log_level;
     const char *pool;
+    const char *jail;
     int64_t ready_fd;
     int64_t freeze_s, hibernate_s;
-    bool keep, help, version;
+    bool keep, require_jail, end_with_daemon, help, version;
 };
 
 static int usage(const struct opt *table, int count)
@@ -191,6 +192,23 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
          .type = OPT_FLAG,
          .value = &c->keep,
          .help = "leave sandboxes running when stopped; the next cubbyd finds them"},
+        {.name = "jail",
+         .env = "CUBBY_JAIL",
+         .type = OPT_STRING,
+         .value = &c->jail,
+         .arg = "MODE",
+         .help = "on: processes of sandboxes in jails (default); off: for debugging, without",
+         .choices = "on|off"},
+        {.name = "require-jail",
+         .env = "CUBBY_REQUIRE_JAIL",
+         .type = OPT_FLAG,
+         .value = &c->require_jail,
+         .help = "do not start where a wall of the jail cannot be built (cubby doctor)"},
+        {.name = "end-with-daemon",
+         .env = "CUBBY_END_WITH_DAEMON",
+         .type = OPT_FLAG,
+         .value = &c->end_with_daemon,
+         .help = "sandboxes are killed when this program ends, however it does"},
         {.name = "listen",
          .env = "CUBBY_LISTEN",
          .type = OPT_STRING,
@@ -258,6 +276,15 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
     return 0;
 }
 
+static int check_jail(const struct config *c, struct err *e)
+{
+    if (c->require_jail && strcmp(c->jail, "off") == 0)
+        return err_set(e, ERR_INVALID, "--require-jail and --jail off exclude each other");
+    if (c->end_with_daemon && c->keep)
+        return err_set(e, ERR_INVALID, "--end-with-daemon and --keep exclude each other");
+    return 0;
+}
+
 // A sandbox takes a handful of descriptors, each request two more.
 static void raise_nofile(void)
 {
@@ -286,6 +313,9 @@ static int serve(const struct config *c, struct pool_plan *plan, const struct dr
         return e->code == ERR_EXISTS ? PROGRAM_EXIT_RUNNING : PROGRAM_EXIT_FAILED;
     struct daemon_opts opts = {.home = home,
                                .driver = driver,
+                               .jail = {.off = strcmp(c->jail, "off") == 0,
+                                        .required = c->require_jail,
+                                        .ends_with_daemon = c->end_with_daemon},
                                .limits = c->limits,
                                .front = c->front,
                                .pool = plan,
@@ -304,6 +334,8 @@ static int run(struct config *c, int argc, char **argv, const struct driver *dri
         return PROGRAM_EXIT_USAGE;
     if (done)
         return 0;
+    if (check_jail(c, e) < 0)
+        return PROGRAM_EXIT_USAGE;
     c->limits.idle = (struct idle_policy){c->freeze_s * 1000, c->hibernate_s * 1000};
     log_set_level((enum log_level)log_parse_level(c->log_level));
     signal(SIGPIPE, SIG_IGN);
@@ -317,7 +349,7 @@ static int run(struct config *c, int argc, char **argv, const struct driver *dri
 
 int program_run(int argc, char **argv, const struct driver *driver)
 {
-    struct config c = {.log_level = "info", .ready_fd = -1};
+    struct config c = {.log_level = "info", .jail = "on", .ready_fd = -1};
     struct err e = ERR_INIT;
     admission_defaults(&c.limits);
     new_size_defaults(&c.limits);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -21,14 +22,38 @@ static void set(json_t *object, const char *key, json_t *value /* taken */)
     json_object_set_new(object, key, value);
 }
 
+// What its processes are behind; of a sandbox without any, what they would be. NULL: the driver
+// knows no jail. New reference.
+static json_t *jail_of(const struct sandbox *sb)
+{
+    const struct driver *driver = sb->store->driver;
+    return driver->jail ? driver->jail(sb->machine) : NULL;
+}
+
+// ", no jail", ", jail without landlock, cgroup", or nothing.
+static void add_weakness(struct buf *label, const json_t *jail)
+{
+    const json_t *missing = json_object_get(jail, "missing");
+    if (jail && json_array_size(json_object_get(jail, "walls")) == 0) {
+        buf_adds(label, ", no jail");
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(missing); i++)
+        buf_printf(label, "%s%s", i ? ", " : ", jail without ",
+                   json_string_value(json_array_get(missing, i)));
+}
+
 // Which tier it is, so that nobody takes a weaker one for a stronger.
 static json_t *isolation(const struct sandbox *sb)
 {
-    const char *tier = sb->store->driver->isolation;
-    if (!sb->facts.accel[0])
-        return json_string(tier);
-    char *label auto_free = str_printf("%s (%s)", tier, sb->facts.accel);
-    return json_string(label);
+    struct buf label auto_buf = BUF_INIT;
+    json_t *jail = jail_of(sb);
+    buf_adds(&label, sb->store->driver->isolation);
+    if (sb->facts.accel[0])
+        buf_printf(&label, " (%s)", sb->facts.accel);
+    add_weakness(&label, jail);
+    json_decref(jail);
+    return json_string(buf_str(&label));
 }
 
 static json_t *common(const struct sandbox *sb)
@@ -118,6 +143,9 @@ json_t *view_detail(const struct sandbox *sb)
     set(view, "domain", domain_of(sb));
     set(view, "network", network_of(sb));
     set(view, "idle", idle_of(sb));
+    json_t *jail = jail_of(sb);
+    if (jail)
+        set(view, "jail", jail);
     set(view, "lifecycle",
         json_pack("{s:b, s:s}", "autoResume", sb->auto_resume, "onTimeout",
                   sb->auto_pause ? "pause" : "kill"));

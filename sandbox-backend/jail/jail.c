@@ -8,7 +8,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define OWN_ARGS_MAX 16
+#define OWN_ARGS_MAX 20
 
 unsigned jail_walls_of(enum jail_kind kind)
 {
@@ -23,7 +23,8 @@ static int count(const char *const *list)
     return n;
 }
 
-char **jail_argv(const struct jail_spec *spec, const char *jail_program, char *const *argv)
+char **jail_argv(const struct jail_spec *spec, const char *jail_program, const char *program,
+                 char *const *argv)
 {
     int files = count(spec->files), args = count((const char *const *)argv), n = 0;
     char **out = xcalloc((size_t)(OWN_ARGS_MAX + files + args), sizeof(char *));
@@ -32,6 +33,10 @@ char **jail_argv(const struct jail_spec *spec, const char *jail_program, char *c
     out[n++] = xstrdup(spec->kind == JAIL_VMM ? "vmm" : "network");
     out[n++] = xstrdup("--walls");
     out[n++] = walls_list(spec->walls & jail_walls_of(spec->kind), ",");
+    if (spec->resolv_conf) {
+        out[n++] = xstrdup("--resolv-conf");
+        out[n++] = xstrdup(spec->resolv_conf);
+    }
     if (spec->kvm)
         out[n++] = xstrdup("--kvm");
     if (spec->instrumented)
@@ -45,6 +50,7 @@ char **jail_argv(const struct jail_spec *spec, const char *jail_program, char *c
     out[n++] = xstrdup("--");
     for (int i = 0; i < files; i++)
         out[n++] = xstrdup(spec->files[i]);
+    out[n++] = xstrdup(program);
     for (int i = 0; i < args; i++)
         out[n++] = xstrdup(argv[i]);
     return out;

@@ -45,6 +45,7 @@ struct jail_spec {
     enum jail_kind kind;
     unsigned walls;           // to be built, as bits; those that the kind has not are left out
     const char *const *files; // NULL-terminated: seen in its root, read-only, where they are
+    const char *resolv_conf;  // what it sees as /etc/resolv.conf, or NULL
     bool kvm;                 // it may open /dev/kvm
     int dies_with;            // descriptor (of the child's) that is a pidfd of the parent: it is
                               // killed when that ends; -1: it goes on
@@ -53,6 +54,7 @@ struct jail_spec {
 
 // Of a kind: a network process has no network namespace of its own.
 unsigned jail_walls_of(enum jail_kind kind);
-// What execve(2) takes to start argv[0] in the jail. New array, new strings.
-char **jail_argv(const struct jail_spec *spec, const char *jail_program, char *const *argv);
+// What execve(2) takes to start `program` in the jail with these arguments. New array and strings.
+char **jail_argv(const struct jail_spec *spec, const char *jail_program, const char *program,
+                 char *const *argv);
 void jail_argv_free(char **argv);

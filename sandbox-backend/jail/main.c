@@ -24,7 +24,7 @@
 #include "sandbox-backend/jail/root_dir.h"
 
 static struct {
-    const char *kind, *walls;
+    const char *kind, *walls, *resolv_conf;
     int64_t file_count, dies_with_fd;
     bool kvm, instrumented, probe, help, version;
 } options = {.kind = "vmm", .walls = "", .dies_with_fd = -1};
@@ -48,6 +48,11 @@ static const struct opt table[] = {
      .arg = "N",
      .help = "the first N operands are files that its root holds (with the wall mount)",
      .max = JAIL_BINDS_MAX},
+    {.name = "resolv-conf",
+     .type = OPT_STRING,
+     .value = &options.resolv_conf,
+     .arg = "FILE",
+     .help = "what its root holds as /etc/resolv.conf"},
     {.name = "kvm", .type = OPT_FLAG, .value = &options.kvm, .help = "it may open /dev/kvm"},
     {.name = "dies-with-fd",
      .type = OPT_INT,
@@ -75,6 +80,7 @@ struct jail {
     int proc;    // /proc/self, before it is out of sight
     unsigned id; // user of its own
     char **files;
+    const char *program;
     char **argv;
 };
 
@@ -86,7 +92,7 @@ static bool has(const struct jail *j, enum wall wall)
 static void print_help(void)
 {
     puts(
-        "Usage: cubby-jail [options] [--] [FILE...] PROGRAM [ARGUMENT...]\n"
+        "Usage: cubby-jail [options] [--] [FILE...] PROGRAM ARGUMENT0 [ARGUMENT...]\n"
         "Builds a jail and becomes the program in it. cubbyd starts it, with new namespaces of\n"
         "processes and, when it is not root, of users. Exit status 126: a wall cannot be built.\n");
     opts_help(stdout, table, ARRAY_LEN(table));
@@ -118,6 +124,7 @@ static int enter_root(const struct jail *j, struct err *e)
 {
     struct root_dir root = {.files = j->files,
                             .count = (int)options.file_count,
+                            .resolv_conf = options.resolv_conf,
                             .kvm = options.kvm,
                             .proc = options.instrumented,
                             .owner = has(j, WALL_UID) ? j->id : 0};
@@ -174,16 +181,17 @@ static int build(struct jail *j, struct err *e)
 static int run(int argc, char **argv, struct err *e)
 {
     struct jail j = {.kind = str_eq(options.kind, "vmm") ? JAIL_VMM : JAIL_NETWORK,
-                     .files = argv + 1,
-                     .argv = argv + 1 + options.file_count};
-    if (argc - 1 <= options.file_count || j.argv[0][0] != '/')
-        return err_set(e, ERR_INVALID, "an absolute path of a program is needed");
+                     .files = argv + 1};
+    if (argc < options.file_count + 3)
+        return err_set(e, ERR_INVALID, "a program and its argument 0 are needed");
+    j.program = argv[options.file_count + 1];
+    j.argv = argv + options.file_count + 2;
     if (!walls_parse(options.walls, &j.walls))
         return err_set(e, ERR_INVALID, "\"%s\" names what is no wall", options.walls);
     if (build(&j, e) != 0)
         return -1;
-    execv(j.argv[0], j.argv);
-    return err_sys(e, errno, "execute %s", j.argv[0]);
+    execv(j.program, j.argv);
+    return err_sys(e, errno, "execute %s", j.program);
 }
 
 int main(int argc, char **argv)

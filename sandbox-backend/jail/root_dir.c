@@ -36,7 +36,8 @@ struct mount_attr {
 #endif
 
 static const char *const DEVICES[] = {"/dev/null", "/dev/zero", "/dev/urandom"};
-#define KVM "/dev/kvm"
+#define KVM         "/dev/kvm"
+#define RESOLV_CONF "/etc/resolv.conf"
 
 static int set_attributes(const char *path, unsigned flags, uint64_t on, uint64_t off,
                           struct err *e)
@@ -71,19 +72,23 @@ static int make_parents(const char *place, struct err *e)
     return 0;
 }
 
-static int bind_file(const char *path, struct err *e)
+static int make_place(const char *place, struct err *e)
 {
-    char place[PATH_MAX];
-    if (place_of(path, place, e) != 0)
-        return -1;
-    int fd auto_close = open(place, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    const int flags = O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC;
+    int fd auto_close = open(place, flags, 0600);
     if (fd < 0 && errno == ENOENT) {
         if (make_parents(place, e) != 0)
             return -1;
-        fd = open(place, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        fd = open(place, flags, 0600);
     }
-    if (fd < 0)
-        return err_sys(e, errno, "make a place for %s", path);
+    return fd < 0 && errno != EEXIST ? err_sys(e, errno, "make a place for a file") : 0;
+}
+
+static int bind_file(const char *path, const char *as, struct err *e)
+{
+    char place[PATH_MAX];
+    if (place_of(as, place, e) != 0 || make_place(place, e) != 0)
+        return -1;
     if (mount(path, place, NULL, MS_BIND, NULL) != 0)
         return err_sys(e, errno, "show %s", path);
     return 0;
@@ -105,11 +110,11 @@ static int make_kvm(unsigned owner, struct err *e)
 static int add_devices(const struct root_dir *r, struct err *e)
 {
     for (size_t i = 0; i < ARRAY_LEN(DEVICES); i++)
-        if (bind_file(DEVICES[i], e) != 0)
+        if (bind_file(DEVICES[i], DEVICES[i], e) != 0)
             return -1;
     if (!r->kvm)
         return 0;
-    return r->owner ? make_kvm(r->owner, e) : bind_file(KVM, e);
+    return r->owner ? make_kvm(r->owner, e) : bind_file(KVM, KVM, e);
 }
 
 static int add_proc(struct err *e)
@@ -144,6 +149,16 @@ static int go_there(struct err *e)
     return 0;
 }
 
+static int fill(const struct root_dir *r, struct err *e)
+{
+    for (int i = 0; i < r->count; i++)
+        if (bind_file(r->files[i], r->files[i], e) != 0)
+            return -1;
+    if (r->resolv_conf && bind_file(r->resolv_conf, RESOLV_CONF, e) != 0)
+        return -1;
+    return add_devices(r, e) != 0 || (r->proc && add_proc(e) != 0) ? -1 : 0;
+}
+
 int root_dir_enter(const struct root_dir *r, struct err *e)
 {
     // What is mounted here must not be seen outside, nor the other way round.
@@ -151,10 +166,8 @@ int root_dir_enter(const struct root_dir *r, struct err *e)
         return err_sys(e, errno, "make mounts private");
     if (mount("jail", PLACE, "tmpfs", MS_NOSUID | MS_NODEV, SIZE) != 0)
         return err_sys(e, errno, "mount a tmpfs");
-    for (int i = 0; i < r->count; i++)
-        if (bind_file(r->files[i], e) != 0)
-            return -1;
-    if (add_devices(r, e) != 0 || (r->proc && add_proc(e) != 0) || seal(r, e) != 0)
-        return -1;
-    return go_there(e);
+    mode_t mask = umask(022); // its directories are for another user
+    int filled = fill(r, e);
+    umask(mask);
+    return filled == 0 && seal(r, e) == 0 ? go_there(e) : -1;
 }

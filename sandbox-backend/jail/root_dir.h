@@ -8,9 +8,10 @@
 struct root_dir {
     char *const *files; // absolute paths, shown where they are; a symbolic link as what it names
     int count;
-    bool kvm;       // with /dev/kvm
-    bool proc;      // with /proc, for a program with sanitizers
-    unsigned owner; // of /dev/kvm, where this process may make one; 0: the host's is shown
+    const char *resolv_conf; // shown as /etc/resolv.conf, or NULL
+    bool kvm;                // with /dev/kvm
+    bool proc;               // with /proc, for a program with sanitizers
+    unsigned owner;          // of /dev/kvm, where this process may make one; 0: the host's is shown
 };
 
 // In a mount namespace of its own: makes it and goes there; of the old one nothing is left.

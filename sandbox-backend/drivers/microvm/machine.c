@@ -253,8 +253,9 @@ static json_t *process_record(const struct subproc *p)
 
 json_t *machine_record(const struct machine *m)
 {
-    return json_pack("{s:s, s:o, s:o, s:o}", "boot_id", boot_id(), "qemu", process_record(m->qemu),
-                     "netd", process_record(m->netd), "limits", machine__cgroup_record(m));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "boot_id", boot_id(), "qemu",
+                     process_record(m->qemu), "netd", process_record(m->netd), "limits",
+                     machine__cgroup_record(m), "jail", machine__jail_json(m));
 }
 
 const char *machine_vmnet(const struct machine *m)

@@ -20,6 +20,7 @@ void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json
     struct err e = ERR_INIT;
     m->adopted = true;
     machine__cgroup_adopt(m, record);
+    machine__jail_adopt(m, json_object_get(record, "jail"));
     if (find(m, record, &e) != 0) {
         e.code = ERR_GONE;
         machine__fail(m, &e); // ends the one that is left

@@ -6,15 +6,19 @@
 
 #include "sandbox-backend/base/err.h"
 
-#define SPAWN_FDS_MAX 8
+#define SPAWN_FDS_MAX 16
 
 struct spawn_opts {
     const char *file; // absolute path
     char *const *argv;
-    char *const *env;  // NULL: a minimal one (PATH and LANG=C)
+    char *const *env; // NULL: a minimal one (PATH and LANG=C)
+    const char
+        *preload;      // absolute path of a shared object for the minimal one's LD_PRELOAD, or NULL
     const int *fds;    // child's descriptor i is a copy of fds[i]; -1: /dev/null
     int fd_count;      // at most SPAWN_FDS_MAX; what is above is closed, close-on-exec or not
     bool dies_with_us; // SIGKILLed when this program ends: for builds, not for sandboxes
+    int namespaces;    // new ones that it begins in, CLONE_NEWPID and CLONE_NEWUSER; in the latter
+                       // it is root, and this user outside
     bool is_open;      // its memory may be read by who is not its parent, as far as the user may
 };
 
