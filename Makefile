@@ -185,9 +185,10 @@ $(B)/test/cubbyd-process: $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/l
 $(B)/test/cubbyd-process-faults: $(FAULT_DAEMON) $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET) -lpthread)
 $(B)/test/faults/cubbyd: $(FAULT_DAEMON) $(call fobj,$(filter $(FAULT_SRC),$(DRIVERS_SRC))) $(B)/obj/$(SB)/daemon/main.o \
-                         $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a | $(B)/bin/cubby-netd $(B)/bin/cubby-qemu.so
+                         $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a | $(B)/bin/cubby-netd $(B)/bin/cubby-qemu.so \
+                         $(B)/bin/cubby-jail
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
-	@ln -sf ../../bin/cubby-netd ../../bin/cubby-qemu.so $(@D)
+	@ln -sf ../../bin/cubby-netd ../../bin/cubby-jail ../../bin/cubby-qemu.so $(@D)
 # The MCP server with what its conformance suite asks for besides; its CATALOG is the first one.
 $(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/lib/libmcp.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_MCP) $(LIBS_NET))
