@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 
 #define NAME_BYTES_MAX 200
 
@@ -22,9 +23,10 @@ static char *tidy(const char *s, size_t len)
         if (*p == '/' || *p == '\\')
             name = p + 1;
     struct buf out = BUF_INIT;
-    for (; *name && out.len < NAME_BYTES_MAX; name++)
-        if ((unsigned char)*name >= 0x20 && *name != 0x7f)
-            buf_addc(&out, *name);
+    for (size_t n; *name && out.len < NAME_BYTES_MAX; name += n ? n : 1) {
+        n = visible_length(name, strlen(name));
+        buf_add(&out, name, n);
+    }
     out.len = utf8_valid_prefix(buf_str(&out), out.len);
     if (out.len == 0 || str_eq(out.data, ".") || str_eq(out.data, "..")) {
         buf_fini(&out);

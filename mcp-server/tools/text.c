@@ -5,6 +5,7 @@
 #include "mcp-server/tools/text.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 
 const char *text_string(const json_t *o, const char *key)
 {
@@ -53,7 +54,7 @@ void text_add_end(struct buf *out, const json_t *o)
 
 char *text_of_file(const char *what, const json_t *o)
 {
-    char *path auto_free = str_show_controls(text_string(o, "path"));
+    char *path auto_free = visible_text(text_string(o, "path"));
     return str_printf("%s %s (%lld bytes)", what, path, text_int(o, "bytes"));
 }
 

@@ -23,6 +23,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 #include "sandbox-backend/log/log.h"
 
 // ---- 1. its beginning
@@ -269,7 +270,7 @@ void tool_call_fail(struct tool_call *c, const char *code, const char *fmt, ...)
     if (vasprintf(&text, fmt, ap) < 0)
         abort();
     va_end(ap);
-    char *shown auto_free = str_show_controls(text);
+    char *shown auto_free = visible_text(text);
     o.message = str_printf("%s%s", shown, c->note ? c->note : "");
     end(c, &o);
 }

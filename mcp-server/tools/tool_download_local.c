@@ -5,9 +5,11 @@
 #include "mcp-server/tools/local_dirs.h"
 #include "mcp-server/tools/text.h"
 #include "mcp-server/tools/tools.h"
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 
 #define UNNAMED "downloaded_file"
 
@@ -28,14 +30,18 @@ static bool is_blank(const char *s)
     return !s || s[strspn(s, " \t\r\n")] == '\0';
 }
 
-// The guest chose it: nothing that a terminal or a shell obeys.
+// The guest chose it: nothing that a terminal or a shell obeys, and nothing that looks like another
+// name than it is.
 static char *tidy(const char *name)
 {
-    char *clean = xstrdup(name);
-    for (char *p = clean; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '_';
-    return clean;
+    struct buf clean = BUF_INIT;
+    size_t len = strlen(name);
+    for (size_t i = 0; i < len;) {
+        size_t n = visible_length(name + i, len - i);
+        buf_add(&clean, n ? name + i : "_", n ? n : 1);
+        i += n ? n : 1;
+    }
+    return clean.len ? buf_take(&clean) : xstrdup("");
 }
 
 // A name alone goes to LOGS_DIR/tmpfiles or the first directory that is allowed, marked with the

@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 #include "sandbox-backend/keys/sha256.h"
 
 #define FILE_BYTES_MAX ((int64_t)4 << 20)
@@ -145,7 +146,7 @@ static void start(struct tool_call *c)
 static char *text_of(const json_t *o)
 {
     long long count = text_int(o, "replacements");
-    char *path auto_free = str_show_controls(text_string(o, "path"));
+    char *path auto_free = visible_text(text_string(o, "path"));
     return str_printf("Edited %s (%lld replacement%s, now %lld bytes)\n%s", path, count,
                       count == 1 ? "" : "s", text_int(o, "size"), text_string(o, "diff"));
 }

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 
 #define SHOWN_MAX 500
 
@@ -99,8 +100,8 @@ static void start(struct tool_call *c)
 
 static void add_line(struct buf *out, const json_t *entry)
 {
-    char *name auto_free = str_show_controls(text_string(entry, "name"));
-    char *target auto_free = str_show_controls(text_string(entry, "target"));
+    char *name auto_free = visible_text(text_string(entry, "name"));
+    char *target auto_free = visible_text(text_string(entry, "target"));
     bool is_dir = str_eq(text_string(entry, "type"), "directory");
     buf_printf(out, "%s %10lld %.16s %s%s%s%s\n", text_string(entry, "mode"),
                text_int(entry, "size"), text_string(entry, "modified"), name, is_dir ? "/" : "",
@@ -111,7 +112,7 @@ static char *text_of(const json_t *o)
 {
     struct buf out = BUF_INIT;
     const json_t *list = json_object_get(o, "entries");
-    char *path auto_free = str_show_controls(text_string(o, "path"));
+    char *path auto_free = visible_text(text_string(o, "path"));
     long long total = text_int(o, "total");
     size_t i;
     json_t *entry;

@@ -18,6 +18,7 @@
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 #include "sandbox-backend/log/log.h"
 
 #define SHOWN_MAX 100
@@ -227,7 +228,7 @@ static void add_snapshot_lines(struct buf *out, const json_t *o)
     buf_printf(out, "\n%-25s  %-20s  %-19s  %s\n", "snapshot_id", "of sandbox", "created", "name");
     json_array_foreach(list, i, one)
     {
-        char *name auto_free = str_show_controls(text_string(one, "name"));
+        char *name auto_free = visible_text(text_string(one, "name"));
         buf_printf(out, "%-25s  %-20s  %.19s%s%s\n", text_string(one, "snapshot_id"),
                    text_string(one, "sandbox_id"), text_string(one, "created"), *name ? "  " : "",
                    name);

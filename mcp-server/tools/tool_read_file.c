@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 
 #define PAGE_BYTES    ((size_t)64 << 10)
 #define PAGE_LINES    2000
@@ -292,7 +293,7 @@ static void add_range(struct buf *out, const json_t *o)
 static char *text_of(const json_t *o)
 {
     struct buf out = BUF_INIT;
-    char *path auto_free = str_show_controls(text_string(o, "path"));
+    char *path auto_free = visible_text(text_string(o, "path"));
     buf_printf(&out, "[%s: ", path);
     if (!json_object_get(o, "content")) {
         const char *bytes = text_string(o, "first_bytes");

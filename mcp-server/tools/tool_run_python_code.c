@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 
 // What asks for a lasting interpreter is not given another one.
 static void on_no_kernel(struct tool_call *c)
@@ -39,7 +40,7 @@ static void add_figures(struct buf *out, const json_t *figures)
     json_t *figure;
     json_array_foreach(figures, i, figure)
     {
-        char *path auto_free = str_show_controls(text_string(figure, "path"));
+        char *path auto_free = visible_text(text_string(figure, "path"));
         if (*path)
             buf_printf(out, "figure %zu: %s\n", i + 1, path);
         else

@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 
 // $4 is write or append. "<1 if it was there> <bytes now, or - for those given> <path>\0". Nothing
 // but the shell itself, as far as it goes: each program costs as much as all the rest. A file
@@ -94,7 +95,7 @@ static char *text_of(const json_t *o)
 {
     bool existed = json_is_true(json_object_get(o, "existed"));
     bool appended = json_is_true(json_object_get(o, "appended"));
-    char *path auto_free = str_show_controls(text_string(o, "path"));
+    char *path auto_free = visible_text(text_string(o, "path"));
     return str_printf("%s %s (%lld bytes)",
                       !existed   ? "Created"
                       : appended ? "Appended to"

@@ -108,20 +108,6 @@ void utf8_sanitize(struct buf *out, const char *s, size_t len)
     }
 }
 
-char *str_show_controls(const char *s)
-{
-    struct buf out = BUF_INIT;
-    buf_adds(&out, "");
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c < 0x20 || c == 0x7f)
-            buf_printf(&out, "\\x%02x", c);
-        else
-            buf_addc(&out, *s);
-    }
-    return buf_take(&out);
-}
-
 void hex_encode(char *out, const void *data, size_t len)
 {
     static const char DIGITS[] = "0123456789abcdef";

@@ -23,9 +23,6 @@ bool utf8_is_valid(const char *s, size_t len);
 // Appends `s` with each invalid byte as U+FFFD, and NUL too (JSON strings cannot hold it here).
 void utf8_sanitize(struct buf *out, const char *s, size_t len);
 
-// New string: control characters as \xNN, so that a name cannot play at being more than a name.
-char *str_show_controls(const char *s);
-
 // Base64, RFC 4648. Encoding is the standard alphabet with padding; decoding also takes the
 // URL-safe alphabet and missing padding, and fails on anything else.
 void base64_encode(struct buf *out, const void *data, size_t len);

@@ -5,8 +5,9 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 
 static void show_help(const struct cli_usage *usage)
 {
@@ -69,21 +70,7 @@ int cli_usage_error(const char *fmt, ...)
 
 void cli_safe(struct buf *out, const char *text)
 {
-    size_t len = strlen(text);
-    for (size_t i = 0; i < len;) {
-        unsigned char c = (unsigned char)text[i];
-        size_t take = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-        // U+0080 to U+009F are control characters too; a terminal may take U+009B as ESC [.
-        bool c1 = c == 0xc2 && i + 1 < len && (unsigned char)text[i + 1] < 0xa0;
-        bool whole = i + take <= len && utf8_is_valid(text + i, take);
-        if (c < 0x20 || c == 0x7f || c1 || !whole) {
-            buf_printf(out, "\\x%02x", c);
-            take = 1;
-        } else {
-            buf_add(out, text + i, take);
-        }
-        i += take;
-    }
+    visible_add(out, text, strlen(text));
 }
 
 void cli_print_safe(FILE *to, const char *text)
@@ -91,4 +78,11 @@ void cli_print_safe(FILE *to, const char *text)
     struct buf safe auto_buf = BUF_INIT;
     cli_safe(&safe, text);
     fputs(buf_str(&safe), to);
+}
+
+void cli_print_json(const json_t *value)
+{
+    char *text auto_free = json_to_string(value);
+    char *safe auto_free = visible_json(text);
+    puts(safe);
 }

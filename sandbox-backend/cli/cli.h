@@ -43,6 +43,7 @@ int cli_fail(const struct err *e);
 int cli_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // returns 2
 
 // Writes text that others chose (a guest, metadata, an error of a server) so that a terminal shows
-// it and never obeys it: control characters and invalid UTF-8 come out as \xNN.
+// it and never obeys it (base/visible.h).
 void cli_safe(struct buf *out, const char *text);
 void cli_print_safe(FILE *to, const char *text);
+void cli_print_json(const json_t *value); // a line on stdout, as safe, and still that JSON

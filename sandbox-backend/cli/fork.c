@@ -33,8 +33,7 @@ static int show_all(const json_t *list, bool as_json)
     size_t i = 0;
     const json_t *one = NULL;
     if (as_json) {
-        char *text auto_free = json_to_string(list);
-        puts(text);
+        cli_print_json(list);
     }
     json_array_foreach(list, i, one)
     {

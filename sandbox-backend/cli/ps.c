@@ -97,8 +97,7 @@ int verb_ps(int argc, char **argv)
         return cli_fail(&e);
     json_t *list = session_is_idle(&s) ? json_array() : session_list(&s, &e);
     if (list && as_json) {
-        char *text auto_free = json_to_string(list);
-        puts(text);
+        cli_print_json(list);
     } else if (list) {
         print_table(list);
     }

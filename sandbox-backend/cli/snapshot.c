@@ -100,8 +100,7 @@ static int list(struct session *s, const char *given, bool as_json)
     if (!all)
         return cli_fail(&e);
     if (as_json) {
-        char *text auto_free = json_to_string(all);
-        puts(text);
+        cli_print_json(all);
     } else {
         print_table(all);
     }

@@ -56,8 +56,7 @@ int verb_stats(int argc, char **argv)
         return cli_fail(&e);
     json_t *stats = ask_about(&s, argc > 1 ? argv[1] : NULL, &e);
     if (stats && as_json) {
-        char *text auto_free = json_to_string(stats);
-        puts(text);
+        cli_print_json(stats);
     } else if (stats) {
         stats_view_print(stats, STATS_BY_CPU, stdout);
     }

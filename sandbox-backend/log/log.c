@@ -11,7 +11,7 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/visible.h"
 
 #define LINE_MAX_BYTES 4096 // of the fields, before escaping; the rest is cut off
 
@@ -37,31 +37,6 @@ void log_set_fd(int fd)
     log_fd = fd;
 }
 
-// The C1 controls (U+0080 to U+009F) command terminals as the C0 ones do.
-static bool is_c1(const char *s, size_t n)
-{
-    return n == 2 && (unsigned char)s[0] == 0xC2 && (unsigned char)s[1] < 0xA0;
-}
-
-static void add_escaped(struct buf *out, const char *s, size_t len)
-{
-    size_t i = 0;
-    while (i < len) {
-        unsigned char c = (unsigned char)s[i];
-        size_t room = len - i < 4 ? len - i : 4;
-        size_t n = 1;
-        // The length of one valid character: the shortest prefix that is valid.
-        while (c >= 0x80 && n <= room && utf8_valid_prefix(s + i, n) != n)
-            n++;
-        bool bad = c < 0x20 || c == 0x7F || n > room || is_c1(s + i, n);
-        if (bad)
-            buf_printf(out, "\\x%02x", c);
-        else
-            buf_add(out, s + i, n);
-        i += bad ? 1 : n;
-    }
-}
-
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
 {
     if (level > threshold || log_fd < 0)
@@ -78,7 +53,7 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
     clock_rfc3339(when, clock_wall_ns() / 1000000 * 1000000);
     struct buf line auto_buf = BUF_INIT;
     buf_printf(&line, "%s %s %s%s", when, NAMES[level], event, len ? " " : "");
-    add_escaped(&line, fields, len);
+    visible_add(&line, fields, len);
     buf_adds(&line, (size_t)(n < 0 ? 0 : n) > len ? "...\n" : "\n");
     // A log that cannot be written must not stop what is being logged.
     ssize_t written = write(log_fd, line.data, line.len);

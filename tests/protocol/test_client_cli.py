@@ -202,16 +202,19 @@ def test_connection_breaks_but_the_sandbox_lives(fake):
 
 # ---- ps, create, kill
 def test_ps(fake):
-    fake.sandboxes[OTHER] = listed(OTHER, metadata={"who": "\x1b[31mred\x07", "ü": "ß"})
+    fake.sandboxes[OTHER] = listed(OTHER, metadata={"who": "\x1b[31mred\x07", "ü": "ß", "b": "\u202egpj\u009b2J"})
     answer = cubby(fake, "ps")
     text = answer.stdout.decode()
     assert answer.returncode == 0
     head, *rows = text.splitlines()
     assert head.split() == ["ID", "TEMPLATE", "STATE", "ISOLATION", "AGE", "EXPIRES", "IN", "METADATA"]
     assert len(rows) == 2 and "microvm (tcg)" in rows[0]
-    assert "\x1b" not in text and "\x07" not in text
-    assert "who=\\x1b[31mred\\x07 ü=ß" in rows[1]
-    assert [s["sandboxID"] for s in json.loads(cubby(fake, "ps", "--json").stdout)] == [ID, OTHER]
+    assert not any(c in text for c in "\x1b\x07\x9b\u202e")
+    assert "who=\\x1b[31mred\\x07 ü=ß b=\\xe2\\x80\\xaegpj\\xc2\\x9b2J" in rows[1]
+    text = cubby(fake, "ps", "--json").stdout.decode()
+    assert not any(c in text for c in "\x1b\x07\x9b\u202e")
+    assert [s["sandboxID"] for s in json.loads(text)] == [ID, OTHER]
+    assert json.loads(text)[1]["metadata"]["b"] == "\u202egpj\u009b2J"
 
 
 def test_create(fake):

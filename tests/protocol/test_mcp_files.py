@@ -294,6 +294,10 @@ def test_download_of_a_name_with_control_characters(server, backend, tmp_path):
     text = server.error(LOCAL, sandbox_id=sandbox, sandbox_file_path="a\n\x1b[2J\x7f.txt",
                         local_filename="d/x\ny")
     assert "d/x\\x0ay exists already" in text
+    # nor one that reads as another, or that is no UTF-8 on the disk
+    (backend.files / "a\u202egpj\u009b.\u200bsh").write_text("x")
+    got = good(server, LOCAL, sandbox_id=sandbox, sandbox_file_path="a\u202egpj\u009b.\u200bsh")
+    assert pathlib.Path(got["path"]).name == f"sandbox_{sandbox}_a___gpj__.___sh"
 
 
 def test_download_to_a_name_that_is_too_long(server, backend, tmp_path):

@@ -164,6 +164,16 @@ def test_names_are_only_names(call, tmp_path):
     assert len(list(tmp_path.iterdir())) == 5
 
 
+def test_names_obey_nobody_where_they_are_shown(call, fails, tmp_path):
+    """Control characters and what turns the order of reading are shown by their bytes."""
+    (tmp_path / "a\x1b]52;c;eA==\x07\u202egpj.\u009b").write_text("x")
+    o, text, _ = call("list_files", path=str(tmp_path))
+    assert not any(c in text for c in "\x1b\x07\u202e\u009b") and "a\\x1b]52;c;eA==\\x07\\xe2\\x80\\xaegpj." in text
+    assert o["entries"][0]["name"] == "a\x1b]52;c;eA==\x07\u202egpj.\u009b"
+    text = fails("read_file", path=f"{tmp_path}/\x1b[2J\u202e")
+    assert "\x1b" not in text and "\u202e" not in text and "\\x1b[2J\\xe2\\x80\\xae" in text
+
+
 @pytest.mark.parametrize("offered, name, more, advice", [
     ("read_file", "read_file", {"path": "/"}, "is_a_directory: / is a directory"),
     ("list_files", "list_files", {"path": "/etc/passwd"}, "not_a_directory: "),

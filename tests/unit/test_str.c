@@ -176,10 +176,6 @@ static void test_random(void)
     ok(!str_eq(a, b), "two are not the same");
     char *p auto_free = str_printf("%d-%s", 5, "x");
     is_str(p, "5-x", "str_printf");
-    char *shown auto_free = str_show_controls("a\n\x1b[m\x7f\xc3\xa9");
-    is_str(shown, "a\\x0a\\x1b[m\\x7f\xc3\xa9", "control characters are shown");
-    char *empty auto_free = str_show_controls("");
-    is_str(empty, "", "nothing is nothing");
 }
 
 int main(void)
