@@ -78,10 +78,10 @@ static int check(const struct token_ring *ring, struct err *e)
     for (int i = 0; i < ring->list.count; i++) {
         const struct token *t = &ring->list.items[i];
         if (t->max_memory_mb >= 0 || t->max_cpus >= 0 || t->max_snapshots >= 0 ||
-            t->max_disk_mb >= 0)
+            t->max_disk_mb >= 0 || t->max_ports >= 0)
             return err_set(e, ERR_INVALID,
-                           "%s: max_memory_mb, max_cpus, max_snapshots and max_disk_mb of \"%s\" "
-                           "are not available for tokens, only for cubbyd's API keys",
+                           "%s: max_memory_mb, max_cpus, max_snapshots, max_disk_mb and max_ports of "
+                           "\"%s\" are not available for tokens, only for cubbyd's API keys",
                            ring->path, t->name);
     }
     return 0;

@@ -27,9 +27,9 @@ static const char TEXT[] =
     "sandboxes that were made with it. On the unix socket no key is needed.";
 
 // The members of keys.json, in the order of the columns of ls.
-enum { SANDBOXES, MEMORY, CPUS, SNAPSHOTS, DISK, LIMITS };
+enum { SANDBOXES, MEMORY, CPUS, SNAPSHOTS, DISK, PORTS, LIMITS };
 static const char *const MEMBERS[LIMITS] = {"max_sandboxes", "max_memory_mb", "max_cpus",
-                                            "max_snapshots", "max_disk_mb"};
+                                            "max_snapshots", "max_disk_mb",   "max_ports"};
 
 static void print_exports(const char *home, const char *key)
 {
@@ -70,7 +70,7 @@ static json_t *to_json(const struct token *t)
     if (*until)
         json_object_set_new(key, "expires", json_string(until));
     const int64_t values[LIMITS] = {t->max_sandboxes, t->max_memory_mb, t->max_cpus,
-                                    t->max_snapshots, t->max_disk_mb};
+                                    t->max_snapshots, t->max_disk_mb,   t->max_ports};
     for (int i = 0; i < LIMITS; i++)
         if (values[i] > 0)
             json_object_set_new(key, MEMBERS[i], json_integer(values[i]));
@@ -90,7 +90,7 @@ static void print_json(const struct token_list *keys)
 static void print_table(const struct token_list *keys)
 {
     static const char *const HEADINGS[] = {"NAME", "EXPIRES",   "MAX SANDBOXES", "MEMORY MB",
-                                           "CPUS", "SNAPSHOTS", "DISK MB"};
+                                           "CPUS", "SNAPSHOTS", "DISK MB",       "PORTS"};
     struct table t;
     table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     for (int i = 0; i < keys->count; i++) {
@@ -151,6 +151,7 @@ int verb_key(int argc, char **argv)
         LIMIT_OPT("max-cpus", CPUS, "N", "processors of those that run"),
         LIMIT_OPT("max-snapshots", SNAPSHOTS, "N", "snapshots"),
         LIMIT_OPT("max-disk-mb", DISK, "MB", "disk of the snapshots"),
+        LIMIT_OPT("max-ports", PORTS, "N", "ports that its sandboxes expose on the host"),
     };
     const struct cli_usage usage = {"key new NAME | ls | rm NAME", TEXT, opts, ARRAY_LEN(opts),
                                     false};

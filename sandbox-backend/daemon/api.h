@@ -43,6 +43,11 @@ void api_snapshots(struct store *store, struct http_request *req, const char *ar
 struct snapshot;
 void api_snapshot_delete(struct store *store, struct http_request *req, struct snapshot *snap);
 
+// api_ports.c
+void api_expose(struct store *store, struct http_request *req, const char *id);
+void api_ports(struct store *store, struct http_request *req, const char *id);
+void api_unexpose(struct store *store, struct http_request *req, const char *id);
+
 // api_network.c, api_metrics.c, api_logs.c
 void api_network(struct store *store, struct http_request *req, const char *id);
 void api_network_get(struct store *store, struct http_request *req, const char *id);

@@ -16,6 +16,7 @@
 #include "sandbox-backend/daemon/gate.h"
 #include "sandbox-backend/daemon/pool.h"
 #include "sandbox-backend/daemon/pooled.h"
+#include "sandbox-backend/daemon/ports.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/reply.h"
 #include "sandbox-backend/daemon/sandbox.h"
@@ -72,7 +73,8 @@ static void start(struct daemon *d)
         d->signals[i].data = d;
     }
     if (store_open(&d->store, &d->loop, opts->driver, opts->home, &opts->limits, &d->err) < 0 ||
-        open_driver(d) < 0 || gate_init(&d->gate, opts->home, &d->err) < 0)
+        open_driver(d) < 0 || gate_init(&d->gate, opts->home, &d->err) < 0 ||
+        ports_place_open(&d->store.ports, &opts->ports, &d->err) < 0)
         on_empty(d);
     else {
         pool_open(&d->store, opts->pool);
@@ -96,6 +98,8 @@ static void on_adopted(void *ctx)
     d->store.gate = &d->gate;
     d->store.domain = d->opts->domain;
     set_state(d, DAEMON_SERVING);
+    for (struct sandbox *sb = store_first(&d->store); sb && !d->stop_signal; sb = store_next(sb))
+        ports_reopen(sb);
     if (!d->stop_signal &&
         front_open(&d->front, &d->loop, &d->opts->front, on_request, d, &d->err) < 0)
         d->stop_signal = SIGUSR1; // an error of the start is no reason to end what runs
@@ -179,6 +183,7 @@ int daemon_run(const struct daemon_opts *opts, struct err *e)
     uv_run(&d.loop, UV_RUN_DEFAULT);
     store_fini(&d.store);
     gate_fini(&d.gate);
+    ports_place_fini(&d.store.ports);
     front_fini(&d.front);
     uv_loop_close(&d.loop);
     log_info("daemon.stopped", "pid=%d", (int)getpid());

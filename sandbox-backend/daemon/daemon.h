@@ -25,6 +25,7 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/daemon/front.h"
 #include "sandbox-backend/daemon/pool_plan.h"
+#include "sandbox-backend/daemon/ports_place.h"
 #include "sandbox-backend/daemon/store.h"
 
 struct daemon_opts {
@@ -33,6 +34,7 @@ struct daemon_opts {
     struct driver_jail jail;
     struct store_limits limits;
     struct front_opts front;
+    struct ports_opts ports;
     struct pool_plan *pool; // becomes the daemon's
     const char *domain;     // of the answers to create; NULL: clients use their own
     int ready_fd;           // gets "ready\n" when it listens, then is closed; -1 for none

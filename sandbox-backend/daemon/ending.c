@@ -15,6 +15,7 @@
 #include "sandbox-backend/daemon/handout.h"
 #include "sandbox-backend/daemon/pause.h"
 #include "sandbox-backend/daemon/pooled.h"
+#include "sandbox-backend/daemon/ports.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/removal.h"
 #include "sandbox-backend/daemon/sandbox.h"
@@ -50,6 +51,7 @@ static void take_apart(struct sandbox *sb,
 {
     sandbox_set_state(sb, SANDBOX_KILLING);
     proxy_cut_streams(sb);
+    ports_close_all(sb);
     pause_drop(sb);
     handout_drop(sb);
     sandbox_image_drop(sb);

@@ -30,6 +30,7 @@
 struct config {
     struct store_limits limits;
     struct front_opts front;
+    struct ports_opts ports;
     json_t *file; // owned; what cubbyd.json holds, NULL without one
     const char *domain;
     const char *log_level;
@@ -80,6 +81,17 @@ static bool has_word(int argc, char **argv, const char *word)
         if (strcmp(argv[i], word) == 0)
             return true;
     return false;
+}
+
+static int check_network(struct config *c, struct err *e)
+{
+    c->ports.domain = c->domain;
+    c->ports.tls_cert = c->front.tls_cert;
+    c->ports.tls_key = c->front.tls_key;
+    c->ports.allow_plaintext = c->front.allow_plaintext;
+    if (front_check(&c->front, e) < 0)
+        return -1;
+    return ports_place_check(&c->ports, e);
 }
 
 static int configure(struct config *c, int *argc, char **argv, struct err *e, int *done)
@@ -232,6 +244,18 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
          .type = OPT_FLAG,
          .value = &c->front.allow_plaintext,
          .help = "listen beyond loopback without TLS"},
+        {.name = "ports-address",
+         .env = "CUBBY_PORTS_ADDRESS",
+         .type = OPT_STRING,
+         .value = &c->ports.address,
+         .arg = "IP",
+         .help = "where ports that sandboxes expose are reached (default 127.0.0.1)"},
+        {.name = "ports-host",
+         .env = "CUBBY_PORTS_HOST",
+         .type = OPT_STRING,
+         .value = &c->ports.host,
+         .arg = "NAME",
+         .help = "host name in their URLs (default that address)"},
         {.name = "domain",
          .env = "CUBBY_DOMAIN",
          .type = OPT_STRING,
@@ -264,7 +288,7 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
     // Not for --help and --version, which need no home.
     if ((!has_word(*argc, argv, "--help") && !has_word(*argc, argv, "--version") &&
          load_file(table, count, &c->file, e) < 0) ||
-        opts_parse(table, count, argc, argv, false, e) < 0 || front_check(&c->front, e) < 0)
+        opts_parse(table, count, argc, argv, false, e) < 0 || check_network(c, e) < 0)
         return -1;
     *done = c->help || c->version;
     if (c->help)
@@ -318,6 +342,7 @@ static int serve(const struct config *c, struct pool_plan *plan, const struct dr
                                         .ends_with_daemon = c->end_with_daemon},
                                .limits = c->limits,
                                .front = c->front,
+                               .ports = c->ports,
                                .pool = plan,
                                .domain = c->domain,
                                .ready_fd = (int)c->ready_fd,

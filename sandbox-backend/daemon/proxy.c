@@ -86,21 +86,30 @@ static bool refuse_stranger(struct http_request *req, const struct sandbox *sb,
     return true;
 }
 
-static void pass_on(struct store *store, struct sandbox *sb, struct http_request *req,
+static bool goes_in(const struct sandbox *sb, const struct http_request *req,
                     const struct proxy_target *to)
 {
     bool may_wake = (sb->auto_resume || sb->asleep) && !is_health(to, req);
-    bool goes_in = sb->state == SANDBOX_RUNNING || may_wake;
-    if ((goes_in || to->port != ENVD_PORT) && refuse_stranger(req, sb, to))
+    return sb->state == SANDBOX_RUNNING || may_wake;
+}
+
+static void pass_on(struct sandbox *sb, struct http_request *req, const struct proxy_target *to)
+{
+    if ((goes_in(sb, req, to) || to->port != ENVD_PORT) && refuse_stranger(req, sb, to))
         return;
+    proxy_enter(sb, req, to);
+}
+
+void proxy_enter(struct sandbox *sb, struct http_request *req, const struct proxy_target *to)
+{
     if (sb->stream_count >= PROXY_STREAMS_MAX)
         proxy_error_busy(req, sb->id);
-    else if (goes_in)
+    else if (goes_in(sb, req, to))
         proxy_stream_start(sb, req, to);
     else if (sb->asleep && is_health(to, req))
         reply_empty(req); // it is well, and who asks does not want it woken
     else if (sb->state == SANDBOX_PAUSED || is_health(to, req))
-        proxy_error_gone(req, store, sb->id);
+        proxy_error_gone(req, sb->store, sb->id);
     else
         proxy_error_transition(req, sb->id, sandbox_state_name(sb->state));
 }
@@ -118,7 +127,7 @@ static void take_routed(struct store *store, struct http_request *req, const str
         return;
     struct sandbox *sb = store_find_any(store, route->id);
     if (sb)
-        pass_on(store, sb, req, &to);
+        pass_on(sb, req, &to);
     else
         proxy_error_gone(req, store, route->id);
 }
@@ -130,7 +139,7 @@ static void take_signed(struct store *store, struct http_request *req)
         .port = ENVD_PORT, .target = http_request_target(req), .path = http_request_path(req)};
     struct sandbox *sb = proxy_signed_find(store, req, &e);
     if (sb)
-        pass_on(store, sb, req, &to);
+        pass_on(sb, req, &to);
     else
         reply_err(req, NULL, &e);
 }

@@ -20,11 +20,15 @@
 
 #include "sandbox-backend/net/http_server.h"
 
+struct proxy_target;
 struct sandbox;
 struct store;
 
 // Answers `req`, now or later, when it is for a sandbox; false: it is the control plane's.
 bool proxy_takes(struct store *store, struct http_request *req);
+
+// Passes on what may be asked: wakes the sandbox where that is due, or says why it cannot be.
+void proxy_enter(struct sandbox *sb, struct http_request *req, const struct proxy_target *to);
 
 // Ends every stream of a sandbox that is being ended or paused.
 void proxy_cut_streams(struct sandbox *sb);

@@ -202,3 +202,11 @@ void proxy_error_busy(struct http_request *req, const char *id)
         "The sandbox has %d requests open at once, which is the limit", PROXY_STREAMS_MAX);
     answer_with(req, 429, body(429, id, message));
 }
+
+void proxy_error_port_refused(struct http_request *req, int status, const char *code,
+                              const char *message)
+{
+    answer_with(
+        req, status,
+        json_pack("{s:s, s:i, s:s}", "message", message, "code", status, "error_code", code));
+}

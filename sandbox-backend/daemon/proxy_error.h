@@ -33,4 +33,7 @@ void proxy_error_kernel(struct http_request *req, const char *id);
 // 502: the connection broke before the answer's head. The request may have been acted upon.
 void proxy_error_broken(struct http_request *req, const char *id, const struct err *e);
 void proxy_error_unanswered(struct http_request *req, const char *id); // the same: it was paused
-void proxy_error_busy(struct http_request *req, const char *id);       // 429
+// What an exposed port refuses before anything is told of its sandbox; `code` is "error_code".
+void proxy_error_port_refused(struct http_request *req, int status, const char *code,
+                              const char *message);
+void proxy_error_busy(struct http_request *req, const char *id); // 429

@@ -118,7 +118,7 @@ void proxy_head_init(struct proxy_head *h, struct http_request *req, const struc
 {
     size_t count = 0;
     const struct http_header *all = http_request_headers(req, &count);
-    h->host = h->forwarded_for = NULL;
+    h->host = h->forwarded_for = h->cookie = NULL;
     h->count = route_filter(all, count, h->headers);
     h->count = drop_secrets(h->headers, h->count, sb, port);
     if (offers) {
@@ -149,4 +149,5 @@ void proxy_head_fini(struct proxy_head *h)
 {
     free(h->host);
     free(h->forwarded_for);
+    free(h->cookie);
 }

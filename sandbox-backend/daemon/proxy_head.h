@@ -18,6 +18,7 @@ struct proxy_head {
     size_t count;
     char *host;          // owned, as the next
     char *forwarded_for; // may be NULL
+    char *cookie;        // the same
 };
 
 // `offers`: what the client offers to upgrade to is passed on. Borrows from `req` and `sb`.

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/pause.h"
+#include "sandbox-backend/daemon/ports.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/proxy_error.h"
 #include "sandbox-backend/daemon/proxy_head.h"
@@ -33,6 +34,7 @@ struct proxy_stream {
     struct upstream_conn *conn;    // owned until the call on it has ended
     char *target;                  // owned
     int port;
+    const struct port *via; // borrowed, as long as `req`; NULL: it came to no exposed port
     enum route_use use;
     bool wake_owed; // on_woken will be called
     bool is_kept;   // the connection had been used before
@@ -107,7 +109,8 @@ static void release(struct proxy_stream *s)
 void proxy_stream_start(struct sandbox *sb, struct http_request *req, const struct proxy_target *to)
 {
     struct proxy_stream *s = xcalloc(1, sizeof *s);
-    *s = (struct proxy_stream){.sb = sb, .req = req, .port = to->port, .state = STREAM_WAKING};
+    *s = (struct proxy_stream){
+        .sb = sb, .req = req, .port = to->port, .via = to->via, .state = STREAM_WAKING};
     s->target = str_printf("%s%s", *to->path ? "" : "/", to->target);
     s->use = route_use(to->port, http_request_method(req), to->path);
     LIST_INSERT_HEAD(&sb->streams, s, link);
@@ -195,6 +198,8 @@ static void start_call(struct proxy_stream *s)
     bool offers = s->port != ENVD_PORT && http_request_upgrade(s->req);
     int64_t length = http_request_length(s->req);
     proxy_head_init(&head, s->req, s->sb, s->port, offers);
+    if (s->via)
+        ports_edit_head(s->via, s->req, &head);
     s->state = STREAM_WAITING;
     http_conn_call(s->conn->http, http_request_method(s->req), s->target, head.headers, head.count,
                    length, offers ? &UPGRADE_EVENTS : &UPSTREAM_EVENTS, s);
@@ -244,8 +249,10 @@ static void pass_headers(struct proxy_stream *s, const struct http_header *heade
 {
     struct http_header passed[HTTP_HEADERS_MAX];
     size_t n = route_filter(headers, count, passed);
+    bool cookies = !s->via || ports_take_cookies(s->via, s->req);
     for (size_t i = 0; i < n; i++)
-        http_response_header(s->req, passed[i].name, passed[i].value);
+        if (cookies || !http_name_is(passed[i].name, "Set-Cookie"))
+            http_response_header(s->req, passed[i].name, passed[i].value);
 }
 
 static void on_interim(int status, const struct http_header *headers, size_t count, void *ctx)
@@ -355,6 +362,7 @@ static void on_client_gone(void *ctx)
 void proxy_cut_streams(struct sandbox *sb)
 {
     struct proxy_stream *next;
+    ports_cut(sb);
     for (struct proxy_stream *s = LIST_FIRST(&sb->streams); s; s = next) {
         next = LIST_NEXT(s, link);
         bool begun = is_begun(s);

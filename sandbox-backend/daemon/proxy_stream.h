@@ -33,6 +33,7 @@
 #pragma once
 #include "sandbox-backend/net/http_server.h"
 
+struct port;
 struct sandbox;
 
 // Of one sandbox. netd passes 512 connections on, some of which wait to be used or are being
@@ -48,6 +49,8 @@ struct proxy_target {
     const char *target; // as the guest is to see it
     const char
         *path; // the same decoded, without the query. Empty: the target has none and needs "/"
+    const struct port *via; // the exposed port that it came to (ports.h), which lives at least as
+                            // long as the request; NULL: none
 };
 
 // Answers `req`; the sandbox is known, and running or may be woken.

@@ -19,7 +19,7 @@ static int64_t limit(int64_t value)
 struct quota quota_of_token(const struct token *t)
 {
     return (struct quota){limit(t->max_sandboxes), limit(t->max_memory_mb), limit(t->max_cpus),
-                          limit(t->max_snapshots), limit(t->max_disk_mb)};
+                          limit(t->max_snapshots), limit(t->max_disk_mb),   limit(t->max_ports)};
 }
 
 struct used {
@@ -109,4 +109,17 @@ int quota_check_snapshot(const struct store *store, const char *owner, size_t co
                        "raise max_disk_mb of \"%s\" in keys.json",
                        (long long)q.max_disk_mb, (long long)(used >> 20), owner);
     return 0;
+}
+
+int quota_check_ports(const struct store *store, const char *owner, size_t count, struct err *e)
+{
+    if (!owner || !store->gate)
+        return 0;
+    struct quota q = gate_quota(store->gate, owner);
+    if (!is_over(q.max_ports, (int64_t)count, 1))
+        return 0;
+    return err_set(e, ERR_LIMIT,
+                   "this API key may have %lld exposed ports and has them; close one, or raise "
+                   "max_ports of \"%s\" in keys.json",
+                   (long long)q.max_ports, owner);
 }

@@ -18,11 +18,12 @@ struct quota {
     int64_t max_cpus;      // virtual ones, of those that run, or sleep and are woken by any request
     int64_t max_snapshots;
     int64_t max_disk_mb; // of the snapshots
+    int64_t max_ports;   // that his sandboxes expose
 };
-#define QUOTA_UNLIMITED                                            \
-    (struct quota)                                                 \
-    {                                                              \
-        QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE \
+#define QUOTA_UNLIMITED                                                        \
+    (struct quota)                                                             \
+    {                                                                          \
+        QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE \
     }
 
 struct quota quota_of_token(const struct token *t);
@@ -42,3 +43,5 @@ int quota_check(const struct store *store, const char *owner, const struct quota
 // with `used` bytes.
 int quota_check_snapshot(const struct store *store, const char *owner, size_t count, int64_t used,
                          int64_t bytes, struct err *e);
+// The same for an exposed port more, when he has `count`.
+int quota_check_ports(const struct store *store, const char *owner, size_t count, struct err *e);

@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/machine_json.h"
+#include "sandbox-backend/daemon/ports.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
@@ -57,6 +58,8 @@ static json_t *to_json(const struct sandbox *sb)
     json_t *life = life_to_json(sb);
     if (json)
         json_object_update(json, life);
+    if (json && !LIST_EMPTY(&sb->ports))
+        json_object_set_new(json, "ports", ports_to_json(sb));
     if (json && sb->handout_env)
         json_object_set(json, "handout_env", sb->handout_env);
     json_decref(life);
@@ -175,7 +178,7 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
         json_get_string_map(json, "handout_env", &env, e) < 0 ||
         net_policy_from_json(&sb->policy, json_object_get(json, "policy"), e) < 0 ||
         machine_facts_from_json(&sb->facts, json_object_get(json, "facts"), e) < 0 ||
-        read_life(sb, json, e) < 0)
+        ports_from_json(sb, json_object_get(json, "ports"), e) < 0 || read_life(sb, json, e) < 0)
         return -1;
     if (!sb->template)
         return err_set(e, ERR_INVALID, "it names no template");

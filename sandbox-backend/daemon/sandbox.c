@@ -77,6 +77,7 @@ struct sandbox *sandbox_new(struct store *store, const char *id)
     sb->used_ms = clock_mono_ms();
     upstream_init(&sb->upstream, store->loop);
     LIST_INIT(&sb->streams);
+    LIST_INIT(&sb->ports);
     TAILQ_INIT(&sb->savings);
     deadline_init(&sb->wait, store->loop, NULL);
     store_add(store, sb);
@@ -88,6 +89,7 @@ void sandbox_free(struct sandbox *sb)
     assert(sb->state == SANDBOX_DEAD && !sb->machine);
     assert(TAILQ_EMPTY(&sb->savings));
     assert(LIST_EMPTY(&sb->streams) && upstream_is_closed(&sb->upstream));
+    assert(LIST_EMPTY(&sb->ports));
     store_remove(sb->store, sb);
     json_decref(sb->metadata);
     json_decref(sb->handout_env);

@@ -11,6 +11,7 @@
 #include "sandbox-backend/daemon/idle.h"
 #include "sandbox-backend/daemon/journal.h"
 #include "sandbox-backend/daemon/meter.h"
+#include "sandbox-backend/daemon/ports.h"
 #include "sandbox-backend/daemon/upstream.h"
 #include "sandbox-backend/daemon/usage.h"
 #include "sandbox-backend/drivers/driver.h"
@@ -53,8 +54,9 @@ struct sandbox {
     struct machine_facts facts;
     struct machine *machine; // owned; NULL before it is ready and after it is gone
     struct upstream upstream;
+    struct ports ports;                               // that it exposes
     LIST_HEAD(sandbox_streams, proxy_stream) streams; // requests being proxied. Borrowed
-    size_t stream_count;
+    size_t stream_count;       // raw connections to exposed ports and waits for them, too
     size_t passive_count;      // of them: those whose being open is no use of it
     struct creation *creation; // owned; while CREATING (create.c)
     struct pooled *pooled;     // owned; while it is the pool's (pooled.h)

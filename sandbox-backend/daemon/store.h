@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "sandbox-backend/daemon/ended.h"
+#include "sandbox-backend/daemon/ports_place.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/snapshots.h"
 #include "sandbox-backend/daemon/usage.h"
@@ -41,6 +42,7 @@ struct store {
     struct pool *pool;  // owned by pool.c; NULL before and after
     const char *domain; // borrowed; what answers say as "domain", NULL for null
     const char *url;    // borrowed; where TCP listens, NULL when it does not
+    struct ports_place ports; // where exposed ports listen
     const struct driver *driver;
     char *home; // owned
     char *dir;  // owned; <home>/sandboxes

@@ -22,7 +22,8 @@ struct upstream_dial {
     struct upstream_patience patience;
     int64_t since_ms;      // of the first try
     struct deadline again; // until the next one
-    upstream_dial_cb cb;   // NULL once cancelled
+    upstream_dial_cb cb;   // what asked is one of these two; neither once it was cancelled
+    upstream_stream_cb stream_cb;
     void *ctx;
     uv_stream_t *stream; // owned; the result, or
     struct err err;
@@ -118,6 +119,11 @@ struct upstream_conn *upstream_take_idle(struct upstream *u, int port)
     return NULL;
 }
 
+static bool is_wanted(const struct upstream_dial *dial)
+{
+    return (dial->cb || dial->stream_cb) && !dial->upstream->closing;
+}
+
 static uint16_t *find_loopback(struct upstream *u, int port)
 {
     for (size_t i = 0; i < UPSTREAM_LOOPBACK; i++)
@@ -149,8 +155,8 @@ static void try_way(struct upstream_dial *dial)
 // envd is on the guest's own address: its way is known.
 static bool has_other_way(const struct upstream_dial *dial, const struct err *e)
 {
-    return e->code == ERR_NOT_FOUND && !dial->is_second && dial->port != ENVD_PORT && dial->cb &&
-           !dial->upstream->closing;
+    return e->code == ERR_NOT_FOUND && !dial->is_second && dial->port != ENVD_PORT &&
+           is_wanted(dial);
 }
 
 // Whether it is to be tried again later.
@@ -159,23 +165,29 @@ static bool may_come(const struct upstream_dial *dial, const struct err *e)
     int64_t ms = e->code == ERR_NOT_FOUND     ? dial->patience.closed_ms
                  : e->code == ERR_UNAVAILABLE ? dial->patience.ended_ms
                                               : 0;
-    return dial->cb && !dial->upstream->closing && clock_mono_ms() < dial->since_ms + ms;
+    return is_wanted(dial) && clock_mono_ms() < dial->since_ms + ms;
+}
+
+static void give_conn(struct upstream_dial *dial)
+{
+    struct upstream_conn *c =
+        dial->stream ? conn_new(dial->upstream, dial->stream, dial->port) : NULL;
+    if (dial->cb)
+        dial->cb(c, c ? NULL : &dial->err, dial->ctx);
+    else if (c)
+        upstream_give(c);
 }
 
 static void on_again_closed(struct deadline *d)
 {
     struct upstream_dial *dial = container_of(d, struct upstream_dial, again);
     struct upstream *u = dial->upstream;
-    struct upstream_conn *c = dial->stream ? conn_new(u, dial->stream, dial->port) : NULL;
-    upstream_dial_cb cb = dial->cb;
-    void *ctx = dial->ctx;
-    struct err e = dial->err;
+    if (dial->stream_cb)
+        dial->stream_cb(dial->stream, dial->stream ? NULL : &dial->err, dial->ctx);
+    else
+        give_conn(dial);
     free(dial->vmnet);
     free(dial);
-    if (cb)
-        cb(c, c ? NULL : &e, ctx);
-    else if (c)
-        upstream_give(c);
     leave(u);
 }
 
@@ -183,7 +195,7 @@ static void on_again(struct deadline *d)
 {
     struct upstream_dial *dial = container_of(d, struct upstream_dial, again);
     dial->is_second = false;
-    if (dial->cb && !dial->upstream->closing) {
+    if (is_wanted(dial)) {
         try_way(dial);
         return;
     }
@@ -212,9 +224,9 @@ static void on_connected(uv_stream_t *stream, const struct err *e, void *ctx)
     deadline_close(&dial->again, on_again_closed);
 }
 
-struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int port,
-                                    uint64_t timeout_ms, struct upstream_patience patience,
-                                    upstream_dial_cb cb, void *ctx)
+static struct upstream_dial *dial_new(struct upstream *u, const char *vmnet, int port,
+                                      uint64_t timeout_ms, struct upstream_patience patience,
+                                      void *ctx)
 {
     struct upstream_dial *dial = xmalloc(sizeof *dial);
     *dial = (struct upstream_dial){.upstream = u,
@@ -224,10 +236,28 @@ struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int p
                                    .by_loopback = find_loopback(u, port) != NULL,
                                    .patience = patience,
                                    .since_ms = clock_mono_ms(),
-                                   .cb = cb,
                                    .ctx = ctx};
     deadline_init(&dial->again, u->loop, on_again);
     u->live++;
+    return dial;
+}
+
+struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int port,
+                                    uint64_t timeout_ms, struct upstream_patience patience,
+                                    upstream_dial_cb cb, void *ctx)
+{
+    struct upstream_dial *dial = dial_new(u, vmnet, port, timeout_ms, patience, ctx);
+    dial->cb = cb;
+    try_way(dial);
+    return dial;
+}
+
+struct upstream_dial *upstream_dial_stream(struct upstream *u, const char *vmnet, int port,
+                                           uint64_t timeout_ms, struct upstream_patience patience,
+                                           upstream_stream_cb cb, void *ctx)
+{
+    struct upstream_dial *dial = dial_new(u, vmnet, port, timeout_ms, patience, ctx);
+    dial->stream_cb = cb;
     try_way(dial);
     return dial;
 }
@@ -235,6 +265,7 @@ struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int p
 void upstream_dial_cancel(struct upstream_dial *dial)
 {
     dial->cb = NULL;
+    dial->stream_cb = NULL;
     if (deadline_is_armed(&dial->again))
         deadline_arm(&dial->again, 0);
 }

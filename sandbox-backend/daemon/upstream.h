@@ -75,6 +75,12 @@ struct upstream_conn *upstream_take_idle(struct upstream *u, int port); // NULL:
 struct upstream_dial *upstream_dial(struct upstream *u, const char *vmnet, int port,
                                     uint64_t timeout_ms, struct upstream_patience patience,
                                     upstream_dial_cb cb, void *ctx);
+// The same of a connection that carries no HTTP, or nothing at all: `stream` is on the heap,
+// connected and not reading, and the callee's to close and free; NULL with `e` set on failure.
+typedef void (*upstream_stream_cb)(uv_stream_t *stream, const struct err *e, void *ctx);
+struct upstream_dial *upstream_dial_stream(struct upstream *u, const char *vmnet, int port,
+                                           uint64_t timeout_ms, struct upstream_patience patience,
+                                           upstream_stream_cb cb, void *ctx);
 void upstream_dial_cancel(struct upstream_dial *dial); // its callback is not called any more
 
 // The head of an answer: for how long the connection may be kept.

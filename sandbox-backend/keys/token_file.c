@@ -50,9 +50,9 @@ static int check_name(const char *name, struct err *e)
 
 static int check_keys(const json_t *entry, struct err *e)
 {
-    static const char *const KEYS[] = {"name",          "sha256",           "max_sandboxes",
-                                       "max_memory_mb", "max_cpus",         "max_snapshots",
-                                       "max_disk_mb",   "calls_per_minute", "expires"};
+    static const char *const KEYS[] = {
+        "name",          "sha256",      "max_sandboxes", "max_memory_mb",    "max_cpus",
+        "max_snapshots", "max_disk_mb", "max_ports",     "calls_per_minute", "expires"};
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)entry, key, value)
@@ -64,7 +64,7 @@ static int check_keys(const json_t *entry, struct err *e)
             return err_set(e, ERR_INVALID,
                            "unknown key \"%.40s\"; allowed: name, sha256, max_sandboxes, "
                            "max_memory_mb, max_cpus, max_snapshots, max_disk_mb, "
-                           "calls_per_minute, expires",
+                           "max_ports, calls_per_minute, expires",
                            key);
     }
     return 0;
@@ -81,6 +81,7 @@ static int parse_limits(const json_t *entry, struct token *t, struct err *e)
         {"max_cpus", TOKEN_MAX_SANDBOXES, &t->max_cpus},
         {"max_snapshots", TOKEN_MAX_SANDBOXES, &t->max_snapshots},
         {"max_disk_mb", TOKEN_MAX_MB, &t->max_disk_mb},
+        {"max_ports", TOKEN_MAX_SANDBOXES, &t->max_ports},
         {"calls_per_minute", TOKEN_MAX_CALLS_PER_MINUTE, &t->calls_per_minute},
     };
     const char *expires;

@@ -24,6 +24,7 @@ struct token {
     int64_t max_sandboxes;                                       // -1: not said
     int64_t calls_per_minute;                                    // -1: not said
     int64_t max_memory_mb, max_cpus, max_snapshots, max_disk_mb; // the same
+    int64_t max_ports;                                           // the same
     int64_t expires_ns;                                          // wall clock; INT64_MAX: never
 };
 

@@ -2,11 +2,9 @@
 // Two connected streams as one.
 #include "sandbox-backend/net/stream_join.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/mem.h"
 
 // One direction.
@@ -22,6 +20,7 @@ struct flow {
 
 struct stream_join {
     struct flow flows[2];
+    stream_join_guard_fn guard; // NULL once it has looked
     bool closing;
     int open; // streams
     void (*on_closed)(void *ctx);
@@ -129,9 +128,28 @@ static void pass(struct flow *f, const char *data, size_t len)
         hold(f, data + (sent < 0 ? 0 : sent), len - (sent < 0 ? 0 : (size_t)sent));
 }
 
+// An answer is a few bytes, which a socket that nothing was written to takes at once.
+static bool is_refused(struct flow *f, const char *data, size_t len)
+{
+    struct stream_join *j = f->join;
+    struct buf answer auto_buf = BUF_INIT;
+    stream_join_guard_fn guard = f == &j->flows[0] ? j->guard : NULL;
+    if (!guard)
+        return false;
+    j->guard = NULL;
+    if (guard(data, len, &answer))
+        return false;
+    uv_buf_t piece = {.base = answer.data, .len = answer.len};
+    uv_try_write(f->from, &piece, 1);
+    close_all(j, false);
+    return true;
+}
+
 static void on_read(uv_stream_t *from, ssize_t n, const uv_buf_t *piece)
 {
     struct flow *f = from->data;
+    if (n > 0 && is_refused(f, piece->base, (size_t)n))
+        return;
     if (n > 0)
         pass(f, piece->base, (size_t)n);
     else if (n == UV_EOF)
@@ -163,4 +181,9 @@ struct stream_join *stream_join_new(uv_stream_t *a, uv_stream_t *b, const void *
         read_on(&j->flows[0]);
     read_on(&j->flows[1]);
     return j;
+}
+
+void stream_join_guard(struct stream_join *j, stream_join_guard_fn guard)
+{
+    j->guard = guard;
 }

@@ -275,7 +275,8 @@ def test_processors_of_a_key():
         assert daemon.ask(path=f"/sandboxes/{first}/connect", timeout=60)[0] == 201
 
 
-@pytest.mark.parametrize("member", ["max_memory_mb", "max_cpus", "max_snapshots", "max_disk_mb"])
+@pytest.mark.parametrize("member", ["max_memory_mb", "max_cpus", "max_snapshots", "max_disk_mb",
+                                    "max_ports"])
 @pytest.mark.parametrize("value", [-1, "4", 1.5])
 def test_limits_that_make_no_sense(member, value):
     daemon = Keyed(**{member: value})
@@ -292,16 +293,16 @@ def test_a_key_is_made_with_limits():
     daemon = Keyed()
     try:
         subprocess.run([BIN / "cubby", "key", "new", "small", "--max-sandboxes", "3", "--max-memory-mb",
-                        "2048", "--max-cpus", "4", "--max-snapshots", "5", "--max-disk-mb", "6000"],
+                        "2048", "--max-cpus", "4", "--max-snapshots", "5", "--max-disk-mb", "6000", "--max-ports", "7"],
                        env=daemon.env, capture_output=True, timeout=60, check=True)
         limits = {"max_sandboxes": 3, "max_memory_mb": 2048, "max_cpus": 4, "max_snapshots": 5,
-                  "max_disk_mb": 6000}
+                  "max_disk_mb": 6000, "max_ports": 7}
         made = json.loads((daemon.home / "keys.json").read_text())["tokens"][1]
         assert made.pop("name") == "small" and len(made.pop("sha256")) == 64 and made == limits
         shown = subprocess.run([BIN / "cubby", "key", "ls"], env=daemon.env, capture_output=True, text=True,
                                timeout=60, check=True).stdout.splitlines()
-        assert shown[1].split() == ["few", "never", "-", "-", "-", "-", "-"]
-        assert shown[2].split() == ["small", "never", "3", "2048", "4", "5", "6000"]
+        assert shown[1].split() == ["few", "never", "-", "-", "-", "-", "-", "-"]
+        assert shown[2].split() == ["small", "never", "3", "2048", "4", "5", "6000", "7"]
         listed = subprocess.run([BIN / "cubby", "key", "ls", "--json"], env=daemon.env, capture_output=True,
                                 timeout=60, check=True).stdout
         assert json.loads(listed)[1] == {"name": "small", **limits}

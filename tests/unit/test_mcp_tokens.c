@@ -197,7 +197,7 @@ static struct caller *find(struct tokens *t, const char *token, int64_t now_ms)
 static void test_foreign_limits(void)
 {
     static const char *const MEMBERS[] = {"max_memory_mb", "max_cpus", "max_snapshots",
-                                          "max_disk_mb"};
+                                          "max_disk_mb", "max_ports"};
     char *path auto_free = path_of("foreign");
     for (size_t i = 0; i < ARRAY_LEN(MEMBERS); i++) {
         struct err e = ERR_INIT;
