@@ -29,13 +29,9 @@ def daemon(shared):
 
 def qemu(daemon, made):
     """The pid of its VMM."""
-    where = str(daemon.directory(made["sandboxID"])).encode()
-    for pid in daemon.machines():
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            words = f.read()
-        if where in words and b"qemu-system" in words.split(b"\0")[0]:
-            return pid
-    raise AssertionError("no QEMU")
+    pid = daemon.record(made["sandboxID"])["machine"]["qemu"]["pid"]
+    assert pid in daemon.machines()
+    return pid
 
 
 def wait_started(s):

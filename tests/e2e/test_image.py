@@ -52,7 +52,7 @@ def test_children_go_on_and_so_does_the_parent(shells):
     assert not saved["paused"] and saved["standstill_us"] > 0
     assert saved["bytes"] == sum(p.stat().st_blocks * 512 for p in image.iterdir())
     assert {p.name for p in image.iterdir()} == {"image.json", "vmstate", "pages", "disk.qcow2"}
-    assert {p.name for p in parent.dir.iterdir()} == {"qmp.sock", "vm.net", "net.ctl", "disk.qcow2"}
+    assert {p.name for p in parent.dir.iterdir()} == {"qmp.sock", "vm.net", "net.ctl", "net.stats", "disk.qcow2"}
     at_save = count(vmnet)
     output_of(vmnet, "echo later >/root/word; seq 100000 >/root/later; rm /root/synced; sync")
 
@@ -290,3 +290,68 @@ def test_adopt_of_one_whose_save_was_cut_off(shells, before):
     await_more(child.create(image=image)["vmnet"])
     child.ask("gone", "kill")
     second.ask("gone", "kill")
+
+
+# ---- what QEMU can reach
+
+def files_of(pid):
+    """{path: how it is open} of what a process has of regular files; one open for writing anywhere counts."""
+    found = {}
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        path = os.readlink(f"/proc/{pid}/fd/{fd}")
+        if not path.startswith("/") or path.startswith(("/dev/", "/memfd:")):
+            continue
+        with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii") as info:
+            flags = next(int(line.split()[1], 8) for line in info if line.startswith("flags:"))
+        found[path] = max(found.get(path, 0), flags & os.O_ACCMODE)
+    return found
+
+
+def test_qemu_has_descriptors_and_no_names(shells):
+    shell = shells()
+    vmnet = shell.create()["vmnet"]
+    qemu, _ = shell.pids()
+    real = TEMPLATE.resolve()
+    base = {str(real / "memory"): os.O_RDONLY, str(real / "disk.ext4"): os.O_RDONLY,
+            str(shell.dir / "disk.qcow2"): os.O_RDWR}
+    with open(f"/proc/{qemu}/cmdline", "rb") as f:
+        words = f.read()
+    assert str(real).encode() not in words and str(TEMPLATE).encode() not in words
+    assert str(shell.dir).encode() not in words
+
+    def own():
+        files = files_of(qemu)
+        files.pop(str(real / "vmstate"), None)
+        return files
+
+    assert own() == base
+    # What it wrote for an image is taken away again; where it stood still, the next time.
+    for name in ("one", "two"):
+        save(shell, shells.place / name)
+        wait_for(lambda: own() == base, 30, "QEMU lets go of the image")
+    save(shell, shells.place / "three", "stay")
+    save(shell, shells.place / "four")
+    shell.ask("done", "resume")
+    save(shell, shells.place / "five")
+    wait_for(lambda: own() == base, 30, "QEMU lets go of all images")
+    assert output_of(vmnet, "echo alive") == "alive\n"
+    for name in ("three", "four", "five"):
+        child = shells(name + "-child")
+        assert output_of(child.create(image=shells.place / name)["vmnet"], "echo alive") == "alive\n"
+        child.ask("gone", "kill")
+    shell.ask("gone", "kill")
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda so: so.unlink(), ["cubby-qemu.so is missing"]),
+    (lambda so: (so.unlink(), so.write_text("not an object\n")), ["/dev/null/cubby-memory"]),
+], ids=["missing", "not-loaded"])
+def test_without_the_preload_nothing_starts(shell, shells, change, words):
+    before = (TEMPLATE / "memory").stat()
+    so = shells.place / "cubby-qemu.so"
+    change(so)
+    failed = shell.create(event="failed")
+    assert all(word in failed["error"] for word in words), failed
+    shell.silent()
+    after = (TEMPLATE / "memory").stat()
+    assert (before.st_mtime_ns, before.st_blocks) == (after.st_mtime_ns, after.st_blocks)

@@ -150,7 +150,7 @@ def test_a_console_flood_is_bounded(shell):
     qemu, _ = shell.pids()
     output_of(vmnet, "head -c 200000 /dev/zero | tr '\\0' x > /dev/ttyS0")
     files = {p.name: p.stat().st_size for p in shell.dir.iterdir()}
-    assert set(files) == {"qmp.sock", "vm.net", "net.ctl", "disk.qcow2"}
+    assert set(files) == {"qmp.sock", "vm.net", "net.ctl", "net.stats", "disk.qcow2"}
     with start_in_guest(vmnet, "echo c > /proc/sysrq-trigger"):
         assert shell.hear("exit")["reason"] == "guest kernel panic: sysrq triggered crash"
     shell.ask("gone", "kill")

@@ -115,6 +115,8 @@ class Daemon:
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"qemu-system" in words[0]:  # it has descriptors, no names
+                    words += [os.fsencode(os.readlink(f)) for f in (entry / "fd").iterdir()]
             except OSError:
                 continue
             if os.path.basename(words[0]) != b"cubbyd" and process_exists(entry.name):

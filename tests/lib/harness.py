@@ -51,7 +51,8 @@ class Home:
         self.env = dict(os.environ, CUBBY_HOME=str(self.path))
 
     def processes(self, program=None):
-        """{pid: name} of what runs with this state directory in its environment or command line."""
+        """{pid: name} of what runs with this state directory in its environment, its command line or, where it
+        has it in neither (QEMU and cubby-netd), among its descriptors."""
         found = {}
         lines = pathlib.Path("/proc/net/unix").read_bytes().splitlines()[1:]
         sockets = {f"socket:[{f[6].decode()}]": f[7] for f in (line.split() for line in lines)
@@ -60,8 +61,9 @@ class Home:
             try:
                 words = (entry / "cmdline").read_bytes()
                 known = words + (entry / "environ").read_bytes()
-                if words.startswith(b"cubby-netd"):  # has neither: its socket tells whose it is
-                    known += b" ".join(sockets.get(os.readlink(f), b"") for f in (entry / "fd").iterdir())
+                if b"cubby-netd" in words or b"qemu-system" in words:
+                    links = [os.readlink(f) for f in (entry / "fd").iterdir()]
+                    known += b" ".join(sockets.get(link, os.fsencode(link)) for link in links)
             except OSError:
                 continue
             name = os.path.basename(words.split(b"\0")[0]).decode()

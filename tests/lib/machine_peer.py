@@ -30,9 +30,10 @@ class Shell:
         self.id = (name + ID)[:len(ID)]
         program = place / "machine-shell"
         if not program.exists():
-            # A copy, so that it finds cubby-netd beside itself.
+            # A copy, so that it finds the others beside itself.
             shutil.copy(TEST / "machine-shell", program)
-            (place / "cubby-netd").symlink_to(BIN / "cubby-netd")
+            for beside in ("cubby-netd", "cubby-qemu.so"):
+                (place / beside).symlink_to(BIN / beside)
         self.log = open(place / "shell.log", "ab")
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.log)

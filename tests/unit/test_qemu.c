@@ -21,10 +21,8 @@ static const struct qemu_config BOOT = {.binary = "/usr/bin/qemu",
                                         .cpu_model = "qemu64",
                                         .memory_mb = 512,
                                         .cpus = 1,
-                                        .memory_path = "/t/memory",
                                         .memory_shared = true,
-                                        .disk_base = "/t/disk",
-                                        .console_path = "/t/console",
+                                        .console_file = true,
                                         .kernel = "/t/k,1",
                                         .initrd = "/t/i",
                                         .append = "console=ttyS0"};
@@ -32,9 +30,9 @@ static const struct qemu_config BOOT = {.binary = "/usr/bin/qemu",
 static struct qemu_config restore_of(const struct qemu_config *boot)
 {
     struct qemu_config c = *boot;
-    c.memory_shared = false;
-    c.disk_overlay = "/s/disk.qcow2";
-    c.console_path = c.kernel = c.initrd = c.append = NULL;
+    c.memory_shared = c.console_file = false;
+    c.disk_overlay = true;
+    c.kernel = c.initrd = c.append = NULL;
     c.incoming = true;
     return c;
 }
@@ -72,7 +70,7 @@ static void test_same_machine(void)
     ok(has(a, "-object", "share=on") && has(b, "-object", "share=off"), "memory is shared or not");
     ok(has(a, "-kernel", "/t/k,1") && !has(b, "-kernel", ""), "only a boot has a kernel");
     ok(!has(a, "-incoming", "") && has(b, "-incoming", "defer"), "only a restore waits for state");
-    ok(has(a, "-chardev", "file,id=console,path=/t/console"), "a boot's console is a file");
+    ok(has(a, "-chardev", "file,id=console,path=/dev/fdset/3"), "a boot's console is a file");
     ok(has(b, "-chardev", "ringbuf,id=console"), "a sandbox's console is a ring");
     qemu_argv_free(a);
     qemu_argv_free(b);
@@ -89,22 +87,38 @@ static void test_disk(void)
        "a sandbox writes its overlay");
     char *values auto_free = values_of(b, "-blockdev");
     for (char *line = strtok(values, "\n"); line; line = strtok(NULL, "\n")) {
-        if (strstr(line, "/t/disk"))
-            ok(strstr(line, "read-only=on") != NULL, "the base is read-only");
+        if (strstr(line, "node-name=base"))
+            ok(strstr(line, "read-only=on") != NULL, "the base is read-only: %s", line);
     }
     qemu_argv_free(a);
     qemu_argv_free(b);
+}
+
+// What a sandbox's QEMU is told to open is a descriptor, or nothing that can be opened.
+static void test_files(void)
+{
+    struct qemu_config restore = restore_of(&BOOT);
+    char **argv = qemu_argv(&restore);
+    ok(has(argv, "-add-fd", "set=1,fd=7") && has(argv, "-add-fd", "set=2,fd=8"), "both disks");
+    ok(has(argv, "-blockdev", "node-name=base-file,filename=/dev/fdset/1,") &&
+           has(argv, "-blockdev", "node-name=disk0-file,filename=/dev/fdset/2,"),
+       "are descriptors");
+    ok(has(argv, "-object", "mem-path=" QEMU_MEMORY_PATH ","), "the memory has that name");
+    for (int i = 1; argv[i]; i++) {
+        const char *path = strchr(argv[i], '/');
+        ok(!path || str_starts(path, QEMU_FDSET) || str_starts(path, QEMU_MEMORY_PATH),
+           "no file: %s", argv[i]);
+    }
+    qemu_argv_free(argv);
 }
 
 static void test_details(void)
 {
     struct qemu_config c = restore_of(&BOOT);
     c.name = "x,y";
-    c.memory_path = "/a,b/memory";
     c.cpus = 2;
     char **argv = qemu_argv(&c);
-    ok(has(argv, "-object", "mem-path=/a,,b/memory,"), "commas in paths are doubled");
-    ok(has(argv, "-name", "x,,y"), "and in names");
+    ok(has(argv, "-name", "x,,y"), "commas in names are doubled");
     ok(has(argv, "-accel", "thread=multi"), "two processors are two threads");
     ok(has(argv, "-sandbox", "spawn=deny"), "QEMU may start nothing");
     for (int i = 0; argv[i]; i++)
@@ -196,6 +210,7 @@ int main(void)
 {
     test_same_machine();
     test_disk();
+    test_files();
     test_details();
     test_listen();
     test_binary();

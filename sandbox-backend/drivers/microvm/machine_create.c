@@ -32,15 +32,20 @@ struct channels {
     int control;   // listening
     int frames[2]; // of QEMU, of netd
     int vmstate;
+    int memory; // what the guest's is a private mapping of
+    int base;
+    int overlay;
 };
 
 static void on_image_open(struct machine *m, const struct err *e);
 static int begin(struct machine *m, struct err *e);
 static char *apply_size(struct machine *m, struct template *t);
 static int make_overlay(const struct machine *m, struct err *e);
-static int open_channels(struct machine *m, bool boots, struct channels *c, struct err *e);
-static int start_qemu(struct machine *m, const struct template *t, const char *memory,
-                      const char *binary, const struct channels *c, struct err *e);
+static int open_files(const struct machine *m, const char *memory, struct channels *c,
+                      struct err *e);
+static int open_channels(struct machine *m, struct channels *c, struct err *e);
+static int start_qemu(struct machine *m, const struct template *t, const char *binary,
+                      const struct channels *c, struct err *e);
 static int start_netd(struct machine *m, const struct channels *c, struct err *e);
 static void limit(struct machine *m, const struct template *t);
 static void boot(struct machine *m);
@@ -72,7 +77,8 @@ static void on_image_open(struct machine *m, const struct err *e)
 
 static void channels_close(const struct channels *c)
 {
-    const int fds[] = {c->qmp, c->vmnet, c->control, c->frames[0], c->frames[1], c->vmstate};
+    const int fds[] = {c->qmp,     c->vmnet,  c->control, c->frames[0], c->frames[1],
+                       c->vmstate, c->memory, c->base,    c->overlay};
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         mem_close_fd(&fds[i]);
 }
@@ -81,7 +87,7 @@ static void channels_close(const struct channels *c)
 static int begin(struct machine *m, struct err *e)
 {
     struct template t;
-    struct channels c = {.qmp = -1, .vmnet = -1, .control = -1, .frames = {-1, -1}, .vmstate = -1};
+    struct channels c = {-1, -1, -1, {-1, -1}, -1, -1, -1, -1};
     char *binary auto_free = NULL;
     // 1. The template, and whether it fits this host.
     if (fit_load(m->template, &t, &binary, e) != 0)
@@ -90,8 +96,9 @@ static int begin(struct machine *m, struct err *e)
     bool boots = sized_is_own(memory) && !m->restore;
     // 2. to 4. A disk, descriptors, QEMU (first, because it takes longest), netd.
     int failed = m->restore ? 0 : make_overlay(m, e);
-    failed = failed ? failed : open_channels(m, boots, &c, e);
-    failed = failed ? failed : start_qemu(m, &t, memory, binary, &c, e);
+    failed = failed ? failed : open_files(m, memory, &c, e);
+    failed = failed ? failed : open_channels(m, &c, e);
+    failed = failed ? failed : start_qemu(m, &t, binary, &c, e);
     failed = failed ? failed : start_netd(m, &c, e);
     if (!failed)
         limit(m, &t);
@@ -125,14 +132,32 @@ static int make_overlay(const struct machine *m, struct err *e)
     return file_copy(from, to, 0600, e);
 }
 
-// 3. Sockets, logs and the device state.
-static int open_channels(struct machine *m, bool boots, struct channels *c, struct err *e)
+static int open_file(const char *path, int flags, struct err *e)
 {
+    int fd = open(path, flags | O_CLOEXEC);
+    return fd < 0 ? err_sys(e, errno, "open %s", path) : fd;
+}
+
+// 3. The files, each for what QEMU may do with it.
+static int open_files(const struct machine *m, const char *memory, struct channels *c,
+                      struct err *e)
+{
+    bool boots = sized_is_own(memory) && !m->restore;
     char *vmstate auto_free =
         m->restore ? machine__restore_vmstate(m) : str_printf("%s/" TEMPLATE_VMSTATE, m->template);
-    c->vmstate = boots ? -1 : open(vmstate, O_RDONLY | O_CLOEXEC);
-    if (c->vmstate < 0 && !boots)
-        return err_sys(e, errno, "open %s", vmstate);
+    char *base auto_free = str_printf("%s/" TEMPLATE_DISK, m->template);
+    char *overlay auto_free = str_printf("%s/" MACHINE_OVERLAY, m->dir);
+    if ((!boots && (c->vmstate = open_file(vmstate, O_RDONLY, e)) < 0) ||
+        (c->memory = open_file(memory, O_RDONLY, e)) < 0 ||
+        (c->base = open_file(base, O_RDONLY, e)) < 0 ||
+        (c->overlay = open_file(overlay, O_RDWR, e)) < 0)
+        return -1;
+    return 0;
+}
+
+// 3. Sockets and logs.
+static int open_channels(struct machine *m, struct channels *c, struct err *e)
+{
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, c->frames) != 0)
         return err_sys(e, errno, "make a socket pair");
     c->qmp = qemu_qmp_listen(m->qmp_path, e);
@@ -143,15 +168,14 @@ static int open_channels(struct machine *m, bool boots, struct channels *c, stru
     return m->netd_log < 0 ? -1 : 0;
 }
 
-static int start_qemu(struct machine *m, const struct template *t, const char *memory,
-                      const char *binary, const struct channels *c, struct err *e)
+static int start_qemu(struct machine *m, const struct template *t, const char *binary,
+                      const struct channels *c, struct err *e)
 {
     bool boots = c->vmstate < 0;
+    char *preload auto_free = qemu_preload(e);
     char *kernel auto_free = str_printf("%s/" TEMPLATE_KERNEL, m->template);
     char *initrd auto_free = str_printf("%s/" TEMPLATE_INITRD, m->template);
     char *append auto_free = boots ? qemu_kernel_args(t->accel) : NULL;
-    char *base auto_free = str_printf("%s/" TEMPLATE_DISK, m->template);
-    char *overlay auto_free = str_printf("%s/" MACHINE_OVERLAY, m->dir);
     char *name auto_free = str_printf("cubby-%s", m->id);
     struct qemu_config config = {.binary = binary,
                                  .name = name,
@@ -160,19 +184,32 @@ static int start_qemu(struct machine *m, const struct template *t, const char *m
                                  .cpu_model = t->cpu_model,
                                  .memory_mb = (int)t->memory_mb,
                                  .cpus = (int)t->cpus,
-                                 .memory_path = memory,
-                                 .disk_base = base,
-                                 .disk_overlay = overlay,
+                                 .disk_overlay = true,
                                  .kernel = boots ? kernel : NULL,
                                  .initrd = boots ? initrd : NULL,
                                  .append = append,
                                  .incoming = !boots,
                                  .image = m->restore != NULL};
+    if (!preload)
+        return -1;
     char **argv = qemu_argv(&config);
-    const int fds[QEMU_FD_COUNT] = {-1, m->qemu_log, m->qemu_log, c->qmp, c->frames[0], c->vmstate};
+    const int fds[QEMU_FD_COUNT] = {[0] = -1,
+                                    [1] = m->qemu_log,
+                                    [2] = m->qemu_log,
+                                    [QEMU_FD_QMP] = c->qmp,
+                                    [QEMU_FD_NET] = c->frames[0],
+                                    [QEMU_FD_VMSTATE] = c->vmstate,
+                                    [QEMU_FD_MEMORY] = c->memory,
+                                    [QEMU_FD_DISK] = c->base,
+                                    [QEMU_FD_OVERLAY] = c->overlay,
+                                    [QEMU_FD_CONSOLE] = -1};
     // A later daemon is not its parent, and is to be able to save it.
-    struct spawn_opts opts = {
-        .file = binary, .argv = argv, .fds = fds, .fd_count = QEMU_FD_COUNT, .is_open = true};
+    struct spawn_opts opts = {.file = binary,
+                              .argv = argv,
+                              .preload = preload,
+                              .fds = fds,
+                              .fd_count = QEMU_FD_COUNT,
+                              .is_open = true};
     m->qemu = subproc_start(m->loop, &opts, machine__on_qemu_exit, m, e);
     qemu_argv_free(argv);
     return m->qemu ? 0 : -1;
@@ -183,10 +220,9 @@ static int start_netd(struct machine *m, const struct channels *c, struct err *e
     char *file auto_free = self_program(NETD_PROGRAM, e);
     if (!file)
         return -1;
-    const char *const args[] = {
-        NETD_PROGRAM,   "--frames-fd",   NETD_FD_FRAMES, "--listen-fd", NETD_FD_LISTEN,
-        "--control-fd", NETD_FD_CONTROL, "--stats-fd",   NETD_FD_STATS, "--policy",
-        m->policy,      NULL};
+    const char *const args[] = {NETD_PROGRAM,   "--frames-fd",  NETD_FD_FRAMES,  "--listen-fd",
+                                NETD_FD_LISTEN, "--control-fd", NETD_FD_CONTROL, "--stats-fd",
+                                NETD_FD_STATS,  "--policy",     m->policy,       NULL};
     char *argv[ARRAY_LEN(args)]; // execve(2) takes them without const and leaves them as they are
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
@@ -291,8 +327,8 @@ void machine__on_migration(struct machine *m, const char *status)
         machine__fail(m, &e);
     } else if (str_eq(status, "completed")) {
         machine__step(m, "loaded");
-        qmp_execute(m->qmp, "cont", NULL, machine__qmp_ms(m), m->grow_mb ? on_loading : on_continued,
-                    m);
+        qmp_execute(m->qmp, "cont", NULL, machine__qmp_ms(m),
+                    m->grow_mb ? on_loading : on_continued, m);
         if (m->grow_mb) // only now is the disk QEMU's to write
             grow_disk(m, on_continued);
     }

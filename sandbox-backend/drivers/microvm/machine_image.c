@@ -278,7 +278,7 @@ void machine_image_empty(const char *dir)
 {
     for (size_t i = 0; i < ARRAY_LEN(FILES); i++) {
         char *path auto_free = str_printf("%s/%s", dir, FILES[i]);
-        // QEMU keeps the file of a "xen-save-devices-state" that failed open.
+        // QEMU may keep one of them open.
         if (truncate(path, 0) == 0 || errno != ENOENT)
             unlink(path);
     }

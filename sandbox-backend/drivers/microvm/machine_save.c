@@ -11,7 +11,7 @@
 // later ones undo:
 //
 //   PREPARE     worker: finds the memory, makes room
-//   TARGET      QMP: the disk of the image becomes a node
+//   TARGET      QMP: QEMU gets the files; the disk of the image becomes a node
 //   STANDSTILL  QMP: stop, devices, the backup begins; worker: pages
 //   GO_ON       QMP: cont (unless it was paused or is to stay); worker: writes; the backup ends
 //   DETACH      QMP: the node goes
@@ -191,6 +191,8 @@ static void save_it(struct machine *m, struct machine_request *r)
                                    .size = m->size,
                                    .overlay = s->disk,
                                    .memory = {.mem = -1, .pagemap = -1},
+                                   .disk = -1,
+                                   .devices = -1,
                                    .qemu = subproc_pid(m->qemu)};
     deadline_init(&s->deadline, m->loop, on_late);
     m->save = s;
@@ -225,6 +227,26 @@ static void on_target(struct qmp *q, const json_t *value, const struct err *e, v
     on_reply(q, value, e, ctx);
 }
 
+// QEMU may have them still: it forgets none while its guest stands still. The newest of a set is
+// the one that it opens.
+static void forget_files(struct machine_save *s)
+{
+    static const int SETS[] = {QEMU_SET_SAVE_DISK, QEMU_SET_SAVE_DEVICES};
+    for (size_t i = 0; i < ARRAY_LEN(SETS); i++)
+        qmp_execute(s->m->qmp, "remove-fd", json_pack("{s:i}", "fdset-id", SETS[i]), SAVE_MS, NULL,
+                    NULL);
+}
+
+static void give_files(struct machine_save *s)
+{
+    const struct save_files *f = &s->files;
+    forget_files(s);
+    s->waiting += 2;
+    qmp_add_fd(s->m->qmp, QEMU_SET_SAVE_DISK, f->disk, SAVE_MS, on_reply, s->m);
+    qmp_add_fd(s->m->qmp, QEMU_SET_SAVE_DEVICES, f->devices, SAVE_MS, on_reply, s->m);
+    save_files_given(&s->files);
+}
+
 static void add_target(struct machine_save *s)
 {
     if (failed(s))
@@ -232,7 +254,8 @@ static void add_target(struct machine_save *s)
     if (s->m->adopted) // what an earlier daemon may have left
         qmp_execute(s->m->qmp, "blockdev-del", json_pack("{s:s}", "node-name", NODE), SAVE_MS, NULL,
                     NULL);
-    char *file auto_free = str_printf("%s/" MACHINE_IMAGE_DISK, s->dir);
+    give_files(s);
+    char *file auto_free = str_printf(QEMU_FDSET "%d", QEMU_SET_SAVE_DISK);
     // The same backing as the machine's own disk, so that zeros over it are written as such.
     ask(s, "blockdev-add",
         json_pack("{s:s, s:s, s:s, s:{s:b}, s:s, s:{s:s, s:s, s:{s:b}, s:s}}", "driver", "qcow2",
@@ -285,7 +308,7 @@ static void stand_still(struct machine_save *s)
     } else {
         work(s, run_read);
     }
-    char *file auto_free = str_printf("%s/" MACHINE_IMAGE_VMSTATE, s->dir);
+    char *file auto_free = str_printf(QEMU_FDSET "%d", QEMU_SET_SAVE_DEVICES);
     // "live": false leaves the disk to this QEMU.
     ask(s, "xen-save-devices-state", json_pack("{s:s, s:b}", "filename", file, "live", 0),
         on_reply);
@@ -394,6 +417,7 @@ static void detach(struct machine_save *s)
     FAULT("save.6");
     if (s->has_node)
         ask(s, "blockdev-del", json_pack("{s:s}", "node-name", NODE), on_reply);
+    forget_files(s);
 }
 
 static void seal(struct machine_save *s)

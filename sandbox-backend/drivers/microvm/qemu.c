@@ -31,6 +31,7 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/self.h"
 #include "sandbox-backend/base/str.h"
 
 #define ARGV_MAX     96
@@ -69,34 +70,42 @@ static char *comma_safe(const char *value)
     return out.data ? buf_take(&out) : xstrdup("");
 }
 
+// A set of one descriptor. QEMU opens it again as often as it likes, but only for what it is open.
+static void add_set(struct argv *a, int set, int fd)
+{
+    add(a, "-add-fd");
+    add(a, "set=%d,fd=%d", set, fd);
+}
+
 static void add_memory(struct argv *a, const struct qemu_config *c)
 {
-    char *path auto_free = comma_safe(c->memory_path);
     add(a, "-m");
     add(a, "%dM", c->memory_mb);
     add(a, "-object");
-    add(a, "memory-backend-file,id=mem0,size=%dM,mem-path=%s,share=%s", c->memory_mb, path,
-        c->memory_shared ? "on" : "off");
+    add(a, "memory-backend-file,id=mem0,size=%dM,mem-path=" QEMU_MEMORY_PATH ",share=%s",
+        c->memory_mb, c->memory_shared ? "on" : "off");
 }
 
-// A raw file below `node`. Nothing is flushed to the platter: neither a template that is being
+// A raw image below `node`. Nothing is flushed to the platter: neither a template that is being
 // built nor a sandbox outlives a crash of the host.
-static void add_raw_disk(struct argv *a, const char *node, const char *image, bool read_only)
+static void add_raw_disk(struct argv *a, const char *node, bool read_only)
 {
-    char *path auto_free = comma_safe(image);
+    const char *mode = read_only ? "read-only=on" : "discard=unmap";
+    add_set(a, QEMU_SET_DISK, QEMU_FD_DISK);
     add(a, "-blockdev");
-    add(a, "driver=file,node-name=%s-file,filename=%s,cache.no-flush=on,%s", node, path,
-        read_only ? "read-only=on" : "discard=unmap");
+    add(a, "driver=file,node-name=%s-file,filename=" QEMU_FDSET "%d,cache.no-flush=on,%s", node,
+        QEMU_SET_DISK, mode);
     add(a, "-blockdev");
-    add(a, "driver=raw,node-name=%s,file=%s-file,cache.no-flush=on,%s", node, node,
-        read_only ? "read-only=on" : "discard=unmap");
+    add(a, "driver=raw,node-name=%s,file=%s-file,cache.no-flush=on,%s", node, node, mode);
 }
 
-static void add_overlay(struct argv *a, const char *node, const char *image, const char *base)
+static void add_overlay(struct argv *a, const char *node, const char *base)
 {
-    char *path auto_free = comma_safe(image);
+    add_set(a, QEMU_SET_OVERLAY, QEMU_FD_OVERLAY);
     add(a, "-blockdev");
-    add(a, "driver=file,node-name=%s-file,filename=%s,cache.no-flush=on,discard=unmap", node, path);
+    add(a,
+        "driver=file,node-name=%s-file,filename=" QEMU_FDSET "%d,cache.no-flush=on,discard=unmap",
+        node, QEMU_SET_OVERLAY);
     add(a, "-blockdev");
     add(a,
         "driver=qcow2,node-name=%s,file=%s-file,backing=%s,cache.no-flush=on,discard=unmap,"
@@ -107,10 +116,10 @@ static void add_overlay(struct argv *a, const char *node, const char *image, con
 static void add_disk(struct argv *a, const struct qemu_config *c)
 {
     if (c->disk_overlay) {
-        add_raw_disk(a, QEMU_DISK_BASE_NODE, c->disk_base, true);
-        add_overlay(a, QEMU_DISK_NODE, c->disk_overlay, QEMU_DISK_BASE_NODE);
+        add_raw_disk(a, QEMU_DISK_BASE_NODE, true);
+        add_overlay(a, QEMU_DISK_NODE, QEMU_DISK_BASE_NODE);
     } else {
-        add_raw_disk(a, QEMU_DISK_NODE, c->disk_base, false);
+        add_raw_disk(a, QEMU_DISK_NODE, false);
     }
     add(a, "-device");
     // A full host disk is an I/O error in the guest; the default stops the guest for good.
@@ -132,13 +141,13 @@ static void add_devices(struct argv *a)
 
 static void add_console(struct argv *a, const struct qemu_config *c)
 {
+    if (c->console_file)
+        add_set(a, QEMU_SET_CONSOLE, QEMU_FD_CONSOLE);
     add(a, "-chardev");
-    if (c->console_path) {
-        char *path auto_free = comma_safe(c->console_path);
-        add(a, "file,id=" QEMU_CONSOLE_ID ",path=%s", path);
-    } else {
+    if (c->console_file)
+        add(a, "file,id=" QEMU_CONSOLE_ID ",path=" QEMU_FDSET "%d", QEMU_SET_CONSOLE);
+    else
         add(a, "ringbuf,id=" QEMU_CONSOLE_ID ",size=%d", QEMU_CONSOLE_BYTES);
-    }
     add(a, "-serial");
     add(a, "chardev:" QEMU_CONSOLE_ID);
     add(a, "-chardev");
@@ -220,6 +229,11 @@ void qemu_argv_free(char **argv)
     for (char **item = argv; item && *item; item++)
         free(*item);
     free(argv);
+}
+
+char *qemu_preload(struct err *e)
+{
+    return self_program("cubby-qemu.so", e);
 }
 
 const char *qemu_cpu_model(const char *accel)

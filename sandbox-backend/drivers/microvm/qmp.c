@@ -276,6 +276,11 @@ void qmp_give_fd(struct qmp *q, const char *name, int fd, uint64_t timeout_ms, q
     execute(q, "getfd", json_pack("{s:s}", "fdname", name), fd, timeout_ms, cb, ctx);
 }
 
+void qmp_add_fd(struct qmp *q, int set, int fd, uint64_t timeout_ms, qmp_reply_cb cb, void *ctx)
+{
+    execute(q, "add-fd", json_pack("{s:i}", "fdset-id", set), fd, timeout_ms, cb, ctx);
+}
+
 // ---- receiving
 
 static const char *reply_error(const json_t *error)

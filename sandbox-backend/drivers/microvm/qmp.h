@@ -43,6 +43,9 @@ void qmp_execute(struct qmp *q, const char *command, json_t *arguments, uint64_t
 void qmp_give_fd(struct qmp *q, const char *name, int fd, uint64_t timeout_ms, qmp_reply_cb cb,
                  void *ctx);
 
+// "add-fd": the same as the one descriptor of the set `set`, for whatever opens "/dev/fdset/SET".
+void qmp_add_fd(struct qmp *q, int set, int fd, uint64_t timeout_ms, qmp_reply_cb cb, void *ctx);
+
 // Fails what is pending (ERR_CANCELED, before it returns), closes, frees; on_closed (may be NULL)
 // comes from the loop. No event after this call.
 void qmp_close(struct qmp *q, void (*on_closed)(void *ctx), void *ctx);

@@ -58,13 +58,27 @@ static int64_t disk_size(const char *path, struct err *e)
     return (int64_t)be64toh(size);
 }
 
+// The devices are written from the file's beginning, the disk is an empty one of the right size.
+static int open_files(struct save_files *s, struct err *e)
+{
+    char *empty auto_free = str_printf("%s/" TEMPLATE_OVERLAY, s->template_dir);
+    char *disk auto_free = str_printf("%s/" MACHINE_IMAGE_DISK, s->dir);
+    char *devices auto_free = str_printf("%s/" MACHINE_IMAGE_VMSTATE, s->dir);
+    if (file_copy(empty, disk, 0600, e) != 0)
+        return -1;
+    FAULT("save.2");
+    s->disk = open(disk, O_RDWR | O_CLOEXEC);
+    if (s->disk < 0)
+        return err_sys(e, errno, "open %s", disk);
+    s->devices = open(devices, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    return s->devices < 0 ? err_sys(e, errno, "create %s", devices) : 0;
+}
+
 int save_files_prepare(struct save_files *s, struct err *e)
 {
     char *memory auto_free = NULL;
-    char *empty auto_free = str_printf("%s/" TEMPLATE_OVERLAY, s->template_dir);
-    char *disk auto_free = str_printf("%s/" MACHINE_IMAGE_DISK, s->dir);
     char *pages auto_free = str_printf("%s/" MACHINE_IMAGE_PAGES, s->dir);
-    s->memory.mem = s->memory.pagemap = -1;
+    s->memory.mem = s->memory.pagemap = s->disk = s->devices = -1;
     memory = sized_load(&s->template, s->template_dir, &s->size, e);
     if (!memory)
         return -1;
@@ -74,11 +88,19 @@ int save_files_prepare(struct save_files *s, struct err *e)
         guest_memory_scan(&s->memory, &s->pages, e) != 0 || make_buffer(s, e) != 0)
         return -1;
     FAULT("save.1");
-    if (file_copy(empty, disk, 0600, e) != 0)
+    if (open_files(s, e) != 0)
         return -1;
-    FAULT("save.2");
     s->writer = page_writer_open(pages, ram_bytes, e);
     return s->writer ? 0 : -1;
+}
+
+void save_files_given(struct save_files *s)
+{
+    if (s->disk >= 0)
+        close(s->disk);
+    if (s->devices >= 0)
+        close(s->devices);
+    s->disk = s->devices = -1;
 }
 
 // ---- pages
@@ -153,6 +175,7 @@ int save_files_seal(struct save_files *s, struct err *e)
 void save_files_fini(struct save_files *s)
 {
     template_fini(&s->template);
+    save_files_given(s);
     guest_memory_close(&s->memory);
     guest_pages_fini(&s->pages);
     page_writer_close(s->writer);

@@ -20,6 +20,8 @@ struct save_files {
     pid_t qemu;
     // What is made of it.
     struct template template;
+    int disk;    // the files that QEMU writes, open for it
+    int devices; //
     struct guest_memory memory;
     struct guest_pages pages; // its own, of the standstill
     struct page_writer *writer;
@@ -32,8 +34,10 @@ struct save_files {
     int64_t bytes;      // of the whole image
 };
 
-// 1. The guest runs on: finds its memory, makes room for it and the two files.
+// 1. The guest runs on: finds its memory, makes room for it and the files.
 int save_files_prepare(struct save_files *s, struct err *e);
+// QEMU has the two that it writes.
+void save_files_given(struct save_files *s);
 // 2. It stands still: copies its pages. What there is no room for is written at once.
 int save_files_read(struct save_files *s, struct err *e);
 // 3. It runs again: writes them.

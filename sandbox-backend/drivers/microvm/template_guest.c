@@ -94,19 +94,43 @@ struct channels {
     int frames[2]; // of QEMU, of netd
     int vmnet;
     int qmp;
+    int memory;
+    int disk;
+    int console;
 };
 
 static void channels_close(struct channels *c)
 {
-    int fds[] = {c->frames[0], c->frames[1], c->vmnet, c->qmp};
+    int fds[] = {c->frames[0], c->frames[1], c->vmnet, c->qmp, c->memory, c->disk, c->console};
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
 }
 
-static int channels_open(struct channels *c, const struct template_guest *g, struct err *e)
+static int open_in(const char *dir, const char *name, int flags, struct err *e)
 {
-    *c = (struct channels){.frames = {-1, -1}, .vmnet = -1, .qmp = -1};
+    char *path auto_free = str_printf("%s/%s", dir, name);
+    int fd = open(path, flags | O_CLOEXEC, FILE_MODE);
+    return fd < 0 ? err_sys(e, errno, "open %s", path) : fd;
+}
+
+static int files_open(struct channels *c, const struct template_guest_spec *spec, struct err *e)
+{
+    if ((c->memory = open_in(spec->dir, TEMPLATE_MEMORY, O_RDWR | O_CREAT | O_TRUNC, e)) < 0 ||
+        (c->disk = open_in(spec->dir, TEMPLATE_DISK, O_RDWR, e)) < 0 ||
+        (c->console = open_in(spec->dir, TEMPLATE_CONSOLE, O_WRONLY | O_CREAT, e)) < 0)
+        return -1;
+    if (ftruncate(c->memory, (off_t)spec->memory_mb * 1024 * 1024) != 0)
+        return err_sys(e, errno, "make room for the guest's memory");
+    return 0;
+}
+
+static int channels_open(struct channels *c, const struct template_guest *g,
+                         const struct template_guest_spec *spec, struct err *e)
+{
+    *c = (struct channels){{-1, -1}, -1, -1, -1, -1, -1};
+    if (files_open(c, spec, e) != 0)
+        return -1;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, c->frames) < 0)
         return err_sys(e, errno, "socketpair");
     c->vmnet = qemu_qmp_listen(g->vmnet, e);
@@ -134,11 +158,9 @@ static int start_netd(struct template_guest *g, const struct template_guest_spec
 static int start_qemu(struct template_guest *g, const struct template_guest_spec *spec,
                       const struct channels *c, struct err *e)
 {
-    char *memory auto_free = str_printf("%s/%s", spec->dir, TEMPLATE_MEMORY);
-    char *disk auto_free = str_printf("%s/%s", spec->dir, TEMPLATE_DISK);
+    char *preload auto_free = qemu_preload(e);
     char *kernel auto_free = str_printf("%s/%s", spec->dir, TEMPLATE_KERNEL);
     char *initrd auto_free = str_printf("%s/%s", spec->dir, TEMPLATE_INITRD);
-    char *console auto_free = str_printf("%s/%s", spec->dir, TEMPLATE_CONSOLE);
     char *append auto_free = qemu_kernel_args(spec->accel);
     struct qemu_config config = {.binary = spec->qemu,
                                  .name = "cubby-template",
@@ -147,17 +169,27 @@ static int start_qemu(struct template_guest *g, const struct template_guest_spec
                                  .cpu_model = qemu_cpu_model(spec->accel),
                                  .memory_mb = (int)spec->memory_mb,
                                  .cpus = (int)spec->cpus,
-                                 .memory_path = memory,
                                  .memory_shared = true,
-                                 .disk_base = disk,
-                                 .console_path = console,
+                                 .console_file = true,
                                  .kernel = kernel,
                                  .initrd = initrd,
                                  .append = append};
+    if (!preload)
+        return -1;
     char **argv = qemu_argv(&config);
-    const int fds[QEMU_FD_COUNT] = {-1, spec->log, spec->log, c->qmp, c->frames[0], -1};
+    const int fds[QEMU_FD_COUNT] = {[0] = -1,
+                                    [1] = spec->log,
+                                    [2] = spec->log,
+                                    [QEMU_FD_QMP] = c->qmp,
+                                    [QEMU_FD_NET] = c->frames[0],
+                                    [QEMU_FD_VMSTATE] = -1,
+                                    [QEMU_FD_MEMORY] = c->memory,
+                                    [QEMU_FD_DISK] = c->disk,
+                                    [QEMU_FD_OVERLAY] = -1,
+                                    [QEMU_FD_CONSOLE] = c->console};
     struct spawn_opts opts = {.file = spec->qemu,
                               .argv = argv,
+                              .preload = preload,
                               .fds = fds,
                               .fd_count = QEMU_FD_COUNT,
                               .dies_with_us = true};
@@ -185,7 +217,7 @@ struct template_guest *template_guest_start(struct pump *p, const struct templat
     g->vmnet = str_printf("%s/vm.net", spec->dir);
     g->qmp_path = str_printf("%s/qmp.sock", spec->dir);
     g->vmstate = str_printf("%s/%s", spec->dir, TEMPLATE_VMSTATE);
-    int result = channels_open(&c, g, e);
+    int result = channels_open(&c, g, spec, e);
     if (result == 0)
         result = start_netd(g, spec, &c, e);
     if (result == 0)
