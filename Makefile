@@ -95,7 +95,7 @@ KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py)
 KERNEL := $(patsubst $(KERNEL_DIR)/%,$(B)/guest/kernel/%,$(KERNEL_SRC))
 HOST_ENVD := $(B)/test/envd
 TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/machine-shell $(B)/test/http-serve \
-                 $(B)/test/cubbyd-process-faults $(B)/test/faults/cubbyd $(B)/test/cubby-mcp-fixtures
+                 $(B)/test/cubbyd-process-faults $(B)/test/faults/cubbyd $(B)/test/cubby-mcp-fixtures $(B)/test/breakout
 TEST_HOME ?= $(abspath $(B)/test-home)
 TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
@@ -195,6 +195,10 @@ $(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/
 # The microvm driver as a program that takes commands.
 $(B)/test/machine-shell: $(B)/obj/tests/lib/machine_shell.o $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
+# What is started in place of QEMU and netd, in their jails: static, as nothing of the host is there.
+$(B)/test/breakout: tests/attack/breakout.c | $(B)/.deps
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(STD) -O2 -g $(WARN) -static -o $@ $<
 # The HTTP server alone: what its protocol tests and its benchmark speak to.
 $(B)/test/http-serve: $(B)/obj/tests/bench/http_serve.o $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))

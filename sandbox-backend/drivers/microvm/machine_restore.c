@@ -7,6 +7,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/disk_image.h"
 #include "sandbox-backend/drivers/microvm/guest_memory.h"
 #include "sandbox-backend/drivers/microvm/machine_image.h"
 #include "sandbox-backend/drivers/microvm/page_file.h"
@@ -39,7 +40,8 @@ static void run_open(void *ctx, struct err *e)
     if (machine_image_check(r->image, &t, e) == 0 &&
         page_file_open(&r->pages, pages, r->ram_bytes, e) == 0) {
         FAULT("restore.1");
-        file_copy(disk, r->overlay, 0600, e);
+        if (file_copy(disk, r->overlay, 0600, e) == 0)
+            disk_image_check(r->overlay, e); // the copy, which nobody else can change any more
         FAULT("restore.2");
     }
     template_fini(&t);

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever has broken into QEMU or into cubby-netd: breakout.c is started in its place by the daemon
+itself, in the jail, with all that the process holds, and tries to get out. Each attempt is refused; with
+the jail off the same program, started the same way, succeeds."""
+
+import ctypes
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import threading
+
+import pytest
+
+from cubbyd import MicroVMs, wait_for
+from harness import BIN, TEST_HOME
+
+PROGRAM = pathlib.Path(os.environ["TEST"]) / "breakout"
+MARK = b"CUBBY-TARGETS:"
+ROOM = 4096  # of the program's, for what it is to attack
+REFUSED = {"EPERM", "EACCES", "ENOENT", "ESRCH", "EROFS", "ENOSYS", "ENOTDIR", "ECONNREFUSED", "EAFNOSUPPORT"}
+# The number of processes: not a permission, but a limit.
+LIMITED = {"fork-bomb": {"EAGAIN"}, "open-many": {"EMFILE"}, "setuid": {"EINVAL"}}
+# Of descriptors that it holds for reading only.
+OWN = {"reopen-own", "write-own", "map-own", "protect-own", "chmod-own", "chown-own", "link-own"}
+# cubby-netd is there to open connections; where they may go is its policy's business, and a
+# hostile netd's (docs/security.md).
+OF_NETD = {"tcp", "udp", "ipv6", "netlink"}
+
+
+class Targets:
+    """What is worth attacking, on the host: files of anybody's, sockets, memory, a process."""
+
+    def __init__(self, home, daemon_pid):
+        self.other = home / "other"
+        self.other.mkdir(mode=0o755)
+        for name in "overlay.qcow2", "sandbox.json":
+            (self.other / name).write_text("another's")
+            (self.other / name).chmod(0o666)
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.abstract = socket.socket(socket.AF_UNIX)
+        name = f"cubby-attack-{os.getpid()}-{id(self)}"
+        self.abstract.bind("\0" + name)
+        self.abstract.listen()
+        self.unix = socket.socket(socket.AF_UNIX)
+        self.unix.bind(str(self.other / "vm.net"))
+        self.unix.listen()
+        (self.other / "vm.net").chmod(0o666)
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        key = 0x00cb0000 | os.getpid() & 0xffff
+        self.shm = self.libc.shmget(key, 4096, 0o1666)
+        template = TEST_HOME / "templates/default"
+        self.facts = {"home": home, "other": self.other, "template": template / "template.json",
+                      "memory": template / "memory", "disk": template / "disk.ext4", "daemon": daemon_pid,
+                      "port": self.tcp.getsockname()[1], "abstract": name, "shm": key}
+
+    def text(self):
+        return (";" + ";".join(f"{k}={v}" for k, v in self.facts.items()) + ";").encode()
+
+    def close(self):
+        for one in self.tcp, self.abstract, self.unix:
+            one.close()
+        self.libc.shmctl(self.shm, 0, None)
+
+
+def program_with(targets, where):
+    """A copy of the program that knows what to attack."""
+    data = PROGRAM.read_bytes()
+    at = data.index(MARK)
+    text = (MARK + targets.text()).ljust(ROOM, b"\0")
+    assert len(text) == ROOM
+    where.write_bytes(data[:at] + text + data[at + ROOM:])
+    where.chmod(0o755)
+
+
+def running(program):
+    """The pid of the process that runs it: by inode, as its path is another in a jail."""
+    wanted = program.stat()
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            found = os.stat(entry / "exe")
+        except OSError:
+            continue
+        if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+            return int(entry.name)
+    return None
+
+
+def said(pid):
+    """What it wrote to its standard error, once it is at its end."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/fd/2").read_bytes().rstrip(b"\0").decode()
+    except OSError:
+        return None
+    return text if text.endswith("END\n") else None
+
+
+def attempts(tmp_path, kind, *args):
+    """{attempt: how it ended} of the program in the place of QEMU or netd."""
+    bins = tmp_path / "bin"
+    shutil.copytree(BIN, bins, symlinks=True)
+    attacker = bins / "cubby-netd" if kind == "netd" else tmp_path / "qemu-system-x86_64"
+    attacker.unlink(missing_ok=True)
+    attacker.write_bytes(b"")  # there, when the daemon looks for it
+    attacker.chmod(0o755)
+    env = {"CUBBY_QEMU": str(attacker)} if kind == "vmm" else {}
+    daemon = MicroVMs(*args, env=env)
+    daemon.program = bins / "cubbyd"
+    daemon.start()
+    targets = Targets(daemon.home, daemon.process.pid)
+    program_with(targets, attacker)
+    create = threading.Thread(target=lambda: daemon.request("POST", "/v2/sandboxes", {"templateID": "default"},
+                                                            timeout=120), daemon=True)
+    create.start()
+    try:
+        pid = wait_for(lambda: running(attacker), 60, "it is started")
+        lines = wait_for(lambda: said(pid), 90, "it has tried everything").splitlines()
+    finally:
+        while (left := running(attacker)) is not None:
+            os.kill(left, signal.SIGKILL)
+            wait_for(lambda: running(attacker) != left, 30, "it is gone")
+        create.join(90)
+        targets.close()
+        shutil.rmtree(targets.other)
+        daemon.close()
+    return dict(line.split() for line in lines if line != "END")
+
+
+def allowed(name, word):
+    base = name.partition(":")[0]
+    if base in OWN:
+        return word != "DONE"
+    return word in REFUSED | LIMITED.get(base, set())
+
+
+@pytest.fixture(scope="module", name="control")
+def fixture_control(tmp_path_factory):
+    """The same with the wall down."""
+    return attempts(tmp_path_factory.mktemp("control"), "vmm", "--jail", "off")
+
+
+# What this host itself has not, or does for nobody: no control is to be had of them here.
+ABSENT = {"ENOENT", "EAFNOSUPPORT", "ENXIO", "ENODEV"}
+
+
+@pytest.mark.parametrize("kind", ["netd"])
+def test_nothing_is_found_outside(tmp_path, control, kind):
+    tried = attempts(tmp_path, kind)
+    mine = {n: w for n, w in tried.items() if not (kind == "netd" and n in OF_NETD)}
+    out = {n: w for n, w in mine.items() if not allowed(n, w)}
+    assert not out, out
+    # control: without the jail it is not refused, or for another reason than a right that is missing
+    same = {n: (w, control[n]) for n, w in mine.items()
+            if n in control and (control[n] == w and w not in ABSENT
+                                                  or control[n] in ("EPERM", "EACCES", "ESRCH", "EROFS"))}
+    assert not same, same
+    assert {n for n, w in control.items() if w == "DONE"} >= {
+        "read-shadow", "write-template-memory", "write-other-disk", "signal-daemon", "ptrace-daemon", "tcp",
+        "daemon-socket", "abstract", "other-socket", "shared-memory", "unshare-user", "capabilities"}
