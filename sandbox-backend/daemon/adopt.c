@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/aside.h"
 #include "sandbox-backend/daemon/dir_work.h"
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/expiry.h"
@@ -130,6 +131,19 @@ static void adopt_image(struct adoption *a, struct sandbox *sb)
     step_done(a);
 }
 
+// A rollback was under way, or its remains were being removed. The record says which machine
+// counts; its files are put back where it looks for them, and what else is there goes.
+static void mend_rollback(const struct sandbox *sb, const struct record_extra *extra)
+{
+    struct err e = ERR_INIT;
+    if (!aside_is_there(sb->dir))
+        return;
+    orphans_kill_but(sb->dir, extra->machine);
+    FAULT("adopt.4");
+    if ((extra->aside ? aside_take_back(sb->dir, &e) : aside_clear(sb->dir, &e)) < 0)
+        log_error("sandbox.rollback", "id=%s error=\"%s\"", sb->id, e.msg);
+}
+
 static void adopt_machine(struct sandbox *sb, const json_t *record)
 {
     struct store *store = sb->store;
@@ -166,6 +180,7 @@ static void adopt_one(struct adoption *a, const char *id)
     }
     sb->found = (int)extra.state;
     remove_remains(sb);
+    mend_rollback(sb, &extra);
     if (sb->image)
         adopt_image(a, sb);
     else

@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/aside.h"
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
@@ -35,7 +36,7 @@ static void remove_one(struct dir_work *w, const char *name)
 // A record that is just being replaced has its name in front.
 static bool is_kept(const struct dir_work *w, const char *name)
 {
-    return name[0] == '.' || str_starts(name, DIR_WORK_RECORD) ||
+    return name[0] == '.' || str_starts(name, DIR_WORK_RECORD) || str_starts(name, ASIDE_DIR) ||
            (w->keep_image && strcmp(name, DIR_WORK_IMAGE) == 0);
 }
 

@@ -15,6 +15,6 @@ typedef void (*dir_work_cb)(void *ctx);
 // Removes `name` of it. `cb` (may be NULL) comes once, from the loop; what could not be removed is
 // logged. The sandbox is held (ending.h) until then, and goes with it.
 void dir_work_remove(struct sandbox *sb, const char *name, dir_work_cb cb, void *ctx);
-// Removes all of it but its record and, with `keep_image`, its image: as a driver wants it that
-// makes a machine there.
+// Removes all of it but its record, what is aside and, with `keep_image`, its image: as a driver
+// wants it that makes a machine there.
 void dir_work_strip(struct sandbox *sb, bool keep_image, dir_work_cb cb, void *ctx);

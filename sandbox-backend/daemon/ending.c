@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/aside.h"
 #include "sandbox-backend/daemon/dir_work.h"
 #include "sandbox-backend/daemon/handout.h"
 #include "sandbox-backend/daemon/pause.h"
@@ -18,6 +19,7 @@
 #include "sandbox-backend/daemon/ports.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/removal.h"
+#include "sandbox-backend/daemon/rollback.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/sandbox_image.h"
 #include "sandbox-backend/daemon/store.h"
@@ -53,6 +55,7 @@ static void take_apart(struct sandbox *sb,
     proxy_cut_streams(sb);
     ports_close_all(sb);
     pause_drop(sb);
+    rollback_drop(sb, end_machine);
     handout_drop(sb);
     sandbox_image_drop(sb);
     meter_cancel(sb);
@@ -103,8 +106,9 @@ void ending_log_tails(const struct sandbox *sb)
 
 void ending_on_exit(struct machine *m, const char *reason, void *ctx)
 {
-    (void)m;
     struct sandbox *sb = ctx;
+    if (rollback_on_exit(sb, m, reason))
+        return;
     if (sb->pooled) {
         pooled_on_exit(sb, reason);
         return;
@@ -160,7 +164,8 @@ static void on_removal_step(struct deadline *d)
     struct sandbox *sb = container_of(d, struct sandbox, wait);
     struct err e = ERR_INIT;
     char *image auto_free = str_printf("%s/" DIR_WORK_IMAGE, sb->dir);
-    if (!sb->released && (removal_step(sb->dir) || removal_step(image))) {
+    char *aside auto_free = str_printf("%s/" ASIDE_DIR, sb->dir);
+    if (!sb->released && (removal_step(sb->dir) || removal_step(image) || removal_step(aside))) {
         deadline_arm(&sb->wait, 1); // with 0, libuv would call again before it looks at others
         return;
     }

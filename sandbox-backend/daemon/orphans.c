@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -114,12 +115,50 @@ static bool check(const char *name, const char *dir)
 
 int orphans_kill(const char *dir)
 {
+    return orphans_kill_but(dir, NULL);
+}
+
+// Each process of a machine is an object with its "pid" (machine_record).
+static bool names_pid(const json_t *machine, pid_t pid)
+{
+    const char *key;
+    json_t *value;
+    if (json_integer_value(json_object_get(machine, "pid")) == pid)
+        return true;
+    json_object_foreach((json_t *)(uintptr_t)machine, key, value)
+    {
+        if (json_is_object(value) && names_pid(value, pid))
+            return true;
+    }
+    return false;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+    char *path auto_free = str_printf("/proc/%d/stat", (int)pid);
+    struct buf text auto_buf = BUF_INIT;
+    int parent = 0;
+    const char *end = file_read(path, 4096, &text, NULL) < 0 ? NULL : strrchr(buf_str(&text), ')');
+    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+static bool is_spared(const char *name, const json_t *machine)
+{
+    for (pid_t pid = machine ? atoi(name) : 0; pid > 1; pid = parent_of(pid))
+        if (names_pid(machine, pid))
+            return true;
+    return false;
+}
+
+int orphans_kill_but(const char *dir, const json_t *machine)
+{
     int killed = 0;
     DIR *proc = opendir("/proc");
     if (!proc)
         return 0;
     for (struct dirent *entry; (entry = readdir(proc));)
-        killed += check(entry->d_name, dir);
+        if (!is_spared(entry->d_name, machine))
+            killed += check(entry->d_name, dir);
     closedir(proc);
     return killed;
 }

@@ -7,6 +7,8 @@
 // or something below it, among its arguments or open files; waits up to two seconds for each until
 // it is gone. Blocking; for the daemon's start. Returns how many there were.
 int orphans_kill(const char *dir);
+// The same, but for the processes that `machine`, a driver's record, names, and their children.
+int orphans_kill_but(const char *dir, const json_t *machine);
 
 // The names of the directories below `parent` that such a process has, by one look at all
 // processes: the members of an object, a new reference. For whoever would have to look for each of

@@ -190,7 +190,6 @@ void pause_rollback(struct sandbox *sb, const struct known_template *to, pause_c
     assert(sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED);
     struct pausing *p = pause__of(sb);
     add_waiter(p, GOAL_RUNNING, cb, ctx)->rollback = true;
-    proxy_cut_streams(sb);
     meter_cancel(sb);
     idle_cancel(sb);
     rollback__start(p, to);

@@ -9,8 +9,9 @@
 //  wake:      PAUSED -> RESUMING -> RUNNING. The machine goes on, or is made from the image; POST
 //             /init sets the guest's clock. What fails is PAUSED again, as it was before: a frozen
 //             one is stopped again, one that was made anew is ended, and its image stays.
-//  rollback:  any of these -> PAUSING (the record says which snapshot, the machine is ended) ->
-//             PAUSED with the snapshot as its image, which is then woken.
+//  rollback:  RUNNING or PAUSED -> PAUSING (there is room, what it is stands still) -> RESUMING (a
+//             machine is made from the snapshot beside it) -> RUNNING. What fails is what it was
+//             before, RUNNING or PAUSED (rollback.h).
 //
 // A sandbox that is put to sleep (idle.h) goes the same ways; it is `asleep` until it is woken,
 // shows as running, keeps its end, and its passive streams are not cut.
@@ -18,7 +19,8 @@
 // sandbox.json says "paused" from before the machine stands still until after it runs and its clock
 // is right, so that a daemon that died in between finds one that is to be paused, and stops it. It
 // says "image" from when that is whole until after the machine that was made from it is usable, so
-// that there is always one of the two, and it is known which one counts.
+// that there is always one of the two, and it is known which one counts. While it is rolled back it
+// says what was before.
 //
 // A paused sandbox has no end: it stays until it is woken or killed. It counts against the limit of
 // sandboxes, and while it has a machine against that of memory.
@@ -58,7 +60,8 @@ void pause_arrived(struct sandbox *sb);
 
 // Back to a snapshot, which `to` is (templates_find_as), from RUNNING or PAUSED: its memory,
 // processes and disk; who it is, its token and its end stay. It is RUNNING then. When the snapshot
-// cannot be woken, it is PAUSED with that as its image.
+// cannot be woken, or there is no room for it beside what the sandbox is, that goes on, and the
+// error says so.
 void pause_rollback(struct sandbox *sb, const struct known_template *to, pause_cb cb, void *ctx);
 
 // The sandbox is being ended: whoever waits is told ERR_GONE. Called by ending.c.

@@ -49,6 +49,14 @@ void pause__end_machine(struct pausing *p, void (*cb)(void *pausing));
 
 // From PAUSED.
 void wake__start(struct pausing *p);
+// From RESUMING, with room for it: from its image, or frozen as it is.
+void wake__make(struct pausing *p);
+void wake__continue(struct pausing *p);
 void hibernate__start(struct pausing *p); // it has a machine
 // From RUNNING or PAUSED.
 void rollback__start(struct pausing *p, const struct known_template *to);
+// What is being rolled back (sb->rollback) runs as the snapshot; or cannot, p->err says why.
+void rollback__succeed(struct pausing *p);
+void rollback__undo(struct pausing *p);
+// It was undone, and is this now.
+void rollback__settle(struct pausing *p, enum sandbox_state state);

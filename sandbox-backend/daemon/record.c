@@ -13,6 +13,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/machine_json.h"
 #include "sandbox-backend/daemon/ports.h"
+#include "sandbox-backend/daemon/rollback.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
@@ -25,6 +26,9 @@ static const char *const STATES[] = {
 
 static enum record_state state_of(const struct sandbox *sb)
 {
+    const struct rollback *before = rollback_truth(sb);
+    if (before)
+        return before->state == SANDBOX_RUNNING ? RECORD_RUNNING : RECORD_PAUSED;
     if (sb->state == SANDBOX_POOLED)
         return RECORD_POOLED;
     return sandbox_is_known(sb) && sb->state != SANDBOX_RUNNING ? RECORD_PAUSED : RECORD_RUNNING;
@@ -42,19 +46,37 @@ static json_t *life_to_json(const struct sandbox *sb)
                      (json_int_t)sb->idle.policy.hibernate_ms);
 }
 
+// What another daemon is to go on with: of one that is rolled back, what it was.
+struct ground {
+    const struct machine *machine;
+    const char *image, *build;
+    const struct machine_facts *facts;
+    const struct machine_size *size;
+    bool aside;
+};
+
+static struct ground ground_of(const struct sandbox *sb)
+{
+    const struct rollback *r = rollback_truth(sb);
+    if (r)
+        return (struct ground){r->machine, r->image, r->build, &r->facts, &r->size, r->aside};
+    return (struct ground){
+        sb->image ? NULL : sb->machine, sb->image, sb->build, &sb->facts, &sb->size, false};
+}
+
 static json_t *to_json(const struct sandbox *sb)
 {
-    bool has_machine = sb->machine && !sb->image;
-    json_t *json = json_pack("{s:i, s:s, s:s, s:s?, s:s?, s:s?, s:O, s:o, s:o, s:s, s:b, s:s?, "
-                             "s:s?, s:s?, s:s?, s:o, s:o}",
-                             "format", RECORD_FORMAT, "id", sb->id, "template", sb->template,
-                             "build", sb->build, "token", sb->token, "owner", sb->owner, "metadata",
-                             sb->metadata, "policy", net_policy_to_json(&sb->policy), "facts",
-                             machine_facts_to_json(&sb->facts), "state", STATES[state_of(sb)],
-                             "asleep", sb->asleep, "image", sb->image, "snapshot", sb->snapshot,
-                             "traffic_token", sb->traffic_token, "mask_request_host",
-                             sb->mask_request_host, "size", machine_size_to_json(&sb->size),
-                             "machine", has_machine ? machine_record(sb->machine) : json_null());
+    struct ground g = ground_of(sb);
+    json_t *json =
+        json_pack("{s:i, s:s, s:s, s:s?, s:s?, s:s?, s:O, s:o, s:o, s:s, s:b, s:s?, "
+                  "s:s?, s:s?, s:s?, s:o, s:b, s:o}",
+                  "format", RECORD_FORMAT, "id", sb->id, "template", sb->template, "build", g.build,
+                  "token", sb->token, "owner", sb->owner, "metadata", sb->metadata, "policy",
+                  net_policy_to_json(&sb->policy), "facts", machine_facts_to_json(g.facts), "state",
+                  STATES[state_of(sb)], "asleep", sb->asleep, "image", g.image, "snapshot",
+                  sb->snapshot, "traffic_token", sb->traffic_token, "mask_request_host",
+                  sb->mask_request_host, "size", machine_size_to_json(g.size), "aside", g.aside,
+                  "machine", g.machine ? machine_record(g.machine) : json_null());
     json_t *life = life_to_json(sb);
     if (json)
         json_object_update(json, life);
@@ -144,7 +166,8 @@ static int read_state(struct sandbox *sb, const json_t *json, struct record_extr
     if (json_get_bool(json, "paused", &paused, false, e) < 0 ||
         json_get_string(json, "state", &name, STATES[paused ? RECORD_PAUSED : RECORD_RUNNING], e) <
             0 ||
-        json_get_bool(json, "asleep", &sb->asleep, false, e) < 0)
+        json_get_bool(json, "asleep", &sb->asleep, false, e) < 0 ||
+        json_get_bool(json, "aside", &extra->aside, false, e) < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(STATES); i++) {
         extra->state = (enum record_state)i;

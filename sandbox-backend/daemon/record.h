@@ -7,7 +7,7 @@
 //
 // What it says decides what there is of a sandbox. With "image" it has no machine, whatever may
 // still run in its directory; without, it has one, and an image that lies there is not whole, or
-// has been used up.
+// has been used up. Nor does anything else that runs there count but the machine that it names.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -34,6 +34,7 @@ enum record_state {
 struct record_extra {
     json_t *machine; // the driver's part, a new reference; null of one that has an image
     enum record_state state;
+    bool aside; // the machine's files are, or were being, put aside (aside.h)
 };
 // Fills `sb` (fresh from sandbox_new) from its directory; takes the format before this one, too.
 // ERR_NOT_FOUND: there is no file; ERR_INVALID: it does not make sense.

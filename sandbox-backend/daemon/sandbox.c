@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/record.h"
+#include "sandbox-backend/daemon/rollback.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
@@ -26,7 +27,8 @@ static const unsigned ALLOWED[] = {
         1u << SANDBOX_RUNNING | 1u << SANDBOX_PAUSED | 1u << SANDBOX_POOLED | 1u << SANDBOX_KILLING,
     [SANDBOX_POOLED] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_RESUMING | 1u << SANDBOX_KILLING,
     [SANDBOX_RUNNING] = 1u << SANDBOX_PAUSING | 1u << SANDBOX_KILLING,
-    [SANDBOX_PAUSING] = 1u << SANDBOX_PAUSED | 1u << SANDBOX_RUNNING | 1u << SANDBOX_KILLING,
+    [SANDBOX_PAUSING] = 1u << SANDBOX_PAUSED | 1u << SANDBOX_RUNNING | 1u << SANDBOX_RESUMING |
+                        1u << SANDBOX_KILLING, // a rollback makes the snapshot's
     [SANDBOX_PAUSED] =
         1u << SANDBOX_PAUSING | 1u << SANDBOX_RESUMING | 1u << SANDBOX_KILLING, // deeper, or back
     [SANDBOX_RESUMING] = 1u << SANDBOX_RUNNING | 1u << SANDBOX_PAUSED | 1u << SANDBOX_KILLING,
@@ -91,6 +93,7 @@ void sandbox_free(struct sandbox *sb)
     assert(LIST_EMPTY(&sb->streams) && upstream_is_closed(&sb->upstream));
     assert(LIST_EMPTY(&sb->ports));
     store_remove(sb->store, sb);
+    rollback_free(sb);
     json_decref(sb->metadata);
     json_decref(sb->handout_env);
     free(sb->why_detail);

@@ -24,6 +24,7 @@ struct handout;
 struct pooled;
 struct adoption;
 struct pausing;
+struct rollback;
 struct saving;
 
 enum sandbox_state {
@@ -75,10 +76,11 @@ struct sandbox {
     struct ticket *ticket;     // owned; while it waits for room (waiting.c)
     TAILQ_HEAD(sandbox_savings, saving) savings; // of its state (sandbox_image.c). Borrowed
     struct pausing *pausing;                     // owned; while PAUSING or RESUMING (pause.c)
-    unsigned holds;                              // what its end waits for (ending.h)
-    bool booted;          // for its size, rather than restored; of this daemon's creations
-    bool asleep;          // PAUSED for want of use: to callers it runs, any request wakes it
-    struct deadline wait; // makes the steps of its removal (ending.c)
+    struct rollback *rollback; // owned; while it is rolled back: what it was (rollback.h)
+    unsigned holds;            // what its end waits for (ending.h)
+    bool booted;               // for its size, rather than restored; of this daemon's creations
+    bool asleep;               // PAUSED for want of use: to callers it runs, any request wakes it
+    struct deadline wait;      // makes the steps of its removal (ending.c)
 
     // What the proxy goes by.
     char *traffic_token;     // owned; e2b-traffic-access-token that every port but envd's needs;

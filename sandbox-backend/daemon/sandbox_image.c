@@ -60,7 +60,8 @@ static void end(struct saving *s);
 static void on_turn(struct deadline *d);
 static void on_turn_closed(struct deadline *d);
 
-static struct saving *saving_new(struct sandbox *sb, const char *dir, sandbox_image_cb cb, void *ctx)
+static struct saving *saving_new(struct sandbox *sb, const char *dir, sandbox_image_cb cb,
+                                 void *ctx)
 {
     struct saving *s = xcalloc(1, sizeof *s);
     *s = (struct saving){.sb = sb, .dir = xstrdup(dir), .cb = cb, .ctx = ctx};
@@ -181,7 +182,7 @@ static void on_saved(struct machine *m, const struct machine_saved *saved, const
 {
     (void)m;
     struct saving *s = ctx;
-    if (e && s->sb && s->sb->image) { // it was hibernated meanwhile
+    if (e && s->sb && s->sb->image && !s->sb->rollback) { // it was hibernated meanwhile
         link_image(s, s->sb);
         return;
     }

@@ -17,6 +17,7 @@ struct upstream_dial {
     char *vmnet; // owned; the socket's path
     int port;
     uint64_t timeout_ms;
+    unsigned machine; // that it leads to
     bool by_loopback; // the way that is being tried
     bool is_second;   // and it is the last one
     struct upstream_patience patience;
@@ -70,6 +71,7 @@ static void close_idle(struct upstream *u)
 void upstream_forget(struct upstream *u)
 {
     close_idle(u);
+    u->machine++;
     memset(u->loopback, 0, sizeof u->loopback);
 }
 
@@ -96,6 +98,7 @@ static struct upstream_conn *conn_new(struct upstream *u, uv_stream_t *stream, i
     struct upstream_conn *c = xcalloc(1, sizeof *c);
     c->upstream = u;
     c->port = port;
+    c->machine = u->machine;
     c->keep_ms = port == ENVD_PORT ? UPSTREAM_IDLE_MS : 0;
     u->live++;
     c->http = http_conn_new(stream, on_conn_closed, c);
@@ -146,6 +149,7 @@ static void on_connected(uv_stream_t *stream, const struct err *e, void *ctx);
 static void try_way(struct upstream_dial *dial)
 {
     uv_loop_t *loop = dial->upstream->loop;
+    dial->machine = dial->upstream->machine;
     if (dial->by_loopback)
         vmnet_connect_loopback(loop, dial->vmnet, dial->port, dial->timeout_ms, on_connected, dial);
     else
@@ -172,6 +176,8 @@ static void give_conn(struct upstream_dial *dial)
 {
     struct upstream_conn *c =
         dial->stream ? conn_new(dial->upstream, dial->stream, dial->port) : NULL;
+    if (c)
+        c->machine = dial->machine;
     if (dial->cb)
         dial->cb(c, c ? NULL : &dial->err, dial->ctx);
     else if (c)
@@ -203,9 +209,20 @@ static void on_again(struct deadline *d)
     deadline_close(d, on_again_closed);
 }
 
+static void on_stale_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
 static void on_connected(uv_stream_t *stream, const struct err *e, void *ctx)
 {
     struct upstream_dial *dial = ctx;
+    struct err stale = ERR_INIT;
+    if (stream && dial->machine != dial->upstream->machine) {
+        err_set(&stale, ERR_UNAVAILABLE, "the sandbox has another machine by now");
+        uv_close((uv_handle_t *)steal(&stream), on_stale_closed);
+        e = &stale;
+    }
     if (!stream && has_other_way(dial, e)) {
         dial->is_second = true;
         dial->by_loopback = !dial->by_loopback;
@@ -285,8 +302,8 @@ void upstream_heard(struct upstream_conn *c, const struct http_header *headers, 
 void upstream_give(struct upstream_conn *c)
 {
     struct upstream *u = c->upstream;
-    if (u->closing || c->keep_ms == 0 || u->idle_count >= UPSTREAM_IDLE_MAX ||
-        !http_conn_is_idle(c->http)) {
+    if (u->closing || c->keep_ms == 0 || c->machine != u->machine ||
+        u->idle_count >= UPSTREAM_IDLE_MAX || !http_conn_is_idle(c->http)) {
         http_conn_close(c->http);
         return;
     }

@@ -36,6 +36,7 @@ struct upstream_conn {
     struct upstream *upstream;      // borrowed
     struct http_conn *http;
     int port;
+    unsigned machine; // upstream.machine of when it was made
     bool idle;
     int64_t idle_since_ms;
     int64_t keep_ms; // while idle; 0: not to be used again
@@ -48,6 +49,7 @@ struct upstream {
     int live;                             // connections and dials
     uint16_t loopback[UPSTREAM_LOOPBACK]; // ports; 0 where there is none
     unsigned next_loopback;               // the place of the next one
+    unsigned machine;                     // counted: each has connections of its own
     bool closing;
     void (*on_closed)(struct upstream *u); // set by upstream_close
 };
@@ -68,7 +70,7 @@ void upstream_init(struct upstream *u, uv_loop_t *loop);
 void upstream_close(struct upstream *u, void (*on_closed)(struct upstream *u));
 bool upstream_is_closed(const struct upstream *u);
 
-// Its machine goes, and another will come: what is idle leads nowhere any more.
+// Its machine goes, or is put aside, and another will come: what leads to it is not used again.
 void upstream_forget(struct upstream *u);
 
 struct upstream_conn *upstream_take_idle(struct upstream *u, int port); // NULL: there is none

@@ -12,12 +12,12 @@
 #include "sandbox-backend/daemon/guest_init.h"
 #include "sandbox-backend/daemon/pause_internal.h"
 #include "sandbox-backend/daemon/record.h"
+#include "sandbox-backend/daemon/rollback.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/daemon/templates.h"
 #include "sandbox-backend/log/log.h"
 
 static void on_room(struct sandbox *sb, const struct err *e, void *ctx);
-static void go_in(struct pausing *p);
 static void on_going(struct machine *m, const struct err *e, void *ctx);
 static void on_clean(void *ctx);
 static int create(struct pausing *p);
@@ -26,6 +26,7 @@ static void on_exit_of_made(struct machine *m, const char *reason, void *ctx);
 static void start_init(struct pausing *p);
 static void on_init(int status, const char *text, size_t len, const struct err *e, void *ctx);
 static void succeed(struct pausing *p);
+static void give_up(struct pausing *p);
 static void fail(struct pausing *p);
 static void on_stopped_again(struct machine *m, const struct err *e, void *ctx);
 static void on_ended_again(void *ctx);
@@ -40,13 +41,12 @@ void wake__start(struct pausing *p)
         return;
     }
     if (sb->machine) {
-        FAULT("wake.1");
-        pause__ask(p, machine_resume, on_going);
+        wake__continue(p);
         return;
     }
     enum admission room = admission_enter(sb, false, on_room, p, &p->err);
     if (room == ADMISSION_NOW)
-        go_in(p);
+        wake__make(p);
     else if (room == ADMISSION_REFUSED)
         pause__settle(p, SANDBOX_PAUSED);
 }
@@ -56,18 +56,24 @@ static void on_room(struct sandbox *sb, const struct err *e, void *ctx)
     (void)sb;
     struct pausing *p = ctx;
     if (!e) {
-        go_in(p);
+        wake__make(p);
         return;
     }
     p->err = *e;
     pause__settle(p, SANDBOX_PAUSED);
 }
 
-static void go_in(struct pausing *p)
+void wake__continue(struct pausing *p)
+{
+    FAULT("wake.1");
+    pause__ask(p, machine_resume, on_going);
+}
+
+void wake__make(struct pausing *p)
 {
     FAULT("wake.1");
     pause__step(p);
-    dir_work_strip(p->sb, !*p->sb->image, on_clean, p);
+    dir_work_strip(p->sb, p->sb->rollback || !*p->sb->image, on_clean, p);
 }
 
 static void on_going(struct machine *m, const struct err *e, void *ctx)
@@ -83,7 +89,7 @@ static void on_going(struct machine *m, const struct err *e, void *ctx)
     }
     p->err = *e;
     err_wrap(&p->err, "the machine could not go on");
-    pause__settle(p, SANDBOX_PAUSED);
+    give_up(p);
 }
 
 // 2. The machine, from the image.
@@ -94,7 +100,7 @@ static void on_clean(void *ctx)
         return;
     FAULT("wake.3");
     if (create(p) < 0)
-        pause__settle(p, SANDBOX_PAUSED);
+        give_up(p);
 }
 
 static int create(struct pausing *p)
@@ -114,18 +120,6 @@ static int create(struct pausing *p)
     store->driver->create(store->loop, &spec, on_made, on_exit_of_made, sb);
     templates_fini(&t);
     return 0;
-}
-
-// Of a rollback nothing else is left to go on from.
-static void say_what_is_left(struct pausing *p)
-{
-    const char *image = p->sb->image;
-    if (image && *image)
-        err_wrap(
-            &p->err,
-            "the rollback to snapshot %s failed, and the state before it is gone (resume tries "
-            "again; a rollback to a good snapshot works)",
-            image);
 }
 
 // A machine that nobody wants any more: the record does not know it.
@@ -153,8 +147,7 @@ static void on_made(struct machine *m, const struct err *e, void *ctx)
     }
     p->err = *e;
     err_wrap(&p->err, "start the machine from its image");
-    say_what_is_left(p);
-    pause__settle(p, SANDBOX_PAUSED);
+    give_up(p);
 }
 
 // While its image is the record's, its machine may end without an end of the sandbox.
@@ -162,7 +155,8 @@ static void on_exit_of_made(struct machine *m, const char *reason, void *ctx)
 {
     struct sandbox *sb = ctx;
     struct pausing *p = sb->pausing;
-    if (!sb->image || !p) {
+    bool kept = sb->rollback && m == sb->rollback->machine;
+    if (!sb->image || !p || kept) {
         ending_on_exit(m, reason, sb);
         return;
     }
@@ -209,9 +203,17 @@ static void on_init(int status, const char *text, size_t len, const struct err *
 static void succeed(struct pausing *p)
 {
     struct sandbox *sb = p->sb;
-    char *image auto_free = steal(&sb->image);
     if (sb->end_ms <= clock_mono_ms())
         sandbox_set_end(sb, sb->timeout_ms);
+    if (sb->rollback && sb->rollback->undone) {
+        rollback__settle(p, SANDBOX_RUNNING);
+        return;
+    }
+    if (sb->rollback) {
+        rollback__succeed(p);
+        return;
+    }
+    char *image auto_free = steal(&sb->image);
     if (image && record_write(sb, &p->err) < 0) {
         sb->image = steal(&image);
         fail(p);
@@ -224,11 +226,24 @@ static void succeed(struct pausing *p)
         dir_work_remove(sb, DIR_WORK_IMAGE, NULL, NULL);
 }
 
-// ---- it must not be used with a wrong clock, and may be tried again
+// ---- it may be tried again, but for a rollback, which is undone
+static void give_up(struct pausing *p)
+{
+    const struct rollback *r = p->sb->rollback;
+    if (!r)
+        pause__settle(p, SANDBOX_PAUSED);
+    else if (r->undone)
+        rollback__settle(p, SANDBOX_PAUSED);
+    else
+        rollback__undo(p);
+}
+
+// It must not be used with a wrong clock.
 static void fail(struct pausing *p)
 {
-    say_what_is_left(p);
-    if (p->sb->image)
+    if (p->sb->rollback && !p->sb->rollback->undone)
+        rollback__undo(p);
+    else if (p->sb->image)
         pause__end_machine(p, on_ended_again);
     else
         pause__ask(p, machine_pause, on_stopped_again);
@@ -242,7 +257,7 @@ static void on_stopped_again(struct machine *m, const struct err *e, void *ctx)
         return;
     if (e)
         log_error("sandbox.pause", "id=%s error=\"%s\"", p->sb->id, e->msg);
-    pause__settle(p, SANDBOX_PAUSED);
+    give_up(p);
 }
 
 static void on_ended_again(void *ctx)

@@ -101,8 +101,9 @@ struct driver {
 
 extern const struct driver microvm_driver;
 
-// What adopt needs, to be kept in sandbox.json: pids with their start times, sockets. New
-// reference.
+// What adopt needs, to be kept in sandbox.json: processes, each an object with its "pid" (whatever
+// else belongs to the sandbox's directory and is not below one of them is nobody's) and start time,
+// sockets. New reference.
 json_t *machine_record(const struct machine *m);
 // Path of the vm.net socket: vmnet_connect(path, port) reaches a port of the guest. Borrowed.
 const char *machine_vmnet(const struct machine *m);

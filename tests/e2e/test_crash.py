@@ -12,7 +12,7 @@ from crash_microvm import NEW_WORLD
 from crash_scenarios import SCENARIOS, kill_at
 
 CASES = [("create", "create.3"), ("hibernate", "hibernate.4"), ("wake-hibernated", "wake.5"),
-         ("snapshot", "save.4"), ("fork", "fork.5"), ("rollback", "rollback.2"), ("delete", "delete.2")]
+         ("snapshot", "save.4"), ("fork", "fork.5"), ("rollback", "wake.4"), ("delete", "delete.2")]
 
 
 @pytest.mark.parametrize("name,point", CASES)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from crash import with_a_changed_page
 from cubbyd import MicroVMs, wait_for
 
 KERNEL = 49999
@@ -117,10 +118,25 @@ def test_rollback_undoes(daemon):
     run(daemon, made, f"rm -rf /home/user/things; kill {pid}")
     python(daemon, made, "mode = 'after'")
     wait_for(lambda: daemon.command(made, f"kill -0 {pid} 2>&1")[0] == 1, 60, "it is gone")
+    limits = daemon.record(made["sandboxID"])["machine"]["limits"]["holds"]
     post(daemon, made, "rollback", {"snapshotID": snap}, 200)
     assert run(daemon, made, "cat /home/user/things/a") == "1\n"
     assert daemon.command(made, f"kill -0 {pid}")[0] == 0
     assert python(daemon, made, "print(mode)") == "before\n"
+    holds = daemon.record(made["sandboxID"])["machine"]["limits"]["holds"]
+    assert holds == limits, "the machine that was made beside the other has groups of its own"
+    # A snapshot of which a page has changed on the disk: what the sandbox was goes on.
+    python(daemon, made, "mode = 'kept'")
+    machine = daemon.record(made["sandboxID"])["machine"]["qemu"]
+    pages = daemon.home / "snapshots" / snap / "image" / "pages"
+    pages.write_bytes(with_a_changed_page(pages.read_bytes()))
+    answer = post(daemon, made, "rollback", {"snapshotID": snap}, 500)
+    for words in ("as it was before", "the image is damaged"):
+        assert words in answer.json["message"]
+    assert view(daemon, made)["state"] == "running"
+    assert python(daemon, made, "print(mode)") == "kept\n"
+    assert daemon.record(made["sandboxID"])["machine"]["qemu"] == machine
+    assert daemon.command(made, f"kill -0 {pid}")[0] == 0
     daemon.kill(made["sandboxID"])
 
 

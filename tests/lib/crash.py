@@ -99,7 +99,7 @@ class World:
         """A sandbox with a file and a program that counts."""
         return self.furnish(self.take(self.daemon.create(timeout=600, **fields)))
 
-    def wait_pool(self, seconds=60):
+    def wait_pool(self, seconds=300):
         """Until as many are ready as there are to be, and none is in the making."""
         def full():
             shelf = self.call("GET", "/pool")["templates"][0]
@@ -178,6 +178,7 @@ class World:
         assert there == snapshots, f"in snapshots/ {there}, listed {snapshots}"
         for snapshot in snapshots:
             assert (where / snapshot / "image" / "image.json").exists(), f"{snapshot} is not whole"
+        assert not list((home / "sandboxes").glob("*/aside*")), "what was put aside"
         odd = [str(p) for p in self.own_files() if ODD.search(p.name)]
         assert not odd, f"left behind: {odd}"
 
@@ -356,6 +357,12 @@ def is_below(pid, owners):
     return False
 
 
+def with_a_changed_page(image):
+    """A file of pages, one of which in its middle is another."""
+    at = len(image) // 2 // 4096 * 4096
+    return image[:at] + bytes(b ^ 255 for b in image[at:at + 4096]) + image[at + 4096:]
+
+
 class ProcessGuest:
     """What a process driver's machine offers (process_machine.c)."""
 
@@ -384,6 +391,13 @@ class ProcessGuest:
 
     def pids(self, machine):
         return {machine["pid"]}
+
+    def spoil(self, world, snapshot, **how):
+        """No machine can be made from it, or used, which shows only when it is tried."""
+        world.daemon.template("default", **how)
+
+    def mend(self, world, snapshot, whole):
+        world.daemon.template("default")
 
     def kill(self, pids):
         for pid in pids:
@@ -431,5 +445,15 @@ class MicroVMGuest:
             own = {machine["pid"]} if isinstance(machine.get("pid"), int) else set()
             return own.union(*map(self.pids, machine.values()))
         return set()
+
+    def spoil(self, world, snapshot, **how):
+        """A page of it changes on the disk."""
+        pages = world.daemon.home / "snapshots" / snapshot / "image" / "pages"
+        whole = pages.read_bytes()
+        pages.write_bytes(with_a_changed_page(whole))
+        return whole
+
+    def mend(self, world, snapshot, whole):
+        (world.daemon.home / "snapshots" / snapshot / "image" / "pages").write_bytes(whole)
 
     kill = ProcessGuest.kill

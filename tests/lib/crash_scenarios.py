@@ -222,6 +222,41 @@ class RollbackHibernated(RollbackFrozen):
     depth = "hibernate"
 
 
+class RollbackFails(Rollback):
+    """The snapshot's machine cannot be made; what the sandbox was comes back."""
+
+    name = "rollback-fails"
+    how = {"restore": "fail"}
+
+    def operate(self, world):
+        world.look(world.subject)
+        known, to = world.subject, next(iter(world.snapshots))
+        before = set(known.states)
+        known.states = {"running", "paused"}
+        whole = world.guest.spoil(world, to, **self.how)
+        try:
+            world.call("POST", f"/sandboxes/{known.id}/rollback", {"snapshotID": to}, expect=(500,))
+        finally:
+            world.guest.mend(world, to, whole)
+        known.states = before
+
+
+class RollbackFrozenFails(RollbackFails):
+    name = "rollback-frozen-fails"
+    how = {"init": "refuse"}
+    depth = "freeze"
+
+    def ready(self, world):
+        super().ready(world)
+        if world.subject.states == {"running"}:
+            world.pause(world.subject, self.depth)
+
+
+class RollbackHibernatedFails(RollbackFrozenFails):
+    name = "rollback-hibernated-fails"
+    depth = "hibernate"
+
+
 class Handout(Scenario):
     name = "handout"
     pool = "1"
@@ -285,6 +320,31 @@ class Adopt(Scenario):
         world.start(faults=False)
 
 
+class AdoptRollback(Rollback):
+    """What the daemon before was killed in the middle of: the snapshot's machine is there already."""
+
+    name = "adopt-rollback"
+
+    def ready(self, world):
+        super().ready(world)
+        world.look(world.subject)
+        world.arm("wake.4", 1)
+        try:
+            super().operate(world)
+        except CUT:
+            pass
+        assert world.died()
+        world.fault.unlink()
+        world.subject.past = None
+
+    def operate(self, world):
+        world.start()
+
+    def again(self, world):
+        world.daemon.stop(signal.SIGKILL)
+        world.start(faults=False)
+
+
 class AdoptPool(Scenario):
     """What it has left was partly nobody's."""
 
@@ -312,7 +372,8 @@ SCENARIOS = {s.name: s for s in (
     Create(), CreateFromSnapshot(), Freeze(), Hibernate(), HibernateFrozen(), Wake(), WakeHibernated(),
     Delete(), DeleteFrozen(), DeleteHibernated(), Snapshot(), SnapshotFrozen(), SnapshotHibernated(),
     SnapshotDelete(), Fork(), Rollback(), RollbackFrozen(), RollbackHibernated(),
-    Handout(), Pool(), Adopt(), AdoptPool())}
+    RollbackFails(), RollbackFrozenFails(), RollbackHibernatedFails(),
+    Handout(), Pool(), Adopt(), AdoptRollback(), AdoptPool())}
 
 
 def discover(scenario, new_world):

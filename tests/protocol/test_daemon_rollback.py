@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rolling a sandbox back to a snapshot: what comes back, what stays, what is refused, and failures."""
 
+import os
 import signal
 import threading
 
@@ -135,24 +136,121 @@ def test_a_damaged_image_is_found_before_anything_is_touched(daemon, made, gone,
     assert rollback(daemon, made, snap).status == 200
 
 
-def test_it_fails_after_the_kill(daemon, made, behaves):
-    sandbox = made["sandboxID"]
+def brought_to(daemon, made, state):
+    """The sandbox in that state, its note "later", a snapshot with "before"."""
     put(daemon, made, b"before")
     snap = snapshot(daemon, made)
-    behaves(restore="fail")
+    put(daemon, made, b"later")
+    if state != "running":
+        assert post(daemon, made["sandboxID"], "pause", {"depth": state}).status == 204
+    return snap
+
+
+def is_as_it_was(daemon, made, state, machines):
+    """Its machine is the one that it had, or none; its note, when it runs, the last one."""
+    sandbox = made["sandboxID"]
+    wait_for(lambda: daemon.machines() == machines, 30, "only what it had before is left")
+    view = daemon.get(sandbox).json
+    assert view["state"] == ("running" if state == "running" else "paused")
+    record = daemon.record(sandbox)
+    assert record["image"] == ("" if state == "hibernate" else None)
+    assert not list(daemon.directory(sandbox).glob("aside*"))
+    if state != "running":
+        assert view["depth"] == state
+        assert post(daemon, sandbox, "connect", {"timeout": 60}).status == 201
+    assert note(daemon, made) == b"later"
+    assert not daemon.record(sandbox)["aside"]
+
+
+@pytest.mark.parametrize("how", [{"restore": "fail"}, {"init": "refuse"}, {"init": "die"}],
+                         ids=["start", "init", "end"])
+@pytest.mark.parametrize("state", ["running", "freeze", "hibernate"])
+def test_what_fails_leaves_it_as_it_was(daemon, made, behaves, state, how):
+    snap = brought_to(daemon, made, state)
+    machines = daemon.machines()
+    behaves(**how)
     answer = rollback(daemon, made, snap)
     assert answer.status >= 500, answer.body
-    assert "the state before it is gone" in answer.json["message"]
-    view = daemon.get(sandbox).json
-    assert view["state"] == "paused" and view["depth"] == "hibernate"
-    assert daemon.record(sandbox)["image"] == snap and daemon.machines() == []
-    assert daemon.request("DELETE", f"/templates/{snap}").status == 409
-    daemon.stop(signal.SIGKILL)
-    daemon.start()
+    assert "the rollback failed, and the sandbox is as it was before" in answer.json["message"]
     behaves()
-    assert post(daemon, sandbox, "connect", {"timeout": 60}).status == 201
+    is_as_it_was(daemon, made, state, machines)
+    assert rollback(daemon, made, snap).status == 200
     assert note(daemon, made) == b"before"
+    assert len(daemon.machines()) == 1
+
+
+def test_a_snapshot_is_needed_while_it_is_tried(daemon, made, behaves):
+    snap = brought_to(daemon, made, "running")
+    behaves(restore="late")
+    asking = threading.Thread(target=rollback, args=(daemon, made, snap))
+    asking.start()
+    wait_for(lambda: daemon.record(made["sandboxID"])["aside"], 30, "it is being tried")
+    assert daemon.request("DELETE", f"/templates/{snap}").status == 409
+    asking.join()
     assert daemon.request("DELETE", f"/templates/{snap}").status == 204
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGUSR1], ids=["killed", "left"])
+@pytest.mark.parametrize("state", ["running", "freeze", "hibernate"])
+def test_the_daemon_goes_in_the_middle(daemon, made, behaves, state, stop):
+    """What it was counts: the next daemon finds that, and not the other's processes or files."""
+    snap = brought_to(daemon, made, state)
+    machines = daemon.machines()
+    behaves(restore="late")
+    asking = threading.Thread(target=lambda: pytest.raises(Exception, rollback, daemon, made, snap))
+    asking.start()
+    wait_for(lambda: len(daemon.machines()) > len(machines), 30, "another machine is there")
+    daemon.stop(stop)
+    asking.join()
+    behaves()
+    daemon.start()
+    is_as_it_was(daemon, made, state, machines)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_is_kept_ends_meanwhile(daemon, made, behaves, works):
+    """With the snapshot's machine it goes on all the same; without, nothing is left of it."""
+    sandbox = made["sandboxID"]
+    snap = brought_to(daemon, made, "running")
+    kept = daemon.machine(sandbox)
+    behaves(restore="late", **({} if works else {"init": "refuse"}))
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(rollback(daemon, made, snap)))
+    asking.start()
+    wait_for(lambda: len(daemon.machines()) == 2, 30, "another machine is there")
+    os.kill(kept, signal.SIGKILL)
+    asking.join()
+    if works:
+        assert answers[0].status == 200 and note(daemon, made) == b"before"
+        assert len(daemon.machines()) == 1
+    else:
+        assert answers[0].status == 404, answers[0].body
+        assert "it died" in daemon.get(sandbox).json["message"]
+        wait_for(lambda: not daemon.machines() and not daemon.directories(), 30, "nothing is left")
+
+
+def test_there_is_no_room_for_both():
+    """Which is said before anything is touched."""
+    with Daemon(env={"CUBBY_CREATE_WAIT": "0"}) as daemon:
+        meminfo = daemon.home / "meminfo"
+        daemon.stop()
+        daemon.env["CUBBY_TEST_MEMINFO"] = str(meminfo)
+        meminfo.write_text(f"MemTotal: {8 << 20} kB\nMemAvailable: {6 << 20} kB\n")
+        daemon.start()
+        made = daemon.create(timeout=300)
+        snap = brought_to(daemon, made, "running")
+        machines = daemon.machines()
+        with daemon.open(made["sandboxID"], 49983, "GET /hang HTTP/1.1",
+                         f"X-Access-Token: {made['envdAccessToken']}\r\n"):
+            wait_for(lambda: (daemon.directory(made["sandboxID"]) / "hanging").exists(), 30, "it is there")
+            meminfo.write_text(f"MemTotal: {8 << 20} kB\nMemAvailable: {100 << 10} kB\n")
+            answer = rollback(daemon, made, snap)
+            assert answer.status == 503 and answer.headers["retry-after"], answer.body
+            for words in ("the rollback was not begun", "no memory for another sandbox"):
+                assert words in answer.json["message"]
+            meminfo.write_text(f"MemTotal: {8 << 20} kB\nMemAvailable: {6 << 20} kB\n")
+            is_as_it_was(daemon, made, "running", machines)
+        assert rollback(daemon, made, snap).status == 200
 
 
 def test_it_is_killed_meanwhile(daemon, behaves):

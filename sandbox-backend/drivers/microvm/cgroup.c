@@ -80,6 +80,18 @@ static unsigned set_limits(const struct cgroup_tree *t, const struct cgroup_limi
     return held;
 }
 
+bool cgroup_is_used(const struct cgroup_place *place, const char *name)
+{
+    char pid;
+    for (int i = 0; i < place->count; i++) {
+        char *path auto_free = str_printf("%s/%s/cgroup.procs", place->trees[i].dir, name);
+        int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && read(fd, &pid, 1) == 1)
+            return true;
+    }
+    return false;
+}
+
 void cgroup_make(struct cgroup *g, const struct cgroup_place *place, const char *name,
                  const struct cgroup_limits *limits)
 {
@@ -167,7 +179,7 @@ void cgroup_from_json(struct cgroup *g, const json_t *json, const char *name)
     json_array_foreach(json, i, entry)
     {
         const char *dir = json_string_value(json_object_get(entry, "dir"));
-        if (!dir || !str_eq(str_base(dir), name) || g->groups.count == CGROUP_TREES_MAX)
+        if (!dir || !str_starts(str_base(dir), name) || g->groups.count == CGROUP_TREES_MAX)
             continue;
         unsigned held = (unsigned)json_integer_value(json_object_get(entry, "controllers"));
         g->groups.trees[g->groups.count++] =

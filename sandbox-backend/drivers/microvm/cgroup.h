@@ -26,6 +26,8 @@ struct cgroup {
 // New string.
 char *cgroup_name(const char *sandboxes_dir, const char *id);
 
+// Whether processes are in a group of that name.
+bool cgroup_is_used(const struct cgroup_place *place, const char *name);
 // Makes them; what cannot be made or held to its limits is left out. Takes well below a
 // millisecond; cgroup_join may take tens: the kernel waits for all processors.
 void cgroup_make(struct cgroup *g, const struct cgroup_place *place, const char *name,
@@ -39,7 +41,7 @@ void cgroup_remove(struct cgroup *g); // those without processes; forgets all
 
 // For a record: directories and what holds there. New reference.
 json_t *cgroup_to_json(const struct cgroup *g);
-// Of a record; only groups of that name.
+// Of a record; only groups whose name begins with that one.
 void cgroup_from_json(struct cgroup *g, const json_t *json, const char *name);
 
 // Removes what is left of machines of that directory: groups without processes.

@@ -19,8 +19,9 @@
 // Beside the guest's memory: QEMU's own and netd's. Cached pages of the disk are counted as well,
 // but given up before anybody is killed for them.
 #define SLACK_MB     256
-#define CPU_SPARE    1   // for QEMU's main thread and netd
-#define THREADS_MORE 128 // than the guest has processors; QEMU reads its disk with up to 64
+#define CPU_SPARE    1    // for QEMU's main thread and netd
+#define THREADS_MORE 128  // than the guest has processors; QEMU reads its disk with up to 64
+#define SECOND       "-b" // behind the name while another machine of the sandbox has the first
 
 struct machine_cgroup {
     uv_work_t work;
@@ -79,7 +80,9 @@ void machine__cgroup_start(struct machine *m, const struct machine_size *size, b
 static void work(uv_work_t *w)
 {
     struct machine_cgroup *c = container_of(w, struct machine_cgroup, work);
-    cgroup_make(&c->cgroup, cgroup_place(), c->name, &c->limits);
+    bool used = cgroup_is_used(cgroup_place(), c->name);
+    char *name auto_free = str_printf("%s%s", c->name, used ? SECOND : "");
+    cgroup_make(&c->cgroup, cgroup_place(), name, &c->limits);
     if (c->begins_idle)
         cgroup_set_idle(&c->cgroup, true, c->limits.cpus);
     c->holds = CGROUP_ALL;
