@@ -15,9 +15,17 @@
 //
 // Where 4 and 5 deny everything, names are resolved only when allow_out has them.
 //
-// As JSON: {"internet": true, "allowOut": ["1.1.1.1", "10.0.0.0/8:5432", "tcp://example.com:443",
-// "*.example.org", "*"], "denyOut": ["0.0.0.0/0"], "special": false, "denyWins": false,
-// "limits": {"connections": 100}}; each member may be missing, `internet` is then true.
+// Its owner says it in one of two ways. By mode, where denying always wins:
+//   {"mode": "none"}    nothing
+//   {"mode": "public", "deny": [...]}    everything public but that; "allow" may add special
+//       addresses, where the server permits that
+//   {"mode": "allow", "allow": ["example.com", "*.example.org", "tcp://10.0.0.0/8:5432"],
+//    "deny": ["bad.example.org"]}    only that
+// or by E2B's lists, which are also how it is stored:
+//   {"internet": true, "allowOut": ["1.1.1.1", "*.example.org", "*"], "denyOut": ["0.0.0.0/0"],
+//    "denyWins": false}
+// Either with "special": false and "limits": {"connections": 100} (net_limits.h). Each member may
+// be missing; `internet` is then true.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -54,7 +62,11 @@ void net_policy_copy(struct net_policy *to, const struct net_policy *from);
 // that is no number or out of its range. Then `p` is zeroed.
 int net_policy_from_json(struct net_policy *p, const json_t *json, struct err *e);
 
-// What net_policy_from_json takes. New reference.
+// ERR_INVALID for a name that stands for too many: "*.com", and "*" unless `takes_all`. Stored
+// policies may have such, as they could once be said.
+int net_policy_check_names(const struct net_policy *p, bool takes_all, struct err *e);
+
+// What net_policy_from_json takes, as lists. New reference.
 json_t *net_policy_to_json(const struct net_policy *p);
 json_t *net_rules_to_json(const struct net_rule *rules, size_t count); // one list of it
 
@@ -62,7 +74,8 @@ json_t *net_rules_to_json(const struct net_rule *rules, size_t count); // one li
 bool net_policy_is_closed(const struct net_policy *p);
 // All that allow_out does not hold is denied.
 bool net_policy_denies_rest(const struct net_policy *p);
-bool net_policy_has_names(const struct net_policy *p);
+bool net_policy_has_names(const struct net_policy *p); // to be allowed
+bool net_policy_denies_names(const struct net_policy *p);
 // Whether the lists let `name` (lower case) be reached over this protocol and port (the address is
 // not looked at); with NULL, over any.
 bool net_policy_names(const struct net_policy *p, const char *name, const struct endpoint *to);

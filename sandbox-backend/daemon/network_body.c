@@ -6,6 +6,7 @@
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/near_miss.h"
 
 #define HOST_BYTES_MAX 255
@@ -33,25 +34,64 @@ static int refuse_unavailable(const json_t *lists, const char *where, struct err
     return 0;
 }
 
+// Cubby's own fields, which say all of it; "allow" without "mode" would be read in more ways than
+// one.
+static int check_mode(const json_t *lists, const char *where, bool internet, struct err *e)
+{
+    const json_t *mode = json_object_get(lists, "mode");
+    bool has_mode = mode && !json_is_null(mode);
+    if (!has_mode && (json_object_get(lists, "allow") || json_object_get(lists, "deny")))
+        return err_set(e, ERR_INVALID,
+                       "%sallow and %sdeny need %smode: none, public or allow (E2B's lists are "
+                       "allowOut and denyOut)",
+                       where, where, where);
+    if (has_mode && !internet && !str_eq(json_string_value(mode), "none"))
+        return err_set(e, ERR_INVALID,
+                       "allow_internet_access: false and %smode do not go together: leave one out",
+                       where);
+    return 0;
+}
+
+static json_t *form_of(const json_t *lists, bool internet, bool special)
+{
+    static const char *const KEYS[] = {"mode", "allow", "deny", "allowOut", "denyOut", "limits"};
+    json_t *form = json_pack("{s:b}", "special", special);
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
+        json_t *value = json_object_get(lists, KEYS[i]);
+        if (value && !json_is_null(value))
+            json_object_set(form, KEYS[i], value);
+    }
+    if (!json_object_get(form, "mode"))
+        json_object_set_new(form, "internet", json_boolean(internet));
+    return form;
+}
+
 int network_body_policy(const json_t *lists, const char *where, bool internet, bool special,
                         struct net_policy *out, struct err *e)
 {
-    static const char *const KNOWN[] = {
-        "allowOut",   "denyOut",         "egressProxy",        "rules",
-        "httpsPorts", "maskRequestHost", "allowPublicTraffic", "allow_internet_access"};
+    static const char *const KNOWN[] = {"allowOut",
+                                        "denyOut",
+                                        "egressProxy",
+                                        "rules",
+                                        "httpsPorts",
+                                        "maskRequestHost",
+                                        "allowPublicTraffic",
+                                        "mode",
+                                        "allow",
+                                        "deny",
+                                        "limits",
+                                        "allow_internet_access"};
     *out = (struct net_policy){0};
     if (near_miss_check(lists, where, KNOWN, ARRAY_LEN(KNOWN), e) < 0 ||
-        refuse_unavailable(lists, where, e) < 0)
+        refuse_unavailable(lists, where, e) < 0 || check_mode(lists, where, internet, e) < 0)
         return -1;
-    json_t *form = json_pack("{s:b, s:b}", "internet", internet, "special", special);
-    static const char *const LISTS[] = {"allowOut", "denyOut"};
-    for (size_t i = 0; i < ARRAY_LEN(LISTS); i++) {
-        json_t *list = json_object_get(lists, LISTS[i]);
-        if (list && !json_is_null(list))
-            json_object_set(form, LISTS[i], list);
-    }
+    json_t *form = form_of(lists, internet, special);
     int result = net_policy_from_json(out, form, e);
     json_decref(form);
+    if (result == 0 && net_policy_check_names(out, true, e) < 0) {
+        net_policy_fini(out);
+        return -1;
+    }
     return result;
 }
 

@@ -62,10 +62,8 @@ const char *filter_denies(struct policy *policy, const struct endpoint *to)
 {
     if (!is_dns(to))
         return denies_outside(policy, to);
-    if (policy->dns == POLICY_DNS_OFF)
-        return "no name is allowed";
-    return policy->dns == POLICY_DNS_NAMED && to->proto == WIRE_PROTO_TCP
-               ? "allowed names are resolved over UDP only"
+    return policy->dns != POLICY_DNS_FREE && to->proto == WIRE_PROTO_TCP
+               ? "names are resolved over UDP only"
                : NULL;
 }
 
@@ -78,8 +76,8 @@ static void on_tcp_or_udp(struct policy *policy, struct filter_result *r)
     }
     const struct endpoint to = {p->dst, p->dport, p->proto};
     const char *why = filter_denies(policy, &to);
-    r->verdict =
-        is_dns(&to) && policy->dns == POLICY_DNS_NAMED && !why ? FILTER_NAME : FILTER_STACK;
+    bool is_netds = is_dns(&to) && policy->dns != POLICY_DNS_FREE;
+    r->verdict = is_netds ? FILTER_NAME : FILTER_STACK;
     if (why)
         filter_refuse(r, why);
 }

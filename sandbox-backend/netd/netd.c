@@ -51,6 +51,7 @@ struct netd *netd_new(const struct netd_options *options, struct err *e)
     control_init(&n->control, -1, NULL, NULL);
     policy_init(&n->policy, options->policy);
     frames_init(&n->frames, options->frames_fd);
+    pace_init(&n->pace);
     if (refusals_init(&n->refusals, options->stats_fd, e) < 0 || open_parts(n, options, e) < 0) {
         netd_free(n);
         return NULL;
@@ -74,6 +75,15 @@ void netd_free(struct netd *n)
 
 // ---- from the guest
 
+static void open_or_refuse(struct netd *n, struct filter_result *r)
+{
+    const char *why = pace_refuses(&n->pace, &n->policy.rules.limits, n->stack, &r->packet);
+    if (why)
+        filter_refuse(r, why);
+    else
+        stack_input(n->stack, &r->packet);
+}
+
 static void on_guest_frame(void *ctx, uint8_t *frame, size_t len)
 {
     struct netd *n = ctx;
@@ -81,12 +91,10 @@ static void on_guest_frame(void *ctx, uint8_t *frame, size_t len)
     filter_from_guest(&n->policy, frame, len, r);
     if (r->verdict == FILTER_INWARD && !inward_from_guest(n->inward, &r->packet))
         filter_refuse(r, "the gateway has no services");
-    else if (r->verdict == FILTER_NAME)
-        resolver_from_guest(n->resolver, &r->packet);
-    else if (r->verdict == FILTER_STACK && stack_is_full_for(n->stack, &r->packet))
-        filter_refuse(r, "too many connections");
+    else if (r->verdict == FILTER_NAME && !resolver_from_guest(n->resolver, &r->packet))
+        filter_refuse(r, "not a DNS question");
     else if (r->verdict == FILTER_STACK)
-        stack_input(n->stack, &r->packet);
+        open_or_refuse(n, r);
     if (r->verdict == FILTER_ANSWER)
         frames_send(&n->frames, r->answer, r->answer_len);
     if (r->why)

@@ -19,7 +19,7 @@
 // (resolver.h). A new policy comes over the control socket (control.h) and holds from the next
 // frame on; connections that it denies are cut at once.
 //
-// Limits. Connections and UDP ports: INWARD_MAX, STACK_TCP_OUT_MAX, STACK_UDP_OUT_MAX. Descriptors
+// Limits. Connections and UDP ports: INWARD_MAX, pace.h. Descriptors
 // and memory of the whole: confine.h. Bytes on their way to the guest: frames.h; when they pile up
 // host sockets are not read, then the guest is not either, so a queue grows on neither side. Work
 // of one wake-up: FRAMES_IN_BYTES from the guest, one buffer from each host socket.
@@ -34,6 +34,7 @@
 #include "sandbox-backend/netd/frames.h"
 #include "sandbox-backend/netd/hostaddr.h"
 #include "sandbox-backend/netd/inward.h"
+#include "sandbox-backend/netd/pace.h"
 #include "sandbox-backend/netd/refusals.h"
 #include "sandbox-backend/netd/resolver.h"
 #include "sandbox-backend/netd/stack.h"
@@ -46,6 +47,7 @@ struct netd {
     struct inward *inward;     // owned
     struct resolver *resolver; // owned
     struct control control;
+    struct pace pace;
     struct refusals refusals;
     struct filter_result result; // of the frame at hand
     struct pollset set;

@@ -105,10 +105,10 @@ static const char *lists_deny(const struct net_policy *rules, const struct endpo
     if (holds(rules->allow_out, rules->allow_count, to))
         return NULL;
     if (holds(rules->deny_out, rules->deny_count, to))
-        return "in denyOut";
+        return "in the deny list";
     if (rules->internet)
         return NULL;
-    return net_policy_is_closed(rules) ? "the network is off" : "not in allowOut";
+    return net_policy_is_closed(rules) ? "the network is off" : "not in the allow list";
 }
 
 static bool is_denied_above_all(const struct net_policy *rules, const struct endpoint *to)
@@ -133,7 +133,7 @@ static bool is_denied_at_all_ports(const struct net_policy *rules, uint32_t addr
 const char *policy_denies_answer(const struct policy *p, uint32_t address)
 {
     const char *why = is_off_limits(p, address, NULL);
-    return !why && is_denied_at_all_ports(&p->rules, address) ? "in denyOut" : why;
+    return !why && is_denied_at_all_ports(&p->rules, address) ? "in the deny list" : why;
 }
 
 const char *policy_denies(struct policy *p, const struct endpoint *to)
@@ -142,7 +142,7 @@ const char *policy_denies(struct policy *p, const struct endpoint *to)
     if (why)
         return why;
     if (is_denied_above_all(&p->rules, to))
-        return "in denyOut";
+        return "in the deny list";
     why = lists_deny(&p->rules, to);
     return why && is_open_by_name(p, to) ? NULL : why;
 }

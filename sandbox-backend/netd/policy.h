@@ -20,8 +20,8 @@ struct cidr {
 
 // How a guest's questions for names are served.
 enum policy_dns {
-    POLICY_DNS_OFF,   // not at all: no packet leaves, so none needs a name
-    POLICY_DNS_NAMED, // by netd itself (resolver.h), for the names that the rules allow
+    POLICY_DNS_OFF,   // by netd itself (resolver.h): there is none
+    POLICY_DNS_NAMED, // by netd itself, for the names that the rules allow
     POLICY_DNS_FREE,  // by the host's resolver, for any name
 };
 

@@ -170,11 +170,11 @@ static void begin(struct resolver *r, uint16_t guest_port, const struct dns_ques
     ask(r, free_place, now);
 }
 
-void resolver_from_guest(struct resolver *r, const struct packet *p)
+bool resolver_from_guest(struct resolver *r, const struct packet *p)
 {
     struct dns_question question;
     if (!dns_parse_question(&question, p->l4 + WIRE_UDP_BYTES, p->payload_len))
-        return;
+        return false;
     if (!net_policy_names(&r->policy->rules, question.name, NULL)) {
         refuse(r, p->sport, &question, 0, "a name that is not allowed");
     } else if (question.type != DNS_TYPE_A) {
@@ -182,6 +182,7 @@ void resolver_from_guest(struct resolver *r, const struct packet *p)
     } else {
         begin(r, p->sport, &question);
     }
+    return true;
 }
 
 // ---- its answer

@@ -32,8 +32,9 @@ struct resolver *resolver_new(struct policy *policy, struct frames *frames,
                               struct refusals *refusals);
 void resolver_free(struct resolver *r); // leaves questions unanswered
 
-// A UDP packet of the guest to 10.0.2.3:53. Sends the answer to the guest, now or later.
-void resolver_from_guest(struct resolver *r, const struct packet *p);
+// A UDP packet of the guest to 10.0.2.3:53. Sends the answer to the guest, now or later. False when
+// it is no question that has one.
+bool resolver_from_guest(struct resolver *r, const struct packet *p);
 
 void resolver_fill(struct resolver *r, struct pollset *set, int *timeout);
 void resolver_poll(struct resolver *r, const struct pollset *set);

@@ -221,14 +221,18 @@ void stack_input(struct stack *s, const struct packet *p)
     s->input = NULL;
 }
 
-bool stack_is_full_for(const struct stack *s, const struct packet *p)
+enum stack_kind stack_opens(const struct stack *s, const struct packet *p)
 {
-    if (p->proto == WIRE_PROTO_TCP)
-        return (p->flags & (WIRE_SYN | WIRE_ACK)) == WIRE_SYN && s->tcp_out >= STACK_TCP_OUT_MAX;
-    if (p->proto == WIRE_PROTO_UDP)
-        return !(s->udp_known[p->sport / 8] & 1u << (p->sport % 8)) &&
-               s->udp_out >= STACK_UDP_OUT_MAX;
-    return false;
+    if (p->proto == WIRE_PROTO_TCP && (p->flags & (WIRE_SYN | WIRE_ACK)) == WIRE_SYN)
+        return STACK_TCP;
+    if (p->proto == WIRE_PROTO_UDP && !(s->udp_known[p->sport / 8] & 1u << (p->sport % 8)))
+        return STACK_UDP;
+    return STACK_NOTHING;
+}
+
+int stack_count(const struct stack *s, enum stack_kind kind)
+{
+    return kind == STACK_TCP ? s->tcp_out : kind == STACK_UDP ? s->udp_out : 0;
 }
 
 // ---- waiting

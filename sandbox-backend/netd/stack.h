@@ -10,11 +10,12 @@
 #include <sys/types.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/net_limits.h"
 #include "sandbox-backend/netd/pollset.h"
 #include "sandbox-backend/netd/wire.h"
 
-#define STACK_TCP_OUT_MAX 512 // connections the guest may have open to the outside
-#define STACK_UDP_OUT_MAX 512 // source ports it may use for UDP; libslirp keeps each for 4 minutes
+#define STACK_TCP_OUT_MAX NET_CONNECTIONS_MAX // that the guest may have open to the outside
+#define STACK_UDP_OUT_MAX NET_CONNECTIONS_MAX // source ports; libslirp keeps each for 4 minutes
 
 struct stack;
 struct policy;
@@ -33,8 +34,10 @@ void stack_free(struct stack *s); // closes every socket; on_closed is called fo
 // A frame from the guest that the filter let through.
 void stack_input(struct stack *s, const struct packet *p);
 
-// Whether a packet from the guest that may open something new would go past a limit.
-bool stack_is_full_for(const struct stack *s, const struct packet *p);
+// What a packet of the guest's would open, and how many such the guest has open.
+enum stack_kind { STACK_NOTHING, STACK_TCP, STACK_UDP };
+enum stack_kind stack_opens(const struct stack *s, const struct packet *p);
+int stack_count(const struct stack *s, enum stack_kind kind);
 
 // Opens a connection to 10.0.2.15:guest_port whose host end is the socket `fd`: its bytes are what
 // libslirp sends and receives. 0, or -1 when descriptors or ports are short. On success `*dialled`

@@ -278,7 +278,12 @@ int machine_network(const struct machine *m, struct net_stats *out, struct err *
 
 int machine_usage(const struct machine *m, struct machine_usage *out, struct err *e)
 {
+    struct net_stats network;
     *out = (struct machine_usage){0};
+    if (machine_network(m, &network, NULL) == 0) {
+        out->net_in_bytes = (int64_t)network.received_bytes;
+        out->net_out_bytes = (int64_t)network.sent_bytes;
+    }
     if (subproc_has_exited(m->process))
         return err_set(e, ERR_GONE, "the machine's process has ended");
     process_tree_usage(subproc_pid(m->process), &out->memory_bytes, &out->cpu_ns);

@@ -55,8 +55,8 @@ def test_network_put_replaces_all(daemon):
     told = policy(daemon, sandbox)
     assert told["internet"] is False and told["denyOut"] == []
     assert put(daemon, sandbox, {}).status == 204
-    assert policy(daemon, sandbox) == {"internet": True, "special": False, "allowOut": [],
-                                       "denyOut": []}
+    assert policy(daemon, sandbox) == {"internet": True, "special": False, "denyWins": False,
+                                       "allowOut": [], "denyOut": [], "limits": {}}
     assert daemon.get(sandbox).json["allowInternetAccess"] is True
 
 

@@ -122,7 +122,8 @@ static void test_none(void)
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_ANSWER, "none: TCP");
     is_str(result.why, "the network is off", "and the log says why");
     is_int(judge_udp("8.8.4.4", 80), FILTER_ANSWER, "none: UDP");
-    is_int(judge_udp("10.0.2.3", 53), FILTER_ANSWER, "none: DNS");
+    is_int(judge_udp("10.0.2.3", 53), FILTER_NAME,
+           "none: DNS, which is told that there is no name");
     is_int(judge_tcp("10.0.2.3", 53, WIRE_SYN), FILTER_ANSWER, "none: DNS over TCP");
     is_int(judge_tcp("10.0.2.2", 999, WIRE_ACK), FILTER_INWARD, "none: inward connections work");
 }
@@ -149,7 +150,7 @@ static void test_lists(void)
 {
     reset_policy("{\"denyOut\": [\"1.0.0.0/8\", \"8.8.8.8\"], \"allowOut\": [\"1.1.1.0/24\"]}");
     is_int(judge_tcp("1.2.3.4", 80, WIRE_SYN), FILTER_ANSWER, "denied by its network");
-    is_str(result.why, "in denyOut", "and the log says so");
+    is_str(result.why, "in the deny list", "and the log says so");
     is_int(judge_udp("8.8.8.8", 53), FILTER_ANSWER, "denied by its address");
     is_int(judge_tcp("1.1.1.9", 80, WIRE_SYN), FILTER_STACK, "allowed wins over denied");
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "others are as public as ever");
@@ -157,8 +158,8 @@ static void test_lists(void)
     reset_policy("{\"denyOut\": [\"0.0.0.0/0\"], \"allowOut\": [\"8.8.4.4\"]}");
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "the only one that is allowed");
     is_int(judge_tcp("8.8.4.5", 80, WIRE_SYN), FILTER_ANSWER, "all else is denied");
-    is_int(judge_udp("10.0.2.3", 53), FILTER_ANSWER, "names too: none is allowed");
-    is_str(result.why, "no name is allowed", "which is said");
+    is_int(judge_udp("10.0.2.3", 53), FILTER_NAME, "names are netd's to refuse");
+    is_int(judge_tcp("10.0.2.3", 53, WIRE_SYN), FILTER_ANSWER, "over UDP only");
     is_int(judge_tcp("10.0.2.2", 9, WIRE_ACK), FILTER_INWARD, "inward connections work");
     reset_policy("{\"internet\": false, \"allowOut\": [\"0.0.0.0/0\"]}");
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "everything public may be allowed");
@@ -217,7 +218,7 @@ static void test_ports(void)
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "the first");
     is_int(judge_udp("8.8.4.4", 90), FILTER_STACK, "the last, over UDP too");
     is_int(judge_tcp("8.8.4.4", 91, WIRE_SYN), FILTER_ANSWER, "a port above");
-    is_str(result.why, "not in allowOut", "which is said");
+    is_str(result.why, "not in the allow list", "which is said");
     is_int(judge_udp("8.8.8.8", 53), FILTER_STACK, "a protocol that is named");
     is_int(judge_tcp("8.8.8.8", 53, WIRE_SYN), FILTER_ANSWER, "is not the other");
     add_name("a.example", "8.8.4.5");
@@ -235,7 +236,7 @@ static void test_deny_wins(void)
                  "\"*.example\"], \"denyOut\": [\"8.8.8.8\", \"8.8.4.5:25\", \"bad.example\"]}");
     is_int(judge_tcp("8.8.4.4", 80, WIRE_SYN), FILTER_STACK, "allowed");
     is_int(judge_tcp("8.8.8.8", 80, WIRE_SYN), FILTER_ANSWER, "but not what is denied");
-    is_str(result.why, "in denyOut", "which is said");
+    is_str(result.why, "in the deny list", "which is said");
     is_int(judge_tcp("8.8.4.5", 25, WIRE_SYN), FILTER_ANSWER, "nor its port");
     is_int(judge_tcp("8.8.4.5", 26, WIRE_SYN), FILTER_STACK, "only its port");
     ok(net_policy_names(&policy.rules, "good.example", NULL) &&
@@ -274,7 +275,8 @@ static void test_names_that_are_seen(void)
     is_str(deny_name("8.8.4.4", 443, "c.example"), "not an allowed name", "a foreign name");
     is_str(deny_name("8.8.4.4", 443, "y.b.example"), "not an address of that name",
            "an allowed name of another address");
-    is_str(deny_name("8.8.4.6", 443, "a.example"), "not in allowOut", "an address of no name");
+    is_str(deny_name("8.8.4.6", 443, "a.example"), "not in the allow list",
+           "an address of no name");
     is_str(deny_name("8.8.4.4", 22, "c.example"), NULL, "where none is asked any will do");
     const struct endpoint ssh = {ip("8.8.4.5"), 22, WIRE_PROTO_TCP};
     const struct endpoint https = {ip("8.8.4.4"), 443, WIRE_PROTO_TCP};
@@ -282,7 +284,8 @@ static void test_names_that_are_seen(void)
     is_str(policy_denies_nameless(&policy, &https), "no server name is said", "HTTPS has one");
     reset_policy("{\"internet\": false, \"allowOut\": [\"a.example:22\", \"b.example\"]}");
     add_name("a.example", "8.8.4.5");
-    is_str(policy_denies_nameless(&policy, &ssh), NULL, "what has no name, at a port that is given");
+    is_str(policy_denies_nameless(&policy, &ssh), NULL,
+           "what has no name, at a port that is given");
     policy.names.items[0].name[0] = 'b';
     is_str(policy_denies_nameless(&policy, &ssh), "no server name is said", "and at no other");
     reset_policy("{\"internet\": false, \"allowOut\": [\"*\"]}");
