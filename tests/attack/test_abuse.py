@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sandbox that wants all of the machine: beside each abuse another sandbox runs commands, and the daemon
+answers and does not grow. How long that takes is measured by tests/bench/bench_abuse.py."""
+
+import pytest
+
+from abuse import MIB, Seen, abuses, answer_ms, cpu_seconds, netd, qemu, status
+from attack_world import Field, wait_for
+from cubbyd import read_all
+
+NAMES = list(abuses("0.0.0.0"))
+ROUNDS = 4
+DAEMON_KB = 48 * 1024  # that it may have more: what a connection's and a reader's buffers take, many times
+DAEMON_FDS = 24
+LOG_BYTES = 4 * MIB
+NETD_KB = 512 * 1024  # CONFINE_DATA_BYTES: libslirp's buffers of as many connections as there may be
+
+
+@pytest.fixture(scope="module", name="field")
+def fixture_field():
+    field = Field()
+    yield field
+    field.close()
+
+
+@pytest.fixture(name="bad")
+def fixture_bad(field):
+    made = field.daemon.create()
+    yield made
+    assert field.daemon.kill(made["sandboxID"]) == 204
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_others_go_on(field, bad, name):
+    daemon, neighbour = field.daemon, field.attacker
+    machine, network = qemu(daemon, bad), netd(daemon, bad)
+    before, spent = Seen(daemon), cpu_seconds(machine)
+    stream = daemon.open_command(bad, abuses(field.world.PUBLIC)[name], user="root")  # which nobody reads
+    wait_for(lambda: cpu_seconds(machine) > spent + 1.5, 120, "it is at work")
+    for _ in range(ROUNDS):
+        answer_ms(daemon, neighbour)
+    assert daemon.get(bad["sandboxID"]).json["state"] == "running"
+    after = Seen(daemon)
+    stream.close()
+    assert after.rss < before.rss + DAEMON_KB and after.fds < before.fds + DAEMON_FDS
+    assert after.log < before.log + LOG_BYTES
+    assert status(network, "VmRSS") < NETD_KB
+    # its machine has its memory and QEMU's own, however much it asks for
+    assert status(machine, "VmRSS") < (daemon.get(bad["sandboxID"]).json["memoryMB"] + 400) * 1024
+
+
+def test_a_line_without_an_end(field, bad, tmp_path):
+    """Output without a newline, faster than it is read: the daemon holds none of it."""
+    daemon = field.daemon
+    before = Seen(daemon)
+    stream = daemon.open_command(bad, "head -c 32M /dev/zero | tr '\\0' a")
+    peak = 0
+    received = 0
+    while chunk := stream.recv(1 << 20):
+        received += len(chunk)
+        peak = max(peak, status(daemon.process.pid, "VmRSS"))
+    stream.close()
+    assert received > 32 * MIB  # base64 within JSON
+    assert peak < before.rss + DAEMON_KB
+
+
+def test_many_files_in_a_listing(field, bad):
+    """A directory whose listing is beyond what an answer may have: it is refused, or cut, and is not kept."""
+    daemon = field.daemon
+    code, _ = daemon.command(bad, "mkdir /tmp/d && cd /tmp/d && seq -f %0250.0f 1 6000 | xargs touch", user="root")
+    assert code == 0
+    before = Seen(daemon)
+    answer = daemon.through(bad["sandboxID"], "POST", "/filesystem.Filesystem/ListDir", b'{"path": "/tmp/d"}',
+                            headers={"Content-Type": "application/json"}, token=bad["envdAccessToken"], timeout=120)
+    assert len(answer.body) < 8 * MIB
+    assert answer.status == 200 and len(answer.json["entries"]) == 6000 or answer.json["code"] == "resource_exhausted"
+    answer_ms(daemon, field.attacker)
+    assert Seen(daemon).rss < before.rss + DAEMON_KB

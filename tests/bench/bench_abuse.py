@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a sandbox that is abused does to the others: rows for docs/security.md.
+
+    BIN=build/bin CUBBY_TEST_HOME=build/test-home PYTHONPATH=tests/lib python tests/bench/bench_abuse.py [NAME...]
+
+For each abuse (tests/lib/abuse.py): how long a command in another sandbox and a question to the daemon take,
+before and meanwhile (median and worst of some), and what the daemon, netd and QEMU then have."""
+
+import os
+import statistics
+import sys
+
+os.environ["CUBBY_POOL"] = "off"
+os.environ.setdefault("TEST", "build/test")
+
+from abuse import Seen, abuses, answer_ms, cpu_seconds, netd, qemu, status
+from attack_world import Field, wait_for
+
+ROUNDS = 15
+
+
+def series(daemon, made):
+    both = [answer_ms(daemon, made) for _ in range(ROUNDS)]
+    return " | ".join(f"{statistics.median(x):.0f} ({max(x):.0f})" for x in zip(*both))
+
+
+def measure(field, name, command):
+    daemon, bad = field.daemon, field.daemon.create()
+    machine, network = qemu(daemon, bad), netd(daemon, bad)
+    spent = cpu_seconds(machine)
+    stream = daemon.open_command(bad, command, user="root")
+    wait_for(lambda: cpu_seconds(machine) > spent + 3, 120, "it is at work")
+    row = series(daemon, field.attacker)
+    seen = Seen(daemon)
+    print(f"| {name} | {row} | {seen.rss / 1024:.0f} MB, {seen.fds} | {status(network, 'VmRSS') / 1024:.0f} MB | "
+          f"{status(machine, 'VmRSS') / 1024:.0f} MB |", flush=True)
+    stream.close()
+    daemon.kill(bad["sandboxID"])
+
+
+def main():
+    field = Field()
+    try:
+        chosen = sys.argv[1:]
+        print("| abuse | a command beside it, ms | the daemon, ms | daemon: memory, descriptors | netd | QEMU |")
+        print("|---|---|---|---|---|---|")
+        seen = Seen(field.daemon)
+        print(f"| none | {series(field.daemon, field.attacker)} | {seen.rss / 1024:.0f} MB, {seen.fds} | | |", flush=True)
+        for name, command in abuses(field.world.PUBLIC).items():
+            if not chosen or name in chosen:
+                measure(field, name, command)
+    finally:
+        field.close()
+
+
+main()
