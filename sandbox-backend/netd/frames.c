@@ -28,11 +28,24 @@ static int is_gone(struct err *e)
     return err_set(e, ERR_GONE, "the virtual machine closed its network socket");
 }
 
+// The length of the frame at this place of the buffer, if it is there as a whole; else -1.
+static int64_t whole_frame(const struct frames *f, size_t at)
+{
+    size_t left = f->in_len - at;
+    size_t len = left >= LENGTH_BYTES ? wire_get32(f->in + at) : 0;
+    return left >= LENGTH_BYTES && left - LENGTH_BYTES >= len ? (int64_t)len : -1;
+}
+
+bool frames_has_rest(const struct frames *f)
+{
+    return !f->is_held && whole_frame(f, 0) >= 0;
+}
+
 // Hands out the whole frames at the start of the buffer; the rest moves to its front.
 static int deliver(struct frames *f, frames_cb on_frame, void *ctx, struct err *e)
 {
     size_t at = 0;
-    while (f->in_len - at >= LENGTH_BYTES) {
+    while (!f->is_held && f->in_len - at >= LENGTH_BYTES) {
         size_t len = wire_get32(f->in + at);
         if (len > FRAMES_MAX_BYTES)
             return err_set(e, ERR_INVALID, "a frame of %zu bytes: not QEMU's framing", len);
@@ -52,6 +65,10 @@ static int deliver(struct frames *f, frames_cb on_frame, void *ctx, struct err *
 
 int frames_read(struct frames *f, frames_cb on_frame, void *ctx, struct err *e)
 {
+    if (frames_has_rest(f) && deliver(f, on_frame, ctx, e) < 0)
+        return -1;
+    if (f->is_held)
+        return 0;
     ssize_t n = recv(f->fd, f->in + f->in_len, FRAMES_IN_BYTES - f->in_len, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno == ECONNRESET))
         return is_gone(e);

@@ -26,16 +26,20 @@ struct frames {
     size_t in_len;
     uint8_t *out; // owned, FRAMES_OUT_BYTES; the unsent part is [out_head, out_tail)
     size_t out_head, out_tail;
+    bool is_held;            // by a callback: no further frame is handed out
     struct net_stats *stats; // borrowed: where frames of either way are counted; may be NULL
 };
 
 void frames_init(struct frames *f, int fd);
 void frames_fini(struct frames *f);
 
-// Reads what is there and gives each whole frame to `on_frame`, which may change it. 0, or -1 with
-// `e`: ERR_GONE at end of file, ERR_INVALID for a length that QEMU cannot have sent.
+// Reads what is there and gives each whole frame to `on_frame`, which may change it, and may hold
+// the rest back: then they are given by the next call without is_held, for which frames_has_rest()
+// says that it is due. 0, or -1 with `e`: ERR_GONE at end of file, ERR_INVALID for a length that
+// QEMU cannot have sent.
 typedef void (*frames_cb)(void *ctx, uint8_t *frame, size_t len);
 int frames_read(struct frames *f, frames_cb on_frame, void *ctx, struct err *e);
+bool frames_has_rest(const struct frames *f);
 
 // Room for a frame of `len` bytes at the end of the queue; NULL when it is full. The frame counts
 // once frames_commit() was called.

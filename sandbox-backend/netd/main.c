@@ -12,13 +12,14 @@
 #include "sandbox-backend/netd/netd.h"
 
 static struct {
-    int64_t frames_fd, listen_fd, control_fd, stats_fd, log_fd;
+    int64_t frames_fd, listen_fd, control_fd, stats_fd, egress_fd, log_fd;
     const char *mode, *policy, *log_level;
     bool help, version;
 } options = {.frames_fd = -1,
              .listen_fd = -1,
              .control_fd = -1,
              .stats_fd = -1,
+             .egress_fd = -1,
              .log_fd = 2,
              .mode = "public",
              .log_level = "info"};
@@ -47,6 +48,12 @@ static const struct opt table[] = {
      .value = &options.stats_fd,
      .arg = "FD",
      .help = "file for the counters, mapped",
+     .max = INT16_MAX},
+    {.name = "egress-fd",
+     .type = OPT_INT,
+     .value = &options.egress_fd,
+     .arg = "FD",
+     .help = "packet socket to cubby-egress, which gets every TLS and HTTP connection",
      .max = INT16_MAX},
     {.name = "mode",
      .type = OPT_STRING,
@@ -113,6 +120,7 @@ static int run(struct err *e)
         .listen_fd = (int)options.listen_fd,
         .control_fd = (int)options.control_fd,
         .stats_fd = (int)options.stats_fd,
+        .egress_fd = (int)options.egress_fd,
         .policy = &policy,
     };
     if (confine_self(e) < 0 || read_policy(&policy, e) < 0)

@@ -5,12 +5,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/log/log.h"
 
 static void on_stack_frame(void *ctx, const uint8_t *frame, size_t len);
 static void on_stack_closed(void *ctx, int fd);
+static void on_stack_connected(void *ctx, int fd, const struct endpoint *to);
+static void on_gate_refused(void *ctx, const struct endpoint *to, const char *why,
+                            const char *name);
 static void on_guest_frame(void *ctx, uint8_t *frame, size_t len);
 static void on_policy(void *ctx, const struct net_policy *rules);
 
@@ -24,9 +28,17 @@ static void prime_guest_arp(struct netd *n)
     frames_send(&n->frames, frame, sizeof(frame));
 }
 
+static void set_rates(struct netd *n, const struct net_limits *limits)
+{
+    int64_t now = clock_mono_ms();
+    shaper_set(&n->sends, limits->send_bytes_per_s, now);
+    shaper_set(&n->receives, limits->receive_bytes_per_s, now);
+}
+
 static int open_parts(struct netd *n, const struct netd_options *options, struct err *e)
 {
-    const struct stack_events events = {n, on_stack_frame, on_stack_closed};
+    const struct stack_events events = {n, on_stack_frame, on_stack_closed, on_stack_connected};
+    const struct gate_events gate_events = {n, on_gate_refused};
     bool is_off = options->control_fd < 0 && net_policy_is_closed(options->policy);
     if (fd_set_nonblock(options->frames_fd, e) < 0 || fd_set_nonblock(options->listen_fd, e) < 0)
         return -1;
@@ -40,6 +52,8 @@ static int open_parts(struct netd *n, const struct netd_options *options, struct
         return -1;
     n->resolver = resolver_new(&n->policy, &n->frames, &n->refusals);
     n->inward = inward_new(options->listen_fd, n->stack, &n->frames);
+    n->gate = gate_new(&n->policy, options->egress_fd, &gate_events);
+    set_rates(n, &options->policy->limits);
     prime_guest_arp(n);
     return 0;
 }
@@ -64,6 +78,7 @@ void netd_free(struct netd *n)
 {
     stack_free(n->stack);
     inward_free(n->inward);
+    gate_free(n->gate);
     resolver_free(n->resolver);
     control_fini(&n->control);
     hostaddr_fini(&n->hostaddr);
@@ -75,13 +90,36 @@ void netd_free(struct netd *n)
 
 // ---- from the guest
 
+// Data in a SYN would leave before anything of it could be judged.
+static bool is_early_data(struct netd *n, const struct packet *p)
+{
+    const struct endpoint to = {p->dst, p->dport, p->proto};
+    return p->proto == WIRE_PROTO_TCP && p->flags & WIRE_SYN && p->payload_len > 0 &&
+           gate_wants(n->gate, &to);
+}
+
+// TCP that is past the limit waits, with all that the guest sends after it. UDP is dropped then, as
+// on any line that is full: else a guest that floods it could not be spoken to any more.
+static void send_outside(struct netd *n, const struct packet *p)
+{
+    bool is_over = shaper_wait_ms(&n->sends, clock_mono_ms()) > 0;
+    if (is_over && p->proto == WIRE_PROTO_UDP)
+        return;
+    shaper_spend(&n->sends, (int64_t)p->len);
+    n->frames.is_held =
+        p->proto == WIRE_PROTO_TCP && shaper_wait_ms(&n->sends, clock_mono_ms()) > 0;
+    stack_input(n->stack, p);
+}
+
 static void open_or_refuse(struct netd *n, struct filter_result *r)
 {
     const char *why = pace_refuses(&n->pace, &n->policy.rules.limits, n->stack, &r->packet);
     if (why)
         filter_refuse(r, why);
+    else if (is_early_data(n, &r->packet))
+        filter_refuse(r, "data in a SYN");
     else
-        stack_input(n->stack, &r->packet);
+        send_outside(n, &r->packet);
 }
 
 static void on_guest_frame(void *ctx, uint8_t *frame, size_t len)
@@ -115,6 +153,8 @@ static void on_stack_frame(void *ctx, const uint8_t *frame, size_t len)
     if (wire_parse(&p, copy, len) || filter_to_guest(&n->policy, &p))
         return;
     bool is_inward = p.proto == WIRE_PROTO_TCP && p.src == WIRE_GATEWAY_IP;
+    if (!is_inward)
+        shaper_spend(&n->receives, (int64_t)len);
     if (!is_inward || inward_to_guest(n->inward, &p))
         frames_commit(&n->frames, len);
 }
@@ -123,9 +163,34 @@ static void on_stack_closed(void *ctx, int fd)
 {
     struct netd *n = ctx;
     inward_on_closed(n->inward, fd);
+    gate_on_closed(n->gate, fd);
+}
+
+static void on_stack_connected(void *ctx, int fd, const struct endpoint *to)
+{
+    struct netd *n = ctx;
+    if (gate_wants(n->gate, to))
+        gate_take(n->gate, fd, to);
+}
+
+static void on_gate_refused(void *ctx, const struct endpoint *to, const char *why, const char *name)
+{
+    struct netd *n = ctx;
+    refusals_add(&n->refusals, why, to, name);
 }
 
 // ---- from the daemon
+
+static const char *denies_connection(void *ctx, const struct stack_connection *c)
+{
+    struct netd *n = ctx;
+    const char *why = filter_denies(&n->policy, &c->to);
+    if (!why && !c->is_connecting)
+        why = gate_denies(n->gate, c->fd, &c->to);
+    if (why)
+        gate_cut(n->gate, c->fd);
+    return why;
+}
 
 // While the policy was closed, the host's addresses were not watched.
 static void on_policy(void *ctx, const struct net_policy *rules)
@@ -135,21 +200,50 @@ static void on_policy(void *ctx, const struct net_policy *rules)
     if (net_policy_is_closed(&n->policy.rules) && hostaddr_renew(&n->hostaddr, &e) < 0)
         log_error("hostaddr.failed", "error=\"%s\"", e.msg);
     policy_set_rules(&n->policy, rules);
-    int count = stack_cut(n->stack, filter_denies, &n->policy);
+    set_rates(n, &rules->limits);
+    int count = stack_cut(n->stack, denies_connection, n);
     if (count > 0)
         log_info("policy.cut", "connections=%d", count);
 }
 
 // ---- the loop
 
+static void shorten(int *timeout, int ms)
+{
+    if (*timeout < 0 || ms < *timeout)
+        *timeout = ms;
+}
+
+// Whether the guest has to wait, because of what it has sent.
+static bool holds_guest(struct netd *n, int *timeout)
+{
+    int wait = n->frames.is_held ? shaper_wait_ms(&n->sends, clock_mono_ms()) : 0;
+    n->frames.is_held = wait > 0;
+    if (wait > 0 || frames_has_rest(&n->frames))
+        shorten(timeout, wait);
+    return wait > 0;
+}
+
+// Whether the outside has to wait.
+static enum stack_hold holds_outside(struct netd *n, size_t queued, int *timeout)
+{
+    int wait = shaper_wait_ms(&n->receives, clock_mono_ms());
+    if (queued >= FRAMES_HOLD_HOST_BYTES)
+        return STACK_HOLD_ALL;
+    if (wait > 0)
+        shorten(timeout, wait);
+    return wait > 0 ? STACK_HOLD_OUTSIDE : STACK_HOLD_NOTHING;
+}
+
 static void fill(struct netd *n, int *timeout)
 {
     size_t queued = frames_queued(&n->frames);
-    bool reads_guest = queued < FRAMES_HOLD_GUEST_BYTES;
+    bool reads_guest = !holds_guest(n, timeout) && queued < FRAMES_HOLD_GUEST_BYTES;
     n->set.count = 0;
     n->frames_place = pollset_add(&n->set, n->frames.fd,
                                   (short)((reads_guest ? POLLIN : 0) | (queued ? POLLOUT : 0)));
-    stack_fill(n->stack, &n->set, queued >= FRAMES_HOLD_HOST_BYTES, timeout);
+    stack_fill(n->stack, &n->set, holds_outside(n, queued, timeout), timeout);
+    gate_fill(n->gate, &n->set, timeout);
     inward_fill(n->inward, &n->set, timeout);
     resolver_fill(n->resolver, &n->set, timeout);
     control_fill(&n->control, &n->set, timeout);
@@ -166,9 +260,13 @@ static int serve(struct netd *n, struct err *e)
     resolver_poll(n->resolver, &n->set);
     if (!net_policy_is_closed(&n->policy.rules))
         hostaddr_poll(&n->hostaddr, &n->set);
-    if (pollset_events(&n->set, n->frames_place) & (POLLIN | POLLHUP | POLLERR) &&
+    short frames = pollset_events(&n->set, n->frames_place);
+    if (frames & (POLLHUP | POLLERR))
+        n->frames.is_held = false; // nobody is there to wait
+    if ((frames & (POLLIN | POLLHUP | POLLERR) || frames_has_rest(&n->frames)) &&
         frames_read(&n->frames, on_guest_frame, n, e) < 0)
         return -1;
+    gate_poll(n->gate, &n->set);
     control_poll(&n->control,
                  &n->set); // last: it changes libslirp's sockets and what is waited for
     return frames_flush(&n->frames, e);

@@ -11,6 +11,7 @@
 //                                  +-- inward.c, flow.c --> stack.c (libslirp) --> the client
 //                                  +-- resolver.c (names that the policy allows)
 //                                  +-- stack.c (libslirp) --> a host socket --> the Internet
+//                                             by gate.c where the name has to be seen first
 //   guest <--frames.c-- on_stack_frame() <-- stack.c
 //
 // Inwards, a client of the vm.net socket names a port and becomes the host end of a TCP connection
@@ -19,7 +20,7 @@
 // (resolver.h). A new policy comes over the control socket (control.h) and holds from the next
 // frame on; connections that it denies are cut at once.
 //
-// Limits. Connections and UDP ports: INWARD_MAX, pace.h. Descriptors
+// Limits. Connections and UDP ports: INWARD_MAX, pace.h. Bytes per second: shaper.h. Descriptors
 // and memory of the whole: confine.h. Bytes on their way to the guest: frames.h; when they pile up
 // host sockets are not read, then the guest is not either, so a queue grows on neither side. Work
 // of one wake-up: FRAMES_IN_BYTES from the guest, one buffer from each host socket.
@@ -32,20 +33,24 @@
 #include "sandbox-backend/netd/control.h"
 #include "sandbox-backend/netd/filter.h"
 #include "sandbox-backend/netd/frames.h"
+#include "sandbox-backend/netd/gate.h"
 #include "sandbox-backend/netd/hostaddr.h"
 #include "sandbox-backend/netd/inward.h"
 #include "sandbox-backend/netd/pace.h"
 #include "sandbox-backend/netd/refusals.h"
 #include "sandbox-backend/netd/resolver.h"
+#include "sandbox-backend/netd/shaper.h"
 #include "sandbox-backend/netd/stack.h"
 
 struct netd {
     struct policy policy;
     struct hostaddr hostaddr;
     struct frames frames;
-    struct stack *stack;       // owned
-    struct inward *inward;     // owned
-    struct resolver *resolver; // owned
+    struct stack *stack;           // owned
+    struct inward *inward;         // owned
+    struct resolver *resolver;     // owned
+    struct gate *gate;             // owned
+    struct shaper sends, receives; // of the guest, to and from the outside
     struct control control;
     struct pace pace;
     struct refusals refusals;
@@ -60,6 +65,7 @@ struct netd_options {
     int control_fd; // control socket, listening; set to non-blocking, borrowed; -1: none, and the
                     // policy is what it is for good
     int stats_fd;   // file of net_stats_create's; borrowed; -1: none
+    int egress_fd;  // SOCK_SEQPACKET to the egress proxy; borrowed; -1: the sandbox has no secrets
     const struct net_policy *policy; // copied
 };
 

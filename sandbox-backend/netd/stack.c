@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/base/net_rule.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 
@@ -23,16 +22,16 @@ enum owner { OWNER_NONE, OWNER_TCP_OUT, OWNER_UDP_OUT, OWNER_DIALLED };
 struct stack {
     Slirp *slirp; // owned
     struct stack_events events;
-    uint8_t owner[POLLSET_MAX]; // enum owner of each descriptor that libslirp registered
-    uint32_t peer[POLLSET_MAX]; // where the guest's connection goes, for OWNER_TCP_OUT
-    uint16_t peer_port[POLLSET_MAX];
-    uint16_t udp_port[POLLSET_MAX]; // the guest's source port, for OWNER_UDP_OUT
-    uint8_t udp_known[65536 / 8];   // source ports that have a socket
+    uint8_t owner[POLLSET_MAX];        // enum owner of each descriptor that libslirp registered
+    struct endpoint peer[POLLSET_MAX]; // where the guest's connection goes, for OWNER_TCP_OUT
+    bool is_connecting[POLLSET_MAX];   // likewise
+    uint16_t udp_port[POLLSET_MAX];    // the guest's source port, for OWNER_UDP_OUT
+    uint8_t udp_known[65536 / 8];      // source ports that have a socket
     int tcp_out, udp_out, dialled;
     const struct packet *input; // being looked at by libslirp: what it opens is for this
     int adopt_fd;               // -1, or what takes the place of the next descriptor it registers
     int adopted_fd;             // where that was put
-    bool is_held;               // while filling a set
+    enum stack_hold hold;       // while filling a set
     struct pollset *filling;
     uint32_t round;                     // number of the last stack_fill()
     uint32_t output_round[POLLSET_MAX]; // when libslirp last wanted to write to a descriptor
@@ -113,8 +112,8 @@ static void on_register_fd(int fd, void *ctx)
         adopt(s, fd);
     } else if (s->input && s->input->proto == WIRE_PROTO_TCP) {
         s->owner[fd] = OWNER_TCP_OUT;
-        s->peer[fd] = s->input->dst;
-        s->peer_port[fd] = s->input->dport;
+        s->peer[fd] = (struct endpoint){s->input->dst, s->input->dport, WIRE_PROTO_TCP};
+        s->is_connecting[fd] = true;
         s->tcp_out++;
     } else if (s->input && s->input->proto == WIRE_PROTO_UDP) {
         s->owner[fd] = OWNER_UDP_OUT;
@@ -133,6 +132,7 @@ static void on_unregister_fd(int fd, void *ctx)
     s->owner[fd] = OWNER_NONE;
     if (owner == OWNER_TCP_OUT) {
         s->tcp_out--;
+        s->events.on_closed(s->events.ctx, fd);
     } else if (owner == OWNER_UDP_OUT) {
         s->udp_out--;
         set_udp_known(s, s->udp_port[fd], false);
@@ -249,7 +249,9 @@ static int on_add_poll(int fd, int events, void *ctx)
             s->output_round[fd] = s->round;
         else
             s->is_eof_held[fd] = false;
-        if (s->is_held || s->is_eof_held[fd])
+        bool is_held = s->hold == STACK_HOLD_ALL ||
+                       (s->hold == STACK_HOLD_OUTSIDE && s->owner[fd] != OWNER_DIALLED);
+        if (is_held || s->is_eof_held[fd])
             wanted &= (short)~POLLIN;
     }
     return pollset_add(s->filling, wanted ? fd : -1, wanted);
@@ -261,6 +263,17 @@ static bool is_at_eof(int fd)
     return ioctl(fd, FIONREAD, &readable) == 0 && readable == 0;
 }
 
+// libslirp waits for room in a socket that connects. One that failed instead is its own business.
+static void note_connected(struct stack *s, const struct pollfd *p)
+{
+    if (p->fd >= POLLSET_MAX || s->owner[p->fd] != OWNER_TCP_OUT || !s->is_connecting[p->fd] ||
+        !p->revents)
+        return;
+    s->is_connecting[p->fd] = false;
+    if (!(p->revents & (POLLERR | POLLHUP | POLLNVAL)))
+        s->events.on_connected(s->events.ctx, p->fd, &s->peer[p->fd]);
+}
+
 // Errors and hang-ups are told as what was waited for, never as more: libslirp takes either for
 // something to read, and asserts that it has room, which it lacks when it did not ask.
 static int on_get_revents(int place, void *ctx)
@@ -270,6 +283,7 @@ static int on_get_revents(int place, void *ctx)
     short events = p->revents;
     if (p->fd < 0)
         return 0;
+    note_connected(s, p);
     if (events & (POLLERR | POLLHUP | POLLNVAL))
         events |= p->events;
     events &= p->events;
@@ -281,10 +295,10 @@ static int on_get_revents(int place, void *ctx)
     return (events & POLLIN ? SLIRP_POLL_IN : 0) | (events & POLLOUT ? SLIRP_POLL_OUT : 0);
 }
 
-void stack_fill(struct stack *s, struct pollset *set, bool is_held, int *timeout)
+void stack_fill(struct stack *s, struct pollset *set, enum stack_hold hold, int *timeout)
 {
     uint32_t wait = *timeout < 0 ? UINT32_MAX : (uint32_t)*timeout;
-    s->is_held = is_held;
+    s->hold = hold;
     s->filling = set;
     s->round++;
     slirp_pollfds_fill(s->slirp, &wait, on_add_poll, s);
@@ -355,7 +369,7 @@ static void run_round(struct stack *s)
 {
     int timeout = 0;
     s->dial_set.count = 0;
-    stack_fill(s, &s->dial_set, true, &timeout);
+    stack_fill(s, &s->dial_set, STACK_HOLD_ALL, &timeout);
     if (poll(s->dial_set.fds, (nfds_t)s->dial_set.count, 0) >= 0)
         stack_poll(s, &s->dial_set);
 }
@@ -402,7 +416,7 @@ static int broken_socket(void)
 
 // libslirp has no call for this. So its descriptor becomes one of a broken connection, which it
 // passes on to the guest; the real one is closed by that, without lingering: its peer is reset.
-static bool cut(int fd)
+bool stack_reset(int fd)
 {
     struct linger none = {.l_onoff = 1};
     int broken auto_close = broken_socket();
@@ -412,15 +426,14 @@ static bool cut(int fd)
     return dup3(broken, fd, O_CLOEXEC) == fd;
 }
 
-int stack_cut(struct stack *s,
-              const char *(*denies)(struct policy *policy, const struct endpoint *to),
-              struct policy *policy)
+int stack_cut(struct stack *s, const char *(*denies)(void *ctx, const struct stack_connection *c),
+              void *ctx)
 {
     int count = 0;
     for (int fd = 0; fd < POLLSET_MAX; fd++) {
-        const struct endpoint to = {s->peer[fd], s->peer_port[fd], WIRE_PROTO_TCP};
-        if (s->owner[fd] == OWNER_TCP_OUT && denies(policy, &to))
-            count += cut(fd);
+        const struct stack_connection c = {fd, s->peer[fd], s->is_connecting[fd]};
+        if (s->owner[fd] == OWNER_TCP_OUT && denies(ctx, &c))
+            count += stack_reset(fd);
     }
     return count;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libslirp as an object: the TCP/IP stack between the guest's frames and host sockets.
 //
-// libslirp opens every descriptor itself and tells us of it (register_poll_fd). We use that twice:
-// to count what the guest has opened, exactly, and to put a descriptor of our own in the place of
-// one that libslirp has just accepted (stack_dial).
+// libslirp opens every descriptor itself and tells us of it (register_poll_fd). We use that to
+// count what the guest has opened, exactly, and to put a descriptor of our own in the place of one
+// that libslirp has just accepted (stack_dial) or connected (the gate).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,6 +11,7 @@
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/net_limits.h"
+#include "sandbox-backend/base/net_rule.h"
 #include "sandbox-backend/netd/pollset.h"
 #include "sandbox-backend/netd/wire.h"
 
@@ -18,13 +19,15 @@
 #define STACK_UDP_OUT_MAX NET_CONNECTIONS_MAX // source ports; libslirp keeps each for 4 minutes
 
 struct stack;
-struct policy;
-struct endpoint;
 
 struct stack_events {
     void *ctx;
     void (*on_frame)(void *ctx, const uint8_t *frame, size_t len); // for the guest
-    void (*on_closed)(void *ctx, int fd); // libslirp is about to close a dialled descriptor
+    // libslirp is about to close a dialled descriptor, or one that connects or has connected.
+    void (*on_closed)(void *ctx, int fd);
+    // An outward connection stands, and libslirp does not know yet: another descriptor may take the
+    // place of its own now.
+    void (*on_connected)(void *ctx, int fd, const struct endpoint *to);
 };
 
 // `is_restricted` makes libslirp itself refuse whatever is not an inward connection.
@@ -53,13 +56,21 @@ bool stack_has_output(const struct stack *s, int fd);
 // soon as the guest acknowledged the end, and lose what it still held.
 void stack_mark_ending(struct stack *s, int fd);
 
-// Cuts each outward TCP connection for which `denies` (filter_denies's shape) gives a reason: both
-// ends see a reset. How many there were.
-int stack_cut(struct stack *s,
-              const char *(*denies)(struct policy *policy, const struct endpoint *to),
-              struct policy *policy);
+// Makes libslirp find the connection of this descriptor reset, which it passes on to the guest. The
+// socket that was there is closed, and its peer reset.
+bool stack_reset(int fd);
 
-// The steps of waiting. With `is_held` host sockets are not read (back-pressure). *timeout
-// is in ms, -1 for ever, and may become shorter.
-void stack_fill(struct stack *s, struct pollset *set, bool is_held, int *timeout);
+// Resets each outward TCP connection for which `denies` gives a reason. How many there were.
+struct stack_connection {
+    int fd;
+    struct endpoint to;
+    bool is_connecting;
+};
+int stack_cut(struct stack *s, const char *(*denies)(void *ctx, const struct stack_connection *c),
+              void *ctx);
+
+// The steps of waiting. What is held is not read (back-pressure): every host socket, or only those
+// of connections to the outside. *timeout is in ms, -1 for ever, and may become shorter.
+enum stack_hold { STACK_HOLD_NOTHING, STACK_HOLD_OUTSIDE, STACK_HOLD_ALL };
+void stack_fill(struct stack *s, struct pollset *set, enum stack_hold hold, int *timeout);
 void stack_poll(struct stack *s, const struct pollset *set);

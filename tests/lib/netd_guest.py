@@ -157,7 +157,8 @@ class Netd:
     """A running cubby-netd. `peer` is the frames socket's other end. With a policy it has a control
     socket, and takes another one later."""
 
-    def __init__(self, directory, mode="public", namespace=None, resolv_conf=None, policy=None):
+    def __init__(self, directory, mode="public", namespace=None, resolv_conf=None, policy=None,
+                 egress=None):
         self.path = os.path.join(directory, "vm.net")
         self.log_path = os.path.join(directory, "netd.log")
         self.peer, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -174,6 +175,9 @@ class Netd:
         fds = [ours.fileno(), listener.fileno(), control.fileno(), counters.fileno()]
         command = [NETD, "--frames-fd", str(fds[0]), "--listen-fd", str(fds[1]), "--mode", mode,
                    "--stats-fd", str(fds[3])]
+        if egress is not None:
+            fds.append(egress.fileno())
+            command += ["--egress-fd", str(egress.fileno())]
         if policy is not None:
             command += ["--control-fd", str(fds[2]), "--policy", json.dumps(policy)]
         if namespace:

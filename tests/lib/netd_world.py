@@ -86,8 +86,8 @@ class Echo:
 def reaches(guest, address):
     try:
         with guest.connect(address, PORT, timeout=20) as s:
-            s.sendall(b"hi")
-            return s.recv(10) == b"hi"
+            s.sendall(b"hi\n")
+            return s.recv(10) == b"hi\n"
     except ConnectionRefusedError:
         return False
 

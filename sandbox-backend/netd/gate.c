@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gate.
+#include "sandbox-backend/netd/gate.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/log/log.h"
+#include "sandbox-backend/netd/gated.h"
+#include "sandbox-backend/netd/handover.h"
+
+struct gate {
+    struct policy *policy; // borrowed
+    int egress_fd;         // borrowed; -1: none
+    struct gate_events events;
+    struct gated *by_fd[POLLSET_MAX]; // of libslirp's descriptors
+    struct gated *items[GATE_MAX];    // owned; those whose real socket is with us
+    int count, orphans;
+};
+
+static void judge_hello(struct gate *g, struct gated *c);
+static void allow(struct gate *g, struct gated *c, const struct hello *h);
+static void hand_over(struct gate *g, struct gated *c, const struct hello *h);
+static void watch(struct gate *g, struct gated *c);
+static void refuse(struct gate *g, struct gated *c, const char *why, const char *name);
+
+struct gate *gate_new(struct policy *policy, int egress_fd, const struct gate_events *events)
+{
+    struct gate *g = xcalloc(1, sizeof(*g));
+    g->policy = policy;
+    g->egress_fd = egress_fd;
+    g->events = *events;
+    return g;
+}
+
+// ---- the table
+
+static void remove_item(struct gate *g, const struct gated *c)
+{
+    for (int i = 0; i < g->count; i++) {
+        if (g->items[i] == c) {
+            g->items[i] = g->items[--g->count];
+            return;
+        }
+    }
+}
+
+static void forget(struct gate *g, struct gated *c)
+{
+    remove_item(g, c);
+    if (c->fd >= 0)
+        g->by_fd[c->fd] = NULL;
+    else
+        g->orphans--;
+    gated_free(c);
+}
+
+void gate_free(struct gate *g)
+{
+    if (!g)
+        return;
+    while (g->count > 0)
+        forget(g, g->items[0]);
+    for (int fd = 0; fd < POLLSET_MAX; fd++)
+        if (g->by_fd[fd])
+            forget(g, g->by_fd[fd]);
+    free(g);
+}
+
+bool gate_wants(struct gate *g, const struct endpoint *to)
+{
+    return g->egress_fd >= 0 || policy_asks_name(g->policy, to);
+}
+
+void gate_take(struct gate *g, int fd, const struct endpoint *to)
+{
+    struct gated *c = g->count < GATE_MAX ? gated_new(fd, to) : NULL;
+    if (!c) {
+        stack_reset(fd);
+        g->events.on_refused(g->events.ctx, to, "no descriptors for the gate", "");
+        return;
+    }
+    g->by_fd[fd] = c;
+    g->items[g->count++] = c;
+}
+
+// Whether what libslirp closes had the guest's end before: else the guest has
+// reset it.
+static bool has_ended(const struct gated *c)
+{
+    struct pollfd p = {.fd = c->guest, .events = POLLRDHUP};
+    return c->is_guest_done || (poll(&p, 1, 0) == 1 && p.revents & POLLRDHUP);
+}
+
+void gate_on_closed(struct gate *g, int fd)
+{
+    struct gated *c = g->by_fd[fd];
+    if (!c)
+        return;
+    bool has_rest = c->real >= 0 && has_ended(c) && g->orphans < GATE_ORPHANS_MAX;
+    if (!has_rest) {
+        gated_reset(c);
+        forget(g, c);
+        return;
+    }
+    g->by_fd[fd] = NULL;
+    g->orphans++;
+    c->fd = -1;
+    c->is_guest_full = false;
+    c->rest_until = clock_mono_ms() + GATE_ORPHAN_MS;
+}
+
+// ---- judging
+
+static const char *denies_hello(struct gate *g, const struct gated *c, const struct hello *h)
+{
+    if (h->kind == HELLO_BAD)
+        return h->why;
+    if (!policy_asks_name(g->policy, &c->to))
+        return policy_denies(g->policy, &c->to);
+    if (h->kind == HELLO_OTHER)
+        return policy_denies_nameless(g->policy, &c->to);
+    if (h->kind == HELLO_CONNECT)
+        return "CONNECT, which asks a proxy to go on to others";
+    if (!h->name.text[0])
+        return "no server name is said";
+    if (h->has_upgrade && g->egress_fd < 0)
+        return "a change of protocol (Upgrade)";
+    return policy_denies_name(g->policy, &c->to, h->name.text);
+}
+
+// A connection on which the guest ends without a word may do so.
+static void judge_hello(struct gate *g, struct gated *c)
+{
+    struct hello h;
+    bool is_late = c->deadline != 0 && clock_mono_ms() >= c->deadline;
+    hello_parse(&h, c->bytes, c->len);
+    if (h.kind == HELLO_MORE && c->len == 0) {
+        if (c->is_guest_done)
+            gated_set_state(c, GATED_RELAY);
+        return;
+    }
+    if (h.kind == HELLO_MORE && !c->is_guest_done && !is_late) {
+        if (c->deadline == 0)
+            c->deadline = clock_mono_ms() + GATE_HELLO_MS;
+        return;
+    }
+    if (h.kind == HELLO_MORE) {
+        bool asks = policy_asks_name(g->policy, &c->to);
+        h.kind = asks ? HELLO_BAD : HELLO_OTHER;
+        h.why = is_late ? "first bytes that do not say in time what they are"
+                        : "an end before it was said what this is";
+    }
+    const char *why = denies_hello(g, c, &h);
+    if (why)
+        refuse(g, c, why, h.name.text);
+    else
+        allow(g, c, &h);
+}
+
+static void allow(struct gate *g, struct gated *c, const struct hello *h)
+{
+    bool is_web = h->kind == HELLO_TLS || h->kind == HELLO_HTTP;
+    c->name = h->name;
+    if (is_web && g->egress_fd >= 0)
+        hand_over(g, c, h);
+    else if (h->kind == HELLO_HTTP)
+        gated_set_state(c, GATED_WATCH);
+    else
+        gated_set_state(c, GATED_RELAY);
+}
+
+static void hand_over(struct gate *g, struct gated *c, const struct hello *h)
+{
+    int guest = gated_take_guest(c);
+    const char *why =
+        guest < 0 ? "a server that spoke first, or no descriptors"
+                  : handover_send(g->egress_fd, guest, &c->to, c->name.text, h->kind == HELLO_TLS);
+    if (why) {
+        refuse(g, c, why, c->name.text);
+        return;
+    }
+    gated_set_state(c, GATED_HANDED);
+}
+
+static const char *judge_request(struct gate *g, const struct gated *c, enum http_watch_step step,
+                                 const struct http_head *head)
+{
+    const struct hello h = {.kind = head->is_connect ? HELLO_CONNECT : HELLO_HTTP,
+                            .name = head->host,
+                            .has_upgrade = head->has_upgrade};
+    if (step == HTTP_WATCH_BAD)
+        return head->why;
+    return step == HTTP_WATCH_ASK ? denies_hello(g, c, &h) : NULL;
+}
+
+// Clears what is whole and allowed. False once something was refused.
+static bool clear_requests(struct gate *g, struct gated *c)
+{
+    enum http_watch_step step = HTTP_WATCH_PASS;
+    while (c->clear < c->len && step != HTTP_WATCH_MORE) {
+        struct http_head head = {.why = NULL};
+        size_t used;
+        step = http_watch_next(&c->watch, &head, c->bytes + c->clear, c->len - c->clear, &used);
+        const char *why = judge_request(g, c, step, &head);
+        if (why) {
+            refuse(g, c, why, head.host.text);
+            return false;
+        }
+        c->clear += used;
+    }
+    return true;
+}
+
+// Between requests a connection may rest; what is begun has to be ended.
+static void watch(struct gate *g, struct gated *c)
+{
+    int64_t now = clock_mono_ms();
+    if (!clear_requests(g, c))
+        return;
+    if (c->clear == c->len)
+        c->deadline = 0;
+    else if (c->is_guest_done || (c->deadline != 0 && now >= c->deadline))
+        refuse(g, c, "a request that is not whole in time", c->name.text);
+    else if (c->deadline == 0)
+        c->deadline = now + GATE_HELLO_MS;
+}
+
+static void refuse(struct gate *g, struct gated *c, const char *why, const char *name)
+{
+    g->events.on_refused(g->events.ctx, &c->to, why, name);
+    if (c->fd >= 0)
+        stack_reset(c->fd);
+    gated_reset(c);
+    c->is_refused = true;
+}
+
+// ---- a new policy
+
+const char *gate_denies(struct gate *g, int fd, const struct endpoint *to)
+{
+    struct gated *c = g->by_fd[fd];
+    const char *why = NULL;
+    if (policy_asks_name(g->policy, to)) {
+        if (!c)
+            why = "its name was never seen";
+        else if (c->state != GATED_HELLO)
+            why = c->name.text[0] ? policy_denies_name(g->policy, to, c->name.text)
+                                  : policy_denies_nameless(g->policy, to);
+    }
+    return why;
+}
+
+void gate_cut(struct gate *g, int fd)
+{
+    struct gated *c = g->by_fd[fd];
+    if (!c)
+        return;
+    gated_reset(c);
+    forget(g, c);
+}
+
+// ---- waiting
+
+static void shorten(int *timeout, int64_t at, int64_t now)
+{
+    int64_t left = at <= now ? 0 : at - now;
+    if (at != 0 && (*timeout < 0 || left < *timeout))
+        *timeout = (int)left;
+}
+
+void gate_fill(struct gate *g, struct pollset *set, int *timeout)
+{
+    int64_t now = clock_mono_ms();
+    for (int i = 0; i < g->count; i++) {
+        gated_fill(g->items[i], set);
+        shorten(timeout, g->items[i]->deadline, now);
+        shorten(timeout, g->items[i]->rest_until, now);
+    }
+}
+
+static void serve(struct gate *g, struct gated *c)
+{
+    gated_to_guest(c);
+    gated_from_guest(c);
+    if (c->state == GATED_HELLO)
+        judge_hello(g, c);
+    if (c->state == GATED_WATCH && !c->is_refused)
+        watch(g, c);
+    else if (c->state == GATED_RELAY)
+        c->clear = c->len;
+    if (c->is_refused || c->state == GATED_HANDED)
+        return;
+    gated_to_server(c);
+    if (c->state == GATED_RELAY && gated_put_back(c))
+        gated_set_state(c, GATED_OPEN);
+}
+
+// What has come to an end, or need not be looked at any more.
+static void settle(struct gate *g, struct gated *c, int64_t now)
+{
+    bool is_over = gated_is_over(c);
+    if (is_over)
+        stack_reset(c->fd);
+    if (c->rest_until != 0 && now >= c->rest_until)
+        gated_reset(c);
+    if (c->is_refused || is_over || gated_is_done(c))
+        forget(g, c);
+    else if (c->state == GATED_OPEN || c->state == GATED_HANDED)
+        remove_item(g, c);
+}
+
+// What waits for libslirp to have read something hears of it from nobody: it is
+// looked at after each wait.
+static bool is_due(const struct gated *c, const struct pollset *set, int64_t now)
+{
+    return gated_has_event(c, set) || c->state == GATED_RELAY || c->is_broken ||
+           (c->deadline != 0 && now >= c->deadline) || (c->rest_until != 0 && now >= c->rest_until);
+}
+
+// Backwards, for what goes is replaced by the last.
+void gate_poll(struct gate *g, const struct pollset *set)
+{
+    int64_t now = clock_mono_ms();
+    for (int i = g->count - 1; i >= 0; i--) {
+        struct gated *c = g->items[i];
+        if (!is_due(c, set, now))
+            continue;
+        serve(g, c);
+        settle(g, c, now);
+    }
+}
