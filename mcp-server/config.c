@@ -64,6 +64,7 @@ struct client_opts config_client_opts(const struct config *c)
         .proxy_url = c->backend_proxy,
         .cube_master = c->cube_master,
         .user = c->backend_user,
+        .network = c->network,
         .ca_file = config_is_remote(c) ? c->backend_ca : NULL,
     };
 }

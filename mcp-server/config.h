@@ -22,6 +22,7 @@ struct config {
     const char *domain;         // of a remote backend, instead of its URL
     // See client.h for these; NULL when not set.
     const char *dialect, *sandbox_url, *backend_proxy, *backend_user, *backend_ca, *cube_master;
+    const char *network; // of the sandboxes it makes: a mode or a file
     const char *log_level;
     int64_t sandbox_timeout_s;  // slides with each call
     int64_t command_timeout_s;  // 0: by whether the client takes progress, see run.c

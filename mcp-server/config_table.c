@@ -72,6 +72,9 @@ static void backend_options(struct config *c, struct opt *t, int *n)
          "who acts in its sandboxes (default: as the server has it)", 0, 0, NULL},
         {"backend-ca", "SSL_CERT_FILE", OPT_STRING, &c->backend_ca, "FILE",
          "trust these authorities for it too, PEM", 0, 0, NULL},
+        {"network", "CUBBY_NETWORK", OPT_STRING, &c->network, "WHAT",
+         "what its sandboxes may open: none, public (default), or a file with the policy as JSON",
+         0, 0, NULL},
         {"cube-master", "CUBBY_CUBE_MASTER", OPT_STRING, &c->cube_master, "URL",
          "CubeMaster, to reach a CubeSandbox's sandboxes by address", 0, 0, NULL},
     };

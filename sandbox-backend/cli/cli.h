@@ -16,6 +16,7 @@ int verb_exec(int argc, char **argv);
 int verb_fork(int argc, char **argv);
 int verb_key(int argc, char **argv);
 int verb_kill(int argc, char **argv);
+int verb_network(int argc, char **argv);
 int verb_pause(int argc, char **argv);
 int verb_ps(int argc, char **argv);
 int verb_resume(int argc, char **argv);   // pause.c

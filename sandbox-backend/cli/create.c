@@ -4,6 +4,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/network_opts.h"
 #include "sandbox-backend/cli/pairs.h"
 #include "sandbox-backend/cli/session.h"
 
@@ -25,6 +26,7 @@ static int create(struct session *s, const struct sandbox_opts *opts)
 int verb_create(int argc, char **argv)
 {
     struct session_opts server = {0};
+    struct network_opts network = {0};
     struct opt_list envs = {0};
     struct opt_list metadata = {0};
     struct sandbox_opts want = {.timeout_s = TIMEOUT_DEFAULT_S};
@@ -38,6 +40,7 @@ int verb_create(int argc, char **argv)
         {"metadata", NULL, OPT_LIST, &metadata, "NAME=VALUE", "shown by cubby ps; may be repeated",
          0, 0, NULL},
         {"no-internet", NULL, OPT_FLAG, &want.no_internet, NULL, "no network", 0, 0, NULL},
+        NETWORK_OPTS(&network),
         SESSION_OPTS(&server),
     };
     const struct cli_usage usage = {"create [OPTIONS]", "Makes a sandbox and prints its id.", opts,
@@ -50,7 +53,8 @@ int verb_create(int argc, char **argv)
     struct err e = ERR_INIT;
     struct session s;
     int status = 1;
-    if (pairs_parse(&envs, "--env", &want.envs, &e) == 0 &&
+    if (network_opts_policy(&network, &want.network, &e) == 0 &&
+        pairs_parse(&envs, "--env", &want.envs, &e) == 0 &&
         pairs_parse(&metadata, "--metadata", &want.metadata, &e) == 0 &&
         session_open(&s, &server, SESSION_MAY_START, &e) == 0) {
         status = create(&s, &want);
@@ -58,6 +62,7 @@ int verb_create(int argc, char **argv)
     } else {
         cli_fail(&e);
     }
+    json_decref(want.network);
     json_decref(want.envs);
     json_decref(want.metadata);
     return status;

@@ -23,6 +23,7 @@ static const struct verb {
     {"snapshot", verb_snapshot, "keep what sandboxes are now; list and remove what was kept"},
     {"rollback", verb_rollback, "take a sandbox back to a snapshot of it"},
     {"fork", verb_fork, "make copies of a running sandbox"},
+    {"network", verb_network, "show and set what a sandbox may open to the outside"},
     {"kill", verb_kill, "end sandboxes"},
     {"template", verb_template, "build, list and remove templates"},
     {"doctor", verb_doctor, "say what this machine lacks, and what to do about it"},

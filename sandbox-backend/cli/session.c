@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/self.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/network.h"
 
 // ---- opening and closing
 static bool has_entries(const char *home, const char *name)
@@ -152,6 +153,21 @@ int session_pause(struct session *s, const char *id, enum pause_depth depth, str
 {
     struct wait w = {.loop = &s->loop, .e = e};
     client_pause(s->client, id, depth, on_done, &w);
+    wait_for(s, &w);
+    return err_is(e) ? -1 : 0;
+}
+
+json_t *session_network(struct session *s, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_network(s->client, id, 0, on_json, &w);
+    return wait_for(s, &w);
+}
+
+int session_network_set(struct session *s, const char *id, const json_t *policy, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_network_set(s->client, id, policy, on_done, &w);
     wait_for(s, &w);
     return err_is(e) ? -1 : 0;
 }

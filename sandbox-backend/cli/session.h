@@ -67,6 +67,8 @@ json_t *session_snapshots(struct session *s, const char *id, struct err *e); // 
 int session_snapshot_delete(struct session *s, const char *snapshot, struct err *e);
 json_t *session_fork(struct session *s, const char *id, const struct fork_opts *opts,
                      struct err *e);
+json_t *session_network(struct session *s, const char *id, struct err *e); // client/network.h
+int session_network_set(struct session *s, const char *id, const json_t *policy, struct err *e);
 int session_rollback(struct session *s, const char *id, const char *snapshot, struct err *e);
 
 // The id that `given` means: itself, or the only one that begins with it. New string, or NULL.

@@ -25,6 +25,7 @@
 #include "sandbox-backend/client/daemon_start.h"
 #include "sandbox-backend/client/expiry.h"
 #include "sandbox-backend/client/identify.h"
+#include "sandbox-backend/client/network_spec.h"
 #include "sandbox-backend/client/state.h"
 
 static void on_kick(uv_timer_t *timer);
@@ -91,6 +92,7 @@ struct client *client_new(uv_loop_t *loop, const struct client_opts *opts)
     c->domain = copy(opts->domain);
     c->user = copy(opts->user);
     c->ca_file = copy(opts->ca_file);
+    network_spec(&c->network, opts->network, NULL, NULL, &(struct err){0}); // it was checked
     take_proxy(c, opts->proxy_url);
     if (c->api_url)
         open_remote(c, opts);
@@ -127,6 +129,10 @@ int client_opts_check(const struct client_opts *opts, struct err *e)
                        opts->dialect);
     if (opts->ca_file && access(opts->ca_file, R_OK) < 0)
         return err_sys(e, errno, "read the backend's authorities in %s", opts->ca_file);
+    json_t *network;
+    if (network_spec(&network, opts->network, NULL, NULL, e) < 0)
+        return -1;
+    json_decref(network);
     if (opts->user && (!*opts->user || strchr(opts->user, ':')))
         return err_set(e, ERR_INVALID, "\"%.80s\" is not a user's name", opts->user);
     return 0;
@@ -289,6 +295,7 @@ static void on_kick_closed(uv_handle_t *handle)
     free(c->cube_master);
     free(c->user);
     free(c->ca_file);
+    json_decref(c->network);
     free(c->connect_to);
     free(c->api_key);
     free(c->socket);

@@ -30,6 +30,8 @@ struct client_opts {
     const char *cube_master; // CubeMaster's URL, to reach sandboxes by address; NULL: by name
     const char *user;        // envd's, where an operation names none; NULL: as the dialect has it
     const char *ca_file;     // PEM; authorities trusted besides the system's
+    const char *network;     // policy of each sandbox that is made and given none of its own: a
+                             // mode or a file (network_spec.h). NULL: the server's default
     const char *home;        // CUBBY_HOME, for the local daemon
     const char *daemon_path; // the cubbyd program, started when nothing listens; NULL: never start
 };
@@ -57,7 +59,8 @@ struct sandbox_opts {
     int64_t timeout_s;    // time to live
     json_t *metadata;     // object of strings, or NULL. Borrowed for the call
     json_t *envs;         // object of strings, or NULL. Borrowed for the call
-    bool no_internet;
+    bool no_internet;     // whatever `network` says
+    json_t *network;      // policy (client/network.h), or NULL. Borrowed for the call
     bool sliding; // each use starts timeout_s anew, where client_slides; elsewhere it is dropped
 };
 // `info` is E2B's JSON (Sandbox, SandboxDetail, array of ListedSandbox), borrowed for the call.

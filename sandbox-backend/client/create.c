@@ -84,7 +84,14 @@ static void cancel(struct client_op *base)
 }
 
 // ---- 1. what is asked for
-static json_t *body_of(const struct sandbox_opts *opts)
+static json_t *network_of(const struct client *c, const struct sandbox_opts *opts)
+{
+    if (opts->no_internet)
+        return NULL;
+    return opts->network ? opts->network : c->network;
+}
+
+static json_t *body_of(const struct client *c, const struct sandbox_opts *opts)
 {
     json_t *body =
         json_pack("{s:s, s:I}", "templateID", opts->template ? opts->template : "default",
@@ -95,6 +102,8 @@ static json_t *body_of(const struct sandbox_opts *opts)
         json_object_set(body, "envVars", opts->envs);
     if (opts->no_internet)
         json_object_set_new(body, "allow_internet_access", json_false());
+    if (network_of(c, opts))
+        json_object_set(body, "network", network_of(c, opts));
     return body;
 }
 
@@ -274,8 +283,9 @@ struct client_op *client_create(struct client *c, const struct sandbox_opts *opt
     if (opts->template && !utf8_is_valid(opts->template, strlen(opts->template)))
         err_set(&refused, ERR_INVALID, "the template's name is not UTF-8");
     else
-        op->body = body_of(opts);
-    const struct call_opts known = {.refused = err_is(&refused) ? &refused : NULL};
+        op->body = body_of(c, opts);
+    const struct call_opts known = {.refused = err_is(&refused) ? &refused : NULL,
+                                    .needs = network_of(c, opts) ? FEATURE_NETWORK : FEATURE_NONE};
     op->call = call_start(c, &known, &EVENTS, op);
     return &op->base;
 }

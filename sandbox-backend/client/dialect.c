@@ -23,7 +23,7 @@ static const char *const NAMES[FEATURES] = {
     [FEATURE_FORK] = "fork",
     [FEATURE_ROLLBACK] = "rollback",
     [FEATURE_STATS] = "figures of what sandboxes use",
-    [FEATURE_NETWORK] = "policy of a sandbox's network that can be asked for",
+    [FEATURE_NETWORK] = "network policies of Cubby's kind",
 };
 
 int dialect_check(const struct dialect *d, enum feature feature, struct err *e)

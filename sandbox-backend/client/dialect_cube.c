@@ -114,7 +114,7 @@ const struct dialect dialect_cube = {
             [FEATURE_FORK] = "create other sandboxes, and repeat in each what made this one",
             [FEATURE_ROLLBACK] = "create another sandbox, and upload the files again",
             [FEATURE_STATS] = "look at its hosts instead",
-            [FEATURE_NETWORK] = "say it when the sandbox is made",
+            [FEATURE_NETWORK] = "give its own lists, by its own tools",
         },
     .id_ok = id_ok,
     .id_shape = "32 digits 0 to 9 and a to f",

@@ -87,7 +87,7 @@ const struct dialect dialect_e2b = {
     .tells_gone = true,
     .instead = {[FEATURE_ROLLBACK] = "create a sandbox from the snapshot instead",
                 [FEATURE_STATS] = "ask each sandbox for its metrics instead",
-                [FEATURE_NETWORK] = "say it when the sandbox is made"},
+                [FEATURE_NETWORK] = "give its own lists, by its own tools"},
     .id_ok = access_id_ok,
     .id_shape = "letters, digits, '-' and '_'",
     .to_api = dialect_api,

@@ -28,6 +28,7 @@ struct client {
     char *api_url;                 // owned, without a slash at its end; NULL when local
     char *sandbox_url;             // owned, the same; NULL: from the sandbox's domain
     char *domain, *cube_master, *user, *ca_file, *api_key; // owned or NULL
+    json_t *network;              // owned; of sandboxes that are given none of their own; or NULL
     char *connect_to;             // owned; "HOST:PORT" for what has a sandbox's name; NULL: DNS
     const char *proxy_scheme;     // literal, of such names: "https" or "http"
     char *socket;                 // owned; NULL unless local
