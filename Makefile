@@ -355,6 +355,8 @@ install: all
 	install -m 755 $(GUEST) $(DESTDIR)$(PREFIX)/lib/cubby/guest
 	cd $(B)/guest && find kernel -name '*.py' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/lib/cubby/guest/{} \;
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's#/usr/local/#$(PREFIX)/#' $(SB)/daemon/cubbyd.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/cubbyd.service
 
 help:
 	@echo 'make demo      install what is missing, build, make the template, show five bugs being fixed'

@@ -19,6 +19,7 @@ from bench_density import DensityBench
 from bench_elsewhere import ElsewhereBench
 from bench_fork import ForkBench
 from bench_http import HttpBench
+from bench_jail import JailBench
 from bench_kernel import KernelBench
 from bench_pause import PauseBench
 from bench_pool import PoolBench
@@ -29,7 +30,7 @@ from bench_scenario import ScenarioBench
 # Only those whose figures are of a pool have one.
 os.environ["CUBBY_POOL"] = "off"
 
-PARTS = [SandboxBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench, PauseBench,
+PARTS = [SandboxBench, JailBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench, PauseBench,
          ScenarioBench, ProgressBench, HttpBench]
 
 

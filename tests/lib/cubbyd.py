@@ -52,6 +52,7 @@ class Daemon:
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="cubby-test-"))
         self.program = program
         self.args = list(args)
+        self.preexec = None  # called in it before it is executed
         self.wrap = []  # words of a command that runs the daemon somewhere else
         self.env = dict(os.environ, CUBBY_HOME=str(self.home), **(env or {}))
         self.process = None
@@ -74,7 +75,8 @@ class Daemon:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [*self.wrap, self.program, "--log-level", "debug", "--ready-fd", str(theirs), *self.args, *more],
-                env=self.env, pass_fds=[theirs], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                env=self.env, pass_fds=[theirs], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=self.preexec)
         os.close(theirs)
         with os.fdopen(ours) as ready:
             assert ready.read() == "ready\n", self.log.read_text()

@@ -32,7 +32,7 @@ class Shell:
         if not program.exists():
             # A copy, so that it finds the others beside itself.
             shutil.copy(TEST / "machine-shell", program)
-            for beside in ("cubby-netd", "cubby-qemu.so"):
+            for beside in ("cubby-netd", "cubby-jail", "cubby-qemu.so"):
                 (place / beside).symlink_to(BIN / beside)
         self.log = open(place / "shell.log", "ab")
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

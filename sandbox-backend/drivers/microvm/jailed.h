@@ -8,8 +8,8 @@ struct jailed_program {
     enum jail_kind kind;
     const char *const *files; // NULL-terminated: what it needs beside itself and its libraries;
                               // those that are not there are left out. NULL: nothing
-    bool kvm;      // it needs /dev/kvm
-    bool resolves; // it needs /etc/resolv.conf
+    bool kvm;                 // it needs /dev/kvm
+    bool resolves;            // it needs /etc/resolv.conf
 };
 
 // As subproc_start, with opts->file in the jail; without any where none is wanted.

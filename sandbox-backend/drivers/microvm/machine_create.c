@@ -17,6 +17,7 @@
 #include "sandbox-backend/drivers/microvm/fit.h"
 #include "sandbox-backend/drivers/microvm/jailed.h"
 #include "sandbox-backend/drivers/microvm/qemu.h"
+#include "sandbox-backend/drivers/microvm/qemu_files.h"
 #include "sandbox-backend/drivers/microvm/sized.h"
 
 #define NETD_PROGRAM    "cubby-netd"
@@ -210,7 +211,11 @@ static int start_qemu(struct machine *m, const struct template *t, const char *b
                               .fds = fds,
                               .fd_count = QEMU_FD_COUNT,
                               .is_open = true};
-    m->qemu = subproc_start(m->loop, &opts, machine__on_qemu_exit, m, e);
+    const char *files[QEMU_FILES_MAX];
+    qemu_files(files, config.kernel, config.initrd);
+    const struct jailed_program program = {
+        .kind = JAIL_VMM, .files = files, .kvm = str_eq(t->accel, "kvm")};
+    m->qemu = machine__start_jailed(m, &program, &opts, machine__on_qemu_exit, e);
     qemu_argv_free(argv);
     return m->qemu ? 0 : -1;
 }

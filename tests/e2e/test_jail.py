@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jails of real machines: what /proc says of QEMU and cubby-netd, with a daemon of root and one of
+another user; what a machine can still do in one; hosts that cannot build a wall."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from cubbyd import MicroVMs, wait_for
+from harness import TEST_HOME
+from jail_peer import AS_USER, NAMESPACES, UIDS, USER, WALLS, lacking, mounts_of, namespace_of, status_of
+
+NONE = ["0" * 16]
+PRIVATE = "/etc/shadow"
+
+
+def of_user(*args):
+    """A daemon of another user than root, with a template that it may read."""
+    daemon = MicroVMs(*args)
+    (daemon.home / "templates").unlink()
+    where = daemon.home / "templates/default"
+    where.mkdir(parents=True)
+    for file in (TEST_HOME / "templates/default").iterdir():
+        try:
+            os.link(file, where / file.name)
+        except OSError:  # another file system
+            subprocess.run(["cp", "--sparse=always", file, where], check=True)
+    for path in daemon.home, where.parent, where:
+        os.chown(path, USER, USER)
+    daemon.wrap = AS_USER
+    return daemon
+
+
+@pytest.fixture(scope="module", name="jailed", params=["root", "user"])
+def fixture_jailed(request):
+    daemon = MicroVMs() if request.param == "root" else of_user()
+    daemon.is_root = request.param == "root"
+    with daemon:
+        daemon.made = daemon.create(timeout=3600)
+        yield daemon
+
+
+def processes(daemon, made=None):
+    machine = daemon.record((made or daemon.made)["sandboxID"])["machine"]
+    return machine["qemu"]["pid"], machine["netd"]["pid"]
+
+
+def test_the_walls_of_both_processes(jailed):
+    qemu, netd = processes(jailed)
+    for pid in qemu, netd:
+        status = status_of(pid)
+        for key in "CapPrm", "CapEff", "CapBnd", "CapInh", "CapAmb":
+            assert status[key] == NONE, (key, status[key])
+        assert status["NoNewPrivs"] == ["1"] and status["Seccomp"] == ["2"]
+        assert len(status["Uid"]) == 4 and len(set(status["Uid"] + status["Gid"])) == 1
+        assert status["Groups"] == [] and status["NSpid"] == [str(pid), "1"]
+        for wall in NAMESPACES:
+            own = namespace_of(pid, wall) != namespace_of(jailed.process.pid, wall)
+            assert own is not (wall == "network" and pid == netd), wall
+    if jailed.is_root:
+        uids = [int(status_of(pid)["Uid"][0]) for pid in (qemu, netd)]
+        assert all(uid in UIDS for uid in uids) and uids[0] != uids[1]
+    else:
+        assert status_of(qemu)["Uid"][0] == str(USER)
+
+
+def test_the_root_directories(jailed):
+    secrets = [PRIVATE, str(jailed.home), str(TEST_HOME), "/proc", "/sys", "/root", "/home"]
+    for pid in processes(jailed):
+        root = pathlib.Path(f"/proc/{pid}/root")
+        assert {entry.name for entry in root.iterdir()} <= {"dev", "etc", "lib", "lib64", "usr", "tmp", "opt", "work"}
+        for point, options in mounts_of(pid):
+            assert {"ro", "nosuid"} <= set(options) and ("nodev" in options) != point.startswith("/dev/"), point
+        for path in secrets:
+            assert os.path.lexists(path) and not os.path.lexists(str(root) + path), path
+        assert [e.name for e in (root / "dev").iterdir()] == ["urandom", "zero", "null"]
+    qemu, netd = processes(jailed)
+    assert not os.path.exists(f"/proc/{qemu}/root/etc/resolv.conf")
+    shown = pathlib.Path(f"/proc/{netd}/root/etc/resolv.conf")
+    assert shown.read_bytes() == pathlib.Path("/etc/resolv.conf").read_bytes()
+
+
+def test_a_vmm_has_no_network(jailed):
+    qemu, netd = processes(jailed)
+
+    def interfaces(pid):
+        lines = pathlib.Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
+        return [line.split(":")[0].strip() for line in lines]
+    assert interfaces(qemu) == ["lo"] and interfaces(netd) == interfaces(os.getpid())
+    routes = pathlib.Path(f"/proc/{qemu}/net/fib_trie").read_text()
+    assert "127.0.0.1" not in routes  # not even that is up
+
+
+def test_the_walls_are_shown(jailed):
+    walls = [wall for wall in WALLS if jailed.is_root or wall != "uid"]
+    shown = jailed.get(jailed.made["sandboxID"]).json
+    assert shown["jail"] == {"walls": walls, "missing": []}
+    assert shown["isolation"] in ("microvm (tcg)", "microvm (kvm)")
+
+
+def test_it_works_all_the_same(jailed):
+    """What reads and writes a machine from outside: its memory for a snapshot, a sandbox made of that."""
+    sandbox = jailed.made["sandboxID"]
+    assert jailed.command(jailed.made, "echo before > /tmp/f; cat /proc/loadavg > /dev/null")[0] == 0
+    answer = jailed.request("POST", f"/sandboxes/{sandbox}/snapshots", {}, timeout=120)
+    assert answer.status == 201, answer.body
+    other = jailed.create(templateID=answer.json["snapshotID"])
+    assert jailed.command(other, "cat /tmp/f") == (0, b"before\n")
+    qemus = [processes(jailed, made)[0] for made in (jailed.made, other)]
+    assert namespace_of(qemus[0], "mount") != namespace_of(qemus[1], "mount")
+    if jailed.is_root:
+        assert status_of(qemus[0])["Uid"] != status_of(qemus[1])["Uid"]
+    # one that boots sees the kernel and the initramfs
+    larger = jailed.create(memoryMB=768)
+    assert jailed.command(larger, "echo booted") == (0, b"booted\n")
+    for made in other, larger:
+        assert jailed.kill(made["sandboxID"]) == 204
+
+
+def test_the_next_daemon_finds_it(jailed):
+    sandbox = jailed.made["sandboxID"]
+    before = processes(jailed)
+    jailed.process.kill()
+    jailed.process.wait(30)
+    jailed.start()
+    assert processes(jailed) == before
+    assert jailed.get(sandbox).json["jail"]["missing"] == []
+    assert jailed.command(jailed.made, "cat /tmp/f") == (0, b"before\n")
+    assert jailed.request("POST", f"/sandboxes/{sandbox}/snapshots", {}, timeout=120).status == 201
+
+
+def test_a_host_without_a_wall():
+    with MicroVMs() as daemon:
+        pass  # control: nothing is missing here
+    daemon = MicroVMs()
+    daemon.preexec = lacking("landlock")
+    with daemon:
+        made = daemon.create()
+        assert made["isolation"].endswith(", jail without landlock")
+        jail = daemon.get(made["sandboxID"]).json["jail"]
+        assert jail == {"walls": [w for w in WALLS if w != "landlock"], "missing": ["landlock"]}
+        assert daemon.command(made, "echo works") == (0, b"works\n")
+        assert "jail.missing wall=landlock" in daemon.log.read_text()
+
+
+def run(*args, **more):
+    """A daemon that is to end by itself: status, what it says."""
+    daemon = MicroVMs()
+    try:
+        done = subprocess.run([daemon.program, *args], env=daemon.env, capture_output=True, text=True, timeout=60,
+                              **more)
+        return done.returncode, done.stderr
+    finally:
+        shutil.rmtree(daemon.home)
+
+
+def test_require_jail():
+    with MicroVMs("--require-jail") as daemon:  # control: here it starts
+        assert daemon.request("GET", "/health").status in (200, 204)
+    status, said = run("--require-jail", preexec_fn=lacking("landlock"))
+    assert status == 1 and "cannot build the walls landlock" in said and "lsm=" in said, said
+    assert run("--require-jail", "--jail", "off")[0] == 2
+
+
+def test_no_jail_and_the_end_with_the_daemon():
+    with MicroVMs("--jail", "off", "--end-with-daemon") as daemon:
+        made = daemon.create()
+        assert made["isolation"].endswith(", no jail")
+        for pid in processes(daemon, made):
+            assert namespace_of(pid, "mount") == namespace_of(os.getpid(), "mount")
+        ends_with(daemon, made)
+
+
+def test_the_end_with_the_daemon():
+    with MicroVMs("--end-with-daemon") as daemon:
+        ends_with(daemon, daemon.create())
+
+
+def ends_with(daemon, made):
+    pids = processes(daemon, made)
+    daemon.process.send_signal(signal.SIGKILL)
+    daemon.process.wait(30)
+    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), 30, "both are gone")
+    daemon.start()
+    assert daemon.get(made["sandboxID"]).status == 404

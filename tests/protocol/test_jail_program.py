@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cubby-jail by hand: each wall as the program in it sees it, with the program outside as the control;
+what cannot be built is said and ends it; what a host lacks is found out beforehand."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from jail_peer import AS_USER, JAIL, UIDS, WALLS, files_of, jail, lacking
+
+ALL = list(WALLS)
+
+
+def probe(wrap=(), **more):
+    out = subprocess.run([*wrap, JAIL, "--probe"], capture_output=True, check=True, timeout=60, **more).stdout
+    return json.loads(out)
+
+
+def test_the_probe_finds_every_wall():
+    found = probe()
+    assert found["root"] is True and found["landlock"] >= 1
+    assert found["walls"] == {wall: True for wall in WALLS}
+
+
+def test_the_probe_of_a_user():
+    found = probe(AS_USER)
+    assert found["root"] is False
+    # There is no other user for who is not root, and nothing is missing for it.
+    assert found["walls"] == {wall: True if wall != "uid" else None for wall in WALLS}
+
+
+@pytest.mark.parametrize("wall", ["landlock", "mount"])
+def test_the_probe_says_what_is_missing(wall):
+    found = probe(preexec_fn=lacking(wall))
+    assert isinstance(found["walls"].pop(wall), str)
+    assert found["walls"] == {w: True for w in WALLS if w != wall}
+
+
+def test_the_root_holds_the_program_and_nothing_else():
+    for path in "/etc/passwd", "/proc/self/status", "/sys", str(JAIL):
+        assert subprocess.run(["/bin/ls", "-d", path], capture_output=True).returncode == 0  # control
+        done = jail(ALL, "/bin/ls", "-d", path)
+        assert done.returncode == 2 and "No such file" in done.stderr, done
+    assert set(jail(ALL, "/bin/ls", "/").stdout.split()) <= {"bin", "dev", "lib", "lib64", "usr"}
+    assert jail(ALL, "/bin/ls", "/dev").stdout.split() == ["null", "urandom", "zero"]
+
+
+def test_nothing_in_the_root_can_be_written(tmp_path):
+    shown = tmp_path / "shown"
+    shown.write_text("")
+    shown.chmod(0o666)
+    files = [*files_of("/bin/touch"), str(shown)]
+    for path in "/new", "/dev/new", str(shown), str(tmp_path / "new"):
+        done = jail(["mount", "pid"], "/bin/touch", path, files=files)  # by root, with all capabilities
+        assert done.returncode == 1 and "Read-only file system" in done.stderr, done
+    assert jail(["pid"], "/bin/touch", str(shown), str(tmp_path / "new")).returncode == 0  # control
+
+
+def test_who_it_is():
+    inside = jail(ALL, "/usr/bin/id", "-u")
+    assert inside.stdout.split() == ["1000"]
+    done = jail([w for w in ALL if w != "user"], "/usr/bin/id", "-u")
+    assert int(done.stdout) in UIDS
+    assert jail(["pid"], "/usr/bin/id", "-u").stdout.split() == ["0"]  # control
+
+
+def test_privileges():
+    script = ("import re; t = open('/proc/self/status').read(); "
+              "print(*re.findall(r'(?:NoNewPrivs|CapPrm|CapBnd|CapAmb|CapInh|Seccomp):\\s*(\\w+)', t))")
+    walls = [w for w in ALL if w not in ("mount", "landlock")]  # Python needs its files
+    none = "0" * 16
+    done = jail(walls, "/usr/bin/python3", "-c", script, files=["/usr/bin/python3"])
+    assert done.stdout.split() == [none] * 4 + ["1", "2"], done
+    done = jail(["pid"], "/usr/bin/python3", "-c", script, files=["/usr/bin/python3"])
+    assert done.stdout.split()[1] != none and done.stdout.split()[-2:] == ["0", "0"]  # control
+
+
+TRIES = """
+import ctypes, errno, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *args):
+    return "done" if libc.syscall(number, *args) >= 0 else errno.errorcode[ctypes.get_errno()]
+def sock(*args):
+    try:
+        return socket.socket(*args) and "done"
+    except OSError as e:
+        return errno.errorcode[e.errno]
+print(call(272, 0x10000000), call(101, 0, 0, 0, 0), call(321, 0, 0, 0), call(425, 1, 0), call(250, 0, 0, 0, 0),
+      sock(socket.AF_INET), sock(socket.AF_VSOCK), sock(socket.AF_INET, socket.SOCK_RAW, 1), sock(socket.AF_UNIX))
+"""
+
+
+def tries(*options, walls=("seccomp", "pid", "privileges")):
+    done = jail(walls, "/usr/bin/python3", "-c", TRIES, options=options, files=["/usr/bin/python3"])
+    assert done.returncode == 0, done
+    return done.stdout.split()
+
+
+def test_system_calls_of_a_vmm():
+    # a new user namespace, ptrace, bpf, io_uring, keyctl; sockets of the internet, of the host's host, raw, local
+    assert tries() == ["EPERM"] * 3 + ["ENOSYS", "EPERM"] + ["EACCES"] * 3 + ["done"]
+    without = tries(walls=("pid",))
+    assert without[0] == without[1] == without[5] == "done"  # control
+
+
+def test_system_calls_of_a_network_process():
+    found = tries("--kind", "network")
+    assert found == ["EPERM"] * 3 + ["ENOSYS", "EPERM", "done", "EPERM", "EPERM", "done"]
+
+
+def test_a_file_outside_is_refused_by_landlock_alone():
+    files = ["/bin/cat", *files_of("/bin/cat")[1:]]
+    done = jail(["landlock", "privileges", "pid"], "/bin/cat", "/etc/passwd", files=files)
+    assert done.returncode == 1 and "Permission denied" in done.stderr, done
+    assert jail(["privileges", "pid"], "/bin/cat", "/etc/passwd").stdout.startswith("root:")  # control
+
+
+def test_what_cannot_be_built_ends_it():
+    for done, word in (
+            (jail(["pid"], "/bin/true", wrap=()), "the parent made no process namespace"),
+            (jail(["pid", "mount"], "/bin/true", files=["/bin/true", "/no/such"]), "show /no/such"),
+            (jail(["pid", "moat"], "/bin/true"), '"pid,moat" names what is no wall'),
+            (jail(["pid", "user", "network"], "/bin/true", wrap=(*AS_USER, "unshare", "-Upf")), "network"),
+            (jail(["pid", "mount"], "/bin/true", files=[]), "execute /bin/true")):
+        assert done.returncode == 126 and done.stderr.startswith("cubby-jail: ") and word in done.stderr, done
+        assert done.stdout == ""
+
+
+def test_a_kernel_without_landlock_ends_it():
+    files = files_of("/bin/true")
+    command = ["unshare", "-pf", JAIL, "--walls", "pid,privileges,landlock", "--", "/bin/true", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=lacking("landlock"))
+    assert done.returncode == 126 and "Landlock" in done.stderr, done
+    assert files and subprocess.run(command).returncode == 126  # /bin/true is no file of its list
+    command[command.index("--"):] = ["--file-count", str(len(files)), "--", *files, "/bin/true", "true"]
+    assert subprocess.run(command).returncode == 0  # control
+
+
+def test_a_parent_that_has_ended():
+    for ended in False, True:
+        parent = subprocess.Popen(["sleep", "1000"])
+        fd = os.pidfd_open(parent.pid)
+        if ended:
+            parent.kill()
+            parent.wait(30)
+        done = subprocess.run(["unshare", "-pf", JAIL, "--walls", "pid", "--dies-with-fd", str(fd), "--",
+                               "/bin/echo", "echo", "alive"], capture_output=True, text=True, pass_fds=[fd])
+        os.close(fd)
+        if not ended:  # control
+            parent.kill()
+            parent.wait(30)
+            assert (done.returncode, done.stdout) == (0, "alive\n")
+    assert done.returncode == 126 and "the parent has ended" in done.stderr, done
