@@ -138,8 +138,9 @@ static bool is_whole(const struct message *m)
     return m->len >= MESSAGE_HEAD_BYTES && m->len == whole_length(m);
 }
 
-// Takes what is there of the record at the front; its head was checked.
-static const char *take_record(struct message *m, struct cursor *c)
+// Takes what is there of the record at the front; its head was checked. `is_cut` when that is not
+// all of it: then nothing is sure about what may be behind the message.
+static const char *take_record(struct message *m, struct cursor *c, bool *is_cut)
 {
     size_t length = take_number(c, RECORD_HEAD_BYTES) & 0xffff;
     size_t n = length < c->left ? length : c->left;
@@ -147,6 +148,7 @@ static const char *take_record(struct message *m, struct cursor *c)
         return "a ClientHello of more than 16 KiB";
     memcpy(m->bytes + m->len, take(c, n), n);
     m->len += n;
+    *is_cut = n < length;
     return check_message(m);
 }
 
@@ -155,18 +157,21 @@ enum tls_hello_state tls_hello_parse(struct server_name *name, const uint8_t *da
 {
     struct message m = {.len = 0};
     struct cursor c = {.at = data, .left = len};
+    bool is_cut = false;
     name->text[0] = '\0';
     *why = NULL;
-    while (!is_whole(&m)) {
+    while (!is_whole(&m) || is_cut) {
         *why = check_record_head(c.at, c.left);
-        if (!*why && c.left < RECORD_HEAD_BYTES)
+        if (!*why && (is_cut || c.left < RECORD_HEAD_BYTES))
             return TLS_HELLO_MORE;
         if (!*why)
-            *why = take_record(&m, &c);
+            *why = take_record(&m, &c, &is_cut);
         if (*why)
             return TLS_HELLO_BAD;
     }
     *why = take_message(name, (struct cursor){.at = m.bytes + MESSAGE_HEAD_BYTES,
                                               .left = m.len - MESSAGE_HEAD_BYTES});
+    if (*why)
+        name->text[0] = '\0';
     return *why ? TLS_HELLO_BAD : TLS_HELLO_DONE;
 }

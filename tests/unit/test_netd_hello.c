@@ -197,6 +197,10 @@ static void odd_hellos(void)
     load("tls_curl");
     bytes[8]--;
     is_int(parse(bytes, len), HELLO_BAD, "the record is longer than the message");
+    is_int(parse(bytes, len - 1), HELLO_MORE, "cut where the message ends it is not said yet");
+    load("tls_curl");
+    put16(bytes + 3, len - 5 + 9);
+    is_int(parse(bytes, len), HELLO_MORE, "more is to come in the record: nothing is said yet");
     load("tls_curl");
     put16(bytes + 3, 0x4001);
     is_int(parse(bytes, len), HELLO_BAD, "a record of more than 16 KiB");
