@@ -150,8 +150,8 @@ static void judge_hello(struct gate *g, struct gated *c)
     if (h.kind == HELLO_MORE) {
         bool asks = policy_asks_name(g->policy, &c->to);
         h.kind = asks ? HELLO_BAD : HELLO_OTHER;
-        h.why = is_late ? "first bytes that do not say in time what they are"
-                        : "an end before it was said what this is";
+        h.why =
+            is_late ? "not said in time what this is" : "an end before it was said what this is";
     }
     const char *why = denies_hello(g, c, &h);
     if (why)

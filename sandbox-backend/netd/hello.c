@@ -50,6 +50,6 @@ void hello_parse(struct hello *h, const uint8_t *data, size_t len)
         parse_http(h, data, len);
     if (h->kind == HELLO_MORE && len >= HELLO_MAX) {
         h->kind = HELLO_BAD;
-        h->why = "first bytes that do not say in 16 KiB what they are";
+        h->why = "16 KiB that do not say what they are";
     }
 }

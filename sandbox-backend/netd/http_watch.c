@@ -47,7 +47,7 @@ static enum http_watch_step on_counted(struct http_watch *w, size_t len, size_t 
 static enum http_watch_step on_end(struct http_watch *w, struct http_head *head,
                                    const uint8_t *data, size_t len, size_t *used)
 {
-    head->why = "a chunk that does not end where it says, or trailers";
+    head->why = "a chunk of another length, or trailers";
     if ((len > 0 && data[0] != '\r') || (len > 1 && data[1] != '\n'))
         return HTTP_WATCH_BAD;
     if (len < 2)

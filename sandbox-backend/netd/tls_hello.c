@@ -113,7 +113,7 @@ static size_t whole_length(const struct message *m)
 static const char *check_message(const struct message *m)
 {
     if (m->len > 0 && m->bytes[0] != CLIENT_HELLO)
-        return "a TLS handshake that does not begin with ClientHello";
+        return "TLS that does not begin with ClientHello";
     if (m->len < MESSAGE_HEAD_BYTES)
         return NULL;
     if (whole_length(m) > TLS_HELLO_MAX)
