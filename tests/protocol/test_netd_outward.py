@@ -297,10 +297,10 @@ def test_limit_of_udp_ports(world, netd):
         for i in range(first, first + 32):
             wire.send(ipv4(17, world.PUBLIC, udp(2000 + i, PORT, b"x")))
         wait_for(lambda: len(world.server.seen) == first + 32, what=f"{first + 32} ports")
-    assert "too many connections" not in netd.log()
+    assert "too many UDP ports" not in netd.log()
     for i in range(512, 600):
         wire.send(ipv4(17, world.PUBLIC, udp(2000 + i, PORT, b"x")))
-    wait_for(lambda: "too many connections" in netd.log(), what="the limit")
+    wait_for(lambda: "too many UDP ports" in netd.log(), what="the limit")
     wire.send(ipv4(17, world.PUBLIC, udp(2000, PORT, b"old port")))
     wait_for(lambda: any(s[1] == b"old port" for s in world.server.seen), what="an old port works")
     assert len({s[2] for s in world.server.seen}) == 512
