@@ -23,7 +23,8 @@ struct gate {
 static void judge_hello(struct gate *g, struct gated *c);
 static void allow(struct gate *g, struct gated *c, const struct hello *h);
 static void hand_over(struct gate *g, struct gated *c, const struct hello *h);
-static void watch(struct gate *g, struct gated *c);
+static bool clear_requests(struct gate *g, struct gated *c);
+static void watch_time(struct gate *g, struct gated *c);
 static void refuse(struct gate *g, struct gated *c, const char *why, const char *name);
 
 struct gate *gate_new(struct policy *policy, int egress_fd, const struct gate_events *events)
@@ -214,13 +215,12 @@ static bool clear_requests(struct gate *g, struct gated *c)
     return true;
 }
 
-// Between requests a connection may rest; what is begun has to be ended.
-static void watch(struct gate *g, struct gated *c)
+// Between requests a connection may rest; what is begun has to be ended, once the server has taken
+// all before it.
+static void watch_time(struct gate *g, struct gated *c)
 {
     int64_t now = clock_mono_ms();
-    if (!clear_requests(g, c))
-        return;
-    if (c->clear == c->len)
+    if (c->len == 0 || c->clear > 0)
         c->deadline = 0;
     else if (c->is_guest_done || (c->deadline != 0 && now >= c->deadline))
         refuse(g, c, "a request that is not whole in time", c->name.text);
@@ -287,13 +287,14 @@ static void serve(struct gate *g, struct gated *c)
     gated_from_guest(c);
     if (c->state == GATED_HELLO)
         judge_hello(g, c);
-    if (c->state == GATED_WATCH && !c->is_refused)
-        watch(g, c);
-    else if (c->state == GATED_RELAY)
-        c->clear = c->len;
-    if (c->is_refused || c->state == GATED_HANDED)
+    if (c->is_refused || c->state == GATED_HANDED ||
+        (c->state == GATED_WATCH && !clear_requests(g, c)))
         return;
+    if (c->state == GATED_RELAY)
+        c->clear = c->len;
     gated_to_server(c);
+    if (c->state == GATED_WATCH)
+        watch_time(g, c);
     if (c->state == GATED_RELAY && gated_put_back(c))
         gated_set_state(c, GATED_OPEN);
 }

@@ -145,6 +145,32 @@ def test_later_requests_are_judged(world, start):
     assert not any(b"Host: evil" in data for data, _ in server.got[1:])
 
 
+def test_slow_server_of_a_long_request(world, start):
+    """What waits for the server, a chunk's size cut in the middle too, is no request that hangs."""
+    go = threading.Event()
+    sums = []
+
+    def late(conn):
+        go.wait(120)
+        total = hashlib.sha256()
+        while data := conn.recv(1 << 20):
+            total.update(data)
+        sums.append(total.hexdigest())
+
+    serve(world, 80, late)
+    netd, guest = start(BY_NAME)
+    sent = request("a.example", more="Transfer-Encoding: chunked\r\n") + b"1\r\nx\r\n" * (4 << 20) + b"0\r\n\r\n"
+    with guest.connect(world.PUBLIC, 80, timeout=120) as s:
+        sender = threading.Thread(target=lambda: (s.sendall(sent), s.shutdown(socket.SHUT_WR)))
+        sender.start()
+        sender.join(12)  # longer than a request may take that the guest does not end
+        assert sender.is_alive(), "the server takes nothing"
+        go.set()
+        sender.join()
+        assert s.recv(10) == b""
+    assert sums == [hashlib.sha256(sent).hexdigest()] and netd.stats()[0]["refused"] == 0
+
+
 def test_server_that_speaks_first(world, start):
     def banner(conn):
         conn.sendall(b"220 hello\r\n")
