@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a sandbox's memory runs out: what took it ends, and is told so; all else goes on."""
+"""When a sandbox's memory runs out: what took it ends, and is told so; all else goes on. What it has freed goes
+back to the host."""
 
 import json
 
 import pytest
 
 from cubbyd import MicroVMs, events, read_all
+from harness import wait_for
+from machine_fixtures import shells  # noqa: F401
+from machine_peer import output_of
 
 KERNEL = 49999
 PYTHON = "import os\nx = []\nwhile True: x.append(os.urandom(1 << 16) * 64)\n"
@@ -107,3 +111,37 @@ def test_a_context_that_takes_all(daemon, made):
     assert kept(daemon, made) == before
     assert daemon.command(made, "pgrep -x sleep")[0] == 0
     waiting.close()
+
+
+# ---- memory that a guest has freed
+
+def test_freed_memory_goes_back_to_the_host(shells):
+    shell = shells()
+    vmnet = shell.create()["vmnet"]
+
+    def used_mb(of=shell):
+        return of.ask("usage", "usage")["memory"] >> 20
+
+    # What is to stay: random bytes, so that no page of it is one that the template has.
+    kept = output_of(vmnet, "mount -t tmpfs -o size=400m none /mnt; head -c 30000000 /dev/urandom >/mnt/kept; "
+                            "md5sum /mnt/kept")
+    before = used_mb()
+    fill = "dd if=/dev/zero of=/mnt/big bs=1M count=160 2>/dev/null"
+    output_of(vmnet, fill)
+    full = used_mb()
+    assert full - before >= 150, "the control: what the guest takes is the host's to give"
+    output_of(vmnet, "rm /mnt/big")
+    wait_for(lambda: used_mb() < full - 100, 90, "the guest gives it back")
+    assert output_of(vmnet, "md5sum /mnt/kept") == kept
+    # Given back, the pages are neither in an image nor missed in what is made from it, and may be used again.
+    image = shells.place / "image"
+    image.mkdir()
+    saved = shell.ask("saved", "save", image)
+    assert saved["bytes"] < (full - before - 50) << 20
+    child = shells("child")
+    of_child = child.create(image=image)["vmnet"]
+    for name in (of_child, vmnet):
+        assert output_of(name, fill + "; tr -d '\\0' </mnt/big | wc -c; md5sum /mnt/kept") == "0\n" + kept
+    assert used_mb(child) >= before
+    for machine in (child, shell):
+        machine.ask("gone", "kill")

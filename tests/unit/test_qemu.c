@@ -119,6 +119,7 @@ static void test_details(void)
     c.cpus = 2;
     char **argv = qemu_argv(&c);
     ok(has(argv, "-name", "x,,y"), "commas in names are doubled");
+    ok(!has(argv, "-device", "balloon"), "a template of before has no balloon");
     ok(has(argv, "-accel", "thread=multi"), "two processors are two threads");
     ok(has(argv, "-sandbox", "spawn=deny"), "QEMU may start nothing");
     for (int i = 0; argv[i]; i++)
@@ -126,9 +127,12 @@ static void test_details(void)
            argv[i]);
     qemu_argv_free(argv);
     c.accel = "kvm";
+    c.gives_back = true;
     argv = qemu_argv(&c);
     char *accel auto_free = values_of(argv, "-accel");
     is_str(accel, "kvm\n", "kvm takes none of TCG's options");
+    ok(has(argv, "-device", "free-page-reporting=on,page-poison=off"),
+       "free memory is told of, unless its contents count");
     qemu_argv_free(argv);
     is_str(qemu_cpu_model("kvm"), "host", "the processor under KVM");
     ok(!strstr(qemu_cpu_model("tcg"), "avx"), "none that TCG is slow at");

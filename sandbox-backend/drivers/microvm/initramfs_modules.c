@@ -23,8 +23,8 @@
 // The machine's devices, and what programs in a sandbox ask the kernel for: the guest's disk has no
 // modules, so what is not loaded here cannot be had later.
 static const char *const WANTED[] = {
-    "virtio_mmio", "virtio_blk", "virtio_net", "virtio_rng", "ext4",
-    "af_packet",   "overlay",    "fuse",       "tun",
+    "virtio_mmio", "virtio_blk", "virtio_net", "virtio_rng", "virtio_balloon",
+    "ext4",        "af_packet",  "overlay",    "fuse",       "tun",
 };
 
 // Every module file of the tree, sorted by name.

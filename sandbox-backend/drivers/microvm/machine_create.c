@@ -185,6 +185,7 @@ static int start_qemu(struct machine *m, const struct template *t, const char *b
                                  .cpu_model = t->cpu_model,
                                  .memory_mb = (int)t->memory_mb,
                                  .cpus = (int)t->cpus,
+                                 .gives_back = t->gives_back,
                                  .disk_overlay = true,
                                  .kernel = boots ? kernel : NULL,
                                  .initrd = boots ? initrd : NULL,

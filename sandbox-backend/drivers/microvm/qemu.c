@@ -11,6 +11,11 @@
 //   250 ticks a second and timers of 4 ms; with it an idle guest sleeps and timers are exact.
 // - virtio-mmio in its modern form, and virtio-net without guest_announce, offloads it cannot use,
 //   or announcements after a restore: all of these would make a restored guest run cold code.
+// - A balloon that nobody inflates: it is there for the guest to tell which of its memory is free
+//   (free page reporting), and those pages are dropped from QEMU's mapping. What the guest finds in
+//   one that it uses again is what the template has there, not zeros. So page-poison is off: a
+//   guest that counts on a value in free pages (page_poison, init_on_free) must then not tell of
+//   any, and Linux does not (virtballoon_validate); all others take them for uninitialised.
 // - The serial console ends in a ring in QEMU's memory: whatever the guest prints, the host's disk
 //   does not fill, and the last 64 KiB are there to explain a panic.
 // - A guest that panics reboots (panic=-1), and a reboot or power-off pauses QEMU, which says so by
@@ -127,7 +132,7 @@ static void add_disk(struct argv *a, const struct qemu_config *c)
            ",werror=report,rerror=report");
 }
 
-static void add_devices(struct argv *a)
+static void add_devices(struct argv *a, const struct qemu_config *c)
 {
     add(a, "-netdev");
     add(a, "stream,id=n0,server=off,addr.type=fd,addr.str=%d", QEMU_FD_NET);
@@ -137,6 +142,10 @@ static void add_devices(struct argv *a)
     add(a, "rng-builtin,id=entropy");
     add(a, "-device");
     add(a, "virtio-rng-device,id=rng0,rng=entropy");
+    if (!c->gives_back)
+        return;
+    add(a, "-device");
+    add(a, "virtio-balloon-device,id=balloon0,free-page-reporting=on,page-poison=off");
 }
 
 static void add_console(struct argv *a, const struct qemu_config *c)
@@ -218,7 +227,7 @@ char **qemu_argv(const struct qemu_config *c)
     add_switches(&a);
     add_memory(&a, c);
     add_disk(&a, c);
-    add_devices(&a);
+    add_devices(&a, c);
     add_console(&a, c);
     add_boot(&a, c);
     return a.items;

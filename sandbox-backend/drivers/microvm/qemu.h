@@ -74,6 +74,7 @@ struct qemu_config {
     int memory_mb;
     int cpus;
     bool memory_shared; // true: the guest writes QEMU_FD_MEMORY; false: copy on write
+    bool gives_back;    // memory that the guest has freed; as the template recorded it
     bool disk_overlay;  // QEMU_FD_OVERLAY is written; false: QEMU_FD_DISK is
     bool console_file;  // QEMU_FD_CONSOLE is written; false: ring buffer
     const char *kernel; // these three for a boot;

@@ -95,7 +95,9 @@ static int read_members(const json_t *object, struct template *t, struct err *e)
     }
     if (json_get_bool(object, "python", &t->python, false, e) < 0) // older ones do not say
         return -1;
-    return json_get_bool(object, "disk_grows", &t->disk_grows, false, e);
+    if (json_get_bool(object, "disk_grows", &t->disk_grows, false, e) < 0)
+        return -1;
+    return json_get_bool(object, "gives_back", &t->gives_back, false, e);
 }
 
 int template_load(const char *dir, struct template *t, struct err *e)
@@ -133,6 +135,7 @@ int template_save(const char *dir, const struct template *t, struct err *e)
         json_object_set_new(object, NUMBERS[i].key, json_integer(*number_at(&copy, NUMBERS[i].at)));
     json_object_set_new(object, "python", json_boolean(copy.python));
     json_object_set_new(object, "disk_grows", json_boolean(copy.disk_grows));
+    json_object_set_new(object, "gives_back", json_boolean(copy.gives_back));
     struct buf text auto_buf = BUF_INIT;
     json_to_buf(&text, object);
     buf_addc(&text, '\n');

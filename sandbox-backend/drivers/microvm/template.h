@@ -45,6 +45,7 @@ struct template
     int64_t disk_mb;
     bool python;     // it has the Python kernel
     bool disk_grows; // its envd can be told of a larger disk; older ones cannot
+    bool gives_back; // its guest tells which memory is free, by a device that older ones lack
 };
 
 void template_fini(struct template *t); // frees the members; leaves it empty

@@ -219,7 +219,8 @@ static int write_facts(const struct build *b, struct err *e)
                          .cpus = b->spec->cpus,
                          .disk_mb = b->spec->disk_mb,
                          .python = b->python != NULL,
-                         .disk_grows = true};
+                         .disk_grows = true,
+                         .gives_back = true};
     int result = template_save(b->place.dir, &t, e);
     template_fini(&t);
     return result;
@@ -229,7 +230,8 @@ static int stage_snapshot(struct build *b, struct err *e)
 {
     // The guest's kernel must have seen the end of our last connection before it is frozen: what it
     // took for open then would be open in every sandbox. Nothing tells that from the outside.
-    if (pump_pause(&b->pump, SETTLE_MS, e) < 0 || template_guest_save(b->guest, e) < 0)
+    if (pump_pause(&b->pump, SETTLE_MS, e) < 0 || template_guest_settle(b->guest, e) < 0 ||
+        template_guest_save(b->guest, e) < 0)
         return -1;
     template_guest_close(steal(&b->guest));
     return write_facts(b, e);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -29,6 +30,12 @@
 #define QUIT_MS    30000
 #define FILE_MODE  0644
 
+// A guest looks for free memory two seconds after some was freed (Linux, mm/page_reporting.c), and
+// again as long as there is more than it tells at once.
+#define QUIET_MS  5000
+#define LOOK_MS   500
+#define SETTLE_MS 40000
+
 struct template_guest {
     struct pump *pump;    // borrowed
     struct subproc *qemu; // owned
@@ -37,6 +44,7 @@ struct template_guest {
     char *vmnet;          // owned
     char *qmp_path;       // owned
     char *vmstate;        // owned; path
+    char *memory;         // owned; path
     bool ending;          // the end of QEMU is what we want
     bool qemu_gone;
     bool replied; // the command that was last sent is answered
@@ -170,6 +178,7 @@ static int start_qemu(struct template_guest *g, const struct template_guest_spec
                                  .memory_mb = (int)spec->memory_mb,
                                  .cpus = (int)spec->cpus,
                                  .memory_shared = true,
+                                 .gives_back = true,
                                  .console_file = true,
                                  .kernel = kernel,
                                  .initrd = initrd,
@@ -217,6 +226,7 @@ struct template_guest *template_guest_start(struct pump *p, const struct templat
     g->vmnet = str_printf("%s/vm.net", spec->dir);
     g->qmp_path = str_printf("%s/qmp.sock", spec->dir);
     g->vmstate = str_printf("%s/%s", spec->dir, TEMPLATE_VMSTATE);
+    g->memory = str_printf("%s/%s", spec->dir, TEMPLATE_MEMORY);
     int result = channels_open(&c, g, spec, e);
     if (result == 0)
         result = start_netd(g, spec, &c, e);
@@ -234,6 +244,23 @@ struct template_guest *template_guest_start(struct pump *p, const struct templat
 const char *template_guest_vmnet(const struct template_guest *g)
 {
     return g->vmnet;
+}
+
+// ---- settle
+// What is free is a hole in the file. A sandbox would otherwise begin by telling of all of it.
+int template_guest_settle(struct template_guest *g, struct err *e)
+{
+    blkcnt_t blocks = -1;
+    for (int waited = 0, quiet = 0; waited < SETTLE_MS && quiet < QUIET_MS; waited += LOOK_MS) {
+        struct stat st;
+        if (stat(g->memory, &st) != 0)
+            return err_sys(e, errno, "look at %s", g->memory);
+        quiet = st.st_blocks == blocks ? quiet + LOOK_MS : 0;
+        blocks = st.st_blocks;
+        if (pump_pause(g->pump, LOOK_MS, e) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 // ---- save
@@ -304,6 +331,7 @@ static void on_part_closed(void *ctx)
     free(g->vmnet);
     free(g->qmp_path);
     free(g->vmstate);
+    free(g->memory);
     free(g);
 }
 

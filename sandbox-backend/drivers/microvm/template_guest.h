@@ -26,6 +26,9 @@ struct template_guest *template_guest_start(struct pump *p, const struct templat
                                             struct err *e);
 const char *template_guest_vmnet(const struct template_guest *g); // path of the socket. Borrowed
 
+// Waits until the guest has given back what is free of its memory, as far as that can be seen.
+int template_guest_settle(struct template_guest *g, struct err *e);
+
 // Stops the guest, writes TEMPLATE_VMSTATE, and ends QEMU in good order, so that TEMPLATE_MEMORY
 // and TEMPLATE_DISK are whole. The guest cannot be used after it.
 int template_guest_save(struct template_guest *g, struct err *e);
