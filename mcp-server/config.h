@@ -14,6 +14,7 @@ struct config {
     struct opt_list local_dirs; // besides the working directory and LOGS_DIR/tmpfiles
     struct opt_list allow_from; // addresses and CIDRs that downloads may reach though private
     struct opt_list disabled;   // tools that are not offered
+    struct opt_list secrets;    // of cubbyd, that all sandboxes get
     const char *logs_dir;       // NULL when not set
     const char *template;       // NULL: the backend's default
     const char *backend;        // a URL or "local"; NULL: api_url, or domain, or the local daemon

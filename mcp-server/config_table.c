@@ -48,6 +48,8 @@ static void sandbox_options(struct config *c, struct opt *t, int *n)
          "let internet downloads reach this private address", 0, 0, NULL},
         {"disable-tool", NULL, OPT_LIST, &c->disabled, "NAME", "do not offer this tool", 0, 0,
          NULL},
+        {"secret", NULL, OPT_LIST, &c->secrets, "NAME",
+         "secret of cubbyd whose placeholder new sandboxes get; may be repeated", 0, 0, NULL},
     };
     append(t, n, part, ARRAY_LEN(part));
 }

@@ -55,18 +55,29 @@ static void on_created(const json_t *info, const struct err *e, void *ctx)
     tool_call_finish(c, structured);
 }
 
+static json_t *secrets_of(const struct config *config)
+{
+    json_t *names = json_array();
+    for (int i = 0; i < config->secrets.count; i++)
+        json_array_append_new(names, json_string(config->secrets.items[i]));
+    return names;
+}
+
 static void create(struct tool_call *c)
 {
     const struct config *config = c->toolbox->config;
     json_t *mine = owner_metadata(c->caller);
+    json_t *secrets = secrets_of(config);
     struct sandbox_opts opts = {
         .template = template_of(c),
         .timeout_s = config->sandbox_timeout_s,
         .metadata = mine,
+        .secrets = secrets,
         .sliding = true,
     };
     c->op = client_create(c->toolbox->client, &opts, on_created, c);
     json_decref(mine);
+    json_decref(secrets);
 }
 
 static void take_quota(struct tool_call *c)

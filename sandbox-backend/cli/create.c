@@ -11,6 +11,14 @@
 #define TIMEOUT_DEFAULT_S 3600
 #define TIMEOUT_MAX_S     (30LL * 24 * 3600)
 
+static json_t *names_of(const struct opt_list *list)
+{
+    json_t *names = json_array();
+    for (int i = 0; i < list->count; i++)
+        json_array_append_new(names, json_string(list->items[i]));
+    return names;
+}
+
 static int create(struct session *s, const struct sandbox_opts *opts)
 {
     struct err e = ERR_INIT;
@@ -29,6 +37,7 @@ int verb_create(int argc, char **argv)
     struct network_opts network = {0};
     struct opt_list envs = {0};
     struct opt_list metadata = {0};
+    struct opt_list secrets = {0};
     struct sandbox_opts want = {.timeout_s = TIMEOUT_DEFAULT_S};
     const struct opt opts[] = {
         {"template", NULL, OPT_STRING, &want.template, "NAME", "what it is restored from (default)",
@@ -39,6 +48,8 @@ int verb_create(int argc, char **argv)
          0, 0, NULL},
         {"metadata", NULL, OPT_LIST, &metadata, "NAME=VALUE", "shown by cubby ps; may be repeated",
          0, 0, NULL},
+        {"secret", NULL, OPT_LIST, &secrets, "NAME",
+         "secret of cubbyd (--secrets) whose placeholder it gets; may be repeated", 0, 0, NULL},
         {"no-internet", NULL, OPT_FLAG, &want.no_internet, NULL, "no network", 0, 0, NULL},
         NETWORK_OPTS(&network),
         SESSION_OPTS(&server),
@@ -53,6 +64,7 @@ int verb_create(int argc, char **argv)
     struct err e = ERR_INIT;
     struct session s;
     int status = 1;
+    want.secrets = names_of(&secrets);
     if (network_opts_policy(&network, &want.network, &e) == 0 &&
         pairs_parse(&envs, "--env", &want.envs, &e) == 0 &&
         pairs_parse(&metadata, "--metadata", &want.metadata, &e) == 0 &&
@@ -65,5 +77,6 @@ int verb_create(int argc, char **argv)
     json_decref(want.network);
     json_decref(want.envs);
     json_decref(want.metadata);
+    json_decref(want.secrets);
     return status;
 }

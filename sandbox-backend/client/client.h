@@ -59,6 +59,7 @@ struct sandbox_opts {
     int64_t timeout_s;    // time to live
     json_t *metadata;     // object of strings, or NULL. Borrowed for the call
     json_t *envs;         // object of strings, or NULL. Borrowed for the call
+    json_t *secrets;      // array of names, or NULL; only cubbyd has them. Borrowed for the call
     bool no_internet;     // whatever `network` says
     json_t *network;      // policy (client/network.h), or NULL. Borrowed for the call
     bool sliding; // each use starts timeout_s anew, where client_slides; elsewhere it is dropped

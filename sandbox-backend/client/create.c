@@ -33,7 +33,7 @@ struct create {
     void *ctx;
     json_t *body; // owned; NULL when refused
     int64_t timeout_s;
-    bool has_envs, slides;
+    bool has_envs, has_secrets, slides;
     bool retried; // the old route was tried
     bool canceled;
     bool is_removing;
@@ -100,6 +100,8 @@ static json_t *body_of(const struct client *c, const struct sandbox_opts *opts)
         json_object_set(body, "metadata", opts->metadata);
     if (opts->envs)
         json_object_set(body, "envVars", opts->envs);
+    if (opts->secrets && json_array_size(opts->secrets))
+        json_object_set(body, "secrets", opts->secrets);
     if (opts->no_internet)
         json_object_set_new(body, "allow_internet_access", json_false());
     if (network_of(c, opts))
@@ -133,6 +135,9 @@ static void fit_body(struct create *op)
         err_set(&op->err, ERR_UNIMPLEMENTED,
                 "%s passes no environment to a sandbox; give it with each command instead",
                 dialect->name);
+    if (op->has_secrets && !dialect->slides) // which only cubbyd does
+        err_set(&op->err, ERR_UNIMPLEMENTED,
+                "%s cannot put secrets into a sandbox's requests: only cubbyd can", dialect->name);
     if (op->slides && dialect->slides)
         json_object_set_new(op->body, "sliding", json_true());
 }
@@ -279,6 +284,7 @@ struct client_op *client_create(struct client *c, const struct sandbox_opts *opt
     op->timeout_s = opts->timeout_s;
     op->slides = opts->sliding;
     op->has_envs = json_object_size(opts->envs) > 0;
+    op->has_secrets = json_array_size(opts->secrets) > 0;
     op_begin(&op->base, c, cancel);
     if (opts->template && !utf8_is_valid(opts->template, strlen(opts->template)))
         err_set(&refused, ERR_INVALID, "the template's name is not UTF-8");

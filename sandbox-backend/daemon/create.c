@@ -19,6 +19,7 @@
 #include "sandbox-backend/daemon/pooled.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/secrets.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
@@ -52,6 +53,7 @@ void create_identify(struct sandbox *sb, const struct create_spec *spec)
     sb->traffic_token = spec->traffic_needs_token ? random_hex(32) : NULL;
     sb->owner = spec->owner ? xstrdup(spec->owner) : NULL;
     sb->mask_request_host = spec->mask_request_host ? xstrdup(spec->mask_request_host) : NULL;
+    sb->secrets = json_incref(spec->secrets);
     sb->auto_pause = spec->auto_pause;
     sb->auto_resume = spec->auto_resume;
     net_policy_fini(&sb->policy); // a pooled one's, as its record has it
@@ -80,6 +82,7 @@ void create_spec_fini(struct create_spec *spec)
 {
     templates_fini(&spec->template);
     net_policy_fini(&spec->policy);
+    json_decref(spec->secrets);
 }
 
 // 1.
@@ -139,7 +142,10 @@ static void begin(struct creation *c)
     FAULT("create.1");
     struct machine_spec machine = sandbox_machine_spec(sb, c->template_dir);
     machine.image = c->image;
+    char *egress = sandbox_egress(sb);
+    machine.egress = egress;
     store->driver->create(store->loop, &machine, on_machine_ready, on_machine_exit, sb);
+    secrets_wipe(&egress);
 }
 
 void create_abandon(struct sandbox *sb, const char *why)

@@ -28,6 +28,7 @@ struct create_spec {
     int64_t timeout_s;
     json_t *metadata; // object of strings, or NULL
     json_t *env;      // object of strings, or NULL
+    json_t *secrets;  // owned; secrets.h; NULL: none
     struct net_policy policy;
     const char *mask_request_host; // NULL: the client's
     bool secure;

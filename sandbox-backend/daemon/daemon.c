@@ -77,6 +77,7 @@ static void start(struct daemon *d)
         ports_place_open(&d->store.ports, &opts->ports, &d->err) < 0)
         on_empty(d);
     else {
+        d->store.secrets = opts->secrets;
         pool_open(&d->store, opts->pool);
         adopt_all(&d->store, on_adopted, d);
     }

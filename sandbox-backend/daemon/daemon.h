@@ -33,6 +33,7 @@ struct daemon_opts {
     const struct driver *driver;
     struct driver_jail jail;
     struct store_limits limits;
+    struct secrets_opts secrets;
     struct front_opts front;
     struct ports_opts ports;
     struct pool_plan *pool; // becomes the daemon's

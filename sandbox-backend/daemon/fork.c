@@ -83,6 +83,7 @@ static void inherit(struct forking *f, const struct sandbox *sb, const struct fo
                                  .sliding = sb->sliding,
                                  .idle = sb->idle.policy};
     net_policy_copy(&spec->policy, &sb->policy);
+    spec->secrets = json_incref(sb->secrets); // processes in it have the same placeholders
     spec->template =
         (struct known_template){.name = xstrdup(sb->template),
                                 .dir = str_printf("%s/templates/%s", sb->store->home, sb->template),

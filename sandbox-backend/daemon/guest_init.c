@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/secrets.h"
 #include "sandbox-backend/log/log.h"
 
 #define ENTROPY_BYTES 64
@@ -39,6 +40,7 @@ static void on_answer(int status, const char *text, size_t len, const struct err
 static json_t *variables(const struct sandbox *sb, json_t *env)
 {
     json_t *all = env ? json_copy(env) : json_object();
+    secrets_environment(sb->secrets, all);
     json_object_set_new(all, "E2B_SANDBOX", json_string("true"));
     json_object_set_new(all, "E2B_SANDBOX_ID", json_string(sb->id));
     json_object_set_new(all, "E2B_TEMPLATE_ID",
@@ -76,6 +78,9 @@ static char *body_of(const struct guest_init *g)
     }
     if (g->what == WHAT_ALL_OF_IMAGE)
         json_object_set_new(body, "inheritEnvVars", json_true());
+    // One that the image trusts is another sandbox's.
+    if (g->what == WHAT_ALL_OF_IMAGE || (g->what == WHAT_ALL && sb->secrets))
+        json_object_set_new(body, "caBundle", json_string(secrets_certificate(sb->secrets)));
     if (g->what != WHAT_CLOCK && sb->size.disk_mb) // one that is that large already stays as it is
         json_object_set_new(body, "diskSizeMB", json_integer(sb->size.disk_mb));
     char *text = json_to_string(body);

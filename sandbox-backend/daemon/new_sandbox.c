@@ -9,6 +9,7 @@
 #include "sandbox-backend/daemon/near_miss.h"
 #include "sandbox-backend/daemon/network_body.h"
 #include "sandbox-backend/daemon/new_size.h"
+#include "sandbox-backend/daemon/secrets.h"
 #include "sandbox-backend/daemon/store.h"
 
 #define TIMEOUT_V1_S 15
@@ -219,6 +220,7 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                                         "cpuCount",
                                         "memoryMB",
                                         "diskSizeMB",
+                                        "secrets",
                                         "name",
                                         "allowOut",
                                         "denyOut",
@@ -237,7 +239,9 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
         parse_map(body, "metadata", NEW_METADATA_BYTES, &out->metadata, e) < 0 ||
         parse_env(body, &out->env, e) < 0 || parse_pausing(body, out, e) < 0 ||
         parse_idle(store, body, out, e) < 0 || parse_unavailable(body, e) < 0 ||
-        parse_network(store, body, out, e) < 0)
+        parse_network(store, body, out, e) < 0 ||
+        secrets_wanted(store, json_object_get(body, "secrets"), out->owner, out->env, &out->secrets,
+                       e) < 0)
         return -1;
     if (templates_find_as(store, out->owner, template, &out->template, e) < 0)
         return -1;

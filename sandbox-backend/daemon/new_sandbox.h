@@ -4,8 +4,8 @@
 //
 // Honoured: templateID, timeout, metadata, envVars, secure (v1), autoPause, autoResume,
 // allow_internet_access, network's allowOut, denyOut, allowPublicTraffic and maskRequestHost, and
-// Cubby's own "sliding" (requests through the proxy move the end to now + timeout) and "idle"
-// (idle.h). What cannot be
+// Cubby's own "sliding" (requests through the proxy move the end to now + timeout), "idle"
+// (idle.h) and "secrets" (secrets.h). What cannot be
 // had is refused, never ignored, unless it is asked for with the value that changes nothing.
 // Members that nobody knows are ignored, but for misspelt ones (near_miss.h).
 #pragma once

@@ -260,7 +260,8 @@ static void on_look(struct deadline *d)
 static bool is_plain(const struct create_spec *spec)
 {
     const struct machine_size *size = &spec->template.size;
-    return !spec->template.image && !size->cpus && !size->memory_mb && !size->disk_mb;
+    return !spec->template.image && !spec->secrets && !size->cpus && !size->memory_mb &&
+           !size->disk_mb;
 }
 
 struct sandbox *pool_take(struct store *store, const struct create_spec *spec, create_cb cb,

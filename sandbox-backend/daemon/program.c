@@ -21,6 +21,7 @@
 #include "sandbox-backend/daemon/daemon.h"
 #include "sandbox-backend/daemon/home_lock.h"
 #include "sandbox-backend/daemon/new_size.h"
+#include "sandbox-backend/daemon/secret_file.h"
 #include "sandbox-backend/log/log.h"
 
 #define MAX_CONNECTIONS  8192
@@ -38,6 +39,7 @@ struct config {
     const char *jail;
     int64_t ready_fd;
     int64_t freeze_s, hibernate_s;
+    struct secrets_opts secrets;
     bool keep, require_jail, end_with_daemon, help, version;
 };
 
@@ -221,6 +223,19 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
          .type = OPT_FLAG,
          .value = &c->end_with_daemon,
          .help = "sandboxes are killed when this program ends, however it does"},
+        {.name = "secrets",
+         .env = "CUBBY_SECRETS",
+         .type = OPT_STRING,
+         .value = &c->secrets.path,
+         .arg = "FILE",
+         .help = "what may be put into sandboxes' requests (JSON: cubbyd(1), SECRETS)"},
+        {.name = "egress-trust",
+         .env = "CUBBY_EGRESS_TRUST",
+         .type = OPT_STRING,
+         .value = &c->secrets.trust,
+         .arg = "FILE",
+         .help = "certificate authorities (PEM) that verify where secrets go (default: the "
+                 "system's)"},
         {.name = "listen",
          .env = "CUBBY_LISTEN",
          .type = OPT_STRING,
@@ -300,6 +315,18 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
     return 0;
 }
 
+// What is wrong with the file is said now, and to who starts the daemon.
+static int check_secrets(const struct secrets_opts *o, struct err *e)
+{
+    json_t *secrets = o->path ? secret_file_read(o->path, e) : NULL;
+    json_decref(secrets);
+    if (o->path && !secrets)
+        return err_wrap(e, "--secrets");
+    if (o->trust && !file_exists(o->trust))
+        return err_set(e, ERR_INVALID, "--egress-trust: there is no file %s", o->trust);
+    return 0;
+}
+
 static int check_jail(const struct config *c, struct err *e)
 {
     if (c->require_jail && strcmp(c->jail, "off") == 0)
@@ -343,6 +370,7 @@ static int serve(const struct config *c, struct pool_plan *plan, const struct dr
                                .limits = c->limits,
                                .front = c->front,
                                .ports = c->ports,
+                               .secrets = c->secrets,
                                .pool = plan,
                                .domain = c->domain,
                                .ready_fd = (int)c->ready_fd,
@@ -359,7 +387,7 @@ static int run(struct config *c, int argc, char **argv, const struct driver *dri
         return PROGRAM_EXIT_USAGE;
     if (done)
         return 0;
-    if (check_jail(c, e) < 0)
+    if (check_jail(c, e) < 0 || check_secrets(&c->secrets, e) < 0)
         return PROGRAM_EXIT_USAGE;
     c->limits.idle = (struct idle_policy){c->freeze_s * 1000, c->hibernate_s * 1000};
     log_set_level((enum log_level)log_parse_level(c->log_level));

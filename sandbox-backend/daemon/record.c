@@ -82,6 +82,8 @@ static json_t *to_json(const struct sandbox *sb)
         json_object_update(json, life);
     if (json && !LIST_EMPTY(&sb->ports))
         json_object_set_new(json, "ports", ports_to_json(sb));
+    if (json && sb->secrets)
+        json_object_set(json, "secrets", sb->secrets);
     if (json && sb->handout_env)
         json_object_set(json, "handout_env", sb->handout_env);
     json_decref(life);
@@ -206,6 +208,8 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
     if (!sb->template)
         return err_set(e, ERR_INVALID, "it names no template");
     sb->handout_env = json_incref(env);
+    if (json_is_object(json_object_get(json, "secrets")))
+        sb->secrets = json_incref(json_object_get(json, "secrets"));
     if (metadata) {
         json_decref(sb->metadata);
         sb->metadata = json_incref(metadata);

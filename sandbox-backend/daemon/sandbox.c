@@ -96,6 +96,7 @@ void sandbox_free(struct sandbox *sb)
     rollback_free(sb);
     json_decref(sb->metadata);
     json_decref(sb->handout_env);
+    json_decref(sb->secrets);
     free(sb->why_detail);
     journal_fini(&sb->journal);
     meter_fini(&sb->meter);
@@ -118,7 +119,17 @@ struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *t
                                  .dir = sb->dir,
                                  .template = template,
                                  .size = sb->size,
+                                 .egress_trust = sb->store->secrets.trust,
                                  .policy = &sb->policy};
+}
+
+char *sandbox_egress(struct sandbox *sb)
+{
+    char *left_out auto_free = NULL;
+    char *text = secrets_egress(sb->store, sb->secrets, &left_out);
+    if (left_out)
+        journal_add(&sb->journal, JOURNAL_WARN, "its placeholder is only text: %s", left_out);
+    return text;
 }
 
 void sandbox_set_end(struct sandbox *sb, int64_t ms)

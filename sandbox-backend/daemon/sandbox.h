@@ -50,6 +50,7 @@ struct sandbox {
     char *token;      // owned; envd's access token, NULL when it was created with secure:false
     char *owner;      // owned; name of the API key that made it; NULL: made on the unix socket
     json_t *metadata; // owned; object of strings
+    json_t *secrets;  // owned; secrets.h; NULL: none
     struct net_policy policy; // what it may open to the outside
     uint64_t net_noted;       // number of the last refusal that stands in the journal
     struct machine_facts facts;
@@ -115,6 +116,9 @@ void sandbox_free(struct sandbox *sb); // only once DEAD; takes it out of the st
 
 // What the driver is told of it. Borrows from it and from `template`, the template's directory.
 struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *template);
+// Its `egress`, for a machine that is started: new string, to be wiped (secrets_wipe), or NULL. What
+// cannot be given any more its log says.
+char *sandbox_egress(struct sandbox *sb);
 
 void sandbox_set_state(struct sandbox *sb, enum sandbox_state to);
 const char *sandbox_state_name(enum sandbox_state state);

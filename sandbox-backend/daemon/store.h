@@ -10,6 +10,7 @@
 #include "sandbox-backend/daemon/ended.h"
 #include "sandbox-backend/daemon/ports_place.h"
 #include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/secrets.h"
 #include "sandbox-backend/daemon/snapshots.h"
 #include "sandbox-backend/daemon/usage.h"
 #include "sandbox-backend/daemon/waiting.h"
@@ -47,6 +48,7 @@ struct store {
     char *home; // owned
     char *dir;  // owned; <home>/sandboxes
     struct store_limits limits;
+    struct secrets_opts secrets; // borrowed strings
     struct sandbox_list sandboxes; // in the order of their creation
     size_t count;                  // of any state
     struct snapshots snapshots;

@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/sandbox.h"
+#include "sandbox-backend/daemon/secrets.h"
 #include "sandbox-backend/daemon/store.h"
 
 #define CLIENT_ID "cubby"
@@ -143,6 +144,7 @@ json_t *view_detail(const struct sandbox *sb)
     set(view, "domain", domain_of(sb));
     set(view, "network", network_of(sb));
     set(view, "idle", idle_of(sb));
+    set(view, "secrets", secrets_names(sb->secrets));
     json_t *jail = jail_of(sb);
     if (jail)
         set(view, "jail", jail);

@@ -13,6 +13,7 @@
 #include "sandbox-backend/daemon/pause_internal.h"
 #include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/rollback.h"
+#include "sandbox-backend/daemon/secrets.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/daemon/templates.h"
 #include "sandbox-backend/log/log.h"
@@ -116,8 +117,11 @@ static int create(struct pausing *p)
     }
     struct machine_spec spec = sandbox_machine_spec(sb, template);
     spec.image = *sb->image ? t.image : own;
+    char *egress = sandbox_egress(sb);
+    spec.egress = egress;
     pause__step(p);
     store->driver->create(store->loop, &spec, on_made, on_exit_of_made, sb);
+    secrets_wipe(&egress);
     templates_fini(&t);
     return 0;
 }

@@ -30,6 +30,10 @@ struct machine_spec {
     struct machine_size size;        // with an image: as the saved one had
     bool background;                 // machine_set_background from the start
     const struct net_policy *policy; // what it may open to the outside; NULL: nothing
+    // JSON for cubby-egress (egress/egress.h), which holds secrets: wiped when it was used, kept
+    // nowhere. NULL: it has none. Not for adopt, which finds a process that has been told.
+    const char *egress;
+    const char *egress_trust; // certificate authorities that it reads; NULL: the system's
 };
 
 struct machine; // one running (or starting) place. Owned by whoever created it

@@ -5,9 +5,10 @@
 // Who may: anyone while no token is set; then whoever shows the token, in the body (which keeps it)
 // or in X-Access-Token (which may set another, or none). A request whose timestamp is not newer
 // than the last applied one is answered like any other and changes nothing: orchestrators repeat
-// it. What E2B's hosts offer and ours do not (volumes, a certificate authority, an events server)
-// is refused when it is asked for. envVars replace the environment; with inheritEnvVars, which is
-// ours, for a guest that goes on from another's state, what they do not name stays.
+// it. What E2B's hosts offer and ours do not (volumes, an events server) is refused when it is
+// asked for. caBundle is trusted from then on (trust.h); "" takes away an earlier one. envVars
+// replace the environment; with inheritEnvVars, which is ours, for a guest that goes on from
+// another's state, what they do not name stays.
 //
 // What was frozen (freeze.h) goes on last, when nothing of another guest is left.
 //
@@ -28,6 +29,7 @@
 #include "sandbox-backend/envd/machine.h"
 #include "sandbox-backend/envd/pjson.h"
 #include "sandbox-backend/envd/published.h"
+#include "sandbox-backend/envd/trust.h"
 
 #define DISK_MB_MAX (1 << 24)
 
@@ -36,6 +38,7 @@ struct init_request {
     const char *user;
     const char *workdir;
     const char *hostname;
+    const char *ca_bundle; // NULL: as it is
     json_t *envs;
     bool inherit;         // of the environment that is there
     int64_t timestamp_ns; // 0: absent
@@ -56,10 +59,6 @@ static int refuse_unknown_wishes(const json_t *body, struct err *e)
     const json_t *volumes = json_object_get(body, "volumeMounts");
     if (json_get_string(body, "lifecycleID", &text, NULL, e) < 0) // a name of E2B's logs
         return -1;
-    if (json_get_string(body, "caBundle", &text, NULL, e) < 0)
-        return -1;
-    if (text && *text)
-        return err_set(e, ERR_INVALID, "caBundle cannot be installed: put it into the template");
     if (json_get_string(body, "hyperloopIP", &text, NULL, e) < 0)
         return -1;
     if (text && *text)
@@ -82,6 +81,8 @@ static int parse(const json_t *body, struct init_request *r, struct err *e)
         json_get_string(body, "defaultUser", &r->user, NULL, e) < 0 ||
         json_get_string(body, "defaultWorkdir", &r->workdir, NULL, e) < 0 ||
         json_get_string(body, "hostname", &r->hostname, NULL, e) < 0 ||
+        json_get_string(body, "caBundle", &r->ca_bundle, NULL, e) < 0 ||
+        (r->ca_bundle && *r->ca_bundle && trust_check(r->ca_bundle, e) < 0) ||
         json_get_string(body, "timestamp", &timestamp, NULL, e) < 0 ||
         json_get_string_map(body, "envVars", &r->envs, e) < 0 ||
         json_get_bool(body, "inheritEnvVars", &r->inherit, false, e) < 0 ||
@@ -157,8 +158,20 @@ static int keep_settings(struct settings *s, int64_t timestamp_ns, struct err *e
     return fail_inside(e);
 }
 
+// What a guest that goes on from another's state has of it is taken away by "", and is not looked
+// for where there was none.
+static int apply_trust(struct settings *s, const char *ca_bundle, struct err *e)
+{
+    if (!ca_bundle || (!*ca_bundle && !s->has_ca))
+        return 0;
+    if (trust_install("", ca_bundle, e) < 0)
+        return fail_inside(e);
+    s->has_ca = *ca_bundle;
+    return 0;
+}
+
 // Entropy first: the machine id is drawn from it.
-static int apply_machine(const struct envd *envd, const struct init_request *r, struct err *e)
+static int apply_machine(struct envd *envd, const struct init_request *r, struct err *e)
 {
     if (r->entropy.len && machine_add_entropy(r->entropy.data, r->entropy.len, e) < 0)
         return -1;
@@ -166,6 +179,8 @@ static int apply_machine(const struct envd *envd, const struct init_request *r, 
         return -1;
     if (r->disk_mb && disk_grow(r->disk_mb, e) < 0)
         return fail_inside(e);
+    if (apply_trust(&envd->settings, r->ca_bundle, e) < 0)
+        return -1;
     return r->hostname ? names_set(&envd->names, r->hostname, e) : 0;
 }
 

@@ -32,6 +32,7 @@ static int parse(struct settings *s, const json_t *file, struct err *e)
         json_get_string(file, "defaultUser", &user, "root", e) < 0 ||
         json_get_string(file, "defaultWorkdir", &workdir, NULL, e) < 0 ||
         json_get_string_map(file, "envVars", &envs, e) < 0 ||
+        json_get_bool(file, "ca", &s->has_ca, false, e) < 0 ||
         json_get_int(file, "applied", 0, INT64_MAX, &s->applied_ns, 0, e) < 0)
         return -1;
     s->token = copy(token);
@@ -87,9 +88,10 @@ static int replace_file(struct settings *s, const struct buf *text, struct err *
 // when the process is killed; a longer one might be cut off, and has a file of its own renamed.
 int settings_save(struct settings *s, struct err *e)
 {
-    json_t *file = json_pack("{s:s*, s:O, s:s, s:s*, s:I}", "accessToken", s->token, "envVars",
-                             s->envs, "defaultUser", s->default_user, "defaultWorkdir",
-                             s->default_workdir, "applied", (json_int_t)s->applied_ns);
+    json_t *file =
+        json_pack("{s:s*, s:O, s:s, s:s*, s:I, s:b}", "accessToken", s->token, "envVars", s->envs,
+                  "defaultUser", s->default_user, "defaultWorkdir", s->default_workdir, "applied",
+                  (json_int_t)s->applied_ns, "ca", s->has_ca);
     struct buf text auto_buf = BUF_INIT;
     json_to_buf(&text, file);
     json_decref(file);

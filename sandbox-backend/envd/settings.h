@@ -17,6 +17,7 @@ struct settings {
     char *default_user;    // owned
     char *default_workdir; // owned; NULL: the user's home
     int64_t applied_ns;    // newest timestamp that was applied; 0: none yet
+    bool has_ca;           // a certificate authority was installed (trust.h)
     bool partly_published; // a write of what is published (published.h) has failed
 };
 

@@ -126,7 +126,7 @@ class Host:
     """A server on loopback, with TLS when it has a certificate. `behave(connection, file)` is called
     for each connection, in a thread of its own."""
 
-    def __init__(self, pair=None, behave=echo):
+    def __init__(self, pair=None, behave=echo, address="127.0.0.1"):
         self.context = None
         if pair:
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -135,7 +135,7 @@ class Host:
         self.behave, self.requests, self.accepted, self.names, self.alpn = behave, [], 0, [], []
         if self.context:
             self.context.sni_callback = lambda s, name, c: self.names.append(name)
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = socket.create_server((address, 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 

@@ -125,6 +125,10 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
                           .policy = machine__policy_text(spec),
                           .qemu_log = -1,
                           .netd_log = -1,
+                          .egress_log = -1,
+                          .egress_config = spec->egress ? xstrdup(spec->egress) : NULL,
+                          .egress_trust =
+                              spec->egress_trust ? xstrdup(spec->egress_trust) : NULL,
                           .begun_ns = uv_hrtime(),
                           .on_ready = on_ready,
                           .on_exit = on_exit,
@@ -165,7 +169,7 @@ static bool is_gone(const struct subproc *p)
 
 bool machine__is_gone(const struct machine *m)
 {
-    return is_gone(m->qemu) && is_gone(m->netd) && !m->working;
+    return is_gone(m->qemu) && is_gone(m->netd) && is_gone(m->egress) && !m->working;
 }
 
 void machine__kill_both(struct machine *m)
@@ -174,6 +178,8 @@ void machine__kill_both(struct machine *m)
         subproc_kill(m->qemu);
     if (m->netd)
         subproc_kill(m->netd);
+    if (m->egress)
+        subproc_kill(m->egress);
 }
 
 void machine__handle_closed(struct machine *m)
@@ -194,6 +200,9 @@ void machine__handle_closed(struct machine *m)
     machine__cgroup_fini(m);
     mem_close_fd(&m->qemu_log);
     mem_close_fd(&m->netd_log);
+    mem_close_fd(&m->egress_log);
+    machine__egress_forget(m);
+    free(m->egress_trust);
     free(m);
     if (!last.ready)
         last.on_ready(NULL, &last.error, last.ctx);
@@ -216,7 +225,7 @@ void machine__close(struct machine *m)
     machine__set_state(m, MACHINE_CLOSING);
     machine__policy_abandon(m);
     machine__boot_abandon(m);
-    m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->qmp != NULL) + m->working +
+    m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->egress != NULL) + (m->qmp != NULL) + m->working +
                  machine__cgroup_close(m, on_handle_closed, m);
     if (m->qmp)
         qmp_close(m->qmp, on_handle_closed, m);
@@ -224,6 +233,8 @@ void machine__close(struct machine *m)
         subproc_close(m->qemu, on_handle_closed, m);
     if (m->netd)
         subproc_close(m->netd, on_handle_closed, m);
+    if (m->egress)
+        subproc_close(m->egress, on_handle_closed, m);
     deadline_close(&m->deadline, on_deadline_closed);
 }
 
@@ -253,9 +264,13 @@ static json_t *process_record(const struct subproc *p)
 
 json_t *machine_record(const struct machine *m)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "boot_id", boot_id(), "qemu",
-                     process_record(m->qemu), "netd", process_record(m->netd), "limits",
-                     machine__cgroup_record(m), "jail", machine__jail_json(m));
+    json_t *record =
+        json_pack("{s:s, s:o, s:o, s:o, s:o}", "boot_id", boot_id(), "qemu",
+                  process_record(m->qemu), "netd", process_record(m->netd), "limits",
+                  machine__cgroup_record(m), "jail", machine__jail_json(m));
+    if (m->egress)
+        json_object_set_new(record, "egress", process_record(m->egress));
+    return record;
 }
 
 const char *machine_vmnet(const struct machine *m)

@@ -2,7 +2,7 @@
 // What the files of one machine share: machine.c (the whole, and its end by its owner),
 // machine_create.c (restore), machine_adopt.c, machine_exit.c (the end by itself),
 // machine_request.c (what its owner asks), machine_pause.c, machine_policy.c, machine_cgroup.c,
-// machine_save.c; machine_restore.c (what an image needs), machine_work.c (what would block).
+// machine_save.c, machine_egress.c; machine_restore.c (what an image needs), machine_work.c (what would block).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,9 +62,13 @@ struct machine {
     char *policy;         // as text, for the start or the adoption; then NULL
     struct subproc *qemu; // owned; NULL before its start
     struct subproc *netd;
+    struct subproc *egress; // NULL: its sandbox has no secrets
+    char *egress_config;    // for its start; then NULL
+    char *egress_trust;     // file that it reads, beside the system's; or NULL
     struct qmp *qmp; // owned; NULL before its start
     int qemu_log;    // childlog, or -1
     int netd_log;
+    int egress_log;
     struct deadline deadline;                               // of the state
     int handles;                                            // that must close before it is freed
     uint64_t begun_ns;                                      // uv_hrtime
@@ -169,6 +173,12 @@ struct subproc *machine__start_jailed(struct machine *m, const struct jailed_pro
                                       struct err *e);
 json_t *machine__jail_json(const struct machine *m);   // driver.jail
 void machine__jail_adopt(struct machine *m, const json_t *record);
+
+// ---- machine_egress.c
+// Before netd. *netd_end is what netd gets of it, the caller's; -1 when there is none.
+int machine__egress_start(struct machine *m, int *netd_end, struct err *e);
+void machine__egress_adopt(struct machine *m, const json_t *record);
+void machine__egress_forget(struct machine *m); // what it is told
 
 // ---- machine_pause.c
 // The status that QEMU answered, "running" or "paused", for a machine that waits in `expected` for

@@ -60,6 +60,7 @@ static int find(struct machine *m, const json_t *record, struct err *e)
     if (!m->netd)
         return err_set(e, ERR_GONE, "network process ended: %s", netd_error.msg);
     m->netd_log = childlog_reopen(subproc_pid(m->netd));
+    machine__egress_adopt(m, record);
     return machine__open_qmp(m, e);
 }
 

@@ -16,7 +16,7 @@
 #include "sandbox-backend/drivers/microvm/qemu.h"
 #include "sandbox-backend/log/log.h"
 
-// Beside the guest's memory: QEMU's own and netd's. Cached pages of the disk are counted as well,
+// Beside the guest's memory: QEMU's own, netd's and egress's. Cached pages of the disk are counted as well,
 // but given up before anybody is killed for them.
 #define SLACK_MB     256
 #define CPU_SPARE    1    // for QEMU's main thread and netd
@@ -28,7 +28,7 @@ struct machine_cgroup {
     struct cgroup cgroup; // the worker's until it has ended
     struct cgroup_limits limits;
     char *name; // owned
-    pid_t pids[2];
+    pid_t pids[3]; // 0: none
     bool joining;
     bool begins_idle; // the worker is told; never changed
     bool background;  // as it is to be
@@ -67,7 +67,8 @@ void machine__cgroup_start(struct machine *m, const struct machine_size *size, b
     struct machine_cgroup *c = xcalloc(1, sizeof *c);
     *c = (struct machine_cgroup){.name = name_of(m),
                                  .limits = limits_of(size, emulated),
-                                 .pids = {subproc_pid(m->qemu), subproc_pid(m->netd)},
+                                 .pids = {subproc_pid(m->qemu), subproc_pid(m->netd),
+                                          m->egress ? subproc_pid(m->egress) : 0},
                                  .begins_idle = background,
                                  .background = background,
                                  .joining = true};
@@ -86,7 +87,7 @@ static void work(uv_work_t *w)
     if (c->begins_idle)
         cgroup_set_idle(&c->cgroup, true, c->limits.cpus);
     c->holds = CGROUP_ALL;
-    for (size_t i = 0; i < ARRAY_LEN(c->pids); i++)
+    for (size_t i = 0; i < ARRAY_LEN(c->pids) && c->pids[i]; i++)
         c->holds &= cgroup_join(&c->cgroup, c->pids[i]);
 }
 

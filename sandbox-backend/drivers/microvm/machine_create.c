@@ -25,6 +25,7 @@
 #define NETD_FD_LISTEN  "4"
 #define NETD_FD_CONTROL "5"
 #define NETD_FD_STATS   "6"
+#define NETD_FD_EGRESS  "7"
 
 // The descriptors that the processes inherit; ours are closed once both run.
 struct channels {
@@ -226,18 +227,26 @@ static int start_netd(struct machine *m, const struct channels *c, struct err *e
     char *file auto_free = self_program(NETD_PROGRAM, e);
     if (!file)
         return -1;
-    const char *const args[] = {NETD_PROGRAM,   "--frames-fd",  NETD_FD_FRAMES,  "--listen-fd",
-                                NETD_FD_LISTEN, "--control-fd", NETD_FD_CONTROL, "--stats-fd",
-                                NETD_FD_STATS,  "--policy",     m->policy,       NULL};
+    int egress auto_close = -1; // before netd, which hands connections to it
+    if (machine__egress_start(m, &egress, e) < 0)
+        return -1;
+    const char *const args[] = {
+        NETD_PROGRAM,   "--frames-fd",   NETD_FD_FRAMES, "--listen-fd", NETD_FD_LISTEN,
+        "--control-fd", NETD_FD_CONTROL, "--stats-fd",   NETD_FD_STATS, "--policy",
+        m->policy,      "--egress-fd",   NETD_FD_EGRESS, NULL};
     char *argv[ARRAY_LEN(args)]; // execve(2) takes them without const and leaves them as they are
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
+    if (egress < 0)
+        argv[ARRAY_LEN(args) - 3] = NULL;
     char *path auto_free = str_printf("%s/" MACHINE_NET_STATS, m->dir);
     int stats auto_close = net_stats_create(path, e);
     if (stats < 0)
         return -1;
-    const int fds[] = {-1, m->netd_log, m->netd_log, c->frames[1], c->vmnet, c->control, stats};
-    struct spawn_opts opts = {.file = file, .argv = argv, .fds = fds, .fd_count = ARRAY_LEN(fds)};
+    const int fds[] = {-1,       m->netd_log, m->netd_log, c->frames[1],
+                       c->vmnet, c->control,  stats,       egress};
+    struct spawn_opts opts = {
+        .file = file, .argv = argv, .fds = fds, .fd_count = (int)ARRAY_LEN(fds) - (egress < 0)};
     const struct jailed_program program = {.kind = JAIL_NETWORK, .resolves = true};
     m->netd = machine__start_jailed(m, &program, &opts, machine__on_netd_exit, e);
     return m->netd ? 0 : -1;

@@ -60,6 +60,8 @@ static void save_logs(const struct machine *m)
     char *netd auto_free = str_printf("%s/netd.log", m->dir);
     childlog_save(m->qemu_log, qemu);
     childlog_save(m->netd_log, netd);
+    char *egress auto_free = str_printf("%s/egress.log", m->dir);
+    childlog_save(m->egress_log, egress);
 }
 
 static void gone(struct machine *m)

@@ -64,6 +64,7 @@ int machine_usage(const struct machine *m, struct machine_usage *out, struct err
         return err_set(e, ERR_GONE, "the machine has ended");
     add_process(m->qemu, out);
     add_process(m->netd, out);
+    add_process(m->egress, out);
     out->disk_failed = m->disk_failed;
     if (machine_network(m, &network, NULL) == 0) {
         out->net_in_bytes = (int64_t)network.received_bytes;

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets from end to end: a guest works with what it never has. One sandbox for all of it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import secrets
+import subprocess
+
+import pytest
+from cubbyd import MicroVMs
+from egress_peer import Authority, Host
+from harness import process_exists, wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give this machine an address")
+
+NAME, OTHER = "api.example.com", "other.example.net"
+VALUE = "sk-live-" + secrets.token_hex(24)
+
+
+@pytest.fixture(scope="module")
+def address():
+    """One of this machine's own, that no other test has."""
+    device = "cubby" + secrets.token_hex(4)
+    number = f"10.213.{secrets.randbelow(254) + 1}.{secrets.randbelow(254) + 1}"
+    subprocess.run(["ip", "link", "add", device, "type", "veth", "peer", "name", device[::-1]], check=True)
+    try:
+        subprocess.run(["ip", "address", "add", f"{number}/32", "dev", device], check=True)
+        subprocess.run(["ip", "link", "set", device, "up"], check=True)
+        yield number
+    finally:
+        subprocess.run(["ip", "link", "del", device], check=True)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, address):
+    """A daemon with one secret, a host that it is for and one that it is not, a sandbox."""
+    directory = tmp_path_factory.mktemp("secrets")
+    hosts = Authority(directory, "hosts")
+    (directory / "value").write_text(VALUE + "\n")
+    file = directory / "secrets.json"
+    file.write_text(json.dumps({"API_KEY": {"file": str(directory / "value"), "hosts": [NAME]}}))
+    with contextlib.ExitStack() as stack:
+        pair = hosts.pair(NAME, OTHER)
+        host, other = (Host(pair, address=address) for _ in range(2))
+        stack.callback(host.close)
+        stack.callback(other.close)
+        plain = Host(address=address)
+        stack.callback(plain.close)
+        daemon = stack.enter_context(MicroVMs(
+            "--secrets", str(file), "--egress-trust", str(hosts.path), "--allow-private-network",
+            "--pool", "off"))
+        daemon.host, daemon.other, daemon.plain = host, other, plain
+        daemon.made = daemon.create(secrets=["API_KEY"], timeout=600,
+                                    network={"allowOut": [f"{address}/32"], "denyOut": ["0.0.0.0/0"]})
+        names = f"echo {address} {NAME} {OTHER} >>/etc/hosts"
+        assert daemon.command(daemon.made, names, "root")[0] == 0
+        yield daemon
+
+
+def curl(world, name, host, more="", scheme="https", made=None):
+    code, out = world.command(made or world.made,
+                              f"curl -sS -m 60 {more} {scheme}://{name}:{host.port}/ 2>&1")
+    return code, out.decode()
+
+
+KEY = '-H "Authorization: Bearer $API_KEY"'
+
+
+def sent(host):
+    return dict(host.requests[-1][1])["Authorization"]
+
+
+def test_curl(world):
+    code, out = curl(world, NAME, world.host, KEY)
+    assert code == 0, out
+    assert sent(world.host) == f"Bearer {VALUE}"
+    assert VALUE not in out and "*" * len(VALUE) in out
+
+
+def test_python(world):
+    script = ("import os,urllib.request as u; r=u.Request('https://%s:%d/', headers={'Authorization': "
+              "os.environ['API_KEY']}); print(u.urlopen(r).status)" % (NAME, world.host.port))
+    for user in ("user", "root"):
+        code, out = world.command(world.made, f'python3 -c "{script}"', user)
+        assert (code, out) == (0, b"200\n"), out
+    assert sent(world.host) == VALUE
+    # Without variables too, as a service would run.
+    plain = script.replace("os.environ['API_KEY']", "'none'")
+    code, out = world.command(world.made, f'env -i python3 -c "{plain}"')
+    assert (code, out) == (0, b"200\n"), out
+
+
+def test_elsewhere(world):
+    before = len(world.other.requests)
+    code, out = curl(world, OTHER, world.other, KEY + " -w '%{http_code}'")
+    assert code == 0 and out.endswith("403") and "API_KEY" in out and NAME in out, out
+    assert len(world.other.requests) == before
+    # The control: without it the same request passes.
+    assert curl(world, OTHER, world.other)[0] == 0 and len(world.other.requests) == before + 1
+
+
+def test_plain_http(world):
+    code, out = curl(world, NAME, world.plain, KEY + " -w '%{http_code}'", "http")
+    assert code == 0 and out.endswith("403") and "TLS" in out, out
+    assert curl(world, NAME, world.plain, scheme="http")[0] == 0
+    assert len(world.plain.requests) == 1
+
+
+def test_host_of_its_own_making(world):
+    """A guest that is root, and a name of the secret's that leads to another host: not verified."""
+    code, out = world.command(world.made, f"curl -sS -m 60 -k -H \"Authorization: $API_KEY\" "
+                              f"--connect-to {NAME}:443:{OTHER}:{world.plain.port} https://{NAME}/ 2>&1")
+    assert VALUE not in out.decode() and not any(VALUE in repr(r) for r in world.plain.requests)
+    assert b"cubby-egress" in out, (code, out)
+
+
+def processes(daemon):
+    sandbox = daemon.made["sandboxID"]
+    record = daemon.record(sandbox)["machine"]
+    return {name: record[name]["pid"] for name in ("qemu", "netd", "egress")}
+
+
+def test_value_is_nowhere(world):
+    """In no argument, environment or file, and not in the guest's memory; the control: what stands
+    for it is in all of what a snapshot keeps."""
+    sandbox = world.made["sandboxID"]
+    pids = processes(world)
+    for pid in [*pids.values(), world.process.pid]:
+        proc = pathlib.Path(f"/proc/{pid}")
+        assert VALUE.encode() not in (proc / "cmdline").read_bytes() + (proc / "environ").read_bytes()
+    answer = world.request("POST", f"/sandboxes/{sandbox}/snapshots", {}, timeout=120)
+    assert answer.status == 201, answer.body
+    placeholder = world.record(sandbox)["secrets"]["given"]["API_KEY"]["placeholder"]
+    found = {"value": [], "placeholder": []}
+    for path in (p for top in ("sandboxes", "snapshots") for p in (world.home / top).rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            data = path.read_bytes()
+            found["value"] += [path] if VALUE.encode() in data else []
+            found["placeholder"] += [path] if placeholder.encode() in data else []
+    assert not found["value"]
+    assert any(p.is_relative_to(world.home / "snapshots") for p in found["placeholder"])
+    assert VALUE not in world.log.read_text()
+    with open(f"/proc/{pids['qemu']}/mem", "rb", 0) as memory:
+        for line in pathlib.Path(f"/proc/{pids['qemu']}/maps").read_text().splitlines():
+            where, rights, *_ = line.split()
+            if rights[0] != "r" or "[v" in line:
+                continue
+            start, end = (int(x, 16) for x in where.split("-"))
+            memory.seek(start)
+            with contextlib.suppress(OSError):
+                assert VALUE.encode() not in memory.read(end - start), line
+
+
+def test_fork_goes_on(world):
+    """What runs in a fork has its parent's placeholder and trusts its parent's authority."""
+    answer = world.request("POST", f"/sandboxes/{world.made['sandboxID']}/fork", {"count": 1}, timeout=120)
+    assert answer.status == 201, answer.body
+    child = answer.json[0]["sandbox"]
+    code, out = curl(world, NAME, world.host, KEY, made=child)
+    assert code == 0 and sent(world.host) == f"Bearer {VALUE}", out
+    assert world.kill(child["sandboxID"]) == 204
+
+
+def test_hibernation_and_rotation(world):
+    """It has the same placeholder when it is woken, and its value is read anew."""
+    sandbox = world.made["sandboxID"]
+    path = pathlib.Path(world.args[1]).parent / "value"
+    egress = processes(world)["egress"]
+    assert world.request("POST", f"/sandboxes/{sandbox}/pause", {"depth": "hibernate"}, timeout=120).status == 204
+    wait_for(lambda: not process_exists(egress), what="the end of its egress")
+    path.write_text("another-" + VALUE + "\n")
+    assert world.request("POST", f"/sandboxes/{sandbox}/resume", {}, timeout=120).status == 201
+    code, out = curl(world, NAME, world.host, KEY)
+    assert code == 0 and sent(world.host) == f"Bearer another-{VALUE}", out
+    path.write_text(VALUE + "\n")
+
+
+def test_egress_outlives_the_daemon_and_not_its_sandbox(world):
+    """Last: adopted by the next daemon; when it is killed connections are refused, and nothing else."""
+    world.process.kill()
+    world.process.wait()
+    world.start()
+    sandbox = world.made["sandboxID"]
+    egress = processes(world)["egress"]
+    assert process_exists(egress)
+    code, out = curl(world, NAME, world.host, KEY)
+    assert code == 0, out
+    os.kill(egress, 9)
+    wait_for(lambda: "machine.egress" in world.log.read_text(), what="a line in the log")
+    code, out = curl(world, NAME, world.host, KEY)
+    assert code != 0 and world.command(world.made, "echo on")[1] == b"on\n"
+    pids = processes(world)
+    assert world.kill(sandbox) == 204
+    wait_for(lambda: not any(process_exists(p) for p in pids.values()), what="their end")
