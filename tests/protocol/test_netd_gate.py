@@ -159,7 +159,7 @@ def test_slow_server_of_a_long_request(world, start):
 
     serve(world, 80, late)
     netd, guest = start(BY_NAME)
-    sent = request("a.example", more="Transfer-Encoding: chunked\r\n") + b"1\r\nx\r\n" * (4 << 20) + b"0\r\n\r\n"
+    sent = request("a.example", more="Transfer-Encoding: chunked\r\n") + b"000000000000001\r\nx\r\n" * (1 << 20) + b"0\r\n\r\n"
     with guest.connect(world.PUBLIC, 80, timeout=120) as s:
         sender = threading.Thread(target=lambda: (s.sendall(sent), s.shutdown(socket.SHUT_WR)))
         sender.start()
