@@ -292,7 +292,7 @@ asan:
 
 # The template that the tests use is built by this tree, into a state directory of its own, and again
 # when what goes into it has changed.
-$(TEST_TEMPLATE): $(GUEST) $(KERNEL) | $(BIN) $(B)/.deps-run
+$(TEST_TEMPLATE): $(GUEST) $(KERNEL) $(SB)/drivers/microvm/initramfs_modules.c | $(BIN) $(B)/.deps-run
 	CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template build default
 
 demo: all $(VENV)/.done | $(B)/.deps-run
