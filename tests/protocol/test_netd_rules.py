@@ -388,7 +388,10 @@ def test_a_thousand_policies_leave_nothing_behind(world, start):
             if i % 50 == 0:
                 ask(guest, "a.example")
             elif i % 50 == 1:
+                # Established on both sides: one that is cut in its handshake is given up after 75 s.
                 cut = guest.connect(world.PUBLIC, PORT)
+                cut.sendall(b"x")
+                assert cut.recv(1) == b"x"
             elif i % 50 == 3:
                 with pytest.raises(ConnectionResetError):
                     cut.recv(10)
@@ -399,4 +402,5 @@ def test_a_thousand_policies_leave_nothing_behind(world, start):
     fds, memory = netd.fds(), netd.status("VmRSS")
     rounds(1000)
     wait_for(lambda: netd.fds() <= fds, what="the same descriptors")
-    assert netd.status("VmRSS") - memory < 1024, "kB"
+    slack = 1024 if "asan" not in os.environ["BIN"] else 65536  # what is freed is kept for a while
+    assert netd.status("VmRSS") - memory < slack, "kB"
