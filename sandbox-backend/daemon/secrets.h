@@ -31,8 +31,8 @@ int secrets_wanted(const struct store *store, const json_t *names, const char *o
                    const json_t *env, json_t **out, struct err *e);
 
 // What cubby-egress is told (egress/egress.h), with values as they are now; one that is no longer
-// to be had is left out, logged, and named in `left_out` (new string, or NULL). New string, to be wiped
-// (secrets_wipe); NULL when `secrets` is.
+// to be had is left out, logged, and named in `left_out` (new string, or NULL). New string, to be
+// wiped (secrets_wipe); NULL when `secrets` is.
 char *secrets_egress(const struct store *store, const json_t *secrets, char **left_out);
 void secrets_wipe(char **text); // wipes, frees, and leaves NULL
 
