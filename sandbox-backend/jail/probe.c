@@ -22,13 +22,6 @@
 
 #define ID JAIL_UID_FIRST // no process has the pid 0
 
-static int try_user(int proc, bool is_root, struct err *e)
-{
-    if (is_root && identity_become(ID, e) != 0)
-        return -1;
-    return namespaces_enter_user(proc, JAIL_UID_INSIDE, e);
-}
-
 static int try_mount(struct err *e)
 {
     static char file[] = "/proc/self/exe";
@@ -72,7 +65,7 @@ static int try_wall(enum wall wall, struct err *e)
         return -1;
     switch (wall) {
     case WALL_USER:
-        return try_user(proc, is_root, e);
+        return namespaces_enter_user(proc, JAIL_UID_INSIDE, e);
     case WALL_MOUNT:
         return try_mount(e);
     case WALL_PID:

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from harness import BIN
 from jail_peer import AS_USER, JAIL, UIDS, WALLS, files_of, jail, lacking
 
 ALL = list(WALLS)
@@ -36,6 +37,26 @@ def test_the_probe_says_what_is_missing(wall):
     found = probe(preexec_fn=lacking(wall))
     assert isinstance(found["walls"].pop(wall), str)
     assert found["walls"] == {w: True for w in WALLS if w != wall}
+
+
+def test_the_probe_where_user_namespaces_are_used_up():
+    script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    found = probe(("unshare", "--user", "--map-root-user", "sh", "-c", script, "sh"))
+    assert "user namespace" in found["walls"].pop("user")
+    assert isinstance(found["walls"].pop("uid"), str)  # only one user is known there
+    assert set(found["walls"].values()) == {True}
+
+
+def test_doctor_shows_the_walls(tmp_path):
+    def doctor(**more):
+        done = subprocess.run([BIN / "cubby", "doctor", "--json"], env=dict(os.environ, CUBBY_HOME=str(tmp_path)),
+                              capture_output=True, timeout=60, **more)
+        return [f for f in json.loads(done.stdout) if f["name"] == "jail"]
+    (whole,) = doctor()
+    assert whole["level"] == "ok" and all(wall in whole["text"] for wall in WALLS)
+    built, missing = doctor(preexec_fn=lacking("landlock"))
+    assert "landlock" not in built["text"] and "without Landlock" in missing["text"]
+    assert missing["level"] == "note" and "lsm=" in missing["remedy"]
 
 
 def test_the_root_holds_the_program_and_nothing_else():
@@ -115,6 +136,18 @@ def test_a_file_outside_is_refused_by_landlock_alone():
     done = jail(["landlock", "privileges", "pid"], "/bin/cat", "/etc/passwd", files=files)
     assert done.returncode == 1 and "Permission denied" in done.stderr, done
     assert jail(["privileges", "pid"], "/bin/cat", "/etc/passwd").stdout.startswith("root:")  # control
+
+
+def test_kvm_where_it_is_asked_for():
+    """Belongs to who is in the jail, whomever it belongs to outside."""
+    read = ["/bin/dd", "if=/dev/kvm", "of=/dev/null", "count=0"]
+    without = jail(ALL, *read)
+    assert without.returncode == 1 and "No such file" in without.stderr, without
+    given = jail(ALL, *read, options=["--kvm"])
+    if os.path.exists("/dev/kvm"):
+        assert given.returncode == 0, given
+    else:
+        assert given.returncode == 126 and "/dev/kvm" in given.stderr, given
 
 
 def test_what_cannot_be_built_ends_it():

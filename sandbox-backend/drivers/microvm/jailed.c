@@ -100,11 +100,12 @@ struct subproc *jailed_start(uv_loop_t *loop, const struct jailed_program *progr
     plain.dies_with_us = opts->dies_with_us || host_jail_ends_with_daemon();
     if (!host_jail_is_on())
         return subproc_start(loop, &plain, on_exit, ctx, e);
+    unsigned walls = host_jail_walls(); // first: it waits for who looks for files too
     const char **files auto_free = files_of(program, opts, e);
     if (!files)
         return NULL;
     struct jail_spec spec = {.kind = program->kind,
-                             .walls = host_jail_walls(),
+                             .walls = walls,
                              .files = files,
                              .resolv_conf = program->resolves ? resolv_conf_copy() : NULL,
                              .kvm = program->kvm,
