@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mcp-server/tools/network_hint.h"
 #include "mcp-server/tools/text.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
@@ -230,6 +231,24 @@ json_t *background_structured(const char *id, const struct background_page *p)
     return o;
 }
 
+static void on_hint(struct tool_call *c, char *hint, void *ctx)
+{
+    json_t *o = ctx;
+    char *text auto_free = hint;
+    if (text)
+        json_object_set_new(o, "network_hint", json_lossy_string(text, strlen(text)));
+    tool_call_finish(c, o);
+}
+
+void background_finish(struct tool_call *c, const char *id, const struct background_page *p,
+                       int64_t before_s)
+{
+    json_t *o = background_structured(id, p);
+    bool failed = !p->is_running && (p->is_lost || p->exit_code != 0);
+    if (!failed || !network_hint_ask(c, before_s, on_hint, o))
+        tool_call_finish(c, o);
+}
+
 static void add_state(struct buf *out, const json_t *o)
 {
     const json_t *code = json_object_get(o, "exit_code");
@@ -251,6 +270,7 @@ char *background_text(const json_t *o)
     if (more > 0)
         buf_printf(&out, "; %lld bytes more are there", more);
     buf_printf(&out, "; next cursor %lld]", text_int(o, "next_cursor"));
+    text_add_network_hint(&out, o);
     return buf_take(&out);
 }
 

@@ -67,6 +67,10 @@ void background_read(struct tool_call *c, const struct background_read *read, ba
                      void *ctx);
 // The members of the results that show output: output, cursors, running, exit_code; new reference.
 json_t *background_structured(const char *id, const struct background_page *p);
+// Ends the call with them; when the command has failed, with what was refused to the sandbox
+// lately. `before_s`: how long before this call the command may have run.
+void background_finish(struct tool_call *c, const char *id, const struct background_page *p,
+                       int64_t before_s);
 // Output, and then what is known of the command.
 char *background_text(const json_t *o);
 

@@ -2,7 +2,8 @@
 // Running one command in a sandbox for a tool, exactly once, with its output kept in bounds.
 //
 // Steps: 1. the command, until it has ended; 2. and 3. the whole of stdout and of stderr into files
-// in the sandbox, when their middle is left out of what is shown; 4. the tool's on_done.
+// in the sandbox, when their middle is left out of what is shown; 4. of one that failed, what the
+// network policy refused it meanwhile; 5. the tool's on_done.
 //
 // How long may a command take that names no timeout? Many clients give up a request after 60 s and
 // then know nothing of what it printed, so it is killed after 50 s and its output so far is the
@@ -13,6 +14,7 @@
 
 #include <string.h>
 
+#include "mcp-server/tools/network_hint.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -39,6 +41,7 @@ void run_free(struct run *r)
     output_fini(&r->out);
     output_fini(&r->err);
     free(r->status);
+    free(r->hint);
     free(r->out_path);
     free(r->err_path);
     free(r);
@@ -189,18 +192,20 @@ static void settle(struct run *r, char **path, int64_t bytes, const struct err *
     free(steal(path));
 }
 
+static void ask_why(struct run *r);
+
 static void on_stderr_saved(const char *path, int64_t bytes, const struct err *e, void *ctx)
 {
     (void)path;
     struct run *r = ctx;
     settle(r, &r->err_path, bytes, e);
-    r->on_done(r);
+    ask_why(r);
 }
 
 static void save_stderr(struct run *r)
 {
     if (!save(r, &r->err, "stderr", &r->err_path, on_stderr_saved))
-        r->on_done(r);
+        ask_why(r);
 }
 
 static void on_stdout_saved(const char *path, int64_t bytes, const struct err *e, void *ctx)
@@ -223,7 +228,22 @@ void run_end(struct run *r, const char *status)
     save_stdout(r);
 }
 
-// ---- 4. the result
+// ---- 4. why it may have failed
+static void on_hint(struct tool_call *c, char *hint, void *ctx)
+{
+    (void)c;
+    struct run *r = ctx;
+    r->hint = hint;
+    r->on_done(r);
+}
+
+static void ask_why(struct run *r)
+{
+    if (r->exit_code == 0 || !network_hint_ask(r->call, 0, on_hint, r))
+        r->on_done(r);
+}
+
+// ---- 5. the result
 
 static void add_stream(json_t *o, const struct output *stream, const char *name, const char *path)
 {
@@ -253,5 +273,7 @@ json_t *run_structured(const struct run *r)
     json_object_set_new(o, "timed_out", json_boolean(r->timed_out));
     json_object_set_new(o, "truncated",
                         json_boolean(output_is_cut(&r->out) || output_is_cut(&r->err)));
+    if (r->hint)
+        json_object_set_new(o, "network_hint", json_lossy_string(r->hint, strlen(r->hint)));
     return o;
 }

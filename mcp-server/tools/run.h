@@ -10,6 +10,7 @@ struct run {
     bool timed_out;
     int exit_code;    // -1 when it did not exit by itself
     char *status;     // owned: "exit status 3", "signal: killed"
+    char *hint;       // owned: what the network policy refused it; NULL: nothing that is known
     char *out_path;   // owned: where all of a cut stdout is in the sandbox; NULL when nowhere
     char *err_path;   // the same for stderr
     const char *user; // borrowed from the call's arguments, or NULL
@@ -41,7 +42,8 @@ int64_t run_timeout_ms(const struct tool_call *c);
     60 // how much longer than its timeout the sandbox of a run lives at least
 
 // For what runs otherwise than by run_start: its ends, once. All that was printed has been added;
-// timed_out and exit_code are set. The whole of what is too long to show is saved, then on_done.
+// timed_out and exit_code are set. The whole of what is too long to show is saved, what was refused
+// to one that failed is asked for, then on_done.
 void run_end(struct run *r, const char *status);
 // It could not run. `what` is static. Frees `r`.
 void run_fail(struct run *r, const char *what, const struct err *e);

@@ -52,6 +52,13 @@ void text_add_end(struct buf *out, const json_t *o)
         buf_printf(out, "[exit code %lld%s, %lld ms]", code, remark(o), ms);
 }
 
+void text_add_network_hint(struct buf *out, const json_t *o)
+{
+    const char *hint = text_string(o, "network_hint");
+    if (*hint)
+        buf_printf(out, "\n%s", hint);
+}
+
 char *text_of_file(const char *what, const json_t *o)
 {
     char *path auto_free = visible_text(text_string(o, "path"));

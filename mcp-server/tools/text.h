@@ -26,5 +26,8 @@ long long text_int(const json_t *o, const char *key);
 void text_add_part(struct buf *out, const char *name, const char *text);
 // The last line of what ran: how it ended and how long it took.
 void text_add_end(struct buf *out, const json_t *o);
+// And behind it, on a line of its own, what the network policy refused it; nothing when it is not
+// known of anything.
+void text_add_network_hint(struct buf *out, const json_t *o);
 // "<what> <path> (<bytes> bytes)"; what a guest put into its names is shown, not obeyed.
 char *text_of_file(const char *what, const json_t *o);

@@ -2,6 +2,7 @@
 // read_output: what a command in the background has printed since a cursor, waiting for it if
 // asked.
 #include "mcp-server/tools/background.h"
+#include "mcp-server/tools/network_hint.h"
 
 #define WAIT_MS_MAX 50000 // clients that hear no progress give a request up after 60 s
 
@@ -9,7 +10,7 @@ static void on_page(struct tool_call *c, const struct background_page *p, void *
 {
     (void)ctx;
     if (p)
-        tool_call_finish(c, background_structured(tool_call_string(c, "command_id"), p));
+        background_finish(c, tool_call_string(c, "command_id"), p, NETWORK_HINT_BACKGROUND_S);
 }
 
 static int64_t wait_ms(const struct tool_call *c)

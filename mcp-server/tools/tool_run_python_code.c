@@ -90,6 +90,7 @@ static char *text_of(const json_t *o)
     if (out.len == 0)
         buf_adds(&out, "(no output)\n");
     add_end(&out, o);
+    text_add_network_hint(&out, o);
     return buf_take(&out);
 }
 

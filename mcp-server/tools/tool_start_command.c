@@ -49,7 +49,7 @@ static void finish(struct starting *s)
     struct background_page page = {
         .is_running = s->is_running, .exit_code = s->exit_code, .data = buf_str(&s->output)};
     background_page_end(&page, s->output.len, s->total);
-    tool_call_finish(s->call, background_structured(s->id, &page));
+    background_finish(s->call, s->id, &page, 0);
 }
 
 static void on_leave_closed(struct deadline *leave)

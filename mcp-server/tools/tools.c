@@ -18,7 +18,7 @@ static const struct tool *const SHIPPED[] = {
     &TOOL_STOP_COMMAND,    &TOOL_READ_FILE,       &TOOL_WRITE_FILE,        &TOOL_EDIT_FILE,
     &TOOL_LIST_FILES,      &TOOL_UPLOAD,          &TOOL_DOWNLOAD_INTERNET, &TOOL_DOWNLOAD_LOCAL,
     &TOOL_PAUSE_SANDBOX,   &TOOL_RESUME_SANDBOX,  &TOOL_SNAPSHOT_SANDBOX,  &TOOL_ROLLBACK_SANDBOX,
-    &TOOL_FORK_SANDBOX,    &TOOL_DELETE_SNAPSHOT,
+    &TOOL_FORK_SANDBOX,    &TOOL_DELETE_SNAPSHOT, &TOOL_EXPOSE_PORT,
 };
 
 const struct tool_set TOOLS = {SCHEMA_tools, sizeof SCHEMA_tools - 1, SHIPPED, ARRAY_LEN(SHIPPED),
@@ -32,7 +32,9 @@ static const struct toolset {
 } TOOLSETS[] = {
     {"sandboxes", {&TOOL_LIST_SANDBOXES, &TOOL_CREATE_SANDBOX, &TOOL_KILL_SANDBOX}},
     {"run", {&TOOL_RUN_COMMAND, &TOOL_RUN_PYTHON_CODE}},
-    {"background", {&TOOL_START_COMMAND, &TOOL_READ_OUTPUT, &TOOL_SEND_INPUT, &TOOL_STOP_COMMAND}},
+    {"background",
+     {&TOOL_START_COMMAND, &TOOL_READ_OUTPUT, &TOOL_SEND_INPUT, &TOOL_STOP_COMMAND,
+      &TOOL_EXPOSE_PORT}},
     {"files", {&TOOL_READ_FILE, &TOOL_WRITE_FILE, &TOOL_EDIT_FILE, &TOOL_LIST_FILES}},
     {"transfer", {&TOOL_UPLOAD, &TOOL_DOWNLOAD_INTERNET, &TOOL_DOWNLOAD_LOCAL}},
     {"lifecycle",
@@ -130,8 +132,21 @@ const struct offer *tools_find(struct toolbox *t, const char *name)
     return NULL;
 }
 
-// Every model pays for what it is shown. It needs no lengths and patterns, nor to be told that
-// there are no further arguments, and that a flag is off: an error says the like to those who try.
+// Every model pays for what it is shown. It needs no lengths and patterns, no bounds that nobody
+// meets who means well, nor to be told that there are no further arguments, and that a flag is off:
+// an error says the like to those who try.
+#define SHOWN_MAXIMUM 1000
+
+// A default that anybody would think of.
+static bool is_plain(const json_t *one)
+{
+    const json_t *value = json_object_get(one, "default");
+    const json_t *first = json_array_get(json_object_get(one, "enum"), 0);
+    json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
+    return json_is_false(value) || number == 0 || number == 1 ||
+           (first && json_equal(value, first));
+}
+
 static json_t *terse(const json_t *schema)
 {
     json_t *shown = json_deep_copy(schema);
@@ -146,7 +161,10 @@ static json_t *terse(const json_t *schema)
         json_object_del(one, "minLength");
         json_object_del(one, "maxLength");
         json_object_del(one, "pattern");
-        if (json_is_false(json_object_get(one, "default")))
+        json_object_del(one, "minimum");
+        if (json_number_value(json_object_get(one, "maximum")) > SHOWN_MAXIMUM)
+            json_object_del(one, "maximum");
+        if (is_plain(one))
             json_object_del(one, "default");
     }
     return shown;

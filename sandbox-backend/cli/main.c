@@ -15,6 +15,7 @@ static const struct verb {
 } VERBS[] = {
     {"create", verb_create, "make a sandbox and print its id"},
     {"exec", verb_exec, "run a command in a sandbox"},
+    {"expose", verb_expose, "make a port of a sandbox a URL of this machine"},
     {"ps", verb_ps, "list the sandboxes"},
     {"top", verb_top, "show what the sandboxes use of this machine, again and again"},
     {"stats", verb_stats, "the same, once"},

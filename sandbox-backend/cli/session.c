@@ -217,6 +217,29 @@ int session_rollback(struct session *s, const char *id, const char *snapshot, st
     return err_is(e) ? -1 : 0;
 }
 
+json_t *session_expose(struct session *s, const char *id, const struct expose_opts *opts,
+                       struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_expose(s->client, id, opts, on_json, &w);
+    return wait_for(s, &w);
+}
+
+json_t *session_ports(struct session *s, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_ports(s->client, id, on_json, &w);
+    return wait_for(s, &w);
+}
+
+int session_unexpose(struct session *s, const char *id, int port, struct err *e)
+{
+    struct wait w = {.loop = &s->loop, .e = e};
+    client_unexpose(s->client, id, port, on_done, &w);
+    wait_for(s, &w);
+    return err_is(e) ? -1 : 0;
+}
+
 // ---- ids
 static char *only_match(const json_t *list, const char *prefix, struct err *e)
 {

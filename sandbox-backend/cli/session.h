@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/opts.h"
 #include "sandbox-backend/client/client.h"
+#include "sandbox-backend/client/ports.h"
 
 // Which server: options that every verb with a session has, as cubby-mcp has them.
 struct session_opts {
@@ -69,6 +70,10 @@ json_t *session_fork(struct session *s, const char *id, const struct fork_opts *
                      struct err *e);
 json_t *session_network(struct session *s, const char *id, struct err *e); // client/network.h
 int session_network_set(struct session *s, const char *id, const json_t *policy, struct err *e);
+json_t *session_expose(struct session *s, const char *id, const struct expose_opts *opts,
+                       struct err *e);
+json_t *session_ports(struct session *s, const char *id, struct err *e);
+int session_unexpose(struct session *s, const char *id, int port, struct err *e); // 0: all
 int session_rollback(struct session *s, const char *id, const char *snapshot, struct err *e);
 
 // The id that `given` means: itself, or the only one that begins with it. New string, or NULL.

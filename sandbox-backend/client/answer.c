@@ -69,6 +69,8 @@ void answer_api_error(struct err *e, int status, const char *body, size_t len)
         code = ERR_GONE;
     else if (str_eq(error_code, "host_full"))
         code = ERR_BUSY;
+    else if (str_eq(error_code, "port_exposed") || str_eq(error_code, "host_port_taken"))
+        code = ERR_EXISTS; // whatever state the sandbox is in
     set_plain(e, code, status, object, body, len);
     json_decref(object);
 }

@@ -39,6 +39,10 @@ struct dialect {
     void (*to_guest)(const struct client *c, const struct access *a, int port, const char *target,
                      const char *user, struct request *r);
 
+    // The URL by which everybody reaches a port of the sandbox, new string. NULL: ports have none
+    // before they are exposed.
+    char *(*to_port)(const struct client *c, const struct access *a, int port);
+
     // Whether that is enough to reach the sandbox; `a` is NULL when nothing is known. If not, the
     // GET that tells the rest, and what to take from its answer: NULL with `e` when it does not.
     bool (*knows)(const struct client *c, const struct access *a);

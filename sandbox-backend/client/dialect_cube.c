@@ -30,10 +30,21 @@ static bool id_ok(const char *id)
     return strlen(id) == 32 && strspn(id, "0123456789abcdef") == 32;
 }
 
+static const char *domain_of(const struct client *c, const struct access *a)
+{
+    return a->domain[0] ? a->domain : c->domain ? c->domain : DEFAULT_DOMAIN;
+}
+
+// As the SDKs' getHost has it.
+static char *to_port(const struct client *c, const struct access *a, int port)
+{
+    return str_printf("%s://%d-%s.%s", c->proxy_scheme, port, a->id, domain_of(c, a));
+}
+
 static void to_guest(const struct client *c, const struct access *a, int port, const char *target,
                      const char *user, struct request *r)
 {
-    const char *domain = a->domain[0] ? a->domain : c->domain ? c->domain : DEFAULT_DOMAIN;
+    const char *domain = domain_of(c, a);
     if (c->sandbox_url) {
         r->url = str_printf("%s%s", c->sandbox_url, target);
         dialect_route(r, a->id, port);
@@ -115,11 +126,13 @@ const struct dialect dialect_cube = {
             [FEATURE_ROLLBACK] = "create another sandbox, and upload the files again",
             [FEATURE_STATS] = "look at its hosts instead",
             [FEATURE_NETWORK] = "give its own lists, by its own tools",
+            [FEATURE_PORTS] = "every port has its name from the beginning",
         },
     .id_ok = id_ok,
     .id_shape = "32 digits 0 to 9 and a to f",
     .to_api = dialect_api,
     .to_guest = to_guest,
+    .to_port = to_port,
     .knows = knows,
     .to_lookup = to_lookup,
     .take_lookup = take_lookup,

@@ -73,6 +73,13 @@ static void to_guest(const struct client *c, const struct access *a, int port, c
         dialect_user(r, user);
 }
 
+// As the SDKs' getHost has it.
+static char *to_port(const struct client *c, const struct access *a, int port)
+{
+    char *domain auto_free = domain_of(c, a);
+    return str_printf("%s://%d-%s.%s", c->proxy_scheme, port, a->id, domain);
+}
+
 const struct dialect dialect_e2b = {
     .word = "e2b",
     .name = "E2B",
@@ -87,11 +94,13 @@ const struct dialect dialect_e2b = {
     .tells_gone = true,
     .instead = {[FEATURE_ROLLBACK] = "create a sandbox from the snapshot instead",
                 [FEATURE_STATS] = "ask each sandbox for its metrics instead",
-                [FEATURE_NETWORK] = "give its own lists, by its own tools"},
+                [FEATURE_NETWORK] = "give its own lists, by its own tools",
+                [FEATURE_PORTS] = "every port has its name from the beginning"},
     .id_ok = access_id_ok,
     .id_shape = "letters, digits, '-' and '_'",
     .to_api = dialect_api,
     .to_guest = to_guest,
+    .to_port = to_port,
     .knows = dialect_knows,
     .to_lookup = dialect_to_lookup,
     .take_lookup = dialect_take_lookup,

@@ -9,5 +9,6 @@ enum feature {
     FEATURE_ROLLBACK,
     FEATURE_STATS,
     FEATURE_NETWORK,
+    FEATURE_PORTS, // of its host, listed and closed
     FEATURES,
 };

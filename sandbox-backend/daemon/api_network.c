@@ -77,10 +77,10 @@ void api_network(struct store *store, struct http_request *req, const char *id)
 void api_network_get(struct store *store, struct http_request *req, const char *id)
 {
     struct sandbox *sb = api_find(store, req, id);
+    if (!sb)
+        return; // answered, and the request is gone
     const char *since = http_request_query(req, "since", NULL);
     int64_t number = 0;
-    if (!sb)
-        return;
     if (since && !str_to_int(since, 0, INT64_MAX, &number)) {
         reply_error(req, 400, NULL, "since must be the number of a refusal (\"sequence\")");
         return;

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files and commands in the background, in real machines, by the shipped programs."""
 
+import urllib.error
+import urllib.request
+
 import pytest
 from harness import Mcp
 
@@ -24,7 +27,8 @@ def until(mcp, sandbox, command, done, cursor=0):
 
 
 def test_a_web_server_in_the_background(home, mcp, sandbox, tmp_path):
-    """It serves what is written and edited meanwhile, and another process of ours ends it."""
+    """It serves what is written and edited meanwhile, also by a URL of the host, and another process of ours ends
+    it. What it listens on is the guest's loopback."""
     def run(command):
         return mcp.tool("run_command", sandbox_id=sandbox, command=command)
 
@@ -38,16 +42,22 @@ def test_a_web_server_in_the_background(home, mcp, sandbox, tmp_path):
     edited = mcp.tool("edit_file", sandbox_id=sandbox, path="site/index.html", old_text="one", new_text="two")
     assert edited["replacements"] == 1
     assert run("curl -s localhost:8123/")["stdout"] == "<p>two</p>\n"
-    output, _ = until(mcp, sandbox, command, lambda o, p: o.count('"GET / HTTP/1.1" 200') == 2)
+    url = mcp.tool("expose_port", sandbox_id=sandbox, port=8123)["program_url"]
+    with urllib.request.urlopen(url, timeout=60) as page:
+        assert page.read() == b"<p>two</p>\n"
+    output, _ = until(mcp, sandbox, command, lambda o, p: o.count('"GET / HTTP/1.1" 200') == 3)
 
     other = Mcp(home, "--local-dir", tmp_path, cwd=tmp_path)
     other.initialize()
     stopped = other.tool("stop_command", sandbox_id=sandbox, command_id=command)
     assert stopped["was_running"] and not stopped["killed"] and stopped["exit_code"] == 143
     page = other.tool("read_output", sandbox_id=sandbox, command_id=command)
-    assert not page["running"] and page["exit_code"] == 143 and page["output"].count("GET /") == 2
+    assert not page["running"] and page["exit_code"] == 143 and page["output"].count("GET /") == 3
     other.close()
     assert run("curl -s localhost:8123/")["exit_code"] == 7
+    with pytest.raises(urllib.error.HTTPError) as closed:
+        urllib.request.urlopen(url, timeout=60)
+    assert closed.value.code == 502
 
 
 def test_as_root_and_with_input(mcp, sandbox):

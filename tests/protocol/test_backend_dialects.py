@@ -5,6 +5,7 @@ works, or says what the backend lacks. Behind the fronts is cubbyd, with the rea
 
 import os
 import pathlib
+import re
 
 import pytest
 
@@ -155,6 +156,28 @@ def background(mcp, sandbox):
     assert stopped["was_running"]
 
 
+TWO_PORTS = """import socket
+listens = socket.create_server(("127.0.0.1", 0))
+closed = socket.socket()
+closed.bind(("127.0.0.1", 0))
+print(listens.getsockname()[1], closed.getsockname()[1])
+while True:
+    listens.accept()[0].close()"""
+
+
+def ports(mcp, sandbox):
+    """Each port has its name, as getHost says it; asked for by expose_port it is waited for."""
+    command = mcp.tool("start_command", sandbox_id=sandbox, command=f"exec python3 -uc '{TWO_PORTS}'")["command_id"]
+    open_port, closed = map(int, until(mcp, sandbox, command, lambda o, p: len(o.split()) == 2)[0].split())
+    shown = mcp.tool("expose_port", sandbox_id=sandbox, port=open_port)
+    assert re.fullmatch(rf"https?://{open_port}-{sandbox}\.[a-z0-9.:]+", shown["url"])
+    with pytest.raises(ToolError, match="port_closed"):
+        mcp.tool("expose_port", sandbox_id=sandbox, port=closed, wait_seconds=1)
+    with pytest.raises(ToolError, match="access token"):
+        mcp.tool("expose_port", sandbox_id=sandbox, port=open_port, token=True)
+    mcp.tool("stop_command", sandbox_id=sandbox, command_id=command)
+
+
 def tour(mcp, cwd, user):
     """Every tool that needs no internet; the sandbox's id, which is gone afterwards."""
     sandbox = mcp.tool("create_sandbox")["sandbox_id"]
@@ -162,6 +185,7 @@ def tour(mcp, cwd, user):
     commands(mcp, sandbox, user)
     files(mcp, sandbox, cwd)
     background(mcp, sandbox)
+    ports(mcp, sandbox)
     assert "42" in mcp.text("run_python_code", sandbox_id=sandbox, code_block="print(6 * 7)")
     mcp.tool("kill_sandbox", sandbox_id=sandbox)
     assert sandbox not in mcp.text("list_sandboxes")

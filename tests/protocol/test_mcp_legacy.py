@@ -67,7 +67,8 @@ def test_tools_list(start, version):
         "start_command", "read_output", "send_input", "stop_command", "read_file", "write_file",
         "edit_file", "list_files", "upload_file_from_local_to_sandbox",
         "download_file_from_internet_to_sandbox", "download_file_from_sandbox_to_local", "pause_sandbox",
-        "resume_sandbox", "snapshot_sandbox", "rollback_sandbox", "fork_sandbox", "delete_snapshot"]
+        "resume_sandbox", "snapshot_sandbox", "rollback_sandbox", "fork_sandbox", "delete_snapshot",
+        "expose_port"]
     for tool in result["tools"]:
         assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", tool["name"])
         assert tool["description"] and tool["inputSchema"]["type"] == "object"

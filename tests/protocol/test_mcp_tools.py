@@ -55,7 +55,7 @@ def test_what_is_not_shown_is_checked_all_the_same(server, backend):
         assert shown.get("required") == whole.get("required")
         for name, one in shown["properties"].items():
             hidden = whole["properties"][name].items() - one.items() if name != "envs" and "enum" not in one else set()
-            assert {k for k, v in hidden} <= {"minLength", "maxLength", "pattern", "default"}
+            assert {k for k, v in hidden} <= {"minLength", "maxLength", "pattern", "minimum", "maximum", "default"}
             assert one.get("default") is not False
     sandbox = backend.sandbox()
     assert "command" in server.error("run_command", sandbox_id=sandbox, command="")

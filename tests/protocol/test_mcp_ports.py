@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""expose_port and `cubby expose`, and what a command that failed is told of its sandbox's network."""
+
+import asyncio
+import datetime
+import json
+import os
+import subprocess
+import urllib.request
+
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from cubbyd import Daemon, closed_port
+from harness import BIN
+from mcp_backend import Backend, Handler
+from mcp_schemas import checked
+from mcp_stdio import server, start  # noqa: F401
+from sdk import OURS
+from test_daemon_ports import Web
+
+
+class NetHandler(Handler):
+    """cubbyd's ports and network, as a test wants them."""
+
+    def control(self, path, body):
+        b = self.backend
+        if path.endswith("/ports") and self.command == "POST":
+            b.asked.append(json.loads(body))
+            self.answer(*b.port)
+        elif path.endswith("/network") and self.command == "GET":
+            self.answer(*b.network)
+        else:
+            super().control(path, body)
+
+
+class NetBackend(Backend):
+    handler = NetHandler
+
+    def __init__(self):
+        self.asked = []
+        self.port = (201, {"port": 8000, "hostPort": 43211, "protocol": "http", "url": "http://127.0.0.1:43211",
+                           "browserUrl": "http://8000-x.localhost:43211/", "token": None})
+        self.network = (404, {"code": 404, "message": "no"})
+        super().__init__()
+
+    def refuse(self, *refusals, mode="allow", allow=("example.com:443",), ago_s=0):
+        now = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s)
+        stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.network = (200, {
+            "policy": {"mode": mode, "allow": list(allow), "deny": [], "denyWins": False, "limits": {}},
+            "counters": None, "sequence": len(refusals),
+            "refusals": [{"sequence": i + 1, "count": 1, "timestamp": stamp, "protocol": "tcp", "address": "10.0.0.1",
+                          "port": 443, "name": "", "reason": "not allowed", **one}
+                         for i, one in enumerate(refusals)]})
+
+    def asks(self):
+        return sum(1 for _, path in self.requests if "/network" in path)
+
+
+@pytest.fixture
+def backend():
+    b = NetBackend()
+    yield b
+    b.close()
+
+
+# ---- expose_port
+def test_a_url_for_a_person(server, backend):  # noqa: F811
+    sandbox = backend.sandbox()
+    o, text, _ = checked(server, "expose_port", sandbox_id=sandbox, port=8000)
+    assert backend.asked == [{"port": 8000, "hostPort": 0, "protocol": "http", "wait": 20}]
+    assert (o["url"], o["program_url"], o["port"]) == ("http://8000-x.localhost:43211/", "http://127.0.0.1:43211", 8000)
+    assert "token" not in o
+    assert text == (f"Port 8000 of sandbox {sandbox}: http://8000-x.localhost:43211/\nGive it to the person you work "
+                    "for, to open in a browser on this computer. It ends with the sandbox. Programs there use "
+                    "http://127.0.0.1:43211")
+    backend.port[1].update(token="t0k", browserUrl="http://8000-x.localhost:43211/?cubby_token=t0k")
+    o, text, _ = checked(server, "expose_port", sandbox_id=sandbox, port=8000, token=True, wait_seconds=300)
+    assert backend.asked[1] == {"port": 8000, "hostPort": 0, "protocol": "http", "wait": 50, "token": True}
+    assert o["token"] == "t0k" and "Whoever has this URL may open it." in text
+    assert text.endswith("and send X-Access-Token: t0k")
+
+
+def test_beyond_this_computer(server, backend):  # noqa: F811
+    url = "https://here.example:43211"
+    backend.port[1].update(url=url, browserUrl=f"{url}/?cubby_token=t", token="t")
+    _, text, _ = checked(server, "expose_port", sandbox_id=backend.sandbox(), port=8000)
+    assert text.endswith("Give it to the person you work for, to open in a browser. It ends with the sandbox.")
+
+
+@pytest.mark.parametrize("answer, said", [
+    ((504, {"code": 504, "error_code": "port_closed", "message": "Nothing listens on port 8000 of sandbox yet"}),
+     "port_closed: Nothing listens on port 8000 of sandbox yet. A server there has to run first: start it with "
+     "start_command"),
+    ((409, {"code": 409, "error_code": "port_exposed", "message": "Port 8000 is exposed already"}),
+     "failed: could not expose the port: Port 8000 is exposed already"),
+    ((409, {"code": 409, "error_code": "sandbox_paused", "message": "It is paused"}), "sandbox_paused: "),
+    ((429, {"code": 429, "error_code": "limit_reached", "message": "32 ports"}), "limit_reached: "),
+    ((201, {"url": 7}), "failed: could not expose the port: the answer of cubbyd"),
+])
+def test_what_is_refused(server, backend, answer, said):  # noqa: F811
+    backend.port = answer
+    assert server.error("expose_port", sandbox_id=backend.sandbox(), port=8000).startswith(said)
+
+
+def test_a_port_that_is_none(server, backend):  # noqa: F811
+    for port in (0, 65536, "80", 8.5):
+        assert "port" in server.error("expose_port", sandbox_id=backend.sandbox(), port=port)
+    assert backend.asked == []
+
+
+# ---- with a daemon
+@pytest.fixture(scope="module")
+def daemon():
+    with Daemon() as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def env(daemon):
+    return {**{k: v for k, v in os.environ.items() if k not in OURS}, "CUBBY_HOME": str(daemon.home)}
+
+
+def test_the_official_client(daemon, env, tmp_path):
+    async def main(guest):
+        parameters = StdioServerParameters(command=str(BIN / "cubby-mcp"), env=env, cwd=str(tmp_path))
+        with open(os.devnull, "w") as errors:
+            async with stdio_client(parameters, errors) as (read, write), ClientSession(read, write) as s:
+                await s.initialize()
+                made = await s.call_tool("create_sandbox", {})
+                sandbox = made.structuredContent["sandbox_id"]
+                with closed_port() as closed:
+                    done = await s.call_tool("expose_port", {"sandbox_id": sandbox, "wait_seconds": 1,
+                                                             "port": closed.getsockname()[1]})
+                assert done.isError and done.content[0].text.startswith("port_closed: Nothing listens on port")
+                done = await s.call_tool("expose_port", {"sandbox_id": sandbox, "port": guest.port, "token": True})
+                assert not done.isError
+                return done.structuredContent
+
+    with Web() as guest:
+        o = asyncio.run(asyncio.wait_for(main(guest), 120))
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(o["program_url"], timeout=30)
+        request = urllib.request.Request(o["program_url"], headers={"X-Access-Token": o["token"]})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.read() == b"hello\n"
+        page = subprocess.run(["curl", "-sSL", "-b", "", "-H", "Accept: text/html", o["url"]], capture_output=True,
+                              timeout=60, check=True)
+        assert page.stdout == b"hello\n"
+
+
+def test_the_command_line(daemon, env):
+    def cubby(*args, status=0):
+        done = subprocess.run([BIN / "cubby", "expose", *map(str, args)], env=env, capture_output=True, text=True,
+                              timeout=60)
+        assert done.returncode == status, done.stderr
+        return done.stdout.strip() if status == 0 else done.stderr
+
+    sandbox = daemon.create()["sandboxID"]
+    with Web() as guest:
+        url = cubby("--wait", 30, sandbox, guest.port)
+        assert url.startswith(f"http://{guest.port}-{sandbox}.localhost:") and url.endswith("/")
+        assert subprocess.run(["curl", "-sS", url], capture_output=True, timeout=60, check=True).stdout == b"hello\n"
+        assert "exposed already" in cubby("--token", sandbox, guest.port, status=1)
+        assert cubby("--tcp", sandbox, 9).startswith("tcp://127.0.0.1:")
+        rows = [row.split() for row in cubby(sandbox).splitlines()]
+        assert rows[0] == ["PORT", "PROTOCOL", "URL"] and rows[1][:2] == ["9", "tcp"]
+        assert rows[2] == [str(guest.port), "http", url]
+        assert [p["port"] for p in json.loads(cubby("--json", sandbox))] == [9, guest.port]
+        cubby("--close", sandbox, 9)
+        assert "not exposed" in cubby("--close", sandbox, 9, status=1)
+        cubby("--close", sandbox)
+        assert json.loads(cubby("--json", sandbox)) == []
+        assert "from 1 to 65535" in cubby(sandbox, 0, status=2)
+
+
+# ---- what the network policy refused
+def test_a_command_that_failed_is_told(server, backend):  # noqa: F811
+    sandbox = backend.sandbox()
+    backend.refuse({"name": "evil.example\x1b[1m"}, {"address": "10.0.0.5", "port": 5432, "reason": "private"})
+    o, text, _ = checked(server, "run_command", sandbox_id=sandbox, command="exit 3")
+    hint = ("The network policy of this sandbox refused: tcp evil.example\\x1b[1m:443 (not allowed), tcp 10.0.0.5:5432 "
+            "(private). Allowed: example.com:443")
+    assert o["network_hint"] == hint and text.splitlines()[-1] == hint and text.splitlines()[-2].startswith("[exit code 3")
+    assert backend.asks() == 1
+
+
+def test_one_that_succeeds_costs_nothing(server, backend):  # noqa: F811
+    backend.refuse({"name": "evil.example"})
+    o, text, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="true")
+    assert "network_hint" not in o and "network policy" not in text and backend.asks() == 0
+
+
+def test_what_was_refused_before_is_no_reason(server, backend):  # noqa: F811
+    backend.refuse({"name": "evil.example"}, ago_s=30)
+    o, text, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="false")
+    assert "network_hint" not in o and "network policy" not in text and backend.asks() == 1
+
+
+def test_a_backend_that_cannot_tell(server, backend):  # noqa: F811
+    for backend.network in ((404, {}), (500, {"message": "x"}), (200, {"policy": {}}), (200, [])):
+        o, _, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="exit 2")
+        assert o["exit_code"] == 2 and "network_hint" not in o
+
+
+def test_many_refusals_are_one_line(server, backend):  # noqa: F811
+    backend.refuse(*({"name": f"h{i}.example"} for i in range(9)), allow=[f"a{i}.example" for i in range(9)])
+    o, _, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="false")
+    assert "h2.example" in o["network_hint"] and "h3.example" not in o["network_hint"]
+    assert ", and 6 more. Allowed: a0.example" in o["network_hint"] and o["network_hint"].endswith(", and 3 more")
+
+
+@pytest.mark.parametrize("mode, said", [("none", "nothing"), ("public", "the public internet, no private addresses")])
+def test_what_is_allowed(server, backend, mode, said):  # noqa: F811
+    backend.refuse({"port": 0, "protocol": "icmp"}, mode=mode, allow=[])
+    o, _, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="false")
+    assert o["network_hint"].endswith(f"icmp 10.0.0.1 (not allowed). Allowed: {said}")
+
+
+def test_python_that_failed_is_told(server, backend):  # noqa: F811
+    backend.refuse({"name": "evil.example"})
+    o, text, _ = checked(server, "run_python_code", sandbox_id=backend.sandbox(), code_block="1/0")
+    assert "evil.example" in o["network_hint"] and text.endswith("Allowed: example.com:443")
+
+
+def test_a_background_command_that_failed_is_told(server, backend):  # noqa: F811
+    sandbox = backend.sandbox()
+    backend.refuse({"name": "evil.example"}, ago_s=30)  # it may have run for a while
+    o, _, _ = checked(server, "start_command", sandbox_id=sandbox, command="exec tail -f /dev/null")
+    assert o["running"] and "network_hint" not in o
+    checked(server, "stop_command", sandbox_id=sandbox, command_id=o["command_id"], signal="KILL")
+    o, text, _ = checked(server, "read_output", sandbox_id=sandbox, command_id=o["command_id"], wait_seconds=30)
+    assert not o["running"] and "evil.example" in o["network_hint"] and text.endswith("Allowed: example.com:443")
