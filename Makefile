@@ -202,6 +202,9 @@ $(B)/test/breakout: tests/attack/breakout.c | $(B)/.deps
 # The HTTP server alone: what its protocol tests and its benchmark speak to.
 $(B)/test/http-serve: $(B)/obj/tests/bench/http_serve.o $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
+# What netd's filter takes for a packet.
+$(B)/test/filter-cost: $(B)/obj/tests/bench/filter_cost.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
+	$(call link,-lslirp $(LIBS_NET))
 $(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_NET) $(LIBS_ENVD))
 $(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)
@@ -301,7 +304,7 @@ demo: all $(VENV)/.done | $(B)/.deps-run
 	    --transcript $(B)/demo-transcript.jsonl
 	@echo "every call and answer: $(B)/demo-transcript.jsonl"
 
-bench: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-bench
+bench: all $(TEST_PROGRAMS) $(B)/test/filter-cost $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-bench
 	@$(TEST_ENV) $(VENV)/bin/python tests/bench/bench.py | tee $(B)/bench.json
 	@/usr/bin/python3 tests/bench/picture.py $(B)/bench.json $(B)/performance.svg
 

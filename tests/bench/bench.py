@@ -21,6 +21,7 @@ from bench_fork import ForkBench
 from bench_http import HttpBench
 from bench_jail import JailBench
 from bench_kernel import KernelBench
+from bench_network import NetworkBench
 from bench_pause import PauseBench
 from bench_pool import PoolBench
 from bench_progress import ProgressBench
@@ -30,8 +31,8 @@ from bench_scenario import ScenarioBench
 # Only those whose figures are of a pool have one.
 os.environ["CUBBY_POOL"] = "off"
 
-PARTS = [SandboxBench, JailBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench, PauseBench,
-         ScenarioBench, ProgressBench, HttpBench]
+PARTS = [SandboxBench, JailBench, NetworkBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench,
+         PauseBench, ScenarioBench, ProgressBench, HttpBench]
 
 
 def machine():
