@@ -13,10 +13,12 @@
 #include "sandbox-backend/daemon/pause_internal.h"
 #include "sandbox-backend/daemon/proxy.h"
 #include "sandbox-backend/daemon/record.h"
+#include "sandbox-backend/daemon/sandbox_image.h"
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
 #define RETRY_PAUSE_MS 30000 // after an automatic pause that failed
+#define STILL_MS       250   // for a guest to have its processes stand still
 
 struct pause_waiter {
     STAILQ_ENTRY(pause_waiter) link;
@@ -27,6 +29,7 @@ struct pause_waiter {
     bool rollback; // what is under way is theirs, and they want to know how it ends
 };
 
+static void on_still(int status, const char *text, size_t len, const struct err *e, void *ctx);
 static void on_stopped(struct machine *m, const struct err *e, void *ctx);
 static void leave(struct pausing *p);
 static void on_turn(struct deadline *d);
@@ -114,7 +117,31 @@ static void freeze(struct pausing *p, bool asleep)
     if (machine_is_paused(sb->machine))
         pause__settle(p, SANDBOX_PAUSED);
     else
-        pause__ask(p, machine_pause, on_stopped);
+        p->still = guest_call_start(sb, "POST", "/freeze", NULL, STILL_MS, on_still, p);
+}
+
+// Its processes first, which go on with the /init of its waking: what a snapshot of it is made
+// into gets entropy of its own before they do (sandbox_image.c). One that does not is paused all
+// the same.
+static void on_still(int status, const char *text, size_t len, const struct err *e, void *ctx)
+{
+    (void)len;
+    struct pausing *p = ctx;
+    struct sandbox *sb = p->sb;
+    p->still = NULL;
+    sb->stills_late = e != NULL;
+    if (e || status != 204) {
+        log_info("sandbox.freeze", "id=%s status=%d reason=\"%s\"", sb->id, status,
+                 e ? e->msg : text);
+        journal_add(&sb->journal, JOURNAL_INFO,
+                    "its processes did not stand still before it was paused (%.80s), and go on "
+                    "before the reseeding in what a snapshot of it is made into",
+                    e               ? e->msg
+                    : status == 404 ? "its template is older than that"
+                                    : text);
+    }
+    FAULT("pause.3");
+    pause__ask(p, machine_pause, on_stopped);
 }
 
 static void on_stopped(struct machine *m, const struct err *e, void *ctx)
@@ -123,12 +150,13 @@ static void on_stopped(struct machine *m, const struct err *e, void *ctx)
     struct pausing *p = ctx;
     if (!pause__stepped(p))
         return;
-    FAULT("pause.3");
+    FAULT("pause.4");
     if (!e) {
         pause__settle(p, SANDBOX_PAUSED);
         return;
     }
     struct sandbox *sb = p->sb;
+    sb->stills_late = true;
     p->err = *e;
     err_wrap(&p->err, "the machine could not be stopped");
     if (!sb->asleep && sb->end_ms <= clock_mono_ms()) // not again at once, but some time
@@ -233,6 +261,10 @@ void pause__settle(struct pausing *p, enum sandbox_state state)
     expiry_plan(sb->store);
     report(p);
     deadline_arm(&p->turn, 0);
+    if (state == SANDBOX_RUNNING && sb->stills_late) { // what was wanted then
+        sb->stills_late = false;
+        sandbox_image_mend(sb);
+    }
 }
 
 static bool is_reached(const struct sandbox *sb, enum pause_goal goal)
@@ -314,6 +346,8 @@ void pause_drop(struct sandbox *sb)
     waiting_leave(sb);
     if (p->init)
         guest_init_cancel(steal(&p->init));
+    if (p->still)
+        guest_call_cancel(steal(&p->still));
     if (!p->busy) {
         p->sb = NULL;
         sb->pausing = NULL;

@@ -20,6 +20,7 @@ struct pausing {
     struct sandbox *sb;           // borrowed; NULL once it is ended and nothing is under way here
     struct pause_waiters waiters; // owned
     struct guest_init *init;      // POST /init
+    struct guest_call *still;     // POST /freeze, before it is stopped
     struct deadline turn;         // tells the waiters, from the loop
     struct err err;               // of what was tried last
     int64_t start_ms;

@@ -78,6 +78,7 @@ struct sandbox {
     TAILQ_HEAD(sandbox_savings, saving) savings; // of its state (sandbox_image.c). Borrowed
     struct pausing *pausing;                     // owned; while PAUSING or RESUMING (pause.c)
     struct rollback *rollback; // owned; while it is rolled back: what it was (rollback.h)
+    bool stills_late;          // its guest may freeze its processes when nobody wants it any more
     unsigned holds;            // what its end waits for (ending.h)
     bool booted;               // for its size, rather than restored; of this daemon's creations
     bool asleep;               // PAUSED for want of use: to callers it runs, any request wakes it

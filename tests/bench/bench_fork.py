@@ -34,7 +34,7 @@ class ForkBench:
                       command=f"head -c {OWN_MB << 20} /dev/urandom >/dev/shm/own")
 
     def logs(self, sandbox):
-        return [line["message"] for line in self.state.api("GET", f"/v2/sandboxes/{sandbox}/logs")["logs"]]
+        return [line["message"] for line in self.state.api("GET", f"/v2/sandboxes/{sandbox}/logs?direction=forward")["logs"]]
 
     def number(self, sandbox, pattern):
         """What the newest line of its log that fits says."""

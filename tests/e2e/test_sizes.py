@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -112,6 +114,46 @@ def test_a_larger_disk_alone_is_restored_and_written_to_its_end(daemon):
     assert daemon.kill(made["sandboxID"]) == 204
 
 
+INTRUDER = """
+import os, sys, threading
+what, most, *groups = sys.argv[1:]
+for group in groups:
+    with open(group + "/cgroup.procs", "w") as f:
+        f.write(str(os.getpid()))
+with open("/proc/self/oom_score_adj", "w") as f:
+    f.write("1000")
+if what == "memory":
+    taken = bytearray(int(most))
+else:
+    wait = threading.Event()
+    try:
+        for n in range(int(most)):
+            threading.Thread(target=wait.wait, daemon=True).start()
+    except RuntimeError:
+        print("refused", flush=True)
+        os._exit(0)
+print("had all", flush=True)
+os._exit(0)
+"""
+
+
+def intrude(what, most, groups):
+    """What becomes of a process in these groups that takes so much."""
+    done = subprocess.run([sys.executable, "-c", INTRUDER, what, str(most), *map(str, groups)],
+                          capture_output=True, text=True, timeout=120)
+    return done.stdout.strip() or done.returncode
+
+
+def exceeds(held):
+    """Whoever got into its groups is held to what they say; outside of them he is not."""
+    more = {"memory": (TEMPLATE["memory_mb"] + 400) << 20, "pids": TEMPLATE["cpus"] + 200}
+    for what, most in more.items():
+        places = [place for place, holds in held.items() if what in holds]
+        assert intrude(what, most, []) == "had all"
+        if places:
+            assert intrude(what, most, places) == (-signal.SIGKILL if what == "memory" else "refused")
+
+
 def test_the_host_holds_it_to_its_size(daemon):
     made = create(daemon)
     record = daemon.record(made["sandboxID"])["machine"]
@@ -130,6 +172,7 @@ def test_the_host_holds_it_to_its_size(daemon):
             assert quota == QUOTA_PERIOD * (TEMPLATE["cpus"] + 1)
         if "pids" in holds:
             assert int(value(place, "pids.max", "pids.max")) == TEMPLATE["cpus"] + 128
+    exceeds(held)
     left = [place.with_name(place.name[:-20] + "x" * 20) for place in held]  # of one that was killed
     for place in left:
         os.mkdir(place)

@@ -85,11 +85,28 @@ def test_a_save_that_fails(daemon, made):
 
 
 def test_one_that_stands_still_is_not_asked(daemon, made):
+    """It was before it was paused, and has not gone on since."""
     path = f"/sandboxes/{made['sandboxID']}"
     assert daemon.request("POST", f"{path}/pause", {}).status == 204
     taken(daemon, made["sandboxID"])
-    assert calls(daemon, made) == ["save"] and not complaints(daemon, made)
+    assert calls(daemon, made) == ["freeze", "save"] and not complaints(daemon, made)
     assert daemon.get(made["sandboxID"]).json["state"] == "paused"
+
+
+@pytest.mark.parametrize("mode", ["404", "503", "silent"])
+def test_a_pause_waits_for_nobody(daemon, made, mode):
+    """Its processes did not stand still, which is said; they are let go on when it is woken, for
+    one that answers late stops them late."""
+    path = f"/sandboxes/{made['sandboxID']}"
+    (machine_dir(daemon, made) / "freeze-mode").write_text(mode)
+    assert daemon.request("POST", f"{path}/pause", {}).status == 204
+    said = [line["message"] for line in daemon.request("GET", f"/v2{path}/logs").json["logs"]]
+    assert any("did not stand still before it was paused" in line for line in said)
+    (machine_dir(daemon, made) / "freeze-mode").unlink()
+    assert daemon.request("POST", f"{path}/connect", {"timeout": 60}).status == 201
+    asked = ["freeze", "unfreeze"] if mode == "silent" else ["freeze"]
+    wait_for(lambda: calls(daemon, made) == asked, 30, "they go on")
+    goes_on(daemon, made)
 
 
 def test_ended_meanwhile(daemon, made):
