@@ -87,11 +87,12 @@ static void kill_and_wait(pid_t pid, int pidfd)
         log_error("orphan.stays", "pid=%d", (int)pid);
 }
 
+// Root's are of other users in their jails.
 static bool is_of_this_user(const char *pid)
 {
     char *proc auto_free = str_printf("/proc/%s", pid);
     struct stat st;
-    return stat(proc, &st) == 0 && st.st_uid == geteuid();
+    return stat(proc, &st) == 0 && (st.st_uid == geteuid() || geteuid() == 0);
 }
 
 static bool is_other_process(const char *name, int64_t *pid)

@@ -3,9 +3,10 @@
 #pragma once
 #include <jansson.h>
 
-// Kills (SIGKILL) every process of this user that runs a program of ours or a QEMU and has `dir`,
-// or something below it, among its arguments or open files; waits up to two seconds for each until
-// it is gone. Blocking; for the daemon's start. Returns how many there were.
+// Kills (SIGKILL) every process of this user (root: of any, as jails have their own) that runs a
+// program of ours or a QEMU and has `dir`, or something below it, among its arguments or open
+// files; waits up to two seconds for each until it is gone. Blocking; for the daemon's start.
+// Returns how many there were.
 int orphans_kill(const char *dir);
 // The same, but for the processes that `machine`, a driver's record, names, and their children.
 int orphans_kill_but(const char *dir, const json_t *machine);

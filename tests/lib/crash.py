@@ -272,6 +272,15 @@ class World:
         self.check_new()
         self.check_processes()
 
+    def probes(self):
+        """Whether the daemon is still finding out what walls this host builds: by children of its own."""
+        tasks = pathlib.Path(f"/proc/{self.daemon.process.pid}/task")
+        children = [child for task in tasks.glob("*/children") for child in task.read_text().split()]
+        return any(b"--probe" in command_line(child) for child in children)
+
+    def wait_probed(self):
+        wait_for(lambda: not self.probes(), 60, "the daemon knows what walls there are")
+
     def descriptors(self):
         """What kinds the daemon has, connections apart: those it may keep or not."""
         kinds = collections.Counter()
@@ -286,6 +295,7 @@ class World:
 
     def check_descriptors(self):
         """Making it whole has left none: a daemon that had nothing to do has as many."""
+        self.wait_probed()
         before = self.descriptors()
         self.daemon.stop(signal.SIGKILL)
         self.start(faults=False)
@@ -321,6 +331,13 @@ class World:
             except ProcessLookupError:
                 pass
         shutil.rmtree(self.daemon.home, ignore_errors=True)
+
+
+def command_line(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""  # it has ended
 
 
 def unix_sockets(home):

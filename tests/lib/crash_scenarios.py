@@ -29,6 +29,7 @@ class Scenario:
 
     def prepare(self, world):
         world.start()
+        world.wait_probed()
         world.fds_empty = world.daemon.fds()
         self.subject(world)
         self.ready(world)
