@@ -41,8 +41,8 @@ static size_t count_of(const struct sandbox *sb)
 {
     size_t count = 0;
     const struct port *port;
-    LIST_FOREACH(port, &sb->ports, link)
-    count++;
+    for (port = LIST_FIRST(&sb->ports); port; port = LIST_NEXT(port, link))
+        count++;
     return count;
 }
 
@@ -89,9 +89,9 @@ char *ports_new_token(void)
 struct port *ports_find(const struct sandbox *sb, int number)
 {
     struct port *port;
-    LIST_FOREACH(port, &sb->ports, link)
-    if (port->want.number == number)
-        return port;
+    for (port = LIST_FIRST(&sb->ports); port; port = LIST_NEXT(port, link))
+        if (port->want.number == number)
+            return port;
     return NULL;
 }
 
@@ -111,8 +111,8 @@ static struct port *add(struct sandbox *sb, const struct port_want *want)
     port->sb = sb;
     port->want = *want;
     port->want.token = want->token ? xstrdup(want->token) : NULL;
-    LIST_FOREACH(other, &sb->ports, link)
-    before = other->want.number < want->number ? other : before;
+    for (other = LIST_FIRST(&sb->ports); other; other = LIST_NEXT(other, link))
+        before = other->want.number < want->number ? other : before;
     if (before)
         LIST_INSERT_AFTER(before, port, link);
     else
@@ -207,16 +207,19 @@ void ports_close(struct port *port)
 
 void ports_close_all(struct sandbox *sb)
 {
-    while (!LIST_EMPTY(&sb->ports))
-        ports_close(LIST_FIRST(&sb->ports));
+    struct port *next;
+    for (struct port *port = LIST_FIRST(&sb->ports); port; port = next) {
+        next = LIST_NEXT(port, link);
+        ports_close(port);
+    }
 }
 
 void ports_cut(struct sandbox *sb)
 {
     struct port *port;
-    LIST_FOREACH(port, &sb->ports, link)
-    if (port->tcp)
-        ports_tcp_cut(port->tcp);
+    for (port = LIST_FIRST(&sb->ports); port; port = LIST_NEXT(port, link))
+        if (port->tcp)
+            ports_tcp_cut(port->tcp);
 }
 
 // ---- 3. how they are shown
@@ -259,8 +262,8 @@ json_t *ports_view_all(const struct sandbox *sb)
 {
     json_t *list = json_array();
     const struct port *port;
-    LIST_FOREACH(port, &sb->ports, link)
-    json_array_append_new(list, ports_view(port));
+    for (port = LIST_FIRST(&sb->ports); port; port = LIST_NEXT(port, link))
+        json_array_append_new(list, ports_view(port));
     return list;
 }
 
@@ -269,11 +272,11 @@ json_t *ports_to_json(const struct sandbox *sb)
 {
     json_t *list = json_array();
     const struct port *port;
-    LIST_FOREACH(port, &sb->ports, link)
-    json_array_append_new(list,
-                          json_pack("{s:i, s:i, s:s, s:s?}", "port", port->want.number, "hostPort",
-                                    port->want.host_port, "protocol",
-                                    PROTOCOLS[port->want.protocol], "token", port->want.token));
+    for (port = LIST_FIRST(&sb->ports); port; port = LIST_NEXT(port, link))
+        json_array_append_new(list,
+                              json_pack("{s:i, s:i, s:s, s:s?}", "port", port->want.number,
+                                        "hostPort", port->want.host_port, "protocol",
+                                        PROTOCOLS[port->want.protocol], "token", port->want.token));
     return list;
 }
 

@@ -39,7 +39,7 @@ struct tcp_link {
 struct port_tcp {
     uv_tcp_t listener;
     struct port *port;
-    LIST_HEAD(, tcp_link) links;
+    LIST_HEAD(tcp_links, tcp_link) links;
     int count;
     bool closing;
     bool listener_open;

@@ -24,6 +24,7 @@ from bench_kernel import KernelBench
 from bench_network import NetworkBench
 from bench_pause import PauseBench
 from bench_pool import PoolBench
+from bench_ports import PortsBench
 from bench_progress import ProgressBench
 from bench_sandbox import SandboxBench
 from bench_scenario import ScenarioBench
@@ -32,7 +33,7 @@ from bench_scenario import ScenarioBench
 os.environ["CUBBY_POOL"] = "off"
 
 PARTS = [SandboxBench, JailBench, NetworkBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench,
-         PauseBench, ScenarioBench, ProgressBench, HttpBench]
+         PauseBench, ScenarioBench, ProgressBench, PortsBench, HttpBench]
 
 
 def machine():
