@@ -404,4 +404,4 @@ clean:
 	rm -rf $(B)
 
 # ---- dependency files of the compilers
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+-include $(shell find $(B) -path $(B)/test-home -prune -o -name '*.d' -type f -print 2>/dev/null)
