@@ -202,7 +202,7 @@ void adopt_all(struct store *store, void (*on_done)(void *ctx), void *ctx)
     int n = scandir(store->dir, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         const char *name = names[i]->d_name;
-        if (is_id(name)) // the scan's own count of `pending` keeps `a`
+        if (is_id(name))        // the scan's own count of `pending` keeps `a`
             adopt_one(a, name); // NOLINT(clang-analyzer-unix.Malloc)
         else if (name[0] != '.')
             log_warn("sandboxes.stranger", "name=%s is not a sandbox; it is left alone", name);
