@@ -196,7 +196,8 @@ def pattern(size):
     return hashlib.shake_128(b"%d" % size).digest(1 << 16) * (size >> 16)
 
 
-@pytest.mark.parametrize("port,hello", [(2222, b"\0"), (443, client_hello("a.example"))])
+@pytest.mark.parametrize("port,hello", [(2222, b"\0"), (443, client_hello("a.example"))],
+                         ids=["nameless", "tls"])
 def test_bytes_and_ends_both_ways(world, start, port, hello):
     """Much in both directions around the moment of the exchange, each side's end in its turn."""
     down, sums = pattern(8 << 20), []
