@@ -121,7 +121,7 @@ def arguments_of(name):
     """Some that are valid, but for the sandbox."""
     some = {"command": "true", "code_block": "1", "path": "x", "content": "", "old_text": "a", "new_text": "b",
             "command_id": "0123abcd", "text": "x", "url": "http://192.0.2.1/", "sandbox_file_path": "/tmp/x",
-            "local_file_path": "tokens.json", "snapshot_id": "snap-0"}
+            "local_file_path": "tokens.json", "snapshot_id": "snap-0", "port": 8000}
     return {k: some[k] for k in SCHEMAS[name]["inputSchema"].get("required", []) if k in some}
 
 
@@ -235,10 +235,12 @@ def names_of(server):  # noqa: F811
 
 @pytest.mark.parametrize("args, names", [
     ([], list(SCHEMAS)),
-    (["--tools", "run,background"], ["run_command", "run_python_code", "start_command", "read_output", "send_input", "stop_command"]),
+    (["--tools", "run,background"], ["run_command", "run_python_code", "start_command", "read_output", "send_input", "stop_command",
+                                     "expose_port"]),
     (["--tools", "kill_sandbox", "--tools", "files"], ["kill_sandbox", "read_file", "write_file", "edit_file", "list_files"]),
     (["--tools", "sandboxes,transfer", "--disable-tool", "kill_sandbox"], ["list_sandboxes", "create_sandbox", *SIX[3:]]),
-    (["--disable-tool", "background"], [n for n in SCHEMAS if n not in ("start_command", "read_output", "send_input", "stop_command")]),
+    (["--disable-tool", "background"], [n for n in SCHEMAS if n not in ("start_command", "read_output", "send_input", "stop_command",
+                                                                   "expose_port")]),
     (["--profile", "miroflow"], SIX),
     (["--profile", "miroflow", "--tools", "run_command,list_files"], ["run_command", "list_files"]),
     (["--profile", "miroflow", "--disable-tool", "run_command"], [n for n in SIX if n != "run_command"])])
