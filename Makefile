@@ -18,7 +18,7 @@ DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-o
 DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs fakeroot uidmap xz-utils ca-certificates libjose0
 # npm brings the official clients; a machine that has one of its own keeps it.
 DEPS_TEST  := python3 python3-venv python3-ipython python3-matplotlib python3-numpy python3-pandas \
-              libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl $(if $(shell command -v npm),,nodejs npm)
+              libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl $(if $(shell command -v npm),,nodejs npm)
 DEPS_BENCH := wrk nginx-light runsc bubblewrap
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 
