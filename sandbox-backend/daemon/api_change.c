@@ -22,6 +22,7 @@ struct pending_change {
     char *id;                 // owned
     json_t *json;             // owned; the body
     api_apply apply;
+    const char *hint; // borrowed; NULL: no body is {}
     struct body_claim body;
     bool waking; // on_woken will be called
 };
@@ -126,7 +127,9 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct err e = ERR_INIT;
     http_request_on_close(req, NULL, NULL); // before an answer, with which the request may go
     p->json = len ? json_parse(body, len, &e) : json_object();
-    if (p->json && !json_is_object(p->json))
+    if (!len && p->hint)
+        err_set(&e, ERR_INVALID, "%s", p->hint);
+    else if (p->json && !json_is_object(p->json))
         err_set(&e, ERR_INVALID, "the body must be a JSON object");
     struct sandbox *sb = err_is(&e) ? NULL : api_find(p->store, req, p->id);
     if (sb && sb->asleep) { // it runs, to its callers
@@ -144,14 +147,20 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     change_free(p);
 }
 
-void api_change(struct store *store, struct http_request *req, const char *id, api_apply apply)
+void api_change_told(struct store *store, struct http_request *req, const char *id,
+                     const char *hint, api_apply apply)
 {
     struct body_claim room;
     if (!gate_takes_body(store->gate, req, SMALL_BODY_BYTES, &room))
         return;
     struct pending_change *p = xmalloc(sizeof *p);
     *p = (struct pending_change){
-        .store = store, .req = req, .id = xstrdup(id), .apply = apply, .body = room};
+        .store = store, .req = req, .id = xstrdup(id), .apply = apply, .hint = hint, .body = room};
     http_request_on_close(req, on_client_gone, p);
     http_request_collect(req, SMALL_BODY_BYTES, on_body, p);
+}
+
+void api_change(struct store *store, struct http_request *req, const char *id, api_apply apply)
+{
+    api_change_told(store, req, id, NULL, apply);
 }

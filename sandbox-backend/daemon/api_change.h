@@ -13,6 +13,10 @@ struct store;
 typedef void (*api_apply)(struct store *store, struct http_request *req, struct sandbox *sb,
                           const json_t *body);
 void api_change(struct store *store, struct http_request *req, const char *id, api_apply apply);
+// The same where {} means something that nobody should get by sending nothing: 400 with `hint`,
+// a sentence, which is borrowed for good.
+void api_change_told(struct store *store, struct http_request *req, const char *id,
+                     const char *hint, api_apply apply);
 
 // The sandbox that the sender of `req` may see, by its id; NULL after a 404.
 struct sandbox *api_find(struct store *store, struct http_request *req, const char *id);

@@ -71,7 +71,10 @@ static void apply_network(struct store *store, struct http_request *req, struct 
 
 void api_network(struct store *store, struct http_request *req, const char *id)
 {
-    api_change(store, req, id, apply_network);
+    static const char HINT[] =
+        "the body is missing: send the policy, such as {\"mode\": \"none\"}; "
+        "{} opens the whole public internet";
+    api_change_told(store, req, id, HINT, apply_network);
 }
 
 void api_network_get(struct store *store, struct http_request *req, const char *id)

@@ -217,17 +217,36 @@ void api_ports(struct store *store, struct http_request *req, const char *id)
         reply_json(req, 200, ports_view_all(sb));
 }
 
+// Without a port all are closed, so what was meant to be one must not be overlooked. False after a
+// 400; *word is NULL for all.
+static bool read_which(struct http_request *req, const char **word, int64_t *number)
+{
+    static const char *const KNOWN[] = {"port"};
+    const char *other = http_request_query_other(req, KNOWN, ARRAY_LEN(KNOWN));
+    bool bad;
+    *word = http_request_query(req, "port", &bad);
+    if (other)
+        reply_error(
+            req, 400, NULL,
+            "\"%.40s\" is no parameter of this: port=N closes one port, and no parameter all "
+            "of them",
+            other);
+    else if (bad || (*word && !str_to_int(*word, 1, UINT16_MAX, number)))
+        reply_error(req, 400, NULL, "port must be from 1 to 65535");
+    else
+        return true;
+    return false;
+}
+
 void api_unexpose(struct store *store, struct http_request *req, const char *id)
 {
     struct sandbox *sb = api_find(store, req, id);
     if (!sb)
         return;
-    const char *word = http_request_query(req, "port", NULL);
+    const char *word = NULL;
     int64_t number = 0;
-    if (word && !str_to_int(word, 1, UINT16_MAX, &number)) {
-        reply_error(req, 400, NULL, "port must be from 1 to 65535");
+    if (!read_which(req, &word, &number))
         return;
-    }
     struct port *port = word ? ports_find(sb, (int)number) : NULL;
     if (word && !port) {
         reply_error(req, 404, "port_not_exposed", "Port %s of sandbox \"%s\" is not exposed", word,

@@ -107,6 +107,33 @@ static const char *find_query(const char *query, const char *name, size_t *len)
     return NULL;
 }
 
+// Kept until the request ends; `text` is taken.
+static const char *keep_query(struct http_request *req, char *text)
+{
+    struct http_query *q = xmalloc(sizeof *q);
+    *q = (struct http_query){.next = req->queries, .value = text};
+    req->queries = q;
+    return text;
+}
+
+const char *http_request_query_other(struct http_request *req, const char *const *known,
+                                     size_t count)
+{
+    const char *at = strchr(http_request_target(req), '?');
+    while (at && *at) {
+        size_t whole = strcspn(++at, "&");
+        char *name = percent_decode(at, strcspn(at, "=&"), true, NULL);
+        size_t i = 0;
+        while (i < count && strcmp(name, known[i]) != 0)
+            i++;
+        if (whole > 0 && i == count)
+            return keep_query(req, name);
+        free(name);
+        at += whole;
+    }
+    return NULL;
+}
+
 const char *http_request_query(struct http_request *req, const char *name, bool *bad)
 {
     if (bad)
@@ -124,10 +151,7 @@ const char *http_request_query(struct http_request *req, const char *name, bool 
             *bad = true;
         return NULL;
     }
-    struct http_query *q = xmalloc(sizeof *q);
-    *q = (struct http_query){.next = req->queries, .value = value};
-    req->queries = q;
-    return value;
+    return keep_query(req, value);
 }
 
 const char *http_request_header(const struct http_request *req, const char *name)

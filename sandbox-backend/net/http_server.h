@@ -52,6 +52,10 @@ const char *http_request_path(const struct http_request *req);   // decoded, wit
 // Decoded value of a query parameter, NULL when absent. The parameter's value may hold a NUL only
 // if the peer sent %00: then NULL is returned and *bad (may be NULL) is set.
 const char *http_request_query(struct http_request *req, const char *name, bool *bad);
+// The decoded name of the first query parameter that is none of `known`, NULL when there is none.
+// Borrowed like a value.
+const char *http_request_query_other(struct http_request *req, const char *const *known,
+                                     size_t count);
 const char *http_request_header(const struct http_request *req, const char *name);
 const struct http_header *http_request_headers(const struct http_request *req, size_t *count);
 // The declared Content-Length, 0 without a body, -1 when chunked.

@@ -74,6 +74,17 @@ def test_put_by_mode_and_by_lists(daemon, sandbox):
     assert network(daemon, sandbox).json["policy"]["mode"] == "none"
 
 
+def test_nothing_at_all_is_no_policy(daemon, sandbox):
+    """A body that was forgotten must not open what is closed; {} is E2B's word for that, the control."""
+    assert put(daemon, sandbox, {"mode": "none"}).status == 204
+    for headers in ({}, {"Content-Type": "application/json"}):
+        answer = daemon.request("PUT", f"/sandboxes/{sandbox}/network", None, headers)
+        assert answer.status == 400 and "the body is missing" in answer.json["message"], answer.body
+    assert network(daemon, sandbox).json["policy"]["mode"] == "none"
+    assert put(daemon, sandbox, {}).status == 204
+    assert network(daemon, sandbox).json["policy"]["mode"] == "public"
+
+
 @pytest.mark.parametrize("body, what", [
     ({"mode": "open"}, "none, public or allow"), ({"mode": 1}, "mode must be a string"),
     ({"allow": ["1.1.1.1"]}, "need mode"), ({"deny": ["1.1.1.1"]}, "need mode"),

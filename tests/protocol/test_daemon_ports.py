@@ -361,6 +361,18 @@ def test_a_port_that_is_taken_meanwhile_moves():
         assert listed(daemon, sandbox) == [moved]
 
 
+def test_a_misspelt_port_closes_nothing(daemon, sandbox):
+    port = expose(daemon, sandbox, 20000)
+    for query, what in (("prot=20000", '"prot" is no parameter'), ("port=20000&x=1", '"x" is no parameter'),
+                        ("%70rot=1", '"prot" is no'), ("=", '"" is no'), ("port=%00", "from 1 to 65535"),
+                        ("port=", "from 1 to 65535"), ("port=0", "from 1 to 65535")):
+        answer = daemon.request("DELETE", f"/sandboxes/{sandbox}/ports?{query}")
+        assert answer.status == 400 and what in answer.json["message"], (query, answer.body)
+        assert listed(daemon, sandbox) == [port]
+    assert daemon.request("DELETE", f"/sandboxes/{sandbox}/ports?p%6frt=20000&").status == 204
+    assert listed(daemon, sandbox) == []
+
+
 # ---- limits
 def test_so_many_ports(daemon, sandbox):
     for i in range(PORTS_MAX):
