@@ -28,9 +28,11 @@ struct asking {
 static bool is_since(const json_t *refusal, int64_t since_ns)
 {
     int64_t at_ns;
-    // Of a time in whole seconds the rest is not known.
-    return clock_parse_rfc3339(text_string(refusal, "timestamp"), &at_ns) &&
-           at_ns + NS_PER_S > since_ns;
+    if (!clock_parse_rfc3339(text_string(refusal, "timestamp"), &at_ns))
+        return false;
+    // Of a time in whole seconds the rest is not known. netd tells nanoseconds: with the same room
+    // a command would be told what the one just before it was refused.
+    return at_ns % NS_PER_S ? at_ns >= since_ns : at_ns + NS_PER_S > since_ns;
 }
 
 // "tcp example.com:443 (not allowed)". A name is what the guest asked for.

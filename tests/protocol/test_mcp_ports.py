@@ -45,9 +45,9 @@ class NetBackend(Backend):
         self.network = (404, {"code": 404, "message": "no"})
         super().__init__()
 
-    def refuse(self, *refusals, mode="allow", allow=("example.com:443",), ago_s=0):
+    def refuse(self, *refusals, mode="allow", allow=("example.com:443",), ago_s=0, exactly=False):
         now = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s)
-        stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if exactly else "%Y-%m-%dT%H:%M:%SZ")
         self.network = (200, {
             "policy": {"mode": mode, "allow": list(allow), "deny": [], "denyWins": False, "limits": {}},
             "counters": None, "sequence": len(refusals),
@@ -197,6 +197,17 @@ def test_what_was_refused_before_is_no_reason(server, backend):  # noqa: F811
     backend.refuse({"name": "evil.example"}, ago_s=30)
     o, text, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="false")
     assert "network_hint" not in o and "network policy" not in text and backend.asks() == 1
+
+
+def test_the_command_before_was_refused_it(server, backend):  # noqa: F811
+    """In the same second; the time that netd tells is exact. The control: one from then on."""
+    sandbox = backend.sandbox()
+    backend.refuse({"name": "evil.example"}, exactly=True)
+    o, text, _ = checked(server, "run_command", sandbox_id=sandbox, command="cat /nonexistent")
+    assert "network_hint" not in o and "network policy" not in text and backend.asks() == 1
+    backend.refuse({"name": "evil.example"}, exactly=True, ago_s=-60)
+    o, _, _ = checked(server, "run_command", sandbox_id=sandbox, command="cat /nonexistent")
+    assert "evil.example" in o["network_hint"]
 
 
 def test_a_backend_that_cannot_tell(server, backend):  # noqa: F811
