@@ -64,6 +64,9 @@ int verb_create(int argc, char **argv)
     struct err e = ERR_INIT;
     struct session s;
     int status = 1;
+    if (want.no_internet && (network.what || network.allow.count || network.deny.count))
+        return cli_usage_error("--no-internet is no network at all, and --network, --allow and "
+                               "--deny say what there is of it: leave one out");
     want.secrets = names_of(&secrets);
     if (network_opts_policy(&network, &want.network, &e) == 0 &&
         pairs_parse(&envs, "--env", &want.envs, &e) == 0 &&

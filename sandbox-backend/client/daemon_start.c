@@ -81,6 +81,12 @@ static bool listens(const char *socket_path)
                        errno == EAGAIN || errno == EINPROGRESS);
 }
 
+// That somebody listens on it cannot be known then.
+static bool is_foreign(const struct daemon_start *d)
+{
+    return access(d->socket, W_OK) < 0 && errno == EACCES;
+}
+
 bool daemon_start_is_done(const struct daemon_start *d)
 {
     return d->state == START_IDLE && listens(d->socket);
@@ -163,6 +169,15 @@ static void on_deadline(struct deadline *deadline)
 static void attempt(struct daemon_start *d)
 {
     struct err e = ERR_INIT;
+    if (is_foreign(d)) {
+        err_set(
+            &e, ERR_UNAVAILABLE,
+            "%s may not be opened by this user: be the user whose cubbyd it is, or set CUBBY_HOME "
+            "to a directory of your own",
+            d->socket);
+        finish(d, &e);
+        return;
+    }
     if (!d->program) {
         err_set(&e, ERR_UNAVAILABLE, "cubbyd is not running (nothing listens on %s)", d->socket);
         finish(d, &e);

@@ -55,6 +55,13 @@ def test_what_is_refused_before_anything_is_made(daemon, words, what):
     assert daemon.directories() == []
 
 
+@pytest.mark.parametrize("words", [["--allow", "1.1.1.1"], ["--deny", "1.1.1.1"], ["--network", "public"]])
+def test_no_internet_and_a_policy(daemon, words):
+    done = run(daemon, "create", "--no-internet", *words)
+    assert done.returncode == 2 and "leave one out" in done.stderr
+    assert daemon.directories() == []
+
+
 def test_show_and_change(daemon):
     made = daemon.create()["sandboxID"]
     assert cubby(daemon, "network", made) == "mode: public\n"

@@ -5,9 +5,11 @@ import json
 import os
 import pathlib
 import pwd
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 
 import pytest
 
@@ -243,6 +245,23 @@ def test_nothing_is_started_to_list_nothing(tmp_path):
     answer = subprocess.run([CUBBY, "ps", "--json"], env=env, capture_output=True, timeout=60)
     assert answer.returncode == 0 and json.loads(answer.stdout) == []
     assert not (tmp_path / "cubbyd.sock").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_the_daemon_of_another_user():
+    """Whether it runs cannot be known; the control: who may open the socket is not told that."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        env = dict(os.environ, CUBBY_HOME=home)
+        program = shutil.copy(CUBBY, home)
+        os.chmod(home, 0o755)
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(home + "/cubbyd.sock")
+        for mode, foreign in ((0o600, True), (0o666, False)):
+            os.chmod(home + "/cubbyd.sock", mode)
+            answer = subprocess.run([program, "ps"], env=env, user=65534, group=65534, extra_groups=[], cwd="/",
+                                    stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+            assert (b"may not be opened by this user" in answer.stderr) == foreign, answer
+            assert not foreign or answer.returncode
 
 
 def test_a_long_home_is_refused(tmp_path):
