@@ -123,7 +123,8 @@ int verb_expose(int argc, char **argv)
         "       cubby expose --close ID [PORT]",
         "Makes a port of a sandbox a URL of this machine, and prints it: open it in a browser. It\n"
         "leads there until it is closed or the sandbox ends. Without a port it lists those that\n"
-        "there are. A token guards that URL: where cubbyd has --listen, who reaches that address and\n"
+        "there are. A token guards that URL: where cubbyd has --listen, who reaches that address "
+        "and\n"
         "knows the id gets to the port without one, unless the sandbox was made with\n"
         "network.allowPublicTraffic false.",
         opts, ARRAY_LEN(opts), false};

@@ -2,6 +2,7 @@
 // The network fields of a request.
 #include "sandbox-backend/daemon/network_body.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "sandbox-backend/base/json.h"
@@ -93,6 +94,35 @@ int network_body_policy(const json_t *lists, const char *where, bool internet, b
         return -1;
     }
     return result;
+}
+
+static bool says_policy(const json_t *lists)
+{
+    static const char *const KEYS[] = {"mode", "allow", "deny", "allowOut", "denyOut"};
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
+        if (!is_empty(json_object_get(lists, KEYS[i])))
+            return true;
+    return false;
+}
+
+int network_body_keep(const json_t *lists, bool internet, bool special, const json_t *kept,
+                      struct net_policy *out, struct err *e)
+{
+    if (!kept || !internet || says_policy(lists))
+        return 0;
+    struct net_policy policy;
+    json_t *form = json_copy((json_t *)(uintptr_t)kept);
+    json_object_set_new(form, "special", json_boolean(special));
+    if (!is_empty(json_object_get(lists, "limits")))
+        json_object_set(form, "limits", json_object_get(lists, "limits"));
+    int rc = net_policy_from_json(&policy, form, e);
+    json_decref(form);
+    if (rc < 0)
+        return err_wrap(e,
+                        "the network policy of the snapshot's sandbox (say another with network)");
+    net_policy_fini(out);
+    *out = policy;
+    return 0;
 }
 
 int network_body_mask(const json_t *network, const char **out, struct err *e)

@@ -14,5 +14,11 @@
 // net_policy_fini's, zeroed after a failure.
 int network_body_policy(const json_t *lists, const char *where, bool internet, bool special,
                         struct net_policy *out, struct err *e);
+// For what is made from a snapshot: unless `lists` or `internet` say what it may open, that is what
+// the snapshot's sandbox might (`kept`, as net_policy_to_json has it), as its processes go on.
+// `internet` true says nothing, as it is what some of E2B's SDKs always send. *out is from
+// network_body_policy; limits in `lists` stay.
+int network_body_keep(const json_t *lists, bool internet, bool special, const json_t *kept,
+                      struct net_policy *out, struct err *e);
 // "${PORT}.example:8080": NULL in *out when absent. Borrowed.
 int network_body_mask(const json_t *network, const char **out, struct err *e);

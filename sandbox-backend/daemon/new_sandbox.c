@@ -143,6 +143,17 @@ static int parse_network(const struct store *store, const json_t *body, struct c
                                &out->policy, e);
 }
 
+// After parse_network, when the template is known.
+static int keep_network(const struct store *store, const json_t *body, struct create_spec *out,
+                        struct err *e)
+{
+    bool internet;
+    if (json_get_bool(body, "allow_internet_access", &internet, true, e) < 0)
+        return -1;
+    return network_body_keep(json_object_get(body, "network"), internet,
+                             store->limits.private_network, out->template.policy, &out->policy, e);
+}
+
 static int parse_map(const json_t *body, const char *key, size_t max, json_t **out, struct err *e)
 {
     size_t bytes = 0;
@@ -243,7 +254,8 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
         secrets_wanted(store, json_object_get(body, "secrets"), out->owner, out->env, &out->secrets,
                        e) < 0)
         return -1;
-    if (templates_find_as(store, out->owner, template, &out->template, e) < 0)
+    if (templates_find_as(store, out->owner, template, &out->template, e) < 0 ||
+        keep_network(store, body, out, e) < 0)
         return -1;
     return new_size_parse(store, body, template, &out->template, e);
 }

@@ -104,6 +104,7 @@ static struct snapshot *describe(const struct sandbox *sb, const char *name)
     snap->build = sb->build ? xstrdup(sb->build) : templates_build(sb->store, sb->template);
     snap->token = sb->token ? xstrdup(sb->token) : NULL;
     snap->metadata = json_deep_copy(sb->metadata);
+    snap->policy = net_policy_to_json(&sb->policy);
     snap->size = sb->size;
     snap->facts = sb->facts;
     return snap;

@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/net_policy.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/machine_json.h"
 #include "sandbox-backend/daemon/snapshots.h"
@@ -21,11 +22,12 @@ int snapshot_write(const struct snapshot *snap, const char *dir, struct err *e)
 {
     char *path auto_free = str_printf("%s/snapshot.json", dir);
     struct buf text auto_buf = BUF_INIT;
-    json_t *json = json_pack(
-        "{s:i, s:s, s:O*, s:o, s:o, s:I, s:I, s:I}", "format", SNAPSHOT_FORMAT, "id", snap->id,
-        "metadata", snap->metadata, "size", machine_size_to_json(&snap->size), "facts",
-        machine_facts_to_json(&snap->facts), "created_ns", (json_int_t)snap->created_ns, "bytes",
-        (json_int_t)snap->bytes, "standstill_us", (json_int_t)snap->standstill_us);
+    json_t *json =
+        json_pack("{s:i, s:s, s:O*, s:O*, s:o, s:o, s:I, s:I, s:I}", "format", SNAPSHOT_FORMAT,
+                  "id", snap->id, "metadata", snap->metadata, "policy", snap->policy, "size",
+                  machine_size_to_json(&snap->size), "facts", machine_facts_to_json(&snap->facts),
+                  "created_ns", (json_int_t)snap->created_ns, "bytes", (json_int_t)snap->bytes,
+                  "standstill_us", (json_int_t)snap->standstill_us);
 #define X(member)     \
     if (snap->member) \
         json_object_set_new(json, #member, json_string(snap->member));
@@ -53,6 +55,20 @@ static int read_numbers(struct snapshot *snap, const json_t *json, struct err *e
     return json_get_int(json, "standstill_us", 0, INT64_MAX, &snap->standstill_us, 0, e);
 }
 
+// Snapshots of older daemons have none. One that cannot be read must not become an open network.
+static int read_policy(struct snapshot *snap, const json_t *json, struct err *e)
+{
+    struct net_policy policy;
+    json_t *told = json_object_get(json, "policy");
+    if (!told)
+        return 0;
+    if (net_policy_from_json(&policy, told, e) < 0)
+        return err_wrap(e, "policy");
+    net_policy_fini(&policy);
+    snap->policy = json_incref(told);
+    return 0;
+}
+
 static int from_json(struct snapshot *snap, const json_t *json, struct err *e)
 {
     int64_t format = 0;
@@ -63,7 +79,7 @@ static int from_json(struct snapshot *snap, const json_t *json, struct err *e)
         json_get_string_map(json, "metadata", &metadata, e) < 0 ||
         machine_size_from_json(&snap->size, json_object_get(json, "size"), e) < 0 ||
         machine_facts_from_json(&snap->facts, json_object_get(json, "facts"), e) < 0 ||
-        read_numbers(snap, json, e) < 0)
+        read_policy(snap, json, e) < 0 || read_numbers(snap, json, e) < 0)
         return -1;
 #define X(member)                                       \
     if (read_text(json, #member, &snap->member, e) < 0) \

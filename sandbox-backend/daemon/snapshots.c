@@ -55,6 +55,7 @@ void snapshot_free(struct snapshot *snap)
     if (!snap)
         return;
     json_decref(snap->metadata);
+    json_decref(snap->policy);
     free(snap->dir);
     free(snap->image);
     free(snap->name);

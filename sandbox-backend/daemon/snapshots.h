@@ -41,6 +41,7 @@ struct snapshot {
     char *build;      // owned; which one of that name: templates_build
     char *token;      // owned; that envd in it has; NULL: none
     json_t *metadata; // owned; of the sandbox, then
+    json_t *policy;   // owned; its network policy, then (net_policy_to_json); NULL: not known
     struct machine_size size;
     struct machine_facts facts;
     int64_t created_ns;    // wall clock

@@ -192,6 +192,7 @@ static int find_snapshot(const struct store *store, const struct snapshot *snap,
                                    .snapshot = xstrdup(snap->id),
                                    .image = xstrdup(snap->image),
                                    .token = snap->token ? xstrdup(snap->token) : NULL,
+                                   .policy = json_incref(snap->policy),
                                    .size = snap->size,
                                    .facts = snap->facts};
     return 0;
@@ -229,6 +230,7 @@ void templates_fini(struct known_template *t)
     free(t->snapshot);
     free(t->image);
     free(t->token);
+    json_decref(t->policy);
     *t = (struct known_template){0};
 }
 

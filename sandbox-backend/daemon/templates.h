@@ -17,6 +17,8 @@ struct known_template {
     char *snapshot; // owned; its id; NULL: the template itself
     char *image;    // owned; the snapshot's directory of machine_save; NULL likewise
     char *token;    // owned; that envd in the image has, and asks for before it takes another
+    json_t
+        *policy; // owned; of the network of the snapshot's sandbox; NULL: not known, or no snapshot
     struct machine_size size; // of the snapshot, as its sandbox was asked for with
     struct machine_facts facts;
 };

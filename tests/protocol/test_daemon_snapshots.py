@@ -218,6 +218,62 @@ def test_unknown(daemon):
 
 
 # ---- who needs what
+def policy(daemon, made):
+    return daemon.request("GET", f"/sandboxes/{made['sandboxID']}/network").json["policy"]
+
+
+def test_the_network_of_then():
+    """What its processes could not reach they cannot reach in what is made of it, unless that is said."""
+    with Daemon() as d:
+        made = d.create(network={"mode": "allow", "allow": ["a.example:443"], "limits": {"connections": 9}})
+        was = policy(d, made)
+        snapshot = taken(d, made["sandboxID"])
+        assert d.request("PUT", f"/sandboxes/{made['sandboxID']}/network", {"mode": "public"}).status == 204
+        opened = taken(d, made["sandboxID"])
+        assert policy(d, d.create(templateID=opened))["mode"] == "public", "the control: of its own time"
+        assert d.request("PUT", f"/sandboxes/{made['sandboxID']}/network", {"mode": "none"}).status == 204
+        closed = taken(d, made["sandboxID"])
+        d.stop()
+        d.start()
+        for said in ({}, {"network": {}}, {"network": None}, {"network": {"allowOut": []}},
+                     {"allow_internet_access": True}):
+            assert policy(d, d.create(templateID=snapshot, **said)) == was, said
+        assert policy(d, d.create(templateID=closed))["mode"] == "none"
+        assert policy(d, d.create(templateID=snapshot, network={"limits": {"connections": 5}})) == {
+            **was, "limits": {"connections": 5}}
+        for said, mode in (({"network": {"mode": "public"}}, "public"), ({"network": {"denyOut": ["9.9.9.9"]}}, "public"),
+                           ({"allow_internet_access": False}, "none"), ({"network": {"mode": "none"}}, "none")):
+            assert policy(d, d.create(templateID=snapshot, **said))["mode"] == mode, said
+
+
+def test_snapshots_of_older_daemons_say_no_network():
+    with Daemon() as d:
+        made = d.create(network={"mode": "none"})
+        old, spoilt = taken(d, made["sandboxID"]), taken(d, made["sandboxID"])
+        d.stop()
+        for snapshot, change in ((old, lambda j: j.pop("policy")), (spoilt, lambda j: j.update(policy={"internet": 1}))):
+            path = d.home / "snapshots" / snapshot / "snapshot.json"
+            record = json.loads(path.read_text())
+            change(record)
+            path.write_text(json.dumps(record))
+        d.start()
+        assert policy(d, d.create(templateID=old))["mode"] == "public"
+        assert d.request("POST", "/v2/sandboxes", {"templateID": spoilt}).status == 404, "nothing opens by mistake"
+
+
+def test_private_addresses_of_a_snapshot_need_the_daemons_leave():
+    with Daemon("--allow-private-network") as d:
+        made = d.create(network={"mode": "allow", "allow": ["10.0.0.1:80"]})
+        snapshot = taken(d, made["sandboxID"])
+        assert policy(d, d.create(templateID=snapshot))["allow"] == ["10.0.0.1/32:80"]
+        d.args = []
+        d.stop()
+        d.start()
+        answer = d.request("POST", "/v2/sandboxes", {"templateID": snapshot})
+        assert answer.status == 400 and "say another with network" in answer.json["message"], answer.body
+        assert policy(d, d.create(templateID=snapshot, network={"mode": "none"}))["mode"] == "none"
+
+
 def test_template_of_snapshots(daemon, sandbox):
     snapshot = taken(daemon, sandbox)
     kept = delete(daemon, "default")
