@@ -56,14 +56,28 @@ static void settle(struct tunnel *t)
 
 // ---- the request
 
+// Hosts that say what they got say it as it was written. Padding may be missing in an echo.
+static void mask_code(struct tunnel *t)
+{
+    while (t->code.len && t->code.data[t->code.len - 1] == '=')
+        t->code.data[--t->code.len] = '\0';
+    if (t->code.len)
+        scan_add(&t->mask, buf_str(&t->code));
+}
+
 static void on_head(struct tunnel *t)
 {
     struct refusal r;
+    scan_keep(&t->mask, t->mask_fixed);
+    tunnel__wipe(&t->code);
     t->request_whole = t->answer_whole = t->answer_begun = false;
     if (!judge_request(&t->judge, &t->request, &t->head, &r)) {
         tunnel__wipe(&t->head);
         tunnel__refuse(t, r.status, r.secret, r.why);
-    } else if (t->host.is_ready) {
+        return;
+    }
+    mask_code(t);
+    if (t->host.is_ready) {
         exchange__begin(t);
     } else {
         tunnel__connect(t);

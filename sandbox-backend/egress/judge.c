@@ -63,7 +63,7 @@ static bool fill(const struct judge *j, const char *text, size_t len, bool perce
             return false;
         buf_add(out, text, at);
         if (percent)
-            percent_encode(out, secret->value, false);
+            buf_adds(out, secret->percent ? secret->percent : secret->value);
         else
             buf_adds(out, secret->value);
         at += strlen(secret->placeholder);
@@ -164,10 +164,14 @@ static bool fill_basic(const struct judge *j, const char *value, struct buf *out
                 secrets_find(j->secrets, buf_str(&plain), plain.len, &at);
     if (!*is_basic)
         return true;
+    if (j->code && j->code->len)
+        return refuse(r, 400, NULL, "a request has no more than one Authorization");
     bool filled_it = fill(j, plain.data, plain.len, false, &filled, r);
     if (filled_it) {
-        buf_adds(out, BASIC);
+        size_t from = (buf_adds(out, BASIC), out->len);
         base64_encode(out, filled.data, filled.len);
+        if (j->code)
+            buf_add(j->code, out->data + from, out->len - from);
     }
     if (filled.data)
         explicit_bzero(filled.data, filled.cap);

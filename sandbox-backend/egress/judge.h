@@ -13,6 +13,7 @@ struct judge {
     int port;
     bool tls;
     const struct secrets *secrets;
+    struct buf *code; // gets what was made for Authorization: Basic, to be masked; NULL: not wanted
 };
 
 struct refusal {

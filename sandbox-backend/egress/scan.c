@@ -25,6 +25,12 @@ void scan_add(struct scan *s, const char *text)
     s->begins[(unsigned char)*text] = true;
 }
 
+void scan_keep(struct scan *s, size_t count)
+{
+    assert(count <= s->count);
+    s->count = count;
+}
+
 // The longest text that begins here, or -1. *part: a longer one may, the bytes end too soon.
 static int match(const struct scan *s, const char *at, size_t len, bool *part)
 {

@@ -7,7 +7,7 @@
 
 #include "sandbox-backend/base/buf.h"
 
-#define SCAN_TEXTS_MAX 32
+#define SCAN_TEXTS_MAX 65 // each secret as it is and percent-encoded, and one code of Basic
 
 struct scan {
     const char *texts[SCAN_TEXTS_MAX]; // borrowed; none is empty
@@ -21,6 +21,7 @@ struct scan {
 void scan_init(struct scan *s, bool masks);
 void scan_fini(struct scan *s);
 void scan_add(struct scan *s, const char *text);
+void scan_keep(struct scan *s, size_t count); // those that were added first; not in a stream
 
 // Adds to `out` what of the stream is known to be none of the texts, or has been masked; with
 // `last` all that is left. Without `masks` the number of the text that was found, which stays held

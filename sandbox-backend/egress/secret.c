@@ -7,6 +7,7 @@
 #include "sandbox-backend/base/host_pattern.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 
 #define HOSTS_SHOWN_BYTES 120
 
@@ -44,6 +45,18 @@ static int take_hosts(struct secret *secret, const json_t *hosts, struct err *e)
     return 0;
 }
 
+static void encode(struct secret *secret)
+{
+    struct buf out = BUF_INIT;
+    buf_room(&out, 3 * strlen(secret->value) + 1); // not moved, which would leave a copy
+    percent_encode(&out, secret->value, false);
+    secret->percent = buf_take(&out);
+    if (!str_eq(secret->percent, secret->value))
+        return;
+    explicit_bzero(secret->percent, strlen(secret->percent));
+    free(steal(&secret->percent));
+}
+
 static int take_secret(struct secret *secret, const json_t *object, struct err *e)
 {
     if (take_text(object, "name", 1, 128, &secret->name, e) < 0)
@@ -53,6 +66,7 @@ static int take_secret(struct secret *secret, const json_t *object, struct err *
         take_text(object, "value", SECRET_VALUE_MIN, SECRET_VALUE_MAX, &secret->value, e) < 0 ||
         take_hosts(secret, json_object_get(object, "hosts"), e) < 0)
         return err_wrap(e, "secret %s", secret->name);
+    encode(secret);
     return 0;
 }
 
@@ -75,10 +89,13 @@ void secrets_fini(struct secrets *s)
         struct secret *secret = &s->items[i];
         if (secret->value)
             explicit_bzero(secret->value, strlen(secret->value));
+        if (secret->percent)
+            explicit_bzero(secret->percent, strlen(secret->percent));
         for (size_t k = 0; k < secret->host_count; k++)
             free(secret->hosts[k]);
         free(secret->hosts);
         free(secret->value);
+        free(secret->percent);
         free(secret->placeholder);
         free(secret->name);
     }

@@ -17,7 +17,8 @@
 struct secret {
     char *name;
     char *placeholder;
-    char *value; // one line
+    char *value;   // one line
+    char *percent; // the value as it goes into a query; NULL: as it is
     char **hosts;
     size_t host_count;
 };

@@ -67,11 +67,14 @@ static void add_needles(struct tunnel *t)
         const struct secret *secret = &all->items[i];
         if (t->judge.tls && secret_is_for(secret, t->name)) {
             scan_add(&t->mask, secret->value);
+            if (secret->percent)
+                scan_add(&t->mask, secret->percent);
         } else {
             t->sought[t->search.count] = secret;
             scan_add(&t->search, secret->placeholder);
         }
     }
+    t->mask_fixed = t->mask.count;
 }
 
 static struct tunnel *tunnel_new(const struct tunnel_room *room, const struct tunnel_target *target)
@@ -80,8 +83,11 @@ static struct tunnel *tunnel_new(const struct tunnel_room *room, const struct tu
     t->room = room;
     t->name = xstrdup(*target->name ? target->name : target->address);
     t->address = xstrdup(target->address);
-    t->judge = (struct judge){
-        .name = t->name, .port = target->port, .tls = target->tls, .secrets = room->secrets};
+    t->judge = (struct judge){.name = t->name,
+                              .port = target->port,
+                              .tls = target->tls,
+                              .secrets = room->secrets,
+                              .code = &t->code};
     http_parser_init(&t->request, HTTP_REQUEST);
     http_parser_init(&t->answer, HTTP_RESPONSE);
     add_needles(t);
@@ -116,6 +122,7 @@ static void tunnel_free(struct tunnel *t)
     scan_fini(&t->search);
     scan_fini(&t->mask);
     tunnel__wipe(&t->head);
+    tunnel__wipe(&t->code);
     buf_fini(&t->from_guest);
     buf_fini(&t->from_host);
     free(t->name);

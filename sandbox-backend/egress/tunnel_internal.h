@@ -35,6 +35,8 @@ struct tunnel {
     struct scan search; // for placeholders that may not go there, in the request's body
     const struct secret *sought[SCAN_TEXTS_MAX]; // of `search`: whose they are
     struct scan mask;                            // of values, in the answer
+    size_t mask_fixed;                           // of `mask`, those of every request
+    struct buf code; // `mask` has it: what was made for the last Authorization: Basic
     bool request_whole, answer_whole;
     bool answer_begun; // the head of the last one, not of an interim one, has been passed on
     bool answer_chunked, interim;

@@ -264,6 +264,36 @@ def test_masking_across_pieces_and_headers(world):
     assert len(body) == 2 * len(VALUE) + 4 and VALUE.encode() not in body
 
 
+def test_masking_of_what_was_made(world):
+    """What stands in the request in another form comes back masked; the control: other codes do not."""
+    host = world.host("a.b.example.org")
+    percent = f"wild%2F%2B%26%3D%20{WILD_VALUE.split()[1]}"
+    codes = []
+    with world.dial("a.b.example.org", host.port) as s:
+        for user in ("u", "us", "use"):  # each length of padding
+            code = base64.b64encode(f"{user}:{WILD}".encode()).decode()
+            codes.append(base64.b64encode(f"{user}:{WILD_VALUE}".encode()).decode())
+            _, _, body = ask(s, f"/x?key={WILD}&q=1", host="a.b.example.org",
+                             headers=[("Authorization", f"Basic {code}"), ("X-Before", codes[0])])
+            line, headers, _ = host.requests[-1]
+            assert percent in line and dict(headers)["Authorization"] == f"Basic {codes[-1]}"
+            echo = json.loads(body)
+            assert echo["line"] == f"GET /x?key={'*' * len(percent)}&q=1 HTTP/1.1"
+            bare = codes[-1].rstrip("=")
+            assert dict(echo["headers"])["Authorization"] == f"Basic {'*' * len(bare)}{codes[-1][len(bare):]}"
+        plain = base64.b64encode(b"u:other").decode()
+        _, _, body = ask(s, host="a.b.example.org", headers=[("Authorization", f"Basic {plain}")])
+        assert plain in body.decode()
+
+
+def test_basic_twice(world):
+    host = world.host()
+    code = base64.b64encode(f"u:{PLACEHOLDER}".encode()).decode()
+    with world.dial(NAME, host.port) as s:
+        refused(world, s, 400, "-", "Authorization", headers=[("Authorization", f"Basic {code}")] * 2)
+    assert not host.requests
+
+
 def test_echo_is_asked_for_without_compression(world):
     host = world.host()
     with world.dial(NAME, host.port) as s:
