@@ -142,7 +142,11 @@ static void begin(struct creation *c)
     FAULT("create.1");
     struct machine_spec machine = sandbox_machine_spec(sb, c->template_dir);
     machine.image = c->image;
-    char *egress = sandbox_egress(sb);
+    char *egress;
+    if (sandbox_egress(sb, &egress, &c->err) < 0) {
+        fail(c);
+        return;
+    }
     machine.egress = egress;
     store->driver->create(store->loop, &machine, on_machine_ready, on_machine_exit, sb);
     secrets_wipe(&egress);

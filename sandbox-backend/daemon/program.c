@@ -40,6 +40,7 @@ struct config {
     int64_t ready_fd;
     int64_t freeze_s, hibernate_s;
     struct secrets_opts secrets;
+    char *secrets_path, *trust_path; // owned; of `secrets`, where they were made absolute
     bool keep, require_jail, end_with_daemon, help, version;
 };
 
@@ -315,9 +316,20 @@ static int configure(struct config *c, int *argc, char **argv, struct err *e, in
     return 0;
 }
 
-// What is wrong with the file is said now, and to who starts the daemon.
-static int check_secrets(const struct secrets_opts *o, struct err *e)
+// A relative path is meant from where the daemon was started; the jail of who opens it later has
+// another directory, and takes no "..". One that is absolute keeps its links, which may be changed.
+static void make_absolute(const char **path, char **owned)
 {
+    if (*path && (**path != '/' || strstr(*path, "/../")) && (*owned = realpath(*path, NULL)))
+        *path = *owned; // else it is not there, which is said below
+}
+
+// What is wrong with the file is said now, and to who starts the daemon.
+static int check_secrets(struct config *c, struct err *e)
+{
+    struct secrets_opts *o = &c->secrets;
+    make_absolute(&o->path, &c->secrets_path);
+    make_absolute(&o->trust, &c->trust_path);
     json_t *secrets = o->path ? secret_file_read(o->path, e) : NULL;
     json_decref(secrets);
     if (o->path && !secrets)
@@ -387,7 +399,7 @@ static int run(struct config *c, int argc, char **argv, const struct driver *dri
         return PROGRAM_EXIT_USAGE;
     if (done)
         return 0;
-    if (check_jail(c, e) < 0 || check_secrets(&c->secrets, e) < 0)
+    if (check_jail(c, e) < 0 || check_secrets(c, e) < 0)
         return PROGRAM_EXIT_USAGE;
     c->limits.idle = (struct idle_policy){c->freeze_s * 1000, c->hibernate_s * 1000};
     log_set_level((enum log_level)log_parse_level(c->log_level));
@@ -412,5 +424,7 @@ int program_run(int argc, char **argv, const struct driver *driver)
     if (err_is(&e))
         fprintf(stderr, "cubbyd: %s\n", e.msg);
     json_decref(c.file);
+    free(c.secrets_path);
+    free(c.trust_path);
     return status;
 }

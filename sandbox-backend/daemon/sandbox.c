@@ -123,13 +123,17 @@ struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *t
                                  .policy = &sb->policy};
 }
 
-char *sandbox_egress(struct sandbox *sb)
+int sandbox_egress(struct sandbox *sb, char **out, struct err *e)
 {
     char *left_out auto_free = NULL;
-    char *text = secrets_egress(sb->store, sb->secrets, &left_out);
-    if (left_out)
-        journal_add(&sb->journal, JOURNAL_WARN, "its placeholder is only text: %s", left_out);
-    return text;
+    *out = secrets_egress(sb->store, sb->secrets, &left_out);
+    if (!left_out)
+        return 0;
+    secrets_wipe(out);
+    journal_add(&sb->journal, JOURNAL_WARN, "it was not started, as secrets are missing: %s",
+                left_out);
+    return err_set(e, ERR_INTERNAL, "secrets: %.128s cannot be used now (cubbyd's log says why)",
+                   left_out);
 }
 
 void sandbox_set_end(struct sandbox *sb, int64_t ms)

@@ -117,9 +117,9 @@ void sandbox_free(struct sandbox *sb); // only once DEAD; takes it out of the st
 
 // What the driver is told of it. Borrows from it and from `template`, the template's directory.
 struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *template);
-// Its `egress`, for a machine that is started: new string, to be wiped (secrets_wipe), or NULL. What
-// cannot be given any more its log says.
-char *sandbox_egress(struct sandbox *sb);
+// Its `egress`, for a machine that is started: new string, to be wiped (secrets_wipe), or NULL.
+// An error where one of its secrets is not to be had: programs would send placeholders as text.
+int sandbox_egress(struct sandbox *sb, char **out, struct err *e);
 
 void sandbox_set_state(struct sandbox *sb, enum sandbox_state to);
 const char *sandbox_state_name(enum sandbox_state state);

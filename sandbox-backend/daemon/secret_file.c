@@ -2,8 +2,10 @@
 // The secrets that this daemon may give to sandboxes.
 #include "sandbox-backend/daemon/secret_file.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
@@ -28,6 +30,34 @@ static int check_name(const char *name, struct err *e)
                        "\"%.80s\" is no name of a variable: letters, digits and _, at most %d",
                        name, NAME_MAX_BYTES);
     return 0;
+}
+
+// What the guest's programs live by: with a placeholder in it nothing would start.
+static int check_variable(const char *name, struct err *e)
+{
+    static const char *const TAKEN[] = {"PATH",
+                                        "HOME",
+                                        "USER",
+                                        "LOGNAME",
+                                        "SHELL",
+                                        "PWD",
+                                        "IFS",
+                                        "ENV",
+                                        "BASH_ENV",
+                                        "SSL_CERT_FILE",
+                                        "CURL_CA_BUNDLE",
+                                        "REQUESTS_CA_BUNDLE",
+                                        "GIT_SSL_CAINFO",
+                                        "NODE_EXTRA_CA_CERTS"};
+    bool taken = str_starts(name, "LD_");
+    for (size_t i = 0; i < ARRAY_LEN(TAKEN); i++)
+        taken = taken || str_eq(name, TAKEN[i]);
+    if (taken)
+        return err_set(e, ERR_INVALID,
+                       "the variable %.80s is what programs in the sandbox need: set env_name to "
+                       "another",
+                       name);
+    return check_name(name, e);
 }
 
 static int check_list(const json_t *entry, const char *key, bool needed, struct err *e)
@@ -81,7 +111,8 @@ static int check_entry(const char *name, const json_t *entry, struct err *e)
         return err_set(e, ERR_INVALID, "it must be an object");
     if (check_members(entry, e) < 0 || json_get_string(entry, "file", &file, NULL, e) < 0 ||
         json_get_string(entry, "env", &env, NULL, e) < 0 ||
-        json_get_string(entry, "env_name", &env_name, name, e) < 0 || check_name(env_name, e) < 0)
+        json_get_string(entry, "env_name", &env_name, name, e) < 0 ||
+        check_variable(env_name, e) < 0)
         return -1;
     if (!file == !env)
         return err_set(e, ERR_INVALID,
@@ -91,12 +122,28 @@ static int check_entry(const char *name, const json_t *entry, struct err *e)
     return check_hosts(entry, e) < 0 ? -1 : check_list(entry, "keys", false, e);
 }
 
+// Who writes it says where values go.
+static int check_writers(const char *path, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return err_sys(e, errno, "%s", path);
+    if (st.st_uid != geteuid() && st.st_uid != 0)
+        return err_set(e, ERR_DENIED,
+                       "%s belongs to another user (%u), who could have secrets sent to him; chown "
+                       "it",
+                       path, st.st_uid);
+    if (st.st_mode & (S_IWGRP | S_IWOTH))
+        return err_set(e, ERR_DENIED, "%s can be written by others; chmod go-w it", path);
+    return 0;
+}
+
 json_t *secret_file_read(const char *path, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     const char *name;
     json_t *entry;
-    if (file_read(path, FILE_MAX_BYTES, &text, e) < 0)
+    if (check_writers(path, e) < 0 || file_read(path, FILE_MAX_BYTES, &text, e) < 0)
         return NULL;
     json_t *all = json_parse(buf_str(&text), text.len, e);
     if (all && !json_is_object(all)) {

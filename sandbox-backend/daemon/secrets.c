@@ -54,6 +54,8 @@ static int give(const json_t *file, const char *name, const char *owner, const j
                        "secrets: \"%.80s\" is none that this caller may use (they are in the file "
                        "of cubbyd --secrets)",
                        name);
+    if (json_object_get(given, name))
+        return err_set(e, ERR_INVALID, "secrets: %.128s is given twice", name);
     struct err why = ERR_INIT;
     char *value = secret_file_value(name, entry, &why);
     if (!value)

@@ -117,7 +117,11 @@ static int create(struct pausing *p)
     }
     struct machine_spec spec = sandbox_machine_spec(sb, template);
     spec.image = *sb->image ? t.image : own;
-    char *egress = sandbox_egress(sb);
+    char *egress;
+    if (sandbox_egress(sb, &egress, &p->err) < 0) {
+        templates_fini(&t);
+        return -1;
+    }
     spec.egress = egress;
     pause__step(p);
     store->driver->create(store->loop, &spec, on_made, on_exit_of_made, sb);

@@ -49,7 +49,7 @@ def world(tmp_path_factory, address):
         plain = Host(address=address)
         stack.callback(plain.close)
         daemon = stack.enter_context(MicroVMs(
-            "--secrets", str(file), "--egress-trust", str(hosts.path), "--allow-private-network",
+            "--secrets", str(file), "--egress-trust", os.path.relpath(hosts.path), "--allow-private-network",
             "--pool", "off"))
         daemon.host, daemon.other, daemon.plain = host, other, plain
         daemon.made = daemon.create(secrets=["API_KEY"], timeout=600,

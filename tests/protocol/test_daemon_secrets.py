@@ -100,6 +100,7 @@ def test_users_own_bundle_stays(daemon):
     (["NOBODY"], ["NOBODY", "--secrets"]),
     (["GONE"], ["GONE", "log"]),
     ("PAID", ["list"]),
+    (["PAID", "OPENAI_API_KEY", "PAID"], ["PAID", "twice"]),
     ([1], ["names"]),
     (["PAID"] * 40, ["at most 32"]),
     ({"PAID": OTHER}, ["list"]),
@@ -153,6 +154,8 @@ def test_file_is_read_each_time(daemon, keys):
     ({"file": "/etc/hostname", "env": "X"}, ["or"]),
     ({"value": "x"}, ["value"]),
     ({"env_name": "A B"}, ["A B"]),
+    ({"env_name": "PATH"}, ["PATH", "env_name"]),
+    ({"env_name": "LD_PRELOAD"}, ["LD_PRELOAD", "env_name"]),
     ({"keys": "ci"}, ["keys"]),
 ])
 def test_a_file_that_is_wrong(tmp_path, spoil, words):
@@ -167,6 +170,27 @@ def test_a_file_that_is_wrong(tmp_path, spoil, words):
     assert out.returncode == 2 and "--secrets" in out.stderr and "NAME" in out.stderr
     for word in words:
         assert word in out.stderr, out.stderr
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_file_that_others_write(daemon, keys, mode):
+    keys.chmod(mode)
+    refuse(daemon, "log", secrets=["PAID"])
+    assert "chmod go-w" in complaint(daemon)
+    keys.chmod(0o644)
+    assert daemon.create(secrets=["PAID"])
+
+
+def test_relative_paths(keys, monkeypatch):
+    """Those who open them later are in other directories."""
+    (keys.parent / "below").mkdir()
+    (keys.parent / "ca.pem").write_text("")
+    monkeypatch.chdir(keys.parent / "below")
+    with Daemon("--secrets", "../secrets.json", "--egress-trust", "../ca.pem") as d:
+        assert d.create(secrets=["OPENAI_API_KEY"])
+        keys.write_text("{")
+        refuse(d, "log", secrets=["OPENAI_API_KEY"])
+        assert str(keys.resolve()) in complaint(d)
 
 
 @pytest.mark.parametrize("content, words", [
@@ -253,9 +277,15 @@ def test_a_secret_that_is_gone_when_it_wakes(daemon, keys):
     made = daemon.create(secrets=["PAID", "OPENAI_API_KEY"])
     assert daemon.request("POST", f"/sandboxes/{made['sandboxID']}/pause", {"depth": "hibernate"}).status == 204
     (keys.parent / "openai").unlink()
-    assert daemon.request("POST", f"/sandboxes/{made['sandboxID']}/resume", {}).status == 201
+    answer = daemon.request("POST", f"/sandboxes/{made['sandboxID']}/resume", {})
+    assert answer.status == 500 and "OPENAI_API_KEY cannot be used" in answer.json["message"], answer.body
+    assert str(keys.parent) not in answer.body.decode() and str(keys.parent / "openai") in complaint(daemon)
+    assert daemon.get(made["sandboxID"]).json["state"] == "paused"
     logs = daemon.request("GET", f"/sandboxes/{made['sandboxID']}/logs").body.decode()
-    assert "only text" in logs and "OPENAI_API_KEY" in logs
+    assert "not started" in logs and "OPENAI_API_KEY" in logs
+    # Once it is there again the sandbox wakes.
+    (keys.parent / "openai").write_text(VALUE + "\n")
+    assert daemon.request("POST", f"/sandboxes/{made['sandboxID']}/resume", {}).status == 201
 
 
 def test_not_from_the_pool(keys):
