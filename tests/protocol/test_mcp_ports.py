@@ -202,7 +202,7 @@ def test_what_was_refused_before_is_no_reason(server, backend):  # noqa: F811
 def test_the_command_before_was_refused_it(server, backend):  # noqa: F811
     """In the same second; the time that netd tells is exact. The control: one from then on."""
     sandbox = backend.sandbox()
-    backend.refuse({"name": "evil.example"}, exactly=True)
+    backend.refuse({"name": "evil.example"}, exactly=True, ago_s=0.05)
     o, text, _ = checked(server, "run_command", sandbox_id=sandbox, command="cat /nonexistent")
     assert "network_hint" not in o and "network policy" not in text and backend.asks() == 1
     backend.refuse({"name": "evil.example"}, exactly=True, ago_s=-60)
