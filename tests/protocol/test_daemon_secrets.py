@@ -288,6 +288,18 @@ def test_a_secret_that_is_gone_when_it_wakes(daemon, keys):
     assert daemon.request("POST", f"/sandboxes/{made['sandboxID']}/resume", {}).status == 201
 
 
+def test_a_secret_that_is_gone_when_it_forks(daemon, keys):
+    made = daemon.create(secrets=["OPENAI_API_KEY"])
+    (keys.parent / "openai").unlink()
+    fork = f"/sandboxes/{made['sandboxID']}/fork"
+    answer = daemon.request("POST", fork, {"count": 1})
+    assert "OPENAI_API_KEY cannot be used" in answer.body.decode(), answer.body
+    assert "sandbox" not in answer.json[0]
+    wait_for(lambda: len(daemon.directories()) == 1, what="the end of the child's directory")
+    (keys.parent / "openai").write_text(VALUE + "\n")
+    assert "sandbox" in daemon.request("POST", fork, {"count": 1}).json[0]
+
+
 def test_not_from_the_pool(keys):
     """A machine of the pool has no cubby-egress."""
     with Daemon("--secrets", str(keys), "--pool", "default=1:2", env={"CUBBY_TEST_PAID": OTHER}) as d:
