@@ -275,9 +275,10 @@ unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
 	@for r in $(notdir $(REPLAYS)); do \
 	    echo "exec timeout -k 5 60 $(B)/test/replay/$$r tests/fuzz/corpus/$${r#fuzz_}" >$(B)/test/replay/$$r.t; done
 	@prove --exec sh $(patsubst %,%.t,$(REPLAYS))
-# One program each, with real or faked peers, official ones among them; no QEMU.
+# One program each, with real or faked peers, official ones among them; no QEMU. Three files at a time at least:
+# on two processors half of the time is waiting.
 protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
-	$(call pytest,tests/protocol tests/clients tests/conformance tests/sdk -- -n auto --maxprocesses 4 --dist loadfile)
+	$(call pytest,tests/protocol tests/clients tests/conformance tests/sdk -- -n $(if $(filter 1 2 3,$(shell nproc)),3,4) --dist loadfile)
 # Everything real: QEMU, a template of this tree's own, the official clients.
 # Two files at a time: a guest keeps one processor busy, and waits for the other programs of its test.
 e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
