@@ -84,7 +84,8 @@ class PoolBench:
         after = self.shelf()
         return {"create_ms": median_ms(creates), "p99_ms": p99_ms(creates), "range_ms": spread_ms(creates),
                 "from_the_pool": after["handedOut"] - before["handedOut"],
-                "baseline": "ping over the same pipe", "baseline_ms": median_ms(pings), "n": self.rounds}
+                "baseline": "ping over the same pipe", "baseline_ms": median_ms(pings),
+                "baseline_p99_ms": p99_ms(pings), "n": self.rounds}
 
     def pool_first_output(self):
         """Beside: the same command in a sandbox that has run many."""
