@@ -12,27 +12,10 @@ import pytest
 
 from cubbyd import MicroVMs, wait_for
 from harness import BIN, TEST_HOME
-from jail_peer import AS_USER, NAMESPACES, UIDS, USER, WALLS, lacking, mounts_of, namespace_of, status_of
+from jail_peer import NAMESPACES, UIDS, USER, WALLS, lacking, mounts_of, namespace_of, of_user, status_of
 
 NONE = ["0" * 16]
 PRIVATE = "/etc/shadow"
-
-
-def of_user(*args):
-    """A daemon of another user than root, with a template that it may read."""
-    daemon = MicroVMs(*args)
-    (daemon.home / "templates").unlink()
-    where = daemon.home / "templates/default"
-    where.mkdir(parents=True)
-    for file in (TEST_HOME / "templates/default").iterdir():
-        try:
-            os.link(file, where / file.name)
-        except OSError:  # another file system
-            subprocess.run(["cp", "--sparse=always", file, where], check=True)
-    for path in daemon.home, where.parent, where:
-        os.chown(path, USER, USER)
-    daemon.wrap = AS_USER
-    return daemon
 
 
 @pytest.fixture(scope="module", name="jailed", params=["root", "user"])

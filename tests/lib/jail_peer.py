@@ -8,7 +8,8 @@ import pathlib
 import struct
 import subprocess
 
-from harness import BIN
+from cubbyd import MicroVMs
+from harness import BIN, TEST_HOME
 
 JAIL = BIN / "cubby-jail"
 WALLS = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup", "uid", "privileges", "rlimits", "landlock",
@@ -18,6 +19,23 @@ NAMESPACES = {"user": "user", "mount": "mnt", "pid": "pid", "network": "net", "i
 UIDS = range(0x70c00000, 0x71000000)
 USER = 1001
 AS_USER = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+
+
+def of_user(*args):
+    """A daemon of another user than root, with a template that it may read."""
+    daemon = MicroVMs(*args)
+    (daemon.home / "templates").unlink()
+    where = daemon.home / "templates/default"
+    where.mkdir(parents=True)
+    for file in (TEST_HOME / "templates/default").iterdir():
+        try:
+            os.link(file, where / file.name)
+        except OSError:  # another file system
+            subprocess.run(["cp", "--sparse=always", file, where], check=True)
+    for path in daemon.home, where.parent, where:
+        os.chown(path, USER, USER)
+    daemon.wrap = AS_USER
+    return daemon
 
 
 def files_of(program):
