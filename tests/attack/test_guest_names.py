@@ -2,46 +2,29 @@
 """A guest that may reach one name, and tries to reach more: by address, by other ways to ask for names, by
 another name at the same address, by a name that changes what it stands for, by what a second sandbox asked."""
 
-import threading
 
 import pytest
 
 from attack_world import ALL, Field, UdpHello
 from gate_world import client_hello
 from netd_world import NameServer
+from threaded import Threaded
 
 OTHER = "9.9.9.9"
 GOOD, EVIL = "good.example", "evil.example"
 
 
-class Answers:
+class Answers(Threaded):
     """Answers whoever says something first, at a port of every address of the world."""
 
     def __init__(self, namespace, port):
         self.told = []
-        self.listener = namespace.listen("0.0.0.0", port)
-        self.listener.settimeout(None)
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(namespace, port)
 
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection):
-        with connection:
-            try:
-                if data := connection.recv(4096):
-                    self.told.append(data)
-                    connection.sendall(b"world")
-            except OSError:
-                pass
-
-    def close(self):
-        self.listener.close()
+    def serve(self, connection):
+        if data := connection.recv(4096):
+            self.told.append(data)
+            connection.sendall(b"world")
 
 
 @pytest.fixture(scope="module", name="field")

@@ -4,47 +4,31 @@
 import shlex
 import ssl
 import subprocess
-import threading
 
 import pytest
 
 from attack_world import ALL, Field
 from netd_world import NameServer
+from threaded import Threaded
 
 OTHER = "9.9.9.9"
 GOOD, EVIL = "good.example", "evil.example"
 
 
-class Https:
+class Https(Threaded):
     """Answers each request on 443 and 80 with its Host, and remembers it."""
 
     def __init__(self, namespace, port, context):
         self.hosts = []
         self.context = context
-        self.listener = namespace.listen("0.0.0.0", port)
-        self.listener.settimeout(None)
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(namespace, port)
 
-    def _accept(self):
-        while True:
-            try:
-                conn, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._run, args=(conn,), daemon=True).start()
-
-    def _run(self, conn):
-        try:
-            with self.context.wrap_socket(conn, server_side=True) if self.context else conn as s:
-                while b"\r\n\r\n" in (head := s.recv(65536)):
-                    host = head.split(b"Host: ")[1].split(b"\r\n")[0]
-                    self.hosts.append(host.decode())
-                    s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(host) + host)
-        except OSError:
-            pass
-
-    def close(self):
-        self.listener.close()
+    def serve(self, connection):
+        with self.context.wrap_socket(connection, server_side=True) if self.context else connection as s:
+            while b"\r\n\r\n" in (head := s.recv(65536)):
+                host = head.split(b"Host: ")[1].split(b"\r\n")[0]
+                self.hosts.append(host.decode())
+                s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(host) + host)
 
 
 @pytest.fixture(scope="module", name="field")

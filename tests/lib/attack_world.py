@@ -12,6 +12,7 @@ import threading
 
 from cubbyd import MicroVMs, wait_for
 from netd_guest import World
+from threaded import Threaded
 
 ATTACKER = pathlib.Path(__file__).parent.parent / "attack/in_guest.py"
 PORT = 8080
@@ -20,36 +21,19 @@ AGENT = 7000  # where the attacker listens in its sandbox
 IP_PKTINFO = 8
 
 
-class Hello:
+class Hello(Threaded):
     """Says who it is to whoever connects to PORT of any address of a namespace, and remembers what it
     was told first."""
 
     def __init__(self, namespace, text, port=PORT):
         self.text = text.encode()
         self.told = []
-        self.listener = namespace.listen("0.0.0.0", port)
-        self.listener.settimeout(None)
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(namespace, port)
 
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection):
-        with connection:
-            try:
-                connection.sendall(self.text)
-                connection.shutdown(socket.SHUT_WR)
-                self.told.append(connection.recv(4096))
-            except OSError:
-                pass
-
-    def close(self):
-        self.listener.close()
+    def serve(self, connection):
+        connection.sendall(self.text)
+        connection.shutdown(socket.SHUT_WR)
+        self.told.append(connection.recv(4096))
 
 
 class UdpHello:

@@ -5,44 +5,28 @@ import functools
 import socket
 import ssl
 import struct
-import threading
 
 import pytest
 
 from netd_guest import ACK, FIN, SYN, Guest, Netd, Wire, World, ipv4, tcp
 from netd_world import NameServer, ask
+from threaded import Threaded
 
 OTHER = "9.9.9.9"  # public, and the world's
 BY_NAME = {"denyOut": ["0.0.0.0/0"], "allowOut": ["a.example", "plain.example:2222"]}
 OPEN = {}
 
 
-class Server:
-    """Accepts on a port of every address of the world; each connection is `serve`'s, in a thread."""
+class Server(Threaded):
+    """What it was told is remembered, when it serves nothing of its own."""
 
     def __init__(self, namespace, port, serve_one=None):
         self.got = []  # (bytes, "end" or "reset") of each connection that is over
-        self.accepted = 0
-        self.serve = serve_one or self.record
-        self.listener = namespace.listen("0.0.0.0", port)
-        self.listener.settimeout(None)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.serve_one = serve_one or self.record
+        super().__init__(namespace, port)
 
-    def _accept(self):
-        while True:
-            try:
-                conn, _ = self.listener.accept()
-            except OSError:
-                return
-            self.accepted += 1
-            threading.Thread(target=self._run, args=(conn,), daemon=True).start()
-
-    def _run(self, conn):
-        with conn:
-            try:
-                self.serve(conn)
-            except OSError:
-                pass
+    def serve(self, connection):
+        self.serve_one(connection)
 
     def record(self, conn):
         """Says "ok" for each piece, until the end."""
@@ -54,9 +38,6 @@ class Server:
             self.got.append((data, "end"))
         except OSError:
             self.got.append((data, "reset"))
-
-    def close(self):
-        self.listener.close()
 
 
 @pytest.fixture(name="world")

@@ -5,6 +5,8 @@ import socket
 import struct
 import threading
 
+from threaded import Threaded
+
 PORT = 8080
 
 
@@ -53,34 +55,20 @@ class NameServer:
         self.socket.close()
 
 
-class Echo:
+class Echo(Threaded):
     """Answers on PORT of every address of the world, and echoes until the end."""
 
     def __init__(self, namespace):
         self.ends = []
-        self.listener = namespace.listen("0.0.0.0", PORT)
-        self.listener.settimeout(None)
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(namespace, PORT)
 
-    def _accept(self):
-        while True:
-            try:
-                conn, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._echo, args=(conn,), daemon=True).start()
-
-    def _echo(self, conn):
-        with conn:
-            try:
-                while data := conn.recv(4096):
-                    conn.sendall(data)
-                self.ends.append("end")
-            except ConnectionResetError:
-                self.ends.append("reset")
-
-    def close(self):
-        self.listener.close()
+    def serve(self, connection):
+        try:
+            while data := connection.recv(4096):
+                connection.sendall(data)
+            self.ends.append("end")
+        except ConnectionResetError:
+            self.ends.append("reset")
 
 
 def reaches(guest, address):
