@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/man/cubby.1 has every option of every verb, and none that no verb has; cubby-mcp.1 every code of a tool's
+error. (The other programs' options are looked at beside their own tests.)"""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from harness import BIN
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGE = (ROOT / "docs/man/cubby.1").read_text(encoding="utf-8").replace("\\-", "-")
+MORE = {"template": ["build", "ls", "rm"], "snapshot": ["ls", "rm"]}
+OF_CUBBYD = {"listen"}  # which the page names as another program's
+
+
+def shown(*words):
+    return subprocess.run([BIN / "cubby", *words, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def verbs():
+    return [verb for verb in re.findall(r"^  ([a-z]+) ", shown(), re.M) if verb != "daemon"]  # cubbyd(1) has its options
+
+
+def options(verb):
+    texts = [shown(verb), *(shown(verb, more) for more in MORE.get(verb, []))]
+    return {option for text in texts for option in re.findall(r"^  --([a-z-]+)", text, re.M)}
+
+
+def entry(verb):
+    """What the page says of a verb."""
+    body = PAGE[PAGE.index(".SH VERBS"):PAGE.index(".SH EXIT STATUS")]
+    (found,) = re.findall(rf"^\.TP\n\.BR? {verb}\b.*?(?=^\.TP|^\.PP|\Z)", body, re.M | re.S)
+    return found
+
+
+def test_every_verb_is_there():
+    assert len(verbs()) > 10
+    assert "daemon" in shown() and entry("daemon")
+
+
+@pytest.mark.parametrize("verb", MORE.keys() | {"create", "exec", "expose", "key", "network", "resume", "fork", "pause"})
+def test_the_options_of_a_verb(verb):
+    common = PAGE[PAGE.index("Each verb has"):PAGE.index(".SH EXIT STATUS")]  # those of all, and of `create` and `network`
+    elsewhere = entry("network") if verb == "create" else ""
+    missing = [option for option in options(verb) if f"--{option}" not in entry(verb) + common + elsewhere]
+    assert not missing, missing
+
+
+def test_no_option_is_there_that_no_verb_has():
+    known = {option for verb in verbs() for option in options(verb)} | {"help"} | OF_CUBBYD
+    assert set(re.findall(r"--([a-z][a-z-]+)", PAGE)) <= known
+
+
+def test_each_code_of_a_tools_error():
+    sources = "".join(f.read_text(encoding="utf-8") for f in (ROOT / "mcp-server").rglob("*.c"))
+    codes = set(re.findall(r'tool_call_fail\(\s*\w+,\s*"([a-z_]+)"', sources))
+    page = (ROOT / "docs/man/cubby-mcp.1").read_text(encoding="utf-8")
+    said = page[page.index(".SH ERRORS OF TOOLS"):page.index(".SH HTTP")]
+    assert len(codes) > 20 and not codes - set(re.findall(r"^\.BR? ([a-z_]+)", said, re.M))
