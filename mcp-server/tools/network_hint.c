@@ -12,6 +12,9 @@
 #include "sandbox-backend/base/visible.h"
 #include "sandbox-backend/client/network.h"
 
+// A command is killed after 50 s, as clients give a request up after 60: its result cannot wait for
+// long, and is worth more than this.
+#define ANSWER_MS      5000
 #define SHOWN_REFUSALS 3 // the newest
 #define SHOWN_ALLOWED  6
 #define NS_PER_MS      1000000LL
@@ -118,6 +121,6 @@ bool network_hint_ask(struct tool_call *c, int64_t before_s, network_hint_cb cb,
                              clock_wall_ns() - tool_call_ms(c) * NS_PER_MS - before_s * NS_PER_S,
                          .cb = cb,
                          .ctx = ctx};
-    c->op = client_network(c->toolbox->client, c->id, 0, on_answer, a);
+    c->op = client_network(c->toolbox->client, c->id, 0, ANSWER_MS, on_answer, a);
     return true;
 }

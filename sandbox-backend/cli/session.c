@@ -160,7 +160,7 @@ int session_pause(struct session *s, const char *id, enum pause_depth depth, str
 json_t *session_network(struct session *s, const char *id, struct err *e)
 {
     struct wait w = {.loop = &s->loop, .e = e};
-    client_network(s->client, id, 0, on_json, &w);
+    client_network(s->client, id, 0, 0, on_json, &w);
     return wait_for(s, &w);
 }
 

@@ -135,9 +135,8 @@ static void fit_body(struct create *op)
         err_set(&op->err, ERR_UNIMPLEMENTED,
                 "%s passes no environment to a sandbox; give it with each command instead",
                 dialect->name);
-    if (op->has_secrets && !dialect->slides) // which only cubbyd does
-        err_set(&op->err, ERR_UNIMPLEMENTED,
-                "%s cannot put secrets into a sandbox's requests: only cubbyd can", dialect->name);
+    if (op->has_secrets)
+        dialect_check(dialect, FEATURE_SECRETS, &op->err);
     if (op->slides && dialect->slides)
         json_object_set_new(op->body, "sliding", json_true());
 }

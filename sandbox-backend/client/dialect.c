@@ -24,6 +24,8 @@ static const char *const NAMES[FEATURES] = {
     [FEATURE_ROLLBACK] = "rollback",
     [FEATURE_STATS] = "figures of what sandboxes use",
     [FEATURE_NETWORK] = "network policies of Cubby's kind",
+    [FEATURE_PORTS] = "ports of its host for those of sandboxes",
+    [FEATURE_SECRETS] = "secrets for a sandbox's requests",
 };
 
 int dialect_check(const struct dialect *d, enum feature feature, struct err *e)

@@ -127,6 +127,7 @@ const struct dialect dialect_cube = {
             [FEATURE_STATS] = "look at its hosts instead",
             [FEATURE_NETWORK] = "give its own lists, by its own tools",
             [FEATURE_PORTS] = "every port has its name from the beginning",
+            [FEATURE_SECRETS] = "only cubbyd puts them in",
         },
     .id_ok = id_ok,
     .id_shape = "32 digits 0 to 9 and a to f",

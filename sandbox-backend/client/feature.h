@@ -10,5 +10,6 @@ enum feature {
     FEATURE_STATS,
     FEATURE_NETWORK,
     FEATURE_PORTS, // of its host, listed and closed
+    FEATURE_SECRETS,
     FEATURES,
 };

@@ -52,14 +52,14 @@ static void cancel(struct client_op *base)
 }
 
 static struct client_op *start(struct client *c, const char *method, const struct buf *target,
-                               const char *body, const struct network *wanted)
+                               const char *body, uint64_t timeout_ms, const struct network *wanted)
 {
     static const struct call_events EVENTS = {.on_end = on_answer};
     const struct call_opts opts = {.method = method,
                                    .target = buf_str(target),
                                    .body = body,
                                    .body_len = body ? strlen(body) : 0,
-                                   .timeout_ms = ANSWER_MS,
+                                   .timeout_ms = timeout_ms ? timeout_ms : ANSWER_MS,
                                    .needs = FEATURE_NETWORK};
     struct network *op = xmemdup(wanted, sizeof *wanted);
     op_begin(&op->base, c, cancel);
@@ -74,13 +74,14 @@ static void add_target(struct buf *target, const char *id)
     buf_adds(target, "/network");
 }
 
-struct client_op *client_network(struct client *c, const char *id, int64_t since, client_json_cb cb,
-                                 void *ctx)
+struct client_op *client_network(struct client *c, const char *id, int64_t since,
+                                 uint64_t timeout_ms, client_json_cb cb, void *ctx)
 {
     struct buf target auto_buf = BUF_INIT;
     add_target(&target, id);
     buf_printf(&target, "?since=%lld", (long long)since);
-    return start(c, "GET", &target, NULL, &(struct network){.json_cb = cb, .ctx = ctx});
+    return start(c, "GET", &target, NULL, timeout_ms,
+                 &(struct network){.json_cb = cb, .ctx = ctx});
 }
 
 struct client_op *client_network_set(struct client *c, const char *id, const json_t *policy,
@@ -89,5 +90,5 @@ struct client_op *client_network_set(struct client *c, const char *id, const jso
     struct buf target auto_buf = BUF_INIT;
     char *body auto_free = json_to_string(policy);
     add_target(&target, id);
-    return start(c, "PUT", &target, body, &(struct network){.done_cb = cb, .ctx = ctx});
+    return start(c, "PUT", &target, body, 0, &(struct network){.done_cb = cb, .ctx = ctx});
 }

@@ -22,9 +22,9 @@
 //   "address"  "" when only a name is known
 //   "reason"   a few words for a person, printable, at most 47 bytes
 // "counters" is null, "sequence" 0 and "refusals" empty while it has no machine (hibernated). It
-// wakes nothing, and is no use of the sandbox.
-struct client_op *client_network(struct client *c, const char *id, int64_t since, client_json_cb cb,
-                                 void *ctx);
+// wakes nothing, and is no use of the sandbox. `timeout_ms` is for the answer; 0: as for others.
+struct client_op *client_network(struct client *c, const char *id, int64_t since,
+                                 uint64_t timeout_ms, client_json_cb cb, void *ctx);
 
 // Replaces the policy of a running sandbox, all of it: {"mode", "allow", "deny", "limits"}, or
 // E2B's

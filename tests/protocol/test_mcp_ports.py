@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import subprocess
+import threading
 import urllib.request
 
 import pytest
@@ -30,6 +31,7 @@ class NetHandler(Handler):
             b.asked.append(json.loads(body))
             self.answer(*b.port)
         elif path.endswith("/network") and self.command == "GET":
+            b.goes_on.wait(120)
             self.answer(*b.network)
         else:
             super().control(path, body)
@@ -40,6 +42,8 @@ class NetBackend(Backend):
 
     def __init__(self):
         self.asked = []
+        self.goes_on = threading.Event()
+        self.goes_on.set()
         self.port = (201, {"port": 8000, "hostPort": 43211, "protocol": "http", "url": "http://127.0.0.1:43211",
                            "browserUrl": "http://8000-x.localhost:43211/", "token": None})
         self.network = (404, {"code": 404, "message": "no"})
@@ -214,6 +218,17 @@ def test_a_backend_that_cannot_tell(server, backend):  # noqa: F811
     for backend.network in ((404, {}), (500, {"message": "x"}), (200, {"policy": {}}), (200, [])):
         o, _, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="exit 2")
         assert o["exit_code"] == 2 and "network_hint" not in o
+
+
+def test_a_backend_that_says_nothing(server, backend):  # noqa: F811
+    """The result is worth more: it comes before the client gives it up."""
+    backend.refuse({"name": "evil.example"})
+    backend.goes_on.clear()
+    try:
+        o, _, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="exit 2")
+    finally:
+        backend.goes_on.set()
+    assert o["exit_code"] == 2 and "network_hint" not in o and backend.asks() == 1
 
 
 def test_many_refusals_are_one_line(server, backend):  # noqa: F811

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the dialects make of a server: where requests go, what is left out, and what is done here.
+#include "sandbox-backend/client/dialect.h"
 #include "tests/lib/client_fake.h"
 
 #define CUBE_ID  "0123456789abcdef0123456789abcdef"
@@ -264,9 +265,29 @@ static void test_options(void)
     ok(client_opts_check(&fine, &e) == 0, "these are fine: %s", e.msg);
 }
 
+// What a server lacks is named, whichever it is.
+static void test_what_they_lack(void)
+{
+    static const struct dialect *const ALL[] = {&dialect_cubbyd, &dialect_e2b, &dialect_cube};
+    for (size_t i = 0; i < ARRAY_LEN(ALL); i++)
+        for (int feature = FEATURE_NONE + 1; feature < FEATURES; feature++) {
+            struct err lacks = ERR_INIT, old = ERR_INIT;
+            dialect_check(ALL[i], (enum feature)feature, &lacks);
+            dialect_too_old(ALL[i], (enum feature)feature, 404, &old);
+            ok(!strstr(lacks.msg, "null") && !strstr(old.msg, "null") && strstr(old.msg, " has no "),
+               "%s; %s", lacks.msg, old.msg);
+        }
+    struct err e = ERR_INIT;
+    ok(dialect_check(&dialect_cubbyd, FEATURE_PORTS, &e) == 0 &&
+           dialect_check(&dialect_e2b, FEATURE_PORTS, &e) < 0 &&
+           strstr(e.msg, "ports of its host"),
+       "%s", e.msg);
+}
+
 int main(void)
 {
     test_options();
+    test_what_they_lack();
     test_cubbyd();
     test_e2b_pages();
     lookup = "{}";
