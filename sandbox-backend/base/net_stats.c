@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What netd tells of one sandbox's network.
+// What is told of one sandbox's network.
 #include "sandbox-backend/base/net_stats.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +18,87 @@
 
 #define PROTO_ICMP 1
 
+// ---- the writer
+
+struct net_stats *net_stats_map(int fd, struct err *e)
+{
+    struct stat st;
+    struct net_stats *s;
+    if (fd >= 0 && (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof *s)) {
+        err_set(e, ERR_INVALID, "--stats-fd: the file is too short");
+        return NULL;
+    }
+    s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
+             fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    if (s == MAP_FAILED) {
+        err_sys(e, errno, "map the counters");
+        return NULL;
+    }
+    if (s->magic != NET_STATS_MAGIC) {
+        memset(s, 0, sizeof *s);
+        s->magic = NET_STATS_MAGIC;
+    }
+    return s;
+}
+
+void net_stats_unmap(struct net_stats *s)
+{
+    munmap(s, sizeof *s);
+}
+
+static void count_reason(struct net_stats *s, const char *why, uint64_t count)
+{
+    struct net_stats_reason *reason = s->reasons;
+    const struct net_stats_reason *last = s->reasons + NET_STATS_REASONS - 1;
+    while (reason < last && reason->count > 0 &&
+           strncmp(reason->why, why, sizeof reason->why - 1) != 0)
+        reason++;
+    if (reason->count == 0)
+        snprintf(reason->why, sizeof reason->why, "%s", reason == last ? "other" : why);
+    reason->count += count;
+}
+
+static bool is_same(const struct net_stats_refusal *a, const struct net_stats_refusal *b)
+{
+    return a->seq > 0 && a->address == b->address && a->port == b->port && a->proto == b->proto &&
+           strcmp(a->why, b->why) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+// In the place of the same one, else of the oldest. Its number is written last: a reader that comes
+// in between sees none.
+static void keep(struct net_stats *s, struct net_stats_refusal *one)
+{
+    struct net_stats_refusal *place = s->refusals;
+    for (struct net_stats_refusal *r = s->refusals; r < s->refusals + NET_STATS_REFUSALS; r++) {
+        if (is_same(r, one)) {
+            place = r;
+            one->count = r->count;
+            break;
+        }
+        if (r->seq < place->seq)
+            place = r;
+    }
+    uint64_t seq = one->seq;
+    one->count++;
+    one->seq = 0;
+    __atomic_store_n(&place->seq, 0, __ATOMIC_RELEASE);
+    *place = *one;
+    __atomic_store_n(&place->seq, seq, __ATOMIC_RELEASE);
+    one->seq = seq;
+}
+
+void net_stats_refused(struct net_stats *s, struct net_stats_refusal *one)
+{
+    one->seq = s->refused + 1;
+    one->count = 0;
+    one->at_ns = clock_wall_ns();
+    count_reason(s, one->why, 1);
+    __atomic_store_n(&s->refused, one->seq, __ATOMIC_RELEASE);
+    keep(s, one);
+}
+
+// ---- the reader
+
 int net_stats_create(const char *path, struct err *e)
 {
     int fd auto_close = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -24,7 +107,7 @@ int net_stats_create(const char *path, struct err *e)
     return steal_fd(&fd);
 }
 
-// ---- what came from the file is made harmless
+// What came from the file is made harmless.
 
 static void bound(uint64_t *number)
 {
@@ -88,6 +171,49 @@ int net_stats_read(const char *path, struct net_stats *out, struct err *e)
     }
     check(out, again);
     return 0;
+}
+
+// ---- two of one sandbox
+
+// At least so many have been refused since; all when the file's times are out of order.
+static uint64_t count_since(const struct net_stats *s, int64_t at_ns)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < NET_STATS_REFUSALS; i++) {
+        const struct net_stats_refusal *r = &s->refusals[i];
+        if (r->seq == 0 || r->at_ns <= at_ns)
+            break;
+        count = s->refused - r->seq + 1;
+    }
+    return count;
+}
+
+static void number_anew(struct net_stats_refusal *r, const struct net_stats *other)
+{
+    if (r->seq == 0)
+        return;
+    r->seq += other->refused - count_since(other, r->at_ns);
+    bound(&r->seq);
+}
+
+void net_stats_merge(struct net_stats *into, const struct net_stats *more)
+{
+    struct net_stats_refusal all[2 * NET_STATS_REFUSALS];
+    for (size_t i = 0; i < NET_STATS_REFUSALS; i++) {
+        all[i] = into->refusals[i];
+        all[NET_STATS_REFUSALS + i] = more->refusals[i];
+        number_anew(&all[i], more);
+        number_anew(&all[NET_STATS_REFUSALS + i], into);
+    }
+    qsort(all, ARRAY_LEN(all), sizeof *all, by_age);
+    memcpy(into->refusals, all, sizeof into->refusals);
+    for (size_t i = 0; i < NET_STATS_REASONS; i++)
+        if (more->reasons[i].count > 0)
+            count_reason(into, more->reasons[i].why, more->reasons[i].count);
+    for (size_t i = 0; i < NET_STATS_REASONS; i++)
+        bound(&into->reasons[i].count);
+    into->refused += more->refused;
+    bound(&into->refused);
 }
 
 const char *net_stats_proto(uint8_t proto)

@@ -10,8 +10,7 @@
 #define REFUSALS_GAP_MS 1000 // then one line in each such time
 
 struct refusals {
-    struct net_stats *stats; // owned: mapped, or memory of its own
-    bool is_mapped;
+    struct net_stats *stats; // owned; mapped
     int tokens;
     int64_t refilled_at;
     unsigned long suppressed; // lines since the last
