@@ -38,9 +38,9 @@ json_t *network_view_policy(const struct net_policy *p)
 
 // ---- what was counted
 
-static bool read_stats(const struct sandbox *sb, struct net_stats *s)
+static bool read_stats(const struct sandbox *sb, enum machine_net which, struct net_stats *s)
 {
-    return sb->machine && machine_network(sb->machine, s, NULL) == 0;
+    return sb->machine && machine_network(sb->machine, which, s, NULL) == 0;
 }
 
 static json_t *reasons_of(const struct net_stats *s)
@@ -89,7 +89,12 @@ static json_t *refusals_of(const struct net_stats *s, int64_t since)
 json_t *network_view(struct sandbox *sb, int64_t since)
 {
     struct net_stats *s auto_free = xcalloc(1, sizeof *s);
-    bool is_known = read_stats(sb, s);
+    struct net_stats *more auto_free = xcalloc(1, sizeof *more);
+    bool is_known = read_stats(sb, MACHINE_NET_POLICY, s);
+    if (read_stats(sb, MACHINE_NET_SECRETS, more)) {
+        net_stats_merge(s, more);
+        is_known = true;
+    }
     return json_pack("{s:o, s:o, s:I, s:o}", "policy", network_view_policy(&sb->policy), "counters",
                      is_known ? counters_of(s) : json_null(), "sequence", (json_int_t)s->refused,
                      "refusals", refusals_of(s, since));
@@ -105,15 +110,20 @@ static void note(struct sandbox *sb, const struct net_stats_refusal *r)
                 r->address && r->name[0] ? " " : "", r->name, r->port, r->why, (long long)r->count);
 }
 
+static void note_new(struct sandbox *sb, const struct net_stats *s, uint64_t *noted)
+{
+    if (s->refused < *noted) // a new machine's
+        *noted = 0;
+    for (size_t i = NET_STATS_REFUSALS; i-- > 0;)
+        if (s->refusals[i].seq > *noted)
+            note(sb, &s->refusals[i]);
+    *noted = s->refused;
+}
+
 void network_view_note(struct sandbox *sb)
 {
     struct net_stats *s auto_free = xcalloc(1, sizeof *s);
-    if (!read_stats(sb, s))
-        return;
-    if (s->refused < sb->net_noted) // a new machine's
-        sb->net_noted = 0;
-    for (size_t i = NET_STATS_REFUSALS; i-- > 0;)
-        if (s->refusals[i].seq > sb->net_noted)
-            note(sb, &s->refusals[i]);
-    sb->net_noted = s->refused;
+    for (enum machine_net which = 0; which < MACHINE_NETS; which++)
+        if (read_stats(sb, which, s))
+            note_new(sb, s, &sb->net_noted[which]);
 }

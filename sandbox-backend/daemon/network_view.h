@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is shown of a sandbox's network: its policy in Cubby's own words, and what netd counted and
-// refused under it.
+// What is shown of a sandbox's network: its policy in Cubby's own words, what was counted, and what
+// was refused: under it by netd, and for the sake of secrets by egress.
 #pragma once
 #include <jansson.h>
 #include <stdint.h>

@@ -51,8 +51,8 @@ struct sandbox {
     char *owner;      // owned; name of the API key that made it; NULL: made on the unix socket
     json_t *metadata; // owned; object of strings
     json_t *secrets;  // owned; secrets.h; NULL: none
-    struct net_policy policy; // what it may open to the outside
-    uint64_t net_noted;       // number of the last refusal that stands in the journal
+    struct net_policy policy;         // what it may open to the outside
+    uint64_t net_noted[MACHINE_NETS]; // number of the last refusal that stands in the journal
     struct machine_facts facts;
     struct machine *machine; // owned; NULL before it is ready and after it is gone
     struct upstream upstream;

@@ -171,9 +171,15 @@ struct machine_usage {
 // ERR_GONE when it has ended. Synchronous; some file reads under /proc.
 int machine_usage(const struct machine *m, struct machine_usage *out, struct err *e);
 
-// What its network process tells: bytes, and what was refused (net_stats.h); it is distrusted there.
-// ERR_NOT_FOUND when the driver does not know. Synchronous; reads one small file.
-int machine_network(const struct machine *m, struct net_stats *out, struct err *e);
+// What its network's processes tell: bytes, and what was refused (net_stats.h); they are distrusted
+// there. ERR_NOT_FOUND when the driver does not know. Synchronous; reads one small file.
+enum machine_net {
+    MACHINE_NET_POLICY,  // all bytes, and what the policy refused
+    MACHINE_NET_SECRETS, // what was refused for the sake of its secrets; of one that has some
+    MACHINE_NETS,
+};
+int machine_network(const struct machine *m, enum machine_net which, struct net_stats *out,
+                    struct err *e);
 
 // In the background it runs only when nothing else wants the processor, as far as the host lets the
 // daemon decide that; or again as others do. Best effort, at once.

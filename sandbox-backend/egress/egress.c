@@ -2,11 +2,16 @@
 // cubby-egress: takes connections, counts them, and reports what was refused.
 #include "sandbox-backend/egress/egress.h"
 
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/queue.h>
 #include <unistd.h>
 #include <uv.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/net_stats.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/egress/egress_config.h"
 #include "sandbox-backend/egress/handover.h"
 #include "sandbox-backend/egress/tunnel.h"
@@ -27,11 +32,12 @@ struct egress {
     struct tunnel_room room;
     LIST_HEAD(entries, entry) tunnels;
     size_t count;
-    int64_t refused; // or failed, all told
+    struct net_stats *stats; // owned; what was refused
+    int64_t reported;        // that and what failed
 };
 
 static void on_message(uv_poll_t *poll, int status, int events);
-static void on_report(void *ctx, const char *host, int port, const char *secret, const char *why);
+static void on_report(void *ctx, const struct tunnel_report *r);
 static void on_gone(void *ctx, struct tunnel *tunnel);
 
 struct egress *egress_new(const struct egress_options *o, struct err *e)
@@ -52,7 +58,8 @@ struct egress *egress_new(const struct egress_options *o, struct err *e)
                                    .report = on_report,
                                    .on_gone = on_gone,
                                    .ctx = g};
-    if (egress_config_read(&g->config, o->config_fd, e) < 0) {
+    int rc = egress_config_read(&g->config, o->config_fd, e);
+    if (rc < 0 || !(g->stats = net_stats_map(o->stats_fd, e))) {
         egress_free(g);
         return NULL;
     }
@@ -60,20 +67,68 @@ struct egress *egress_new(const struct egress_options *o, struct err *e)
     return g;
 }
 
+// ---- what is told
+
+// For the daemon: in a few words, as the same ones are counted together.
+static void count(struct egress *g, const struct tunnel_report *r)
+{
+    struct net_stats_refusal one = {.proto = NET_PROTO_TCP, .port = (uint16_t)r->port};
+    struct in_addr address;
+    if (inet_pton(AF_INET, r->address, &address) == 1)
+        one.address = ntohl(address.s_addr);
+    if (!str_eq(r->host, r->address) || !one.address)
+        snprintf(one.name, sizeof one.name, "%s", r->host);
+    int room = (int)(sizeof one.why - sizeof "secret : " - strlen(r->what));
+    if (r->secret)
+        snprintf(one.why, sizeof one.why, "secret %.*s: %s", room, r->secret, r->what);
+    else
+        snprintf(one.why, sizeof one.why, "%s", r->what);
+    net_stats_refused(g->stats, &one);
+}
+
+static void on_report(void *ctx, const struct tunnel_report *r)
+{
+    struct egress *g = ctx;
+    g->reported++;
+    if (r->what)
+        count(g, r);
+    log_warn("egress.refused", "count=%lld host=%s port=%d secret=%s why=\"%s\"",
+             (long long)g->reported, r->host, r->port, r->secret ? r->secret : "-", r->why);
+}
+
 // ---- connections
+
+static void on_wrong_message(struct egress *g, const struct err *e)
+{
+    const struct tunnel_report r = {
+        .host = "", .address = "", .what = "a connection that was handed over wrongly"};
+    count(g, &r);
+    log_warn("egress.message", "error=\"%s\"", e->msg);
+}
+
+static void drop(struct egress *g, const struct tunnel_target *target, const char *what,
+                 const char *why)
+{
+    on_report(g, &(struct tunnel_report){.host = *target->name ? target->name : target->address,
+                                         .address = target->address,
+                                         .port = target->port,
+                                         .what = what,
+                                         .why = why});
+}
 
 static void start(struct egress *g, const struct tunnel_target *target, int fd)
 {
     struct err e = ERR_INIT;
     if (g->count == EGRESS_CONNECTIONS_MAX) {
         close(fd);
-        on_report(g, target->name, target->port, NULL, "too many connections are open at once");
+        drop(g, target, "too many connections to secrets' proxy",
+             "too many connections are open at once");
         return;
     }
     struct entry *entry = xcalloc(1, sizeof *entry);
     entry->tunnel = tunnel_start(&g->room, target, fd, &e);
     if (!entry->tunnel) {
-        on_report(g, target->name, target->port, NULL, e.msg);
+        drop(g, target, NULL, e.msg);
         free(entry);
         return;
     }
@@ -102,17 +157,9 @@ static void on_message(uv_poll_t *poll, int status, int events)
         if (got == HANDOVER_ONE)
             start(g, &target, fd);
         else
-            log_warn("egress.message", "error=\"%s\"", e.msg);
+            on_wrong_message(g, &e);
         json_decref(json);
     }
-}
-
-static void on_report(void *ctx, const char *host, int port, const char *secret, const char *why)
-{
-    struct egress *g = ctx;
-    g->refused++;
-    log_warn("egress.refused", "count=%lld host=%s port=%d secret=%s why=\"%s\"",
-             (long long)g->refused, host, port, secret ? secret : "-", why);
 }
 
 static void on_gone(void *ctx, struct tunnel *tunnel)
@@ -151,5 +198,7 @@ void egress_free(struct egress *g)
     uv_loop_close(&g->loop);
     close(g->socket);
     egress_config_fini(&g->config);
+    if (g->stats)
+        net_stats_unmap(g->stats);
     free(g);
 }

@@ -52,6 +52,9 @@
 //   ANSWER  as it comes, values in it masked, until its end; then the next HEAD. After 101 both
 //           directions are only bytes
 //
+// What is refused is counted and kept where the daemon reads it (stats_fd, base/net_stats.h); the
+// sentence about it is answered and logged.
+//
 // Limits: CONNECTIONS_MAX at once, 64 KiB a head, 256 KiB waiting each way, a deadline for every
 // wait (tunnel.c). One thread; nothing blocks.
 //
@@ -70,6 +73,7 @@ struct egress;
 struct egress_options {
     int connections_fd;
     int config_fd;
+    int stats_fd; // file of net_stats_create's; borrowed; -1: none
 };
 
 // Reads the configuration, and closes its descriptor. NULL with `e` set when it is not sound; the

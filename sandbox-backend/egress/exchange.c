@@ -4,6 +4,7 @@
 // A request's body passes untouched. A placeholder in it is not replaced, on purpose: what is in a
 // body is what hosts keep and show again, and a guest could read a value back from there. One that
 // may not go to this host ends the request.
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -62,18 +63,18 @@ static void mask_code(struct tunnel *t)
     while (t->code.len && t->code.data[t->code.len - 1] == '=')
         t->code.data[--t->code.len] = '\0';
     if (t->code.len)
-        scan_add(&t->mask, buf_str(&t->code));
+        mask_add(&t->mask, buf_str(&t->code));
 }
 
 static void on_head(struct tunnel *t)
 {
     struct refusal r;
-    scan_keep(&t->mask, t->mask_fixed);
+    mask_keep(&t->mask, t->mask_fixed);
     tunnel__wipe(&t->code);
     t->request_whole = t->answer_whole = t->answer_begun = false;
     if (!judge_request(&t->judge, &t->request, &t->head, &r)) {
         tunnel__wipe(&t->head);
-        tunnel__refuse(t, r.status, r.secret, r.why);
+        tunnel__refuse(t, &r);
         return;
     }
     mask_code(t);
@@ -97,7 +98,7 @@ void exchange__begin(struct tunnel *t)
     bool sent = link_send(&t->host, &t->head);
     tunnel__wipe(&t->head);
     if (!sent)
-        tunnel__refuse(t, 502, NULL, "the connection to the host was lost");
+        tunnel__fail(t, 502, "the connection to the host was lost");
 }
 
 static bool check_trailers(struct tunnel *t, struct buf *out)
@@ -112,7 +113,7 @@ static bool check_trailers(struct tunnel *t, struct buf *out)
         secrets_find(t->room->secrets, out->data + from, out->len - from, &at);
     if (!secret || judge_body(&t->judge, secret, &r))
         return true;
-    tunnel__refuse(t, r.status, r.secret, r.why);
+    tunnel__refuse(t, &r);
     return false;
 }
 
@@ -124,7 +125,7 @@ static void pass_request(struct tunnel *t, const char *data, size_t len, bool la
     struct refusal r;
     int found = scan_feed(&t->search, data, len, last, &plain);
     if (found >= 0 && !judge_body(&t->judge, t->sought[found], &r)) {
-        tunnel__refuse(t, r.status, r.secret, r.why);
+        tunnel__refuse(t, &r);
         return;
     }
     add_piece(&framed, &plain, chunked, last);
@@ -133,7 +134,7 @@ static void pass_request(struct tunnel *t, const char *data, size_t len, bool la
     if (chunked && last)
         buf_adds(&framed, "\r\n");
     if (!link_send(&t->host, &framed))
-        tunnel__refuse(t, 502, NULL, "the connection to the host was lost");
+        tunnel__fail(t, 502, "the connection to the host was lost");
 }
 
 static void on_request_whole(struct tunnel *t)
@@ -143,6 +144,14 @@ static void on_request_whole(struct tunnel *t)
         return;
     t->request_whole = true;
     settle(t);
+}
+
+static void on_bad_request(struct tunnel *t)
+{
+    struct refusal r = {.status = t->request.bad_status,
+                        .what = "a request that is not HTTP/1.1 as it should be"};
+    snprintf(r.why, sizeof r.why, "%s", t->request.bad);
+    tunnel__refuse(t, &r);
 }
 
 // One event; false when there is none, or nothing more is wanted now.
@@ -165,7 +174,7 @@ static bool step_guest(struct tunnel *t, const char **data, size_t *len)
         on_request_whole(t);
         break;
     case HTTP_EV_BAD:
-        tunnel__refuse(t, t->request.bad_status, NULL, t->request.bad);
+        on_bad_request(t);
         break;
     }
     return !is_over(t);
@@ -242,7 +251,7 @@ static void send_head(struct tunnel *t, int status)
     else if (status >= 200 && p->llhttp.http_minor == 0)
         buf_adds(&head, "Connection: keep-alive\r\n");
     buf_adds(&head, "\r\n");
-    scan_mask_text(&t->mask, head.data, head.len);
+    mask_text(&t->mask, head.data, head.len);
     if (!link_send(&t->guest, &head))
         tunnel__close(t);
 }
@@ -252,7 +261,7 @@ static void on_answer_head(struct tunnel *t)
     int status = llhttp_get_status_code(&t->answer.llhttp);
     t->interim = status < 200;
     if (status == 101 && !t->request.is_offer) {
-        tunnel__refuse(t, 502, NULL, "the host changed the protocol unasked");
+        tunnel__fail(t, 502, "the host changed the protocol unasked");
         return;
     }
     if (!t->interim) {
@@ -267,22 +276,41 @@ static void on_answer_head(struct tunnel *t)
     }
 }
 
-static void pass_answer(struct tunnel *t, const char *data, size_t len, bool last)
+static void send_piece(struct tunnel *t, const struct buf *plain, bool last)
 {
-    struct buf plain auto_buf = BUF_INIT, framed auto_buf = BUF_INIT;
+    struct buf framed auto_buf = BUF_INIT;
     const struct http_trailers *trailers = &t->answer.trailers;
     bool chunked = t->answer_chunked && !t->answer.no_body;
-    scan_feed(&t->mask, data, len, last, &plain);
-    add_piece(&framed, &plain, chunked, last);
+    add_piece(&framed, plain, chunked, last);
     if (chunked && last) {
         size_t from = framed.len;
         for (size_t i = 0; i < trailers->count; i++)
             http_trailers_append(&framed, trailers->list[i].name, trailers->list[i].value);
-        scan_mask_text(&t->mask, framed.data + from, framed.len - from);
+        mask_text(&t->mask, framed.data + from, framed.len - from);
         buf_adds(&framed, "\r\n");
     }
     if (!link_send(&t->guest, &framed))
         tunnel__close(t);
+}
+
+static void pass_answer(struct tunnel *t, const char *data, size_t len, bool last)
+{
+    struct buf plain auto_buf = BUF_INIT;
+    mask_feed(&t->mask, data, len, last, &plain);
+    if (mask_waits(&t->mask))
+        deadline_arm(&t->pause, MASK_PAUSE_MS);
+    else
+        deadline_disarm(&t->pause);
+    send_piece(t, &plain, last);
+}
+
+void exchange__pause(struct tunnel *t)
+{
+    struct buf plain auto_buf = BUF_INIT;
+    if (t->state != TUNNEL_EXCHANGE || t->answer_whole)
+        return;
+    mask_pause(&t->mask, &plain);
+    send_piece(t, &plain, false);
 }
 
 static void on_answer_end(struct tunnel *t)
@@ -313,7 +341,7 @@ static bool step_host(struct tunnel *t, const char **data, size_t *len)
         on_answer_end(t);
         break;
     case HTTP_EV_BAD:
-        tunnel__refuse(t, 502, NULL, "the host's answer is not HTTP/1.1 as it should be");
+        tunnel__fail(t, 502, "the host's answer is not HTTP/1.1 as it should be");
         break;
     }
     return t->state == TUNNEL_EXCHANGE;
@@ -328,7 +356,7 @@ static void on_all_read(struct tunnel *t)
     else if (t->answer_begun)
         tunnel__close(t); // cut short, and so it is for the guest
     else
-        tunnel__refuse(t, 502, NULL, "the host closed the connection without an answer");
+        tunnel__fail(t, 502, "the host closed the connection without an answer");
 }
 
 // Bytes that no request asked for.
@@ -360,7 +388,7 @@ void exchange__host(struct tunnel *t)
 void exchange__host_ended(struct tunnel *t)
 {
     if (t->state == TUNNEL_CONNECT)
-        tunnel__refuse(t, 502, NULL, "the host closed the connection");
+        tunnel__fail(t, 502, "the host closed the connection");
     else if (!is_over(t))
         exchange__host(t);
 }

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -57,12 +58,22 @@ static int take_fds(struct msghdr *message, int *fd)
     return count;
 }
 
-static int check(const struct msghdr *message, int fds, struct err *e)
+// libuv ends the process over what epoll(7) does not take, such as a file.
+static bool is_stream(int fd)
+{
+    int type;
+    socklen_t len = sizeof type;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM;
+}
+
+static int check(const struct msghdr *message, int fds, int fd, struct err *e)
 {
     if (message->msg_flags & (MSG_TRUNC | MSG_CTRUNC))
         return err_set(e, ERR_TOO_LARGE, "the message is too long");
     if (fds != 1)
         return err_set(e, ERR_INVALID, "the message has %d descriptors instead of one", fds);
+    if (!is_stream(fd))
+        return err_set(e, ERR_INVALID, "the message's descriptor is no stream socket");
     return 0;
 }
 
@@ -87,7 +98,7 @@ enum handover handover_receive(int socket, struct tunnel_target *target, json_t 
     int fds = take_fds(&message, fd);
     if (n == 0 && fds == 0)
         return HANDOVER_OVER;
-    if (check(&message, fds, e) == 0 && (*json = json_parse_few(text, (size_t)n, 16, e)) &&
+    if (check(&message, fds, *fd, e) == 0 && (*json = json_parse_few(text, (size_t)n, 16, e)) &&
         handover_parse(*json, target, e) == 0)
         return HANDOVER_ONE;
     json_decref(steal(json));

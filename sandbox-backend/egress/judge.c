@@ -15,13 +15,15 @@
 
 #define BASIC "Basic "
 
-static bool refuse(struct refusal *r, int status, const struct secret *secret, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+static bool refuse(struct refusal *r, int status, const struct secret *secret, const char *what,
+                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-static bool refuse(struct refusal *r, int status, const struct secret *secret, const char *fmt, ...)
+static bool refuse(struct refusal *r, int status, const struct secret *secret, const char *what,
+                   const char *fmt, ...)
 {
     va_list args;
     r->status = status;
+    r->what = what;
     r->secret = secret ? secret->name : NULL;
     va_start(args, fmt);
     vsnprintf(r->why, sizeof r->why, fmt, args);
@@ -36,12 +38,12 @@ static bool may_go(const struct judge *j, const struct secret *secret, struct re
     if (!secret_is_for(secret, j->name)) {
         struct buf hosts auto_buf = BUF_INIT;
         secret_show_hosts(secret, &hosts);
-        return refuse(r, 403, secret,
+        return refuse(r, 403, secret, "not for this host",
                       "the placeholder of secret %s was sent to %s, and it is only for %s",
                       secret->name, j->name, buf_str(&hosts));
     }
     if (!j->tls)
-        return refuse(r, 403, secret,
+        return refuse(r, 403, secret, "not without TLS",
                       "the placeholder of secret %s was sent to %s without TLS: use https",
                       secret->name, j->name);
     return true;
@@ -82,7 +84,7 @@ static bool has_none(const struct judge *j, const char *text, size_t len, const 
     const struct secret *secret = secrets_find(j->secrets, text, len, &at);
     if (!secret || !may_go(j, secret, r))
         return !secret;
-    return refuse(r, 403, secret,
+    return refuse(r, 403, secret, "not in this place",
                   "the placeholder of secret %s stands in %s: it is replaced in header values, in "
                   "Authorization: Basic and in the query",
                   secret->name, where);
@@ -97,8 +99,8 @@ static bool add_target(const struct judge *j, const struct http_parser *p, struc
     size_t path_len = query ? (size_t)(query - p->target) : strlen(p->target);
     int method = llhttp_get_method((llhttp_t *)(uintptr_t)&p->llhttp);
     if (method == HTTP_CONNECT || (p->target[0] != '/' && strcmp(p->target, "*") != 0))
-        return refuse(r, 400, NULL, "requests to a proxy are not passed on: ask %s itself",
-                      j->name);
+        return refuse(r, 400, NULL, "a request to a proxy",
+                      "requests to a proxy are not passed on: ask %s itself", j->name);
     if (!has_none(j, p->target, path_len, "the path", r))
         return false;
     buf_printf(out, "%s ", llhttp_method_name((llhttp_method_t)method));
@@ -133,9 +135,10 @@ static bool check_host(const struct judge *j, const struct http_parser *p, struc
 {
     const char *host = http_header_get(p->headers, p->count, "Host");
     if (!host)
-        return refuse(r, 400, NULL, "a request without a Host header is not passed on");
+        return refuse(r, 400, NULL, "a request without a Host",
+                      "a request without a Host header is not passed on");
     if (!is_ours(j, host))
-        return refuse(r, 421, NULL,
+        return refuse(r, 421, NULL, "another Host than the connection's",
                       "the request is for host %.100s, and the connection for %s port %d", host,
                       j->name, j->port);
     return true;
@@ -165,7 +168,8 @@ static bool fill_basic(const struct judge *j, const char *value, struct buf *out
     if (!*is_basic)
         return true;
     if (j->code && j->code->len)
-        return refuse(r, 400, NULL, "a request has no more than one Authorization");
+        return refuse(r, 400, NULL, "more than one Authorization",
+                      "a request has no more than one Authorization");
     bool filled_it = fill(j, plain.data, plain.len, false, &filled, r);
     if (filled_it) {
         size_t from = (buf_adds(out, BASIC), out->len);

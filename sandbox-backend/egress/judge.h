@@ -19,6 +19,7 @@ struct judge {
 struct refusal {
     int status;         // of the answer that the guest gets; 0: nothing is refused
     const char *secret; // the name of the one that it is about, or NULL. Borrowed
+    const char *what;   // a literal of a few words
     char why[400];      // a sentence, without a value
 };
 

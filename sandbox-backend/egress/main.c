@@ -13,10 +13,11 @@
 #include "sandbox-backend/log/log.h"
 
 static struct {
-    int64_t connections_fd, config_fd, log_fd;
+    int64_t connections_fd, config_fd, stats_fd, log_fd;
     const char *log_level;
     bool help, version;
-} options = {.connections_fd = -1, .config_fd = -1, .log_fd = 2, .log_level = "info"};
+} options = {
+    .connections_fd = -1, .config_fd = -1, .stats_fd = -1, .log_fd = 2, .log_level = "info"};
 
 static const struct opt table[] = {
     {.name = "connections-fd",
@@ -30,6 +31,12 @@ static const struct opt table[] = {
      .value = &options.config_fd,
      .arg = "FD",
      .help = "where the configuration is read from, to its end (JSON)",
+     .max = INT16_MAX},
+    {.name = "stats-fd",
+     .type = OPT_INT,
+     .value = &options.stats_fd,
+     .arg = "FD",
+     .help = "file in which what is refused is counted and kept, for cubbyd",
      .max = INT16_MAX},
     {.name = "log-fd",
      .type = OPT_INT,
@@ -80,7 +87,8 @@ static int shield_self(struct err *e)
 static int run(struct err *e)
 {
     const struct egress_options o = {.connections_fd = (int)options.connections_fd,
-                                     .config_fd = (int)options.config_fd};
+                                     .config_fd = (int)options.config_fd,
+                                     .stats_fd = (int)options.stats_fd};
     if (shield_self(e) < 0)
         return -1;
     struct egress *g = egress_new(&o, e);

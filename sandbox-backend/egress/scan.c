@@ -5,15 +5,13 @@
 #include <assert.h>
 #include <string.h>
 
-void scan_init(struct scan *s, bool masks)
+void scan_init(struct scan *s)
 {
-    *s = (struct scan){.masks = masks};
+    *s = (struct scan){0};
 }
 
 void scan_fini(struct scan *s)
 {
-    if (s->held.data)
-        explicit_bzero(s->held.data, s->held.cap);
     buf_fini(&s->held);
 }
 
@@ -23,12 +21,6 @@ void scan_add(struct scan *s, const char *text)
     s->texts[s->count] = text;
     s->lens[s->count++] = strlen(text);
     s->begins[(unsigned char)*text] = true;
-}
-
-void scan_keep(struct scan *s, size_t count)
-{
-    assert(count <= s->count);
-    s->count = count;
 }
 
 // The longest text that begins here, or -1. *part: a longer one may, the bytes end too soon.
@@ -48,30 +40,19 @@ static int match(const struct scan *s, const char *at, size_t len, bool *part)
     return found;
 }
 
-// Masks, or stops at, what is found. Returns how far it came; *found is -1 or what stopped it.
-static size_t run(const struct scan *s, char *text, size_t len, bool last, int *found)
+// Stops at what is found. Returns how far it came; *found is -1 or what stopped it.
+static size_t run(const struct scan *s, const char *text, size_t len, bool last, int *found)
 {
-    size_t i = 0;
     *found = -1;
-    while (i < len) {
+    for (size_t i = 0; i < len; i++) {
         bool part;
-        if (!s->begins[(unsigned char)text[i]]) {
-            i++;
+        if (!s->begins[(unsigned char)text[i]])
             continue;
-        }
-        int which = match(s, text + i, len - i, &part);
+        *found = match(s, text + i, len - i, &part);
         if (part && !last)
+            *found = -1;
+        if (*found >= 0 || (part && !last))
             return i;
-        if (which < 0) {
-            i++;
-            continue;
-        }
-        if (!s->masks) {
-            *found = which;
-            return i;
-        }
-        memset(text + i, '*', s->lens[which]);
-        i += s->lens[which];
     }
     return len;
 }
@@ -88,10 +69,4 @@ int scan_feed(struct scan *s, const char *data, size_t len, bool last, struct bu
     buf_add(out, s->held.data, done);
     buf_consume(&s->held, done);
     return found;
-}
-
-void scan_mask_text(const struct scan *s, char *text, size_t len)
-{
-    int found;
-    run(s, text, len, true, &found);
 }

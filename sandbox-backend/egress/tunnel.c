@@ -15,13 +15,13 @@
 // moves on.
 #include "sandbox-backend/egress/tunnel.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/egress/tunnel_internal.h"
-#include "sandbox-backend/log/log.h"
 #include "sandbox-backend/net/http.h"
 
 static const struct {
@@ -38,6 +38,7 @@ static const struct {
 };
 
 static void on_deadline(struct deadline *d);
+static void on_pause(struct deadline *d);
 static const struct link_events GUEST_EVENTS;
 static const struct link_events HOST_EVENTS;
 
@@ -61,14 +62,14 @@ void tunnel__progress(struct tunnel *t)
 static void add_needles(struct tunnel *t)
 {
     const struct secrets *all = t->room->secrets;
-    scan_init(&t->search, false);
-    scan_init(&t->mask, true);
+    scan_init(&t->search);
+    mask_init(&t->mask);
     for (size_t i = 0; i < all->count; i++) {
         const struct secret *secret = &all->items[i];
         if (t->judge.tls && secret_is_for(secret, t->name)) {
-            scan_add(&t->mask, secret->value);
+            mask_add(&t->mask, secret->value);
             if (secret->percent)
-                scan_add(&t->mask, secret->percent);
+                mask_add(&t->mask, secret->percent);
         } else {
             t->sought[t->search.count] = secret;
             scan_add(&t->search, secret->placeholder);
@@ -92,7 +93,8 @@ static struct tunnel *tunnel_new(const struct tunnel_room *room, const struct tu
     http_parser_init(&t->answer, HTTP_RESPONSE);
     add_needles(t);
     deadline_init(&t->deadline, room->loop, on_deadline);
-    t->handles = 1;
+    deadline_init(&t->pause, room->loop, on_pause);
+    t->handles = 2;
     return t;
 }
 
@@ -120,7 +122,7 @@ static void tunnel_free(struct tunnel *t)
     http_parser_fini(&t->request);
     http_parser_fini(&t->answer);
     scan_fini(&t->search);
-    scan_fini(&t->mask);
+    mask_fini(&t->mask);
     tunnel__wipe(&t->head);
     tunnel__wipe(&t->code);
     buf_fini(&t->from_guest);
@@ -144,6 +146,11 @@ static void on_deadline_closed(struct deadline *d)
     on_handle_closed(container_of(d, struct tunnel, deadline));
 }
 
+static void on_pause_closed(struct deadline *d)
+{
+    on_handle_closed(container_of(d, struct tunnel, pause));
+}
+
 void tunnel__close(struct tunnel *t)
 {
     if (t->is_closing)
@@ -153,6 +160,7 @@ void tunnel__close(struct tunnel *t)
     link_close(&t->guest);
     link_close(&t->host);
     deadline_close(&t->deadline, on_deadline_closed);
+    deadline_close(&t->pause, on_pause_closed);
 }
 
 void tunnel_cut(struct tunnel *t)
@@ -194,15 +202,32 @@ static void answer(struct tunnel *t, int status, const char *why)
     tunnel__linger(t);
 }
 
-void tunnel__refuse(struct tunnel *t, int status, const char *secret, const char *why)
+void tunnel__refuse(struct tunnel *t, const struct refusal *r)
 {
     if (t->state == TUNNEL_LINGER || t->state == TUNNEL_CLOSED)
         return;
-    t->room->report(t->room->ctx, t->name, t->judge.port, secret, why);
+    t->room->report(t->room->ctx, &(struct tunnel_report){.host = t->name,
+                                                          .address = t->address,
+                                                          .port = t->judge.port,
+                                                          .secret = r->secret,
+                                                          .what = r->what,
+                                                          .why = r->why});
     if (t->answer_begun || t->state == TUNNEL_HANDSHAKE)
         tunnel__close(t);
     else
-        answer(t, status, why);
+        answer(t, r->status, r->why);
+}
+
+static void refuse(struct tunnel *t, int status, const char *what, const char *why)
+{
+    struct refusal r = {.status = status, .what = what};
+    snprintf(r.why, sizeof r.why, "%s", why);
+    tunnel__refuse(t, &r);
+}
+
+void tunnel__fail(struct tunnel *t, int status, const char *why)
+{
+    refuse(t, status, NULL, why);
 }
 
 static void on_deadline(struct deadline *d)
@@ -210,9 +235,14 @@ static void on_deadline(struct deadline *d)
     struct tunnel *t = container_of(d, struct tunnel, deadline);
     const char *late = PATIENCE[t->state].late;
     if (late)
-        tunnel__refuse(t, 504, NULL, late);
+        tunnel__fail(t, 504, late);
     if (!late || t->state == TUNNEL_HANDSHAKE)
         tunnel__close(t);
+}
+
+static void on_pause(struct deadline *d)
+{
+    exchange__pause(container_of(d, struct tunnel, pause));
 }
 
 // ---- the guest's side
@@ -245,8 +275,8 @@ static void on_guest_end(struct link *l)
 static void on_guest_failed(struct link *l, const char *why)
 {
     struct tunnel *t = container_of(l, struct tunnel, guest);
-    if (l->tls_failed && t->state == TUNNEL_HANDSHAKE)
-        log_info("egress.handshake", "host=%s port=%d error=\"%s\"", t->name, t->judge.port, why);
+    if (l->tls_failed && t->state == TUNNEL_HANDSHAKE) // of a pinned certificate, say
+        refuse(t, 0, "the TLS handshake with the guest failed", why);
     tunnel__close(t);
 }
 
@@ -284,7 +314,7 @@ void tunnel__connect(struct tunnel *t)
                           t->judge.tls ? t->room->tls : NULL, t->name, &HOST_EVENTS, &e);
     t->handles += t->host.is_open;
     if (rc < 0)
-        tunnel__refuse(t, 502, NULL, e.msg);
+        tunnel__fail(t, 502, e.msg);
 }
 
 static void on_host_ready(struct link *l)
@@ -317,7 +347,10 @@ static void on_host_failed(struct link *l, const char *why)
 {
     struct tunnel *t = container_of(l, struct tunnel, host);
     char *text auto_free = NULL;
+    const char *what = NULL;
     if (t->state == TUNNEL_CONNECT && l->tls_failed)
+        what = "the host's certificate cannot be verified";
+    if (what)
         text = str_printf("the certificate of %s (%s port %d) could not be verified, so nothing "
                           "was sent to it: %s",
                           t->name, t->address, t->judge.port, why);
@@ -329,7 +362,7 @@ static void on_host_failed(struct link *l, const char *why)
     if (t->state == TUNNEL_HEAD) // between two requests: as if it had ended
         tunnel__close(t);
     else
-        tunnel__refuse(t, 502, NULL, text);
+        refuse(t, 502, what, text);
 }
 
 static void on_host_drained(struct link *l)

@@ -16,13 +16,22 @@ struct tunnel_target {
     bool tls;
 };
 
+// What was refused, or failed.
+struct tunnel_report {
+    const char *host;    // of the connection: its name, or its address
+    const char *address; // in digits
+    int port;
+    const char *secret; // the name of the one that it is about, or NULL
+    const char *what;   // a literal of a few words; NULL: nothing was refused, something failed
+    const char *why;    // a sentence
+};
+
 // What tunnels share. Borrowed by each.
 struct tunnel_room {
     uv_loop_t *loop;
     struct tls_ends *tls;
     const struct secrets *secrets;
-    // Something was refused, or failed: `secret` is the name of the one it is about, or NULL.
-    void (*report)(void *ctx, const char *host, int port, const char *secret, const char *why);
+    void (*report)(void *ctx, const struct tunnel_report *r);
     void (*on_gone)(void *ctx, struct tunnel *t); // it is freed after that
     void *ctx;
 };

@@ -4,6 +4,7 @@
 #pragma once
 #include "sandbox-backend/egress/judge.h"
 #include "sandbox-backend/egress/link.h"
+#include "sandbox-backend/egress/mask.h"
 #include "sandbox-backend/egress/scan.h"
 #include "sandbox-backend/egress/tunnel.h"
 #include "sandbox-backend/net/deadline.h"
@@ -34,8 +35,9 @@ struct tunnel {
     struct buf head;    // of the request, with values: until it is sent
     struct scan search; // for placeholders that may not go there, in the request's body
     const struct secret *sought[SCAN_TEXTS_MAX]; // of `search`: whose they are
-    struct scan mask;                            // of values, in the answer
+    struct mask mask;                            // of values, in the answer
     size_t mask_fixed;                           // of `mask`, those of every request
+    struct deadline pause;                       // what `mask` holds back goes then
     struct buf code; // `mask` has it: what was made for the last Authorization: Basic
     bool request_whole, answer_whole;
     bool answer_begun; // the head of the last one, not of an interim one, has been passed on
@@ -48,8 +50,10 @@ void tunnel__set_state(struct tunnel *t, enum tunnel_state to);
 void tunnel__progress(struct tunnel *t); // the deadline is counted from now
 void tunnel__close(struct tunnel *t);
 void tunnel__linger(struct tunnel *t); // the guest has its last answer
-// Reports it, and answers with it where that is still possible.
-void tunnel__refuse(struct tunnel *t, int status, const char *secret, const char *why);
+// Reports it, and answers with it where that is still possible. `what` as in tunnel_report.
+void tunnel__refuse(struct tunnel *t, const struct refusal *r);
+// Something that nobody refused went wrong.
+void tunnel__fail(struct tunnel *t, int status, const char *why);
 void tunnel__connect(struct tunnel *t);
 void tunnel__wipe(struct buf *b); // it held values
 
@@ -58,3 +62,4 @@ void exchange__guest(struct tunnel *t);
 void exchange__host(struct tunnel *t);
 void exchange__begin(struct tunnel *t); // the host is there: the head goes out
 void exchange__host_ended(struct tunnel *t);
+void exchange__pause(struct tunnel *t); // nothing has come of the answer for a while

@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from harness import BIN
 
+import net_stats
+
 EGRESS = BIN / "cubby-egress"
 DAY = datetime.timedelta(days=1)
 
@@ -174,9 +176,13 @@ class Egress:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         out, into = os.pipe()
         self.config_pipe = os.readlink(f"/proc/self/fd/{out}")
-        self.process = subprocess.Popen(
-            [EGRESS, "--connections-fd", str(its.fileno()), "--config-fd", str(out)],
-            pass_fds=(its.fileno(), out), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        with tempfile.NamedTemporaryFile(dir=ca.directory, suffix=".stats", delete=False) as counters:
+            counters.truncate(net_stats.BYTES)
+            self.stats_path = counters.name
+            self.process = subprocess.Popen(
+                [EGRESS, "--connections-fd", str(its.fileno()), "--config-fd", str(out),
+                 "--stats-fd", str(counters.fileno())],
+                pass_fds=(its.fileno(), out, counters.fileno()), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
         its.close()
         os.close(out)
         with os.fdopen(into, "w") as f:
@@ -191,6 +197,10 @@ class Egress:
 
     def text(self):
         return self.log.decode("utf-8", "replace")
+
+    def stats(self):
+        """(counters, {reason: count}, refusals with the newest first)."""
+        return net_stats.read_stats(self.stats_path)
 
     def hand(self, fd, name, address, port, tls):
         message = {"name": name, "address": address, "port": port, "tls": tls}

@@ -14,17 +14,12 @@ import sys
 import threading
 import time
 
+import net_stats
+
 NETD = os.path.join(os.environ.get("BIN", "build/bin"), "cubby-netd")
 GUEST_IP = "10.0.2.15"
 GUEST_MAC = "52:54:00:c0:bb:01"
-STATS = struct.Struct("<6Q")
-REASON = struct.Struct("<Q48s")
-REFUSAL = struct.Struct("<QQqIHBx48s256s")
 libc = ctypes.CDLL(None, use_errno=True)
-
-
-def text(field):
-    return field.split(b"\0")[0].decode("ascii")
 
 
 def sh(*command):
@@ -171,7 +166,7 @@ class Netd:
         control.listen(16)
         self.stats_path = os.path.join(directory, "net.stats")
         counters = open(self.stats_path, "a+b")
-        counters.truncate(STATS.size + REASON.size * 32 + REFUSAL.size * 16)
+        counters.truncate(net_stats.BYTES)
         fds = [ours.fileno(), listener.fileno(), control.fileno(), counters.fileno()]
         command = [NETD, "--frames-fd", str(fds[0]), "--listen-fd", str(fds[1]), "--mode", mode,
                    "--stats-fd", str(fds[3])]
@@ -193,26 +188,8 @@ class Netd:
         counters.close()
 
     def stats(self):
-        """(counters, {reason: count}, refusals with the newest first), base/net_stats.h."""
-        with open(self.stats_path, "rb") as f:
-            data = f.read()
-        names = ("magic", "received_bytes", "received_packets", "sent_bytes", "sent_packets", "refused")
-        counters = dict(zip(names, STATS.unpack_from(data)))
-        at = STATS.size
-        reasons = {}
-        for i in range(32):
-            count, why = REASON.unpack_from(data, at + i * REASON.size)
-            if count:
-                reasons[text(why)] = count
-        at += 32 * REASON.size
-        refusals = []
-        for i in range(16):
-            seq, count, _, address, port, proto, why, name = REFUSAL.unpack_from(data, at + i * REFUSAL.size)
-            if seq:
-                refusals.append({"seq": seq, "count": count, "port": port, "proto": proto,
-                                 "address": socket.inet_ntoa(struct.pack(">I", address)),
-                                 "why": text(why), "name": text(name)})
-        return counters, reasons, sorted(refusals, key=lambda r: -r["seq"])
+        """(counters, {reason: count}, refusals with the newest first)."""
+        return net_stats.read_stats(self.stats_path)
 
     def control(self, line, timeout=20):
         """One line to the control socket; the answer, or None when netd hangs up without one."""

@@ -270,9 +270,11 @@ const char *machine_vmnet(const struct machine *m)
     return m->vmnet;
 }
 
-int machine_network(const struct machine *m, struct net_stats *out, struct err *e)
+int machine_network(const struct machine *m, enum machine_net which, struct net_stats *out,
+                    struct err *e)
 {
-    char *path auto_free = str_printf("%s/net.stats", m->dir); // that a test has put there
+    const char *file = which == MACHINE_NET_SECRETS ? "egress" : "net";
+    char *path auto_free = str_printf("%s/%s.stats", m->dir, file); // that a test has put there
     return net_stats_read(path, out, e);
 }
 
@@ -280,7 +282,7 @@ int machine_usage(const struct machine *m, struct machine_usage *out, struct err
 {
     struct net_stats network;
     *out = (struct machine_usage){0};
-    if (machine_network(m, &network, NULL) == 0) {
+    if (machine_network(m, MACHINE_NET_POLICY, &network, NULL) == 0) {
         out->net_in_bytes = (int64_t)network.received_bytes;
         out->net_out_bytes = (int64_t)network.sent_bytes;
     }

@@ -12,7 +12,7 @@ import pytest
 
 from cubbyd import Daemon
 from cubbyd_fixtures import *  # noqa: F401,F403
-from netd_guest import REASON, REFUSAL, STATS
+from net_stats import REASON, REFUSAL, STATS
 
 MAGIC = 0x3173746174737563
 
@@ -36,11 +36,12 @@ def refusal(seq, why=b"private", address="10.0.0.1", port=5432, proto=6, name=b"
     return REFUSAL.pack(seq, count, at, number, port, proto, why, name)
 
 
-def write(daemon, sandbox, refusals=(), reasons=(), magic=MAGIC, refused=None, counters=(100, 2, 200, 4)):
+def write(daemon, sandbox, refusals=(), reasons=(), magic=MAGIC, refused=None, counters=(100, 2, 200, 4),
+          name="net.stats"):
     data = STATS.pack(magic, *counters, len(refusals) if refused is None else refused)
     data += b"".join(REASON.pack(count, why) for count, why in reasons).ljust(32 * REASON.size, b"\0")
     data += b"".join(refusals).ljust(16 * REFUSAL.size, b"\0")
-    path = daemon.directory(sandbox) / "net.stats"
+    path = daemon.directory(sandbox) / name
     path.with_suffix(".new").write_bytes(data)
     os.rename(path.with_suffix(".new"), path)
 
@@ -156,6 +157,40 @@ def test_refusals_stand_in_the_log_once(daemon, sandbox):
     assert len(lines()) == 1, "asking again adds none"
     write(daemon, sandbox, [refusal(1), refusal(2, b"not an allowed name", name=b"evil.example", port=443)])
     assert len(lines()) == 2 and "10.0.0.1 evil.example port 443: not an allowed name" in lines()[0]
+
+
+def test_what_was_refused_for_the_sake_of_secrets(daemon, sandbox):
+    """cubby-egress has a file of its own; what it tells stands beside what netd does, and in the log."""
+    now = time.time_ns()
+    mine = refusal(2, b"secret KEY: not for this host", "9.9.9.9", 443, 6, b"evil.example", count=2, at=now - 10)
+    write(daemon, sandbox, [mine], [(2, b"secret KEY: not for this host")], refused=2, counters=(0,) * 4,
+          name="egress.stats")
+    told = network(daemon, sandbox).json
+    assert [r["name"] for r in told["refusals"]] == ["evil.example"] and told["sequence"] == 2, "alone"
+    write(daemon, sandbox, [refusal(1, at=now - 20), refusal(2, port=1, at=now)], [(2, b"private")])
+    told = network(daemon, sandbox).json
+    assert told["counters"] == {
+        "receivedBytes": 100, "receivedPackets": 2, "sentBytes": 200, "sentPackets": 4, "refused": 4,
+        "refusedByReason": {"private": 2, "secret KEY: not for this host": 2}}
+    assert [(r["sequence"], r["reason"], r["count"]) for r in told["refusals"]] == [
+        (4, "private", 1), (3, "secret KEY: not for this host", 2), (2, "private", 1)]
+    assert [r["port"] for r in network(daemon, sandbox, 3).json["refusals"]] == [1]
+
+    def lines():
+        logs = daemon.request("GET", f"/v2/sandboxes/{sandbox}/logs?search=refused").json["logs"]
+        return [line["message"] for line in logs if line["message"].startswith("network:")]
+
+    for _ in range(2):
+        assert sorted(lines()) == [
+            "network: refused tcp to 10.0.0.1 port 1: private (1)",
+            "network: refused tcp to 10.0.0.1 port 5432: private (1)",
+            "network: refused tcp to 9.9.9.9 evil.example port 443: secret KEY: not for this host (2)"]
+    write(daemon, sandbox, [mine, refusal(3, b"\x1b[2J\n\xff", name=b"\x1b]0;y\x07")], [(3, b"\x1b\n")], refused=3,
+          name="egress.stats")
+    assert "\x1b" not in json.dumps(network(daemon, sandbox).json, ensure_ascii=False) and "\x1b" not in "".join(lines())
+    assert len(lines()) == 4
+    os.truncate(daemon.directory(sandbox) / "egress.stats", 10)
+    assert network(daemon, sandbox).json["sequence"] == 2, "what cannot be read is nothing"
 
 
 def test_figures_of_the_network(daemon, sandbox):

@@ -9,9 +9,10 @@ import secrets
 import socket
 import ssl
 import subprocess
+import threading
 
 import pytest
-from egress_peer import EGRESS, Authority, Egress, Host, answer, ask, read_message
+from egress_peer import EGRESS, Authority, Egress, Host, Lines, answer, ask, read_message
 from harness import wait_for
 
 NAME, OTHER = "api.example.com", "evil.example.net"
@@ -286,6 +287,50 @@ def test_masking_of_what_was_made(world):
         assert plain in body.decode()
 
 
+def test_a_guess_looks_like_anything_else(world):
+    """A host that gives back what it was given to keep is asked for the beginning of a value. Were that
+    held back until more comes, a guest would see by it which beginnings are right; what completes a
+    value is masked all the same. The control: what is none comes through as it is."""
+    got = threading.Event()
+
+    def behave(connection, f):
+        body = read_message(f)[2]
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for piece in body.split(b"|"):
+            connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+            if not got.wait(60):
+                return
+            got.clear()
+        connection.sendall(b"0\r\n\r\n")
+        f.read()
+
+    host = world.host(behave=behave)
+    for guess, rest in ((VALUE[:-1], VALUE[-1]), (VALUE[:-1] + "!", "?"), (VALUE[:9], VALUE[9:])):
+        with world.dial(NAME, host.port) as s:
+            body = f"{guess}|{rest}".encode()
+            s.sendall(f"POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            with s.makefile("rb", buffering=0) as raw:
+                assert b"200" in raw.readline()
+                while raw.readline() != b"\r\n":
+                    pass
+                assert pieces(raw, len(guess)) == guess.encode()
+                got.set()
+                known = rest.encode() if "?" in rest else b"*" * len(rest)
+                assert pieces(raw, len(rest)) == known
+                got.set()
+                assert raw.readline() == b"0\r\n"
+
+
+def pieces(raw, size):
+    """So many bytes of a body in chunks, however many chunks they are."""
+    data = b""
+    while len(data) < size:
+        length = int(raw.readline(), 16)
+        data += Lines(raw).read(length)
+        assert raw.readline() == b"\r\n"
+    return data
+
+
 def test_basic_twice(world):
     host = world.host()
     code = base64.b64encode(f"u:{PLACEHOLDER}".encode()).decode()
@@ -311,6 +356,9 @@ def refused(world, s, status, secret, *words, **request):
     line = wait_for(lambda: refusals(world), what="a report")[-1]
     assert f"secret={secret}" in line
     assert s.recv(1) == b""
+    # The daemon can read it as well, in fewer words and without a value.
+    newest = world.stats()[2][0]
+    assert newest["proto"] == 6 and newest["port"] and newest["why"].startswith(f"secret {secret}: ") is (secret != "-")
 
 
 def test_elsewhere(world):
@@ -329,6 +377,12 @@ def test_elsewhere(world):
             refused(world, s, 403, "API_KEY", host=OTHER, **request)
     assert all(PLACEHOLDER not in repr(r) and VALUE not in repr(r) for r in host.requests)
     assert len(host.requests) == 1
+    assert world.stats() == (
+        {"magic": 0x3173746174737563, "received_bytes": 0, "received_packets": 0, "sent_bytes": 0,
+         "sent_packets": 0, "refused": 7},
+        {"secret API_KEY: not for this host": 7},
+        [{"seq": 7, "count": 7, "port": host.port, "proto": 6, "address": "127.0.0.1",
+          "why": "secret API_KEY: not for this host", "name": OTHER}])
 
 
 def test_elsewhere_in_pieces_of_a_chunked_body(world):
@@ -413,6 +467,7 @@ def test_a_host_that_cannot_be_verified(world, authorities):
             assert status == 502 and b"could not be verified" in body and why in body.decode().lower()
         assert not host.requests and host.accepted == 1
         assert "could not be verified" in refusals(world)[-1]
+    assert world.stats()[1] == {"the host's certificate cannot be verified": 3}
 
 
 def test_a_host_without_tls_is_no_host(world):
@@ -435,6 +490,7 @@ def test_a_host_that_is_not_there(world):
     with world.dial(NAME, port) as s:
         status, _, body = ask(s)
         assert status == 502 and b"could not be connected" in body
+    assert "could not be connected" in refusals(world)[-1] and world.stats()[1] == {}, "nobody refused it"
 
 
 def test_an_address_without_a_name(world):
@@ -466,7 +522,7 @@ def test_who_does_not_trust_the_authority(world, authorities):
     context.load_verify_locations(authorities[0].path)
     with pytest.raises(ssl.SSLCertVerificationError):
         context.wrap_socket(world.connect(NAME, host.port), server_hostname=NAME)
-    wait_for(lambda: "egress.handshake" in world.text(), what="a line in the log")
+    wait_for(lambda: world.stats()[1] == {"the TLS handshake with the guest failed": 1}, what="a report")
 
 
 # ---- the process
@@ -518,9 +574,15 @@ def test_messages_that_are_wrong(world):
                         json.dumps({"name": NAME, "address": NAME, "port": 1}).encode(),
                         json.dumps({"name": "a b", "address": "127.0.0.1", "port": 1}).encode()):
             socket.send_fds(world.socket, [message], [b.fileno()])
+        # What is no stream socket: a file, for which libuv would end the process, and a packet socket.
+        sound = json.dumps({"name": NAME, "address": "127.0.0.1", "port": 1}).encode()
+        with open(__file__, "rb") as file:
+            for odd in file.fileno(), world.socket.fileno():
+                socket.send_fds(world.socket, [sound], [odd])
         world.socket.send(json.dumps({"name": NAME, "address": "127.0.0.1", "port": 1}).encode())
         socket.send_fds(world.socket, [b"{}"], [b.fileno(), b.fileno()])
-        wait_for(lambda: world.text().count("egress.message") == 8, what="eight complaints")
+        wait_for(lambda: world.text().count("egress.message") == 10, what="ten complaints")
+        assert world.stats()[1] == {"a connection that was handed over wrongly": 10}
     with world.dial(NAME, host.port) as s:
         assert ask(s)[0] == 200
 
@@ -530,6 +592,7 @@ def test_connections_are_bounded(world):
     kept = [world.connect(NAME, host.port, tls=False) for _ in range(256)]
     with world.connect(NAME, host.port, tls=False) as one_more:
         assert one_more.recv(1) == b""
+    assert world.stats()[1] == {"too many connections to secrets' proxy": 1}
     for s in kept:
         s.close()
 

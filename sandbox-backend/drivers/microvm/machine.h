@@ -15,11 +15,12 @@
 #include "sandbox-backend/drivers/microvm/subproc.h"
 #include "sandbox-backend/net/deadline.h"
 
-#define MACHINE_OVERLAY   "disk.qcow2" // files in the sandbox's directory
-#define MACHINE_QMP       "qmp.sock"
-#define MACHINE_VMNET     "vm.net"
-#define MACHINE_CONTROL   "net.ctl"
-#define MACHINE_NET_STATS "net.stats"
+#define MACHINE_OVERLAY      "disk.qcow2" // files in the sandbox's directory
+#define MACHINE_QMP          "qmp.sock"
+#define MACHINE_VMNET        "vm.net"
+#define MACHINE_CONTROL      "net.ctl"
+#define MACHINE_NET_STATS    "net.stats"
+#define MACHINE_EGRESS_STATS "egress.stats"
 
 #define MACHINE_QMP_MS 10000 // for each command of a restore or an adoption (machine__qmp_ms)
 

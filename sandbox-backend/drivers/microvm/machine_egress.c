@@ -17,6 +17,7 @@
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/net_stats.h"
 #include "sandbox-backend/base/self.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/microvm/childlog.h"
@@ -26,6 +27,7 @@
 #define EGRESS_PROGRAM        "cubby-egress"
 #define EGRESS_FD_CONNECTIONS "3" // what it finds where
 #define EGRESS_FD_CONFIG      "4"
+#define EGRESS_FD_STATS       "5"
 // Where it looks for certificate authorities (egress/tls_end.c); those that are there.
 #define EGRESS_BUNDLES                                                        \
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", \
@@ -79,16 +81,20 @@ int machine__egress_start(struct machine *m, int *netd_end, struct err *e)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         return err_sys(e, errno, "make a socket pair");
     int its auto_close = pair[1];
-    const char *const args[] = {EGRESS_PROGRAM, "--connections-fd", EGRESS_FD_CONNECTIONS,
-                                "--config-fd",  EGRESS_FD_CONFIG,   NULL};
+    char *path auto_free = str_printf("%s/" MACHINE_EGRESS_STATS, m->dir);
+    int stats auto_close = net_stats_create(path, e);
+    const char *const args[] = {
+        EGRESS_PROGRAM,   "--connections-fd", EGRESS_FD_CONNECTIONS, "--config-fd",
+        EGRESS_FD_CONFIG, "--stats-fd",       EGRESS_FD_STATS,       NULL};
     char *argv[ARRAY_LEN(args)]; // execve(2) takes them without const and leaves them as they are
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
-    const int fds[] = {-1, m->egress_log, m->egress_log, its, config};
+    const int fds[] = {-1, m->egress_log, m->egress_log, its, config, stats};
     struct spawn_opts opts = {.file = file, .argv = argv, .fds = fds, .fd_count = ARRAY_LEN(fds)};
     const char *const files[] = {EGRESS_BUNDLES, m->egress_trust, NULL};
     const struct jailed_program program = {.kind = JAIL_NETWORK, .files = files};
-    m->egress = machine__start_jailed(m, &program, &opts, on_egress_exit, e);
+    if (stats >= 0)
+        m->egress = machine__start_jailed(m, &program, &opts, on_egress_exit, e);
     if (m->egress)
         *netd_end = pair[0];
     else

@@ -48,9 +48,11 @@ static void add_process(const struct subproc *p, struct machine_usage *out)
         out->cpu_ns += ran.tv_sec * NS_PER_S + ran.tv_nsec;
 }
 
-int machine_network(const struct machine *m, struct net_stats *out, struct err *e)
+int machine_network(const struct machine *m, enum machine_net which, struct net_stats *out,
+                    struct err *e)
 {
-    char *path auto_free = str_printf("%s/" MACHINE_NET_STATS, m->dir);
+    const char *file = which == MACHINE_NET_SECRETS ? MACHINE_EGRESS_STATS : MACHINE_NET_STATS;
+    char *path auto_free = str_printf("%s/%s", m->dir, file);
     return net_stats_read(path, out, e);
 }
 
@@ -66,7 +68,7 @@ int machine_usage(const struct machine *m, struct machine_usage *out, struct err
     add_process(m->netd, out);
     add_process(m->egress, out);
     out->disk_failed = m->disk_failed;
-    if (machine_network(m, &network, NULL) == 0) {
+    if (machine_network(m, MACHINE_NET_POLICY, &network, NULL) == 0) {
         out->net_in_bytes = (int64_t)network.received_bytes;
         out->net_out_bytes = (int64_t)network.sent_bytes;
     }
