@@ -69,7 +69,7 @@ void api_reply_moved(struct http_request *req, const struct err *e)
     if (e->code == ERR_GONE)
         out.code = ERR_NOT_FOUND;
     else if (e->code != ERR_CONFLICT && e->code != ERR_TIMEOUT && e->code != ERR_LIMIT &&
-             e->code != ERR_BUSY)
+             e->code != ERR_BUSY && e->code != ERR_PRECONDITION)
         out.code = ERR_INTERNAL;
     reply_err(req, NULL, &out);
 }

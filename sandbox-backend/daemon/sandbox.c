@@ -132,7 +132,9 @@ int sandbox_egress(struct sandbox *sb, char **out, struct err *e)
     secrets_wipe(out);
     journal_add(&sb->journal, JOURNAL_WARN, "it was not started, as secrets are missing: %s",
                 left_out);
-    return err_set(e, ERR_INTERNAL, "secrets: %.128s cannot be used now (cubbyd's log says why)",
+    return err_set(e, ERR_PRECONDITION,
+                   "secrets: %.128s cannot be used now (cubbyd's log says why); once it can, ask "
+                   "again",
                    left_out);
 }
 

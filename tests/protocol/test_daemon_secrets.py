@@ -278,7 +278,8 @@ def test_a_secret_that_is_gone_when_it_wakes(daemon, keys):
     assert daemon.request("POST", f"/sandboxes/{made['sandboxID']}/pause", {"depth": "hibernate"}).status == 204
     (keys.parent / "openai").unlink()
     answer = daemon.request("POST", f"/sandboxes/{made['sandboxID']}/resume", {})
-    assert answer.status == 500 and "OPENAI_API_KEY cannot be used" in answer.json["message"], answer.body
+    assert answer.status == 400 and "OPENAI_API_KEY cannot be used" in answer.json["message"], answer.body
+    assert "ask again" in answer.json["message"]
     assert str(keys.parent) not in answer.body.decode() and str(keys.parent / "openai") in complaint(daemon)
     assert daemon.get(made["sandboxID"]).json["state"] == "paused"
     logs = daemon.request("GET", f"/sandboxes/{made['sandboxID']}/logs").body.decode()
