@@ -37,7 +37,7 @@ static const char **files_of(const struct jailed_program *program, const struct 
     if (!needed)
         return NULL;
     int n = 0, first = length(needed), more = length(program->files);
-    const char **all = xcalloc((size_t)(first + more + 2), sizeof *all);
+    const char **all = xcalloc((size_t)first + (size_t)more + 2, sizeof *all);
     for (int i = 0; i < first; i++)
         all[n++] = needed[i];
     for (int i = 0; i < more; i++)
