@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this machine has, and how much of it is really free.
+// How much memory this machine has, and how much of it is really free for this program.
 #include "sandbox-backend/base/meminfo.h"
 
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/group_memory.h"
 
 #define FILE_BYTES_MAX 65536
 #define KB_MAX         (INT64_MAX >> 10)
@@ -46,11 +47,23 @@ int meminfo_parse(const char *text, struct meminfo *out, struct err *e)
     return -1;
 }
 
+static void keep_to_groups(struct meminfo *m)
+{
+    struct group_memory group;
+    group_memory_read(&group);
+    m->by_group = group.available < m->available;
+    m->available = m->by_group ? group.available : m->available;
+    m->total = group.limit < m->total ? group.limit : m->total;
+}
+
 int meminfo_read(struct meminfo *out, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     *out = (struct meminfo){0};
     if (file_read(file, FILE_BYTES_MAX, &text, e) < 0)
         return -1;
-    return meminfo_parse(buf_str(&text), out, e) < 0 ? err_wrap(e, "%s", file) : 0;
+    if (meminfo_parse(buf_str(&text), out, e) < 0)
+        return err_wrap(e, "%s", file);
+    keep_to_groups(out);
+    return 0;
 }

@@ -38,11 +38,14 @@ static void look_at_memory(struct doctor *d)
     if (meminfo_read(&memory, NULL) < 0)
         return;
     long long mb = memory.available >> 20;
+    const char *group = memory.by_group ? " below the memory limit of its control group" : "";
     if (mb >= MEMORY_NEEDS_MB)
-        doctor_ok(d, "memory", "%lld MB available", mb);
+        doctor_ok(d, "memory", "%lld MB available%s", mb, group);
     else
-        doctor_add(d, FINDING_NOTE, "memory", "end other programs, or use a larger machine",
-                   "%lld MB available; a first sandbox may need %d MB", mb, MEMORY_NEEDS_MB);
+        doctor_add(
+            d, FINDING_NOTE, "memory",
+            memory.by_group ? "raise the limit" : "end other programs, or use a larger machine",
+            "%lld MB available%s; a first sandbox may need %d MB", mb, group, MEMORY_NEEDS_MB);
 }
 
 // Tried in a child, because it cannot be undone.

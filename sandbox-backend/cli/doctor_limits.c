@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cubby doctor: whether the host can hold each sandbox's processes to its size.
+#include "sandbox-backend/base/cgroup_place.h"
 #include "sandbox-backend/cli/doctor.h"
-#include "sandbox-backend/drivers/microvm/cgroup_place.h"
 
 #define REMEDY "run the daemon as root, or in a delegated group (systemd: Delegate=yes)"
 

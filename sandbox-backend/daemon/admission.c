@@ -4,9 +4,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/group_memory.h"
 #include "sandbox-backend/base/meminfo.h"
 #include "sandbox-backend/daemon/pool.h"
 #include "sandbox-backend/daemon/pooled.h"
@@ -32,10 +32,9 @@
 
 void admission_defaults(struct store_limits *limits)
 {
-    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     *limits = (struct store_limits){
         .sandboxes = SANDBOXES,
-        .memory_bytes = memory * PROMISE_TIMES,
+        .memory_bytes = group_memory_total() * PROMISE_TIMES,
         .timeout_s = TIMEOUT_S,
         .reserve_percent = RESERVE_PERCENT,
         .wait_s = WAIT_S,
@@ -91,6 +90,7 @@ struct headroom admission_headroom(struct store *store, const struct sandbox *ex
     meminfo_read(&info, NULL); // a host that does not tell is one without this limit
     h.total = info.total;
     h.available = info.available;
+    h.by_group = info.by_group;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
         if (!counts(sb, except) || sb->state != SANDBOX_RUNNING || !usage_of(sb)->at_ms)
             continue;
@@ -153,12 +153,13 @@ static int check_headroom(struct store *store, struct sandbox *sb, struct err *e
     if (headroom_fits(&h, need))
         return 0;
     return busy(e,
-                "this machine has no memory for another sandbox: of %lld MB %lld MB are available, "
+                "%s has no memory for another sandbox: of %lld MB %lld MB are available, "
                 "%lld MB are kept in reserve, others that began just now take %lld MB, and this "
-                "one about %lld MB; end or hibernate some, or lower --memory-reserve",
+                "one about %lld MB; end or hibernate some, or %slower --memory-reserve",
+                h.by_group ? "the daemon's control group" : "this machine",
                 (long long)(h.total / MB), (long long)(h.available / MB),
                 (long long)(headroom_reserve(&h) / MB), (long long)(h.growing / MB),
-                (long long)(need / MB));
+                (long long)(need / MB), h.by_group ? "raise its memory limit, or " : "");
 }
 
 bool admission_has_room(struct sandbox *sb, struct err *e)

@@ -13,6 +13,7 @@
 
 struct headroom {
     int64_t total, available; // bytes, of the host (base/meminfo.h). 0: it is not known
+    bool by_group;            // not the host is what limits it, but the daemon's control group
     int64_t reserve_percent;  // of total: for the host's own programs, and the shared page cache
     int64_t measured;         // bytes of their own that the running ones have, together
     int64_t measured_count;   // of how many

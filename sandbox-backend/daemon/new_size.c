@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "sandbox-backend/base/group_memory.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/daemon/store.h"
 
@@ -13,9 +14,8 @@
 
 void new_size_defaults(struct store_limits *limits)
 {
-    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     limits->one_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    limits->one_memory_bytes = memory / MEMORY_SHARE;
+    limits->one_memory_bytes = group_memory_total() / MEMORY_SHARE;
     limits->one_disk_bytes = DISK_BYTES;
 }
 

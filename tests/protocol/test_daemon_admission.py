@@ -95,6 +95,45 @@ def test_a_machine_that_does_not_tell():
         daemon.create()
 
 
+class Group:
+    """A control group of version 2 around the daemon, which has used so much of so much."""
+
+    def __init__(self, daemon):
+        self.dir = daemon.home / "groups/job"
+        self.dir.mkdir(parents=True)
+        (daemon.home / "proc").mkdir()
+        (daemon.home / "proc/cgroup").write_text("0::/job\n")
+        (daemon.home / "proc/mountinfo").write_text(f"40 20 0:26 / {daemon.home}/groups rw - cgroup2 cgroup2 rw\n")
+        (self.dir / "cgroup.procs").write_text("")
+        daemon.env["CUBBY_TEST_GROUPS"] = str(daemon.home / "proc")
+
+    def has(self, limit_mb, used_mb, file_mb=0):
+        limit = "max" if limit_mb is None else limit_mb << 20
+        for name, text in (("memory.max", limit), ("memory.current", used_mb << 20),
+                           ("memory.stat", f"anon 1\nactive_file {file_mb << 20}")):
+            (self.dir / "new").write_text(f"{text}\n")
+            (self.dir / "new").rename(self.dir / name)
+
+
+def test_the_control_groups_limit_decides():
+    """Of 1000 MB 100 are the reserve, and one that nothing is known of takes 64; the machine has 9000."""
+    daemon = Machine("--create-wait", "0", available=9000)
+    group = Group(daemon)
+    group.has(1000, 837)
+    with daemon:
+        assert is_refused(daemon.ask(), "the daemon's control group", "of 1000 MB 163 MB", "raise its memory limit")
+        assert daemon.directories() == []
+        host = daemon.request("GET", "/sandboxes/stats").json["host"]
+        assert host["memoryTotalBytes"] == 1000 << 20 and host["memoryAvailableBytes"] == 163 << 20
+        group.has(1000, 837, file_mb=1)  # of which so much can be dropped
+        first = daemon.create()
+        assert daemon.kill(first["sandboxID"]) == 204
+        group.has(1000, 837)
+        assert is_refused(daemon.ask())
+        group.has(None, 837)
+        daemon.create()
+
+
 # ---- waiting
 def test_waits_until_there_is_room():
     with Machine("--create-wait", "60", available=100) as daemon:

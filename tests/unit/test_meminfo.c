@@ -22,7 +22,7 @@ static void test_parse(void)
 
 static void refuse(const char *text, const char *message, const char *what)
 {
-    struct meminfo m = {1, 1};
+    struct meminfo m = {.total = 1, .available = 1};
     struct err e = ERR_INIT;
     is_int(meminfo_parse(text, &m, &e), -1, "%s", what);
     is_str(e.msg, message, "%s: the reason", what);

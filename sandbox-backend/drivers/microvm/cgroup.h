@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "sandbox-backend/drivers/microvm/cgroup_place.h"
+#include "sandbox-backend/base/cgroup_place.h"
 
 struct cgroup_limits {
     int64_t memory_bytes;

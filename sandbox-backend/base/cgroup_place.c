@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where on this host control groups may be made.
-#include "sandbox-backend/drivers/microvm/cgroup_place.h"
+#include "sandbox-backend/base/cgroup_place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -196,15 +196,22 @@ void cgroup_place_fini(struct cgroup_place *p)
     *p = (struct cgroup_place){0};
 }
 
-static void find(struct cgroup_place *p, bool change)
+void cgroup_place_read(struct cgroup_place *p, const char *proc)
 {
+    char *groups auto_free = str_printf("%s/cgroup", proc);
+    char *mounts auto_free = str_printf("%s/mountinfo", proc);
     struct buf cgroup auto_buf = BUF_INIT;
     struct buf mountinfo auto_buf = BUF_INIT;
-    if (file_read("/proc/self/cgroup", TEXT_BYTES_MAX, &cgroup, NULL) == 0 &&
-        file_read("/proc/self/mountinfo", TEXT_BYTES_MAX, &mountinfo, NULL) == 0) {
+    *p = (struct cgroup_place){0};
+    if (file_read(groups, TEXT_BYTES_MAX, &cgroup, NULL) == 0 &&
+        file_read(mounts, TEXT_BYTES_MAX, &mountinfo, NULL) == 0)
         cgroup_place_parse(p, buf_str(&cgroup), buf_str(&mountinfo));
-        cgroup_place_probe(p, change);
-    }
+}
+
+static void find(struct cgroup_place *p, bool change)
+{
+    cgroup_place_read(p, "/proc/self");
+    cgroup_place_probe(p, change);
 }
 
 const struct cgroup_place *cgroup_place(void)

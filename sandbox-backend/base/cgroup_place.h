@@ -30,6 +30,8 @@ struct cgroup_place {
 // From the texts of /proc/self/cgroup and /proc/self/mountinfo: this program's own group in each
 // tree that has one of the controllers, whether it may be used or not.
 void cgroup_place_parse(struct cgroup_place *p, const char *cgroup, const char *mountinfo);
+// From the files `cgroup` and `mountinfo` of a directory: "/proc/self".
+void cgroup_place_read(struct cgroup_place *p, const char *proc);
 // Drops the trees of `p` that may not be used, and controllers that cannot be had. In version 2 a
 // group with processes of its own passes no controllers on: this program, when it is alone there,
 // moves itself a level down. Without `change` nothing is done for that, and what there might be is
