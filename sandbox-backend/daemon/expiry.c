@@ -2,13 +2,18 @@
 // What comes by time: one timer, for the earliest instant.
 #include "sandbox-backend/daemon/expiry.h"
 
+#include <sys/param.h>
+
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/pause.h"
+#include "sandbox-backend/daemon/record.h"
 #include "sandbox-backend/daemon/sandbox.h"
 #include "sandbox-backend/daemon/store.h"
+
+#define RECORDS_MAX 16 // that are tried again in one turn
 
 // Whether its end counts now. One that is on its way somewhere is planned for when it is there.
 static bool has_end(const struct sandbox *sb)
@@ -16,10 +21,16 @@ static bool has_end(const struct sandbox *sb)
     return sb->state == SANDBOX_RUNNING || (sb->state == SANDBOX_PAUSED && sb->asleep);
 }
 
+// When its record is to be tried again. Of one that is being ended it is removed.
+static int64_t record_ms(const struct sandbox *sb)
+{
+    return sb->record_again_ms && sandbox_is_known(sb) ? sb->record_again_ms : INT64_MAX;
+}
+
 static int64_t next_ms(const struct sandbox *sb)
 {
-    int64_t idle = idle_next_ms(sb);
-    return has_end(sb) && sb->end_ms < idle ? sb->end_ms : idle;
+    int64_t next = MIN(idle_next_ms(sb), record_ms(sb));
+    return has_end(sb) ? MIN(next, sb->end_ms) : next;
 }
 
 void expiry_plan(struct store *store)
@@ -59,8 +70,11 @@ void expiry_on_timer(struct deadline *timer)
 {
     struct store *store = container_of(timer, struct store, expiry);
     int64_t now = clock_mono_ms();
+    int records = 0;
     // Ending and pausing are asynchronous: the list stays as it is.
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
+        if (record_ms(sb) <= now && records++ < RECORDS_MAX)
+            record_write_or_log(sb);
         if (has_end(sb) && sandbox_is_due(sb, now))
             end(sb);
         else

@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/expiry.h"
 #include "sandbox-backend/daemon/machine_json.h"
 #include "sandbox-backend/daemon/ports.h"
 #include "sandbox-backend/daemon/rollback.h"
@@ -18,6 +19,7 @@
 #include "sandbox-backend/daemon/store.h"
 #include "sandbox-backend/log/log.h"
 
+#define AGAIN_MS      2000 // after a record that could not be written
 #define RECORD_FORMAT 3
 #define RECORD_OLDEST 2 // knew "paused": true or false, and none of what came with 3
 
@@ -102,16 +104,26 @@ int record_write(struct sandbox *sb, struct err *e)
     if (file_replace(path, text.data, text.len, 0600, e) < 0)
         return -1;
     sb->stored_end_ms = sb->end_ms;
+    sb->record_again_ms = 0;
     return 0;
 }
 
+// What the record says meanwhile is what a daemon that is started anew would go by: one that was
+// paused would run again, and end.
 void record_write_or_log(struct sandbox *sb)
 {
     struct err e = ERR_INIT;
-    if (record_write(sb, &e) == 0)
+    bool again = sb->record_again_ms != 0;
+    if (record_write(sb, &e) == 0) {
+        if (again)
+            log_info("sandbox.record", "id=%s is written again", sb->id);
         return;
-    log_warn("sandbox.record", "id=%s error=\"%s\"", sb->id, e.msg);
+    }
+    if (!again)
+        log_warn("sandbox.record", "id=%s again_ms=%d error=\"%s\"", sb->id, AGAIN_MS, e.msg);
     sb->stored_end_ms = sb->end_ms; // not again for each request while the disk is full
+    sb->record_again_ms = clock_mono_ms() + AGAIN_MS;
+    expiry_plan(sb->store);
 }
 
 static int read_life(struct sandbox *sb, const json_t *json, struct err *e)

@@ -96,10 +96,12 @@ struct sandbox {
     // Life. Instants are on the monotonic clock, which a change of the host's date does not move;
     // the wall clock's text of the end is kept beside it so that it reads the same each time.
     int64_t timeout_ms;
-    int64_t started_ns;    // wall clock
-    int64_t end_ms;        // monotonic
-    int64_t end_ns;        // wall clock
-    int64_t stored_end_ms; // end_ms as sandbox.json has it
+    int64_t started_ns;      // wall clock
+    int64_t end_ms;          // monotonic
+    int64_t end_ns;          // wall clock
+    int64_t stored_end_ms;   // end_ms as sandbox.json has it
+    int64_t record_again_ms; // when sandbox.json, which could not be written, is tried again; 0:
+                             // it says what is so
 
     // How it ends (ending.c).
     enum ended_why why;

@@ -6,6 +6,7 @@ port of 127.0.0.1, so that a test can be the guest's program.
 """
 
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -303,6 +304,26 @@ class Guest:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.acceptor.join()
         self.listener.close()
+
+
+@contextlib.contextmanager
+def small_disk(home, size):
+    """A file system of its own for a home's sandboxes; gives a function that fills it, and a file to remove."""
+    where = home / "sandboxes"
+    where.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", where], check=True)
+    filler = where / ".filler"
+
+    def fill():
+        with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"x" * 4096)
+        return filler
+
+    try:
+        yield fill
+    finally:
+        subprocess.run(["umount", "-l", where], check=False)
 
 
 def closed_port():

@@ -2,15 +2,13 @@
 """cubbyd: making sandboxes. What is honoured, what is refused, limits, failures on the way."""
 
 import os
-import pathlib
 import re
 import socket
-import subprocess
 import threading
 
 import pytest
 
-from cubbyd import Daemon, wait_for
+from cubbyd import Daemon, small_disk, wait_for
 
 
 @pytest.fixture
@@ -286,21 +284,12 @@ def test_machine_killed_during_creation(daemon):
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 def test_disk_full():
     daemon = Daemon()
-    where = pathlib.Path(daemon.home) / "sandboxes"
-    where.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", where], check=True)
-    try:
-        with daemon:
-            filler = where / ".filler"
-            with open(filler, "wb", buffering=0) as f, pytest.raises(OSError):
-                while True:
-                    f.write(b"x" * 4096)
-            answer = daemon.request("POST", "/v2/sandboxes", {"templateID": "default"})
-            assert answer.status == 507 and answer.json["code"] == 507
-            assert "No space left" in answer.json["message"]
-            assert daemon.machines() == [] and daemon.directories() == [".filler"]
-            filler.unlink()
-            made = daemon.create()
-            assert daemon.kill(made["sandboxID"]) == 204
-    finally:
-        subprocess.run(["umount", "-l", where], check=False)
+    with small_disk(daemon.home, "64k") as fill, daemon:
+        filler = fill()
+        answer = daemon.request("POST", "/v2/sandboxes", {"templateID": "default"})
+        assert answer.status == 507 and answer.json["code"] == 507
+        assert "No space left" in answer.json["message"]
+        assert daemon.machines() == [] and daemon.directories() == [".filler"]
+        filler.unlink()
+        made = daemon.create()
+        assert daemon.kill(made["sandboxID"]) == 204

@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-from cubbyd import Daemon, process_exists, read_all, wait_for
+from cubbyd import Daemon, process_exists, read_all, small_disk, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
 
 
@@ -246,6 +246,27 @@ def test_a_daemon_that_died_on_the_way():
         assert state(daemon, sandbox) == "paused"
         assert connect(daemon, sandbox, {}).status == 201
         assert not daemon.record(sandbox)["state"] == "paused"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_paused_while_the_disk_is_full():
+    """The record is written when there is room again. A daemon that went by what stood there before would let
+    the sandbox go on, and end it when its time is over."""
+    daemon = Daemon()
+    with small_disk(daemon.home, "256k") as fill, daemon:
+        made = daemon.create(timeout=1000)
+        sandbox = made["sandboxID"]
+        filler = fill()
+        assert pause(daemon, sandbox).status == 204
+        assert daemon.record(sandbox)["state"] == "running"
+        filler.unlink()
+        wait_for(lambda: daemon.record(sandbox)["state"] == "paused", 30, "it is written down")
+        daemon.stop(signal.SIGKILL)
+        daemon.start()
+        assert state(daemon, sandbox) == "paused" and stopped(daemon.machine(sandbox))
+        assert connect(daemon, sandbox, {}).status == 201
+        assert whoami(daemon, made).status == 200
+        assert daemon.log.read_text().count("sandbox.record") < 10
 
 
 # ---- on the way
