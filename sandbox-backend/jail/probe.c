@@ -54,6 +54,15 @@ static int try_seccomp(struct err *e)
     return no_new_privs(e) == 0 ? filter_load(JAIL_NETWORK, false, e) : -1;
 }
 
+// As a jail does it: as another user, where it can become one. To show user 0 in a namespace needs
+// CAP_SETFCAP (user_namespaces(7), since Linux 5.12), which the daemon need not have.
+static int try_user(int proc, bool is_root, struct err *e)
+{
+    if (is_root)
+        identity_become(ID, NULL);
+    return namespaces_enter_user(proc, JAIL_UID_INSIDE, e);
+}
+
 static int try_wall(enum wall wall, struct err *e)
 {
     int proc auto_close = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -65,7 +74,7 @@ static int try_wall(enum wall wall, struct err *e)
         return -1;
     switch (wall) {
     case WALL_USER:
-        return namespaces_enter_user(proc, JAIL_UID_INSIDE, e);
+        return try_user(proc, is_root, e);
     case WALL_MOUNT:
         return try_mount(e);
     case WALL_PID:

@@ -6,13 +6,15 @@ import os
 import pathlib
 import shutil
 import signal
+import stat
 import subprocess
 
 import pytest
 
 from cubbyd import MicroVMs, wait_for
 from harness import BIN, TEST_HOME
-from jail_peer import NAMESPACES, UIDS, USER, WALLS, lacking, mounts_of, namespace_of, of_user, status_of
+from jail_peer import (AS_LEAST_ROOT, NAMESPACES, UIDS, USER, WALLS, lacking, mounts_of, namespace_of, of_user,
+                       status_of)
 
 NONE = ["0" * 16]
 PRIVATE = "/etc/shadow"
@@ -22,6 +24,8 @@ PRIVATE = "/etc/shadow"
 def fixture_jailed(request):
     daemon = MicroVMs() if request.param == "root" else of_user()
     daemon.is_root = request.param == "root"
+    if daemon.is_root:
+        daemon.wrap = AS_LEAST_ROOT
     with daemon:
         daemon.made = daemon.create(timeout=3600)
         yield daemon
@@ -106,6 +110,21 @@ def test_it_works_all_the_same(jailed):
     assert jailed.command(larger, "echo booted") == (0, b"booted\n")
     for made in other, larger:
         assert jailed.kill(made["sandboxID"]) == 204
+
+
+def test_nothing_of_it_is_others(jailed):
+    """Directories are its user's alone, and files and sockets too, but what jails show of the host's resolver."""
+    assert jailed.request("POST", f"/sandboxes/{jailed.made['sandboxID']}/snapshots", {}, timeout=120).status == 201
+    found = {}
+    for directory, directories, files in os.walk(jailed.home):
+        for name in directories + files:
+            path = pathlib.Path(directory, name)
+            found[path.relative_to(jailed.home)] = path.lstat().st_mode
+    shown = {path for path, mode in found.items() if mode & 0o077 and not stat.S_ISLNK(mode)
+             and path.parts[0] not in ("log", "templates")}  # which the test has made
+    assert shown == {pathlib.Path("jail/resolv.conf")}, shown
+    kinds = {stat.S_IFMT(mode) for mode in found.values()}
+    assert kinds >= {stat.S_IFDIR, stat.S_IFREG, stat.S_IFSOCK} and pathlib.Path("cubbyd.sock") in found
 
 
 def test_the_next_daemon_finds_it(jailed):

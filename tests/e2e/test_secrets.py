@@ -12,6 +12,7 @@ import pytest
 from cubbyd import MicroVMs
 from egress_peer import Authority, Host
 from harness import process_exists, wait_for
+from jail_peer import NAMESPACES, UIDS, mounts_of, namespace_of, status_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give this machine an address")
 
@@ -120,6 +121,24 @@ def processes(daemon):
     sandbox = daemon.made["sandboxID"]
     record = daemon.record(sandbox)["machine"]
     return {name: record[name]["pid"] for name in ("qemu", "netd", "egress")}
+
+
+def test_its_jail(world):
+    """What faces the outside with values in its memory is in a jail as the one that faces the guest is."""
+    pids = processes(world)
+    egress, netd = (status_of(pids[name]) for name in ("egress", "netd"))
+    for key in "CapPrm", "CapEff", "CapBnd", "CapInh", "CapAmb", "NoNewPrivs", "Seccomp", "Groups":
+        assert egress[key] == netd[key], key
+    assert egress["CapBnd"] == ["0" * 16] and egress["NoNewPrivs"] == ["1"] and egress["Seccomp"] == ["2"]
+    assert egress["Uid"] != netd["Uid"] and int(egress["Uid"][0]) in UIDS
+    for wall in NAMESPACES:
+        own = {namespace_of(pids["egress"], wall), namespace_of(pids["netd"], wall), namespace_of(world.process.pid, wall)}
+        assert len(own) == (1 if wall == "network" else 3), wall
+    root = pathlib.Path(f"/proc/{pids['egress']}/root")
+    for path in "/etc/shadow", "/etc/resolv.conf", str(world.home):
+        assert os.path.lexists(path) and not os.path.lexists(str(root) + path), path
+    assert (root / "etc/ssl/certs/ca-certificates.crt").exists()
+    assert all("ro" in options for _, options in mounts_of(pids["egress"]))
 
 
 def test_value_is_nowhere(world):

@@ -18,6 +18,9 @@ NAMESPACES = {"user": "user", "mount": "mnt", "pid": "pid", "network": "net", "i
               "cgroup": "cgroup"}
 UIDS = range(0x70c00000, 0x71000000)
 USER = 1001
+# All that a daemon of root needs (docs/security.md): a wrap in which root's other rights are taken away.
+RIGHTS = "sys_admin", "setuid", "setgid", "setpcap", "chown", "mknod", "sys_ptrace", "kill", "dac_override"
+AS_LEAST_ROOT = ["setpriv", "--inh-caps", "-all", "--bounding-set", ",".join(["-all", *(f"+{r}" for r in RIGHTS)])]
 AS_USER = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
 
 
