@@ -70,12 +70,15 @@ static bool is_name(const char *text)
         if (label > LABEL_MAX || !(isalnum((unsigned char)*c) || strchr("-_.", *c)))
             return false;
     }
-    return label > 0 && has_letter && strlen(text) <= NET_NAME_MAX;
+    return label > 0 && has_letter;
 }
 
+// With its star it is no longer than the shortest name below it.
 static bool parse_name(struct net_rule *r, const char *text)
 {
     bool is_any = str_eq(text, "*");
+    if (strlen(text) > NET_NAME_MAX)
+        return false;
     if (!is_any && !is_name(str_starts(text, "*.") ? text + 2 : text))
         return false;
     r->name = xstrdup(text);

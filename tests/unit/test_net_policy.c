@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Network policies as JSON: what is taken, what is refused and with which words.
+#include <stdio.h>
 #include <string.h>
 
 #include "sandbox-backend/base/json.h"
@@ -93,6 +94,29 @@ static void test_limits(void)
     json_decref(json);
 }
 
+// A name that were cut when it is written would be another name.
+static void test_longest_names(void)
+{
+    char name[NET_NAME_MAX + 3], text[2 * NET_NAME_MAX];
+    memset(name, 'a', sizeof name);
+    for (size_t i = 63; i < sizeof name; i += 64)
+        name[i] = '.';
+    memcpy(name, "*.", 2);
+    name[NET_NAME_MAX] = '\0';
+    snprintf(text, sizeof text, "{\"internet\": false, \"allowOut\": [\"%s\"]}", name);
+    ok(take(text), "a wildcard of 253 characters");
+    json_t *json = net_policy_to_json(&p);
+    is_str(json_string_value(json_array_get(json_object_get(json, "allowOut"), 0)), name,
+           "is written as it was read");
+    json_decref(json);
+    name[NET_NAME_MAX] = 'a';
+    name[NET_NAME_MAX + 1] = '\0';
+    snprintf(text, sizeof text, "{\"internet\": false, \"allowOut\": [\"%s\"]}", name);
+    refused(text, "is no IPv4 address");
+    snprintf(text, sizeof text, "{\"internet\": false, \"allowOut\": [\"%s\"]}", name + 2);
+    ok(take(text), "a name of 252");
+}
+
 static void test_round_trip(void)
 {
     take("{\"allowOut\": [\"1.0.0.0/8\", \"*.b.org\"], \"denyOut\": [\"0.0.0.0/0\"]}");
@@ -115,6 +139,7 @@ int main(void)
     test_names();
     test_refused();
     test_limits();
+    test_longest_names();
     test_round_trip();
     net_policy_fini(&p);
     return tap_done();
