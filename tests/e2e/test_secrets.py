@@ -12,7 +12,7 @@ import pytest
 from cubbyd import MicroVMs
 from egress_peer import Authority, Host
 from harness import process_exists, wait_for
-from jail_peer import NAMESPACES, UIDS, mounts_of, namespace_of, status_of
+from jail_peer import AS_USER, NAMESPACES, UIDS, USER, mounts_of, namespace_of, of_user, status_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give this machine an address")
 
@@ -47,12 +47,13 @@ def world(tmp_path_factory, address):
         host, other = (Host(pair, address=address) for _ in range(2))
         stack.callback(host.close)
         stack.callback(other.close)
-        plain = Host(address=address)
+        plain, fake = Host(address=address), Host(Authority(directory, "nobody").pair(NAME), address=address)
         stack.callback(plain.close)
+        stack.callback(fake.close)
         daemon = stack.enter_context(MicroVMs(
             "--secrets", str(file), "--egress-trust", os.path.relpath(hosts.path), "--allow-private-network",
             "--pool", "off"))
-        daemon.host, daemon.other, daemon.plain = host, other, plain
+        daemon.host, daemon.other, daemon.plain, daemon.fake = host, other, plain, fake
         daemon.made = daemon.create(secrets=["API_KEY"], timeout=600,
                                     network={"allowOut": [f"{address}/32"], "denyOut": ["0.0.0.0/0"]})
         names = f"echo {address} {NAME} {OTHER} >>/etc/hosts"
@@ -100,6 +101,13 @@ def test_elsewhere(world):
     assert len(world.other.requests) == before
     # The control: without it the same request passes.
     assert curl(world, OTHER, world.other)[0] == 0 and len(world.other.requests) == before + 1
+    # Its owner is told where all refusals are.
+    told = world.request("GET", f"/sandboxes/{world.made['sandboxID']}/network").json
+    refused = [r for r in told["refusals"] if r["name"] == OTHER]
+    assert [r["reason"] for r in refused] == ["secret API_KEY: not for this host"], told
+    assert told["counters"]["refusedByReason"]["secret API_KEY: not for this host"] == 1
+    logs = world.request("GET", f"/v2/sandboxes/{world.made['sandboxID']}/logs?search=refused").body.decode()
+    assert f"{OTHER} port {world.other.port}: secret API_KEY: not for this host (1)" in logs and VALUE not in logs
 
 
 def test_plain_http(world):
@@ -112,9 +120,9 @@ def test_plain_http(world):
 def test_host_of_its_own_making(world):
     """A guest that is root, and a name of the secret's that leads to another host: not verified."""
     code, out = world.command(world.made, f"curl -sS -m 60 -k -H \"Authorization: $API_KEY\" "
-                              f"--connect-to {NAME}:443:{OTHER}:{world.plain.port} https://{NAME}/ 2>&1")
-    assert VALUE not in out.decode() and not any(VALUE in repr(r) for r in world.plain.requests)
-    assert b"cubby-egress" in out, (code, out)
+                              f"--connect-to {NAME}:443:{OTHER}:{world.fake.port} https://{NAME}/ 2>&1")
+    assert set(world.fake.names) == {NAME} and not world.fake.requests, (code, out)  # it was asked
+    assert b"cubby-egress" in out and b"could not be verified" in out, (code, out)
 
 
 def processes(daemon):
@@ -141,6 +149,13 @@ def test_its_jail(world):
     assert all("ro" in options for _, options in mounts_of(pids["egress"]))
 
 
+def holders(world, word):
+    """The files of sandboxes and snapshots that hold it."""
+    files = [p for top in ("sandboxes", "snapshots") for p in (world.home / top).rglob("*")
+             if p.is_file() and not p.is_symlink()]
+    return [p for p in files if word.encode() in p.read_bytes()]
+
+
 def test_value_is_nowhere(world):
     """In no argument, environment or file, and not in the guest's memory; the control: what stands
     for it is in all of what a snapshot keeps."""
@@ -152,14 +167,8 @@ def test_value_is_nowhere(world):
     answer = world.request("POST", f"/sandboxes/{sandbox}/snapshots", {}, timeout=120)
     assert answer.status == 201, answer.body
     placeholder = world.record(sandbox)["secrets"]["given"]["API_KEY"]["placeholder"]
-    found = {"value": [], "placeholder": []}
-    for path in (p for top in ("sandboxes", "snapshots") for p in (world.home / top).rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            data = path.read_bytes()
-            found["value"] += [path] if VALUE.encode() in data else []
-            found["placeholder"] += [path] if placeholder.encode() in data else []
-    assert not found["value"]
-    assert any(p.is_relative_to(world.home / "snapshots") for p in found["placeholder"])
+    assert not holders(world, VALUE)
+    assert any(p.is_relative_to(world.home / "snapshots") for p in holders(world, placeholder))
     assert VALUE not in world.log.read_text()
     with open(f"/proc/{pids['qemu']}/mem", "rb", 0) as memory:
         for line in pathlib.Path(f"/proc/{pids['qemu']}/maps").read_text().splitlines():
@@ -170,6 +179,60 @@ def test_value_is_nowhere(world):
             memory.seek(start)
             with contextlib.suppress(OSError):
                 assert VALUE.encode() not in memory.read(end - start), line
+
+
+def test_rollback_goes_on(world):
+    """It is the same sandbox: what ran before has the same placeholder, and it works. The control: what
+    stands for the value is in the snapshot, which has never seen the value."""
+    sandbox = world.made["sandboxID"]
+    kept, before = world.record(sandbox)["secrets"], processes(world)["egress"]
+    assert world.command(world.made, "echo $API_KEY >/tmp/then")[0] == 0
+    answer = world.request("POST", f"/sandboxes/{sandbox}/snapshots", {}, timeout=120)
+    assert answer.status == 201, answer.body
+    assert world.command(world.made, "rm /tmp/then")[0] == 0
+    answer = world.request("POST", f"/sandboxes/{sandbox}/rollback", {"snapshotID": answer.json["snapshotID"]},
+                           timeout=120)
+    assert answer.status == 200, answer.body
+    assert world.record(sandbox)["secrets"] == kept
+    code, out = curl(world, NAME, world.host, '-H "Authorization: Bearer $(cat /tmp/then)"')
+    assert code == 0 and sent(world.host) == f"Bearer {VALUE}", out
+    code, out = curl(world, OTHER, world.other, KEY + " -w '%{http_code}'")
+    assert code == 0 and out.endswith("403"), out
+    assert processes(world)["egress"] != before
+    wait_for(lambda: not process_exists(before), what="the end of the egress of before")
+    placeholder = kept["given"]["API_KEY"]["placeholder"]
+    assert not holders(world, VALUE) and VALUE not in world.log.read_text()
+    assert any(p.is_relative_to(world.home / "snapshots") for p in holders(world, placeholder))
+
+
+def test_a_daemon_of_another_user(world, address):
+    """Without root's rights it works as well, and who has only that user's cannot look for the value."""
+    daemon = of_user("--allow-private-network", "--pool", "off")
+    file, trust = daemon.home / "secrets.json", daemon.home / "trust.pem"
+    trust.write_bytes(pathlib.Path(world.args[3]).read_bytes())
+    (daemon.home / "value").write_text(VALUE + "\n")
+    file.write_text(json.dumps({"API_KEY": {"file": str(daemon.home / "value"), "hosts": [NAME]}}))
+    for path in file, daemon.home / "value":
+        os.chown(path, USER, USER)
+        path.chmod(0o600)
+    daemon.args += ["--secrets", str(file), "--egress-trust", str(trust)]
+    with daemon:
+        daemon.made = made = daemon.create(secrets=["API_KEY"], timeout=600, network={
+            "allowOut": [f"{address}/32"], "denyOut": ["0.0.0.0/0"]})
+        assert daemon.command(made, f"echo {address} {NAME} {OTHER} >>/etc/hosts", "root")[0] == 0
+        code, out = curl(daemon, NAME, world.host, KEY, made=made)
+        assert code == 0 and sent(world.host) == f"Bearer {VALUE}" and VALUE not in out, out
+        code, out = curl(daemon, OTHER, world.other, KEY + " -w '%{http_code}'", made=made)
+        assert code == 0 and out.endswith("403"), out
+        pids = processes(daemon)
+        assert status_of(pids["egress"])["Uid"][0] == str(USER)
+        readable = {name: subprocess.run([*AS_USER, "head", "-c", "1", f"/proc/{pid}/environ"], timeout=60,
+                                         capture_output=True).returncode == 0
+                    for name, pid in (("egress", pids["egress"]), ("daemon", daemon.process.pid))}
+        assert readable == {"egress": False, "daemon": True}
+        told = daemon.request("GET", f"/sandboxes/{made['sandboxID']}/network").json
+        assert told["counters"]["refusedByReason"] == {"secret API_KEY: not for this host": 1}
+        assert daemon.kill(made["sandboxID"]) == 204
 
 
 def test_fork_goes_on(world):
