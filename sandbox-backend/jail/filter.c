@@ -19,17 +19,31 @@
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | \
      CLONE_NEWNET)
 
+// Of kernels that Debian's headers do not know yet; the numbers are those of all processors.
+#define SYS_FCHMODAT2      452
+#define SYS_SETXATTRAT     463
+#define SYS_REMOVEXATTRAT  466
+#define SYS_OPEN_TREE_ATTR 467
+#define SYS_FILE_SETATTR   469
+
 static const int FORBIDDEN[] = {
     // mounts, roots, namespaces
     SCMP_SYS(mount), SCMP_SYS(umount2), SCMP_SYS(pivot_root), SCMP_SYS(chroot), SCMP_SYS(unshare),
     SCMP_SYS(setns), SCMP_SYS(open_tree), SCMP_SYS(move_mount), SCMP_SYS(fsopen),
     SCMP_SYS(fsconfig), SCMP_SYS(fsmount), SCMP_SYS(fspick), SCMP_SYS(mount_setattr),
-    SCMP_SYS(name_to_handle_at), SCMP_SYS(open_by_handle_at), SCMP_SYS(quotactl),
-    SCMP_SYS(quotactl_fd), SCMP_SYS(swapon), SCMP_SYS(swapoff),
+    SYS_OPEN_TREE_ATTR, SCMP_SYS(name_to_handle_at), SCMP_SYS(open_by_handle_at),
+    SCMP_SYS(quotactl), SCMP_SYS(quotactl_fd), SCMP_SYS(swapon), SCMP_SYS(swapoff),
     // other processes
     SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(kcmp), SCMP_SYS(pidfd_open),
     SCMP_SYS(pidfd_getfd), SCMP_SYS(pidfd_send_signal), SCMP_SYS(process_madvise),
     SCMP_SYS(move_pages), SCMP_SYS(migrate_pages),
+    // what a file is beside its contents: a template's, which it may only read, is its user's own
+    // where the daemon is not root
+    SCMP_SYS(chmod), SCMP_SYS(fchmod), SCMP_SYS(fchmodat), SYS_FCHMODAT2, SCMP_SYS(chown),
+    SCMP_SYS(lchown), SCMP_SYS(fchown), SCMP_SYS(fchownat), SCMP_SYS(utime), SCMP_SYS(utimes),
+    SCMP_SYS(futimesat), SCMP_SYS(utimensat), SCMP_SYS(setxattr), SCMP_SYS(lsetxattr),
+    SCMP_SYS(fsetxattr), SYS_SETXATTRAT, SCMP_SYS(removexattr), SCMP_SYS(lremovexattr),
+    SCMP_SYS(fremovexattr), SYS_REMOVEXATTRAT, SYS_FILE_SETATTR,
     // parts of the kernel that have been ways in
     SCMP_SYS(bpf), SCMP_SYS(perf_event_open), SCMP_SYS(userfaultfd), SCMP_SYS(add_key),
     SCMP_SYS(request_key), SCMP_SYS(keyctl), SCMP_SYS(fanotify_init), SCMP_SYS(lookup_dcookie),
@@ -59,10 +73,29 @@ int filter__unknown(scmp_filter_ctx ctx)
 }
 
 // The only sockets it has are those that it was given. Of AF_VSOCK, which no namespace holds, one
-// would reach the machine that this host may be a guest of.
-static int vmm(scmp_filter_ctx ctx, bool instrumented)
+// would reach the machine that this host may be a guest of. A pair of another family reaches
+// nobody, but the kernel would load that family's module for it.
+static int forbid_sockets(scmp_filter_ctx ctx)
 {
     const struct scmp_arg_cmp not_unix = SCMP_A0_64(SCMP_CMP_NE, AF_UNIX);
+    int failed = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), 1, not_unix);
+    return failed
+               ? failed
+               : seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socketpair), 1, not_unix);
+}
+
+// It has threads, and starts no process.
+static int forbid_processes(scmp_filter_ctx ctx)
+{
+    static const int CALLS[] = {SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(ptrace)};
+    int failed = filter__refuse(ctx, CALLS, ARRAY_LEN(CALLS), EPERM);
+    return failed ? failed
+                  : seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
+                                     SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+}
+
+static int vmm(scmp_filter_ctx ctx, bool instrumented)
+{
     int failed = filter__refuse(ctx, FORBIDDEN, ARRAY_LEN(FORBIDDEN), EPERM);
     failed = failed ? failed : filter__unknown(ctx);
     for (int bit = 0; bit < 32 && !failed; bit++) {
@@ -70,12 +103,10 @@ static int vmm(scmp_filter_ctx ctx, bool instrumented)
         if (NEW_NAMESPACES & 1u << bit)
             failed = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, has);
     }
-    // A network process with sanitizers: it has sockets, and its leaks are looked for by ptrace(2).
+    // A network process with sanitizers has sockets, and a process of its own looks for its leaks.
     if (!failed && !instrumented)
-        failed = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), 1, not_unix);
-    if (!failed && !instrumented)
-        failed = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ptrace), 0);
-    return failed;
+        failed = forbid_sockets(ctx);
+    return failed || instrumented ? failed : forbid_processes(ctx);
 }
 
 int filter_load(enum jail_kind kind, bool instrumented, struct err *e)

@@ -6,5 +6,7 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/jail/jail.h"
 
-// own_user: no other process has its user, so that its number of processes can be limited.
-int limits_set(enum jail_kind kind, bool own_user, struct err *e);
+// Whether this kernel counts a user's processes in each user namespace apart (Linux 5.14).
+bool limits_count_by_namespace(void);
+// counted_alone: of its user no other process is counted with it, so that there can be a limit.
+int limits_set(enum jail_kind kind, bool counted_alone, struct err *e);

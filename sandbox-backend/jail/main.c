@@ -140,6 +140,12 @@ static int become_nobody(const struct jail *j, struct err *e)
     return has(j, WALL_PRIVILEGES) ? identity_drop(e) : 0;
 }
 
+// Else all of the daemon's user would count.
+static bool is_counted_alone(const struct jail *j)
+{
+    return has(j, WALL_UID) || (has(j, WALL_USER) && limits_count_by_namespace());
+}
+
 static int enforce_landlock(const struct jail *j, struct err *e)
 {
     const struct landlock_rules rules = {.files = has(j, WALL_MOUNT) ? NULL : j->files,
@@ -171,7 +177,7 @@ static int build(struct jail *j, struct err *e)
     if (own_id(j, e) != 0 || check_pid(j, e) != 0 || namespaces_enter(j->walls, e) != 0 ||
         enter_root(j, e) != 0 || become_nobody(j, e) != 0)
         return -1;
-    if (has(j, WALL_RLIMITS) && limits_set(j->kind, has(j, WALL_UID), e) != 0)
+    if (has(j, WALL_RLIMITS) && limits_set(j->kind, is_counted_alone(j), e) != 0)
         return -1;
     if (enforce_landlock(j, e) != 0 || die_with_parent(e) != 0)
         return -1;

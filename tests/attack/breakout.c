@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -151,12 +152,16 @@ static void descriptor(int fd)
     p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
     errno = 0;
     told("protect-own", detail, p == MAP_FAILED ? -1 : mprotect(p, 4096, PROT_READ | PROT_WRITE));
-    if (geteuid() == 0) // without a jail it would change when the file was changed
+    // What it is already: who may set that may set anything else.
+    const struct timespec times[] = {st.st_atim, st.st_mtim};
+    errno = 0;
+    told("chmod-own", detail, fchmod(fd, st.st_mode & 07777));
+    errno = 0;
+    told("chown-own", detail, fchown(fd, st.st_uid, (gid_t)-1));
+    errno = 0;
+    told("times-own", detail, futimens(fd, times));
+    if (geteuid() == 0) // without a jail it would be there
         return;
-    errno = 0;
-    told("chmod-own", detail, fchmod(fd, 0666));
-    errno = 0;
-    told("chown-own", detail, fchown(fd, geteuid(), (gid_t)-1));
     errno = 0;
     told("link-own", detail, linkat(fd, "", AT_FDCWD, "/cubby-attack", AT_EMPTY_PATH));
 }
@@ -182,6 +187,31 @@ static long forks(void)
         kill(children[i], SIGKILL);
         waitpid(children[i], NULL, 0);
     }
+    errno = failed;
+    return failed ? -1 : 0;
+}
+
+static void *waits(void *arg)
+{
+    char byte;
+    return read(*(int *)arg, &byte, 1) < 0 ? arg : NULL;
+}
+
+// As many threads as it likes, each of which waits for the end of a pipe.
+static long threads(void)
+{
+    static pthread_t all[CHILDREN_MAX];
+    pthread_attr_t small;
+    int ends[2], count = 0, failed = pipe(ends) == 0 ? 0 : errno;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, STACK_BYTES);
+    while (count < CHILDREN_MAX && !failed)
+        if ((failed = pthread_create(&all[count], &small, waits, &ends[0])) == 0)
+            count++;
+    close(ends[1]);
+    while (count > 0)
+        pthread_join(all[--count], NULL);
+    close(ends[0]);
     errno = failed;
     return failed ? -1 : 0;
 }
@@ -219,6 +249,7 @@ static void processes(void)
     TRY("session-of-daemon", getsid(daemon));
     TRY("own-signals", fcntl(STDERR_FILENO, F_SETOWN, daemon));
     TRY("fork-bomb", forks());
+    TRY("thread-bomb", threads());
     TRY("open-many", opens_many());
     TRY("execute", access("/bin/sh", X_OK));
 }
@@ -259,6 +290,7 @@ static void sockets(void)
     TRY("netlink", socket(AF_NETLINK, SOCK_RAW, 0));
     TRY("vsock", socket(AF_VSOCK, SOCK_STREAM, 0));
     TRY("alg", socket(AF_ALG, SOCK_SEQPACKET, 0));
+    TRY("pair", socketpair(AF_INET, SOCK_STREAM, 0, (int[2]){-1, -1}));
     TRY("abstract", connects_unix(target("abstract", name, sizeof name), true));
     snprintf(path, sizeof path, "%s/cubbyd.sock", target("home", name, sizeof name));
     TRY("daemon-socket", connects_unix(path, false));
@@ -285,14 +317,16 @@ static long clones(int flags)
     return 0;
 }
 
-// In a child, as it must not change what follows.
+// In a child, as it must not change what follows; where there is no child, here.
 static long unshares(int flags)
 {
     pid_t pid = fork();
     int status = 0;
     if (pid == 0)
         _exit(unshare(flags) == 0 ? 0 : errno);
-    if (pid < 0 || waitpid(pid, &status, 0) < 0)
+    if (pid < 0)
+        return unshare(flags);
+    if (waitpid(pid, &status, 0) < 0)
         return -1;
     errno = WEXITSTATUS(status);
     return errno ? -1 : 0;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whoever has broken into QEMU or into cubby-netd: breakout.c is started in its place by the daemon
 itself, in the jail, with all that the process holds, and tries to get out. Each attempt is refused; with
-the jail off the same program, started the same way, succeeds."""
+the jail off the same program, started the same way, succeeds. As root's and as another user's, whose
+own the template's files are."""
 
 import ctypes
 import os
@@ -9,24 +10,26 @@ import pathlib
 import shutil
 import signal
 import socket
+import tempfile
 import threading
 
 import pytest
 
 from cubbyd import MicroVMs, wait_for
-from harness import BIN, TEST_HOME
+from harness import BIN
+from jail_peer import USER, of_user
 
 PROGRAM = pathlib.Path(os.environ["TEST"]) / "breakout"
 MARK = b"CUBBY-TARGETS:"
 ROOM = 4096  # of the program's, for what it is to attack
 REFUSED = {"EPERM", "EACCES", "ENOENT", "ESRCH", "EROFS", "ENOSYS", "ENOTDIR", "ECONNREFUSED", "EAFNOSUPPORT"}
 # The number of processes: not a permission, but a limit.
-LIMITED = {"fork-bomb": {"EAGAIN"}, "open-many": {"EMFILE"}, "setuid": {"EINVAL"}}
+LIMITED = {"thread-bomb": {"EAGAIN"}, "open-many": {"EMFILE"}, "setuid": {"EINVAL"}}
 # Of descriptors that it holds for reading only.
-OWN = {"reopen-own", "write-own", "map-own", "protect-own", "chmod-own", "chown-own", "link-own"}
+OWN = {"reopen-own", "write-own", "map-own", "protect-own", "chmod-own", "chown-own", "times-own", "link-own"}
 # The same without a jail: what a descriptor for reading is, and a limit that the machine's control
 # group has as well.
-SAME = {"write-own", "map-own", "protect-own", "fork-bomb"}
+SAME = {"write-own", "map-own", "protect-own", "fork-bomb", "thread-bomb"}
 # cubby-netd is there to open connections; where they may go is its policy's business, and a
 # hostile netd's (docs/security.md).
 OF_NETD = {"tcp", "udp", "ipv6", "netlink"}
@@ -53,7 +56,7 @@ class Targets:
         self.libc = ctypes.CDLL(None, use_errno=True)
         key = 0x00cb0000 | os.getpid() & 0xffff
         self.shm = self.libc.shmget(key, 4096, 0o1666)
-        template = TEST_HOME / "templates/default"
+        template = home / "templates/default"
         self.facts = {"home": home, "other": self.other, "template": template / "template.json",
                       "memory": template / "memory", "disk": template / "disk.ext4", "daemon": daemon_pid,
                       "port": self.tcp.getsockname()[1], "abstract": name, "shm": key}
@@ -99,16 +102,30 @@ def said(pid):
     return text if text.endswith("END\n") else None
 
 
-def attempts(tmp_path, kind, *args):
+def own_files(template):
+    """The template's large files become the user's own, as those of one that he has built; nothing reads them."""
+    for name in "memory", "disk.ext4", "vmstate":
+        size = (template / name).stat().st_size
+        (template / name).unlink()
+        (template / name).touch(mode=0o600)
+        os.truncate(template / name, size)
+        os.chown(template / name, USER, USER)
+
+
+def attempts(kind, *args):
     """{attempt: how it ended} of the program in the place of QEMU or netd."""
-    bins = tmp_path / "bin"
-    shutil.copytree(BIN, bins, symlinks=True)
-    attacker = bins / "cubby-netd" if kind == "netd" else tmp_path / "qemu-system-x86_64"
+    daemon = of_user(*args) if kind.endswith("of a user") else MicroVMs(*args)
+    if kind == "vmm of a user":
+        own_files(daemon.home / "templates/default")
+    bins = pathlib.Path(tempfile.mkdtemp(prefix="cubby-breakout-"))  # which any user may read
+    shutil.copytree(BIN, bins, symlinks=True, dirs_exist_ok=True)
+    bins.chmod(0o755)
+    attacker = bins / ("cubby-netd" if kind.startswith("netd") else "qemu-system-x86_64")
     attacker.unlink(missing_ok=True)
     attacker.write_bytes(b"")  # there, when the daemon looks for it
     attacker.chmod(0o755)
-    env = {"CUBBY_QEMU": str(attacker)} if kind == "vmm" else {}
-    daemon = MicroVMs(*args, env=env)
+    if kind.startswith("vmm"):
+        daemon.env["CUBBY_QEMU"] = str(attacker)
     daemon.program = bins / "cubbyd"
     daemon.start()
     targets = Targets(daemon.home, daemon.process.pid)
@@ -127,6 +144,7 @@ def attempts(tmp_path, kind, *args):
         targets.close()
         shutil.rmtree(targets.other)
         daemon.close()
+        shutil.rmtree(bins)
     return dict(line.split() for line in lines if line != "END")
 
 
@@ -138,19 +156,19 @@ def allowed(name, word):
 
 
 @pytest.fixture(scope="module", name="control")
-def fixture_control(tmp_path_factory):
+def fixture_control():
     """The same with the wall down."""
-    return attempts(tmp_path_factory.mktemp("control"), "vmm", "--jail", "off")
+    return attempts("vmm", "--jail", "off")
 
 
 # What this host itself has not, or does for nobody: no control is to be had of them here.
 ABSENT = {"ENOENT", "EAFNOSUPPORT", "ENXIO", "ENODEV"}
 
 
-@pytest.mark.parametrize("kind", ["vmm", "netd"])
-def test_nothing_is_found_outside(tmp_path, control, kind):
-    tried = attempts(tmp_path, kind)
-    mine = {n: w for n, w in tried.items() if not (kind == "netd" and n in OF_NETD)}
+@pytest.mark.parametrize("kind", ["vmm", "netd", "vmm of a user", "netd of a user"])
+def test_nothing_is_found_outside(control, kind):
+    tried = attempts(kind)
+    mine = {n: w for n, w in tried.items() if not (kind.startswith("netd") and n in OF_NETD)}
     out = {n: w for n, w in mine.items() if not allowed(n, w)}
     assert not out, out
     # control: without the jail it is not refused, or for another reason than a right that is missing
@@ -159,5 +177,5 @@ def test_nothing_is_found_outside(tmp_path, control, kind):
                                                   or control[n] in ("EPERM", "EACCES", "ESRCH", "EROFS"))}
     assert not same, same
     assert {n.partition(":")[0] for n, w in control.items() if w == "DONE"} >= {
-        "read-shadow", "reopen-own", "write-template-memory", "write-other-disk", "signal-daemon", "ptrace-daemon", "tcp",
+        "read-shadow", "reopen-own", "chmod-own", "chown-own", "times-own", "write-template-memory", "write-other-disk", "signal-daemon", "ptrace-daemon", "tcp",
         "daemon-socket", "abstract", "other-socket", "shared-memory", "unshare-user", "capabilities"}
