@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from harness import BIN
-from jail_peer import AS_LEAST_ROOT, AS_USER, JAIL, UIDS, WALLS, files_of, jail, lacking
+from jail_peer import AS_USER, JAIL, UIDS, WALLS, files_of, jail, lacking
 
 ALL = list(WALLS)
 
@@ -30,12 +30,6 @@ def test_the_probe_of_a_user():
     assert found["root"] is False
     # There is no other user for who is not root, and nothing is missing for it.
     assert found["walls"] == {wall: True if wall != "uid" else None for wall in WALLS}
-
-
-def test_the_probe_of_root_with_few_rights():
-    assert probe(AS_LEAST_ROOT)["walls"] == {wall: True for wall in WALLS}
-    fewer = [word.replace(",+setuid", "") for word in AS_LEAST_ROOT]
-    assert isinstance(probe(fewer)["walls"]["uid"], str)  # control
 
 
 @pytest.mark.parametrize("wall", ["landlock", "mount"])
@@ -105,7 +99,7 @@ def test_privileges():
 
 
 TRIES = """
-import ctypes, errno, os, socket, sys
+import ctypes, errno, os, socket, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *args):
     return "done" if libc.syscall(number, *args) >= 0 else errno.errorcode[ctypes.get_errno()]
@@ -114,27 +108,52 @@ def sock(*args):
         return socket.socket(*args) and "done"
     except OSError as e:
         return errno.errorcode[e.errno]
+child = libc.fork()  # before it is traced
+forked = "done" if child >= 0 else errno.errorcode[ctypes.get_errno()]
+if child == 0:
+    os._exit(0)
+if child > 0:
+    os.waitpid(child, 0)
+def of_a_file(number, *args):  # of one that is its own
+    fd = os.memfd_create("own")
+    return call(number, fd, *args)
+files = [of_a_file(91, 0o600), of_a_file(93, os.getuid(), -1), of_a_file(280, None, None, 0),
+         of_a_file(452, b"", 0o600, 0x1000), of_a_file(190, b"user.x", b"x", 1, 0)]
 print(call(272, 0x10000000), call(101, 0, 0, 0, 0), call(321, 0, 0, 0), call(425, 1, 0), call(250, 0, 0, 0, 0),
       sock(socket.AF_INET), sock(socket.AF_VSOCK), sock(socket.AF_INET, socket.SOCK_RAW, 1), sock(socket.AF_UNIX))
+print(*files)
+def pair(family):
+    return call(53, family, 1, 0, ctypes.create_string_buffer(8))
+thread = threading.Thread(target=int)
+thread.start(), thread.join()
+print(pair(socket.AF_UNIX), pair(socket.AF_INET), "thread", forked)
 """
 
 
 def tries(*options, walls=("seccomp", "pid", "privileges")):
     done = jail(walls, "/usr/bin/python3", "-c", TRIES, options=options, files=["/usr/bin/python3"])
     assert done.returncode == 0, done
-    return done.stdout.split()
+    return [line.split() for line in done.stdout.splitlines()]
 
 
 def test_system_calls_of_a_vmm():
     # a new user namespace, ptrace, bpf, io_uring, keyctl; sockets of the internet, of the host's host, raw, local
-    assert tries() == ["EPERM"] * 3 + ["ENOSYS", "EPERM"] + ["EACCES"] * 3 + ["done"]
-    without = tries(walls=("pid",))
+    calls, of_files, more = tries()
+    assert calls == ["EPERM"] * 3 + ["ENOSYS", "EPERM"] + ["EACCES"] * 3 + ["done"]
+    # what a file is beside its contents: mode, owner, times, mode again, attributes
+    assert of_files == ["EPERM"] * 5
+    # sockets in pairs; threads, but no processes
+    assert more == ["done", "EACCES", "thread", "EPERM"]
+    without, of_files, more = tries(walls=("pid",))
     assert without[0] == without[1] == without[5] == "done"  # control
+    assert of_files[:3] == ["done"] * 3 and of_files[3] in ("done", "ENOSYS") and of_files[4] != "EPERM"
+    assert more == ["done", "ENOTSUP", "thread", "done"]
 
 
 def test_system_calls_of_a_network_process():
-    found = tries("--kind", "network")
+    found, of_files, more = tries("--kind", "network")
     assert found == ["EPERM"] * 3 + ["ENOSYS", "EPERM", "done", "EPERM", "EPERM", "done"]
+    assert of_files == ["EPERM"] * 5 and more == ["done", "EPERM", "thread", "EPERM"]
 
 
 def test_a_file_outside_is_refused_by_landlock_alone():
