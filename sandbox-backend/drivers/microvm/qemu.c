@@ -91,6 +91,10 @@ static void add_memory(struct argv *a, const struct qemu_config *c)
         c->memory_mb, c->memory_shared ? "on" : "off");
 }
 
+// No file is locked (locking=off): a lock on one byte of the template's disk, which every QEMU may
+// have that can read it, would keep all other machines from starting.
+#define FILE_OPTIONS "locking=off,cache.no-flush=on"
+
 // A raw image below `node`. Nothing is flushed to the platter: neither a template that is being
 // built nor a sandbox outlives a crash of the host.
 static void add_raw_disk(struct argv *a, const char *node, bool read_only)
@@ -98,7 +102,7 @@ static void add_raw_disk(struct argv *a, const char *node, bool read_only)
     const char *mode = read_only ? "read-only=on" : "discard=unmap";
     add_set(a, QEMU_SET_DISK, QEMU_FD_DISK);
     add(a, "-blockdev");
-    add(a, "driver=file,node-name=%s-file,filename=" QEMU_FDSET "%d,cache.no-flush=on,%s", node,
+    add(a, "driver=file,node-name=%s-file,filename=" QEMU_FDSET "%d," FILE_OPTIONS ",%s", node,
         QEMU_SET_DISK, mode);
     add(a, "-blockdev");
     add(a, "driver=raw,node-name=%s,file=%s-file,cache.no-flush=on,%s", node, node, mode);
@@ -108,8 +112,7 @@ static void add_overlay(struct argv *a, const char *node, const char *base)
 {
     add_set(a, QEMU_SET_OVERLAY, QEMU_FD_OVERLAY);
     add(a, "-blockdev");
-    add(a,
-        "driver=file,node-name=%s-file,filename=" QEMU_FDSET "%d,cache.no-flush=on,discard=unmap",
+    add(a, "driver=file,node-name=%s-file,filename=" QEMU_FDSET "%d," FILE_OPTIONS ",discard=unmap",
         node, QEMU_SET_OVERLAY);
     add(a, "-blockdev");
     add(a,
