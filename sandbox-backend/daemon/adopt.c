@@ -197,6 +197,7 @@ void adopt_all(struct store *store, void (*on_done)(void *ctx), void *ctx)
 {
     struct adoption *a = xmalloc(sizeof *a);
     *a = (struct adoption){.store = store, .pending = 1, .on_done = on_done, .ctx = ctx};
+    orphans_kill_lost(store->dir);
     a->busy = orphans_below(store->dir);
     struct dirent **names = NULL;
     int n = scandir(store->dir, &names, NULL, alphasort);

@@ -12,6 +12,7 @@
 //  - sandbox.json and no machine: the directory goes; it is remembered as lost.
 //  - no sandbox.json: its creation never came to an end, so nobody was told of it. Whatever process
 //    still has that directory among its arguments or files is killed; the directory goes.
+//  - no directory at all: somebody removed it. What surely was of it is killed (orphans.h).
 //
 // In a directory that stays, an image that the record does not count is removed.
 //

@@ -21,6 +21,7 @@
 #include "sandbox-backend/log/log.h"
 
 #define CMDLINE_BYTES 262144
+#define STATUS_BYTES  16384
 #define GONE_WAIT_MS  2000
 
 // A shell or an editor that looks into the directory is none of our business.
@@ -142,6 +143,88 @@ static pid_t parent_of(pid_t pid)
     const char *end = file_read(path, 4096, &text, NULL) < 0 ? NULL : strrchr(buf_str(&text), ')');
     return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
+
+// ---- of directories that are gone
+
+#define DELETED " (deleted)" // what the kernel shows behind the path of a removed file (proc(5))
+
+// "<parent>/<name>/..." of a removed file on that device: the directory of it, which is gone as
+// well. New string, or NULL.
+static char *lost_dir(int fds, const char *fd, const char *parent, dev_t device)
+{
+    char target[PATH_MAX];
+    struct stat st;
+    size_t n = strlen(parent);
+    ssize_t len = readlinkat(fds, fd, target, sizeof target - 1);
+    target[len > 0 ? len : 0] = '\0';
+    if (!str_starts(target, parent) || target[n] != '/' || !str_ends(target, DELETED) ||
+        fstatat(fds, fd, &st, 0) != 0 || st.st_nlink != 0 || st.st_dev != device)
+        return NULL;
+    size_t name = strcspn(target + n + 1, "/");
+    char *dir auto_free = xstrndup(target, n + 1 + name);
+    return name && target[n + 1 + name] == '/' && !file_exists(dir) ? steal(&dir) : NULL;
+}
+
+static char *lost_dir_of(const char *pid, const char *parent, dev_t device)
+{
+    char *fds auto_free = str_printf("/proc/%s/fd", pid);
+    char *found = NULL;
+    DIR *d = opendir(fds);
+    for (struct dirent *entry; d && !found && (entry = readdir(d));)
+        found = lost_dir(dirfd(d), entry->d_name, parent, device);
+    if (d)
+        closedir(d);
+    return found;
+}
+
+// Its numbers from this namespace of processes down to its own: one, or in a jail two.
+static bool is_of_this_namespace(const char *pid)
+{
+    char *path auto_free = str_printf("/proc/%s/status", pid);
+    struct buf text auto_buf = BUF_INIT;
+    int own = 0, jailed = 0, deeper = 0;
+    const char *line =
+        file_read(path, STATUS_BYTES, &text, NULL) < 0 ? NULL : strstr(buf_str(&text), "\nNSpid:");
+    int count = line ? sscanf(line, "\nNSpid: %d%*[ \t]%d%*[ \t]%d", &own, &jailed, &deeper) : 0;
+    return count == 1 || count == 2;
+}
+
+static bool is_of_a_daemon(pid_t pid)
+{
+    char *parent auto_free = str_printf("%d", (int)parent_of(pid));
+    return !str_eq(parent, "1") && is_ours(parent);
+}
+
+static bool check_lost(const char *name, const char *parent, dev_t device)
+{
+    int64_t pid = 0;
+    if (!is_other_process(name, &pid))
+        return false;
+    int pidfd auto_close = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    if (pidfd < 0 || !is_of_this_user(name) || !is_ours(name) || !is_of_this_namespace(name) ||
+        is_of_a_daemon((pid_t)pid))
+        return false;
+    char *dir auto_free = lost_dir_of(name, parent, device);
+    if (!dir)
+        return false;
+    log_warn("orphan.kill", "pid=%s dir=%s reason=\"its directory is gone\"", name, dir);
+    kill_and_wait((pid_t)pid, pidfd);
+    return true;
+}
+
+int orphans_kill_lost(const char *parent)
+{
+    struct stat st;
+    int killed = 0;
+    DIR *proc = stat(parent, &st) == 0 ? opendir("/proc") : NULL;
+    for (struct dirent *entry; proc && (entry = readdir(proc));)
+        killed += check_lost(entry->d_name, parent, st.st_dev);
+    if (proc)
+        closedir(proc);
+    return killed;
+}
+
+// ---- all but a machine's
 
 static bool is_spared(const char *name, const json_t *machine)
 {
