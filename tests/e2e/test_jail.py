@@ -2,16 +2,18 @@
 """The jails of real machines: what /proc says of QEMU and cubby-netd, with a daemon of root and one of
 another user; what a machine can still do in one; hosts that cannot build a wall."""
 
+import fcntl
 import os
 import pathlib
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 
 import pytest
 
-from cubbyd import MicroVMs, wait_for
+from cubbyd import MicroVMs, process_exists, wait_for
 from harness import BIN, TEST_HOME
 from jail_peer import (AS_LEAST_ROOT, NAMESPACES, UIDS, USER, WALLS, lacking, mounts_of, namespace_of, of_user,
                        status_of)
@@ -127,16 +129,57 @@ def test_nothing_of_it_is_others(jailed):
     assert kinds >= {stat.S_IFDIR, stat.S_IFREG, stat.S_IFSOCK} and pathlib.Path("cubbyd.sock") in found
 
 
+def counters(jailed):
+    return jailed.request("GET", f"/sandboxes/{jailed.made['sandboxID']}/network").json["counters"]
+
+
+def is_refused_another(jailed):
+    """The guest tries to reach a private address; what its netd has then counted."""
+    before = counters(jailed)
+    assert jailed.command(jailed.made, "bash -c ': 2>/dev/null </dev/tcp/10.9.8.7/80'")[0] != 0
+    return wait_for(lambda: (now := counters(jailed))["refused"] > before["refused"] and now, 30, "it is counted")
+
+
 def test_the_next_daemon_finds_it(jailed):
     sandbox = jailed.made["sandboxID"]
-    before = processes(jailed)
+    before, counted = processes(jailed), is_refused_another(jailed)
     jailed.process.kill()
     jailed.process.wait(30)
     jailed.start()
     assert processes(jailed) == before
+    kept = counters(jailed)
+    assert all(kept[key] >= counted[key] > 0 for key in ("refused", "receivedBytes", "sentBytes")), (counted, kept)
+    assert is_refused_another(jailed)["refused"] > kept["refused"]
     assert jailed.get(sandbox).json["jail"]["missing"] == []
     assert jailed.command(jailed.made, "cat /tmp/f") == (0, b"before\n")
     assert jailed.request("POST", f"/sandboxes/{sandbox}/snapshots", {}, timeout=120).status == 201
+
+
+F_OFD_SETLK, READ_LOCK = 37, struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+
+
+def test_a_lock_on_the_template_is_in_nobodys_way(jailed):
+    """Who may read the template's disk may lock it: a QEMU that was broken into, for all others."""
+    disk = jailed.home / "templates/default/disk.ext4"
+    with open(disk, "rb") as held:
+        fcntl.fcntl(held, F_OFD_SETLK, READ_LOCK)
+        qemu = ["qemu-system-x86_64", "-M", "none", "-nodefaults", "-display", "none", "-S"]
+        drive = f"if=none,file={disk},format=raw,readonly=on"
+        done = subprocess.run([*qemu, "-drive", drive], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "lock" in done.stderr, done  # control: one that locks
+        assert jailed.kill(jailed.create()["sandboxID"]) == 204
+
+
+def test_a_directory_that_somebody_removed(jailed):
+    """While no daemon ran, and the record with it: nothing of that sandbox goes on."""
+    sandbox, pids = jailed.made["sandboxID"], processes(jailed)
+    jailed.process.kill()
+    jailed.process.wait(30)
+    shutil.rmtree(jailed.directory(sandbox))
+    assert all(process_exists(pid) for pid in pids)  # control: by itself nothing ends
+    jailed.start()
+    assert not any(process_exists(pid) for pid in pids), jailed.log.read_text()
+    assert jailed.get(sandbox).status == 404
 
 
 def test_a_host_without_a_wall():

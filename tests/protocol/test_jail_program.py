@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from harness import BIN
-from jail_peer import AS_USER, JAIL, UIDS, WALLS, files_of, jail, lacking
+from jail_peer import AS_LEAST_ROOT, AS_USER, JAIL, UIDS, WALLS, files_of, jail, lacking
 
 ALL = list(WALLS)
 
@@ -30,6 +30,12 @@ def test_the_probe_of_a_user():
     assert found["root"] is False
     # There is no other user for who is not root, and nothing is missing for it.
     assert found["walls"] == {wall: True if wall != "uid" else None for wall in WALLS}
+
+
+def test_the_probe_of_root_with_few_rights():
+    assert probe(AS_LEAST_ROOT)["walls"] == {wall: True for wall in WALLS}
+    fewer = [word.replace(",+setuid", "") for word in AS_LEAST_ROOT]
+    assert isinstance(probe(fewer)["walls"]["uid"], str)  # control
 
 
 @pytest.mark.parametrize("wall", ["landlock", "mount"])
