@@ -80,6 +80,12 @@ void cli_print_safe(FILE *to, const char *text)
     fputs(buf_str(&safe), to);
 }
 
+void cli_print_line(const char *text)
+{
+    cli_print_safe(stdout, text);
+    putchar('\n');
+}
+
 void cli_print_json(const json_t *value)
 {
     char *text auto_free = json_to_string(value);

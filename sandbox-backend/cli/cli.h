@@ -48,4 +48,5 @@ int cli_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 // it and never obeys it (base/visible.h).
 void cli_safe(struct buf *out, const char *text);
 void cli_print_safe(FILE *to, const char *text);
+void cli_print_line(const char *text); // on stdout
 void cli_print_json(const json_t *value); // a line on stdout, as safe, and still that JSON

@@ -77,9 +77,8 @@ static void print_json(const struct doctor *d)
             json_object_set_new(item, "remedy", json_lossy_string(f->remedy, strlen(f->remedy)));
         json_array_append_new(list, item);
     }
-    char *text auto_free = json_to_string(list);
+    cli_print_json(list);
     json_decref(list);
-    puts(text);
 }
 
 static void examine(struct doctor *d)

@@ -37,8 +37,7 @@ static int open_one(struct session *s, const char *id, const struct expose *want
     if (want->as_json) {
         cli_print_json(port);
     } else {
-        cli_print_safe(stdout, url_of(port));
-        putchar('\n');
+        cli_print_line(url_of(port));
     }
     json_decref(port);
     return 0;

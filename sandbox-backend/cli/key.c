@@ -82,8 +82,7 @@ static void print_json(const struct token_list *keys)
     json_t *list = json_array();
     for (int i = 0; i < keys->count; i++)
         json_array_append_new(list, to_json(&keys->items[i]));
-    char *text auto_free = json_to_string(list);
-    puts(text);
+    cli_print_json(list);
     json_decref(list);
 }
 

@@ -13,7 +13,7 @@ static int kill_one(struct session *s, const char *given)
     char *id auto_free = session_resolve(s, given, &e);
     if (!id || session_kill(s, id, &e) < 0)
         return cli_fail(&e);
-    puts(id);
+    cli_print_line(id);
     return 0;
 }
 
@@ -23,7 +23,7 @@ static int kill_listed(struct session *s, const char *id)
     struct err e = ERR_INIT;
     if (session_kill(s, id, &e) < 0 && e.code != ERR_GONE && e.code != ERR_NOT_FOUND)
         return cli_fail(&e);
-    puts(id);
+    cli_print_line(id);
     return 0;
 }
 

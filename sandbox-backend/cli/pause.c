@@ -23,7 +23,7 @@ static int act_on(struct session *s, const char *given, act_fn act, int64_t how)
     char *id auto_free = session_resolve(s, given, &e);
     if (!id || act(s, id, how, &e) < 0)
         return cli_fail(&e);
-    puts(id);
+    cli_print_line(id);
     return 0;
 }
 

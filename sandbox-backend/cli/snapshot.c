@@ -157,7 +157,7 @@ static int verb_remove(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         struct err why = ERR_INIT;
         if (session_snapshot_delete(&s, argv[i], &why) == 0)
-            puts(argv[i]);
+            cli_print_line(argv[i]);
         else
             status = cli_fail(&why);
     }
@@ -182,7 +182,7 @@ static int roll_back(struct session *s, const char *given, const char *snapshot)
     char *id auto_free = session_resolve(s, given, &e);
     if (!id || session_rollback(s, id, snapshot, &e) < 0)
         return cli_fail(&e);
-    puts(id);
+    cli_print_line(id);
     return 0;
 }
 

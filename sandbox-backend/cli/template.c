@@ -2,6 +2,7 @@
 // cubby template build|ls|rm: the snapshots that sandboxes are restored from.
 #include <fts.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/table.h"
 #include "sandbox-backend/drivers/microvm/template.h"
 #include "sandbox-backend/drivers/microvm/template_build.h"
 
@@ -40,21 +42,30 @@ static int64_t bytes_on_disk(const char *dir)
     return total;
 }
 
+// A path may be no UTF-8.
 static json_t *to_json(const struct template *t, const char *dir)
 {
-    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:s}", "name", t->name,
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:o}", "name", t->name,
                      "accel", t->accel, "kernel", t->kernel, "qemu", t->qemu, "machine", t->machine,
                      "cpu_model", t->cpu_model, "envd_version", t->envd_version, "created_at",
                      t->created_at, "memory_mb", (json_int_t)t->memory_mb, "cpus",
                      (json_int_t)t->cpus, "disk_mb", (json_int_t)t->disk_mb, "bytes",
-                     (json_int_t)bytes_on_disk(dir), "dir", dir);
+                     (json_int_t)bytes_on_disk(dir), "dir", json_lossy_string(dir, strlen(dir)));
 }
 
-static void print_json(json_t *value)
+// For people: what a template, or whoever wrote its files, says of itself is obeyed by no terminal.
+static void say(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(FILE *to, const char *fmt, ...)
 {
-    char *text auto_free = json_to_string(value);
-    puts(text);
-    json_decref(value);
+    va_list ap;
+    va_start(ap, fmt);
+    char *text = NULL;
+    if (vasprintf(&text, fmt, ap) < 0)
+        abort();
+    va_end(ap);
+    cli_print_safe(to, text);
+    fputc('\n', to);
+    free(text);
 }
 
 // ---- build
@@ -64,17 +75,17 @@ static void warn_of_users(const char *home, const char *name)
     char *snapshots auto_free = template_snapshots(home, name);
     char *hibernated auto_free = template_hibernated(home, name);
     if (snapshots)
-        fprintf(
-            stderr,
+        say(stderr,
             "These snapshots are of the template \"%s\" that there is, and cannot be used once it "
-            "is replaced: %s\n",
+            "is replaced: %s",
             name, snapshots);
-    if (hibernated)
-        fprintf(stderr,
-                "These hibernated sandboxes cannot be woken any more once the template \"%s\" is "
-                "replaced: %s\nStop with Ctrl-C, and use or kill them first, or build under "
-                "another name.\n",
-                name, hibernated);
+    if (hibernated) {
+        say(stderr,
+            "These hibernated sandboxes cannot be woken any more once the template \"%s\" is "
+            "replaced: %s",
+            name, hibernated);
+        say(stderr, "Stop with Ctrl-C, and use or kill them first, or build under another name.");
+    }
 }
 
 static int run_build(const struct template_build *spec, bool json)
@@ -87,11 +98,13 @@ static int run_build(const struct template_build *spec, bool json)
         return e.code == ERR_CANCELED ? EXIT_CANCELED : e.code == ERR_INVALID ? CLI_USAGE : 1;
     }
     char *dir auto_free = template_dir(spec->home, spec->name);
+    json_t *made = to_json(&t, dir);
     if (json)
-        print_json(to_json(&t, dir));
+        cli_print_json(made);
     else
-        printf("template \"%s\": kernel %s, %s, %lld MB of memory, %lld MB on disk\n", t.name,
-               t.kernel, t.accel, (long long)t.memory_mb, (long long)(bytes_on_disk(dir) / MIB));
+        say(stdout, "template \"%s\": kernel %s, %s, %lld MB of memory, %lld MB on disk", t.name,
+            t.kernel, t.accel, (long long)t.memory_mb, (long long)(bytes_on_disk(dir) / MIB));
+    json_decref(made);
     template_fini(&t);
     return 0;
 }
@@ -185,10 +198,19 @@ static int build(int argc, char **argv)
 
 // ---- ls
 struct listing {
-    json_t *json; // an array, or NULL for text
-    int shown;
+    json_t *json; // an array, or NULL for a table
+    struct table table;
     bool bad;
 };
+
+static const char *const HEADINGS[] = {"NAME", "ACCEL", "KERNEL", "MEMORY",
+                                       "CPUS", "DISK",  "USED",   "CREATED"};
+
+static void number_cell(struct table *table, int64_t value, const char *unit)
+{
+    char *text auto_free = str_printf("%lld%s", (long long)value, unit);
+    table_cell(table, text);
+}
 
 static int on_template(const struct template *t, const char *dir, void *ctx)
 {
@@ -197,12 +219,14 @@ static int on_template(const struct template *t, const char *dir, void *ctx)
         json_array_append_new(l->json, to_json(t, dir));
         return 0;
     }
-    if (l->shown++ == 0)
-        printf("%-20s %-5s %-28s %8s %4s %8s %8s  %s\n", "NAME", "ACCEL", "KERNEL", "MEMORY",
-               "CPUS", "DISK", "USED", "CREATED");
-    printf("%-20s %-5s %-28s %7lldM %4lld %7lldM %7lldM  %s\n", t->name, t->accel, t->kernel,
-           (long long)t->memory_mb, (long long)t->cpus, (long long)t->disk_mb,
-           (long long)(bytes_on_disk(dir) / MIB), t->created_at);
+    table_cell(&l->table, t->name);
+    table_cell(&l->table, t->accel);
+    table_cell(&l->table, t->kernel);
+    number_cell(&l->table, t->memory_mb, "M");
+    number_cell(&l->table, t->cpus, "");
+    number_cell(&l->table, t->disk_mb, "M");
+    number_cell(&l->table, bytes_on_disk(dir) / MIB, "M");
+    table_cell(&l->table, t->created_at);
     return 0;
 }
 
@@ -211,6 +235,17 @@ static void on_bad(const char *name, const struct err *why, void *ctx)
     (void)name;
     ((struct listing *)ctx)->bad = true;
     cli_fail(why);
+}
+
+static int show_listing(const struct listing *l)
+{
+    if (l->json)
+        cli_print_json(l->json);
+    else if (l->table.count > (int)ARRAY_LEN(HEADINGS))
+        table_print(&l->table, stdout);
+    else
+        fputs("There are no templates. Make one with: cubby template build\n", stderr);
+    return l->bad ? 1 : 0;
 }
 
 static int list(int argc, char **argv)
@@ -231,15 +266,14 @@ static int list(int argc, char **argv)
     struct err e = ERR_INIT;
     char *home auto_free = home_open(&e);
     struct listing l = {.json = json ? json_array() : NULL};
-    if (!home || template_list(home, on_template, on_bad, &l, &e) < 0) {
-        json_decref(l.json);
-        return cli_fail(&e);
-    }
-    if (json)
-        print_json(l.json);
-    else if (l.shown == 0)
-        fputs("There are no templates. Make one with: cubby template build\n", stderr);
-    return l.bad ? 1 : 0;
+    table_init_headed(&l.table, HEADINGS, ARRAY_LEN(HEADINGS));
+    if (!home || template_list(home, on_template, on_bad, &l, &e) < 0)
+        status = cli_fail(&e);
+    else
+        status = show_listing(&l);
+    json_decref(l.json);
+    table_fini(&l.table);
+    return status;
 }
 
 // ---- rm
@@ -251,11 +285,11 @@ static int remove_one(const char *home, const char *name, bool force)
         cli_fail(&e);
         return -1;
     }
-    if (useless)
-        fprintf(stderr,
-                "These snapshots of template \"%s\" cannot be used any more: %s.\n"
-                "Delete them: cubby snapshot rm ID\n",
-                name, useless);
+    if (useless) {
+        say(stderr, "These snapshots of template \"%s\" cannot be used any more: %s.", name,
+            useless);
+        say(stderr, "Delete them: cubby snapshot rm ID");
+    }
     return 0;
 }
 

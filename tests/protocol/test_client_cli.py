@@ -292,3 +292,62 @@ def test_doctor_without_qemu(tmp_path):
     found = {f["name"]: f for f in json.loads(answer.stdout)}
     assert answer.returncode == 1
     assert found["qemu"]["level"] == "missing" and "apt-get install" in found["qemu"]["remedy"]
+
+
+# ---- text of others
+HOSTILE = "a\x1b]0;owned\x07b\u202egpj\u009b2Jc\x7f"
+OBEYED = "\x1b\x07\u202e\u009b\x7f"
+
+
+def shown(home, *words):
+    """(status, what a terminal gets of it)"""
+    env = dict(os.environ, CUBBY_HOME=str(home), CUBBY_QEMU="/nonexistent/qemu")
+    done = subprocess.run([CUBBY, *words], env=env, capture_output=True, timeout=60)
+    text = done.stdout.decode() + done.stderr.decode()
+    assert not any(c in text for c in OBEYED), repr(text)
+    return done.returncode, done.stdout.decode()
+
+
+@pytest.fixture(name="short")
+def fixture_short():
+    """Sockets are to be made below it, so that pytest's is too long."""
+    with tempfile.TemporaryDirectory(prefix="cubby-cli-") as where:
+        yield pathlib.Path(where)
+
+
+def test_what_files_say_is_shown_and_not_obeyed(short):
+    home = short / HOSTILE
+    facts = {"format": 1, "name": "one", "created_at": HOSTILE, "kernel": HOSTILE, "qemu": HOSTILE, "machine": "m",
+             "cpu_model": "c", "accel": "tcg", "envd_version": HOSTILE, "memory_mb": 512, "cpus": 1, "disk_mb": 8192}
+    where = home / "templates/one"
+    where.mkdir(parents=True)
+    (where / "template.json").write_text(json.dumps(facts))
+    status, text = shown(home, "template", "ls", "--json")
+    (found,) = json.loads(text)
+    assert status == 0 and found.items() >= {k: v for k, v in facts.items() if k != "format"}.items()
+    assert found["dir"] == str(where)
+    status, text = shown(home, "template", "ls")
+    rows = text.splitlines()
+    assert status == 0 and len(rows) == 2 and rows[1].split()[0] == "one" and "\\x1b]0;owned\\x07b" in rows[1]
+    status, text = shown(home, "doctor", "--json")
+    assert {f["name"]: f["text"] for f in json.loads(text)}["state"] == str(home)
+    assert "\\x1b]0;owned" in shown(home, "doctor")[1]
+    (home / "keys.json").write_text(json.dumps({"tokens": [{"name": HOSTILE, "sha256": "0" * 64}]}))
+    assert shown(home, "key", "ls") == shown(home, "key", "ls", "--json") == (1, "")
+    assert shown(home, "key", "new", "me")[0] == 1
+    (where / "template.json").write_text(json.dumps({**facts, "accel": 3, "name": HOSTILE}))
+    assert shown(home, "template", "ls")[0] == 1 and shown(home, "template", "rm", HOSTILE)[0] == 1
+
+
+def test_a_path_that_is_no_text(short):
+    """JSON is text: what cannot be said in it is marked, and nothing is left out for it."""
+    home = os.fsencode(short) + b"/a\xff"
+    os.makedirs(home + b"/templates/one")
+    facts = {"format": 1, "name": "one", "created_at": "x", "kernel": "x", "qemu": "x", "machine": "m", "cpu_model": "c",
+             "accel": "tcg", "envd_version": "x", "memory_mb": 512, "cpus": 1, "disk_mb": 8192}
+    with open(home + b"/templates/one/template.json", "w", encoding="utf-8") as file:
+        json.dump(facts, file)
+    env = {**os.environb, b"CUBBY_HOME": home}
+    done = subprocess.run([CUBBY, "template", "ls", "--json"], env=env, capture_output=True, timeout=60, check=True)
+    (found,) = json.loads(done.stdout)
+    assert found["name"] == "one" and found["dir"].endswith("/a\ufffd/templates/one")
