@@ -3,6 +3,7 @@
 #include "sandbox-backend/netd/confine.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -38,6 +39,8 @@ static int limit_memory(struct err *e)
 
 int confine_self(struct err *e)
 {
+    mallopt(M_MMAP_THRESHOLD, CONFINE_MAPPED_BYTES);
+    mallopt(M_TOP_PAD, CONFINE_HEAP_STEP);
     signal(SIGPIPE, SIG_IGN); // libslirp writes to sockets whose reader may be gone
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(e, errno, "set no_new_privs");

@@ -13,6 +13,7 @@
 
 struct gate {
     struct policy *policy; // borrowed
+    struct stack *stack;   // borrowed
     int egress_fd;         // borrowed; -1: none
     struct gate_events events;
     struct gated *by_fd[POLLSET_MAX]; // of libslirp's descriptors
@@ -21,16 +22,19 @@ struct gate {
 };
 
 static void judge_hello(struct gate *g, struct gated *c);
+static void judge_silence(struct gate *g, struct gated *c);
 static void allow(struct gate *g, struct gated *c, const struct hello *h);
 static void hand_over(struct gate *g, struct gated *c, const struct hello *h);
 static bool clear_requests(struct gate *g, struct gated *c);
 static void watch_time(struct gate *g, struct gated *c);
 static void refuse(struct gate *g, struct gated *c, const char *why, const char *name);
 
-struct gate *gate_new(struct policy *policy, int egress_fd, const struct gate_events *events)
+struct gate *gate_new(struct policy *policy, struct stack *stack, int egress_fd,
+                      const struct gate_events *events)
 {
     struct gate *g = xcalloc(1, sizeof(*g));
     g->policy = policy;
+    g->stack = stack;
     g->egress_fd = egress_fd;
     g->events = *events;
     return g;
@@ -83,6 +87,7 @@ void gate_take(struct gate *g, int fd, const struct endpoint *to)
         g->events.on_refused(g->events.ctx, to, "no descriptors for the gate", "");
         return;
     }
+    c->deadline = clock_mono_ms() + GATE_SILENT_MS;
     g->by_fd[fd] = c;
     g->items[g->count++] = c;
 }
@@ -132,22 +137,36 @@ static const char *denies_hello(struct gate *g, const struct gated *c, const str
     return policy_denies_name(g->policy, &c->to, h->name.text);
 }
 
-// A connection on which the guest ends without a word may do so.
+// A connection on which the guest ends without a word may do so. One on which it has to show a name
+// and does not is ended; what else waits for its server is asked again later, as the policy may
+// have changed by then.
+static void judge_silence(struct gate *g, struct gated *c)
+{
+    int64_t now = clock_mono_ms();
+    if (c->is_guest_done) {
+        gated_set_state(c, GATED_RELAY);
+    } else if (now >= c->deadline) {
+        c->deadline = now + GATE_SILENT_MS;
+        if (policy_asks_name(g->policy, &c->to) && policy_denies_nameless(g->policy, &c->to))
+            refuse(g, c, "nothing was said in time", "");
+    }
+}
+
 static void judge_hello(struct gate *g, struct gated *c)
 {
     struct hello h;
-    bool is_late = c->deadline != 0 && clock_mono_ms() >= c->deadline;
+    int64_t now = clock_mono_ms();
+    if (c->len == 0) {
+        judge_silence(g, c);
+        return;
+    }
+    if (!c->has_begun)
+        c->deadline = now + GATE_HELLO_MS;
+    c->has_begun = true;
+    bool is_late = now >= c->deadline;
     hello_parse(&h, c->bytes, c->len);
-    if (h.kind == HELLO_MORE && c->len == 0) {
-        if (c->is_guest_done)
-            gated_set_state(c, GATED_RELAY);
+    if (h.kind == HELLO_MORE && !c->is_guest_done && !is_late)
         return;
-    }
-    if (h.kind == HELLO_MORE && !c->is_guest_done && !is_late) {
-        if (c->deadline == 0)
-            c->deadline = clock_mono_ms() + GATE_HELLO_MS;
-        return;
-    }
     if (h.kind == HELLO_MORE) {
         bool asks = policy_asks_name(g->policy, &c->to);
         h.kind = asks ? HELLO_BAD : HELLO_OTHER;
@@ -231,8 +250,10 @@ static void watch_time(struct gate *g, struct gated *c)
 static void refuse(struct gate *g, struct gated *c, const char *why, const char *name)
 {
     g->events.on_refused(g->events.ctx, &c->to, why, name);
-    if (c->fd >= 0)
-        stack_reset(c->fd);
+    if (c->fd >= 0) {
+        g->by_fd[c->fd] = NULL; // what libslirp closes now is not to be looked after any more
+        stack_end(g->stack, c->fd);
+    }
     gated_reset(c);
     c->is_refused = true;
 }
@@ -302,7 +323,7 @@ static void serve(struct gate *g, struct gated *c)
 // What has come to an end, or need not be looked at any more.
 static void settle(struct gate *g, struct gated *c, int64_t now)
 {
-    bool is_over = gated_is_over(c);
+    bool is_over = !c->is_refused && gated_is_over(c);
     if (is_over)
         stack_reset(c->fd);
     if (c->rest_until != 0 && now >= c->rest_until)

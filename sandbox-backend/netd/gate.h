@@ -16,7 +16,9 @@
 //      first goes on at once, for many a client waits for it.
 //   2. The guest's bytes are kept until they say what they are (hello.h), at
 //   most HELLO_MAX of
-//      them, and GATE_HELLO_MS from the first.
+//      them, and GATE_HELLO_MS from the first. A guest that says nothing at all
+//      has GATE_SILENT_MS, unless an entry of the policy gives the port: there
+//      it may be the server's turn for as long as the server likes.
 //   3. Refused: both ends are reset, and the refusal is noted with the name.
 //      TLS: the bytes go on, and as soon as nothing is under way the real
 //      socket takes the descriptor's place again. From there on there is no
@@ -50,6 +52,7 @@
 #include "sandbox-backend/netd/stack.h"
 
 #define GATE_HELLO_MS    (10 * 1000)
+#define GATE_SILENT_MS   (30 * 1000)
 #define GATE_ORPHAN_MS   (60 * 1000)
 #define GATE_ORPHANS_MAX 64
 #define GATE_MAX         (STACK_TCP_OUT_MAX + GATE_ORPHANS_MAX)
@@ -61,9 +64,10 @@ struct gate_events {
     void (*on_refused)(void *ctx, const struct endpoint *to, const char *why, const char *name);
 };
 
-// `policy` is borrowed, so is `egress_fd`: a SOCK_SEQPACKET socket, or -1 for
-// no proxy.
-struct gate *gate_new(struct policy *policy, int egress_fd, const struct gate_events *events);
+// `policy` and `stack` are borrowed, so is `egress_fd`: a SOCK_SEQPACKET
+// socket, or -1 for no proxy.
+struct gate *gate_new(struct policy *policy, struct stack *stack, int egress_fd,
+                      const struct gate_events *events);
 void gate_free(struct gate *g); // after the stack
 
 // Whether a connection to `to` has to come through the gate.

@@ -41,7 +41,8 @@ struct gated {
     bool is_end_told;                 // the server knows of the guest's end
     bool is_broken;                   // the server has reset it
     bool is_refused;                  // and closed: to be forgotten
-    int64_t deadline;                 // of what the guest has begun to say; 0 for none
+    bool has_begun;                   // to say what it is
+    int64_t deadline;                 // of what the guest has to say; 0 for none
     int64_t rest_until;               // once libslirp is gone; 0 before
 };
 

@@ -293,19 +293,12 @@ void inward_on_closed(struct inward *in, int fd)
     }
 }
 
-static void feed_stack(struct inward *in, uint8_t frame[WIRE_TCP_FRAME_BYTES])
-{
-    struct packet p;
-    if (wire_parse(&p, frame, WIRE_TCP_FRAME_BYTES) == NULL)
-        stack_input(in->stack, &p);
-}
-
 // Makes libslirp close its end now, by a reset in the guest's name.
 static void finish(struct inward *in, struct conn *c)
 {
     uint8_t frame[WIRE_TCP_FRAME_BYTES];
     flow_reset_stack(&c->flow, frame);
-    feed_stack(in, frame);
+    stack_input_made(in->stack, frame);
 }
 
 static bool can_release_fin(const struct inward *in, const struct conn *c)
@@ -319,7 +312,7 @@ static void release_fin(struct inward *in, struct conn *c)
 {
     uint8_t frame[WIRE_TCP_FRAME_BYTES];
     flow_release_fin(&c->flow, frame);
-    feed_stack(in, frame);
+    stack_input_made(in->stack, frame);
 }
 
 static void abort_both(struct inward *in, struct conn *c)

@@ -13,6 +13,7 @@
 static void on_stack_frame(void *ctx, const uint8_t *frame, size_t len);
 static void on_stack_closed(void *ctx, int fd);
 static void on_stack_connected(void *ctx, int fd, const struct endpoint *to);
+static void on_stack_late(void *ctx, int fd, const struct endpoint *to);
 static void on_gate_refused(void *ctx, const struct endpoint *to, const char *why,
                             const char *name);
 static void on_guest_frame(void *ctx, uint8_t *frame, size_t len);
@@ -37,7 +38,8 @@ static void set_rates(struct netd *n, const struct net_limits *limits)
 
 static int open_parts(struct netd *n, const struct netd_options *options, struct err *e)
 {
-    const struct stack_events events = {n, on_stack_frame, on_stack_closed, on_stack_connected};
+    const struct stack_events events = {n, on_stack_frame, on_stack_closed, on_stack_connected,
+                                        on_stack_late};
     const struct gate_events gate_events = {n, on_gate_refused};
     bool is_off = options->control_fd < 0 && net_policy_is_closed(options->policy);
     if (fd_set_nonblock(options->frames_fd, e) < 0 || fd_set_nonblock(options->listen_fd, e) < 0)
@@ -52,7 +54,7 @@ static int open_parts(struct netd *n, const struct netd_options *options, struct
         return -1;
     n->resolver = resolver_new(&n->policy, &n->frames, &n->refusals);
     n->inward = inward_new(options->listen_fd, n->stack, &n->frames);
-    n->gate = gate_new(&n->policy, options->egress_fd, &gate_events);
+    n->gate = gate_new(&n->policy, n->stack, options->egress_fd, &gate_events);
     set_rates(n, &options->policy->limits);
     prime_guest_arp(n);
     return 0;
@@ -173,6 +175,13 @@ static void on_stack_connected(void *ctx, int fd, const struct endpoint *to)
         gate_take(n->gate, fd, to);
 }
 
+static void on_stack_late(void *ctx, int fd, const struct endpoint *to)
+{
+    struct netd *n = ctx;
+    refusals_add(&n->refusals, "a handshake that the guest does not end", to, NULL);
+    gate_cut(n->gate, fd);
+}
+
 static void on_gate_refused(void *ctx, const struct endpoint *to, const char *why, const char *name)
 {
     struct netd *n = ctx;
@@ -256,6 +265,7 @@ static void fill(struct netd *n, int *timeout)
 static int serve(struct netd *n, struct err *e)
 {
     stack_poll(n->stack, &n->set);
+    stack_end_late(n->stack);
     inward_poll(n->inward, &n->set);
     resolver_poll(n->resolver, &n->set);
     if (!net_policy_is_closed(&n->policy.rules))

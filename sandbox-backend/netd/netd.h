@@ -20,7 +20,8 @@
 // (resolver.h). A new policy comes over the control socket (control.h) and holds from the next
 // frame on; connections that it denies are cut at once.
 //
-// Limits. Connections and UDP ports: INWARD_MAX, pace.h. Bytes per second: shaper.h. Descriptors
+// Limits. Connections and UDP ports: INWARD_MAX, pace.h. What the guest leaves half-open, or opens
+// and says nothing in where it has to: halfopen.h, gate.h. Bytes per second: shaper.h. Descriptors
 // and memory of the whole: confine.h. Bytes on their way to the guest: frames.h; when they pile up
 // host sockets are not read, then the guest is not either, so a queue grows on neither side. Work
 // of one wake-up: FRAMES_IN_BYTES from the guest, one buffer from each host socket.

@@ -13,20 +13,25 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
+#include "sandbox-backend/netd/halfopen.h"
+#include "sandbox-backend/netd/outward.h"
 
 enum owner { OWNER_NONE, OWNER_TCP_OUT, OWNER_UDP_OUT, OWNER_DIALLED };
 
 struct stack {
     Slirp *slirp; // owned
     struct stack_events events;
-    uint8_t owner[POLLSET_MAX];        // enum owner of each descriptor that libslirp registered
-    struct endpoint peer[POLLSET_MAX]; // where the guest's connection goes, for OWNER_TCP_OUT
-    bool is_connecting[POLLSET_MAX];   // likewise
-    uint16_t udp_port[POLLSET_MAX];    // the guest's source port, for OWNER_UDP_OUT
-    uint8_t udp_known[65536 / 8];      // source ports that have a socket
+    uint8_t owner[POLLSET_MAX];          // enum owner of each descriptor that libslirp registered
+    struct outward outward[POLLSET_MAX]; // the guest's connection, for OWNER_TCP_OUT
+    bool is_connecting[POLLSET_MAX];     // likewise
+    struct halfopen half;                // likewise
+    uint16_t udp_port[POLLSET_MAX];      // the guest's source port, for OWNER_UDP_OUT
+    uint8_t udp_known[65536 / 8];        // source ports that have a socket
+    uint16_t tcp_known[65536];           // how many connections a source port has
     int tcp_out, udp_out, dialled;
     const struct packet *input; // being looked at by libslirp: what it opens is for this
     int adopt_fd;               // -1, or what takes the place of the next descriptor it registers
@@ -39,13 +44,17 @@ struct stack {
     bool is_eof_held[POLLSET_MAX];      // the client's end of file is kept from libslirp
     const struct pollset *polled;
     struct pollset dial_set;
+    const struct outward *asked; // the connection whose numbers are asked for; NULL: none
+    struct outward_numbers numbers;
 };
 
 // ---- what libslirp calls
 
 static ssize_t on_send_packet(const void *frame, size_t len, void *ctx)
 {
-    const struct stack *s = ctx;
+    struct stack *s = ctx;
+    if (s->asked)
+        outward_note(s->asked, frame, len, &s->numbers);
     s->events.on_frame(s->events.ctx, frame, len);
     return (ssize_t)len;
 }
@@ -112,7 +121,10 @@ static void on_register_fd(int fd, void *ctx)
         adopt(s, fd);
     } else if (s->input && s->input->proto == WIRE_PROTO_TCP) {
         s->owner[fd] = OWNER_TCP_OUT;
-        s->peer[fd] = (struct endpoint){s->input->dst, s->input->dport, WIRE_PROTO_TCP};
+        s->outward[fd] = (struct outward){.to = {s->input->dst, s->input->dport, WIRE_PROTO_TCP},
+                                          .guest_port = s->input->sport,
+                                          .first_seq = s->input->seq};
+        s->tcp_known[s->input->sport]++;
         s->is_connecting[fd] = true;
         s->tcp_out++;
     } else if (s->input && s->input->proto == WIRE_PROTO_UDP) {
@@ -132,6 +144,8 @@ static void on_unregister_fd(int fd, void *ctx)
     s->owner[fd] = OWNER_NONE;
     if (owner == OWNER_TCP_OUT) {
         s->tcp_out--;
+        s->tcp_known[s->outward[fd].guest_port]--;
+        halfopen_end(&s->half, fd);
         s->events.on_closed(s->events.ctx, fd);
     } else if (owner == OWNER_UDP_OUT) {
         s->udp_out--;
@@ -221,10 +235,29 @@ void stack_input(struct stack *s, const struct packet *p)
     s->input = NULL;
 }
 
+void stack_input_made(struct stack *s, uint8_t frame[WIRE_TCP_FRAME_BYTES])
+{
+    struct packet p;
+    if (wire_parse(&p, frame, WIRE_TCP_FRAME_BYTES) == NULL)
+        stack_input(s, &p);
+}
+
+// Whether it is of an outward connection that there is.
+static bool is_known(const struct stack *s, const struct packet *p)
+{
+    for (int fd = 0; s->tcp_known[p->sport] > 0 && fd < POLLSET_MAX; fd++) {
+        const struct outward *o = &s->outward[fd];
+        if (s->owner[fd] == OWNER_TCP_OUT && o->guest_port == p->sport && o->to.address == p->dst &&
+            o->to.port == p->dport)
+            return true;
+    }
+    return false;
+}
+
 enum stack_kind stack_opens(const struct stack *s, const struct packet *p)
 {
     if (p->proto == WIRE_PROTO_TCP && (p->flags & (WIRE_SYN | WIRE_ACK)) == WIRE_SYN)
-        return STACK_TCP;
+        return is_known(s, p) ? STACK_NOTHING : STACK_TCP;
     if (p->proto == WIRE_PROTO_UDP && !(s->udp_known[p->sport / 8] & 1u << (p->sport % 8)))
         return STACK_UDP;
     return STACK_NOTHING;
@@ -238,7 +271,8 @@ int stack_count(const struct stack *s, enum stack_kind kind)
 // ---- waiting
 
 // What to wait for. Urgent data is never asked for: in a unix socket it means nothing. Only a
-// listening socket is not registered, and stack_dial() waits for that one always.
+// listening socket is not registered, and stack_dial() waits for that one always. libslirp waits
+// for none between the server's answer and the end of the guest's handshake.
 static int on_add_poll(int fd, int events, void *ctx)
 {
     struct stack *s = ctx;
@@ -249,6 +283,8 @@ static int on_add_poll(int fd, int events, void *ctx)
             s->output_round[fd] = s->round;
         else
             s->is_eof_held[fd] = false;
+        if (!s->is_connecting[fd])
+            halfopen_end(&s->half, fd);
         bool is_held = s->hold == STACK_HOLD_ALL ||
                        (s->hold == STACK_HOLD_OUTSIDE && s->owner[fd] != OWNER_DIALLED);
         if (is_held || s->is_eof_held[fd])
@@ -270,8 +306,10 @@ static void note_connected(struct stack *s, const struct pollfd *p)
         !p->revents)
         return;
     s->is_connecting[p->fd] = false;
-    if (!(p->revents & (POLLERR | POLLHUP | POLLNVAL)))
-        s->events.on_connected(s->events.ctx, p->fd, &s->peer[p->fd]);
+    if (p->revents & (POLLERR | POLLHUP | POLLNVAL))
+        return;
+    halfopen_begin(&s->half, p->fd, clock_mono_ms());
+    s->events.on_connected(s->events.ctx, p->fd, &s->outward[p->fd].to);
 }
 
 // Errors and hang-ups are told as what was waited for, never as more: libslirp takes either for
@@ -414,16 +452,61 @@ static int broken_socket(void)
     return -1;
 }
 
-// libslirp has no call for this. So its descriptor becomes one of a broken connection, which it
-// passes on to the guest; the real one is closed by that, without lingering: its peer is reset.
-bool stack_reset(int fd)
+// What closes the socket resets its peer.
+static void forbid_lingering(int fd)
 {
     struct linger none = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
+// libslirp has no call for this. So its descriptor becomes one of a broken connection, which it
+// passes on to the guest; the real one is closed by that.
+bool stack_reset(int fd)
+{
     int broken auto_close = broken_socket();
     if (broken < 0)
         return shutdown(fd, SHUT_RDWR) == 0; // less abrupt, as surely the end
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+    forbid_lingering(fd);
     return dup3(broken, fd, O_CLOEXEC) == fd;
+}
+
+static bool ask_numbers(struct stack *s, const struct outward *o)
+{
+    uint8_t frame[WIRE_TCP_FRAME_BYTES];
+    s->asked = o;
+    s->numbers = (struct outward_numbers){0};
+    for (int i = 0; i < OUTWARD_QUESTIONS && !s->numbers.are_known; i++) {
+        outward_ask(o, i, frame);
+        stack_input_made(s, frame);
+    }
+    s->asked = NULL;
+    return s->numbers.are_known;
+}
+
+// While it connects, libslirp takes nothing of the guest's.
+void stack_end(struct stack *s, int fd)
+{
+    uint8_t frame[WIRE_TCP_FRAME_BYTES];
+    const struct outward o = s->outward[fd];
+    if (s->is_connecting[fd] || !ask_numbers(s, &o)) {
+        stack_reset(fd);
+        return;
+    }
+    forbid_lingering(fd);
+    outward_reset_stack(&o, &s->numbers, frame);
+    stack_input_made(s, frame);
+    outward_reset_guest(&o, &s->numbers, frame);
+    s->events.on_frame(s->events.ctx, frame, sizeof(frame));
+}
+
+void stack_end_late(struct stack *s)
+{
+    int fd;
+    while ((fd = halfopen_late(&s->half, clock_mono_ms())) >= 0) {
+        s->events.on_late(s->events.ctx, fd, &s->outward[fd].to);
+        stack_end(s, fd);
+        halfopen_end(&s->half, fd);
+    }
 }
 
 int stack_cut(struct stack *s, const char *(*denies)(void *ctx, const struct stack_connection *c),
@@ -431,9 +514,11 @@ int stack_cut(struct stack *s, const char *(*denies)(void *ctx, const struct sta
 {
     int count = 0;
     for (int fd = 0; fd < POLLSET_MAX; fd++) {
-        const struct stack_connection c = {fd, s->peer[fd], s->is_connecting[fd]};
-        if (s->owner[fd] == OWNER_TCP_OUT && denies(ctx, &c))
-            count += stack_reset(fd);
+        const struct stack_connection c = {fd, s->outward[fd].to, s->is_connecting[fd]};
+        if (s->owner[fd] != OWNER_TCP_OUT || !denies(ctx, &c))
+            continue;
+        stack_end(s, fd);
+        count++;
     }
     return count;
 }

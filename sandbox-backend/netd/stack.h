@@ -28,6 +28,8 @@ struct stack_events {
     // An outward connection stands, and libslirp does not know yet: another descriptor may take the
     // place of its own now.
     void (*on_connected)(void *ctx, int fd, const struct endpoint *to);
+    // The guest has not ended the handshake of this one in HALFOPEN_MS: it is about to be ended.
+    void (*on_late)(void *ctx, int fd, const struct endpoint *to);
 };
 
 // `is_restricted` makes libslirp itself refuse whatever is not an inward connection.
@@ -36,8 +38,11 @@ void stack_free(struct stack *s); // closes every socket; on_closed is called fo
 
 // A frame from the guest that the filter let through.
 void stack_input(struct stack *s, const struct packet *p);
+// One that was made in the guest's name.
+void stack_input_made(struct stack *s, uint8_t frame[WIRE_TCP_FRAME_BYTES]);
 
-// What a packet of the guest's would open, and how many such the guest has open.
+// What a packet of the guest's would open, and how many such the guest has open. A SYN that is
+// repeated opens nothing.
 enum stack_kind { STACK_NOTHING, STACK_TCP, STACK_UDP };
 enum stack_kind stack_opens(const struct stack *s, const struct packet *p);
 int stack_count(const struct stack *s, enum stack_kind kind);
@@ -56,11 +61,18 @@ bool stack_has_output(const struct stack *s, int fd);
 // soon as the guest acknowledged the end, and lose what it still held.
 void stack_mark_ending(struct stack *s, int fd);
 
-// Makes libslirp find the connection of this descriptor reset, which it passes on to the guest. The
-// socket that was there is closed, and its peer reset.
+// Makes libslirp find the connection of this descriptor reset, which it passes on to the guest,
+// when next it reads from it or has connected it. The socket that was there is closed, and its peer
+// reset.
 bool stack_reset(int fd);
 
-// Resets each outward TCP connection for which `denies` gives a reason. How many there were.
+// Ends this outward TCP connection at both ends, now, or where it connects at the next wait. Not to
+// be called from the events; on_closed is called.
+void stack_end(struct stack *s, int fd);
+// Ends those whose handshake the guest does not end.
+void stack_end_late(struct stack *s);
+
+// Ends each outward TCP connection for which `denies` gives a reason. How many there were.
 struct stack_connection {
     int fd;
     struct endpoint to;

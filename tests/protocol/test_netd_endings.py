@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections that cubby-netd ends before their time, in every state that a guest who writes its own
+frames can keep them in; and that they cost little while they are there. No packet leaves the machine."""
+
+import os
+import socket
+
+from gate_world import BY_NAME, Flow, client_hello, serve, wire_and_names
+from gate_world import fixture_start, fixture_world  # noqa: F401 (fixtures)
+from netd_guest import ACK, FIN, RST, SYN, Wire, wait_for
+
+SAN = "asan" in os.environ["BIN"]
+HELD = 20
+
+
+def quiet_server(world, port=443, ends=False):
+    """One that says nothing, and with `ends` ends at once; told are its ends, "end" or "reset"."""
+    told = []
+
+    def hold(conn):
+        if ends:
+            conn.shutdown(socket.SHUT_WR)
+        try:
+            conn.recv(100)
+            told.append("end")
+        except ConnectionResetError:
+            told.append("reset")
+
+    serve(world, port, hold)
+    return told
+
+
+def started(netd):
+    """The guest's end by hand, once netd has all its descriptors: it says something first."""
+    wire = Wire(netd)
+    assert wire.receive()
+    return wire
+
+
+def send_syn(wire, world, sport, port=443):
+    flow = Flow(wire, world.PUBLIC, sport, port)
+    flow.send(SYN)
+    return flow
+
+
+def answers(wire, flows, wanted):
+    """The first segment for each flow that has one of these flags: {source port: (seq, flags)}."""
+    got = {}
+    while len(got) < len(flows):
+        segment = wire.receive_tcp()
+        assert segment, f"{len(got)} of {len(flows)}"
+        _, port, seq, _, flags = segment
+        if port in {f.sport for f in flows} and flags & wanted and port not in got:
+            got[port] = (seq, flags)
+    return got
+
+
+def begin(wire, world, count, first=2000, port=443):
+    """Handshakes that the guest does not end."""
+    flows = [send_syn(wire, world, first + i, port) for i in range(count)]
+    got = answers(wire, flows, SYN | RST)
+    for f in flows:
+        seq, flags = got[f.sport]
+        assert flags & SYN, flags
+        f.ack = seq + 1
+    return flows
+
+
+def test_handshakes_that_are_cut(world, start):
+    told = quiet_server(world)
+    netd = start({}, with_guest=False)
+    wire = started(netd)
+    before = netd.fds()
+    flows = begin(wire, world, HELD)
+    assert netd.fds() == before + HELD
+    netd.set_policy({"internet": False})
+    resets = answers(wire, flows, RST)
+    assert {p: seq for p, (seq, _) in resets.items()} == {f.sport: f.ack for f in flows}, "a kernel believes them"
+    wait_for(lambda: netd.fds() == before and told == ["reset"] * HELD, what="both ends are gone at once")
+    netd.set_policy({})
+    for f in begin(wire, world, 2, first=3000):
+        f.send(ACK)
+    wait_for(lambda: netd.fds() == before + 2, what="and others may come")
+
+
+def test_what_its_server_has_ended_is_cut_as_well(world, start):
+    """libslirp does not read from these any more, and so did not find them broken."""
+    told = quiet_server(world, ends=True)
+    netd = start({}, with_guest=False)
+    wire = started(netd)
+    before = netd.fds()
+    flows = begin(wire, world, HELD)
+    for f in flows:
+        f.send(ACK)
+    for port, (seq, _) in answers(wire, flows, FIN).items():
+        flow = next(f for f in flows if f.sport == port)
+        flow.ack = seq + 1
+        flow.send(ACK)
+    netd.set_policy({"internet": False})
+    resets = answers(wire, flows, RST)
+    assert {p: seq for p, (seq, _) in resets.items()} == {f.sport: f.ack for f in flows}
+    wait_for(lambda: netd.fds() == before and told == ["reset"] * HELD, what="both ends are gone at once")
+
+
+def test_refused_behind_the_servers_end(world, start):
+    """The gate's refusal is heard there too."""
+    told = quiet_server(world, ends=True)
+    netd = start(BY_NAME, with_guest=False)
+    wire = wire_and_names(netd, ["a.example"])
+    before = netd.fds()
+    flow, = begin(wire, world, 1)
+    flow.send(ACK)
+    seq, _ = answers(wire, [flow], FIN)[flow.sport]
+    flow.ack = seq + 1
+    flow.send(ACK, client_hello("evil.example"))
+    answers(wire, [flow], RST)
+    assert netd.stats()[2][0]["name"] == "evil.example"
+    wait_for(lambda: netd.fds() == before and told == ["reset"], what="nothing is left")
+
+
+def test_guests_that_say_nothing(world, start):
+    """Handshakes that do not end, also where the SYN is repeated, which libslirp takes for life; and
+    connections in which a name has to be shown and none is. What waits for its server may wait."""
+    told = quiet_server(world)
+    patient = serve(world, 2222)
+    netd = start({**BY_NAME, "limits": {"connections": HELD + 2}}, with_guest=False)
+    wire = wire_and_names(netd, ["a.example", "plain.example"])
+    before = netd.fds()
+    waits, silent = begin(wire, world, 1, 4000, 2222) + begin(wire, world, 1, 4001)
+    for f in (waits, silent):
+        f.send(ACK)
+    flows = begin(wire, world, HELD)
+    for f in flows[:HELD // 2]:
+        f.seq -= 1
+        f.send(SYN)
+    assert answers(wire, [send_syn(wire, world, 5000)], RST)
+    assert netd.stats()[1] == {"too many connections": 1}
+    late = answers(wire, flows, RST)
+    assert {p: seq for p, (seq, _) in late.items()} == {f.sport: f.ack for f in flows}
+    assert answers(wire, [silent], RST)[silent.sport][0] == silent.ack
+    wait_for(lambda: told == ["reset"] * (HELD + 1), what="their servers hear of it")
+    assert netd.stats()[1] == {"too many connections": 1, "nothing was said in time": 1,
+                               "a handshake that the guest does not end": HELD}
+    waits.send(ACK, b"at last\n")
+    wait_for(lambda: netd.fds() == before + 1, what="the real socket of the patient one is back")
+    waits.send(FIN | ACK)
+    wait_for(lambda: patient.got == [(b"at last\n", "end")], what="which lives")
+    assert begin(wire, world, HELD, 6000), "and there is room for others"
+
+
+def test_memory_under_a_flood(world, start):
+    """As many connections as there may be, again and again: netd keeps what they use, not what
+    libslirp might have used for them."""
+    serve(world, 443)
+    netd = start({"limits": {"connectionsPerSecond": 5000}}, with_guest=False)
+    wire = started(netd)
+    for turn in range(6):
+        flows = []
+        for group in range(8):
+            flows += begin(wire, world, 64, 2000 + 1000 * turn + 64 * group)
+        for f in flows:
+            f.send(ACK, b"x")
+        answers(wire, flows, ACK)
+        assert netd.fds() > 512
+        for f in flows:
+            f.send(RST | ACK)
+        wait_for(lambda: netd.fds() < 50, what="all are gone")
+    assert netd.status("VmHWM") < 16 * 1024 or SAN, "kB"
