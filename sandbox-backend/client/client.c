@@ -2,11 +2,11 @@
 // The client and its life: made, used by operations, closed when the last of them has ended.
 //
 // How the folder is built. An operation (create.c, list.c, control.c, network.c, ports.c, stats.c,
-// branch.c, snapshot.c, rpc.c, command.c, files.c, watch.c, stream.c) is what the user asked for. It
-// is made of one or several calls (call.c), each an HTTP exchange with all that must come before it: the local daemon runs
-// (daemon_start.c), or it is known which server this is (identify.c); how the sandbox is reached is
-// known (access.c). The dialect says where a call goes and what the server lacks; answer.c says
-// what a refusal means, and retry.c whether it is one that will pass.
+// branch.c, snapshot.c, rpc.c, command.c, files.c, watch.c, stream.c) is what the user asked for.
+// It is made of one or several calls (call.c), each an HTTP exchange with all that must come before
+// it: the local daemon runs (daemon_start.c), or it is known which server this is (identify.c); how
+// the sandbox is reached is known (access.c). The dialect says where a call goes and what the
+// server lacks; answer.c says what a refusal means, and retry.c whether it is one that will pass.
 //
 // Calls begin, and failed ones end, from the queue here, with the loop's next turn: so nothing
 // completes inside the function that started it, whatever goes wrong how early.

@@ -80,8 +80,7 @@ struct client_op *client_network(struct client *c, const char *id, int64_t since
     struct buf target auto_buf = BUF_INIT;
     add_target(&target, id);
     buf_printf(&target, "?since=%lld", (long long)since);
-    return start(c, "GET", &target, NULL, timeout_ms,
-                 &(struct network){.json_cb = cb, .ctx = ctx});
+    return start(c, "GET", &target, NULL, timeout_ms, &(struct network){.json_cb = cb, .ctx = ctx});
 }
 
 struct client_op *client_network_set(struct client *c, const char *id, const json_t *policy,
