@@ -20,7 +20,8 @@
 // after a command, with the first answer's "sequence", learns what that command was refused.
 //   "name"     what was asked for or said: of DNS, TLS or HTTP; "" when only an address is known
 //   "address"  "" when only a name is known
-//   "reason"   a few words for a person, printable, at most 47 bytes
+//   "reason"   a few words for a person, printable, at most 47 bytes; "secret NAME: ..." of what was
+//              refused for the sake of a secret
 // "counters" is null, "sequence" 0 and "refusals" empty while it has no machine (hibernated). It
 // wakes nothing, and is no use of the sandbox. `timeout_ms` is for the answer; 0: as for others.
 struct client_op *client_network(struct client *c, const char *id, int64_t since,
