@@ -254,7 +254,8 @@ static void adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t
     if (!err_is(&m->err))
         m->process =
             subproc_adopt(loop, (pid_t)pid, (uint64_t)start_time, on_process_exit, m, &m->err);
-    m->paused = m->process && process_tree_is_stopped(subproc_pid(m->process));
+    // The daemon before may have told it to stop just before it was killed.
+    m->paused = m->process && process_tree_is_stopping(subproc_pid(m->process));
     m->open += m->process != NULL;
     deadline_arm(&m->ready, 0);
 }

@@ -89,6 +89,27 @@ bool process_tree_is_stopped(pid_t pid)
     return stopped;
 }
 
+static void see_stop(pid_t pid, const char *tid, void *ctx)
+{
+    char *path auto_free = str_printf("/proc/%d/task/%s/status", (int)pid, tid);
+    struct buf text auto_buf = BUF_INIT;
+    unsigned long long pending = 0;
+    if (file_read(path, 16384, &text, NULL) < 0)
+        return;
+    const char *state = strstr(buf_str(&text), "\nState:\tT");
+    const char *shared = strstr(buf_str(&text), "\nShdPnd:");
+    if (state || (shared && sscanf(shared, "\nShdPnd: %llx", &pending) == 1 &&
+                  pending & 1ull << (SIGSTOP - 1)))
+        *(bool *)ctx = true;
+}
+
+bool process_tree_is_stopping(pid_t pid)
+{
+    bool stopping = false;
+    each_task(pid, see_stop, &stopping);
+    return stopping;
+}
+
 struct usage {
     int64_t *memory_bytes, *cpu_ns;
 };
