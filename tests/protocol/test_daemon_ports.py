@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import urllib.error
@@ -18,6 +19,8 @@ from websockets.sync.client import connect
 
 from cubbyd import Daemon, Guest, closed_port, read_all, read_head, wait_for
 from cubbyd_fixtures import daemon, made, sandbox, shared  # noqa: F401 (fixtures)
+from test_daemon_admission import Keyed, exceeds
+from test_http_tls import make_pair
 from websocket_guest import WebSocketGuest
 
 LOOPBACK = "127.0.0.9"  # what a machine that is a process has for the guest's loopback
@@ -37,10 +40,10 @@ def listed(daemon, sandbox):
     return answer.json
 
 
-def fetch(url, **headers):
+def fetch(url, context=None, **headers):
     """(status, headers, body)"""
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30, context=context) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as e:
         return e.code, e.headers, e.read()
@@ -52,6 +55,13 @@ def ask(port, head, timeout=30):
         s.sendall(head)
         s.shutdown(socket.SHUT_WR)
         return read_all(s)
+
+
+def ssl_ask(port, context, head):
+    with socket.create_connection(("127.0.0.1", port), 30) as s:
+        with context.wrap_socket(s, server_hostname="localhost") as tls:
+            tls.sendall(head.encode())
+            return read_all(tls)
 
 
 def is_closed(port):
@@ -384,6 +394,22 @@ def test_so_many_ports(daemon, sandbox):
     expose(daemon, sandbox, 30000)
 
 
+def test_ports_of_a_key():
+    with Keyed(max_ports=2) as daemon:
+        first, second = (daemon.ask()[1]["sandboxID"] for _ in range(2))
+
+        def ask(sandbox, port):
+            return daemon.ask(path=f"/sandboxes/{sandbox}/ports", port=port)
+
+        assert ask(first, 20000)[0] == ask(second, 20000)[0] == 201  # of all its sandboxes together
+        assert exceeds(ask(first, 20001), "max_ports") and len(listed(daemon, first)) == 1
+        assert ask(first, 20000)[0] == 200  # one that is there already is none more
+        other = daemon.create()["sandboxID"]  # whose owner has no key
+        assert [expose(daemon, other, 20000 + i)["port"] for i in range(3)]
+        assert daemon.request("DELETE", f"/sandboxes/{second}/ports?port=20000").status == 204
+        assert ask(first, 20001)[0] == 201 and exceeds(ask(second, 20000), "max_ports")
+
+
 def test_so_many_connections(daemon, sandbox):
     with contextlib.ExitStack() as stack:
         guest = stack.enter_context(Web())
@@ -476,6 +502,37 @@ def test_beyond_loopback_each_has_a_token():
         daemon.stop(signal.SIGUSR1)
         daemon.start("--ports-address", "0.0.0.0", "--ports-host", "here.example", "--allow-plaintext-network")
         assert listed(daemon, sandbox) == []
+
+
+def test_tls_beyond_loopback(tmp_path):
+    """With the certificate of --listen; a port without TLS would show its token and its pages to the network."""
+    certificate, key = make_pair(tmp_path / "tls")
+    trust = ssl.create_default_context(cafile=certificate)
+    with Daemon("--listen", "127.0.0.1:0", "--tls-cert", str(certificate), "--tls-key", str(key),
+                "--ports-address", "0.0.0.0", "--ports-host", "localhost") as daemon, WebSocketGuest() as chat, \
+            Web() as guest:
+        sandbox = daemon.create()["sandboxID"]
+        port = expose(daemon, sandbox, guest.port)
+        number, token = port["hostPort"], port["token"]
+        assert port["url"] == f"https://localhost:{number}"
+        assert port["browserUrl"] == f"https://localhost:{number}/?cubby_token={token}"
+        assert fetch(port["url"], context=trust)[0] == 401
+        status, _, body = fetch(port["url"], context=trust, **{"X-Access-Token": token})
+        assert (status, body) == (200, b"hello\n") and "X-Forwarded-Proto: https" in guest.heads[0]
+        # A browser's cookie never leaves TLS.
+        page = ssl_ask(number, trust, f"GET /?cubby_token={token} HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n"
+                                      "Connection: close\r\n\r\n")
+        assert page.startswith(b"HTTP/1.1 303 ") and b"; Secure\r\n" in page
+        # What speaks plain text is told nothing, and nothing of it reaches the guest.
+        plain = ask(number, f"GET / HTTP/1.1\r\nHost: localhost\r\nX-Access-Token: {token}\r\n\r\n".encode())
+        assert b"hello" not in plain and not plain.startswith(b"HTTP/1.1 200") and len(guest.heads) == 1
+        with pytest.raises(ssl.SSLCertVerificationError):  # it is that certificate, and no other
+            ssl_ask(number, ssl.create_default_context(), "")
+        talk = expose(daemon, sandbox, chat.port)
+        with connect(f"wss://localhost:{talk['hostPort']}/", ssl=trust, open_timeout=30,
+                     additional_headers={"X-Access-Token": talk["token"]}) as ws:
+            ws.send("hello")
+            assert ws.recv(30) == "hello"
 
 
 def test_no_public_traffic_means_a_token(daemon):
