@@ -178,7 +178,7 @@ def test_a_directory_that_somebody_removed(jailed):
     shutil.rmtree(jailed.directory(sandbox))
     assert all(process_exists(pid) for pid in pids)  # control: by itself nothing ends
     jailed.start()
-    assert not any(process_exists(pid) for pid in pids), jailed.log.read_text()
+    wait_for(lambda: not any(process_exists(pid) for pid in pids), 30, "they are ended")
     assert jailed.get(sandbox).status == 404
 
 
