@@ -33,9 +33,9 @@ static int try_mount(struct err *e)
     return namespaces_enter(WALL_BIT(WALL_MOUNT), e) == 0 ? root_dir_enter(&root, e) : -1;
 }
 
-static int try_namespace(enum wall wall, struct err *e)
+static int try_pid(struct err *e)
 {
-    return unshare(namespace_flag((int)wall)) == 0 ? 0 : err_sys(e, errno, "%s", wall_what(wall));
+    return unshare(CLONE_NEWPID) == 0 ? 0 : err_sys(e, errno, "%s", wall_what(WALL_PID));
 }
 
 static int no_new_privs(struct err *e)
@@ -78,11 +78,12 @@ static int try_wall(enum wall wall, struct err *e)
     case WALL_MOUNT:
         return try_mount(e);
     case WALL_PID:
+        return try_pid(e);
     case WALL_NETWORK:
     case WALL_IPC:
     case WALL_UTS:
     case WALL_CGROUP:
-        return try_namespace(wall, e);
+        return namespaces_enter(WALL_BIT(wall), e);
     case WALL_UID:
         return identity_become(ID, e);
     case WALL_PRIVILEGES:

@@ -69,7 +69,7 @@ def mounts_of(pid):
     return [(line.split()[4], line.split()[5].split(",")) for line in lines]
 
 
-SYSCALLS = {"landlock": (444, 445, 446), "mount": (442,)}  # mount_setattr
+SYSCALLS = {"landlock": (444, 445, 446), "mount": (442,), "uts": (170,)}  # mount_setattr, sethostname
 BPF_LOAD, BPF_EQUAL, BPF_RETURN = 0x20, 0x15, 0x06
 ALLOW, ERRNO = 0x7fff0000, 0x00050000
 ENOSYS = 38

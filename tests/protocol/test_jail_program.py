@@ -38,7 +38,7 @@ def test_the_probe_of_root_with_few_rights():
     assert isinstance(probe(fewer)["walls"]["uid"], str)  # control
 
 
-@pytest.mark.parametrize("wall", ["landlock", "mount"])
+@pytest.mark.parametrize("wall", ["landlock", "mount", "uts"])
 def test_the_probe_says_what_is_missing(wall):
     found = probe(preexec_fn=lacking(wall))
     assert isinstance(found["walls"].pop(wall), str)
