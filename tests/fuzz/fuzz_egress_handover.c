@@ -20,7 +20,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int to, from;  // the packet sockets
 static int stream[2]; // of what is handed over
-static int lowest;    // the first descriptor that is free
 
 static void require(bool promise)
 {
@@ -43,7 +42,6 @@ static void prepare(void)
     require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream) == 0);
     to = pair[0];
     from = pair[1];
-    lowest = lowest_free();
 }
 
 // A message of that many descriptors, the last ones of which are no stream sockets.
@@ -86,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         prepare();
     if (size < 2 || size > 100000) // an empty one is the end
         return 0;
-    int fds = data[0] & 7, odd = data[0] >> 3 & 1;
+    int fds = data[0] & 7, odd = data[0] >> 3 & 1, lowest = lowest_free();
     struct tunnel_target target;
     struct err e = ERR_INIT;
     json_t *json;

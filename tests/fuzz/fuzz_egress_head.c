@@ -93,11 +93,11 @@ static void check_header(const struct judge *j, const struct http_header *h)
     require_none(h->name, strlen(h->name));
     if (!http_name_is(h->name, "Authorization"))
         return;
-    decode(h->value, &plain);
-    require_mine(j, plain.data, plain.len);
+    decode(h->value, &plain); // what is no code before a value is in it, may be one then
     for (size_t i = 0; i < secrets.count; i++)
         if (holds_value(plain.data, plain.len, &secrets.items[i]))
-            require(j->code->len && holds(h->value, strlen(h->value), buf_str(j->code)));
+            require(j->tls && secret_is_for(&secrets.items[i], j->name) && j->code->len &&
+                    holds(h->value, strlen(h->value), buf_str(j->code)));
 }
 
 // As its reader understands it.
