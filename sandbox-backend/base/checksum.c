@@ -10,8 +10,9 @@
 
 #include "sandbox-backend/base/mem.h"
 
-#define CHUNK_BYTES (128 * 1024) // stays in a processor's cache
-#define LANES       4            // multiplications that do not wait for each other
+#define CHUNK_BYTES \
+    (32 * 1024)       // stays in a processor's cache; what a thread had once its arena keeps
+#define LANES       4 // multiplications that do not wait for each other
 #define BLOCK_BYTES (LANES * sizeof(uint64_t))
 #define FACTOR      0x9e3779b97f4a7c15ULL // odd: each step can be undone, so none loses a difference
 

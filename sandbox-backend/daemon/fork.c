@@ -129,7 +129,7 @@ struct forking *fork_start(struct sandbox *sb, const struct fork_wish *wish, for
     deadline_init(&f->turn, sb->store->loop, on_turn);
     inherit(f, sb, wish);
     FAULT("fork.2");
-    sandbox_image_save(sb, f->dir, on_image, f);
+    sandbox_image_save(sb, f->dir, SAVE_IN_PASSING, on_image, f);
     return f;
 }
 

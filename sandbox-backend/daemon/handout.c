@@ -26,6 +26,7 @@ struct handout {
     struct deadline answer; // from the loop
     struct guest_init *init;
     bool machine_busy; // its callback is owed, also when the sandbox is gone
+    bool answered;     // its /init is
     struct err err;    // why it is being ended
     int64_t start_ms;
 };
@@ -121,11 +122,10 @@ static void on_policy(struct machine *m, const struct err *e, void *ctx)
     if (!asked(h, e, "its network policy could not be set"))
         return;
     FAULT("handout.3");
-    if (!machine_is_paused(m)) { // it was wanted before it was stopped
-        on_going(m, NULL, h);
+    h->init = guest_init_start(h->sb, h->sb->handout_env, on_init_answer, h);
+    if (!machine_is_paused(m)) // it was wanted before it was stopped
         return;
-    }
-    h->machine_busy = true;
+    h->machine_busy = true; // what it is asked waits for it in its network process
     machine_resume(m, on_going, h);
 }
 
@@ -136,7 +136,8 @@ static void on_going(struct machine *m, const struct err *e, void *ctx)
     if (!asked(h, e, "its machine could not go on"))
         return;
     FAULT("handout.4");
-    h->init = guest_init_start(h->sb, h->sb->handout_env, on_init_answer, h);
+    if (h->answered)
+        finish(h);
 }
 
 static void on_init_answer(int status, const char *text, size_t len, const struct err *e, void *ctx)
@@ -147,6 +148,8 @@ static void on_init_answer(int status, const char *text, size_t len, const struc
     FAULT("handout.5");
     if (guest_init_check(status, text, e, &h->err) < 0)
         fail(h);
+    else if (h->machine_busy)
+        h->answered = true;
     else
         finish(h);
 }

@@ -61,7 +61,7 @@ void hibernate__start(struct pausing *p)
     }
     FAULT("hibernate.1");
     pause__step(p);
-    machine_save(sb->machine, path, true, NULL, on_saved, p);
+    machine_save(sb->machine, path, SAVE_IN_PLACE, NULL, on_saved, p);
 }
 
 // 2. It is whole: the record says that it counts, and the machine does not.

@@ -111,13 +111,14 @@ static void freeze(struct pausing *p, bool asleep)
         proxy_cut_streams(sb);
     meter_cancel(sb);
     idle_cancel(sb);
+    bool is_still = machine_is_paused(sb->machine);
+    if (!is_still) // the record is written meanwhile
+        p->still = guest_call_start(sb, "POST", "/freeze", NULL, STILL_MS, on_still, p);
     FAULT("pause.1");
     record_write_or_log(sb); // from here on a daemon that finds it stops it
     FAULT("pause.2");
-    if (machine_is_paused(sb->machine))
+    if (is_still)
         pause__settle(p, SANDBOX_PAUSED);
-    else
-        p->still = guest_call_start(sb, "POST", "/freeze", NULL, STILL_MS, on_still, p);
 }
 
 // Its processes first, which go on with the /init of its waking: what a snapshot of it is made

@@ -28,6 +28,7 @@ struct pausing {
     const char *done;      // what that is called when it has worked: "paused"
     bool busy;             // a callback is owed, also when the sandbox is being ended
     bool ended;            // it is: what is under way is only waited for
+    bool going, answered;  // a frozen one: its machine is told to go on; its /init is answered
 };
 
 struct pausing *pause__of(struct sandbox *sb); // made when there is none

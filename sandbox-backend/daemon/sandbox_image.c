@@ -35,6 +35,7 @@ struct saving {
     TAILQ_ENTRY(saving) link; // in sb->savings, the first of which is at work
     struct sandbox *sb;       // borrowed; NULL once it is being ended
     enum stage stage;
+    enum machine_save_use use;
     char *dir;               // owned
     struct guest_call *call; // /freeze or /unfreeze
     bool frozen;             // its processes are, or may be
@@ -70,9 +71,11 @@ static struct saving *saving_new(struct sandbox *sb, const char *dir, sandbox_im
     return s;
 }
 
-void sandbox_image_save(struct sandbox *sb, const char *dir, sandbox_image_cb cb, void *ctx)
+void sandbox_image_save(struct sandbox *sb, const char *dir, enum machine_save_use use,
+                        sandbox_image_cb cb, void *ctx)
 {
     struct saving *s = saving_new(sb, dir, cb, ctx);
+    s->use = use;
     if (TAILQ_FIRST(&sb->savings) == s)
         begin(s);
 }
@@ -154,7 +157,7 @@ static void save(struct saving *s)
     struct sandbox *sb = s->sb;
     s->stage = STAGE_SAVING;
     if (sb->machine && !sb->image)
-        machine_save(sb->machine, s->dir, false, on_runs, on_saved, s);
+        machine_save(sb->machine, s->dir, s->use, on_runs, on_saved, s);
     else
         link_image(s, sb);
 }

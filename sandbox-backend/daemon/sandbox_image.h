@@ -16,7 +16,9 @@ struct sandbox;
 typedef void (*sandbox_image_cb)(const struct machine_saved *saved, const struct err *e, void *ctx);
 
 // `sb` is one that may be known (sandbox_is_known). `dir` exists, is empty, and is below the home.
-void sandbox_image_save(struct sandbox *sb, const char *dir, sandbox_image_cb cb, void *ctx);
+// `use`: SAVE_TO_KEEP or SAVE_IN_PASSING.
+void sandbox_image_save(struct sandbox *sb, const char *dir, enum machine_save_use use,
+                        sandbox_image_cb cb, void *ctx);
 // One that runs and was left by an earlier daemon, perhaps in the middle of that: thaws its
 // processes, if they are frozen.
 void sandbox_image_mend(struct sandbox *sb);

@@ -139,7 +139,7 @@ int snapshot_take(struct sandbox *sb, const char *name, snapshot_cb cb, void *ct
         return 0;
     }
     FAULT("snapshot.2");
-    sandbox_image_save(sb, t->image, on_image, t);
+    sandbox_image_save(sb, t->image, SAVE_TO_KEEP, on_image, t);
     return 0;
 }
 

@@ -26,6 +26,7 @@ static void on_made(struct machine *m, const struct err *e, void *ctx);
 static void on_exit_of_made(struct machine *m, const char *reason, void *ctx);
 static void start_init(struct pausing *p);
 static void on_init(int status, const char *text, size_t len, const struct err *e, void *ctx);
+static void arrive(struct pausing *p);
 static void succeed(struct pausing *p);
 static void give_up(struct pausing *p);
 static void fail(struct pausing *p);
@@ -64,9 +65,13 @@ static void on_room(struct sandbox *sb, const struct err *e, void *ctx)
     pause__settle(p, SANDBOX_PAUSED);
 }
 
+// What it is asked waits for it in its network process, and is the first that it hears.
 void wake__continue(struct pausing *p)
 {
     FAULT("wake.1");
+    p->going = true;
+    p->answered = false;
+    start_init(p);
     pause__ask(p, machine_resume, on_going);
 }
 
@@ -84,10 +89,14 @@ static void on_going(struct machine *m, const struct err *e, void *ctx)
     if (!pause__stepped(p))
         return;
     FAULT("wake.2");
+    p->going = false;
     if (!e) {
-        start_init(p);
+        if (p->answered)
+            arrive(p);
         return;
     }
+    if (p->init)
+        guest_init_cancel(steal(&p->init));
     p->err = *e;
     err_wrap(&p->err, "the machine could not go on");
     give_up(p);
@@ -199,12 +208,19 @@ static void on_init(int status, const char *text, size_t len, const struct err *
     struct pausing *p = ctx;
     p->init = NULL;
     FAULT("wake.5");
-    if (guest_init_check(status, text, e, &p->err) < 0) {
+    if (guest_init_check(status, text, e, &p->err) < 0)
         err_wrap(&p->err, "set the guest's clock");
+    p->answered = true;
+    if (!p->going)
+        arrive(p);
+}
+
+static void arrive(struct pausing *p)
+{
+    if (err_is(&p->err))
         fail(p);
-    } else {
+    else
         succeed(p);
-    }
 }
 
 // 4. The record says that the machine counts; what it was made from is used up.

@@ -140,6 +140,13 @@ bool machine_is_paused(const struct machine *m); // not while one of the two is 
 void machine_set_policy(struct machine *m, const struct net_policy *policy, machine_done_cb cb,
                         void *ctx);
 
+// What an image is for.
+enum machine_save_use {
+    SAVE_TO_KEEP,    // it may outlive this host's next moment: its files are synced
+    SAVE_IN_PLACE,   // the same, in the machine's place, which stays paused
+    SAVE_IN_PASSING, // others are made from it now, then it is removed: nothing is synced
+};
+
 // What machine_save left.
 struct machine_saved {
     int64_t bytes;         // on the host's disk
@@ -151,13 +158,13 @@ typedef void (*machine_saved_cb)(struct machine *m, const struct machine_saved *
 
 // Writes the whole state of a running or paused machine into `dir` (exists, empty, on the same file
 // system as the machine's): devices, the memory that differs from the template's, the disk's
-// clusters that do. All of it is of one instant. With `stay` it is paused then, else it is as it
-// was before: running again as soon as its memory has been read, before it has been written. The
-// files are synced when the answer comes. On failure `dir` is empty again and the machine as it was
-// (ERR_LIMIT: the host has no disk or memory left for it); or on_exit follows.
+// clusters that do. All of it is of one instant. Unless saved in its place it is as it was before:
+// running again as soon as its memory has been read, before it has been written. On failure `dir`
+// is empty again and the machine as it was (ERR_LIMIT: the host has no disk or memory left for it);
+// or on_exit follows.
 // `on_runs` (may be NULL): the guest that stood still for it runs again; at most once, before `cb`.
 // It does not end the machine.
-void machine_save(struct machine *m, const char *dir, bool stay,
+void machine_save(struct machine *m, const char *dir, enum machine_save_use use,
                   void (*on_runs)(struct machine *m, void *ctx), machine_saved_cb cb, void *ctx);
 
 // What it uses of the host, of this moment, together with its network process.

@@ -211,7 +211,8 @@ static void obey(char *line)
     else if (str_eq(words[0], "policy") && machine && words[1])
         set_policy(words[1]);
     else if (str_eq(words[0], "save") && machine && words[1])
-        machine_save(machine, words[1], str_eq(words[2], "stay"), NULL, on_saved, NULL);
+        machine_save(machine, words[1], str_eq(words[2], "stay") ? SAVE_IN_PLACE : SAVE_TO_KEEP,
+                     NULL, on_saved, NULL);
     else if (str_eq(words[0], "fds"))
         say(json_pack("{s:s, s:i}", "event", "fds", "count", count_fds()));
     else

@@ -30,7 +30,8 @@ struct process_request {
 
     struct net_policy policy; // POLICY
     char *dir;                // owned; SAVE
-    bool stay, was_running;
+    enum machine_save_use use;
+    bool was_running;
     struct machine_saved out;
     uint64_t since_ns; // it stands still for the copy
     uv_work_t work;
@@ -63,14 +64,14 @@ void machine_set_policy(struct machine *m, const struct net_policy *policy, mach
     net_policy_copy(&request_new(m, POLICY, cb, ctx)->policy, policy);
 }
 
-void machine_save(struct machine *m, const char *dir, bool stay,
+void machine_save(struct machine *m, const char *dir, enum machine_save_use use,
                   void (*on_runs)(struct machine *m, void *ctx), machine_saved_cb cb, void *ctx)
 {
     struct process_request *r = request_new(m, SAVE, NULL, ctx);
     r->runs = on_runs;
     r->saved = cb;
     r->dir = xstrdup(dir);
-    r->stay = stay;
+    r->use = use;
 }
 
 bool machine_is_paused(const struct machine *m)
@@ -120,7 +121,7 @@ static void on_copied(uv_work_t *work, int status)
     struct machine *m = r->m;
     m->copying = false;
     m->paused = true;
-    if (r->was_running && (err_is(&r->err) || !r->stay)) {
+    if (r->was_running && (err_is(&r->err) || r->use != SAVE_IN_PLACE)) {
         process_tree_signal(subproc_pid(m->process), SIGCONT);
         m->paused = false;
         r->out.standstill_us = (int64_t)((uv_hrtime() - r->since_ns) / 1000);

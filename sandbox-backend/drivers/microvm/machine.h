@@ -2,7 +2,8 @@
 // What the files of one machine share: machine.c (the whole, and its end by its owner),
 // machine_create.c (restore), machine_adopt.c, machine_exit.c (the end by itself),
 // machine_request.c (what its owner asks), machine_pause.c, machine_policy.c, machine_cgroup.c,
-// machine_save.c, machine_egress.c; machine_restore.c (what an image needs), machine_work.c (what would block).
+// machine_save.c, machine_egress.c; machine_restore.c (what an image needs), machine_work.c (what
+// would block).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,8 +67,8 @@ struct machine {
     struct subproc *egress; // NULL: its sandbox has no secrets
     char *egress_config;    // for its start; then NULL
     char *egress_trust;     // file that it reads, beside the system's; or NULL
-    struct qmp *qmp; // owned; NULL before its start
-    int qemu_log;    // childlog, or -1
+    struct qmp *qmp;        // owned; NULL before its start
+    int qemu_log;           // childlog, or -1
     int netd_log;
     int egress_log;
     struct deadline deadline;                               // of the state
@@ -125,7 +126,7 @@ struct machine_request {
     void (*on_runs)(struct machine *m, void *ctx); // of a save; may be NULL
     void *ctx;
     char *text; // owned; what `serve` needs: a policy, a directory
-    bool stay;
+    enum machine_save_use use;
     bool answered; // what follows is known
     struct err error;
     struct machine_saved saved;
@@ -172,7 +173,7 @@ struct jailed_program;
 struct subproc *machine__start_jailed(struct machine *m, const struct jailed_program *program,
                                       const struct spawn_opts *opts, subproc_exit_cb on_exit,
                                       struct err *e);
-json_t *machine__jail_json(const struct machine *m);   // driver.jail
+json_t *machine__jail_json(const struct machine *m); // driver.jail
 void machine__jail_adopt(struct machine *m, const json_t *record);
 
 // ---- machine_egress.c

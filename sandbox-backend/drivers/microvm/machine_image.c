@@ -56,12 +56,25 @@ static const char *member(const struct template *t, size_t at)
     return *(char *const *)(const void *)((const char *)t + at);
 }
 
-static int sync_file(const char *dir, const char *name, int flags, struct err *e)
+// Their way to the disk begins while what is in them is summed up, and is waited for afterwards.
+static void begin_sync(const char *dir)
 {
-    char *path auto_free = str_printf("%s/%s", dir, name);
-    int fd auto_close = open(path, flags | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) != 0)
-        return err_sys(e, errno, "write %s", path);
+    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
+        char *path auto_free = str_printf("%s/%s", dir, KEPT[i].name);
+        int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0)
+            sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    }
+}
+
+static int end_sync(const char *dir, struct err *e)
+{
+    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
+        char *path auto_free = str_printf("%s/%s", dir, KEPT[i].name);
+        int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fsync(fd) != 0)
+            return err_sys(e, errno, "write %s", path);
+    }
     return 0;
 }
 
@@ -105,28 +118,40 @@ static json_t *describe_files(const char *dir, struct err *e)
     return files;
 }
 
-static int write_json(const char *dir, const struct template *t, struct err *e)
+// NULL on failure.
+static json_t *describe(const char *dir, const struct template *t, struct err *e)
 {
     json_t *files = describe_files(dir, e);
     if (!files)
-        return -1;
+        return NULL;
     json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:o}", "format", IMAGE_FORMAT, "template",
                                t->name, "memory_mb", (json_int_t)t->memory_mb, "cpus",
                                (json_int_t)t->cpus, "files", files);
     for (size_t i = 0; i < ARRAY_LEN(SAME); i++)
         json_object_set_new(object, SAME[i].key, json_string(member(t, SAME[i].at)));
+    return object;
+}
+
+static int write_json(const char *dir, const json_t *object, bool sync, struct err *e)
+{
     char *path auto_free = str_printf("%s/" MACHINE_IMAGE_JSON, dir);
     struct buf text auto_buf = BUF_INIT;
     json_to_buf(&text, object);
     buf_addc(&text, '\n');
-    json_decref(object);
-    return file_write_atomic(path, text.data, text.len, 0600, e);
+    return sync ? file_write_atomic(path, text.data, text.len, 0600, e)
+                : file_replace(path, text.data, text.len, 0600, e);
 }
 
-int machine_image_seal(const char *dir, const struct template *t, int64_t *bytes, struct err *e)
+int machine_image_seal(const char *dir, const struct template *t, bool sync, int64_t *bytes,
+                       struct err *e)
 {
-    if (sync_file(dir, MACHINE_IMAGE_VMSTATE, O_RDONLY, e) != 0 ||
-        sync_file(dir, MACHINE_IMAGE_DISK, O_RDONLY, e) != 0 || write_json(dir, t, e) != 0)
+    if (sync)
+        begin_sync(dir);
+    json_t *object = describe(dir, t, e);
+    bool written =
+        object && (!sync || end_sync(dir, e) == 0) && write_json(dir, object, sync, e) == 0;
+    json_decref(object);
+    if (!written)
         return -1;
     *bytes = 0;
     for (size_t i = 0; i < ARRAY_LEN(FILES); i++) {

@@ -15,7 +15,7 @@
 //   STANDSTILL  QMP: stop, devices, the backup begins; worker: pages
 //   GO_ON       QMP: cont (unless it was paused or is to stay); worker: writes; the backup ends
 //   DETACH      QMP: the node goes
-//   SEAL        worker: syncs, image.json; or removes all files
+//   SEAL        worker: sums, syncs, image.json; or removes all files
 //   AS_IT_WAS   QMP: cont, for one that was to stay and could not be saved
 //
 // A file `saving` in the sandbox's directory tells a later daemon that a save was cut off, and
@@ -54,7 +54,7 @@ struct machine_save {
     enum save_stage stage;
     int waiting; // of the stage: what is not over yet
     bool was_running;
-    bool stay;
+    enum machine_save_use use;
     bool has_node;
     enum job job;
     bool job_waited; // one of `waiting` is the job
@@ -182,7 +182,7 @@ static void save_it(struct machine *m, struct machine_request *r)
     struct machine_save *s = xcalloc(1, sizeof *s);
     *s = (struct machine_save){.m = m,
                                .was_running = m->state == MACHINE_RUNNING,
-                               .stay = r->stay,
+                               .use = r->use,
                                .dir = xstrdup(r->text),
                                .disk = str_printf("%s/" MACHINE_OVERLAY, m->dir),
                                .marker = str_printf("%s/" MARKER, m->dir)};
@@ -193,20 +193,22 @@ static void save_it(struct machine *m, struct machine_request *r)
                                    .memory = {.mem = -1, .pagemap = -1},
                                    .disk = -1,
                                    .devices = -1,
-                                   .qemu = subproc_pid(m->qemu)};
+                                   .qemu = subproc_pid(m->qemu),
+                                   .guest_waits = s->was_running,
+                                   .sync = s->use != SAVE_IN_PASSING};
     deadline_init(&s->deadline, m->loop, on_late);
     m->save = s;
     begin_stage(s, PREPARE);
 }
 
-void machine_save(struct machine *m, const char *dir, bool stay,
+void machine_save(struct machine *m, const char *dir, enum machine_save_use use,
                   void (*on_runs)(struct machine *m, void *ctx), machine_saved_cb cb, void *ctx)
 {
     struct machine_request *r = machine__request_new(m, save_it, ctx);
     r->on_runs = on_runs;
     r->on_saved = cb;
     r->text = xstrdup(dir);
-    r->stay = stay;
+    r->use = use;
     machine__request(r);
 }
 
@@ -354,7 +356,7 @@ static void cancel_job(struct machine_save *s)
 static void go_on(struct machine_save *s)
 {
     FAULT("save.5");
-    if (s->was_running && s->m->state == MACHINE_PAUSED && (!s->stay || failed(s)))
+    if (s->was_running && s->m->state == MACHINE_PAUSED && (s->use != SAVE_IN_PLACE || failed(s)))
         let_go_on(s);
     if (s->job == JOB_RUNNING) {
         s->waiting++;

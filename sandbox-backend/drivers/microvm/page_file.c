@@ -133,9 +133,7 @@ int page_writer_finish(struct page_writer *w, struct err *e)
     if (page_writer_flush(w, e) != 0 || write_all(w, &ranges, 1, e) != 0)
         return -1;
     ssize_t n = pwrite(w->fd, page, sizeof page, 0);
-    if (n != sizeof page)
-        return err_sys(e, n < 0 ? errno : ENOSPC, "write %s", w->path);
-    return fsync(w->fd) == 0 ? 0 : err_sys(e, errno, "write %s", w->path);
+    return n == sizeof page ? 0 : err_sys(e, n < 0 ? errno : ENOSPC, "write %s", w->path);
 }
 
 void page_writer_close(struct page_writer *w)

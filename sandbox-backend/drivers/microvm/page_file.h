@@ -43,7 +43,7 @@ struct page_writer *page_writer_open(const char *path, uint64_t ram_bytes, struc
 int page_writer_add(struct page_writer *w, uint64_t first, size_t count, const char *data,
                     struct err *e);
 int page_writer_flush(struct page_writer *w, struct err *e);
-int page_writer_finish(struct page_writer *w, struct err *e); // whole and synced
+int page_writer_finish(struct page_writer *w, struct err *e); // whole; not synced
 void page_writer_close(struct page_writer *w);                // frees; NULL is fine
 
 // ---- reading. Blocking

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/param.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fault.h"
@@ -21,14 +22,15 @@
 #define MB                  (1024 * 1024)
 #define BUFFER_MOST         (256 * MB) // past that a guest waits for the disk
 #define BUFFER_LEAST        (1 * MB)
-#define BUFFER_SHARE        4 // of the host's free memory at most one part in so many
+#define BUFFER_STILL        (4 * MB) // where no guest waits more is only more faults
+#define BUFFER_SHARE        4        // of the host's free memory at most one part in so many
 #define BUFFER_SPARE        (2 * MB)
 #define PIECES_FIRST        1024
 #define QCOW2_SIZE_AT       24 // of its header: the disk's size, big-endian
 #define MADV_POPULATE_WRITE 23 // Linux 5.14; older C libraries do not name it
 
-// Room for what it has now and somewhat more, with its pages in place: a fault for each of them
-// would be half of the standstill.
+// Room for what it has now and somewhat more, where it waits; with its pages in place: a fault for
+// each of them would be half of the standstill.
 static int make_buffer(struct save_files *s, struct err *e)
 {
     struct meminfo host = {0};
@@ -36,7 +38,7 @@ static int make_buffer(struct save_files *s, struct err *e)
     int64_t wanted = (int64_t)s->pages.total * PAGE_BYTES;
     wanted += wanted / 8 + BUFFER_SPARE;
     wanted = wanted < host.available / BUFFER_SHARE ? wanted : host.available / BUFFER_SHARE;
-    wanted = wanted < BUFFER_MOST ? wanted : BUFFER_MOST;
+    wanted = MIN(wanted, s->guest_waits ? BUFFER_MOST : BUFFER_STILL);
     wanted = wanted > BUFFER_LEAST ? wanted : BUFFER_LEAST;
     s->buffer_pages = (uint64_t)wanted / PAGE_BYTES;
     size_t bytes = s->buffer_pages * PAGE_BYTES;
@@ -169,7 +171,7 @@ int save_files_write(struct save_files *s, struct err *e)
 
 int save_files_seal(struct save_files *s, struct err *e)
 {
-    return machine_image_seal(s->dir, &s->template, &s->bytes, e);
+    return machine_image_seal(s->dir, &s->template, s->sync, &s->bytes, e);
 }
 
 void save_files_fini(struct save_files *s)

@@ -3,6 +3,7 @@
 // written later; and the file that its disk's clusters are copied to. Blocking: for a worker, one
 // call after the other.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -18,6 +19,8 @@ struct save_files {
     const char *overlay;      // the machine's disk
     struct machine_size size; // of the machine; 0: the template's
     pid_t qemu;
+    bool guest_waits; // while its pages are read: it runs otherwise
+    bool sync;
     // What is made of it.
     struct template template;
     int disk;    // the files that QEMU writes, open for it
@@ -38,7 +41,8 @@ struct save_files {
 int save_files_prepare(struct save_files *s, struct err *e);
 // QEMU has the two that it writes.
 void save_files_given(struct save_files *s);
-// 2. It stands still: copies its pages. What there is no room for is written at once.
+// 2. It stands still: copies its pages. What there is no room for is written at once; of one that
+// stood still before, that is most of them.
 int save_files_read(struct save_files *s, struct err *e);
 // 3. It runs again: writes them.
 int save_files_write(struct save_files *s, struct err *e);
