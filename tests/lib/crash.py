@@ -8,6 +8,7 @@ operation passes; for each of these it is done again in a world of its own that 
 """
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -273,10 +274,12 @@ class World:
         self.check_processes()
 
     def probes(self):
-        """Whether the daemon is still finding out what walls this host builds: by children of its own."""
-        tasks = pathlib.Path(f"/proc/{self.daemon.process.pid}/task")
-        children = [child for task in tasks.glob("*/children") for child in task.read_text().split()]
-        return any(b"--probe" in command_line(child) for child in children)
+        """Whether the daemon is still finding out what walls this host builds, and by which libraries."""
+        for name in pathlib.Path(f"/proc/{self.daemon.process.pid}/task").glob("*/comm"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                if name.read_text() == "jail-look\n":
+                    return True
+        return False
 
     def wait_probed(self):
         wait_for(lambda: not self.probes(), 60, "the daemon knows what walls there are")
@@ -299,7 +302,7 @@ class World:
         before = self.descriptors()
         self.daemon.stop(signal.SIGKILL)
         self.start(faults=False)
-        wait_for(lambda: self.descriptors() == before, 20,
+        wait_for(lambda: self.descriptors() == before, 60,
                  f"a fresh daemon has the descriptors {self.descriptors()}, this one had {before}")
 
     def end_all(self):
@@ -331,13 +334,6 @@ class World:
             except ProcessLookupError:
                 pass
         shutil.rmtree(self.daemon.home, ignore_errors=True)
-
-
-def command_line(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""  # it has ended
 
 
 def unix_sockets(home):

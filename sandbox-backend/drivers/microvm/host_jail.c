@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -201,6 +202,7 @@ int host_jail_open(const struct driver_jail *wanted, struct err *e)
     int failed = uv_thread_create(&host.thread, look, NULL);
     if (failed)
         return err_sys(e, -failed, "start a thread");
+    pthread_setname_np(host.thread, "jail-look"); // tests wait for its end
     host.is_looking = true;
     return wanted->required ? require(e) : 0;
 }
