@@ -2,8 +2,11 @@
 """Root in a guest tries to reach what it must not: each attempt is refused at once, by an error, and
 each is shown to have come through with the wall down."""
 
+import os
+
 import pytest
 
+from abuse import netd, status
 from attack_world import Field, PORT, wait_for
 
 REFUSED = ("ECONNREFUSED",)
@@ -118,3 +121,33 @@ def test_the_vms_other_ways_out(field):
     words = [home, field.attacker["sandboxID"], field.attacker["envdAccessToken"], "/home", "/root"]
     for name, text in texts.items():
         assert not any(w in text for w in words), (name, text)
+
+
+def test_a_thousand_changes_leave_nothing_behind(field):
+    """In the daemon and in netd, while the guest opens connections that are cut; and the last change holds."""
+    daemon, public = field.daemon, [["tcp", field.world.PUBLIC, PORT]]
+    policies = [{"mode": "none"}, {"mode": "allow", "allow": ["a.example:443", "9.9.9.0/24"]}, {},
+                {"allowOut": ["10.9.9.9"], "denyOut": ["0.0.0.0/0"]}]
+
+    def rounds(count):
+        for i in range(count):
+            field.policy(**policies[i % len(policies)])
+            if i % 100 == 2:
+                assert field.attack(*public) == ["reached:world"]
+
+    def held():
+        pids = daemon.process.pid, netd(daemon, field.attacker)
+        return [len(os.listdir(f"/proc/{pid}/fd")) for pid in pids], [status(pid, "VmRSS") for pid in pids]
+
+    try:
+        rounds(200)
+        fds, memory = held()
+        files = sorted(daemon.directory(field.attacker["sandboxID"]).rglob("*"))
+        rounds(1000)
+        wait_for(lambda: all(now <= before for now, before in zip(held()[0], fds)), 30, "the same descriptors")
+        assert all(now - before < 1024 for now, before in zip(held()[1], memory)), "kB"
+        assert sorted(daemon.directory(field.attacker["sandboxID"]).rglob("*")) == files
+        assert field.attack(*public) == list(REFUSED)
+    finally:
+        field.policy()
+    assert field.attack(*public) == ["reached:world"]

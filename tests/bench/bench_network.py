@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What netd's policy costs and how fast it is: the filter's time for a packet, throughput beside a
-policy whose first entry allows everything, a refusal as the guest sees it, a change until it holds. A
-guest without a virtual machine (tests/lib/netd_guest.py), in namespaces: needs root."""
+policy whose first entry allows everything, what a connection costs that has to show its server's name,
+a refusal as the guest sees it, a change until it holds. A guest without a virtual machine
+(tests/lib/netd_guest.py), in namespaces: needs root."""
 
 import json
 import os
@@ -14,6 +15,7 @@ import time
 
 from bench_common import median_ms, spread_ms
 from cubbyd import MicroVMs
+from gate_world import Server, client_hello
 from netd_guest import Guest, Netd, World
 from netd_world import PORT, Echo, NameServer, ask
 
@@ -22,6 +24,10 @@ PUBLIC = {"mode": "public"}
 FULL = {"mode": "allow", "allow": [f"11.{i}.0.0/16" for i in range(255)] + ["8.8.4.4"],
         "deny": [f"12.{i}.0.0/16" for i in range(255)]}
 BULK = 32 << 20
+
+
+def cpu_ns(pid):
+    return int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 class NetworkBench:
@@ -74,6 +80,32 @@ class NetworkBench:
         return {name: {"MB_per_s": round(BULK / 1e6 / statistics.median(values)),
                        "netd_cpu_ms_per_MB": round(ticks[name] * 1000 / hz / (3 * BULK / 1e6), 2)}
                 for name, values in took.items()}
+
+    def gated(self, netd, guest, world):
+        """Connections until the server has answered the ClientHello: to an address that is open, and to one that is
+        open by a name, which has to be shown first; turn by turn."""
+        self.keep(Server(world.world, 443))
+        hello = client_hello("a.example")
+        policies = {"by_address": {"mode": "allow", "allow": [world.PUBLIC]},
+                    "by_name": {"mode": "allow", "allow": ["a.example"]}}
+        took = {name: [] for name in policies}
+        spent = dict.fromkeys(policies, 0)
+        for turn in range(6):
+            for name, policy in policies.items():
+                netd.set_policy(policy)
+                if name == "by_name":
+                    assert ask(guest, "a.example") == (0, [world.PUBLIC])
+                before = cpu_ns(netd.process.pid)
+                for _ in range(2 * self.rounds):
+                    with guest.socket() as s:
+                        start = time.perf_counter()
+                        s.connect((world.PUBLIC, 443))
+                        s.sendall(hello)
+                        assert s.recv(2) == b"ok"
+                        took[name].append(time.perf_counter() - start)
+                spent[name] += cpu_ns(netd.process.pid) - before
+        return {name: {"ms": median_ms(values), "from_to": spread_ms(values),
+                       "netd_cpu_us": round(spent[name] / 1000 / len(values))} for name, values in took.items()}
 
     def refused(self, guest, address):
         def datagram(s):
@@ -143,11 +175,12 @@ class NetworkBench:
         cost = subprocess.run([pathlib.Path(os.environ["TEST"]) / "filter-cost"], capture_output=True, check=True).stdout
         world = self.keep(World())
         self.keep(Echo(world.world))
-        self.keep(NameServer(world.host))
+        self.keep(NameServer(world.host)).records = {"a.example": [world.PUBLIC]}
         (self.work / "resolv.conf").write_text("nameserver 127.0.0.1\n")
         netd = self.keep(Netd(self.work, namespace=world.host, resolv_conf=self.work / "resolv.conf", policy=PUBLIC))
         guest = self.keep(Guest(netd))
-        result = {"filter_ns_per_packet": json.loads(cost), "throughput": self.throughput(netd, guest, world)}
+        result = {"filter_ns_per_packet": json.loads(cost), "throughput": self.throughput(netd, guest, world),
+                  "gated": self.gated(netd, guest, world)}
         netd.set_policy({"mode": "allow", "allow": ["a.example"]})
         result["refused"] = self.refused(guest, world.PUBLIC)
         result["policy_change"] = self.change(netd, guest, world)
