@@ -64,6 +64,7 @@ def world(tmp_path_factory, address):
 def curl(world, name, host, more="", scheme="https", made=None):
     code, out = world.command(made or world.made,
                               f"curl -sS -m 60 {more} {scheme}://{name}:{host.port}/ 2>&1")
+    assert code is not None, world.log.read_text()[-6000:]  # it has ended
     return code, out.decode()
 
 
@@ -253,7 +254,8 @@ def test_hibernation_and_rotation(world):
     assert world.request("POST", f"/sandboxes/{sandbox}/pause", {"depth": "hibernate"}, timeout=120).status == 204
     wait_for(lambda: not process_exists(egress), what="the end of its egress")
     path.write_text("another-" + VALUE + "\n")
-    assert world.request("POST", f"/sandboxes/{sandbox}/resume", {}, timeout=120).status == 201
+    # Without a time it would live for the 15 s that E2B's SDKs expect, and end in the middle of a test.
+    assert world.request("POST", f"/sandboxes/{sandbox}/resume", {"timeout": 600}, timeout=120).status == 201
     code, out = curl(world, NAME, world.host, KEY)
     assert code == 0 and sent(world.host) == f"Bearer another-{VALUE}", out
     path.write_text(VALUE + "\n")
