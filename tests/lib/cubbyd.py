@@ -232,7 +232,6 @@ class MicroVMs(Daemon):
         s = self.open_command(made, command, user)
         data = read_all(s)
         s.close()
-        assert data.startswith(b"HTTP/1.1 200"), data[:2000]
         output, code = b"", None
         for event in events(data):
             output += base64.b64decode(event.get("data", {}).get("stdout", ""))
