@@ -2,12 +2,11 @@
 // Giving a sandbox of the pool to somebody.
 //
 //  1. It gets what was asked for (create_identify), its end, and a record that says so: from here
-//  on
-//     it is his, whatever becomes of this daemon. RESUMING, but shown as running.
+//     on it is his, whatever becomes of this daemon. RESUMING, but shown as running.
 //  2. He is answered.
 //  3. Its network policy is set, before an instruction of it runs.
-//  4. Its machine goes on.
-//  5. POST /init: token, environment, clock, entropy. RUNNING.
+//  4. Its machine goes on, and finds POST /init waiting for it.
+//  5. /init is answered: token, environment, clock, entropy. RUNNING.
 //
 // Requests for it that come before step 5 wait for that, as for one that sleeps (pause_wake). A
 // failure after step 2 ends it, with the reason. The record holds its environment until step 5 is
