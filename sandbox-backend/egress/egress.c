@@ -120,9 +120,9 @@ static void start(struct egress *g, const struct tunnel_target *target, int fd)
 {
     struct err e = ERR_INIT;
     if (g->count == EGRESS_CONNECTIONS_MAX) {
-        close(fd);
         drop(g, target, "too many connections to secrets' proxy",
              "too many connections are open at once");
+        close(fd);
         return;
     }
     struct entry *entry = xcalloc(1, sizeof *entry);
