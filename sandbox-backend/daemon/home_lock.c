@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,16 @@
 
 #define LOOK_EVERY_MS 10
 
+// The process that made the socket listen. A child that a killed daemon had just begun to start has
+// that socket, and the lock, until it executes.
+static bool is_listener_alive(int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.pid <= 0 ||
+           kill(peer.pid, 0) == 0 || errno != ESRCH;
+}
+
 static bool listens(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -26,7 +37,9 @@ static bool listens(const char *path)
     if (fd < 0 || strlen(path) >= sizeof address.sun_path)
         return false;
     memcpy(address.sun_path, path, strlen(path) + 1);
-    return connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN;
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
+        return errno == EAGAIN;
+    return is_listener_alive(fd);
 }
 
 // For whoever looks into the file; nothing relies on it.

@@ -262,6 +262,36 @@ def test_start_waits_for_one_that_is_stopping():
     daemon.close()
 
 
+# A killed daemon's lock and socket, in a child that has not executed its program yet: says so when the
+# next daemon has looked at them for the second time, and ends when it is told to.
+HOLDER = """
+import fcntl, os, socket, sys
+lock = os.open(sys.argv[1] + "/cubbyd.lock", os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.flock(lock, fcntl.LOCK_EX)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1] + "/cubbyd.sock")
+listener.listen(100)
+if os.fork():
+    os._exit(0)
+listener.accept(), listener.accept()
+print("looked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_start_waits_for_the_child_of_one_that_was_killed():
+    daemon = Daemon()
+    holder = subprocess.Popen(["python3", "-c", HOLDER, daemon.home], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder.wait(30)  # who listened is gone; its child has the pipes
+    starting = threading.Thread(target=daemon.start)
+    starting.start()
+    assert holder.stdout.readline() == b"looked\n", daemon.log.read_text()
+    holder.stdin.close()
+    starting.join(60)
+    assert daemon.request("GET", "/v2/sandboxes").json == []
+    daemon.close()
+
+
 def test_no_descriptor_reaches_a_machine(daemon):
     """Else a machine would hold the lock, or a client's connection, after the daemon's end."""
     busy = daemon.connection()
