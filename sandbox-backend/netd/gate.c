@@ -168,8 +168,9 @@ static void judge_hello(struct gate *g, struct gated *c)
     if (h.kind == HELLO_MORE && !c->is_guest_done && !is_late)
         return;
     if (h.kind == HELLO_MORE) {
-        bool asks = policy_asks_name(g->policy, &c->to);
-        h.kind = asks ? HELLO_BAD : HELLO_OTHER;
+        // What looks like TLS or HTTP is not let go round the egress proxy for being slow.
+        bool is_needed = policy_asks_name(g->policy, &c->to) || (g->egress_fd >= 0 && is_late);
+        h.kind = is_needed ? HELLO_BAD : HELLO_OTHER;
         h.why =
             is_late ? "not said in time what this is" : "an end before it was said what this is";
     }

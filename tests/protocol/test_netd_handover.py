@@ -65,6 +65,17 @@ def test_handed_over(world, start, egress):
     assert {data for port in (80, 443, 8443) for data, _ in servers[port].got} == {b""}, "nothing went round it"
 
 
+def test_a_slow_hello_does_not_go_past_it(world, start, egress):
+    server = serve(world, 443)
+    netd, guest = start(OPEN, egress=egress.theirs)
+    with guest.connect(world.PUBLIC, 443, timeout=60) as s:
+        s.sendall(client_hello("api.example")[:-1])
+        with pytest.raises(ConnectionResetError):
+            s.recv(10)
+    assert "in time" in netd.stats()[2][0]["why"]
+    wait_for(lambda: [data for data, _ in server.got] == [b""], what="nothing got out")
+
+
 def test_handed_over_by_name_only(world, start, egress):
     netd, guest = start(BY_NAME, egress=egress.theirs)
     serve(world, 443)
