@@ -41,7 +41,7 @@ def test_every_verb_is_there():
     assert "daemon" in shown() and entry("daemon")
 
 
-@pytest.mark.parametrize("verb", MORE.keys() | {"create", "exec", "expose", "key", "network", "resume", "fork", "pause"})
+@pytest.mark.parametrize("verb", sorted([*MORE, "create", "exec", "expose", "key", "network", "resume", "fork", "pause"]))
 def test_the_options_of_a_verb(verb):
     common = PAGE[PAGE.index("Each verb has"):PAGE.index(".SH EXIT STATUS")]  # those of all, and of `create` and `network`
     elsewhere = entry("network") if verb == "create" else ""
