@@ -87,7 +87,7 @@ int quota_check(const struct store *store, const char *owner, const struct quota
         return 0;
     int64_t left_ms = u.next_end_ms - clock_mono_ms();
     if (e && u.next_end_ms != INT64_MAX && left_ms < RETRY_SOON_MS)
-        e->retry_s = left_ms > 0 ? (int)(left_ms / 1000) + 1 : 1;
+        e->retry_s = left_ms > 0 ? (int)((left_ms + 999) / 1000) : 1;
     return -1;
 }
 
