@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// download_file_from_internet_to_sandbox: fetched by the host, so that it works for a sandbox
-// without a network and under the host's own rules.
+// download_file_from_internet_to_sandbox: fetched by the host, under the host's own rules. So only
+// for a sandbox that may reach all that is public: for another it would be a way round its policy,
+// in both directions, as a URL tells something too.
 //
-// Steps: 1. is the sandbox there; 2. fetch into an unlinked temporary file; 3. find the file's
-// place in the sandbox; 4. upload it.
+// Steps: 1. is the sandbox there, and what may it reach; 2. fetch into an unlinked temporary file;
+// 3. find the file's place in the sandbox; 4. upload it.
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +19,12 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/network.h"
 #include "sandbox-backend/net/http_client.h"
 
 #define TIMEOUT_MS    300000
 #define REDIRECTS_MAX 5
+#define POLICY_MS     5000
 
 struct internet {
     struct tool_call *call;
@@ -193,6 +196,48 @@ static void start_fetch(struct internet *in)
 
 // ---- 1.
 
+// What `--network` says, of a backend that tells no policy.
+static bool is_open_by_option(const struct config *config)
+{
+    return !config->network || str_eq(config->network, "public");
+}
+
+static bool is_open(const json_t *policy)
+{
+    return str_eq(text_string(policy, "mode"), "public") &&
+           json_array_size(json_object_get(policy, "deny")) == 0;
+}
+
+static void refuse(struct internet *in)
+{
+    struct tool_call *c = in->call;
+    const char *url = tool_call_string(c, "url");
+    internet_free(in);
+    c->state = NULL;
+    tool_call_fail(c, "denied",
+                   "the network policy of this sandbox decides what it may reach, and this tool, "
+                   "which fetches from outside of it, would go round it: fetch the file in the "
+                   "sandbox, with run_command: curl -fLO %.200s",
+                   url);
+}
+
+static void on_policy(const json_t *info, const struct err *e, void *ctx)
+{
+    struct internet *in = ctx;
+    struct tool_call *c = in->call;
+    bool is_told = !e || e->code != ERR_UNIMPLEMENTED;
+    c->op = NULL;
+    if (c->cancelled)
+        fail(in, "download", &(struct err){.code = ERR_CANCELED});
+    else if (e && is_told)
+        fail(in, "learn the sandbox's network policy", e);
+    else if (is_told ? is_open(json_object_get(info, "policy"))
+                     : is_open_by_option(c->toolbox->config))
+        start_fetch(in);
+    else
+        refuse(in);
+}
+
 static void on_there(const json_t *info, const struct err *e, void *ctx)
 {
     (void)info;
@@ -204,7 +249,7 @@ static void on_there(const json_t *info, const struct err *e, void *ctx)
     else if (c->cancelled)
         fail(in, "download", &(struct err){.code = ERR_CANCELED});
     else
-        start_fetch(in);
+        c->op = client_network(c->toolbox->client, c->id, 0, POLICY_MS, on_policy, in);
 }
 
 static void start(struct tool_call *c)

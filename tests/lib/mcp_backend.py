@@ -185,6 +185,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.command == "DELETE":
             b.end(name, "The sandbox was killed")
             self.answer(204)
+        elif self.command == "GET" and path.split("?")[0].endswith("/network"):
+            self.answer(200, {"policy": {"mode": "public", "allow": [], "deny": []}, "counters": None,
+                              "sequence": 0, "refusals": []})
         elif self.command == "GET":
             self.answer(200, b.sandboxes[name])
         else:

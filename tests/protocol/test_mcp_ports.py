@@ -3,6 +3,7 @@
 
 import asyncio
 import datetime
+import http.server
 import json
 import os
 import subprocess
@@ -113,6 +114,65 @@ def test_a_port_that_is_none(server, backend):  # noqa: F811
     for port in (0, 65536, "80", 8.5):
         assert "port" in server.error("expose_port", sandbox_id=backend.sandbox(), port=port)
     assert backend.asked == []
+
+
+# ---- a download by the host keeps to the sandbox's policy
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        self.send_response(200)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"page")
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture(name="page")
+def fixture_page():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as page:
+        page.asked = []
+        threading.Thread(target=page.serve_forever, daemon=True).start()
+        yield page
+        page.shutdown()
+
+
+def download(client, backend, page):
+    """What the model is told, or None when the file has come."""
+    call = {"sandbox_id": backend.sandbox(), "url": f"http://127.0.0.1:{page.server_port}/x?told=this"}
+    tool = "download_file_from_internet_to_sandbox"
+    before = len(page.asked)
+    result = client.result(tool, **call)
+    if not result.get("isError"):
+        assert len(page.asked) == before + 1
+        return None
+    assert len(page.asked) == before, "nothing was asked for"
+    return result["content"][0]["text"]
+
+
+@pytest.mark.parametrize("policy, comes", [
+    ({"mode": "public", "deny": []}, True), ({"mode": "public", "deny": ["9.9.9.9/32"]}, False),
+    ({"mode": "allow", "allow": ["127.0.0.1"]}, False), ({"mode": "none"}, False), ({}, False)],
+    ids=lambda p: str(p.get("mode")) + ("-deny" if p.get("deny") else "") if isinstance(p, dict) else "")
+def test_a_download_keeps_to_the_policy(start, backend, page, policy, comes):  # noqa: F811
+    client = start("--allow-download-from", "127.0.0.1")
+    backend.network = (200, {"policy": policy, "counters": None, "sequence": 0, "refusals": []})
+    told = download(client, backend, page)
+    assert told is None if comes else "run_command: curl -fLO http://127.0.0.1" in told and told.startswith("denied")
+
+
+@pytest.mark.parametrize("option, comes", [(None, True), ("public", True), ("none", False)])
+def test_a_download_where_no_policy_is_told(start, backend, page, option, comes):  # noqa: F811
+    client = start("--allow-download-from", "127.0.0.1", *(["--network", option] if option else []))
+    backend.network = (501, {"code": 501, "message": "an older one"})
+    assert (download(client, backend, page) is None) == comes
+
+
+def test_a_download_when_the_policy_cannot_be_asked_for(start, backend, page):  # noqa: F811
+    client = start("--allow-download-from", "127.0.0.1")
+    backend.network = (500, {"code": 500, "message": "broken"})
+    assert "could not learn the sandbox's network policy" in download(client, backend, page)
 
 
 # ---- with a daemon
