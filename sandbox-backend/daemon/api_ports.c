@@ -82,7 +82,8 @@ static bool refuse_other(struct exposure *x)
     if (!there || ports_is_as(there, &x->want))
         return false;
     reply_error(x->req, 409, "port_exposed",
-                "Port %d of sandbox \"%s\" is exposed already, in another way; close it first",
+                "Port %d of sandbox \"%s\" is exposed already, in another way; close it first "
+                "(cubby expose --close), or use it as it is",
                 x->want.number, x->sb->id);
     return true;
 }
