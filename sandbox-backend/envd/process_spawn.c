@@ -227,11 +227,24 @@ static void close_pair(int pair[2])
     mem_close_fd(&pair[1]);
 }
 
-static int open_pipes(struct pipes *p, bool want_stdin, struct err *e)
+// A program opens its own streams by their names too (/dev/stdin, /dev/stdout), which only the
+// owner of a pipe may do. Both ends are one file.
+static void give_pipe(const int pair[2], const struct user *u)
 {
-    if ((want_stdin && pipe2(p->in, O_CLOEXEC) < 0) || pipe2(p->out, O_CLOEXEC) < 0 ||
+    if (pair[0] < 0 || u->uid == geteuid())
+        return;
+    int rc = fchown(pair[0], u->uid, u->gid);
+    (void)rc; // refused, the descriptors themselves still work
+}
+
+static int open_pipes(const struct spawn *s, struct pipes *p, struct err *e)
+{
+    if ((s->want_stdin && pipe2(p->in, O_CLOEXEC) < 0) || pipe2(p->out, O_CLOEXEC) < 0 ||
         pipe2(p->err, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make pipes");
+    give_pipe(p->in, s->user);
+    give_pipe(p->out, s->user);
+    give_pipe(p->err, s->user);
     return 0;
 }
 
@@ -286,7 +299,7 @@ static int start(struct spawn *s, struct pipes *p, struct err *e)
 int spawn_start(struct spawn *s, struct err *e)
 {
     struct pipes p = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
-    int rc = s->want_pty ? open_terminal(s, &p, e) : open_pipes(&p, s->want_stdin, e);
+    int rc = s->want_pty ? open_terminal(s, &p, e) : open_pipes(s, &p, e);
     if (rc == 0)
         rc = start(s, &p, e);
     s->in = s->out = s->err = s->pty = -1;

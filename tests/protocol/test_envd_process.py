@@ -13,7 +13,7 @@ import time
 import pytest
 
 from envd_fixtures import envd  # noqa: F401
-from envd_peer import IS_ROOT, SLEEP, Result, alive, basic, envelope, wait_for
+from envd_peer import IS_ROOT, SLEEP, Result, alive, b64, basic, envelope, wait_for
 
 
 # ---- the shape of the stream
@@ -153,6 +153,20 @@ def test_cwd_that_the_user_may_not_enter(envd, tmp_path):
     assert r.error["code"] == "invalid_argument"
     assert "error starting process '/bin/true'" in r.error["message"]
     assert envd.list() == []
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
+@pytest.mark.parametrize("user", ["daemon", "root"])
+def test_streams_by_their_names(envd, user):
+    stream = envd.begin("/bin/sh", "-c", "echo err > /dev/stderr; echo out > /dev/stdout; cat /dev/stdin",
+                        headers=basic(user), cwd="/", request={"stdin": True})
+    process = {"pid": stream.pid}
+    envd.proc("SendInput", process=process, input={"stdin": b64(b"in\n")})
+    envd.proc("CloseStdin", process=process)
+    r = Result(stream)
+    assert (r.stdout, r.stderr, r.code) == (b"out\nin\n", b"err\n", 0)
+    r = envd.sh("echo out > /dev/stdout; cat /dev/stdin", headers=basic(user), cwd="/")
+    assert (r.stdout, r.stderr, r.code) == (b"out\n", b"", 0), "without an input"
 
 
 def test_environment(envd):
