@@ -168,11 +168,12 @@ class World:
         strangers = set(self.daemon.directories()) - listed - pooled
         assert not strangers, f"directories in sandboxes/ that nobody knows: {strangers}"
         assert not pooled or self.pool != "off", f"pooled ones without a pool: {pooled}"
+        # An image that is used up is removed by a thread, which may be at it.
         for known, record in self.records().items():
             image = self.daemon.directory(known) / "image"
-            whole = (image / "image.json").exists()
             wants = record.get("image") == ""
-            assert whole == wants and image.exists() == wants, f"{known}: image {whole}, record {record}"
+            wait_for(lambda: (image / "image.json").exists() == image.exists() == wants, 30,
+                     f"{known}'s image is there as its record says: {record}")
         snapshots = {s["snapshotID"] for s in self.call("GET", "/snapshots")}
         where = home / "snapshots"
         there = {p.name for p in where.iterdir()} if where.exists() else set()
