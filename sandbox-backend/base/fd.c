@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,23 +60,40 @@ int fd_open_temp(struct err *e)
     return fd;
 }
 
-int file_read(const char *path, size_t max, struct buf *out, struct err *e)
+int fd_open_memory(const char *name, const void *data, size_t len, struct err *e)
 {
-    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    int fd auto_close = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0)
-        return err_sys(e, errno, "open %s", path);
+        return err_sys(e, errno, "make a file in memory");
+    if (fd_write_all(fd, data, len, e) < 0)
+        return -1;
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return err_sys(e, errno, "rewind a file in memory");
+    return steal_fd(&fd);
+}
+
+int fd_read_all(int fd, size_t max, struct buf *out, struct err *e)
+{
     char chunk[16384];
     for (;;) {
         ssize_t n = read(fd, chunk, sizeof chunk);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return err_sys(e, errno, "read %s", path);
+            return err_sys(e, errno, "read");
         if (n == 0)
             return 0;
         if (!buf_try_add(out, chunk, (size_t)n, max))
-            return err_set(e, ERR_TOO_LARGE, "%s is longer than %zu bytes", path, max);
+            return err_set(e, ERR_TOO_LARGE, "longer than %zu bytes", max);
     }
+}
+
+int file_read(const char *path, size_t max, struct buf *out, struct err *e)
+{
+    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", path);
+    return fd_read_all(fd, max, out, e) < 0 ? err_wrap(e, "%s", path) : 0;
 }
 
 static int sync_parent(const char *path, struct err *e)

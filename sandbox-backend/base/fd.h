@@ -17,6 +17,11 @@ int fd_write_all(int fd, const void *data, size_t len, struct err *e);
 
 // A new file without a name, in $TMPDIR or /tmp. The descriptor, or -1.
 int fd_open_temp(struct err *e);
+// The same in memory, with `data` in it, to be read from its beginning; /proc shows `name`.
+int fd_open_memory(const char *name, const void *data, size_t len, struct err *e);
+
+// Reads a blocking descriptor to its end, at most `max` bytes; ERR_TOO_LARGE past that.
+int fd_read_all(int fd, size_t max, struct buf *out, struct err *e);
 
 // Reads a whole file of at most `max` bytes; ERR_TOO_LARGE past that. Works for /proc too.
 int file_read(const char *path, size_t max, struct buf *out, struct err *e);

@@ -2,7 +2,10 @@
 // cubby-netd: options, limits, and one netd.
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/opts.h"
@@ -12,13 +15,14 @@
 #include "sandbox-backend/netd/netd.h"
 
 static struct {
-    int64_t frames_fd, listen_fd, control_fd, stats_fd, egress_fd, log_fd;
+    int64_t frames_fd, listen_fd, control_fd, stats_fd, policy_fd, egress_fd, log_fd;
     const char *mode, *policy, *log_level;
     bool help, version;
 } options = {.frames_fd = -1,
              .listen_fd = -1,
              .control_fd = -1,
              .stats_fd = -1,
+             .policy_fd = -1,
              .egress_fd = -1,
              .log_fd = 2,
              .mode = "public",
@@ -67,6 +71,12 @@ static const struct opt table[] = {
      .arg = "JSON",
      .help = "the same in full, instead of --mode: {\"internet\": true, \"allowOut\": [...], "
              "\"denyOut\": [...]}"},
+    {.name = "policy-fd",
+     .type = OPT_INT,
+     .value = &options.policy_fd,
+     .arg = "FD",
+     .help = "where that is read from, to its end, when not everybody is to see it in ps",
+     .max = INT16_MAX},
     {.name = "log-fd",
      .type = OPT_INT,
      .value = &options.log_fd,
@@ -96,20 +106,39 @@ static int check_options(int argc, struct err *e)
         return err_set(e, ERR_INVALID, "there are no operands");
     if (options.frames_fd < 0 || options.listen_fd < 0)
         return err_set(e, ERR_INVALID, "--frames-fd and --listen-fd are needed");
+    if (options.policy && options.policy_fd >= 0)
+        return err_set(e, ERR_INVALID, "--policy and --policy-fd do not go together");
     log_set_fd((int)options.log_fd);
     log_set_level((enum log_level)log_parse_level(options.log_level));
     return 0;
 }
 
+static int parse_policy(struct net_policy *policy, const char *text, size_t len, struct err *e)
+{
+    json_t *json = json_parse(text, len, e);
+    int rc = json ? net_policy_from_json(policy, json, e) : -1;
+    json_decref(json);
+    return rc;
+}
+
+static int read_policy_fd(struct net_policy *policy, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    int rc = fd_read_all((int)options.policy_fd, NET_POLICY_TEXT_MAX, &text, e);
+    close((int)options.policy_fd);
+    return rc < 0 ? rc : parse_policy(policy, buf_str(&text), text.len, e);
+}
+
 static int read_policy(struct net_policy *policy, struct err *e)
 {
     *policy = (struct net_policy){.internet = strcmp(options.mode, "public") == 0};
+    if (options.policy_fd >= 0)
+        return read_policy_fd(policy, e) < 0 ? err_wrap(e, "--policy-fd") : 0;
     if (!options.policy)
         return 0;
-    json_t *json = json_parse(options.policy, strlen(options.policy), e);
-    int rc = json ? net_policy_from_json(policy, json, e) : -1;
-    json_decref(json);
-    return rc < 0 ? err_wrap(e, "--policy") : 0;
+    if (parse_policy(policy, options.policy, strlen(options.policy), e) < 0)
+        return err_wrap(e, "--policy");
+    return 0;
 }
 
 static int run(struct err *e)

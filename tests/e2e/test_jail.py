@@ -5,6 +5,7 @@ another user; what a machine can still do in one; hosts that cannot build a wall
 import fcntl
 import os
 import pathlib
+import secrets
 import shutil
 import signal
 import stat
@@ -20,6 +21,7 @@ from jail_peer import (AS_LEAST_ROOT, NAMESPACES, UIDS, USER, WALLS, lacking, mo
 
 NONE = ["0" * 16]
 PRIVATE = "/etc/shadow"
+ALLOWED = f"of-{secrets.token_hex(8)}.example"  # a name that stands nowhere else
 
 
 @pytest.fixture(scope="module", name="jailed", params=["root", "user"])
@@ -29,7 +31,7 @@ def fixture_jailed(request):
     if daemon.is_root:
         daemon.wrap = AS_LEAST_ROOT
     with daemon:
-        daemon.made = daemon.create(timeout=3600)
+        daemon.made = daemon.create(timeout=3600, network={"allowOut": [ALLOWED], "denyOut": ["0.0.0.0/0"]})
         yield daemon
 
 
@@ -61,14 +63,14 @@ def test_the_root_directories(jailed):
     for pid in processes(jailed):
         # A netd with sanitizers (never one that is installed) reads /proc, of its own processes.
         proc = {"proc"} if os.environ.get("SAN") and pid == processes(jailed)[1] else set()
-        secrets = [PRIVATE, str(jailed.home), str(TEST_HOME), "/sys"]
-        secrets += [] if proc else ["/proc"]
+        hidden = [PRIVATE, str(jailed.home), str(TEST_HOME), "/sys"]
+        hidden += [] if proc else ["/proc"]
         root = pathlib.Path(f"/proc/{pid}/root")
         assert {entry.name for entry in root.iterdir()} - proc <= {
             "dev", "etc", "lib", "lib64", "usr", *{path.parts[1] for path in (BIN, TEST_HOME)}}
         for point, options in mounts_of(pid):
             assert {"ro", "nosuid"} <= set(options) and ("nodev" in options) != point.startswith("/dev/"), point
-        for path in secrets:
+        for path in hidden:
             assert os.path.lexists(path) and not os.path.lexists(str(root) + path), path
         assert {entry.name for entry in (root / "dev").iterdir()} - {"kvm"} == {"urandom", "zero", "null"}
     qemu, netd = processes(jailed)
@@ -115,7 +117,8 @@ def test_it_works_all_the_same(jailed):
 
 
 def test_nothing_of_it_is_others(jailed):
-    """Directories are its user's alone, and files and sockets too, but what jails show of the host's resolver."""
+    """Directories are its user's alone, and files and sockets too, but what jails show of the host's resolver.
+    Arguments, which everybody can read, name neither the sandbox in full nor the hosts of its policy."""
     assert jailed.request("POST", f"/sandboxes/{jailed.made['sandboxID']}/snapshots", {}, timeout=120).status == 201
     found = {}
     for directory, directories, files in os.walk(jailed.home):
@@ -127,6 +130,16 @@ def test_nothing_of_it_is_others(jailed):
     assert shown == {pathlib.Path("jail/resolv.conf")}, shown
     kinds = {stat.S_IFMT(mode) for mode in found.values()}
     assert kinds >= {stat.S_IFDIR, stat.S_IFREG, stat.S_IFSOCK} and pathlib.Path("cubbyd.sock") in found
+    sandbox = jailed.made["sandboxID"].encode()
+    shown = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes(jailed)}
+    assert all(shown.values()) and any(b"guest=cubby-" + sandbox[:6] + b"\0" in words for words in shown.values())
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):  # its jails, and whoever else runs for it
+        try:
+            shown[entry.name] = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+    telling = {pid: words for pid, words in shown.items() if sandbox in words or ALLOWED.encode() in words}
+    assert not telling, telling
 
 
 def counters(jailed):

@@ -153,7 +153,7 @@ class Netd:
     socket, and takes another one later."""
 
     def __init__(self, directory, mode="public", namespace=None, resolv_conf=None, policy=None,
-                 egress=None):
+                 egress=None, policy_file=None):
         self.path = os.path.join(directory, "vm.net")
         self.log_path = os.path.join(directory, "netd.log")
         self.peer, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -175,6 +175,9 @@ class Netd:
             command += ["--egress-fd", str(egress.fileno())]
         if policy is not None:
             command += ["--control-fd", str(fds[2]), "--policy", json.dumps(policy)]
+        if policy_file is not None:
+            fds.append(policy_file.fileno())
+            command += ["--control-fd", str(fds[2]), "--policy-fd", str(policy_file.fileno())]
         if namespace:
             command = ["nsenter", f"--net=/run/netns/{namespace.name}", *command]
         if resolv_conf:

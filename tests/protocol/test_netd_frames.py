@@ -12,17 +12,28 @@ from netd_guest import GUEST_MAC_BYTES, NETD, Netd, Wire
 
 def test_help_and_version():
     text = subprocess.run([NETD, "--help"], capture_output=True, check=True, text=True).stdout
-    for option in ("--frames-fd", "--listen-fd", "--mode", "--log-fd"):
+    for option in ("--frames-fd", "--listen-fd", "--mode", "--policy", "--policy-fd", "--log-fd"):
         assert option in text
     assert subprocess.run([NETD, "--version"], capture_output=True, check=True).stdout.startswith(b"cubby-netd ")
 
 
 def test_wrong_options():
-    for args in ([], ["--frames-fd", "3"], ["--mode", "all"], ["extra"], ["--frames-fd", "x"]):
+    for args in ([], ["--frames-fd", "3"], ["--mode", "all"], ["extra"], ["--frames-fd", "x"],
+                 ["--frames-fd", "3", "--listen-fd", "4", "--policy", "{}", "--policy-fd", "5"]):
         done = subprocess.run([NETD, *args], capture_output=True, check=False)
         assert done.returncode == 2 and done.stderr, args
     done = subprocess.run([NETD, "--frames-fd", "77", "--listen-fd", "78"], capture_output=True, check=False)
     assert done.returncode == 1 and done.stderr
+
+
+def test_wrong_policies_by_descriptor(tmp_path):
+    for name, text in ("none", ""), ("half", "{"), ("long", " " * (256 * 1024) + "{}"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "policy").write_text(text)
+        with open(tmp_path / name / "policy", "rb") as f:
+            netd = Netd(tmp_path / name, policy_file=f)
+        assert netd.process.wait(30) == 1 and "--policy-fd: " in netd.log(), name
+        netd.peer.close()
 
 
 def test_arp(tmp_path):

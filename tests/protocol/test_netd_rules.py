@@ -2,9 +2,11 @@
 """cubby-netd's policies by mode: ports, protocols, deny lists that win, limits; and what it tells of
 what it refused. The world and the name server are namespaces; no packet leaves the machine."""
 
+import contextlib
 import errno
 import json
 import os
+import pathlib
 import socket
 import struct
 import threading
@@ -60,11 +62,12 @@ def fixture_make(world, tmp_path):
     """make(policy) -> netd"""
     open_ones = []
 
-    def make(policy, name="a"):
+    def make(policy, name="a", **options):
         directory = tmp_path / name
         directory.mkdir()
         (directory / "resolv.conf").write_text("nameserver 127.0.0.1\n")
-        netd = Netd(directory, namespace=world.host, resolv_conf=directory / "resolv.conf", policy=policy)
+        netd = Netd(directory, namespace=world.host, resolv_conf=directory / "resolv.conf", policy=policy,
+                    **options)
         open_ones.append(netd)
         return netd
 
@@ -115,6 +118,18 @@ def test_modes(world, start):
     assert reaches(guest, OTHER) and not reaches(guest, world.PUBLIC)
     netd.set_policy({"mode": "none"})
     assert not reaches(guest, OTHER)
+
+
+def test_a_policy_by_descriptor(world, make, tmp_path):
+    file = tmp_path / "policy"
+    file.write_text(json.dumps(allow("9.9.9.0/24")))
+    with file.open("rb") as f:
+        netd = make(None, policy_file=f)
+    with contextlib.closing(Guest(netd)) as guest:
+        assert reaches(guest, OTHER) and not reaches(guest, world.PUBLIC)
+        assert str(file) not in [os.readlink(fd) for fd in pathlib.Path(f"/proc/{netd.process.pid}/fd").iterdir()]
+        netd.set_policy({"mode": "none"})
+        assert not reaches(guest, OTHER)
 
 
 def test_ports_and_protocols(world, start):

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,7 +26,12 @@
 #define NETD_FD_LISTEN  "4"
 #define NETD_FD_CONTROL "5"
 #define NETD_FD_STATS   "6"
-#define NETD_FD_EGRESS  "7"
+#define NETD_FD_POLICY  "7"
+#define NETD_FD_EGRESS  "8"
+
+// Of the sandbox's id, in the name of its QEMU. ps shows that to every user of the host, and who
+// knows all of an id may open its public ports.
+#define NAME_ID_CHARS 6
 
 // The descriptors that the processes inherit; ours are closed once both run.
 struct channels {
@@ -178,7 +184,7 @@ static int start_qemu(struct machine *m, const struct template *t, const char *b
     char *kernel auto_free = str_printf("%s/" TEMPLATE_KERNEL, m->template);
     char *initrd auto_free = str_printf("%s/" TEMPLATE_INITRD, m->template);
     char *append auto_free = boots ? qemu_kernel_args(t->accel) : NULL;
-    char *name auto_free = str_printf("cubby-%s", m->id);
+    char *name auto_free = str_printf("cubby-%.*s", NAME_ID_CHARS, m->id);
     struct qemu_config config = {.binary = binary,
                                  .name = name,
                                  .machine = t->machine,
@@ -230,10 +236,14 @@ static int start_netd(struct machine *m, const struct channels *c, struct err *e
     int egress auto_close = -1; // before netd, which hands connections to it
     if (machine__egress_start(m, &egress, e) < 0)
         return -1;
+    // Not in an argument, which every user of the host can read.
+    int policy auto_close = fd_open_memory("policy", m->policy, strlen(m->policy), e);
+    if (policy < 0)
+        return -1;
     const char *const args[] = {
         NETD_PROGRAM,   "--frames-fd",   NETD_FD_FRAMES, "--listen-fd", NETD_FD_LISTEN,
-        "--control-fd", NETD_FD_CONTROL, "--stats-fd",   NETD_FD_STATS, "--policy",
-        m->policy,      "--egress-fd",   NETD_FD_EGRESS, NULL};
+        "--control-fd", NETD_FD_CONTROL, "--stats-fd",   NETD_FD_STATS, "--policy-fd",
+        NETD_FD_POLICY, "--egress-fd",   NETD_FD_EGRESS, NULL};
     char *argv[ARRAY_LEN(args)]; // execve(2) takes them without const and leaves them as they are
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
@@ -243,8 +253,8 @@ static int start_netd(struct machine *m, const struct channels *c, struct err *e
     int stats auto_close = net_stats_create(path, e);
     if (stats < 0)
         return -1;
-    const int fds[] = {-1,       m->netd_log, m->netd_log, c->frames[1],
-                       c->vmnet, c->control,  stats,       egress};
+    const int fds[] = {-1,         m->netd_log, m->netd_log, c->frames[1], c->vmnet,
+                       c->control, stats,       policy,      egress};
     struct spawn_opts opts = {
         .file = file, .argv = argv, .fds = fds, .fd_count = (int)ARRAY_LEN(fds) - (egress < 0)};
     const struct jailed_program program = {.kind = JAIL_NETWORK, .resolves = true};

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,18 +39,6 @@ void machine__egress_forget(struct machine *m)
     free(steal(&m->egress_config));
 }
 
-static int open_config(const char *text, struct err *e)
-{
-    int fd auto_close = memfd_create("egress", MFD_CLOEXEC);
-    if (fd < 0)
-        return err_sys(e, errno, "make a file in memory");
-    if (fd_write_all(fd, text, strlen(text), e) < 0)
-        return -1;
-    if (lseek(fd, 0, SEEK_SET) < 0)
-        return err_sys(e, errno, "rewind a file in memory");
-    return steal_fd(&fd);
-}
-
 static void on_egress_exit(struct subproc *p, int status, void *ctx)
 {
     (void)p;
@@ -73,7 +60,8 @@ int machine__egress_start(struct machine *m, int *netd_end, struct err *e)
     if (!m->egress_config)
         return 0;
     char *file auto_free = self_program(EGRESS_PROGRAM, e);
-    int config auto_close = file ? open_config(m->egress_config, e) : -1;
+    int config auto_close =
+        file ? fd_open_memory("egress", m->egress_config, strlen(m->egress_config), e) : -1;
     machine__egress_forget(m);
     int pair[2];
     if (config < 0 || (m->egress_log = childlog_open("egress.log", e)) < 0)
