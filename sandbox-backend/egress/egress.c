@@ -192,7 +192,10 @@ int egress_run(struct egress *g, struct err *e)
 void egress_free(struct egress *g)
 {
     struct entry *entry;
-    LIST_FOREACH(entry, &g->tunnels, link) tunnel_cut(entry->tunnel);
+    LIST_FOREACH(entry, &g->tunnels, link)
+    {
+        tunnel_cut(entry->tunnel);
+    }
     uv_close((uv_handle_t *)&g->poll, NULL);
     uv_run(&g->loop, UV_RUN_DEFAULT);
     uv_loop_close(&g->loop);
