@@ -88,7 +88,10 @@ static void print_network(const json_t *network)
     print_list("deny", json_object_get(policy, "deny"));
     print_limits(json_object_get(policy, "limits"));
     print_counters(json_object_get(network, "counters"));
-    json_array_foreach(refusals, i, refusal) print_refusal(refusal);
+    json_array_foreach(refusals, i, refusal)
+    {
+        print_refusal(refusal);
+    }
 }
 
 static int show(struct session *s, const char *id, bool as_json, struct err *e)

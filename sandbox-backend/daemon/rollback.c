@@ -78,12 +78,12 @@ void rollback__start(struct pausing *p, const struct known_template *to)
     struct sandbox *sb = p->sb;
     struct rollback *r = xcalloc(1, sizeof *r);
     *r = (struct rollback){.machine = sb->machine,
-                           .image = steal(&sb->image),
-                           .build = steal(&sb->build),
                            .facts = sb->facts,
                            .size = sb->size,
                            .state = sb->state,
                            .err = ERR_INIT};
+    r->image = steal(&sb->image);
+    r->build = steal(&sb->build);
     sb->rollback = r;
     pause__begin(p, GOAL_RUNNING, "rolled back", SANDBOX_PAUSING);
     FAULT("rollback.1");

@@ -215,8 +215,10 @@ void secrets_environment(const json_t *secrets, json_t *env)
     if (!secrets)
         return;
     json_object_foreach(json_object_get(secrets, "given"), name, given)
+    {
         json_object_set(env, json_string_value(json_object_get(given, "env")),
                         json_object_get(given, "placeholder"));
+    }
     for (size_t i = 0; i < ARRAY_LEN(BUNDLES); i++)
         if (!json_object_get(env, BUNDLES[i]))
             json_object_set_new(env, BUNDLES[i], json_string(GUEST_BUNDLE));
@@ -237,6 +239,8 @@ json_t *secrets_names(const json_t *secrets)
     const char *name;
     json_t *given;
     json_object_foreach(json_object_get(secrets, "given"), name, given)
+    {
         json_array_append_new(names, json_string(name));
+    }
     return names;
 }

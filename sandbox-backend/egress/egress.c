@@ -165,7 +165,7 @@ static void on_message(uv_poll_t *poll, int status, int events)
 static void on_gone(void *ctx, struct tunnel *tunnel)
 {
     struct egress *g = ctx;
-    struct entry *entry;
+    struct entry *entry = NULL;
     LIST_FOREACH(entry, &g->tunnels, link)
     {
         if (entry->tunnel != tunnel)
@@ -191,7 +191,7 @@ int egress_run(struct egress *g, struct err *e)
 
 void egress_free(struct egress *g)
 {
-    struct entry *entry;
+    struct entry *entry = NULL;
     LIST_FOREACH(entry, &g->tunnels, link)
     {
         tunnel_cut(entry->tunnel);
