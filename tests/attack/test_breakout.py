@@ -167,6 +167,8 @@ ABSENT = {"ENOENT", "EAFNOSUPPORT", "ENXIO", "ENODEV"}
 
 @pytest.mark.parametrize("kind", ["vmm", "netd", "vmm of a user", "netd of a user"])
 def test_nothing_is_found_outside(control, kind):
+    if os.environ.get("SAN") and kind.startswith("netd"):
+        pytest.skip("a network process with sanitizers has a jail with holes for them")
     tried = attempts(kind)
     mine = {n: w for n, w in tried.items() if not (kind.startswith("netd") and n in OF_NETD)}
     out = {n: w for n, w in mine.items() if not allowed(n, w)}

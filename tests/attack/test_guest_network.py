@@ -145,7 +145,8 @@ def test_a_thousand_changes_leave_nothing_behind(field):
         files = sorted(daemon.directory(field.attacker["sandboxID"]).rglob("*"))
         rounds(1000)
         wait_for(lambda: all(now <= before for now, before in zip(held()[0], fds)), 30, "the same descriptors")
-        assert all(now - before < 1024 for now, before in zip(held()[1], memory)), "kB"
+        if not os.environ.get("SAN"):  # sanitizers keep what is freed for a while, and tell leaks at the end
+            assert all(now - before < 1024 for now, before in zip(held()[1], memory)), "kB"
         assert sorted(daemon.directory(field.attacker["sandboxID"]).rglob("*")) == files
         assert field.attack(*public) == list(REFUSED)
     finally:
