@@ -79,7 +79,7 @@ const char BACKGROUND_READ[] =
          "    ! ended || state=ended\n"
          "    first= last= total=0 least=0\n"
          "    for f in \"$d\"/out.[0-9]*; do first=${first:-$f} last=$f; done\n"
-         "    [ -s \"$last\" ] || return\n"
+         "    [ -e \"$last\" ] || return\n" // a new one may be empty yet
          "    least=$(((1${first##*.} - 1000000) * seg))\n"
          "    size=$(stat -c %s -- \"$last\" 2>/dev/null) || { look; return; }\n"
          "    total=$(((1${last##*.} - 1000000) * seg + size))\n"

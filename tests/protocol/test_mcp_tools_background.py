@@ -240,6 +240,25 @@ def test_a_segment_that_is_removed_while_it_is_looked_for(real, start, sandbox, 
     assert (page["cursor"], page["output"]) == (4 * SEGMENT, "4" * 100)
 
 
+def test_a_segment_that_is_new_and_empty(real, start, sandbox):  # noqa: F811
+    """What was told stays told: the cursor does not go back when the next segment has no byte yet."""
+    place = real.commands / "0123abcd"
+    place.mkdir(parents=True)
+    (place / "command").write_text("x\n")
+    (place / "pid").write_text(f"{os.getpid()} {os.getpid()}\n")
+    (place / "out.000003").write_bytes(b"3" * SEGMENT)
+    (place / "out.000004").touch()
+    assert real.envd.init(envVars={"CUBBY_COMMANDS": str(real.commands)})[0] == 204
+    server = start()
+
+    def read(cursor):
+        page = server.result("read_output", sandbox_id=sandbox, command_id="0123abcd", cursor=cursor)["structuredContent"]
+        return page["cursor"], page["output"], page["next_cursor"], page["total_bytes"]
+
+    assert read(4 * SEGMENT) == (4 * SEGMENT, "", 4 * SEGMENT, 4 * SEGMENT)
+    assert read(4 * SEGMENT - 2) == (4 * SEGMENT - 2, "33", 4 * SEGMENT, 4 * SEGMENT)
+
+
 def test_a_link_instead_of_the_place_is_not_followed(commands, tmp_path):
     (tmp_path / "etc").mkdir()
     commands.place.symlink_to(tmp_path / "etc")
