@@ -15,8 +15,9 @@ from machine_fixtures import shell, shells  # noqa: F401
 from machine_peer import TEMPLATE, adopt, health, output_of
 
 # A process that counts into a file which it keeps open, and that has no name any more.
+# The number is written over the one before it: who reads it meanwhile finds one of the two.
 COUNT = ("(exec 3<>/root/count; rm /root/count; i=0; while :; do i=$((i+1)); echo $i >&3; "
-         "echo $i >/tmp/n; sleep 0.01; done) >/dev/null 2>&1 & echo $!")
+         "printf %08d $i 1<>/tmp/n; sleep 0.01; done) >/dev/null 2>&1 & echo $!")
 
 
 def save(shell, image, *words):
