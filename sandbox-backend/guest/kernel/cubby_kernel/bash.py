@@ -25,7 +25,8 @@ _BUILTIN = r"\builtin"
 # An interactive bash says "exit" when it exits.
 QUIET_EXIT = 'exit() { builtin exit "${@:-$?}" 2>/dev/null; }'
 
-_STATUS = '"${__cubby_status:-1}"'
+# Twice the line after the code's says the status; it is unset when SIGINTs took both.
+_STATUS = '"${__cubby_status:-130}"'
 _CHECK = f"__cubby_real=; {_BUILTIN} eval __cubby_real=1"
 _RESCUE = r"POSIXLY_CORRECT=1; \unset -f builtin; \unset POSIXLY_CORRECT; \builtin shopt -u inherit_errexit"
 _REAL = f"{_CHECK}; [[ $__cubby_real ]] || {{ {_RESCUE}; }}"
