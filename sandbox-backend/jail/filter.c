@@ -8,8 +8,12 @@
 #include "sandbox-backend/jail/filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/fsverity.h>
 #include <linux/sched.h>
 #include <seccomp.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "sandbox-backend/base/mem.h"
@@ -25,6 +29,7 @@
 #define SYS_REMOVEXATTRAT  466
 #define SYS_OPEN_TREE_ATTR 467
 #define SYS_FILE_SETATTR   469
+#define F_SETDELEG         (F_SETLEASE + 16) // a lease by another name, Linux 6.19
 
 static const int FORBIDDEN[] = {
     // mounts, roots, namespaces
@@ -55,9 +60,21 @@ static const int FORBIDDEN[] = {
     SCMP_SYS(clock_adjtime), SCMP_SYS(adjtimex), SCMP_SYS(iopl), SCMP_SYS(ioperm),
     SCMP_SYS(vhangup), SCMP_SYS(nfsservctl), SCMP_SYS(ustat), SCMP_SYS(sysfs), SCMP_SYS(uselib)};
 
-// As on a kernel without them: their callers have another way.
+// Of a file, the same by two calls that are also used for much else. Who opens a file that has a
+// lease waits for its holder, by default 45 s, and the daemon opens what it has given out.
+static const struct {
+    int call;
+    unsigned command; // its second argument
+} FORBIDDEN_COMMANDS[] = {
+    {SCMP_SYS(fcntl), F_SETLEASE},        {SCMP_SYS(fcntl), F_SETDELEG},
+    {SCMP_SYS(ioctl), FS_IOC_SETFLAGS},   {SCMP_SYS(ioctl), FS_IOC_FSSETXATTR},
+    {SCMP_SYS(ioctl), FS_IOC_SETVERSION}, {SCMP_SYS(ioctl), FS_IOC_ENABLE_VERITY},
+};
+
+// As on a kernel without them: their callers have another way. Of what io_setup takes there is so
+// much for the whole host (aio(7), aio-max-nr).
 static const int UNKNOWN[] = {SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter),
-                              SCMP_SYS(io_uring_register), SCMP_SYS(clone3)};
+                              SCMP_SYS(io_uring_register), SCMP_SYS(io_setup), SCMP_SYS(clone3)};
 
 int filter__refuse(scmp_filter_ctx ctx, const int *calls, size_t count, int error)
 {
@@ -70,6 +87,17 @@ int filter__refuse(scmp_filter_ctx ctx, const int *calls, size_t count, int erro
 int filter__unknown(scmp_filter_ctx ctx)
 {
     return filter__refuse(ctx, UNKNOWN, ARRAY_LEN(UNKNOWN), ENOSYS);
+}
+
+// The kernel looks at 32 bits of a command.
+static int forbid_commands(scmp_filter_ctx ctx)
+{
+    int failed = 0;
+    for (size_t i = 0; i < ARRAY_LEN(FORBIDDEN_COMMANDS) && !failed; i++)
+        failed = seccomp_rule_add(
+            ctx, SCMP_ACT_ERRNO(EPERM), FORBIDDEN_COMMANDS[i].call, 1,
+            SCMP_A1_64(SCMP_CMP_MASKED_EQ, UINT32_MAX, FORBIDDEN_COMMANDS[i].command));
+    return failed;
 }
 
 // The only sockets it has are those that it was given. Of AF_VSOCK, which no namespace holds, one
@@ -97,6 +125,7 @@ static int forbid_processes(scmp_filter_ctx ctx)
 static int vmm(scmp_filter_ctx ctx, bool instrumented)
 {
     int failed = filter__refuse(ctx, FORBIDDEN, ARRAY_LEN(FORBIDDEN), EPERM);
+    failed = failed ? failed : forbid_commands(ctx);
     failed = failed ? failed : filter__unknown(ctx);
     for (int bit = 0; bit < 32 && !failed; bit++) {
         const struct scmp_arg_cmp has = SCMP_A0_64(SCMP_CMP_MASKED_EQ, 1u << bit, 1u << bit);

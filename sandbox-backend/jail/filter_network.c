@@ -3,9 +3,11 @@
 // or in their root, memory, time. The lists are wider than what they call today by what the C
 // library may call in their place on another version of Debian.
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
 #include <seccomp.h>
+#include <stdint.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -23,10 +25,10 @@ static const int ALLOWED[] = {
     SCMP_SYS(setsockopt), SCMP_SYS(shutdown),
     // descriptors
     SCMP_SYS(close), SCMP_SYS(close_range), SCMP_SYS(dup), SCMP_SYS(dup2), SCMP_SYS(dup3),
-    SCMP_SYS(fcntl), SCMP_SYS(lseek), SCMP_SYS(pipe), SCMP_SYS(pipe2), SCMP_SYS(pread64),
-    SCMP_SYS(preadv), SCMP_SYS(pwrite64), SCMP_SYS(pwritev), SCMP_SYS(read), SCMP_SYS(readv),
-    SCMP_SYS(sendfile), SCMP_SYS(splice), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(ftruncate),
-    SCMP_SYS(fsync), SCMP_SYS(fdatasync), SCMP_SYS(ioctl),
+    SCMP_SYS(lseek), SCMP_SYS(pipe), SCMP_SYS(pipe2), SCMP_SYS(pread64), SCMP_SYS(preadv),
+    SCMP_SYS(pwrite64), SCMP_SYS(pwritev), SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(sendfile),
+    SCMP_SYS(splice), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(ftruncate), SCMP_SYS(fsync),
+    SCMP_SYS(fdatasync),
     // waiting
     SCMP_SYS(epoll_create), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait),
     SCMP_SYS(epoll_pwait), SCMP_SYS(epoll_pwait2), SCMP_SYS(eventfd), SCMP_SYS(eventfd2),
@@ -69,6 +71,23 @@ static const int TYPES[] = {SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET};
 static const int PRCTLS[] = {PR_SET_NO_NEW_PRIVS, PR_SET_NAME,     PR_GET_NAME, PR_SET_PDEATHSIG,
                              PR_SET_DUMPABLE,     PR_GET_DUMPABLE, PR_SET_VMA,  PR_SET_SECCOMP};
 
+// What fcntl(2) is called for. A lease on a file of its user's would have the daemon wait.
+static const int FCNTLS[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL};
+
+// And of ioctl(2) what is old: the requests of sockets and terminals are numbers of 16 bits; those
+// that change a file say above that how large their argument is.
+#define NEWER_IOCTLS 0xffff0000
+
+static int allow_commands(scmp_filter_ctx ctx)
+{
+    int failed = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+                                  SCMP_A1_64(SCMP_CMP_MASKED_EQ, NEWER_IOCTLS, 0));
+    for (size_t i = 0; i < ARRAY_LEN(FCNTLS) && !failed; i++)
+        failed = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
+                                  SCMP_A1_64(SCMP_CMP_MASKED_EQ, UINT32_MAX, (unsigned)FCNTLS[i]));
+    return failed;
+}
+
 // No raw and no packet sockets, and of netlink only the one that knows addresses and routes.
 static int allow_sockets(scmp_filter_ctx ctx)
 {
@@ -104,6 +123,7 @@ int filter__network(scmp_filter_ctx ctx)
     for (size_t i = 0; i < ARRAY_LEN(PRCTLS) && !failed; i++)
         failed = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1,
                                   SCMP_A0_64(SCMP_CMP_EQ, (unsigned)PRCTLS[i]));
+    failed = failed ? failed : allow_commands(ctx);
     failed = failed ? failed : allow_sockets(ctx);
     failed = failed ? failed : allow_threads(ctx);
     return failed ? failed : filter__unknown(ctx);

@@ -36,6 +36,11 @@
 #define JAIL_UID_INSIDE  1000
 #define JAIL_BINDS_MAX   512
 
+// What of the host each sees where it is, beside its files.
+#define JAIL_DEVICES     "/dev/null", "/dev/zero", "/dev/urandom"
+#define JAIL_KVM         "/dev/kvm"
+#define JAIL_RESOLV_CONF "/etc/resolv.conf"
+
 enum jail_kind {
     JAIL_VMM,     // no network; its own list of forbidden system calls
     JAIL_NETWORK, // the host's network; a list of allowed ones

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/jail/jail.h"
 
 // The kernel's interface, of versions that Debian's headers do not know yet.
 #define VERSION_FLAG 1u
@@ -63,16 +64,29 @@ static int allow(int ruleset, const char *path, uint64_t rights, uint64_t handle
     return 0;
 }
 
-static int allow_all(int ruleset, const struct landlock_rules *rules, uint64_t handled,
-                     struct err *e)
+// Not all of /dev: without a root directory of its own that is the host's, with shared memory and
+// terminals of the same user.
+static int allow_devices(int ruleset, bool kvm, uint64_t handled, struct err *e)
+{
+    static const char *const DEVICES[] = {JAIL_DEVICES};
+    const uint64_t use = FS_READ | FS_WRITE | FS_IOCTL_DEV;
+    for (size_t i = 0; i < ARRAY_LEN(DEVICES); i++)
+        if (allow(ruleset, DEVICES[i], use, handled, e) != 0)
+            return -1;
+    return kvm ? allow(ruleset, JAIL_KVM, use, handled, e) : 0;
+}
+
+static int allow_files(int ruleset, const struct landlock_rules *rules, uint64_t handled,
+                       struct err *e)
 {
     const uint64_t look = FS_READ | FS_READ_DIR | FS_EXECUTE;
     for (int i = 0; rules->files && i < rules->count; i++)
         if (allow(ruleset, rules->files[i], look, handled, e) != 0)
             return -1;
-    if (!rules->files && allow(ruleset, "/", look, handled, e) != 0)
+    if (rules->resolves && access(JAIL_RESOLV_CONF, F_OK) == 0 &&
+        allow(ruleset, JAIL_RESOLV_CONF, look, handled, e) != 0)
         return -1;
-    return allow(ruleset, "/dev", FS_READ | FS_WRITE | FS_IOCTL_DEV, handled, e);
+    return rules->files ? 0 : allow(ruleset, "/", look, handled, e);
 }
 
 int landlock_enforce(const struct landlock_rules *rules, struct err *e)
@@ -90,7 +104,8 @@ int landlock_enforce(const struct landlock_rules *rules, struct err *e)
     if (ruleset < 0)
         return abi ? err_sys(e, errno, "make a Landlock ruleset")
                    : err_set(e, ERR_PRECONDITION, "this kernel has no Landlock, or it is not on");
-    if (allow_all(ruleset, rules, attr.fs, e) != 0)
+    if (allow_files(ruleset, rules, attr.fs, e) != 0 ||
+        allow_devices(ruleset, rules->kvm, attr.fs, e) != 0)
         return -1;
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0)
         return err_sys(e, errno, "enforce Landlock");

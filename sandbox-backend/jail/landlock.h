@@ -8,7 +8,9 @@
 struct landlock_rules {
     char *const *files; // read-only; NULL: all of the root directory, which is the process's own
     int count;
-    bool tcp; // it may bind and connect
+    bool resolves; // with /etc/resolv.conf, if there is one
+    bool kvm;      // with /dev/kvm, beside the devices that all have
+    bool tcp;      // it may bind and connect
 };
 
 int landlock_abi(void); // 0: this kernel has none, or it is not on

@@ -148,8 +148,11 @@ static bool is_counted_alone(const struct jail *j)
 
 static int enforce_landlock(const struct jail *j, struct err *e)
 {
-    const struct landlock_rules rules = {.files = has(j, WALL_MOUNT) ? NULL : j->files,
+    bool own_root = has(j, WALL_MOUNT);
+    const struct landlock_rules rules = {.files = own_root ? NULL : j->files,
                                          .count = (int)options.file_count,
+                                         .resolves = !own_root && options.resolv_conf,
+                                         .kvm = options.kvm,
                                          .tcp = j->kind == JAIL_NETWORK};
     return has(j, WALL_LANDLOCK) ? landlock_enforce(&rules, e) : 0;
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/jail/jail.h"
 
 // Any directory would do that is no way to a file of the list.
 #define PLACE "/proc"
@@ -35,9 +36,7 @@ struct mount_attr {
 #define AT_RECURSIVE 0x8000
 #endif
 
-static const char *const DEVICES[] = {"/dev/null", "/dev/zero", "/dev/urandom"};
-#define KVM         "/dev/kvm"
-#define RESOLV_CONF "/etc/resolv.conf"
+static const char *const DEVICES[] = {JAIL_DEVICES};
 
 static int set_attributes(const char *path, unsigned flags, uint64_t on, uint64_t off,
                           struct err *e)
@@ -98,12 +97,13 @@ static int bind_file(const char *path, const char *as, struct err *e)
 static int make_kvm(unsigned owner, struct err *e)
 {
     struct stat st;
-    if (stat(KVM, &st) != 0)
-        return err_sys(e, errno, KVM);
-    if (mknod(PLACE KVM, S_IFCHR | 0600, st.st_rdev) != 0 || chown(PLACE KVM, owner, owner) != 0)
-        return err_sys(e, errno, "make " KVM);
-    if (mount(PLACE KVM, PLACE KVM, NULL, MS_BIND, NULL) != 0)
-        return err_sys(e, errno, "show " KVM);
+    if (stat(JAIL_KVM, &st) != 0)
+        return err_sys(e, errno, JAIL_KVM);
+    if (mknod(PLACE JAIL_KVM, S_IFCHR | 0600, st.st_rdev) != 0 ||
+        chown(PLACE JAIL_KVM, owner, owner) != 0)
+        return err_sys(e, errno, "make " JAIL_KVM);
+    if (mount(PLACE JAIL_KVM, PLACE JAIL_KVM, NULL, MS_BIND, NULL) != 0)
+        return err_sys(e, errno, "show " JAIL_KVM);
     return 0;
 }
 
@@ -114,7 +114,7 @@ static int add_devices(const struct root_dir *r, struct err *e)
             return -1;
     if (!r->kvm)
         return 0;
-    return r->owner ? make_kvm(r->owner, e) : bind_file(KVM, KVM, e);
+    return r->owner ? make_kvm(r->owner, e) : bind_file(JAIL_KVM, JAIL_KVM, e);
 }
 
 static int add_proc(struct err *e)
@@ -136,7 +136,7 @@ static int seal(const struct root_dir *r, struct err *e)
             set_attributes(place, 0, 0, MOUNT_ATTR_NODEV, e) != 0)
             return -1;
     }
-    return r->kvm ? set_attributes(PLACE KVM, 0, 0, MOUNT_ATTR_NODEV, e) : 0;
+    return r->kvm ? set_attributes(PLACE JAIL_KVM, 0, 0, MOUNT_ATTR_NODEV, e) : 0;
 }
 
 static int go_there(struct err *e)
@@ -154,7 +154,7 @@ static int fill(const struct root_dir *r, struct err *e)
     for (int i = 0; i < r->count; i++)
         if (bind_file(r->files[i], r->files[i], e) != 0)
             return -1;
-    if (r->resolv_conf && bind_file(r->resolv_conf, RESOLV_CONF, e) != 0)
+    if (r->resolv_conf && bind_file(r->resolv_conf, JAIL_RESOLV_CONF, e) != 0)
         return -1;
     return add_devices(r, e) != 0 || (r->proc && add_proc(e) != 0) ? -1 : 0;
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/fs.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -122,6 +124,19 @@ static void files(void)
     TRY("by-handle", syscall(SYS_open_by_handle_at, AT_FDCWD, NULL, O_RDONLY));
 }
 
+// What it is already: who may set that may set any.
+static long sets_flags(int fd)
+{
+    int flags = 0;
+    return ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 ? -1 : ioctl(fd, FS_IOC_SETFLAGS, &flags);
+}
+
+// Whoever writes it then waits; with one for writing, whoever reads it. Given up at once.
+static long leases(int fd)
+{
+    return fcntl(fd, F_SETLEASE, F_RDLCK) < 0 ? -1 : fcntl(fd, F_SETLEASE, F_UNLCK);
+}
+
 // What it was given to read only is not to be had for writing, by whatever way; directories that
 // it was given lead nowhere.
 static void descriptor(int fd)
@@ -160,6 +175,10 @@ static void descriptor(int fd)
     told("chown-own", detail, fchown(fd, st.st_uid, (gid_t)-1));
     errno = 0;
     told("times-own", detail, futimens(fd, times));
+    errno = 0;
+    told("flags-own", detail, sets_flags(fd));
+    errno = 0;
+    told("lease-own", detail, leases(fd));
     if (geteuid() == 0) // without a jail it would be there
         return;
     errno = 0;

@@ -26,7 +26,8 @@ REFUSED = {"EPERM", "EACCES", "ENOENT", "ESRCH", "EROFS", "ENOSYS", "ENOTDIR", "
 # The number of processes: not a permission, but a limit.
 LIMITED = {"thread-bomb": {"EAGAIN"}, "open-many": {"EMFILE"}, "setuid": {"EINVAL"}}
 # Of descriptors that it holds for reading only.
-OWN = {"reopen-own", "write-own", "map-own", "protect-own", "chmod-own", "chown-own", "times-own", "link-own"}
+OWN = {"reopen-own", "write-own", "map-own", "protect-own", "chmod-own", "chown-own", "times-own", "flags-own",
+       "lease-own", "link-own"}
 # The same without a jail: what a descriptor for reading is, and a limit that the machine's control
 # group has as well.
 SAME = {"write-own", "map-own", "protect-own", "fork-bomb", "thread-bomb"}
@@ -179,5 +180,6 @@ def test_nothing_is_found_outside(control, kind):
                                                   or control[n] in ("EPERM", "EACCES", "ESRCH", "EROFS"))}
     assert not same, same
     assert {n.partition(":")[0] for n, w in control.items() if w == "DONE"} >= {
-        "read-shadow", "reopen-own", "chmod-own", "chown-own", "times-own", "write-template-memory", "write-other-disk", "signal-daemon", "ptrace-daemon", "tcp",
-        "daemon-socket", "abstract", "other-socket", "shared-memory", "unshare-user", "capabilities"}
+        "read-shadow", "reopen-own", "chmod-own", "chown-own", "times-own", "lease-own", "write-template-memory",
+        "write-other-disk", "signal-daemon", "ptrace-daemon", "tcp", "daemon-socket", "abstract", "other-socket",
+        "shared-memory", "unshare-user", "capabilities"}

@@ -5,6 +5,7 @@ what cannot be built is said and ends it; what a host lacks is found out beforeh
 import json
 import os
 import subprocess
+import tempfile
 
 import pytest
 
@@ -125,9 +126,18 @@ def of_a_file(number, *args):  # of one that is its own
     return call(number, fd, *args)
 files = [of_a_file(91, 0o600), of_a_file(93, os.getuid(), -1), of_a_file(280, None, None, 0),
          of_a_file(452, b"", 0o600, 0x1000), of_a_file(190, b"user.x", b"x", 1, 0)]
+wide = ctypes.c_long  # of a command the kernel looks at the lower half
+def command(number, command, *args):  # of fcntl, ioctl: of a file that is open for reading only
+    fd = os.open("/etc/os-release", os.O_RDONLY)
+    return call(number, fd, wide(command), *args), call(number, fd, wide(command + (1 << 32)), *args)
+flags = ctypes.create_string_buffer(64)  # as they are
+command(16, 0x80086601, flags)
+commands = [*command(72, 1024, 0), *command(72, 1040, flags), *command(16, 0x40086602, flags),
+            *command(16, 0x401c5820, None), *command(16, 0x40806685, None), *command(16, 0x40087602, None)]
 print(call(272, 0x10000000), call(101, 0, 0, 0, 0), call(321, 0, 0, 0), call(425, 1, 0), call(250, 0, 0, 0, 0),
       sock(socket.AF_INET), sock(socket.AF_VSOCK), sock(socket.AF_INET, socket.SOCK_RAW, 1), sock(socket.AF_UNIX))
 print(*files)
+print(*commands, call(206, 1, ctypes.byref(ctypes.c_ulong())))
 def pair(family):
     return call(53, family, 1, 0, ctypes.create_string_buffer(8))
 thread = threading.Thread(target=int)
@@ -144,22 +154,26 @@ def tries(*options, walls=("seccomp", "pid", "privileges")):
 
 def test_system_calls_of_a_vmm():
     # a new user namespace, ptrace, bpf, io_uring, keyctl; sockets of the internet, of the host's host, raw, local
-    calls, of_files, more = tries()
+    calls, of_files, commands, more = tries()
     assert calls == ["EPERM"] * 3 + ["ENOSYS", "EPERM"] + ["EACCES"] * 3 + ["done"]
     # what a file is beside its contents: mode, owner, times, mode again, attributes
     assert of_files == ["EPERM"] * 5
+    # a lease and a delegation; flags, attributes, verity, version, each twice; and what aio-max-nr counts
+    assert commands == ["EPERM"] * 12 + ["ENOSYS"]
     # sockets in pairs; threads, but no processes
     assert more == ["done", "EACCES", "thread", "EPERM"]
-    without, of_files, more = tries(walls=("pid",))
+    without, of_files, commands, more = tries(walls=("pid",))
     assert without[0] == without[1] == without[5] == "done"  # control
     assert of_files[:3] == ["done"] * 3 and of_files[3] in ("done", "ENOSYS") and of_files[4] != "EPERM"
+    assert commands[:2] == ["done"] * 2 and commands[-1] == "done" and "EPERM" not in commands
     assert more == ["done", "ENOTSUP", "thread", "done"]
 
 
 def test_system_calls_of_a_network_process():
-    found, of_files, more = tries("--kind", "network")
+    found, of_files, commands, more = tries("--kind", "network")
     assert found == ["EPERM"] * 3 + ["ENOSYS", "EPERM", "done", "EPERM", "EPERM", "done"]
     assert of_files == ["EPERM"] * 5 and more == ["done", "EPERM", "thread", "EPERM"]
+    assert commands == ["EPERM"] * 12 + ["ENOSYS"]
 
 
 def test_a_file_outside_is_refused_by_landlock_alone():
@@ -167,6 +181,24 @@ def test_a_file_outside_is_refused_by_landlock_alone():
     done = jail(["landlock", "privileges", "pid"], "/bin/cat", "/etc/passwd", files=files)
     assert done.returncode == 1 and "Permission denied" in done.stderr, done
     assert jail(["privileges", "pid"], "/bin/cat", "/etc/passwd").stdout.startswith("root:")  # control
+
+
+def test_landlock_alone_leaves_three_devices_of_the_hosts():
+    """/dev has shared memory and terminals of the same user, too."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as other:
+        write = ["/bin/dd", "if=/dev/zero", "bs=1", "count=1", "conv=notrunc"]
+        for walls, wanted in (["landlock", "privileges", "pid"], 1), (["privileges", "pid"], 0):  # control
+            done = jail(walls, *write, f"of={other.name}")
+            assert done.returncode == wanted and ("Permission denied" in done.stderr) == bool(wanted), done
+            assert jail(walls, *write, "of=/dev/null").returncode == 0
+
+
+def test_landlock_alone_leaves_the_resolver_to_who_needs_it():
+    walls = ["landlock", "privileges", "pid"]
+    given = jail(walls, "/bin/cat", "/etc/resolv.conf", options=["--kind", "network", "--resolv-conf", "/a/copy"])
+    assert given.returncode == 0, given
+    without = jail(walls, "/bin/cat", "/etc/resolv.conf", options=["--kind", "network"])
+    assert without.returncode == 1 and "Permission denied" in without.stderr, without  # control
 
 
 def test_kvm_where_it_is_asked_for():
