@@ -10,8 +10,8 @@
 
 #include "sandbox-backend/base/mem.h"
 
-#define CHUNK_BYTES \
-    (32 * 1024)       // stays in a processor's cache; what a thread had once its arena keeps
+// Stays in a processor's cache; and what a thread had once its arena keeps.
+#define CHUNK_BYTES (32 * 1024)
 #define LANES       4 // multiplications that do not wait for each other
 #define BLOCK_BYTES (LANES * sizeof(uint64_t))
 #define FACTOR      0x9e3779b97f4a7c15ULL // odd: each step can be undone, so none loses a difference
@@ -57,7 +57,7 @@ static ssize_t fill(int fd, char *to, size_t max)
     return (ssize_t)have;
 }
 
-int checksum_file(const char *path, uint64_t *sum, struct err *e)
+int checksum_file(const char *path, uint64_t max, uint64_t *sum, struct err *e)
 {
     int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -73,6 +73,9 @@ int checksum_file(const char *path, uint64_t *sum, struct err *e)
         memset(chunk + n, 0, whole - (size_t)n);
         add(lanes, chunk, whole);
         total += (uint64_t)n;
+        if (total > max)
+            return err_set(e, ERR_TOO_LARGE, "%s has more than %llu bytes", path,
+                           (unsigned long long)max);
     } while (n == CHUNK_BYTES);
     *sum = total;
     for (size_t i = 0; i < LANES; i++)

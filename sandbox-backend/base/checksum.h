@@ -7,5 +7,6 @@
 
 #include "sandbox-backend/base/err.h"
 
-// Blocking, and read, not mapped: a page that cannot be read is an error, not SIGBUS.
-int checksum_file(const char *path, uint64_t *sum, struct err *e);
+// Blocking, and read, not mapped: a page that cannot be read is an error, not SIGBUS. ERR_TOO_LARGE
+// when there is more than `max` bytes of it: who still has it open may make it grow as it is read.
+int checksum_file(const char *path, uint64_t max, uint64_t *sum, struct err *e);

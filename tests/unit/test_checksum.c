@@ -17,7 +17,7 @@ static uint64_t sum_of(size_t len)
 {
     struct err e = ERR_INIT;
     uint64_t sum = 0;
-    if (file_replace(path, data, len, 0600, &e) < 0 || checksum_file(path, &sum, &e) < 0)
+    if (file_replace(path, data, len, 0600, &e) < 0 || checksum_file(path, len, &sum, &e) < 0)
         ok(false, "%s", e.msg);
     return sum;
 }
@@ -44,12 +44,21 @@ static void test_lengths(void)
     ok(sum_of(128 * 1024) != sum_of(128 * 1024 + 1), "at the end of a chunk, too");
 }
 
+static void test_more_than_asked_for(void)
+{
+    struct err e = ERR_INIT;
+    uint64_t sum, without = sum_of(1000);
+    ok(checksum_file(path, BYTES, &sum, &e) == 0 && sum == without, "a limit is no part of it");
+    is_int(checksum_file(path, 999, &sum, &e), -1, "a byte more");
+    is_int(e.code, ERR_TOO_LARGE, "is said");
+}
+
 static void test_missing(void)
 {
     struct err e = ERR_INIT;
     uint64_t sum;
     unlink(path);
-    is_int(checksum_file(path, &sum, &e), -1, "no file");
+    is_int(checksum_file(path, BYTES, &sum, &e), -1, "no file");
     is_int(e.code, ERR_NOT_FOUND, "is said");
 }
 
@@ -61,6 +70,7 @@ int main(void)
         data[i] = (char)random();
     test_changes();
     test_lengths();
+    test_more_than_asked_for();
     test_missing();
     return tap_done();
 }

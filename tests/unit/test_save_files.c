@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A guest's pages on a host whose memory does not hold them: they go to the file bit by bit.
+// A guest's pages on a host whose memory does not hold them: they go to the file bit by bit. And a
+// QEMU that lies about what it leaves.
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,30 @@ static void check_pages(const char *path)
     page_file_close(&f);
 }
 
+// The head of the machine's disk is its QEMU's to write, who may be anybody by now.
+static void test_a_disk_of_no_size(struct save_files s)
+{
+    struct err e = ERR_INIT;
+    char all_ones[32];
+    memset(all_ones, 0xff, sizeof all_ones);
+    char *path auto_free = str_printf("%s/lies", dir);
+    put("lies", all_ones, sizeof all_ones);
+    s.overlay = path;
+    ok(save_files_prepare(&s, &e) != 0 && e.code == ERR_INVALID, "refused, and told: %s", e.msg);
+    save_files_fini(&s);
+}
+
+// So is the state of its devices, and QEMU may write as much of that as it likes.
+static void test_devices_without_end(struct save_files *s, const char *vmstate)
+{
+    struct err e = ERR_INIT;
+    ok(truncate(vmstate, 1LL << 40) == 0, "a file that would be read for long");
+    ok(save_files_seal(s, &e) != 0 && e.code == ERR_TOO_LARGE, "refused, unread: %s", e.msg);
+    ok(truncate(vmstate, 200 * 1024) == 0, "one of the usual size");
+    e = ERR_INIT;
+    ok(save_files_seal(s, &e) == 0 && s->bytes > 0, "is taken: %s", e.msg);
+}
+
 int main(void)
 {
     struct err e = ERR_INIT;
@@ -108,6 +133,7 @@ int main(void)
     char *image auto_free = str_printf("%s/image", dir);
     char *overlay auto_free = str_printf("%s/machine", dir);
     char *pages auto_free = str_printf("%s/pages", image);
+    char *vmstate auto_free = str_printf("%s/vmstate", image);
     meminfo_use(meminfo);
     ok(dir_make(image, 0700, &e) == 0, "image");
     pid_t pid = start_guest(pipe_fds[1]);
@@ -117,12 +143,14 @@ int main(void)
                            .overlay = overlay,
                            .qemu = pid,
                            .memory = {.mem = -1, .pagemap = -1}};
+    test_a_disk_of_no_size(s);
     ok(save_files_prepare(&s, &e) == 0, "prepare: %s", e.msg);
     is_int(s.buffer_pages, 256, "a small buffer");
     is_int(s.disk_bytes, MB, "the disk's size");
     ok(save_files_read(&s, &e) == 0, "read: %s", e.msg);
     is_int(s.pages.total, OWN_PAGES, "its own");
     ok(save_files_write(&s, &e) == 0, "write: %s", e.msg);
+    test_devices_without_end(&s, vmstate);
     save_files_fini(&s);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);

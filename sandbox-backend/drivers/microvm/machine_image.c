@@ -29,10 +29,11 @@ static const char *const FILES[] = {MACHINE_IMAGE_JSON, MACHINE_IMAGE_VMSTATE, M
 static const struct {
     const char *name;
     bool summed;
+    int64_t most; // bytes
 } KEPT[] = {
-    {MACHINE_IMAGE_VMSTATE, true},
-    {MACHINE_IMAGE_PAGES, true},
-    {MACHINE_IMAGE_DISK, false},
+    {MACHINE_IMAGE_VMSTATE, true, MACHINE_IMAGE_VMSTATE_BYTES_MAX},
+    {MACHINE_IMAGE_PAGES, true, INT64_MAX},
+    {MACHINE_IMAGE_DISK, false, INT64_MAX},
 };
 
 #define SUM_CHARS 17 // with its NUL
@@ -78,11 +79,12 @@ static int end_sync(const char *dir, struct err *e)
     return 0;
 }
 
-static int sum_of(const char *dir, const char *name, char text[SUM_CHARS], struct err *e)
+static int sum_of(const char *dir, const char *name, int64_t bytes, char text[SUM_CHARS],
+                  struct err *e)
 {
     char *path auto_free = str_printf("%s/%s", dir, name);
     uint64_t sum;
-    if (checksum_file(path, &sum, e) != 0)
+    if (checksum_file(path, (uint64_t)bytes, &sum, e) != 0)
         return -1;
     snprintf(text, SUM_CHARS, "%016llx", (unsigned long long)sum);
     return 0;
@@ -98,6 +100,15 @@ static int size_of(const char *dir, const char *name, int64_t *size, struct err 
     return 0;
 }
 
+// What QEMU writes is as long as it likes, and all of it would be read.
+static int check_most(const char *name, int64_t size, int64_t most, struct err *e)
+{
+    if (size <= most)
+        return 0;
+    return err_set(e, ERR_TOO_LARGE, "QEMU wrote %lld bytes of %s, and %lld are the most",
+                   (long long)size, name, (long long)most);
+}
+
 // NULL on failure.
 static json_t *describe_files(const char *dir, struct err *e)
 {
@@ -106,8 +117,8 @@ static json_t *describe_files(const char *dir, struct err *e)
         const char *name = KEPT[i].name;
         char sum[SUM_CHARS];
         int64_t size;
-        if (size_of(dir, name, &size, e) != 0 ||
-            (KEPT[i].summed && sum_of(dir, name, sum, e) != 0)) {
+        if (size_of(dir, name, &size, e) != 0 || check_most(name, size, KEPT[i].most, e) != 0 ||
+            (KEPT[i].summed && sum_of(dir, name, size, sum, e) != 0)) {
             json_decref(files);
             return NULL;
         }
@@ -226,7 +237,7 @@ static int check_sum(const char *dir, const char *name, const json_t *kept, stru
     char has[SUM_CHARS];
     if (!wanted)
         return 0;
-    if (sum_of(dir, name, has, e) != 0)
+    if (sum_of(dir, name, json_integer_value(json_object_get(kept, "bytes")), has, e) != 0)
         return -1;
     return str_eq(has, wanted) ? 0 : damaged(e, dir, name, "is not what was saved");
 }

@@ -21,6 +21,8 @@
 #define MACHINE_IMAGE_PAGES   "pages"
 #define MACHINE_IMAGE_DISK    "disk.qcow2"
 
+#define MACHINE_IMAGE_VMSTATE_BYTES_MAX (64 << 20) // devices take some 200 KB
+
 // The other files are there: writes image.json. With `sync` all of it, and the directory, is on the
 // disk then. *bytes: what it takes up.
 int machine_image_seal(const char *dir, const struct template *t, bool sync, int64_t *bytes,

@@ -57,6 +57,8 @@ static int64_t disk_size(const char *path, struct err *e)
     int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || pread(fd, &size, sizeof size, QCOW2_SIZE_AT) != sizeof size)
         return err_sys(e, fd < 0 ? errno : EIO, "read %s", path);
+    if (be64toh(size) > INT64_MAX) // QEMU writes it
+        return err_set(e, ERR_INVALID, "%s says no size that a disk has", path);
     return (int64_t)be64toh(size);
 }
 
