@@ -127,8 +127,7 @@ struct machine *machine__new(uv_loop_t *loop, const struct machine_spec *spec,
                           .netd_log = -1,
                           .egress_log = -1,
                           .egress_config = spec->egress ? xstrdup(spec->egress) : NULL,
-                          .egress_trust =
-                              spec->egress_trust ? xstrdup(spec->egress_trust) : NULL,
+                          .egress_trust = spec->egress_trust ? xstrdup(spec->egress_trust) : NULL,
                           .begun_ns = uv_hrtime(),
                           .on_ready = on_ready,
                           .on_exit = on_exit,
@@ -225,8 +224,8 @@ void machine__close(struct machine *m)
     machine__set_state(m, MACHINE_CLOSING);
     machine__policy_abandon(m);
     machine__boot_abandon(m);
-    m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->egress != NULL) + (m->qmp != NULL) + m->working +
-                 machine__cgroup_close(m, on_handle_closed, m);
+    m->handles = 1 + (m->qemu != NULL) + (m->netd != NULL) + (m->egress != NULL) +
+                 (m->qmp != NULL) + m->working + machine__cgroup_close(m, on_handle_closed, m);
     if (m->qmp)
         qmp_close(m->qmp, on_handle_closed, m);
     if (m->qemu)
@@ -264,10 +263,9 @@ static json_t *process_record(const struct subproc *p)
 
 json_t *machine_record(const struct machine *m)
 {
-    json_t *record =
-        json_pack("{s:s, s:o, s:o, s:o, s:o}", "boot_id", boot_id(), "qemu",
-                  process_record(m->qemu), "netd", process_record(m->netd), "limits",
-                  machine__cgroup_record(m), "jail", machine__jail_json(m));
+    json_t *record = json_pack("{s:s, s:o, s:o, s:o, s:o}", "boot_id", boot_id(), "qemu",
+                               process_record(m->qemu), "netd", process_record(m->netd), "limits",
+                               machine__cgroup_record(m), "jail", machine__jail_json(m));
     if (m->egress)
         json_object_set_new(record, "egress", process_record(m->egress));
     return record;

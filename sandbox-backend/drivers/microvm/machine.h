@@ -51,6 +51,7 @@ struct machine {
     bool ready;          // on_ready was called with it
     bool adopted;        // by this daemon, from an earlier one
     bool adopted_paused; // and QEMU says that its guest is stopped
+    bool loading;        // QEMU was told to load the device state, and may say that it has
     bool cause_known;    // `error` is why it ended; else the end of QEMU would explain it better
     bool disk_failed;    // the host could not read or write for the guest's disk
     struct err error;    // why it failed or ended

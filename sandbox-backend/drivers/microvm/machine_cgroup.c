@@ -16,8 +16,8 @@
 #include "sandbox-backend/drivers/microvm/qemu.h"
 #include "sandbox-backend/log/log.h"
 
-// Beside the guest's memory: QEMU's own, netd's and egress's. Cached pages of the disk are counted as well,
-// but given up before anybody is killed for them.
+// Beside the guest's memory: QEMU's own, netd's and egress's. Cached pages of the disk are counted
+// as well, but given up before anybody is killed for them.
 #define SLACK_MB     256
 #define CPU_SPARE    1    // for QEMU's main thread and netd
 #define THREADS_MORE 128  // than the guest has processors; QEMU reads its disk with up to 64
@@ -27,7 +27,7 @@ struct machine_cgroup {
     uv_work_t work;
     struct cgroup cgroup; // the worker's until it has ended
     struct cgroup_limits limits;
-    char *name; // owned
+    char *name;    // owned
     pid_t pids[3]; // 0: none
     bool joining;
     bool begins_idle; // the worker is told; never changed

@@ -321,6 +321,7 @@ static void on_filled(struct machine *m, const struct err *e)
 
 static void load_state(struct machine *m)
 {
+    m->loading = true;
     qmp_execute(m->qmp, "migrate-incoming", json_pack("{s:s}", "uri", QEMU_VMSTATE_URI),
                 machine__qmp_ms(m), on_loading, m);
 }
@@ -340,10 +341,11 @@ static void on_loading(struct qmp *q, const json_t *value, const struct err *e, 
 }
 
 // 7. The device state is in: let the guest run. (Saved stopped, it would otherwise stay stopped.)
+// A QEMU that says so before it was told to load is not believed: a worker may still fill it.
 void machine__on_migration(struct machine *m, const char *status)
 {
     struct err e = ERR_INIT;
-    if (m->state != MACHINE_STARTING || m->adopted)
+    if (m->state != MACHINE_STARTING || !m->loading)
         return;
     if (str_eq(status, "failed")) {
         char *said auto_free = childlog_last_line(m->qemu_log);
