@@ -27,7 +27,7 @@ struct web_session {
     struct web_session *same_hash;     // in all->table
     struct web_session *newer, *older; // by their last use
     int64_t used_ms;
-    struct web_stream *streams;    // owned, the newest first
+    struct web_stream *streams;    // owned
     struct web_stream *standalone; // of them; NULL until it is needed
     unsigned last_stream;          // id of the newest
 };

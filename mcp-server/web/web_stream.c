@@ -37,6 +37,22 @@ static void list_remove(struct web_stream *s)
     s->next = NULL;
 }
 
+static void family_add(struct web_stream *s)
+{
+    s->sibling = *s->family;
+    s->home = s->family;
+    if (s->sibling)
+        s->sibling->home = &s->sibling;
+    *s->family = s;
+}
+
+static void family_remove(struct web_stream *s)
+{
+    *s->home = s->sibling;
+    if (s->sibling)
+        s->sibling->home = s->home;
+}
+
 void web_streams_init(struct web_streams *all, uv_loop_t *loop, unsigned max)
 {
     *all = (struct web_streams){.max = max};
@@ -70,13 +86,9 @@ struct web_stream *web_stream_new(struct web_streams *all, struct caller *caller
 {
     struct web_stream *s = xmalloc(sizeof *s);
     *s = (struct web_stream){
-        .all = all, .caller = caller_hold(caller), .id = id, .home = siblings, .family = siblings};
-    if (siblings) {
-        s->sibling = *siblings;
-        if (s->sibling)
-            s->sibling->home = &s->sibling;
-        *siblings = s;
-    }
+        .all = all, .caller = caller_hold(caller), .id = id, .family = siblings};
+    if (siblings)
+        family_add(s);
     return s;
 }
 
@@ -268,17 +280,17 @@ static void on_beat(uv_timer_t *timer)
 
 // ---- 4. the end
 
-static void drop_oldest(struct web_stream *family)
+static void drop_first_finished(struct web_stream *family)
 {
-    struct web_stream *oldest = NULL;
+    struct web_stream *first = NULL;
     unsigned count = 0;
     for (struct web_stream *s = family; s; s = s->sibling)
         if (s->finished) {
-            oldest = s;
+            first = s;
             count++;
         }
     if (count > WEB_STREAM_PARKED_MAX)
-        web_stream_free(oldest);
+        web_stream_free(first);
 }
 
 void web_stream_finish(struct web_stream *s)
@@ -294,18 +306,17 @@ void web_stream_finish(struct web_stream *s)
     list_add(s, s->all->parked_end);
     s->all->parked_end = &s->next;
     beat_on(s->all);
-    drop_oldest(*s->family);
+    family_remove(s); // to the front: a call that took long must not go before short ones that
+    family_add(s);    // began after it
+    drop_first_finished(*s->family);
 }
 
 void web_stream_free(struct web_stream *s)
 {
     end_answer(s);
     list_remove(s);
-    if (s->family) {
-        *s->home = s->sibling;
-        if (s->sibling)
-            s->sibling->home = s->home;
-    }
+    if (s->family)
+        family_remove(s);
     s->all->log_bytes -= s->log.bytes;
     web_log_fini(&s->log);
     caller_release(s->caller);

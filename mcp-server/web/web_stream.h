@@ -22,7 +22,7 @@
 
 #define WEB_STREAM_UNSENT_MAX   ((size_t)8 << 20)
 #define WEB_STREAM_BUSY_BYTES   ((size_t)32 << 10)
-#define WEB_STREAM_PARKED_MAX   32                 // finished ones of a session that are kept
+#define WEB_STREAM_PARKED_MAX   32                 // of a session: those that finished last
 #define WEB_STREAM_PARKED_MS    300000             // for so long
 #define WEB_STREAM_LOGS_BYTES   ((size_t)64 << 20) // all logs together
 #define WEB_STREAM_KEEPALIVE_MS 15000
@@ -45,7 +45,7 @@ struct web_stream {
     int64_t until_ns;                   // its connection ends then, by the wall clock
     struct http_request *req;           // its connection; NULL: none
     struct web_stream *next, **link;    // of all->attached or all->parked
-    struct web_stream *sibling, **home; // of its session, the newest first
+    struct web_stream *sibling, **home; // of its session; first what began or finished last
     struct web_stream **family;         // that list; NULL: modern, it is alone and has no ids
     unsigned id;
     unsigned last; // number of the newest event

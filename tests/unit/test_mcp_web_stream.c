@@ -130,6 +130,40 @@ static void test_parked(void)
     ok(!streams.parked && streams.parked_end == &streams.parked, "all went");
 }
 
+static struct web_stream *find(struct web_stream *family, unsigned id)
+{
+    while (family && family->id != id)
+        family = family->sibling;
+    return family;
+}
+
+// Its client may have lost the connection long ago: the answer is kept though many short ones,
+// which began later, have finished before it.
+static void test_parked_after_long(void)
+{
+    struct web_stream *family = NULL;
+    struct web_stream *slow = web_stream_new(&streams, caller, &family, 1);
+    for (unsigned i = 2; i <= WEB_STREAM_PARKED_MAX + 2; i++) {
+        struct web_stream *s = web_stream_new(&streams, caller, &family, i);
+        send_number(s, (int)i);
+        web_stream_finish(s);
+    }
+    ok(!find(family, 2) && find(family, 3), "the first that finished went");
+    send_number(slow, 1);
+    web_stream_finish(slow);
+    slow = find(family, 1);
+    ok(slow && !find(family, 3), "the slow one is kept, in place of the next of them");
+    if (slow) {
+        int fd = client();
+        web_stream_attach(slow, steal(&asked), 0, false);
+        char *text auto_free = receive(fd);
+        ok(strstr(text, "id: 1.1\ndata: {\"n\":1}\n\n"), "and its answer can be fetched");
+    }
+    while (family)
+        web_stream_free(family);
+    ok(!streams.parked && streams.parked_end == &streams.parked, "all went");
+}
+
 static void test_slow_reader(void)
 {
     struct web_stream *s = web_stream_new(&streams, caller, NULL, 0);
@@ -232,6 +266,7 @@ int main(void)
     caller = caller_new(NULL, 0);
     test_replay();
     test_parked();
+    test_parked_after_long();
     test_slow_reader();
     test_reader_that_leaves();
     test_shares();
