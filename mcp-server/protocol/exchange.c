@@ -41,6 +41,7 @@ struct exchange *exchange_new(struct session *s, struct outlet *reply, const str
     if (x->next)
         x->next->prev = x;
     s->first = x;
+    s->exchanges++;
     session_hold(s);
     return x;
 }
@@ -70,6 +71,7 @@ static void exchange_free(struct exchange *x)
     json_decref(x->params);
     free(x->method);
     free(x);
+    s->exchanges--;
     session_release(s);
 }
 
@@ -104,6 +106,12 @@ void exchange_error(struct exchange *x, int code, json_t *data, const char *fmt,
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     end_with(x, rpc_error(x->id, code, text, data));
+}
+
+void exchange_drop_params(struct exchange *x)
+{
+    json_decref(steal(&x->params));
+    x->progress_token = NULL;
 }
 
 void exchange_cancel(struct exchange *x)

@@ -38,6 +38,9 @@ void exchange_error(struct exchange *x, int code, json_t *data, const char *fmt,
 // caller; ttl_ms 0: stale at once.
 void exchange_result_cacheable(struct exchange *x, json_t *result, bool is_public, int64_t ttl_ms);
 
+// Nothing more is read of what the request said, nor is there progress.
+void exchange_drop_params(struct exchange *x);
+
 void exchange_cancel(struct exchange *x);
 void exchange_shutdown(struct exchange *x);
 

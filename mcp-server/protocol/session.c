@@ -47,7 +47,7 @@ void session_free(struct session *s)
 
 static void check_idle(struct session *s)
 {
-    if (!s->closing || s->in_flight > 0 || !s->on_idle)
+    if (!s->closing || s->holds > 0 || !s->on_idle)
         return;
     void (*on_idle)(void *ctx) = s->on_idle;
     s->on_idle = NULL;
@@ -56,12 +56,12 @@ static void check_idle(struct session *s)
 
 void session_hold(struct session *s)
 {
-    s->in_flight++;
+    s->holds++;
 }
 
 void session_release(struct session *s)
 {
-    s->in_flight--;
+    s->holds--;
     check_idle(s);
 }
 
@@ -133,7 +133,7 @@ static bool is_acceptable(const struct session *s, struct outlet *reply,
     if (exchange_find(s, m->id))
         send_error(reply, m->id, RPC_INVALID_REQUEST,
                    "a request with this id is still being answered");
-    else if (s->in_flight >= SESSION_IN_FLIGHT_MAX)
+    else if (s->exchanges >= SESSION_IN_FLIGHT_MAX)
         send_error(reply, m->id, RPC_INTERNAL,
                    "256 requests are being answered; wait for some of them");
     else if (m->nul_in_method)

@@ -29,8 +29,9 @@ struct session {
     struct subscriber *subscriptions; // who is told of changes (legacy); NULL for nobody
     // The rest is for session.c and exchange.c.
     struct exchange *first;
+    int exchanges;         // cancelled ones that still wind down, too
     int64_t last_question; // id of the last request to the client
-    int in_flight;         // exchanges, cancelled ones too, and other things that must end first
+    int holds;             // exchanges, and other things that must end first
     bool closing;
     void (*on_idle)(void *ctx);
     void *idle_ctx;

@@ -8,8 +8,9 @@
 //
 // A change is told SETTLE_MS later, for changes come in groups (a file is truncated, then written),
 // and makes its URI silent for QUIET_MS; what changes meanwhile is told at the end of that, once,
-// so the last change is never lost. It waits, too, while the peer does not read or a session has no
-// stream. There is one timer, for whatever is due next.
+// so the last change is never lost. It waits, too, while the peer does not read. (Over HTTP a
+// session without a stream keeps what it is told, for the next.) There is one timer, for whatever
+// is due next.
 //
 // A subscriber holds its session until its timer is closed.
 #include "mcp-server/protocol/subscriber.h"

@@ -27,5 +27,5 @@ void subscriber_close_session(struct session *s); // when the session closes; ma
 void subscriber_add(struct exchange *x, const char *uri);
 void subscriber_remove(struct exchange *x, const char *uri);
 // subscriptions/listen with the `notifications` of its params: acknowledges, and goes on until the
-// exchange is cancelled or the server ends.
+// exchange is cancelled or the server ends. `wanted` is gone after it.
 void subscriber_listen(struct exchange *x, const json_t *wanted);

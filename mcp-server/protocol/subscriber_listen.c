@@ -74,6 +74,7 @@ void subscriber_listen(struct exchange *x, const json_t *wanted)
         u->wants[i] =
             CATALOG.changes[i] && json_is_true(json_object_get(wanted, SUBSCRIBER__LIST_NAMES[i]));
     want_resources(u, json_object_get(wanted, "resourceSubscriptions"));
+    exchange_drop_params(x); // a listen lives long, and they may be of any size
     uv_timer_start(&u->timer, on_late, ACK_MS, 0);
     subscription__ask(u);
 }

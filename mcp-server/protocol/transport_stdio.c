@@ -6,7 +6,8 @@
 // is dropped up to its end and reported. Output is queued as whole lines on one stream, so lines
 // never mix; to a regular file it is written at once. While more than WRITE_HIGH bytes wait to be
 // written, reading stops: a client that does not read its answers cannot make us hold ever more of
-// them. A failed write is the same as the end of input: nobody is there.
+// them. A failed write is the same as the end of input: nobody is there; but one to a regular file,
+// whose disk may be full, is only logged.
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -207,6 +208,7 @@ static void send_line(struct transport_stdio *t, char *line, size_t len)
     uv_buf_t bytes = uv_buf_init(line, (unsigned)len);
     int rc = uv_write(&w->req, &t->out.u.stream, &bytes, 1, on_written);
     if (rc < 0) {
+        log_debug("stdio.write", "error=%s", uv_strerror(rc));
         free(w->line);
         free(w);
         return;
@@ -305,14 +307,13 @@ static void on_closed(uv_handle_t *handle)
     maybe_finish(t);
 }
 
-static void end_close(struct transport_stdio *t, struct end *end)
+static void end_close(struct end *end)
 {
     if (end->is_stream && !uv_is_closing(&end->u.handle))
         uv_close(&end->u.handle, on_closed);
     if (end->fd >= 0)
         close(end->fd);
     end->fd = -1;
-    (void)t;
 }
 
 // Closes what is no longer needed; frees when nothing can call back any more.
@@ -320,8 +321,8 @@ static void maybe_finish(struct transport_stdio *t)
 {
     if (t->read_busy || unsent(t) > 0)
         return;
-    end_close(t, &t->in);
-    end_close(t, &t->out);
+    end_close(&t->in);
+    end_close(&t->out);
     if (t->handles > 0)
         return;
     buf_fini(&t->line);

@@ -197,6 +197,30 @@ static void test_without_messages(void)
     end(&f);
 }
 
+// Each has a timer, which its session waits for; but a call is one call.
+static void test_counts_once(void)
+{
+    static const char PING[] = "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}";
+    struct exchange_peer peer;
+    struct exchange *x[SESSION_IN_FLIGHT_MAX];
+    struct progress *p[SESSION_IN_FLIGHT_MAX];
+    exchange_peer_init(&peer, NULL);
+    for (int i = 0; i < SESSION_IN_FLIGHT_MAX - 1; i++) {
+        x[i] = exchange_peer_begin(&peer, "tools/call", PARAMS, "2025-11-25");
+        p[i] = progress_start(x[i], on_tell, NULL);
+    }
+    session_receive(peer.session, &peer.outlet, PING, sizeof PING - 1);
+    ok(json_object_get(json_array_get(peer.sent, 0), "result"), "there is room for one more");
+    x[SESSION_IN_FLIGHT_MAX - 1] = exchange_peer_begin(&peer, "tools/call", PARAMS, "2025-11-25");
+    session_receive(peer.session, &peer.outlet, PING, sizeof PING - 1);
+    ok(json_object_get(json_array_get(peer.sent, 1), "error"), "and then for none");
+    for (int i = 0; i < SESSION_IN_FLIGHT_MAX - 1; i++)
+        progress_stop(p[i]);
+    for (int i = 0; i < SESSION_IN_FLIGHT_MAX; i++)
+        exchange_cancel(x[i]);
+    ok(exchange_peer_fini(&peer), "nothing is left");
+}
+
 int main(void)
 {
     test_rate();
@@ -207,5 +231,6 @@ int main(void)
     test_characters();
     test_beats();
     test_without_messages();
+    test_counts_once();
     return tap_done();
 }
