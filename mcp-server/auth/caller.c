@@ -24,6 +24,12 @@ void caller_set_rate(struct caller *c, int64_t calls_per_minute, int64_t now_ms)
     rate_set(&c->posts, calls_per_minute * CALLER_POSTS_PER_CALL, now_ms);
 }
 
+void caller_take_rate(struct caller *c, const struct caller *from)
+{
+    c->calls = from->calls;
+    c->posts = from->posts;
+}
+
 bool caller_is_same(const struct caller *a, const struct caller *b)
 {
     return str_eq(a->owner, b->owner);

@@ -29,6 +29,7 @@ struct caller {
 struct caller *caller_new(const char *owner, int64_t max_sandboxes); // held once; owner copied
 // Full at first; a changed limit keeps what was used. 0: no limit.
 void caller_set_rate(struct caller *c, int64_t calls_per_minute, int64_t now_ms);
+void caller_take_rate(struct caller *c, const struct caller *from); // with what was used of it
 // Of one owner, both NULL included: what belongs to the one belongs to the other.
 bool caller_is_same(const struct caller *a, const struct caller *b);
 struct caller *caller_hold(struct caller *c);

@@ -16,30 +16,35 @@ struct tokens {
     struct caller **callers; // owned, each held; one a token
 };
 
-static struct caller *find_by_name(const struct token_list *list, struct caller *const *callers,
-                                   const char *name)
+// The index of a name; -1: it is new.
+static int find_name(const struct token_list *list, const char *name)
 {
     for (int i = 0; i < list->count; i++)
         if (str_eq(list->items[i].name, name))
-            return callers[i];
-    return NULL;
+            return i;
+    return -1;
 }
 
-// A token that keeps its name keeps its caller, with what that has used of its rate.
+// The same token keeps its caller. One that takes another's place under its name gets a caller of
+// its own, and with that what is open by the old one ends; but not a new rate.
 static struct caller *caller_of(const struct tokens *t, const struct token *token,
-                                struct caller *old, int64_t now_ms)
+                                const struct token_list *old, int64_t now_ms)
 {
     int64_t sandboxes = token->max_sandboxes < 0 ? t->max_sandboxes : token->max_sandboxes;
     int64_t calls = token->calls_per_minute < 0 ? t->calls_per_minute : token->calls_per_minute;
-    if (old) {
-        old->max_sandboxes = sandboxes;
-        caller_set_rate(old, calls, now_ms);
-        return caller_hold(old);
+    int at = find_name(old, token->name);
+    struct caller *c;
+    if (at >= 0 && sha256_equal(&old->items[at].digest, &token->digest)) {
+        c = caller_hold(t->callers[at]);
+        c->max_sandboxes = sandboxes;
+    } else {
+        char *owner auto_free = str_printf("token:%s", token->name);
+        c = caller_new(owner, sandboxes);
+        if (at >= 0)
+            caller_take_rate(c, t->callers[at]);
     }
-    char *owner auto_free = str_printf("token:%s", token->name);
-    struct caller *made = caller_new(owner, sandboxes);
-    caller_set_rate(made, calls, now_ms);
-    return made;
+    caller_set_rate(c, calls, now_ms);
+    return c;
 }
 
 static void drop_callers(struct caller **callers, int count)
@@ -63,8 +68,7 @@ static void put_in_force(struct tokens *t, const struct token_list *old)
     const struct token_list *list = &t->ring.list;
     struct caller **callers = xcalloc((size_t)list->count + 1, sizeof(struct caller *));
     for (int i = 0; i < list->count; i++)
-        callers[i] = caller_of(t, &list->items[i],
-                               find_by_name(old, t->callers, list->items[i].name), now_ms);
+        callers[i] = caller_of(t, &list->items[i], old, now_ms);
     for (int i = 0; i < old->count; i++)
         t->callers[i]->revoked = true;
     drop_callers(t->callers, old->count);
@@ -79,10 +83,11 @@ static int check(const struct token_ring *ring, struct err *e)
         const struct token *t = &ring->list.items[i];
         if (t->max_memory_mb >= 0 || t->max_cpus >= 0 || t->max_snapshots >= 0 ||
             t->max_disk_mb >= 0 || t->max_ports >= 0)
-            return err_set(e, ERR_INVALID,
-                           "%s: max_memory_mb, max_cpus, max_snapshots, max_disk_mb and max_ports of "
-                           "\"%s\" are not available for tokens, only for cubbyd's API keys",
-                           ring->path, t->name);
+            return err_set(
+                e, ERR_INVALID,
+                "%s: max_memory_mb, max_cpus, max_snapshots, max_disk_mb and max_ports of "
+                "\"%s\" are not available for tokens, only for cubbyd's API keys",
+                ring->path, t->name);
     }
     return 0;
 }

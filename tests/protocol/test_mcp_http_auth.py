@@ -214,6 +214,20 @@ def test_reload(guarded, tokens):
     wait_for(lambda: ask(guarded, tokens.first).status == 401, what="nobody is left")
 
 
+def test_a_token_that_is_replaced(guarded, tokens):
+    """Whoever has the old one keeps nothing: no session, no stream. The control: another's go on."""
+    old, fresh = tokens.new("second"), tokens.new("third")
+    wait_for(lambda: ask(guarded, fresh).status == 200, what="the tokens are taken")
+    session, others = Session(guarded, headers=bearer(old)), Session(guarded, headers=bearer(tokens.first))
+    stream, kept = session.get(), others.get()
+    renamed = [{**t, "name": "second"} if t["name"] == "third" else t for t in tokens.read() if t["name"] != "second"]
+    tokens.write(renamed)  # at once: the name is never absent
+    wait_for(lambda: ask(guarded, old).status == 401, what="its successor is taken")
+    assert stream.messages(60) == []
+    wait_for(lambda: session.post(message("ping", None, 1), **bearer(fresh)).status == 404, what="its session ends")
+    assert not kept.done and others.call("ping")["result"] == {}
+
+
 def test_a_token_that_expires(guarded, tokens):
     brief = tokens.new("brief", expires=soon(60))
     wait_for(lambda: ask(guarded, brief).status == 200)

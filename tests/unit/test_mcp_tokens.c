@@ -230,22 +230,26 @@ static void test_reload(void)
                "\"calls_per_minute\": 1}]}");
     ok(find(t, "abc", now + 10) == a, "within a second nothing is looked at");
     now += 2000;
-    ok(!find(t, "abc", now), "the old text is out");
-    ok(find(t, "xyz", now) == a, "the name is still the same caller");
-    ok(a->max_sandboxes == 0 && !a->revoked, "with its new limits");
-    ok(rate_take(&a->calls, now) > 0, "and what it has used");
+    ok(!find(t, "abc", now) && a->revoked, "the old token is out, and what is open for it ends");
+    struct caller *x = caller_hold(find(t, "xyz", now));
+    ok(caller_is_same(x, a) && x != a, "what belongs to the name is the new one's");
+    ok(x->max_sandboxes == 0 && !x->revoked, "with its new limits");
+    ok(rate_take(&x->calls, now) > 0, "and what was used of the rate");
+    now += 2000;
+    write_file(path, "{\"tokens\": [{\"name\": \"a\", \"sha256\": \"" XYZ "\"}]}");
+    ok(find(t, "xyz", now) == x && !x->revoked, "with other limits it is the same");
 
     now += 2000;
     log_set_level(LOG_ERROR);
     write_file(path, "{\"tokens\": [{]}");
-    ok(find(t, "xyz", now) == a, "a broken file changes nothing");
+    ok(find(t, "xyz", now) == x, "a broken file changes nothing");
     now += 2000;
     unlink(path);
-    ok(find(t, "xyz", now) == a, "nor does one that is gone");
+    ok(find(t, "xyz", now) == x, "nor does one that is gone");
     now += 2000;
     write_file(path, "{\"tokens\": [{\"name\": \"b\", \"sha256\": \"" ABC "\", "
                      "\"expires\": \"2001-01-01T00:00:00Z\"}]}");
-    ok(!find(t, "xyz", now) && a->revoked, "a removed token is out at once");
+    ok(!find(t, "xyz", now) && x->revoked, "a removed token is out at once");
     int64_t until_ns;
     struct sha256 digest = sha256_of("abc", 3);
     ok(!tokens_find(t, &digest, now, &until_ns) && until_ns < INT64_MAX,
@@ -261,6 +265,7 @@ static void test_reload(void)
     tokens_refresh(t, now);
     ok(b->revoked, "what is open for an expired one must end");
     caller_release(a);
+    caller_release(x);
     tokens_free(t);
 }
 
