@@ -200,6 +200,17 @@ static int usage_error(const struct err *e)
     return 2;
 }
 
+// Nobody has seen it, and it is kept nowhere.
+static int unmake_token(const struct config *c, int sys)
+{
+    struct err e = ERR_INIT;
+    struct err why = ERR_INIT;
+    bool is_gone = token_file_remove(c->token_file, c->new_token, &why) == 0;
+    err_sys(&e, sys, "the token could not be printed, and %s",
+            is_gone ? "was taken out again" : "must be taken out of the file by hand");
+    return usage_error(&e);
+}
+
 // The token is all that stdout gets, so that a script can take it from there.
 static int make_token(const struct config *c)
 {
@@ -207,8 +218,9 @@ static int make_token(const struct config *c)
     char *token auto_free = token_file_add(c->token_file, c->new_token, &TOKEN_BEARER, &e);
     if (!token)
         return usage_error(&e);
-    puts(token);
-    return 0;
+    if (puts(token) >= 0 && fflush(stdout) == 0)
+        return 0;
+    return unmake_token(c, errno);
 }
 
 int main(int argc, char **argv)
@@ -227,6 +239,7 @@ int main(int argc, char **argv)
         puts("cubby-mcp " CUBBY_VERSION);
         return 0;
     }
+    signal(SIGPIPE, SIG_IGN);
     if (app.config.new_token)
         return make_token(&app.config);
     char *complaint auto_free = tools_complaint(&app.config);
@@ -235,7 +248,6 @@ int main(int argc, char **argv)
         return 2;
     }
     log_set_level((enum log_level)log_parse_level(app.config.log_level));
-    signal(SIGPIPE, SIG_IGN);
     int out = move_stdout();
     int in = move_stdin();
     if ((in < 0 || out < 0) && !app.config.http) {

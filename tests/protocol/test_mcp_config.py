@@ -87,6 +87,17 @@ def test_a_new_token(tmp_path):
     assert again.returncode == 2 and not again.stdout and "ci already" in again.stderr
 
 
+def test_a_token_that_cannot_be_printed(tmp_path):
+    """It is kept nowhere: then there is none, and its name is free."""
+    path = tmp_path / "tokens.json"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([MCP, "--new-token", "ci", "--token-file", path], stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=30, check=False)
+    assert done.returncode == 2 and "could not be printed" in done.stderr and "No space left" in done.stderr
+    assert json.loads(path.read_text())["tokens"] == []
+    assert run("--new-token", "ci", "--token-file", str(path)).returncode == 0
+
+
 def test_tokens_that_are_made_at_once_are_all_there(tmp_path):
     path = tmp_path / "tokens.json"
     makers = [subprocess.Popen([MCP, "--new-token", f"t{i}", "--token-file", path], stdout=subprocess.DEVNULL)
