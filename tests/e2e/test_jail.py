@@ -118,7 +118,8 @@ def test_it_works_all_the_same(jailed):
 
 def test_nothing_of_it_is_others(jailed):
     """Directories are its user's alone, and files and sockets too, but what jails show of the host's resolver.
-    Arguments, which everybody can read, name neither the sandbox in full nor the hosts of its policy."""
+    Arguments, control groups and the names of sockets, which everybody can read, show neither the sandbox's
+    whole id nor the hosts of its policy."""
     assert jailed.request("POST", f"/sandboxes/{jailed.made['sandboxID']}/snapshots", {}, timeout=120).status == 201
     found = {}
     for directory, directories, files in os.walk(jailed.home):
@@ -135,10 +136,11 @@ def test_nothing_of_it_is_others(jailed):
     assert all(shown.values()) and any(b"guest=cubby-" + sandbox[:6] + b"\0" in words for words in shown.values())
     for entry in pathlib.Path("/proc").glob("[0-9]*"):  # its jails, and whoever else runs for it
         try:
-            shown[entry.name] = (entry / "cmdline").read_bytes()
+            shown[entry.name] = (entry / "cmdline").read_bytes() + (entry / "cgroup").read_bytes()
         except OSError:
             continue
-    telling = {pid: words for pid, words in shown.items() if sandbox in words or ALLOWED.encode() in words}
+    shown["unix"] = pathlib.Path("/proc/net/unix").read_bytes()
+    telling = {where: words for where, words in shown.items() if sandbox in words or ALLOWED.encode() in words}
     assert not telling, telling
 
 

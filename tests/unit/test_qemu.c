@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/microvm/qemu.h"
@@ -153,6 +154,9 @@ static void test_listen(void)
     int a = qemu_qmp_listen(path, &e);
     ok(a >= 0, "listens: %s", e.msg);
     ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600, "for the owner only");
+    struct buf seen auto_buf = BUF_INIT;
+    ok(file_read("/proc/net/unix", 16 << 20, &seen, &e) == 0 && !strstr(buf_str(&seen), dir),
+       "nobody reads where: %s", e.msg);
     close(a);
     a = qemu_qmp_listen(path, &e);
     ok(a >= 0, "replaces a stale socket: %s", e.msg);

@@ -16,6 +16,7 @@
 #include "sandbox-backend/base/str.h"
 
 #define PREFIX         "cubby-"
+#define ID_CHARS       8 // every user of the host sees them
 #define PERIOD_US      100000
 #define SHARES         1024 // of a process of its own, version 1
 #define WEIGHT         100  // the same, version 2
@@ -35,7 +36,7 @@ static char *prefix_of(const char *sandboxes_dir)
 char *cgroup_name(const char *sandboxes_dir, const char *id)
 {
     char *prefix auto_free = prefix_of(sandboxes_dir);
-    return str_printf("%s%s", prefix, id);
+    return str_printf("%s%.*s", prefix, ID_CHARS, id);
 }
 
 static bool set(const char *dir, const char *file, int64_t value)

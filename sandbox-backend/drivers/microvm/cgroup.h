@@ -22,8 +22,9 @@ struct cgroup {
     struct cgroup_place groups; // the directories are the groups'
 };
 
-// "cubby-<16 digits for the directory of sandboxes>-<id>": whose it is can be seen from its name.
-// New string.
+// "cubby-<16 digits for the directory of sandboxes>-<the id's first characters>": whose it is can be
+// seen from its name, and not all of the id, by which others may open a sandbox's public ports. Of
+// two whose names are the same the second has another (machine_cgroup.c). New string.
 char *cgroup_name(const char *sandboxes_dir, const char *id);
 
 // Whether processes are in a group of that name.

@@ -23,6 +23,7 @@
 #include "sandbox-backend/drivers/microvm/qemu.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -325,20 +326,40 @@ char *qemu_kernel_args(const char *accel)
                       tsc_khz());
 }
 
-int qemu_qmp_listen(const char *path, struct err *e)
+// Every user of the host reads in /proc/net/unix what bind(2) was given, and the path has all of a
+// sandbox's id. So the directory stands there by a number.
+static int bind_unnamed(int fd, const char *path, struct err *e)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) > UNIX_PATH_MAX_BYTES)
+    const char *name = str_base(path);
+    char *dir auto_free = xstrndup(path, (size_t)(name - path));
+    int place auto_close = open(*dir ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (place < 0)
+        return err_sys(e, errno, "open %s", dir);
+    int len =
+        snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", place, name);
+    if (len >= (int)sizeof address.sun_path)
+        return err_set(e, ERR_INVALID, "the socket's name is too long: %s", name);
+    return bind(fd, (struct sockaddr *)&address, sizeof address) == 0
+               ? 0
+               : err_sys(e, errno, "listen at %s", path);
+}
+
+int qemu_qmp_listen(const char *path, struct err *e)
+{
+    if (strlen(path) > UNIX_PATH_MAX_BYTES) // who connects gives all of it
         return err_set(e, ERR_INVALID, "the socket's path is too long: %s", path);
-    memcpy(address.sun_path, path, strlen(path));
     if (unlink(path) != 0 && errno != ENOENT)
         return err_sys(e, errno, "remove %s", path);
     int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_sys(e, errno, "make a socket");
     // The mode of the inode is decided by bind: made private before anyone could connect.
-    if (fchmod(fd, 0600) != 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(fd, BACKLOG) != 0)
+    if (fchmod(fd, 0600) != 0)
+        return err_sys(e, errno, "make a socket private");
+    if (bind_unnamed(fd, path, e) != 0)
+        return -1;
+    if (listen(fd, BACKLOG) != 0)
         return err_sys(e, errno, "listen at %s", path);
     return steal_fd(&fd);
 }

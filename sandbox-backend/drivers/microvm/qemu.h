@@ -103,5 +103,5 @@ char *qemu_kernel_args(const char *accel);
 void qemu_watch_clock(void);
 
 // A listening socket at `path`, for QEMU_FD_QMP and for netd's vm.net (mode 0600, a stale one is
-// replaced). The descriptor, or -1.
+// replaced); no user of the host sees where it is. The descriptor, or -1.
 int qemu_qmp_listen(const char *path, struct err *e);
