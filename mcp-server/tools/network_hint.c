@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sandbox's network policy refused while a command failed.
+// What was refused to a sandbox on the network while a command failed.
 #include "mcp-server/tools/network_hint.h"
 
 #include <stdlib.h>
@@ -50,20 +50,30 @@ static void add_refusal(struct buf *out, const json_t *refusal)
     buf_printf(out, " (%s)", text_string(refusal, "reason"));
 }
 
-static void add_refusals(struct buf *out, const json_t *answer, int64_t since_ns)
+// Then it is not the policy that refused it.
+static bool is_of_secret(const json_t *refusal)
+{
+    return str_starts(text_string(refusal, "reason"), "secret ");
+}
+
+// Whether the policy may have to do with some of them.
+static bool add_refusals(struct buf *out, const json_t *answer, int64_t since_ns)
 {
     size_t i;
     json_t *refusal;
     int shown = 0;
+    bool is_of_policy = false;
     json_array_foreach(json_object_get(answer, "refusals"), i, refusal)
     {
         if (!is_since(refusal, since_ns))
             continue;
+        is_of_policy = is_of_policy || !is_of_secret(refusal);
         if (shown++ < SHOWN_REFUSALS)
             add_refusal(out, refusal);
     }
     if (shown > SHOWN_REFUSALS)
         buf_printf(out, ", and %d more", shown - SHOWN_REFUSALS);
+    return is_of_policy;
 }
 
 static void add_allowed(struct buf *out, const json_t *policy)
@@ -91,14 +101,17 @@ static void add_allowed(struct buf *out, const json_t *policy)
 
 char *network_hint_text(const json_t *answer, int64_t since_ns)
 {
+    struct buf text auto_buf = BUF_INIT;
     struct buf refused auto_buf = BUF_INIT;
-    struct buf allowed auto_buf = BUF_INIT;
-    add_refusals(&refused, answer, since_ns);
+    bool is_of_policy = add_refusals(&refused, answer, since_ns);
     if (refused.len == 0)
         return NULL;
-    add_allowed(&allowed, json_object_get(answer, "policy"));
-    return str_printf("The network policy of this sandbox refused: %s. Allowed: %s",
-                      buf_str(&refused), buf_str(&allowed));
+    buf_printf(&text, "Refused by the network of this sandbox: %s", buf_str(&refused));
+    if (is_of_policy) {
+        buf_adds(&text, ". Its policy allows: ");
+        add_allowed(&text, json_object_get(answer, "policy"));
+    }
+    return buf_take(&text);
 }
 
 // ---- asking

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a command may have failed: what its sandbox's network policy refused meanwhile, in one line
-// for a model. It is asked for only when something failed: one request to the backend, and none to
-// one that knows of no refusals.
+// Why a command may have failed: what was refused to its sandbox on the network meanwhile, by its
+// policy or for the sake of a secret, in one line for a model. It is asked for only when something
+// failed: one request to the backend, and none to one that knows of no refusals.
 #pragma once
 #include "mcp-server/tools/tools.h"
 

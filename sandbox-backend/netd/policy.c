@@ -11,6 +11,8 @@
 #define HTTP_PORT  80
 #define HTTPS_PORT 443
 
+#define OFF "the network is off" // where nothing at all is allowed, as a reason
+
 bool cidr_contains(const struct cidr *c, uint32_t address)
 {
     uint32_t mask = c->bits == 0 ? 0 : ~(uint32_t)0 << (32 - c->bits);
@@ -93,7 +95,7 @@ static const char *is_off_limits(const struct policy *p, uint32_t address,
     const struct net_policy *rules = &p->rules;
     const char *special = special_address(address);
     if (special && !is_named(rules, address, to, false))
-        return net_policy_is_closed(rules) ? "the network is off" : special;
+        return net_policy_is_closed(rules) ? OFF : special;
     if (!p->host_known)
         return "the host's addresses are not known";
     return is_host(p, address) && !is_named(rules, address, to, true) ? "this host" : NULL;
@@ -108,7 +110,7 @@ static const char *lists_deny(const struct net_policy *rules, const struct endpo
         return "in the deny list";
     if (rules->internet)
         return NULL;
-    return net_policy_is_closed(rules) ? "the network is off" : "not in the allow list";
+    return net_policy_is_closed(rules) ? OFF : "not in the allow list";
 }
 
 static bool is_denied_above_all(const struct net_policy *rules, const struct endpoint *to)
@@ -128,6 +130,13 @@ static bool is_denied_at_all_ports(const struct net_policy *rules, uint32_t addr
             rules->deny_out[i].last_port == 0 && rules->deny_out[i].proto == NET_PROTO_ANY)
             return true;
     return false;
+}
+
+const char *policy_denies_question(const struct policy *p, const char *name)
+{
+    if (net_policy_names(&p->rules, name, NULL))
+        return NULL;
+    return net_policy_is_closed(&p->rules) ? OFF : "a name that is not allowed";
 }
 
 const char *policy_denies_answer(const struct policy *p, uint32_t address)

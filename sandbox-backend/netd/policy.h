@@ -59,6 +59,9 @@ const char *policy_denies_name(struct policy *p, const struct endpoint *to, cons
 // was resolved to it ("github.com:22"), and it is not 80 or 443. For what policy_asks_name.
 const char *policy_denies_nameless(struct policy *p, const struct endpoint *to);
 
+// Why the guest is not told what addresses `name` has; NULL when it is.
+const char *policy_denies_question(const struct policy *p, const char *name);
+
 // Why no name may open this address; NULL when an allowed one may.
 const char *policy_denies_answer(const struct policy *p, uint32_t address);
 

@@ -175,8 +175,9 @@ bool resolver_from_guest(struct resolver *r, const struct packet *p)
     struct dns_question question;
     if (!dns_parse_question(&question, p->l4 + WIRE_UDP_BYTES, p->payload_len))
         return false;
-    if (!net_policy_names(&r->policy->rules, question.name, NULL)) {
-        refuse(r, p->sport, &question, 0, "a name that is not allowed");
+    const char *why = policy_denies_question(r->policy, question.name);
+    if (why) {
+        refuse(r, p->sport, &question, 0, why);
     } else if (question.type != DNS_TYPE_A) {
         answer_code(r, p->sport, &question, DNS_OK);
     } else {
@@ -191,10 +192,8 @@ bool resolver_from_guest(struct resolver *r, const struct packet *p)
 static void take(struct resolver *r, struct query *q, const struct dns_result *result)
 {
     struct dns_result open = *result;
-    const char *why = NULL;
+    const char *why = policy_denies_question(r->policy, q->question.name);
     open.count = 0;
-    if (!net_policy_names(&r->policy->rules, q->question.name, NULL))
-        why = "a name that is not allowed";
     for (size_t i = 0; !why && i < result->count; i++) {
         if (policy_denies_answer(r->policy, result->addresses[i]))
             continue;

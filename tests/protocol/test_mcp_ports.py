@@ -245,8 +245,8 @@ def test_a_command_that_failed_is_told(server, backend):  # noqa: F811
     sandbox = backend.sandbox()
     backend.refuse({"name": "evil.example\x1b[1m"}, {"address": "10.0.0.5", "port": 5432, "reason": "private"})
     o, text, _ = checked(server, "run_command", sandbox_id=sandbox, command="exit 3")
-    hint = ("The network policy of this sandbox refused: tcp evil.example\\x1b[1m:443 (not allowed), tcp 10.0.0.5:5432 "
-            "(private). Allowed: example.com:443")
+    hint = ("Refused by the network of this sandbox: tcp evil.example\\x1b[1m:443 (not allowed), tcp 10.0.0.5:5432 "
+            "(private). Its policy allows: example.com:443")
     assert o["network_hint"] == hint and text.splitlines()[-1] == hint and text.splitlines()[-2].startswith("[exit code 3")
     assert backend.asks() == 1
 
@@ -254,13 +254,13 @@ def test_a_command_that_failed_is_told(server, backend):  # noqa: F811
 def test_one_that_succeeds_costs_nothing(server, backend):  # noqa: F811
     backend.refuse({"name": "evil.example"})
     o, text, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="true")
-    assert "network_hint" not in o and "network policy" not in text and backend.asks() == 0
+    assert "network_hint" not in o and "Refused" not in text and backend.asks() == 0
 
 
 def test_what_was_refused_before_is_no_reason(server, backend):  # noqa: F811
     backend.refuse({"name": "evil.example"}, ago_s=30)
     o, text, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="false")
-    assert "network_hint" not in o and "network policy" not in text and backend.asks() == 1
+    assert "network_hint" not in o and "Refused" not in text and backend.asks() == 1
 
 
 def test_the_command_before_was_refused_it(server, backend):  # noqa: F811
@@ -268,7 +268,7 @@ def test_the_command_before_was_refused_it(server, backend):  # noqa: F811
     sandbox = backend.sandbox()
     backend.refuse({"name": "evil.example"}, exactly=True, ago_s=0.05)
     o, text, _ = checked(server, "run_command", sandbox_id=sandbox, command="cat /nonexistent")
-    assert "network_hint" not in o and "network policy" not in text and backend.asks() == 1
+    assert "network_hint" not in o and "Refused" not in text and backend.asks() == 1
     backend.refuse({"name": "evil.example"}, exactly=True, ago_s=-60)
     o, _, _ = checked(server, "run_command", sandbox_id=sandbox, command="cat /nonexistent")
     assert "evil.example" in o["network_hint"]
@@ -295,20 +295,32 @@ def test_many_refusals_are_one_line(server, backend):  # noqa: F811
     backend.refuse(*({"name": f"h{i}.example"} for i in range(9)), allow=[f"a{i}.example" for i in range(9)])
     o, _, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="false")
     assert "h2.example" in o["network_hint"] and "h3.example" not in o["network_hint"]
-    assert ", and 6 more. Allowed: a0.example" in o["network_hint"] and o["network_hint"].endswith(", and 3 more")
+    assert ", and 6 more. Its policy allows: a0.example" in o["network_hint"] and o["network_hint"].endswith(", and 3 more")
 
 
 @pytest.mark.parametrize("mode, said", [("none", "nothing"), ("public", "the public internet, no private addresses")])
 def test_what_is_allowed(server, backend, mode, said):  # noqa: F811
     backend.refuse({"port": 0, "protocol": "icmp"}, mode=mode, allow=[])
     o, _, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="false")
-    assert o["network_hint"].endswith(f"icmp 10.0.0.1 (not allowed). Allowed: {said}")
+    assert o["network_hint"].endswith(f"icmp 10.0.0.1 (not allowed). Its policy allows: {said}")
+
+
+def test_what_a_secret_was_refused_is_not_the_policys(server, backend):  # noqa: F811
+    """And the policy, which allows it, is no advice. The control: it is named as soon as something else was refused."""
+    of_secret = {"name": "other.example", "reason": "secret KEY: not for this host"}
+    backend.refuse(of_secret, mode="public", allow=[])
+    o, text, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="exit 22")
+    hint = "Refused by the network of this sandbox: tcp other.example:443 (secret KEY: not for this host)"
+    assert o["network_hint"] == hint and text.splitlines()[-1] == hint
+    backend.refuse(of_secret, {"reason": "private"}, mode="public", allow=[])
+    o, _, _ = checked(server, "run_command", sandbox_id=backend.sandbox(), command="exit 22")
+    assert o["network_hint"] == f"{hint}, tcp 10.0.0.1:443 (private). Its policy allows: the public internet, no private addresses"
 
 
 def test_python_that_failed_is_told(server, backend):  # noqa: F811
     backend.refuse({"name": "evil.example"})
     o, text, _ = checked(server, "run_python_code", sandbox_id=backend.sandbox(), code_block="1/0")
-    assert "evil.example" in o["network_hint"] and text.endswith("Allowed: example.com:443")
+    assert "evil.example" in o["network_hint"] and text.endswith("Its policy allows: example.com:443")
 
 
 def test_a_background_command_that_failed_is_told(server, backend):  # noqa: F811
@@ -318,4 +330,4 @@ def test_a_background_command_that_failed_is_told(server, backend):  # noqa: F81
     assert o["running"] and "network_hint" not in o
     checked(server, "stop_command", sandbox_id=sandbox, command_id=o["command_id"], signal="KILL")
     o, text, _ = checked(server, "read_output", sandbox_id=sandbox, command_id=o["command_id"], wait_seconds=30)
-    assert not o["running"] and "evil.example" in o["network_hint"] and text.endswith("Allowed: example.com:443")
+    assert not o["running"] and "evil.example" in o["network_hint"] and text.endswith("Its policy allows: example.com:443")

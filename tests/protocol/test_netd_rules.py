@@ -112,6 +112,7 @@ def test_modes(world, start):
     netd, guest = start({"mode": "none"})
     assert not reaches(guest, world.PUBLIC) and not says(guest, world.PUBLIC)
     assert ask(guest, "a.example") == (3, []), "NXDOMAIN, at once"
+    assert set(netd.stats()[1]) == {"the network is off"}, "of a name, too: no other would be allowed"
     netd.set_policy({"mode": "public", "deny": [OTHER]})
     assert reaches(guest, world.PUBLIC) and not reaches(guest, OTHER) and not reaches(guest, "10.9.9.9")
     netd.set_policy(allow("9.9.9.0/24"))
