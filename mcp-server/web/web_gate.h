@@ -15,7 +15,7 @@ struct web_gate {
     char bound[64];              // the address that is listened at
     bool any_address;
     char *public_origin; // owned: "https://mcp.example"; NULL for none
-    bool cors;           // pages of --allow-origin are told that they may read the answers
+    bool cors;           // there is an --allow-origin: pages that are let in may read the answers
 };
 
 void web_gate_init(struct web_gate *g, const struct config *config,

@@ -33,15 +33,13 @@ static const struct {
     {NAMED("access-control-request-method"), offsetof(struct web_head, preflight)},
 };
 
-static void take(struct web_head *h, const struct http_header *one, size_t at)
+static void take(struct web_head *h, const char *value, size_t known)
 {
-    const char **field = (const char **)((char *)h + at);
-    if (*field && at == offsetof(struct web_head, authorization))
-        h->many_authorization = true;
-    else if (*field)
-        h->repeated = one->name;
+    const char **field = (const char **)((char *)h + KNOWN[known].at);
+    if (*field)
+        h->repeated |= 1U << known;
     else
-        *field = one->value;
+        *field = value;
 }
 
 void web_head_read(struct web_head *h, const struct http_header *all, size_t count)
@@ -53,8 +51,16 @@ void web_head_read(struct web_head *h, const struct http_header *all, size_t cou
             h->takes |= web_head_accept(all[i].value);
         for (size_t k = 0; k < ARRAY_LEN(KNOWN); k++)
             if (KNOWN[k].len == len && strcasecmp(KNOWN[k].name, all[i].name) == 0)
-                take(h, &all[i], KNOWN[k].at);
+                take(h, all[i].value, k);
     }
+}
+
+const char *web_head_repeated(const struct web_head *h, const char *prefix)
+{
+    for (size_t k = 0; h->repeated >> k; k++)
+        if (h->repeated & 1U << k && str_starts(KNOWN[k].name, prefix))
+            return KNOWN[k].name;
+    return NULL;
 }
 
 bool web_head_is_modern(const struct web_head *h)

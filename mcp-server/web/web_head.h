@@ -11,20 +11,22 @@ enum { WEB_JSON = 1, WEB_EVENTS = 2 }; // what a client takes: application/json,
 // All pointers are borrowed from the request; NULL for a header that is absent.
 struct web_head {
     const char *host, *origin, *content_type, *authorization;
-    const char *version;     // MCP-Protocol-Version
-    const char *session;     // Mcp-Session-Id
-    const char *method;      // Mcp-Method
-    const char *name;        // Mcp-Name
-    const char *last_event;  // Last-Event-ID
-    const char *preflight;   // Access-Control-Request-Method
-    const char *repeated;    // one of the above that came more than once; Authorization is not told
-    bool many_authorization; // but here
-    unsigned takes;          // by Accept: WEB_JSON, WEB_EVENTS
+    const char *version;    // MCP-Protocol-Version
+    const char *session;    // Mcp-Session-Id
+    const char *method;     // Mcp-Method
+    const char *name;       // Mcp-Name
+    const char *last_event; // Last-Event-ID
+    const char *preflight;  // Access-Control-Request-Method
+    unsigned repeated;      // which of the above came more than once: web_head_repeated
+    unsigned takes;         // by Accept: WEB_JSON, WEB_EVENTS
     const struct http_header *all;
     size_t count;
 };
 
 void web_head_read(struct web_head *h, const struct http_header *all, size_t count);
+// The name, in lower case, of a header of the above that came more than once and begins so (lower
+// case as well); NULL: there is none.
+const char *web_head_repeated(const struct web_head *h, const char *prefix);
 
 // A version that is of the modern era by its date, known here or not: "2026-07-28" and later.
 bool web_head_is_modern(const struct web_head *h);

@@ -40,15 +40,13 @@ static bool refuse_stranger(struct web_visit *v)
 {
     const struct web_gate *gate = &v->ep->gate;
     const struct web_head *h = &v->head;
-    bool host_twice = h->repeated && strcasecmp(h->repeated, "host") == 0;
-    if (!web_gate_takes_host(gate, h->host) || host_twice || !takes_target(v))
+    if (!web_gate_takes_host(gate, h->host) || web_head_repeated(h, "host") || !takes_target(v))
         return web_visit_refuse(
             v, 403, NULL, RPC_INVALID_REQUEST,
             "Host \"%.100s\" is not a name of this server; if it is, start it with "
             "--allow-host",
             h->host ? h->host : "");
-    bool origin_twice = h->repeated && strcasecmp(h->repeated, "origin") == 0;
-    if (!web_gate_takes_origin(gate, h->origin) || origin_twice)
+    if (!web_gate_takes_origin(gate, h->origin) || web_head_repeated(h, "origin"))
         return web_visit_refuse(
             v, 403, NULL, RPC_INVALID_REQUEST,
             "web pages of origin \"%.100s\" may not use this server; to let them, start "
@@ -139,7 +137,7 @@ static void ask_who(struct web_visit *v)
 {
     struct buf joined auto_buf = BUF_INIT;
     const char *authorization = v->head.authorization;
-    if (v->head.many_authorization) {
+    if (web_head_repeated(&v->head, "authorization")) {
         join_authorization(&v->head, &joined);
         authorization = buf_str(&joined);
     }
@@ -168,20 +166,29 @@ static void attach(struct web_visit *v, struct web_stream *s, unsigned after, bo
         s->until_ns = v->until_ns;
 }
 
+// One that is taken over from a connection that the client has given up takes its place, and one
+// that has finished ends at once.
+static bool needs_room(const struct web_stream *s)
+{
+    return !s->req && !s->finished;
+}
+
 static void resume(struct web_visit *v, struct web_session *w)
 {
     unsigned stream, event;
     struct web_stream *s = NULL;
     if (web_head_event_id(v->head.last_event, &stream, &event))
         s = web_session_stream(w, stream);
-    if (s && event <= s->last)
-        attach(v, s, event, false);
-    else
+    if (!s || event > s->last)
         web_visit_refuse(
             v, 400, NULL, RPC_INVALID_REQUEST,
             "Last-Event-ID \"%.60s\" is of no stream of this session, or its events are no "
             "longer kept",
             v->head.last_event);
+    else if (needs_room(s) && web_streams_are_full(&v->ep->streams, v->caller))
+        web_visit_busy(v, NULL, "event streams");
+    else
+        attach(v, s, event, false);
 }
 
 // What came while nobody listened comes first; then there is no need to prime.
@@ -208,10 +215,10 @@ static void climb_get(struct web_visit *v)
     }
     if (web_visit_bad_version(v, NULL) || !(w = web_visit_session(v, NULL)))
         return;
-    if (web_streams_are_full(&v->ep->streams, v->caller))
-        web_visit_busy(v, NULL, "event streams");
-    else if (v->head.last_event)
+    if (v->head.last_event)
         resume(v, w);
+    else if (web_streams_are_full(&v->ep->streams, v->caller))
+        web_visit_busy(v, NULL, "event streams");
     else
         listen_alone(v, w);
 }

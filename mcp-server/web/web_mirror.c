@@ -92,15 +92,11 @@ static const json_t *named_by(const struct rpc_message *m)
     return NULL;
 }
 
-static bool is_mcp(const char *name)
-{
-    return strncasecmp(name, "mcp-", 4) == 0;
-}
-
 int web_mirror_check(const struct web_head *h, const struct rpc_message *m, struct err *e)
 {
-    if (h->repeated && is_mcp(h->repeated))
-        return mismatch(e, h->repeated, "is there more than once");
+    const char *repeated = web_head_repeated(h, "mcp-");
+    if (repeated)
+        return mismatch(e, repeated, "is there more than once");
     if (!h->version)
         return mismatch(e, "MCP-Protocol-Version", "is missing");
     if (!h->method)

@@ -3,8 +3,6 @@
 #include "mcp-server/web/web_visit.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <strings.h>
 
 void web_visit_free(struct web_visit *v)
 {
@@ -36,9 +34,10 @@ bool web_visit_bad_version(struct web_visit *v, json_t *id)
 struct web_session *web_visit_session(struct web_visit *v, json_t *id)
 {
     const struct web_head *h = &v->head;
-    if (h->repeated && strncasecmp(h->repeated, "mcp-", 4) == 0) {
+    const char *repeated = web_head_repeated(h, "mcp-");
+    if (repeated) {
         web_visit_refuse(v, 400, id, RPC_INVALID_REQUEST, "the header %s is there more than once",
-                         h->repeated);
+                         repeated);
         return NULL;
     }
     if (!h->session) {

@@ -51,6 +51,14 @@ def test_host_is_said_once(http):
     assert send(http, headers={"Host": None}, body=START).status in (400, 403)
     assert send(http, headers={"Host": [http.host, "evil.example"]}, body=START).status in (400, 403)
     assert send(http, headers={"Origin": ["http://localhost", "http://evil.example"]}, body=START).status in (400, 403)
+    # ... whatever else is said twice, behind it.
+    twice = {"Content-Type": ["application/json", "application/json"]}
+    assert send(http, headers=twice, body=START).status == 200
+    assert send(http, headers={"Host": [http.host, "evil.example"], **twice}, body=START).status in (400, 403)
+    assert send(http, headers={"Origin": ["http://localhost", "http://evil.example"], **twice},
+                body=START).status in (400, 403)
+    named = modern_headers("tools/list") | {"Mcp-Method": ["tools/list", "tools/call"]}
+    assert send(http, headers=named | twice, body=modern_body("tools/list")).status == 400
     # Where HTTP lets the request line name the host, it counts as well.
     assert send(http, path="http://evil.example/mcp", body=START).status in (400, 403, 404)
 

@@ -469,6 +469,23 @@ def test_too_many_streams(http_start):
     wait_for(lambda: sessions[2].get().status == 200, 30, "a stream that was left makes room")
 
 
+def test_who_comes_back_needs_no_room(http_start, backend):
+    """Its stream still counts for the connection that it has lost, or has finished."""
+    server = http_start("--max-streams", "1")
+    session, other = Session(server), Session(server)
+    answer = session.open(run(backend, gate(backend), token=1)).response()
+    first = answer.event()
+    wait_for(lambda: backend.running)
+    assert other.get().status == 429
+    again = session.get(last=first.id)
+    assert again.status == 200 and answer.events() is not None  # taken over: the first one ends
+    gate_open(backend)
+    assert again.messages()[-1]["id"] == 1
+    taken = other.get()
+    assert taken.status == 200 and session.get().status == 429
+    assert session.get(last=first.id).messages()[-1]["id"] == 1
+
+
 @pytest.mark.skipif(bool(os.environ.get("SAN")), reason="a sanitizer keeps what was freed")
 def test_what_a_client_declares_is_not_kept(http):
     """Of megabytes of capabilities a session keeps those that we may ask for one day."""

@@ -68,8 +68,9 @@ static void test_read(void)
     is_str(h.host, "localhost", "names have no case");
     is_int(h.takes, WEB_JSON | WEB_EVENTS, "several Accept are one");
     is_str(h.method, "ping", "Mcp-Method");
-    ok(h.many_authorization, "two Authorization are told");
-    is_str(h.repeated, "mcp-session-id", "so is what came twice");
+    ok(web_head_repeated(&h, "authorization") != NULL, "two Authorization are told");
+    is_str(web_head_repeated(&h, "mcp-"), "mcp-session-id", "so is what came twice");
+    ok(!web_head_repeated(&h, "host") && !web_head_repeated(&h, "origin"), "not what came once");
     ok(!h.version && !h.origin, "what is absent is NULL");
 
     ok(is_modern("2026-07-28") && is_modern("2099-01-01"), "modern by its date");
@@ -80,6 +81,21 @@ static void test_read(void)
     ok(!sends_json("text/plain") && !sends_json("application/jsonp") && !sends_json("") &&
            !sends_json(NULL),
        "not JSON");
+}
+
+// One that comes twice is told whatever else does, before it and behind it.
+static void test_repeated(void)
+{
+    static const struct http_header HEADERS[] = {{"Content-Type", "a"},    {"Host", "localhost"},
+                                                 {"host", "evil.example"}, {"Mcp-Name", "x"},
+                                                 {"Mcp-Name", "y"},        {"Content-Type", "b"}};
+    struct web_head h;
+    web_head_read(&h, HEADERS, ARRAY_LEN(HEADERS));
+    is_str(web_head_repeated(&h, "host"), "host", "Host");
+    is_str(web_head_repeated(&h, "mcp-"), "mcp-name", "Mcp-Name");
+    is_str(web_head_repeated(&h, "content-type"), "content-type", "and what hid them");
+    is_str(h.host, "localhost", "the first is taken");
+    ok(!web_head_repeated(&h, "origin"), "what is absent is not there twice");
 }
 
 static void test_event_id(void)
@@ -295,6 +311,7 @@ int main(void)
 {
     test_accept();
     test_read();
+    test_repeated();
     test_event_id();
     test_loopback_gate();
     test_configured_gate();
