@@ -13,8 +13,8 @@
 // Everything that a client can make us hold is bounded: a body by --max-body-bytes (413), a head
 // by HEAD_BYTES (431), sessions by --max-sessions (429), open streams by --max-streams (429, or
 // progress is left out and the answer is JSON), connections by CONNECTIONS_SPARE more than that
-// (503), large bodies on their way by BODIES_BYTES (429), calls in flight by
-// SESSION_IN_FLIGHT_MAX a session, events kept for resumption by the
+// (503), large bodies on their way and large messages that are being answered by BODIES_BYTES
+// (429), calls in flight by SESSION_IN_FLIGHT_MAX a session, events kept for resumption by the
 // limits of web_log.h and web_stream.h, what a slow reader leaves unsent by WEB_STREAM_UNSENT_MAX.
 // Of sessions, streams and bodies no token gets more than half (web_share.h, body_room.h).
 // There are no timers for single requests or streams: one sends all keep-alives, one ends idle
@@ -39,7 +39,7 @@
 #define CONNECTIONS_SPARE 1024
 #define SWEEP_MS          1000
 #define BODY_SMALL        ((size_t)64 << 10)
-#define BODIES_BYTES      ((size_t)256 << 20) // of all large bodies on their way; or of two
+#define BODIES_BYTES      ((size_t)256 << 20) // of all large bodies and messages; or of two
 
 // ---- 1. the beginning
 

@@ -25,7 +25,7 @@ struct web_endpoint {
     struct web_posts posts;
     uv_timer_t sweep;        // of what tokens that are no more have left open
     char *url;               // owned
-    struct body_room bodies; // that are on their way
+    struct body_room bodies; // that are on their way, and messages that are being answered
     bool ending;
     int open; // parts that have not closed
     void (*on_closed)(void *ctx);

@@ -244,9 +244,9 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
 {
     struct web_visit *v = ctx;
     (void)req;
-    web_visit_drop_body(v);              // from here on it is the message's to be bounded
+    web_visit_drop_body(v);              // the message has room of its own
     if (!refuse_at_end(v))               // which may have come meanwhile
-        web_message_climb(v, body, len); // 9, 10. the message
+        web_message_climb(v, body, len); // 9, 10, 11. the message
     web_visit_free(v);
 }
 

@@ -71,7 +71,7 @@ static void climb_modern(struct web_visit *v, const struct rpc_message *m)
         return;
     }
     // e, f, h: the method, the client's capabilities, the parameters
-    web_post_modern(&v->ep->posts, v->req, v->caller, v->until_ns, m, era);
+    web_post_modern(&v->ep->posts, v->req, &v->body, v->caller, v->until_ns, m, era);
 }
 
 static void climb_initialize(struct web_visit *v, const struct rpc_message *m, json_t *message)
@@ -86,7 +86,7 @@ static void climb_initialize(struct web_visit *v, const struct rpc_message *m, j
         return;
     struct web_session *w = web_session_open(&v->ep->sessions, v->caller);
     if (w)
-        web_post_initialize(&v->ep->posts, v->req, w, message);
+        web_post_initialize(&v->ep->posts, v->req, &v->body, w, message);
     else
         web_visit_busy(v, m->id, "sessions");
 }
@@ -98,7 +98,7 @@ static void climb_legacy(struct web_visit *v, const struct rpc_message *m, json_
         return;
     if (m->kind == RPC_REQUEST && rate_is_over(v, m->id))
         return;
-    web_post_legacy(&v->ep->posts, v->req, w, message);
+    web_post_legacy(&v->ep->posts, v->req, &v->body, w, message);
 }
 
 static void climb_request(struct web_visit *v, const struct rpc_message *m, json_t *message)
@@ -171,7 +171,7 @@ static void climb_batch(struct web_visit *v, json_t *items)
     else if (has_initialize(items))
         web_visit_refuse(v, 400, NULL, RPC_INVALID_REQUEST, "initialize must not be in an array");
     else if (!batch_rate_is_over(v, items))
-        web_post_legacy(&v->ep->posts, v->req, w, items);
+        web_post_legacy(&v->ep->posts, v->req, &v->body, w, items);
 }
 
 static void climb_message(struct web_visit *v, json_t *message)
@@ -200,8 +200,10 @@ void web_message_climb(struct web_visit *v, const char *body, size_t len)
 {
     struct err e = ERR_INIT;
     json_auto_t *message = json_parse_nul(body, len, &e);
-    if (message)
-        climb_message(v, message); // 8. what the message is: its era decides
+    if (!message)
+        refuse_text(v, body, len, e.msg); // 9. JSON: 400
+    else if (!web_visit_take_message(v, message))
+        web_visit_busy(v, NULL, "large requests"); // 10. room for what it is: 429
     else
-        refuse_text(v, body, len, e.msg); // 7. JSON
+        climb_message(v, message); // 11. what the message is: its era decides
 }

@@ -13,6 +13,7 @@ struct web_post {
     struct http_request *req;  // NULL: answered, gone, or the stream's
     struct web_stream *stream; // NULL: nothing was streamed
     struct web_session *owner; // handshake era
+    struct body_claim room;    // for its message
     bool is_initialize;
     bool receiving; // the session looks at the message right now
     bool ended;     // and has ended it meanwhile
@@ -109,6 +110,7 @@ static void on_idle(void *ctx)
     if (p->next)
         p->next->link = p->link;
     session_free(p->session);
+    body_claim_give(&p->room);
     free(p);
     tell_none(all);
 }
@@ -133,6 +135,7 @@ static void on_lost(void *ctx)
 static void post_free(struct web_post *p)
 {
     struct web_session *unwanted = p->is_initialize && !p->owner->session->era ? p->owner : NULL;
+    body_claim_give(&p->room);
     free(p);
     if (unwanted)
         web_session_end(unwanted);
@@ -156,7 +159,8 @@ static void on_end(struct outlet *o)
 
 // ---- 3. the beginning
 
-static struct web_post *post_new(struct web_posts *all, struct http_request *req)
+static struct web_post *post_new(struct web_posts *all, struct http_request *req,
+                                 struct body_claim *room)
 {
     struct web_post *p = xmalloc(sizeof *p);
     *p = (struct web_post){
@@ -167,7 +171,9 @@ static struct web_post *post_new(struct web_posts *all, struct http_request *req
                    .is_one_message = true},
         .all = all,
         .req = req,
+        .room = *room,
     };
+    *room = (struct body_claim){0};
     http_request_on_close(req, on_lost, p);
     return p;
 }
@@ -177,10 +183,11 @@ bool web_post_is_listen(const struct rpc_message *m)
     return str_eq(m->method, "subscriptions/listen");
 }
 
-void web_post_modern(struct web_posts *all, struct http_request *req, struct caller *caller,
-                     int64_t until_ns, const struct rpc_message *m, const struct era *era)
+void web_post_modern(struct web_posts *all, struct http_request *req, struct body_claim *room,
+                     struct caller *caller, int64_t until_ns, const struct rpc_message *m,
+                     const struct era *era)
 {
-    struct web_post *p = post_new(all, req);
+    struct web_post *p = post_new(all, req, room);
     p->session = session_new(all->loop, all->toolbox, caller);
     p->until_ns = web_post_is_listen(m) ? until_ns : INT64_MAX;
     p->next = all->first;
@@ -190,9 +197,12 @@ void web_post_modern(struct web_posts *all, struct http_request *req, struct cal
     all->first = p;
     session_hold(p->session); // also `p` stays until it is released
     session_receive_modern(p->session, &p->outlet, m, era);
-    // It may be acknowledged later, when others have taken what room there is now.
-    if (web_post_is_listen(m) && p->req)
-        open_stream(p);
+    if (web_post_is_listen(m)) {
+        body_claim_give(&p->room); // nothing of its message is kept
+        // It may be acknowledged later, when others have taken what streams there are now.
+        if (p->req)
+            open_stream(p);
+    }
     session_release(p->session);
 }
 
@@ -212,18 +222,18 @@ static void receive(struct web_post *p, json_t *message)
         open_stream(p);
 }
 
-void web_post_legacy(struct web_posts *all, struct http_request *req, struct web_session *w,
-                     json_t *message)
+void web_post_legacy(struct web_posts *all, struct http_request *req, struct body_claim *room,
+                     struct web_session *w, json_t *message)
 {
-    struct web_post *p = post_new(all, req);
+    struct web_post *p = post_new(all, req, room);
     p->owner = w;
     receive(p, message);
 }
 
-void web_post_initialize(struct web_posts *all, struct http_request *req, struct web_session *w,
-                         json_t *message)
+void web_post_initialize(struct web_posts *all, struct http_request *req, struct body_claim *room,
+                         struct web_session *w, json_t *message)
 {
-    struct web_post *p = post_new(all, req);
+    struct web_post *p = post_new(all, req, room);
     p->owner = w;
     p->is_initialize = true;
     receive(p, message);

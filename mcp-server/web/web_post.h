@@ -10,6 +10,7 @@
 #include "mcp-server/protocol/session.h"
 #include "mcp-server/web/web_session.h"
 #include "mcp-server/web/web_stream.h"
+#include "sandbox-backend/net/body_room.h"
 
 // Those of an endpoint.
 struct web_posts {
@@ -28,17 +29,20 @@ void web_posts_init(struct web_posts *all, struct toolbox *toolbox, struct web_s
 void web_posts_close(struct web_posts *all, void (*on_none)(void *ctx), void *ctx);
 void web_posts_fini(struct web_posts *all); // after on_none
 
+// All of them take `room`, what the message takes in memory, and give it back when they end.
+//
 // A request of the modern era (borrowed), which gets a session of its own. A listen has its stream
 // at once (the caller has looked whether there is room for it), and ends at `until_ns` of the wall
 // clock; other requests are answered in any case.
-void web_post_modern(struct web_posts *all, struct http_request *req, struct caller *caller,
-                     int64_t until_ns, const struct rpc_message *m, const struct era *era);
+void web_post_modern(struct web_posts *all, struct http_request *req, struct body_claim *room,
+                     struct caller *caller, int64_t until_ns, const struct rpc_message *m,
+                     const struct era *era);
 bool web_post_is_listen(const struct rpc_message *m);
 // `message` (borrowed) goes to the session `w`.
-void web_post_legacy(struct web_posts *all, struct http_request *req, struct web_session *w,
-                     json_t *message);
+void web_post_legacy(struct web_posts *all, struct http_request *req, struct body_claim *room,
+                     struct web_session *w, json_t *message);
 // `w` is new, and ends again unless the answer is a result.
-void web_post_initialize(struct web_posts *all, struct http_request *req, struct web_session *w,
-                         json_t *message);
+void web_post_initialize(struct web_posts *all, struct http_request *req, struct body_claim *room,
+                         struct web_session *w, json_t *message);
 // Ends modern ones whose token is no more, and listens whose token has expired.
 void web_posts_sweep(struct web_posts *all);

@@ -3,6 +3,10 @@
 #include "mcp-server/web/web_visit.h"
 
 #include <stdio.h>
+#include <string.h>
+
+#define VALUE_BYTES 64  // of a value or a key
+#define TABLE_BYTES 128 // of an array or an object, beyond that
 
 void web_visit_free(struct web_visit *v)
 {
@@ -20,6 +24,32 @@ bool web_visit_take_body(struct web_visit *v)
 void web_visit_drop_body(struct web_visit *v)
 {
     body_claim_give(&v->body);
+}
+
+// About what jansson needs for it.
+static size_t bytes_of(const json_t *value)
+{
+    size_t sum = VALUE_BYTES + json_string_length(value);
+    size_t i;
+    const char *key;
+    json_t *one;
+    json_array_foreach(value, i, one)
+    {
+        sum += bytes_of(one);
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, key, one)
+    {
+        sum += VALUE_BYTES + strlen(key) + bytes_of(one);
+    }
+    return json_is_array(value) || json_is_object(value) ? sum + TABLE_BYTES : sum;
+}
+
+// More than the longest body is not asked for: there may not be room for more at all.
+bool web_visit_take_message(struct web_visit *v, const json_t *message)
+{
+    size_t bytes = bytes_of(message), most = (size_t)v->ep->config->max_body_bytes;
+    return body_claim_take(&v->body, &v->ep->bodies, v->caller->owner,
+                           (int64_t)(bytes < most ? bytes : most), most);
 }
 
 bool web_visit_bad_version(struct web_visit *v, json_t *id)

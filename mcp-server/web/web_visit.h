@@ -13,7 +13,7 @@ struct web_visit {
     struct caller *caller;  // held; NULL before it is known
     int64_t until_ns;       // of its token, see auth_answer
     bool counted;           // as a call, by what its head says
-    struct body_claim body; // of ep->bodies
+    struct body_claim body; // of ep->bodies: the body, then the message
     struct auth_wait *wait; // for the keys that tell it
 };
 
@@ -27,6 +27,9 @@ void web_visit_free(struct web_visit *v);
 // visit. False: there is none.
 bool web_visit_take_body(struct web_visit *v);
 void web_visit_drop_body(struct web_visit *v);
+// The same for the message that it was, as long as that is being answered: by what it takes in
+// memory, which may be many times its length. Whoever answers it takes v->body over.
+bool web_visit_take_message(struct web_visit *v, const json_t *message);
 
 // Rungs that several kinds of requests have. `id` is that of the request, borrowed, NULL for none.
 // True: it was refused.

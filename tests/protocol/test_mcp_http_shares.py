@@ -4,6 +4,7 @@ streams, bodies on their way. And what still comes in while the server ends."""
 
 import contextlib
 import os
+import select
 import signal
 import threading
 import time
@@ -124,6 +125,49 @@ def test_one_token_leaves_room_for_bodies(http_start, tokens, pair):
     assert not is_refused(declare(server, other, 16 << 20))
     held[0].close()
     wait_for(lambda: not is_refused(declare(server, one, 1 << 20)), what="what was given up is free")
+
+
+def test_one_token_leaves_room_for_calls(http_start, tokens, pair, backend):
+    """What a call has said stays in memory until it is answered: 150 KB of empty arrays are 10 MB there."""
+    server = http_start("--token-file", tokens.path)
+    one, other = pair
+    made = call(server, one, "create_sandbox")["structuredContent"]["sandbox_id"]
+    large = {**tool("run_command", {"sandbox_id": made, "timeout": 600,
+                                    "command": "until test -e gate; do sleep 0.1; done"}), "junk": [[]] * 52_000}
+    running, answer = [], None
+    while not answer:
+        at = modern_open(server, "tools/call", large, headers=bearer(one))
+        wait_for(lambda: len(backend.running) > len(running) or select.select([at.socket], [], [], 0)[0])
+        if len(backend.running) > len(running):
+            running.append(at)
+            assert len(running) < 20
+        else:
+            answer = at.response()
+    assert answer.status == 429 and answer.headers["retry-after"]
+    assert len(running) >= 10  # of 128 MiB
+    assert ask(server, one).status == 200  # small ones are not counted
+    assert modern(server, "tools/list", {"junk": large["junk"]}, headers=bearer(other)).status == 200
+    (backend.files / "gate").touch()
+    assert [c.response().json()["result"]["structuredContent"]["exit_code"] for c in running] == [0] * len(running)
+    assert modern(server, "tools/list", {"junk": large["junk"]}, headers=bearer(one)).status == 200
+
+
+@pytest.mark.skipif(bool(os.environ.get("SAN")), reason="a sanitizer keeps what was freed")
+def test_what_a_listen_says_is_not_kept(http_start):
+    """It goes on for long, and says once what it wants to hear."""
+    server = http_start()
+    wanted = {"notifications": {}, "junk": "y" * (2 << 20)}
+
+    def begin(count):
+        streams = [modern(server, LISTEN, wanted) for _ in range(count)]
+        assert all(s.message()["method"] == "notifications/subscriptions/acknowledged" for s in streams)
+        return streams
+
+    kept = begin(5)
+    before = server.resident()
+    kept += begin(30)
+    assert server.resident() - before < 16 << 20  # not 60 MB
+    assert not any(s.done for s in kept)
 
 
 def test_a_listen_that_was_accepted_has_its_stream(http_start, backend, monkeypatch):
