@@ -15,6 +15,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define KEY_WORDS "PRIVATE KEY" // a key begins and ends with them
+
 static struct authority ca;
 
 static void require(bool promise)
@@ -59,13 +61,16 @@ static size_t count_of(const struct buf *text, const char *word)
     return count;
 }
 
-// A sentence quotes names and hosts; a value that is nothing else must not be in it.
+// A sentence quotes names and hosts; a key or a value that is nothing else must not be in it.
 static void check_sentence(const char *said, const struct buf *text)
 {
     json_t *json = json_parse(buf_str(text), text->len, NULL);
     const json_t *one;
     size_t i;
-    require(!strstr(said, "PRIVATE KEY"));
+    const char *key = json_string_value(json_object_get(json_object_get(json, "ca"), "key"));
+    bool is_nothing_else = key && strcmp(key, ca.key) == 0 && count_of(text, KEY_WORDS) == 2;
+    if (is_nothing_else)
+        require(!strstr(said, KEY_WORDS));
     json_array_foreach(json_object_get(json, "secrets"), i, one)
     {
         const char *value = json_string_value(json_object_get(one, "value"));

@@ -100,10 +100,11 @@ static void check_flow(struct packet *p, bool is_accepted)
     struct flow f;
     uint8_t frame[WIRE_TCP_FRAME_BYTES];
     uint16_t sum = wire_l4_sum(p);
-    flow_init(&f, p->dport, p->sport);
+    int behind = 0;
+    flow_init(&f, p->dport, p->sport, &behind);
     f.stack_port = 5;
     f.first_seq = f.stack_next = p->ack - 1;
-    f.stack_ack = p->seq;
+    f.behind.acked = p->seq;
     f.is_accepted = is_accepted;
     f.has_stack_fin = is_accepted;
     if (flow_from_guest(&f, p) != FLOW_DROP && sum == 0)
@@ -159,7 +160,8 @@ static void run_to_guest(struct policy *policy, uint8_t *frame, size_t size)
     if (p.proto != WIRE_PROTO_TCP || p.src != WIRE_GATEWAY_IP)
         return;
     uint16_t sum = wire_l4_sum(&p);
-    flow_init(&f, p.dport, 8080);
+    int behind = 0;
+    flow_init(&f, p.dport, 8080, &behind);
     if (flow_to_guest(&f, &p) && sum == 0)
         require(wire_l4_sum(&p) == 0 && p.sport == f.alias && p.dport == 8080);
 }
