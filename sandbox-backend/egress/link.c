@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // One side of a connection that passes through.
+//
+// TLS also speaks by itself: each KeyUpdate is answered with one (RFC 8446, 4.6.3). There is no
+// plain byte in that, so nothing else holds up a side that asks and never reads: past
+// LIMIT_STREAM_QUEUE_BYTES of such replies that are unsent, it has failed.
 #include "sandbox-backend/egress/link.h"
 
 #include <string.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 
 #define READ_BYTES 65536
@@ -129,13 +134,30 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = (uv_buf_t){.base = read_buf, .len = sizeof read_buf};
 }
 
+static enum tls_end_event take_some(struct link *l, char *into, size_t room, size_t *len)
+{
+    size_t before = l->out.sealed.len;
+    enum tls_end_event event = tls_end_take(l->tls, into, room, len);
+    l->replies += l->out.sealed.len - before;
+    return event;
+}
+
+static void send_replies(struct link *l)
+{
+    stream_out_flush(&l->out);
+    if (link_unsent(l) == 0)
+        l->replies = 0;
+    if (l->replies > LIMIT_STREAM_QUEUE_BYTES)
+        l->events->on_failed(l, "new keys are asked for, and what is answered is not read");
+}
+
 // What TLS makes of the bytes that it was given. The link may be closed by what it is told.
 static void take(struct link *l)
 {
     char plain[TLS_END_PLAIN_BYTES];
     for (;;) {
         size_t len = 0;
-        enum tls_end_event event = tls_end_take(l->tls, plain, sizeof plain, &len);
+        enum tls_end_event event = take_some(l, plain, sizeof plain, &len);
         bool is_new = !l->is_ready && tls_end_is_established(l->tls);
         l->is_ready = l->is_ready || is_new;
         if (is_new) {
@@ -158,7 +180,7 @@ static void take(struct link *l)
             return;
         }
     }
-    stream_out_flush(&l->out);
+    send_replies(l);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
@@ -182,6 +204,21 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
 // ---- writing
 
+static void on_shut(uv_shutdown_t *shutdown, int status)
+{
+    (void)shutdown;
+    (void)status; // a side that is gone already
+}
+
+// libuv would end it behind what it has been given, which need not be all.
+static void end_when_sent(struct link *l)
+{
+    if (!l->is_shut || l->is_ending || stream_out_unsent(&l->out))
+        return;
+    l->is_ending = true;
+    uv_shutdown(&l->shutdown, &l->io.stream, on_shut);
+}
+
 static bool on_seal(struct stream_out *o, const void *data, size_t len)
 {
     return tls_end_seal(container_of(o, struct link, out)->tls, data, len);
@@ -192,10 +229,12 @@ static void on_written(struct stream_out *o, int status)
     struct link *l = container_of(o, struct link, out);
     if (l->is_closing)
         return;
-    if (status < 0)
+    if (status < 0) {
         l->events->on_failed(l, uv_strerror(status));
-    else
-        l->events->on_drained(l);
+        return;
+    }
+    end_when_sent(l);
+    l->events->on_drained(l);
 }
 
 bool link_send(struct link *l, const struct buf *data)
@@ -208,12 +247,6 @@ size_t link_unsent(const struct link *l)
     return l->is_open ? stream_out_unsent(&l->out) : 0;
 }
 
-static void on_shut(uv_shutdown_t *shutdown, int status)
-{
-    (void)shutdown;
-    (void)status; // a side that is gone already
-}
-
 void link_shut(struct link *l)
 {
     if (!l->is_open || l->is_closing || l->is_shut)
@@ -222,7 +255,7 @@ void link_shut(struct link *l)
     if (l->tls)
         tls_end_bye(l->tls);
     stream_out_flush(&l->out);
-    uv_shutdown(&l->shutdown, &l->io.stream, on_shut);
+    end_when_sent(l);
 }
 
 // ---- the end

@@ -34,8 +34,11 @@ struct link {
     uv_shutdown_t shutdown;
     const struct link_events *events; // borrowed
     bool is_open;                     // has a handle that must be closed
-    bool is_closing, is_ready, is_reading, is_shut;
+    bool is_closing, is_ready, is_reading;
+    bool is_shut;    // no more will be sent
+    bool is_ending;  // and the other side is being told
     bool tls_failed; // it was TLS that failed
+    size_t replies;  // bytes that TLS said by itself since all was sent
 };
 
 // The guest's side: takes the descriptor. With `tls` the handshake begins when it is read from. -1:

@@ -9,7 +9,8 @@
 // CONNECT    its host is being connected, TLS included; then the head is sent
 // EXCHANGE   body and answer pass (exchange.c), at the same time if they like
 // RAW        after 101: bytes
-// LINGER     the last answer has been given; the guest is heard out so that it can read it
+// LINGER     the last answer has been given; what of it waits is sent, and then the guest is heard
+//            out so that it can read it
 //
 // From any state: CLOSED, when either side breaks. Each state has a deadline, which what passes
 // moves on.
@@ -51,10 +52,16 @@ void tunnel__set_state(struct tunnel *t, enum tunnel_state to)
         tunnel__progress(t);
 }
 
+// The rest of an answer has as long as its beginning had: the guest may take it slowly.
+static enum tunnel_state waits_as(const struct tunnel *t)
+{
+    return t->state == TUNNEL_LINGER && link_unsent(&t->guest) ? TUNNEL_EXCHANGE : t->state;
+}
+
 void tunnel__progress(struct tunnel *t)
 {
     if (t->state != TUNNEL_CLOSED)
-        deadline_arm(&t->deadline, PATIENCE[t->state].ms);
+        deadline_arm(&t->deadline, PATIENCE[waits_as(t)].ms);
 }
 
 // ---- the beginning
@@ -171,9 +178,9 @@ void tunnel_cut(struct tunnel *t)
 void tunnel__linger(struct tunnel *t)
 {
     link_close(&t->host);
-    tunnel__set_state(t, TUNNEL_LINGER);
     buf_clear(&t->from_guest);
     link_shut(&t->guest);
+    tunnel__set_state(t, TUNNEL_LINGER);
     link_read(&t->guest, true);
 }
 
@@ -360,7 +367,7 @@ static void on_host_failed(struct link *l, const char *why)
     else
         text = str_printf("the connection to %s was lost: %s", t->name, why);
     if (t->state == TUNNEL_HEAD) // between two requests: as if it had ended
-        tunnel__close(t);
+        tunnel__linger(t);
     else
         refuse(t, 502, what, text);
 }

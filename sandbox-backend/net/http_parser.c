@@ -153,7 +153,8 @@ static int on_head(llhttp_t *llhttp)
     llhttp->upgrade = 0; // the message is an ordinary one: who takes the offer stops parsing
     int status = llhttp_get_type(llhttp) == HTTP_RESPONSE ? llhttp_get_status_code(llhttp) : 0;
     // llhttp would wait for the body whose length a 304 only mentions (RFC 9112, 6.3).
-    if (p->no_body || status == 204 || status == 304)
+    p->no_body = p->no_body || status == 204 || status == 304;
+    if (p->no_body)
         llhttp->flags |= F_SKIPBODY;
     return HPE_PAUSED;
 }

@@ -53,7 +53,8 @@ struct http_parser {
     int64_t length;     // Content-Length; -1 chunked; -2 an answer that ends with the connection
     bool keep_alive;
     bool is_offer; // to change to another protocol, by Connection and Upgrade
-    bool no_body;  // of answers: set it before the head comes when HEAD was asked
+    bool no_body;  // of answers: set it before the head comes when HEAD was asked; it is set for
+                   // those that never have one
 
     struct http_trailers trailers; // whole at HTTP_EV_END
 };

@@ -3,11 +3,15 @@
 never anything less. The attack's control: a client with the value itself reaches the same host."""
 
 import base64
+import ctypes
 import json
+import os
 import pathlib
+import resource
 import secrets
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 
@@ -215,6 +219,83 @@ def test_head_and_not_modified(world):
         assert answer(s, False)[0] == 304
         assert ask(s, "/", "HEAD")[0] == 200
     assert host.accepted == 1
+
+
+def test_no_body_has_no_last_chunk(world):
+    """A 304 may say that the body would come in chunks: the next answer follows its head."""
+    def behave(connection, f):
+        while (message := read_message(f)):
+            connection.sendall(b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n" if "/304" in message[0]
+                               else b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext")
+
+    host = world.host(behave=behave)
+    with world.dial(NAME, host.port) as s:
+        s.sendall("".join(f"GET {path} HTTP/1.1\r\nHost: {NAME}\r\n\r\n" for path in ("/304", "/")).encode())
+        assert answer(s, False)[0] == 304
+        assert answer(s) == (200, [("Content-Length", "4")], b"next")
+
+
+def narrow(world, port):
+    """A guest's end without TLS to which only some bytes go at a time."""
+    guest, given = socket.socketpair()
+    with given:
+        given.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        world.hand(given.fileno(), NAME, "127.0.0.1", port, False)
+    guest.settimeout(60)
+    return guest
+
+
+def is_closed(s):
+    try:
+        s.sendall(b"x")
+        return False
+    except OSError:
+        return True
+
+
+def test_a_guest_that_reads_its_last_answer_slowly(world):
+    """It gets all of it, though the host is gone and others' last words are past."""
+    blob, gone = secrets.token_bytes(200000), threading.Event()
+
+    def behave(connection, f):
+        read_message(f)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(blob) + blob)
+        f.read()
+        gone.set()
+
+    host = world.host(behave=behave, tls=False)
+    with narrow(world, host.port) as slow:
+        slow.sendall(f"GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n".encode())
+        assert gone.wait(30), "the answer is whole"
+        with world.connect(NAME, host.port, tls=False) as other:
+            assert ask(other, host=OTHER)[0] == 421
+            wait_for(lambda: is_closed(other), what="an end of an answer that was read")
+        assert answer(slow) == (200, [("Content-Length", str(len(blob))), ("Connection", "close")], blob)
+
+
+def test_a_host_that_resets_between_requests(world):
+    """What it had answered before is the guest's."""
+    blob, told = secrets.token_bytes(200000), threading.Event()
+
+    def behave(connection, f):
+        read_message(f)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(blob) + blob)
+        told.wait(60)
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    host = world.host(behave=behave, tls=False)
+    descriptors = pathlib.Path(f"/proc/{world.process.pid}/fd")
+    with narrow(world, host.port) as s:
+        s.sendall(f"GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n".encode())
+        assert s.recv(1) == b"H"
+        open_ones = len(list(descriptors.iterdir()))
+        with world.connect(NAME, host.port, tls=False) as other:
+            assert ask(other, host=OTHER)[0] == 421, "all that came is read"
+            wait_for(lambda: is_closed(other), what="the other is over")
+        told.set()
+        wait_for(lambda: len(list(descriptors.iterdir())) < open_ones, what="the reset is heard")
+        line, _, body = read_message(Lines(s.makefile("rb", buffering=0)))
+    assert line == "TTP/1.1 200 OK" and body == blob
 
 
 def test_answer_that_ends_with_the_connection(world):
@@ -526,6 +607,41 @@ def test_who_does_not_trust_the_authority(world, authorities):
 
 
 # ---- the process
+
+def ask_for_keys(s, times):
+    """A client's handshake with one that asks for new keys, which Python's own cannot: how often it could."""
+    lib = ctypes.CDLL("libssl.so.3")
+    for function in "TLS_client_method", "SSL_CTX_new", "SSL_new":
+        getattr(lib, function).restype = ctypes.c_void_p
+    ctx = ctypes.c_void_p(lib.SSL_CTX_new(ctypes.c_void_p(lib.TLS_client_method())))
+    ssl_ = ctypes.c_void_p(lib.SSL_new(ctx))
+    s.setblocking(True)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 60, 0))
+    lib.SSL_set_fd(ssl_, s.fileno())
+    assert lib.SSL_connect(ssl_) == 1
+    asked = 0
+    while asked < times and lib.SSL_key_update(ssl_, 1) == 1 and lib.SSL_do_handshake(ssl_) == 1:
+        asked += 1
+    lib.SSL_free(ssl_)
+    lib.SSL_CTX_free(ctx)
+    return asked
+
+
+def test_a_guest_that_asks_for_keys_and_does_not_read(world):
+    host = world.host()
+
+    def resident():
+        pages = pathlib.Path(f"/proc/{world.process.pid}/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * resource.getpagesize()
+
+    with world.connect(NAME, host.port) as first, world.connect(NAME, host.port) as s:
+        assert ask_for_keys(first, 1) == 1
+        before = resident()
+        asked = ask_for_keys(s, 600_000)
+        grown = resident() - before
+    assert asked < 600_000, f"it takes it all, and is {grown >> 20} MiB larger"
+    assert os.environ.get("SAN") or grown < 4 << 20, (asked, grown)
+
 
 def test_values_are_nowhere(world):
     host = world.host()
