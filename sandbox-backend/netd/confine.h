@@ -3,8 +3,9 @@
 #pragma once
 #include "sandbox-backend/base/err.h"
 
-// Memory that libslirp may fill with what the guest sends and does not take, for example segments
-// that wait for others before them. Past it the process aborts, and with it this sandbox's network.
+// Memory that libslirp may fill with what the guest sends and does not take: the buffers of its
+// connections, and what waits for something before it (behind.h), which together are less. Past it
+// the process aborts, and with it this sandbox's network.
 #define CONFINE_DATA_BYTES (512L * 1024 * 1024)
 
 // Memory of this size and above is mapped, not taken from the heap. libslirp has two buffers of

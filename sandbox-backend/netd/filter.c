@@ -138,7 +138,7 @@ void filter_from_guest(struct policy *policy, uint8_t *frame, size_t len, struct
     r->answer_len = 0;
     const char *fault = wire_parse(&r->packet, frame, len);
     if (fault)
-        drop(r, fault, false);
+        drop(r, fault, is_to_many(r->packet.dst)); // IGMP has options
     else if (memcmp(frame + 6, wire_guest_mac, 6) != 0)
         drop(r, "spoofed Ethernet address", false);
     else if (r->packet.type == WIRE_TYPE_ARP)

@@ -23,7 +23,7 @@ enum filter_verdict {
 struct filter_result {
     enum filter_verdict verdict;
     const char *why;      // why it does not go on; NULL otherwise
-    bool is_noise;        // what every kernel sends when it starts: not worth a line in the log
+    bool is_noise;        // what every kernel sends by itself: not counted, and in no log
     struct packet packet; // zero as far as it was not understood
     uint8_t answer[REJECT_MAX_BYTES];
     size_t answer_len;

@@ -7,9 +7,15 @@ static bool is_after(uint32_t a, uint32_t b)
     return (int32_t)(a - b) > 0;
 }
 
-void flow_init(struct flow *f, uint16_t alias, uint16_t guest_port)
+void flow_init(struct flow *f, uint16_t alias, uint16_t guest_port, int *behind)
 {
     *f = (struct flow){.alias = alias, .guest_port = guest_port};
+    behind_begin(&f->behind, behind, 0);
+}
+
+void flow_fini(struct flow *f)
+{
+    behind_end(&f->behind);
 }
 
 static void note_stack_segment(struct flow *f, const struct packet *p)
@@ -17,9 +23,7 @@ static void note_stack_segment(struct flow *f, const struct packet *p)
     if (is_after(p->seq + p->seq_len, f->stack_next))
         f->stack_next = p->seq + p->seq_len;
     if (p->flags & WIRE_ACK)
-        f->stack_ack = p->ack;
-    if (f->stack_ack == f->guest_next)
-        f->behind = 0;
+        behind_note_ack(&f->behind, p->ack);
     if (p->flags & WIRE_FIN)
         f->has_stack_fin = true;
 }
@@ -54,7 +58,7 @@ static enum flow_event on_answer(struct flow *f, const struct packet *p)
         return FLOW_DROP;
     f->is_accepted = true;
     f->guest_ack = p->ack;
-    f->stack_ack = f->guest_next = p->seq + 1;
+    behind_begin(&f->behind, f->behind.all, p->seq + 1);
     return FLOW_ACCEPTED;
 }
 
@@ -69,12 +73,10 @@ static void on_guest_fin(struct flow *f, struct packet *p)
     }
 }
 
-// Frames arrive in order and few are lost, so an honest guest seldom leaves a hole. One that leaves
-// them on purpose, or sends what libslirp ignores, would only make libslirp keep a whole buffer for
-// each byte behind them. What libslirp waits for may always go.
 static bool may_go(const struct flow *f, const struct packet *p)
 {
-    return p->seq_len == 0 || !is_after(p->seq, f->stack_ack) || f->behind < FLOW_BEHIND_MAX;
+    return p->seq_len == 0 || !is_after(p->seq, f->behind.acked) ||
+           f->behind.count < FLOW_BEHIND_MAX;
 }
 
 // A repeated SYN+ACK must not be seen as one: on each, libslirp sets up its buffers anew and
@@ -84,11 +86,8 @@ static enum flow_event on_segment(struct flow *f, struct packet *p)
 {
     if (p->flags & WIRE_SYN)
         wire_clear_flag(p, WIRE_SYN);
-    if (!may_go(f, p))
+    if (!may_go(f, p) || !behind_take(&f->behind, p))
         return FLOW_DROP;
-    if (is_after(p->seq + p->seq_len, f->guest_next))
-        f->guest_next = p->seq + p->seq_len;
-    f->behind += p->seq_len > 0;
     if (p->flags & WIRE_ACK && is_after(p->ack, f->guest_ack) && !is_after(p->ack, f->stack_next))
         f->guest_ack = p->ack;
     f->guest_window = p->window;
@@ -109,7 +108,7 @@ enum flow_event flow_from_guest(struct flow *f, struct packet *p)
 
 bool flow_fin_is_due(const struct flow *f)
 {
-    return f->is_fin_held && f->stack_ack == f->guest_fin_end - 1;
+    return f->is_fin_held && f->behind.acked == f->guest_fin_end - 1;
 }
 
 void flow_release_fin(struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES])
@@ -132,7 +131,7 @@ void flow_release_fin(struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES])
 bool flow_is_over(const struct flow *f)
 {
     return f->has_stack_fin && f->guest_ack == f->stack_next && f->has_guest_fin &&
-           f->stack_ack == f->guest_fin_end;
+           f->behind.acked == f->guest_fin_end;
 }
 
 void flow_reset_stack(const struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES])
@@ -142,7 +141,7 @@ void flow_reset_stack(const struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES])
         .dst = WIRE_GATEWAY_IP,
         .sport = f->alias,
         .dport = f->stack_port,
-        .seq = f->stack_ack,
+        .seq = f->behind.acked,
         .ack = f->is_accepted ? f->guest_ack : f->first_seq + 1,
         .flags = WIRE_RST | WIRE_ACK,
     };
@@ -157,7 +156,7 @@ void flow_reset_guest(const struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES])
         .sport = f->alias,
         .dport = f->guest_port,
         .seq = f->stack_next,
-        .ack = f->stack_ack,
+        .ack = f->behind.acked,
         .flags = WIRE_RST | WIRE_ACK,
     };
     wire_make_tcp(out, &h, true);

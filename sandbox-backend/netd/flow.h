@@ -14,10 +14,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sandbox-backend/netd/behind.h"
 #include "sandbox-backend/netd/wire.h"
 
-// Segments that libslirp may have been given and not acknowledged, one buffer of WIRE_MTU each. It
-// acknowledges within 2 ms, and its window of 64 KB is 45 full segments of an Ethernet MTU.
+// Segments that libslirp may have been given and not acknowledged, of those that behind.h lets all
+// connections have. It acknowledges within 2 ms, and its window of 64 KB is 45 full segments of an
+// Ethernet MTU.
 #define FLOW_BEHIND_MAX 64
 
 struct flow {
@@ -28,9 +30,7 @@ struct flow {
     bool has_stack_fin, has_guest_fin;
     uint32_t first_seq;     // libslirp's initial sequence number
     uint32_t stack_next;    // the sequence number after the last that libslirp used
-    uint32_t stack_ack;     // what libslirp has received: its last acknowledgment
-    uint32_t guest_next;    // the end of what libslirp was given
-    int behind;             // segments given since it had acknowledged everything
+    struct behind behind;   // what libslirp was given and has received
     uint32_t guest_ack;     // what the guest has received
     uint32_t guest_fin_end; // the sequence number after the guest's FIN
     bool is_fin_held;       // it came, and libslirp does not know yet
@@ -45,7 +45,9 @@ enum flow_event {
     FLOW_STALE,    // for libslirp, which resets what the guest took for an older connection
 };
 
-void flow_init(struct flow *f, uint16_t alias, uint16_t guest_port);
+// `behind`: borrowed, what all connections have (behind.h).
+void flow_init(struct flow *f, uint16_t alias, uint16_t guest_port, int *behind);
+void flow_fini(struct flow *f); // also when it was only zeroed
 
 // A segment from libslirp to 10.0.2.15:alias. False when it is to be dropped; else it now carries
 // the guest's names.

@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/log/log.h"
+#include "sandbox-backend/netd/filter.h"
 #include "sandbox-backend/netd/gated.h"
 #include "sandbox-backend/netd/handover.h"
 
@@ -125,7 +126,7 @@ static const char *denies_hello(struct gate *g, const struct gated *c, const str
     if (h->kind == HELLO_BAD)
         return h->why;
     if (!policy_asks_name(g->policy, &c->to))
-        return policy_denies(g->policy, &c->to);
+        return filter_denies(g->policy, &c->to);
     if (h->kind == HELLO_OTHER)
         return policy_denies_nameless(g->policy, &c->to);
     if (h->kind == HELLO_CONNECT)

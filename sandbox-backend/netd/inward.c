@@ -123,6 +123,7 @@ static void release(struct inward *in, struct conn *c)
 {
     if (c->flow.alias != 0)
         in->by_alias[c->flow.alias] = 0;
+    flow_fini(&c->flow);
     set_state(c, CONN_FREE);
     while (in->used > 0 && in->conns[in->used - 1].state == CONN_FREE)
         in->used--;
@@ -214,7 +215,7 @@ static void read_line(struct inward *in, struct conn *c)
 static void start_connecting(struct inward *in, struct conn *c, uint16_t port)
 {
     int client = c->fd, dialled = -1;
-    flow_init(&c->flow, take_alias(in, c), port);
+    flow_init(&c->flow, take_alias(in, c), port, stack_behind(in->stack));
     if (stack_dial(in->stack, client, c->flow.alias, &dialled) < 0) {
         log_warn("inward.dial_failed", "port=%u", port);
         give_up_line(in, c, "ERR limit\n");

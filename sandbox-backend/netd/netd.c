@@ -124,13 +124,21 @@ static void open_or_refuse(struct netd *n, struct filter_result *r)
         send_outside(n, &r->packet);
 }
 
+// What the guest still says in a connection of the host's that is over, or that its kernel
+// remembers of the machine from whose image it was made, asks for nothing.
+static void refuse_inward(struct filter_result *r)
+{
+    filter_refuse(r, "the gateway has no services");
+    r->is_noise = (r->packet.flags & (WIRE_SYN | WIRE_ACK)) != WIRE_SYN;
+}
+
 static void on_guest_frame(void *ctx, uint8_t *frame, size_t len)
 {
     struct netd *n = ctx;
     struct filter_result *r = &n->result;
     filter_from_guest(&n->policy, frame, len, r);
     if (r->verdict == FILTER_INWARD && !inward_from_guest(n->inward, &r->packet))
-        filter_refuse(r, "the gateway has no services");
+        refuse_inward(r);
     else if (r->verdict == FILTER_NAME && !resolver_from_guest(n->resolver, &r->packet))
         filter_refuse(r, "not a DNS question");
     else if (r->verdict == FILTER_STACK)

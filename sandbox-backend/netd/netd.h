@@ -21,10 +21,11 @@
 // frame on; connections that it denies are cut at once.
 //
 // Limits. Connections and UDP ports: INWARD_MAX, pace.h. What the guest leaves half-open, or opens
-// and says nothing in where it has to: halfopen.h, gate.h. Bytes per second: shaper.h. Descriptors
-// and memory of the whole: confine.h. Bytes on their way to the guest: frames.h; when they pile up
-// host sockets are not read, then the guest is not either, so a queue grows on neither side. Work
-// of one wake-up: FRAMES_IN_BYTES from the guest, one buffer from each host socket.
+// and says nothing in where it has to: halfopen.h, gate.h. What comes before its turn: behind.h.
+// Bytes per second: shaper.h. Descriptors and memory of the whole: confine.h. Bytes on their way to
+// the guest: frames.h; when they pile up host sockets are not read, then the guest is not either,
+// so a queue grows on neither side. Work of one wake-up: FRAMES_IN_BYTES from the guest, one buffer
+// from each host socket.
 //
 // Failure. The end of the frames socket is the end of the machine and of this process (status 0).
 // A guest can make libslirp abort only by filling the memory that confine.h allows; then this

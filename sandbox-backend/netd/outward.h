@@ -8,12 +8,14 @@
 // acknowledgment").
 #pragma once
 #include "sandbox-backend/base/net_rule.h"
+#include "sandbox-backend/netd/behind.h"
 #include "sandbox-backend/netd/wire.h"
 
 struct outward {
     struct endpoint to;
     uint16_t guest_port;
     uint32_t first_seq; // the guest's initial sequence number
+    struct behind behind;
 };
 
 // Where libslirp is in it.

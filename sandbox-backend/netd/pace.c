@@ -31,7 +31,7 @@ static int64_t or_else(int64_t limit, int64_t standard)
     return limit > 0 ? limit : standard;
 }
 
-const char *pace_refuses(struct pace *p, const struct net_limits *limits, const struct stack *s,
+const char *pace_refuses(struct pace *p, const struct net_limits *limits, struct stack *s,
                          const struct packet *packet)
 {
     enum stack_kind kind = stack_opens(s, packet);

@@ -19,7 +19,7 @@ void pace_init(struct pace *p);
 
 // NULL when what the guest's packet opens, if anything, may be opened, and then it counts; else why
 // not.
-const char *pace_refuses(struct pace *p, const struct net_limits *limits, const struct stack *s,
+const char *pace_refuses(struct pace *p, const struct net_limits *limits, struct stack *s,
                          const struct packet *packet);
 
 // One more at `per_s`; pure but for the bucket.

@@ -46,7 +46,8 @@ static void write_line(struct refusals *r, const struct net_stats_refusal *one)
     }
     char dst[INET_ADDRSTRLEN] = "-";
     struct in_addr address = {htonl(one->address)};
-    inet_ntop(AF_INET, &address, dst, sizeof dst);
+    if (one->address)
+        inet_ntop(AF_INET, &address, dst, sizeof dst);
     log_info("outward.refused", "why=\"%s\" proto=%s dst=%s port=%u name=\"%s\" suppressed=%lu",
              one->why, net_stats_proto(one->proto), dst, one->port, one->name, r->suppressed);
     r->suppressed = 0;

@@ -18,21 +18,21 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 #include "sandbox-backend/netd/halfopen.h"
-#include "sandbox-backend/netd/outward.h"
+#include "sandbox-backend/netd/outward_list.h"
 
 enum owner { OWNER_NONE, OWNER_TCP_OUT, OWNER_UDP_OUT, OWNER_DIALLED };
 
 struct stack {
     Slirp *slirp; // owned
     struct stack_events events;
-    uint8_t owner[POLLSET_MAX];          // enum owner of each descriptor that libslirp registered
-    struct outward outward[POLLSET_MAX]; // the guest's connection, for OWNER_TCP_OUT
-    bool is_connecting[POLLSET_MAX];     // likewise
-    struct halfopen half;                // likewise
-    uint16_t udp_port[POLLSET_MAX];      // the guest's source port, for OWNER_UDP_OUT
-    uint8_t udp_known[65536 / 8];        // source ports that have a socket
-    uint16_t tcp_known[65536];           // how many connections a source port has
+    uint8_t owner[POLLSET_MAX];      // enum owner of each descriptor that libslirp registered
+    struct outward_list outward;     // the guest's connections, for OWNER_TCP_OUT
+    bool is_connecting[POLLSET_MAX]; // likewise
+    struct halfopen half;            // likewise
+    uint16_t udp_port[POLLSET_MAX];  // the guest's source port, for OWNER_UDP_OUT
+    uint8_t udp_known[65536 / 8];    // source ports that have a socket
     int tcp_out, udp_out, dialled;
+    int behind;                 // segments that libslirp may keep (behind.h)
     const struct packet *input; // being looked at by libslirp: what it opens is for this
     int adopt_fd;               // -1, or what takes the place of the next descriptor it registers
     int adopted_fd;             // where that was put
@@ -53,6 +53,7 @@ struct stack {
 static ssize_t on_send_packet(const void *frame, size_t len, void *ctx)
 {
     struct stack *s = ctx;
+    outward_list_note(&s->outward, frame, len);
     if (s->asked)
         outward_note(s->asked, frame, len, &s->numbers);
     s->events.on_frame(s->events.ctx, frame, len);
@@ -121,10 +122,7 @@ static void on_register_fd(int fd, void *ctx)
         adopt(s, fd);
     } else if (s->input && s->input->proto == WIRE_PROTO_TCP) {
         s->owner[fd] = OWNER_TCP_OUT;
-        s->outward[fd] = (struct outward){.to = {s->input->dst, s->input->dport, WIRE_PROTO_TCP},
-                                          .guest_port = s->input->sport,
-                                          .first_seq = s->input->seq};
-        s->tcp_known[s->input->sport]++;
+        outward_list_add(&s->outward, fd, s->input, &s->behind);
         s->is_connecting[fd] = true;
         s->tcp_out++;
     } else if (s->input && s->input->proto == WIRE_PROTO_UDP) {
@@ -144,7 +142,7 @@ static void on_unregister_fd(int fd, void *ctx)
     s->owner[fd] = OWNER_NONE;
     if (owner == OWNER_TCP_OUT) {
         s->tcp_out--;
-        s->tcp_known[s->outward[fd].guest_port]--;
+        outward_list_remove(&s->outward, fd);
         halfopen_end(&s->half, fd);
         s->events.on_closed(s->events.ctx, fd);
     } else if (owner == OWNER_UDP_OUT) {
@@ -230,6 +228,10 @@ void stack_free(struct stack *s)
 
 void stack_input(struct stack *s, const struct packet *p)
 {
+    bool is_tcp = p->proto == WIRE_PROTO_TCP;
+    struct outward *o = is_tcp ? outward_list_find(&s->outward, p->sport, p->dst, p->dport) : NULL;
+    if (o && !behind_take(&o->behind, p))
+        return;
     s->input = p;
     slirp_input(s->slirp, p->frame, (int)p->len);
     s->input = NULL;
@@ -242,25 +244,25 @@ void stack_input_made(struct stack *s, uint8_t frame[WIRE_TCP_FRAME_BYTES])
         stack_input(s, &p);
 }
 
-// Whether it is of an outward connection that there is.
-static bool is_known(const struct stack *s, const struct packet *p)
+// Of a connection in TIME_WAIT, another SYN than its first makes a new one.
+static bool is_repeated(struct stack *s, const struct packet *syn)
 {
-    for (int fd = 0; s->tcp_known[p->sport] > 0 && fd < POLLSET_MAX; fd++) {
-        const struct outward *o = &s->outward[fd];
-        if (s->owner[fd] == OWNER_TCP_OUT && o->guest_port == p->sport && o->to.address == p->dst &&
-            o->to.port == p->dport)
-            return true;
-    }
-    return false;
+    const struct outward *o = outward_list_find(&s->outward, syn->sport, syn->dst, syn->dport);
+    return o && o->first_seq == syn->seq;
 }
 
-enum stack_kind stack_opens(const struct stack *s, const struct packet *p)
+enum stack_kind stack_opens(struct stack *s, const struct packet *p)
 {
     if (p->proto == WIRE_PROTO_TCP && (p->flags & (WIRE_SYN | WIRE_ACK)) == WIRE_SYN)
-        return is_known(s, p) ? STACK_NOTHING : STACK_TCP;
+        return is_repeated(s, p) ? STACK_NOTHING : STACK_TCP;
     if (p->proto == WIRE_PROTO_UDP && !(s->udp_known[p->sport / 8] & 1u << (p->sport % 8)))
         return STACK_UDP;
     return STACK_NOTHING;
+}
+
+int *stack_behind(struct stack *s)
+{
+    return &s->behind;
 }
 
 int stack_count(const struct stack *s, enum stack_kind kind)
@@ -309,7 +311,7 @@ static void note_connected(struct stack *s, const struct pollfd *p)
     if (p->revents & (POLLERR | POLLHUP | POLLNVAL))
         return;
     halfopen_begin(&s->half, p->fd, clock_mono_ms());
-    s->events.on_connected(s->events.ctx, p->fd, &s->outward[p->fd].to);
+    s->events.on_connected(s->events.ctx, p->fd, &s->outward.items[p->fd].to);
 }
 
 // Errors and hang-ups are told as what was waited for, never as more: libslirp takes either for
@@ -487,7 +489,7 @@ static bool ask_numbers(struct stack *s, const struct outward *o)
 void stack_end(struct stack *s, int fd)
 {
     uint8_t frame[WIRE_TCP_FRAME_BYTES];
-    const struct outward o = s->outward[fd];
+    const struct outward o = s->outward.items[fd];
     if (s->is_connecting[fd] || !ask_numbers(s, &o)) {
         stack_reset(fd);
         return;
@@ -503,7 +505,7 @@ void stack_end_late(struct stack *s)
 {
     int fd;
     while ((fd = halfopen_late(&s->half, clock_mono_ms())) >= 0) {
-        s->events.on_late(s->events.ctx, fd, &s->outward[fd].to);
+        s->events.on_late(s->events.ctx, fd, &s->outward.items[fd].to);
         stack_end(s, fd);
         halfopen_end(&s->half, fd);
     }
@@ -514,7 +516,7 @@ int stack_cut(struct stack *s, const char *(*denies)(void *ctx, const struct sta
 {
     int count = 0;
     for (int fd = 0; fd < POLLSET_MAX; fd++) {
-        const struct stack_connection c = {fd, s->outward[fd].to, s->is_connecting[fd]};
+        const struct stack_connection c = {fd, s->outward.items[fd].to, s->is_connecting[fd]};
         if (s->owner[fd] != OWNER_TCP_OUT || !denies(ctx, &c))
             continue;
         stack_end(s, fd);

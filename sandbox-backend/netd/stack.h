@@ -36,16 +36,19 @@ struct stack_events {
 struct stack *stack_new(const struct stack_events *events, bool is_restricted, struct err *e);
 void stack_free(struct stack *s); // closes every socket; on_closed is called for the dialled ones
 
-// A frame from the guest that the filter let through.
+// A frame from the guest that the filter let through. It is dropped when libslirp would only keep
+// it, and keeps enough.
 void stack_input(struct stack *s, const struct packet *p);
 // One that was made in the guest's name.
 void stack_input_made(struct stack *s, uint8_t frame[WIRE_TCP_FRAME_BYTES]);
 
 // What a packet of the guest's would open, and how many such the guest has open. A SYN that is
-// repeated opens nothing.
+// repeated opens nothing; another one of the same ports does, when libslirp takes it.
 enum stack_kind { STACK_NOTHING, STACK_TCP, STACK_UDP };
-enum stack_kind stack_opens(const struct stack *s, const struct packet *p);
+enum stack_kind stack_opens(struct stack *s, const struct packet *p);
 int stack_count(const struct stack *s, enum stack_kind kind);
+// What libslirp may keep behind holes: the count of all connections, inward ones too (behind.h).
+int *stack_behind(struct stack *s);
 
 // Opens a connection to 10.0.2.15:guest_port whose host end is the socket `fd`: its bytes are what
 // libslirp sends and receives. 0, or -1 when descriptors or ports are short. On success `*dialled`

@@ -119,6 +119,9 @@ static const char *parse_ipv4(struct packet *p, size_t len)
         return "short IPv4 header";
     if (ip[0] >> 4 != 4)
         return "not version 4";
+    p->proto = ip[9];
+    p->src = wire_get32(ip + 12);
+    p->dst = wire_get32(ip + 16);
     if ((ip[0] & 0xf) * 4 != WIRE_IPV4_BYTES)
         return "IPv4 options";
     size_t total = wire_get16(ip + 2);
@@ -131,9 +134,6 @@ static const char *parse_ipv4(struct packet *p, size_t len)
     p->len = WIRE_ETH_BYTES + total;
     p->l4 = p->frame + WIRE_HEAD_BYTES;
     p->l4_len = total - WIRE_IPV4_BYTES;
-    p->proto = ip[9];
-    p->src = wire_get32(ip + 12);
-    p->dst = wire_get32(ip + 16);
     switch (p->proto) {
     case WIRE_PROTO_TCP:
         return parse_tcp(p);

@@ -4,10 +4,11 @@ frames can keep them in; and that they cost little while they are there. No pack
 
 import os
 import socket
+import struct
 
 from gate_world import BY_NAME, Flow, client_hello, serve, wire_and_names
 from gate_world import fixture_start, fixture_world  # noqa: F401 (fixtures)
-from netd_guest import ACK, FIN, RST, SYN, Wire, wait_for
+from netd_guest import ACK, FIN, RST, SYN, Wire, ipv4, tcp, wait_for
 
 SAN = "asan" in os.environ["BIN"]
 HELD = 20
@@ -146,6 +147,59 @@ def test_guests_that_say_nothing(world, start):
     waits.send(FIN | ACK)
     wait_for(lambda: patient.got == [(b"at last\n", "end")], what="which lives")
     assert begin(wire, world, HELD, 6000), "and there is room for others"
+
+
+def frames_of(flow, segments):
+    """(offset, data, flags) of one connection, as they go to netd."""
+    made = (ipv4(6, flow.address, tcp(flow.address, flow.sport, flow.dport, flow.seq + offset, flow.ack, flags, data))
+            for offset, data, flags in segments)
+    return b"".join(struct.pack(">I", len(frame)) + frame for frame in made)
+
+
+def test_memory_behind_a_hole(world, start):
+    """libslirp keeps a buffer of 64 KiB for each byte that comes before its turn: 512 MB are 8,000. Some
+    wait, in all connections together; and whoever then sends what is missing loses nothing."""
+    server = serve(world, 8080)
+    netd = start({}, with_guest=False)
+    wire = started(netd)
+    flows = begin(wire, world, 4, port=8080)
+    for f in flows:
+        f.send(ACK)
+    for f in flows[1:]:
+        wire.peer.sendall(frames_of(f, ((2 + 2 * i, b"y", ACK) for i in range(4000))))
+        wire.peer.sendall(frames_of(f, ((9000, b"", FIN | ACK) for i in range(4000))))
+    whole, first = bytes(range(256)) * 128, flows[0]
+    for at in range(0, len(whole), 256):
+        wire.peer.sendall(frames_of(first, [(at, whole[at:at + 256], ACK)]))
+        while True:
+            _, port, _, ack, _ = wire.receive_tcp()
+            if port == first.sport and ack == (first.seq + at + 256) & 0xffffffff:
+                break
+    assert netd.status("VmData") < 200 * 1024 or SAN, "kB"
+    first.seq += len(whole)
+    for f in flows:
+        f.send(FIN | ACK if f is first else RST | ACK)
+    wait_for(lambda: (whole, "end") in server.got, what="all of it came")
+
+
+def test_another_syn_of_the_same_ports_is_another_connection(world, start):
+    """libslirp makes one of it where the server ended the last: it counts as any."""
+    quiet_server(world, ends=True)
+    netd = start({"limits": {"connectionsPerSecond": 1}}, with_guest=False)
+    wire = started(netd)
+    flow, = begin(wire, world, 1)
+    flow.send(ACK)
+    seq, _ = answers(wire, [flow], FIN)[flow.sport]
+    flow.ack = seq + 1
+    flow.send(FIN | ACK)
+    answers(wire, [flow], ACK)
+    others = [Flow(wire, world.PUBLIC, 3000 + i, 443) for i in range(20)]
+    again = Flow(wire, world.PUBLIC, flow.sport, 443)
+    again.seq = flow.seq + (1 << 24)
+    wire.peer.sendall(b"".join(frames_of(f, [(0, b"", SYN)]) for f in (*others, again)))
+    _, flags = answers(wire, [again], SYN | RST)[again.sport]
+    assert flags & RST, "no more are let in"
+    assert netd.stats()[1]["too many new connections"] > 10
 
 
 def test_memory_under_a_flood(world, start):

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from gate_world import BY_NAME, OPEN, client_hello, request, says, serve
+from gate_world import BY_NAME, OPEN, Server, client_hello, request, says, serve
 from gate_world import fixture_start, fixture_world  # noqa: F401 (fixtures)
 from netd_guest import wait_for
 
@@ -63,6 +63,14 @@ def test_handed_over(world, start, egress):
     assert says(guest, world.PUBLIC, 2222, b"SSH-2.0-x\r\n") == b"ok", "the rest goes by itself"
     wait_for(lambda: all(len(s.got) == s.accepted for s in servers.values()), what="all are over")
     assert {data for port in (80, 443, 8443) for data, _ in servers[port].got} == {b""}, "nothing went round it"
+
+
+def test_names_are_resolved_over_tcp(world, start, egress):
+    """Answers that do not fit in UDP: the resolver is open, and speaks neither TLS nor HTTP."""
+    world.servers.append(Server(world.host, 53))
+    netd, guest = start(OPEN, egress=egress.theirs)
+    assert says(guest, "10.0.2.3", 53, b"\0\x05query") == b"ok"
+    assert netd.stats()[1] == {}
 
 
 def test_a_slow_hello_does_not_go_past_it(world, start, egress):

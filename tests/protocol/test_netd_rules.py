@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from netd_guest import (GUEST_IP, RST, SYN, Guest, Netd, Wire, World, checksum, ipv4, tcp, udp, wait_for)
+from netd_guest import (ACK, FIN, GUEST_IP, RST, SYN, Guest, Netd, Wire, World, checksum, ipv4, tcp, udp, wait_for)
 from netd_world import PORT, Echo, NameServer, ask, reaches
 
 OTHER = "9.9.9.9"  # public as well, and the world's
@@ -347,6 +347,25 @@ def test_raw_frames_change_nothing(world, make):
     frame = wire.receive()
     assert frame[:6] == bytes.fromhex("525400c0bb01") and frame.endswith(b"good"), \
         "answers still go to the guest's own address"
+
+
+def test_what_a_kernel_says_by_itself_is_not_counted(world, make):
+    """Reports of multicast groups, which have an option; and what is left of connections to its
+    services that the host has ended, or that another machine had, whose image it was made from."""
+    netd = make({"mode": "public"})
+    wire = Wire(netd)
+    wire.receive()
+    wire.send(ipv4(2, "224.0.0.22", bytes(16), options=b"\x94\x04\0\0"))
+    for flags in (ACK, ACK | FIN, ACK | SYN, RST, FIN):
+        wire.send(ipv4(6, "10.0.2.2", tcp("10.0.2.2", 49983, 40000, 5, 6, flags, b"x" * (flags == ACK))))
+        if flags != RST:
+            assert wire.receive_tcp()[4] & RST
+    assert netd.stats()[1:] == ({}, [])
+    wire.send(ipv4(17, world.PUBLIC, bytes(16), options=b"\x94\x04\0\0"))
+    wire.send(ipv4(6, "10.0.2.2", tcp("10.0.2.2", 49983, 40000, 5, 0, SYN)))
+    assert wire.receive_tcp()[4] & RST
+    assert [(r["why"], r["address"], r["port"]) for r in netd.stats()[2]] == [
+        ("the gateway has no services", "10.0.2.2", 40000), ("IPv4 options", world.PUBLIC, 0)], "but what it asks for is"
 
 
 def test_fragments_go_nowhere_and_carry_no_port(world, make):

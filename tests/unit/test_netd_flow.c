@@ -8,6 +8,7 @@
 #define STACK_PORT 51000
 
 static struct flow flow;
+static int all_behind;
 static uint8_t frame[WIRE_TCP_FRAME_BYTES];
 static struct packet packet;
 
@@ -29,7 +30,7 @@ static enum flow_event from_guest(uint32_t seq, uint32_t ack, uint8_t flags)
 
 static void start(void)
 {
-    flow_init(&flow, ALIAS, GUEST_PORT);
+    flow_init(&flow, ALIAS, GUEST_PORT, &all_behind);
     to_guest(1000, 0, WIRE_SYN);
 }
 
@@ -42,7 +43,7 @@ static void establish(void)
 
 static void test_names(void)
 {
-    flow_init(&flow, ALIAS, GUEST_PORT);
+    flow_init(&flow, ALIAS, GUEST_PORT, &all_behind);
     is_int(from_guest(1, 1, WIRE_SYN | WIRE_ACK), FLOW_DROP, "nothing before our SYN");
     ok(!to_guest(1, 1, WIRE_ACK), "not from libslirp either");
     ok(to_guest(1000, 0, WIRE_SYN), "the SYN");

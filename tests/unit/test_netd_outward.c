@@ -10,7 +10,8 @@
 #define SERVER 0x08080404u
 #define WINDOW (128 * 1024)
 
-static const struct outward outward = {{SERVER, 443, WIRE_PROTO_TCP}, 40000, 0xfffffff0u};
+static const struct outward outward = {
+    .to = {SERVER, 443, WIRE_PROTO_TCP}, .guest_port = 40000, .first_seq = 0xfffffff0u};
 static uint8_t frame[WIRE_TCP_FRAME_BYTES];
 static struct packet packet;
 
