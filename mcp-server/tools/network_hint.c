@@ -38,13 +38,15 @@ static bool is_since(const json_t *refusal, int64_t since_ns)
     return at_ns % NS_PER_S ? at_ns >= since_ns : at_ns + NS_PER_S > since_ns;
 }
 
-// "tcp example.com:443 (not allowed)". A name is what the guest asked for.
+// "tcp example.com:443 (not allowed)". A name is what the guest asked for; a frame that is no IPv4
+// has neither name nor address.
 static void add_refusal(struct buf *out, const json_t *refusal)
 {
     const char *name = text_string(refusal, "name");
     long long port = text_int(refusal, "port");
     char *target auto_free = visible_text(*name ? name : text_string(refusal, "address"));
-    buf_printf(out, "%s%s %s", out->len ? ", " : "", text_string(refusal, "protocol"), target);
+    buf_printf(out, "%s%s%s%s", out->len ? ", " : "", text_string(refusal, "protocol"),
+               *target ? " " : "", target);
     if (port > 0)
         buf_printf(out, ":%lld", port);
     buf_printf(out, " (%s)", text_string(refusal, "reason"));

@@ -68,7 +68,9 @@ static void print_refusal(const json_t *r)
         fputs(i ? " " : "  ", stdout);
         cli_print_safe(stdout, parts[i]);
     }
-    printf(" port %lld: ", count_of(r, "port"));
+    if (count_of(r, "port") > 0)
+        printf(" port %lld", count_of(r, "port"));
+    fputs(": ", stdout);
     cli_print_safe(stdout, string_of(r, "reason"));
     if (count_of(r, "count") > 1)
         printf(" (%lld times)", count_of(r, "count"));

@@ -19,8 +19,10 @@
 // their time are one, with the last one's number and how many they were. So who asks before and
 // after a command, with the first answer's "sequence", learns what that command was refused.
 //   "name"     what was asked for or said: of DNS, TLS or HTTP; "" when only an address is known
-//   "address"  "" when only a name is known
-//   "reason"   a few words for a person, printable, at most 47 bytes; "secret NAME: ..." of what was
+//   "address"  "" when only a name is known, or nothing: of a frame that is no IPv4
+//   "port"     0 of what has none
+//   "reason"   a few words for a person, printable, at most 47 bytes; "secret NAME: ..." of what
+//   was
 //              refused for the sake of a secret
 // "counters" is null, "sequence" 0 and "refusals" empty while it has no machine (hibernated). It
 // wakes nothing, and is no use of the sandbox. `timeout_ms` is for the answer; 0: as for others.

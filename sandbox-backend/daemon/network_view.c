@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/net_stats.h"
@@ -102,12 +103,25 @@ json_t *network_view(struct sandbox *sb, int64_t since)
 
 // ---- the journal
 
-static void note(struct sandbox *sb, const struct net_stats_refusal *r)
+// "tcp to 10.0.0.1 api.example.com port 443", or as much of it as there is.
+static void add_target(struct buf *out, const struct net_stats_refusal *r)
 {
     char address[INET_ADDRSTRLEN];
-    journal_add(&sb->journal, JOURNAL_WARN, "network: refused %s to %s%s%.80s port %d: %s (%lld)",
-                net_stats_proto(r->proto), address_text(r, address),
-                r->address && r->name[0] ? " " : "", r->name, r->port, r->why, (long long)r->count);
+    bool is_placed = r->address || r->name[0];
+    buf_adds(out, r->proto || is_placed ? net_stats_proto(r->proto) : "a frame");
+    if (is_placed)
+        buf_printf(out, " to %s%s%.80s", address_text(r, address),
+                   r->address && r->name[0] ? " " : "", r->name);
+    if (r->port)
+        buf_printf(out, " port %d", r->port);
+}
+
+static void note(struct sandbox *sb, const struct net_stats_refusal *r)
+{
+    struct buf target auto_buf = BUF_INIT;
+    add_target(&target, r);
+    journal_add(&sb->journal, JOURNAL_WARN, "network: refused %s: %s (%lld)", buf_str(&target),
+                r->why, (long long)r->count);
 }
 
 static void note_new(struct sandbox *sb, const struct net_stats *s, uint64_t *noted)

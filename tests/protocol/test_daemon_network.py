@@ -159,6 +159,18 @@ def test_refusals_stand_in_the_log_once(daemon, sandbox):
     assert len(lines()) == 2 and "10.0.0.1 evil.example port 443: not an allowed name" in lines()[0]
 
 
+def test_the_log_says_no_more_than_is_known(daemon, sandbox):
+    write(daemon, sandbox, [refusal(4, b"unknown ethertype", "0.0.0.0", 0, 0), refusal(3, b"IPv4 options", "8.8.8.8", 0, 47),
+                            refusal(2, b"ICMP to others than the gateway", "8.8.8.8", 0, 1),
+                            refusal(1, b"a name that is not allowed", "0.0.0.0", 53, 17, b"x.example")])
+    logs = daemon.request("GET", f"/v2/sandboxes/{sandbox}/logs?search=refused").json["logs"]
+    assert sorted(line["message"] for line in logs if line["message"].startswith("network:")) == [
+        "network: refused a frame: unknown ethertype (1)",
+        "network: refused icmp to 8.8.8.8: ICMP to others than the gateway (1)",
+        "network: refused other to 8.8.8.8: IPv4 options (1)",
+        "network: refused udp to x.example port 53: a name that is not allowed (1)"]
+
+
 def test_what_was_refused_for_the_sake_of_secrets(daemon, sandbox):
     """cubby-egress has a file of its own; what it tells stands beside what netd does, and in the log."""
     now = time.time_ns()
