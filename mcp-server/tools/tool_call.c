@@ -266,9 +266,7 @@ void tool_call_fail(struct tool_call *c, const char *code, const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     struct outcome o = {.code = code};
-    char *text auto_free = NULL;
-    if (vasprintf(&text, fmt, ap) < 0)
-        abort();
+    char *text auto_free = str_vprintf(fmt, ap);
     va_end(ap);
     char *shown auto_free = visible_text(text);
     o.message = str_printf("%s%s", shown, c->note ? c->note : "");

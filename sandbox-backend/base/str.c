@@ -3,22 +3,26 @@
 #include "sandbox-backend/base/str.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "sandbox-backend/base/mem.h"
 
+char *str_vprintf(const char *fmt, va_list ap)
+{
+    char *s = NULL;
+    if (vasprintf(&s, fmt, ap) < 0)
+        abort();
+    return s;
+}
+
 char *str_printf(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    char *s = NULL;
-    int n = vasprintf(&s, fmt, ap);
+    char *s = str_vprintf(fmt, ap);
     va_end(ap);
-    if (n < 0)
-        abort();
     return s;
 }
 

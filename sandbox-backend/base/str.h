@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strings and the encodings that the protocols use: UTF-8, base64, hex, percent, RFC 3339.
 #pragma once
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,8 +9,10 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 
-char *str_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // new string
-bool str_eq(const char *a, const char *b);                                    // both NULL is equal
+// New strings.
+char *str_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+char *str_vprintf(const char *fmt, va_list ap) __attribute__((format(printf, 1, 0)));
+bool str_eq(const char *a, const char *b); // both NULL is equal
 bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
 const char *str_base(const char *path); // after the last '/'. Borrowed from `path`

@@ -7,6 +7,7 @@
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/visible.h"
 
 static void show_help(const struct cli_usage *usage)
@@ -59,10 +60,9 @@ int cli_fail(const struct err *e)
 
 int cli_usage_error(const char *fmt, ...)
 {
-    char text[ERR_MSG_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    char *text auto_free = str_vprintf(fmt, ap);
     va_end(ap);
     complain(text);
     return CLI_USAGE;

@@ -11,26 +11,18 @@
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/table.h"
 
 static const char *const LEVEL_NAMES[] = {"ok", "note", "missing"};
-
-static char *format(const char *fmt, va_list ap)
-{
-    struct buf text = BUF_INIT;
-    char piece[1024];
-    vsnprintf(piece, sizeof piece, fmt, ap);
-    buf_adds(&text, piece);
-    return buf_take(&text);
-}
 
 void doctor_ok(struct doctor *d, const char *name, const char *fmt, ...)
 {
     assert(d->count < FINDINGS_MAX);
     va_list ap;
     va_start(ap, fmt);
-    d->findings[d->count++] = (struct finding){.name = name, .text = format(fmt, ap)};
+    d->findings[d->count++] = (struct finding){.name = name, .text = str_vprintf(fmt, ap)};
     va_end(ap);
 }
 
@@ -42,7 +34,7 @@ void doctor_add(struct doctor *d, enum finding_level level, const char *name, co
     va_start(ap, fmt);
     d->findings[d->count++] = (struct finding){.name = name,
                                                .level = level,
-                                               .text = format(fmt, ap),
+                                               .text = str_vprintf(fmt, ap),
                                                .remedy = remedy ? xstrdup(remedy) : NULL};
     va_end(ap);
 }

@@ -59,13 +59,10 @@ static void say(FILE *to, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    char *text = NULL;
-    if (vasprintf(&text, fmt, ap) < 0)
-        abort();
+    char *text auto_free = str_vprintf(fmt, ap);
     va_end(ap);
     cli_print_safe(to, text);
     fputc('\n', to);
-    free(text);
 }
 
 // ---- build

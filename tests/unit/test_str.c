@@ -176,6 +176,8 @@ static void test_random(void)
     ok(!str_eq(a, b), "two are not the same");
     char *p auto_free = str_printf("%d-%s", 5, "x");
     is_str(p, "5-x", "str_printf");
+    char *wide auto_free = str_printf("%5000d", 7);
+    ok(strlen(wide) == 5000 && wide[4999] == '7', "of any length");
 }
 
 int main(void)

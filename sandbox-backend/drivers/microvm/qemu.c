@@ -54,14 +54,11 @@ static void add(struct argv *a, const char *fmt, ...) __attribute__((format(prin
 static void add(struct argv *a, const char *fmt, ...)
 {
     va_list args;
-    va_start(args, fmt);
-    char *made = NULL;
-    if (vasprintf(&made, fmt, args) < 0)
-        abort();
-    va_end(args);
     if (a->count >= ARGV_MAX - 1)
         abort();
-    a->items[a->count++] = made;
+    va_start(args, fmt);
+    a->items[a->count++] = str_vprintf(fmt, args);
+    va_end(args);
 }
 
 // A value inside a comma-separated option: QEMU takes a comma that is written twice. New string.
