@@ -26,6 +26,8 @@
 #define REDIRECTS_MAX 5
 #define POLICY_MS     5000
 
+#define SHOWN_BYTES_MAX 2000 // of a URL, in a command that is to be copied: all of it, or none
+
 struct internet {
     struct tool_call *call;
     struct fetch_guard guard;
@@ -196,14 +198,13 @@ static void start_fetch(struct internet *in)
 
 // ---- 1.
 
-// What `--network` says, of a backend that tells no policy.
-static bool is_open_by_option(const struct config *config)
+// Whether it may reach all that is public. Where the backend tells no policy (`info` is NULL), what
+// --network says.
+static bool is_open(const struct config *config, const json_t *info)
 {
-    return !config->network || str_eq(config->network, "public");
-}
-
-static bool is_open(const json_t *policy)
-{
+    const json_t *policy = json_object_get(info, "policy");
+    if (!info)
+        return !config->network || str_eq(config->network, "public");
     return str_eq(text_string(policy, "mode"), "public") &&
            json_array_size(json_object_get(policy, "deny")) == 0;
 }
@@ -212,27 +213,26 @@ static void refuse(struct internet *in)
 {
     struct tool_call *c = in->call;
     const char *url = tool_call_string(c, "url");
+    char *word auto_free = strlen(url) > SHOWN_BYTES_MAX ? xstrdup("URL") : str_shell_word(url);
     internet_free(in);
     c->state = NULL;
     tool_call_fail(c, "denied",
                    "the network policy of this sandbox decides what it may reach, and this tool, "
                    "which fetches from outside of it, would go round it: fetch the file in the "
-                   "sandbox, with run_command: curl -fLO %.200s",
-                   url);
+                   "sandbox, with run_command: curl -fLO %s",
+                   word);
 }
 
 static void on_policy(const json_t *info, const struct err *e, void *ctx)
 {
     struct internet *in = ctx;
     struct tool_call *c = in->call;
-    bool is_told = !e || e->code != ERR_UNIMPLEMENTED;
     c->op = NULL;
     if (c->cancelled)
         fail(in, "download", &(struct err){.code = ERR_CANCELED});
-    else if (e && is_told)
+    else if (e && e->code != ERR_UNIMPLEMENTED)
         fail(in, "learn the sandbox's network policy", e);
-    else if (is_told ? is_open(json_object_get(info, "policy"))
-                     : is_open_by_option(c->toolbox->config))
+    else if (is_open(c->toolbox->config, info))
         start_fetch(in);
     else
         refuse(in);

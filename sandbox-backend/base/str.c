@@ -49,6 +49,19 @@ const char *str_base(const char *path)
     return slash ? slash + 1 : path;
 }
 
+char *str_shell_word(const char *s)
+{
+    struct buf out auto_buf = BUF_INIT;
+    buf_addc(&out, '\'');
+    for (; *s; s++)
+        if (*s == '\'')
+            buf_adds(&out, "'\\''");
+        else
+            buf_addc(&out, *s);
+    buf_addc(&out, '\'');
+    return buf_take(&out);
+}
+
 bool str_to_int(const char *s, int64_t min, int64_t max, int64_t *out)
 {
     const char *digits = *s == '-' ? s + 1 : s;

@@ -16,6 +16,7 @@ bool str_eq(const char *a, const char *b); // both NULL is equal
 bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
 const char *str_base(const char *path); // after the last '/'. Borrowed from `path`
+char *str_shell_word(const char *s);    // new string; quoted, so that a shell takes it for one word
 
 // A decimal number with nothing around it; false for anything else or out of [min, max].
 bool str_to_int(const char *s, int64_t min, int64_t max, int64_t *out);

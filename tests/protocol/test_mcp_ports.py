@@ -6,6 +6,7 @@ import datetime
 import http.server
 import json
 import os
+import shlex
 import subprocess
 import threading
 import urllib.request
@@ -138,9 +139,9 @@ def fixture_page():
         page.shutdown()
 
 
-def download(client, backend, page):
+def download(client, backend, page, path="/x?told=this&and='that'"):
     """What the model is told, or None when the file has come."""
-    call = {"sandbox_id": backend.sandbox(), "url": f"http://127.0.0.1:{page.server_port}/x?told=this"}
+    call = {"sandbox_id": backend.sandbox(), "url": f"http://127.0.0.1:{page.server_port}{path}"}
     tool = "download_file_from_internet_to_sandbox"
     before = len(page.asked)
     result = client.result(tool, **call)
@@ -159,7 +160,13 @@ def test_a_download_keeps_to_the_policy(start, backend, page, policy, comes):  #
     client = start("--allow-download-from", "127.0.0.1")
     backend.network = (200, {"policy": policy, "counters": None, "sequence": 0, "refusals": []})
     told = download(client, backend, page)
-    assert told is None if comes else "run_command: curl -fLO http://127.0.0.1" in told and told.startswith("denied")
+    if comes:
+        assert told is None
+        return
+    command = told.partition("run_command: ")[2]
+    assert told.startswith("denied")
+    assert shlex.split(command) == ["curl", "-fLO", f"http://127.0.0.1:{page.server_port}/x?told=this&and='that'"]
+    assert download(client, backend, page, "/" + "x" * 2000).endswith("curl -fLO URL")
 
 
 @pytest.mark.parametrize("option, comes", [(None, True), ("public", True), ("none", False)])

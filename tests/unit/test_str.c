@@ -21,6 +21,16 @@ static void test_comparing(void)
     ok(!str_eq_secret(NULL, NULL) && !str_eq_secret("a", NULL), "no secret is no match");
 }
 
+static void test_shell_words(void)
+{
+    static const char *const CASES[][2] = {
+        {"", "''"}, {"a b?&*$(x)", "'a b?&*$(x)'"}, {"it's", "'it'\\''s'"}, {"'", "''\\'''"}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        char *word auto_free = str_shell_word(CASES[i][0]);
+        is_str(word, CASES[i][1], "one word of a shell");
+    }
+}
+
 static void test_numbers(void)
 {
     static const struct {
@@ -183,6 +193,7 @@ static void test_random(void)
 int main(void)
 {
     test_comparing();
+    test_shell_words();
     test_numbers();
     test_utf8();
     test_base64();

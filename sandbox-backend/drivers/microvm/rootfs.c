@@ -252,23 +252,10 @@ static void add_dpkg_options(struct arguments *a)
         add(a, str_printf("--dpkgopt=%s", OPTIONS[i]));
 }
 
-// Quotes a path for mmdebstrap's hooks, which split at blanks as a shell does.
-static char *quoted(const char *path)
-{
-    struct buf out auto_buf = BUF_INIT;
-    buf_addc(&out, '\'');
-    for (; *path; path++)
-        if (*path == '\'')
-            buf_adds(&out, "'\\''");
-        else
-            buf_addc(&out, *path);
-    buf_addc(&out, '\'');
-    return buf_take(&out);
-}
-
+// mmdebstrap's hooks split at blanks as a shell does.
 static void add_cache(struct arguments *a, const char *cache_dir)
 {
-    char *dir auto_free = quoted(cache_dir);
+    char *dir auto_free = str_shell_word(cache_dir);
     add(a, xstrdup("--skip=download/empty"));
     add(a, xstrdup("--skip=essential/unlink"));
     add(a, xstrdup("--setup-hook=mkdir -p \"$1\"/var/cache/apt/archives"));
@@ -280,7 +267,7 @@ static void add_cache(struct arguments *a, const char *cache_dir)
 // After CUSTOMIZE, which makes the user.
 static void add_python(struct arguments *a, const char *sources)
 {
-    char *dir auto_free = quoted(sources);
+    char *dir auto_free = str_shell_word(sources);
     add(a, xstrdup("--customize-hook=mkdir -p \"$1" PYTHON_PLACE "\""));
     add(a, str_printf("--customize-hook=sync-in %s " PYTHON_PLACE, dir));
     add(a, str_printf("--customize-hook=%s", PYTHON));
@@ -312,7 +299,7 @@ static void compose(struct arguments *a, const struct rootfs_spec *spec, const c
                     const char *sources)
 {
     char *out auto_free = str_printf("%s/%s", spec->build_dir, ROOTFS_OUT);
-    char *out_quoted auto_free = quoted(out);
+    char *out_quoted auto_free = str_shell_word(out);
     bool root = geteuid() == 0;
     add(a, xstrdup("mmdebstrap"));
     add_network_options(a);
