@@ -19,7 +19,7 @@ class Answers(Threaded):
 
     def __init__(self, namespace, port):
         self.told = []
-        super().__init__(namespace, port)
+        super().__init__(namespace.listen("0.0.0.0", port))
 
     def serve(self, connection):
         if data := connection.recv(4096):

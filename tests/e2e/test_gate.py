@@ -21,7 +21,7 @@ class Https(Threaded):
     def __init__(self, namespace, port, context):
         self.hosts = []
         self.context = context
-        super().__init__(namespace, port)
+        super().__init__(namespace.listen("0.0.0.0", port))
 
     def serve(self, connection):
         with self.context.wrap_socket(connection, server_side=True) if self.context else connection as s:

@@ -28,7 +28,7 @@ class Hello(Threaded):
     def __init__(self, namespace, text, port=PORT):
         self.text = text.encode()
         self.told = []
-        super().__init__(namespace, port)
+        super().__init__(namespace.listen("0.0.0.0", port))
 
     def serve(self, connection):
         connection.sendall(self.text)

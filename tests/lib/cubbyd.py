@@ -16,9 +16,9 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 
 from harness import BIN, TEST_HOME, process_exists, wait_for
+from threaded import Threaded
 
 PROGRAM = pathlib.Path(os.environ["TEST"]) / "cubbyd-process"
 ENVD = 49983
@@ -265,45 +265,12 @@ def events(answer):
         body = body[5 + length:]
 
 
-class Guest:
+class Guest(Threaded):
     """A program in the guest: listens, and runs `serve(connection)` in a thread for each."""
 
-    def __init__(self, serve):
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
+    def __init__(self, serve, address=("127.0.0.1", 0)):
         self.serve = serve
-        self.served = 0
-        self.threads = []
-        self.acceptor = threading.Thread(target=self._accept, daemon=True)
-        self.acceptor.start()
-
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            self.served += 1
-            thread = threading.Thread(target=self._run, args=(connection,), daemon=True)
-            self.threads.append(thread)  # first: who was served looks for it
-            thread.start()
-
-    def _run(self, connection):
-        with connection:
-            try:
-                self.serve(connection)
-            except OSError:
-                pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        # Closed only once nobody waits in accept: the thread would go on waiting at the number of
-        # the descriptor, and take a connection of whatever is opened there next.
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.acceptor.join()
-        self.listener.close()
+        super().__init__(socket.create_server(address))
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from harness import BIN
 
 import net_stats
+from threaded import Threaded
 
 EGRESS = BIN / "cubby-egress"
 DAY = datetime.timedelta(days=1)
@@ -124,7 +125,7 @@ class Connection:
         self.server, self.sock, self.sendall = server, sock, sock.sendall
 
 
-class Host:
+class Host(Threaded):
     """A server on loopback, with TLS when it has a certificate. `behave(connection, file)` is called
     for each connection, in a thread of its own."""
 
@@ -134,35 +135,19 @@ class Host:
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.context.load_cert_chain(pair)
             self.context.set_alpn_protocols(["h2", "http/1.1"])
-        self.behave, self.requests, self.accepted, self.names, self.alpn = behave, [], 0, [], []
+        self.behave, self.requests, self.names, self.alpn = behave, [], [], []
         if self.context:
             self.context.sni_callback = lambda s, name, c: self.names.append(name)
-        self.listener = socket.create_server((address, 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(socket.create_server((address, 0)))
 
-    def _accept(self):
-        while True:
-            try:
-                sock, _ = self.listener.accept()
-            except OSError:
-                return
-            self.accepted += 1
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
-
-    def _serve(self, sock):
-        with contextlib.suppress(OSError, EOFError, ValueError), sock:  # cut short, also in a chunk
-            sock.settimeout(60)
-            if self.context:
-                sock = self.context.wrap_socket(sock, server_side=True)
-                self.alpn.append(sock.selected_alpn_protocol())
-            with sock, sock.makefile("rb") as f:
-                self.behave(Connection(self, sock), f)
-
-    def close(self):
-        with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+    def serve(self, connection):
+        connection.settimeout(60)
+        if self.context:
+            connection = self.context.wrap_socket(connection, server_side=True)
+            self.alpn.append(connection.selected_alpn_protocol())
+        with contextlib.suppress(EOFError, ValueError), connection:  # cut short, also in a chunk
+            with connection.makefile("rb") as f:
+                self.behave(Connection(self, connection), f)
 
 
 class Egress:

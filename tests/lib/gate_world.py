@@ -23,7 +23,7 @@ class Server(Threaded):
     def __init__(self, namespace, port, serve_one=None):
         self.got = []  # (bytes, "end" or "reset") of each connection that is over
         self.serve_one = serve_one or self.record
-        super().__init__(namespace, port)
+        super().__init__(namespace.listen("0.0.0.0", port))
 
     def serve(self, connection):
         self.serve_one(connection)

@@ -60,7 +60,7 @@ class Echo(Threaded):
 
     def __init__(self, namespace):
         self.ends = []
-        super().__init__(namespace, PORT)
+        super().__init__(namespace.listen("0.0.0.0", PORT))
 
     def serve(self, connection):
         try:

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TCP server whose connections are served in threads of their own."""
+"""A server whose connections are served in threads of their own."""
 
+import contextlib
+import socket
 import threading
 
 
 class Threaded:
-    """Accepts on a port of every address of a namespace; each connection is `serve`'s, and closed after it."""
+    """Accepts from a listening socket, which becomes its own; each connection is `serve`'s, and closed after it."""
 
-    def __init__(self, namespace, port):
+    def __init__(self, listener):
+        self.listener = listener
+        self.port = listener.getsockname()[1]
         self.accepted = 0
-        self.listener = namespace.listen("0.0.0.0", port)
-        self.listener.settimeout(None)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.threads = []  # of the connections, in their order
+        listener.settimeout(None)
+        self.acceptor = threading.Thread(target=self._accept, daemon=True)
+        self.acceptor.start()
 
     def _accept(self):
         while True:
@@ -20,17 +25,27 @@ class Threaded:
             except OSError:
                 return
             self.accepted += 1
-            threading.Thread(target=self._run, args=(connection,), daemon=True).start()
+            thread = threading.Thread(target=self._run, args=(connection,), daemon=True)
+            self.threads.append(thread)  # first: who was served looks for it
+            thread.start()
 
     def _run(self, connection):
-        with connection:
-            try:
-                self.serve(connection)
-            except OSError:
-                pass
+        with contextlib.suppress(OSError), connection:
+            self.serve(connection)
 
     def serve(self, connection):
         raise NotImplementedError
 
     def close(self):
+        # Closed only once nobody waits in accept: the thread would go on waiting at the number of
+        # the descriptor, and take a connection of whatever is opened there next.
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.acceptor.join()
         self.listener.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()

@@ -73,17 +73,14 @@ class Web(Guest):
     """Answers every request with its head, as JSON lines of text."""
 
     def __init__(self, more="", address=None):
-        self.heads = []
-        self.more = more
-        super().__init__(self.answer)
-        if address:
-            port = self.port
-            self.listener.shutdown(socket.SHUT_RDWR)
-            self.acceptor.join()
-            self.listener.close()
-            self.listener = socket.create_server((address, port))
-            self.acceptor = threading.Thread(target=self._accept, daemon=True)
-            self.acceptor.start()
+        self.heads, self.more = [], more
+        self.held = closed_port() if address else None  # on 127.0.0.1, where nobody else may listen
+        super().__init__(self.answer, (address, self.held.getsockname()[1]) if address else ("127.0.0.1", 0))
+
+    def close(self):
+        super().close()
+        if self.held:
+            self.held.close()
 
     def answer(self, connection):
         head, _ = read_head(connection)

@@ -336,7 +336,7 @@ def test_many_at_once(daemon, sandbox):
             t.start()
         for t in threads:
             t.join()
-        assert bodies == [b"hi"] * 60 and guest.served == 60
+        assert bodies == [b"hi"] * 60 and guest.accepted == 60
 
 
 # ---- connections to envd are kept, others are not
@@ -356,7 +356,7 @@ def test_other_connections_are_used_once(daemon, sandbox):
     with Guest(serve) as guest:
         for _ in range(3):
             assert daemon.through(sandbox, port=guest.port).body == b"hi"
-        assert guest.served == 3
+        assert guest.accepted == 3
 
 
 @pytest.mark.parametrize("promise, connections", [
@@ -372,7 +372,7 @@ def test_connections_that_are_promised_to_be_kept_are_used_again(daemon, sandbox
         for _ in range(3):
             answer = daemon.through(sandbox, port=guest.port)
             assert answer.body == b"hi" and "keep-alive" not in {name.lower() for name in answer.headers}
-        assert guest.served == connections
+        assert guest.accepted == connections
 
 
 @pytest.mark.parametrize("method, status", [("GET", 200), ("HEAD", 200), ("POST", 502)])
@@ -414,7 +414,7 @@ def test_guest_closes_without_an_answer(daemon, sandbox):
         answer = daemon.through(sandbox, "POST", port=guest.port, body=b"once")
         assert answer.status == 502 and answer.json["code"] == 502
         assert "before it answered" in answer.json["message"]
-        assert guest.served == 1  # never sent twice
+        assert guest.accepted == 1  # never sent twice
 
 
 def test_guest_talks_nonsense(daemon, sandbox):
