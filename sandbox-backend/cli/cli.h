@@ -8,7 +8,8 @@
 #include "sandbox-backend/base/opts.h"
 
 // A verb gets its own argv: argv[0] is its name, the rest what stood behind it. Returns the exit
-// status of the program: 0, 1 for a failure, 2 for a command line that cannot be understood.
+// status of the program: 0, 1 for a failure, 2 for a command line that cannot be understood; that
+// of exec is its command's, and has its own numbers for ours (exec.c).
 int verb_create(int argc, char **argv);
 int verb_daemon(int argc, char **argv);
 int verb_doctor(int argc, char **argv);

@@ -2,8 +2,10 @@
 // cubby exec: runs a command in a sandbox as if it ran here: its streams are ours, its exit status
 // is ours, and an interrupt ends it.
 //
-// Exit status: the command's own; 128 + n when signal n ended it; 124 when its timeout did; 125
-// when it did not run or its fate is unknown; 130 and 143 when we were interrupted.
+// Exit status, as env(1), timeout(1) and docker have it: the command's own; 126 and 127 are envd's
+// for a program that cannot be executed or is not there; 128 + n when signal n ended it; 124 when
+// its timeout did; 125 for all that is ours: a command line that cannot be understood, a command
+// that did not run, one whose fate is not known; 130 and 143 when we were interrupted.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,14 +102,16 @@ static void on_stderr(const char *data, size_t len, void *ctx)
 
 static int status_of(struct exec *x, const struct command_result *r)
 {
+    struct err e = ERR_INIT;
     switch (r->end) {
     case COMMAND_EXITED:
         return r->exit_code & 0xff;
     case COMMAND_SIGNALED:
         return 128 + signal_number(r->status);
     case COMMAND_TIMED_OUT:
-        cli_usage_error("the command was killed, its timeout of %lld s is over",
-                        (long long)x->timeout_s);
+        err_set(&e, ERR_TIMEOUT, "the command was killed, its timeout of %lld s is over",
+                (long long)x->timeout_s);
+        cli_fail(&e);
         return EXIT_TIMED_OUT;
     case COMMAND_LEFT:
     case COMMAND_FAILED:
@@ -216,20 +220,23 @@ int verb_exec(int argc, char **argv)
     const struct cli_usage usage = {
         "exec [OPTIONS] ID -- COMMAND [ARGUMENT...]",
         "Runs a command in a sandbox. Its output is this program's output, byte for byte, and\n"
-        "its exit status this program's: 128 + n when signal n ended it, 124 when the timeout\n"
-        "did, 125 when it could not be run. Standard input is passed on unless it is a\n"
-        "terminal. An interrupt (SIGINT, SIGTERM) kills the command. There is no shell unless\n"
-        "the command is one: cubby exec ID -- sh -c 'ls | wc -l'",
+        "its exit status this program's: 126 when it cannot be executed, 127 when there is no\n"
+        "such program, 128 + n when signal n ended it, 124 when the timeout did, 125 when cubby\n"
+        "itself failed. Standard input is passed on unless it is a terminal. An interrupt\n"
+        "(SIGINT, SIGTERM) kills the command. There is no shell unless the command is one:\n"
+        "cubby exec ID -- sh -c 'ls | wc -l'",
         opts, ARRAY_LEN(opts), true};
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
-        return done;
+        return done == CLI_USAGE ? EXIT_NOT_RUN : done;
     int command = argc > 2 && strcmp(argv[2], "--") == 0 ? 3 : 2;
-    if (argc <= command)
-        return cli_usage_error("exec takes a sandbox's id and a command; see cubby exec --help");
     struct err e = ERR_INIT;
-    if (pairs_parse(&envs, "--env", &want.envs, &e) < 0)
-        return cli_usage_error("%s", e.msg);
+    if (argc <= command)
+        err_set(&e, ERR_INVALID, "exec takes a sandbox's id and a command; see cubby exec --help");
+    if (err_is(&e) || pairs_parse(&envs, "--env", &want.envs, &e) < 0) {
+        cli_fail(&e);
+        return EXIT_NOT_RUN;
+    }
     want.cmd = argv[command];
     want.args = (const char *const *)&argv[command + 1];
     want.timeout_ms = timeout_s * 1000;

@@ -53,12 +53,10 @@ def test_help(fake, verb):
 
 
 @pytest.mark.parametrize("words", [[], ["nonsense"], ["ps", "--bad"], ["ps", "x"], ["kill"],
-                                   ["kill", "--all", "x"], ["exec"], ["exec", ID],
-                                   ["exec", "--env", "x", ID, "--", "true"],
-                                   ["create", "--timeout", "0"]])
+                                   ["kill", "--all", "x"], ["create", "--timeout", "0"]])
 def test_mistakes(fake, words):
     answer = cubby(fake, *words)
-    assert answer.returncode in (1, 2) and answer.stdout == b"" and answer.stderr
+    assert answer.returncode == 2 and answer.stdout == b"" and answer.stderr
     assert fake.seen == []
 
 
@@ -102,8 +100,26 @@ def test_environment_and_directory(fake):
     assert answer.returncode == 125 and b"/nonexistent" in answer.stderr
 
 
-def test_unknown_command(fake):
-    assert run(fake, "no-such-program").returncode == 127
+def test_what_cannot_be_executed(fake, tmp_path):
+    """As under a shell, env(1) and docker exec: it says so itself."""
+    for words in (["no-such-program"], [str(tmp_path / "none")]):
+        answer = run(fake, *words)
+        assert answer.returncode == 127 and words[0].encode() in answer.stderr, answer
+    (tmp_path / "text").write_text("no program")
+    answer = run(fake, str(tmp_path / "text"))
+    assert answer.returncode == 126 and str(tmp_path / "text").encode() in answer.stderr
+    assert run(fake, str(tmp_path)).returncode == 126
+    assert cubby(fake, "exec", "--user", ME, ID, "no-such-program").returncode == 127
+
+
+@pytest.mark.parametrize("words", [[], [ID], [ID, "--"], ["--env", "FOO", ID, "--", "true"], ["--bad", ID, "--", "true"],
+                                   ["--timeout", "x", ID, "--", "true"], ["--dialect", "x", ID, "--", "true"]])
+def test_execs_own_mistakes(fake, words):
+    """2 would be a command's: grep's, for one."""
+    answer = cubby(fake, "exec", *words)
+    assert answer.returncode == 125 and answer.stderr.startswith(b"cubby: ") and answer.stdout == b""
+    assert fake.seen == []
+    assert run(fake, "sh", "-c", "exit 2").returncode == 2
 
 
 def test_stdin_pipe_and_file_and_socket(fake, tmp_path):
