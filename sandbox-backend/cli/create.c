@@ -8,9 +8,6 @@
 #include "sandbox-backend/cli/pairs.h"
 #include "sandbox-backend/cli/session.h"
 
-#define TIMEOUT_DEFAULT_S 3600
-#define TIMEOUT_MAX_S     (30LL * 24 * 3600)
-
 static json_t *names_of(const struct opt_list *list)
 {
     json_t *names = json_array();
@@ -38,12 +35,12 @@ int verb_create(int argc, char **argv)
     struct opt_list envs = {0};
     struct opt_list metadata = {0};
     struct opt_list secrets = {0};
-    struct sandbox_opts want = {.timeout_s = TIMEOUT_DEFAULT_S};
+    struct sandbox_opts want = {.timeout_s = SESSION_TTL_DEFAULT_S};
     const struct opt opts[] = {
         {"template", NULL, OPT_STRING, &want.template, "NAME", "what it is restored from (default)",
          0, 0, NULL},
-        {"timeout", NULL, OPT_INT, &want.timeout_s, "SECONDS", "time to live (3600)", 1,
-         TIMEOUT_MAX_S, NULL},
+        {"timeout", NULL, OPT_INT, &want.timeout_s, "SECONDS",
+         "time to live (3600); " SESSION_TTL_LIMIT, 1, SESSION_TTL_MAX_S, NULL},
         {"env", NULL, OPT_LIST, &envs, "NAME=VALUE", "environment of its commands; may be repeated",
          0, 0, NULL},
         {"metadata", NULL, OPT_LIST, &metadata, "NAME=VALUE", "shown by cubby ps; may be repeated",

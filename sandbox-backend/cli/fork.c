@@ -8,9 +8,6 @@
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/session.h"
 
-#define TIMEOUT_DEFAULT_S 3600 // as cubby create
-#define TIMEOUT_MAX_S     (30LL * 24 * 3600)
-
 // The id of one that was made; else why not, on stderr.
 static int show(const json_t *one)
 {
@@ -56,12 +53,12 @@ static int fork_it(struct session *s, const char *given, const struct fork_opts 
 int verb_fork(int argc, char **argv)
 {
     bool as_json = false;
-    struct fork_opts want = {.timeout_s = TIMEOUT_DEFAULT_S, .count = 1};
+    struct fork_opts want = {.timeout_s = SESSION_TTL_DEFAULT_S, .count = 1};
     struct session_opts server = {0};
     const struct opt opts[] = {
         {"count", NULL, OPT_INT, &want.count, "N", "how many (1)", 1, CLIENT_FORKS_MAX, NULL},
-        {"timeout", NULL, OPT_INT, &want.timeout_s, "SECONDS", "their time to live (3600)", 1,
-         TIMEOUT_MAX_S, NULL},
+        {"timeout", NULL, OPT_INT, &want.timeout_s, "SECONDS",
+         "their time to live (3600); " SESSION_TTL_LIMIT, 1, SESSION_TTL_MAX_S, NULL},
         {"json", NULL, OPT_FLAG, &as_json, NULL,
          "print JSON: an array with a sandbox or an error for each", 0, 0, NULL},
         SESSION_OPTS(&server),

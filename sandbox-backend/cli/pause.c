@@ -7,8 +7,7 @@
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/session.h"
 
-#define RESUME_S     1800 // as long as cubby create gives one
-#define RESUME_MAX_S (365LL * 24 * 3600)
+#define RESUME_S 1800 // as cubby-mcp gives one (--sandbox-timeout)
 
 typedef int (*act_fn)(struct session *s, const char *id, int64_t how, struct err *e);
 
@@ -71,8 +70,8 @@ int verb_resume(int argc, char **argv)
     int64_t seconds = RESUME_S;
     struct session_opts server = {0};
     const struct opt opts[] = {
-        {"timeout", NULL, OPT_INT, &seconds, "SECONDS", "how long they may live on (default 1800)",
-         1, RESUME_MAX_S, NULL},
+        {"timeout", NULL, OPT_INT, &seconds, "SECONDS",
+         "how long they may live on (1800); " SESSION_TTL_LIMIT, 1, SESSION_TTL_MAX_S, NULL},
         SESSION_OPTS(&server),
     };
     const struct cli_usage usage = {

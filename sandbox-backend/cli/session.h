@@ -36,6 +36,12 @@ struct session_opts {
         SESSION_OPT(o, "cube-master", "CUBBY_CUBE_MASTER", client.cube_master, "URL",             \
                     "CubeMaster, to reach a CubeSandbox's sandboxes by address")
 
+// A sandbox's time to live. How much of it is allowed is the server's to say: cubbyd's limit is a
+// day, unless --max-timeout says otherwise, and it takes no larger one than this.
+#define SESSION_TTL_DEFAULT_S 3600
+#define SESSION_TTL_MAX_S     (365LL * 24 * 3600)
+#define SESSION_TTL_LIMIT     "at most 86400, unless cubbyd --max-timeout says otherwise"
+
 struct session {
     uv_loop_t loop;
     struct client *client;
