@@ -27,6 +27,7 @@ struct creation {
     struct sandbox *sb; // borrowed
     create_cb cb;
     void *ctx;
+    struct machine *starting; // borrowed, for machine_abandon; NULL unless the driver is at it
     json_t *env;             // owned; may be NULL
     char *template_dir;      // owned
     char *image;             // owned; NULL: the template as it is
@@ -148,7 +149,8 @@ static void begin(struct creation *c)
         return;
     }
     machine.egress = egress;
-    store->driver->create(store->loop, &machine, on_machine_ready, on_machine_exit, sb);
+    c->starting =
+        store->driver->create(store->loop, &machine, on_machine_ready, on_machine_exit, sb);
     secrets_wipe(&egress);
 }
 
@@ -162,7 +164,9 @@ void create_abandon(struct sandbox *sb, const char *why)
     err_set(&c->err, ERR_CANCELED, "creation was given up: %s", why);
     bool waits = sb->ticket;
     waiting_leave(sb);
-    if (waits || sb->machine) // else the driver is still at it, and is waited for
+    if (c->starting) // then on_machine_ready comes
+        machine_abandon(c->starting);
+    else if (waits || sb->machine)
         fail(c);
 }
 
@@ -171,6 +175,7 @@ static void on_machine_ready(struct machine *m, const struct err *e, void *ctx)
 {
     struct sandbox *sb = ctx;
     struct creation *c = sb->creation;
+    c->starting = NULL;
     sb->machine = m;
     c->machine_ms = clock_mono_ms();
     if (!m && !err_is(&c->err)) {

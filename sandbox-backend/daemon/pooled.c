@@ -36,6 +36,7 @@ struct pooled {
     struct sandbox *sb; // borrowed
     pooled_cb cb;       // NULL once called
     void *ctx;
+    struct machine *starting; // borrowed, for machine_abandon; NULL unless the driver is at it
     create_cb claim_cb; // of who wants it before it is ready
     void *claim_ctx;
     struct guest_init *init;
@@ -108,7 +109,8 @@ struct sandbox *pooled_make(struct store *store, const struct known_template *te
     FAULT("pool.1");
     struct machine_spec machine = sandbox_machine_spec(sb, template->dir);
     machine.background = true;
-    store->driver->create(store->loop, &machine, on_machine_ready, ending_on_exit, sb);
+    p->starting =
+        store->driver->create(store->loop, &machine, on_machine_ready, ending_on_exit, sb);
     return sb;
 }
 
@@ -116,6 +118,7 @@ static void on_machine_ready(struct machine *m, const struct err *e, void *ctx)
 {
     struct sandbox *sb = ctx;
     struct pooled *p = sb->pooled;
+    p->starting = NULL;
     sb->machine = m;
     p->machine_ms = clock_mono_ms();
     FAULT("pool.2");
@@ -397,7 +400,9 @@ void pooled_end(struct sandbox *sb, const char *why)
     if (err_is(&p->err))
         return;
     err_set(&p->err, ERR_CANCELED, "it was given up: %s", why);
-    if (sb->machine) // else the driver is still at it, and is waited for
+    if (p->starting) // then on_machine_ready comes
+        machine_abandon(p->starting);
+    else if (sb->machine)
         fail(p);
 }
 

@@ -86,9 +86,10 @@ struct driver {
     int (*image_check)(const char *dir, const char *template_dir, const struct machine_size *size,
                        struct err *e);
 
-    // Restores a machine and lets it run. All of `spec` is copied.
-    void (*create)(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
-                   machine_exit_cb on_exit, void *ctx);
+    // Restores a machine and lets it run. All of `spec` is copied. What is returned is for
+    // machine_abandon alone, until on_ready comes.
+    struct machine *(*create)(uv_loop_t *loop, const struct machine_spec *spec,
+                              machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
 
     // Finds a machine again after the daemon was restarted: `spec` as at creation but with the
     // policy that it is to have now (which is set anew), `record` as machine_record gave it at any
@@ -114,6 +115,9 @@ const char *machine_vmnet(const struct machine *m);
 // Ends it at once (SIGKILL to VMM and network process), waits until they are gone, closes what it
 // holds, calls, frees. The directory is the caller's to remove.
 void machine_kill(struct machine *m, void (*on_gone)(void *ctx), void *ctx);
+// Gives up one that is being created: on_ready comes with an error (ERR_CANCELED, unless it had
+// failed already) from the loop, as soon as its processes are gone.
+void machine_abandon(struct machine *m);
 // Lets go of it without ending it (the daemon stops, machines go on). Synchronous to the caller;
 // its handles close with the loop's next turns, then on_gone.
 void machine_release(struct machine *m, void (*on_gone)(void *ctx), void *ctx);

@@ -19,7 +19,7 @@ import pytest
 
 from harness import process_exists, wait_for
 from machine_fixtures import shell, shells  # noqa: F401
-from machine_peer import (ID, TEMPLATE, adopt, answers, connect, health, one_word, output_of,
+from machine_peer import (ID, TEMPLATE, adopt, answers, connect, health, left_behind, one_word, output_of,
                           start_in_guest)
 
 
@@ -72,6 +72,18 @@ def test_create_use_kill(shell):
         assert not [t for t in targets if "shell.log" in t], targets
     shell.ask("gone", "kill")
     assert not process_exists(qemu) and not process_exists(netd)
+    shell.silent()
+
+
+def test_one_that_is_given_up_while_it_starts(shell):
+    """It is not waited for; the directory can be used at once."""
+    shell.dir.mkdir()
+    shell.say(f"create {shell.id} {shell.dir} {TEMPLATE} none\nabandon")
+    failed = shell.hear("failed")
+    assert failed["connect"] == "canceled" and set(left_behind(shell.dir)) <= {shell.process.pid}, failed
+    shutil.rmtree(shell.dir)
+    assert health(shell.create()["vmnet"]) == 204
+    shell.ask("gone", "kill")
     shell.silent()
 
 

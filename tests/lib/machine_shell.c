@@ -4,7 +4,7 @@
 //   facts TEMPLATE | create ID DIR TEMPLATE MODE [image=DIR] [cpus=N] [memory=MB] [disk=MB] |
 //   usage | record | save DIR [stay] |
 //   adopt ID DIR TEMPLATE RECORD [POLICY] |
-//   kill | release | fds | pause | resume | policy POLICY
+//   abandon | kill | release | fds | pause | resume | policy POLICY
 // MODE is none, public, or a policy as JSON without spaces, as POLICY is.
 // End of input ends the program and leaves the machine as it is, as a daemon's sudden end would.
 #include <dirent.h>
@@ -23,7 +23,7 @@
 #define WORDS_MAX 10
 
 static uv_loop_t loop;
-static struct machine *machine;
+static struct machine *machine, *starting; // one of the two
 static uint64_t asked_ns;
 
 static void say(json_t *message)
@@ -46,6 +46,7 @@ static void on_ready(struct machine *m, const struct err *e, void *ctx)
 {
     (void)ctx;
     machine = m;
+    starting = NULL;
     if (e)
         say_error("failed", e);
     else
@@ -140,7 +141,7 @@ static void make(char *words[WORDS_MAX])
     if (is_new) {
         for (int i = 5; i < WORDS_MAX && words[i]; i++)
             read_option(&spec, words[i]);
-        microvm_driver.create(&loop, &spec, on_ready, on_exit_, NULL);
+        starting = microvm_driver.create(&loop, &spec, on_ready, on_exit_, NULL);
     } else {
         json_t *record = json_parse(words[4], strlen(words[4]), NULL);
         microvm_driver.adopt(&loop, &spec, record, on_ready, on_exit_, NULL);
@@ -200,6 +201,8 @@ static void obey(char *line)
         say_usage();
     else if (str_eq(words[0], "record") && machine)
         say(json_pack("{s:s, s:o}", "event", "record", "record", machine_record(machine)));
+    else if (str_eq(words[0], "abandon") && starting)
+        machine_abandon(starting);
     else if (str_eq(words[0], "kill") && machine)
         machine_kill(machine, on_gone, NULL);
     else if (str_eq(words[0], "release") && machine)

@@ -88,8 +88,11 @@ static void on_process_exit(struct subproc *p, int status, void *ctx)
     (void)p;
     struct machine *m = ctx;
     char how[80];
-    if (m->on_ready)
-        return; // told by on_ready_due, or found out by whoever talks to it
+    if (m->on_ready) { // told by on_ready_due, or found out by whoever talks to it
+        if (err_is(&m->err))
+            deadline_arm(&m->ready, 0);
+        return;
+    }
     if (!m->ending) {
         subproc_describe(status, how, sizeof how);
         m->exit_reason = str_printf("the machine's process %s", how);
@@ -101,6 +104,8 @@ static void on_ready_due(struct deadline *d)
 {
     struct machine *m = container_of(d, struct machine, ready);
     machine_ready_cb on_ready = m->on_ready;
+    if (err_is(&m->err) && m->process && !subproc_has_exited(m->process))
+        return; // it was given up, and comes here again
     m->on_ready = NULL;
     if (!err_is(&m->err)) {
         on_ready(m, NULL, m->ctx);
@@ -215,6 +220,8 @@ static void on_startable(struct machine *m)
 {
     if (!err_is(&m->err))
         start(m);
+    if (str_eq(m->how, "never") && m->process)
+        return;
     deadline_arm(&m->ready, str_eq(m->how, "late") ? PROCESS_LATE_MS : 0);
 }
 
@@ -230,8 +237,8 @@ static void on_image_copied(uv_work_t *work, int status)
     on_startable(container_of(work, struct machine, copying_in));
 }
 
-static void create(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
-                   machine_exit_cb on_exit, void *ctx)
+static struct machine *create(uv_loop_t *loop, const struct machine_spec *spec,
+                              machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
 {
     struct machine *m = machine_new(loop, spec, on_ready, on_exit, ctx);
     m->image = spec->image ? xstrdup(spec->image) : NULL;
@@ -242,6 +249,7 @@ static void create(uv_loop_t *loop, const struct machine_spec *spec, machine_rea
         uv_queue_work(loop, &m->copying_in, copy_image, on_image_copied);
     else
         on_startable(m);
+    return m;
 }
 
 static void adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,

@@ -4,9 +4,10 @@
 // other port to 127.0.0.1. Nothing is isolated. No shipped program contains it.
 //
 // A template is a directory with a template.json: cpus, memory_mb, disk_mb; and, to make a machine
-// misbehave, "create": "fail", "second fails" or "late", "restore": the same for a start from an
-// image alone, "save": "fail" or "late", and "init": "refuse", "once" (refuses the second), "stop"
-// (stands still before the first), "silent" or "die". With "guest": a program
+// misbehave, "create": "fail", "second fails", "late" or "never" (it is not ready until it is given
+// up), "restore": the same for a start from an image alone, "save": "fail" or "late", and "init":
+// "refuse", "once" (refuses the second), "stop" (stands still before the first), "silent" or "die".
+// With "guest": a program
 // (tests/lib/process_guest.sh), the machine is what that makes, with the real envd in it.
 //
 // In a machine's directory a test finds policy.json and size.json (what it was made with) and

@@ -243,14 +243,27 @@ static void end(struct machine *m, void (*on_gone)(void *ctx), void *ctx)
     deadline_arm(&m->turn, 0);
 }
 
+// Also its children, which would stay stopped for ever when they are.
+static void kill_all(const struct machine *m)
+{
+    if (subproc_has_exited(m->process))
+        return;
+    process_tree_signal(subproc_pid(m->process), SIGKILL);
+    subproc_kill(m->process);
+}
+
 void machine_kill(struct machine *m, void (*on_gone)(void *ctx), void *ctx)
 {
     end(m, on_gone, ctx);
-    if (subproc_has_exited(m->process))
-        return;
-    // Also its children, which would stay stopped for ever when they are.
-    process_tree_signal(subproc_pid(m->process), SIGKILL);
-    subproc_kill(m->process);
+    kill_all(m);
+}
+
+// An image that is being copied in is waited for.
+void machine_abandon(struct machine *m)
+{
+    err_set(&m->err, ERR_CANCELED, "it was given up while it started");
+    if (m->process)
+        kill_all(m);
 }
 
 void machine_release(struct machine *m, void (*on_gone)(void *ctx), void *ctx)

@@ -262,6 +262,21 @@ def test_start_waits_for_one_that_is_stopping():
     daemon.close()
 
 
+def test_stop_waits_for_no_machine_that_starts():
+    """Neither one of the pool, nor one that a client is waiting for."""
+    daemon = Daemon("--pool", "slow=1:1")
+    daemon.template("slow", create="never")
+    daemon.start()
+    wait_for(lambda: len(daemon.machines()) == 1, what="the pool's")
+    client = daemon.connection(timeout=60)
+    client.request("POST", "/v2/sandboxes", json.dumps({"templateID": "slow"}), {"Content-Type": "application/json"})
+    wait_for(lambda: len(daemon.machines()) == 2, what="the client's")
+    assert daemon.stop() == 0
+    client.close()
+    assert daemon.machines() == []
+    daemon.close()
+
+
 # A killed daemon's lock and socket, in a child that has not executed its program yet: says so when the
 # next daemon has looked at them for the second time, and ends when it is told to.
 HOLDER = """

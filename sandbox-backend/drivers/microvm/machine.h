@@ -109,8 +109,8 @@ void machine__close(struct machine *m);
 void machine__handle_closed(struct machine *m); // one of those that machine__close waits for
 
 // ---- machine_create.c, machine_adopt.c
-void machine__create(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
-                     machine_exit_cb on_exit, void *ctx);
+struct machine *machine__create(uv_loop_t *loop, const struct machine_spec *spec,
+                                machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
 void machine__on_migration(struct machine *m, const char *status);
 void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                     machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);

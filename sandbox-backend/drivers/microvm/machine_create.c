@@ -64,8 +64,8 @@ static void load_state(struct machine *m);
 static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 
-void machine__create(uv_loop_t *loop, const struct machine_spec *spec, machine_ready_cb on_ready,
-                     machine_exit_cb on_exit, void *ctx)
+struct machine *machine__create(uv_loop_t *loop, const struct machine_spec *spec,
+                                machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
 {
     struct machine *m = machine__new(loop, spec, on_ready, on_exit, ctx);
     struct err e = ERR_INIT;
@@ -73,6 +73,7 @@ void machine__create(uv_loop_t *loop, const struct machine_spec *spec, machine_r
         machine__restore_open(m, spec->image, on_image_open);
     else if (begin(m, &e) != 0)
         machine__fail(m, &e); // the owner learns of it from the loop
+    return m;
 }
 
 // 0. An image has been checked, and the disk is made.

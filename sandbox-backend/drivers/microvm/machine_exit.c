@@ -52,6 +52,13 @@ void machine__fail(struct machine *m, const struct err *e)
     end(m);
 }
 
+void machine_abandon(struct machine *m)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_CANCELED, "it was given up while it started");
+    machine__fail(m, &e);
+}
+
 // ---- gone
 
 static void save_logs(const struct machine *m)
