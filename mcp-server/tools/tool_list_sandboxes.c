@@ -2,11 +2,8 @@
 // list_sandboxes: the caller's own, and the caller's snapshots. The first tool of the list, which
 // clients call to probe a server: it changes nothing, and does not start a daemon that has nothing
 // to tell.
-#include <dirent.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "mcp-server/tools/owner.h"
@@ -15,6 +12,7 @@
 #include "mcp-server/tools/tools.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -27,26 +25,9 @@
 
 static bool is_listening(const char *home)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int n = snprintf(address.sun_path, sizeof address.sun_path, "%s/cubbyd.sock", home);
-    int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (n < 0 || (size_t)n >= sizeof address.sun_path || fd < 0)
-        return true; // whoever tries next says what is wrong
-    if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0)
-        return true;
-    return errno != ENOENT && errno != ECONNREFUSED;
-}
-
-static bool has_entries(const char *dir)
-{
-    DIR *d = opendir(dir);
-    const struct dirent *entry = NULL;
-    do {
-        entry = d ? readdir(d) : NULL;
-    } while (entry && entry->d_name[0] == '.');
-    if (d)
-        closedir(d);
-    return entry != NULL;
+    char *path auto_free = home_path(home, "cubbyd.sock");
+    int fd auto_close = fd_connect_unix(path);
+    return fd >= 0 || (errno != ENOENT && errno != ECONNREFUSED); // who tries next says what it is
 }
 
 // A daemon that does not run has nothing to tell, unless it ended without ending its sandboxes: it
@@ -59,7 +40,8 @@ static bool is_nothing_there(const struct toolbox *t)
     char *home auto_free = home_open(&e);
     char *sandboxes auto_free = home ? str_printf("%s/sandboxes", home) : NULL;
     char *snapshots auto_free = home ? str_printf("%s/snapshots", home) : NULL;
-    return home && !is_listening(home) && !has_entries(sandboxes) && !has_entries(snapshots);
+    return home && !is_listening(home) && !dir_has_entries(sandboxes) &&
+           !dir_has_entries(snapshots);
 }
 
 // ---- 2. the list

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
@@ -47,6 +49,20 @@ int fd_write_all(int fd, const void *data, size_t len, struct err *e)
         len -= (size_t)n;
     }
     return 0;
+}
+
+int fd_connect_unix(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
+        return -1;
+    return steal_fd(&fd);
 }
 
 int fd_open_temp(struct err *e)
@@ -204,6 +220,18 @@ bool file_exists(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0;
+}
+
+bool dir_has_entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *entry = NULL;
+    do {
+        entry = dir ? readdir(dir) : NULL;
+    } while (entry && entry->d_name[0] == '.');
+    if (dir)
+        closedir(dir);
+    return entry;
 }
 
 int dir_make(const char *path, mode_t mode, struct err *e)

@@ -15,6 +15,10 @@ int fd_set_cloexec(int fd, bool on, struct err *e);
 // Writes all of it to a blocking descriptor, over short writes and EINTR.
 int fd_write_all(int fd, const void *data, size_t len, struct err *e);
 
+// Connects to a unix socket, without waiting. The descriptor (non-blocking), or -1 with errno:
+// EAGAIN is one that listens and whose queue is full.
+int fd_connect_unix(const char *path);
+
 // A new file without a name, in $TMPDIR or /tmp. The descriptor, or -1.
 int fd_open_temp(struct err *e);
 // The same in memory, with `data` in it, to be read from its beginning; /proc shows `name`.
@@ -36,6 +40,7 @@ int file_replace(const char *path, const void *data, size_t len, mode_t mode, st
 int file_copy(const char *from, const char *to, mode_t mode, struct err *e);
 
 bool file_exists(const char *path);
+bool dir_has_entries(const char *path); // whose names do not begin with '.'
 
 int dir_make(const char *path, mode_t mode, struct err *e); // with its parents; existing is fine
 // Removes a tree without following symbolic links; a missing one is fine.

@@ -2,7 +2,6 @@
 // A client for a verb that asks one thing after the other.
 #include "sandbox-backend/cli/session.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,22 +12,12 @@
 #include "sandbox-backend/client/network.h"
 
 // ---- opening and closing
-static bool has_entries(const char *home, const char *name)
-{
-    char *path auto_free = home_path(home, name);
-    DIR *dir = opendir(path);
-    bool found = false;
-    for (const struct dirent *at = NULL; dir && (at = readdir(dir));)
-        found = found || at->d_name[0] != '.';
-    if (dir)
-        closedir(dir);
-    return found;
-}
-
 // What a daemon that does not run has left, for the next one.
 static bool is_used(const char *home)
 {
-    return has_entries(home, "sandboxes") || has_entries(home, "snapshots");
+    char *sandboxes auto_free = home_path(home, "sandboxes");
+    char *snapshots auto_free = home_path(home, "snapshots");
+    return dir_has_entries(sandboxes) || dir_has_entries(snapshots);
 }
 
 int session_open(struct session *s, const struct session_opts *opts, enum session_start start,

@@ -12,9 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -72,13 +69,8 @@ struct daemon_start *daemon_start_new(uv_loop_t *loop, const char *home, const c
 // full backlog is somebody who listens.
 static bool listens(const char *socket_path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(socket_path) >= sizeof address.sun_path)
-        return false;
-    memcpy(address.sun_path, socket_path, strlen(socket_path) + 1);
-    int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    return fd >= 0 && (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 ||
-                       errno == EAGAIN || errno == EINPROGRESS);
+    int fd auto_close = fd_connect_unix(socket_path);
+    return fd >= 0 || errno == EAGAIN;
 }
 
 // That somebody listens on it cannot be known then.

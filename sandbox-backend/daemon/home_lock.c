@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 
@@ -32,14 +32,8 @@ static bool is_listener_alive(int fd)
 
 static bool listens(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || strlen(path) >= sizeof address.sun_path)
-        return false;
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
-        return errno == EAGAIN;
-    return is_listener_alive(fd);
+    int fd auto_close = fd_connect_unix(path);
+    return fd < 0 ? errno == EAGAIN : is_listener_alive(fd);
 }
 
 // For whoever looks into the file; nothing relies on it.

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -118,6 +120,39 @@ static void test_dirs(void)
     is_int(dir_remove(outside, &e), 0, "a plain file goes, too");
 }
 
+static void test_entries(void)
+{
+    struct err e = ERR_INIT;
+    char *hidden auto_free = in_dir("e/.hidden");
+    char *seen auto_free = in_dir("e/seen");
+    char *of auto_free = in_dir("e");
+    ok(!dir_has_entries(of), "a missing directory has none");
+    ok(dir_make(hidden, 0700, &e) == 0 && !dir_has_entries(of), "hidden ones do not count");
+    ok(dir_make(seen, 0700, &e) == 0 && dir_has_entries(of), "one that does");
+    is_int(dir_remove(of, &e), 0, "removed");
+}
+
+static void test_connecting(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char *path auto_free = in_dir("socket");
+    char *far auto_free = str_printf("/tmp/%0200d", 0);
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    ok(fd_connect_unix(path) < 0 && errno == ENOENT, "a socket that is not there");
+    ok(fd_connect_unix(far) < 0 && errno == ENAMETOOLONG, "one that cannot be");
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ok(bind(listener, (const struct sockaddr *)&address, sizeof address) == 0 &&
+           fd_connect_unix(path) < 0 && errno == ECONNREFUSED,
+       "one that does not listen");
+    listen(listener, 1);
+    int fd = fd_connect_unix(path);
+    ok(fd >= 0 && fcntl(fd, F_GETFL) & O_NONBLOCK && fcntl(fd, F_GETFD) == FD_CLOEXEC,
+       "one that does");
+    close(fd);
+    close(listener);
+    unlink(path);
+}
+
 int main(void)
 {
     if (!mkdtemp(dir))
@@ -125,6 +160,8 @@ int main(void)
     test_files();
     test_copy();
     test_dirs();
+    test_entries();
+    test_connecting();
     struct err e = ERR_INIT;
     is_int(dir_remove(dir, &e), 0, "cleaned up");
     return tap_done();
