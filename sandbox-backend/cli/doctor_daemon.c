@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cubby doctor: the daemon, if it runs.
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/cli/daemon_phase.h"
 #include "sandbox-backend/cli/doctor.h"
 #include "sandbox-backend/cli/listening.h"
 #include "sandbox-backend/cli/session.h"
@@ -31,6 +32,26 @@ static void look_at_room(struct doctor *d, struct session *s)
     json_decref(stats);
 }
 
+// It gave no list.
+static void report_other(struct doctor *d, const struct err *e)
+{
+    enum daemon_phase phase = DAEMON_NONE;
+    struct err unknown = ERR_INIT;
+    bool is_known = daemon_phase(d->home, &phase, &unknown) == 0 &&
+                    (phase == DAEMON_STOPS || e->code == ERR_UNAVAILABLE);
+    if (!is_known)
+        doctor_add(d, FINDING_MISSING, "daemon",
+                   "see cubbyd.log in the state directory; cubby daemon stop, and try again",
+                   "it does not answer as it should: %s", e->msg);
+    else if (phase == DAEMON_NONE)
+        doctor_ok(d, "daemon", "does not run; it is started when it is needed");
+    else if (phase == DAEMON_STOPS)
+        doctor_ok(d, "daemon", "is stopping; another is started when it is needed");
+    else
+        doctor_add(d, FINDING_NOTE, "daemon",
+                   "if it stays so, see cubbyd.log in the state directory", "is starting");
+}
+
 // It is asked, and not started: that it does not run is no fault.
 void doctor_daemon(struct doctor *d)
 {
@@ -44,12 +65,8 @@ void doctor_daemon(struct doctor *d)
     if (list)
         doctor_ok(d, "daemon", "runs, with %zu sandboxes; TCP: %s", json_array_size(list),
                   url ? url : "none");
-    else if (e.code == ERR_UNAVAILABLE)
-        doctor_ok(d, "daemon", "does not run; it is started when it is needed");
     else
-        doctor_add(d, FINDING_MISSING, "daemon",
-                   "see cubbyd.log in the state directory; end cubbyd and try again",
-                   "it does not answer as it should: %s", e.msg);
+        report_other(d, &e);
     if (list)
         look_at_room(d, &s);
     json_decref(list);

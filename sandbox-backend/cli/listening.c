@@ -2,23 +2,22 @@
 // Where the daemon of a home listens.
 #include "sandbox-backend/cli/listening.h"
 
-#include <fcntl.h>
 #include <string.h>
-#include <sys/file.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/cli/daemon_phase.h"
 
 #define URL_BYTES_MAX 300
 
-// A daemon holds its lock for as long as it runs. One that was killed has left its file behind.
+// One that was killed has left its file behind.
 static bool runs(const char *home)
 {
-    char *path auto_free = home_path(home, "cubbyd.lock");
-    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0;
+    enum daemon_phase phase = DAEMON_NONE;
+    struct err e = ERR_INIT;
+    return daemon_phase(home, &phase, &e) == 0 && phase != DAEMON_NONE;
 }
 
 char *listening_url(const char *home)

@@ -29,7 +29,7 @@ static const struct verb {
     {"template", verb_template, "build, list and remove templates"},
     {"doctor", verb_doctor, "say what this machine lacks, and what to do about it"},
     {"key", verb_key, "make, list and remove API keys, for programs that come over TCP"},
-    {"daemon", verb_daemon, "run the daemon in the foreground, or say whether one runs"},
+    {"daemon", verb_daemon, "say whether the daemon runs, stop it, or run it in the foreground"},
 };
 
 static void help(FILE *to)

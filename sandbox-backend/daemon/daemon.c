@@ -14,6 +14,7 @@
 #include "sandbox-backend/daemon/ending.h"
 #include "sandbox-backend/daemon/front.h"
 #include "sandbox-backend/daemon/gate.h"
+#include "sandbox-backend/daemon/home_lock.h"
 #include "sandbox-backend/daemon/pool.h"
 #include "sandbox-backend/daemon/pooled.h"
 #include "sandbox-backend/daemon/ports.h"
@@ -153,6 +154,7 @@ static void stop(struct daemon *d)
 {
     bool leave = d->opts->keep || d->stop_signal == SIGUSR1;
     set_state(d, DAEMON_STOPPING);
+    home_lock_stopping(d->opts->lock);
     log_info("daemon.stopping", "sandboxes=%zu leave=%d", d->store.count, leave);
     deadline_disarm(&d->store.expiry);
     front_close(&d->front);

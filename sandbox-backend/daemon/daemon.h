@@ -17,7 +17,8 @@
 //  which
 //    run on. The next daemon adopts them, as it does after this one was killed with SIGKILL.
 //    A time to live is not watched in between; what is overdue then ends when it is adopted.
-// One lock file (<home>/cubbyd.lock) makes sure that a home has one daemon.
+// One lock file (<home>/cubbyd.lock) makes sure that a home has one daemon. It says when that is
+// on its end, too, as nobody listens then.
 #pragma once
 #include <stdbool.h>
 #include <uv.h>
@@ -29,7 +30,8 @@
 #include "sandbox-backend/daemon/store.h"
 
 struct daemon_opts {
-    const char *home; // absolute; locked by the caller
+    const char *home; // absolute
+    int lock;         // of the home (home_lock.h); the caller's
     const struct driver *driver;
     struct driver_jail jail;
     struct store_limits limits;

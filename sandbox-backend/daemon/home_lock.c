@@ -36,11 +36,14 @@ static bool listens(const char *path)
     return fd < 0 ? errno == EAGAIN : is_listener_alive(fd);
 }
 
-// For whoever looks into the file; nothing relies on it.
-static void write_pid(int fd)
+// For people, and for `cubby daemon`.
+static void note(int fd, const char *what)
 {
-    if (ftruncate(fd, 0) == 0)
-        dprintf(fd, "%d\n", (int)getpid());
+    char text[64];
+    int len = snprintf(text, sizeof text, "%d\n%s", (int)getpid(), what);
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)len, 0) < 0) {
+        // a full disk: that a daemon runs is the lock's to say
+    }
 }
 
 int home_lock(const char *home, struct err *e)
@@ -58,6 +61,11 @@ int home_lock(const char *home, struct err *e)
             return err_set(e, ERR_EXISTS, "cubbyd already runs for %s", home);
         poll(NULL, 0, LOOK_EVERY_MS);
     }
-    write_pid(fd);
+    note(fd, "");
     return steal_fd(&fd);
+}
+
+void home_lock_stopping(int lock)
+{
+    note(lock, "stopping\n");
 }

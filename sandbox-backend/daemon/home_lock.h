@@ -8,3 +8,6 @@
 // stopping, and is waited for, at most HOME_LOCK_WAIT_MS. Blocking.
 #define HOME_LOCK_WAIT_MS 15000
 int home_lock(const char *home, struct err *e);
+
+// The file holds the daemon's process id and a newline; from this call on also "stopping\n".
+void home_lock_stopping(int lock);

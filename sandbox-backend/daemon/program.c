@@ -375,6 +375,7 @@ static int serve(const struct config *c, struct pool_plan *plan, const struct dr
     if (lock < 0)
         return e->code == ERR_EXISTS ? PROGRAM_EXIT_RUNNING : PROGRAM_EXIT_FAILED;
     struct daemon_opts opts = {.home = home,
+                               .lock = lock,
                                .driver = driver,
                                .jail = {.off = strcmp(c->jail, "off") == 0,
                                         .required = c->require_jail,

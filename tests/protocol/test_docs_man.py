@@ -38,7 +38,7 @@ def entry(verb):
 
 def test_every_verb_is_there():
     assert len(verbs()) > 10
-    assert "daemon" in shown() and entry("daemon")
+    assert "daemon" in shown() and "--keep" in entry("daemon") and "--keep" in shown("daemon", "stop")
 
 
 @pytest.mark.parametrize("verb", sorted([*MORE, "create", "exec", "expose", "key", "network", "resume", "fork", "pause"]))
@@ -50,7 +50,7 @@ def test_the_options_of_a_verb(verb):
 
 
 def test_no_option_is_there_that_no_verb_has():
-    known = {option for verb in verbs() for option in options(verb)} | {"help"} | OF_CUBBYD
+    known = {option for verb in verbs() for option in options(verb)} | {"help", "keep"} | OF_CUBBYD
     assert set(re.findall(r"--([a-z][a-z-]+)", PAGE)) <= known
 
 
