@@ -42,7 +42,7 @@ static void print_exports(const char *home, const char *key)
         fprintf(
             stderr,
             "cubby: cubbyd does not listen on TCP now. Put {\"listen\": \"127.0.0.1:3000\"} into\n"
-            "%s/cubbyd.json and start it anew, and besides the key export\n"
+            "%s/cubbyd.json, end it (cubby daemon stop --keep), and besides the key export\n"
             "E2B_API_URL=http://127.0.0.1:3000 and E2B_SANDBOX_URL=http://127.0.0.1:3000\n",
             home);
 }
