@@ -26,6 +26,17 @@ char *str_printf(const char *fmt, ...)
     return s;
 }
 
+char *str_replace(const char *s, const char *what, const char *with)
+{
+    struct buf out auto_buf = BUF_INIT;
+    for (const char *at; *what && (at = strstr(s, what)); s = at + strlen(what)) {
+        buf_add(&out, s, (size_t)(at - s));
+        buf_adds(&out, with);
+    }
+    buf_adds(&out, s);
+    return xstrdup(buf_str(&out));
+}
+
 bool str_eq(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);

@@ -12,6 +12,8 @@
 // New strings.
 char *str_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *str_vprintf(const char *fmt, va_list ap) __attribute__((format(printf, 1, 0)));
+// New string: every `what` in `s` is `with`. An empty `what` is nowhere.
+char *str_replace(const char *s, const char *what, const char *with);
 bool str_eq(const char *a, const char *b); // both NULL is equal
 bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);

@@ -8,6 +8,8 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 
 #define JSON_TYPE "application/json; charset=utf-8"
 #define HOME_NAME "$CUBBY_HOME"
@@ -23,17 +25,10 @@ void reply_hide_home(const char *home)
 void reply_hide(json_t *body)
 {
     const char *message = json_string_value(json_object_get(body, "message"));
-    const char *at = hidden && *hidden && message ? strstr(message, hidden) : NULL;
-    if (!at)
+    if (!hidden || !message)
         return;
-    struct buf text auto_buf = BUF_INIT;
-    for (; at; at = strstr(message, hidden)) {
-        buf_add(&text, message, (size_t)(at - message));
-        buf_adds(&text, HOME_NAME);
-        message = at + strlen(hidden);
-    }
-    buf_adds(&text, message);
-    json_object_set_new(body, "message", json_lossy_string(text.data, text.len));
+    char *text auto_free = str_replace(message, hidden, HOME_NAME);
+    json_object_set_new(body, "message", json_lossy_string(text, strlen(text)));
 }
 
 void reply_json(struct http_request *req, int status, json_t *body)

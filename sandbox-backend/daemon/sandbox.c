@@ -125,17 +125,18 @@ struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *t
 
 int sandbox_egress(struct sandbox *sb, char **out, struct err *e)
 {
-    char *left_out auto_free = NULL;
-    *out = secrets_egress(sb->store, sb->secrets, &left_out);
-    if (!left_out)
+    struct secrets_missing missing;
+    *out = secrets_egress(sb->store, sb->secrets, sb->owner, &missing);
+    if (!missing.names)
         return 0;
     secrets_wipe(out);
     journal_add(&sb->journal, JOURNAL_WARN, "it was not started, as secrets are missing: %s",
-                left_out);
-    return err_set(e, ERR_PRECONDITION,
-                   "secrets: %.128s cannot be used now (cubbyd's log says why); once it can, ask "
-                   "again",
-                   left_out);
+                missing.names);
+    err_set(e, ERR_PRECONDITION,
+            "secrets: %.100s cannot be used now: %.160s; once it can, ask again", missing.names,
+            missing.why);
+    secrets_missing_fini(&missing);
+    return -1;
 }
 
 void sandbox_set_end(struct sandbox *sb, int64_t ms)

@@ -22,4 +22,4 @@ const char *secret_file_env_name(const char *name, const json_t *entry);
 bool secret_file_allows(const json_t *entry, const char *owner); // NULL: the unix socket's
 // One line, without the newline that may end its file. New string, to be wiped; NULL with `e`,
 // which holds nothing of it.
-char *secret_file_value(const char *name, const json_t *entry, struct err *e);
+char *secret_file_value(const json_t *entry, struct err *e);

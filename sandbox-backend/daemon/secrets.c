@@ -36,17 +36,34 @@ static int check_env(const char *env_name, const json_t *given, const json_t *en
     return 0;
 }
 
-// What is wrong with files of the host is the log's: who asks may be anybody with a key.
-static int hide(const char *name, const struct err *why, struct err *e)
+// What is wrong with files of the host is told in full by the log alone. Who asks over the unix
+// socket learns it without their paths, which cubby-mcp would hand on to its callers; who comes
+// with a key, and may be anybody, does not.
+static char *cause(const struct store *store, const json_t *entry, const char *owner,
+                   const struct err *why)
 {
-    log_warn("secret.unusable", "name=%s error=\"%s\"", name, why->msg);
-    return err_set(e, ERR_INVALID, "secrets: %.128s cannot be used now (cubbyd's log says why)",
-                   name);
+    const char *file = json_string_value(json_object_get(entry, "file"));
+    const char *all = store->secrets.path ? store->secrets.path : "";
+    size_t longest = file && strlen(file) > strlen(all) ? strlen(file) : strlen(all);
+    if (owner || longest > ERR_MSG_BYTES / 2) // what is cut off cannot be found
+        return xstrdup("cubbyd's log says why");
+    char *text auto_free = str_replace(why->msg, file ? file : "", "its file");
+    return str_replace(text, all, "the file of --secrets");
+}
+
+// `name` NULL: all of them.
+static int hide(const struct store *store, const char *name, const json_t *entry, const char *owner,
+                const struct err *why, struct err *e)
+{
+    char *text auto_free = cause(store, entry, owner, why);
+    log_warn("secret.unusable", "name=%s error=\"%s\"", name ? name : "-", why->msg);
+    return err_set(e, ERR_INVALID, "secrets: %.128s cannot be used now: %s",
+                   name ? name : "the daemon's", text);
 }
 
 // Unknown and forbidden are the same to who may not use it.
-static int give(const json_t *file, const char *name, const char *owner, const json_t *env,
-                json_t *given, struct err *e)
+static int give(const struct store *store, const json_t *file, const char *name, const char *owner,
+                const json_t *env, json_t *given, struct err *e)
 {
     const json_t *entry = json_object_get(file, name);
     if (!entry || !secret_file_allows(entry, owner))
@@ -57,9 +74,9 @@ static int give(const json_t *file, const char *name, const char *owner, const j
     if (json_object_get(given, name))
         return err_set(e, ERR_INVALID, "secrets: %.128s is given twice", name);
     struct err why = ERR_INIT;
-    char *value = secret_file_value(name, entry, &why);
+    char *value = secret_file_value(entry, &why);
     if (!value)
-        return hide(name, &why, e);
+        return hide(store, name, entry, owner, &why, e);
     secrets_wipe(&value);
     const char *env_name = secret_file_env_name(name, entry);
     if (check_env(env_name, given, env, e) < 0)
@@ -78,13 +95,13 @@ static int give_all(const struct store *store, const json_t *names, const char *
     json_t *file = secret_file_read(store->secrets.path, &why);
     const json_t *name;
     size_t i;
-    int rc = file ? 0 : hide("the daemon's file", &why, e);
+    int rc = file ? 0 : hide(store, NULL, NULL, owner, &why, e);
     json_array_foreach(names, i, name)
     {
         if (rc == 0 && !json_is_string(name))
             rc = err_set(e, ERR_INVALID, "secrets must be a list of names");
         if (rc == 0)
-            rc = give(file, json_string_value(name), owner, env, given, e);
+            rc = give(store, file, json_string_value(name), owner, env, given, e);
     }
     json_decref(file);
     return rc;
@@ -147,8 +164,8 @@ static int add_one(struct buf *out, const json_t *file, const char *name, const 
 {
     const json_t *entry = json_object_get(file, name);
     if (!entry)
-        return err_set(e, ERR_NOT_FOUND, "secret %s is no longer in the daemon's file", name);
-    char *value = secret_file_value(name, entry, e);
+        return err_set(e, ERR_NOT_FOUND, "it is no longer in the file of --secrets");
+    char *value = secret_file_value(entry, e);
     if (!value)
         return -1;
     char *hosts auto_free = json_to_string(json_object_get(entry, "hosts"));
@@ -163,26 +180,42 @@ static int add_one(struct buf *out, const json_t *file, const char *name, const 
     return 0;
 }
 
-static void note(char **left_out, const char *name, const struct err *why)
+static void note(struct secrets_missing *missing, const char *name, char *why /* taken */)
 {
-    char *before = *left_out;
-    log_warn("secret.unusable", "name=%s error=\"%s\"", name, why->msg);
-    *left_out = before ? str_printf("%s, %s", before, name) : xstrdup(name);
+    char *before = missing->names;
+    missing->names = before ? str_printf("%s, %s", before, name) : xstrdup(name);
     free(before);
+    if (missing->why)
+        free(why);
+    else
+        missing->why = why;
 }
 
-char *secrets_egress(const struct store *store, const json_t *secrets, char **left_out)
+void secrets_missing_fini(struct secrets_missing *missing)
+{
+    free(missing->names);
+    free(missing->why);
+}
+
+static json_t *read_file(const struct store *store, struct err *e)
+{
+    if (store->secrets.path)
+        return secret_file_read(store->secrets.path, e);
+    err_set(e, ERR_PRECONDITION, "this daemon has no secrets (start it with --secrets FILE)");
+    return NULL;
+}
+
+char *secrets_egress(const struct store *store, const json_t *secrets, const char *owner,
+                     struct secrets_missing *missing)
 {
     struct buf out = BUF_INIT;
-    struct err e = ERR_INIT;
+    struct err unread = ERR_INIT;
     const char *name;
     json_t *given;
-    *left_out = NULL;
+    *missing = (struct secrets_missing){0};
     if (!secrets)
         return NULL;
-    json_t *file = store->secrets.path ? secret_file_read(store->secrets.path, &e) : NULL;
-    if (err_is(&e))
-        log_warn("secret.unusable", "error=\"%s\"", e.msg);
+    json_t *file = read_file(store, &unread);
     char *ca auto_free = json_to_string(json_object_get(secrets, "ca"));
     buf_room(&out, (size_t)SECRETS_OF_ONE_MAX * 1024); // moved seldom while values are in it
     buf_printf(&out, "{\"ca\":%s,", ca);
@@ -194,9 +227,11 @@ char *secrets_egress(const struct store *store, const json_t *secrets, char **le
     buf_adds(&out, "\"secrets\":[");
     json_object_foreach(json_object_get(secrets, "given"), name, given)
     {
-        e = ERR_INIT;
-        if (add_one(&out, file, name, given, &e) < 0)
-            note(left_out, name, &e);
+        struct err e = unread;
+        if (file && add_one(&out, file, name, given, &e) == 0)
+            continue;
+        log_warn("secret.unusable", "name=%s error=\"%s\"", name, e.msg);
+        note(missing, name, cause(store, json_object_get(file, name), owner, &e));
     }
     buf_adds(&out, "]}");
     json_decref(file);

@@ -30,10 +30,18 @@ struct secrets_opts {
 int secrets_wanted(const struct store *store, const json_t *names, const char *owner,
                    const json_t *env, json_t **out, struct err *e);
 
+// What is no longer to be had, for `owner` to be told. NULL: nothing is missing.
+struct secrets_missing {
+    char *names; // owned, as both
+    char *why;   // of the first one
+};
+void secrets_missing_fini(struct secrets_missing *missing);
+
 // What cubby-egress is told (egress/egress.h), with values as they are now; one that is no longer
-// to be had is left out, logged, and named in `left_out` (new string, or NULL). New string, to be
-// wiped (secrets_wipe); NULL when `secrets` is.
-char *secrets_egress(const struct store *store, const json_t *secrets, char **left_out);
+// to be had is left out, logged, and in `missing`. New string, to be wiped (secrets_wipe); NULL
+// when `secrets` is.
+char *secrets_egress(const struct store *store, const json_t *secrets, const char *owner,
+                     struct secrets_missing *missing);
 void secrets_wipe(char **text); // wipes, frees, and leaves NULL
 
 // Into the environment of a guest: placeholders, and where programs find certificate authorities.

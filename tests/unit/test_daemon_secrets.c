@@ -56,32 +56,33 @@ static size_t take(const char *text, struct secrets *out)
 static void test_text(void)
 {
     json_t *secrets = wanted("[\"A\", \"B\"]");
-    char *left_out = NULL;
-    char *text = secrets_egress(&store, secrets, &left_out);
+    struct secrets_missing missing;
+    char *text = secrets_egress(&store, secrets, NULL, &missing);
     struct secrets taken;
     is_int(take(text, &taken), 2, "both");
     is_str(taken.items[0].value, QUOTED, "its value, without the newline of its file");
     is_str(taken.items[1].value, "of the environment", "a variable's");
-    ok(secret_is_for(&taken.items[1], "b.example.com") && !left_out, "its hosts");
+    ok(secret_is_for(&taken.items[1], "b.example.com") && !missing.names, "its hosts");
     ok(strstr(text, "\"trust\":\"/some/file.pem\"") != NULL, "what hosts are verified with");
     secrets_fini(&taken);
     secrets_wipe(&text);
     ok(!text, "wiped");
 
     put("value", "another value");
-    text = secrets_egress(&store, secrets, &left_out);
+    text = secrets_egress(&store, secrets, NULL, &missing);
     take(text, &taken);
     is_str(taken.items[0].value, "another value", "what changed counts the next time");
     secrets_fini(&taken);
     secrets_wipe(&text);
 
     put("value", "short");
-    text = secrets_egress(&store, secrets, &left_out);
+    text = secrets_egress(&store, secrets, NULL, &missing);
     is_int(take(text, &taken), 1, "one that is of no use is left out");
-    is_str(left_out, "A", "and named");
+    is_str(missing.names, "A", "and named");
+    is_str(missing.why, "its value must have 8 to 65536 bytes", "and why");
     secrets_fini(&taken);
     secrets_wipe(&text);
-    free(left_out);
+    secrets_missing_fini(&missing);
     put("value", QUOTED "\n");
     json_decref(secrets);
 }
@@ -90,16 +91,17 @@ static void test_no_file(void)
 {
     json_t *secrets = wanted("[\"A\"]");
     struct secrets taken;
-    char *left_out = NULL;
+    struct secrets_missing missing;
     store.secrets.path = NULL;
-    char *text = secrets_egress(&store, secrets, &left_out);
+    char *text = secrets_egress(&store, secrets, NULL, &missing);
     is_int(take(text, &taken), 0, "a daemon that has none any more still starts it");
-    is_str(left_out, "A", "and says so");
+    is_str(missing.names, "A", "and says so");
+    ok(strstr(missing.why, "--secrets FILE") != NULL, "and why: %s", missing.why);
     secrets_fini(&taken);
     secrets_wipe(&text);
-    free(left_out);
+    secrets_missing_fini(&missing);
     json_decref(secrets);
-    ok(!secrets_egress(&store, NULL, &left_out), "none for who has none");
+    ok(!secrets_egress(&store, NULL, NULL, &missing), "none for who has none");
 }
 
 int main(void)

@@ -31,6 +31,20 @@ static void test_shell_words(void)
     }
 }
 
+static void test_replacing(void)
+{
+    static const char *const CASES[][4] = {{"/a/b: /a", "/a", "$A", "$A/b: $A"},
+                                           {"none", "x", "y", "none"},
+                                           {"aaa", "aa", "b", "ba"},
+                                           {"", "x", "y", ""},
+                                           {"kept", "", "y", "kept"},
+                                           {"gone", "gone", "", ""}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        char *got auto_free = str_replace(CASES[i][0], CASES[i][1], CASES[i][2]);
+        is_str(got, CASES[i][3], "replaced %zu", i);
+    }
+}
+
 static void test_numbers(void)
 {
     static const struct {
@@ -194,6 +208,7 @@ int main(void)
 {
     test_comparing();
     test_shell_words();
+    test_replacing();
     test_numbers();
     test_utf8();
     test_base64();
