@@ -157,6 +157,19 @@ def test_owners(envd, tmp_path):
     assert (st.st_uid, st.st_mode & 0o7777) == (daemon.pw_uid, 0o755), "not as another's set-id"
 
 
+@pytest.mark.skipif(not IS_ROOT, reason="only root can give files to another user")
+def test_files_are_read_and_listed_by_envd_itself(envd, tmp_path):
+    """As upstream: a user's name says where paths begin and whose a new file is. The control is a command of that user."""
+    (tmp_path / "closed").mkdir(mode=0o700)
+    (tmp_path / "closed/secret").write_bytes(b"of root alone")
+    refused = envd.run("cat", str(tmp_path / "closed/secret"), headers=basic("daemon"))
+    assert refused.code == 1 and b"ermission denied" in refused.stderr
+    assert envd.read(tmp_path / "closed/secret", username="daemon")[2] == b"of root alone"
+    assert envd.read(tmp_path / "closed/secret", basic("daemon"))[2] == b"of root alone"
+    status, listed = envd.rpc("filesystem.Filesystem/ListDir", {"path": str(tmp_path / "closed")}, basic("daemon"))
+    assert status == 200 and [e["name"] for e in listed["entries"]] == ["secret"]
+
+
 def test_replacement_keeps_the_mode_and_follows_links(envd, tmp_path):
     tool = tmp_path / "tool"
     tool.write_text("old")
