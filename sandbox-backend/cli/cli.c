@@ -92,3 +92,9 @@ void cli_print_json(const json_t *value)
     char *safe auto_free = visible_json(text);
     puts(safe);
 }
+
+const char *cli_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text && *text ? text : "-";
+}

@@ -49,5 +49,8 @@ int cli_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 // it and never obeys it (base/visible.h).
 void cli_safe(struct buf *out, const char *text);
 void cli_print_safe(FILE *to, const char *text);
-void cli_print_line(const char *text); // on stdout
+void cli_print_line(const char *text);    // on stdout
 void cli_print_json(const json_t *value); // a line on stdout, as safe, and still that JSON
+
+// A string member, as a table shows it: "-" when there is none or it is empty. Borrowed.
+const char *cli_text(const json_t *object, const char *key);

@@ -8,22 +8,13 @@
 #include "sandbox-backend/cli/pairs.h"
 #include "sandbox-backend/cli/session.h"
 
-static json_t *names_of(const struct opt_list *list)
-{
-    json_t *names = json_array();
-    for (int i = 0; i < list->count; i++)
-        json_array_append_new(names, json_string(list->items[i]));
-    return names;
-}
-
 static int create(struct session *s, const struct sandbox_opts *opts)
 {
     struct err e = ERR_INIT;
     json_t *sandbox = session_create(s, opts, &e);
     if (!sandbox)
         return cli_fail(&e);
-    cli_print_safe(stdout, json_string_value(json_object_get(sandbox, "sandboxID")));
-    putchar('\n');
+    cli_print_line(cli_text(sandbox, "sandboxID"));
     json_decref(sandbox);
     return 0;
 }
@@ -64,8 +55,8 @@ int verb_create(int argc, char **argv)
     if (want.no_internet && (network.what || network.allow.count || network.deny.count))
         return cli_usage_error("--no-internet is no network at all, and --network, --allow and "
                                "--deny say what there is of it: leave one out");
-    want.secrets = names_of(&secrets);
-    if (network_opts_policy(&network, &want.network, &e) == 0 &&
+    want.secrets = names_parse(&secrets, "--secret", &e);
+    if (want.secrets && network_opts_policy(&network, &want.network, &e) == 0 &&
         pairs_parse(&envs, "--env", &want.envs, &e) == 0 &&
         pairs_parse(&metadata, "--metadata", &want.metadata, &e) == 0 &&
         session_open(&s, &server, SESSION_MAY_START, &e) == 0) {

@@ -23,7 +23,8 @@ static void look_for_qemu(struct doctor *d)
 // Ours come with the installation; what is missing was not built.
 static void look_for_parts(struct doctor *d)
 {
-    static const char *const PROGRAMS[] = {"cubbyd", "cubby-netd", "cubby-jail"};
+    static const char *const PROGRAMS[] = {"cubbyd", "cubby-netd", "cubby-egress", "cubby-jail",
+                                           "cubby-qemu.so"};
     static const char *const PARTS[] = {"init", "envd"};
     struct err e = ERR_INIT;
     for (size_t i = 0; i < ARRAY_LEN(PROGRAMS) && !err_is(&e); i++)
@@ -33,7 +34,7 @@ static void look_for_parts(struct doctor *d)
     if (err_is(&e))
         doctor_add(d, FINDING_MISSING, "programs", "run make, or install Cubby again", "%s", e.msg);
     else
-        doctor_ok(d, "programs", "cubbyd, cubby-netd, cubby-jail, and the guest's init and envd");
+        doctor_ok(d, "programs", "all there, and the guest's init and envd");
 }
 
 // Without them a template cannot be built, but one that is there can be used.

@@ -15,17 +15,11 @@ struct expose {
     bool close, as_json;
 };
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *s = json_string_value(json_object_get(object, key));
-    return s && *s ? s : "-";
-}
-
 // What a person opens; of raw TCP what a program connects to.
 static const char *url_of(const json_t *port)
 {
-    const char *url = text_of(port, "browserUrl");
-    return str_eq(url, "-") ? text_of(port, "url") : url;
+    const char *url = cli_text(port, "browserUrl");
+    return str_eq(url, "-") ? cli_text(port, "url") : url;
 }
 
 static int open_one(struct session *s, const char *id, const struct expose *want)
@@ -56,7 +50,7 @@ static void print_table(const json_t *list)
         snprintf(number, sizeof number, "%lld",
                  (long long)json_integer_value(json_object_get(one, "port")));
         table_cell(&t, number);
-        table_cell(&t, text_of(one, "protocol"));
+        table_cell(&t, cli_text(one, "protocol"));
         table_cell(&t, url_of(one));
     }
     table_print(&t, stdout);
@@ -134,6 +128,9 @@ int verb_expose(int argc, char **argv)
     if (argc < 2 || argc > 3 || (argc == 3 && !str_to_int(argv[2], 1, 65535, &port)))
         return cli_usage_error("expose takes a sandbox's id and a port of it, from 1 to 65535; see "
                                "cubby expose --help");
+    if (!port && (want.opts.wait_s || want.opts.token || want.opts.tcp || want.host_port))
+        return cli_usage_error("--wait, --token, --tcp and --host-port are for a PORT, and none is "
+                               "given");
     want.opts.port = (int)port;
     want.opts.host_port = (int)want.host_port;
     return run(&server, argv[1], &want);

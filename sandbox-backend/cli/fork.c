@@ -16,8 +16,7 @@ static int show(const json_t *one)
     const char *why = json_string_value(json_object_get(json_object_get(one, "error"), "message"));
     struct err e = ERR_INIT;
     if (id) {
-        cli_print_safe(stdout, id);
-        putchar('\n');
+        cli_print_line(id);
         return 0;
     }
     err_set(&e, ERR_UNKNOWN, "one fork failed: %.250s", why ? why : "the server does not say why");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // cubby: what a person types. Finds the verb and runs it.
+#include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,10 +46,22 @@ static void help(FILE *to)
           to);
 }
 
-int main(int argc, char **argv)
+// Of a program whose output was lost: a full disk is an error, a reader that left is not worth a
+// word.
+static int check_output(int status)
 {
-    // A reader of our output that leaves is seen as EPIPE by whoever writes.
-    signal(SIGPIPE, SIG_IGN);
+    bool flushed = fflush(stdout) == 0;
+    const char *why = flushed ? "not all of it could be written" : strerror(errno);
+    if (flushed && !ferror(stdout))
+        return status;
+    if (!flushed && errno == EPIPE)
+        return status ? status : 128 + SIGPIPE;
+    fprintf(stderr, "cubby: standard output: %s\n", why);
+    return status ? status : 1;
+}
+
+static int run(int argc, char **argv)
+{
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
         help(stderr);
@@ -65,4 +79,11 @@ int main(int argc, char **argv)
         if (strcmp(VERBS[i].name, name) == 0)
             return VERBS[i].run(argc - 1, argv + 1);
     return cli_usage_error("there is no verb \"%s\"; see cubby --help", name);
+}
+
+int main(int argc, char **argv)
+{
+    // A reader of our output that leaves is seen as EPIPE by whoever writes.
+    signal(SIGPIPE, SIG_IGN);
+    return check_output(run(argc, argv));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NAME=VALUE arguments as a JSON object.
+// What options were given more than once, as JSON.
 #include "sandbox-backend/cli/pairs.h"
 
 #include <string.h>
@@ -28,4 +28,15 @@ int pairs_parse(const struct opt_list *list, const char *option, json_t **out, s
     }
     *out = object;
     return 0;
+}
+
+json_t *names_parse(const struct opt_list *list, const char *option, struct err *e)
+{
+    json_t *names = json_array();
+    for (int i = 0; i < list->count; i++)
+        if (json_array_append_new(names, json_string(list->items[i])) < 0)
+            err_set(e, ERR_INVALID, "%s takes UTF-8", option);
+    if (err_is(e))
+        json_decref(steal(&names));
+    return names;
 }

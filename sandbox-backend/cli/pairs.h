@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NAME=VALUE arguments as a JSON object.
+// What options were given more than once, as JSON: NAME=VALUE as an object, names as an array.
 #pragma once
 #include <jansson.h>
 
@@ -8,3 +8,5 @@
 
 // New reference; NULL in *out when there are none. `option` is named by the error.
 int pairs_parse(const struct opt_list *list, const char *option, json_t **out, struct err *e);
+// New reference, also when there are none; NULL with `e`.
+json_t *names_parse(const struct opt_list *list, const char *option, struct err *e);

@@ -26,14 +26,14 @@ static int act_on(struct session *s, const char *given, act_fn act, int64_t how)
     return 0;
 }
 
-static int act_on_all(const struct session_opts *server, char **ids, int count, act_fn act,
-                      int64_t how)
+static int act_on_all(const char *verb, const struct session_opts *server, char **ids, int count,
+                      act_fn act, int64_t how)
 {
     struct err e = ERR_INIT;
     struct session s;
     int status = 0;
     if (count == 0)
-        return cli_usage_error("it takes the ids of sandboxes; see cubby ps");
+        return cli_usage_error("%s takes the ids of sandboxes; see cubby ps", verb);
     if (session_open(&s, server, SESSION_IF_USED, &e) < 0)
         return cli_fail(&e);
     for (int i = 0; i < count; i++)
@@ -61,7 +61,7 @@ int verb_pause(int argc, char **argv)
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;
-    return act_on_all(&server, argv + 1, argc - 1, pause_one,
+    return act_on_all("pause", &server, argv + 1, argc - 1, pause_one,
                       hibernate ? PAUSE_HIBERNATE : PAUSE_FREEZE);
 }
 
@@ -80,5 +80,7 @@ int verb_resume(int argc, char **argv)
         "that it lives for at least as long.",
         opts, ARRAY_LEN(opts), false};
     int done = cli_begin(&usage, &argc, argv);
-    return done >= 0 ? done : act_on_all(&server, argv + 1, argc - 1, session_resume, seconds);
+    if (done >= 0)
+        return done;
+    return act_on_all("resume", &server, argv + 1, argc - 1, session_resume, seconds);
 }

@@ -13,12 +13,6 @@
 #include "sandbox-backend/cli/stats_view.h"
 #include "sandbox-backend/cli/table.h"
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *s = json_string_value(json_object_get(object, key));
-    return s ? s : "-";
-}
-
 static char *span_to(const json_t *sandbox, const char *key, int sign)
 {
     int64_t at = 0;
@@ -49,11 +43,11 @@ static void add_row(struct table *t, const json_t *sandbox)
     bool paused = str_eq(json_string_value(json_object_get(sandbox, "state")), "paused");
     char *left auto_free = paused ? xstrdup("-") : span_to(sandbox, "endAt", 1);
     char *metadata auto_free = metadata_of(sandbox);
-    const char *template = text_of(sandbox, "alias");
-    table_cell(t, text_of(sandbox, "sandboxID"));
-    table_cell(t, *template == '-' ? text_of(sandbox, "templateID") : template);
+    const char *template = cli_text(sandbox, "alias");
+    table_cell(t, cli_text(sandbox, "sandboxID"));
+    table_cell(t, *template == '-' ? cli_text(sandbox, "templateID") : template);
     table_cell(t, stats_view_state(sandbox));
-    table_cell(t, text_of(sandbox, "isolation"));
+    table_cell(t, cli_text(sandbox, "isolation"));
     table_cell(t, age);
     table_cell(t, left);
     table_cell(t, metadata);

@@ -10,12 +10,6 @@
 #include "sandbox-backend/cli/session.h"
 #include "sandbox-backend/cli/table.h"
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *s = json_string_value(json_object_get(object, key));
-    return s && *s ? s : "-";
-}
-
 // ---- making one
 static int make(struct session *s, const char *given, const char *name)
 {
@@ -24,8 +18,7 @@ static int make(struct session *s, const char *given, const char *name)
     json_t *snapshot = id ? session_snapshot(s, id, name, &e) : NULL;
     if (!snapshot)
         return cli_fail(&e);
-    cli_print_safe(stdout, text_of(snapshot, "snapshotID"));
-    putchar('\n');
+    cli_print_line(cli_text(snapshot, "snapshotID"));
     json_decref(snapshot);
     return 0;
 }
@@ -66,11 +59,11 @@ static int verb_make(int argc, char **argv)
 static void add_row(struct table *t, const json_t *snapshot)
 {
     const json_t *name = json_array_get(json_object_get(snapshot, "names"), 0);
-    table_cell(t, text_of(snapshot, "snapshotID"));
+    table_cell(t, cli_text(snapshot, "snapshotID"));
     table_cell(t, json_is_string(name) ? json_string_value(name) : "-");
-    table_cell(t, text_of(snapshot, "sandboxID"));
-    table_cell(t, text_of(snapshot, "templateID"));
-    table_cell(t, text_of(snapshot, "createdAt"));
+    table_cell(t, cli_text(snapshot, "sandboxID"));
+    table_cell(t, cli_text(snapshot, "templateID"));
+    table_cell(t, cli_text(snapshot, "createdAt"));
 }
 
 static void print_table(const json_t *list)

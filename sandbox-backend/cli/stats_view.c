@@ -7,14 +7,9 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/span.h"
 #include "sandbox-backend/cli/table.h"
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "-";
-}
 
 static double number_of(const json_t *object, const char *key)
 {
@@ -24,9 +19,9 @@ static double number_of(const json_t *object, const char *key)
 const char *stats_view_state(const json_t *sandbox)
 {
     const char *depth = json_string_value(json_object_get(sandbox, "depth"));
-    bool runs = str_eq(text_of(sandbox, "state"), "running");
+    bool runs = str_eq(cli_text(sandbox, "state"), "running");
     if (!depth)
-        return text_of(sandbox, "state");
+        return cli_text(sandbox, "state");
     if (str_eq(depth, "freeze"))
         return runs ? "asleep (frozen)" : "frozen";
     return runs ? "asleep (hibernated)" : "hibernated";
@@ -66,7 +61,7 @@ static int by_key(const void *a, const void *b, void *order)
         key_of(*right, *(enum stats_order *)order) - key_of(*left, *(enum stats_order *)order);
     if (difference != 0)
         return difference > 0 ? 1 : -1;
-    return strcmp(text_of(*left, "sandboxID"), text_of(*right, "sandboxID"));
+    return strcmp(cli_text(*left, "sandboxID"), cli_text(*right, "sandboxID"));
 }
 
 // ---- the table
@@ -83,8 +78,8 @@ static void add_row(struct table *t, const json_t *sandbox)
         json_is_number(load) ? str_printf("%.1f", json_number_value(load)) : xstrdup("-");
     char *time auto_free = span_text((int64_t)number_of(sandbox, "cpuSeconds"));
     char *age auto_free = span_text((int64_t)number_of(sandbox, "ageSeconds"));
-    table_cell(t, text_of(sandbox, "sandboxID"));
-    table_cell(t, text_of(sandbox, "templateID"));
+    table_cell(t, cli_text(sandbox, "sandboxID"));
+    table_cell(t, cli_text(sandbox, "templateID"));
     table_cell(t, stats_view_state(sandbox));
     table_cell(t, percent);
     table_cell(t, time);
@@ -140,7 +135,7 @@ static void print_disk_errors(const json_t *list, FILE *to)
             fprintf(to,
                     "\n%s: this machine could not read or write its disk, so files in it may be "
                     "lost; see whether there is room for the state directory\n",
-                    text_of(sandbox, "sandboxID"));
+                    cli_text(sandbox, "sandboxID"));
     }
 }
 

@@ -60,6 +60,26 @@ def test_mistakes(fake, words):
     assert fake.seen == []
 
 
+@pytest.mark.parametrize("words, said", [
+    (["pause"], "pause takes"), (["resume"], "resume takes"), (["expose", "--token", ID], "PORT"),
+    (["create", "--secret", b"\xff"], "--secret takes UTF-8"), (["create", "--allow", b"\xff"], "--allow takes UTF-8")])
+def test_mistakes_that_are_named(fake, words, said):
+    answer = cubby(fake, *words)
+    assert answer.returncode in (1, 2) and said.encode() in answer.stderr and fake.seen == []
+
+
+@pytest.mark.parametrize("words", [["ps"], ["ps", "--json"], ["--help"], ["ps", "--help"]])
+def test_output_that_is_lost(fake, words):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        answer = subprocess.run([CUBBY, *words], env=fake.env, stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert answer.returncode == 1 and answer.stderr == b"cubby: standard output: No space left on device\n"
+    out, into = os.pipe()
+    os.close(out)
+    answer = subprocess.run([CUBBY, *words], env=fake.env, stdout=into, stderr=subprocess.PIPE, timeout=60)
+    os.close(into)
+    assert answer.returncode == 141 and answer.stderr == b"", "nobody reads"
+
+
 def test_version(fake):
     assert cubby(fake, "--version").stdout.startswith(b"cubby ")
 
