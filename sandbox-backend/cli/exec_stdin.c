@@ -61,7 +61,7 @@ static void read_piece(struct exec_stdin *in)
 {
     char data[PIECE_BYTES];
     ssize_t n = read(in->fd, data, sizeof data);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+    if (n < 0 && (errno == EINTR || (errno == EAGAIN && in->waits)))
         next(in);
     else if (n > 0)
         send_piece(in, data, (size_t)n);
@@ -89,7 +89,7 @@ static void next(struct exec_stdin *in)
 }
 
 // libuv makes a descriptor that it polls non-blocking, for all who share it. A pipe can be opened
-// again, as one that is ours alone; a socket is left as it was found by exec_stdin_stop.
+// again, as one that is ours alone; all else is left as it was found by exec_stdin_stop.
 static void open_own(struct exec_stdin *in, mode_t type)
 {
     in->flags = fcntl(STDIN_FILENO, F_GETFL);
@@ -109,13 +109,13 @@ static void on_poll_closed(uv_handle_t *handle)
         fcntl(STDIN_FILENO, F_SETFL, in->flags);
 }
 
-// Regular files (and /dev/null) cannot be polled, and need not be.
+// What cannot be polled (regular files, /dev/null) does not make its reader wait.
 void exec_stdin_start(struct exec_stdin *in, int64_t pid)
 {
     struct stat st;
     in->pid = pid;
     in->fd = STDIN_FILENO;
-    if (fstat(in->fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
+    if (fstat(in->fd, &st) == 0 && !S_ISREG(st.st_mode))
         open_own(in, st.st_mode);
     next(in);
 }

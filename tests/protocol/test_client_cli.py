@@ -168,6 +168,13 @@ def test_stdin_that_stays_open(fake):
     os.close(theirs)
 
 
+def test_stdin_that_is_no_pipe_and_says_nothing(fake):
+    ours = os.eventfd(0)
+    answer = run(fake, "echo", "done", stdin=ours)
+    assert answer.stdout == b"done\n" and answer.returncode == 0 and os.get_blocking(ours)
+    os.close(ours)
+
+
 def test_no_stdin(fake):
     answer = cubby(fake, "exec", "--no-stdin", "--user", ME, ID, "--", "cat", input=b"x")
     assert answer.stdout == b"" and answer.returncode == 0
