@@ -439,7 +439,8 @@ def test_raw_tcp(daemon, sandbox):
 def test_raw_tcp_of_a_closed_port(daemon, sandbox):
     with closed_port() as s:
         number = expose(daemon, sandbox, s.getsockname()[1], protocol="tcp")["hostPort"]
-        assert ask(number, b"\1hello") == b""
+        with contextlib.suppress(OSError):  # it is reset, which any of the calls may be the first to see
+            assert ask(number, b"\1hello") == b""
 
 
 def test_raw_tcp_is_cut_with_the_sandbox(daemon, sandbox):
