@@ -163,10 +163,10 @@ def test_what_a_listen_says_is_not_kept(http_start):
         assert all(s.message()["method"] == "notifications/subscriptions/acknowledged" for s in streams)
         return streams
 
-    kept = begin(5)
+    kept = begin(3)
     before = server.resident()
-    kept += begin(30)
-    assert server.resident() - before < 16 << 20  # not 60 MB
+    kept += begin(12)
+    assert server.resident() - before < 12 << 20  # not 24 MB
     assert not any(s.done for s in kept)
 
 
