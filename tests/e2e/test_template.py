@@ -278,7 +278,7 @@ esac
 def test_what_the_guest_has(home):
     ident = home.cubby("create").stdout.decode().strip()
     try:
-        home.cubby("exec", ident, "--", "bash", "-l", "-c", PROMISES)
+        home.cubby("exec", ident, "--", "bash", "-l", "-c", PROMISES, timeout=150)
         # An idle guest rests: with periodic ticks it would be woken 250 times a second and more.
         count = "awk '/LOC:/ {n = 0; for (i = 2; $i ~ /^[0-9]+$/; i++) n += $i; print n}' /proc/interrupts"
         ticks = home.cubby("exec", ident, "--", "bash", "-c",

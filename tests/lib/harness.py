@@ -115,9 +115,9 @@ class Home:
             raise RuntimeError(f"{method} {path}: {status} {answer[:300]!r}")
         return json.loads(answer) if answer else None
 
-    def cubby(self, *words, check=True, **options):
+    def cubby(self, *words, check=True, timeout=60, **options):
         """Runs the command-line program."""
-        return subprocess.run([BIN / "cubby", *words], env=self.env, check=check, timeout=60,
+        return subprocess.run([BIN / "cubby", *words], env=self.env, check=check, timeout=timeout,
                               capture_output=True, **options)
 
     def close(self):
