@@ -65,12 +65,14 @@ def test_no_internet_and_a_policy(daemon, words):
 def test_show_and_change(daemon):
     made = daemon.create()["sandboxID"]
     assert cubby(daemon, "network", made) == "mode: public\n"
-    write(daemon, made, [refusal(2, b"not an allowed name", name=b"\x1b[31mevil", count=2)], [(2, b"x")], refused=2)
+    write(daemon, made, [refusal(2, b"not an allowed name", name=b"\x1b[31mevil", count=2),
+                         refusal(1, b"unknown ethertype", "0.0.0.0", 0, 0)], [(2, b"x")], refused=2)
     cubby(daemon, "network", "--allow", "a.example", "--deny", "10.0.0.0/8", made[:10])
     text = cubby(daemon, "network", made)
     assert text.startswith("mode: allow\nallow: a.example\ndeny: 10.0.0.0/8\nreceived: 100 bytes, 2 packets\n"
                            "sent: 200 bytes, 4 packets\nrefused: 2\n")
     assert "tcp 10.0.0.1 ?[31mevil port 5432: not an allowed name (2 times)\n" in text and "\x1b" not in text
+    assert " other: unknown ethertype\n" in text, "no address, and no port"
     assert json.loads(cubby(daemon, "network", "--json", made))["sequence"] == 2
     cubby(daemon, "network", "--network", "none", made)
     assert policy(daemon, made)["internet"] is False

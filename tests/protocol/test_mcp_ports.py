@@ -250,10 +250,11 @@ def test_the_command_line(daemon, env):
 # ---- what the network policy refused
 def test_a_command_that_failed_is_told(server, backend):  # noqa: F811
     sandbox = backend.sandbox()
-    backend.refuse({"name": "evil.example\x1b[1m"}, {"address": "10.0.0.5", "port": 5432, "reason": "private"})
+    backend.refuse({"name": "evil.example\x1b[1m"}, {"address": "10.0.0.5", "port": 5432, "reason": "private"},
+                   {"protocol": "other", "address": "", "port": 0, "reason": "unknown ethertype"})
     o, text, _ = checked(server, "run_command", sandbox_id=sandbox, command="exit 3")
     hint = ("Refused by the network of this sandbox: tcp evil.example\\x1b[1m:443 (not allowed), tcp 10.0.0.5:5432 "
-            "(private). Its policy allows: example.com:443")
+            "(private), other (unknown ethertype). Its policy allows: example.com:443")
     assert o["network_hint"] == hint and text.splitlines()[-1] == hint and text.splitlines()[-2].startswith("[exit code 3")
     assert backend.asks() == 1
 
