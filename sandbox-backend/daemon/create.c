@@ -28,13 +28,13 @@ struct creation {
     create_cb cb;
     void *ctx;
     struct machine *starting; // borrowed, for machine_abandon; NULL unless the driver is at it
-    json_t *env;             // owned; may be NULL
-    char *template_dir;      // owned
-    char *image;             // owned; NULL: the template as it is
-    char *old_token;         // owned; that envd in the image has; NULL: none
-    struct guest_init *init; // POST /init
-    struct err err;          // why it failed; nothing goes on once it is set
-    bool from_image;         // of another sandbox, whose settings envd still has
+    json_t *env;              // owned; may be NULL
+    char *template_dir;       // owned
+    char *image;              // owned; NULL: the template as it is
+    char *old_token;          // owned; that envd in the image has; NULL: none
+    struct guest_init *init;  // POST /init
+    struct err err;           // why it failed; nothing goes on once it is set
+    bool from_image;          // of another sandbox, whose settings envd still has
     int64_t start_ms, machine_ms;
 };
 

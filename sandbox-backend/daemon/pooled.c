@@ -37,7 +37,7 @@ struct pooled {
     pooled_cb cb;       // NULL once called
     void *ctx;
     struct machine *starting; // borrowed, for machine_abandon; NULL unless the driver is at it
-    create_cb claim_cb; // of who wants it before it is ready
+    create_cb claim_cb;       // of who wants it before it is ready
     void *claim_ctx;
     struct guest_init *init;
     struct guest_call *call;
