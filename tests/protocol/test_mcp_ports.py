@@ -51,7 +51,8 @@ class NetBackend(Backend):
         self.network = (404, {"code": 404, "message": "no"})
         super().__init__()
 
-    def refuse(self, *refusals, mode="allow", allow=("example.com:443",), ago_s=0, exactly=False):
+    def refuse(self, *refusals, mode="allow", allow=("example.com:443",), ago_s=-60, exactly=False):
+        """A minute ahead is after any command's beginning, however long that takes to come."""
         now = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s)
         stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if exactly else "%Y-%m-%dT%H:%M:%SZ")
         self.network = (200, {
