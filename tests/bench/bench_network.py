@@ -181,7 +181,7 @@ class NetworkBench:
         guest = self.keep(Guest(netd))
         result = {"filter_ns_per_packet": json.loads(cost), "throughput": self.throughput(netd, guest, world),
                   "gated": self.gated(netd, guest, world)}
-        netd.set_policy({"mode": "allow", "allow": ["a.example"]})
+        netd.set_policy({"mode": "allow", "allow": ["b.example"]})  # a.example has been resolved, and is open for a while
         result["refused"] = self.refused(guest, world.PUBLIC)
         result["policy_change"] = self.change(netd, guest, world)
         result["put_network"] = self.put()
