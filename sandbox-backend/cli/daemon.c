@@ -39,9 +39,7 @@ static int print_other(const char *home, const struct err *e)
                                         [DAEMON_RUNS] = "is starting",
                                         [DAEMON_STOPS] = "is stopping"};
     enum daemon_phase phase = DAEMON_NONE;
-    struct err unknown = ERR_INIT;
-    if (daemon_phase(home, &phase, &unknown) < 0 ||
-        (phase != DAEMON_STOPS && e->code != ERR_UNAVAILABLE))
+    if (!daemon_phase_explains(home, e, &phase))
         return cli_fail(e);
     printf("%s\nhome: %s\n", TEXTS[phase], home);
     return 1;

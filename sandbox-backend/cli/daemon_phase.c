@@ -34,3 +34,10 @@ int daemon_phase(const char *home, enum daemon_phase *out, struct err *e)
         *out = says_that_it_stops(lock) ? DAEMON_STOPS : DAEMON_RUNS;
     return 0;
 }
+
+bool daemon_phase_explains(const char *home, const struct err *why, enum daemon_phase *out)
+{
+    struct err unknown = ERR_INIT;
+    return daemon_phase(home, out, &unknown) == 0 &&
+           (*out == DAEMON_STOPS || why->code == ERR_UNAVAILABLE);
+}

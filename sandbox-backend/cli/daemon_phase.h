@@ -2,6 +2,8 @@
 // What the daemon of a home is at, by its lock (daemon/home_lock.h): that it does not listen may
 // mean that there is none, or that it is on its way.
 #pragma once
+#include <stdbool.h>
+
 #include "sandbox-backend/base/err.h"
 
 enum daemon_phase {
@@ -12,3 +14,5 @@ enum daemon_phase {
 
 // -1 with `e` when it cannot be known: the home is another user's.
 int daemon_phase(const char *home, enum daemon_phase *out, struct err *e);
+// One that was asked and failed with `why`: whether what it is at explains that.
+bool daemon_phase_explains(const char *home, const struct err *why, enum daemon_phase *out);

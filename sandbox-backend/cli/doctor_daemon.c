@@ -36,10 +36,7 @@ static void look_at_room(struct doctor *d, struct session *s)
 static void report_other(struct doctor *d, const struct err *e)
 {
     enum daemon_phase phase = DAEMON_NONE;
-    struct err unknown = ERR_INIT;
-    bool is_known = daemon_phase(d->home, &phase, &unknown) == 0 &&
-                    (phase == DAEMON_STOPS || e->code == ERR_UNAVAILABLE);
-    if (!is_known)
+    if (!daemon_phase_explains(d->home, e, &phase))
         doctor_add(d, FINDING_MISSING, "daemon",
                    "see cubbyd.log in the state directory; cubby daemon stop, and try again",
                    "it does not answer as it should: %s", e->msg);
