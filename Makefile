@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Cubby. `make demo` on a bare Debian 12 machine installs, builds, and shows it at work; `make test`
-# tests everything; `make help` lists the rest.
+# Cubby. On a bare Debian 12 machine, `make demo` installs what is missing, builds Cubby and shows it at
+# work. `make test` tests everything. `make help` lists the other targets.
 
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -12,13 +12,17 @@ B      := $(BUILD)
 V      ?=
 Q      := $(if $(V),,@)
 
-# ---- what is installed when it is missing (Debian package names)
+# ---- Debian packages that a target installs if they are missing
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
               libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev libseccomp-dev
-DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs fakeroot uidmap xz-utils ca-certificates libjose0
-# npm brings the official clients; a machine that has one of its own keeps it.
+DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs erofs-utils fakeroot uidmap xz-utils ca-certificates libjose0 libcurl4
+# A machine without Go builds runsc with the Go of a Python package.
+DEPS_RUNSC := ca-certificates $(if $(shell command -v go),,python3 python3-venv)
+# npm installs the official clients. A machine that already has an npm keeps it.
 DEPS_TEST  := python3 python3-venv python3-ipython python3-matplotlib python3-numpy python3-pandas \
-              libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl $(if $(shell command -v npm),,nodejs npm)
+              libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap $(if $(shell command -v npm),,nodejs npm)
+# The tests that a scripted model runs in a sandbox which is a process of this machine.
+DEPS_AGENTS := python3-pytest
 DEPS_BENCH := wrk nginx-light runsc bubblewrap
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 
@@ -37,46 +41,48 @@ ifneq ($(SAN),)
 CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 HARD   := -fstack-protector-strong
 endif
-HOST_CFLAGS  := $(STD) $(CFLAGS) $(WARN) $(HARD) -fPIE -MMD -MP
-HOST_LDFLAGS := $(CFLAGS) -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(LDFLAGS)
-# The guest's parts are static and never sanitized: there is no shared library where they run.
+HOST_CFLAGS  := $(STD) $(CFLAGS) -ffunction-sections -fdata-sections $(WARN) $(HARD) -fPIE -MMD -MP
+HOST_LDFLAGS := $(CFLAGS) -pie -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,--as-needed $(LDFLAGS)
+# Guest programs are static and never sanitized, because no shared library is there when they start.
 GUEST_CFLAGS  := $(STD) -O2 -g -ffunction-sections -fdata-sections $(WARN) -D_FORTIFY_SOURCE=2 \
                  -fstack-protector-strong -MMD -MP
-# libuv's look-ups of users and hosts, which envd never calls, make the linker warn of static glibc.
+# libuv's look-ups of users and hosts, which envd never calls, make the linker warn about static glibc.
 GUEST_LDFLAGS := -static -Wl,--gc-sections -Wl,-z,relro -Wl,--no-warnings
 
 LIBS_BASE := -ljansson
 LIBS_NET  := -luv -ljansson -lz
 LIBS_ENVD := -lnettle
-LIBS_CURL := -lcurl
 LIBS_TLS  := -lssl -lcrypto
-LIBS_MCP  := $(LIBS_CURL) $(LIBS_TLS)
 
 # ---- sources: one archive a room, one program a main.c
 SB := sandbox-backend
-LIB_SRC     := $(wildcard $(SB)/base/*.c $(SB)/log/*.c $(SB)/keys/*.c $(SB)/net/*.c $(SB)/connect/*.c $(SB)/client/*.c)
-GUEST_LIB   := $(filter-out $(SB)/keys/% $(SB)/net/http_client% $(SB)/net/tls% $(SB)/client/%,$(LIB_SRC))
-ENVD_SRC    := $(wildcard $(SB)/envd/*.c)
+LIB_SRC     := $(wildcard $(SB)/base/*.c $(SB)/host/*.c $(SB)/log/*.c $(SB)/keys/*.c $(SB)/net/*.c $(SB)/connect/*.c $(SB)/client/*.c)
+GUEST_LIB   := $(filter-out $(SB)/host/% $(SB)/keys/% $(SB)/net/http_client% $(SB)/net/tls% $(SB)/client/%,$(LIB_SRC))
+ENVD_SRC    := $(wildcard $(SB)/envd/*.c $(SB)/envd/*/*.c)
 INIT_SRC    := $(wildcard $(SB)/guest/*.c)
-NETD_SRC    := $(wildcard $(SB)/netd/*.c)
+FOLD_SRC    := $(wildcard $(SB)/guest/fold/*.c)
+NETD_SRC    := $(wildcard $(SB)/netd/*.c $(SB)/netd/*/*.c)
 EGRESS_SRC  := $(wildcard $(SB)/egress/*.c)
-# The daemon says what a jail is to be like, and the program builds it.
-JAIL_LIB    := $(patsubst %,$(SB)/jail/%.c,jail walls)
+# The daemon describes a jail with these files; the program cubby-jail builds it.
+JAIL_LIB    := $(patsubst %,$(SB)/jail/%.c,jail)
 JAIL_SRC    := $(wildcard $(SB)/jail/*.c)
-DRIVERS_SRC := $(wildcard $(SB)/drivers/*.c $(SB)/drivers/*/*.c)
-DAEMON_SRC  := $(wildcard $(SB)/daemon/*.c)
+# And the files of the guest's init that set up a network card.
+NEST_SRC    := $(wildcard $(SB)/nest/*.c) $(SB)/guest/netif.c $(SB)/guest/step.c
+DRIVERS_SRC := $(wildcard $(SB)/drivers/*.c $(SB)/drivers/*/*.c $(SB)/drivers/microvm/*/*.c)
+TEMPLATE_SRC := $(wildcard $(SB)/template/*.c)
+DAEMON_SRC  := $(wildcard $(SB)/daemon/*.c $(SB)/daemon/*/*.c)
 CLI_SRC     := $(wildcard $(SB)/cli/*.c)
-MCP_SRC     := $(wildcard mcp-server/*.c mcp-server/*/*.c)
-UNIT_SRC    := $(wildcard tests/unit/test_*.c)
+MCP_SRC     := $(wildcard mcp-server/*.c mcp-server/*/*.c mcp-server/*/*/*.c)
+UNIT_SRC    := $(wildcard tests/unit/*/test_*.c)
 FUZZ_SRC    := $(wildcard tests/fuzz/fuzz_*.c)
 SCHEMAS     := $(wildcard schemas/*.json)
+SKILLS      := $(sort $(wildcard skills/*/SKILL.md))
 FIXTURES    := $(wildcard tests/fixtures/*.json)
 FIXTURE_SRC := $(wildcard tests/fixtures/*.c)
-# What differs where CUBBY_FAULTS is defined: files with FAULT() in them (base/fault.h).
+# Files that differ if CUBBY_FAULTS is defined: those with FAULT() in them (base/fault.h).
 FAULT_SRC   := $(SB)/base/fault.c $(shell grep -lw FAULT $(DAEMON_SRC) $(DRIVERS_SRC))
-PROCESS_SRC := $(patsubst %,tests/lib/%.c,cubbyd_process process_driver process_request process_image \
-               process_tree process_machine) $(patsubst %,$(SB)/drivers/microvm/%.c,subproc spawn)
-FAULT_DAEMON = $(call fobj,$(filter $(FAULT_SRC),$(SB)/base/fault.c $(DAEMON_SRC)))
+PROCESS_SRC := tests/lib/daemon/cubbyd_process.c $(wildcard tests/lib/process_driver/*.c)
+FAULT_DAEMON = $(call fobj,$(filter $(FAULT_SRC),$(SB)/base/fault.c $(DAEMON_SRC) $(DRIVERS_SRC)))
 
 obj   = $(patsubst %.c,$(B)/obj/%.o,$(1))
 fobj  = $(patsubst %.c,$(B)/obj-faults/%.o,$(1))
@@ -84,28 +90,31 @@ gobj  = $(patsubst %.c,$(B)/obj-guest/%.o,$(1))
 parts = $(filter-out %/main.c,$(1))
 LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llhttp.o
 LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
-ARCHIVES := $(foreach a,mcp daemon cli drivers netd egress envd,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
+ARCHIVES := $(foreach a,mcp daemon cli template drivers netd egress envd nest,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
 
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egress $(B)/bin/cubby-mcp $(B)/bin/cubby-qemu.so \
-         $(B)/bin/cubby-jail
-GUEST := $(B)/guest/envd $(B)/guest/init
-# The Python kernel goes into templates as it is; a copy, without what Python leaves beside it.
+         $(B)/bin/cubby-jail $(B)/bin/cubby-nest
+GUEST := $(B)/guest/envd $(B)/guest/init $(B)/guest/fold
+# The Python kernel goes into templates unchanged. This copy leaves out Python's caches.
 KERNEL_DIR := $(SB)/guest/kernel
 KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py)
 KERNEL := $(patsubst $(KERNEL_DIR)/%,$(B)/guest/kernel/%,$(KERNEL_SRC))
+# What every template's Python does first.
+SITE := $(B)/guest/python/sitecustomize.py
 HOST_ENVD := $(B)/test/envd
 TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/machine-shell $(B)/test/http-serve \
-                 $(B)/test/cubbyd-process-faults $(B)/test/faults/cubbyd $(B)/test/cubby-mcp-fixtures $(B)/test/breakout
+                 $(B)/test/faults/cubbyd-process $(B)/test/cubby-mcp-fixtures $(B)/test/breakout
+RUNSC_BIN := $(B)/bin/runsc
 TEST_HOME ?= $(abspath $(B)/test-home)
 TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all deps demo test prepare unit protocol e2e asan tidy fmt fmt-check layers headers fuzz fuzzers bench soak crash install clean help
+.PHONY: all runsc deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash kvm-rig install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(BIN) $(GUEST) $(KERNEL)
+all: $(BIN) $(GUEST) $(KERNEL) $(SITE)
 
 # ---- compiling
 $(B)/obj/%.o: %.c | $(B)/.deps
@@ -125,7 +134,7 @@ $(B)/obj-guest/llhttp/%.o: $(LLHTTP_DIR)/%.c | $(B)/.deps
 	$(Q)$(CC) $(LLHTTP_INC) -O2 -g -w -ffunction-sections -c $< -o $@
 $(LLHTTP_DIR)/%.c: | $(B)/.deps ;
 
-# The schemas are part of the programs: schemas/x.json is SCHEMA_x in gen/schemas.h.
+# The schemas are compiled in: schemas/x.json becomes SCHEMA_x in gen/schemas.h.
 define embed
 	@mkdir -p $(@D)
 	@{ echo '// Made by the Makefile from $(dir $<)*.json.'; echo '#pragma once'; \
@@ -133,8 +142,21 @@ define embed
 	     printf 'static const char $(1)_%s[] __attribute__((unused)) = {' $$n; od -An -v -tx1 $$f | \
 	     sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '0};'; done; } > $@
 endef
-$(B)/gen/schemas.h: $(SCHEMAS) Makefile  ; $(call embed,SCHEMA)
-# The same for what only the tests' server has: tests/fixtures/x.json is FIXTURE_x in gen/fixture_texts.h.
+# And TOOL_ROWS(X), which is X(name) for each tool of schemas/tools.json.
+$(B)/gen/schemas.h: $(SCHEMAS) Makefile
+	$(call embed,SCHEMA)
+	@{ printf '#define TOOL_ROWS(X)'; sed -n 's/^    "name": "\([a-z_]*\)",$$/ X(\1)/p' schemas/tools.json | tr -d '\n'; echo; } >> $@
+# The skills: SKILL_ROWS(X), which is X(name, text) for each skills/NAME/SKILL.md.
+$(B)/gen/skill_texts.h: $(SKILLS) Makefile
+	@mkdir -p $(@D)
+	@{ echo '// Made by the Makefile from skills/*/SKILL.md.'; echo '#pragma once'; \
+	   for f in $(SKILLS); do n=$$(basename $$(dirname $$f)); \
+	     printf 'static const char SKILL_%s[] = {' $$(echo $$n | tr - _); od -An -v -tx1 $$f | \
+	     sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '0};'; done; \
+	   printf '#define SKILL_ROWS(X)'; for f in $(SKILLS); do n=$$(basename $$(dirname $$f)); \
+	     printf ' X("%s", SKILL_%s)' $$n $$(echo $$n | tr - _); done; echo; } > $@
+$(call obj,mcp-server/resources/skills.c): | $(B)/gen/skill_texts.h
+# The same for the tests' server: tests/fixtures/x.json becomes FIXTURE_x in gen/fixture_texts.h.
 $(B)/gen/fixture_texts.h: $(FIXTURES) Makefile ; $(call embed,FIXTURE)
 $(call obj,$(FIXTURE_SRC)): | $(B)/gen/fixture_texts.h
 $(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC) $(FUZZ_SRC)) $(FAULT_DAEMON): | $(B)/gen/schemas.h
@@ -143,15 +165,17 @@ $(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC) $(FUZZ_SRC)) $(FAULT_
 define archive
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 endef
 $(B)/lib/libcubby.a: $(call obj,$(LIB_SRC)) $(LLHTTP_OBJ)        ; $(archive)
 $(B)/lib/libmcp.a: $(call obj,$(call parts,$(MCP_SRC)))           ; $(archive)
 $(B)/lib/libdaemon.a: $(call obj,$(call parts,$(DAEMON_SRC)))     ; $(archive)
 $(B)/lib/libcli.a: $(call obj,$(call parts,$(CLI_SRC)))           ; $(archive)
 $(B)/lib/libdrivers.a: $(call obj,$(DRIVERS_SRC) $(JAIL_LIB))     ; $(archive)
+$(B)/lib/libtemplate.a: $(call obj,$(TEMPLATE_SRC))                 ; $(archive)
 $(B)/lib/libnetd.a: $(call obj,$(call parts,$(NETD_SRC)))         ; $(archive)
 $(B)/lib/libegress.a: $(call obj,$(call parts,$(EGRESS_SRC)))     ; $(archive)
+$(B)/lib/libnest.a: $(call obj,$(call parts,$(NEST_SRC)))         ; $(archive)
 $(B)/lib/libenvd.a: $(call obj,$(call parts,$(ENVD_SRC)))         ; $(archive)
 
 # ---- programs
@@ -160,49 +184,53 @@ define link
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_BASE) $(1)
 endef
 $(B)/bin/cubby-mcp: $(B)/obj/mcp-server/main.o $(B)/lib/libmcp.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_MCP) $(LIBS_NET))
+	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubbyd: $(B)/obj/$(SB)/daemon/main.o $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
-$(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
+	$(call link,$(LIBS_TLS) $(LIBS_NET))
+$(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libtemplate.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
 $(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
-# What is preloaded into QEMU: never sanitized, as QEMU is not, and without _FORTIFY_SOURCE (its own page says why).
-$(B)/bin/cubby-qemu.so: $(SB)/drivers/microvm/preload/qemu_preload.c $(SB)/drivers/microvm/qemu.h | $(B)/.deps
+$(B)/bin/cubby-nest: $(B)/obj/$(SB)/nest/main.o $(B)/lib/libnest.a $(B)/lib/libcubby.a
+	$(call link,-lseccomp)
+# The object that is preloaded into QEMU. It is never sanitized, because QEMU is not, and has no
+# _FORTIFY_SOURCE; qemu_preload.c says why.
+$(B)/bin/cubby-qemu.so: $(SB)/drivers/microvm/qemu/preload/qemu_preload.c $(SB)/drivers/microvm/qemu/qemu.h | $(B)/.deps
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -U_FORTIFY_SOURCE $(STD) -O2 -g $(WARN) -fPIC -fvisibility=hidden -fstack-protector-strong \
 	    -shared -Wl,-z,relro,-z,now -Wl,-z,defs -o $@ $<
-# Static: it is started before each machine's two programs, and needs no library in their roots.
+# Static: it runs before each of a machine's programs, in roots that need no library for it.
 $(B)/bin/cubby-jail: $(call gobj,$(JAIL_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson -lseccomp
-# The daemon with a driver whose machines are processes: no QEMU in tests of its protocols.
-$(B)/test/cubbyd-process: $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET) -lpthread)
-# The daemon, with either driver, that ends itself where it is told to. Objects go before archives.
-$(B)/test/cubbyd-process-faults: $(FAULT_DAEMON) $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET) -lpthread)
-$(B)/test/faults/cubbyd: $(FAULT_DAEMON) $(call fobj,$(filter $(FAULT_SRC),$(DRIVERS_SRC))) $(B)/obj/$(SB)/daemon/main.o \
-                         $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a | $(B)/bin/cubby-netd $(B)/bin/cubby-qemu.so \
-                         $(B)/bin/cubby-jail
-	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
-	@ln -sf ../../bin/cubby-netd ../../bin/cubby-jail ../../bin/cubby-qemu.so $(@D)
-# The MCP server with what its conformance suite asks for besides; its CATALOG is the first one.
+# The daemon with the tests' drivers beside the shipped ones: a test picks by the template. Their DRIVERS table is an
+# object, so the linker leaves the archive's out. The second ends itself where it is told to; objects go before archives.
+TEST_DAEMON = $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+BESIDE := cubby-netd cubby-egress cubby-jail cubby-nest cubby-qemu.so
+$(B)/test/cubbyd-process: $(TEST_DAEMON) | $(BESIDE:%=$(B)/bin/%)
+	$(call link,$(LIBS_TLS) $(LIBS_NET) -lpthread)
+	@cd $(@D) && ln -sf $(BESIDE:%=../bin/%) ../bin/runsc .
+$(B)/test/faults/cubbyd-process: $(FAULT_DAEMON) $(TEST_DAEMON) | $(BESIDE:%=$(B)/bin/%)
+	$(call link,$(LIBS_TLS) $(LIBS_NET) -lpthread)
+	@cd $(@D) && ln -sf $(BESIDE:%=../../bin/%) ../../bin/runsc .
+# The MCP server with the catalogue that the conformance suite needs. The linker takes its CATALOG, the
+# first one.
 $(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/lib/libmcp.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_MCP) $(LIBS_NET))
-# The microvm driver as a program that takes commands.
-$(B)/test/machine-shell: $(B)/obj/tests/lib/machine_shell.o $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_CURL) $(LIBS_TLS) $(LIBS_NET))
-# What is started in place of QEMU and netd, in their jails: static, as nothing of the host is there.
+	$(call link,$(LIBS_TLS) $(LIBS_NET))
+# The microvm driver as a program that reads commands.
+$(B)/test/machine-shell: $(B)/obj/tests/lib/drivers/machine_shell.o $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_TLS) $(LIBS_NET))
+# The program that attacks a jail from inside, in place of QEMU and netd. Static, because a jail has no
+# library of the host.
 $(B)/test/breakout: tests/attack/breakout.c | $(B)/.deps
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(STD) -O2 -g $(WARN) -static -o $@ $<
-# The HTTP server alone: what its protocol tests and its benchmark speak to.
+# The HTTP server alone, for its protocol tests and its benchmark.
 $(B)/test/http-serve: $(B)/obj/tests/bench/http_serve.o $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
-# What netd's filter takes for a packet.
+# Measures netd's filter: the time for one packet.
 $(B)/test/filter-cost: $(B)/obj/tests/bench/filter_cost.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
 $(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
@@ -210,28 +238,38 @@ $(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
 $(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ $$(pkg-config --static --libs libuv-static) -ljansson -lz $(LIBS_ENVD)
+$(B)/guest/fold: $(call gobj,$(FOLD_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
 $(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
-$(B)/guest/kernel/%.py: $(KERNEL_DIR)/%.py
+$(B)/guest/%.py: $(SB)/guest/%.py
 	@install -D -m 644 $< $@
 
-# ---- tests
-$(B)/test/unit/test_mcp_auth $(B)/test/unit/test_mcp_key_source: $(B)/obj/tests/lib/jose_keys.o
-$(B)/test/unit/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_MCP) -lslirp $(LIBS_NET) $(LIBS_ENVD)
-$(B)/test/replay/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(B)/obj/tests/lib/tap.o $(ARCHIVES)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_MCP) -lslirp $(LIBS_NET) $(LIBS_ENVD)
+# ---- gVisor: the one build of runsc that runsc_pin.h names, from the user's cache or the Go module
+# proxy. RUNSC=FILE takes it from there.
+RUNSC ?=
+runsc: $(RUNSC_BIN)
+$(RUNSC_BIN): $(SB)/drivers/gvisor/runsc_pin.h $(SB)/drivers/gvisor/build-runsc $(RUNSC) | $(B)/.deps-runsc
+	$(SB)/drivers/gvisor/build-runsc $@ $(B)/runsc $(RUNSC)
+	@touch $@
 
-# What `make test` and the sanitizer tree run is named by the environment, so that the programs of
-# the right tree are tested.
+# ---- tests
+$(B)/test/unit/mcp/test_mcp_auth $(B)/test/unit/mcp/test_mcp_key_source: $(B)/obj/tests/lib/mcp/jose_keys.o
+$(B)/test/unit/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/lib/harness/tap.o $(ARCHIVES)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
+	    $(LIBS_TLS) -lslirp -lseccomp $(LIBS_NET) $(LIBS_ENVD)
+$(B)/test/replay/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(B)/obj/tests/lib/harness/tap.o $(ARCHIVES)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
+	    $(LIBS_TLS) -lslirp $(LIBS_NET) $(LIBS_ENVD)
+
+# The environment names the programs under test, so that the sanitizer tree tests its own programs.
 TEST_ENV = BIN=$(abspath $(B)/bin) GUEST=$(abspath $(B)/guest) ENVD=$(abspath $(HOST_ENVD)) \
-           TEST=$(abspath $(B)/test) CUBBY_TEST_HOME=$(TEST_HOME) SAN=$(SAN) PYTHONPATH=$(CURDIR)/tests/lib \
-           CLIENTS=$(abspath $(CLIENTS))
+           TEST=$(abspath $(B)/test) CUBBY_TEST_HOME=$(TEST_HOME) SAN=$(SAN) PYTHONPATH=$(subst $() ,:,$(abspath $(wildcard tests/lib/*/))) \
+           CLIENTS=$(abspath $(CLIENTS)) FRAMEWORKS=$(abspath $(FRAMEWORKS))
 VENV    := $(BUILD)/venv
 CLIENTS := $(BUILD)/clients
 ifneq ($(SAN),)
@@ -242,7 +280,7 @@ $(VENV)/.done: tests/requirements.txt | $(B)/.deps-test
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
 	@touch $@
-# The official clients of newer releases and the conformance suite, with a Node.js new enough for them.
+# Newer releases of the official clients, the conformance suite, and a Node.js new enough for them.
 $(CLIENTS)/.done: tests/clients/package.json tests/clients/requirements.txt | $(B)/.deps-test
 	@mkdir -p $(CLIENTS)
 	@cp tests/clients/package.json $(CLIENTS)
@@ -250,7 +288,7 @@ $(CLIENTS)/.done: tests/clients/package.json tests/clients/requirements.txt | $(
 	$(PYTHON) -m venv $(CLIENTS)/venv
 	$(CLIENTS)/venv/bin/pip install -q --disable-pip-version-check -r tests/clients/requirements.txt
 	@touch $@
-# E2B's Python SDKs: today's, and those that a known user pins; each needs an environment of its own.
+# E2B's Python SDKs: today's, and the releases that a known user pins. Each needs its own environment.
 SDKS := $(CLIENTS)/e2b/.done $(CLIENTS)/e2b-1.9/.done
 $(CLIENTS)/e2b/.done: tests/sdk/requirements.txt
 $(CLIENTS)/e2b-1.9/.done: tests/sdk/requirements-1.9.txt
@@ -259,90 +297,165 @@ $(SDKS): | $(B)/.deps-test
 	$(@D)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
-# What failed is run once more, alone, and named if it passes then: tests/run.py says why.
-pytest = @$(TEST_ENV) $(VENV)/bin/python tests/run.py $(B)/flaky/$@ $(1)
+# Agent frameworks, each in an environment of its own, because their requirements exclude each other.
+# uv links the files that they share.
+FRAMEWORKS := $(if $(SAN),$(dir $(BUILD)),$(BUILD)/)frameworks
+FRAMEWORK_VENVS := $(patsubst tests/frameworks/requirements/%.txt,$(FRAMEWORKS)/%/.done,$(wildcard tests/frameworks/requirements/*.txt))
+UV := $(FRAMEWORKS)/uv/bin/uv
+$(UV): tests/frameworks/uv.txt | $(B)/.deps-test
+	$(PYTHON) -m venv $(FRAMEWORKS)/uv
+	$(FRAMEWORKS)/uv/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+$(FRAMEWORK_VENVS): $(FRAMEWORKS)/%/.done: tests/frameworks/requirements/%.txt | $(UV)
+	$(UV) venv -q --clear --python $(PYTHON) $(@D)
+	$(UV) pip install -q --python $(@D)/bin/python -r $<
+	@touch $@
+FRAMEWORK_NPM := $(FRAMEWORKS)/node/.done $(FRAMEWORKS)/clis/.done
+$(FRAMEWORKS)/node/.done: tests/frameworks/package.json
+$(FRAMEWORKS)/clis/.done: tests/frameworks/clis/package.json
+$(FRAMEWORK_NPM): | $(B)/.deps-test
+	@mkdir -p $(@D)
+	@cp $< $(@D)
+	cd $(@D) && npm install --no-package-lock --no-audit --no-fund --loglevel error
+	@touch $@
+
+# The SDKs in Go and Rust have no agent, so the tests' own loop is compiled with each.
+FRAMEWORK_AGENTS := $(FRAMEWORKS)/go_sdk/.done $(FRAMEWORKS)/rmcp/.done
+$(FRAMEWORKS)/go_sdk/.done: $(wildcard tests/frameworks/agents/go_sdk/*)
+	@mkdir -p $(@D)
+	cd tests/frameworks/agents/go_sdk && go build -o $(abspath $(@D))/agent .
+	@touch $@
+$(FRAMEWORKS)/rmcp/.done: tests/frameworks/agents/rmcp/Cargo.toml tests/frameworks/agents/rmcp/src/main.rs
+	@mkdir -p $(@D)
+	@cp -r $(dir $<). $(@D)
+	cd $(@D) && cargo build -q && cp target/debug/agent .
+	@touch $@
+$(FRAMEWORK_AGENTS): | $(B)/.deps-test
+
+# A failed test is repeated, alone. If it passes then, it is flaky, which only tests/flaky.txt permits
+# (tests/run.py).
+FLAKY  := tests/flaky.txt
+pytest = @$(TEST_ENV) $(VENV)/bin/python tests/run.py pytest $(FLAKY) $(B)/flaky/$@ $(1)
 flaky  = @cat $(B)/flaky/* 2>/dev/null || true
 
-# C units, and every fuzz target over its corpus. The same for units: prove keeps which failed.
-PROVE := prove --statefile $(B)/test/unit.prove
+# Some tests alone, once: make pytest T='tests/protocol/mcp/test_mcp_stdio.py -k ping'. The temporary
+# directory has a short name, because the paths of the tests' sockets must be short.
+pytest: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
+	@dir=$$(mktemp -d -t cXXXX) && { $(TEST_ENV) $(VENV)/bin/python -m pytest -q --timeout 180 --rootdir=. -p no:cacheprovider \
+	    --basetemp=$$dir $(T); status=$$?; rm -rf $$dir; exit $$status; }
+
+# C units, and every fuzz target over its corpus. Failed units are repeated and judged like other tests.
+PROVE := prove -j $(shell nproc) --statefile $(B)/test/unit.prove
 unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
 	@mkdir -p $(B)/flaky; rm -f $(B)/flaky/$@ $(B)/test/unit.prove
 	@$(PROVE) --state=save --timer --exec 'timeout -k 5 60' $(UNITS) || { \
 	    again=$$($(PROVE) --state=failed --dry | tr '\n' ' '); \
-	    [ $$(echo $$again | wc -w) -le 5 ] && echo "run again, alone: $$again" && \
+	    [ $$(echo $$again | wc -w) -le 5 ] && echo "repeated, alone: $$again" && \
 	    $(PROVE) --state=failed --exec 'timeout -k 5 60' && \
-	    echo "flaky: passed when run again: $$again" | tee $(B)/flaky/$@; }
+	    $(PYTHON) tests/run.py judge $(FLAKY) $(B)/flaky/$@ $$(echo $$again | sed 's#[^ ]*/test/unit/#tests/unit/#g'); }
 	@for r in $(notdir $(REPLAYS)); do \
 	    echo "exec timeout -k 5 60 $(B)/test/replay/$$r tests/fuzz/corpus/$${r#fuzz_}" >$(B)/test/replay/$$r.t; done
 	@prove --exec sh $(patsubst %,%.t,$(REPLAYS))
-# One program each, with real or faked peers, official ones among them; no QEMU. Three files at a time at least:
-# on two processors half of the time is waiting.
-protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
-	$(call pytest,tests/protocol tests/clients tests/conformance tests/sdk -- -n $(if $(filter 1 2 3,$(shell nproc)),3,4) --dist loadfile)
-# Everything real: QEMU, a template of this tree's own, the official clients.
-# Two files at a time: a guest keeps one processor busy, and waits for the other programs of its test.
-e2e: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
+# Each program alone, with real or scripted peers, official clients and a few agent frameworks among
+# them, without QEMU. At least three files at a time, because on two processors half of the time is
+# waiting.
+FRAMEWORK_CASES := langchain-chat-stdio openai-agents-strict-responses-stdio pydantic-ai-gemini-stdio
+FRAMEWORK_FEW := $(patsubst %,$(FRAMEWORKS)/%/.done,langchain openai-agents pydantic-ai)
+protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(FRAMEWORK_FEW)
+	$(call pytest,tests/protocol tests/clients tests/conformance tests/sdk tests/frameworks/test_model_stub.py \
+	    $(FRAMEWORK_CASES:%='tests/frameworks/test_frameworks.py::test_framework[%]') -- -n $(if $(filter 1 2 3,$(shell nproc)),3,4) --dist loadfile)
+# Everything real: QEMU, a template that this tree builds, the official clients. Two files at a time: a
+# guest keeps one processor busy, and then waits for the other programs of its test.
+e2e: all $(RUNSC_BIN) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
 	$(call pytest,tests/e2e tests/acceptance tests/attack -- -n 2 --dist loadfile)
-# What is installed, compiled and built for the tests, side by side; the tests then one after another.
-prepare: all $(UNITS) $(REPLAYS) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
+# The agents that people use, as clients, on a scripted model: some gigabytes of packages, so `make test`
+# runs a few of them only. Writes the table of docs/clients.md.
+test-clients: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(FRAMEWORK_VENVS) $(FRAMEWORK_NPM) $(FRAMEWORK_AGENTS) $(RUNSC_BIN) $(TEST_TEMPLATE) | $(B)/.deps-agents
+	@rm -rf $(FRAMEWORKS)/passed
+	$(call pytest,tests/frameworks -- -n 2)
+	@$(TEST_ENV) $(VENV)/bin/python tests/frameworks/table.py docs/clients.md
+	$(flaky)
+# First everything is installed and compiled side by side; then the kinds of tests run one after another.
+programs: all $(UNITS) $(REPLAYS) $(TEST_PROGRAMS)
+prepare: programs $(RUNSC_BIN) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(FRAMEWORK_FEW) $(TEST_TEMPLATE)
 test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) prepare
 	@$(MAKE) --no-print-directory unit protocol e2e layers headers
 	$(flaky)
 	@echo "make test: units, protocol, end to end, layers and headers: all passed"
+# Units and the protocol tests of the rooms that changed, in less than a minute: against main, or AGAINST=REVISION.
+AGAINST ?=
+check: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS)
+	@began=$$(date +%s); $(MAKE) --no-print-directory unit layers && \
+	    $(TEST_ENV) $(VENV)/bin/python tests/check.py $$(($$(date +%s) - began)) $(AGAINST)
 asan:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=1 TEST_HOME=$(abspath $(BUILD)/test-home) unit protocol e2e
 	@cat $(BUILD)/asan/flaky/* 2>/dev/null || true
 
-# The template that the tests use is built by this tree, into a state directory of its own, and again
-# when what goes into it has changed.
-$(TEST_TEMPLATE): $(GUEST) $(KERNEL) $(SB)/drivers/microvm/initramfs_modules.c | $(BIN) $(B)/.deps-run
+# This tree builds the template for the tests, in a state directory of its own, and again if its parts
+# have changed.
+$(TEST_TEMPLATE): $(RUNSC_BIN) $(GUEST) $(KERNEL) $(SITE) $(SB)/template/initramfs_modules.c | $(BIN) $(B)/.deps-run
 	CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template build default
 
 demo: all $(VENV)/.done | $(B)/.deps-run
-	@$(B)/bin/cubby template ls --json | grep -q '"default"' || $(B)/bin/cubby template build default
-	@BIN=$(abspath $(B)/bin) $(VENV)/bin/python tests/acceptance/scenario.py --mode per-call \
-	    --transcript $(B)/demo-transcript.jsonl
-	@echo "every call and answer: $(B)/demo-transcript.jsonl"
+	@BIN=$(abspath $(B)/bin) PYTHON=$(VENV)/bin/python MAKE="$(MAKE)" TIER=$(TIER) \
+	    tests/acceptance/demo.sh $(B)/demo-transcript.jsonl
 
 bench: all $(TEST_PROGRAMS) $(B)/test/filter-cost $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-bench
 	@$(TEST_ENV) $(VENV)/bin/python tests/bench/bench.py | tee $(B)/bench.json
 	@/usr/bin/python3 tests/bench/picture.py $(B)/bench.json $(B)/performance.svg
 
-# By hand, for docs/soak.md: long runs on real machines. tests/bench/soak.py has what can be said to it.
+# The README's picture: a real session in a terminal.
+picture: all $(TEST_TEMPLATE)
+	@BIN=$(abspath $(B)/bin) CUBBY_HOME=$(TEST_HOME) $(PYTHON) tests/bench/terminal.py docs/terminal.svg
+# By hand, for docs/soak.md: long runs on real sandboxes, of the tier TIER (microvm if it is not given).
+# tests/bench/soak.py and crash_table.py have their other settings.
 soak: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
-	@$(TEST_ENV) $(VENV)/bin/python tests/bench/soak.py
+	@TIER=$(TIER) $(TEST_ENV) $(VENV)/bin/python tests/bench/soak.py
 crash: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
-	@$(TEST_ENV) $(VENV)/bin/python tests/bench/crash_table.py
+	@TIER=$(TIER) $(TEST_ENV) $(VENV)/bin/python tests/bench/crash_table.py
+# By hand or at night, for hours: Cubby under a real /dev/kvm, in a machine that QEMU emulates with its SVM.
+# PART is one of tests/kvm-rig/inside.py's, CPUS the machine's processors; rig.py has the other settings.
+PART ?= smoke
+DEPS_RIG := mmdebstrap e2fsprogs
+RIG_LIBS := libuv1 libjansson4 libcurl4 libssl3 libslirp0 libseccomp2 zlib1g libnettle8
+RIG_ENV = RIG=$(abspath $(B)/kvm-rig) BUILD=$(abspath $(B)) \
+          RIG_PACKAGES="$(DEPS_RUN) $(RIG_LIBS) $(filter-out nodejs npm,$(DEPS_TEST))"
+kvm-rig: all $(TEST_PROGRAMS) $(VENV)/.done | $(B)/.deps-rig
+	@$(RIG_ENV) $(PYTHON) tests/kvm-rig/rig.py make
+	@$(RIG_ENV) $(PYTHON) tests/kvm-rig/rig.py run $(PART)
 
-# ---- looking at the code
+# ---- checks of the source
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c')
 H_FILES = $(shell git ls-files -co --exclude-standard '*.h')
-tidy: $(B)/.deps-lint $(B)/gen/schemas.h
+tidy: $(B)/.deps-lint $(B)/gen/schemas.h $(B)/gen/skill_texts.h
 	@echo $(filter-out tests/%,$(C_FILES)) | tr ' ' '\n' | xargs -P 2 -n 4 sh -c \
 	    'clang-tidy --quiet "$$@" -- $(CPPFLAGS) $(LLHTTP_INC) $(STD) 2>/dev/null' clang-tidy
-	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+	cppcheck --quiet --std=c11 --library=.ci/cppcheck.cfg --enable=warning,performance,portability --inline-suppr \
 	    --suppress=missingIncludeSystem --suppress=nullPointerArithmeticRedundantCheck \
-	    --error-exitcode=1 -j 2 -I. mcp-server sandbox-backend
+	    --error-exitcode=1 -j 2 -I. -I$(B)/gen mcp-server sandbox-backend
 fmt: $(B)/.deps-lint
 	clang-format -i $(C_FILES) $(H_FILES)
 fmt-check: $(B)/.deps-lint
-	clang-format --dry-run -Werror $(C_FILES) $(H_FILES)
+	@clang-format --dry-run -Werror $(C_FILES) $(H_FILES)
 layers:
 	@.ci/layers
-# Every header compiles alone.
+# Checks that files, functions, folders and lines are small enough to read.
+sizes:
+	@.ci/sizes
+# Checks that every header compiles alone.
 headers: | $(B)/.deps
 	@for h in $(H_FILES); do \
 	    echo "#include \"$$h\"" | $(CC) $(CPPFLAGS) $(LLHTTP_INC) $(STD) $(WARN) -Wno-unused-macros \
 	        -fsyntax-only -x c - || exit 1; done; echo "headers: each compiles alone"
 
-# ---- fuzzing, in a tree of its own: FUZZ_SECONDS of each target
+# ---- fuzzing, in a tree of its own: FUZZ_SECONDS for each target
 FUZZ_SECONDS ?= 60
 FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/test/fuzz/%,$(FUZZ_SRC))
 $(B)/test/fuzz/%: $(B)/obj/tests/fuzz/%.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_MCP) -lslirp $(LIBS_NET) $(LIBS_ENVD)
+	    $(LIBS_TLS) -lslirp $(LIBS_NET) $(LIBS_ENVD)
 fuzzers: $(FUZZERS)
 fuzz: $(B)/.deps-lint
 	@$(MAKE) --no-print-directory BUILD=$(B)/fuzz CC=clang WERROR= HARD= \
@@ -357,22 +470,32 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/cubby/guest $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(GUEST) $(DESTDIR)$(PREFIX)/lib/cubby/guest
-	cd $(B)/guest && find kernel -name '*.py' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/lib/cubby/guest/{} \;
+	cd $(B)/guest && find kernel python -name '*.py' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/lib/cubby/guest/{} \;
+	@if [ -f $(RUNSC_BIN) ]; then install -D -m 755 $(RUNSC_BIN) $(DESTDIR)$(PREFIX)/libexec/cubby/runsc; \
+	    else echo 'runsc is not built, so this installation has no gVisor: "make runsc", then "make install"'; fi
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
+	cd $(CURDIR) && find .claude-plugin plugins -type f ! -name '*.pyc' -exec sh -c \
+	    'for f; do install -D -m $$(stat -c %a "$$f") "$$f" "$(abspath $(DESTDIR)$(PREFIX))/share/cubby/$$f"; done' sh {} +
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's#/usr/local/#$(PREFIX)/#' $(SB)/daemon/cubbyd.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/cubbyd.service
 
 help:
 	@echo 'make demo      install what is missing, build, make the template, show five bugs being fixed'
 	@echo 'make           build the programs into $(B)/bin and $(B)/guest'
+	@echo 'make runsc     build gVisor, some minutes once a user; RUNSC=FILE takes a built one'
 	@echo 'make test      test everything; unit, protocol, e2e are its parts'
+	@echo "make pytest T=FILE   one test file, or any words of pytest"
+	@echo 'make check     units, and tests of what has changed since main, in less than a minute'
+	@echo 'make test-clients  agent frameworks and coding agents as clients; some gigabytes of packages'
 	@echo 'make asan      the same in a second tree, with address and undefined-behaviour sanitizers'
 	@echo 'make bench     measure, and print the figures as JSON'
-	@echo 'make soak      thousands of sandboxes in one daemon; make crash: it is killed at each step'
-	@echo 'make tidy layers headers fmt fmt-check fuzz'
+	@echo "make picture   record a terminal session and draw it as the README's picture"
+	@echo 'make soak      run thousands of sandboxes in one daemon; make crash: kill it at each step'
+	@echo 'make kvm-rig   PART=smoke: as root, under a real /dev/kvm, in a machine that QEMU emulates (hours)'
+	@echo 'make tidy layers headers sizes fmt fmt-check fuzz'
 	@echo 'make install   DESTDIR= PREFIX=$(PREFIX)'
 
-# ---- what must be installed: looked at once a tree, and again when this file changes
+# ---- installing packages: checked once a tree, and again when this file changes
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 define need
 	@missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
@@ -390,8 +513,14 @@ $(B)/.deps: Makefile
 $(B)/.deps-run: Makefile | $(B)/.deps
 	$(call need,$(DEPS_RUN),$(B)/deps.log)
 	@touch $@
+$(B)/.deps-runsc: Makefile | $(B)/.deps
+	$(call need,$(DEPS_RUNSC),$(B)/deps.log)
+	@touch $@
 $(B)/.deps-test: Makefile | $(B)/.deps-run
 	$(call need,$(DEPS_TEST),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-agents: Makefile | $(B)/.deps-test
+	$(call need,$(DEPS_AGENTS),$(B)/deps.log)
 	@touch $@
 $(B)/.deps-lint: Makefile | $(B)/.deps
 	$(call need,$(DEPS_LINT),$(B)/deps.log)
@@ -399,10 +528,13 @@ $(B)/.deps-lint: Makefile | $(B)/.deps
 $(B)/.deps-bench: Makefile | $(B)/.deps-test
 	$(call need,$(DEPS_BENCH),$(B)/deps.log)
 	@touch $@
+$(B)/.deps-rig: Makefile | $(B)/.deps-test
+	$(call need,$(DEPS_RIG),$(B)/deps.log)
+	@touch $@
 deps: $(B)/.deps $(B)/.deps-run $(B)/.deps-test
 
 clean:
 	rm -rf $(B)
 
-# ---- dependency files of the compilers
+# ---- dependency files of the compiler
 -include $(shell find $(B) -path $(B)/test-home -prune -o -name '*.d' -type f -print 2>/dev/null)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby-mcp: Cubby's tools for one MCP client, over stdin and stdout, or for many over HTTP.
+// cubby-mcp: serves Cubby's tools to one MCP client over stdin and stdout, or to many over HTTP.
 //
-// Theory of operation. One loop, one thread. stdout belongs to the protocol: first of all it is
-// moved to a descriptor of its own and fd 1 becomes stderr, so that nothing a library prints can
-// get between the messages, and children inherit neither. The process keeps no state: sandboxes
-// belong to the daemon, which is looked for, and started, by the first call of a tool, never
-// before; a client that starts a server for each call, or one to ask for the tools, pays for
-// nothing else.
+// Theory of operation. One loop, one thread. stdout belongs to the protocol. At the start it moves
+// to another descriptor and fd 1 becomes stderr, so that no output of a library gets between the
+// messages. Children inherit neither. The process keeps no state: sandboxes belong to the daemon.
+// The first call of a tool looks for the daemon and starts it if needed, so a process that only
+// lists the tools costs nothing else.
 //
-// The end: stdin closed, SIGTERM or SIGINT. What is in flight is cancelled, which kills its
-// commands; when all of it has ended, connections are closed and the loop runs empty. All of that
-// has END_MS; a peer or a daemon that does not answer must not hold the process longer. Sandboxes
-// live on until their time is over. The exit code is 0 in each of these cases. With --http it is
-// the same but for stdin, which is not looked at; see web_endpoint.c.
+// The process ends when stdin closes, or on SIGTERM or SIGINT. Open calls are cancelled, which
+// kills their commands. When all have ended, connections are closed and the loop runs empty. All of
+// that has END_MS, because a silent peer or daemon must not hold the process longer. Sandboxes live
+// on until their time is over. The exit code is 0 in each case. With --http the same holds, except
+// for stdin, which is not read; see web_endpoint.c.
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -20,11 +20,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mcp-server/config.h"
-#include "mcp-server/protocol/session.h"
-#include "mcp-server/protocol/transport.h"
-#include "mcp-server/tools/fetch_guard.h"
-#include "mcp-server/tools/tools.h"
+#include "mcp-server/config/config.h"
+#include "mcp-server/methods/receive.h"
+#include "mcp-server/protocol/transport_stdio.h"
+#include "mcp-server/tools/call/tools.h"
+#include "mcp-server/tools/files/fetch_guard.h"
 #include "mcp-server/web/web_endpoint.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/version.h"
@@ -33,13 +33,14 @@
 
 #define END_MS 1500
 
+// serving -> ending -> closing; serving -> closing when it cannot serve.
 enum app_state { APP_SERVING, APP_ENDING, APP_CLOSING };
 
 struct app {
     enum app_state state;
     uv_loop_t loop;
     struct config config;
-    struct toolbox toolbox;
+    struct context context;
     struct session *session;           // over stdio
     struct transport_stdio *transport; // the same
     struct web_endpoint *web;          // over HTTP instead
@@ -49,12 +50,12 @@ struct app {
 
 // ---- 1. stdout
 
-// Returns the descriptor that stands for stdout from now on.
+// Return the descriptor that is stdout from now on.
 static int move_stdout(void)
 {
     int null = open("/dev/null", O_RDWR);
     if (null > STDERR_FILENO)
-        close(null); // 0, 1 and 2 are all taken, as they should be
+        close(null); // 0, 1 and 2 are in use, as they should be
     int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         return -1;
@@ -80,14 +81,20 @@ static void on_limit(uv_timer_t *timer)
     _exit(0);
 }
 
-static void app_close(struct app *app)
+static void set_state(struct app *app, enum app_state next)
 {
-    app->state = APP_CLOSING;
-    toolbox_close(&app->toolbox);
-    uv_unref((uv_handle_t *)&app->limit); // still there to cut short what does not close
+    assert(next > app->state);
+    app->state = next;
 }
 
-// Everything in flight has ended, and its answers are queued.
+static void app_close(struct app *app)
+{
+    set_state(app, APP_CLOSING);
+    context_close(&app->context);
+    uv_unref((uv_handle_t *)&app->limit); // it still ends the process if a handle does not close
+}
+
+// All calls have ended, and their answers are queued.
 static void on_idle(void *ctx)
 {
     struct app *app = ctx;
@@ -104,7 +111,7 @@ static void app_end(struct app *app)
 {
     if (app->state != APP_SERVING)
         return;
-    app->state = APP_ENDING;
+    set_state(app, APP_ENDING);
     uv_timer_start(&app->limit, on_limit, END_MS, 0);
     if (app->web)
         web_endpoint_close(app->web, on_web_closed, app);
@@ -129,7 +136,7 @@ static void on_message(struct outlet *reply, const char *data, size_t len, void 
 {
     struct app *app = ctx;
     if (app->state == APP_SERVING)
-        session_receive(app->session, reply, data, len);
+        receive_message(app->session, reply, data, len);
 }
 
 static void watch(struct app *app, uv_signal_t *handle, int number)
@@ -144,7 +151,7 @@ static int open_stdio(struct app *app, int in, int out, struct err *e)
 {
     static const struct transport_events EVENTS = {.on_message = on_message, .on_eof = on_eof};
     struct caller *caller = caller_new(NULL, 0);
-    app->session = session_new(&app->loop, &app->toolbox, caller);
+    app->session = session_new(&app->loop, &app->context, caller);
     caller_release(caller);
     app->transport = transport_stdio_open(&app->loop, in, out, &EVENTS, app, e);
     if (!app->transport)
@@ -155,13 +162,13 @@ static int open_stdio(struct app *app, int in, int out, struct err *e)
 
 static int open_http(struct app *app, struct err *e)
 {
-    app->web = web_endpoint_open(&app->toolbox, e);
+    app->web = web_endpoint_open(&app->context, e);
     return app->web ? 0 : -1;
 }
 
-// Nothing is left in the loop but what is needed to the last. A signal's handle that is closed
-// gives the signal its default action back, and who sends a second SIGTERM would kill a process
-// that is about to exit with 0: so these are blocked from here on.
+// Close the last handles of the loop. A closed signal handle restores the default action, and a
+// second SIGTERM would then kill a process that is about to exit with 0. So the signals are blocked
+// first.
 static void close_loop(struct app *app)
 {
     sigset_t both;
@@ -182,7 +189,9 @@ static int serve(struct app *app, int in, int out, struct err *e)
     uv_timer_init(&app->loop, &app->limit);
     watch(app, &app->on_term, SIGTERM);
     watch(app, &app->on_int, SIGINT);
-    toolbox_init(&app->toolbox, &app->loop, &app->config);
+    context_init(&app->context, &app->loop, &app->config);
+    if (app->config.local_dirs.count > 0) // warns of those that cannot be used
+        context_dirs(&app->context, NULL);
     int rc = app->config.http ? open_http(app, e) : open_stdio(app, in, out, e);
     if (rc < 0)
         app_close(app);
@@ -190,7 +199,8 @@ static int serve(struct app *app, int in, int out, struct err *e)
     close_loop(app);
     if (app->session)
         session_free(app->session);
-    toolbox_fini(&app->toolbox);
+    tools_fini(&app->context);
+    context_fini(&app->context);
     return rc;
 }
 
@@ -200,18 +210,18 @@ static int usage_error(const struct err *e)
     return 2;
 }
 
-// Nobody has seen it, and it is kept nowhere.
+// The token was not printed, so remove it from the file.
 static int unmake_token(const struct config *c, int sys)
 {
     struct err e = ERR_INIT;
     struct err why = ERR_INIT;
     bool is_gone = token_file_remove(c->token_file, c->new_token, &why) == 0;
     err_sys(&e, sys, "the token could not be printed, and %s",
-            is_gone ? "was taken out again" : "must be taken out of the file by hand");
+            is_gone ? "was removed from the file again" : "must be removed from the file by hand");
     return usage_error(&e);
 }
 
-// The token is all that stdout gets, so that a script can take it from there.
+// Print only the token to stdout, for scripts.
 static int make_token(const struct config *c)
 {
     struct err e = ERR_INIT;
@@ -227,7 +237,7 @@ int main(int argc, char **argv)
 {
     static struct app app;
     struct err e = ERR_INIT;
-    struct fetch_guard guard; // read again by each download; here only to say what is wrong
+    struct fetch_guard guard; // each download parses it again; here only to report an error early
     if (config_parse(&app.config, &argc, argv, &e) < 0 ||
         fetch_guard_init(&guard, &app.config.allow_from, &e) < 0)
         return usage_error(&e);

@@ -2,6 +2,7 @@
 """Fixtures of the whole-program tests."""
 
 import os
+import sys
 
 import pytest
 
@@ -10,12 +11,27 @@ import pytest
 os.environ["CUBBY_POOL"] = "off"
 
 from harness import Home, Mcp
+from tiers import skip_where_it_has_no_meaning
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "only_in(*tiers, reason): the test has no meaning in other tiers (tiers.py)")
+
+
+def pytest_runtest_setup(item):
+    skip_where_it_has_no_meaning(item)
+
+
+@pytest.fixture(scope="module")
+def tier():
+    """The tier of the test's sandboxes. A file whose tests run in each tier imports the fixture of tiers.py."""
+    return os.environ.get("CUBBY_TIER", "microvm")
 
 
 @pytest.fixture
-def home():
-    """A state directory; at the end nothing of it may be left."""
-    state = Home()
+def home(tier):
+    """A state directory; the test fails if anything of it is left at the end."""
+    state = Home(tier)
     yield state
     state.close()
 
@@ -27,3 +43,12 @@ def mcp(home, tmp_path):
     server.initialize()
     yield server
     server.close()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Adds the end of each running daemon's log to the report of a failed test."""
+    report = (yield).get_result()
+    if report.failed and "cubbyd" in sys.modules:
+        for daemon in sys.modules["cubbyd"].Daemon.running:
+            report.sections.append(("Log of cubbyd", daemon.log_tail()))

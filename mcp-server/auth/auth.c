@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may use the server over HTTP.
+// Authentication of HTTP requests.
 #include "mcp-server/auth/auth.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "mcp-server/auth/bearer.h"
 #include "mcp-server/auth/oauth.h"
-#include "mcp-server/auth/secure_url.h"
 #include "mcp-server/auth/tokens.h"
+#include "mcp-server/config/secure_url.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
@@ -20,15 +20,15 @@
 
 struct auth {
     const struct config *config;   // borrowed
-    uv_timer_t end;                // its close is ours, from the loop
-    struct caller *anyone;         // held; of everybody while authorization is off
-    struct tokens *tokens;         // owned; NULL: no file
-    struct oauth *oauth;           // owned; NULL: no issuer
-    char *scope;                   // owned; the scopes that are wanted, NULL for none
-    char *metadata;                // owned; NULL without OAuth, as are the next two
+    uv_timer_t end;                // never started: closing it makes on_closed come from the loop
+    struct caller *anyone;         // held; the caller of all requests while authorization is off
+    struct tokens *tokens;         // owned; NULL without a token file
+    struct oauth *oauth;           // owned; NULL without an issuer
+    char *scope;                   // owned; the required scopes, separated by spaces; NULL for none
+    char *metadata;                // owned; NULL without OAuth, like the next two
     char *metadata_url;            // owned
-    char *public_path;             // owned; at which clients look for it
-    struct buf challenge, message; // of the last answer
+    char *public_path;             // owned; the path of the endpoint's public URL, "" for "/"
+    struct buf challenge, message; // texts of the last answer
     void (*on_closed)(void *ctx);
     void *on_closed_ctx;
 };
@@ -40,7 +40,7 @@ struct auth_wait {
     void *ctx;
 };
 
-// ---- 1. what clients are told of the authorization server
+// ---- 1. the protected resource metadata, which names the authorization server
 
 static char *join_scopes(const struct opt_list *scopes)
 {
@@ -121,7 +121,7 @@ static const char *error_of(enum auth_verdict verdict)
     return NULL;
 }
 
-// What the user of the client can do about it.
+// Append to the message what the user of the client can do.
 static void add_advice(struct auth *a, enum auth_verdict verdict)
 {
     struct buf *out = &a->message;
@@ -138,7 +138,8 @@ static void add_advice(struct auth *a, enum auth_verdict verdict)
                    a->scope ? a->scope : "");
 }
 
-// Gives the verdict its header and its text. `reason` is what is wrong.
+// Fill in the challenge and the message of a refusal. `reason`: what is wrong. Always true, so that
+// auth_check can return the result.
 static bool refuse(struct auth *a, struct auth_answer *out, enum auth_verdict verdict,
                    const char *reason)
 {
@@ -199,9 +200,9 @@ bool auth_check(struct auth *a, const char *authorization, struct auth_answer *n
     if (!auth_is_on(a))
         return admit(now, a->anyone, INT64_MAX);
     if (!authorization)
-        return refuse(a, now, AUTH_MISSING, "this server wants a token");
+        return refuse(a, now, AUTH_MISSING, "this server requires a token");
     if (!bearer_parse(authorization, &token, &len))
-        return refuse(a, now, AUTH_MALFORMED, "the Authorization header is not of the form wanted");
+        return refuse(a, now, AUTH_MALFORMED, "the Authorization header is malformed");
     struct sha256 digest = sha256_of(token, len);
     struct caller *caller =
         a->tokens ? tokens_find(a->tokens, &digest, clock_mono_ms(), &until_ns) : NULL;
@@ -241,7 +242,7 @@ bool auth_is_on(const struct auth *a)
     return a->tokens || a->oauth;
 }
 
-// ---- the beginning and the end
+// ---- creation and closing
 
 static void auth_free(struct auth *a)
 {

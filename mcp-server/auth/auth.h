@@ -1,83 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may use the server over HTTP, and on whose behalf a request is made (MCP,
-// basic/authorization).
+// Authentication of HTTP requests: whether a request may use the server, and which caller makes it
+// (MCP, basic/authorization).
 //
-// Theory of operation. Three settings. Nothing configured: every request is of one caller without a
-// name, and a check costs nothing. A token file: `Authorization: Bearer cubby_...` is looked up by
-// its SHA-256; each token is a caller. OAuth: the same header holds a JWT of the issuer, whose
-// signature is checked against its keys (JWKS); each subject is a caller. Both may be on together:
-// what is not in the file may be a JWT. A token is never looked for elsewhere than in that header,
-// never logged, and never passed on.
+// Theory of operation. There are three settings. Without a configuration, all requests belong to
+// one caller without a name, and a check costs nothing. With a token file, `Authorization: Bearer
+// cubby_...` is looked up by its SHA-256, and each token is a caller. With OAuth, the same header
+// holds a JWT of the issuer, whose signature is checked against the issuer's keys (JWKS), and each
+// subject is a caller. Both may be on together: a token that is not in the file may be a JWT.
+// Tokens are read from that header only, never logged, and never passed on.
 //
-// A check is made for every HTTP request, also GET and DELETE and also within a session, before its
-// body is read. It answers at once but for the first OAuth tokens after the start or a rotation of
-// keys, when keys must be fetched first.
+// Every HTTP request is checked before its body is read, including GET, DELETE and the requests of
+// a session. The answer comes at once, with one exception: the first OAuth tokens after the start
+// or after a rotation of keys wait until the keys are fetched.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <uv.h>
 
 #include "mcp-server/auth/caller.h"
-#include "mcp-server/config.h"
+#include "mcp-server/config/config.h"
 #include "sandbox-backend/base/err.h"
 
 enum auth_verdict {
     AUTH_OK,
     AUTH_MISSING,     // 401: no Authorization
-    AUTH_INVALID,     // 401: unknown, expired, of another issuer, for another audience ...
-    AUTH_SCOPE,       // 403: the token is good but has not the scope that is wanted
+    AUTH_INVALID,     // 401: unknown, expired, of another issuer or for another audience
+    AUTH_SCOPE,       // 403: the token is valid but lacks the required scope
     AUTH_MALFORMED,   // 400: the header is not "Bearer <token>", or there are several
-    AUTH_LIMITED,     // 429: too many checks wait for keys, or too many subjects are about
-    AUTH_UNAVAILABLE, // 503: the issuer's keys cannot be had
+    AUTH_LIMITED,     // 429: too many checks wait for keys, or there are too many subjects
+    AUTH_UNAVAILABLE, // 503: the issuer's keys cannot be fetched
 };
 
 struct auth_answer {
     enum auth_verdict verdict;
     struct caller *caller; // borrowed, hold it to keep it; NULL unless AUTH_OK
-    // By the wall clock; INT64_MAX: for good. Nothing of the caller's may stay open by this token
-    // then. (A file's token that has expired revokes its caller as well.)
+    // Wall-clock end of the token; INT64_MAX: none. A stream or session that was opened with this
+    // token must end by then. (An expired token of the file also revokes its caller.)
     int64_t until_ns;
     // The rest is borrowed until the next call of an auth function.
     const char *challenge; // the value of WWW-Authenticate; NULL for none
-    const char *message;   // for a person: what was wrong and what to do; "" with AUTH_OK
+    const char *message;   // for a person: what is wrong and what to do; "" with AUTH_OK
     int retry_after_s;     // the value of Retry-After; 0 for none
 };
 
 struct auth;
 struct auth_wait; // a check that waits for keys
 
-// `config` is borrowed. ERR_INVALID and file errors say what is wrong with the token file or a key
-// file. NULL then.
+// Create the authentication of this configuration. `config` is borrowed. Return NULL with an error
+// that names the fault of the token file or key file, or ERR_UNAVAILABLE without libjose.
 struct auth *auth_new(uv_loop_t *loop, const struct config *config, struct err *e);
-// Ends what waits with AUTH_UNAVAILABLE, inside this call; closes, frees; `on_closed` last, from
-// the loop.
+// Answer waiting checks with AUTH_UNAVAILABLE inside this call, then close and free. `on_closed`
+// (may be NULL) is called last, from the loop.
 void auth_close(struct auth *a, void (*on_closed)(void *ctx), void *ctx);
-// The endpoint's URL as it is bound ("http://127.0.0.1:43121/mcp"; copied): what clients are told
-// when there is no --public-url. To be called before the first check.
+// Set the endpoint's actual URL ("http://127.0.0.1:43121/mcp"; copied). Without --public-url, the
+// metadata names it. Call it before the first check.
 void auth_set_url(struct auth *a, const char *url);
 bool auth_is_on(const struct auth *a);
 
 typedef void (*auth_cb)(const struct auth_answer *answer, void *ctx);
-// `authorization` is the header's value (borrowed for the call), NULL without one; several are
-// given joined by a comma, and are malformed. True: answered in *now. False: *wait is set, and `cb`
-// comes later, from the loop, exactly once unless cancelled.
+// Check `authorization`, the header's value (borrowed for the call; NULL when the request has no
+// such header). The caller joins several values by commas; they are AUTH_MALFORMED. True: *now has
+// the answer. False: *wait is set, and `cb` is called from the loop, exactly once unless cancelled.
 bool auth_check(struct auth *a, const char *authorization, struct auth_answer *now,
                 struct auth_wait **wait, auth_cb cb, void *ctx);
-void auth_cancel(struct auth_wait *w); // the peer has left: no `cb`
+void auth_cancel(struct auth_wait *w); // `cb` will not be called
 
-// Looks whether tokens were removed or have expired (at most once a second). For who holds streams
-// open and has no requests meanwhile: now and then, and then at the streams' caller->revoked.
+// Revoke the callers whose tokens were removed from the file or have expired. The file is looked at
+// once a second at most. The web room calls this for streams that stay open without requests, and
+// then ends those whose caller is revoked.
 void auth_refresh(struct auth *a);
 
-// Counts a call (a POST with a request) against the caller's rate. 0: go on; otherwise the seconds
-// for Retry-After, with 429.
+// Count a call (a POST with a request) against the caller's rate. Return 0 to go on, otherwise the
+// seconds for Retry-After, with 429.
 int auth_take(struct caller *caller);
-// The same for a POST of which it is not known yet what it is: a bucket of its own, which holds
-// CALLER_POSTS_PER_CALL times as many.
+// Count a POST whose body is not read yet, so that it may be no call. Such POSTs have a rate of
+// their own, CALLER_POSTS_PER_CALL times that of calls. Return as auth_take.
 int auth_take_post(struct caller *caller);
 
-// The document that says which authorization server to ask (RFC 9728), to be served with 200 and
-// application/json, without authorization, at each path for which auth_is_metadata_path. NULL: no
-// OAuth, these paths are 404. Borrowed for the life of `a`.
+// Return the protected resource metadata (RFC 9728), which names the authorization server. It is
+// served with 200 and application/json, without authorization, at each path for which
+// auth_is_metadata_path is true. NULL without OAuth: these paths then answer 404. Borrowed until
+// the next auth_set_url.
 const char *auth_resource_metadata(const struct auth *a);
 bool auth_is_metadata_path(const struct auth *a, const char *path);

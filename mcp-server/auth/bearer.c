@@ -24,7 +24,8 @@ bool bearer_parse(const char *header, const char **token, size_t *len)
     return at[n + strspn(at + n, " \t")] == '\0';
 }
 
-// A quoted string (RFC 9110, 5.6.4), of visible ASCII.
+// Append a parameter as a quoted string (RFC 9110, 5.6.4). Quotes and backslashes become
+// apostrophes, other characters that are not visible ASCII become question marks.
 static void add_part(struct buf *out, const char *name, const char *value)
 {
     if (!value || !*value)

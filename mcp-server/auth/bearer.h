@@ -6,9 +6,9 @@
 
 #include "sandbox-backend/base/buf.h"
 
-// The token of "Bearer <token>", borrowed from `header`; false for anything else.
+// Find the token of "Bearer <token>"; *token points into `header`. False for any other value.
 bool bearer_parse(const char *header, const char **token, size_t *len);
 
-// Appends the value of WWW-Authenticate. Each part but the first may be NULL for none.
+// Append the value of WWW-Authenticate. A parameter that is NULL is left out.
 void bearer_challenge(struct buf *out, const char *error, const char *description,
                       const char *scope, const char *metadata_url);

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JWT access token.
+// JWT access tokens.
 #include "mcp-server/auth/jwt.h"
 
 #include <math.h>
 #include <string.h>
 #include <strings.h>
 
-#include "mcp-server/auth/jose_library.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
 #define SUBJECT_BYTES_MAX 1024
-#define EXPIRY_MAX_S      (INT64_C(1) << 52) // whole numbers beyond this are not all doubles
-#define RSA_CHARS_MIN     342                // of a modulus of 2048 bits in base64
+#define EXPIRY_MAX_S      (INT64_C(1) << 52) // a double holds every whole number up to here
+#define RSA_CHARS_MIN     342                // base64 length of a modulus of 2048 bits
 
 static const struct jwt_algorithm ALGORITHMS[] = {
     {"RS256", "RSA", NULL},   {"RS384", "RSA", NULL},   {"RS512", "RSA", NULL},
@@ -42,7 +41,7 @@ static json_t *decode(const char *part, size_t len, const char *what, struct err
     if (json_is_object(value))
         return value;
     json_decref(value);
-    err_set(e, ERR_UNAUTHENTICATED, "the token's %s is no JSON object in base64url", what);
+    err_set(e, ERR_UNAUTHENTICATED, "the token's %s is not a base64url-encoded JSON object", what);
     return NULL;
 }
 
@@ -68,17 +67,21 @@ static int read_header(struct jwt *t, struct err *e)
     if (json_get_string(t->header, "alg", &name, "", &why) < 0 ||
         json_get_string(t->header, "typ", &type, NULL, &why) < 0 ||
         json_get_string(t->header, "kid", &t->kid, NULL, &why) < 0)
-        return err_set(e, ERR_UNAUTHENTICATED, "the token's header: %s", why.msg);
+        return err_set(e, ERR_UNAUTHENTICATED, "the token's header is invalid: %s", why.msg);
     t->algorithm = find_algorithm(name);
     if (!t->algorithm)
         return err_set(e, ERR_UNAUTHENTICATED,
-                       "the token's algorithm is %.20s; taken are RS, PS and ES with 256, 384, 512",
+                       "the token is signed with algorithm '%.20s', which is not accepted; use RS, "
+                       "PS or ES with 256, 384 or 512 bits, such as RS256",
                        name);
     if (!is_access_token(type))
-        return err_set(e, ERR_UNAUTHENTICATED, "the token's type is %.40s, not at+jwt", type);
-    // What is critical must be understood (RFC 7515, 4.1.11), and no extension is.
+        return err_set(
+            e, ERR_UNAUTHENTICATED,
+            "the token's type (typ) is %.40s; an access token has the type at+jwt or JWT", type);
+    // A critical extension must be understood (RFC 7515, 4.1.11), and none is implemented here.
     if (json_object_get(t->header, "crit") || json_object_get(t->header, "b64"))
-        return err_set(e, ERR_UNAUTHENTICATED, "the token's header has extensions");
+        return err_set(e, ERR_UNAUTHENTICATED,
+                       "the token's header has critical extensions, which are not supported");
     return 0;
 }
 
@@ -98,7 +101,8 @@ int jwt_parse(const char *token, size_t len, struct jwt *out, struct err *e)
         lens[i] = strspn(at, BASE64URL);
         at += lens[i];
         if (lens[i] == 0 || *at != (i < 2 ? '.' : '\0'))
-            return err_set(e, ERR_UNAUTHENTICATED, "the token is unknown, and no JWT");
+            return err_set(e, ERR_UNAUTHENTICATED,
+                           "the token is not known to this server, and it is not a JWT");
         *at++ = '\0';
     }
     out->header = decode(parts[0], lens[0], "header", e);
@@ -117,8 +121,7 @@ static bool has_audience(const json_t *aud, const char *wanted)
 {
     size_t i;
     json_t *one;
-    json_array_foreach(aud, i, one)
-    {
+    json_array_foreach (aud, i, one) {
         if (str_eq(json_string_value(one), wanted))
             return true;
     }
@@ -130,7 +133,7 @@ static int check_time(const json_t *claims, int64_t now_s, struct err *e)
     const json_t *exp = json_object_get(claims, "exp");
     const json_t *nbf = json_object_get(claims, "nbf");
     if (!json_is_number(exp))
-        return err_set(e, ERR_UNAUTHENTICATED, "the token does not say when it expires");
+        return err_set(e, ERR_UNAUTHENTICATED, "the token has no expiry time (exp)");
     if (json_number_value(exp) + JWT_LEEWAY_S <= (double)now_s)
         return err_set(e, ERR_UNAUTHENTICATED, "the token has expired");
     if (nbf && (!json_is_number(nbf) || json_number_value(nbf) - JWT_LEEWAY_S > (double)now_s))
@@ -143,26 +146,26 @@ int jwt_check_claims(const struct jwt *t, const struct jwt_rules *rules, int64_t
 {
     const json_t *sub = json_object_get(t->claims, "sub");
     if (!str_eq(json_string_value(json_object_get(t->claims, "iss")), rules->issuer))
-        return err_set(e, ERR_UNAUTHENTICATED, "the token is of another issuer than %.120s",
-                       rules->issuer);
+        return err_set(e, ERR_UNAUTHENTICATED, "the token was not issued by %.120s", rules->issuer);
     if (!has_audience(json_object_get(t->claims, "aud"), rules->audience))
-        return err_set(e, ERR_UNAUTHENTICATED, "the token is not made for %.120s", rules->audience);
+        return err_set(e, ERR_UNAUTHENTICATED,
+                       "the token is not for this server: its audience must be %.120s",
+                       rules->audience);
     if (check_time(t->claims, now_s, e) < 0)
         return -1;
     if (!json_is_string(sub) || json_string_length(sub) == 0 ||
         json_string_length(sub) > SUBJECT_BYTES_MAX)
-        return err_set(e, ERR_UNAUTHENTICATED, "the token does not say whose it is (sub)");
+        return err_set(e, ERR_UNAUTHENTICATED, "the token has no valid subject (sub)");
     return 0;
 }
 
-// "a b c", or an array of names.
+// Return whether the claim, "a b c" or an array of strings, has this name.
 static bool claim_has(const json_t *claim, const char *name)
 {
     size_t len = strlen(name);
     size_t i;
     json_t *one;
-    json_array_foreach(claim, i, one)
-    {
+    json_array_foreach (claim, i, one) {
         if (str_eq(json_string_value(one), name))
             return true;
     }
@@ -182,7 +185,7 @@ int jwt_check_scopes(const struct jwt *t, const struct jwt_rules *rules, struct 
         const char *name = rules->scopes->items[i];
         if (!claim_has(json_object_get(t->claims, "scope"), name) &&
             !claim_has(json_object_get(t->claims, "scp"), name))
-            return err_set(e, ERR_DENIED, "the token has not the scope %.80s", name);
+            return err_set(e, ERR_DENIED, "the token lacks the scope %.80s", name);
     }
     return 0;
 }
@@ -198,8 +201,7 @@ int64_t jwt_expiry_s(const struct jwt *t)
     return (at < (double)EXPIRY_MAX_S ? (int64_t)at : EXPIRY_MAX_S) + JWT_LEEWAY_S;
 }
 
-// ---- the signature
-
+// ---- the key
 bool jwt_algorithm_takes(const struct jwt_algorithm *a, const json_t *jwk)
 {
     const char *own = json_string_value(json_object_get(jwk, "alg"));
@@ -211,9 +213,4 @@ bool jwt_algorithm_takes(const struct jwt_algorithm *a, const json_t *jwk)
     if (a->curve)
         return str_eq(json_string_value(json_object_get(jwk, "crv")), a->curve);
     return json_string_length(json_object_get(jwk, "n")) >= RSA_CHARS_MIN;
-}
-
-bool jwt_verify(const struct jwt *t, const json_t *jwk)
-{
-    return jwt_algorithm_takes(t->algorithm, jwk) && jose_library_verify(t->jws, jwk);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the issuer's keys come from.
+// The issuer's keys, from a URL or a file.
 #include "mcp-server/auth/key_source.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mcp-server/auth/jwks.h"
-#include "mcp-server/auth/secure_url.h"
+#include "mcp-server/config/secure_url.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
-#include "sandbox-backend/base/file_stamp.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -17,36 +17,36 @@
 #include "sandbox-backend/net/http_client.h"
 #include "sandbox-backend/net/listen_address.h"
 
-#define OLD_MS     600000
-#define AGAIN_MS   30000
-#define FAILED_MS  5000
-#define LOOK_MS    1000
+#define OLD_MS     600000 // keys of this age are fetched again
+#define AGAIN_MS   30000  // between fetches for an unknown key; after a failed fetch of old keys
+#define FAILED_MS  5000   // between a failed fetch and the next one that a token asks for
+#define LOOK_MS    1000   // between two looks at a file
 #define CONNECT_MS 5000
 #define TOTAL_MS   10000
 #define HTTP_OK    200
-#define LOCATIONS  3 // at which the metadata may be
+#define LOCATIONS  3 // URLs at which the metadata may be
 
 enum source_stage { SOURCE_IDLE, SOURCE_METADATA, SOURCE_KEYS };
 
 struct key_source {
     uv_loop_t *loop;
     char *issuer;  // owned
-    char *file;    // owned; NULL: it is a URL
-    char *url;     // owned; of the keys; NULL while it is not known
-    bool is_given; // the URL is the user's, not the metadata's
+    char *file;    // owned; NULL when the keys come from a URL
+    char *url;     // owned; of the keys; NULL while unknown
+    bool is_given; // the user named the URL or the file
     void (*on_news)(void *ctx);
     void *ctx;
-    json_t *keys; // owned; NULL: none were ever had
+    json_t *keys; // owned; NULL until keys were read
     uint64_t generation;
     int64_t asked_ms;  // the last fetch, or the last look at the file
     int64_t wanted_ms; // the last fetch for an unknown key
     bool has_wanted, has_failed;
     struct file_stamp stamp;
-    // The fetch under way.
+    // The fetch that is in progress.
     enum source_stage stage;
-    int location;
-    bool is_plain;              // to this machine only
-    struct http_client *client; // NULL until the first
+    int location;               // of the metadata: the number of URLs that failed
+    bool is_plain;              // over http, to a loopback address only
+    struct http_client *client; // NULL until the first fetch
     struct http_fetch *fetch;
     struct buf body;
     int status;
@@ -57,9 +57,20 @@ static int start_metadata(struct key_source *s);
 static int start_keys(struct key_source *s);
 static void finish(struct key_source *s, const struct err *e);
 
+static void set_stage(struct key_source *s, enum source_stage next)
+{
+    static const unsigned ALLOWED[] = {
+        [SOURCE_IDLE] = 1U << SOURCE_METADATA | 1U << SOURCE_KEYS,
+        [SOURCE_METADATA] = 1U << SOURCE_METADATA | 1U << SOURCE_KEYS | 1U << SOURCE_IDLE,
+        [SOURCE_KEYS] = 1U << SOURCE_IDLE,
+    };
+    assert(ALLOWED[s->stage] & 1U << next);
+    s->stage = next;
+}
+
 // ---- 1. a file
 
-// Takes them; NULL: they are none.
+// Replace the keys by `keys`, which the source then owns. Return -1 for NULL.
 static int replace_keys(struct key_source *s, json_t *keys)
 {
     if (!keys)
@@ -112,7 +123,7 @@ static bool on_data(const char *data, size_t len, void *ctx)
     return true;
 }
 
-// http is for this machine alone, whatever a name resolves to.
+// Allow http to loopback addresses only, whatever the name resolves to.
 static bool allow_address(const struct sockaddr *address, void *ctx)
 {
     const struct key_source *s = ctx;
@@ -124,7 +135,8 @@ static void on_end(const struct err *failure, void *ctx);
 static int fetch(struct key_source *s, const char *url)
 {
     static const struct http_header ACCEPT = {"Accept", "application/json"};
-    static const struct http_fetch_events EVENTS = {on_head, on_data, on_end};
+    static const struct http_fetch_events EVENTS = {
+        .on_head = on_head, .on_data = on_data, .on_end = on_end};
     const struct http_fetch_opts opts = {
         .method = "GET",
         .url = url,
@@ -144,10 +156,10 @@ static int fetch(struct key_source *s, const char *url)
     return 0;
 }
 
-// ---- 3. the metadata: where the keys are
+// ---- 3. the metadata, which has the URL of the keys
 
-// In the order of MCP 2025-11-25, basic/authorization: RFC 8414, then OpenID Connect with the
-// issuer's path behind and before.
+// Return the URL to try now, in the order of MCP 2025-11-25, basic/authorization: that of RFC 8414,
+// then those of OpenID Connect with the issuer's path at the end and at the beginning. New string.
 static char *metadata_url(const struct key_source *s)
 {
     char *origin auto_free = secure_url_origin(s->issuer);
@@ -165,7 +177,7 @@ static char *metadata_url(const struct key_source *s)
 static int start_metadata(struct key_source *s)
 {
     char *url auto_free = metadata_url(s);
-    s->stage = SOURCE_METADATA;
+    set_stage(s, SOURCE_METADATA);
     return fetch(s, url);
 }
 
@@ -177,9 +189,9 @@ static int take_metadata(struct key_source *s, struct err *e)
     if (document && json_get_string(document, "issuer", &issuer, "", e) == 0 &&
         json_get_string(document, "jwks_uri", &url, "", e) == 0) {
         if (!str_eq(issuer, s->issuer)) // RFC 8414, 3.3
-            err_set(e, ERR_INVALID, "the metadata is of another issuer, \"%.120s\"", issuer);
+            err_set(e, ERR_INVALID, "the metadata names another issuer, \"%.120s\"", issuer);
         else if (!secure_url_check(url))
-            err_set(e, ERR_INVALID, "jwks_uri \"%.120s\" is not https", url);
+            err_set(e, ERR_INVALID, "jwks_uri must be an https URL, not \"%.120s\"", url);
         else
             s->url = xstrdup(url);
     }
@@ -191,16 +203,16 @@ static int take_metadata(struct key_source *s, struct err *e)
 
 static int start_keys(struct key_source *s)
 {
-    s->stage = SOURCE_KEYS;
+    set_stage(s, SOURCE_KEYS);
     return fetch(s, s->url);
 }
 
 static int take_answer(struct key_source *s, struct err *e)
 {
     if (s->is_too_long)
-        return err_set(e, ERR_TOO_LARGE, "the answer is longer than %d bytes", JWKS_BYTES_MAX);
+        return err_set(e, ERR_TOO_LARGE, "the response is larger than %d bytes", JWKS_BYTES_MAX);
     if (s->status != HTTP_OK)
-        return err_set(e, ERR_UNAVAILABLE, "the answer has status %d", s->status);
+        return err_set(e, ERR_UNAVAILABLE, "the server returned HTTP status %d", s->status);
     if (s->stage == SOURCE_METADATA)
         return take_metadata(s, e);
     return replace_keys(s, jwks_parse(buf_str(&s->body), s->body.len, e));
@@ -233,11 +245,11 @@ static void finish(struct key_source *s, const struct err *e)
     else
         log_info("keys.read", "issuer=%s count=%zu", s->issuer, json_array_size(s->keys));
     s->has_failed = err_is(e);
-    if (s->has_failed && !s->is_given) { // they may have moved
+    if (s->has_failed && !s->is_given) { // the keys may have moved: read the metadata again
         free(s->url);
         s->url = NULL;
     }
-    s->stage = SOURCE_IDLE;
+    set_stage(s, SOURCE_IDLE);
     s->asked_ms = clock_mono_ms();
     buf_fini(&s->body);
     s->on_news(s->ctx);
@@ -254,7 +266,7 @@ static void start(struct key_source *s)
         start_metadata(s);
 }
 
-// ---- for the user
+// ---- 5. asking for keys
 
 const json_t *key_source_keys(struct key_source *s, int64_t now_ms)
 {
@@ -290,7 +302,7 @@ enum key_source_state key_source_want(struct key_source *s, int64_t now_ms, bool
             *retry_s = (int)((s->asked_ms + FAILED_MS - now_ms + 999) / 1000);
         return s->has_failed ? KEYS_DOWN : KEYS_NEWEST;
     }
-    if (s->keys) { // the first fetch is nobody's fault
+    if (s->keys) { // the first fetch does not count: no unknown key caused it
         s->has_wanted = true;
         s->wanted_ms = now_ms;
     }
@@ -348,6 +360,7 @@ void key_source_close(struct key_source *s, void (*on_closed)(void *ctx), void *
     *closing = (struct source_closing){s, on_closed, ctx};
     s->is_closing = true;
     if (!s->client)
-        s->client = http_client_new(s->loop); // whose end comes from the loop, as ours must
+        s->client =
+            http_client_new(s->loop); // closed at once, so that on_closed comes from the loop
     http_client_close(s->client, on_client_closed, closing);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the issuer's keys come from: a URL, found from the issuer's metadata when none is given
-// (RFC 8414, OpenID Connect Discovery), or a file.
+// The issuer's keys, from a file or a URL. Without either, the issuer's metadata names the URL (RFC
+// 8414, OpenID Connect Discovery).
 //
-// Keys are fetched when they are first wanted, again in the background when they are older than
-// OLD_MS, and again when somebody meets a token of an unknown key, though not within AGAIN_MS of
-// the last time: what a peer sends must not become a stream of requests to the issuer. When a fetch
-// fails, the keys that are known stay, and it is tried again after FAILED_MS. A file is looked at
-// once a second.
+// Keys are fetched when they are first needed. They are fetched again in the background when they
+// are older than OLD_MS, and when a token has an unknown key, but not within AGAIN_MS of the last
+// time: a peer must not cause a stream of requests to the issuer. When a fetch fails, the known
+// keys stay. Old keys are then fetched again after AGAIN_MS, unknown or missing keys after
+// FAILED_MS. A file is checked once a second.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -17,24 +17,26 @@
 
 struct key_source;
 
-// `where`: URL, path, or NULL for discovery. on_news: a fetch that was waited for has ended, well
-// or not; from the loop. Strings are copied.
+// `where`: URL, path, or NULL for discovery. `on_news` is called from the loop whenever a fetch has
+// ended, successfully or not. Strings are copied. Return NULL when a key file cannot be read.
 struct key_source *key_source_new(uv_loop_t *loop, const char *issuer, const char *where,
                                   void (*on_news)(void *ctx), void *ctx, struct err *e);
+// Cancel a fetch without on_news, close and free. `on_closed` is called from the loop.
 void key_source_close(struct key_source *s, void (*on_closed)(void *ctx), void *ctx);
 
-// What there is, borrowed until the next call or turn of the loop; NULL: nothing yet.
+// Return the known keys, borrowed until the next call or turn of the loop; NULL: none yet. Old keys
+// are returned while newer ones are fetched.
 const json_t *key_source_keys(struct key_source *s, int64_t now_ms);
 
-// Another number when the keys are others than before.
+// Return a number that changes with the keys.
 uint64_t key_source_generation(const struct key_source *s);
 
 enum key_source_state {
-    KEYS_COMING, // a fetch is under way, on_news will come
-    KEYS_NEWEST, // there are no newer ones to be had now
+    KEYS_COMING, // a fetch is in progress; on_news will be called
+    KEYS_NEWEST, // the known keys are recent; newer ones may not be fetched now
     KEYS_DOWN,   // the last fetch failed, and it is too early for another
 };
-// Asks for other keys than key_source_keys gives; without may_start only says how things are. With
-// KEYS_DOWN, *retry_s is when to ask again.
+// Ask for newer keys than those of key_source_keys. Without may_start, no fetch is started. With
+// KEYS_DOWN, *retry_s is the number of seconds after which to ask again.
 enum key_source_state key_source_want(struct key_source *s, int64_t now_ms, bool may_start,
                                       int *retry_s);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Access tokens of an authorization server.
+// Checks of the access tokens of an authorization server.
 #include "mcp-server/auth/oauth.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "mcp-server/auth/identities.h"
-#include "mcp-server/auth/jose_library.h"
+#include "mcp-server/auth/caller.h"
 #include "mcp-server/auth/jwks.h"
 #include "mcp-server/auth/jwt.h"
 #include "mcp-server/auth/key_source.h"
@@ -14,14 +13,14 @@
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 
-#define VERIFIED  4096 // tokens that are remembered; two that share a slot take turns
+#define VERIFIED  4096 // slots for remembered tokens; a newer token replaces the one in its slot
 #define WAITS_MAX 256
 #define NS_PER_S  INT64_C(1000000000)
 
 struct verified {
     struct sha256 token, who;
     int64_t expires_s;   // 0: the slot is empty
-    uint64_t generation; // of the keys: when these change, all is checked again
+    uint64_t generation; // of the keys; after a change of keys the token is checked again
 };
 
 struct oauth_wait {
@@ -39,8 +38,8 @@ struct oauth {
     char *audience; // owned
     struct key_source *source;
     struct identities *identities;
-    struct oauth_wait *waits; // for keys
-    struct oauth_wait *due;   // keys are there, or not to be had
+    struct oauth_wait *waits; // wait for a fetch of keys
+    struct oauth_wait *due;   // the fetch has ended, and they are answered now
     int wait_count;
     struct err reason; // of the last answer
     struct verified verified[VERIFIED];
@@ -48,7 +47,7 @@ struct oauth {
 
 static void on_news(void *ctx);
 
-// ---- 1. a token that was good before
+// ---- 1. remembered tokens
 
 static struct verified *slot_of(struct oauth *o, const struct sha256 *digest)
 {
@@ -61,7 +60,7 @@ static const struct verified *recall(struct oauth *o, const struct sha256 *diges
     const struct verified *v = slot_of(o, digest);
     if (v->expires_s <= clock_wall_ns() / NS_PER_S || !sha256_equal(&v->token, digest))
         return NULL;
-    key_source_keys(o->source, clock_mono_ms()); // old ones are fetched again
+    key_source_keys(o->source, clock_mono_ms()); // starts a fetch when the keys are old
     return v->generation == key_source_generation(o->source) ? v : NULL;
 }
 
@@ -81,9 +80,9 @@ static const struct verified *remember(struct oauth *o, const struct sha256 *dig
     return v;
 }
 
-// ---- 2. judging
+// ---- 2. judging a token
 
-// The reason stands in o->reason.
+// Set a verdict whose reason is in o->reason. Return true: the token is judged.
 static bool answer(struct oauth *o, struct auth_answer *out, enum auth_verdict verdict, int retry_s)
 {
     *out = (struct auth_answer){
@@ -98,7 +97,7 @@ static bool admit(struct oauth *o, const struct verified *v, struct auth_answer 
 {
     struct caller *caller = identities_get(o->identities, &v->who, clock_mono_ms());
     if (!caller) {
-        err_set(&o->reason, ERR_LIMIT, "too many users at once");
+        err_set(&o->reason, ERR_LIMIT, "the server has too many users at the moment");
         return answer(o, out, AUTH_LIMITED, 1);
     }
     *out = (struct auth_answer){
@@ -110,7 +109,7 @@ static bool admit(struct oauth *o, const struct verified *v, struct auth_answer 
     return true;
 }
 
-// Keys that are not known. False: they are coming.
+// Handle a token whose key is not known. Return false when the token can wait for a fetch.
 static bool ask_for_keys(struct oauth *o, const json_t *keys, bool may_wait,
                          struct auth_answer *out)
 {
@@ -122,11 +121,12 @@ static bool ask_for_keys(struct oauth *o, const json_t *keys, bool may_wait,
         err_set(&o->reason, ERR_UNAUTHENTICATED, "the token is signed with an unknown key");
         return answer(o, out, AUTH_INVALID, 0);
     }
-    err_set(&o->reason, ERR_UNAVAILABLE, "the authorization server's keys cannot be had now");
+    err_set(&o->reason, ERR_UNAVAILABLE,
+            "the keys of the authorization server cannot be fetched at the moment");
     return answer(o, out, AUTH_UNAVAILABLE, retry_s > 0 ? retry_s : 1);
 }
 
-// What needs no key comes first: it costs nothing, and whoever sends rubbish causes no fetch.
+// Check the claims before the signature: that is cheap, and a worthless token then causes no fetch.
 static bool judge_jwt(struct oauth *o, const struct jwt *t, const struct sha256 *digest,
                       bool may_wait, struct auth_answer *out)
 {
@@ -160,7 +160,7 @@ static bool judge(struct oauth *o, const char *token, size_t len, const struct s
     return is_judged;
 }
 
-// ---- 3. waiting
+// ---- 3. checks that wait for keys
 
 static void put_into(struct oauth_wait *w, struct oauth_wait **list)
 {
@@ -195,7 +195,7 @@ void oauth_cancel(struct oauth_wait *w)
     wait_free(w);
 }
 
-// One that was taken out. The callback may do anything, also cancel others and close.
+// Answer a check that is in no list any more. The callback may cancel others, or close.
 static void finish(struct oauth_wait *w, const struct auth_answer *out)
 {
     auth_cb cb = w->cb;
@@ -241,11 +241,11 @@ bool oauth_check(struct oauth *o, const char *token, size_t len, const struct sh
     return false;
 }
 
-// ---- the beginning and the end
+// ---- creation and closing
 
 struct oauth *oauth_new(uv_loop_t *loop, const struct config *config, struct err *e)
 {
-    if (jose_library_load(e) < 0) {
+    if (jwks_load_library(e) < 0) {
         err_wrap(e, "--oauth-issuer");
         return NULL;
     }
@@ -289,7 +289,7 @@ void oauth_close(struct oauth *o, void (*on_closed)(void *ctx), void *ctx)
     *closing = (struct oauth_closing){o, on_closed, ctx};
     const struct auth_answer ended = {
         .verdict = AUTH_UNAVAILABLE,
-        .message = "the server is about to end",
+        .message = "the server is shutting down",
         .retry_after_s = 1,
     };
     while (o->waits || o->due)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bearer tokens in force.
+// The valid bearer tokens of a file, and their callers.
 #include "mcp-server/auth/tokens.h"
 
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 struct tokens {
     int64_t max_sandboxes, calls_per_minute;
     struct token_ring ring;
-    struct caller **callers; // owned, each held; one a token
+    struct caller **callers; // owned, each held; in the order of ring.list
 };
 
-// The index of a name; -1: it is new.
+// Return the index of the token of this name, or -1.
 static int find_name(const struct token_list *list, const char *name)
 {
     for (int i = 0; i < list->count; i++)
@@ -25,8 +25,8 @@ static int find_name(const struct token_list *list, const char *name)
     return -1;
 }
 
-// The same token keeps its caller. One that takes another's place under its name gets a caller of
-// its own, and with that what is open by the old one ends; but not a new rate.
+// Return the caller of a token, held. A token that was in the old list keeps its caller. A new
+// token under an old name gets a new caller with the old one's rate. The old caller is revoked.
 static struct caller *caller_of(const struct tokens *t, const struct token *token,
                                 const struct token_list *old, int64_t now_ms)
 {
@@ -43,6 +43,11 @@ static struct caller *caller_of(const struct tokens *t, const struct token *toke
         if (at >= 0)
             caller_take_rate(c, t->callers[at]);
     }
+    c->max_timeout_s = token->max_timeout_s;
+    c->max_cpus = token->max_cpus;
+    c->max_memory_mb = token->max_memory_mb;
+    c->structured = token->structured;
+    c->images = token->images;
     caller_set_rate(c, calls, now_ms);
     return c;
 }
@@ -61,7 +66,7 @@ static void revoke_expired(struct tokens *t)
         t->callers[i]->revoked = t->ring.list.items[i].expires_ns <= now_ns;
 }
 
-// The ring's list is new; `old` is the one that t->callers belong to.
+// Replace the callers after a change of the ring's list. `old` is the list of the present callers.
 static void put_in_force(struct tokens *t, const struct token_list *old)
 {
     int64_t now_ms = clock_mono_ms();
@@ -73,21 +78,19 @@ static void put_in_force(struct tokens *t, const struct token_list *old)
         t->callers[i]->revoked = true;
     drop_callers(t->callers, old->count);
     t->callers = callers;
-    revoke_expired(t); // the others of the list are good, again too
+    revoke_expired(t); // also clears the mark of callers that are in the new list
 }
 
-// A limit that nothing keeps would be taken for one: these are kept by cubbyd, for its API keys.
+// Refuse the limits that only cubbyd enforces, for its API keys. Here they would have no effect.
 static int check(const struct token_ring *ring, struct err *e)
 {
     for (int i = 0; i < ring->list.count; i++) {
         const struct token *t = &ring->list.items[i];
-        if (t->max_memory_mb >= 0 || t->max_cpus >= 0 || t->max_snapshots >= 0 ||
-            t->max_disk_mb >= 0 || t->max_ports >= 0)
-            return err_set(
-                e, ERR_INVALID,
-                "%s: max_memory_mb, max_cpus, max_snapshots, max_disk_mb and max_ports of "
-                "\"%s\" are not available for tokens, only for cubbyd's API keys",
-                ring->path, t->name);
+        if (t->max_snapshots >= 0 || t->max_disk_mb >= 0 || t->max_ports >= 0)
+            return err_set(e, ERR_INVALID,
+                           "%s: max_snapshots, max_disk_mb and max_ports of \"%s\" are not "
+                           "available for tokens, only for cubbyd's API keys",
+                           ring->path, t->name);
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bearer tokens in force, as the file has them: a changed file is read again when a token is
-// next asked for, at most once a second. One that is broken changes nothing, and is complained of.
+// The valid bearer tokens of a file. The file is looked at when a token is looked up, once a second
+// at most, and read again after a change. A malformed file is logged, and the old tokens stay.
 #pragma once
 #include <stdint.h>
 
@@ -10,17 +10,17 @@
 
 struct tokens;
 
-// Limits are those of tokens that name none. `path` is copied. NULL with what is wrong with the
-// file.
+// Read the file. The limits are for tokens that have none of their own. `path` is copied. Return
+// NULL with the fault of the file.
 struct tokens *tokens_new(const char *path, int64_t max_sandboxes, int64_t calls_per_minute,
                           struct err *e);
 void tokens_free(struct tokens *t); // NULL is fine
 
-// When it is time to: reads a changed file, revokes the callers whose tokens have expired.
+// Read the file if it has changed. Revoke the callers whose tokens were removed or have expired.
 void tokens_refresh(struct tokens *t, int64_t now_ms);
 
-// The caller of a token with this hash, borrowed, and until when the token is good (auth_answer).
-// NULL when there is none (*until_ns is INT64_MAX), or when it has expired (*until_ns is when).
-// `now_ms`: of the monotonic clock.
+// Return the caller of the token with this hash, borrowed, and the end of the token in *until_ns
+// (as in auth_answer). Return NULL for an unknown token (*until_ns is INT64_MAX) or an expired one.
+// `now_ms`: monotonic clock.
 struct caller *tokens_find(struct tokens *t, const struct sha256 *digest, int64_t now_ms,
                            int64_t *until_ns);

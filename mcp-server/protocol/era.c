@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol's revisions: what each can carry, and which one a request speaks.
+// The revisions of the protocol: what each can carry, and which one a request uses.
 //
 // Theory of operation. Two families of revisions are served on one connection, also interleaved.
 //
-// Legacy (2024-11-05 to 2025-11-25) opens with `initialize`, which fixes a revision for what
-// follows; a session is before that (era NULL) or after it. A revision nobody here speaks is
-// answered with the newest legacy one, never with an error: the client leaves if it cannot use it.
+// Legacy (2024-11-05 to 2025-11-25): `initialize` opens the session and fixes its revision. Before
+// that the session's era is NULL. An unknown revision is answered with the newest legacy one, never
+// with an error; a client that cannot use it leaves.
 //
-// Modern (2026-07-28) has no opening: each request carries its revision and the client's
-// capabilities in `params._meta`, and nothing is remembered from one to the next. So a request is
-// classified by that key alone, in whatever state the session is. Clients that speak both probe
-// with `server/discover` and go on with `initialize` on the same pipe; before either, a request
-// without the key is refused at once with a text that names the revisions, as silence would cost
-// the client its probe's time-out.
+// Modern (2026-07-28): nothing opens the session. Each request carries its revision and the
+// client's capabilities in `params._meta`, and the server remembers nothing between requests. So
+// that key alone classifies a request, in every state of the session. A client that supports both
+// families probes with `server/discover` and continues with `initialize` on the same pipe. Before
+// either, a request without the key is refused at once with a text that names the revisions,
+// because silence would cost the client the timeout of its probe.
 //
-// What differs between revisions is a row of flags in the table below; result.c and tools.c leave
-// out what a revision does not know.
+// The differences between revisions are a row of flags in the table below. result.c and tools.c
+// leave out what a revision does not know.
 #include "mcp-server/protocol/era.h"
 
 #include <string.h>
@@ -46,6 +46,7 @@ static const struct era ERAS[] = {
      .audio = true,
      .resource_link = true,
      .icons = true,
+     .extensions = true,
      .priming = true},
     {.version = "2026-07-28",
      .modern = true,
@@ -55,7 +56,8 @@ static const struct era ERAS[] = {
      .progress_message = true,
      .audio = true,
      .resource_link = true,
-     .icons = true},
+     .icons = true,
+     .extensions = true},
 };
 
 const struct era *era_find(const char *version)
@@ -100,7 +102,7 @@ bool era_is_claimed(const struct rpc_message *m)
     return json_object_get(meta_of(m), META_VERSION) != NULL;
 }
 
-// A client may leave out who it is, but not say it wrongly.
+// clientInfo is optional, but must be valid.
 static bool client_is_good(const json_t *client)
 {
     return !client || (json_is_string(json_object_get(client, "name")) &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol's revisions: what each can carry, and which one a request speaks.
+// The revisions of the protocol: what each can carry, and which one a request uses.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -25,22 +25,23 @@ struct era {
     bool resource_link;    // content blocks of that type
     bool icons;            // of tools, prompts, resources and the server
     bool completions;      // advertised as a capability
+    bool extensions;       // a member of the capabilities
     bool priming;          // an event stream opens with an empty event, to be resumed from
 };
 
-const struct era *era_find(const char *version); // NULL for one that is not spoken here
+const struct era *era_find(const char *version); // NULL: not supported
 const struct era *era_latest_legacy(void);
 json_t *era_modern_versions(void); // array of strings; new reference
 const char *era_all_versions(void);
 
-// The levels of log messages, ascending: debug 0, info, notice, warning, error, critical, alert,
-// emergency 7 (RFC 5424's names). -1: there is none of that name. `name` may be NULL.
+// Return the number of a log level, ascending: debug 0, info, notice, warning, error, critical,
+// alert, emergency 7 (the names of RFC 5424), or -1 for an unknown name. `name` may be NULL.
 int era_log_level(const char *name);
 
-// Whether a request speaks for itself: `params._meta` holds META_VERSION, of whatever type.
+// Return whether a request names its revision: `params._meta` has META_VERSION, of whatever type.
 bool era_is_claimed(const struct rpc_message *m);
 
-// Reads the `_meta` of such a request. The era, or NULL with *code, *text (borrowed, static or
-// from `m`) and *data (new reference or NULL) for the answer.
+// Read the `_meta` of such a request. Return the era, or NULL with *code, *text (borrowed, static
+// or from `m`) and *data (new reference or NULL) for the answer.
 const struct era *era_claim(const struct rpc_message *m, int *code, const char **text,
                             json_t **data);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request that is being answered.
+// A request and its answer.
 //
 // Theory of operation. An exchange ends in one of three ways: a result, an error, or silence after
-// the peer cancelled it (MCP, basic/utilities/cancellation: a cancelled request is not answered).
-// One that is cancelled while its method still winds down stays in the session's list, so that the
-// session knows when it is idle, but its id no longer counts and its outlet has been ended.
+// the peer cancelled it (MCP, basic/utilities/cancellation: a cancelled request is not answered). A
+// cancelled exchange whose method has not ended yet stays in the session's list, so that the
+// session knows when it is idle. Its id is free, and its outlet has been ended.
 #include "mcp-server/protocol/exchange.h"
 
 #include <stdarg.h>
@@ -13,6 +13,7 @@
 
 #include "mcp-server/protocol/question.h"
 #include "mcp-server/protocol/result.h"
+#include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/log/log.h"
 
@@ -46,7 +47,7 @@ struct exchange *exchange_new(struct session *s, struct outlet *reply, const str
     return x;
 }
 
-// The peer is told nothing more; the method may still wind down.
+// Send nothing more to the peer. The method may still be ending.
 static void silence(struct exchange *x)
 {
     struct outlet *outlet = x->outlet;
@@ -75,7 +76,7 @@ static void exchange_free(struct exchange *x)
     session_release(s);
 }
 
-// `message` is taken.
+// Send the message (taken) and free the exchange.
 static void end_with(struct exchange *x, json_t *message)
 {
     if (x->outlet)

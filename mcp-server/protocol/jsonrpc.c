@@ -46,7 +46,7 @@ void rpc_read(json_t *value, struct rpc_message *out)
         out->kind = id ? RPC_REQUEST : RPC_NOTIFICATION;
 }
 
-// The end of the string that begins at data[at], past its quote; `len` when it has none.
+// Return the end of the string that begins at data[at], behind its quote; `len` if it has none.
 static size_t string_end(const char *data, size_t len, size_t at)
 {
     for (at++; at < len && data[at] != '"'; at++)
@@ -62,7 +62,7 @@ static size_t skip_blank(const char *data, size_t len, size_t at)
     return at;
 }
 
-// What follows the key that ends at `at`, as an id; NULL when it is none.
+// Return the value of the key that ends at `at`, if it is a valid id; otherwise NULL.
 static json_t *id_after(const char *data, size_t len, size_t at)
 {
     at = skip_blank(data, len, at);
@@ -130,7 +130,7 @@ json_t *rpc_error(json_t *id, int code, const char *text, json_t *data)
     json_t *m = message(id);
     json_t *error = json_object();
     json_object_set_new(error, "code", json_integer(code));
-    // What is said may quote the peer, cut in the middle of a character.
+    // The message may quote the peer, cut in the middle of a character.
     json_object_set_new(error, "message", json_lossy_string(text, strlen(text)));
     if (data)
         json_object_set_new(error, "data", data);

@@ -26,20 +26,21 @@ struct rpc_message {
     enum rpc_kind kind;
     json_t *id;          // string or integer; NULL for a notification or when it cannot be read
     const char *method;  // requests and notifications; never holds a NUL
-    bool nul_in_method;  // it did: `method` is "" then
-    json_t *params;      // whatever was sent; NULL when absent
-    const char *problem; // RPC_INVALID: what is wrong with it
+    bool nul_in_method;  // the method contained a NUL; `method` is then ""
+    json_t *params;      // of any type; NULL when absent
+    const char *problem; // RPC_INVALID: what is wrong
 };
 
 void rpc_read(json_t *value, struct rpc_message *out);
 
-// The id of a message that is no JSON: for an object that is whole but for what is in its strings,
-// and has one "id", so that the peer learns which request failed. New reference, or NULL.
+// Return the id of a message that is not valid JSON, so that the peer learns which request failed:
+// for an object with one "id" that is complete except for the contents of its strings. New
+// reference, or NULL.
 json_t *rpc_salvage_id(const char *data, size_t len);
 
-// Messages to send; new references. `id` is borrowed and NULL leaves it out, which is how MCP
-// answers what could not be read ("id": null is legal in none of its revisions). `result`,
-// `params` and `data` are taken; `data` may be NULL.
+// Make a message to send; new reference. `id` is borrowed. NULL leaves it out, which is how MCP
+// answers an unreadable message ("id": null is legal in no revision). `result`, `params` and `data`
+// are taken; `data` may be NULL.
 json_t *rpc_result(json_t *id, json_t *result);
 json_t *rpc_error(json_t *id, int code, const char *message, json_t *data);
 json_t *rpc_notification(const char *method, json_t *params);

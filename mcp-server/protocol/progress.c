@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client that gave a progressToken hears while its request is being answered.
+// Progress of a request with a progressToken.
 //
-// Theory of operation. There is one timer, and what it waits for follows from what there is to
-// say: with output that was not sent, until MESSAGE_MS after the last output; with none, until
-// the next beat. Output that comes when that time is over already goes out inside the call that
-// brings it, so that the first line of a command is late by nothing. Between two messages at most
-// PENDING_BYTES are kept, a head and a tail.
+// Theory of operation. There is one timer. With unsent output it waits until MESSAGE_MS after the
+// last message with output; without, until the next beat. Output that arrives after that time is
+// sent at once, inside progress_output, so the first line of a command is not delayed. Between two
+// messages at most PENDING_BYTES are kept, a head and a tail.
 //
-// `progress` must increase with each message. It is the seconds since the beginning, in
-// sixteenths, which are whole in binary and so short in JSON.
+// `progress` must increase with each message. It is the seconds since the beginning, in sixteenths,
+// which are whole in binary and so short in JSON.
 #include "mcp-server/protocol/progress.h"
 
 #include <string.h>
 
 #include "mcp-server/protocol/exchange.h"
-#include "mcp-server/tools/excerpt.h"
+#include "mcp-server/text/excerpt.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
@@ -23,7 +22,7 @@
 #define BEAT_MS       2000
 #define MESSAGE_MS    100  // at most ten messages a second
 #define PENDING_BYTES 8192 // of output in one message
-#define TORN_MAX      3    // bytes of a character that has not ended
+#define TORN_MAX      3    // bytes of an incomplete character
 
 struct progress {
     uv_timer_t timer;
@@ -34,12 +33,12 @@ struct progress {
     int64_t started_ms;
     int64_t sent_ms;    // the last message; 0: none yet
     int64_t output_ms;  // the last one with output
-    int64_t sixteenths; // as last said
+    int64_t sixteenths; // last value sent
     struct excerpt pending;
     struct {
         char bytes[TORN_MAX];
         size_t len;
-    } torn[PROGRESS_STREAMS]; // what each stream ended with
+    } torn[PROGRESS_STREAMS]; // the incomplete character at the end of each stream
 };
 
 static void on_timer(uv_timer_t *timer);
@@ -67,7 +66,7 @@ static bool is_busy(const struct progress *p)
     return !outlet || outlet->is_busy(outlet);
 }
 
-// `text` is taken.
+// Send a message; takes `text`.
 static void emit(struct progress *p, json_t *text)
 {
     p->sent_ms = clock_mono_ms();
@@ -113,7 +112,7 @@ static void on_timer(uv_timer_t *timer)
 
 // ---- 3. output
 
-// Whole characters go to what is pending; the beginning of one waits for its end.
+// Move whole characters to `pending`; keep an incomplete one.
 static void take(struct progress *p, enum progress_stream stream, const char *data, size_t len)
 {
     struct buf joined auto_buf = BUF_INIT;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client can be asked while one of its requests is being answered.
+// Questions to the client during one of its requests.
 #include "mcp-server/protocol/question.h"
 
 #include <string.h>
@@ -79,12 +79,12 @@ void question_take_reply(struct session *s, const json_t *id, const json_t *mess
     while (x && (!x->question || x->question->id != json_integer_value(id)))
         x = x->next;
     if (!x)
-        return; // nobody waits for it any more
+        return; // it was dropped
     const json_t *error = json_object_get(message, "error");
     answer(x->question, error ? NULL : json_object_get(message, "result"), error);
 }
 
-// Whoever stops waiting says so (MCP, basic/lifecycle, timeouts).
+// A side that stops waiting sends a cancellation (MCP, basic/lifecycle, timeouts).
 static void on_timeout(uv_timer_t *timer)
 {
     static const char WHY[] = "the client has not answered in time";

@@ -1,16 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call's outcome as the result of tools/call, in the terms of one revision.
+// Parts of results, in the terms of one revision.
 #include "mcp-server/protocol/result.h"
 
 #include <string.h>
 
-#include "mcp-server/protocol/protocol.h"
-#include "mcp-server/tools/text.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/version.h"
 
-// The `_meta` of a result that has none of its own: always the same, and so made once. Borrowed.
+// A cube, 16 by 16.
+#define ICON_SVG_BASE64                                                                            \
+    "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIHZpZXdCb3g9IjAgMCAxNiAxNiI+"             \
+    "PHBhdGggZmlsbD0iIzFmNmZlYiIgZD0iTTggMWw2IDMuNXY3TDggMTVsLTYtMy41di03eiIvPjxwYXRoIGZpbGw9Im5v" \
+    "bmUiIHN0cm9rZT0iI2ZmZiIgZD0iTTIuNSA0LjhMOCA4bDUuNTAwLTMuMjAwTTggOHY2LjUwMCIvPjwvc3ZnPg=="
+
+static json_t *icons(void)
+{
+    return json_pack("[{s:s, s:s, s:[s]}]", "src", "data:image/svg+xml;base64," ICON_SVG_BASE64,
+                     "mimeType", "image/svg+xml", "sizes", "any");
+}
+
+json_t *result_server_info(const struct era *era)
+{
+    json_t *info = json_pack("{s:s, s:s}", "name", "cubby", "version", CUBBY_VERSION);
+    if (era->structured)
+        json_object_set_new(info, "title", json_string("Cubby sandboxes"));
+    return info;
+}
+
+json_t *result_server_details(const struct era *era)
+{
+    json_t *info = result_server_info(era);
+    if (!era->icons)
+        return info;
+    json_object_set_new(info, "description", json_string("Isolated Linux machines for AI agents"));
+    json_object_set_new(info, "icons", icons());
+    return info;
+}
+
+// Return the `_meta` of a result without its own. It is always the same, so it is made once;
+// borrowed.
 static json_t *usual_meta(const struct era *era)
 {
     static json_t *meta;
@@ -18,7 +48,7 @@ static json_t *usual_meta(const struct era *era)
     if (made_for != era) {
         json_decref(meta);
         meta = json_object();
-        json_object_set_new(meta, META_SERVER, protocol_server_info(era));
+        json_object_set_new(meta, META_SERVER, result_server_info(era));
         made_for = era;
     }
     return meta;
@@ -34,11 +64,11 @@ json_t *result_stamp(json_t *result, const struct era *era)
     if (!meta)
         json_object_set(result, "_meta", usual_meta(era));
     else if (!json_object_get(meta, META_SERVER))
-        json_object_set_new(meta, META_SERVER, protocol_server_info(era));
+        json_object_set_new(meta, META_SERVER, result_server_info(era));
     return result;
 }
 
-static json_t *text_block(const char *text)
+json_t *result_text(const char *text)
 {
     json_t *block = json_object();
     json_object_set_new(block, "type", json_string("text"));
@@ -50,72 +80,25 @@ json_t *result_block(json_t *block, const struct era *era)
 {
     const char *type = json_string_value(json_object_get(block, "type"));
     if (str_eq(type, "audio") && !era->audio)
-        return text_block("[audio that this revision of the protocol cannot carry]");
+        return result_text("[audio that this revision of the protocol cannot carry]");
     if (str_eq(type, "resource_link") && !era->resource_link) {
         char *text auto_free = str_printf("[%s]", json_string_value(json_object_get(block, "uri")));
-        return text_block(text);
+        return result_text(text);
     }
     return json_incref(block);
 }
 
-static char *text_of(const struct tool_call *c, const struct outcome *o)
+json_t *result_item(json_t *item, const struct era *era)
 {
-    const struct text_profile *profile = c->toolbox->text;
-    char *text = o->code            ? profile->error(c, o->code, o->message)
-                 : profile->success ? profile->success(c, o->structured)
-                                    : NULL;
-    if (!text)
-        text = c->tool->text(o->structured);
-    if (text[0])
-        return text;
-    free(text);
-    return xstrdup("(no output)");
-}
-
-static bool is_link(const json_t *block)
-{
-    return str_eq(json_string_value(json_object_get(block, "type")), "resource_link");
-}
-
-// A revision without links is not given them as more text: the tool's own names the file.
-static void add_blocks(json_t *content, const json_t *blocks, bool links, const struct era *era)
-{
-    if (links && !era->resource_link)
-        return;
+    if (!era->structured)
+        json_object_del(item, "title");
+    if (!era->icons)
+        json_object_del(item, "icons");
     size_t i;
-    json_t *block;
-    json_array_foreach(blocks, i, block)
-    {
-        if (is_link(block) == links)
-            json_array_append_new(content, result_block(block, era));
+    json_t *argument;
+    json_array_foreach (json_object_get(item, "arguments"), i, argument) {
+        if (!era->structured)
+            json_object_del(argument, "title");
     }
-}
-
-static json_t *content_of(const struct tool_call *c, const struct outcome *o, const struct era *era)
-{
-    json_t *content = json_array();
-    add_blocks(content, o->blocks, false, era);
-    if (o->structured || o->code) {
-        char *text auto_free = text_of(c, o);
-        json_array_append_new(content, text_block(text));
-    }
-    add_blocks(content, o->blocks, true, era);
-    return content;
-}
-
-json_t *result_of(const struct tool_call *c, const struct outcome *o, const struct era *era)
-{
-    const struct text_profile *profile = c->toolbox->text;
-    if (o->inputs) {
-        json_t *asked = json_deep_copy(o->inputs);
-        json_object_set_new(asked, "resultType", json_string("input_required"));
-        return asked;
-    }
-    json_t *result = json_object();
-    json_object_set_new(result, "content", content_of(c, o, era));
-    if (o->structured && era->structured && profile->structured)
-        json_object_set(result, "structuredContent", o->structured);
-    if (o->code && profile->flags_errors)
-        json_object_set_new(result, "isError", json_true());
-    return result;
+    return item;
 }

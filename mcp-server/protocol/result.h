@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call's outcome as the result of tools/call, in the terms of one revision.
+// Parts of results, in the terms of one revision.
 #pragma once
 #include <jansson.h>
 
 #include "mcp-server/protocol/era.h"
-#include "mcp-server/tools/tools.h"
 
-// New reference. There is a text that is never empty, unless the tool gives blocks alone: after
-// images, as clients exist that read the last block only, and before links, as others read the
-// first. structuredContent is beside them where the revision and the profile have it.
-json_t *result_of(const struct tool_call *c, const struct outcome *o, const struct era *era);
+// Return name and version of this server; new references.
+json_t *result_server_info(const struct era *era);
+json_t *result_server_details(const struct era *era); // with description and icons, for people
 
-// A content block as `era` knows it: what it does not know becomes a text. New reference.
+// Return a content block of text; invalid UTF-8 is replaced. New reference.
+json_t *result_text(const char *text);
+
+// Return a content block in the terms of `era`: an unknown type becomes a text. New reference.
 json_t *result_block(json_t *block, const struct era *era);
 
-// Marks a result as complete, unless it says what it is, and says who gave it, for a modern era;
-// takes and returns `result`.
+// For a modern era, mark a result as complete unless it has a type, and name this server in it.
+// Takes and returns `result`.
 json_t *result_stamp(json_t *result, const struct era *era);
+
+// Remove from an entry of a list (a prompt, a resource, a template) what `era` does not know; takes
+// and returns it.
+json_t *result_item(json_t *item, const struct era *era);

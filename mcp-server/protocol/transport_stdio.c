@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // MCP over stdin and stdout: one message a line, in UTF-8, nothing else on stdout.
 //
-// Theory of operation. Input goes through a libuv stream (pipe, socket or terminal) or, when it is
-// a regular file, through reads on libuv's thread pool. A line longer than LIMIT_STDIO_LINE_BYTES
-// is dropped up to its end and reported. Output is queued as whole lines on one stream, so lines
-// never mix; to a regular file it is written at once. While more than WRITE_HIGH bytes wait to be
-// written, reading stops: a client that does not read its answers cannot make us hold ever more of
-// them. A failed write is the same as the end of input: nobody is there; but one to a regular file,
-// whose disk may be full, is only logged.
+// Theory of operation. Input comes from a libuv stream (pipe, socket or terminal) or, for a regular
+// file, from reads on libuv's thread pool. A line longer than LIMIT_STDIO_LINE_BYTES is dropped up
+// to its end and reported. Output is queued as whole lines on one stream, so lines never mix; to a
+// regular file it is written at once. While more than WRITE_HIGH bytes wait to be written, reading
+// stops, so a client that does not read its answers cannot fill the memory. A failed write counts
+// as the end of input, because the peer is gone; a failed write to a regular file, whose disk may
+// be full, is only logged.
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "mcp-server/protocol/transport.h"
+#include "mcp-server/protocol/transport_stdio.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
@@ -41,8 +41,8 @@ struct transport_stdio {
     struct end in, out;
     const struct transport_events *events;
     void *ctx;
-    struct buf line; // of the line that is not whole yet
-    bool skipping;   // the line is too long: drop up to its end
+    struct buf line; // the incomplete line
+    bool skipping;   // the line is too long: drop it up to its end
     bool paused;     // too much is unsent
     bool eof;        // reported
     bool closing;
@@ -95,7 +95,7 @@ static void line_end(struct transport_stdio *t, const char *data, size_t len)
     } else {
         deliver(t, t->line.data, t->line.len);
     }
-    if (t->line.cap > READ_CHUNK) { // a large message is not kept after it was served
+    if (t->line.cap > READ_CHUNK) { // free the memory of a large message
         len = t->line.len;
         buf_fini(&t->line);
         mem_give_back(len);
@@ -284,7 +284,7 @@ struct transport_stdio *transport_stdio_open(uv_loop_t *loop, int in, int out,
         .ctx = ctx,
         .chunk = xmalloc(READ_CHUNK),
     };
-    // What fails here ends the program, which owns what is left.
+    // An error here ends the program, so nothing is freed.
     if (end_open(t, &t->in, in, e) < 0 || end_open(t, &t->out, out, e) < 0)
         return NULL;
     int rc = read_start(t);
@@ -316,7 +316,7 @@ static void end_close(struct end *end)
     end->fd = -1;
 }
 
-// Closes what is no longer needed; frees when nothing can call back any more.
+// Close the handles; free the transport when no callback is left.
 static void maybe_finish(struct transport_stdio *t)
 {
     if (t->read_busy || unsent(t) > 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What resources have in common, wherever they come from.
+// The parts of resources that all sources share.
 #include "mcp-server/resources/resources.h"
 
 #include <stdarg.h>
@@ -7,9 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "mcp-server/catalog.h"
+#include "mcp-server/context/catalog.h"
 #include "mcp-server/protocol/exchange.h"
-#include "mcp-server/protocol/protocol.h"
+#include "mcp-server/protocol/result.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -39,16 +39,15 @@ json_t *resources_templates(const struct era *era)
             log_error("resources.templates", "scheme=%s error=%s", (*s)->scheme, e.msg);
         size_t i;
         json_t *one;
-        json_array_foreach(all, i, one)
-        {
-            json_array_append_new(list, protocol_item(json_incref(one), era));
+        json_array_foreach (all, i, one) {
+            json_array_append_new(list, result_item(json_incref(one), era));
         }
         json_decref(all);
     }
     return list;
 }
 
-// What a sandbox holds changes at any time, and is its owner's alone.
+// Files of a sandbox change at any time, and belong to its owner alone.
 void resource_give(struct exchange *x, json_t *contents)
 {
     json_t *result = json_object();
@@ -56,7 +55,7 @@ void resource_give(struct exchange *x, json_t *contents)
     exchange_result_cacheable(x, result, false, 0);
 }
 
-// As JSON, with the characters that it escapes in six bytes or two.
+// Return the size of the text in JSON, where some characters take two or six bytes.
 static size_t encoded_len(const char *data, size_t len)
 {
     size_t total = 0;

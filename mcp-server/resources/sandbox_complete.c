@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion of sandbox ids and of paths in a sandbox: what the caller could list anyhow, from
-// what runs already; nothing is started for it.
+// Completion of sandbox ids and of paths in a sandbox. It offers what the caller could list anyway,
+// and starts nothing.
 #include <string.h>
 
+#include "mcp-server/context/owner.h"
 #include "mcp-server/protocol/exchange.h"
 #include "mcp-server/resources/sandbox_files.h"
-#include "mcp-server/tools/guest_entry.h"
-#include "mcp-server/tools/owner.h"
+#include "mcp-server/tools/files/guest_file.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -56,10 +56,9 @@ static void on_all(const json_t *all, const struct err *e, void *ctx)
     json_t *values = json_array();
     size_t i;
     const json_t *one;
-    json_array_foreach(all, i, one)
-    {
+    json_array_foreach (all, i, one) {
         const char *id = json_string_value(json_object_get(one, "sandboxID"));
-        if (id && str_starts(id, k->c->value) && owner_is_of(s->toolbox, s->caller, one))
+        if (id && str_starts(id, k->c->value) && owner_is_of(s->context, s->caller, one))
             json_array_append_new(values, json_string(id));
     }
     end(k, values);
@@ -74,7 +73,7 @@ void sandbox_complete_id(struct completion *c)
 }
 
 // ---- 2. paths
-// In a URI that is made from the template these three would mean something else.
+// These three characters would mean something else in a URI made from the template.
 static void add_escaped(struct buf *out, const char *name)
 {
     for (; *name; name++) {
@@ -105,8 +104,7 @@ static void on_entries(const json_t *answer, const struct err *e, void *ctx)
     json_t *values = json_array();
     size_t i;
     const json_t *one;
-    json_array_foreach(json_object_get(answer, "entries"), i, one)
-    {
+    json_array_foreach (json_object_get(answer, "entries"), i, one) {
         json_t *value = value_of(k, one);
         if (value)
             json_array_append_new(values, value);
@@ -117,17 +115,17 @@ static void on_entries(const json_t *answer, const struct err *e, void *ctx)
 static void on_allowed(const struct err *refused, void *ctx)
 {
     struct completing *k = ctx;
-    struct client *client = k->c->exchange->session->toolbox->client;
+    struct client *client = k->c->exchange->session->context->client;
     if (refused || k->c->exchange->cancelled)
         end(k, json_array());
     else
         k->op = sandbox_files_entries(client, &k->at, on_entries, k);
 }
 
-// The directory part of what was typed, as a URI, is read as every URI is.
+// The typed directory is parsed as part of a URI.
 static bool find_directory(struct completing *k, const char *id)
 {
-    struct toolbox *t = k->c->exchange->session->toolbox;
+    struct context *cx = k->c->exchange->session->context;
     struct err e = ERR_INIT;
     const char *value = k->c->value;
     const char *slash = strrchr(value, '/');
@@ -135,8 +133,8 @@ static bool find_directory(struct completing *k, const char *id)
     k->typed = xstrndup(value, (size_t)(name - value));
     k->prefix = percent_decode(name, strlen(name), false, NULL);
     char *uri auto_free = str_printf(RESOURCE_URI_SCHEME "://%s/%s", id, k->typed);
-    const struct client *client = toolbox_client(t, &e);
-    return client && client_is_there(client) && sandbox_files_parse(t, uri, &k->at, &e) == 0;
+    const struct client *client = context_client(cx, &e);
+    return client && client_is_there(client) && sandbox_files_parse(cx, uri, &k->at, &e) == 0;
 }
 
 static void complete_path(struct completion *c)
@@ -146,7 +144,7 @@ static void complete_path(struct completion *c)
         completion_none(c);
         return;
     }
-    struct toolbox *t = c->exchange->session->toolbox;
+    struct context *cx = c->exchange->session->context;
     const struct caller *caller = c->exchange->session->caller;
     struct err e = ERR_INIT;
     struct completing *k = begin(c);
@@ -154,11 +152,11 @@ static void complete_path(struct completion *c)
         end(k, json_array());
         return;
     }
-    if (owner_is_known(t, caller, k->at.id)) {
+    if (owner_is_known(cx, caller, k->at.id)) {
         on_allowed(NULL, k);
         return;
     }
-    k->op = owner_check(t, caller, k->at.id, on_allowed, k, &e);
+    k->op = owner_check(cx, caller, k->at.id, on_allowed, k, &e);
     if (!k->op)
         end(k, json_array());
 }

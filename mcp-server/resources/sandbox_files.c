@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of sandboxes as resources: what the operations share, and the list.
 //
-// The list has the home directory of each of the caller's sandboxes, no more: files are found from
-// there. Whom that shows what: with a token, the token's own sandboxes; over stdio, all, for they
-// are the user's; over HTTP without tokens those that are nobody's, since everyone who can reach
-// the endpoint is the same caller there and list_sandboxes tells the same.
+// The list has only the home directory of each of the caller's sandboxes, where a client starts to
+// look for files. With a token these are the token's own sandboxes. Over stdio they are all
+// sandboxes, because all belong to the user. Over HTTP without tokens they are those without an
+// owner, which list_sandboxes shows to the same callers.
 #include "mcp-server/resources/sandbox_files.h"
 
 #include <string.h>
 
+#include "mcp-server/context/owner.h"
 #include "mcp-server/protocol/exchange.h"
-#include "mcp-server/tools/owner.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "schemas.h"
@@ -27,12 +27,12 @@ const struct resource_source SANDBOX_FILES = {
 };
 
 // ---- 1. shared
-int sandbox_files_parse(const struct toolbox *t, const char *uri, struct resource_uri *out,
+int sandbox_files_parse(const struct context *cx, const char *uri, struct resource_uri *out,
                         struct err *e)
 {
     if (resource_uri_parse(uri, out, e) < 0)
         return -1;
-    if (toolbox_id_is_plausible(t, out->id))
+    if (context_id_is_plausible(cx, out->id))
         return 0;
     err_set(e, ERR_NOT_FOUND, "there is no sandbox %s", out->id);
     resource_uri_fini(out);
@@ -42,7 +42,7 @@ int sandbox_files_parse(const struct toolbox *t, const char *uri, struct resourc
 struct client_op *sandbox_files_all(struct exchange *x, client_json_cb cb, void *ctx)
 {
     struct err e = ERR_INIT;
-    struct client *client = toolbox_client(x->session->toolbox, &e);
+    struct client *client = context_client(x->session->context, &e);
     if (!client || !client_is_there(client)) {
         cb(NULL, client ? NULL : &e, ctx);
         return NULL;
@@ -77,7 +77,7 @@ static json_t *resource_of(const json_t *info, const char *id)
     char *title auto_free = str_printf("Files of sandbox %s", id);
     char *text auto_free =
         str_printf("The home directory of sandbox %s (template %s%s%s)", id,
-                   template ? template : "unnamed", end ? ", lives until " : "", end ? end : "");
+                   template ? template : "unnamed", end ? ", ends at " : "", end ? end : "");
     json_t *r = json_object();
     json_object_set_new(r, "uri", json_string(uri));
     json_object_set_new(r, "name", json_string(id));
@@ -124,10 +124,9 @@ static void on_all(const json_t *all, const struct err *e, void *ctx)
     json_t *found = json_array();
     size_t i;
     const json_t *one;
-    json_array_foreach(all, i, one)
-    {
+    json_array_foreach (all, i, one) {
         const char *id = json_string_value(json_object_get(one, "sandboxID"));
-        if (id && owner_is_of(s->toolbox, s->caller, one))
+        if (id && owner_is_of(s->context, s->caller, one))
             json_array_append_new(found, resource_of(one, id));
     }
     free(k);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // resources/read of a file, or a directory, in a sandbox.
 //
-// It is read as a file; what turns out to be a directory is listed, as one JSON text.
+// The path is read as a file. A directory is listed instead, as one JSON text.
 #include <string.h>
 
+#include "mcp-server/context/owner.h"
 #include "mcp-server/protocol/exchange.h"
 #include "mcp-server/resources/sandbox_files.h"
-#include "mcp-server/tools/guest_entry.h"
-#include "mcp-server/tools/mime_type.h"
-#include "mcp-server/tools/owner.h"
+#include "mcp-server/tools/files/guest_file.h"
+#include "mcp-server/tools/files/mime_type.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -37,13 +37,13 @@ static void finish(struct reading *r, json_t *content)
 
 static void fail_too_large(struct exchange *x, const char *uri, const char *path)
 {
-    bool has_tool = tools_find(x->session->toolbox, "read_file") != NULL;
+    bool has_tool = tools_find(x->session->context, "read_file") != NULL;
     json_t *data = json_object();
     json_object_set_new(data, "uri", json_string(uri));
-    exchange_error(x, RPC_INTERNAL, data,
-                   "%.100s has more than %d MiB, which is all that a resource may hold: read parts "
-                   "of it with the tool %s",
-                   path, SANDBOX_FILE_BYTES_MAX >> 20, has_tool ? "read_file" : "run_command");
+    exchange_error(
+        x, RPC_INTERNAL, data,
+        "%.100s is larger than %d MiB, the limit of a resource: read parts of it with the tool %s",
+        path, SANDBOX_FILE_BYTES_MAX >> 20, has_tool ? "read_file" : "run_command");
 }
 
 static void fail(struct reading *r, const struct err *e)
@@ -70,10 +70,10 @@ static void on_cancel(struct exchange *x)
 // ---- 2. may the caller?
 void sandbox_read(struct exchange *x, const char *uri)
 {
-    struct toolbox *t = x->session->toolbox;
+    struct context *cx = x->session->context;
     struct err e = ERR_INIT;
     struct resource_uri at;
-    if (sandbox_files_parse(t, uri, &at, &e) < 0) {
+    if (sandbox_files_parse(cx, uri, &at, &e) < 0) {
         resource_not_found(x, uri, "%s", e.msg);
         return;
     }
@@ -81,11 +81,11 @@ void sandbox_read(struct exchange *x, const char *uri)
     *r = (struct reading){.x = x, .uri = uri, .at = at};
     x->state = r;
     x->on_cancel = on_cancel;
-    if (owner_is_known(t, x->session->caller, at.id)) {
+    if (owner_is_known(cx, x->session->caller, at.id)) {
         on_allowed(NULL, r);
         return;
     }
-    r->op = owner_check(t, x->session->caller, at.id, on_allowed, r, &e);
+    r->op = owner_check(cx, x->session->caller, at.id, on_allowed, r, &e);
     if (!r->op)
         fail(r, &e);
 }
@@ -95,7 +95,7 @@ static void on_allowed(const struct err *refused, void *ctx)
 {
     struct reading *r = ctx;
     struct err e = ERR_INIT;
-    struct client *client = refused ? NULL : toolbox_client(r->x->session->toolbox, &e);
+    struct client *client = refused ? NULL : context_client(r->x->session->context, &e);
     if (client)
         r->op = client_read(client, r->at.id, r->at.path, SANDBOX_FILE_BYTES_MAX, NULL, on_read, r);
     else
@@ -108,7 +108,7 @@ static void on_read(const char *data, size_t len, const struct err *e, void *ctx
     if (!e)
         finish(r, resource_content(r->uri, mime_type_of(r->at.path, data, len), data, len));
     else if (e->code == ERR_INVALID && !r->x->cancelled)
-        r->op = sandbox_files_entries(r->x->session->toolbox->client, &r->at, on_entries, r);
+        r->op = sandbox_files_entries(r->x->session->context->client, &r->at, on_entries, r);
     else
         fail(r, e);
 }
@@ -147,8 +147,7 @@ static void on_entries(const json_t *answer, const struct err *e, void *ctx)
     json_t *shown = json_array();
     size_t i;
     const json_t *one;
-    json_array_foreach(entries, i, one)
-    {
+    json_array_foreach (entries, i, one) {
         json_t *entry = i < SANDBOX_DIR_SHOWN_MAX ? entry_of(&r->at, one) : NULL;
         if (entry)
             json_array_append_new(shown, entry);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subscriptions to files and directories of sandboxes.
 //
-// Theory of operation. A subscription is let in (may the caller use the sandbox? does the path
-// exist, and is it a directory?) and becomes a member of a watch of a directory: the path itself or
-// the one it is in. A file is watched through its directory so that one that is replaced by a
-// rename, as editors do, stays watched. Members of one directory share the watch, also across
-// sessions; the last to leave ends it.
+// Theory of operation. A subscription is first checked: the caller must own the sandbox, and the
+// path must exist. It then becomes a member of a watch of a directory: the path itself, or the
+// directory of the file. A file is watched through its directory, so that a file that an editor
+// replaces by a rename stays watched. Members of one directory share the watch, also across
+// sessions. The last member to leave ends it.
 //
-// A watch that ends by itself (the sandbox ended, the directory was removed) ends its members.
+// A watch that ends by itself, because the sandbox ended or the directory was removed, ends its
+// members.
 #include <string.h>
 
+#include "mcp-server/context/owner.h"
 #include "mcp-server/protocol/exchange.h"
 #include "mcp-server/resources/sandbox_files.h"
-#include "mcp-server/tools/guest_entry.h"
-#include "mcp-server/tools/owner.h"
+#include "mcp-server/tools/files/guest_file.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -21,7 +22,7 @@
 struct member {
     struct member *next;             // of its watch
     struct subscription *subscribed; // NULL: gone while it was let in
-    struct toolbox *toolbox;         // borrowed
+    struct context *context;         // borrowed
     struct resource_uri at;
     char *name;              // owned; in the watched directory. NULL: that itself
     struct client_op *op;    // borrowed; while it is let in
@@ -29,12 +30,12 @@ struct member {
 };
 
 struct dir_watch {
-    struct dir_watch *next; // of the toolbox
-    struct toolbox *toolbox;
+    struct dir_watch *next; // of the context
+    struct context *context;
     char *id, *path; // owned
     struct member *members;
     bool is_started;
-    bool is_listed; // by the toolbox, for others to join
+    bool is_listed; // by the context, for others to join
     struct client_op *op;
 };
 
@@ -61,21 +62,21 @@ static void member_end(struct member *m, const struct err *e)
 
 void sandbox_watch(struct subscription *s)
 {
-    struct toolbox *t = subscription_toolbox(s);
+    struct context *cx = subscription_context(s);
     struct err e = ERR_INIT;
     struct resource_uri at;
-    if (sandbox_files_parse(t, subscription_uri(s), &at, &e) < 0) {
+    if (sandbox_files_parse(cx, subscription_uri(s), &at, &e) < 0) {
         subscription_ended(s, &e);
         return;
     }
     struct member *m = xmalloc(sizeof *m);
-    *m = (struct member){.subscribed = s, .toolbox = t, .at = at};
+    *m = (struct member){.subscribed = s, .context = cx, .at = at};
     subscription_set_state(s, m);
-    if (owner_is_known(t, subscription_caller(s), at.id)) {
+    if (owner_is_known(cx, subscription_caller(s), at.id)) {
         on_allowed(NULL, m);
         return;
     }
-    m->op = owner_check(t, subscription_caller(s), at.id, on_allowed, m, &e);
+    m->op = owner_check(cx, subscription_caller(s), at.id, on_allowed, m, &e);
     if (!m->op)
         member_end(m, &e);
 }
@@ -85,7 +86,7 @@ static void on_allowed(const struct err *refused, void *ctx)
     struct member *m = ctx;
     struct err e = ERR_INIT;
     m->op = NULL;
-    struct client *client = refused || !m->subscribed ? NULL : toolbox_client(m->toolbox, &e);
+    struct client *client = refused || !m->subscribed ? NULL : context_client(m->context, &e);
     if (!client) {
         member_end(m, refused ? refused : &e);
         return;
@@ -111,7 +112,7 @@ static void on_stat(const json_t *answer, const struct err *e, void *ctx)
 // ---- 2. watches
 static void unlist(struct dir_watch *w)
 {
-    struct dir_watch **at = &w->toolbox->dir_watches;
+    struct dir_watch **at = &w->context->dir_watches;
     while (w->is_listed && *at != w)
         at = &(*at)->next;
     if (w->is_listed)
@@ -130,7 +131,7 @@ static void on_watch_start(void *ctx)
     }
 }
 
-// Of a change to the directory itself, each of its files may be a part.
+// A change of the directory itself may concern each of its files.
 static void on_event(enum watch_kind kind, const char *name, void *ctx)
 {
     const struct dir_watch *w = ctx;
@@ -141,26 +142,26 @@ static void on_event(enum watch_kind kind, const char *name, void *ctx)
             subscription_changed(m->subscribed);
 }
 
-static struct dir_watch *watch_find(const struct toolbox *t, const char *id, const char *path)
+static struct dir_watch *watch_find(const struct context *cx, const char *id, const char *path)
 {
-    for (struct dir_watch *w = t->dir_watches; w; w = w->next)
+    for (struct dir_watch *w = cx->dir_watches; w; w = w->next)
         if (str_eq(w->id, id) && str_eq(w->path, path))
             return w;
     return NULL;
 }
 
-static struct dir_watch *watch_new(struct toolbox *t, const char *id, const char *path)
+static struct dir_watch *watch_new(struct context *cx, const char *id, const char *path)
 {
     static const struct watch_events EVENTS = {
         .on_start = on_watch_start, .on_event = on_event, .on_end = on_watch_end};
     struct dir_watch *w = xmalloc(sizeof *w);
-    *w = (struct dir_watch){.next = t->dir_watches,
-                            .toolbox = t,
+    *w = (struct dir_watch){.next = cx->dir_watches,
+                            .context = cx,
                             .id = xstrdup(id),
                             .path = xstrdup(path),
                             .is_listed = true};
-    t->dir_watches = w;
-    w->op = client_watch(t->client, id, path, false, NULL, &EVENTS, w);
+    cx->dir_watches = w;
+    w->op = client_watch(cx->client, id, path, false, NULL, &EVENTS, w);
     return w;
 }
 
@@ -175,9 +176,9 @@ static char *directory_of(const struct member *m)
 static void join(struct member *m)
 {
     char *dir auto_free = directory_of(m);
-    struct dir_watch *w = watch_find(m->toolbox, m->at.id, dir);
+    struct dir_watch *w = watch_find(m->context, m->at.id, dir);
     if (!w)
-        w = watch_new(m->toolbox, m->at.id, dir);
+        w = watch_new(m->context, m->at.id, dir);
     m->watch = w;
     m->next = w->members;
     w->members = m;
@@ -209,7 +210,7 @@ static void leave(struct member *m)
         at = &(*at)->next;
     *at = m->next;
     if (!w->members && w->op) {
-        unlist(w); // who comes now gets one of its own
+        unlist(w); // a later subscriber gets a watch of its own
         client_cancel(w->op);
     }
     member_free(m);

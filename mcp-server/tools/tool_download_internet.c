@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// download_file_from_internet_to_sandbox: fetched by the host, under the host's own rules. So only
-// for a sandbox that may reach all that is public: for another it would be a way round its policy,
-// in both directions, as a URL tells something too.
+// download_file_from_internet_to_sandbox: the host downloads, under the host's own rules. So it
+// works only for a sandbox that may reach all public addresses. For another sandbox it would bypass
+// the policy, in both directions, because a URL carries data too.
 //
-// Steps: 1. is the sandbox there, and what may it reach; 2. fetch into an unlinked temporary file;
-// 3. find the file's place in the sandbox; 4. upload it.
+// Steps: 1. check the sandbox and its network policy; 2. download into an unlinked temporary file;
+// 3. find the file's path in the sandbox; 4. upload it.
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "mcp-server/tools/fetch_guard.h"
-#include "mcp-server/tools/file_name.h"
-#include "mcp-server/tools/place.h"
-#include "mcp-server/tools/text.h"
+#include "mcp-server/text/text.h"
+#include "mcp-server/tools/files/fetch_guard.h"
+#include "mcp-server/tools/files/file_name.h"
+#include "mcp-server/tools/files/guest_file.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/client/network.h"
+#include "sandbox-backend/client/client.h"
 #include "sandbox-backend/net/http_client.h"
 
 #define TIMEOUT_MS    300000
@@ -97,7 +97,7 @@ static void on_found(struct tool_call *c, char *path, void *ctx)
     if (err_is(&e))
         fail(in, "upload the file", &e);
     else
-        c->op = client_upload(c->toolbox->client, c->id, steal_fd(&in->fd), path, NULL, on_uploaded,
+        c->op = client_upload(c->context->client, c->id, steal_fd(&in->fd), path, NULL, on_uploaded,
                               in);
     free(path);
 }
@@ -124,15 +124,16 @@ static void stop(struct internet *in)
 static bool on_data(const char *data, size_t len, void *ctx)
 {
     struct internet *in = ctx;
-    int64_t max = in->call->toolbox->config->max_download_bytes;
+    int64_t max = in->call->context->config->max_download_bytes;
     if (err_is(&in->own) || in->status / 100 != 2)
         return true; // an error's page is of no use
     in->bytes += (int64_t)len;
     in->call->bytes = in->bytes;
     if (in->bytes > max)
-        err_set(&in->own, ERR_TOO_LARGE,
-                "the file has more than %lld bytes, the limit here (--max-download-bytes)",
-                (long long)max);
+        err_set(
+            &in->own, ERR_TOO_LARGE,
+            "the file has more than %lld bytes, the limit of this server (--max-download-bytes)",
+            (long long)max);
     else if (fd_write_all(in->fd, data, len, &in->own) == 0)
         return true;
     stop(in);
@@ -152,7 +153,7 @@ static void on_end(const struct err *e, void *ctx)
     } else if (e && e->code == ERR_DENIED) {
         struct err copy = *e;
         internet_free(in);
-        tool_call_fail(c, "denied", "%s: only public addresses can be downloaded from", copy.msg);
+        tool_call_fail(c, "denied", "%s: downloads from private addresses are refused", copy.msg);
     } else if (e && e->code == ERR_NOT_FOUND) { // a name that does not resolve, not a sandbox
         internet_free(in);
         tool_call_fail(c, "fetch_failed", "could not download the url: %s", e->msg);
@@ -193,13 +194,13 @@ static void start_fetch(struct internet *in)
     };
     c->state = in;
     c->on_cancel = on_cancel;
-    in->fetch = http_fetch_start(toolbox_http(c->toolbox), &opts, &EVENTS, in);
+    in->fetch = http_fetch_start(context_http(c->context), &opts, &EVENTS, in);
 }
 
 // ---- 1.
 
-// Whether it may reach all that is public. Where the backend tells no policy (`info` is NULL), what
-// --network says.
+// Return whether the sandbox may reach all public addresses. If the backend reports no policy
+// (`info` is NULL), --network decides.
 static bool is_open(const struct config *config, const json_t *info)
 {
     const json_t *policy = json_object_get(info, "policy");
@@ -217,8 +218,8 @@ static void refuse(struct internet *in)
     internet_free(in);
     c->state = NULL;
     tool_call_fail(c, "denied",
-                   "the network policy of this sandbox decides what it may reach, and this tool, "
-                   "which fetches from outside of it, would go round it: fetch the file in the "
+                   "this sandbox has a network policy of its own, which this tool would bypass, "
+                   "because it downloads from outside the sandbox. Download the file inside the "
                    "sandbox, with run_command: curl -fLO %s",
                    word);
 }
@@ -231,8 +232,8 @@ static void on_policy(const json_t *info, const struct err *e, void *ctx)
     if (c->cancelled)
         fail(in, "download", &(struct err){.code = ERR_CANCELED});
     else if (e && e->code != ERR_UNIMPLEMENTED)
-        fail(in, "learn the sandbox's network policy", e);
-    else if (is_open(c->toolbox->config, info))
+        fail(in, "read the sandbox's network policy", e);
+    else if (is_open(c->context->config, info))
         start_fetch(in);
     else
         refuse(in);
@@ -249,7 +250,7 @@ static void on_there(const json_t *info, const struct err *e, void *ctx)
     else if (c->cancelled)
         fail(in, "download", &(struct err){.code = ERR_CANCELED});
     else
-        c->op = client_network(c->toolbox->client, c->id, 0, POLICY_MS, on_policy, in);
+        c->op = client_network(c->context->client, c->id, 0, POLICY_MS, on_policy, in);
 }
 
 static void start(struct tool_call *c)
@@ -266,7 +267,7 @@ static void start(struct tool_call *c)
         return;
     struct internet *in = xmalloc(sizeof *in);
     *in = (struct internet){.call = c, .fd = fd_open_temp(&e)};
-    if (in->fd < 0 || fetch_guard_init(&in->guard, &c->toolbox->config->allow_from, &e) < 0) {
+    if (in->fd < 0 || fetch_guard_init(&in->guard, &c->context->config->allow_from, &e) < 0) {
         fail(in, "download", &e);
         return;
     }
@@ -278,5 +279,5 @@ static char *text_of(const json_t *o)
     return text_of_file("File downloaded to", o);
 }
 
-const struct tool TOOL_DOWNLOAD_INTERNET = {"download_file_from_internet_to_sandbox", start,
-                                            text_of};
+const struct tool tool_download_file_from_internet_to_sandbox = {
+    .name = "download_file_from_internet_to_sandbox", .start = start, .text = text_of};

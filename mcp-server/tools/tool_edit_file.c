@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// edit_file: exact replacement in a file of a sandbox.
+// edit_file: exact replacements in a file of a sandbox, all of them or none.
 //
-// Steps: 1. read the file; 2. replace, here; 3. write it back, if it is still what was read: in a
-// new file that takes the old one's place at once, mode and owner kept; in the old one where that
-// would break a link to it, or change whose it is.
+// Steps: 1. read the file; 2. replace the text here; 3. write the file back if it has not changed
+// since. Writing makes a new file, with the old mode and owner, that replaces the old one at once.
+// Where that would break a link or change the owner, the old file is overwritten: first the script
+// appends what lies beyond the old end, and takes it back if the disk is full; then it replaces the
+// rest, which needs no more room.
 #include <string.h>
 
-#include "mcp-server/tools/edit.h"
-#include "mcp-server/tools/guest_put.h"
-#include "mcp-server/tools/text.h"
+#include "mcp-server/text/text.h"
+#include "mcp-server/tools/files/edit.h"
+#include "mcp-server/tools/files/guest_file.h"
+#include "mcp-server/tools/files/guest_put.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -16,8 +19,9 @@
 #include "sandbox-backend/keys/sha256.h"
 
 #define FILE_BYTES_MAX ((int64_t)4 << 20)
+#define DIFF_BYTES     ((size_t)8 << 10) // shown of all edits together
 
-// $4 is the SHA-256 of what was read. "<path>\0"
+// $4 is the SHA-256 of the old content. Prints "<path>\0".
 static const char SCRIPT[] = GUEST_PUT_HEAD
     "name=$p\n"
     "p=$(readlink -f -- \"$p\" && echo .) || exit 20\n"
@@ -37,7 +41,12 @@ static const char SCRIPT[] = GUEST_PUT_HEAD
     "        exit 1\n"
     "    fi\n"
     "else\n"
-    "    put >\"$p\" || exit 1\n"
+    "    old=$(stat -c %s -- \"$p\") && new=$(put | wc -c) || exit 1\n"
+    "    if [ $new -gt $old ] && ! put | tail -c +$((old + 1)) >>\"$p\"; then\n"
+    "        truncate -s $old -- \"$p\"\n"
+    "        exit 1\n"
+    "    fi\n"
+    "    put 1<>\"$p\" && truncate -s $new -- \"$p\" || exit 1\n"
     "fi\n"
     "printf '%s\\0' \"$name\"\n";
 
@@ -65,8 +74,8 @@ static void on_written(struct tool_call *c, struct guest_result *r, const struct
     struct edited *d = ctx;
     if (!e && (r->exit_code == 30 || r->exit_code == 20))
         tool_call_fail(c, "file_changed",
-                       "%s was changed by something else in the meantime; it is left as it is now. "
-                       "Read it again",
+                       "another program changed %s during the edit, so the edit was not applied. "
+                       "Read the file, then edit it again",
                        tool_call_string(c, "path"));
     else if (e || r->exit_code != 0)
         guest_script_fail(c, "write the file", r, e);
@@ -93,27 +102,92 @@ static void write_back(struct tool_call *c, struct edited *d, const struct sha25
 
 // ---- 2.
 
+// Return the edits of the call: its own and those of `edits`; new reference.
+static json_t *edits_of(const struct tool_call *c)
+{
+    static const char *const MEMBERS[] = {"old_text", "new_text", "replace_all"};
+    json_t *all = json_array();
+    json_t *own = json_object();
+    for (size_t i = 0; i < ARRAY_LEN(MEMBERS); i++)
+        if (json_object_get(c->args, MEMBERS[i]))
+            json_object_set(own, MEMBERS[i], json_object_get(c->args, MEMBERS[i]));
+    if (json_object_get(own, "old_text"))
+        json_array_append(all, own);
+    json_array_extend(all, json_object_get(c->args, "edits"));
+    json_decref(own);
+    return all;
+}
+
+static const char *code_of(const struct err *e)
+{
+    return e->code == ERR_CONFLICT    ? "not_unique"
+           : e->code == ERR_INVALID   ? "invalid_argument"
+           : e->code == ERR_TOO_LARGE ? "too_large"
+                                      : "no_match";
+}
+
+// Add whole lines of the diff of one edit, as long as all of them together are not too long.
+static void add_diff(struct buf *all, const struct buf *one)
+{
+    static const char GAP[] = "   ...\n";
+    size_t room = all->len < DIFF_BYTES ? DIFF_BYTES - all->len : 0;
+    size_t len = one->len;
+    if (all->len && !str_ends(buf_str(all), GAP))
+        buf_adds(all, GAP);
+    while (len > room || (len > 0 && one->data[len - 1] != '\n'))
+        len--;
+    if (len > 0)
+        buf_add(all, one->data, len);
+    if (len < one->len && len > 0)
+        buf_adds(all, GAP);
+}
+
+// Apply one edit to d->text.
+static int apply(struct edited *d, const json_t *one, struct err *e)
+{
+    struct edit edit = {
+        .old_text = text_string(one, "old_text"),
+        .new_text = text_string(one, "new_text"),
+        .all = json_is_true(json_object_get(one, "replace_all")),
+        .max = FILE_BYTES_MAX,
+    };
+    struct edited next;
+    if (edit_apply(&edit, buf_str(&d->text), d->text.len, &next, e) < 0) {
+        edited_fini(&next);
+        return -1;
+    }
+    buf_fini(&d->text);
+    d->text = next.text;
+    next.text = (struct buf)BUF_INIT;
+    d->count += next.count;
+    add_diff(&d->diff, &next.diff);
+    edited_fini(&next);
+    return 0;
+}
+
+// Apply the edits in order, all of them or none.
 static void replace(struct tool_call *c, const char *data, size_t len)
 {
     struct err e = ERR_INIT;
-    struct edit edit = {
-        .old_text = tool_call_string(c, "old_text"),
-        .new_text = tool_call_string(c, "new_text"),
-        .all = json_is_true(json_object_get(c->args, "replace_all")),
-        .max = FILE_BYTES_MAX,
-    };
-    struct edited *d = xmalloc(sizeof *d);
-    if (edit_apply(&edit, data, len, d, &e) == 0) {
+    struct edited *d = xcalloc(1, sizeof *d);
+    json_t *edits = edits_of(c);
+    size_t count = json_array_size(edits);
+    size_t i = 0;
+    buf_add(&d->text, data, len);
+    while (i < count && apply(d, json_array_get(edits, i), &e) == 0)
+        i++;
+    json_decref(edits);
+    if (i == count) {
         struct sha256 was = sha256_of(data, len);
         write_back(c, d, &was);
         return;
     }
     edited_free(d);
-    const char *code = e.code == ERR_CONFLICT    ? "not_unique"
-                       : e.code == ERR_INVALID   ? "invalid_argument"
-                       : e.code == ERR_TOO_LARGE ? "too_large"
-                                                 : "no_match";
-    tool_call_fail(c, code, "%s", e.msg);
+    if (count > 1)
+        tool_call_fail(c, code_of(&e), "edit %zu of %zu: %s. No edit was applied", i + 1, count,
+                       e.msg);
+    else
+        tool_call_fail(c, code_of(&e), "%s", e.msg);
 }
 
 // ---- 1.
@@ -128,7 +202,7 @@ static void on_read(const char *data, size_t len, const struct err *e, void *ctx
                        (long long)FILE_BYTES_MAX,
                        tool_call_hint(c, "run_command", ": use run_command with sed or python"));
     else if (e)
-        tool_call_fail_err(c, "read the file", e);
+        guest_file_fail(c, "read the file", e);
     else if (c->cancelled)
         tool_call_fail(c, "cancelled", "the call was cancelled");
     else
@@ -137,6 +211,18 @@ static void on_read(const char *data, size_t len, const struct err *e, void *ctx
 
 static void start(struct tool_call *c)
 {
+    const char *old_text = tool_call_string(c, "old_text");
+    const char *new_text = tool_call_string(c, "new_text");
+    bool is_half = old_text ? !new_text : new_text && *new_text;
+    if (is_half || (!old_text && !json_array_size(json_object_get(c->args, "edits")))) {
+        tool_call_fail(c, "invalid_argument", "give old_text and new_text, or edits");
+        return;
+    }
+    if (!old_text && json_is_true(json_object_get(c->args, "replace_all"))) {
+        tool_call_fail(c, "invalid_argument",
+                       "replace_all beside edits changes none of them: give it in each of edits");
+        return;
+    }
     struct client *client = tool_call_client(c, 60);
     if (client)
         c->op = client_read(client, c->id, tool_call_string(c, "path"), FILE_BYTES_MAX,
@@ -151,4 +237,4 @@ static char *text_of(const json_t *o)
                       count == 1 ? "" : "s", text_int(o, "size"), text_string(o, "diff"));
 }
 
-const struct tool TOOL_EDIT_FILE = {"edit_file", start, text_of};
+const struct tool tool_edit_file = {.name = "edit_file", .start = start, .text = text_of};

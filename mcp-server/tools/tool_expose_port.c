@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// expose_port: a URL by which a person opens what a server in the sandbox shows.
-#include "mcp-server/tools/text.h"
-#include "mcp-server/tools/tools.h"
+// expose_port: a URL with which a person opens a server in the sandbox.
+#include "mcp-server/text/text.h"
+#include "mcp-server/tools/call/tools.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/client/ports.h"
+#include "sandbox-backend/client/client.h"
 
 #define WAIT_S_MAX 50 // clients that hear no progress give a request up after 60 s
 
@@ -21,22 +21,22 @@ static bool is_loopback(const char *url)
            str_starts(url, "http://localhost");
 }
 
-// Who can open it, and for how long.
+// Return the hint: who can open the URL, and for how long.
 static json_t *hint(const struct tool_call *c, const char *url, bool has_token)
 {
-    const struct config *config = c->toolbox->config;
+    const struct config *config = c->context->config;
     struct buf text = BUF_INIT;
     if (!is_loopback(url))
-        buf_adds(&text, "Give it to the person you work for, to open in a browser.");
+        buf_adds(&text, "Give this URL to the user, to open in a browser.");
     else if (config_is_remote(config) || config->http)
-        buf_adds(&text, "It opens in a browser on the computer that runs the sandboxes only: "
-                        "cubbyd's --ports-address and --ports-host change that.");
+        buf_adds(&text, "This URL opens only on the computer that runs the sandboxes. Its operator "
+                        "can change that with --ports-address and --ports-host of cubbyd.");
     else
-        buf_adds(&text, "Give it to the person you work for, to open in a browser on this "
+        buf_adds(&text, "Give this URL to the user, to open in a browser on this "
                         "computer.");
     if (has_token && is_loopback(url))
-        buf_adds(&text, " Whoever has this URL may open it.");
-    buf_adds(&text, " It ends with the sandbox.");
+        buf_adds(&text, " Anyone who has this URL can open it.");
+    buf_adds(&text, " The URL stops working when the sandbox ends.");
     json_t *json = json_string(buf_str(&text));
     buf_fini(&text);
     return json;
@@ -49,8 +49,8 @@ static void on_exposed(const json_t *info, const struct err *e, void *ctx)
     if (e && e->code == ERR_TIMEOUT) {
         tool_call_fail(c, "port_closed", "%s%s", e->msg,
                        tool_call_hint(c, "start_command",
-                                      ". A server there has to run first: start it with "
-                                      "start_command, look at what it prints, then try again"));
+                                      ". Start the server first with "
+                                      "start_command, read its output, then try again"));
         return;
     }
     if (e) {
@@ -87,10 +87,10 @@ static char *text_of(const json_t *o)
                text_string(o, "sandbox_id"), text_string(o, "url"), text_string(o, "hint"));
     if (str_starts(text_string(o, "url"), text_string(o, "program_url")))
         return buf_take(&out);
-    buf_printf(&out, " Programs there use %s", text_string(o, "program_url"));
+    buf_printf(&out, " For programs such as curl, use %s", text_string(o, "program_url"));
     if (*text_string(o, "token"))
-        buf_printf(&out, " and send X-Access-Token: %s", text_string(o, "token"));
+        buf_printf(&out, " with the header X-Access-Token: %s", text_string(o, "token"));
     return buf_take(&out);
 }
 
-const struct tool TOOL_EXPOSE_PORT = {"expose_port", start, text_of};
+const struct tool tool_expose_port = {.name = "expose_port", .start = start, .text = text_of};

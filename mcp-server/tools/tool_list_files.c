@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// list_files: a directory of a sandbox, and those below it as deep as is asked.
+// list_files: a directory of a sandbox, down to the given depth, a page at a time. Names only,
+// unless details are asked for.
 #include <string.h>
 
-#include "mcp-server/tools/guest_entry.h"
-#include "mcp-server/tools/text.h"
-#include "mcp-server/tools/tools.h"
+#include "mcp-server/text/text.h"
+#include "mcp-server/tools/call/tools.h"
+#include "mcp-server/tools/files/guest_file.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/visible.h"
 
-#define SHOWN_MAX 500
+#define SHOWN_MAX 200 // on a page
 
-// What stands before the entries' names: the directory as envd resolved it, which is that of the
-// first entry, as each directory comes before what is in it.
+// Return the length of the directory's path in the entries' paths. It is that of the first entry,
+// because each directory comes before its content. envd has resolved it.
 static size_t prefix_of(const json_t *entries)
 {
     const char *first = text_string(json_array_get(entries, 0), "path");
@@ -26,7 +27,7 @@ static const char *type_of(const json_t *entry)
     return *text_string(entry, "symlinkTarget") ? "symlink" : guest_entry_type(entry);
 }
 
-static json_t *shown(const json_t *entry, size_t prefix)
+static json_t *shown(const json_t *entry, size_t prefix, bool details)
 {
     const char *path = text_string(entry, "path");
     int64_t size = guest_entry_size(entry);
@@ -35,9 +36,11 @@ static json_t *shown(const json_t *entry, size_t prefix)
         one, "name",
         json_string(strlen(path) > prefix ? path + prefix : text_string(entry, "name")));
     json_object_set_new(one, "type", json_string(type_of(entry)));
-    json_object_set_new(one, "size", json_integer(size < 0 ? 0 : size));
-    json_object_set_new(one, "mode", json_string(text_string(entry, "permissions")));
-    json_object_set_new(one, "modified", json_string(text_string(entry, "modifiedTime")));
+    if (details) {
+        json_object_set_new(one, "size", json_integer(size < 0 ? 0 : size));
+        json_object_set_new(one, "mode", json_string(text_string(entry, "permissions")));
+        json_object_set_new(one, "modified", json_string(text_string(entry, "modifiedTime")));
+    }
     if (*text_string(entry, "symlinkTarget"))
         json_object_set(one, "target", json_object_get(entry, "symlinkTarget"));
     return one;
@@ -56,16 +59,17 @@ static void finish(struct tool_call *c, const json_t *entries)
 {
     json_t *list = json_array();
     size_t prefix = prefix_of(entries);
-    size_t i;
-    json_t *entry;
-    json_array_foreach(entries, i, entry)
-    {
-        if (i == SHOWN_MAX)
-            break;
-        json_array_append_new(list, shown(entry, prefix));
-    }
-    tool_call_finish(c, json_pack("{s:o, s:o, s:I}", "path", path_of(c, entries), "entries", list,
-                                  "total", (json_int_t)json_array_size(entries)));
+    size_t total = json_array_size(entries);
+    size_t first = (size_t)json_integer_value(json_object_get(c->args, "offset"));
+    bool details = json_is_true(json_object_get(c->args, "details"));
+    size_t next = first;
+    for (; next < total && next - first < SHOWN_MAX; next++)
+        json_array_append_new(list, shown(json_array_get(entries, next), prefix, details));
+    json_t *o = json_pack("{s:o, s:o, s:I}", "path", path_of(c, entries), "entries", list, "total",
+                          (json_int_t)total);
+    if (next < total)
+        json_object_set_new(o, "next_offset", json_integer((json_int_t)next));
+    tool_call_finish(c, o);
 }
 
 static void on_listed(const json_t *answer, const struct err *e, void *ctx)
@@ -73,14 +77,14 @@ static void on_listed(const json_t *answer, const struct err *e, void *ctx)
     struct tool_call *c = ctx;
     c->op = NULL;
     if (e && e->code == ERR_INVALID)
-        tool_call_fail(c, "not_a_directory", "%s: %s%s", tool_call_string(c, "path"), e->msg,
+        tool_call_fail(c, "not_a_directory", "%s%s", e->msg,
                        tool_call_hint(c, "read_file", ". For a file use read_file"));
     else if (e && e->code == ERR_TOO_LARGE)
         tool_call_fail(c, "too_large", "there is too much in %s to list. Give a smaller depth%s",
                        tool_call_string(c, "path"),
                        tool_call_hint(c, "run_command", ", or use run_command with find and head"));
     else if (e)
-        tool_call_fail_err(c, "list the directory", e);
+        guest_file_fail(c, "list the directory", e);
     else
         finish(c, json_object_get(answer, "entries"));
 }
@@ -103,9 +107,10 @@ static void add_line(struct buf *out, const json_t *entry)
     char *name auto_free = visible_text(text_string(entry, "name"));
     char *target auto_free = visible_text(text_string(entry, "target"));
     bool is_dir = str_eq(text_string(entry, "type"), "directory");
-    buf_printf(out, "%s %10lld %.16s %s%s%s%s\n", text_string(entry, "mode"),
-               text_int(entry, "size"), text_string(entry, "modified"), name, is_dir ? "/" : "",
-               *target ? " -> " : "", target);
+    if (json_object_get(entry, "mode"))
+        buf_printf(out, "%s %10lld %.16s ", text_string(entry, "mode"), text_int(entry, "size"),
+                   text_string(entry, "modified"));
+    buf_printf(out, "%s%s%s%s\n", name, is_dir ? "/" : "", *target ? " -> " : "", target);
 }
 
 static char *text_of(const json_t *o)
@@ -117,16 +122,13 @@ static char *text_of(const json_t *o)
     size_t i;
     json_t *entry;
     buf_printf(&out, "[%s: %lld %s]\n", path, total, total == 1 ? "entry" : "entries");
-    json_array_foreach(list, i, entry)
-    {
+    json_array_foreach (list, i, entry) {
         add_line(&out, entry);
     }
-    if ((size_t)total > json_array_size(list))
-        buf_printf(&out,
-                   "[%lld more are not shown; list a directory below, or give a smaller "
-                   "depth]\n",
-                   total - (long long)json_array_size(list));
+    if (json_object_get(o, "next_offset"))
+        buf_printf(&out, "[%lld more; continue with offset %lld]\n",
+                   total - text_int(o, "next_offset"), text_int(o, "next_offset"));
     return buf_take(&out);
 }
 
-const struct tool TOOL_LIST_FILES = {"list_files", start, text_of};
+const struct tool tool_list_files = {.name = "list_files", .start = start, .text = text_of};

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// list_sandboxes: the caller's own, and the caller's snapshots. The first tool of the list, which
-// clients call to probe a server: it changes nothing, and does not start a daemon that has nothing
-// to tell.
+// list_sandboxes: the caller's sandboxes and snapshots. It is the first tool of the list, which
+// some clients call to probe a server. So it changes nothing, and does not start a daemon that has
+// nothing to report.
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "mcp-server/tools/owner.h"
-#include "mcp-server/tools/snapshot_owner.h"
-#include "mcp-server/tools/text.h"
-#include "mcp-server/tools/tools.h"
+#include "mcp-server/context/owner.h"
+#include "mcp-server/text/text.h"
+#include "mcp-server/tools/call/tools.h"
+#include "mcp-server/tools/owner/snapshot_owner.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
@@ -27,15 +27,16 @@ static bool is_listening(const char *home)
 {
     char *path auto_free = home_path(home, "cubbyd.sock");
     int fd auto_close = fd_connect_unix(path);
-    return fd >= 0 || (errno != ENOENT && errno != ECONNREFUSED); // who tries next says what it is
+    return fd >= 0 ||
+           (errno != ENOENT && errno != ECONNREFUSED); // the next request reports the error
 }
 
-// A daemon that does not run has nothing to tell, unless it ended without ending its sandboxes: it
-// would take those over.
-static bool is_nothing_there(const struct toolbox *t)
+// A stopped daemon has nothing to report, unless it ended without ending its sandboxes; it takes
+// those over when it starts.
+static bool is_nothing_there(const struct context *cx)
 {
     struct err e = ERR_INIT;
-    if (config_is_remote(t->config))
+    if (config_is_remote(cx->config))
         return false;
     char *home auto_free = home_open(&e);
     char *sandboxes auto_free = home ? str_printf("%s/sandboxes", home) : NULL;
@@ -52,7 +53,7 @@ static void set_string(json_t *to, const char *name, const json_t *from, const c
     json_object_set_new(to, name, json_string(value ? value : ""));
 }
 
-// A paused one has no end: its time goes on when it does.
+// A paused sandbox has no end; its time continues when it is resumed.
 static bool is_paused(const json_t *one)
 {
     return str_eq(text_string(one, "state"), "paused");
@@ -66,7 +67,11 @@ static json_t *shown(const json_t *info)
     set_string(one, "sandbox_id", info, "sandboxID");
     set_string(one, "template", info, alias && *alias ? "alias" : "templateID");
     set_string(one, "state", info, "state");
+    if (json_object_get(json_object_get(info, "metadata"), OWNER_NAME_KEY))
+        set_string(one, "name", json_object_get(info, "metadata"), OWNER_NAME_KEY);
     set_string(one, "created", info, "startedAt");
+    if (json_is_string(json_object_get(info, "tier")))
+        set_string(one, "tier", info, "tier");
     if (is_paused(one))
         return one;
     set_string(one, "ends_at", info, "endAt");
@@ -83,11 +88,10 @@ static json_t *own_sandboxes(struct tool_call *c, const json_t *all)
     json_int_t total = 0;
     size_t i;
     json_t *info;
-    json_array_foreach(all, i, info)
-    {
-        if (!owner_is_of(c->toolbox, c->caller, info))
+    json_array_foreach (all, i, info) {
+        if (!owner_is_of(c->context, c->caller, info))
             continue;
-        owner_note(c->toolbox, c->caller, text_string(info, "sandboxID"));
+        owner_note(c->context, c->caller, text_string(info, "sandboxID"));
         if (total++ < SHOWN_MAX)
             json_array_append_new(list, shown(info));
     }
@@ -116,8 +120,7 @@ static void add_snapshots(struct tool_call *c, json_t *found, const json_t *all)
     json_int_t total = 0;
     size_t i;
     json_t *info;
-    json_array_foreach(all, i, info)
-    {
+    json_array_foreach (all, i, info) {
         if (snapshot_owner_is_of(c, info) && total++ < SHOWN_MAX)
             json_array_append_new(list, shown_snapshot(info));
     }
@@ -125,7 +128,7 @@ static void add_snapshots(struct tool_call *c, json_t *found, const json_t *all)
     json_object_set_new(found, "total_snapshots", json_integer(total));
 }
 
-// Without them the list is still worth having.
+// The list is useful without the snapshots, too.
 static void on_snapshots(const json_t *all, const struct err *e, void *ctx)
 {
     struct tool_call *c = ctx;
@@ -145,17 +148,17 @@ static void on_listed(const json_t *all, const struct err *e, void *ctx)
     c->op = NULL;
     if (e) {
         tool_call_fail_err(c, "list the sandboxes", e);
-    } else if (c->cancelled || !tools_find(c->toolbox, "snapshot_sandbox")) {
+    } else if (c->cancelled || !tools_find(c->context, "snapshot_sandbox")) {
         tool_call_finish(c, own_sandboxes(c, all));
     } else {
         c->state = own_sandboxes(c, all);
-        c->op = client_snapshots(c->toolbox->client, NULL, on_snapshots, c);
+        c->op = client_snapshots(c->context->client, NULL, on_snapshots, c);
     }
 }
 
 static void start(struct tool_call *c)
 {
-    if (!c->toolbox->client && is_nothing_there(c->toolbox)) {
+    if (!c->context->client && is_nothing_there(c->context)) {
         tool_call_finish(c, own_sandboxes(c, NULL));
         return;
     }
@@ -185,17 +188,19 @@ static void add_sandboxes(struct buf *out, const json_t *o)
         buf_adds(out, "No sandboxes. Create one first.\n");
         return;
     }
-    buf_printf(out, "%-20s  %-12s  %-8s  %-20s  %s\n", "sandbox_id", "template", "state", "created",
-               "ends in");
-    json_array_foreach(list, i, one)
-    {
-        buf_printf(out, "%-20s  %-12s  %-8s  %-20.19s  ", text_string(one, "sandbox_id"),
-                   text_string(one, "template"), text_string(one, "state"),
+    buf_printf(out, "%-20s  %-12s  %-8s  %-7s  %-20s  %s\n", "sandbox_id", "template", "state",
+               "tier", "created", "ends in");
+    json_array_foreach (list, i, one) {
+        const char *tier = text_string(one, "tier"); // empty: the backend has no tiers
+        buf_printf(out, "%-20s  %-12s  %-8s  %-7s  %-20.19s  ", text_string(one, "sandbox_id"),
+                   text_string(one, "template"), text_string(one, "state"), *tier ? tier : "-",
                    text_string(one, "created"));
         if (is_paused(one))
-            buf_adds(out, "no end while it is paused\n");
+            buf_adds(out, "no end while it is paused");
         else
-            buf_printf(out, "%lld s\n", text_int(one, "remaining_s"));
+            buf_printf(out, "%lld s", text_int(one, "remaining_s"));
+        char *name auto_free = visible_text(text_string(one, "name"));
+        buf_printf(out, "%s%s\n", *name ? "  " : "", name);
     }
     add_hidden(out, o, "total", list);
 }
@@ -208,8 +213,7 @@ static void add_snapshot_lines(struct buf *out, const json_t *o)
     if (json_array_size(list) == 0)
         return;
     buf_printf(out, "\n%-25s  %-20s  %-19s  %s\n", "snapshot_id", "of sandbox", "created", "name");
-    json_array_foreach(list, i, one)
-    {
+    json_array_foreach (list, i, one) {
         char *name auto_free = visible_text(text_string(one, "name"));
         buf_printf(out, "%-25s  %-20s  %.19s%s%s\n", text_string(one, "snapshot_id"),
                    text_string(one, "sandbox_id"), text_string(one, "created"), *name ? "  " : "",
@@ -227,4 +231,4 @@ static char *text_of(const json_t *o)
     return buf_take(&out);
 }
 
-const struct tool TOOL_LIST_SANDBOXES = {"list_sandboxes", start, text_of};
+const struct tool tool_list_sandboxes = {.name = "list_sandboxes", .start = start, .text = text_of};

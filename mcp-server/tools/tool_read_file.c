@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// read_file: lines of a text, an image as an image, and of anything else what it is.
+// read_file: lines of a text, an image as an image, and the type of any other file.
 //
-// Steps: 1. where a relative path leads; 2. the file, read whole when it has READ_BYTES at most,
-// and cut here; 3. of a larger one what is asked for, by a script in the sandbox: a line of facts,
-// then the bytes. Text is cut at PAGE_BYTES and PAGE_LINES, and the result says how to go on. Lines
-// of files past COUNTED_BYTES are not counted.
+// Steps: 1. resolve a relative path; 2. read a file of at most READ_BYTES whole, and cut it here;
+// 3. read the wanted part of a larger file by a script in the sandbox, which prints a line of
+// facts, then the bytes. Text is cut at max_bytes and PAGE_LINES, and the result says how to
+// continue. Lines of files above COUNTED_BYTES are not counted.
 #include <stdio.h>
 #include <string.h>
 
-#include "mcp-server/tools/guest_file.h"
-#include "mcp-server/tools/guest_script.h"
-#include "mcp-server/tools/mime_type.h"
-#include "mcp-server/tools/text.h"
+#include "mcp-server/text/text.h"
+#include "mcp-server/tools/files/guest_file.h"
+#include "mcp-server/tools/files/mime_type.h"
+#include "mcp-server/tools/run/guest_script.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/visible.h"
 
-#define PAGE_BYTES    ((size_t)64 << 10)
+#define PAGE_BYTES    ((int64_t)16 << 10) // without max_bytes
 #define PAGE_LINES    2000
 #define IMAGE_BYTES   ((size_t)5 << 20)
 #define READ_BYTES    IMAGE_BYTES
 #define FACTS_BYTES   ((size_t)256)
 #define TIMEOUT_MS    50000
 #define COUNTED_BYTES "67108864"
+
+#define CHARACTER_BYTES ((size_t)4) // at most, in UTF-8
 
 // ---- the lines that are asked for
 
@@ -44,12 +46,19 @@ static int64_t wanted_lines(const struct tool_call *c)
     return wanted < PAGE_LINES ? wanted : PAGE_LINES;
 }
 
-// ---- an image, or something else that is no text
+static size_t page_bytes(const struct tool_call *c)
+{
+    return (size_t)int_arg(c, "max_bytes", PAGE_BYTES);
+}
+
+// ---- an image, or another file that is not text
 
 static void finish_image(struct tool_call *c, json_t *o, const char *data, size_t len)
 {
     const char *kind = text_string(o, "mime_type");
-    if (len > 0) {
+    bool is_shown = len > 0 && tool_call_images(c) == IMAGES_INLINE;
+    json_object_set_new(o, "shown", json_boolean(is_shown));
+    if (is_shown) {
         struct buf base64 auto_buf = BUF_INIT;
         base64_encode(&base64, data, len);
         tool_call_add_block(c, json_pack("{s:s, s:s, s:s}", "type", "image", "data",
@@ -58,7 +67,7 @@ static void finish_image(struct tool_call *c, json_t *o, const char *data, size_
     tool_call_finish(c, o);
 }
 
-// Text has no NUL. What is not UTF-8 otherwise is shown as well as it can be.
+// Text has no NUL. Invalid UTF-8 is replaced when it is shown.
 static bool is_binary(const char *data, size_t len)
 {
     return memchr(data, '\0', len) != NULL;
@@ -83,15 +92,21 @@ static int64_t count_lines(const char *data, size_t len)
     return lines + (len > 0 && data[len - 1] != '\n');
 }
 
-// The bytes that are shown: whole lines, or as much of a single one as fits.
-static size_t page_end(const char *data, size_t len, bool *cut_line)
+// Return the number of bytes to show: whole lines, or as much of a single line as fits, but at
+// least one character, because the next page would otherwise begin where this one does.
+static size_t page_end(const char *data, size_t len, size_t most, bool *cut_line)
 {
     *cut_line = false;
-    if (len <= PAGE_BYTES)
+    if (len <= most)
         return len;
-    const char *end = memrchr(data, '\n', PAGE_BYTES);
+    const char *end = memrchr(data, '\n', most);
     *cut_line = !end;
-    return end ? (size_t)(end - data) + 1 : utf8_valid_prefix(data, PAGE_BYTES);
+    if (end)
+        return (size_t)(end - data) + 1;
+    size_t fits = utf8_valid_prefix(data, most);
+    for (size_t more = most; fits == 0; more++)
+        fits = more < len && more < most + CHARACTER_BYTES ? utf8_valid_prefix(data, more) : most;
+    return fits;
 }
 
 static void finish_text(struct tool_call *c, json_t *o, const char *data, size_t len)
@@ -99,7 +114,7 @@ static void finish_text(struct tool_call *c, json_t *o, const char *data, size_t
     bool cut_line;
     int64_t first = first_line(c);
     int64_t total = text_int(o, "total_lines");
-    size_t shown = page_end(data, len, &cut_line);
+    size_t shown = page_end(data, len, page_bytes(c), &cut_line);
     int64_t last = first + count_lines(data, shown) - 1;
     bool is_cut =
         shown < len || (wanted_lines(c) == PAGE_LINES && last - first + 1 == PAGE_LINES &&
@@ -128,7 +143,7 @@ struct facts {
     int64_t lines; // -1: not counted
 };
 
-// Takes `path`, the file's whole one.
+// Takes `path`, the absolute path of the file.
 static void finish(struct tool_call *c, const struct facts *f, json_t *path, const char *data,
                    size_t len)
 {
@@ -149,7 +164,7 @@ static void finish(struct tool_call *c, const struct facts *f, json_t *path, con
 
 // ---- 3. a large file, by a script
 
-// $1 path, $2 first line, $3 how many lines, $4 most bytes, $5 most bytes of an image.
+// $1 path, $2 first line, $3 number of lines, $4 most bytes, $5 most bytes of an image. Prints
 // "<kind> <size> <lines or -1> <path>\0", and for an image or a text its bytes.
 static const char SCRIPT[] = GUEST_SCRIPT_PATH
     "exec <\"$p\" || exit 1\n"
@@ -184,7 +199,7 @@ static void finish_script(struct tool_call *c, const struct buf *out)
     int at = 0;
     const char *end = memchr(buf_str(out), '\0', out->len);
     if (!end || sscanf(out->data, "%31s %lld %lld %n", kind, &size, &lines, &at) != 3 || !at) {
-        tool_call_fail(c, "failed", "could not read the file: its facts did not come");
+        tool_call_fail(c, "failed", "could not read the file: the sandbox sent no size or type");
         return;
     }
     size_t skip = (size_t)(end - out->data) + 1;
@@ -206,7 +221,7 @@ static void read_by_script(struct tool_call *c)
 {
     char *first auto_free = str_printf("%lld", (long long)first_line(c));
     char *count auto_free = str_printf("%lld", (long long)wanted_lines(c));
-    char *most auto_free = str_printf("%zu", PAGE_BYTES + 1);
+    char *most auto_free = str_printf("%zu", page_bytes(c) + CHARACTER_BYTES);
     char *image auto_free = str_printf("%zu", IMAGE_BYTES);
     const char *const args[] = {tool_call_string(c, "path"), first, count, most, image, NULL};
     guest_script_run(c,
@@ -220,7 +235,7 @@ static void read_by_script(struct tool_call *c)
                      on_script, NULL);
 }
 
-// Where the line after `lines` more begins.
+// Return the start of the line behind `lines` more lines.
 static size_t skip_lines(const char *data, size_t len, int64_t lines)
 {
     const char *p = data;
@@ -239,7 +254,8 @@ static void finish_whole(struct tool_call *c, const char *data, size_t len)
         size_t from = skip_lines(data, len, first_line(c) - 1);
         data += from;
         len = skip_lines(data, len - from, wanted_lines(c));
-        len = len < PAGE_BYTES + 1 ? len : PAGE_BYTES + 1;
+        if (len > page_bytes(c) + CHARACTER_BYTES)
+            len = page_bytes(c) + CHARACTER_BYTES;
     }
     finish(c, &f, json_string(path), data, len);
 }
@@ -260,7 +276,7 @@ static void on_read(const char *data, size_t len, const struct err *e, void *ctx
 
 static void read_whole(struct tool_call *c)
 {
-    c->op = client_read(c->toolbox->client, c->id, tool_call_string(c, "path"), READ_BYTES,
+    c->op = client_read(c->context->client, c->id, tool_call_string(c, "path"), READ_BYTES,
                         tool_call_string(c, "user"), on_read, c);
 }
 
@@ -290,6 +306,15 @@ static void add_range(struct buf *out, const json_t *o)
         buf_printf(out, " of %lld", text_int(o, "total_lines"));
 }
 
+static const char *hint_of(const json_t *o)
+{
+    if (json_is_true(json_object_get(o, "cut_line")))
+        return "this line is longer than what can be shown; a command with cut shows parts of it";
+    if (!json_is_false(json_object_get(o, "shown")))
+        return NULL;
+    return (size_t)text_int(o, "size") > IMAGE_BYTES ? "too large to show" : "not shown";
+}
+
 static char *text_of(const json_t *o)
 {
     struct buf out = BUF_INIT;
@@ -297,24 +322,23 @@ static char *text_of(const json_t *o)
     buf_printf(&out, "[%s: ", path);
     if (!json_object_get(o, "content")) {
         const char *bytes = text_string(o, "first_bytes");
-        bool is_image = !*bytes;
+        const char *hint = hint_of(o);
         buf_printf(&out, "%s, %lld bytes", text_string(o, "mime_type"), text_int(o, "size"));
-        if (!is_image)
+        if (*bytes)
             buf_printf(&out, ", not text; it begins with %s", bytes);
-        else if ((size_t)text_int(o, "size") > IMAGE_BYTES)
-            buf_adds(&out, ", too large to be shown");
+        else if (hint)
+            buf_printf(&out, ", %s", hint);
         buf_addc(&out, ']');
         return buf_take(&out);
     }
     add_range(&out, o);
     buf_printf(&out, ", %lld bytes]\n%s", text_int(o, "size"), text_string(o, "content"));
     if (json_is_true(json_object_get(o, "cut_line")))
-        buf_adds(
-            &out,
-            "\n[this line is longer than what can be shown; a command with cut shows parts of it]");
+        buf_printf(&out, "\n[%s]", hint_of(o));
     else if (json_is_true(json_object_get(o, "truncated")))
-        buf_printf(&out, "[truncated; go on with start_line %lld]", text_int(o, "next_line"));
+        buf_printf(&out, "[truncated; continue with start_line %lld]", text_int(o, "next_line"));
     return buf_take(&out);
 }
 
-const struct tool TOOL_READ_FILE = {"read_file", start, text_of};
+const struct tool tool_read_file = {
+    .name = "read_file", .start = start, .text = text_of, .hint = hint_of};

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_python_code: a piece of Python in the sandbox's kernel; in one of its own where there is
-// none.
+// run_python_code: Python code in the sandbox's kernel, or in a fresh interpreter if there is no
+// kernel.
 #include <string.h>
 
-#include "mcp-server/tools/python.h"
-#include "mcp-server/tools/text.h"
+#include "mcp-server/text/text.h"
+#include "mcp-server/tools/python/python.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/visible.h"
 
-// What asks for a lasting interpreter is not given another one.
+// A call that asks for a lasting interpreter does not get a fresh one.
 static void on_no_kernel(struct tool_call *c)
 {
     if (!json_object_get(c->args, "context") && !json_is_true(json_object_get(c->args, "restart")))
         python_fresh_start(c);
     else
         tool_call_fail(c, "no_kernel",
-                       "this sandbox has no Python kernel (its template is without one), so that "
-                       "there is nothing for context or restart to name: leave them out, and the "
+                       "this sandbox has no Python kernel (its template has none), so "
+                       "context and restart cannot be used. Leave them out, and the "
                        "code runs in a fresh interpreter");
 }
 
@@ -38,8 +38,7 @@ static void add_figures(struct buf *out, const json_t *figures)
 {
     size_t i;
     json_t *figure;
-    json_array_foreach(figures, i, figure)
-    {
+    json_array_foreach (figures, i, figure) {
         char *path auto_free = visible_text(text_string(figure, "path"));
         if (*path)
             buf_printf(out, "figure %zu: %s\n", i + 1, path);
@@ -48,30 +47,43 @@ static void add_figures(struct buf *out, const json_t *figures)
     }
 }
 
+// A result of the kernel names the context; that of a fresh interpreter has none.
+static bool is_of_kernel(const json_t *o)
+{
+    return json_object_get(o, "context") != NULL;
+}
+
+static const char *hint_of(const json_t *o)
+{
+    if (str_eq(text_string(o, "status"), PYTHON_NOT_RUN))
+        return "The Python kernel is running other code in this context, or is still starting. Run "
+               "the code again with a larger timeout";
+    if (!is_of_kernel(o))
+        return "this sandbox has no Python kernel: a fresh interpreter ran the code, so variables "
+               "are not kept";
+    if (json_is_true(json_object_get(o, "timed_out")))
+        return TEXT_TIMEOUT_HINT;
+    return NULL;
+}
+
 static void add_end(struct buf *out, const json_t *o)
 {
     const json_t *error = json_object_get(o, "error");
-    bool lasts = json_object_get(o, "context") != NULL;
+    const char *status = text_string(o, "status");
     long long ms = text_int(o, "duration_ms");
-    if (str_eq(text_string(o, "status"), PYTHON_NOT_RUN))
-        buf_printf(out,
-                   "[" PYTHON_NOT_RUN " after %lld ms: that is its timeout. The kernel runs another "
-                   "piece in this context, or is still starting: run it again, with a larger "
-                   "timeout]",
-                   ms);
-    else if (json_is_true(json_object_get(o, "timed_out")) && lasts)
-        buf_printf(out,
-                   "[%s after %lld ms: that is its timeout. What it printed until then is above. "
-                   "Give a larger timeout, or run it with start_command]",
-                   text_string(o, "status"), ms);
+    if (str_eq(status, PYTHON_NOT_RUN))
+        buf_printf(out, "[" PYTHON_NOT_RUN "; timed out after %lld ms. %s]", ms, hint_of(o));
+    else if (json_is_true(json_object_get(o, "timed_out")) && is_of_kernel(o))
+        buf_printf(out, "[%s; timed out after %lld ms. Its output until then is above. %s]", status,
+                   ms, hint_of(o));
     else if (error)
         buf_printf(out, "[%s, %lld ms]", text_string(error, "name"), ms);
-    else if (lasts)
-        buf_printf(out, "[%s, %lld ms]", text_string(o, "status"), ms);
+    else if (is_of_kernel(o))
+        buf_printf(out, "[%s, %lld ms]", status, ms);
     else
         text_add_end(out, o);
-    if (!lasts)
-        buf_adds(out, " (a fresh interpreter: this sandbox has no kernel, variables do not last)");
+    if (!is_of_kernel(o))
+        buf_printf(out, " (%s)", hint_of(o));
 }
 
 static char *text_of(const json_t *o)
@@ -94,4 +106,5 @@ static char *text_of(const json_t *o)
     return buf_take(&out);
 }
 
-const struct tool TOOL_RUN_PYTHON_CODE = {"run_python_code", start, text_of};
+const struct tool tool_run_python_code = {
+    .name = "run_python_code", .start = start, .text = text_of, .hint = hint_of};

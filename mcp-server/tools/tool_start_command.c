@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// start_command: starts the keeper of a command and listens for what it prints at once, or how it
-// fails at once; then leaves it.
+// start_command: starts the keeper of a command, reads its first output or its immediate failure,
+// and leaves it.
 #include <string.h>
 
-#include "mcp-server/tools/background.h"
+#include "mcp-server/tools/run/background.h"
+#include "mcp-server/tools/run/run.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/net/deadline.h"
@@ -27,21 +28,34 @@ struct starting {
 
 // ---- 2. its end
 
+// The keeper could not make its files.
+static void fail_without_place(struct starting *s)
+{
+    int len;
+    const char *why = guest_script_complaint(&s->complaint, &len);
+    if (strstr(why, "No space left") || strstr(why, "quota exceeded"))
+        tool_call_fail(s->call, "failed",
+                       "could not start the command: the disk of the sandbox is full, and the "
+                       "command's output could not be kept. Delete files and try again (%.*s)",
+                       len, why);
+    else
+        tool_call_fail(s->call, "failed",
+                       "could not start the command: its output cannot be kept (%.*s)", len, why);
+}
+
 static void fail(struct starting *s)
 {
     struct tool_call *c = s->call;
     if (s->is_lost)
         tool_call_fail(
-            c, "command_lost", "could not start the command: %s. It may run, as command_id %s%s",
-            s->err.msg, s->id,
-            tool_call_hint(c, "read_output", ": look with read_output before you start it again"));
+            c, "command_lost",
+            "could not start the command: %s. It may be running as command_id %s%s", s->err.msg,
+            s->id,
+            tool_call_hint(c, "read_output", ": check with read_output before you start it again"));
     else if (err_is(&s->err))
         tool_call_fail_err(c, "start the command", &s->err);
     else
-        tool_call_fail(c, "failed",
-                       "could not start the command: nothing can be kept of it (%s). Is /tmp in "
-                       "the sandbox full?",
-                       buf_str(&s->complaint));
+        fail_without_place(s);
 }
 
 static void finish(struct starting *s)
@@ -98,7 +112,7 @@ static void on_stdout(const char *data, size_t len, void *ctx)
     }
     if (len == 0)
         return;
-    size_t room = (size_t)s->call->toolbox->config->output_bytes - s->output.len;
+    size_t room = (size_t)s->call->context->config->output_bytes - s->output.len;
     if (s->total == 0)
         deadline_arm(&s->leave, SETTLE_MS);
     s->total += (int64_t)len;
@@ -133,18 +147,21 @@ static void start(struct tool_call *c)
     struct starting *s = xcalloc(1, sizeof *s);
     s->call = c;
     s->id = background_new_id(user);
-    deadline_init(&s->leave, c->toolbox->loop, on_leave);
+    deadline_init(&s->leave, c->context->loop, on_leave);
     const char *const args[] = {"-c", BACKGROUND_RUN, "cubby", s->id, command, NULL};
+    json_t *envs = run_envs(c);
     struct command_opts opts = {
         .cmd = "/bin/bash",
         .args = args,
-        .envs = json_object_get(c->args, "envs"),
+        .envs = envs,
         .cwd = tool_call_string(c, "cwd"),
         .user = user,
         .open_stdin = true,
         .tag = s->id,
     };
     c->op = client_command(client, c->id, &opts, &EVENTS, s);
+    json_decref(envs);
 }
 
-const struct tool TOOL_START_COMMAND = {"start_command", start, background_text};
+const struct tool tool_start_command = {
+    .name = "start_command", .start = start, .text = background_text};

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// write_file: text or base64 into a file of a sandbox, whole or at its end.
+// write_file: text or base64 into a file of a sandbox, as its content or at its end.
 #include <stdio.h>
 #include <string.h>
 
-#include "mcp-server/tools/guest_put.h"
-#include "mcp-server/tools/text.h"
+#include "mcp-server/text/text.h"
+#include "mcp-server/tools/files/guest_put.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/visible.h"
 
-// $4 is write or append. "<1 if it was there> <bytes now, or - for those given> <path>\0". Nothing
-// but the shell itself, as far as it goes: each program costs as much as all the rest. A file
-// opened for appending stands, once written to, at its end.
+// $4 is write or append. Prints "<1 if the file existed> <size, or - for the number of given bytes>
+// <path>\0". It uses only the shell where possible, because each program costs as much as
+// everything else. After a write, the position of a file opened for appending is its end.
 static const char SCRIPT[] =
     GUEST_PUT_HEAD "if [ -d \"$p\" ]; then exit 21; fi\n"
                    "old=0 now=-\n"
@@ -41,7 +41,8 @@ static void finish(struct tool_call *c, const struct buf *out, int64_t given)
     int at = 0;
     if (sscanf(buf_str(out), "%d %23s %n", &old, size, &at) != 2 || !at ||
         (!str_eq(size, "-") && !str_to_int(size, 0, INT64_MAX, &now))) {
-        tool_call_fail(c, "failed", "the file was written, but its size did not come back");
+        tool_call_fail(c, "failed",
+                       "the file was written, but the sandbox did not report its size");
         return;
     }
     const char *path = buf_str(out) + at;
@@ -59,7 +60,7 @@ static void on_end(struct tool_call *c, struct guest_result *r, const struct err
     int64_t given = (int64_t)(intptr_t)ctx;
     if (!e && r->exit_code == 21)
         tool_call_fail(c, "is_a_directory", "%s is a directory", tool_call_string(c, "path"));
-    else if (!e && r->exit_code == 22) // opening a FIFO waits for who reads it
+    else if (!e && r->exit_code == 22) // opening a FIFO waits for a reader
         tool_call_fail(c, "not_a_file", "%s is not a regular file", tool_call_string(c, "path"));
     else if (e || r->exit_code != 0)
         guest_script_fail(c, "write the file", r, e);
@@ -103,4 +104,4 @@ static char *text_of(const json_t *o)
                       path, text_int(o, "size"));
 }
 
-const struct tool TOOL_WRITE_FILE = {"write_file", start, text_of};
+const struct tool tool_write_file = {.name = "write_file", .start = start, .text = text_of};

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "mcp-server/protocol/jsonrpc.h"
-#include "mcp-server/web/web_scratch.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/log/log.h"
@@ -71,8 +70,8 @@ void web_answer_cors(struct http_request *req, const char *origin)
     http_response_header(req, "Vary", "Origin");
 }
 
-// The headers of a page's request are named one by one: "*" would not cover Authorization. The
-// names of Mcp-Param-* are the tools', so what is asked for is granted too.
+// Each request header of a page is listed, because "*" would not cover Authorization. Tools name
+// the Mcp-Param-* headers, so the requested ones are granted too.
 void web_answer_preflight(struct http_request *req)
 {
     const char *asked = http_request_header(req, "Access-Control-Request-Headers");

@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // MCP over streamable HTTP.
 //
-// Theory of operation. One path takes POST, GET and DELETE. Each request climbs a ladder of checks
-// (web_ladder.c): who may ask, what is asked, in which era; a request that slips is told at which
-// rung, by a JSON-RPC error with a status. What arrives at the top is a message for a session and
-// a post (web_post.c), which is the way back of what the message comes to.
+// Theory of operation. One path accepts POST, GET and DELETE. Each request climbs a ladder of
+// checks (web_ladder.c): which caller it comes from, what it asks for, and in which era. A request
+// that fails a check gets a JSON-RPC error with a status. At the top it is a message for a session,
+// with a post (web_post.c) as the outlet for its answer.
 //
-// The modern era keeps nothing: a session is made for each POST and goes with it. In the handshake
-// era `initialize` makes a session (web_session.c), which the Mcp-Session-Id of later requests
-// names, and which has streams (web_stream.c) that outlive their connections.
+// The modern era keeps no state: each POST has a session of its own. In the legacy era `initialize`
+// creates a session (web_session.c), which later requests name by Mcp-Session-Id. Its streams
+// (web_stream.c) outlive their connections.
 //
-// Everything that a client can make us hold is bounded: a body by --max-body-bytes (413), a head
-// by HEAD_BYTES (431), sessions by --max-sessions (429), open streams by --max-streams (429, or
-// progress is left out and the answer is JSON), connections by CONNECTIONS_SPARE more than that
-// (503), large bodies on their way and large messages that are being answered by BODIES_BYTES
-// (429), calls in flight by SESSION_IN_FLIGHT_MAX a session, events kept for resumption by the
-// limits of web_log.h and web_stream.h, what a slow reader leaves unsent by WEB_STREAM_UNSENT_MAX.
-// Of sessions, streams and bodies no token gets more than half (web_share.h, body_room.h).
-// There are no timers for single requests or streams: one sends all keep-alives, one ends idle
-// sessions.
+// Everything that a client can make the server hold is bounded:
 //
-// The end: calls are cancelled, subscriptions of the modern era get their final result, streams
-// end, and only then are connections closed.
+// - a body by --max-body-bytes (413), a head by HEAD_BYTES (431);
+// - sessions by --max-sessions (429);
+// - open streams by --max-streams (429, or progress is left out and the answer is JSON);
+// - connections by CONNECTIONS_SPARE more than that (503);
+// - large bodies being received and large messages being answered by BODIES_BYTES (429);
+// - calls in flight by SESSION_IN_FLIGHT_MAX in a session;
+// - events kept for resumption by the limits of web_log.h and web_stream.h;
+// - unsent bytes of a slow reader by WEB_STREAM_UNSENT_MAX.
+//
+// Each token gets at most half of the sessions, streams and bodies (caller.h, body_room.h). Single
+// requests and streams have no timers: one timer sends all keep-alives, and one ends idle sessions.
+//
+// At the end, calls are cancelled, listening requests of the modern era get their final result,
+// streams end, and then connections are closed.
 #include "mcp-server/web/web_endpoint.h"
 
 #include <stdio.h>
@@ -39,7 +43,7 @@
 #define CONNECTIONS_SPARE 1024
 #define SWEEP_MS          1000
 #define BODY_SMALL        ((size_t)64 << 10)
-#define BODIES_BYTES      ((size_t)256 << 20) // of all large bodies and messages; or of two
+#define BODIES_BYTES      ((size_t)256 << 20) // of all large bodies and messages
 
 // ---- 1. the beginning
 
@@ -51,7 +55,7 @@ static void on_sweep(uv_timer_t *timer)
     web_streams_sweep(&ep->streams);
 }
 
-// Each stream is a descriptor, and few are allowed until one asks for more.
+// Each stream is a descriptor, and the default limit is low.
 static void allow_descriptors(void)
 {
     struct rlimit limit;
@@ -95,41 +99,41 @@ static int serve(struct web_endpoint *ep, const struct sockaddr_storage *address
 
 static void close_parts(struct web_endpoint *ep);
 
-static struct web_endpoint *endpoint_new(struct toolbox *toolbox,
+static struct web_endpoint *endpoint_new(struct context *context,
                                          const struct sockaddr_storage *address)
 {
     struct web_endpoint *ep = xmalloc(sizeof *ep);
-    const struct config *config = toolbox->config;
+    const struct config *config = context->config;
     size_t two = 2 * (size_t)config->max_body_bytes;
     *ep = (struct web_endpoint){
-        .loop = toolbox->loop,
+        .loop = context->loop,
         .config = config,
-        .toolbox = toolbox,
+        .context = context,
         .bodies = {.max = two > BODIES_BYTES ? two : BODIES_BYTES, .small = BODY_SMALL}};
-    web_gate_init(&ep->gate, config, address);
+    web_origin_init(&ep->origins, config, address);
     web_streams_init(&ep->streams, ep->loop, (unsigned)config->max_streams);
-    web_sessions_init(&ep->sessions, toolbox, &ep->streams);
-    web_posts_init(&ep->posts, toolbox, &ep->streams);
+    web_sessions_init(&ep->sessions, context, &ep->streams);
+    web_posts_init(&ep->posts, context, &ep->streams);
     uv_timer_init(ep->loop, &ep->sweep);
     ep->sweep.data = ep;
     return ep;
 }
 
-struct web_endpoint *web_endpoint_open(struct toolbox *toolbox, struct err *e)
+struct web_endpoint *web_endpoint_open(struct context *context, struct err *e)
 {
     struct sockaddr_storage address;
-    const struct config *config = toolbox->config;
+    const struct config *config = context->config;
     if (config_check_http(config, e) < 0 || listen_address_parse(config->http, &address, e) < 0)
         return NULL;
     allow_descriptors();
-    struct web_endpoint *ep = endpoint_new(toolbox, &address);
+    struct web_endpoint *ep = endpoint_new(context, &address);
     if (serve(ep, &address, e) < 0) {
         close_parts(ep);
         return NULL;
     }
     if (auth_is_on(ep->auth))
         uv_timer_start(&ep->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
-    // Also when the log's level hides such things: with port 0 it is the only way to know.
+    // Print it whatever the log level: with port 0 there is no other way to learn the port.
     fprintf(stderr, "http.listen url=%s\n", ep->url);
     return ep;
 }
@@ -143,7 +147,7 @@ static void closed_one(struct web_endpoint *ep)
     void (*on_closed)(void *ctx) = ep->on_closed;
     void *ctx = ep->ctx;
     tls_free(ep->tls);
-    web_gate_fini(&ep->gate);
+    web_origin_fini(&ep->origins);
     web_posts_fini(&ep->posts);
     free(ep->url);
     free(ep);
@@ -171,7 +175,7 @@ static void on_streams_closed(uv_handle_t *handle)
     closed_one(container_of(handle->data, struct web_endpoint, streams));
 }
 
-// Of one that could not be opened there may be no server and no auth.
+// An endpoint that could not be opened may lack the server or the auth.
 static void close_parts(struct web_endpoint *ep)
 {
     ep->open = 4 + !!ep->server + !!ep->auth; // calls of closed_one that follow
@@ -181,12 +185,12 @@ static void close_parts(struct web_endpoint *ep)
         auth_close(ep->auth, on_part_closed, ep);
     uv_close((uv_handle_t *)&ep->sweep, on_sweep_closed);
     web_sessions_fini(&ep->sessions, on_sessions_closed);
-    web_streams_close(&ep->streams, on_streams_closed); // two
+    web_streams_close(&ep->streams, on_streams_closed); // calls it twice
 }
 
 static void on_no_sessions(void *ctx)
 {
-    close_parts(ctx); // all sessions and posts have ended, and what they had to say is sent
+    close_parts(ctx); // all sessions and posts have ended, and their last bytes are sent
 }
 
 static void on_no_posts(void *ctx)

@@ -4,9 +4,9 @@
 #include <uv.h>
 
 #include "mcp-server/auth/auth.h"
-#include "mcp-server/config.h"
-#include "mcp-server/tools/tools.h"
-#include "mcp-server/web/web_gate.h"
+#include "mcp-server/config/config.h"
+#include "mcp-server/tools/call/tools.h"
+#include "mcp-server/web/web_origin.h"
 #include "mcp-server/web/web_post.h"
 #include "mcp-server/web/web_session.h"
 #include "mcp-server/web/web_stream.h"
@@ -15,29 +15,29 @@
 struct web_endpoint {
     uv_loop_t *loop;
     const struct config *config; // borrowed
-    struct toolbox *toolbox;     // borrowed
+    struct context *context;     // borrowed
     struct http_server *server;  // owned
     struct tls *tls;             // owned; NULL: plain HTTP
     struct auth *auth;           // owned
-    struct web_gate gate;
+    struct web_origin origins;
     struct web_streams streams;
     struct web_sessions sessions;
     struct web_posts posts;
-    uv_timer_t sweep;        // of what tokens that are no more have left open
+    uv_timer_t sweep;        // ends what revoked tokens have left open
     char *url;               // owned
-    struct body_room bodies; // that are on their way, and messages that are being answered
+    struct body_room bodies; // for bodies being received and messages being answered
     bool ending;
-    int open; // parts that have not closed
+    int open; // parts that have not closed yet
     void (*on_closed)(void *ctx);
     void *ctx;
 };
 
-// Listens as `toolbox->config` says, and writes to stderr where. NULL with ERR_INVALID for a
-// configuration that is not safe, or what the system says; the loop must run once more then, to
-// close what was opened. The toolbox is borrowed.
-struct web_endpoint *web_endpoint_open(struct toolbox *toolbox, struct err *e);
-// Cancels what is in flight, ends all streams; when that is done, closes connections and frees;
-// on_closed last, from the loop.
+// Listen as `context->config` says, and print the address to stderr. Return NULL with ERR_INVALID
+// for an unsafe configuration, or with the system's error; the loop must then run once more to
+// close what was opened. The context is borrowed.
+struct web_endpoint *web_endpoint_open(struct context *context, struct err *e);
+// Cancel all calls and end all streams, then close connections and free; on_closed comes last, from
+// the loop.
 void web_endpoint_close(struct web_endpoint *ep, void (*on_closed)(void *ctx), void *ctx);
 
 // As http_server_opts.on_request; `ctx` is the endpoint (web_ladder.c).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The headers of one HTTP request that MCP gives a meaning to.
+// The headers of one HTTP request that have a meaning in MCP.
 #include "mcp-server/web/web_head.h"
 
 #include <ctype.h>
@@ -12,7 +12,7 @@
 #include "sandbox-backend/base/str.h"
 
 #define MODERN_SINCE "2026-07-28"
-#define NUMBER_MAX   999999999 // of a stream or an event
+#define NUMBER_MAX   999999999 // limit of stream and event numbers
 
 #define NAMED(text) (text), sizeof(text) - 1
 
@@ -80,7 +80,7 @@ static bool word_is(const char *at, size_t len, const char *word)
     return len == strlen(word) && strncasecmp(at, word, len) == 0;
 }
 
-// The length of what stands before a comma or semicolon, without white space after it.
+// Return the length of the word before a comma or semicolon, without white space at its end.
 static size_t word_len(const char *at, const char *until)
 {
     size_t len = strcspn(at, until);
@@ -95,7 +95,7 @@ bool web_head_sends_json(const struct web_head *h)
            word_is(h->content_type, word_len(h->content_type, ";"), "application/json");
 }
 
-// ";q=0" and its like: expressly not wanted (RFC 9110, 12.4.2). `params` begins with a semicolon,
+// Return whether ";q=0" or the like refuses it (RFC 9110, 12.4.2). `params` begins with a semicolon
 // or is empty.
 static bool is_refused(const char *params, size_t len)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of each HTTP request before its message is acted on, rung by rung. The order is
-// seen by clients: what they are told is the first thing that is wrong, and a client of both eras
-// finds out by it what the server speaks. The rungs are numbered in web_ladder_climb and climb_on
-// below; those of the message are in web_message.c.
+// The checks of each HTTP request before its message is handled, rung by rung. Clients can see the
+// order: they are told the first thing that is wrong, and a client of both eras finds out from it
+// what the server supports. web_ladder_climb and climb_on number the rungs; web_message.c has those
+// of the message.
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -25,7 +25,7 @@ static void on_gone(void *ctx)
 
 // ---- 1. before anybody is known
 
-// The request line may name the host as well (RFC 9112, 3.2.2).
+// The request line may also name the host (RFC 9112, 3.2.2).
 static bool takes_target(const struct web_visit *v)
 {
     const char *target = http_request_target(v->req);
@@ -33,26 +33,25 @@ static bool takes_target(const struct web_visit *v)
     if (*target == '/' || !slashes)
         return true;
     char *host auto_free = xstrndup(slashes + 3, strcspn(slashes + 3, "/?#"));
-    return web_gate_takes_host(&v->ep->gate, host);
+    return web_origin_takes_host(&v->ep->origins, host);
 }
 
 static bool refuse_stranger(struct web_visit *v)
 {
-    const struct web_gate *gate = &v->ep->gate;
+    const struct web_origin *origins = &v->ep->origins;
     const struct web_head *h = &v->head;
-    if (!web_gate_takes_host(gate, h->host) || web_head_repeated(h, "host") || !takes_target(v))
-        return web_visit_refuse(
-            v, 403, NULL, RPC_INVALID_REQUEST,
-            "Host \"%.100s\" is not a name of this server; if it is, start it with "
-            "--allow-host",
-            h->host ? h->host : "");
-    if (!web_gate_takes_origin(gate, h->origin) || web_head_repeated(h, "origin"))
-        return web_visit_refuse(
-            v, 403, NULL, RPC_INVALID_REQUEST,
-            "web pages of origin \"%.100s\" may not use this server; to let them, start "
-            "it with --allow-origin",
-            h->origin);
-    if (gate->cors && h->origin)
+    if (!web_origin_takes_host(origins, h->host) || web_head_repeated(h, "host") ||
+        !takes_target(v))
+        return web_visit_refuse(v, 403, NULL, RPC_INVALID_REQUEST,
+                                "the Host header \"%.100s\" is not a name of this server; to "
+                                "accept it, start cubby-mcp with --allow-host",
+                                h->host ? h->host : "");
+    if (!web_origin_takes_origin(origins, h->origin) || web_head_repeated(h, "origin"))
+        return web_visit_refuse(v, 403, NULL, RPC_INVALID_REQUEST,
+                                "web pages of origin \"%.100s\" may not use this server; to allow "
+                                "them, start cubby-mcp with --allow-origin",
+                                h->origin);
+    if (origins->cors && h->origin)
         web_answer_cors(v->req, h->origin);
     return false;
 }
@@ -72,12 +71,12 @@ static bool serve_document(struct web_visit *v, const char *type, const char *te
     return web_visit_refuse(v, 405, NULL, RPC_INVALID_REQUEST, "this path takes GET only");
 }
 
-// What a browser asks before it sends a token, and what tells a client where to get one, cannot
-// ask for one.
+// A browser's preflight comes before the token, and the metadata tells a client where to get one,
+// so neither can require one.
 static bool serve_anybody(struct web_visit *v)
 {
     const char *path = http_request_path(v->req);
-    if (v->ep->gate.cors && v->head.origin && v->head.preflight && method_is(v, "OPTIONS")) {
+    if (v->ep->origins.cors && v->head.origin && v->head.preflight && method_is(v, "OPTIONS")) {
         web_answer_preflight(v->req);
         return true;
     }
@@ -91,7 +90,7 @@ static bool serve_anybody(struct web_visit *v)
     return web_visit_refuse(v, 404, NULL, RPC_INVALID_REQUEST, "there is nothing at this path");
 }
 
-// ---- 2. who it is
+// ---- 2. the caller
 
 static bool refuse_caller(struct web_visit *v, const struct auth_answer *a)
 {
@@ -125,7 +124,7 @@ static void on_caller_known(const struct auth_answer *answer, void *ctx)
         climb_on(v);
 }
 
-// All values of Authorization, joined; only for what is refused then.
+// Join all values of Authorization; several are refused.
 static void join_authorization(const struct web_head *h, struct buf *out)
 {
     for (size_t i = 0; i < h->count; i++)
@@ -154,10 +153,10 @@ static bool is_modern_only(struct web_visit *v)
         return false;
     http_response_header(v->req, "Allow", "POST");
     return web_visit_refuse(v, 405, NULL, RPC_INVALID_REQUEST,
-                            "from protocol version 2026-07-28 on everything is a POST");
+                            "only POST is allowed from protocol version 2026-07-28 on");
 }
 
-// What a GET listens to may go on for long, and must not outlive its token.
+// A GET may listen for long, but must not outlive its token.
 static void attach(struct web_visit *v, struct web_stream *s, unsigned after, bool prime)
 {
     bool ends_at_once = s->finished;
@@ -166,8 +165,8 @@ static void attach(struct web_visit *v, struct web_stream *s, unsigned after, bo
         s->until_ns = v->until_ns;
 }
 
-// One that is taken over from a connection that the client has given up takes its place, and one
-// that has finished ends at once.
+// A stream that is taken over from an earlier connection uses that one's place, and a finished one
+// ends at once.
 static bool needs_room(const struct web_stream *s)
 {
     return !s->req && !s->finished;
@@ -182,8 +181,8 @@ static void resume(struct web_visit *v, struct web_session *w)
     if (!s || event > s->last)
         web_visit_refuse(
             v, 400, NULL, RPC_INVALID_REQUEST,
-            "Last-Event-ID \"%.60s\" is of no stream of this session, or its events are no "
-            "longer kept",
+            "Last-Event-ID \"%.60s\" belongs to no stream of this session, or the events of that "
+            "stream are no longer kept",
             v->head.last_event);
     else if (needs_room(s) && web_streams_are_full(&v->ep->streams, v->caller))
         web_visit_busy(v, NULL, "event streams");
@@ -191,13 +190,13 @@ static void resume(struct web_visit *v, struct web_session *w)
         attach(v, s, event, false);
 }
 
-// What came while nobody listened comes first; then there is no need to prime.
+// Events from before come first; priming is then not necessary.
 static void listen_alone(struct web_visit *v, struct web_session *w)
 {
     struct web_stream *s = web_session_standalone(w);
     if (s->req) {
         web_visit_refuse(v, 409, NULL, RPC_INVALID_REQUEST,
-                         "this session has its GET stream already; a second one would get nothing");
+                         "this session already has a GET stream; a second one would get nothing");
         return;
     }
     bool prime = w->session->era && w->session->era->priming && !web_log_after(&s->log, s->sent);
@@ -245,7 +244,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct web_visit *v = ctx;
     (void)req;
     web_visit_drop_body(v);              // the message has room of its own
-    if (!refuse_at_end(v))               // which may have come meanwhile
+    if (!refuse_at_end(v))               // the end may have begun meanwhile
         web_message_climb(v, body, len); // 9, 10, 11. the message
     web_visit_free(v);
 }
@@ -287,8 +286,8 @@ static bool refuse_types(struct web_visit *v)
     return false;
 }
 
-// Before there is anything to parse. From 2026-07-28 on a POST is a call; before, it may be a
-// notification or a response, which are no calls, and that is not known yet.
+// The rate is checked before anything is parsed. In the modern era a POST is a call. In the legacy
+// era it may be a notification or a response, which are not calls, and that is not known yet.
 static bool refuse_rate(struct web_visit *v)
 {
     bool is_call = web_head_is_modern(&v->head);
@@ -302,14 +301,14 @@ static bool refuse_body(struct web_visit *v)
     return !web_visit_take_body(v) && web_visit_busy(v, NULL, "large requests");
 }
 
-// From the third rung on: the caller is known.
+// The rungs after the third, where the caller is known.
 static void climb_on(struct web_visit *v)
 {
     if (refuse_at_end(v) || refuse_path(v) || // 4. the endpoint's path: 404
         serve_other_method(v) ||              // 5. GET, DELETE (climb_get, climb_delete): 405
-        refuse_types(v) ||                    // 6. what is sent and taken: 415, 406
-        refuse_rate(v) ||                     // 7. so many a minute: 429
-        refuse_body(v)) {                     // 8. room for what comes: 429
+        refuse_types(v) ||                    // 6. the types that are sent and accepted: 415, 406
+        refuse_rate(v) ||                     // 7. the rate: 429
+        refuse_body(v)) {                     // 8. room for the body: 429
         web_visit_free(v);
         return;
     }
@@ -325,7 +324,7 @@ void web_ladder_climb(struct http_request *req, void *ctx)
     web_head_read(&v->head, all, count);
     http_request_on_close(req, on_gone, v);
     if (refuse_stranger(v) || // 1. Host and Origin: 403
-        serve_anybody(v))     // 2. what needs no authorization
+        serve_anybody(v))     // 2. requests without authorization
         web_visit_free(v);
     else
         ask_who(v); // 3. authorization: 401, 403, 400, 429

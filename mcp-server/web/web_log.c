@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of one stream that its reader may have to be sent again.
+// The events of one stream, kept so that they can be sent again.
 #include "mcp-server/web/web_log.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of one stream that its reader may have to be sent again: the newest, within bounds.
+// The events of one stream, kept so that they can be sent again: the newest ones, within limits.
 #pragma once
 #include <stddef.h>
 
@@ -10,7 +10,7 @@ struct web_event {
     struct web_event *next;
     unsigned number; // ascending, from 1
     size_t len;
-    char text[]; // as it is on the wire
+    char text[]; // the bytes of the event stream
 };
 
 struct web_log {
@@ -19,9 +19,9 @@ struct web_log {
     unsigned count;
 };
 
-// Adds a copy; drops the oldest while there are too many, never the new one: it may be the answer.
+// Add a copy. Drop the oldest events above the limits, but never the new one: it may be the answer.
 void web_log_add(struct web_log *l, unsigned number, const char *text, size_t len);
-// The first event after `number`, or NULL.
+// Return the first event after `number`, or NULL.
 const struct web_event *web_log_after(const struct web_log *l, unsigned number);
-void web_log_keep_last(struct web_log *l); // drops all but the newest
+void web_log_keep_last(struct web_log *l); // drop all but the newest
 void web_log_fini(struct web_log *l);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rungs for the message of a POST: JSON, what it is, and what its era asks of it. The letters
-// are those of the modern era's order, which clients see (MCP 2026-07-28, basic/transports).
+// The rungs for the message of a POST: JSON, its kind, and the rules of its era. The letters follow
+// the order of the modern era, which clients can see (MCP 2026-07-28, basic/transports).
 #include <string.h>
 
 #include "mcp-server/protocol/jsonrpc.h"
@@ -17,7 +17,7 @@ static bool rate_is_over(struct web_visit *v, json_t *id)
     return web_visit_rate_is_over(v, id, auth_take(v->caller));
 }
 
-// Rungs a to c: what the request says of itself; its era, or NULL when it has been refused.
+// Rungs a to c: what the request says about itself. Return its era, or NULL when it was refused.
 static const struct era *modern_era(struct web_visit *v, const struct rpc_message *m)
 {
     int code;
@@ -42,14 +42,15 @@ static const struct era *modern_era(struct web_visit *v, const struct rpc_messag
     return era;
 }
 
-// Of a tool that is not there, nothing can be checked: it is refused by its name.
+// A tool that does not exist cannot be checked; it is refused by its name.
 static int check_params(struct web_visit *v, const struct rpc_message *m, struct err *e)
 {
     if (strcmp(m->method, "tools/call") != 0)
         return 0;
     const char *name = json_string_value(json_object_get(m->params, "name"));
-    const struct offer *offer = name ? tools_find(v->ep->toolbox, name) : NULL;
-    return offer ? web_mirror_check_params(&v->head, json_object_get(offer->schema, "inputSchema"),
+    struct offer *offer = name ? tools_find(v->ep->context, name) : NULL;
+    return offer ? web_mirror_check_params(&v->head,
+                                           json_object_get(tools_definition(offer), "inputSchema"),
                                            json_object_get(m->params, "arguments"), e)
                  : 0;
 }
@@ -78,7 +79,7 @@ static void climb_initialize(struct web_visit *v, const struct rpc_message *m, j
 {
     if (web_head_is_modern(&v->head)) {
         web_visit_refuse(v, 400, m->id, RPC_HEADER_MISMATCH,
-                         "Header mismatch: MCP-Protocol-Version \"%.60s\" knows no initialize",
+                         "Header mismatch: protocol version \"%.60s\" has no method initialize",
                          v->head.version);
         return;
     }
@@ -115,7 +116,7 @@ static void climb_request(struct web_visit *v, const struct rpc_message *m, json
         climb_legacy(v, m, message);
 }
 
-// In the modern era a client cancels by leaving, so there is nothing that a notification could say.
+// In the modern era a client cancels by leaving, so no notification has a use.
 static void climb_other(struct web_visit *v, const struct rpc_message *m, json_t *message)
 {
     bool is_modern = web_head_is_modern(&v->head) || (era_is_claimed(m) && !v->head.session);
@@ -125,15 +126,14 @@ static void climb_other(struct web_visit *v, const struct rpc_message *m, json_t
         http_respond(v->req, 202, NULL, NULL, 0);
     else
         web_visit_refuse(v, 400, m->id, RPC_INVALID_REQUEST,
-                         "a client sends no responses in this protocol version");
+                         "clients cannot send responses in this protocol version");
 }
 
 static bool has_initialize(const json_t *items)
 {
     size_t i;
     const json_t *one;
-    json_array_foreach(items, i, one)
-    {
+    json_array_foreach (items, i, one) {
         if (str_eq(json_string_value(json_object_get(one, "method")), "initialize"))
             return true;
     }
@@ -144,8 +144,7 @@ static bool batch_rate_is_over(struct web_visit *v, const json_t *items)
 {
     size_t i;
     const json_t *one;
-    json_array_foreach(items, i, one)
-    {
+    json_array_foreach (items, i, one) {
         if (json_object_get(one, "method") && json_object_get(one, "id") && rate_is_over(v, NULL))
             return true;
     }
@@ -203,7 +202,7 @@ void web_message_climb(struct web_visit *v, const char *body, size_t len)
     if (!message)
         refuse_text(v, body, len, e.msg); // 9. JSON: 400
     else if (!web_visit_take_message(v, message))
-        web_visit_busy(v, NULL, "large requests"); // 10. room for what it is: 429
+        web_visit_busy(v, NULL, "large requests"); // 10. room for the message: 429
     else
-        climb_message(v, message); // 11. what the message is: its era decides
+        climb_message(v, message); // 11. the kind of message: its era decides
 }

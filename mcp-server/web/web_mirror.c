@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers that repeat what the body says.
+// Checks headers that repeat parts of the body.
 #include "mcp-server/web/web_mirror.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #define SENTINEL     "=?base64?"
 #define SENTINEL_END "?="
 #define PARAM_PREFIX "Mcp-Param-"
-#define SCHEMA_DEPTH 16 // of objects in objects that are looked through
+#define SCHEMA_DEPTH 16 // depth of nested objects that are searched
 
 // ---- 1. values
 
@@ -24,7 +24,7 @@ static bool is_plain(const char *value)
     return true;
 }
 
-// Standard alphabet, padded, nothing left over: what encodes to the very same again.
+// Decode base64 with the standard alphabet and padding; it must encode to the same text again.
 static bool decode_strictly(const char *text, size_t len, struct buf *out)
 {
     struct buf again auto_buf = BUF_INIT;
@@ -77,7 +77,7 @@ static int check_text(const char *header, const char *value, const char *text, s
     return 0;
 }
 
-// What Mcp-Name must repeat; NULL: nothing, or it is no string and refused for that later.
+// Return what Mcp-Name must repeat; NULL: nothing, or not a string, which is refused later.
 static const json_t *named_by(const struct rpc_message *m)
 {
     static const struct {
@@ -96,7 +96,7 @@ int web_mirror_check(const struct web_head *h, const struct rpc_message *m, stru
 {
     const char *repeated = web_head_repeated(h, "mcp-");
     if (repeated)
-        return mismatch(e, repeated, "is there more than once");
+        return mismatch(e, repeated, "is repeated");
     if (!h->version)
         return mismatch(e, "MCP-Protocol-Version", "is missing");
     if (!h->method)
@@ -148,9 +148,9 @@ static int check_param(const struct web_head *h, const char *name, const json_t 
     size_t found;
     const char *sent = param_header(h, name, &found);
     if (!value || json_is_null(value))
-        return 0; // nothing to be repeated
+        return 0; // nothing to repeat
     if (found > 1)
-        return mismatch(e, header, "is there more than once");
+        return mismatch(e, header, "is repeated");
     if (json_is_string(value))
         return check_text(header, sent, json_string_value(value), json_string_length(value), e);
     if (json_is_boolean(value)) {
@@ -159,7 +159,7 @@ static int check_param(const struct web_head *h, const char *name, const json_t 
     }
     if (json_is_number(value))
         return check_number(header, sent, json_number_value(value), e);
-    return 0; // no such argument can be repeated; the tool refuses it
+    return 0; // such an argument cannot be repeated; the tool refuses it
 }
 
 static int check_object(const struct web_head *h, const json_t *schema, const json_t *object,
@@ -168,8 +168,7 @@ static int check_object(const struct web_head *h, const json_t *schema, const js
     json_t *properties = json_object_get(schema, "properties");
     const char *key;
     json_t *property;
-    json_object_foreach(properties, key, property)
-    {
+    json_object_foreach (properties, key, property) {
         const json_t *value = json_object_get(object, key);
         const char *name = json_string_value(json_object_get(property, "x-mcp-header"));
         if (name && check_param(h, name, value, e) < 0)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One POST whose message was accepted.
+// A POST whose message was accepted.
 #include "mcp-server/web/web_post.h"
 
+#include "mcp-server/context/context.h"
+#include "mcp-server/methods/receive.h"
 #include "mcp-server/web/web_answer.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
@@ -10,12 +12,12 @@
 struct web_post {
     struct outlet outlet;
     struct web_posts *all;
-    struct http_request *req;  // NULL: answered, gone, or the stream's
+    struct http_request *req;  // NULL: answered, gone, or given to the stream
     struct web_stream *stream; // NULL: nothing was streamed
-    struct web_session *owner; // handshake era
+    struct web_session *owner; // legacy era
     struct body_claim room;    // for its message
     bool is_initialize;
-    bool receiving; // the session looks at the message right now
+    bool receiving; // the session is handling the message right now,
     bool ended;     // and has ended it meanwhile
     // The rest is of the modern era.
     struct session *session; // owned
@@ -42,7 +44,7 @@ static const struct session *session_of(const struct web_post *p)
     return p->owner ? p->owner->session : p->session;
 }
 
-// With too many streams open, what could be left out is. A question to the client cannot.
+// With too many streams open, optional messages are left out. A question to the client cannot be.
 static bool may_stream(const struct web_post *p, const json_t *message)
 {
     return !web_streams_are_full(p->all->streams, session_of(p)->caller) ||
@@ -188,7 +190,7 @@ void web_post_modern(struct web_posts *all, struct http_request *req, struct bod
                      const struct era *era)
 {
     struct web_post *p = post_new(all, req, room);
-    p->session = session_new(all->loop, all->toolbox, caller);
+    p->session = session_new(all->loop, all->context, caller);
     p->until_ns = web_post_is_listen(m) ? until_ns : INT64_MAX;
     p->next = all->first;
     p->link = &all->first;
@@ -196,24 +198,24 @@ void web_post_modern(struct web_posts *all, struct http_request *req, struct bod
         p->next->link = &p->next;
     all->first = p;
     session_hold(p->session); // also `p` stays until it is released
-    session_receive_modern(p->session, &p->outlet, m, era);
+    receive_modern(p->session, &p->outlet, m, era);
     if (web_post_is_listen(m)) {
         body_claim_give(&p->room); // nothing of its message is kept
-        // It may be acknowledged later, when others have taken what streams there are now.
+        // It may be acknowledged later, when other streams have ended.
         if (p->req)
             open_stream(p);
     }
     session_release(p->session);
 }
 
-// What is not answered at once, and was asked for with progress, has a stream from the beginning: a
-// client whose connection breaks before the first progress could not ask for the rest otherwise.
+// A call that asks for progress and is not answered at once gets a stream from the beginning.
+// Otherwise a client whose connection breaks before the first progress could not ask for the rest.
 static void receive(struct web_post *p, json_t *message)
 {
     const json_t *params = json_object_get(message, "params");
     bool wants_progress = json_object_get(json_object_get(params, "_meta"), "progressToken");
     p->receiving = true;
-    session_receive_json(p->owner->session, &p->outlet, message);
+    receive_json(p->owner->session, &p->outlet, message);
     p->receiving = false;
     if (p->ended)
         post_free(p);
@@ -241,12 +243,12 @@ void web_post_initialize(struct web_posts *all, struct http_request *req, struct
 
 // ---- 4. all of them
 
-void web_posts_init(struct web_posts *all, struct toolbox *toolbox, struct web_streams *streams)
+void web_posts_init(struct web_posts *all, struct context *context, struct web_streams *streams)
 {
-    *all = (struct web_posts){.loop = toolbox->loop, .toolbox = toolbox, .streams = streams};
+    *all = (struct web_posts){.loop = context->loop, .context = context, .streams = streams};
 }
 
-// From the first again each time, as the end of one may be that of others.
+// Start from the first each time, because the end of one post may end others.
 static struct web_post *find_open(const struct web_posts *all, int64_t past_ns)
 {
     struct web_post *p = all->first;

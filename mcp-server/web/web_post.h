@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// One POST whose message was accepted: the way back of what it comes to.
+// A POST whose message was accepted: the outlet for its answer.
 //
-// It is answered in one of three ways: 202 without a body, for what wants no answer and for a call
-// that was cancelled; JSON, when the answer is the first thing to be sent; or a stream, which
-// begins with whatever else is sent first. A client that leaves cancels the call in the modern era.
-// Before, it does not: the call goes on, and the events of its stream can be fetched by GET; an
-// answer for which there is no stream yet has nobody who could ask for it, and is dropped.
+// A POST is answered in one of three ways: 202 without a body, for a message that needs no answer
+// and for a cancelled call; JSON, when the answer is the first thing to send; or a stream, which
+// begins with whatever else is sent first. In the modern era a client that leaves cancels its call.
+// In the legacy era the call goes on, and a GET can fetch the events of its stream. An answer
+// without a stream is then dropped, because nobody could ask for it.
 #pragma once
 #include "mcp-server/protocol/session.h"
 #include "mcp-server/web/web_session.h"
 #include "mcp-server/web/web_stream.h"
 #include "sandbox-backend/net/body_room.h"
 
-// Those of an endpoint.
+// All posts of an endpoint.
 struct web_posts {
     uv_loop_t *loop;
-    struct toolbox *toolbox;     // borrowed
+    struct context *context;     // borrowed
     struct web_streams *streams; // borrowed
-    struct web_post *first;      // of the modern era
+    struct web_post *first;      // those of the modern era
     struct buf scratch;
     void (*on_none)(void *ctx); // see web_posts_close
     void *ctx;
 };
 
-void web_posts_init(struct web_posts *all, struct toolbox *toolbox, struct web_streams *streams);
-// Ends those of the modern era (those of sessions end with their session); then, possibly inside
-// this call, on_none.
+void web_posts_init(struct web_posts *all, struct context *context, struct web_streams *streams);
+// End the posts of the modern era (those of sessions end with their session), then call on_none,
+// possibly inside this call.
 void web_posts_close(struct web_posts *all, void (*on_none)(void *ctx), void *ctx);
 void web_posts_fini(struct web_posts *all); // after on_none
 
-// All of them take `room`, what the message takes in memory, and give it back when they end.
+// All three take over `room`, which counts the message's memory, and give it back at their end.
 //
-// A request of the modern era (borrowed), which gets a session of its own. A listen has its stream
-// at once (the caller has looked whether there is room for it), and ends at `until_ns` of the wall
-// clock; other requests are answered in any case.
+// web_post_modern: a request of the modern era (borrowed), which gets a session of its own. A
+// listening request has its stream at once (the caller has checked that there is room for it), and
+// ends at `until_ns` of the wall clock. Other requests are always answered.
 void web_post_modern(struct web_posts *all, struct http_request *req, struct body_claim *room,
                      struct caller *caller, int64_t until_ns, const struct rpc_message *m,
                      const struct era *era);
 bool web_post_is_listen(const struct rpc_message *m);
-// `message` (borrowed) goes to the session `w`.
+// Give `message` (borrowed) to the session `w`.
 void web_post_legacy(struct web_posts *all, struct http_request *req, struct body_claim *room,
                      struct web_session *w, json_t *message);
 // `w` is new, and ends again unless the answer is a result.
 void web_post_initialize(struct web_posts *all, struct http_request *req, struct body_claim *room,
                          struct web_session *w, json_t *message);
-// Ends modern ones whose token is no more, and listens whose token has expired.
+// End modern posts whose token was revoked, and listening requests whose token has expired.
 void web_posts_sweep(struct web_posts *all);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions over HTTP, of the handshake era.
+// Sessions over HTTP, of the legacy era.
 #include "mcp-server/web/web_session.h"
 
 #include <string.h>
 
-#include "mcp-server/web/web_share.h"
+#include "mcp-server/context/context.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 
-#define SWEEP_MS 1000 // at most so late is an idle session ended
+#define SWEEP_MS 1000 // an idle session ends at most this late
 
 static void on_sweep(uv_timer_t *timer);
 
@@ -129,7 +129,7 @@ static bool may_go_for(const struct web_session *w, const struct caller *caller)
 
 static bool make_room(struct web_sessions *all, const struct caller *caller)
 {
-    if (web_share_has_room(caller, caller->open.sessions, all->count, 1, all->max))
+    if (caller_has_room(caller, caller->open.sessions, all->count, 1, all->max))
         return true;
     struct web_session *w = all->oldest;
     while (w && idle_ms(w) >= WEB_SESSION_SPARE_MS && !may_go_for(w, caller))
@@ -149,7 +149,7 @@ struct web_session *web_session_open(struct web_sessions *all, struct caller *ca
     struct web_session *w = xmalloc(sizeof *w);
     *w = (struct web_session){.outlet = {.send = on_send, .is_busy = on_is_busy},
                               .all = all,
-                              .session = session_new(all->loop, all->toolbox, caller)};
+                              .session = session_new(all->loop, all->context, caller)};
     w->session->outlet = &w->outlet;
     random_bytes(random, sizeof random);
     hex_encode(w->id, random, sizeof random);
@@ -223,13 +223,13 @@ static void on_sweep(uv_timer_t *timer)
 
 // ---- 5. all of them
 
-void web_sessions_init(struct web_sessions *all, struct toolbox *toolbox,
+void web_sessions_init(struct web_sessions *all, struct context *context,
                        struct web_streams *streams)
 {
-    const struct config *config = toolbox->config;
+    const struct config *config = context->config;
     *all = (struct web_sessions){
-        .loop = toolbox->loop,
-        .toolbox = toolbox,
+        .loop = context->loop,
+        .context = context,
         .streams = streams,
         .max = (unsigned)config->max_sessions,
         .idle_ms = config->session_idle_s * 1000,

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream of server-sent events.
+// A stream of server-sent events.
 #include "mcp-server/web/web_stream.h"
 
 #include <string.h>
 
-#include "mcp-server/web/web_scratch.h"
-#include "mcp-server/web/web_share.h"
+#include "mcp-server/web/web_answer.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
@@ -72,7 +71,7 @@ void web_streams_close(struct web_streams *all, uv_close_cb on_closed)
 
 bool web_streams_are_full(const struct web_streams *all, const struct caller *caller)
 {
-    return !web_share_has_room(caller, caller->open.streams, all->open, 1, all->max);
+    return !caller_has_room(caller, caller->open.streams, all->open, 1, all->max);
 }
 
 static void beat_on(struct web_streams *all)
@@ -122,8 +121,8 @@ static void end_answer(struct web_stream *s)
     http_response_end(req);
 }
 
-// From the loop, as whoever writes may be in the middle of something that the end of a connection
-// would end too.
+// Runs from the loop: the writer may be in the middle of something that the end of a connection
+// would end, too.
 static void on_reap(uv_timer_t *timer)
 {
     struct web_streams *all = timer->data;
@@ -166,7 +165,7 @@ static void prime_reader(struct web_stream *s)
 
 void web_stream_attach(struct web_stream *s, struct http_request *req, unsigned after, bool prime)
 {
-    end_answer(s); // of the connection that the client has given up
+    end_answer(s); // of the earlier connection, which the client has given up
     list_remove(s);
     s->req = req;
     s->until_ns = INT64_MAX;
@@ -197,7 +196,7 @@ void web_stream_let_go(struct web_stream *s, int retry_ms)
     end_answer(s);
 }
 
-// From the first again each time, as the end of one may be that of others.
+// Start from the first each time, because the end of one stream may end others.
 void web_streams_sweep(struct web_streams *all)
 {
     int64_t now_ns = clock_wall_ns();
@@ -306,7 +305,7 @@ void web_stream_finish(struct web_stream *s)
     list_add(s, s->all->parked_end);
     s->all->parked_end = &s->next;
     beat_on(s->all);
-    family_remove(s); // to the front: a call that took long must not go before short ones that
+    family_remove(s); // to the front: a long call must not be dropped before short ones that
     family_add(s);    // began after it
     drop_first_finished(*s->family);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define VALUE_BYTES 64  // of a value or a key
-#define TABLE_BYTES 128 // of an array or an object, beyond that
+#define TABLE_BYTES 128 // of an array or an object, in addition
 
 void web_visit_free(struct web_visit *v)
 {
@@ -26,25 +26,23 @@ void web_visit_drop_body(struct web_visit *v)
     body_claim_give(&v->body);
 }
 
-// About what jansson needs for it.
+// Estimate the bytes that jansson needs for a value.
 static size_t bytes_of(const json_t *value)
 {
     size_t sum = VALUE_BYTES + json_string_length(value);
     size_t i;
     const char *key;
     json_t *one;
-    json_array_foreach(value, i, one)
-    {
+    json_array_foreach (value, i, one) {
         sum += bytes_of(one);
     }
-    json_object_foreach((json_t *)(uintptr_t)value, key, one)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)value, key, one) {
         sum += VALUE_BYTES + strlen(key) + bytes_of(one);
     }
     return json_is_array(value) || json_is_object(value) ? sum + TABLE_BYTES : sum;
 }
 
-// More than the longest body is not asked for: there may not be room for more at all.
+// Take at most the longest body's amount: there may never be room for more.
 bool web_visit_take_message(struct web_visit *v, const json_t *message)
 {
     size_t bytes = bytes_of(message), most = (size_t)v->ep->config->max_body_bytes;
@@ -57,7 +55,7 @@ bool web_visit_bad_version(struct web_visit *v, json_t *id)
     if (!v->head.version || era_find(v->head.version))
         return false;
     return web_visit_refuse(v, 400, id, RPC_INVALID_REQUEST,
-                            "MCP-Protocol-Version \"%.60s\" is not spoken here; spoken are %s",
+                            "MCP-Protocol-Version \"%.60s\" is not supported; supported: %s",
                             v->head.version, era_all_versions());
 }
 
@@ -66,8 +64,7 @@ struct web_session *web_visit_session(struct web_visit *v, json_t *id)
     const struct web_head *h = &v->head;
     const char *repeated = web_head_repeated(h, "mcp-");
     if (repeated) {
-        web_visit_refuse(v, 400, id, RPC_INVALID_REQUEST, "the header %s is there more than once",
-                         repeated);
+        web_visit_refuse(v, 400, id, RPC_INVALID_REQUEST, "the header %s is repeated", repeated);
         return NULL;
     }
     if (!h->session) {
@@ -80,7 +77,7 @@ struct web_session *web_visit_session(struct web_visit *v, json_t *id)
     struct web_session *w = web_session_find(&v->ep->sessions, h->session, v->caller);
     if (!w)
         web_visit_refuse(v, 404, id, RPC_INVALID_REQUEST,
-                         "there is no such session (any more): open a new one with initialize");
+                         "the session does not exist or has ended: open a new one with initialize");
     return w;
 }
 

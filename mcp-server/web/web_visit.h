@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request on its way up the ladder (web_ladder.c for its head, web_message.c for its message).
+// A visit: one HTTP request while it passes the ladder of checks. web_ladder.c checks its head, and
+// web_message.c its message.
 #pragma once
 #include "mcp-server/web/web_answer.h"
 #include "mcp-server/web/web_endpoint.h"
 #include "mcp-server/web/web_head.h"
 
-// A request on its way up. Gone when it is answered, refused, or handed to a post.
+// The visit is freed when its request is answered, refused, or handed to a post.
 struct web_visit {
     struct web_endpoint *ep;
     struct http_request *req;
     struct web_head head;
     struct caller *caller;  // held; NULL before it is known
-    int64_t until_ns;       // of its token, see auth_answer
-    bool counted;           // as a call, by what its head says
-    struct body_claim body; // of ep->bodies: the body, then the message
-    struct auth_wait *wait; // for the keys that tell it
+    int64_t until_ns;       // end of its token; see auth_answer
+    bool counted;           // the check of its head has counted it as a call
+    struct body_claim body; // room in ep->bodies: for the body, then for the message
+    struct auth_wait *wait; // waiting for the issuer's keys
 };
 
 void web_visit_free(struct web_visit *v);
 
-// Answers with an error; always true, so that a rung can return it.
+// Answer with an error; always true, so that a rung can return it.
 #define web_visit_refuse(v, status, id, code, ...) \
     web_answer_error((v)->req, status, id, code, NULL, __VA_ARGS__)
 
-// Room for the body of this request among those that are on their way; it is given back with the
-// visit. False: there is none.
+// Take room for the body of this request; the visit gives it back. False: no room is left.
 bool web_visit_take_body(struct web_visit *v);
 void web_visit_drop_body(struct web_visit *v);
-// The same for the message that it was, as long as that is being answered: by what it takes in
-// memory, which may be many times its length. Whoever answers it takes v->body over.
+// Take room for the message until it is answered. Its size in memory counts, which may be many
+// times its length. The answering post takes over v->body.
 bool web_visit_take_message(struct web_visit *v, const json_t *message);
 
-// Rungs that several kinds of requests have. `id` is that of the request, borrowed, NULL for none.
-// True: it was refused.
+// Rungs that several kinds of requests share. They return true if they have refused the request.
+// `id` is the request's, borrowed, NULL for none.
 bool web_visit_bad_version(struct web_visit *v, json_t *id);
-bool web_visit_rate_is_over(struct web_visit *v, json_t *id, int retry_after_s); // 0: no
-bool web_visit_busy(struct web_visit *v, json_t *id, const char *of_what);       // always true
-// The session that is named. NULL: the request was refused.
+// Refuse the request if retry_after_s is not 0, because its caller's rate is exceeded.
+bool web_visit_rate_is_over(struct web_visit *v, json_t *id, int retry_after_s);
+bool web_visit_busy(struct web_visit *v, json_t *id, const char *of_what); // always true
+// Return the session that the request names; NULL: the request was refused.
 struct web_session *web_visit_session(struct web_visit *v, json_t *id);
 
-// Takes the message to where it belongs, or refuses it (web_message.c).
+// Check the message, and pass it to its post or refuse it (web_message.c).
 void web_message_climb(struct web_visit *v, const char *body, size_t len);

@@ -6,7 +6,7 @@
 
 #include "sandbox-backend/base/str.h"
 
-// Every pair of digits: 12 bits are encoded by one look-up, as commands' output goes through here.
+// All pairs of digits: one look-up encodes 12 bits. Commands' output passes through here.
 #define ROW(c)                                                                                  \
     c "A" c "B" c "C" c "D" c "E" c "F" c "G" c "H" c "I" c "J" c "K" c "L" c "M" c "N" c "O" c \
       "P" c "Q" c "R" c "S" c "T" c "U" c "V" c "W" c "X" c "Y" c "Z" c "a" c "b" c "c" c "d" c \
@@ -31,7 +31,7 @@ static const char *pair_of(uint64_t bits)
     return PAIRS + 2 * (bits & 0xfff);
 }
 
-// Three bytes as four digits.
+// Encode three bytes as four digits.
 static void encode_quad(char *to, unsigned a, unsigned b, unsigned c)
 {
     memcpy(to, pair_of(a << 4 | b >> 4), 2);
@@ -43,7 +43,7 @@ void base64_encode(struct buf *out, const void *data, size_t len)
     const unsigned char *p = data;
     size_t digits = (len + 2) / 3 * 4;
     char *to = buf_room(out, digits);
-    for (; len >= 8; p += 6, len -= 6, to += 8) { // six bytes of the eight that are loaded
+    for (; len >= 8; p += 6, len -= 6, to += 8) { // uses six of the eight bytes that are loaded
         uint64_t word;
         memcpy(&word, p, sizeof word);
         word = be64toh(word);
@@ -79,7 +79,7 @@ static unsigned base64_value(char c)
     return at < sizeof VALUES ? VALUES[at] : NO_DIGIT;
 }
 
-// The last two or three digits, which stand for one or two bytes.
+// Decode the last two or three digits to one or two bytes.
 static unsigned decode_rest(char *to, const char *s, size_t len)
 {
     unsigned first = base64_value(s[0]);
@@ -130,6 +130,6 @@ bool base64_decode(struct buf *out, const char *s, size_t len)
     if (len)
         bad |= decode_rest(to, s, len);
     bool fine = !(bad & NO_DIGIT);
-    buf_took(out, fine ? bytes : 0); // nothing is added by a failure
+    buf_took(out, fine ? bytes : 0); // a failure adds nothing
     return fine;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A growable run of bytes.
+// A growable sequence of bytes.
 #include "sandbox-backend/base/buf.h"
 
 #include <stdarg.h>
@@ -100,7 +100,7 @@ void buf_printf(struct buf *b, const char *fmt, ...)
     va_copy(again, ap);
     reserve(b, 0);
     int n = vsnprintf(b->data + b->len, b->cap - b->len, fmt, ap);
-    if (n > 0 && (size_t)n >= b->cap - b->len) { // it did not fit, but now it is known what does
+    if (n > 0 && (size_t)n >= b->cap - b->len) { // it did not fit; the needed size is known now
         reserve(b, (size_t)n);
         vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
     }

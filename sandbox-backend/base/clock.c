@@ -61,7 +61,7 @@ void clock_rfc3339_timespec(char out[CLOCK_RFC3339_BYTES], struct timespec when)
         snprintf(out + n, room, ".%09dZ", (int)when.tv_nsec);
 }
 
-// Whether `s` begins with the shape, in which a 0 stands for any digit.
+// Return true if `s` begins with the shape, in which 0 means any digit.
 static bool has_shape(const char *s, const char *shape)
 {
     for (; *shape; s++, shape++)
@@ -93,7 +93,7 @@ static bool parse_date_time(const char *s, struct tm *tm)
     return true;
 }
 
-// ".123": moves *s past it; false when it is there without a digit.
+// Parse ".123" and move *s past it. False for a point without a digit.
 static bool parse_fraction(const char **s, int64_t *ns)
 {
     *ns = 0;
@@ -103,7 +103,7 @@ static bool parse_fraction(const char **s, int64_t *ns)
     int64_t unit = NS_PER_S;
     for (; **s >= '0' && **s <= '9'; ++*s) {
         unit /= 10;
-        *ns += (**s - '0') * unit; // digits past the ninth add nothing
+        *ns += (**s - '0') * unit; // digits after the ninth add nothing
     }
     return *s > digits;
 }
@@ -133,7 +133,7 @@ bool clock_parse_rfc3339_timespec(const char *s, struct timespec *when)
     if (!parse_fraction(&s, &fraction) || !parse_offset(s, &offset))
         return false;
     *when = (struct timespec){.tv_sec = timegm(&tm) - offset, .tv_nsec = fraction};
-    return clock_rfc3339_has(when->tv_sec); // an offset may lead outside
+    return clock_rfc3339_has(when->tv_sec); // an offset may lead outside the range
 }
 
 bool clock_parse_rfc3339(const char *s, int64_t *wall_ns)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error type: setting, wrapping, and the tables between codes and protocols.
+// The only error type: set, wrap, and the tables between codes and protocols.
 #include "sandbox-backend/base/err.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN_OF_LONG 60 // bytes of what is refused as too long
+#define SHOWN_OF_LONG 60 // bytes shown of a name that is too long
 
 #undef err_set
 #undef err_sys
@@ -36,7 +36,7 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     return -1;
 }
 
-// The name itself would fill the message.
+// The whole name would fill the message.
 static void say_too_long(struct err *e)
 {
     snprintf(e->msg + SHOWN_OF_LONG, sizeof e->msg - SHOWN_OF_LONG,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error type: a code, an errno and a sentence, in memory the caller owns.
+// The only error type: a code, an errno and a sentence, in memory that the caller owns.
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>
 
 #define ERR_MSG_BYTES 320
 
-// One row per code: enum suffix, HTTP status, Connect code (https://connectrpc.com/docs/protocol).
+// A row for each code: enum suffix, HTTP status, Connect code
+// (https://connectrpc.com/docs/protocol).
 #define ERR_MAP(X)                              \
     X(CANCELED, 499, "canceled")                \
     X(UNKNOWN, 500, "unknown")                  \
@@ -26,7 +27,13 @@
     X(NO_SPACE, 507, "resource_exhausted")      \
     X(TOO_LARGE, 413, "resource_exhausted")     \
     X(GONE, 502, "unavailable")                 \
-    X(BUSY, 503, "unavailable") // full now; later there may be room
+    X(BUSY, 503, "unavailable")                 \
+    X(REFUSED, 503, "unavailable")              \
+    X(UNTRUSTED, 503, "unavailable")            \
+    X(NOT_TLS, 503, "unavailable")
+// BUSY: there is no room now, but there may be later. The last three are failed connections.
+// REFUSED: nothing listens there. UNTRUSTED: the peer's certificate is not trusted. NOT_TLS: the
+// peer does not speak TLS.
 
 enum err_code {
     ERR_NONE = 0,
@@ -37,8 +44,8 @@ enum err_code {
 
 struct err {
     enum err_code code;
-    int sys;                 // errno, 0 when there is none
-    int retry_s;             // to ask again is worth it then (Retry-After); 0: not said
+    int sys;                 // errno, or 0
+    int retry_s;             // when a retry makes sense (Retry-After); 0: unknown
     char msg[ERR_MSG_BYTES]; // one sentence for a person, no newline at its end
 };
 
@@ -48,19 +55,19 @@ struct err {
         .code = ERR_NONE \
     }
 
-// Sets `e` unless it already holds an error: the first one wins. Returns -1, so that a function
-// can end with `return err_set(...)`. `e` may be NULL.
+// Set `e` unless it holds an error already: the first error wins. Return -1, so that a function can
+// end with `return err_set(...)`. `e` may be NULL.
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-// The same for a failed system call: appends ": <strerror(sys)>" and picks the code that fits the
-// errno (ENOENT -> NOT_FOUND, ENOSPC -> NO_SPACE ...). `sys` is errno or a positive libuv errno.
+// The same for a failed system call: append ": <strerror(sys)>" and choose the code by the errno
+// (ENOENT -> NOT_FOUND, ENOSPC -> NO_SPACE ...). `sys` is errno or a positive libuv errno.
 int err_sys(struct err *e, int sys, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-// Puts what was being done in front of the message: "<context>: <message>". Keeps the code.
+// Put the context before the message: "<context>: <message>". The code does not change.
 int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#ifdef __clang_analyzer__ // it looks at one file at a time, and must know that these return -1
+#ifdef __clang_analyzer__ // it analyses one file at a time, and must know that these return -1
 #define err_set(...)                \
     ({                              \
         (void)err_set(__VA_ARGS__); \
@@ -85,6 +92,6 @@ static inline bool err_is(const struct err *e)
 
 int err_http_status(enum err_code code);
 const char *err_connect_name(enum err_code code);
-enum err_code err_from_connect_name(const char *name); // ERR_UNKNOWN for one it does not know
+enum err_code err_from_connect_name(const char *name); // ERR_UNKNOWN for an unknown name
 enum err_code err_from_http_status(int status);
 enum err_code err_from_errno(int sys);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbered points at which a test build ends its own process.
+// Fault points.
 #include "sandbox-backend/base/fault.h"
 
 #ifdef CUBBY_FAULTS
@@ -15,7 +15,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-// Points are passed on the loop and in threads of the pool.
+// The loop and the threads of the pool pass points.
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static void trace(const char *file, const char *name)
@@ -27,7 +27,7 @@ static void trace(const char *file, const char *name)
         fd_write_all(fd, line, strlen(line), NULL);
 }
 
-// How many passings it is until the end; 0: none is.
+// Return after how many passes the process ends; 0: never.
 static long wanted(const char *file, const char *name)
 {
     struct buf text auto_buf = BUF_INIT;
@@ -40,7 +40,7 @@ static long wanted(const char *file, const char *name)
 
 void fault_point(const char *name)
 {
-    static long passed; // of the one that is wanted
+    static long passed; // passes of the wanted point
     const char *file = getenv("CUBBY_FAULT");
     if (!file)
         return;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbered points at which a test build ends its own process as SIGKILL would, so that a test can
-// look at what a daemon leaves behind that was killed right there. Nothing in every other build.
+// Fault points: numbered points at which a test build ends its own process as SIGKILL would. A test
+// then examines what a daemon that was killed there leaves behind. Other builds have none.
 //
-// A point is named "<operation>.<number>", the numbers in the order of the operation's steps. With
-// -DCUBBY_FAULTS the file that CUBBY_FAULT names is looked at whenever one is passed: a line in it
-// "<name>:<n>" makes the nth passing of that point from now on the end; without the file nothing
-// ends. The file <that name>.trace gets the name of each point that is passed, a line each, if it
-// is there.
+// A point is named "<operation>.<number>", with numbers in the order of the operation's steps. A
+// build with -DCUBBY_FAULTS reads the file that CUBBY_FAULT names at each point. A line
+// "<name>:<n>" in it ends the process at the nth pass of that point from then on; without the file
+// the process goes on. If the file <that name>.trace exists, it gets the name of each point passed,
+// one on a line.
 #pragma once
 
 #ifdef CUBBY_FAULTS

@@ -5,21 +5,26 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
+#define BACKLOG      128 // connections that may wait to be accepted
 #define COPY_BYTES   (1 << 20)
-#define DIRS_DEEPEST 128 // a tree deeper than this is not one we made
+#define DIRS_DEEPEST 128 // Cubby creates no deeper trees
 
 int fd_set_nonblock(int fd, struct err *e)
 {
@@ -112,6 +117,25 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *e)
     return fd_read_all(fd, max, out, e) < 0 ? err_wrap(e, "%s", path) : 0;
 }
 
+size_t file_read_tail(const char *path, char *out, size_t max)
+{
+    out[0] = '\0';
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    if (fseek(f, -(long)max, SEEK_END) < 0)
+        rewind(f);
+    size_t n = fread(out, 1, max, f);
+    fclose(f);
+    for (size_t i = 0; i < n; i++) // the guest writes its console, and a NUL must not end the text
+        if (!out[i])
+            out[i] = ' ';
+    while (n && (out[n - 1] == '\n' || out[n - 1] == '\r'))
+        n--;
+    out[n] = '\0';
+    return n;
+}
+
 static int sync_parent(const char *path, struct err *e)
 {
     char *dir auto_free = xstrdup(path);
@@ -154,7 +178,7 @@ int file_replace(const char *path, const void *data, size_t len, mode_t mode, st
     return replace(path, data, len, mode, false, e);
 }
 
-// Copies the data between `from` and `to` of one extent.
+// Copy the data between `from` and `to` of one extent.
 static int copy_extent(int in, int out, off_t from, off_t to, struct err *e)
 {
     while (from < to) {
@@ -185,7 +209,7 @@ static int copy_extents(int in, int out, off_t size, struct err *e)
     while (at < size) {
         off_t data = lseek(in, at, SEEK_DATA);
         if (data < 0 && errno == ENXIO)
-            break; // only a hole is left
+            break; // the rest is a hole
         off_t hole = data < 0 ? -1 : lseek(in, data, SEEK_HOLE);
         if (hole < 0)
             return err_sys(e, errno, "seek");
@@ -232,6 +256,19 @@ bool dir_has_entries(const char *path)
     if (dir)
         closedir(dir);
     return entry;
+}
+
+int dir_lock(const char *path)
+{
+    struct stat named, locked;
+    int fd auto_close = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &locked) < 0 ||
+        stat(path, &named) < 0)
+        return -1;
+    if (named.st_ino == locked.st_ino)
+        return steal_fd(&fd);
+    errno = ENOENT;
+    return -1;
 }
 
 int dir_make(const char *path, mode_t mode, struct err *e)
@@ -295,4 +332,98 @@ static int remove_entries(int dir_fd, int depth, struct err *e)
 int dir_remove(const char *path, struct err *e)
 {
     return remove_entry(AT_FDCWD, path, 0, e);
+}
+
+// ---- the version of a file
+
+bool file_stamp_get(const char *path, struct file_stamp *out)
+{
+    struct stat st;
+    *out = (struct file_stamp){0};
+    if (stat(path, &st) < 0)
+        return false;
+    *out = (struct file_stamp){
+        .device = st.st_dev,
+        .inode = st.st_ino,
+        .size = st.st_size,
+        .modified = st.st_mtim,
+        .changed = st.st_ctim,
+    };
+    return true;
+}
+
+static bool is_same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+           is_same_time(a->modified, b->modified) && is_same_time(a->changed, b->changed);
+}
+
+// ---- room
+
+int64_t dir_free_bytes(const char *path)
+{
+    struct statvfs fs;
+    return statvfs(path, &fs) == 0 ? (int64_t)fs.f_bavail * (int64_t)fs.f_frsize : -1;
+}
+
+int64_t dir_disk_bytes(const char *path)
+{
+    static const int STAT_BLOCK = 512; // unit of st_blocks on every file system
+    char *root auto_free = xstrdup(path);
+    char *const roots[] = {root, NULL};
+    int64_t total = 0;
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    for (FTSENT *at; tree && (at = fts_read(tree));)
+        if (at->fts_info == FTS_F)
+            total += (int64_t)at->fts_statp->st_blocks * STAT_BLOCK;
+    if (tree)
+        fts_close(tree);
+    return total;
+}
+
+// ---- unix sockets
+
+// Bind `fd` to `path` without showing the path: every user of the host can read in /proc/net/unix
+// what bind(2) was given, and the path contains the sandbox's whole id. So bind is given the
+// directory by a descriptor's number.
+static int bind_unnamed(int fd, const char *path, struct err *e)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *name = str_base(path);
+    char *dir auto_free = xstrndup(path, (size_t)(name - path));
+    int place auto_close = open(*dir ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (place < 0)
+        return err_sys(e, errno, "open %s", dir);
+    int len =
+        snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", place, name);
+    if (len >= (int)sizeof address.sun_path)
+        return err_set(e, ERR_INVALID, "the socket's name is too long: %s", name);
+    return bind(fd, (struct sockaddr *)&address, sizeof address) == 0
+               ? 0
+               : err_sys(e, errno, "listen at %s", path);
+}
+
+int fd_listen_unix(const char *path, struct err *e)
+{
+    if (strlen(path) > UNIX_PATH_MAX_BYTES) // a client that connects gives the whole path
+        return err_set(e, ERR_INVALID, "the socket's path is too long: %s", path);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return err_sys(e, errno, "remove %s", path);
+    int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return err_sys(e, errno, "make a socket");
+    // bind takes the inode's mode from the descriptor: make it private before any process can
+    // connect.
+    if (fchmod(fd, 0600) != 0)
+        return err_sys(e, errno, "make a socket private");
+    if (bind_unnamed(fd, path, e) != 0)
+        return -1;
+    if (listen(fd, BACKLOG) != 0)
+        return err_sys(e, errno, "listen at %s", path);
+    return steal_fd(&fd);
 }

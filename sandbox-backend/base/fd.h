@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files and descriptors: whole reads and writes, atomic replacement, trees of directories.
-// Blocking; small files only on an event loop.
+// Files and descriptors: whole reads and writes, atomic replacement, trees of directories. All
+// calls block: on an event loop use them for small files only.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
@@ -12,36 +14,63 @@
 int fd_set_nonblock(int fd, struct err *e);
 int fd_set_cloexec(int fd, bool on, struct err *e);
 
-// Writes all of it to a blocking descriptor, over short writes and EINTR.
+// Write all bytes to a blocking descriptor, through short writes and EINTR.
 int fd_write_all(int fd, const void *data, size_t len, struct err *e);
 
-// Connects to a unix socket, without waiting. The descriptor (non-blocking), or -1 with errno:
-// EAGAIN is one that listens and whose queue is full.
+// Connect to a unix socket without waiting. Return the descriptor (non-blocking), or -1 with errno:
+// EAGAIN if its listener's queue is full.
 int fd_connect_unix(const char *path);
+// Return a listening socket at `path`, or -1. Its mode is 0600, and a stale socket is replaced.
+// Other users of the host cannot see the path.
+int fd_listen_unix(const char *path, struct err *e);
 
-// A new file without a name, in $TMPDIR or /tmp. The descriptor, or -1.
+// Create a file without a name in $TMPDIR or /tmp. Return the descriptor, or -1.
 int fd_open_temp(struct err *e);
-// The same in memory, with `data` in it, to be read from its beginning; /proc shows `name`.
+// The same in memory, with `data` in it and the offset at its beginning. /proc shows `name`.
 int fd_open_memory(const char *name, const void *data, size_t len, struct err *e);
 
-// Reads a blocking descriptor to its end, at most `max` bytes; ERR_TOO_LARGE past that.
+// Read a blocking descriptor to its end. ERR_TOO_LARGE after `max` bytes.
 int fd_read_all(int fd, size_t max, struct buf *out, struct err *e);
 
-// Reads a whole file of at most `max` bytes; ERR_TOO_LARGE past that. Works for /proc too.
+// Read a whole file, also in /proc. ERR_TOO_LARGE if it has more than `max` bytes.
 int file_read(const char *path, size_t max, struct buf *out, struct err *e);
 
-// Replaces `path` as a whole: temporary file beside it, fsync, rename, fsync of the directory.
+// Read at most the last `max` bytes of a file to `out`, which has room for max + 1. Strip the
+// newlines at its end, replace each NUL by a space, and end the text with a NUL. Return its length:
+// 0 when the file is empty or cannot be read.
+size_t file_read_tail(const char *path, char *out, size_t max);
+
+// Replace `path` as a whole: temporary file beside it, fsync, rename, fsync of the directory.
 int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
-// The same without either fsync: whole for whoever reads it and after a crash of this program, but
-// not after one of the machine. For state that a reboot makes worthless.
+// The same without fsync: readers always see a whole file, also after a crash of this program, but
+// not after a crash of the machine. For state that a reboot makes worthless.
 int file_replace(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
 
-// Copies a file, keeping its holes, sharing blocks where the file system can (reflink).
+// Copy a file, keep its holes, and share blocks where the file system can (reflink).
 int file_copy(const char *from, const char *to, mode_t mode, struct err *e);
 
 bool file_exists(const char *path);
-bool dir_has_entries(const char *path); // whose names do not begin with '.'
+// Return how many bytes this user may still write to the file system of `path`; -1 when that is
+// not known.
+int64_t dir_free_bytes(const char *path);
+// Return what the files of a tree take up on the disk, in bytes; 0 for a missing tree.
+int64_t dir_disk_bytes(const char *path);
+bool dir_has_entries(const char *path); // other than names that begin with '.'
 
-int dir_make(const char *path, mode_t mode, struct err *e); // with its parents; existing is fine
-// Removes a tree without following symbolic links; a missing one is fine.
+int dir_make(const char *path, mode_t mode, struct err *e); // with its parents; it may exist
+// Lock a directory against every other holder of its lock. Return the descriptor that holds the
+// lock, or -1 with errno: EWOULDBLOCK if it is locked already, ENOENT if it was removed meanwhile.
+int dir_lock(const char *path);
+// Remove a tree without following symbolic links. It may be missing.
 int dir_remove(const char *path, struct err *e);
+
+// The version of a file: while the stamp is the same, the contents are.
+struct file_stamp {
+    uint64_t device, inode;
+    int64_t size;
+    struct timespec modified, changed;
+};
+
+// False if there is no such file; the stamp is then zero, which no file has.
+bool file_stamp_get(const char *path, struct file_stamp *out);
+bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b);

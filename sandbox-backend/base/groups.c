@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is in which group, by group(5). Not with initgroups(3): a static program has no NSS.
+// The groups of users, by group(5). initgroups(3) does not work here: a static program has no NSS.
 #include "sandbox-backend/base/groups.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ bool groups_is_member(const char *members, const char *name)
     return false;
 }
 
-// Of a line "name:password:id:members". False: it is none.
+// Parse a line "name:password:id:members". False: it is malformed.
 static bool parse(char *line, gid_t *id, const char **members)
 {
     char *fields[4] = {line};

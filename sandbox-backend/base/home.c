@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where Cubby keeps its state, and the paths in it.
+// The paths of Cubby's files: the state directory, and the parts of the installation.
 #include "sandbox-backend/base/home.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -38,6 +39,11 @@ char *home_open(struct err *e)
         err_set(e, ERR_INVALID, "CUBBY_HOME must be an absolute path, not \"%s\"", dir);
         return NULL;
     }
+    struct stat st;
+    if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        err_set(e, ERR_INVALID, "CUBBY_HOME is not a directory: %s; set it to a directory", dir);
+        return NULL;
+    }
     if (dir_make(dir, 0700, e) < 0) {
         err_wrap(e, "state directory");
         return NULL;
@@ -61,4 +67,53 @@ char *home_open(struct err *e)
 char *home_path(const char *home, const char *relative)
 {
     return str_printf("%s/%s", home, relative);
+}
+
+// ---- the installation
+
+// Write the directory of the running program, without a trailing slash.
+static int own_directory(char out[PATH_MAX], struct err *e)
+{
+    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    if (n < 0)
+        return err_sys(e, errno, "read /proc/self/exe");
+    out[n] = '\0';
+    *strrchr(out, '/') = '\0';
+    return 0;
+}
+
+static char *first_existing(const char *const *below, const char *name, struct err *e)
+{
+    char dir[PATH_MAX];
+    if (own_directory(dir, e) < 0)
+        return NULL;
+    for (; *below; below++) {
+        char *path = str_printf("%s/%s%s", dir, *below, name);
+        if (file_exists(path))
+            return path;
+        free(path);
+    }
+    err_set(
+        e, ERR_PRECONDITION,
+        "%s is missing from this installation (looked from %s); run \"make\" or reinstall Cubby",
+        name, dir);
+    return NULL;
+}
+
+char *self_program(const char *name, struct err *e)
+{
+    static const char *const BELOW[] = {"", NULL};
+    return first_existing(BELOW, name, e);
+}
+
+char *self_libexec(const char *name, struct err *e)
+{
+    static const char *const BELOW[] = {"../libexec/cubby/", "", NULL};
+    return first_existing(BELOW, name, e);
+}
+
+char *self_guest(const char *name, struct err *e)
+{
+    static const char *const BELOW[] = {"../guest/", "../lib/cubby/guest/", NULL};
+    return first_existing(BELOW, name, e);
 }

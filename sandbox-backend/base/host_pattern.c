@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts that something is meant for.
+// Host patterns.
 #include "sandbox-backend/base/host_pattern.h"
 
 #include <arpa/inet.h>
@@ -8,11 +8,11 @@
 
 #include "sandbox-backend/base/str.h"
 
-#define NAME_MAX_BYTES  253 // RFC 1035, 2.3.4, without the dot at the end
+#define NAME_MAX_BYTES  253 // RFC 1035, 2.3.4, without a dot at the end
 #define LABEL_MAX_BYTES 63
 #define LABEL_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
-// The number of labels, or 0.
+// Return the number of labels, or 0 for an invalid name.
 static int count_labels(const char *name)
 {
     int labels = 0;
@@ -43,12 +43,12 @@ int host_pattern_check(const char *pattern, struct err *e)
     int labels = count_labels(wild ? pattern + 2 : pattern);
     if (wild && labels < 2)
         return err_set(e, ERR_INVALID,
-                       "\"%.80s\" stands for too many hosts: behind \"*.\" come two labels or more",
+                       "\"%.80s\" matches too many hosts: give two labels or more after \"*.\"",
                        pattern);
     if (labels == 0 && !is_address(pattern))
         return err_set(e, ERR_INVALID,
-                       "\"%.80s\" is no host: a name (api.example.com), *.example.com, or an "
-                       "address, without a scheme, port or path",
+                       "\"%.80s\" is not a host: give a name (api.example.com), *.example.com, or "
+                       "an address, without a scheme, port or path",
                        pattern);
     return 0;
 }

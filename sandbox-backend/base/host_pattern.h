@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts that something is meant for: a name, an address in digits, or "*.suffix" for every name
-// below a suffix of two labels or more.
+// Host patterns: a name, an address in digits, or "*.suffix" for every name below a suffix of two
+// or more labels.
 #pragma once
 #include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
 
-// ERR_INVALID says what is wrong with it.
+// Check a pattern. ERR_INVALID says what is wrong.
 int host_pattern_check(const char *pattern, struct err *e);
-// `host` without a port; upper and lower case, and a dot at the end, make no difference.
+// Match `host` (without a port) regardless of case and of a dot at its end.
 bool host_pattern_matches(const char *pattern, const char *host);

@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers over jansson for JSON that comes from peers.
+// Helpers on top of jansson: JSON from peers, members by type, and a fast writer.
 #include "sandbox-backend/base/json.h"
 
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "sandbox-backend/base/json_plain.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define WORD_BYTES_MAX 1024 // of a number, or of what is no JSON
+#define WORD_BYTES_MAX 1024 // of a number, or of invalid JSON
 
-// Past the end of a string whose first byte is at `at`; past the text when it is not closed.
+// Return the position after the string whose first byte is at `at`; beyond the text if it is
+// unclosed.
 static size_t skip_string(const char *data, size_t len, size_t at)
 {
-    while (at < len && data[at] != '"')
-        at += data[at] == '\\' ? 2 : 1;
+    while (at < len) {
+        at += json_plain_run(data + at, len - at);
+        if (at < len && data[at] == '"')
+            break;
+        at += at < len && data[at] == '\\' ? 2 : 1;
+    }
     return at + 1;
 }
 
-// What stands between blanks, brackets, commas, colons and strings.
+// Return true unless `c` is a blank, a bracket, a comma, a colon or a quote.
 static bool is_word(char c)
 {
     static const bool ENDS[256] = {
@@ -27,13 +33,13 @@ static bool is_word(char c)
     return !ENDS[(unsigned char)c];
 }
 
-// jansson recurses once a level, 2048 deep, takes as many values as there are, and reads a string
-// or a word to its end before it looks at it; this looks at all that before it does.
+// jansson recurses up to 2048 levels, has no limit on values, and reads a string or word to its end
+// before it checks it. So check these limits first.
 static int check_limits(const char *data, size_t len, size_t values_max, struct err *e)
 {
     size_t values = 1, word = 0;
     int depth = 0;
-    bool opened = false; // a bracket was the last that is not blank
+    bool opened = false; // the last character that is not blank was an opening bracket
     for (size_t i = 0; i < len;) {
         char c = data[i++];
         word = is_word(c) ? word + 1 : 0;
@@ -59,7 +65,7 @@ static int check_limits(const char *data, size_t len, size_t values_max, struct 
 
 static json_t *parse(const char *data, size_t len, size_t values_max, size_t flags, struct err *e)
 {
-    // What may have too many values is not read until they were counted.
+    // Count the values first if the text is long enough to have too many.
     bool counted = len > values_max;
     if (counted && check_limits(data, len, values_max, e) < 0)
         return NULL;
@@ -72,8 +78,8 @@ static json_t *parse(const char *data, size_t len, size_t values_max, size_t fla
     json_t *value = json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &at);
     if (!value && json_error_code(&at) == json_error_null_character)
         err_set(e, ERR_INVALID,
-                "invalid JSON at line %d, column %d: a string holds a NUL (\\u0000), which nothing "
-                "here takes; leave it out",
+                "invalid JSON at line %d, column %d: a string holds a NUL (\\u0000), which is not "
+                "supported; leave it out",
                 at.line, at.column);
     else if (!value)
         err_set(e, ERR_INVALID, "invalid JSON at line %d, column %d: %s", at.line, at.column,
@@ -103,13 +109,11 @@ bool json_has_nul(const json_t *value)
     size_t i;
     if (json_is_string(value))
         return strlen(json_string_value(value)) != json_string_length(value);
-    json_array_foreach(value, i, one)
-    {
+    json_array_foreach (value, i, one) {
         if (json_has_nul(one))
             return true;
     }
-    json_object_foreach((json_t *)(uintptr_t)value, key, one)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)value, key, one) {
         if (json_has_nul(one))
             return true;
     }
@@ -193,8 +197,160 @@ int json_get_string_map(const json_t *object, const char *key, json_t **out, str
         return err_set(e, ERR_INVALID, "%s must be an object of strings", key);
     const char *name;
     json_t *text;
-    json_object_foreach(value, name, text) if (!json_is_string(text)) return err_set(
-        e, ERR_INVALID, "%s.%s must be a string", key, name);
+    json_object_foreach (value, name, text)
+        if (!json_is_string(text))
+            return err_set(e, ERR_INVALID, "%s.%s must be a string", key, name);
     *out = value;
     return 0;
+}
+
+// ---- the writer
+//
+// It writes JSON as jansson's compact dump does, except for the digits of reals. It is several
+// times as fast, because it copies runs of bytes and needs no callback for each piece.
+
+#define REAL_BYTES 64
+
+// Characters that a string must escape.
+static const bool ESCAPED[256] = {[0x00 ... 0x1f] = true, ['"'] = true, ['\\'] = true};
+
+static void write_escape(struct buf *out, char c)
+{
+    static const char SHORT[256] = {['"'] = '"',  ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f',
+                                    ['\n'] = 'n', ['\r'] = 'r',  ['\t'] = 't'};
+    char simple = SHORT[(unsigned char)c];
+    if (simple) {
+        char *to = buf_room(out, 2);
+        to[0] = '\\';
+        to[1] = simple;
+        buf_took(out, 2);
+    } else {
+        buf_printf(out, "\\u%04X", (unsigned)(unsigned char)c);
+    }
+}
+
+// Return the length of the prefix that needs no escape.
+static size_t clean_run(const char *s, size_t len)
+{
+    size_t run = 0;
+    while (run < len && !ESCAPED[(unsigned char)s[run]])
+        run++;
+    return run;
+}
+
+static void write_rest(struct buf *out, const char *s, size_t len)
+{
+    while (len > 0) {
+        size_t run = clean_run(s, len);
+        buf_add(out, s, run);
+        if (run < len)
+            write_escape(out, s[run++]);
+        s += run;
+        len -= run;
+    }
+    buf_addc(out, '"');
+}
+
+// Write a string after `before`, unless that is NUL.
+static void write_string(struct buf *out, char before, const char *s, size_t len)
+{
+    size_t run = clean_run(s, len);
+    char *at = buf_room(out, run + 3);
+    char *start = at;
+    if (before)
+        *at++ = before;
+    *at++ = '"';
+    memcpy(at, s, run);
+    at += run;
+    if (run == len)
+        *at++ = '"';
+    buf_took(out, (size_t)(at - start));
+    if (run < len)
+        write_rest(out, s + run, len - run);
+}
+
+static void write_integer(struct buf *out, json_int_t value)
+{
+    char text[24];
+    char *at = text + sizeof text;
+    unsigned long long left = value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value;
+    do
+        *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (value < 0)
+        *--at = '-';
+    buf_add(out, at, (size_t)(text + sizeof text - at));
+}
+
+// Write as few digits as give the same number: 0.1, not 0.10000000000000001. The form is jansson's:
+// always with a point or an exponent, in any locale.
+static void write_real(struct buf *out, const json_t *value)
+{
+    char text[REAL_BYTES + 1];
+    size_t len = 0;
+    for (size_t digits = 15; digits <= 17; digits++) {
+        len = json_dumpb(value, text, REAL_BYTES, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        len = len <= REAL_BYTES ? len : 0;
+        text[len] = '\0';
+        if (strtod(text, NULL) == json_real_value(value))
+            break;
+    }
+    buf_add(out, text, len);
+}
+
+static void write_object(struct buf *out, json_t *object)
+{
+    char before = '{';
+    for (void *i = json_object_iter(object); i; i = json_object_iter_next(object, i)) {
+        write_string(out, before, json_object_iter_key(i), json_object_iter_key_len(i));
+        before = ',';
+        buf_addc(out, ':');
+        json_to_buf(out, json_object_iter_value(i));
+    }
+    if (before == '{')
+        buf_addc(out, before);
+    buf_addc(out, '}');
+}
+
+static void write_array(struct buf *out, const json_t *array)
+{
+    buf_addc(out, '[');
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        if (i > 0)
+            buf_addc(out, ',');
+        json_to_buf(out, json_array_get(array, i));
+    }
+    buf_addc(out, ']');
+}
+
+void json_to_buf(struct buf *out, const json_t *value)
+{
+    if (!value)
+        return;
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        write_object(out, (json_t *)(uintptr_t)value); // its iterator is not const
+        break;
+    case JSON_ARRAY:
+        write_array(out, value);
+        break;
+    case JSON_STRING:
+        write_string(out, '\0', json_string_value(value), json_string_length(value));
+        break;
+    case JSON_INTEGER:
+        write_integer(out, json_integer_value(value));
+        break;
+    case JSON_REAL:
+        write_real(out, value);
+        break;
+    case JSON_TRUE:
+        buf_add(out, "true", 4);
+        break;
+    case JSON_FALSE:
+        buf_add(out, "false", 5);
+        break;
+    case JSON_NULL:
+    default:
+        buf_add(out, "null", 4);
+    }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named limits that more than one part must agree on. Sizes in bytes, times in milliseconds.
+// Limits and ports that several parts share. Sizes in bytes.
 #pragma once
 
 #define LIMIT_HTTP_HEAD_BYTES    65536    // request line and headers
-#define LIMIT_JSON_BODY_BYTES    4194304  // a JSON request or answer that is collected
+#define LIMIT_JSON_BODY_BYTES    4194304  // a JSON request or response that is collected
 #define LIMIT_ENVELOPE_BYTES     4194304  // one Connect message
 #define LIMIT_STDIO_LINE_BYTES   67108864 // one JSON-RPC line
 #define LIMIT_STREAM_QUEUE_BYTES 262144   // unsent bytes after which a source is paused
@@ -11,5 +11,5 @@
 #define LIMIT_PTY_CHUNK_BYTES    16384    // one event of a terminal
 
 #define ENVD_PORT       49983
-#define ENVD_RELAY_PORT 49982 // the way to ports of the guest's loopback; never public
-#define KERNEL_PORT     49999 // the code interpreter's
+#define ENVD_RELAY_PORT 49982 // envd's relay to ports of the guest's loopback; never public
+#define KERNEL_PORT     49999 // the Python kernel's

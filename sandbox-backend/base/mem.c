@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocation that aborts for small fixed sizes, and cleanup attributes for straight-line code.
+// Allocation, and cleanup attributes for straight-line code.
 #include "sandbox-backend/base/mem.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GIVE_BACK_BYTES 131072 // of JSON, which can have made 10 MB of memory necessary
+#define GIVE_BACK_BYTES 131072 // of JSON text: parsed, it may have taken 10 MB of memory
 
 static void *checked(void *p)
 {

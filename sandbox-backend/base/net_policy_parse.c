@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a guest may open to the outside: reading its two JSON forms, and their checks.
+// The network policy of a sandbox: parse and check its two JSON forms.
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/net_policy.h"
-#include "sandbox-backend/base/special_address.h"
+#include "sandbox-backend/base/net_rule.h"
 #include "sandbox-backend/base/str.h"
 
-// What the lists are called, in this form and in messages about it.
+// The names of the lists in a form and in messages about it.
 struct form {
     const char *allow, *deny;
-    const char *deny_rest; // how to deny what is not allowed
+    const char *deny_rest; // how to deny everything else
 };
 static const struct form LISTS = {"allowOut", "denyOut", "add \"0.0.0.0/0\" to denyOut"};
 static const struct form MODES = {"allow", "deny", "say \"mode\": \"allow\""};
@@ -26,7 +26,7 @@ static const struct form MODES = {"allow", "deny", "say \"mode\": \"allow\""};
 static int take_address(const struct net_policy *p, const struct form *form,
                         const struct net_rule *r, const char *text, struct err *e)
 {
-    // One that only reaches into a special network opens nothing there, and is fine.
+    // An entry that only overlaps a special network allows nothing in it, and is accepted.
     const char *special = special_network(r->address, r->bits);
     if (!special || p->special)
         return 0;
@@ -52,10 +52,10 @@ static int parse_allow(const struct net_policy *p, const struct form *form, stru
     case NET_RULE_BAD:
         break;
     }
-    return err_set(e, ERR_INVALID, "%s: \"%.80s\" is no " RULE_SHAPES, form->allow, text);
+    return err_set(e, ERR_INVALID, "%s: \"%.80s\" is not an " RULE_SHAPES, form->allow, text);
 }
 
-// 1 for an entry that adds nothing.
+// Return 1 for an entry that adds nothing.
 static int parse_deny(const struct net_policy *p, const struct form *form, struct net_rule *r,
                       const char *text, struct err *e)
 {
@@ -67,15 +67,15 @@ static int parse_deny(const struct net_policy *p, const struct form *form, struc
             return 0;
         net_rule_fini(r);
         return err_set(e, ERR_INVALID,
-                       "%s: \"%.80s\" is no address or network: %s takes only those, for example "
-                       "0.0.0.0/0",
+                       "%s: \"%.80s\" is not an address or network: %s takes only those, for "
+                       "example 0.0.0.0/0",
                        form->deny, text, form->deny);
     case NET_RULE_IPV6:
         return 1;
     case NET_RULE_BAD:
         break;
     }
-    return err_set(e, ERR_INVALID, "%s: \"%.80s\" is no " RULE_SHAPES, form->deny, text);
+    return err_set(e, ERR_INVALID, "%s: \"%.80s\" is not an " RULE_SHAPES, form->deny, text);
 }
 
 // ---- the lists
@@ -122,12 +122,12 @@ static int check_names(const struct net_policy *p, const struct form *form, stru
     if (net_policy_denies_rest(p))
         return 0;
     if (net_policy_has_names(p))
-        return err_set(e, ERR_INVALID, "%s has names, and that needs everything else denied: %s",
+        return err_set(e, ERR_INVALID, "%s has names, which requires everything else denied: %s",
                        form->allow, form->deny_rest);
     if (net_policy_denies_names(p))
         return err_set(e, ERR_INVALID,
-                       "%s has names, and where every address is open a name cannot be denied: "
-                       "deny addresses, or %s with what is needed",
+                       "%s has names, but a name cannot be denied while every address is open: "
+                       "deny addresses, or %s and allow what is needed",
                        form->deny, form->deny_rest);
     return 0;
 }
@@ -142,8 +142,12 @@ static int take_lists(struct net_policy *p, const struct form *form, const json_
         return -1;
     p->allow_out = xcalloc(json_array_size(allow) + 1, sizeof *p->allow_out);
     p->deny_out = xcalloc(json_array_size(deny) + 1, sizeof *p->deny_out);
-    json_array_foreach(allow, i, item) if (take_allow(p, form, item, e) < 0) return -1;
-    json_array_foreach(deny, i, item) if (take_deny(p, form, item, e) < 0) return -1;
+    json_array_foreach (allow, i, item)
+        if (take_allow(p, form, item, e) < 0)
+            return -1;
+    json_array_foreach (deny, i, item)
+        if (take_deny(p, form, item, e) < 0)
+            return -1;
     return check_names(p, form, e);
 }
 
@@ -159,27 +163,28 @@ int net_policy_check_names(const struct net_policy *p, bool takes_all, struct er
             if (!name || name[0] != '*' || (name[1] ? strchr(name + 2, '.') != NULL : takes_all))
                 continue;
             return err_set(e, ERR_INVALID,
-                           "\"%s\" stands for too many names: give two labels or more behind the "
-                           "star (*.example.com)",
+                           "\"%s\" matches too many names: give two labels or more after the star "
+                           "(*.example.com)",
                            name);
         }
     }
     return 0;
 }
 
-// What stands in a mode that it means nothing in was meant otherwise.
+// Refuse members that have no meaning in this mode, since the owner meant something else.
 static int check_mode(const char *mode, const json_t *json, struct err *e)
 {
     static const char *const OTHERS[] = {"allowOut", "denyOut", "internet", "denyWins"};
     for (size_t i = 0; i < ARRAY_LEN(OTHERS); i++)
         if (json_object_get(json, OTHERS[i]))
             return err_set(e, ERR_INVALID,
-                           "mode and %s do not go together: give mode with allow and deny, or "
-                           "allowOut and denyOut",
+                           "mode and %s cannot be used together: give mode with allow and deny, "
+                           "or allowOut and denyOut without mode",
                            OTHERS[i]);
     if (str_eq(mode, "none") && (json_array_size(json_object_get(json, "allow")) > 0 ||
                                  json_array_size(json_object_get(json, "deny")) > 0))
-        return err_set(e, ERR_INVALID, "mode none takes no allow and no deny");
+        return err_set(e, ERR_INVALID,
+                       "mode none cannot be used with allow or deny: leave them out");
     if (str_eq(mode, "none") || str_eq(mode, "public") || str_eq(mode, "allow"))
         return 0;
     return err_set(e, ERR_INVALID, "mode must be none, public or allow");

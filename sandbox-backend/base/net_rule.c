@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One entry of a network policy's lists.
+// A rule: one entry of a network policy's lists. The special addresses.
 #include "sandbox-backend/base/net_rule.h"
 
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@ static uint32_t mask_of(uint8_t bits)
     return bits == 0 ? 0 : ~(uint32_t)0 << (32 - bits);
 }
 
-// "address/bits", of either family, into `out`; the bits, or -1.
+// Parse "address/bits" of either family into `out`. Return the bits, or -1.
 static int parse_network(int family, void *out, int most, const char *text)
 {
     char address[INET6_ADDRSTRLEN];
@@ -44,7 +44,7 @@ static bool is_ipv6(const char *text)
     return parse_network(AF_INET6, &in, 128, text) >= 0;
 }
 
-// Bits beyond the prefix are cleared, as routers do.
+// Clear bits after the prefix, as routers do.
 static bool parse_ipv4(struct net_rule *r, const char *text)
 {
     struct in_addr in;
@@ -56,8 +56,8 @@ static bool parse_ipv4(struct net_rule *r, const char *text)
     return true;
 }
 
-// Letters, digits, hyphens and underscores between dots, and not all of the last label digits: that
-// was meant to be an address.
+// Check a name: letters, digits, hyphens and underscores between dots. A last label of digits only
+// is refused, since it was meant as an address.
 static bool is_name(const char *text)
 {
     size_t label = 0;
@@ -73,7 +73,7 @@ static bool is_name(const char *text)
     return label > 0 && has_letter;
 }
 
-// With its star it is no longer than the shortest name below it.
+// With its star it is no longer than the shortest name that it covers.
 static bool parse_name(struct net_rule *r, const char *text)
 {
     bool is_any = str_eq(text, "*");
@@ -96,7 +96,7 @@ static bool parse_port(const char *text, uint16_t *out)
     return true;
 }
 
-// "80", "8000-8080". Changes the text.
+// Parse "80" or "8000-8080". Changes the text.
 static bool parse_ports(struct net_rule *r, char *text)
 {
     char *dash = strchr(text, '-');
@@ -114,7 +114,7 @@ static const char *take_proto(struct net_rule *r, const char *text)
     return r->proto == NET_PROTO_ANY ? text : text + strlen("tcp://");
 }
 
-// ---- the whole
+// ---- whole rules
 
 enum net_rule_kind net_rule_parse(struct net_rule *r, const char *text)
 {
@@ -154,7 +154,7 @@ void net_rule_text(const struct net_rule *r, char out[NET_RULE_TEXT_MAX])
     snprintf(out, NET_RULE_TEXT_MAX, "%s%s%s", proto_text(r->proto), host, ports);
 }
 
-// ---- questions
+// ---- queries
 
 bool net_rule_carries(const struct net_rule *r, const struct endpoint *to)
 {
@@ -172,7 +172,7 @@ bool net_rule_has_name(const struct net_rule *r, const char *name)
 {
     if (!r->name || r->name[0] != '*')
         return r->name && strcmp(name, r->name) == 0;
-    const char *tail = r->name + 1; // ".example.com", or nothing
+    const char *tail = r->name + 1; // ".example.com", or ""
     size_t len = strlen(name), tail_len = strlen(tail);
     return len > tail_len && strcmp(name + len - tail_len, tail) == 0;
 }
@@ -185,4 +185,48 @@ bool net_rule_is_everything(const struct net_rule *r)
 bool net_rule_holds(const struct net_rule *r, const struct endpoint *to)
 {
     return net_rule_has_address(r, to->address) && net_rule_carries(r, to);
+}
+
+// ---- special addresses
+
+#define IP(a, b, c, d) \
+    ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (uint32_t)(d))
+
+// The IANA special-purpose registry (RFC 6890 and its successors), and one address that only looks
+// public: Azure's 168.63.129.16 is the platform's metadata and key service for the machine.
+static const struct {
+    uint32_t network;
+    int bits; // 1 to 32
+    const char *why;
+} SPECIAL[] = {
+    {IP(0, 0, 0, 0), 8, "this network"},
+    {IP(10, 0, 0, 0), 8, "private"},
+    {IP(100, 64, 0, 0), 10, "shared (carrier) space"},
+    {IP(127, 0, 0, 0), 8, "loopback"},
+    {IP(168, 63, 129, 16), 32, "cloud metadata"},
+    {IP(169, 254, 0, 0), 16, "link-local or metadata"},
+    {IP(172, 16, 0, 0), 12, "private"},
+    {IP(192, 0, 0, 0), 24, "protocol assignments"},
+    {IP(192, 0, 2, 0), 24, "an address for documentation"},
+    {IP(192, 88, 99, 0), 24, "6to4 relay"},
+    {IP(192, 168, 0, 0), 16, "private"},
+    {IP(198, 18, 0, 0), 15, "benchmarking"},
+    {IP(198, 51, 100, 0), 24, "an address for documentation"},
+    {IP(203, 0, 113, 0), 24, "an address for documentation"},
+    {IP(224, 0, 0, 0), 4, "multicast"},
+    {IP(240, 0, 0, 0), 4, "reserved or broadcast"},
+};
+
+const char *special_address(uint32_t address)
+{
+    return special_network(address, 32);
+}
+
+const char *special_network(uint32_t address, int bits)
+{
+    for (size_t i = 0; i < ARRAY_LEN(SPECIAL); i++)
+        if (bits >= SPECIAL[i].bits &&
+            (address ^ SPECIAL[i].network) >> (32 - SPECIAL[i].bits) == 0)
+            return SPECIAL[i].why;
+    return NULL;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One entry of a network policy's lists: an address, a network or a name, and perhaps a protocol
-// and ports.
+// A rule: one entry of a network policy's lists. It has an address, a network or a name, and
+// optionally a protocol and ports. The special addresses, which only a rule opens, are at the end.
 //
 //     [tcp:// | udp://] HOST [:PORT | :FIRST-LAST]
 //
-// HOST is an IPv4 address (1.1.1.1), a network (10.0.0.0/8), a name (example.com), a name's
-// subdomains (*.example.com, at any depth, without example.com itself) or "*", every name. Without
-// ports it means all of them. Without a protocol an address means TCP and UDP, and a name TCP only:
-// what is sent to a name's address over UDP (QUIC) shows nobody which name was meant.
+// HOST is an IPv4 address (1.1.1.1), a network (10.0.0.0/8), a name (example.com), the subdomains
+// of a name (*.example.com, at any depth, without example.com itself) or "*", every name. Without
+// ports a rule covers all ports. Without a protocol an address covers TCP and UDP, and a name TCP
+// only: UDP traffic (QUIC) to a name's address does not show which name was meant.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,10 +20,10 @@
 #define NET_PROTO_TCP 6 // as in an IPv4 header
 #define NET_PROTO_UDP 17
 
-// Whom a packet is for, or from.
+// The destination or source of a packet.
 struct endpoint {
     uint32_t address; // host order
-    uint16_t port;    // 0 for what has none
+    uint16_t port;    // 0: no port
     uint8_t proto;    // as in an IPv4 header
 };
 
@@ -38,23 +38,34 @@ struct net_rule {
 enum net_rule_kind {
     NET_RULE_ADDRESS,
     NET_RULE_NAME,
-    NET_RULE_IPV6, // nothing else is known of it: there is no IPv6
+    NET_RULE_IPV6, // not parsed further: guests have no IPv6
     NET_RULE_BAD,
 };
 
-// Reads an entry. `r` is set for the first two kinds; its name is then net_rule_fini's.
+// Parse a rule. `r` is set for the first two kinds; net_rule_fini then frees its name.
 enum net_rule_kind net_rule_parse(struct net_rule *r, const char *text);
 void net_rule_fini(struct net_rule *r);
 
-// What net_rule_parse takes; an address always with its "/32".
+// Write the text of a rule, which net_rule_parse takes. An address has its "/32".
 void net_rule_text(const struct net_rule *r, char out[NET_RULE_TEXT_MAX]);
 
-// Whether the rule speaks of this protocol and port.
+// Return true if the rule covers the protocol and port of `to`.
 bool net_rule_carries(const struct net_rule *r, const struct endpoint *to);
-// Whether a rule for addresses is about `to`, or one for names about `name` (lower case), whatever
-// the protocol and port. Neither is ever about the other.
+// Return true if a rule for addresses covers `address`, or a rule for names covers `name` (lower
+// case), for any protocol and port. A rule for the other kind covers nothing.
 bool net_rule_has_address(const struct net_rule *r, uint32_t address);
 bool net_rule_has_name(const struct net_rule *r, const char *name);
 bool net_rule_is_everything(const struct net_rule *r); // 0.0.0.0/0, every protocol and port
-// A rule for addresses that is about `to`, its protocol and port.
+// Return true if a rule for addresses covers the address, protocol and port of `to`.
 bool net_rule_holds(const struct net_rule *r, const struct endpoint *to);
+
+// ---- special addresses
+// IPv4 addresses that are not part of the public internet. One list serves network policies and
+// downloads.
+
+// Return why an address (host byte order) is not public, in two or three words such as "private";
+// NULL if it is public.
+const char *special_address(uint32_t address);
+// The same for a network: return why all of address/bits lies inside one special network. NULL if a
+// part of it is public or in another special network.
+const char *special_network(uint32_t address, int bits);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of one sandbox's network.
+// Statistics of one sandbox's network.
 #include "sandbox-backend/base/net_stats.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -31,7 +32,7 @@ struct net_stats *net_stats_map(int fd, struct err *e)
     s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
              fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     if (s == MAP_FAILED) {
-        err_sys(e, errno, "map the counters");
+        err_sys(e, errno, "map the network counters");
         return NULL;
     }
     if (s->magic != NET_STATS_MAGIC) {
@@ -64,8 +65,8 @@ static bool is_same(const struct net_stats_refusal *a, const struct net_stats_re
            strcmp(a->why, b->why) == 0 && strcmp(a->name, b->name) == 0;
 }
 
-// In the place of the same one, else of the oldest. Its number is written last: a reader that comes
-// in between sees none.
+// Store a refusal over an equal one, or else over the oldest. The number is written last, so that a
+// reader in between sees an empty place.
 static void keep(struct net_stats *s, struct net_stats_refusal *one)
 {
     struct net_stats_refusal *place = s->refusals;
@@ -102,12 +103,16 @@ void net_stats_refused(struct net_stats *s, struct net_stats_refusal *one)
 int net_stats_create(const char *path, struct err *e)
 {
     int fd auto_close = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || ftruncate(fd, sizeof(struct net_stats)) < 0)
+    if (fd < 0)
         return err_sys(e, errno, "make %s", path);
+    // With its blocks: a write through a mapping to a full disk would end the writer by SIGBUS.
+    int sys = posix_fallocate(fd, 0, sizeof(struct net_stats));
+    if (sys)
+        return err_sys(e, sys, "make %s", path);
     return steal_fd(&fd);
 }
 
-// What came from the file is made harmless.
+// Make the contents of the file harmless.
 
 static void bound(uint64_t *number)
 {
@@ -126,7 +131,7 @@ static void make_printable(char *text, size_t size)
 static void check_refusal(struct net_stats_refusal *r, const struct net_stats_refusal *again,
                           uint64_t refused, int64_t now)
 {
-    // One that was being written while it was read is told the next time.
+    // A refusal that was being written is reported at the next read.
     if (r->seq == 0 || r->seq > refused || memcmp(r, again, sizeof *r) != 0) {
         *r = (struct net_stats_refusal){0};
         return;
@@ -173,9 +178,9 @@ int net_stats_read(const char *path, struct net_stats *out, struct err *e)
     return 0;
 }
 
-// ---- two of one sandbox
+// ---- the two files of a sandbox
 
-// At least so many have been refused since; all when the file's times are out of order.
+// Return a lower bound of the refusals since then; all if the times in the file are out of order.
 static uint64_t count_since(const struct net_stats *s, int64_t at_ns)
 {
     uint64_t count = 0;
@@ -228,4 +233,10 @@ const char *net_stats_proto(uint8_t proto)
     default:
         return "other";
     }
+}
+
+const char *net_stats_address(const struct net_stats_refusal *r, char out[INET_ADDRSTRLEN])
+{
+    const struct in_addr in = {htonl(r->address)};
+    return r->address ? inet_ntop(AF_INET, &in, out, INET_ADDRSTRLEN) : "";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options as one table: flag, environment, file, default, help.
+// A table of options: flag, environment, file, default, help.
 #include "sandbox-backend/base/opts.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 static bool is_choice(const char *choices, const char *value)
 {
     size_t n = strcspn(value, "|");
-    if (value[n]) // two of them are not one
+    if (value[n]) // only one suffix is allowed
         return false;
     for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
         if (strncmp(at, value, n) == 0 && (at[n] == '|' || at[n] == '\0'))
@@ -37,6 +37,18 @@ static bool parse_size(const char *text, int64_t *out)
     return true;
 }
 
+// Return a size as a user writes it, such as 128M; new string. Other numbers have no suffix.
+static char *show_number(const struct opt *o, int64_t n)
+{
+    static const char *const SUFFIXES[] = {"", "K", "M", "G", "T"};
+    size_t i = 0;
+    while (o->type == OPT_SIZE && n && n % 1024 == 0 && i < ARRAY_LEN(SUFFIXES) - 1) {
+        n /= 1024;
+        i++;
+    }
+    return str_printf("%lld%s", (long long)n, SUFFIXES[i]);
+}
+
 static int set_number(const struct opt *o, const char *shown, const char *text, struct err *e)
 {
     int64_t v = 0;
@@ -45,9 +57,14 @@ static int set_number(const struct opt *o, const char *shown, const char *text, 
     if (!ok)
         return err_set(e, ERR_INVALID, "%s takes a %s, not \"%s\"", shown,
                        o->type == OPT_SIZE ? "size such as 512M or 4G" : "whole number", text);
-    if ((o->min || o->max) && (v < o->min || v > o->max))
-        return err_set(e, ERR_INVALID, "%s must be from %lld to %lld, not %s", shown,
-                       (long long)o->min, (long long)o->max, text);
+    if (o->max == INT64_MAX && v < o->min)
+        return err_set(e, ERR_INVALID, "%s must be at least %lld, not %s", shown, (long long)o->min,
+                       text);
+    if ((o->min || o->max) && (v < o->min || v > o->max)) {
+        char *min auto_free = show_number(o, o->min);
+        char *max auto_free = show_number(o, o->max);
+        return err_set(e, ERR_INVALID, "%s must be from %s to %s, not %s", shown, min, max, text);
+    }
     *(int64_t *)o->value = v;
     return 0;
 }
@@ -177,8 +194,7 @@ static int load_list(const struct opt *o, const char *shown, const json_t *value
 {
     size_t i;
     json_t *one;
-    json_array_foreach(values, i, one)
-    {
+    json_array_foreach (values, i, one) {
         if (json_string_length(one) == 0)
             return refuse(o, shown, values, e);
         if (add_item(o->value, shown, json_string_value(one), OPT_FROM_FILE, e) < 0)
@@ -211,14 +227,14 @@ int opts_load(const struct opt *table, int count, const json_t *values, const ch
     const char *key;
     json_t *value;
     if (!json_is_object(values))
-        return err_set(e, ERR_INVALID, "%s: it must be an object, {\"option\": value ...}", file);
-    json_object_foreach((json_t *)(uintptr_t)values, key, value)
-    {
+        return err_set(e, ERR_INVALID, "%s must be an object, {\"option\": value ...}", file);
+    json_object_foreach ((json_t *)(uintptr_t)values, key, value) {
         const struct opt *o = find_key(table, count, key);
         char *shown auto_free = str_printf("%.200s: \"%.60s\"", file, key);
         if (!o && !str_eq(key, "$schema"))
             return err_set(e, ERR_INVALID,
-                           "%s is no option; allowed are those of --help, with _ for -", shown);
+                           "%s is not an option; allowed are the options of --help, with _ for -",
+                           shown);
         if (o && load_value(o, shown, value, e) < 0)
             return -1;
     }

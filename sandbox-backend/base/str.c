@@ -87,7 +87,7 @@ bool str_to_int(const char *s, int64_t min, int64_t max, int64_t *out)
     return true;
 }
 
-// Length of the valid UTF-8 character at `s`, or 0.
+// Return the length of the valid UTF-8 character at `s`, or 0.
 static size_t utf8_char(const unsigned char *s, size_t len)
 {
     if (s[0] < 0x80)
@@ -98,7 +98,7 @@ static size_t utf8_char(const unsigned char *s, size_t len)
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xC0) != 0x80)
             return 0;
-    // Overlong forms, surrogates, and beyond U+10FFFF.
+    // Overlong forms, surrogates, and code points beyond U+10FFFF.
     if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
         (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
         return 0;
@@ -179,7 +179,7 @@ void random_bytes(void *out, size_t len)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            abort(); // without randomness no token is safe to give out
+            abort(); // without randomness no token is safe
         p += n;
         len -= (size_t)n;
     }

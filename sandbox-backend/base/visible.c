@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that others chose, for people to read.
+// Make untrusted text safe to show to people.
 #include "sandbox-backend/base/visible.h"
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ static const struct {
     {0xe0000, 0xe007f}, // tags
 };
 
-// Of a whole, valid character of `n` bytes.
+// Decode a complete, valid character of `n` bytes.
 static uint32_t decode(const unsigned char *s, size_t n)
 {
     uint32_t c = n == 1 ? s[0] : s[0] & (0x7fu >> n);
@@ -42,7 +42,7 @@ static bool is_hidden(uint32_t c)
     return false;
 }
 
-// 0 where no valid character begins.
+// Return 0 where no valid character begins.
 static size_t whole_length(const char *s, size_t len)
 {
     unsigned char c = (unsigned char)*s;
@@ -63,7 +63,7 @@ void visible_add(struct buf *out, const char *s, size_t len)
         if (n) {
             buf_add(out, s + i, n);
         } else {
-            // All bytes of a character that is hidden: alone, the rest would be no UTF-8.
+            // Hide all bytes of the character: the rest alone would be invalid UTF-8.
             n = whole_length(s + i, len - i);
             n = n ? n : 1;
             for (size_t k = 0; k < n; k++)
@@ -87,7 +87,7 @@ char *visible_json(const char *text)
     for (size_t i = 0; i < len;) {
         size_t n = whole_length(text + i, len - i);
         uint32_t c = n ? decode((const unsigned char *)text + i, n) : 0xfffd;
-        if (n && (c < 0x20 || !is_hidden(c))) // below are only the line ends of a writer's layout
+        if (n && (c < 0x20 || !is_hidden(c))) // smaller ones are only line ends of the layout
             buf_add(&out, text + i, n);
         else if (c < 0x10000)
             buf_printf(&out, "\\u%04x", c);

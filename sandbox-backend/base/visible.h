@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that others chose, for people to read. What a terminal obeys (control characters), what
-// turns the order of what is read (bidirectional controls) and what is not seen at all comes out as
-// \xNN a byte; so does what is no UTF-8. Joiners stay, as words and pictures of many languages need
-// them.
+// Make untrusted text safe to show to people. These characters are shown as \xNN, byte by byte:
+// control characters, which a terminal obeys; bidirectional controls, which change the order of
+// reading; invisible characters; and invalid UTF-8. Joiners stay, since words and emoji of many
+// languages need them.
 #pragma once
 #include <stddef.h>
 
 #include "sandbox-backend/base/buf.h"
 
-// Bytes of the character at `s` that may be shown as it is; 0: its first byte may not. len > 0.
+// Return the length of the character at `s` if it is safe to show, else 0. len > 0.
 size_t visible_length(const char *s, size_t len);
 void visible_add(struct buf *out, const char *s, size_t len);
 char *visible_text(const char *s); // new string
-// JSON text: the same, by \uNNNN in its strings, so that it stays what it was. New string.
+// The same for JSON text, with \uNNNN inside its strings, so that its meaning stays. New string.
 char *visible_json(const char *text);

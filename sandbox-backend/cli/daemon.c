@@ -1,38 +1,99 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby daemon: cubbyd in the foreground; cubby daemon status: whether one runs, and where; cubby
-// daemon stop: ends it.
+// cubby daemon: run cubbyd in the foreground; cubby daemon status: show whether it runs, and where
+// it listens; cubby daemon stop: end it.
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/base/self.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
-#include "sandbox-backend/cli/daemon_phase.h"
-#include "sandbox-backend/cli/listening.h"
-#include "sandbox-backend/cli/session.h"
+#include "sandbox-backend/cli/connection.h"
 
-#define STOP_WAIT_MS  120000 // a machine whose memory is being written to the disk is waited for
+// ---- the phase of a home's daemon
+
+#define TEXT_BYTES_MAX 100
+#define URL_BYTES_MAX  300
+
+// The lock file holds "<pid>\n", and while the daemon stops a second line that says so.
+static bool says_that_it_stops(int lock)
+{
+    struct buf text auto_buf = BUF_INIT;
+    return fd_read_all(lock, TEXT_BYTES_MAX, &text, NULL) == 0 &&
+           strstr(buf_str(&text), "\nstopping\n");
+}
+
+int daemon_phase(const char *home, enum daemon_phase *out, struct err *e)
+{
+    char *path auto_free = home_path(home, "cubbyd.lock");
+    int lock auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    if (lock < 0 && errno != ENOENT)
+        return err_sys(e, errno, "open %s", path);
+    if (lock < 0 || flock(lock, LOCK_SH | LOCK_NB) == 0)
+        *out = DAEMON_NONE;
+    else
+        *out = says_that_it_stops(lock) ? DAEMON_STOPS : DAEMON_RUNS;
+    return 0;
+}
+
+static bool is_forbidden(const char *socket_path)
+{
+    int fd auto_close = fd_connect_unix(socket_path);
+    return fd < 0 && errno == EACCES;
+}
+
+// A daemon whose socket this user may not open listens, whatever its phase says.
+bool daemon_phase_explains(const char *home, const struct err *why, enum daemon_phase *out)
+{
+    struct err unknown = ERR_INIT;
+    char *path auto_free = home_path(home, "cubbyd.sock");
+    return !is_forbidden(path) && daemon_phase(home, out, &unknown) == 0 &&
+           (*out == DAEMON_STOPS || why->code == ERR_UNAVAILABLE);
+}
+
+// A daemon that was killed leaves its cubbyd.url behind.
+static bool runs(const char *home)
+{
+    enum daemon_phase phase = DAEMON_NONE;
+    struct err e = ERR_INIT;
+    return daemon_phase(home, &phase, &e) == 0 && phase != DAEMON_NONE;
+}
+
+char *daemon_url(const char *home)
+{
+    struct buf text auto_buf = BUF_INIT;
+    char *path auto_free = home_path(home, "cubbyd.url");
+    if (!runs(home) || file_read(path, URL_BYTES_MAX, &text, NULL) < 0)
+        return NULL;
+    const char *url = buf_str(&text);
+    size_t len = strcspn(url, "\n");
+    return len ? xstrndup(url, len) : NULL;
+}
+
+#define STOP_WAIT_MS  120000 // the daemon waits for a machine that is being saved
 #define LOOK_EVERY_MS 20
 
 // ---- status
 static void print_running(const char *home, const json_t *list)
 {
-    char *url auto_free = listening_url(home);
+    char *url auto_free = daemon_url(home);
     printf("runs\nsocket: %s/cubbyd.sock\nurl: %s\nsandboxes: %zu\n", home,
-           url ? url : "none (cubbyd --listen)", json_array_size(list));
+           url ? url : "none (set with cubbyd --listen)", json_array_size(list));
 }
 
-// That it gave no list may have any reason: `e`.
+// The daemon gave no list; `e` says why.
 static int print_other(const char *home, const struct err *e)
 {
     static const char *const TEXTS[] = {[DAEMON_NONE] = "does not run",
@@ -48,31 +109,32 @@ static int print_other(const char *home, const struct err *e)
 static int status(int argc, char **argv)
 {
     const struct cli_usage usage = {
-        "daemon status",
-        "Says whether the daemon runs, is starting, is stopping or does not run; where it\n"
-        "listens, and how many sandboxes it has. The exit status is 0 when it runs, else 1.",
-        NULL, 0, false};
+        .synopsis = "daemon status",
+        .text = "Says whether the daemon runs, starts, stops or does not run, where it listens, "
+                "and how\n"
+                "many sandboxes it has. The exit status is 0 when it runs, else 1.",
+    };
     struct err e = ERR_INIT;
-    struct session s;
-    const struct session_opts here = {0};
+    struct connection c;
+    const struct backend_opts here = {0};
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;
     if (argc > 1)
-        return cli_usage_error("daemon status takes no operand");
-    if (session_open(&s, &here, SESSION_NEVER_START, &e) < 0)
+        return cli_usage_error("daemon status takes no operand; see cubby daemon status --help");
+    if (connection_open(&c, &here, CONNECT_NEVER_STARTS, &e) < 0)
         return cli_fail(&e);
-    json_t *list = session_list(&s, &e);
+    json_t *list = connection_list(&c, &e);
     if (list)
-        print_running(s.home, list);
-    int result = list ? 0 : print_other(s.home, &e);
+        print_running(c.home, list);
+    int result = list ? 0 : print_other(c.home, &e);
     json_decref(list);
-    session_close(&s);
+    connection_close(&c);
     return result;
 }
 
 // ---- stop
-// Who listens there; 0 for nobody.
+// Return the process that listens there; 0: none; -1: it is in another PID namespace.
 static pid_t listener(const char *socket_path)
 {
     struct ucred peer = {0};
@@ -83,16 +145,22 @@ static pid_t listener(const char *socket_path)
     return peer.pid ? peer.pid : -1;
 }
 
-// *process is a descriptor of who was told; -1 when nobody listens (yet, or any more).
+// Send the signal to the daemon. *process is a pidfd of it; -1 when nobody listens (yet, or any
+// more).
 static int tell(const char *home, int number, int *process, struct err *e)
 {
     char *path auto_free = home_path(home, "cubbyd.sock");
+    if (is_forbidden(path))
+        return err_set(e, ERR_DENIED,
+                       "permission denied on %s: run as the user that started cubbyd", path);
     pid_t pid = listener(path);
     if (pid < 0)
         return err_set(e, ERR_PRECONDITION,
-                       "cubbyd runs in another PID namespace; send it signal %d there", number);
+                       "cubbyd runs in another PID namespace, such as a container's; send signal "
+                       "%d to cubbyd there",
+                       number);
     int fd auto_close = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    if (fd < 0 || listener(path) != pid) // its number may be another's by now
+    if (fd < 0 || listener(path) != pid) // the pid may have been reused
         return 0;
     if (syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0)
         *process = steal_fd(&fd);
@@ -101,14 +169,14 @@ static int tell(const char *home, int number, int *process, struct err *e)
     return 0;
 }
 
-// Whether it has ended within a moment.
+// Wait a moment for the end of the process. Return whether it has ended.
 static bool has_ended(int process)
 {
     struct pollfd gone = {.fd = process, .events = POLLIN};
     return poll(&gone, 1, LOOK_EVERY_MS) > 0;
 }
 
-// One that is on its end already is waited for by its lock.
+// If the daemon is already stopping, wait until it releases its lock.
 static int end(const char *home, int number, bool *was_there, struct err *e)
 {
     enum daemon_phase phase;
@@ -127,7 +195,8 @@ static int end(const char *home, int number, bool *was_there, struct err *e)
                 return 0;
         poll(NULL, 0, LOOK_EVERY_MS);
     }
-    return err_set(e, ERR_TIMEOUT, "cubbyd has not ended after %d s; see %s/cubbyd.log",
+    return err_set(e, ERR_TIMEOUT,
+                   "cubbyd was told to stop but still runs after %d s; see why in %s/cubbyd.log",
                    STOP_WAIT_MS / 1000, home);
 }
 
@@ -136,16 +205,20 @@ static int stop(int argc, char **argv)
     bool keep = false;
     bool was_there = false;
     const struct opt opts[] = {
-        {"keep", NULL, OPT_FLAG, &keep, NULL, "leave its sandboxes for the next daemon", 0, 0,
-         NULL},
+        CLI_FLAG("keep", &keep, "leave the sandboxes for the next daemon"),
     };
     const struct cli_usage usage = {
-        "daemon stop [--keep]",
-        "Stops the daemon, and returns when it has ended. It ends its sandboxes with it, paused\n"
-        "and hibernated ones too; with --keep those that run go on without it, and the next\n"
-        "daemon finds all of them. Snapshots and templates stay. The next verb that needs a\n"
-        "daemon starts one. One that systemd has started is stopped by systemctl.",
-        opts, ARRAY_LEN(opts), false};
+        .synopsis = "daemon stop [--keep]",
+        .text = "Stops the daemon, and returns when it has ended. All its sandboxes end with it, "
+                "paused\n"
+                "ones too. With --keep they stay: running ones keep running, and the next daemon "
+                "takes\n"
+                "them over. Snapshots and templates stay. The next verb that needs a daemon starts "
+                "one.\n"
+                "Use systemctl to stop a daemon that systemd started.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
+    };
     struct err e = ERR_INIT;
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
@@ -160,7 +233,7 @@ static int stop(int argc, char **argv)
 }
 
 // ---- the daemon itself
-// All its options are cubbyd's own, and so is most of its help.
+// cubbyd parses all the options, and prints most of the help.
 static int run(char **argv)
 {
     struct err e = ERR_INIT;
@@ -186,7 +259,7 @@ int verb_daemon(int argc, char **argv)
         puts("Usage: cubby daemon [options of cubbyd, below]\n"
              "       cubby daemon status\n"
              "       cubby daemon stop [--keep]\n\n"
-             "Runs the daemon in the foreground; says whether one runs; stops it.\n");
+             "Runs the daemon in the foreground, shows its state, or stops it.\n");
         argv[1] = help;
     }
     return run(argv);

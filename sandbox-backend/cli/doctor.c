@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby doctor: what this machine lacks, and what to do about it.
-#include "sandbox-backend/cli/doctor.h"
-
+// cubby doctor: check this host, and say what to do about what is missing.
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
-#include "sandbox-backend/cli/table.h"
+#include "sandbox-backend/cli/connection.h"
+#include "sandbox-backend/cli/doctor.h"
+#include "sandbox-backend/drivers/tier.h"
 
 static const char *const LEVEL_NAMES[] = {"ok", "note", "missing"};
 
@@ -73,6 +74,100 @@ static void print_json(const struct doctor *d)
     json_decref(list);
 }
 
+static void add_finding(void *ctx, enum finding_level level, const char *name, const char *remedy,
+                        const char *text)
+{
+    struct doctor *d = ctx;
+    d->has_template |= level == FINDING_OK && str_eq(name, "template");
+    doctor_add(d, level, name, remedy, "%s", text);
+}
+
+// ---- the daemon, if it runs
+
+static long long mb_of(const json_t *host, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(host, key)) >> 20;
+}
+
+// How much room the daemon has for new sandboxes.
+static void look_at_room(struct doctor *d, struct connection *c)
+{
+    struct err e = ERR_INIT;
+    json_t *stats = connection_stats(c, NULL, &e);
+    const json_t *host = json_object_get(stats, "host");
+    long long left = mb_of(host, "memoryFreeBytes");
+    long long reserve = mb_of(host, "memoryReserveBytes");
+    long long pooled = (long long)json_integer_value(json_object_get(host, "pooled"));
+    if (host && left > 0)
+        doctor_ok(d, "room", "%lld MB for new sandboxes above the reserve of %lld MB; %lld pooled",
+                  left, reserve, pooled);
+    else if (host)
+        doctor_add(d, FINDING_NOTE, "room",
+                   "kill or hibernate sandboxes (cubby top), or start cubbyd with a lower "
+                   "--memory-reserve",
+                   "no memory for new sandboxes above the reserve of %lld MB; %lld pooled", reserve,
+                   pooled);
+    json_decref(stats);
+}
+
+// The daemon gave no list.
+static void report_other(struct doctor *d, const struct err *e)
+{
+    enum daemon_phase phase = DAEMON_NONE;
+    if (!daemon_phase_explains(d->home, e, &phase))
+        doctor_add(d, FINDING_MISSING, "daemon",
+                   "see cubbyd.log in the state directory; cubby daemon stop, and try again",
+                   "cubbyd gives no valid answer: %s", e->msg);
+    else if (phase == DAEMON_NONE)
+        doctor_ok(d, "daemon", "does not run; the first use starts it");
+    else if (phase == DAEMON_STOPS)
+        doctor_ok(d, "daemon", "is stopping; the next use starts another");
+    else
+        doctor_add(d, FINDING_NOTE, "daemon",
+                   "if it stays so, see cubbyd.log in the state directory", "is starting");
+}
+
+// Ask the daemon without starting it: it need not run.
+static void examine_daemon(struct doctor *d)
+{
+    struct err e = ERR_INIT;
+    struct connection c;
+    const struct backend_opts here = {0};
+    if (!d->home || connection_open(&c, &here, CONNECT_NEVER_STARTS, &e) < 0)
+        return;
+    json_t *list = connection_list(&c, &e);
+    char *url auto_free = list ? daemon_url(d->home) : NULL;
+    if (list)
+        doctor_ok(d, "daemon", "runs, with %zu sandboxes; TCP: %s", json_array_size(list),
+                  url ? url : "none");
+    else
+        report_other(d, &e);
+    if (list)
+        look_at_room(d, &c);
+    json_decref(list);
+    connection_close(&c);
+}
+
+// ---- the verb
+
+// Which tier `auto` takes, and why not a better one.
+static void look_at_tier(struct doctor *d)
+{
+    struct err e = ERR_INIT;
+    struct machine_facts facts;
+    char *dir auto_free = d->home ? str_printf("%s/templates/default", d->home) : NULL;
+    if (!dir || !file_exists(dir))
+        return;
+    const struct tier_wish wish = {.tier = TIER_AUTO};
+    if (tier_facts(dir, &wish, &facts, &e) < 0)
+        doctor_add(d, FINDING_MISSING, "tier", NULL, "no tier can run template \"default\": %s",
+                   e.msg);
+    else
+        doctor_ok(d, "tier", "auto chooses %s%s%s%s for template \"default\": %s",
+                  facts.driver->name, facts.accel[0] ? " (" : "", facts.accel,
+                  facts.accel[0] ? ")" : "", facts.reason);
+}
+
 static void examine(struct doctor *d)
 {
     struct err e = ERR_INIT;
@@ -82,13 +177,12 @@ static void examine(struct doctor *d)
     else
         doctor_add(d, FINDING_MISSING, "state", "set CUBBY_HOME to a directory you can write to",
                    "%s", e.msg);
-    doctor_tools(d);
-    doctor_template(d);
-    doctor_kvm(d);
+    for (size_t i = 0; DRIVERS[i]; i++)
+        if (DRIVERS[i]->doctor)
+            DRIVERS[i]->doctor(d->home, add_finding, d);
+    look_at_tier(d);
     doctor_host(d);
-    doctor_limits(d);
-    doctor_jail(d);
-    doctor_daemon(d);
+    examine_daemon(d);
 }
 
 static int verdict(const struct doctor *d)
@@ -107,20 +201,23 @@ static void doctor_fini(struct doctor *d)
         free(d->findings[i].remedy);
     }
     free(d->home);
-    free(d->qemu);
 }
 
 int verb_doctor(int argc, char **argv)
 {
     bool as_json = false;
     const struct opt opts[] = {
-        {"json", NULL, OPT_FLAG, &as_json, NULL, "print JSON", 0, 0, NULL},
+        CLI_FLAG("json", &as_json, "print JSON"),
     };
     const struct cli_usage usage = {
-        "doctor [--json]",
-        "Looks at what sandboxes need on this machine, and says of each thing that is missing,\n"
-        "or could be better, what to do. Exit status 1 when something needed is missing.",
-        opts, ARRAY_LEN(opts), false};
+        .synopsis = "doctor [--json]",
+        .text =
+            "Checks what sandboxes need on this host, and says what to do about each thing that "
+            "is\n"
+            "missing or could be better. The exit status is 1 when something needed is missing.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
+    };
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;

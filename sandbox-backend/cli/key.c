@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby key: the API keys that let programs in over TCP.
+// cubby key: the API keys with which programs use cubbyd over TCP.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,21 +10,19 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/cli/cli.h"
-#include "sandbox-backend/cli/listening.h"
-#include "sandbox-backend/cli/table.h"
 #include "sandbox-backend/keys/token_file.h"
 
-#define KEYS_FILE "keys.json" // as in the daemon's gate.h
-#define LIMIT_MAX 1000000     // within what the file takes of each
+#define KEYS_FILE "keys.json" // as in the daemon's api_keys.h
+#define LIMIT_MAX 1000000     // the file takes no larger limit
 
 static const char TEXT[] =
-    "  new NAME   makes a key, and prints what to export for E2B's SDKs to use it. The key\n"
-    "             is shown this once: only its hash is kept\n"
-    "             limits are kept by the daemon when the key makes, forks or wakes sandboxes\n"
+    "  new NAME   creates a key, and prints what to export so that E2B's SDKs use it. The key\n"
+    "             is shown only now: Cubby keeps its hash. The daemon checks the limits\n"
+    "             when the key creates, forks or wakes sandboxes\n"
     "  ls         lists the keys\n"
-    "  rm NAME    takes one back; a running daemon knows within a second\n\n"
-    "A key lets programs in where cubbyd listens on TCP (cubbyd --listen). It sees the\n"
-    "sandboxes that were made with it. On the unix socket no key is needed.";
+    "  rm NAME    revokes a key; a running daemon notices within a second\n\n"
+    "Programs need a key where cubbyd listens on TCP (cubbyd --listen). A key sees only the\n"
+    "sandboxes that were created with it. On the unix socket no key is needed.";
 
 // The members of keys.json, in the order of the columns of ls.
 enum { SANDBOXES, MEMORY, CPUS, SNAPSHOTS, DISK, PORTS, LIMITS };
@@ -33,18 +31,17 @@ static const char *const MEMBERS[LIMITS] = {"max_sandboxes", "max_memory_mb", "m
 
 static void print_exports(const char *home, const char *key)
 {
-    char *url auto_free = listening_url(home);
+    char *url auto_free = daemon_url(home);
     if (url)
         printf("export E2B_API_URL=%s\nexport E2B_SANDBOX_URL=%s\n", url, url);
     printf("export E2B_API_KEY=%s\n", key);
     fflush(stdout);
     if (!url)
-        fprintf(
-            stderr,
-            "cubby: cubbyd does not listen on TCP now. Put {\"listen\": \"127.0.0.1:3000\"} into\n"
-            "%s/cubbyd.json, end it (cubby daemon stop --keep), and besides the key export\n"
-            "E2B_API_URL=http://127.0.0.1:3000 and E2B_SANDBOX_URL=http://127.0.0.1:3000\n",
-            home);
+        fprintf(stderr,
+                "cubby: cubbyd does not listen on TCP. Put {\"listen\": \"127.0.0.1:3000\"} into\n"
+                "%s/cubbyd.json, stop it (cubby daemon stop --keep), and export\n"
+                "E2B_API_URL=http://127.0.0.1:3000 and E2B_SANDBOX_URL=http://127.0.0.1:3000 too\n",
+                home);
 }
 
 static int key_new(const char *home, const char *path, const char *name, bool plain,
@@ -130,9 +127,9 @@ static int key_rm(const char *path, const char *name)
     return token_file_remove(path, name, &e) < 0 ? cli_fail(&e) : 0;
 }
 
-#define LIMIT_OPT(name, which, arg, help)                                                   \
-    {                                                                                       \
-        name, NULL, OPT_INT, &limits[which].value, arg, "of new: " help, 0, LIMIT_MAX, NULL \
+#define LIMIT_OPT(name, which, arg, help)                                                \
+    {                                                                                    \
+        name, NULL, OPT_INT, &limits[which].value, arg, "new: " help, 0, LIMIT_MAX, NULL \
     }
 
 int verb_key(int argc, char **argv)
@@ -143,17 +140,22 @@ int verb_key(int argc, char **argv)
     bool as_json = false;
     bool plain = false;
     const struct opt opts[] = {
-        {"json", NULL, OPT_FLAG, &as_json, NULL, "of ls: print JSON", 0, 0, NULL},
-        {"plain", NULL, OPT_FLAG, &plain, NULL, "of new: print the key alone", 0, 0, NULL},
-        LIMIT_OPT("max-sandboxes", SANDBOXES, "N", "sandboxes at once, running and paused"),
-        LIMIT_OPT("max-memory-mb", MEMORY, "MB", "memory of their guests, hibernated ones apart"),
-        LIMIT_OPT("max-cpus", CPUS, "N", "processors of those that run"),
-        LIMIT_OPT("max-snapshots", SNAPSHOTS, "N", "snapshots"),
-        LIMIT_OPT("max-disk-mb", DISK, "MB", "disk of the snapshots"),
-        LIMIT_OPT("max-ports", PORTS, "N", "ports that its sandboxes expose on the host"),
+        CLI_FLAG("json", &as_json, "ls: print JSON"),
+        CLI_FLAG("plain", &plain, "new: print only the key"),
+        LIMIT_OPT("max-sandboxes", SANDBOXES, "N", "maximum of running and paused sandboxes"),
+        LIMIT_OPT("max-memory-mb", MEMORY, "MB",
+                  "maximum memory of all guests, without hibernated ones"),
+        LIMIT_OPT("max-cpus", CPUS, "N", "maximum of virtual CPUs of running sandboxes"),
+        LIMIT_OPT("max-snapshots", SNAPSHOTS, "N", "maximum of snapshots"),
+        LIMIT_OPT("max-disk-mb", DISK, "MB", "maximum disk space of snapshots"),
+        LIMIT_OPT("max-ports", PORTS, "N", "maximum of ports that sandboxes expose on the host"),
     };
-    const struct cli_usage usage = {"key new NAME | ls | rm NAME", TEXT, opts, ARRAY_LEN(opts),
-                                    false};
+    const struct cli_usage usage = {
+        .synopsis = "key new NAME | ls | rm NAME",
+        .text = TEXT,
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
+    };
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby: what a person types. Finds the verb and runs it.
+// cubby: the command line of Cubby. Finds the verb and runs it.
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -15,49 +15,70 @@ static const struct verb {
     int (*run)(int argc, char **argv);
     const char *help;
 } VERBS[] = {
-    {"create", verb_create, "make a sandbox and print its id"},
+    {"create", verb_create, "create a sandbox and print its id"},
     {"exec", verb_exec, "run a command in a sandbox"},
-    {"expose", verb_expose, "make a port of a sandbox a URL of this machine"},
+    {"expose", verb_expose, "give a port of a sandbox a URL on this host"},
     {"ps", verb_ps, "list the sandboxes"},
-    {"top", verb_top, "show what the sandboxes use of this machine, again and again"},
-    {"stats", verb_stats, "the same, once"},
-    {"pause", verb_pause, "stop sandboxes, and keep them as they are"},
-    {"resume", verb_resume, "let paused sandboxes go on"},
-    {"snapshot", verb_snapshot, "keep what sandboxes are now; list and remove what was kept"},
-    {"rollback", verb_rollback, "take a sandbox back to a snapshot of it"},
-    {"fork", verb_fork, "make copies of a running sandbox"},
-    {"network", verb_network, "show and set what a sandbox may open to the outside"},
+    {"top", verb_top, "show what the sandboxes use of this host, every two seconds"},
+    {"stats", verb_stats, "show what the sandboxes use of this host, once"},
+    {"pause", verb_pause, "stop sandboxes and keep their state"},
+    {"resume", verb_resume, "let paused sandboxes run again"},
+    {"snapshot", verb_snapshot, "save the state of a sandbox; list and remove snapshots"},
+    {"rollback", verb_rollback, "return a sandbox to one of its snapshots"},
+    {"fork", verb_fork, "create copies of a running sandbox"},
+    {"network", verb_network, "show and set what a sandbox may connect to"},
     {"kill", verb_kill, "end sandboxes"},
     {"template", verb_template, "build, list and remove templates"},
-    {"doctor", verb_doctor, "say what this machine lacks, and what to do about it"},
-    {"key", verb_key, "make, list and remove API keys, for programs that come over TCP"},
-    {"daemon", verb_daemon, "say whether the daemon runs, stop it, or run it in the foreground"},
+    {"doctor", verb_doctor, "check this host, and say what to do about what is missing"},
+    {"key", verb_key, "create, list and remove API keys for programs that use TCP"},
+    {"daemon", verb_daemon, "run the daemon in the foreground, show its state, stop it"},
 };
 
 static void help(FILE *to)
 {
     fputs("Usage: cubby VERB [OPTIONS]\n\n"
-          "Sandboxes for AI agents: microVMs restored from a snapshot.\n\nVerbs:\n",
+          "Sandboxes for AI agents: microVMs that start from a saved state.\n\nVerbs:\n",
           to);
     for (size_t i = 0; i < ARRAY_LEN(VERBS); i++)
         fprintf(to, "  %-10s %s\n", VERBS[i].name, VERBS[i].help);
-    fputs("\n\"cubby VERB --help\" explains a verb. State is kept in $CUBBY_HOME (default\n"
-          "~/.local/share/cubby, /var/lib/cubby for root).\n",
+    fputs("\n\"cubby VERB --help\" explains a verb, \"cubby help backend\" how to use a remote "
+          "server.\n"
+          "Cubby keeps its state in $CUBBY_HOME (default: ~/.local/share/cubby, for root\n"
+          "/var/lib/cubby).\n",
           to);
 }
 
-// Of a program whose output was lost: a full disk is an error, a reader that left is not worth a
-// word.
+// Return the exit status when output may have been lost: a full disk is an error; a reader that
+// left needs no message.
 static int check_output(int status)
 {
     bool flushed = fflush(stdout) == 0;
-    const char *why = flushed ? "not all of it could be written" : strerror(errno);
+    const char *why = flushed ? "the output could not be written completely" : strerror(errno);
     if (flushed && !ferror(stdout))
         return status;
     if (!flushed && errno == EPIPE)
         return status ? status : 128 + SIGPIPE;
     fprintf(stderr, "cubby: standard output: %s\n", why);
     return status ? status : 1;
+}
+
+// Return the row of a verb; NULL: there is no such verb.
+static const struct verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(VERBS); i++)
+        if (strcmp(VERBS[i].name, name) == 0)
+            return &VERBS[i];
+    return NULL;
+}
+
+static int help_verb(char *name)
+{
+    static char option[] = "--help";
+    char *words[] = {name, option, NULL};
+    const struct verb *verb = find_verb(name);
+    if (!verb)
+        return cli_usage_error("unknown verb \"%s\"; see cubby --help", name);
+    return verb->run(2, words);
 }
 
 static int run(int argc, char **argv)
@@ -67,6 +88,10 @@ static int run(int argc, char **argv)
         help(stderr);
         return CLI_USAGE;
     }
+    if (strcmp(name, "help") == 0 && argc > 2 && strcmp(argv[2], "backend") == 0)
+        return cli_help_backend();
+    if (strcmp(name, "help") == 0 && argc > 2)
+        return help_verb(argv[2]);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         help(stdout);
         return 0;
@@ -75,15 +100,15 @@ static int run(int argc, char **argv)
         puts("cubby " CUBBY_VERSION);
         return 0;
     }
-    for (size_t i = 0; i < ARRAY_LEN(VERBS); i++)
-        if (strcmp(VERBS[i].name, name) == 0)
-            return VERBS[i].run(argc - 1, argv + 1);
-    return cli_usage_error("there is no verb \"%s\"; see cubby --help", name);
+    const struct verb *verb = find_verb(name);
+    if (verb)
+        return verb->run(argc - 1, argv + 1);
+    return cli_usage_error("unknown verb \"%s\"; see cubby --help", name);
 }
 
 int main(int argc, char **argv)
 {
-    // A reader of our output that leaves is seen as EPIPE by whoever writes.
+    // When the reader of our output leaves, the writer gets EPIPE instead of a signal.
     signal(SIGPIPE, SIG_IGN);
     return check_output(run(argc, argv));
 }

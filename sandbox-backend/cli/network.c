@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby network: what a sandbox may open, and what it was refused; and another policy.
-#include "sandbox-backend/client/network.h"
-
+// cubby network: show what a sandbox may connect to and what it was refused; set its policy.
 #include <stdio.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/cli/cli.h"
-#include "sandbox-backend/cli/network_opts.h"
-#include "sandbox-backend/cli/session.h"
+#include "sandbox-backend/cli/connection.h"
 
 static const char *string_of(const json_t *object, const char *key)
 {
@@ -22,8 +19,7 @@ static void print_list(const char *name, const json_t *list)
     if (json_array_size(list) == 0)
         return;
     printf("%s:", name);
-    json_array_foreach(list, i, entry)
-    {
+    json_array_foreach (list, i, entry) {
         putchar(' ');
         cli_print_safe(stdout, json_string_value(entry) ? json_string_value(entry) : "?");
     }
@@ -34,8 +30,7 @@ static void print_limits(const json_t *limits)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)limits, key, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)limits, key, value) {
         fputs("limit: ", stdout);
         cli_print_safe(stdout, key);
         printf(" %lld\n", (long long)json_integer_value(value));
@@ -90,18 +85,26 @@ static void print_network(const json_t *network)
     print_list("deny", json_object_get(policy, "deny"));
     print_limits(json_object_get(policy, "limits"));
     print_counters(json_object_get(network, "counters"));
-    json_array_foreach(refusals, i, refusal)
-    {
+    json_array_foreach (refusals, i, refusal) {
         print_refusal(refusal);
     }
 }
 
-static int show(struct session *s, const char *id, bool as_json, struct err *e)
+struct network {
+    json_t *policy; // owned; NULL: show the network
+    bool as_json;
+};
+
+static int act(struct connection *c, const char *id, const void *ctx)
 {
-    json_t *network = session_network(s, id, e);
+    const struct network *want = ctx;
+    struct err e = ERR_INIT;
+    if (want->policy)
+        return connection_network_set(c, id, want->policy, &e) < 0 ? cli_fail(&e) : 0;
+    json_t *network = connection_network(c, id, &e);
     if (!network)
-        return cli_fail(e);
-    if (as_json)
+        return cli_fail(&e);
+    if (want->as_json)
         cli_print_json(network);
     else
         print_network(network);
@@ -109,51 +112,38 @@ static int show(struct session *s, const char *id, bool as_json, struct err *e)
     return 0;
 }
 
-static int act(struct session *s, const char *given, const json_t *policy, bool as_json)
-{
-    struct err e = ERR_INIT;
-    char *id auto_free = session_resolve(s, given, &e);
-    if (!id)
-        return cli_fail(&e);
-    if (!policy)
-        return show(s, id, as_json, &e);
-    return session_network_set(s, id, policy, &e) < 0 ? cli_fail(&e) : 0;
-}
-
 int verb_network(int argc, char **argv)
 {
-    bool as_json = false;
-    struct network_opts want = {0};
-    struct session_opts server = {0};
+    struct network want = {0};
+    struct network_opts policy = {0};
+    struct backend_opts server = {0};
     const struct opt opts[] = {
-        NETWORK_OPTS(&want),
-        {"json", NULL, OPT_FLAG, &as_json, NULL, "print JSON, as the API gives it", 0, 0, NULL},
-        SESSION_OPTS(&server),
+        NETWORK_OPTS(&policy),
+        CLI_FLAG("json", &want.as_json, "print the API's JSON"),
     };
     const struct cli_usage usage = {
-        "network [--network WHAT] [--allow ENTRY]... [--deny ENTRY]... ID",
-        "Shows what a sandbox may open to the outside, what it sent and received, and the last\n"
-        "things that it was refused. With options it gets that policy instead, at once:\n"
-        "connections that are not allowed any more are cut. An ENTRY is an address, a network\n"
-        "or a name, with a protocol and ports where wanted: example.com, *.example.org:443,\n"
-        "tcp://10.0.0.0/8:5432, 1.1.1.1:80-90.",
-        opts, ARRAY_LEN(opts), false};
+        .synopsis = "network [--network POLICY] [--allow ENTRY]... [--deny ENTRY]... ID",
+        .text =
+            "Shows what a sandbox may connect to, what it sent and received, and its last "
+            "refusals.\n"
+            "With --network, --allow or --deny, replaces its policy at once, and cuts connections "
+            "that\n"
+            "are no longer allowed. An ENTRY is an address, a network or a name, with an optional\n"
+            "protocol and ports: example.com, *.example.org:443, tcp://10.0.0.0/8:5432,\n"
+            "1.1.1.1:80-90.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
+        .server = &server,
+    };
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;
     if (argc != 2)
         return cli_usage_error("network takes the id of one sandbox; see cubby network --help");
     struct err e = ERR_INIT;
-    struct session s;
-    json_t *policy = NULL;
-    int status = 1;
-    if (network_opts_policy(&want, &policy, &e) == 0 &&
-        session_open(&s, &server, SESSION_IF_USED, &e) == 0) {
-        status = act(&s, argv[1], policy, as_json);
-        session_close(&s);
-    } else {
-        cli_fail(&e);
-    }
-    json_decref(policy);
+    if (network_opts_policy(&policy, &want.policy, &e) < 0)
+        return cli_usage_error("%s", e.msg);
+    int status = connection_on_one(&server, argv[1], act, &want);
+    json_decref(want.policy);
     return status;
 }

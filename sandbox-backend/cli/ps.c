@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby ps: the sandboxes that there are.
+// cubby ps: list the sandboxes.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,10 +8,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
-#include "sandbox-backend/cli/session.h"
-#include "sandbox-backend/cli/span.h"
-#include "sandbox-backend/cli/stats_view.h"
-#include "sandbox-backend/cli/table.h"
+#include "sandbox-backend/cli/connection.h"
 
 static char *span_to(const json_t *sandbox, const char *key, int sign)
 {
@@ -19,7 +16,7 @@ static char *span_to(const json_t *sandbox, const char *key, int sign)
     const char *text = json_string_value(json_object_get(sandbox, key));
     if (!text || !clock_parse_rfc3339(text, &at))
         return xstrdup("-");
-    return span_text(sign * (at - clock_wall_ns()) / 1000000000);
+    return cli_span(sign * (at - clock_wall_ns()) / 1000000000);
 }
 
 static char *metadata_of(const json_t *sandbox)
@@ -28,8 +25,7 @@ static char *metadata_of(const json_t *sandbox)
     const char *key = NULL;
     json_t *value = NULL;
     json_t *metadata = json_object_get(sandbox, "metadata");
-    json_object_foreach(metadata, key, value)
-    {
+    json_object_foreach (metadata, key, value) {
         buf_printf(&text, "%s%s=%s", text.len ? " " : "", key,
                    json_is_string(value) ? json_string_value(value) : "?");
     }
@@ -39,7 +35,7 @@ static char *metadata_of(const json_t *sandbox)
 static void add_row(struct table *t, const json_t *sandbox)
 {
     char *age auto_free = span_to(sandbox, "startedAt", -1);
-    // A paused one has no end.
+    // A paused sandbox has no end time.
     bool paused = str_eq(json_string_value(json_object_get(sandbox, "state")), "paused");
     char *left auto_free = paused ? xstrdup("-") : span_to(sandbox, "endAt", 1);
     char *metadata auto_free = metadata_of(sandbox);
@@ -47,6 +43,7 @@ static void add_row(struct table *t, const json_t *sandbox)
     table_cell(t, cli_text(sandbox, "sandboxID"));
     table_cell(t, *template == '-' ? cli_text(sandbox, "templateID") : template);
     table_cell(t, stats_view_state(sandbox));
+    table_cell(t, cli_text(sandbox, "tier"));
     table_cell(t, cli_text(sandbox, "isolation"));
     table_cell(t, age);
     table_cell(t, left);
@@ -55,14 +52,13 @@ static void add_row(struct table *t, const json_t *sandbox)
 
 static void print_table(const json_t *list)
 {
-    static const char *const HEADINGS[] = {"ID",  "TEMPLATE",   "STATE",   "ISOLATION",
-                                           "AGE", "EXPIRES IN", "METADATA"};
+    static const char *const HEADINGS[] = {"ID",        "TEMPLATE", "STATE",      "TIER",
+                                           "ISOLATION", "AGE",      "EXPIRES IN", "METADATA"};
     struct table t;
     table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     size_t i = 0;
     const json_t *sandbox = NULL;
-    json_array_foreach(list, i, sandbox)
-    {
+    json_array_foreach (list, i, sandbox) {
         add_row(&t, sandbox);
     }
     table_print(&t, stdout);
@@ -72,30 +68,33 @@ static void print_table(const json_t *list)
 int verb_ps(int argc, char **argv)
 {
     bool as_json = false;
-    struct session_opts server = {0};
+    struct backend_opts server = {0};
     const struct opt opts[] = {
-        {"json", NULL, OPT_FLAG, &as_json, NULL, "print JSON: an array, as the API gives it", 0, 0,
-         NULL},
-        SESSION_OPTS(&server),
+        CLI_FLAG("json", &as_json, "print the API's JSON, an array"),
     };
-    const struct cli_usage usage = {"ps [--json]", "Lists the sandboxes, running and paused.", opts,
-                                    ARRAY_LEN(opts), false};
+    const struct cli_usage usage = {
+        .synopsis = "ps [--json]",
+        .text = "Lists the running and paused sandboxes.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
+        .server = &server,
+    };
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;
     if (argc > 1)
         return cli_usage_error("ps takes no operand; see cubby ps --help");
     struct err e = ERR_INIT;
-    struct session s;
-    if (session_open(&s, &server, SESSION_IF_USED, &e) < 0)
+    struct connection c;
+    if (connection_open(&c, &server, CONNECT_STARTS_IF_USED, &e) < 0)
         return cli_fail(&e);
-    json_t *list = session_is_idle(&s) ? json_array() : session_list(&s, &e);
+    json_t *list = connection_is_idle(&c) ? json_array() : connection_list(&c, &e);
     if (list && as_json) {
         cli_print_json(list);
     } else if (list) {
         print_table(list);
     }
     json_decref(list);
-    session_close(&s);
+    connection_close(&c);
     return list ? 0 : cli_fail(&e);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby snapshot and cubby rollback: what sandboxes were, and back to it.
+// cubby snapshot: save the state of a sandbox; list and remove snapshots.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,15 +7,14 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
-#include "sandbox-backend/cli/session.h"
-#include "sandbox-backend/cli/table.h"
+#include "sandbox-backend/cli/connection.h"
 
-// ---- making one
-static int make(struct session *s, const char *given, const char *name)
+// ---- making a snapshot
+static int make(struct connection *c, const char *given, const char *name)
 {
     struct err e = ERR_INIT;
-    char *id auto_free = session_resolve(s, given, &e);
-    json_t *snapshot = id ? session_snapshot(s, id, name, &e) : NULL;
+    char *id auto_free = connection_resolve(c, given, &e);
+    json_t *snapshot = id ? connection_snapshot(c, id, name, &e) : NULL;
     if (!snapshot)
         return cli_fail(&e);
     cli_print_line(cli_text(snapshot, "snapshotID"));
@@ -26,32 +25,34 @@ static int make(struct session *s, const char *given, const char *name)
 static int verb_make(int argc, char **argv)
 {
     const char *name = NULL;
-    struct session_opts server = {0};
+    struct backend_opts server = {0};
     const struct opt opts[] = {
-        {"name", NULL, OPT_STRING, &name, "NAME", "by which it is found again", 0, 0, NULL},
-        SESSION_OPTS(&server),
+        CLI_STRING("name", &name, "NAME", "a name for the snapshot"),
     };
     const struct cli_usage usage = {
-        "snapshot [--name NAME] ID\n"
-        "       cubby snapshot ls [--json] [ID]\n"
-        "       cubby snapshot rm SNAPSHOT...",
-        "Keeps what a running sandbox is now, its files, its memory and its processes, and prints\n"
-        "the snapshot's id. The sandbox goes on. \"cubby rollback\" takes it back to the "
-        "snapshot;\n"
-        "\"cubby create --template SNAPSHOT\" makes another sandbox from it.",
-        opts, ARRAY_LEN(opts), false};
+        .synopsis = "snapshot [--name NAME] ID\n"
+                    "       cubby snapshot ls [--json] [ID]\n"
+                    "       cubby snapshot rm SNAPSHOT...",
+        .text =
+            "Saves the files, memory and processes of a running sandbox, and prints the id of the\n"
+            "snapshot. The sandbox keeps running. \"cubby rollback\" returns it to the snapshot;\n"
+            "\"cubby create --template SNAPSHOT\" creates another sandbox from it.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
+        .server = &server,
+    };
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;
     if (argc != 2)
-        return cli_usage_error("snapshot takes one sandbox's id, or ls, or rm; see cubby snapshot "
+        return cli_usage_error("snapshot takes the id of one sandbox, ls or rm; see cubby snapshot "
                                "--help");
     struct err e = ERR_INIT;
-    struct session s;
-    if (session_open(&s, &server, SESSION_IF_USED, &e) < 0)
+    struct connection c;
+    if (connection_open(&c, &server, CONNECT_STARTS_IF_USED, &e) < 0)
         return cli_fail(&e);
-    int status = make(&s, argv[1], name);
-    session_close(&s);
+    int status = make(&c, argv[1], name);
+    connection_close(&c);
     return status;
 }
 
@@ -73,23 +74,22 @@ static void print_table(const json_t *list)
     table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     size_t i = 0;
     const json_t *one = NULL;
-    json_array_foreach(list, i, one)
-    {
+    json_array_foreach (list, i, one) {
         add_row(&t, one);
     }
     table_print(&t, stdout);
     table_fini(&t);
 }
 
-static int list(struct session *s, const char *given, bool as_json)
+static int list(struct connection *c, const char *given, bool as_json)
 {
     struct err e = ERR_INIT;
-    char *id auto_free = given ? session_resolve(s, given, &e) : NULL;
+    char *id auto_free = given ? connection_resolve(c, given, &e) : NULL;
     json_t *all = NULL;
-    if (!given && session_is_idle(s))
+    if (!given && connection_is_idle(c))
         all = json_array();
     else if (!err_is(&e))
-        all = session_snapshots(s, id, &e);
+        all = connection_snapshots(c, id, &e);
     if (!all)
         return cli_fail(&e);
     if (as_json) {
@@ -104,57 +104,61 @@ static int list(struct session *s, const char *given, bool as_json)
 static int verb_list(int argc, char **argv)
 {
     bool as_json = false;
-    struct session_opts server = {0};
+    struct backend_opts server = {0};
     const struct opt opts[] = {
-        {"json", NULL, OPT_FLAG, &as_json, NULL, "print JSON: an array, as the API gives it", 0, 0,
-         NULL},
-        SESSION_OPTS(&server),
+        CLI_FLAG("json", &as_json, "print the API's JSON, an array"),
     };
-    const struct cli_usage usage = {"snapshot ls [--json] [ID]",
-                                    "Lists the snapshots, or those of one sandbox.", opts,
-                                    ARRAY_LEN(opts), false};
+    const struct cli_usage usage = {
+        .synopsis = "snapshot ls [--json] [ID]",
+        .text = "Lists all snapshots, or those of the sandbox ID.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
+        .server = &server,
+    };
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;
     if (argc > 2)
-        return cli_usage_error("snapshot ls takes one sandbox's id at most");
+        return cli_usage_error("snapshot ls takes at most one sandbox id");
     struct err e = ERR_INIT;
-    struct session s;
-    if (session_open(&s, &server, SESSION_IF_USED, &e) < 0)
+    struct connection c;
+    if (connection_open(&c, &server, CONNECT_STARTS_IF_USED, &e) < 0)
         return cli_fail(&e);
-    int status = list(&s, argc > 1 ? argv[1] : NULL, as_json);
-    session_close(&s);
+    int status = list(&c, argc > 1 ? argv[1] : NULL, as_json);
+    connection_close(&c);
     return status;
 }
 
 // ---- rm
 static int verb_remove(int argc, char **argv)
 {
-    struct session_opts server = {0};
-    const struct opt opts[] = {SESSION_OPTS(&server)};
+    struct backend_opts server = {0};
     const struct cli_usage usage = {
-        "snapshot rm SNAPSHOT...",
-        "Removes snapshots, and prints the id of each. One that a sandbox still needs is refused;\n"
-        "sandboxes that were only made from it need it no more.",
-        opts, ARRAY_LEN(opts), false};
+        .synopsis = "snapshot rm SNAPSHOT...",
+        .text =
+            "Removes snapshots, and prints the id of each. A snapshot that a sandbox still needs "
+            "is\n"
+            "kept, with an error. A sandbox does not need the snapshot that it was created from.",
+        .server = &server,
+    };
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;
     if (argc < 2)
         return cli_usage_error("snapshot rm takes the ids of snapshots; see cubby snapshot ls");
     struct err e = ERR_INIT;
-    struct session s;
+    struct connection c;
     int status = 0;
-    if (session_open(&s, &server, SESSION_IF_USED, &e) < 0)
+    if (connection_open(&c, &server, CONNECT_STARTS_IF_USED, &e) < 0)
         return cli_fail(&e);
     for (int i = 1; i < argc; i++) {
         struct err why = ERR_INIT;
-        if (session_snapshot_delete(&s, argv[i], &why) == 0)
+        if (connection_snapshot_delete(&c, argv[i], &why) == 0)
             cli_print_line(argv[i]);
         else
             status = cli_fail(&why);
     }
-    session_close(&s);
+    connection_close(&c);
     return status;
 }
 
@@ -166,39 +170,4 @@ int verb_snapshot(int argc, char **argv)
     if (str_eq(name, "rm"))
         return verb_remove(argc - 1, argv + 1);
     return verb_make(argc, argv);
-}
-
-// ---- rollback
-static int roll_back(struct session *s, const char *given, const char *snapshot)
-{
-    struct err e = ERR_INIT;
-    char *id auto_free = session_resolve(s, given, &e);
-    if (!id || session_rollback(s, id, snapshot, &e) < 0)
-        return cli_fail(&e);
-    cli_print_line(id);
-    return 0;
-}
-
-int verb_rollback(int argc, char **argv)
-{
-    struct session_opts server = {0};
-    const struct opt opts[] = {SESSION_OPTS(&server)};
-    const struct cli_usage usage = {
-        "rollback ID SNAPSHOT",
-        "Takes a sandbox back to a snapshot of it, and prints its id: its files, memory and\n"
-        "processes are those of then. What was done since is lost. Id and time to live stay.",
-        opts, ARRAY_LEN(opts), false};
-    int done = cli_begin(&usage, &argc, argv);
-    if (done >= 0)
-        return done;
-    if (argc != 3)
-        return cli_usage_error("rollback takes a sandbox's id and a snapshot's; see cubby snapshot "
-                               "ls");
-    struct err e = ERR_INIT;
-    struct session s;
-    if (session_open(&s, &server, SESSION_IF_USED, &e) < 0)
-        return cli_fail(&e);
-    int status = roll_back(&s, argv[1], argv[2]);
-    session_close(&s);
-    return status;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby top: what the sandboxes use of this machine, again and again, on a terminal.
+// cubby top: show what the sandboxes use of this host, again and again, on a terminal.
 //
-// The terminal is in a screen of its own, without echo and line editing, from the first picture on.
-// It is put back whatever ends the program: a key, a signal, an error.
+// From the first picture on, the terminal shows its alternate screen, without echo and line
+// editing. It is restored whatever ends the program: a key, a signal, an error.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,8 +17,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/cli/cli.h"
-#include "sandbox-backend/cli/session.h"
-#include "sandbox-backend/cli/stats_view.h"
+#include "sandbox-backend/cli/connection.h"
 
 #define EVERY_MS  2000
 #define ENTER     "\033[?1049h\033[?25l" // another screen, no cursor
@@ -28,7 +27,7 @@
 #define REST      "\033[J"
 #define KEYS      "q quit   c by CPU   m by memory   a by age"
 
-// For the signal handler, which has nothing else to know it by.
+// Global for the signal handler.
 static struct termios found;
 static volatile sig_atomic_t is_ours;
 
@@ -38,7 +37,7 @@ static void put_back(void)
         return;
     is_ours = 0;
     if (write(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1) < 0) {
-        // it is gone, and with it what was to be put back
+        // the terminal is gone
     }
     tcsetattr(STDIN_FILENO, TCSANOW, &found);
 }
@@ -61,7 +60,7 @@ static void take_terminal(void)
     tcgetattr(STDIN_FILENO, &found);
     struct termios ours = found;
     ours.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-    ours.c_cc[VSUSP] = _POSIX_VDISABLE; // the shell would get the terminal as it is here
+    ours.c_cc[VSUSP] = _POSIX_VDISABLE; // else the shell would get the terminal in this mode
     sigaction(SIGINT, &end, NULL);
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGHUP, &end, NULL);
@@ -73,7 +72,8 @@ static void take_terminal(void)
 }
 
 // ---- a picture
-// The beginning of a line that is no wider than the screen. Nothing in it moves the cursor.
+// Return the length of the part of a line that fits the screen. Nothing in the line moves the
+// cursor.
 static size_t fitting(const char *line, size_t len, int columns)
 {
     size_t at = 0;
@@ -118,7 +118,7 @@ static void show(const json_t *stats, enum stats_order order)
 }
 
 // ---- keys
-// Waits until it is time for the next picture. False: it is over.
+// Wait until the next picture is due, or a key is pressed. Return false to end.
 static bool wait_for_key(enum stats_order *order)
 {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -137,10 +137,10 @@ static bool wait_for_key(enum stats_order *order)
     return true;
 }
 
-static int live(struct session *s, struct err *e)
+static int live(struct connection *c, struct err *e)
 {
     enum stats_order order = STATS_BY_CPU;
-    json_t *stats = session_stats(s, NULL, e);
+    json_t *stats = connection_stats(c, NULL, e);
     if (!stats)
         return -1;
     take_terminal();
@@ -148,15 +148,15 @@ static int live(struct session *s, struct err *e)
         show(stats, order);
         json_decref(stats);
         stats = NULL;
-    } while (wait_for_key(&order) && (stats = session_stats(s, NULL, e)));
+    } while (wait_for_key(&order) && (stats = connection_stats(c, NULL, e)));
     put_back();
     return err_is(e) ? -1 : 0;
 }
 
-static int once(struct session *s, struct err *e)
+static int once(struct connection *c, struct err *e)
 {
     json_t *stats =
-        session_is_idle(s) ? json_pack("{s:[]}", "sandboxes") : session_stats(s, NULL, e);
+        connection_is_idle(c) ? json_pack("{s:[]}", "sandboxes") : connection_stats(c, NULL, e);
     if (stats)
         stats_view_print(stats, STATS_BY_CPU, stdout);
     json_decref(stats);
@@ -165,25 +165,27 @@ static int once(struct session *s, struct err *e)
 
 int verb_top(int argc, char **argv)
 {
-    struct session_opts server = {0};
-    const struct opt opts[] = {SESSION_OPTS(&server)};
+    struct backend_opts server = {0};
     const struct cli_usage usage = {
-        "top",
-        "Shows what the sandboxes use of this machine, anew each two seconds: memory of their\n"
-        "own, processor, disk, network and state. Keys: q ends it, c, m and a order by CPU,\n"
-        "memory and age. Where it does not write to a terminal it shows one table.",
-        opts, ARRAY_LEN(opts), false};
+        .synopsis = "top",
+        .text =
+            "Shows every two seconds what the sandboxes use of this host: private memory, "
+            "processor,\n"
+            "disk, network and state. Keys: q quits; c, m and a sort by CPU, memory and age. When\n"
+            "standard output is not a terminal, prints one table.",
+        .server = &server,
+    };
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;
     if (argc > 1)
         return cli_usage_error("top takes no operand; see cubby top --help");
     struct err e = ERR_INIT;
-    struct session s;
-    if (session_open(&s, &server, SESSION_IF_USED, &e) < 0)
+    struct connection c;
+    if (connection_open(&c, &server, CONNECT_STARTS_IF_USED, &e) < 0)
         return cli_fail(&e);
-    bool on_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !session_is_idle(&s);
-    int result = on_terminal ? live(&s, &e) : once(&s, &e);
-    session_close(&s);
+    bool on_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !connection_is_idle(&c);
+    int result = on_terminal ? live(&c, &e) : once(&c, &e);
+    connection_close(&c);
     return result < 0 ? cli_fail(&e) : 0;
 }

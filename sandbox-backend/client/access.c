@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a sandbox that envd's calls need: its token, domain and envd version.
+// A cache of what calls need to know of a sandbox.
 #include "sandbox-backend/client/access.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static struct access **find(struct access_cache *cache, const char *id)
     return NULL;
 }
 
-// The entry of that id, else an empty place, else the one that was not used for longest.
+// Return the place of that id, else an empty place, else the least recently used one.
 static struct access **place_for(struct access_cache *cache, const char *id)
 {
     struct access **known = find(cache, id);
@@ -49,7 +49,7 @@ static void take_string(char *out, size_t size, const json_t *object, const char
         memcpy(out, s, strlen(s) + 1);
 }
 
-// The domain becomes part of a host name: only what may stand in one.
+// The domain becomes part of a host name, so it may hold only what a host name may.
 static bool domain_ok(const char *s)
 {
     for (; *s; s++)

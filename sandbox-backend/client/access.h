@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a sandbox that envd's calls need: its token, domain and envd version. Learnt
-// from the answer to a create or a look-up, kept for the sandboxes used last. For client/ only.
+// A cache of what calls need to know of a sandbox: tokens, domain and envd version. It is filled
+// from the answers to creates and look-ups, and holds the sandboxes used last. For client/ only.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -14,13 +14,13 @@
 
 struct access {
     char id[ACCESS_ID_MAX + 1];
-    char token[ACCESS_TOKEN_MAX + 1];         // envd's; "" is none
-    char traffic_token[ACCESS_TOKEN_MAX + 1]; // of other ports; "" is none
-    char domain[ACCESS_DOMAIN_MAX + 1];       // "" is none
+    char token[ACCESS_TOKEN_MAX + 1];         // envd's; "": none
+    char traffic_token[ACCESS_TOKEN_MAX + 1]; // of other ports; "": none
+    char domain[ACCESS_DOMAIN_MAX + 1];       // "": none
     char envd_version[ACCESS_VERSION_MAX + 1];
-    char address[ACCESS_ADDRESS_MAX + 1]; // an IP address of its own; "" when it is not known
-    int answered_port;                    // not envd's, whose server has answered; 0: none has
-    unsigned long used;                   // when, in uses of the cache
+    char address[ACCESS_ADDRESS_MAX + 1]; // its own IP address; "": unknown
+    int answered_port;  // a port other than envd's whose server has answered; 0: none
+    unsigned long used; // the value of access_cache.uses at its last use
 };
 
 struct access_cache {
@@ -29,19 +29,21 @@ struct access_cache {
 };
 
 void access_cache_fini(struct access_cache *cache);
-// Takes them out of E2B's Sandbox or SandboxDetail; what does not fit or is no string is left "".
-// Borrowed; NULL when `sandbox` names no sandbox.
+// Add what E2B's Sandbox or SandboxDetail says. A member that is too long or not a string stays "".
+// Borrowed; NULL when `sandbox` has no valid id.
 const struct access *access_cache_put(struct access_cache *cache, const json_t *sandbox);
-// An address is kept when the same sandbox is put again. `envd_version` counts when nothing else is
-// known of it. NULL when there cannot be such a sandbox.
+// Add a sandbox's address. access_cache_put of the same sandbox keeps it. `envd_version` is used
+// only when the sandbox is new to the cache. NULL when the id or the address is invalid.
 const struct access *access_cache_put_address(struct access_cache *cache, const char *id,
                                               const char *address, const char *envd_version);
 const struct access *access_cache_get(struct access_cache *cache, const char *id); // borrowed
-void access_cache_heard(struct access_cache *cache, const char *id, int port); // it has answered
+void access_cache_heard(struct access_cache *cache, const char *id,
+                        int port); // a server on `port` answered
 void access_cache_drop(struct access_cache *cache, const char *id);
 
-// 1 to ACCESS_ID_MAX letters, digits, '-' and '_': what may stand in a URL and a host name.
+// Return whether `id` is 1 to ACCESS_ID_MAX letters, digits, '-' and '_', which are safe in URLs
+// and host names.
 bool access_id_ok(const char *id);
 
-// Whether "major.minor.patch" `version` is older than the one given; a strange one is not.
+// Return whether the sandbox's envd is older than the given version. An unknown version is not.
 bool access_envd_older(const struct access *a, int major, int minor, int patch);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client and its life: made, used by operations, closed when the last of them has ended.
 //
-// How the folder is built. An operation (create.c, list.c, control.c, network.c, ports.c, stats.c,
-// branch.c, snapshot.c, rpc.c, command.c, files.c, watch.c, stream.c) is what the user asked for.
-// It is made of one or several calls (call.c), each an HTTP exchange with all that must come before
-// it: the local daemon runs (daemon_start.c), or it is known which server this is (identify.c); how
-// the sandbox is reached is known (access.c). The dialect says where a call goes and what the
-// server lacks; answer.c says what a refusal means, and retry.c whether it is one that will pass.
+// Theory of operation. An operation is one task of the caller: create.c, list.c, control.c,
+// snapshot.c, network.c and ports.c ask the control plane; command.c, files.c, watch.c and
+// envd_call.c ask envd; stream.c asks another server in the sandbox. An operation makes one or
+// several calls. A call (call.c) has three steps: find the server (identify.c) and the sandbox
+// (access.c), send the request, read the answer (answer.c). Its HTTP round trips (roundtrip.c)
+// start the local daemon when it does not run (daemon_start.c). The dialect says where a request
+// goes and what the server lacks; retry.c says which refusals are temporary.
 //
-// Calls begin, and failed ones end, from the queue here, with the loop's next turn: so nothing
-// completes inside the function that started it, whatever goes wrong how early.
+// Calls begin, and failed ones end, from the queue here in the loop's next turn, so nothing
+// completes inside the function that started it.
 #include "sandbox-backend/client/client.h"
 
 #include <errno.h>
@@ -19,14 +20,12 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
+#include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/client/daemon_start.h"
-#include "sandbox-backend/client/expiry.h"
-#include "sandbox-backend/client/identify.h"
-#include "sandbox-backend/client/network_spec.h"
-#include "sandbox-backend/client/state.h"
 
 static void on_kick(uv_timer_t *timer);
 static void close_parts(struct client *c);
@@ -63,7 +62,7 @@ static char *copy(const char *s)
     return s && *s ? xstrdup(s) : NULL;
 }
 
-// "http://10.0.0.5:8081": how sandboxes' names are spoken to, and where they lead.
+// "http://10.0.0.5:8081": the scheme of sandboxes' host names, and where they lead.
 static void take_proxy(struct client *c, const char *url)
 {
     c->proxy_scheme = url && str_starts(url, "http://") ? "http" : "https";
@@ -92,7 +91,7 @@ struct client *client_new(uv_loop_t *loop, const struct client_opts *opts)
     c->domain = copy(opts->domain);
     c->user = copy(opts->user);
     c->ca_file = copy(opts->ca_file);
-    network_spec(&c->network, opts->network, NULL, NULL, &(struct err){0}); // it was checked
+    network_spec(&c->network, opts->network, NULL, NULL, &(struct err){0}); // was checked
     take_proxy(c, opts->proxy_url);
     if (c->api_url)
         open_remote(c, opts);
@@ -120,21 +119,21 @@ static int check_url(const char *what, const char *url, struct err *e)
 int client_opts_check(const struct client_opts *opts, struct err *e)
 {
     if (check_url("the backend", opts->api_url, e) < 0 ||
-        check_url("the sandboxes' URL", opts->sandbox_url, e) < 0 ||
-        check_url("the sandboxes' proxy", opts->proxy_url, e) < 0 ||
+        check_url("the URL of the sandboxes", opts->sandbox_url, e) < 0 ||
+        check_url("the proxy of the sandboxes", opts->proxy_url, e) < 0 ||
         check_url("CubeMaster's address", opts->cube_master, e) < 0)
         return -1;
     if (opts->dialect && !dialect_find(opts->dialect))
-        return err_set(e, ERR_INVALID, "\"%.40s\" is no dialect; there are cubbyd, e2b and cube",
+        return err_set(e, ERR_INVALID, "unknown dialect \"%.40s\"; use cubbyd, e2b or cube",
                        opts->dialect);
     if (opts->ca_file && access(opts->ca_file, R_OK) < 0)
-        return err_sys(e, errno, "read the backend's authorities in %s", opts->ca_file);
+        return err_sys(e, errno, "read the backend's certificate authorities in %s", opts->ca_file);
     json_t *network;
     if (network_spec(&network, opts->network, NULL, NULL, e) < 0)
         return -1;
     json_decref(network);
     if (opts->user && (!*opts->user || strchr(opts->user, ':')))
-        return err_set(e, ERR_INVALID, "\"%.80s\" is not a user's name", opts->user);
+        return err_set(e, ERR_INVALID, "\"%.80s\" is not a valid user name", opts->user);
     return 0;
 }
 
@@ -145,7 +144,7 @@ bool client_slides(const struct client *c)
 
 bool client_is_there(const struct client *c)
 {
-    return !c->starter || daemon_start_is_done(c->starter);
+    return !c->starter || daemon_start_listens(c->starter);
 }
 
 void client_cancel(struct client_op *op)
@@ -156,46 +155,9 @@ void client_cancel(struct client_op *op)
 // ---- for the rest of the folder
 struct http_client *client__http(struct client *c)
 {
-    if (!c->http) // made late: a program that never asks anything starts 10 ms sooner without curl
+    if (!c->http) // made late: without curl a program starts 10 ms sooner
         c->http = http_client_new(c->loop);
     return c->http;
-}
-
-void client__wait(struct client *c, struct daemon_waiter *w)
-{
-    if (c->starter)
-        daemon_start_wait(c->starter, w);
-    else if (c->identify)
-        identify_wait(c->identify, w);
-    else
-        w->on_ready(NULL, w->ctx);
-}
-
-void client__forget(struct client *c, struct daemon_waiter *w)
-{
-    if (c->starter)
-        daemon_start_forget(c->starter, w);
-    else if (c->identify)
-        identify_forget(c->identify, w);
-}
-
-void client__explain(const struct client *c, struct err *e)
-{
-    bool is_known = !c->identify || identify_is_done(c->identify);
-    if (e->code == ERR_NOT_FOUND) // a host's name, which is not what "not found" means here
-        e->code = ERR_UNAVAILABLE;
-    if (e->sys == ECONNREFUSED) // which says that a port of a sandbox is closed: see client_stream
-        e->sys = 0;
-    size_t len = strlen(e->msg);
-    if (e->sys == EKEYREJECTED)
-        snprintf(e->msg + len, sizeof e->msg - len,
-                 ". If its certificate is of an authority of your own, name that in "
-                 "--backend-ca or SSL_CERT_FILE");
-    if (e->sys == EPROTO && strstr(e->msg, "wrong version number")) { // what OpenSSL says of it
-        *e = ERR_INIT;
-        err_set(e, ERR_INVALID, "the server speaks http, not https: give its URL with http://");
-    }
-    err_wrap(e, "%s", is_known ? c->dialect->name : c->api_url);
 }
 
 // ---- operations
@@ -223,6 +185,57 @@ void op_end(struct client_op *op)
         client__kick(c);
 }
 
+// ---- operations of one call
+static void cancel_ask(struct client_op *base)
+{
+    call_cancel(container_of(base, struct ask, base)->call);
+}
+
+struct ask *ask_new(struct client *c, const struct ask *want)
+{
+    struct ask *op = xmemdup(want, sizeof *want);
+    op_begin(&op->base, c, cancel_ask);
+    return op;
+}
+
+static void on_answer(int status, const char *body, size_t len, const struct err *error, void *ctx)
+{
+    (void)status;
+    struct ask *op = ctx;
+    const struct ask done = *op;
+    struct err e = error ? *error : ERR_INIT;
+    json_t *info = error || !op->json_cb ? NULL : json_parse(body, len, &e);
+    if (info && op->is_sound && !op->is_sound(info))
+        err_set(&e, ERR_INTERNAL, "%s", op->unsound);
+    if (!error)
+        err_wrap(&e, "the answer of %s", op->of ? op->of : op->base.client->dialect->name);
+    op_end(&op->base);
+    free(op);
+    if (done.json_cb)
+        done.json_cb(err_is(&e) ? NULL : info, err_is(&e) ? &e : NULL, done.ctx);
+    else
+        done.done_cb(err_is(&e) ? &e : NULL, done.ctx);
+    json_decref(info);
+}
+
+const struct call_events ASK_EVENTS = {.on_end = on_answer};
+
+struct client_op *ask_start(struct client *c, const struct call_opts *opts, const struct ask *want)
+{
+    struct ask *op = ask_new(c, want);
+    op->call = call_start(c, opts, &ASK_EVENTS, op);
+    return &op->base;
+}
+
+char *client__about(const char *id, const char *suffix)
+{
+    struct buf target = BUF_INIT;
+    buf_adds(&target, "/sandboxes/");
+    percent_encode(&target, id, false);
+    buf_adds(&target, suffix);
+    return buf_take(&target);
+}
+
 // ---- the queue
 void client__kick(struct client *c)
 {
@@ -232,7 +245,7 @@ void client__kick(struct client *c)
 static void on_kick(uv_timer_t *timer)
 {
     struct client *c = timer->data;
-    // What is queued while these run waits for another turn, so that the loop's others come first.
+    // Calls that are queued meanwhile wait for the next turn, so that other events come first.
     struct call *call = c->queued;
     c->queued = NULL;
     c->queue_end = &c->queued;

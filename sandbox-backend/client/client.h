@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sandbox as its user sees it: E2B's control plane (create, list, kill, timeout) and envd
-// (commands, files). The same client drives cubbyd, a CubeSandbox cluster and E2B's cloud.
+// The client library: sandboxes through E2B's control plane (create, list, kill, timeout) and envd
+// (commands, files). The same client uses cubbyd, a CubeSandbox cluster and E2B's cloud.
 //
-// Every operation completes exactly once, from the loop, never inside the call that started it.
-// Nothing is sent again after it may have been carried out: only what the server has refused in so
-// many words (429 with Retry-After, 409 while a sandbox changes its state) is, a few times.
-// `e` is NULL on success.
+// Every operation completes exactly once, from the loop, never inside the function that started it.
+// A request that the server may have carried out is not sent again. A request that the server
+// refused for the moment (429 with Retry-After, 409 while a sandbox changes its state) is sent
+// again a few times. `e` is NULL on success.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -16,53 +16,57 @@
 #include "sandbox-backend/base/err.h"
 
 struct client;
-struct client_op; // an operation in progress; gone once its completion was called
+struct client_op; // an operation in progress; freed once its completion has been called
 
 struct client_opts {
     const char *api_url;     // "https://api.e2b.app"; NULL: the local daemon on its unix socket
     const char *api_key;     // X-API-KEY; NULL for none
-    const char *sandbox_url; // envd of every sandbox, routed by header; NULL: by their domain
-    const char *domain;      // of sandboxes' names, where the server says none
-    const char *dialect;     // "cubbyd", "e2b" or "cube"; NULL: found by asking the server
-    // Where sandboxes' names lead, whatever DNS says: "http://10.0.0.5:8081". NULL: as DNS says,
-    // by https.
+    const char *sandbox_url; // one address for all sandboxes, routed by header; NULL: by domain
+    const char *domain;      // of the host names of sandboxes, where the server names none
+    const char *dialect;     // "cubbyd", "e2b" or "cube"; NULL: ask the server
+    // Connect to this proxy for the host names of sandboxes: "http://10.0.0.5:8081". NULL: connect
+    // to the addresses in DNS, with https.
     const char *proxy_url;
     const char *cube_master; // CubeMaster's URL, to reach sandboxes by address; NULL: by name
-    const char *user;        // envd's, where an operation names none; NULL: as the dialect has it
-    const char *ca_file;     // PEM; authorities trusted besides the system's
-    const char *network;     // policy of each sandbox that is made and given none of its own: a
-                             // mode or a file (network_spec.h). NULL: the server's default
-    const char *home;        // CUBBY_HOME, for the local daemon
+    const char *user;    // envd's user where an operation names none; NULL: the dialect's default
+    const char *ca_file; // PEM; authorities trusted in addition to the system's
+    const char *network; // default policy of created sandboxes: a mode or a file (network_spec);
+                         // NULL: the server's default
+    const char *home;    // CUBBY_HOME, for the local daemon
     const char *daemon_path; // the cubbyd program, started when nothing listens; NULL: never start
 };
 
-// ERR_INVALID: what of them cannot be used, and how it should look.
+// Check the options. ERR_INVALID names the invalid option and its form.
 int client_opts_check(const struct client_opts *opts, struct err *e);
-// Of options that were checked. All are copied.
+// Make a client from options that client_opts_check has accepted. All are copied.
 struct client *client_new(uv_loop_t *loop, const struct client_opts *opts);
 void client_close(struct client *c, void (*on_closed)(void *ctx), void *ctx);
 
-// Whether an operation finds a server at once. False: the local daemon does not run, and the first
-// operation would start it. Remote servers count as there. Does not wait.
+// Return true if the local daemon runs, or if the server is remote. False: the first operation
+// would start the local daemon. The function tries to connect, without waiting.
 bool client_is_there(const struct client *c);
 
-// Whether the server itself keeps a sandbox that was created as `sliding` while it is used. False
-// also while it is not known yet which server it is: before the first operation.
+// Return true if the server moves the end time of a sandbox created as `sliding` with each use.
+// False also before the first operation, while the server's dialect is unknown.
 bool client_slides(const struct client *c);
 
-// Ends an operation: its completion is called with ERR_CANCELED. A command that runs is killed.
+// End an operation: its completion is called with ERR_CANCELED. A running command is killed.
 void client_cancel(struct client_op *op);
 
-// ---- control plane. Sandboxes are named by id; envd's token is looked up and cached inside.
+// ---- control plane. Sandboxes are named by id. The client looks up and caches their tokens.
 struct sandbox_opts {
     const char *template; // NULL is "default"
     int64_t timeout_s;    // time to live
     json_t *metadata;     // object of strings, or NULL. Borrowed for the call
     json_t *envs;         // object of strings, or NULL. Borrowed for the call
-    json_t *secrets;      // array of names, or NULL; only cubbyd has them. Borrowed for the call
-    bool no_internet;     // whatever `network` says
-    json_t *network;      // policy (client/network.h), or NULL. Borrowed for the call
-    bool sliding; // each use starts timeout_s anew, where client_slides; elsewhere it is dropped
+    json_t *secrets;      // array of names, or NULL; cubbyd only. Borrowed for the call
+    bool no_internet;     // overrides `network`
+    json_t *network;      // policy (network_spec), or NULL. Borrowed for the call
+    bool no_wider;        // refuse a policy that is wider than the snapshot's; cubbyd only
+    bool sliding;         // each use restarts timeout_s; ignored where client_slides is false
+    int64_t cpus;         // 0: as many as the template has; the same for memory
+    int64_t memory_mb;
+    const char *tier; // what it runs in; NULL: what the daemon's operator has chosen
 };
 // `info` is E2B's JSON (Sandbox, SandboxDetail, array of ListedSandbox), borrowed for the call.
 typedef void (*client_json_cb)(const json_t *info, const struct err *e, void *ctx);
@@ -70,58 +74,69 @@ typedef void (*client_done_cb)(const struct err *e, void *ctx);
 
 struct client_op *client_create(struct client *c, const struct sandbox_opts *opts,
                                 client_json_cb cb, void *ctx);
-// `metadata`: object of strings, all of which must be a sandbox's own; NULL for every sandbox.
-// Borrowed for the call. The newest CLIENT_LIST_MAX, page after page.
+// List the sandboxes that have all of `metadata`, an object of strings, borrowed for the call;
+// NULL: all sandboxes. At most the newest CLIENT_LIST_MAX, fetched page by page.
 #define CLIENT_LIST_MAX 10000
 struct client_op *client_list(struct client *c, const json_t *metadata, client_json_cb cb,
                               void *ctx);
 // ERR_NOT_FOUND: no such sandbox. ERR_GONE: it has ended; the message says why and when.
 struct client_op *client_get(struct client *c, const char *id, client_json_cb cb, void *ctx);
 struct client_op *client_kill(struct client *c, const char *id, client_done_cb cb, void *ctx);
-// CubeSandbox ends nothing by itself: there it is this client that does, and only while it lives.
+// Set the time to live. CubeSandbox does not end a sandbox at its end time, so the client library
+// ends the sandbox then, if this program still runs.
 struct client_op *client_set_timeout(struct client *c, const char *id, int64_t seconds,
                                      client_done_cb cb, void *ctx);
 
-// Stops it where it is; its memory and processes are kept. ERR_CONFLICT: it is paused already, or
-// on its way. The depth is cubbyd's: in memory, or on the disk; another server has its own way.
+// Pause a sandbox; its memory and processes are kept. ERR_CONFLICT: it is paused already, or
+// changes its state. The depth, in memory or on the disk, is for cubbyd; other servers ignore it.
 enum pause_depth { PAUSE_FREEZE, PAUSE_HIBERNATE };
 struct client_op *client_pause(struct client *c, const char *id, enum pause_depth depth,
                                client_done_cb cb, void *ctx);
-// Lets a paused one go on, and lives for at least so long from now on; one that runs, too.
+// Let a paused sandbox run again. It lives at least `seconds` from now, even if it ran already.
 struct client_op *client_resume(struct client *c, const char *id, int64_t seconds,
                                 client_json_cb cb, void *ctx);
 
 // ---- snapshots and forks. ERR_UNIMPLEMENTED, with what to do instead, where the server has none.
-// ERR_CONFLICT: the sandbox is paused, or on its way. What was made for a caller that canceled is
-// removed again: nobody would know its id.
+// ERR_CONFLICT: the sandbox is paused, or changes its state. After client_cancel, the client
+// removes what the server made, because no caller would know its id.
 #define CLIENT_FORKS_MAX 100
 struct fork_opts {
     int64_t timeout_s; // the children's time to live
     int64_t count;     // of children, at most CLIENT_FORKS_MAX
 };
-// E2B's SnapshotInfo: {"snapshotID", "names"}. The id is a template's for client_create. `name` may
-// be NULL.
+// Make a snapshot. `info` is E2B's SnapshotInfo: {"snapshotID", "names"}; client_create takes the
+// id as a template. `name` may be NULL.
 struct client_op *client_snapshot(struct client *c, const char *id, const char *name,
                                   client_json_cb cb, void *ctx);
-// Array of SnapshotInfo: those of the sandbox `id`, or all there are when it is NULL.
+// List the snapshots of the sandbox `id`, or all when it is NULL. `info` is an array of
+// SnapshotInfo.
 struct client_op *client_snapshots(struct client *c, const char *id, client_json_cb cb, void *ctx);
-// Whether `info`, a SnapshotInfo, is what `wanted` names: its id or a name of it, with a tag behind
-// it (":default") or without.
+// Return whether `wanted` names the snapshot `info`, by its id or a name, with a tag (":default")
+// or without.
 bool client_snapshot_is(const json_t *info, const char *wanted);
-// It is looked up first: what is no snapshot, such as a template of that name, stays.
-// ERR_CONFLICT: it is in use, and by whom. ERR_NOT_FOUND: there is no such snapshot.
+// Delete a snapshot. The client first checks that the name is in the list of snapshots, so that it
+// never deletes a template of that name.
+// ERR_CONFLICT: it is in use, and by what. ERR_NOT_FOUND: there is no such snapshot.
 struct client_op *client_snapshot_delete(struct client *c, const char *snapshot, client_done_cb cb,
                                          void *ctx);
-// Array with an element for each child: {"sandbox": Sandbox} or {"error": {"code", "message"}}.
+// `info` is an array with an element for each child: {"sandbox": Sandbox} or {"error": {"code",
+// "message"}}.
 struct client_op *client_fork(struct client *c, const char *id, const struct fork_opts *opts,
                               client_json_cb cb, void *ctx);
-// The sandbox is again what it was when the snapshot was made: memory, processes and files. What
-// was done since is lost; its id and its end stay.
+// Return a sandbox to the memory, processes and files of a snapshot. Later changes are lost; its id
+// and its end time stay.
 struct client_op *client_rollback(struct client *c, const char *id, const char *snapshot,
                                   client_json_cb cb, void *ctx);
 
-// ---- figures: what the sandboxes use of their host, and what is left of that. cubbyd's alone.
-// {"host": {...}, "sandboxes": [...]}, of the sandbox `id` or of all when it is NULL.
+// List the templates: E2B's JSON, an array with "templateID", "names", "cpuCount", "memoryMB" and
+// "diskSizeMB" of each.
+struct client_op *client_templates(struct client *c, client_json_cb cb, void *ctx);
+// Look up a template, or for cubbyd a snapshot, by its name or id: E2B's TemplateWithBuilds, with
+// "cpuCount" and "memoryMB" in each of "builds". ERR_NOT_FOUND: there is none.
+struct client_op *client_template(struct client *c, const char *name, client_json_cb cb, void *ctx);
+
+// ---- host usage: what the sandboxes use of their host, and what is left of it. cubbyd only.
+// {"host": {...}, "sandboxes": [...]}, for the sandbox `id`, or all when it is NULL.
 struct client_op *client_stats(struct client *c, const char *id, client_json_cb cb, void *ctx);
 
 // ---- envd: commands
@@ -131,9 +146,11 @@ struct command_opts {
     json_t *envs;            // object of strings, or NULL. Borrowed for the call
     const char *cwd;         // NULL: the user's home
     const char *user;        // NULL: the sandbox's default
-    int64_t timeout_ms;      // 0 is none; past it envd kills the command
-    bool open_stdin;         // its stdin stays open, for SendInput and CloseStdin by client_rpc
-    const char *tag;         // a name by which envd finds the process; NULL for none
+    int64_t timeout_ms;      // time after which envd kills the command; 0: no limit
+    int64_t leave_ms;        // time after which the client kills the command as timed out, unless
+                             // client_leave was called before; 0: no limit
+    bool open_stdin;         // stdin stays open, for SendInput and CloseStdin by client_rpc
+    const char *tag;         // a name by which envd finds the process; NULL: none
 };
 enum command_end {
     COMMAND_EXITED,
@@ -147,40 +164,40 @@ struct command_result {
     int exit_code;      // COMMAND_EXITED
     const char *status; // "exit status 3", "signal: killed"
     const char *error;  // NULL for exit 0
-    bool may_have_run;  // COMMAND_FAILED: it began, or may have; its fate is not known
+    bool may_have_run;  // COMMAND_FAILED: the command may have started; how it ended is unknown
 };
 struct command_events {
     void (*on_start)(int64_t pid, void *ctx); // may be NULL
     void (*on_stdout)(const char *data, size_t len, void *ctx);
     void (*on_stderr)(const char *data, size_t len, void *ctx);
-    // Last. e: the command's fate is unknown or it could not start (COMMAND_FAILED); ERR_GONE: the
-    // sandbox died; ERR_CONFLICT: it is paused, and nothing ran; ERR_TIMEOUT comes as
-    // COMMAND_TIMED_OUT with e NULL.
+    // Last. `e` is set with COMMAND_FAILED: the command's fate is unknown, or it could not start.
+    // ERR_GONE: the sandbox ended. ERR_CONFLICT: the sandbox is paused, and nothing ran. A timeout
+    // is COMMAND_TIMED_OUT with e NULL.
     void (*on_end)(const struct command_result *r, const struct err *e, void *ctx);
 };
 struct client_op *client_command(struct client *c, const char *id, const struct command_opts *opts,
                                  const struct command_events *events, void *ctx);
 
-// Leaves a command that has started: it goes on, envd throws away what it writes from now on, and
-// on_end comes with COMMAND_LEFT, or with how the command ended, if that is known by then.
+// Stop following a command that has started. The command still runs, and envd discards its later
+// output. on_end comes with COMMAND_LEFT, or, if the command has ended already, with its end.
 void client_leave(struct client_op *op);
 
-// ---- envd: files. Streamed: memory does not grow with the file.
+// ---- envd: files. Streamed: memory use does not grow with the file.
 typedef void (*client_file_cb)(const char *path, int64_t bytes, const struct err *e, void *ctx);
-// Uploads from a local descriptor (regular file, taken) to `path` in the sandbox.
+// Upload a local descriptor (a regular file, taken) to `path` in the sandbox.
 struct client_op *client_upload(struct client *c, const char *id, int fd, const char *path,
                                 const char *user, client_file_cb cb, void *ctx);
-// Uploads bytes (copied).
+// Upload bytes (copied).
 struct client_op *client_upload_bytes(struct client *c, const char *id, const void *data,
                                       size_t len, const char *path, const char *user,
                                       client_file_cb cb, void *ctx);
-// Downloads `path` to a local descriptor (taken).
+// Download `path` to a local descriptor (taken).
 struct client_op *client_download(struct client *c, const char *id, const char *path, int fd,
                                   int64_t max_bytes, const char *user, client_file_cb cb,
                                   void *ctx);
-// Reads `path` into memory. `data` is NUL-terminated and borrowed for the call; NULL with an error.
-// ERR_NOT_FOUND; ERR_INVALID for a directory; ERR_TOO_LARGE for more than max_bytes, of which the
-// rest is not asked for.
+// Read `path` into memory. `data` is NUL-terminated and borrowed for the call; NULL with an error.
+// ERR_NOT_FOUND; ERR_INVALID for a directory; ERR_TOO_LARGE for more than max_bytes, without
+// reading the rest.
 typedef void (*client_read_cb)(const char *data, size_t len, const struct err *e, void *ctx);
 struct client_op *client_read(struct client *c, const char *id, const char *path, int64_t max_bytes,
                               const char *user, client_read_cb cb, void *ctx);
@@ -188,42 +205,118 @@ struct client_op *client_read(struct client *c, const char *id, const char *path
 // ---- envd: watching a directory
 enum watch_kind { WATCH_CREATE, WATCH_WRITE, WATCH_REMOVE, WATCH_RENAME, WATCH_CHMOD };
 struct watch_events {
-    void (*on_start)(
-        void *ctx); // the watch is armed: what happens from now on is told. May be NULL
+    // The watch is armed: later changes are reported. May be NULL.
+    void (*on_start)(void *ctx);
     // `name` is relative to the watched directory, which itself is "."; borrowed for the call. It
-    // comes from the guest and may be any text. A rename tells the old name, and a create the new.
+    // comes from the guest and may be any text. A rename reports the old name, then a create the
+    // new.
     void (*on_event)(enum watch_kind kind, const char *name, void *ctx);
-    // Exactly once, last; `e` is never NULL, for a watch ends only because somebody ends it.
-    // ERR_CANCELED; ERR_NOT_FOUND or ERR_INVALID (a file): refused; ERR_LIMIT: too much is watched,
-    // or events were lost; ERR_GONE: the sandbox ended, and why; ERR_UNAVAILABLE: the stream broke.
+    // Exactly once, last. `e` is never NULL, because a watch does not end by itself. ERR_CANCELED:
+    // client_cancel. ERR_NOT_FOUND, or ERR_INVALID for a file: refused. ERR_LIMIT: too much is
+    // watched, or events were lost. ERR_GONE: the sandbox ended; the message says why.
+    // ERR_UNAVAILABLE: the stream broke.
     void (*on_end)(const struct err *e, void *ctx);
 };
-// Watches `path`; `recursive`: and all directories below it, those that are made later too. An open
+// Watch `path`, and if `recursive` all directories below it, also those created later. An open
 // watch does not keep a sliding sandbox alive.
 struct client_op *client_watch(struct client *c, const char *id, const char *path, bool recursive,
                                const char *user, const struct watch_events *events, void *ctx);
 
-// ---- a server in the sandbox other than envd, whose answer is lines: the kernel's (port 49999)
+// ---- a server in the sandbox that answers in lines: the Python kernel (port 49999)
 #define CLIENT_LINE_BYTES_MAX (16 << 20) // a longer line ends the stream with ERR_TOO_LARGE
 struct stream_events {
-    // A line without its end, or what follows the last one; NUL-terminated, borrowed for the call.
-    // Empty lines are left out.
+    // A line without its line end, or the text after the last line end; NUL-terminated, borrowed
+    // for the call. Empty lines are skipped.
     void (*on_line)(const char *line, size_t len, void *ctx);
-    // Exactly once, last. e is NULL: a success that came whole. `status` is HTTP's, 0 when no
-    // answer came; from 300 on, `e` has what the server said. ERR_UNAVAILABLE with e->sys
-    // ECONNREFUSED: the sandbox runs, nothing listens at that port of it, and nothing was done. It
-    // means only this: a backend that refuses connections is ERR_UNAVAILABLE with another e->sys.
-    // ERR_GONE: the sandbox ended, and why.
+    // Called exactly once, last. `e` is NULL if the whole answer came with a status below 300.
+    // `status` is the HTTP status, or 0 if no answer came; from 300 on, `e` has the server's
+    // message. ERR_REFUSED: the sandbox runs, but nothing listens on that port, so nothing was
+    // done. ERR_UNAVAILABLE: the backend itself refuses connections, or the stream broke. ERR_GONE:
+    // the sandbox ended; the message says why.
     void (*on_end)(int status, const struct err *e, void *ctx);
 };
 // `method` is a literal, `path` an encoded path with its query, `body` JSON or NULL, borrowed for
-// the call. Canceling closes the connection, at which the kernel interrupts what it runs. Nothing
-// heard for two minutes is a broken stream; else there is no time limit. Never sent twice.
+// the call. Canceling closes the connection, and the Python kernel then interrupts what it runs. A
+// stream that is silent for two minutes counts as broken; there is no other time limit. The request
+// is never sent twice.
 struct client_op *client_stream(struct client *c, const char *id, int port, const char *method,
                                 const char *path, const json_t *body,
                                 const struct stream_events *events, void *ctx);
 
 // ---- envd: everything else
-// Unary call of envd: "filesystem.Filesystem/Stat", {"path":...}.
+// Make a unary call of envd: "filesystem.Filesystem/Stat", {"path":...}.
 struct client_op *client_rpc(struct client *c, const char *id, const char *method,
                              const json_t *request, const char *user, client_json_cb cb, void *ctx);
+
+// ---- exposed ports of a sandbox (ports.c)
+//
+// cubbyd opens a port of its host for each exposed port. On other servers every port of a sandbox
+// always has a URL (the one of getHost in the SDKs), so nothing can be listed or closed.
+
+#define EXPOSE_WAIT_MAX_S 300
+
+struct expose_opts {
+    int port;
+    int host_port;  // 0: any. This and the next two: cubbyd only
+    bool token;     // require an access token
+    bool tcp;       // raw TCP instead of HTTP
+    int64_t wait_s; // until something listens on the port; at most EXPOSE_WAIT_MAX_S; 0: no wait
+};
+
+// Expose a port: {"port", "hostPort", "protocol", "url", "browserUrl", "token"}. `url` is for
+// programs; `browserUrl` has the access token in it, for a browser. "browserUrl" is null for TCP,
+// "token" null or absent without a token, "hostPort" absent where no port of a host is used.
+// ERR_TIMEOUT: nothing listened in time, and nothing is exposed. ERR_INVALID: the port cannot be
+// exposed in this way. ERR_LIMIT: too many ports are exposed. ERR_CONFLICT: the port is exposed in
+// another way, or the sandbox is paused. ERR_UNIMPLEMENTED: the server cannot do this.
+struct client_op *client_expose(struct client *c, const char *id, const struct expose_opts *opts,
+                                client_json_cb cb, void *ctx);
+// List the exposed ports: an array.
+struct client_op *client_ports(struct client *c, const char *id, client_json_cb cb, void *ctx);
+// Close a port; 0: all of them. ERR_NOT_FOUND: the port is not exposed, or there is no such
+// sandbox.
+struct client_op *client_unexpose(struct client *c, const char *id, int port, client_done_cb cb,
+                                  void *ctx);
+
+// ---- the network of a sandbox: its policy, its counters and its refusals (network.c). cubbyd only
+
+// GET /sandboxes/{id}/network?since=N:
+//
+//   {"policy":   {"mode": "none" | "public" | "allow", "allow": ["example.com:443", ...],
+//                 "deny": ["10.0.0.0/8", ...], "denyWins": true, "limits": {...}},
+//    "counters": {"receivedBytes", "receivedPackets", "sentBytes", "sentPackets", "refused",
+//                 "refusedByReason": {"private": 3, ...}},
+//    "sequence": 7,
+//    "refusals": [{"sequence": 7, "count": 2, "timestamp": "2026-11-22T08:00:00Z",
+//                  "protocol": "tcp" | "udp" | "icmp" | "other", "address": "10.0.0.1",
+//                  "port": 5432, "name": "", "reason": "private"}, ...]}
+//
+// Refusals are numbered from 1; "sequence" is the number of the last one. "refusals" has those of
+// the last 16 whose number is above `since`, the newest first. Refusals that differ only in their
+// time are joined, with the number of the last one and their count. To learn what was refused while
+// a command ran, ask before the command, then again with the first answer's "sequence" as `since`.
+//   "name"     the name in DNS, TLS or HTTP; "" when only an address is known
+//   "address"  "" when only a name is known, and for a frame that is not IPv4
+//   "port"     0 for none
+//   "reason"   a few words for a person, printable, at most 47 bytes; "secret NAME: ..." for a
+//              refusal because of a secret
+// "counters" is null, "sequence" 0 and "refusals" empty while the sandbox has no machine
+// (hibernated). The request wakes nothing and does not count as use. `timeout_ms` is for the
+// answer; 0: the default.
+struct client_op *client_network(struct client *c, const char *id, int64_t since,
+                                 uint64_t timeout_ms, client_json_cb cb, void *ctx);
+
+// Replace the whole policy of a running sandbox: {"mode", "allow", "deny", "limits"}, or E2B's
+// {"allowOut", "denyOut", "allow_internet_access"}. The policy is in force when the answer comes;
+// connections that it denies are cut. `policy` is borrowed for the call. ERR_INVALID names the
+// entry.
+struct client_op *client_network_set(struct client *c, const char *id, const json_t *policy,
+                                     client_done_cb cb, void *ctx);
+
+// Make a policy as a person gives it on a command line. `what`: "none", "public", "allow", or a
+// file with the policy in JSON ({"mode": "allow", "allow": [...], ...}); NULL: "allow" when `allow`
+// has entries, else "public". `allow` and `deny` are lists of entries (net_rule.h), which are added
+// to those of the file; borrowed, NULL for none. New reference, {"mode", "allow", "deny", ...};
+// NULL in *out when nothing was given.
+int network_spec(json_t **out, const char *what, const json_t *allow, const json_t *deny,
+                 struct err *e);

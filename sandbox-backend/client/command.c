@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command in a sandbox: process.Process/Start, its output as it comes, and one true end.
+// A command in a sandbox: process.Process/Start, its output as it arrives, and exactly one end.
 //
-// Theory of operation. The stream brings start, data, end, and a final envelope that says whether
-// the call as a whole went well; deadline_exceeded there means that envd killed the command at its
-// timeout. The command's result is known only then. Anything short of that is one of three:
+// Theory of operation. The stream has a start, data, an end, and a final envelope with the success
+// of the call as a whole. deadline_exceeded there means that envd killed the command at its
+// timeout. The result is known only after the final envelope. A stream that ends earlier is one of
+// three cases:
 //   - envd or the proxy refused: the command did not run;
-//   - the stream broke, and the sandbox is dead: fate.c finds that out, and why;
-//   - the stream broke and the sandbox lives: nobody here can know the command's fate, and it is
-//     said so. Nothing is run again.
-// envd sends a keepalive when it has nothing to say, so silence is a broken stream, too.
+//   - the stream broke and the sandbox has ended: fate.c finds that out, and why;
+//   - the stream broke and the sandbox lives: the command's fate is unknown, and the error says so.
+//     Nothing is run again.
+// envd sends a keepalive when it has nothing else to send, so a silent stream is a broken one.
 //
-// Canceling closes the stream, which does not end the command (envd lets it run on for whoever
-// connects next), and then kills it by its pid. A command whose start is on its way is waited for.
-// Many that are canceled at once may be more than the way to the sandbox takes; such a kill is sent
-// again, which does no harm: envd looks for the pid among its commands only.
+// Canceling closes the stream. That does not end the command (envd lets it run on for the next
+// client that connects to it), so the operation then kills it by its pid. If the start has not
+// arrived yet, the operation waits for it. When many commands are canceled at once, the way to the
+// sandbox may refuse a kill; it is sent again, which is harmless: envd looks for the pid among its
+// commands only.
 //
-// A command that is left is the same up to then. Its stream is closed, and that is its end here.
+// A command that the caller leaves has its stream closed, and is not killed.
+//
+//   STREAMING -> ASKING (the stream broke) -> DONE
+//             -> KILLING (canceled or overdue) -> DONE
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,21 +32,20 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/access.h"
+#include "sandbox-backend/client/answer.h"
 #include "sandbox-backend/client/call.h"
-#include "sandbox-backend/client/envd_call.h"
-#include "sandbox-backend/client/fate.h"
-#include "sandbox-backend/client/process_event.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/net/deadline.h"
 
 #define OVERDUE_MS    15000 // past the command's own timeout, for envd to have ended it
 #define KILL_START_MS 5000  // for a canceled command's start to arrive
 #define KILL_MS       10000
-#define KILL_AGAIN_MS 50 // when it could not be passed on, doubled each time:
+#define KILL_AGAIN_MS 50 // before a refused kill is sent again, doubled each time:
 #define KILLS_MAX     8  // about 6 s in all
 
-static const char LOST[] = "the connection to the command broke, whether it finished is not known";
+static const char LOST[] =
+    "the connection to the command broke, so it is not known whether the command finished";
 
 enum command_state {
     COMMAND_STREAMING,
@@ -60,20 +65,21 @@ struct command {
     char *id;           // owned
     char *user;         // owned or NULL
     json_t *message;    // owned; the request
-    int64_t timeout_ms; // the command's own; 0 is none
-    int64_t overdue_at; // on the monotonic clock; 0: it has no timeout, or has not started
+    int64_t timeout_ms; // the command's own; 0: none
+    int64_t leave_ms;   // from its start until the caller leaves it; 0: no limit
+    int64_t overdue_at; // on the monotonic clock; 0: no timeout, or not started
     int64_t pid;        // 0 before its start
-    bool has_ended;     // how it ended is known, and in `result`
-    bool is_garbled;    // the stream could not be understood
+    bool has_ended;     // its end is known, and in `result`
+    bool is_garbled;    // the stream is invalid
     bool canceled;
     bool left;
     bool must_kill;    // before the operation completes
-    int kills;         // that were tried
+    int kills;         // kills that were sent
     struct fate *fate; // borrowed; in ASKING
     struct command_result result;
     char status[PROCESS_STATUS_BYTES], error[PROCESS_STATUS_BYTES]; // result points to them
     struct err err;
-    struct deadline silence; // nothing was heard for too long
+    struct deadline silence; // the stream is silent for too long
 };
 
 // In the order in which they come.
@@ -85,6 +91,18 @@ static void kill_it(struct command *op);
 static void on_killed(int status, const char *body, size_t len, const struct err *e, void *ctx);
 static void complete(struct command *op);
 static void on_silence_closed(struct deadline *deadline);
+
+static void set_state(struct command *op, enum command_state to)
+{
+    static const unsigned ALLOWED[] = {
+        [COMMAND_STREAMING] = 1u << COMMAND_ASKING | 1u << COMMAND_KILLING | 1u << COMMAND_DONE,
+        [COMMAND_ASKING] = 1u << COMMAND_KILLING | 1u << COMMAND_DONE,
+        [COMMAND_KILLING] = 1u << COMMAND_KILLING | 1u << COMMAND_DONE,
+        [COMMAND_DONE] = 0,
+    };
+    assert(ALLOWED[op->state] & 1u << to);
+    op->state = to;
+}
 
 // ---- 1. the start
 static json_t *start_message(const struct command_opts *opts, struct err *e)
@@ -107,8 +125,8 @@ static json_t *start_message(const struct command_opts *opts, struct err *e)
     return message;
 }
 
-// Before 0.3 envd leaves every command's stdin open, and one that reads it would wait for ever. A
-// shell that becomes the command closes it.
+// An envd before 0.3 leaves every command's stdin open, and a command that reads it would wait for
+// ever. So a shell closes it, and then becomes the command.
 static void close_stdin(json_t *process)
 {
     json_t *args = json_pack("[s, s]", "-c", "exec \"$0\" \"$@\" </dev/null");
@@ -126,7 +144,7 @@ static void on_access(struct call *call, const struct access *a, void *ctx)
     struct buf body auto_buf = BUF_INIT;
     if (!json_is_true(json_object_get(op->message, "stdin")))
         close_stdin(json_object_get(op->message, "process"));
-    json_object_del(op->message, "stdin"); // which that envd does not know
+    json_object_del(op->message, "stdin"); // which such an envd does not know
     connect_envelope_json(&body, op->message);
     call_set_body(call, &body);
 }
@@ -151,7 +169,7 @@ static void start(struct command *op, const struct command_opts *opts)
 }
 
 // ---- 2. the stream
-// Whether what was asked for is known, whatever becomes of the stream.
+// Return whether the result is known, whatever happens to the stream.
 static bool is_settled(const struct command *op)
 {
     return op->left || op->has_ended;
@@ -177,6 +195,8 @@ static void take_start(struct command *op)
     op->pid = op->event.pid;
     if (op->timeout_ms > 0)
         op->overdue_at = clock_mono_ms() + op->timeout_ms + OVERDUE_MS;
+    else if (op->leave_ms > 0)
+        op->overdue_at = clock_mono_ms() + op->leave_ms;
     if (op->canceled) {
         op->must_kill = true;
         call_cancel(op->call);
@@ -209,7 +229,7 @@ static void take_event(struct command *op)
     }
 }
 
-// The final envelope: {} or {"error":{...}}. envd's deadline is the command's own timeout.
+// The final envelope: {} or {"error":{...}}. envd's deadline is the command's timeout.
 static int take_stream_end(struct command *op, const char *payload, size_t len, struct err *e)
 {
     json_t *message = json_parse(payload, len, e);
@@ -255,7 +275,7 @@ static void on_stream_data(const char *data, size_t len, void *ctx)
     if (!err_is(&op->err))
         op->err = e;
     op->err.code = ERR_INTERNAL;
-    err_wrap(&op->err, "envd's stream cannot be understood");
+    err_wrap(&op->err, "envd sent an invalid stream");
     call_cancel(op->call);
 }
 
@@ -271,7 +291,7 @@ static void on_silence(struct deadline *deadline)
         op->result.end = COMMAND_TIMED_OUT;
         op->must_kill = op->pid != 0;
     } else if (!op->canceled) {
-        err_set(&op->err, ERR_UNAVAILABLE, "nothing was heard for %d s", ENVD_SILENCE_MS / 1000);
+        err_set(&op->err, ERR_UNAVAILABLE, "envd sent nothing for %d s", ENVD_SILENCE_MS / 1000);
     }
     if (op->call)
         call_cancel(op->call);
@@ -286,7 +306,7 @@ static void on_stream_end(int status, const char *body, size_t len, const struct
     op->call = NULL;
     deadline_disarm(&op->silence);
     if (e && !op->canceled && !is_settled(op) && !op->reader.ended)
-        err_set(&op->err, e->code, "%s", e->msg); // unless the reason is there already
+        err_set(&op->err, e->code, "%s", e->msg); // unless the reason is known already
     bool refused = status >= 300 && !(status == 502 && op->err.code == ERR_UNAVAILABLE);
     if (op->must_kill) {
         kill_it(op);
@@ -294,7 +314,7 @@ static void on_stream_end(int status, const char *body, size_t len, const struct
                refused) {
         complete(op);
     } else {
-        op->state = COMMAND_ASKING;
+        set_state(op, COMMAND_ASKING);
         op->fate = fate_ask(op->base.client, op->id, LOST, &op->err, on_fate, op);
     }
 }
@@ -336,6 +356,7 @@ void client_leave(struct client_op *base)
     if (!op->pid || op->canceled || op->state != COMMAND_STREAMING)
         return;
     op->left = true;
+    op->overdue_at = 0;
     call_cancel(op->call);
 }
 
@@ -344,14 +365,14 @@ static void kill_it(struct command *op)
     static const struct call_events EVENTS = {.on_end = on_killed};
     json_t *request = json_pack("{s:{s:I}, s:s}", "process", "pid", (json_int_t)op->pid, "signal",
                                 "SIGNAL_SIGKILL");
-    op->state = COMMAND_KILLING;
+    set_state(op, COMMAND_KILLING);
     op->kills++;
     op->call = envd_call_unary(op->base.client, op->id, "process.Process/SendSignal", request,
                                op->user, KILL_MS, &EVENTS, op);
     json_decref(request);
 }
 
-// Not found is a command that had just ended.
+// ERR_NOT_FOUND: the command has just ended.
 static void on_killed(int status, const char *body, size_t len, const struct err *e, void *ctx)
 {
     (void)status;
@@ -379,7 +400,7 @@ static void complete(struct command *op)
     } else {
         op->err = ERR_INIT;
     }
-    op->state = COMMAND_DONE;
+    set_state(op, COMMAND_DONE);
     deadline_close(&op->silence, on_silence_closed);
 }
 
@@ -416,6 +437,7 @@ static struct command *command_new(struct client *c, const char *id,
     op->id = xstrdup(id);
     op->user = opts->user ? xstrdup(opts->user) : NULL;
     op->timeout_ms = opts->timeout_ms;
+    op->leave_ms = opts->leave_ms;
     connect_reader_init(&op->reader, LIMIT_ENVELOPE_BYTES);
     deadline_init(&op->silence, c->loop, on_silence);
     op_begin(&op->base, c, cancel);

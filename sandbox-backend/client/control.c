@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked about one sandbox of the control plane: get, kill, timeout, pause, resume,
-// rollback.
+// Requests about sandboxes to the control plane: get, kill, timeout, pause, resume, rollback; the
+// host usage of all; and its templates.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,14 +8,11 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
-#include "sandbox-backend/client/expiry.h"
-#include "sandbox-backend/client/snapshot.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 
-#define ANSWER_MS  60000
-#define MACHINE_MS 180000 // where a machine's memory goes to the disk or comes from it
+#define MACHINE_MS 180000 // a machine's memory may go to the disk or come from it
 
-// What an operation does to a sandbox's end, where it is kept here (expiry.c).
+// The effect of an operation on a sandbox's end time, when this client keeps it (expiry.c).
 enum its_end { END_STAYS, END_IS_HELD, END_IS_SET };
 
 struct control {
@@ -27,11 +24,11 @@ struct control {
     char *id; // owned
     bool canceled;
     bool kills;
-    enum its_end its_end;   // once it has succeeded
+    enum its_end its_end;   // after a success
     int64_t timeout_s;      // of client_set_timeout and client_resume
     enum pause_depth depth; // of client_pause
     json_t *message;        // of client_rollback; owned, or NULL
-    struct err refused;     // before it began
+    struct err refused;     // an error from before the start
     enum feature needs;
     uint64_t answer_ms;
 };
@@ -64,7 +61,7 @@ static struct control *control_new(struct client *c, const char *id, void *ctx)
     struct control *op = xcalloc(1, sizeof *op);
     op->id = id ? xstrdup(id) : NULL;
     op->ctx = ctx;
-    op->answer_ms = ANSWER_MS;
+    op->answer_ms = ASK_MS;
     op_begin(&op->base, c, cancel);
     return op;
 }
@@ -88,7 +85,7 @@ static void call(struct control *op, const char *method, const char *target, con
     op->call = call_start(op->base.client, &opts, &EVENTS, op);
 }
 
-// A call about one sandbox. An id that cannot be one does not become part of a URL.
+// Make a call about one sandbox. An invalid id does not become part of a URL.
 static void call_about(struct control *op, const char *method, const char *suffix, const char *body)
 {
     const struct dialect *dialect = op->base.client->dialect;
@@ -110,7 +107,7 @@ static void judge(struct control *op, json_t **info, const char *body, size_t le
         err_wrap(e, "the answer of %s", c->dialect->name);
     }
     if (!err_is(e) && op->json_cb && !access_cache_put(&c->accesses, *info))
-        err_set(e, ERR_INTERNAL, "%s answered without a sandboxID", c->dialect->name);
+        err_set(e, ERR_INTERNAL, "the answer of %s has no sandboxID", c->dialect->name);
 }
 
 static void note_end(struct control *op, struct err *e)
@@ -126,7 +123,7 @@ static void note_end(struct control *op, struct err *e)
         return;
     expiry_forget(c, op->id);
     if (!expiry_set(c, op->id, op->timeout_s))
-        err_set(e, ERR_LIMIT, "the ends of no more than %d sandboxes are kept", EXPIRY_MAX);
+        err_set(e, ERR_LIMIT, EXPIRY_FULL, EXPIRY_MAX);
 }
 
 static void on_answer(int status, const char *body, size_t len, const struct err *error, void *ctx)
@@ -164,7 +161,7 @@ struct client_op *client_kill(struct client *c, const char *id, client_done_cb c
     return &op->base;
 }
 
-// What is sent depends on the server: it is known first.
+// Find out the dialect first, because the request depends on it.
 static void when_known(struct control *op,
                        void (*on_known)(int status, const char *body, size_t len,
                                         const struct err *e, void *ctx))
@@ -177,7 +174,7 @@ static void when_known(struct control *op,
     op->call = call_start(op->base.client, &known, &events, op);
 }
 
-// Where the server keeps no time, nothing is sent.
+// A server that ends no sandboxes by itself is sent nothing.
 static void on_known_of_time(int status, const char *body, size_t len, const struct err *e,
                              void *ctx)
 {
@@ -190,7 +187,7 @@ static void on_known_of_time(int status, const char *body, size_t len, const str
         return;
     }
     if (!e && !op->canceled && !expiry_set(c, op->id, op->timeout_s))
-        err_set(&full, ERR_LIMIT, "the ends of no more than %d sandboxes are kept", EXPIRY_MAX);
+        err_set(&full, ERR_LIMIT, EXPIRY_FULL, EXPIRY_MAX);
     on_answer(status, body, len, e ? e : err_is(&full) ? &full : NULL, ctx);
 }
 
@@ -204,7 +201,7 @@ struct client_op *client_set_timeout(struct client *c, const char *id, int64_t s
     return &op->base;
 }
 
-// ---- standing still
+// ---- pause and resume
 static void on_known_of_pause(int status, const char *body, size_t len, const struct err *e,
                               void *ctx)
 {
@@ -257,11 +254,72 @@ struct client_op *client_rollback(struct client *c, const char *id, const char *
                                   client_json_cb cb, void *ctx)
 {
     struct control *op = control_new(c, id, ctx);
-    char *target auto_free = snapshot_target(snapshot, &op->refused); // an id that can be one
+    char *target auto_free = snapshot_target(snapshot, &op->refused); // checks the id
     op->json_cb = cb;
     op->needs = FEATURE_ROLLBACK;
     op->message = *target ? json_pack("{s:s}", "snapshotID", snapshot) : NULL;
     op->answer_ms = MACHINE_MS;
     when_known(op, on_known_of_rollback);
     return &op->base;
+}
+
+// ---- host usage. cubbyd only: E2B's protocol has no such request
+static bool is_usage(const json_t *info)
+{
+    return json_is_object(json_object_get(info, "host")) &&
+           json_is_array(json_object_get(info, "sandboxes"));
+}
+
+struct client_op *client_stats(struct client *c, const char *id, client_json_cb cb, void *ctx)
+{
+    struct buf target auto_buf = BUF_INIT;
+    buf_adds(&target, "/sandboxes/stats");
+    if (id) {
+        buf_adds(&target, "?sandboxID=");
+        percent_encode(&target, id, false);
+    }
+    const struct call_opts opts = {
+        .method = "GET", .target = buf_str(&target), .timeout_ms = ASK_MS, .needs = FEATURE_STATS};
+    return ask_start(c, &opts,
+                     &(struct ask){.json_cb = cb,
+                                   .ctx = ctx,
+                                   .is_sound = is_usage,
+                                   .unsound = "the members host and sandboxes are missing"});
+}
+
+// ---- templates
+static bool is_list(const json_t *info)
+{
+    return json_is_array(info);
+}
+
+static bool has_builds(const json_t *info)
+{
+    return json_is_array(json_object_get(info, "builds"));
+}
+
+struct client_op *client_templates(struct client *c, client_json_cb cb, void *ctx)
+{
+    const struct call_opts opts = {
+        .method = "GET", .target = "/templates", .timeout_ms = ASK_MS, .needs = FEATURE_TEMPLATES};
+    return ask_start(
+        c, &opts,
+        &(struct ask){
+            .json_cb = cb, .ctx = ctx, .is_sound = is_list, .unsound = "a list was expected"});
+}
+
+struct client_op *client_template(struct client *c, const char *name, client_json_cb cb, void *ctx)
+{
+    struct buf target auto_buf = BUF_INIT;
+    buf_adds(&target, "/templates/");
+    percent_encode(&target, name, false);
+    const struct call_opts opts = {.method = "GET",
+                                   .target = buf_str(&target),
+                                   .timeout_ms = ASK_MS,
+                                   .needs = FEATURE_TEMPLATES};
+    return ask_start(c, &opts,
+                     &(struct ask){.json_cb = cb,
+                                   .ctx = ctx,
+                                   .is_sound = has_builds,
+                                   .unsound = "the list of builds is missing"});
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A new sandbox.
+// Create a sandbox.
 //
-//   1. the server is known, so that what it is asked for is what it takes
-//   2. POST; by the older route where the newer is not there
-//   3. envd answers, where the server does not wait for that itself
-//
-// What was canceled, or never became ready, is removed again: nobody would know its id.
+//   1. find out the dialect, because the request depends on it
+//   2. POST, by the older route where the newer one does not exist
+//   3. wait until envd answers, where the server does not wait for that itself
+//   4. canceled, or not ready in time: remove the sandbox, because nobody would know its id
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,31 +13,30 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
-#include "sandbox-backend/client/expiry.h"
-#include "sandbox-backend/client/pause.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
+#include "sandbox-backend/client/retry.h"
 
-#define CREATE_MS    180000 // a restore queues behind others; a cloud may have to find room
+#define CREATE_MS    180000 // a create may queue for admission, or for room in a cloud
 #define REMOVE_MS    60000
 #define READY_MS     30000 // for envd to answer
 #define READY_ASK_MS 5000
-#define PAUSE_MS     10 // before it is asked again, twice as long each time up to:
-#define PAUSE_MAX_MS 500
+#define DELAY_MS     10 // before envd is asked again, doubled each time up to:
+#define DELAY_MAX_MS 500
 
 struct create {
     struct client_op base;
     struct call *call;   // borrowed; NULL while none runs
-    struct pause *pause; // borrowed; between two looks at envd
+    struct delay *delay; // borrowed; between two questions to envd
     client_json_cb cb;
     void *ctx;
     json_t *body; // owned; NULL when refused
     int64_t timeout_s;
-    bool has_envs, has_secrets, slides;
-    bool retried; // the old route was tried
+    bool has_envs, has_secrets, has_size, has_tier, slides;
+    bool retried; // by the older route
     bool canceled;
     bool is_removing;
-    json_t *made; // owned; what the server described
-    uint64_t pause_ms;
+    json_t *made; // owned; the server's description of the sandbox
+    uint64_t delay_ms;
     int64_t ready_by; // on the monotonic clock
     struct err err;
 };
@@ -65,7 +63,7 @@ static void complete(struct create *op)
     json_decref(done.made);
 }
 
-// A create that the server has seen is let run to its end, so that what it made can be removed.
+// A request that the server may have seen runs to its end, so that the sandbox can be removed.
 static void cancel(struct client_op *base)
 {
     struct create *op = container_of(base, struct create, base);
@@ -74,16 +72,16 @@ static void cancel(struct client_op *base)
     op->canceled = true;
     if (op->is_removing)
         return;
-    if (op->pause) {
-        pause_cancel(op->pause);
-        op->pause = NULL;
+    if (op->delay) {
+        delay_cancel(op->delay);
+        op->delay = NULL;
         remove_made(op);
     } else if (op->made || !call_may_have_been_sent(op->call)) {
         call_cancel(op->call);
     }
 }
 
-// ---- 1. what is asked for
+// ---- 1. the request
 static json_t *network_of(const struct client *c, const struct sandbox_opts *opts)
 {
     if (opts->no_internet)
@@ -102,10 +100,18 @@ static json_t *body_of(const struct client *c, const struct sandbox_opts *opts)
         json_object_set(body, "envVars", opts->envs);
     if (opts->secrets && json_array_size(opts->secrets))
         json_object_set(body, "secrets", opts->secrets);
+    if (opts->cpus)
+        json_object_set_new(body, "cpuCount", json_integer(opts->cpus));
+    if (opts->memory_mb)
+        json_object_set_new(body, "memoryMB", json_integer(opts->memory_mb));
+    if (opts->tier)
+        json_object_set_new(body, "tier", json_lossy_string(opts->tier, strlen(opts->tier)));
     if (opts->no_internet)
         json_object_set_new(body, "allow_internet_access", json_false());
     if (network_of(c, opts))
         json_object_set(body, "network", network_of(c, opts));
+    if (network_of(c, opts) && opts->no_wider)
+        json_object_set_new(body, "noWiderNetwork", json_true());
     return body;
 }
 
@@ -127,16 +133,20 @@ static void post(struct create *op, const char *path)
     op->call = call_start(op->base.client, &opts, &EVENTS, op);
 }
 
-// A member that a server does not know may be refused, and one that it drops would be missed.
+// A server may refuse an unknown member, or ignore it unnoticed.
 static void fit_body(struct create *op)
 {
     const struct dialect *dialect = op->base.client->dialect;
     if (op->has_envs && !dialect->takes_envs)
         err_set(&op->err, ERR_UNIMPLEMENTED,
-                "%s passes no environment to a sandbox; give it with each command instead",
+                "%s does not set a sandbox's environment; set it with each command instead",
                 dialect->name);
     if (op->has_secrets)
         dialect_check(dialect, FEATURE_SECRETS, &op->err);
+    if (op->has_size)
+        dialect_check(dialect, FEATURE_SIZES, &op->err);
+    if (op->has_tier)
+        dialect_check(dialect, FEATURE_TIERS, &op->err);
     if (op->slides && dialect->slides)
         json_object_set_new(op->body, "sliding", json_true());
 }
@@ -164,7 +174,7 @@ static void take_made(struct create *op, const char *body, size_t len)
     op->made = json_parse(body, len, &op->err);
     err_wrap(&op->err, "the answer of %s", c->dialect->name);
     if (op->made && !access_cache_put(&c->accesses, op->made)) {
-        err_set(&op->err, ERR_INTERNAL, "%s answered without a sandboxID", c->dialect->name);
+        err_set(&op->err, ERR_INTERNAL, "the answer of %s has no sandboxID", c->dialect->name);
         json_decref(op->made);
         op->made = NULL;
     }
@@ -175,13 +185,12 @@ static const char *made_id(const struct create *op)
     return json_string_value(json_object_get(op->made, "sandboxID"));
 }
 
-// Its time begins once it is ready.
+// The time to live begins once the sandbox is ready.
 static void finish(struct create *op)
 {
     struct client *c = op->base.client;
     if (!c->dialect->keeps_time && !expiry_set(c, made_id(op), op->timeout_s))
-        err_set(&op->err, ERR_LIMIT,
-                "more than %d sandboxes, whose end this client would have to keep", EXPIRY_MAX);
+        err_set(&op->err, ERR_LIMIT, EXPIRY_FULL, EXPIRY_MAX);
     if (err_is(&op->err))
         remove_made(op);
     else
@@ -193,10 +202,12 @@ static void on_made(int status, const char *body, size_t len, const struct err *
     struct create *op = ctx;
     const struct dialect *dialect = op->base.client->dialect;
     bool no_route = e && (status == 404 || status == 405);
+    bool in_doubt =
+        e && e->code == ERR_UNAVAILABLE && status == 0 && call_may_have_been_sent(op->call);
     op->call = NULL;
     if (no_route && dialect->create_path_old && !op->retried && !op->canceled) {
         op->retried = true;
-        json_object_set_new(op->body, "secure", json_true()); // which the newer always is
+        json_object_set_new(op->body, "secure", json_true()); // the newer route implies it
         post(op, dialect->create_path_old);
         return;
     }
@@ -204,6 +215,9 @@ static void on_made(int status, const char *body, size_t len, const struct err *
         op->err = *e;
     else
         take_made(op, body, len);
+    if (in_doubt)
+        err_wrap(&op->err, "it is not known whether the sandbox was created; list the sandboxes "
+                           "before you create it again");
     if (op->made && op->canceled) {
         remove_made(op);
     } else if (op->made && dialect->creates_ready) {
@@ -223,7 +237,7 @@ static void ask_ready(void *ctx)
     struct create *op = ctx;
     const struct call_opts opts = {
         .sandbox = made_id(op), .method = "GET", .target = "/health", .timeout_ms = READY_ASK_MS};
-    op->pause = NULL;
+    op->delay = NULL;
     op->call = call_start(op->base.client, &opts, &EVENTS, op);
 }
 
@@ -239,18 +253,18 @@ static void on_ready(int status, const char *body, size_t len, const struct err 
     } else if (!e) {
         finish(op);
     } else if (e->code == ERR_GONE || clock_mono_ms() >= op->ready_by) {
-        err_set(&op->err, e->code, "sandbox %s was made, but nothing answers in it: %s",
+        err_set(&op->err, e->code, "sandbox %s was created, but envd does not answer: %s",
                 made_id(op), e->msg);
         remove_made(op);
     } else {
-        op->pause_ms = op->pause_ms ? op->pause_ms * 2 : PAUSE_MS;
-        if (op->pause_ms > PAUSE_MAX_MS)
-            op->pause_ms = PAUSE_MAX_MS;
-        op->pause = pause_start(op->base.client->loop, op->pause_ms, ask_ready, op);
+        op->delay_ms = op->delay_ms ? op->delay_ms * 2 : DELAY_MS;
+        if (op->delay_ms > DELAY_MAX_MS)
+            op->delay_ms = DELAY_MAX_MS;
+        op->delay = delay_start(op->base.client->loop, op->delay_ms, ask_ready, op);
     }
 }
 
-// ---- 4. nobody will ever use what was made
+// ---- 4. removal
 static void remove_made(struct create *op)
 {
     static const struct call_events EVENTS = {.on_end = on_removed};
@@ -268,7 +282,7 @@ static void on_removed(int status, const char *body, size_t len, const struct er
     (void)status;
     (void)body;
     (void)len;
-    (void)e; // what could not be removed ends with its time to live
+    (void)e; // otherwise it ends with its time to live
     complete(ctx);
 }
 
@@ -284,6 +298,8 @@ struct client_op *client_create(struct client *c, const struct sandbox_opts *opt
     op->slides = opts->sliding;
     op->has_envs = json_object_size(opts->envs) > 0;
     op->has_secrets = json_array_size(opts->secrets) > 0;
+    op->has_size = opts->cpus || opts->memory_mb;
+    op->has_tier = opts->tier != NULL;
     op_begin(&op->base, c, cancel);
     if (opts->template && !utf8_is_valid(opts->template, strlen(opts->template)))
         err_set(&refused, ERR_INVALID, "the template's name is not UTF-8");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon as a process that a client starts.
+// Starts the daemon as a process, and reads its log.
 //
-// It outlives its starter and serves others. So it gets a session of its own, no descriptor but the
-// log and the pipe, and only those environment variables that concern it: not the secrets that an
-// agent's environment is full of.
+// The daemon outlives the process that starts it, and serves others. So it gets a process session
+// of its own, no descriptors but the log and the ready pipe, and only the environment variables
+// that concern it: an agent's environment is full of secrets.
 #include "sandbox-backend/client/daemon_process.h"
 
 #include <errno.h>
@@ -23,8 +23,9 @@
 
 struct daemon_process {
     uv_process_t process;
-    struct daemon_process **list; // the one it is in; borrowed
+    struct daemon_process **list; // the list that it is in; borrowed
     struct daemon_process *next;
+    struct daemon_exit *exit; // borrowed; NULL when a later start has taken it over
 };
 
 static bool concerns_daemon(const char *variable)
@@ -33,7 +34,7 @@ static bool concerns_daemon(const char *variable)
         "PATH=",   "HOME=", "USER=",  "LOGNAME=",      "LANG=",          "LC_",
         "TMPDIR=", "TZ=",   "CUBBY_", "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
     if (str_starts(variable, "CUBBY_HOME="))
-        return false; // the resolved one is given instead
+        return false; // set from the resolved path instead
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (str_starts(variable, NAMES[i]))
             return true;
@@ -66,30 +67,43 @@ static void child_close(struct daemon_process *child)
 
 static void on_child_exit(uv_process_t *process, int64_t status, int signal)
 {
-    (void)status;
-    (void)signal;
-    child_close(container_of(process, struct daemon_process, process));
+    struct daemon_process *child = container_of(process, struct daemon_process, process);
+    struct daemon_exit *x = child->exit;
+    child_close(child);
+    if (!x)
+        return;
+    x->is_known = true;
+    x->status = (int)status;
+    x->signal = signal;
+    x->on_known(x->ctx);
 }
 
-int daemon_process_spawn(struct daemon_process **list, uv_loop_t *loop, const char *program,
-                         const char *home, int log, int ready, struct err *e)
+// A daemon that was started earlier no longer reports its exit.
+static void forget_exits(struct daemon_process *list)
+{
+    for (struct daemon_process *child = list; child; child = child->next)
+        child->exit = NULL;
+}
+
+int daemon_process_spawn(struct daemon_process **list, uv_loop_t *loop,
+                         const struct daemon_process_opts *opts, struct err *e)
 {
     char fd_number[] = {'0' + READY_FD, '\0'};
     char name[] = "cubbyd";
     char option[] = "--ready-fd";
     char *args[] = {name, option, fd_number, NULL};
-    char *home_variable auto_free = str_printf("CUBBY_HOME=%s", home);
+    char *home_variable auto_free = str_printf("CUBBY_HOME=%s", opts->home);
     char *env[ENV_MAX];
     choose_env(env, home_variable);
     uv_stdio_container_t stdio[READY_FD + 1] = {
         {.flags = UV_IGNORE},
-        {.flags = UV_INHERIT_FD, .data.fd = log},
-        {.flags = UV_INHERIT_FD, .data.fd = log},
-        {.flags = UV_INHERIT_FD, .data.fd = ready},
+        {.flags = UV_INHERIT_FD, .data.fd = opts->log},
+        {.flags = UV_INHERIT_FD, .data.fd = opts->log},
+        {.flags = UV_INHERIT_FD, .data.fd = opts->ready},
     };
     const uv_process_options_t options = {
         .exit_cb = on_child_exit,
-        .file = program,
+        .file = opts->program,
         .args = args,
         .env = env,
         .cwd = "/",
@@ -97,7 +111,9 @@ int daemon_process_spawn(struct daemon_process **list, uv_loop_t *loop, const ch
         .stdio_count = READY_FD + 1,
         .stdio = stdio,
     };
+    forget_exits(*list);
     struct daemon_process *child = xcalloc(1, sizeof *child);
+    child->exit = opts->exit;
     child->list = list;
     child->next = *list;
     *list = child;
@@ -106,7 +122,7 @@ int daemon_process_spawn(struct daemon_process **list, uv_loop_t *loop, const ch
     if (rc == 0)
         return 0;
     child_close(child);
-    return err_sys(e, -rc, "start %s", program);
+    return err_sys(e, -rc, "start %s", opts->program);
 }
 
 // ---- the log
@@ -125,6 +141,8 @@ void daemon_log_tail(const char *home, int64_t log_from, struct buf *out)
     char *path auto_free = home_path(home, "cubbyd.log");
     int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
     int64_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    if (size < log_from) // truncated meanwhile
+        log_from = 0;
     int64_t from = size - log_from > LOG_TAIL_READ ? size - LOG_TAIL_READ : log_from;
     char text[LOG_TAIL_READ + 1];
     ssize_t n = fd < 0 || size <= from ? 0 : pread(fd, text, LOG_TAIL_READ, from);

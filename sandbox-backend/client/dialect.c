@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several dialects do alike.
+// The dialects by their words, the functions that several share, and cubbyd's own dialect. The
+// others: dialect_e2b.c, dialect_cube.c.
 #include "sandbox-backend/client/dialect.h"
 
 #include <string.h>
 
+#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 
 const struct dialect *dialect_find(const char *word)
 {
@@ -22,10 +24,13 @@ static const char *const NAMES[FEATURES] = {
     [FEATURE_SNAPSHOTS] = "snapshots",
     [FEATURE_FORK] = "fork",
     [FEATURE_ROLLBACK] = "rollback",
-    [FEATURE_STATS] = "figures of what sandboxes use",
-    [FEATURE_NETWORK] = "network policies of Cubby's kind",
-    [FEATURE_PORTS] = "ports of its host for those of sandboxes",
-    [FEATURE_SECRETS] = "secrets for a sandbox's requests",
+    [FEATURE_STATS] = "figures of what sandboxes use of the host",
+    [FEATURE_NETWORK] = "network policy as Cubby writes it",
+    [FEATURE_PORTS] = "ports on the host",
+    [FEATURE_SECRETS] = "secrets",
+    [FEATURE_SIZES] = "way to choose the size of one sandbox",
+    [FEATURE_TIERS] = "choice between tiers",
+    [FEATURE_TEMPLATES] = "list of templates",
 };
 
 int dialect_check(const struct dialect *d, enum feature feature, struct err *e)
@@ -80,7 +85,7 @@ void dialect_route(struct request *r, const char *id, int port)
     request_header(r, "E2b-Sandbox-Port", number);
 }
 
-// The traffic token is for what a program in the guest serves, never for envd.
+// The traffic token is for other servers in the guest, never for envd.
 void dialect_tokens(struct request *r, const struct access *a, int port)
 {
     if (a->token[0])
@@ -107,6 +112,64 @@ const struct access *dialect_take_lookup(struct client *c, const char *id, const
     const struct access *a = access_cache_put(&c->accesses, answer);
     if (a && strcmp(a->id, id) == 0)
         return a;
-    err_set(e, ERR_INTERNAL, "%s did not describe the sandbox it was asked for", c->dialect->name);
+    err_set(e, ERR_INTERNAL, "%s answered with another sandbox than the requested one",
+            c->dialect->name);
     return NULL;
 }
+
+// ---- cubbyd: the control plane and every sandbox behind one unix socket, or one URL, told apart
+// by headers.
+
+static bool id_ok(const char *id)
+{
+    return strlen(id) == SANDBOX_ID_LEN &&
+           strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == SANDBOX_ID_LEN;
+}
+
+static void to_api(const struct client *c, const char *target, struct request *r)
+{
+    if (!c->socket) {
+        dialect_api(c, target, r);
+        return;
+    }
+    r->unix_socket = c->socket;
+    r->url = str_printf("http://cubbyd%s", target);
+}
+
+// A request to a sandbox has no API key, because a program in the guest might see it.
+static void to_guest(const struct client *c, const struct access *a, int port, const char *target,
+                     const char *user, struct request *r)
+{
+    if (c->socket) {
+        to_api(c, target, r);
+    } else {
+        r->url = str_printf("%s%s", c->sandbox_url ? c->sandbox_url : c->api_url, target);
+        r->ca_file = c->ca_file;
+        r->connect_to = c->sandbox_url ? c->connect_to : NULL;
+    }
+    dialect_route(r, a->id, port);
+    dialect_tokens(r, a, port);
+    if (user || c->user)
+        dialect_user(r, user ? user : c->user);
+}
+
+const struct dialect dialect_cubbyd = {
+    .word = "cubbyd",
+    .name = "cubbyd",
+    .create_path = "/v2/sandboxes",
+    .list_path = "/v2/sandboxes",
+    .slides = true,
+    .keeps_time = true,
+    .takes_envs = true,
+    .filters = true,
+    .creates_ready = true,
+    .tells_gone = true,
+    .takes_depth = true,
+    .id_ok = id_ok,
+    .id_shape = "20 letters a to z and digits",
+    .to_api = to_api,
+    .to_guest = to_guest,
+    .knows = dialect_knows,
+    .to_lookup = dialect_to_lookup,
+    .take_lookup = dialect_take_lookup,
+};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between the servers that speak E2B's protocols: where the control plane and a
-// sandbox's envd are reached, with which headers, which of two revisions of a route to use, and
-// what has to be done here because the server does not do it. One file a dialect. For client/ only.
+// The differences between the servers that speak E2B's protocols: the addresses and headers of the
+// control plane and of sandboxes, which of two revisions of a route to use, and what this client
+// does because the server does not. One file for each dialect. For client/ only.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -9,42 +9,58 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/client/access.h"
 #include "sandbox-backend/client/client.h"
-#include "sandbox-backend/client/feature.h"
-#include "sandbox-backend/client/request.h"
+#include "sandbox-backend/client/roundtrip.h"
+
+// Features that only some of these servers have.
+enum feature {
+    FEATURE_NONE, // all of them have it
+    FEATURE_SNAPSHOTS,
+    FEATURE_FORK,
+    FEATURE_ROLLBACK,
+    FEATURE_STATS,
+    FEATURE_NETWORK,
+    FEATURE_PORTS, // ports of the host, listed and closed
+    FEATURE_SECRETS,
+    FEATURE_SIZES, // cpus and memory of one sandbox
+    FEATURE_TIERS, // what one sandbox runs in
+    FEATURE_TEMPLATES,
+    FEATURES,
+};
 
 struct dialect {
     const char *word;        // in options: "cube"
     const char *name;        // in messages: "CubeSandbox"
     const char *create_path; // of POST
     const char *list_path;   // of GET
-    // Tried when the above are answered 404 or 405; NULL for none.
+    // Tried when the paths above are answered 404 or 405; NULL: none.
     const char *create_path_old, *list_path_old;
-    bool slides;        // takes `sliding`: each use of a sandbox starts its time anew
-    bool keeps_time;    // false: it ends no sandbox by itself; expiry.c does
-    bool takes_envs;    // false: what a create says of the environment is dropped
-    bool filters;       // false: its list cannot be filtered by metadata
-    bool creates_ready; // false: envd may not listen yet when a create is answered
-    bool tells_gone;    // false: its proxy does not tell a sandbox that is gone from other trouble
-    bool takes_depth;   // of a pause; false: it has one way to pause
-    // By enum feature: what to do instead, for a model and for a person. NULL: it has the feature.
+    bool slides;        // takes `sliding`: each use of a sandbox restarts its time to live
+    bool keeps_time;    // ends sandboxes in time; false: expiry.c does
+    bool takes_envs;    // false: it ignores the environment of a create
+    bool filters;       // filters its list by metadata
+    bool creates_ready; // answers a create when envd listens; false: earlier
+    bool tells_gone;    // its proxy tells an ended sandbox from other failures
+    bool takes_depth;   // takes the depth of a pause; false: it has one way to pause
+    // By enum feature: what to do instead, for a model or a person. NULL: it has the feature.
     const char *instead[FEATURES];
 
     bool (*id_ok)(const char *id);
-    const char *id_shape; // for the error: what an id looks like
+    const char *id_shape; // the form of an id, for errors
 
-    // Fill in the URL (from `target`, an encoded path with its query), the socket and the headers
-    // that lead there. guest: `port` is envd's or another server's in the guest; `user`, envd's, is
-    // NULL for the sandbox's own.
+    // Fill in the URL (from `target`, an encoded path with its query), the socket and the headers.
+    // to_guest: `port` is of envd or another server in the guest; `user` is envd's, NULL for the
+    // sandbox's default.
     void (*to_api)(const struct client *c, const char *target, struct request *r);
     void (*to_guest)(const struct client *c, const struct access *a, int port, const char *target,
                      const char *user, struct request *r);
 
-    // The URL by which everybody reaches a port of the sandbox, new string. NULL: ports have none
+    // Return the public URL of a port of the sandbox, new string. NULL member: ports have no URL
     // before they are exposed.
     char *(*to_port)(const struct client *c, const struct access *a, int port);
 
-    // Whether that is enough to reach the sandbox; `a` is NULL when nothing is known. If not, the
-    // GET that tells the rest, and what to take from its answer: NULL with `e` when it does not.
+    // Return whether `a` is enough to reach the sandbox; NULL: nothing is known. If not, to_lookup
+    // fills in the GET that asks for the rest, and take_lookup reads its answer: NULL with `e` when
+    // the answer does not have it.
     bool (*knows)(const struct client *c, const struct access *a);
     void (*to_lookup)(const struct client *c, const char *id, struct request *r);
     const struct access *(*take_lookup)(struct client *c, const char *id, const json_t *answer,
@@ -52,24 +68,24 @@ struct dialect {
 };
 
 extern const struct dialect dialect_cubbyd;
-extern const struct dialect dialect_e2b;  // E2B's cloud, and E2B that one runs oneself
+extern const struct dialect dialect_e2b;  // E2B's cloud, and self-hosted E2B
 extern const struct dialect dialect_cube; // a CubeSandbox cluster
 
-// ERR_UNIMPLEMENTED, with what to do instead, when the server lacks it. 0 when it does not.
+// Return 0 if the server has the feature, else ERR_UNIMPLEMENTED with what to do instead.
 int dialect_check(const struct dialect *d, enum feature feature, struct err *e);
-// The same for one that has it in other versions, and answered `status`.
+// Set ERR_UNIMPLEMENTED for a server that answered `status`, and may have it in other versions.
 void dialect_too_old(const struct dialect *d, enum feature feature, int status, struct err *e);
 
 // "cubbyd", "e2b" or "cube"; NULL for another word.
 const struct dialect *dialect_find(const char *word);
 
-// What several dialects do alike.
+// Functions that several dialects share.
 void dialect_api(const struct client *c, const char *target, struct request *r);
 void dialect_user(struct request *r, const char *user); // Authorization: Basic
-// The same for an envd that must be told on whose behalf it acts: also in the query of /files.
+// The same for an envd without a default user: also in the query of /files.
 void dialect_name_user(struct request *r, const char *user);
 void dialect_route(struct request *r, const char *id, int port);          // E2b-Sandbox-Id, -Port
-void dialect_tokens(struct request *r, const struct access *a, int port); // those of the sandbox
+void dialect_tokens(struct request *r, const struct access *a, int port); // of the sandbox
 bool dialect_knows(const struct client *c, const struct access *a);
 void dialect_to_lookup(const struct client *c, const char *id, struct request *r);
 const struct access *dialect_take_lookup(struct client *c, const char *id, const json_t *answer,

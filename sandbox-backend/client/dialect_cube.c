@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CubeSandbox cluster: CubeAPI, which is E2B's REST in its first version, and envd of the 0.2
-// line, reached by name through CubeProxy or, on the cluster's own network, by the address that
+// A CubeSandbox cluster: CubeAPI, which is the first version of E2B's REST API, and envd 0.2.x.
+// envd is reached by name through CubeProxy or, on the cluster's own network, by the address that
 // CubeMaster knows.
 //
-// Such an envd has no token and no default user, so one is named in each request: root, whom every
-// image has, unless --backend-user says otherwise. CubeAPI's time limit is that of its create call,
-// so sandboxes are ended here (expiry.c); it drops a sandbox's environment; its list is filtered
-// here. CubeProxy answers 500 for a sandbox that it cannot find, so CubeAPI is asked again then. It
-// has a route for snapshots, but no snapshots: it answers with an id that it has made up.
+// envd 0.2 has no token and no default user, so each request names one: root, which every image
+// has, unless --backend-user says otherwise. CubeAPI's timeout limits only its create call, so this
+// client ends sandboxes (expiry.c). CubeAPI ignores a sandbox's environment. This client filters
+// its list. CubeProxy answers 500 for a sandbox that it cannot find, so the client then asks
+// CubeAPI. CubeAPI has a route for snapshots, but no snapshots: it answers with an invented id.
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,12 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/client/dialect.h"
-#include "sandbox-backend/client/state.h"
 
 #define DEFAULT_DOMAIN "cube.app"
 #define DEFAULT_USER   "root"
-#define ENVD           "0.2.0" // what CubeAPI says of every sandbox
+#define ENVD           "0.2.0" // CubeAPI reports this version for every sandbox
 
 #define MASTER_NOT_FOUND 130404
 
@@ -35,7 +35,7 @@ static const char *domain_of(const struct client *c, const struct access *a)
     return a->domain[0] ? a->domain : c->domain ? c->domain : DEFAULT_DOMAIN;
 }
 
-// As the SDKs' getHost has it.
+// The form of the SDKs' getHost.
 static char *to_port(const struct client *c, const struct access *a, int port)
 {
     return str_printf("%s://%d-%s.%s", c->proxy_scheme, port, a->id, domain_of(c, a));
@@ -86,8 +86,8 @@ static bool is_address(const char *s)
     return inet_pton(AF_INET, s, bytes) == 1 || inet_pton(AF_INET6, s, bytes) == 1;
 }
 
-// {"ret":{"ret_code":200,"ret_msg":"..."},"data":[{"sandbox_ip":"192.168.0.7",...}]}, and HTTP's
-// status is 200 whatever happened.
+// {"ret":{"ret_code":200,"ret_msg":"..."},"data":[{"sandbox_ip":"192.168.0.7",...}]}. The HTTP
+// status is always 200.
 static const char *take_address(const char *id, const json_t *answer, struct err *e)
 {
     const json_t *ret = json_object_get(answer, "ret");
@@ -96,12 +96,12 @@ static const char *take_address(const char *id, const json_t *answer, struct err
     const json_t *first = json_array_get(json_object_get(answer, "data"), 0);
     const char *address = json_string_value(json_object_get(first, "sandbox_ip"));
     if (code == MASTER_NOT_FOUND || ((code == 0 || code == 200) && !first))
-        err_set(e, ERR_NOT_FOUND, "CubeMaster knows no sandbox %s", id);
+        err_set(e, ERR_NOT_FOUND, "CubeMaster has no sandbox %s", id);
     else if (code != 0 && code != 200)
-        err_set(e, ERR_UNAVAILABLE, "CubeMaster answered %lld: %.100s", (long long)code,
-                said ? said : "no reason");
+        err_set(e, ERR_UNAVAILABLE, "CubeMaster refused the request with code %lld: %.100s",
+                (long long)code, said ? said : "it gave no reason");
     else if (!address || !is_address(address))
-        err_set(e, ERR_UNAVAILABLE, "CubeMaster does not tell the sandbox's address");
+        err_set(e, ERR_UNAVAILABLE, "CubeMaster gave no valid address for sandbox %s", id);
     return err_is(e) ? NULL : address;
 }
 
@@ -121,13 +121,15 @@ const struct dialect dialect_cube = {
     .list_path = "/sandboxes",
     .instead =
         {
-            [FEATURE_SNAPSHOTS] = "copy the files that matter out of the sandbox, or pause it",
-            [FEATURE_FORK] = "create other sandboxes, and repeat in each what made this one",
+            [FEATURE_SNAPSHOTS] = "download the files you need, or pause the sandbox",
+            [FEATURE_FORK] = "create other sandboxes, and repeat the steps in each",
             [FEATURE_ROLLBACK] = "create another sandbox, and upload the files again",
-            [FEATURE_STATS] = "look at its hosts instead",
-            [FEATURE_NETWORK] = "give its own lists, by its own tools",
-            [FEATURE_PORTS] = "every port has its name from the beginning",
-            [FEATURE_SECRETS] = "only cubbyd puts them in",
+            [FEATURE_STATS] = "use the tools of its hosts instead",
+            [FEATURE_NETWORK] = "set its allow and deny lists with its own tools",
+            [FEATURE_PORTS] = "every port of a sandbox already has a URL",
+            [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",
+            [FEATURE_TIERS] = "only cubbyd offers tiers; leave the tier out",
+            [FEATURE_TEMPLATES] = "ask its operator for the names of its templates",
         },
     .id_ok = id_ok,
     .id_shape = "32 digits 0 to 9 and a to f",

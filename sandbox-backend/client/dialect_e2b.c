@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// E2B's cloud, and E2B that one runs oneself: a control plane at a URL, and envd at a name made
-// from the sandbox's domain.
+// E2B's cloud, and self-hosted E2B: a control plane at a URL, and envd at a host name made from the
+// sandbox's domain.
 //
-// E2B's own domains answer for every sandbox at sandbox.<domain> and route by header; elsewhere the
-// host name carries the port and the sandbox. One origin for all, as E2B_SANDBOX_URL gives it,
-// routes by header again. An envd older than 0.4 has no default user and must be named one.
+// E2B's own domains serve every sandbox at sandbox.<domain> and route by header. Elsewhere the host
+// name carries the port and the sandbox's id. A single origin (E2B_SANDBOX_URL) routes by header
+// again. An envd older than 0.4 has no default user, so the request names one.
 #include <string.h>
 
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/client/dialect.h"
-#include "sandbox-backend/client/state.h"
 
 #define OLD_ENVD_USER "user"
 
@@ -40,7 +40,7 @@ bool client__is_e2b(const char *api_url)
     return strstr(api_url, "://api.") && routes_by_header(domain);
 }
 
-// The server's word for the sandbox counts before the user's for all.
+// The domain that the server names for the sandbox overrides the configured one.
 static char *domain_of(const struct client *c, const struct access *a)
 {
     if (a->domain[0])
@@ -73,7 +73,7 @@ static void to_guest(const struct client *c, const struct access *a, int port, c
         dialect_user(r, user);
 }
 
-// As the SDKs' getHost has it.
+// The form of the SDKs' getHost.
 static char *to_port(const struct client *c, const struct access *a, int port)
 {
     char *domain auto_free = domain_of(c, a);
@@ -94,9 +94,11 @@ const struct dialect dialect_e2b = {
     .tells_gone = true,
     .instead = {[FEATURE_ROLLBACK] = "create a sandbox from the snapshot instead",
                 [FEATURE_STATS] = "ask each sandbox for its metrics instead",
-                [FEATURE_NETWORK] = "give its own lists, by its own tools",
-                [FEATURE_PORTS] = "every port has its name from the beginning",
-                [FEATURE_SECRETS] = "only cubbyd puts them in"},
+                [FEATURE_NETWORK] = "set its allow and deny lists with its own SDK",
+                [FEATURE_PORTS] = "every port of a sandbox already has a URL",
+                [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",
+                [FEATURE_TIERS] = "only cubbyd offers tiers; leave the tier out",
+                [FEATURE_SIZES] = "each sandbox gets the cpus and memory of its template"},
     .id_ok = access_id_ok,
     .id_shape = "letters, digits, '-' and '_'",
     .to_api = dialect_api,

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of sandboxes on a server that keeps no time (CubeSandbox): kept here, in memory.
-#include "sandbox-backend/client/expiry.h"
+// The end times of sandboxes on a server that ends none by itself.
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/client/client.h"
-#include "sandbox-backend/client/pause.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
+#include "sandbox-backend/client/retry.h"
 #include "sandbox-backend/log/log.h"
 
 #define AGAIN_MS 60000
+#define LATEST_S (365LL * 24 * 3600) // a longer time to live counts as this one
 
 struct expiry {
     struct client *client; // borrowed
     struct expiry *next;
-    struct pause *pause; // borrowed; NULL while the sandbox is paused
+    struct delay *delay; // borrowed; NULL while the sandbox is paused
     bool is_held;
     char id[ACCESS_ID_MAX + 1];
 };
@@ -33,7 +34,7 @@ static void drop(struct expiry **at)
 {
     struct expiry *x = *at;
     *at = x->next;
-    pause_cancel(x->pause);
+    delay_cancel(x->delay);
     free(x);
 }
 
@@ -44,11 +45,11 @@ static void on_killed(const struct err *e, void *ctx)
         log_warn("client.expiry", "error=%s", e->msg);
 }
 
-// client_kill forgets what is gone. Should the server be away, it is told again later.
+// client_kill forgets an ended sandbox. If the server does not answer, the kill is repeated later.
 static void on_over(void *ctx)
 {
     struct expiry *x = ctx;
-    x->pause = pause_start(x->client->loop, AGAIN_MS, on_over, x);
+    x->delay = delay_start(x->client->loop, AGAIN_MS, on_over, x);
     client_kill(x->client, x->id, on_killed, NULL);
 }
 
@@ -74,8 +75,8 @@ bool expiry_set(struct client *c, const char *id, int64_t seconds)
         return false;
     if (x->is_held)
         return true;
-    pause_cancel(x->pause);
-    x->pause = pause_start(c->loop, seconds > 0 ? (uint64_t)seconds * 1000 : 0, on_over, x);
+    delay_cancel(x->delay);
+    x->delay = delay_start(c->loop, (uint64_t)MIN(MAX(seconds, 0), LATEST_S) * 1000, on_over, x);
     return true;
 }
 
@@ -84,8 +85,8 @@ void expiry_hold(struct client *c, const char *id)
     struct expiry *x = *find(c, id);
     if (!x)
         return;
-    pause_cancel(x->pause);
-    x->pause = NULL;
+    delay_cancel(x->delay);
+    x->delay = NULL;
     x->is_held = true;
 }
 

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a sandbox still lives, asked when a stream of its envd broke.
+// Finds out whether a sandbox still lives, after a stream of it broke.
 //
-// envd's /health is asked, through the way that the stream took: an answer means that the sandbox
-// lives. Without one the control plane is asked, which says that the sandbox ended and why. But a
-// stream breaks sooner than the control plane learns what happened: while it still lists a sandbox
-// whose envd does not answer, both are asked again, for a few seconds. Then it may be that only
-// envd is gone, and nothing can be said.
-#include "sandbox-backend/client/fate.h"
-
+//   1. ask envd's /health, on the way that the stream took: an answer means that the sandbox lives
+//   2. without one, ask the control plane, which says that the sandbox ended, and why
+//   3. a stream breaks sooner than the control plane learns of an end: while it still lists the
+//      sandbox, ask both again, for a few seconds. Then only envd may have ended: unknown
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/net/deadline.h"
 
 #define ANSWER_MS  10000
-#define PAUSE_MS   25 // before they are asked again, doubled each time:
+#define PAUSE_MS   25 // before both are asked again, doubled each time:
 #define PAUSES_MAX 7  // about 3 s in all
 
 struct fate {
@@ -51,7 +48,8 @@ struct fate *fate_ask(struct client *c, const char *id, const char *lost, const 
     f->lost = lost;
     f->cb = cb;
     f->ctx = ctx;
-    snprintf(f->broke, sizeof f->broke, "%s", err_is(broke) ? broke->msg : "it ended early");
+    snprintf(f->broke, sizeof f->broke, "%s",
+             err_is(broke) ? broke->msg : "the stream ended early");
     deadline_init(&f->pause, c->loop, on_paused);
     ask_envd(f);
     return f;
@@ -59,7 +57,7 @@ struct fate *fate_ask(struct client *c, const char *id, const char *lost, const 
 
 void fate_cancel(struct fate *f)
 {
-    if (err_is(&f->err)) // it is known already, and about to be told
+    if (err_is(&f->err)) // known already, and about to be reported
         return;
     err_set(&f->err, ERR_CANCELED, "canceled");
     if (f->call)
@@ -93,11 +91,11 @@ static void on_envd(int status, const char *body, size_t len, const struct err *
     if (err_is(&f->err)) {
         finish(f);
     } else if (!e) {
-        unknown(f, "the sandbox runs on");
+        unknown(f, "the sandbox still runs");
     } else if (e->code == ERR_GONE) {
         f->err = *e;
         finish(f);
-    } else if (e->code == ERR_CONFLICT) { // paused, or on its way
+    } else if (e->code == ERR_CONFLICT) { // paused, or changes its state
         unknown(f, e->msg);
     } else {
         ask_api(f);
@@ -124,12 +122,12 @@ static void on_api(int status, const char *body, size_t len, const struct err *e
         finish(f);
     } else if (e && (e->code == ERR_GONE || e->code == ERR_NOT_FOUND)) {
         f->err = *e;
-        f->err.code = ERR_GONE; // it was there when the stream began
+        f->err.code = ERR_GONE; // it existed when the stream began
         finish(f);
     } else if (e) {
-        unknown(f, "nor does anything answer for the sandbox");
+        unknown(f, "neither envd nor the backend answers for the sandbox");
     } else if (f->pauses == PAUSES_MAX) {
-        unknown(f, "the sandbox runs, but envd in it does not answer");
+        unknown(f, "the sandbox runs, but its envd does not answer");
     } else {
         deadline_arm(&f->pause, (uint64_t)PAUSE_MS << f->pauses++);
     }
@@ -140,7 +138,7 @@ static void on_paused(struct deadline *deadline)
     ask_envd(container_of(deadline, struct fate, pause));
 }
 
-// ---- 3. it is known
+// ---- 3. the answer
 static void finish(struct fate *f)
 {
     deadline_close(&f->pause, on_pause_closed);

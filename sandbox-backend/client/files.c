@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files into a sandbox and out of it: POST and GET /files, streamed, or read into memory. However
-// large, a transfer has no time limit as long as it moves; one that stands still ends. An envd
-// older than 0.5.7 takes no file as it is, only as a part of a form.
+// Files into a sandbox and out of it: POST and GET /files, streamed, or read into memory. A
+// transfer has no time limit as long as bytes move; a stalled one ends. An envd older than 0.5.7
+// takes a file only as a part of a form.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/access.h"
 #include "sandbox-backend/client/call.h"
-#include "sandbox-backend/client/envd_call.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/net/deadline.h"
 
 #define STALL_MS 120000
@@ -27,10 +26,10 @@ struct transfer {
     client_read_cb read_cb; // one of the two
     void *ctx;
     char *path;         // owned; in the sandbox
-    int fd;             // owned; -1 for none
+    int fd;             // owned; -1: none
     struct buf content; // what was read into memory
     int64_t bytes, limit;
-    struct buf head, tail; // around the file, when it is a part of a form
+    struct buf head, tail; // around a file that is a part of a form
     size_t head_at, tail_at;
     struct err err;
     struct deadline stall;
@@ -46,7 +45,7 @@ static void cancel(struct client_op *base)
 static void on_stalled(struct deadline *deadline)
 {
     struct transfer *op = container_of(deadline, struct transfer, stall);
-    err_set(&op->err, ERR_TIMEOUT, "nothing of the file has moved for %d s", STALL_MS / 1000);
+    err_set(&op->err, ERR_TIMEOUT, "no data of the file arrived or left for %d s", STALL_MS / 1000);
     call_cancel(op->call);
 }
 
@@ -82,7 +81,7 @@ static void on_stall_closed(struct deadline *deadline)
     free(op);
 }
 
-// What went wrong here counts more than that the call ended because of it.
+// An error of our own counts more than the end of the call that it caused.
 static void complete(struct transfer *op, const struct err *e)
 {
     op->call = NULL;
@@ -120,18 +119,18 @@ static void on_upload_end(int status, const char *body, size_t len, const struct
     struct err odd = ERR_INIT;
     json_t *answer = e ? NULL : json_parse(body, len, &odd);
     const char *path = json_string_value(json_object_get(json_array_get(answer, 0), "path"));
-    if (path) { // where a relative path led
+    if (path) { // the absolute path of a relative one
         free(op->path);
         op->path = xstrdup(path);
     } else if (!e) {
-        err_set(&odd, ERR_INTERNAL, "it does not say where the file went");
-        err_wrap(&odd, "envd's answer to an upload");
+        err_set(&odd, ERR_INTERNAL, "the path is missing");
+        err_wrap(&odd, "envd sent an invalid answer to an upload");
     }
     json_decref(answer);
     complete(op, e ? e : err_is(&odd) ? &odd : NULL);
 }
 
-// The name is for show: the path in the query is where it goes.
+// The file name has no effect: the path in the query counts.
 static void write_form(struct transfer *op, const char *boundary)
 {
     buf_printf(&op->head, "--%s\r\nContent-Disposition: form-data; name=\"file\"; filename=\"",
@@ -171,7 +170,7 @@ static size_t give(const struct buf *from, size_t *at, void *into, size_t room)
     return n;
 }
 
-// A regular file: reading it does not wait for anybody. Its length was promised at the start.
+// A regular file: reading it does not block for long. Its length was sent at the start.
 static ssize_t read_file(void *into, size_t room, void *ctx)
 {
     struct transfer *op = ctx;
@@ -191,7 +190,8 @@ static ssize_t read_file(void *into, size_t room, void *ctx)
     if (n < 0)
         err_sys(&op->err, errno, "read the local file");
     else
-        err_set(&op->err, ERR_CONFLICT, "the local file became shorter while it was read");
+        err_set(&op->err, ERR_CONFLICT,
+                "the local file became shorter while it was being uploaded; upload it again");
     return HTTP_READ_ABORT;
 }
 
@@ -203,9 +203,9 @@ struct client_op *client_upload(struct client *c, const char *id, int fd, const 
     struct transfer *op = transfer_new(c, path, fd, cb, ctx);
     struct stat st;
     if (fstat(fd, &st) < 0)
-        err_sys(&op->err, errno, "look at the local file");
+        err_sys(&op->err, errno, "stat the local file");
     else if (!S_ISREG(st.st_mode))
-        err_set(&op->err, ERR_INVALID, "what is to be uploaded is not a regular file");
+        err_set(&op->err, ERR_INVALID, "the local file is not a regular file");
     else
         op->limit = st.st_size;
     struct call_opts opts = {
@@ -253,7 +253,7 @@ static int keep(struct transfer *op, const char *data, size_t len)
     if (op->read_cb)
         return buf_try_add(&op->content, data, len, (size_t)op->limit)
                    ? 0
-                   : err_set(&op->err, ERR_LIMIT, "there is no memory for the file");
+                   : err_set(&op->err, ERR_LIMIT, "there is not enough memory for the file");
     if (fd_write_all(op->fd, data, len, &op->err) < 0)
         return err_wrap(&op->err, "write the local file");
     return 0;
@@ -281,7 +281,7 @@ static void on_download_end(int status, const char *body, size_t len, const stru
     (void)body;
     (void)len;
     struct transfer *op = ctx;
-    // A network file system may find out only now that it has no room.
+    // A network file system may report only now that it is full.
     if (!e && op->fd >= 0 && close(steal_fd(&op->fd)) < 0 && errno != EINTR)
         err_sys(&op->err, errno, "write the local file");
     complete(op, e);

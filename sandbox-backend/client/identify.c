@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which dialect a server speaks, found by asking it once: GET /health changes nothing, needs no
-// sandbox, and all three answer it, each in its way:
+// Finds out which dialect a server speaks. GET /health changes nothing, needs no sandbox, and each
+// of the three servers answers it in its own way:
 //   cubbyd       {"status":"ok","server":"cubbyd",...}
 //   CubeAPI      {"status":"ok","sandboxes":0}
-//   E2B          a line of text, or, where the path is not passed on, a refusal of its form
-// Anything else, such as a gateway's page, its refusal of a key or its limit of requests, is not
-// judged, for it would stay so until the program ends: the next operation asks again.
-#include "sandbox-backend/client/identify.h"
+//   E2B          a line of text, or, where the path is not routed, an error in its form
+// Any other answer, such as a gateway's page, its refusal of a key or its rate limit, decides
+// nothing, because the decision lasts until the program ends. The next operation asks again.
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/log/log.h"
 
 #define ANSWER_MS        20000
@@ -22,12 +21,12 @@
 
 struct identify {
     struct client *client;    // borrowed
-    struct http_fetch *fetch; // NULL while none runs
-    struct daemon_waiter *waiters;
-    struct daemon_waiter *telling; // those of them whose turn it is
+    struct http_fetch *fetch; // NULL: none in progress
+    struct server_waiter *waiters;
+    struct server_waiter *telling; // the rest of those that are told
     int status;
     struct buf body; // its beginning
-    bool is_long;    // and there is more of it than any of them answers
+    bool is_long;    // longer than any of the three answers
     bool done;
 };
 
@@ -64,7 +63,7 @@ static bool on_data(const char *data, size_t len, void *ctx)
 {
     struct identify *id = ctx;
     if (!buf_try_add(&id->body, data, len, ANSWER_BYTES_MAX))
-        id->is_long = true; // it is none of those
+        id->is_long = true; // none of the three
     return true;
 }
 
@@ -72,7 +71,8 @@ static void on_end(const struct err *e, void *ctx);
 
 static void ask(struct identify *id)
 {
-    static const struct http_fetch_events EVENTS = {on_head, on_data, on_end};
+    static const struct http_fetch_events EVENTS = {
+        .on_head = on_head, .on_data = on_data, .on_end = on_end};
     struct client *c = id->client;
     struct request r = {0};
     dialect_api(c, "/health", &r);
@@ -91,7 +91,7 @@ static void ask(struct identify *id)
     request_fini(&r);
 }
 
-void identify_wait(struct identify *id, struct daemon_waiter *w)
+void identify_wait(struct identify *id, struct server_waiter *w)
 {
     if (id->done) {
         w->on_ready(NULL, w->ctx);
@@ -103,11 +103,11 @@ void identify_wait(struct identify *id, struct daemon_waiter *w)
         ask(id);
 }
 
-void identify_forget(struct identify *id, struct daemon_waiter *w)
+void identify_forget(struct identify *id, struct server_waiter *w)
 {
-    struct daemon_waiter **lists[] = {&id->waiters, &id->telling};
+    struct server_waiter **lists[] = {&id->waiters, &id->telling};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
-        struct daemon_waiter **at = lists[i];
+        struct server_waiter **at = lists[i];
         while (*at && *at != w)
             at = &(*at)->next;
         if (*at)
@@ -119,7 +119,7 @@ void identify_forget(struct identify *id, struct daemon_waiter *w)
 static bool is_of_e2b(int status, const json_t *health, const char *body)
 {
     if (status == 401 || status == 403 || status == 429)
-        return false; // any gateway may say so, with any body
+        return false; // any gateway may answer so, with any body
     if (status >= 400)
         return status < 500 && json_integer_value(json_object_get(health, "code")) == status;
     return status >= 200 && status < 300 && *body != '<';
@@ -156,7 +156,8 @@ static void learn(struct identify *id, struct err *e)
         id->is_long ? NULL : identify_judge(id->status, buf_str(&id->body));
     if (!found) {
         err_set(e, code_of(id->status),
-                "%s/health answered %d, so it is not known what serves there (--dialect says it)",
+                "%s/health answered with HTTP status %d, as no known server does; check the URL, "
+                "or name the kind of server with --dialect",
                 c->api_url, id->status);
         return;
     }
@@ -165,20 +166,20 @@ static void learn(struct identify *id, struct err *e)
     id->done = true;
 }
 
-// ---- 3. telling. Whoever is told may wait anew, or make others forget.
+// ---- 3. telling the calls that wait. One of them may wait again, or cancel others.
 static void on_end(const struct err *error, void *ctx)
 {
     struct identify *id = ctx;
     struct err e = error ? *error : ERR_INIT;
     id->fetch = NULL;
     if (error)
-        client__explain(id->client, &e);
+        roundtrip_explain(id->client, &e);
     else
         learn(id, &e);
     id->telling = id->waiters;
     id->waiters = NULL;
     while (id->telling) {
-        struct daemon_waiter *w = id->telling;
+        struct server_waiter *w = id->telling;
         id->telling = w->next;
         w->on_ready(err_is(&e) ? &e : NULL, w->ctx);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sandboxes of a control plane, or the snapshots, page after page.
+// Lists the sandboxes or the snapshots of a control plane, page by page.
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,9 +7,10 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 
 #define ANSWER_MS 60000
+#define SEEN_MAX  (10 * CLIENT_LIST_MAX) // entries of a server that does not filter
 
 struct list {
     struct client_op base;
@@ -18,8 +19,9 @@ struct list {
     void *ctx;
     bool of_snapshots;
     json_t *metadata; // owned; NULL: all sandboxes
-    char *sandbox;    // owned; whose snapshots; NULL: all
-    json_t *all;      // owned; what has come
+    char *sandbox;    // owned; list its snapshots; NULL: all
+    json_t *all;      // owned; what matches of the pages so far
+    size_t seen;      // entries of the pages so far
     bool old_route;
 };
 
@@ -27,8 +29,8 @@ static void ask(struct list *op, const char *token);
 static void on_page(int status, const char *body, size_t len, const struct err *e, void *ctx);
 
 // ---- 1. the query
-// E2B's form: each key and value encoded, the pairs joined as a query, and that encoded as a whole
-// to be a value of the query it is in.
+// E2B's form: each key and value is encoded, the pairs are joined as a query, and that is encoded
+// again, as one value of the outer query.
 static void encode_twice(struct buf *out, const char *text)
 {
     struct buf once auto_buf = BUF_INIT;
@@ -41,8 +43,7 @@ static void add_metadata(struct buf *target, const json_t *metadata)
     struct buf pairs auto_buf = BUF_INIT;
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)metadata, key, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)metadata, key, value) {
         if (pairs.len)
             buf_addc(&pairs, '&');
         encode_twice(&pairs, key);
@@ -101,8 +102,7 @@ static bool matches(const json_t *sandbox, const json_t *metadata)
     const json_t *has = json_object_get(sandbox, "metadata");
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)metadata, key, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)metadata, key, value) {
         if (!json_equal(json_object_get(has, key), value))
             return false;
     }
@@ -115,12 +115,12 @@ static void take_page(struct list *op, const char *body, size_t len, struct err 
     json_t *page = json_parse(body, len, e);
     err_wrap(e, "the answer of %s", dialect->name);
     if (page && !json_is_array(page))
-        err_set(e, ERR_INTERNAL, "%s's list of %s is not a list", dialect->name,
+        err_set(e, ERR_INTERNAL, "%s sent no list of %s", dialect->name,
                 op->of_snapshots ? "snapshots" : "sandboxes");
+    op->seen += json_array_size(page);
     size_t i;
     json_t *one;
-    json_array_foreach(page, i, one)
-    {
+    json_array_foreach (page, i, one) {
         if ((dialect->filters || matches(one, op->metadata)) &&
             json_array_size(op->all) < CLIENT_LIST_MAX)
             json_array_append(op->all, one);
@@ -144,7 +144,7 @@ static void on_page(int status, const char *body, size_t len, const struct err *
     struct list *op = ctx;
     struct err e = error ? *error : ERR_INIT;
     char *token auto_free = NULL;
-    size_t before = json_array_size(op->all);
+    size_t before = op->seen;
     bool no_route = error && (status == 404 || status == 405);
     if (no_route && op->base.client->dialect->list_path_old && !op->old_route &&
         !op->of_snapshots) {
@@ -154,10 +154,11 @@ static void on_page(int status, const char *body, size_t len, const struct err *
     }
     if (!error)
         take_page(op, body, len, &e);
-    // A server that answers pages of nothing would keep us here for ever.
+    // Stop at an empty page: a server that sends them for ever would keep us here. A page without a
+    // match is not empty.
     const char *next = err_is(&e) ? NULL : call_next_token(op->call);
-    size_t now = json_array_size(op->all);
-    if (next && now > before && now < CLIENT_LIST_MAX)
+    if (next && op->seen > before && op->seen < SEEN_MAX &&
+        json_array_size(op->all) < CLIENT_LIST_MAX)
         token = xstrdup(next);
     if (token)
         ask(op, token);

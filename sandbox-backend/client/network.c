@@ -1,93 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sandbox's network, as its user sees and changes it.
-#include "sandbox-backend/client/network.h"
+// A sandbox's network: shown, changed, and read from a command line.
+#include "sandbox-backend/client/client.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/net_policy.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 
-#define ANSWER_MS 60000
-
-struct network {
-    struct client_op base;
-    struct call *call;      // borrowed
-    client_json_cb json_cb; // either this
-    client_done_cb done_cb; // or this
-    void *ctx;
-};
-
-static void complete(struct network *op, const json_t *info, const struct err *e)
+static bool is_network(const json_t *info)
 {
-    const struct network done = *op;
-    op_end(&op->base);
-    free(op);
-    if (done.json_cb)
-        done.json_cb(info, e, done.ctx);
-    else
-        done.done_cb(e, done.ctx);
-}
-
-static void on_answer(int status, const char *body, size_t len, const struct err *e, void *ctx)
-{
-    (void)status;
-    struct network *op = ctx;
-    struct err wrong = ERR_INIT;
-    json_t *info = e || !op->json_cb ? NULL : json_parse(body, len, &wrong);
-    if (info && !(json_is_object(json_object_get(info, "policy")) &&
-                  json_is_array(json_object_get(info, "refusals"))))
-        err_set(&wrong, ERR_INTERNAL, "it has no policy and no refusals");
-    err_wrap(&wrong, "the answer of %s", op->base.client->dialect->name);
-    complete(op, err_is(&wrong) ? NULL : info, err_is(&wrong) ? &wrong : e);
-    json_decref(info);
-}
-
-static void cancel(struct client_op *base)
-{
-    call_cancel(container_of(base, struct network, base)->call);
-}
-
-static struct client_op *start(struct client *c, const char *method, const struct buf *target,
-                               const char *body, uint64_t timeout_ms, const struct network *wanted)
-{
-    static const struct call_events EVENTS = {.on_end = on_answer};
-    const struct call_opts opts = {.method = method,
-                                   .target = buf_str(target),
-                                   .body = body,
-                                   .body_len = body ? strlen(body) : 0,
-                                   .timeout_ms = timeout_ms ? timeout_ms : ANSWER_MS,
-                                   .needs = FEATURE_NETWORK};
-    struct network *op = xmemdup(wanted, sizeof *wanted);
-    op_begin(&op->base, c, cancel);
-    op->call = call_start(c, &opts, &EVENTS, op);
-    return &op->base;
-}
-
-static void add_target(struct buf *target, const char *id)
-{
-    buf_adds(target, "/sandboxes/");
-    percent_encode(target, id, false);
-    buf_adds(target, "/network");
+    return json_is_object(json_object_get(info, "policy")) &&
+           json_is_array(json_object_get(info, "refusals"));
 }
 
 struct client_op *client_network(struct client *c, const char *id, int64_t since,
                                  uint64_t timeout_ms, client_json_cb cb, void *ctx)
 {
-    struct buf target auto_buf = BUF_INIT;
-    add_target(&target, id);
-    buf_printf(&target, "?since=%lld", (long long)since);
-    return start(c, "GET", &target, NULL, timeout_ms, &(struct network){.json_cb = cb, .ctx = ctx});
+    char *query auto_free = str_printf("/network?since=%lld", (long long)since);
+    char *target auto_free = client__about(id, query);
+    const struct call_opts opts = {.method = "GET",
+                                   .target = target,
+                                   .timeout_ms = timeout_ms ? timeout_ms : ASK_MS,
+                                   .needs = FEATURE_NETWORK};
+    return ask_start(c, &opts,
+                     &(struct ask){.json_cb = cb,
+                                   .ctx = ctx,
+                                   .is_sound = is_network,
+                                   .unsound = "the policy and the refusals are missing"});
 }
 
 struct client_op *client_network_set(struct client *c, const char *id, const json_t *policy,
                                      client_done_cb cb, void *ctx)
 {
-    struct buf target auto_buf = BUF_INIT;
+    char *target auto_free = client__about(id, "/network");
     char *body auto_free = json_to_string(policy);
-    add_target(&target, id);
-    return start(c, "PUT", &target, body, 0, &(struct network){.done_cb = cb, .ctx = ctx});
+    const struct call_opts opts = {.method = "PUT",
+                                   .target = target,
+                                   .body = body,
+                                   .body_len = strlen(body),
+                                   .timeout_ms = ASK_MS,
+                                   .needs = FEATURE_NETWORK};
+    return ask_start(c, &opts, &(struct ask){.done_cb = cb, .ctx = ctx});
+}
+
+// ---- a policy on a command line
+static json_t *read_file(const char *path, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    if (file_read(path, NET_POLICY_TEXT_MAX, &text, e) < 0)
+        err_wrap(e, "a network policy must be none, public, allow or a file");
+    json_t *json = err_is(e) ? NULL : json_parse(text.data, text.len, e);
+    if (json && !json_is_object(json))
+        err_set(e, ERR_INVALID, "a network policy must be a JSON object");
+    if (!err_is(e))
+        return json;
+    err_wrap(e, "%s", path);
+    json_decref(json);
+    return NULL;
+}
+
+static int add_list(json_t *policy, const char *key, const json_t *more, struct err *e)
+{
+    json_t *list = json_object_get(policy, key);
+    if (json_array_size(more) == 0)
+        return 0;
+    if (list && !json_is_array(list))
+        return err_set(e, ERR_INVALID, "%s must be a list of strings", key);
+    if (!list)
+        json_object_set_new(policy, key, list = json_array());
+    json_array_extend(list, (json_t *)(uintptr_t)more);
+    return 0;
+}
+
+// The server's check, before anything is sent. Only the server knows whether special addresses may
+// be allowed.
+static int check(json_t *policy, struct err *e)
+{
+    struct net_policy parsed;
+    json_t *copy = json_copy(policy);
+    json_object_set_new(copy, "special", json_true());
+    int rc = net_policy_from_json(&parsed, copy, e);
+    json_decref(copy);
+    net_policy_fini(&parsed);
+    return rc;
+}
+
+int network_spec(json_t **out, const char *what, const json_t *allow, const json_t *deny,
+                 struct err *e)
+{
+    *out = NULL;
+    if (!what && json_array_size(allow) + json_array_size(deny) == 0)
+        return 0;
+    if (!what)
+        what = json_array_size(allow) > 0 ? "allow" : "public";
+    bool is_mode = str_eq(what, "none") || str_eq(what, "public") || str_eq(what, "allow");
+    json_t *policy = is_mode ? json_pack("{s:s}", "mode", what) : read_file(what, e);
+    if (policy && add_list(policy, "allow", allow, e) == 0 &&
+        add_list(policy, "deny", deny, e) == 0 && check(policy, e) == 0) {
+        *out = policy;
+        return 0;
+    }
+    json_decref(policy);
+    return err_wrap(e, "network");
 }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a refusal is one that passes, and how long to wait before the same is asked again.
+// Temporary refusals, and the delay before a request is sent again.
 #include "sandbox-backend/client/retry.h"
 
+#include <stdlib.h>
+
 #include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/net/deadline.h"
 
 static uint64_t limited(struct retry *r, const char *retry_after)
 {
@@ -15,8 +19,8 @@ static uint64_t limited(struct retry *r, const char *retry_after)
     return r->waited_ms + ms <= RETRY_LIMITED_MS ? ms : 0;
 }
 
-// A conflict that no word explains may be a transition when the control plane says so. From the way
-// to a sandbox it may as well be the guest's own answer, to a request that has reached it.
+// A 409 without an error_code may be a transition if it is the control plane's. On the way to a
+// sandbox it may also be the guest's own answer, to a request that has reached it.
 static bool is_transition(const struct refusal *refusal)
 {
     json_t *answer = json_parse(refusal->body, refusal->len, NULL);
@@ -53,4 +57,39 @@ bool retry_is_json(const struct buf *body)
     bool is_object = json_is_object(answer);
     json_decref(answer);
     return is_object;
+}
+
+// ---- a cancellable delay
+struct delay {
+    struct deadline deadline;
+    void (*on_over)(void *ctx);
+    void *ctx;
+};
+
+static void on_closed(struct deadline *deadline)
+{
+    free(container_of(deadline, struct delay, deadline));
+}
+
+static void on_expired(struct deadline *deadline)
+{
+    struct delay *d = container_of(deadline, struct delay, deadline);
+    deadline_close(deadline, on_closed); // frees it with a later turn
+    d->on_over(d->ctx);
+}
+
+struct delay *delay_start(uv_loop_t *loop, uint64_t ms, void (*on_over)(void *ctx), void *ctx)
+{
+    struct delay *d = xcalloc(1, sizeof *d);
+    d->on_over = on_over;
+    d->ctx = ctx;
+    deadline_init(&d->deadline, loop, on_expired);
+    deadline_arm(&d->deadline, ms);
+    return d;
+}
+
+void delay_cancel(struct delay *d)
+{
+    if (d)
+        deadline_close(&d->deadline, on_closed);
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a refusal is one that passes, and how long to wait before the same is asked again. Pure.
-// For client/ only.
+// Temporary refusals: find out which refusals are temporary and how long to wait before the request
+// is sent again; and a delay that can be canceled. For client/ only.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <uv.h>
 
 #include "sandbox-backend/base/buf.h"
 
-#define RETRY_LIMITED_MAX  3     // times that a 429 is waited for
-#define RETRY_LIMITED_MS   30000 // and the longest that is waited in all
-#define RETRY_CONFLICT_MAX 5 // times that a 409 is waited for, 100 ms and then twice as long each
+#define RETRY_LIMITED_MAX  3     // waits for a 429
+#define RETRY_LIMITED_MS   30000 // and the longest total wait
+#define RETRY_CONFLICT_MAX 5     // waits for a 409: 100 ms, then doubled each time
 #define RETRY_CONFLICT_MS  100
 
 struct retry {
@@ -27,12 +28,18 @@ struct refusal {
     size_t len;
 };
 
-// Milliseconds until it is worth asking again; 0: it is not. Only what was refused before anything
-// was done for it is asked again:
-//   429 with Retry-After in seconds   the server's limit of requests
+// Return the milliseconds to wait before the request is sent again; 0: do not send it again. Only a
+// request that was refused before anything was done is sent again:
+//   429 with Retry-After in seconds   the server's rate limit
 //   409 with {"code":409}             a sandbox that is being paused or resumed, if error_code is
-//                                     sandbox_in_transition, or none of the control plane's; envd's
-//                                     own 409s name their code with a word, and are answers
+//                                     sandbox_in_transition, or absent in the control plane's
+//                                     answer; envd's own 409s have a word as code, and are answers
 uint64_t retry_wait(struct retry *r, const struct refusal *refusal);
 
 bool retry_is_json(const struct buf *body); // a JSON object
+
+// ---- a cancellable delay
+struct delay; // frees itself, after on_over or delay_cancel
+
+struct delay *delay_start(uv_loop_t *loop, uint64_t ms, void (*on_over)(void *ctx), void *ctx);
+void delay_cancel(struct delay *d); // on_over is not called. NULL is fine

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server in the sandbox other than envd, whose answer is lines: NDJSON, as the kernel's.
+// A server in the sandbox other than envd, whose answer is lines of JSON, as the Python kernel's.
 //
-// The request is sent once. When the answer breaks off, fate.c tells whether the sandbox is why.
+// The request is sent once. When the answer breaks off, fate.c finds out whether the sandbox ended.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,25 +9,24 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
-#include "sandbox-backend/client/envd_call.h"
-#include "sandbox-backend/client/fate.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/net/deadline.h"
 
-static const char LOST[] = "the connection broke, whether the request was carried out is not known";
+static const char LOST[] =
+    "the connection broke, so it is not known whether the request was carried out";
 
 struct stream {
     struct client_op base;
     struct call *call; // borrowed; NULL once the answer has ended
-    struct fate *fate; // borrowed; while it is asked why the answer broke off
-    struct buf line;   // the one that is not whole yet
+    struct fate *fate; // borrowed; while fate.c finds out why the answer broke off
+    struct buf line;   // the line that is not complete yet
     struct stream_events events;
     void *ctx;
     char *id; // owned
     int status;
     bool canceled;
     struct err err;
-    struct deadline silence; // nothing was heard for too long
+    struct deadline silence; // the stream is silent for too long
 };
 
 // In the order in which they come.
@@ -78,7 +77,7 @@ static void on_silence(struct deadline *deadline)
     struct stream *op = container_of(deadline, struct stream, silence);
     if (!op->call)
         return;
-    err_set(&op->err, ERR_UNAVAILABLE, "nothing was heard for %d s", ENVD_SILENCE_MS / 1000);
+    err_set(&op->err, ERR_UNAVAILABLE, "the server sent nothing for %d s", ENVD_SILENCE_MS / 1000);
     call_cancel(op->call);
 }
 
@@ -92,7 +91,7 @@ static void on_answer_end(int status, const char *body, size_t len, const struct
     op->status = status;
     deadline_disarm(&op->silence);
     if (e && !err_is(&op->err))
-        op->err = *e; // unless the reason is there already
+        op->err = *e; // unless the reason is known already
     if (!e)
         tell_line(op);
     bool broke = op->err.code == ERR_UNAVAILABLE && was_sent && status < 300;

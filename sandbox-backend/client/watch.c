@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A watched directory in a sandbox: filesystem.Filesystem/WatchDir, its events as they come.
 //
-// The stream has no end of its own. When it breaks, fate.c tells whether the sandbox is why;
-// nothing is watched again, because what happened in between would be missed without a word.
+// The stream does not end by itself. When it breaks, fate.c finds out whether the sandbox ended.
+// The watch is not renewed, because the changes in between would be lost unnoticed.
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,27 +10,25 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/client/call.h"
-#include "sandbox-backend/client/envd_call.h"
-#include "sandbox-backend/client/fate.h"
-#include "sandbox-backend/client/state.h"
+#include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/net/deadline.h"
 
-static const char LOST[] = "the connection to the watch broke, what changes is not told any more";
+static const char LOST[] = "the connection of the watch broke, so changes are no longer reported";
 
 struct watch {
     struct client_op base;
     struct call *call; // borrowed; NULL once the stream has ended
-    struct fate *fate; // borrowed; while it is asked why the stream broke
+    struct fate *fate; // borrowed; while fate.c finds out why the stream broke
     struct connect_reader reader;
     struct watch_events events;
     void *ctx;
     char *id; // owned
     bool has_started;
     bool canceled;
-    bool is_known; // why it ends is in `err`
+    bool is_known; // `err` has the reason of the end
     struct err err;
-    struct deadline silence; // nothing was heard for too long
+    struct deadline silence; // the stream is silent for too long
 };
 
 // In the order in which they come.
@@ -54,7 +52,7 @@ static bool parse_kind(const char *type, enum watch_kind *out)
         *out = (enum watch_kind)i;
         return true;
     }
-    return false; // one that a later version added
+    return false; // added by a later version
 }
 
 static int take_change(struct watch *op, const json_t *change)
@@ -94,7 +92,7 @@ static void take_stream_end(struct watch *op, const json_t *message)
 static int on_envelope(uint8_t flags, const char *payload, size_t len, void *ctx)
 {
     struct watch *op = ctx;
-    if (op->canceled) // by one of the events in the same bytes
+    if (op->canceled) // by an earlier event in the same bytes
         return 0;
     json_t *message = json_parse(payload, len, &op->err);
     if (!message)
@@ -121,7 +119,7 @@ static void on_stream_data(const char *data, size_t len, void *ctx)
     if (!err_is(&op->err))
         op->err = e;
     op->err.code = ERR_INTERNAL;
-    err_wrap(&op->err, "envd's stream cannot be understood");
+    err_wrap(&op->err, "envd sent an invalid stream");
     op->is_known = true;
     call_cancel(op->call);
 }
@@ -131,7 +129,7 @@ static void on_silence(struct deadline *deadline)
     struct watch *op = container_of(deadline, struct watch, silence);
     if (!op->call)
         return;
-    err_set(&op->err, ERR_UNAVAILABLE, "nothing was heard for %d s", ENVD_SILENCE_MS / 1000);
+    err_set(&op->err, ERR_UNAVAILABLE, "envd sent nothing for %d s", ENVD_SILENCE_MS / 1000);
     call_cancel(op->call);
 }
 
@@ -144,7 +142,7 @@ static void on_stream_end(int status, const char *body, size_t len, const struct
     op->call = NULL;
     deadline_disarm(&op->silence);
     if (e)
-        err_set(&op->err, e->code, "%s", e->msg); // unless the reason is there already
+        err_set(&op->err, e->code, "%s", e->msg); // unless the reason is known already
     bool refused = status >= 300 && !(status == 502 && op->err.code == ERR_UNAVAILABLE);
     if (op->canceled || op->is_known || refused || !was_sent)
         complete(op);

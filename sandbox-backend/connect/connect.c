@@ -54,7 +54,7 @@ void connect_envelope_end(struct buf *out, const struct err *e)
 
 json_t *connect_error_json(const struct err *e)
 {
-    // A message may quote a peer's bytes, and may have been cut in the middle of a character.
+    // A message may quote a peer's bytes, cut in the middle of a character.
     return json_pack("{s:s, s:o}", "code", err_connect_name(e->code), "message",
                      json_lossy_string(e->msg, strlen(e->msg)));
 }
@@ -91,7 +91,7 @@ static int check_head(const char *head, size_t max, struct err *e)
 {
     uint8_t flags = (uint8_t)head[0];
     if (flags & ~(CONNECT_FLAG_COMPRESSED | CONNECT_FLAG_END))
-        return err_set(e, ERR_INVALID, "an envelope with unknown flags 0x%02x", flags);
+        return err_set(e, ERR_INVALID, "an envelope has unknown flags 0x%02x", flags);
     if (payload_len(head) > max)
         return err_set(e, ERR_TOO_LARGE, "a message of %zu bytes is longer than %zu",
                        payload_len(head), max);
@@ -120,7 +120,8 @@ static int check_plain(const struct connect_reader *r, const char *head, struct 
     return 0;
 }
 
-// Adds to `pending` what is missing of its envelope, first of its head. Returns the bytes taken.
+// Append to `pending` the missing bytes of its envelope's head, or else of its payload. Return the
+// number of bytes taken.
 static size_t complete(struct connect_reader *r, const char *data, size_t len, struct err *e)
 {
     size_t want = CONNECT_ENVELOPE_HEAD;
@@ -146,11 +147,11 @@ static int deliver(struct connect_reader *r, const char *envelope, connect_envel
     if (flags & CONNECT_FLAG_END)
         r->ended = true;
     if (cb(flags, envelope + CONNECT_ENVELOPE_HEAD, payload_len(envelope), ctx) != 0)
-        return err_set(e, ERR_CANCELED, "the reader of the stream stopped it");
+        return err_set(e, ERR_CANCELED, "the receiver of the stream stopped it");
     return 0;
 }
 
-// The callback may end the reader, so the memory it reads from is taken out beforehand.
+// The callback may end the reader, so the payload's memory is moved out first.
 static int deliver_pending(struct connect_reader *r, connect_envelope_cb cb, void *ctx,
                            struct err *e)
 {

@@ -17,7 +17,7 @@
 
 #define CONNECT_FLAG_COMPRESSED 0x01
 #define CONNECT_FLAG_END        0x02
-#define CONNECT_ENVELOPE_HEAD   5 // flag byte and a 32-bit big-endian length
+#define CONNECT_ENVELOPE_HEAD   5 // a flag byte and a 32-bit big-endian length
 
 void connect_envelope(struct buf *out, uint8_t flags, const void *payload, size_t len);
 void connect_envelope_json(struct buf *out, const json_t *message);
@@ -25,11 +25,12 @@ void connect_envelope_end(struct buf *out, const struct err *e); // NULL: succes
 
 // {"code":"not_found","message":"..."}; new reference.
 json_t *connect_error_json(const struct err *e);
-// Reads such an object (or an end-of-stream payload's "error") into `e`; 0 when it holds none.
+// Read such an object (or the "error" of an end-of-stream payload) into `e`; 0 when it holds no
+// error.
 int connect_error_parse(const json_t *object, struct err *e);
 
-// Writes the length of the envelope that begins at `at` of `out` and was put there with another:
-// for payloads whose length is known only once they are written.
+// Correct the length of the envelope that begins at `at` of `out`, for a payload whose length is
+// known only once it is written.
 void connect_envelope_close(struct buf *out, size_t at);
 
 struct connect_frame {
@@ -37,16 +38,16 @@ struct connect_frame {
     const char *payload; // borrowed from what was read
     size_t len;
 };
-// The envelope at the start of `data`: 1, or 0 when it is not whole yet, or -1 with ERR_INVALID for
-// unknown flags and ERR_TOO_LARGE for a payload of more than `max`, told as soon as it can be. What
-// is compressed is handed out so.
+// Read the envelope at the start of `data`. Return 1; 0 when it is not complete yet; -1 with
+// ERR_INVALID for unknown flags, or ERR_TOO_LARGE for a payload of more than `max`, as soon as its
+// length is read. A compressed payload is returned compressed.
 int connect_frame_read(const char *data, size_t len, size_t max, struct connect_frame *out,
                        struct err *e);
 
-// Takes envelopes apart as their bytes arrive, however they are split.
+// Reads envelopes from a stream of bytes, however the bytes are split.
 struct connect_reader {
-    struct buf pending; // of the envelope that is not whole yet
-    size_t max;         // longest payload; longer is ERR_TOO_LARGE
+    struct buf pending; // of the envelope that is not complete yet
+    size_t max;         // longest payload; a longer one is ERR_TOO_LARGE
     bool ended;         // an end-of-stream envelope was delivered; more bytes are an error
 };
 // Returns non-zero to stop.
@@ -54,10 +55,11 @@ typedef int (*connect_envelope_cb)(uint8_t flags, const char *payload, size_t le
 
 void connect_reader_init(struct connect_reader *r, size_t max);
 void connect_reader_fini(struct connect_reader *r);
-// 0, or -1 with `e` set (too long, bytes after the end, compressed, or the callback stopped it with
-// an error of its own in *e).
+// Return 0, or -1 with `e` set: too long, bytes after the end, compressed, or stopped by the
+// callback with its own error in *e.
 int connect_reader_feed(struct connect_reader *r, const char *data, size_t len,
                         connect_envelope_cb cb, void *ctx, struct err *e);
 
-// "Connect-Timeout-Ms": at most 10 digits. NULL is 0 (none). -1 with `e` for anything else.
+// Parse "Connect-Timeout-Ms": at most 10 digits. NULL: 0 (none). Return -1 with `e` for anything
+// else.
 int connect_timeout_parse(const char *header, int64_t *ms, struct err *e);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protocol Buffers (proto3, https://protobuf.dev/programming-guides/encoding), as far as envd's
-// services need it. A message is described by a table; one walk of it turns the binary form into
-// JSON by the rules of https://protobuf.dev/programming-guides/json, another one turns it back. So
-// whoever handles a message sees JSON, whichever a client speaks.
+// services need it. A table describes each message. One walk of the table turns the binary form
+// into JSON by the rules of https://protobuf.dev/programming-guides/json, another walk turns it
+// back. So the handlers of messages see JSON, whichever form the client uses.
 //
-// The JSON that comes out, and that proto_normalize makes of a client's, is in one form: lowerCamel
-// names, no null, no unknown member, of each oneof one member at most.
+// proto_decode and proto_normalize make JSON of one form: lowerCamel names, no null, no unknown
+// member, at most one member of each oneof.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -37,35 +37,35 @@ struct proto_field {
     uint32_t number;
     enum proto_type type;
     const char *name;     // lowerCamel
-    const char *original; // NULL when it is the same
+    const char *original; // the name in the .proto file; NULL when it is the same
     const struct proto_message *message;
     const struct proto_enum *values;
     bool repeated;     // of PROTO_MESSAGE and PROTO_STRING
-    bool has_presence; // "optional": set is more than not the default. So is a member of a oneof
-    uint8_t oneof;     // of the message; 0 is none
+    bool has_presence; // "optional", or in a oneof: the default value differs from absence
+    uint8_t oneof;     // number of the oneof in the message; 0: none
 };
 
 struct proto_message {
     size_t count;
-    const struct proto_field *fields; // by their numbers
+    const struct proto_field *fields; // sorted by number
 };
 
-// New reference; NULL with ERR_INVALID for what is no such message, for text that is not UTF-8 or
-// holds a NUL, and for more than JSON_VALUES_MAX values. Unknown fields are skipped.
+// Decode a message. New reference; NULL with ERR_INVALID for an invalid message, for text that is
+// not UTF-8 or holds a NUL, and for more than JSON_VALUES_MAX values. Unknown fields are skipped.
 json_t *proto_decode(const struct proto_message *m, const void *data, size_t len, struct err *e);
-// Appends. ERR_INVALID for a member of a wrong type; `out` then holds part of it.
+// Append a message. ERR_INVALID for a member of a wrong type; `out` then has a part of the message.
 int proto_encode(const struct proto_message *m, const json_t *message, struct buf *out,
                  struct err *e);
-// Appends `item` as one element of the repeated message `name`: such pieces after one another are
-// the message with all of them.
+// Append `item` as one element of the repeated message `name`. Pieces appended one after the other
+// form the message with all elements.
 int proto_encode_item(const struct proto_message *m, const char *name, const json_t *item,
                       struct buf *out, struct err *e);
-// Appends the message in which nothing is set but the bytes that `path` (NULL-terminated) leads to,
-// through messages in messages.
+// Append a message in which only one field of bytes is set: the one to which `path`
+// (NULL-terminated) leads through nested messages.
 void proto_put_bytes(const struct proto_message *m, const char *const *path, const void *data,
                      size_t len, struct buf *out);
 
-// Brings a client's JSON, which may use original names, null and members we do not know, into the
-// one form. Types are not looked at, but where a message belongs. ERR_INVALID for what names a
-// member twice, or two of one oneof.
+// Bring a client's JSON, which may have original names, null and unknown members, into the one
+// form. Types are checked only where a message belongs. ERR_INVALID for a member that is named
+// twice, and for two members of one oneof.
 int proto_normalize(const struct proto_message *m, json_t *message, struct err *e);

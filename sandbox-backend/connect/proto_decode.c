@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protocol Buffers: binary to JSON.
 //
-// What the wire may say twice follows the specification: the last scalar counts, messages are
-// merged, the last member of a oneof counts. A field of another wire type than its own is unknown.
+// Repeated occurrences follow the specification: the last scalar counts, messages are merged, the
+// last member of a oneof counts. A field with a wrong wire type is treated as unknown.
 #include <stdio.h>
 #include <string.h>
 
@@ -46,9 +46,10 @@ static int read_varint(struct reader *r, uint64_t *out, struct err *e)
         if (!(byte & 0x80))
             return i < VARINT_BYTES_MAX - 1 || byte <= 1
                        ? 0
-                       : err_set(e, ERR_INVALID, "a number of more than 64 bits");
+                       : err_set(e, ERR_INVALID, "the message has a number of more than 64 bits");
     }
-    return err_set(e, ERR_INVALID, "a number of more than %d bytes", VARINT_BYTES_MAX);
+    return err_set(e, ERR_INVALID, "the message has a number of more than %d bytes",
+                   VARINT_BYTES_MAX);
 }
 
 static int read_tag(struct reader *r, struct tag *out, struct err *e)
@@ -58,11 +59,11 @@ static int read_tag(struct reader *r, struct tag *out, struct err *e)
         return -1;
     *out = (struct tag){.number = (uint32_t)(key >> 3), .wire = (enum proto_wire)(key & 7)};
     if (key > UINT32_MAX || out->number == 0 || out->wire > PROTO_WIRE_32)
-        return err_set(e, ERR_INVALID, "an invalid field key");
+        return err_set(e, ERR_INVALID, "the message has an invalid field key");
     return 0;
 }
 
-// A length, and the bytes that it counts as a reader of their own.
+// Read a length, and make a reader of that many bytes.
 static int read_bytes(struct reader *r, struct reader *out, struct err *e)
 {
     uint64_t len;
@@ -94,7 +95,7 @@ static int skip_plain(struct reader *r, enum proto_wire wire, struct err *e)
     return skip_bytes(r, wire == PROTO_WIRE_64 ? 8 : 4, e);
 }
 
-// A field that we do not know; for a group up to the end of that group.
+// Skip an unknown field; a group up to its end.
 static int skip_field(struct reader *r, struct tag tag, struct err *e)
 {
     uint32_t open[GROUPS_MAX];
@@ -102,11 +103,12 @@ static int skip_field(struct reader *r, struct tag tag, struct err *e)
     for (;;) {
         if (tag.wire == PROTO_WIRE_GROUP) {
             if (depth == GROUPS_MAX)
-                return err_set(e, ERR_INVALID, "more than %d groups in one another", GROUPS_MAX);
+                return err_set(e, ERR_INVALID, "the message nests groups more than %d deep",
+                               GROUPS_MAX);
             open[depth++] = tag.number;
         } else if (tag.wire == PROTO_WIRE_GROUP_END) {
             if (depth == 0 || open[--depth] != tag.number)
-                return err_set(e, ERR_INVALID, "the end of a group that did not begin");
+                return err_set(e, ERR_INVALID, "the message ends a group that it did not begin");
         } else if (skip_plain(r, tag.wire, e) < 0) {
             return -1;
         }
@@ -164,7 +166,7 @@ static json_t *make_timestamp(struct reader r, struct err *e)
     }
     struct timespec when = {.tv_sec = (time_t)parts[1], .tv_nsec = (int32_t)parts[2]};
     if (when.tv_nsec < 0 || when.tv_nsec >= PROTO_NANOS_PER_S || !clock_rfc3339_has(when.tv_sec)) {
-        err_set(e, ERR_INVALID, "a time outside the years 1 to 9999");
+        err_set(e, ERR_INVALID, "the message has a time outside the years 1 to 9999");
         return NULL;
     }
     char text[CLOCK_RFC3339_BYTES];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reading and writing Protocol Buffers share.
+// Types and functions that decoding and encoding of Protocol Buffers share.
 #pragma once
 #include "sandbox-backend/connect/proto.h"
 
@@ -15,5 +15,3 @@ enum proto_wire {
 #define PROTO_NANOS_PER_S 1000000000LL
 
 enum proto_wire proto__wire(enum proto_type type);
-// The field, and NULL when the message has none such.
-const struct proto_field *proto__named(const struct proto_message *m, const char *name);

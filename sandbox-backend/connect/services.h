@@ -17,5 +17,5 @@ struct service_method {
     const struct proto_message *response;
 };
 
-// NULL when there is none of that path.
+// Return the method of that path, or NULL.
 const struct service_method *service_method(const char *path);

@@ -1,48 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubbyd: the sandboxes of one home, and the HTTP server that serves them (front.h).
+// cubbyd: the sandboxes of one home, and the HTTP servers that serve them.
 //
-// Theory of operation. One libuv loop, no threads. A request is either for a port of a sandbox
-// (route.h) and passed on to it (proxy.h), or for the control plane (api.h), where gate.h says who
-// may ask. The store (store.h)
-// owns the sandboxes; create.h makes one, ending.h is the only way out, pause.h stops and wakes
-// one, adopt.h finds those of an earlier daemon, expiry.h ends or pauses those whose time is over.
-// What makes a place to run is the driver (drivers/driver.h), which is handed in: nothing here
-// knows what a machine is.
+// Theory of operation. One libuv loop, and no threads but for blocking file work. A request is for
+// a port of a sandbox and passed on to it (proxy/), or it is for the control plane (api/), where
+// the API keys say who may ask (http/api_keys.h). The store owns the sandboxes (sandbox/store.h).
+// sandbox/create.h makes one, sandbox/ending.h is the only way out, sleep/ pauses and wakes one,
+// adopt/adopt.h finds those of an earlier daemon, and sandbox/store.h ends or pauses those whose
+// time is over. A driver makes the machines (drivers/driver.h); nothing here knows what they are.
 //
-// Life: lock the home, adopt what an earlier daemon left, listen, serve. It ends in one of two
-// ways:
+// Life: options, home, lock ; then the rooms are opened, earlier sandboxes are adopted,
+// and the daemon listens and serves (daemon.c). It ends in one of two ways:
 //  - END (SIGTERM, SIGINT, SIGHUP): stop listening, cut every connection, end every sandbox, and
-//    leave neither process nor file of them.
-//  - LEAVE (SIGUSR1, or the signals above with --keep): stop listening, let go of the machines,
-//  which
-//    run on. The next daemon adopts them, as it does after this one was killed with SIGKILL.
-//    A time to live is not watched in between; what is overdue then ends when it is adopted.
-// One lock file (<home>/cubbyd.lock) makes sure that a home has one daemon. It says when that is
-// on its end, too, as nobody listens then.
+//    leave neither a process nor a file of them.
+//  - LEAVE (SIGUSR1, or the signals above with --keep): stop listening, and let go of the machines,
+//    which run on. The next daemon adopts them, as it does after this one was killed with SIGKILL.
+//    Nobody watches the end times in between; an overdue sandbox ends when it is adopted.
+// A lock file makes sure that a home has one daemon.
 #pragma once
-#include <stdbool.h>
-#include <uv.h>
 
-#include "sandbox-backend/base/err.h"
-#include "sandbox-backend/daemon/front.h"
-#include "sandbox-backend/daemon/pool_plan.h"
-#include "sandbox-backend/daemon/ports_place.h"
-#include "sandbox-backend/daemon/store.h"
-
-struct daemon_opts {
-    const char *home; // absolute
-    int lock;         // of the home (home_lock.h); the caller's
-    const struct driver *driver;
-    struct driver_jail jail;
-    struct store_limits limits;
-    struct secrets_opts secrets;
-    struct front_opts front;
-    struct ports_opts ports;
-    struct pool_plan *pool; // becomes the daemon's
-    const char *domain;     // of the answers to create; NULL: clients use their own
-    int ready_fd;           // gets "ready\n" when it listens, then is closed; -1 for none
-    bool keep;
-};
-
-// Serves until a signal ends it. Closes all it has opened. 0, or -1 with `e` set.
-int daemon_run(const struct daemon_opts *opts, struct err *e);
+// The program cubbyd, for the main() of the shipped daemon and that of the tests' daemon.
+int daemon_main(int argc, char **argv);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon as it is shipped: its sandboxes are microVMs.
-#include "sandbox-backend/daemon/program.h"
+// The daemon as it is shipped.
+#include "sandbox-backend/daemon/daemon.h"
 
 int main(int argc, char **argv)
 {
-    return program_run(argc, argv, &microvm_driver);
+    return daemon_main(argc, argv);
 }

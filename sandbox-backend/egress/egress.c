@@ -1,23 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby-egress: takes connections, counts them, and reports what was refused.
+// cubby-egress: takes connections, keeps count of them, and reports refusals.
 #include "sandbox-backend/egress/egress.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <unistd.h>
 #include <uv.h>
 
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/net_stats.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/egress/egress_config.h"
 #include "sandbox-backend/egress/handover.h"
 #include "sandbox-backend/egress/tunnel.h"
 #include "sandbox-backend/log/log.h"
 
-#define AT_ONCE 16 // messages of one turn
+// ---- the configuration
+
+#define CHUNK_BYTES 65536
+
+static int read_all(int fd, struct buf *out, struct err *e)
+{
+    for (;;) {
+        ssize_t n = read(fd, buf_room(out, CHUNK_BYTES), CHUNK_BYTES);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(e, errno, "read the configuration");
+        if (n == 0)
+            return 0;
+        buf_took(out, (size_t)n);
+        if (out->len > EGRESS_CONFIG_MAX)
+            return err_set(e, ERR_TOO_LARGE, "the configuration is too long");
+    }
+}
+
+static int take(struct egress_config *c, const json_t *json, struct err *e)
+{
+    const json_t *ca = json_object_get(json, "ca");
+    const char *certificate = NULL, *key = NULL, *trust = NULL;
+    if (json_get_string(ca, "certificate", &certificate, NULL, e) < 0 ||
+        json_get_string(ca, "key", &key, NULL, e) < 0 ||
+        json_get_string(json, "trust", &trust, NULL, e) < 0)
+        return -1;
+    if (!certificate || !key)
+        return err_set(e, ERR_INVALID, "ca must have a certificate and a key");
+    if (secrets_from_json(&c->secrets, json_object_get(json, "secrets"), e) < 0)
+        return -1;
+    c->leaves = leaves_new(certificate, key, e);
+    c->tls = c->leaves ? tls_contexts_new(c->leaves, trust, e) : NULL;
+    return c->tls ? 0 : -1;
+}
+
+int egress_config_read(struct egress_config *c, int fd, struct err *e)
+{
+    *c = (struct egress_config){0};
+    struct buf text auto_buf = BUF_INIT;
+    json_t *json = NULL;
+    int rc = read_all(fd, &text, e);
+    close(fd);
+    if (rc == 0 && !(json = json_parse(buf_str(&text), text.len, NULL)))
+        rc = err_set(e, ERR_INVALID, "the configuration is not JSON"); // the parser's own error
+                                                                       // would quote the text
+    if (text.data)
+        explicit_bzero(text.data, text.cap);
+    if (rc == 0)
+        rc = take(c, json, e);
+    json_decref(json);
+    return rc;
+}
+
+void egress_config_fini(struct egress_config *c)
+{
+    if (c->tls)
+        tls_contexts_free(c->tls);
+    if (c->leaves)
+        leaves_free(c->leaves);
+    secrets_fini(&c->secrets);
+    *c = (struct egress_config){0};
+}
+
+// ---- the process
+
+#define AT_ONCE 16 // messages in one turn of the loop
 
 struct entry {
     LIST_ENTRY(entry) link;
@@ -26,14 +94,14 @@ struct entry {
 
 struct egress {
     uv_loop_t loop;
-    uv_poll_t poll; // of `socket`
+    uv_poll_t poll; // watches `socket`
     int socket;     // owned
     struct egress_config config;
     struct tunnel_room room;
     LIST_HEAD(entries, entry) tunnels;
     size_t count;
-    struct net_stats *stats; // owned; what was refused
-    int64_t reported;        // that and what failed
+    struct net_stats *stats; // owned; counts refusals
+    int64_t reported;        // refusals and failures
 };
 
 static void on_message(uv_poll_t *poll, int status, int events);
@@ -67,9 +135,9 @@ struct egress *egress_new(const struct egress_options *o, struct err *e)
     return g;
 }
 
-// ---- what is told
+// ---- reports
 
-// For the daemon: in a few words, as the same ones are counted together.
+// Count a refusal for the daemon. `what` has a few words, because equal ones are counted together.
 static void count(struct egress *g, const struct tunnel_report *r)
 {
     struct net_stats_refusal one = {.proto = NET_PROTO_TCP, .port = (uint16_t)r->port};
@@ -100,8 +168,7 @@ static void on_report(void *ctx, const struct tunnel_report *r)
 
 static void on_wrong_message(struct egress *g, const struct err *e)
 {
-    const struct tunnel_report r = {
-        .host = "", .address = "", .what = "a connection that was handed over wrongly"};
+    const struct tunnel_report r = {.host = "", .address = "", .what = "an invalid handover"};
     count(g, &r);
     log_warn("egress.message", "error=\"%s\"", e->msg);
 }
@@ -139,7 +206,7 @@ static void start(struct egress *g, const struct tunnel_target *target, int fd)
 static void on_message(uv_poll_t *poll, int status, int events)
 {
     struct egress *g = container_of(poll, struct egress, poll);
-    (void)status; // what is wrong with the socket, receiving says
+    (void)status; // receiving tells what is wrong with the socket
     (void)events;
     for (int i = 0; i < AT_ONCE; i++) {
         struct tunnel_target target;
@@ -166,8 +233,7 @@ static void on_gone(void *ctx, struct tunnel *tunnel)
 {
     struct egress *g = ctx;
     struct entry *entry = NULL;
-    LIST_FOREACH(entry, &g->tunnels, link)
-    {
+    LIST_FOREACH (entry, &g->tunnels, link) {
         if (entry->tunnel != tunnel)
             continue;
         LIST_REMOVE(entry, link);
@@ -192,8 +258,7 @@ int egress_run(struct egress *g, struct err *e)
 void egress_free(struct egress *g)
 {
     struct entry *entry = NULL;
-    LIST_FOREACH(entry, &g->tunnels, link)
-    {
+    LIST_FOREACH (entry, &g->tunnels, link) {
         tunnel_cut(entry->tunnel);
     }
     uv_close((uv_handle_t *)&g->poll, NULL);

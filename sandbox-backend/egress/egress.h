@@ -3,65 +3,68 @@
 //
 // Theory of operation
 //
-// Goal. A guest works with secrets that it never has. In it a secret is a placeholder; here, one
-// process a sandbox, the placeholder becomes the value, and only in a request that goes over
-// verified TLS to a host that the secret is for. Nothing else learns the value: it comes over a
-// descriptor, is in no argument, environment, log or file, and is looked for in what comes back.
+// Goal. A guest works with secrets that it never has. In the guest a secret is a placeholder. One
+// cubby-egress for each sandbox replaces the placeholder by the value, only in a request that goes
+// over verified TLS to a host that the secret is for. Nothing else learns the value: it comes over
+// a descriptor, it is in no argument, environment, log or file, and answers are searched for it.
 //
-// Connections come from cubby-netd, which has the guest's raw frames and no secret. It passes on
-// every outward TCP connection of the guest whose first bytes are a TLS ClientHello or a request of
-// HTTP/1 (of a sandbox without secrets it passes on none, and there is no such process). One
-// message each on a SOCK_SEQPACKET socket (connections_fd):
+// Connections come from cubby-netd, which has the guest's raw frames and no secret. netd hands over
+// every outward TCP connection of the guest whose first bytes are a TLS ClientHello or an HTTP/1
+// request. (A sandbox without secrets has no cubby-egress, and netd hands over nothing.) Each
+// connection is one message on a SOCK_SEQPACKET socket (connections_fd):
 //
 //   {"name": "api.example.com", "address": "192.0.2.7", "port": 443, "tls": true}
 //
 //   name     SNI's host_name, or the Host of the first request without its port; "" when there is
 //            none: the connection is then for the address itself
 //   address  IPv4 or IPv6 in digits: what the guest connected to. The policy has allowed this name
-//            at this address; no name is looked up here
+//            at this address; cubby-egress looks up no name
 //   tls      whether the first bytes are a ClientHello
 //
-// of at most EGRESS_MESSAGE_MAX bytes, with one descriptor (SCM_RIGHTS): the guest's side of the
-// connection, a stream socket from which none of the guest's bytes has been read (MSG_PEEK is
-// fine). It belongs to this process from then on, which also connects upstream. There is no answer:
-// what is refused the guest is told on its connection. A message that is not like this closes the
-// descriptor and is reported. When the queue of the socket is full the sender resets the guest's
-// connection; it never waits. When the sender has closed its end, this process ends, and all its
-// connections with it.
+// A message has at most EGRESS_MESSAGE_MAX bytes and one descriptor (SCM_RIGHTS): the guest's side
+// of the connection, a stream socket from which none of the guest's bytes has been read (MSG_PEEK
+// is allowed). The descriptor then belongs to this process, which also connects to the destination
+// host. There is no answer: the guest hears of a refusal on its connection. A malformed message
+// closes the descriptor and is reported. When the socket's queue is full, the sender resets the
+// guest's connection; it never waits. When the sender closes its end, this process ends, with all
+// its connections.
 //
-// The configuration (config_fd) is read to its end once, then closed, and wiped where it was parsed
-// from:
+// The configuration (config_fd) is read to its end once; then the descriptor is closed and the text
+// is wiped:
 //
 //   {"ca": {"certificate": PEM, "key": PEM},
 //    "trust": "/path/of/bundle.pem",            (optional; else the system's store)
 //    "secrets": [{"name": "OPENAI_API_KEY", "placeholder": "cubby-...", "value": "sk-...",
 //                 "hosts": ["api.openai.com", "*.openai.com"]}]}
 //
-// TLS. Towards the guest with a leaf for the name of the connection, signed by the sandbox's own
-// authority, made when it is first needed and kept for the LEAVES_MAX names used last. Towards the
-// host verified, for that name, against the trust store. Both 1.2 and later, HTTP/1.1 only by ALPN.
-// A host that cannot be verified is answered for with 502; nothing was sent to it.
+// TLS. Towards the guest: a leaf certificate for the connection's name, signed by the sandbox's own
+// authority, made when it is first needed and kept for the LEAVES_MAX names that were used last.
+// Towards the host: verified for that name against the trust store. Both sides: 1.2 or later,
+// HTTP/1.1 only by ALPN. A host that cannot be verified gets nothing, and the guest gets 502.
 //
-// A request's life (exchange.c):
+// A request's life (tunnel_http.c):
 //
 //   HEAD    read to its end, at most 64 KiB, and judged (judge.c) before anything is sent: is its
 //           Host the connection's name, is its target a path, is each placeholder in it allowed
-//           here. Refused: an answer of ours, the connection ends, a line is reported
-//   SEND    upstream is connected if it is not yet; the head goes out anew from its parts, with
-//           values for placeholders; the body as it comes, framed as it was
-//   ANSWER  as it comes, values in it masked, until its end; then the next HEAD. After 101 both
-//           directions are only bytes
+//           here? If it is refused, the guest gets an answer, the connection ends, and a line is
+//           logged
+//   SEND    the host is connected if it is not yet; the head is written again from its parts, with
+//           values for placeholders; the body follows as it comes, framed as it was
+//   ANSWER  passed on as it comes, with values in it masked, until its end; then the next HEAD.
+//           After 101 both directions are only bytes
 //
-// What is refused is counted and kept where the daemon reads it (stats_fd, base/net_stats.h); the
-// sentence about it is answered and logged.
+// Refusals are counted and kept where the daemon reads them (stats_fd, base/net_stats.h). Their
+// sentences are answered and logged.
 //
-// Limits: CONNECTIONS_MAX at once, 64 KiB a head, 256 KiB waiting each way, a deadline for every
-// wait (tunnel.c). One thread; nothing blocks.
+// Limits: CONNECTIONS_MAX at once, 64 KiB for a head, 256 KiB waiting in each direction, a deadline
+// for every wait (tunnel.c). There is one thread, and nothing blocks.
 //
-// Failure: its end takes every connection with it; netd then resets what it would pass on, and the
-// sandbox goes on without a way out over TLS or HTTP. It is never gone round.
+// Failure: the end of this process ends every connection. netd then resets what it would hand over,
+// and the sandbox goes on without TLS or HTTP to the outside. No connection bypasses it.
 #pragma once
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/egress/secret.h"
+#include "sandbox-backend/egress/tls_context.h"
 
 #define EGRESS_MESSAGE_MAX     4096
 #define EGRESS_CONFIG_MAX      (4 << 20)
@@ -73,11 +76,23 @@ struct egress;
 struct egress_options {
     int connections_fd;
     int config_fd;
-    int stats_fd; // file of net_stats_create's; borrowed; -1: none
+    int stats_fd; // a file that net_stats_create made; borrowed; -1: none
 };
 
-// Reads the configuration, and closes its descriptor. NULL with `e` set when it is not sound; the
-// sentence holds no secret.
+// Read the configuration and close its descriptor. Return NULL with `e` when it is invalid; the
+// error holds no secret.
 struct egress *egress_new(const struct egress_options *o, struct err *e);
-int egress_run(struct egress *g, struct err *e); // until the sender is gone
+int egress_run(struct egress *g, struct err *e); // until the sender closes its end
 void egress_free(struct egress *g);
+
+// ---- the configuration, read once at the start
+
+struct egress_config {
+    struct leaves *leaves; // owned, as everything here
+    struct tls_contexts *tls;
+    struct secrets secrets;
+};
+
+// Read the descriptor to its end and close it. Call egress_config_fini in any case.
+int egress_config_read(struct egress_config *c, int fd, struct err *e);
+void egress_config_fini(struct egress_config *c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections as netd hands them over.
+// Receives the connections that netd hands over.
 #include "sandbox-backend/egress/handover.h"
 
 #include <arpa/inet.h>
@@ -14,14 +14,14 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/egress/egress.h"
 
-#define FDS_MAX 4 // more than one are too many, and closed
+#define FDS_MAX 4 // more than one is an error, and all are closed
 
 int handover_parse(const json_t *json, struct tunnel_target *target, struct err *e)
 {
     unsigned char bytes[sizeof(struct in6_addr)];
     int64_t port;
     if (!json_is_object(json))
-        return err_set(e, ERR_INVALID, "the message is no object");
+        return err_set(e, ERR_INVALID, "the message is not an object");
     if (json_get_string(json, "name", &target->name, "", e) < 0 ||
         json_get_string(json, "address", &target->address, "", e) < 0 ||
         json_get_int(json, "port", 1, 65535, &port, 0, e) < 0 ||
@@ -30,7 +30,7 @@ int handover_parse(const json_t *json, struct tunnel_target *target, struct err 
     target->port = (int)port;
     if (inet_pton(AF_INET, target->address, bytes) != 1 &&
         inet_pton(AF_INET6, target->address, bytes) != 1)
-        return err_set(e, ERR_INVALID, "address must be an address in digits");
+        return err_set(e, ERR_INVALID, "address must be a numeric IP address");
     if (port == 0)
         return err_set(e, ERR_INVALID, "port is missing");
     if (*target->name && (target->name[0] == '*' || host_pattern_check(target->name, NULL) < 0))
@@ -38,7 +38,7 @@ int handover_parse(const json_t *json, struct tunnel_target *target, struct err 
     return 0;
 }
 
-// Keeps the first descriptor and closes all others. How many there were.
+// Keep the first descriptor and close all others. Return how many there were.
 static int take_fds(struct msghdr *message, int *fd)
 {
     int count = 0;
@@ -58,7 +58,7 @@ static int take_fds(struct msghdr *message, int *fd)
     return count;
 }
 
-// libuv ends the process over what epoll(7) does not take, such as a file.
+// libuv aborts on descriptors that epoll(7) does not accept, such as a file's.
 static bool is_stream(int fd)
 {
     int type;
@@ -73,7 +73,7 @@ static int check(const struct msghdr *message, int fds, int fd, struct err *e)
     if (fds != 1)
         return err_set(e, ERR_INVALID, "the message has %d descriptors instead of one", fds);
     if (!is_stream(fd))
-        return err_set(e, ERR_INVALID, "the message's descriptor is no stream socket");
+        return err_set(e, ERR_INVALID, "the message's descriptor is not a stream socket");
     return 0;
 }
 
@@ -82,7 +82,7 @@ enum handover handover_receive(int socket, struct tunnel_target *target, json_t 
 {
     char text[EGRESS_MESSAGE_MAX];
     union {
-        struct cmsghdr header; // for its alignment
+        struct cmsghdr header; // for alignment
         char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
     } control;
     struct iovec piece = {.iov_base = text, .iov_len = sizeof text};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections as netd hands them over (egress.h): one message each.
+// Receives the connections that netd hands over (egress.h), one message each.
 #pragma once
 #include <jansson.h>
 #include <stddef.h>
@@ -8,14 +8,14 @@
 #include "sandbox-backend/egress/tunnel.h"
 
 enum handover {
-    HANDOVER_NONE, // nothing waits
-    HANDOVER_ONE,  // `*fd` is the caller's
-    HANDOVER_BAD,  // one that was not as it should be, and has been dropped; `e` says why
-    HANDOVER_OVER, // there will be no more
+    HANDOVER_NONE, // no message waits
+    HANDOVER_ONE,  // `*fd` belongs to the caller
+    HANDOVER_BAD,  // a malformed message, which was dropped; `e` has the reason
+    HANDOVER_OVER, // no more will come
 };
 
-// Receives one. What `target` points to is in `*json`, which is the caller's (NULL unless ONE).
+// Receive one message. `target` borrows from `*json`, which the caller frees (NULL unless ONE).
 enum handover handover_receive(int socket, struct tunnel_target *target, json_t **json, int *fd,
                                struct err *e);
-// The message itself. Borrows from `json`.
+// Parse a message. `target` borrows from `json`.
 int handover_parse(const json_t *json, struct tunnel_target *target, struct err *e);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges the head of a request, and writes the one that is sent.
+// Judges the head of a request, and writes the head that is sent.
 //
-// The head is written anew from its parsed parts: the host reads what was judged, and not bytes
+// The head is written again from its parsed parts. So the host reads what was judged, and not bytes
 // that it might understand in another way.
 #include "sandbox-backend/egress/judge.h"
 
@@ -54,7 +54,7 @@ bool judge_body(const struct judge *j, const struct secret *secret, struct refus
     return may_go(j, secret, r);
 }
 
-// Appends the text with values in it.
+// Append the text with values for its placeholders.
 static bool fill(const struct judge *j, const char *text, size_t len, bool percent, struct buf *out,
                  struct refusal *r)
 {
@@ -76,7 +76,7 @@ static bool fill(const struct judge *j, const char *text, size_t len, bool perce
     return true;
 }
 
-// Where no value is put in.
+// Check a part of the head in which a placeholder is not allowed.
 static bool has_none(const struct judge *j, const char *text, size_t len, const char *where,
                      struct refusal *r)
 {
@@ -111,7 +111,7 @@ static bool add_target(const struct judge *j, const struct http_parser *p, struc
     return true;
 }
 
-// Whether "name", "name:port" or "[address]:port" is the connection's.
+// Return whether "name", "name:port" or "[address]:port" is the connection's.
 static bool is_ours(const struct judge *j, const char *host)
 {
     const char *end = strrchr(host, ']');
@@ -151,8 +151,8 @@ static bool is_made_anew(const char *name)
     return http_header_is_hop_by_hop(name) || http_name_is(name, "Content-Length");
 }
 
-// New text of the user name and password that a value of Basic holds, when there is a placeholder
-// among them. *is_basic: it was appended.
+// Append a new value of Basic when the user name or password in it holds a placeholder; *is_basic:
+// it was appended.
 static bool fill_basic(const struct judge *j, const char *value, struct buf *out, bool *is_basic,
                        struct refusal *r)
 {

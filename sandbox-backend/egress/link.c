@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One side of a connection that passes through.
+// A link: one side of a tunnel.
 //
-// TLS also speaks by itself: each KeyUpdate is answered with one (RFC 8446, 4.6.3). There is no
-// plain byte in that, so nothing else holds up a side that asks and never reads: past
-// LIMIT_STREAM_QUEUE_BYTES of such replies that are unsent, it has failed.
+// TLS also sends by itself: it answers each KeyUpdate with one (RFC 8446, 4.6.3). Such answers
+// carry no plain bytes, so back-pressure does not stop a side that asks and never reads. A link
+// with more than LIMIT_STREAM_QUEUE_BYTES of unsent answers has failed.
 #include "sandbox-backend/egress/link.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 
 #define READ_BYTES 65536
 
-static char read_buf[READ_BYTES]; // of whichever link is being read: there is one thread
+static char read_buf[READ_BYTES]; // shared: there is one thread
 
 static void on_connected(uv_connect_t *connect, int status);
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
@@ -39,7 +39,7 @@ static int no_tls(struct link *l, struct err *e)
 
 // ---- the beginning
 
-int link_accept(struct link *l, uv_loop_t *loop, int fd, struct tls_ends *tls, const char *name,
+int link_accept(struct link *l, uv_loop_t *loop, int fd, struct tls_contexts *tls, const char *name,
                 const struct link_events *events, struct err *e)
 {
     int failed = uv_pipe_init(loop, &l->io.pipe, 0);
@@ -57,7 +57,7 @@ int link_accept(struct link *l, uv_loop_t *loop, int fd, struct tls_ends *tls, c
     l->is_ready = !tls;
     if (!tls)
         return 0;
-    l->tls = tls_end_serve(tls, name, &l->out.sealed);
+    l->tls = tls_contexts_serve(tls, name, &l->out.sealed);
     if (!l->tls)
         return no_tls(l, e);
     l->out.seal = on_seal;
@@ -72,7 +72,7 @@ static int parse_address(const char *address, int port, struct sockaddr_storage 
 }
 
 int link_connect(struct link *l, uv_loop_t *loop, const char *address, int port,
-                 struct tls_ends *tls, const char *name, const struct link_events *events,
+                 struct tls_contexts *tls, const char *name, const struct link_events *events,
                  struct err *e)
 {
     struct sockaddr_storage to;
@@ -83,7 +83,7 @@ int link_connect(struct link *l, uv_loop_t *loop, const char *address, int port,
     begin(l, events);
     uv_tcp_nodelay(&l->io.tcp, 1);
     uv_tcp_keepalive(&l->io.tcp, 1, 60);
-    l->tls = tls ? tls_end_dial(tls, name, &l->out.sealed) : NULL;
+    l->tls = tls ? tls_contexts_dial(tls, name, &l->out.sealed) : NULL;
     if (tls && !l->tls)
         return no_tls(l, e);
     if (tls)
@@ -106,8 +106,8 @@ static void on_connected(uv_connect_t *connect, int status)
     }
     link_read(l, true);
     if (l->tls) {
-        tls_end_start(l->tls);
-        stream_out_flush(&l->out); // a failure is told by reading
+        tls_session_start(l->tls);
+        stream_out_flush(&l->out); // a failure shows when reading
         return;
     }
     l->is_ready = true;
@@ -134,10 +134,10 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = (uv_buf_t){.base = read_buf, .len = sizeof read_buf};
 }
 
-static enum tls_end_event take_some(struct link *l, char *into, size_t room, size_t *len)
+static enum tls_event take_some(struct link *l, char *into, size_t room, size_t *len)
 {
     size_t before = l->out.sealed.len;
-    enum tls_end_event event = tls_end_take(l->tls, into, room, len);
+    enum tls_event event = tls_session_take(l->tls, into, room, len);
     l->replies += l->out.sealed.len - before;
     return event;
 }
@@ -148,17 +148,17 @@ static void send_replies(struct link *l)
     if (link_unsent(l) == 0)
         l->replies = 0;
     if (l->replies > LIMIT_STREAM_QUEUE_BYTES)
-        l->events->on_failed(l, "new keys are asked for, and what is answered is not read");
+        l->events->on_failed(l, "the peer requests new keys but does not read the answers");
 }
 
-// What TLS makes of the bytes that it was given. The link may be closed by what it is told.
+// Process the bytes that TLS was given. The events that this calls may close the link.
 static void take(struct link *l)
 {
-    char plain[TLS_END_PLAIN_BYTES];
+    char plain[TLS_PLAIN_BYTES];
     for (;;) {
         size_t len = 0;
-        enum tls_end_event event = take_some(l, plain, sizeof plain, &len);
-        bool is_new = !l->is_ready && tls_end_is_established(l->tls);
+        enum tls_event event = take_some(l, plain, sizeof plain, &len);
+        bool is_new = !l->is_ready && tls_session_is_established(l->tls);
         l->is_ready = l->is_ready || is_new;
         if (is_new) {
             stream_out_flush(&l->out);
@@ -166,17 +166,17 @@ static void take(struct link *l)
         }
         if (l->is_closing)
             return;
-        if (event == TLS_END_MORE)
+        if (event == TLS_MORE)
             break;
-        if (event == TLS_END_DATA) {
+        if (event == TLS_DATA) {
             l->events->on_data(l, plain, len);
-        } else if (event == TLS_END_OVER) {
+        } else if (event == TLS_END) {
             l->events->on_end(l);
             return;
         } else {
             stream_out_flush(&l->out); // the alert
             l->tls_failed = true;
-            l->events->on_failed(l, tls_end_why(l->tls));
+            l->events->on_failed(l, tls_session_why(l->tls));
             return;
         }
     }
@@ -195,7 +195,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         link_read(l, false);
         l->events->on_failed(l, uv_strerror((int)n));
     } else if (l->tls) {
-        tls_end_give(l->tls, buf->base, (size_t)n);
+        tls_session_give(l->tls, buf->base, (size_t)n);
         take(l);
     } else {
         l->events->on_data(l, buf->base, (size_t)n);
@@ -207,10 +207,11 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 static void on_shut(uv_shutdown_t *shutdown, int status)
 {
     (void)shutdown;
-    (void)status; // a side that is gone already
+    (void)status; // the other side may be gone already
 }
 
-// libuv would end it behind what it has been given, which need not be all.
+// Shut the stream only when all is sent: libuv would shut it after what it was given, which need
+// not be all.
 static void end_when_sent(struct link *l)
 {
     if (!l->is_shut || l->is_ending || stream_out_unsent(&l->out))
@@ -221,7 +222,7 @@ static void end_when_sent(struct link *l)
 
 static bool on_seal(struct stream_out *o, const void *data, size_t len)
 {
-    return tls_end_seal(container_of(o, struct link, out)->tls, data, len);
+    return tls_session_seal(container_of(o, struct link, out)->tls, data, len);
 }
 
 static void on_written(struct stream_out *o, int status)
@@ -253,7 +254,7 @@ void link_shut(struct link *l)
         return;
     l->is_shut = true;
     if (l->tls)
-        tls_end_bye(l->tls);
+        tls_session_bye(l->tls);
     stream_out_flush(&l->out);
     end_when_sent(l);
 }
@@ -274,6 +275,6 @@ static void on_handle_closed(uv_handle_t *handle)
     l->is_open = false;
     stream_out_fini(&l->out);
     if (l->tls)
-        tls_end_free(steal(&l->tls));
+        tls_session_free(steal(&l->tls));
     l->events->on_closed(l);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby-egress: options, and one egress.
+// cubby-egress: the options of one process, which serves one sandbox.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.stats_fd,
      .arg = "FD",
-     .help = "file in which what is refused is counted and kept, for cubbyd",
+     .help = "file with counters of refusals, for cubbyd",
      .max = INT16_MAX},
     {.name = "log-fd",
      .type = OPT_INT,
@@ -65,15 +65,15 @@ static void print_help(void)
 static int check_options(int argc, struct err *e)
 {
     if (argc > 1)
-        return err_set(e, ERR_INVALID, "there are no operands");
+        return err_set(e, ERR_INVALID, "cubby-egress takes no operands");
     if (options.connections_fd < 0 || options.config_fd < 0)
-        return err_set(e, ERR_INVALID, "--connections-fd and --config-fd are needed");
+        return err_set(e, ERR_INVALID, "--connections-fd and --config-fd are required");
     log_set_fd((int)options.log_fd);
     log_set_level((enum log_level)log_parse_level(options.log_level));
     return 0;
 }
 
-// Its memory holds values: no core file, and nothing for who has no more than the same user.
+// The memory holds secret values: allow no core file, and no access for processes of the same user.
 static int shield_self(struct err *e)
 {
     struct rlimit none = {0, 0};

@@ -1,11 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overwrites texts in a stream.
+// Texts in a stream: found or masked.
 #include "sandbox-backend/egress/mask.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define SPARE_STEP 256 // what is held back does not tell how long a value is
+// ---- finding
+
+void scan_init(struct scan *s)
+{
+    *s = (struct scan){0};
+}
+
+void scan_fini(struct scan *s)
+{
+    buf_fini(&s->held);
+}
+
+void scan_add(struct scan *s, const char *text)
+{
+    assert(s->count < SCAN_TEXTS_MAX && *text);
+    s->texts[s->count] = text;
+    s->lens[s->count++] = strlen(text);
+    s->begins[(unsigned char)*text] = true;
+}
+
+// Return the longest text that begins here, or -1. *part: a longer one may begin here, but the
+// bytes end too soon.
+static int match(const struct scan *s, const char *at, size_t len, bool *part)
+{
+    int found = -1;
+    *part = false;
+    for (size_t i = 0; i < s->count; i++) {
+        size_t n = s->lens[i] < len ? s->lens[i] : len;
+        if (memcmp(at, s->texts[i], n) != 0)
+            continue;
+        if (n < s->lens[i])
+            *part = true;
+        else if (found < 0 || s->lens[i] > s->lens[found])
+            found = (int)i;
+    }
+    return found;
+}
+
+// Stop at a text. Return how far the scan came; *found is -1 or the text.
+static size_t run(const struct scan *s, const char *text, size_t len, bool last, int *found)
+{
+    *found = -1;
+    for (size_t i = 0; i < len; i++) {
+        bool part;
+        if (!s->begins[(unsigned char)text[i]])
+            continue;
+        *found = match(s, text + i, len - i, &part);
+        if (part && !last)
+            *found = -1;
+        if (*found >= 0 || (part && !last))
+            return i;
+    }
+    return len;
+}
+
+int scan_feed(struct scan *s, const char *data, size_t len, bool last, struct buf *out)
+{
+    int found;
+    if (s->count == 0) {
+        buf_add(out, data, len);
+        return -1;
+    }
+    buf_add(&s->held, data, len);
+    size_t done = run(s, s->held.data, s->held.len, last, &found);
+    buf_add(out, s->held.data, done);
+    buf_consume(&s->held, done);
+    return found;
+}
+
+#define SPARE_STEP 256 // so that the number of bytes held back does not tell how long a value is
+
+// ---- masking
 
 void mask_init(struct mask *m)
 {
@@ -48,7 +119,7 @@ void mask_keep(struct mask *m, size_t count)
     measure(m);
 }
 
-// How long the longest text is that stands here; 0: none does.
+// Return the length of the longest text that stands here; 0 for none.
 static size_t find(const struct mask *m, const char *at, size_t len)
 {
     size_t found = 0;
@@ -60,7 +131,7 @@ static size_t find(const struct mask *m, const char *at, size_t len)
     return found;
 }
 
-// Masks what begins before the last `spare` bytes. How far that is.
+// Mask the texts that begin before the last `spare` bytes. Return how far that is.
 static size_t hide(const struct mask *m, char *text, size_t len, size_t spare)
 {
     size_t i = 0;
@@ -96,7 +167,7 @@ void mask_pause(struct mask *m, struct buf *out)
     struct buf all = BUF_INIT;
     if (!mask_waits(m))
         return;
-    buf_add(&all, m->held.data, m->held.len); // what is held may be part of a longer text
+    buf_add(&all, m->held.data, m->held.len); // the held bytes may be part of a longer text
     hide(m, all.data, all.len, 0);
     buf_add(out, all.data + m->shown, all.len - m->shown);
     m->shown = all.len;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overwrites texts in a stream, values in an answer, byte by byte with '*'.
+// Texts in a stream, across the borders of its pieces: a mask overwrites secret values in an
+// answer, byte by byte, with '*'; a scan finds placeholders in a request.
 //
-// Who reads the stream may choose most of it: a host gives back what it was given to keep. If what
-// looks like the beginning of a value were held back, he would see by that which beginnings are
-// right, and find the value letter by letter. So how much is put out, and when, follows from how
-// much has come and when, and from nothing in it but a whole text: always the last bytes are held
-// back, so many that a text cannot be cut in two, until more comes, the stream ends, or nothing has
-// come for MASK_PAUSE_MS.
+// The reader of the stream may choose most of it, because a host returns what it was given to keep.
+// Suppose the mask held back only what looks like the beginning of a value. The reader would see
+// which beginnings are right, and could find the value letter by letter. So the amount and time of
+// output must depend only on the amount and time of input, apart from whole texts. The mask always
+// holds back the last bytes, enough that a text cannot be cut in two. They go when more comes, when
+// the stream ends, or when nothing has come for MASK_PAUSE_MS.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,20 +21,45 @@ struct mask {
     const char *texts[MASK_TEXTS_MAX]; // borrowed; none is empty
     size_t lens[MASK_TEXTS_MAX];
     size_t count;
-    size_t spare;     // so many are held back; no text is longer by more than one
-    bool begins[256]; // with which bytes
-    struct buf held;  // what has come and may still be part of a text
-    size_t shown;     // of `held`, at its beginning: what a pause put out already
+    size_t spare;     // how many bytes are held back; no text is longer by more than one
+    bool begins[256]; // the first bytes of the texts
+    struct buf held;  // bytes that may still be part of a text
+    size_t shown;     // at the beginning of `held`: bytes that a pause has put out already
 };
 
 void mask_init(struct mask *m);
 void mask_fini(struct mask *m);
-void mask_add(struct mask *m, const char *text); // not in a stream
-void mask_keep(struct mask *m, size_t count);    // those that were added first; not in a stream
+void mask_add(struct mask *m, const char *text); // not within a stream
+void mask_keep(struct mask *m, size_t count);    // keep the first `count` texts; not within a
+                                                 // stream
 
-// Adds to `out` what may go, masked; with `last` all that is left.
+// Add to `out` what may go, masked; with `last` everything that is left.
 void mask_feed(struct mask *m, const char *data, size_t len, bool last, struct buf *out);
-bool mask_waits(const struct mask *m); // something is held back
-// Nothing has come for a while: all goes. Of a text whose beginning went so the rest is masked.
+bool mask_waits(const struct mask *m); // bytes are held back
+// Nothing has come for a while: put everything out. If the beginning of a text goes out, the rest
+// of it will be masked.
 void mask_pause(struct mask *m, struct buf *out);
-void mask_text(const struct mask *m, char *text, size_t len); // a whole one, in its place
+void mask_text(const struct mask *m, char *text, size_t len); // mask a complete text in place
+
+// ---- a scan
+//
+// It holds back only a possible beginning of a text, so a stream that is read as it comes is not
+// delayed. A reader can learn the texts from that; they are placeholders, which are not secret.
+
+#define SCAN_TEXTS_MAX 32
+
+struct scan {
+    const char *texts[SCAN_TEXTS_MAX]; // borrowed; none is empty
+    size_t lens[SCAN_TEXTS_MAX];
+    size_t count;
+    bool begins[256]; // the first bytes of the texts
+    struct buf held;
+};
+
+void scan_init(struct scan *s);
+void scan_fini(struct scan *s);
+void scan_add(struct scan *s, const char *text);
+
+// Add to `out` the bytes that cannot be part of a text; with `last` everything that is left. Return
+// the number of the text that was found, or -1. A found text stays held, with everything after it.
+int scan_feed(struct scan *s, const char *data, size_t len, bool last, struct buf *out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The secrets of one sandbox, as cubby-egress has them.
+// The secrets of one sandbox, as cubby-egress holds them.
 #include "sandbox-backend/egress/secret.h"
 
 #include <string.h>
@@ -32,10 +32,10 @@ static int take_hosts(struct secret *secret, const json_t *hosts, struct err *e)
     size_t i;
     const json_t *host;
     if (json_array_size(hosts) == 0 || json_array_size(hosts) > SECRET_HOSTS_MAX)
-        return err_set(e, ERR_INVALID, "its hosts must be a list of 1 to %d", SECRET_HOSTS_MAX);
+        return err_set(e, ERR_INVALID, "its hosts must be a list of 1 to %d names",
+                       SECRET_HOSTS_MAX);
     secret->hosts = xcalloc(json_array_size(hosts), sizeof *secret->hosts);
-    json_array_foreach(hosts, i, host)
-    {
+    json_array_foreach (hosts, i, host) {
         if (!json_is_string(host))
             return err_set(e, ERR_INVALID, "each of its hosts must be text");
         if (host_pattern_check(json_string_value(host), e) < 0)
@@ -48,7 +48,7 @@ static int take_hosts(struct secret *secret, const json_t *hosts, struct err *e)
 static void encode(struct secret *secret)
 {
     struct buf out = BUF_INIT;
-    buf_room(&out, 3 * strlen(secret->value) + 1); // not moved, which would leave a copy
+    buf_room(&out, 3 * strlen(secret->value) + 1); // reserve now: a move would leave a copy behind
     percent_encode(&out, secret->value, false);
     secret->percent = buf_take(&out);
     if (!str_eq(secret->percent, secret->value))
@@ -76,10 +76,11 @@ int secrets_from_json(struct secrets *s, const json_t *list, struct err *e)
     const json_t *object;
     *s = (struct secrets){0};
     if (!json_is_array(list) || json_array_size(list) > SECRETS_MAX)
-        return err_set(e, ERR_INVALID, "secrets must be a list of at most %d", SECRETS_MAX);
+        return err_set(e, ERR_INVALID, "secrets must be a list of at most %d secrets", SECRETS_MAX);
     s->items = xcalloc(SECRETS_MAX, sizeof *s->items);
-    json_array_foreach(list, i,
-                       object) if (take_secret(&s->items[s->count++], object, e) < 0) return -1;
+    json_array_foreach (list, i, object)
+        if (take_secret(&s->items[s->count++], object, e) < 0)
+            return -1;
     return 0;
 }
 

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection of the guest, and the one to the host that it is for.
+// A connection of the guest, together with the one to its destination host.
 //
-//   HANDSHAKE -> HEAD -> CONNECT -> EXCHANGE -> HEAD ... -> LINGER -> CLOSED
+//   HANDSHAKE -> HEAD -> CONNECT -> PASS -> HEAD ... -> LINGER -> CLOSED
 //                                       `-> RAW
 //
-// HANDSHAKE  TLS with the guest (else it begins with HEAD)
-// HEAD       a request's head is awaited, and judged when it is whole
-// CONNECT    its host is being connected, TLS included; then the head is sent
-// EXCHANGE   body and answer pass (exchange.c), at the same time if they like
+// HANDSHAKE  TLS with the guest (without TLS a tunnel begins with HEAD)
+// HEAD       waits for a request's head, and judges it when it is complete
+// CONNECT    connects the host, TLS included; then the head is sent
+// PASS       the body and the answer pass (tunnel_http.c), in any order
 // RAW        after 101: bytes
-// LINGER     the last answer has been given; what of it waits is sent, and then the guest is heard
-//            out so that it can read it
+// LINGER     the last answer was given; the rest of it is sent, and the guest is read until it
+//            ends, so that it gets the answer
 //
-// From any state: CLOSED, when either side breaks. Each state has a deadline, which what passes
-// moves on.
+// Any state leads to CLOSED when either side breaks. Each state has a deadline, which traffic
+// extends.
 #include "sandbox-backend/egress/tunnel.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,16 +24,17 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/egress/tunnel_internal.h"
+#include "sandbox-backend/log/log.h"
 #include "sandbox-backend/net/http.h"
 
 static const struct {
     uint64_t ms;
     const char *late;
-} PATIENCE[] = {
+} PATIENCE[TUNNEL_STATES] = {
     [TUNNEL_HANDSHAKE] = {30000, "the guest's TLS handshake takes too long"},
     [TUNNEL_HEAD] = {300000, NULL}, // a connection that is kept and not used
     [TUNNEL_CONNECT] = {30000, "the host does not answer"},
-    [TUNNEL_EXCHANGE] = {900000, "nothing has come from the host"},
+    [TUNNEL_PASS] = {900000, "nothing has come from the host"},
     [TUNNEL_RAW] = {3600000, NULL},
     [TUNNEL_LINGER] = {2000, NULL},
     [TUNNEL_CLOSED] = {0, NULL},
@@ -43,25 +45,41 @@ static void on_pause(struct deadline *d);
 static const struct link_events GUEST_EVENTS;
 static const struct link_events HOST_EVENTS;
 
+// The rest of an answer has as much time as its beginning had: the guest may read slowly.
+static enum tunnel_state waits_as(const struct tunnel *t)
+{
+    return t->state == TUNNEL_LINGER && link_unsent(&t->guest) ? TUNNEL_PASS : t->state;
+}
+
+static void restart_deadline(struct tunnel *t)
+{
+    if (t->state != TUNNEL_CLOSED)
+        deadline_arm(&t->deadline, PATIENCE[waits_as(t)].ms);
+}
+
 void tunnel__set_state(struct tunnel *t, enum tunnel_state to)
 {
+    static const char *const NAMES[TUNNEL_STATES] = {"handshake", "head",   "connect", "pass",
+                                                     "raw",       "linger", "closed"};
+    // clang-format off
+    static const bool ALLOWED[TUNNEL_STATES][TUNNEL_STATES] = {
+        [TUNNEL_HANDSHAKE] = {[TUNNEL_HEAD] = 1, [TUNNEL_CLOSED] = 1},
+        [TUNNEL_HEAD]     = {[TUNNEL_CONNECT] = 1, [TUNNEL_PASS] = 1,
+                             [TUNNEL_LINGER] = 1, [TUNNEL_CLOSED] = 1},
+        [TUNNEL_CONNECT]  = {[TUNNEL_PASS] = 1, [TUNNEL_LINGER] = 1, [TUNNEL_CLOSED] = 1},
+        [TUNNEL_PASS]     = {[TUNNEL_HEAD] = 1, [TUNNEL_RAW] = 1,
+                             [TUNNEL_LINGER] = 1, [TUNNEL_CLOSED] = 1},
+        [TUNNEL_RAW]      = {[TUNNEL_LINGER] = 1, [TUNNEL_CLOSED] = 1},
+        [TUNNEL_LINGER]   = {[TUNNEL_CLOSED] = 1},
+    };
+    // clang-format on
+    assert(ALLOWED[t->state][to]);
+    log_debug("tunnel.state", "host=%s state=\"%s -> %s\"", t->name, NAMES[t->state], NAMES[to]);
     t->state = to;
     if (to == TUNNEL_CLOSED)
         deadline_disarm(&t->deadline);
     else
-        tunnel__progress(t);
-}
-
-// The rest of an answer has as long as its beginning had: the guest may take it slowly.
-static enum tunnel_state waits_as(const struct tunnel *t)
-{
-    return t->state == TUNNEL_LINGER && link_unsent(&t->guest) ? TUNNEL_EXCHANGE : t->state;
-}
-
-void tunnel__progress(struct tunnel *t)
-{
-    if (t->state != TUNNEL_CLOSED)
-        deadline_arm(&t->deadline, PATIENCE[waits_as(t)].ms);
+        restart_deadline(t);
 }
 
 // ---- the beginning
@@ -117,7 +135,10 @@ struct tunnel *tunnel_start(const struct tunnel_room *room, const struct tunnel_
         return NULL;
     }
     t->handles++;
-    tunnel__set_state(t, target->tls ? TUNNEL_HANDSHAKE : TUNNEL_HEAD);
+    if (target->tls)
+        restart_deadline(t);
+    else
+        tunnel__set_state(t, TUNNEL_HEAD);
     link_read(&t->guest, true);
     return t;
 }
@@ -194,7 +215,7 @@ void tunnel__wipe(struct buf *b)
 
 // ---- refusals
 
-// An answer of ours, where none of the host's has begun.
+// Send an answer of our own, when none of the host's has begun.
 static void answer(struct tunnel *t, int status, const char *why)
 {
     struct buf text auto_buf = BUF_INIT, all auto_buf = BUF_INIT;
@@ -205,7 +226,7 @@ static void answer(struct tunnel *t, int status, const char *why)
                status, http_status_text(status), text.len);
     if (llhttp_get_method(&t->request.llhttp) != HTTP_HEAD)
         buf_add(&all, text.data, text.len);
-    link_send(&t->guest, &all); // broken: lingering ends at once
+    link_send(&t->guest, &all); // if it is broken, lingering ends at once
     tunnel__linger(t);
 }
 
@@ -249,7 +270,7 @@ static void on_deadline(struct deadline *d)
 
 static void on_pause(struct deadline *d)
 {
-    exchange__pause(container_of(d, struct tunnel, pause));
+    tunnel_http__pause(container_of(d, struct tunnel, pause));
 }
 
 // ---- the guest's side
@@ -262,11 +283,11 @@ static void on_guest_ready(struct link *l)
 static void on_guest_data(struct link *l, const char *data, size_t len)
 {
     struct tunnel *t = container_of(l, struct tunnel, guest);
-    if (t->state == TUNNEL_LINGER) // heard and forgotten
+    if (t->state == TUNNEL_LINGER) // dropped
         return;
-    tunnel__progress(t);
+    restart_deadline(t);
     buf_add(&t->from_guest, data, len);
-    exchange__guest(t);
+    tunnel_http__guest(t);
 }
 
 static void on_guest_end(struct link *l)
@@ -276,13 +297,14 @@ static void on_guest_end(struct link *l)
     if (t->state == TUNNEL_HANDSHAKE)
         tunnel__close(t);
     else
-        exchange__guest(t); // it may still read its answer
+        tunnel_http__guest(t); // it may still read its answer
 }
 
 static void on_guest_failed(struct link *l, const char *why)
 {
     struct tunnel *t = container_of(l, struct tunnel, guest);
-    if (l->tls_failed && t->state == TUNNEL_HANDSHAKE) // of a pinned certificate, say
+    if (l->tls_failed && t->state == TUNNEL_HANDSHAKE) // for example because the guest's program
+                                                       // pins a certificate
         refuse(t, 0, "the TLS handshake with the guest failed", why);
     tunnel__close(t);
 }
@@ -290,11 +312,11 @@ static void on_guest_failed(struct link *l, const char *why)
 static void on_guest_drained(struct link *l)
 {
     struct tunnel *t = container_of(l, struct tunnel, guest);
-    tunnel__progress(t);
-    if (t->state == TUNNEL_EXCHANGE || t->state == TUNNEL_RAW)
-        exchange__host(t);
+    restart_deadline(t);
+    if (t->state == TUNNEL_PASS || t->state == TUNNEL_RAW)
+        tunnel_http__host(t);
     else if (t->state == TUNNEL_LINGER)
-        exchange__guest(t);
+        tunnel_http__guest(t);
 }
 
 static void on_guest_closed(struct link *l)
@@ -329,8 +351,8 @@ static void on_host_ready(struct link *l)
     struct tunnel *t = container_of(l, struct tunnel, host);
     if (t->state != TUNNEL_CONNECT)
         return;
-    exchange__begin(t);
-    exchange__guest(t);
+    tunnel_http__begin(t);
+    tunnel_http__guest(t);
 }
 
 static void on_host_data(struct link *l, const char *data, size_t len)
@@ -338,16 +360,16 @@ static void on_host_data(struct link *l, const char *data, size_t len)
     struct tunnel *t = container_of(l, struct tunnel, host);
     if (t->state == TUNNEL_LINGER || t->state == TUNNEL_CLOSED)
         return;
-    tunnel__progress(t);
+    restart_deadline(t);
     buf_add(&t->from_host, data, len);
-    exchange__host(t);
+    tunnel_http__host(t);
 }
 
 static void on_host_end(struct link *l)
 {
     struct tunnel *t = container_of(l, struct tunnel, host);
     t->host_ended = true;
-    exchange__host_ended(t);
+    tunnel_http__host_ended(t);
 }
 
 static void on_host_failed(struct link *l, const char *why)
@@ -366,7 +388,7 @@ static void on_host_failed(struct link *l, const char *why)
                           t->judge.port, why);
     else
         text = str_printf("the connection to %s was lost: %s", t->name, why);
-    if (t->state == TUNNEL_HEAD) // between two requests: as if it had ended
+    if (t->state == TUNNEL_HEAD) // between two requests: the same as an end
         tunnel__linger(t);
     else
         refuse(t, 502, what, text);
@@ -375,9 +397,9 @@ static void on_host_failed(struct link *l, const char *why)
 static void on_host_drained(struct link *l)
 {
     struct tunnel *t = container_of(l, struct tunnel, host);
-    tunnel__progress(t);
-    if (t->state == TUNNEL_EXCHANGE || t->state == TUNNEL_RAW)
-        exchange__guest(t);
+    restart_deadline(t);
+    if (t->state == TUNNEL_PASS || t->state == TUNNEL_RAW)
+        tunnel_http__guest(t);
 }
 
 static void on_host_closed(struct link *l)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What envd answers to: CORS, the access token, the user, the routes, in this order.
+// Requests to envd: CORS, the access token, the user, the route, in this order.
 #include "sandbox-backend/envd/server.h"
 
 #include <string.h>
@@ -8,14 +8,13 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/envd/files.h"
-#include "sandbox-backend/envd/freeze.h"
-#include "sandbox-backend/envd/fs_rpc.h"
-#include "sandbox-backend/envd/init.h"
-#include "sandbox-backend/envd/metrics.h"
-#include "sandbox-backend/envd/process_rpc.h"
-#include "sandbox-backend/envd/rpc.h"
-#include "sandbox-backend/envd/watch_rpc.h"
+#include "sandbox-backend/envd/files/files.h"
+#include "sandbox-backend/envd/fs/fs_rpc.h"
+#include "sandbox-backend/envd/fs/watch_rpc.h"
+#include "sandbox-backend/envd/guest/quiesce.h"
+#include "sandbox-backend/envd/guest/rest.h"
+#include "sandbox-backend/envd/process/process_rpc.h"
+#include "sandbox-backend/envd/rpc/rpc.h"
 
 #define CORS_MAX_AGE "7200"
 
@@ -24,9 +23,73 @@ static bool is_method(const struct http_request *req, const char *method)
     return strcmp(http_request_method(req), method) == 0;
 }
 
-static bool is_path(const struct http_request *req, const char *path)
+// ---- REST routes
+
+static void get_health(struct envd *envd, struct http_request *req, const char *basic)
 {
-    return strcmp(http_request_path(req), path) == 0;
+    (void)envd;
+    (void)basic;
+    http_response_header(req, "Cache-Control", "no-store");
+    http_respond(req, 204, NULL, NULL, 0);
+}
+
+static void get_envs(struct envd *envd, struct http_request *req, const char *basic)
+{
+    (void)basic;
+    char *body auto_free = json_to_string(envd->settings.envs);
+    http_response_header(req, "Cache-Control", "no-store");
+    http_respond(req, 200, "application/json", body, strlen(body));
+}
+
+static const struct route {
+    const char *path;
+    const char *methods; // as in the header Allow
+    bool needs_no_token; // the route checks access itself, or has nothing to guard
+    // Takes the request over. `basic` is the name in Authorization: Basic, NULL without one.
+    void (*serve)(struct envd *envd, struct http_request *req, const char *basic);
+} ROUTES[] = {
+    {"/health", "GET", true, get_health},
+    {"/metrics", "GET", false, metrics_get},
+    {"/envs", "GET", false, get_envs},
+    {"/init", "POST", true, init_post},
+    {"/freeze", "POST", false, quiesce_post},
+    {"/unfreeze", "POST", false, quiesce_post_undo},
+    {"/files", "GET, HEAD, POST", true, files_serve},
+    {"/files/compose", "POST", false, files_serve_compose},
+};
+
+static const struct route *find_route(const struct http_request *req)
+{
+    for (size_t i = 0; i < ARRAY_LEN(ROUTES); i++)
+        if (strcmp(ROUTES[i].path, http_request_path(req)) == 0)
+            return &ROUTES[i];
+    return NULL;
+}
+
+static bool takes_method(const struct route *route, const char *method)
+{
+    size_t len = strlen(method);
+    for (const char *at = route->methods; *at; at += strspn(at, ", ")) {
+        size_t n = strcspn(at, ",");
+        if (n == len && memcmp(at, method, n) == 0)
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+static void serve_route(struct envd *envd, struct http_request *req, const char *basic)
+{
+    const struct route *route = find_route(req);
+    const char *method = http_request_method(req);
+    if (!route) {
+        http_respond(req, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
+    } else if (!takes_method(route, method)) {
+        http_response_header(req, "Allow", route->methods);
+        http_respond_error(req, 405, "%s is not allowed here", method);
+    } else {
+        route->serve(envd, req, basic);
+    }
 }
 
 // ---- CORS
@@ -53,17 +116,10 @@ static void answer_preflight(struct http_request *req)
 
 // ---- the token
 
-static bool is_files(const struct http_request *req)
-{
-    return is_path(req, "/files") &&
-           (is_method(req, "GET") || is_method(req, "HEAD") || is_method(req, "POST"));
-}
-
-// What is open to callers without a token: /files and /init look at it themselves.
 static bool is_exempt(const struct http_request *req)
 {
-    return is_files(req) || (is_path(req, "/health") && is_method(req, "GET")) ||
-           (is_path(req, "/init") && is_method(req, "POST"));
+    const struct route *route = find_route(req);
+    return route && route->needs_no_token && takes_method(route, http_request_method(req));
 }
 
 static bool refuse_without_token(const struct envd *envd, struct http_request *req)
@@ -80,7 +136,7 @@ static bool refuse_without_token(const struct envd *envd, struct http_request *r
 
 // ---- the user
 
-// The name in Authorization: Basic; new string, NULL without one. The password is not looked at.
+// Return the name in Authorization: Basic, whose password is ignored. New string, or NULL.
 static char *basic_name(const struct http_request *req)
 {
     const char *value = http_request_header(req, "Authorization");
@@ -103,52 +159,7 @@ static int find_user(const struct envd *envd, const char *basic, struct user *us
                    basic ? "invalid username: '%s'" : "invalid default user: '%s'", name);
 }
 
-// ---- routes
-
-static void get_health(struct http_request *req)
-{
-    http_response_header(req, "Cache-Control", "no-store");
-    http_respond(req, 204, NULL, NULL, 0);
-}
-
-static void get_envs(const struct envd *envd, struct http_request *req)
-{
-    char *body auto_free = json_to_string(envd->settings.envs);
-    http_response_header(req, "Cache-Control", "no-store");
-    http_respond(req, 200, "application/json", body, strlen(body));
-}
-
-static void method_not_allowed(struct http_request *req, const char *allowed)
-{
-    http_response_header(req, "Allow", allowed);
-    http_respond_error(req, 405, "%s is not allowed here", http_request_method(req));
-}
-
-static void serve_rest(struct envd *envd, struct http_request *req, const char *basic)
-{
-    const bool get = is_method(req, "GET");
-    if (is_path(req, "/health"))
-        get ? get_health(req) : method_not_allowed(req, "GET");
-    else if (is_path(req, "/metrics"))
-        get ? metrics_get(req) : method_not_allowed(req, "GET");
-    else if (is_path(req, "/envs"))
-        get ? get_envs(envd, req) : method_not_allowed(req, "GET");
-    else if (is_path(req, "/init"))
-        is_method(req, "POST") ? init_post(envd, req) : method_not_allowed(req, "POST");
-    else if (is_path(req, "/freeze"))
-        is_method(req, "POST") ? freeze_post(envd, req) : method_not_allowed(req, "POST");
-    else if (is_path(req, "/unfreeze"))
-        is_method(req, "POST") ? freeze_post_undo(envd, req) : method_not_allowed(req, "POST");
-    else if (is_files(req))
-        files_serve(envd, req, basic);
-    else if (is_path(req, "/files"))
-        method_not_allowed(req, "GET, HEAD, POST");
-    else if (is_path(req, "/files/compose"))
-        is_method(req, "POST") ? files_serve_compose(envd, req, basic)
-                               : method_not_allowed(req, "POST");
-    else
-        http_respond(req, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
-}
+// ---- a request
 
 static const struct rpc_method *find_method(const char *path)
 {
@@ -183,5 +194,5 @@ void server_on_request(struct http_request *req, void *ctx)
     else if (method)
         rpc_serve(envd, req, method, &user);
     else
-        serve_rest(envd, req, basic);
+        serve_route(envd, req, basic);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What envd answers to: CORS, the access token, the user, the routes, in this order.
+// Answer a request to envd: CORS, the access token, the user, the route, in this order.
 #pragma once
-#include "sandbox-backend/envd/envd.h"
+#include "sandbox-backend/envd/core/envd.h"
 
 void server_on_request(struct http_request *req, void *envd);

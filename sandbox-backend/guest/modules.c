@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading the kernel modules that the initramfs carries.
+// Load the guest kernel's modules that the initramfs carries.
 #include "sandbox-backend/guest/modules.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ void modules_load(const char *cmdline)
     char list[LIST_BYTES_MAX];
     int fd = open(MODULES_LIST, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return; // a kernel with everything built in
+        return; // everything is built into the guest kernel
     ssize_t n = read(fd, list, sizeof(list) - 1);
     close(fd);
     list[n < 0 ? 0 : n] = '\0';

@@ -48,7 +48,7 @@ void mounts_early(void)
     open_console();
 }
 
-// The driver finds the disk in its own time after its module was loaded.
+// The driver finds the disk some time after its module is loaded.
 static void wait_for_disk(void)
 {
     const struct timespec pause = {.tv_nsec = DISK_STEP_MS * 1000000L};

@@ -4,9 +4,9 @@
 
 #define MOUNTS_DISK "/dev/vda"
 
-void mounts_early(void); // /proc, /sys and /dev of the initramfs, and the console on 0, 1, 2
+// Mount /proc, /sys and /dev of the initramfs, and open the console as descriptors 0, 1 and 2.
+void mounts_early(void);
 
-// Mounts the disk, makes it the root of everything that follows, and mounts what Linux programs
-// expect in it. What stays behind in the initramfs can be reached by open descriptors only. Does
-// not return when there is no disk.
+// Mount the disk, make it the root, and mount in it what Linux programs expect. Files of the
+// initramfs can then be reached by open descriptors only. Without a disk this does not return.
 void mounts_enter_disk(void);

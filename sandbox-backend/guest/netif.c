@@ -35,7 +35,7 @@ static int set_card(int fd)
 {
     struct ifreq r = {0};
     snprintf(r.ifr_name, sizeof(r.ifr_name), NETIF_CARD);
-    // The wire is a socket: the larger a frame, the less work each byte is (2 to 3 times here).
+    // The wire is a socket: larger frames need less work for each byte (2 to 3 times less here).
     r.ifr_mtu = NETIF_MTU;
     if (ioctl(fd, SIOCSIFMTU, &r) < 0)
         return -1;

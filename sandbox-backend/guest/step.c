@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PID 1 says on the console, and how it gives up.
+// Messages of init on the console, and the end of the machine.
 #include "sandbox-backend/guest/step.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static void say(const char *fmt, va_list ap)
     if (len > sizeof(line) - 2)
         len = sizeof(line) - 2;
     line[len++] = '\n';
-    // The console may be gone or full; there is nobody else to tell.
+    // The console may be gone or full; there is no other place to report to.
     ssize_t ignored = write(STDERR_FILENO, line, len);
     (void)ignored;
 }
@@ -45,8 +45,8 @@ void step_end_machine(void)
 {
     sync();
     reboot(RB_AUTOBOOT);
-    // Only without CAP_SYS_BOOT, which PID 1 of a machine has. Its exit panics the kernel, and
-    // panic=-1 on the command line makes that a reboot.
+    // Reached only without CAP_SYS_BOOT, which init in a machine has. The exit of PID 1 panics the
+    // guest kernel, and panic=-1 on its command line turns that into a reboot.
     _exit(1);
 }
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PID 1 says on the console, and how it gives up.
+// Messages of init on the console, and the end of the machine.
 #pragma once
 
-// One line on the console, with "cubby-init: " in front.
+// Write one line on the console, after "cubby-init: ".
 void step_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-// Says why, and ends the machine: a guest without its PID 1 is of no use, and the VMM's exit is
-// what the host notices.
+// Report a fatal error and end the machine: a guest without init is useless, and the host notices
+// the VMM's exit.
 void step_fatal(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-// Writes what is on the disk and ends the machine (QEMU runs with -no-reboot).
+// Sync the disk and end the machine (QEMU runs with -no-reboot).
 void step_end_machine(void) __attribute__((noreturn));
 
-// Writes a short text into a file of /proc, /sys or /etc. A file that is not there or does not
-// take it is said on the console and no more: no setting is worth a machine.
+// Write a short text into a file of /proc, /sys or /etc. A failure is only reported on the console:
+// no setting is worth a machine.
 void step_write(const char *path, const char *text);

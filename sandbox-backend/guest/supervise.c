@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// PID 1's life after the start: keeps envd and the Python kernel running, reaps, ends the machine.
+// init after the start: keep envd and the Python kernel running, reap, end the machine.
 //
-// It sleeps in sigtimedwait without a timeout except while a restart is due, so that an idle guest
-// has no timer of ours to run (under TCG each one costs the host).
+// It sleeps in sigtimedwait without a timeout unless a restart is due, so that an idle guest has no
+// timer of init's (under TCG each timer costs the host).
 #include "sandbox-backend/guest/supervise.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/guest/step.h"
 
-// A program that lived this long starts again at once; one that dies sooner waits, twice as long
-// each time, so that a broken one does not eat the machine.
+// A program that ran this long restarts at once. One that ends sooner waits, twice as long each
+// time, so that a broken program does not consume the machine.
 #define STABLE_MS      5000
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
@@ -32,26 +32,27 @@
 #define TEXT(number)    TEXT_OF(number)
 #define RELAY_PORT      TEXT(ENVD_RELAY_PORT)
 
-// The template has it or not (drivers/microvm/rootfs.c); it runs as the user that was made there.
+// Some templates have it (template/rootfs.c). It runs as the user that the template build created.
 #define KERNEL      "/usr/lib/cubby/kernel"
 #define KERNEL_HOME "/home/user"
 #define KERNEL_USER "user"
 #define KERNEL_ID   1000
 #define GROUPS_MAX  64
-// A group of its own, that envd can freeze it in (envd/freeze.c).
+// A control group of its own, so that envd can stop it (envd/guest/quiesce.c).
 #define KERNEL_CGROUP "/sys/fs/cgroup/kernel"
-// Without the server and what it forks contexts from, all contexts are lost: commands and contexts
-// are to be ended before them. envd sets its own.
+// When memory runs out, commands and contexts must end before the server and the zygote, without
+// which all contexts are lost. envd sets a score of its own.
 #define KERNEL_OOM_SCORE "-500"
 
 struct kept {
     const char *name;
-    void (*run)(const struct kept *k); // in the child; returns when it does not start
-    int file;                          // of envd: its open program
-    pid_t pid;                         // 0 while it waits for its restart
+    void (*run)(const struct kept *k); // runs in the child; returns if the program does not start
+    int file;                          // for envd: its open program file
+    bool owns_kernel;                  // no process outside of the guest has its kernel
+    pid_t pid;                         // 0 while it waits for a restart
     int64_t started_ms;
     int64_t backoff_ms;
-    int64_t due_ms; // of its restart
+    int64_t due_ms; // time of its restart
 };
 
 struct keeper {
@@ -70,23 +71,24 @@ static int64_t now_ms(void)
 
 static void run_envd(const struct kept *k)
 {
-    static const char *const ARGV[] = {"envd",         "--machine", "yes",
-                                       "--relay-port", RELAY_PORT,  NULL};
+    const char *const argv[] = {"envd",         "--machine", k->owns_kernel ? "yes" : "shared",
+                                "--relay-port", RELAY_PORT,  NULL};
     static const char *const ENV[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
         "LANG=C.UTF-8",
         NULL,
     };
-    fexecve(k->file, (char *const *)(uintptr_t)ARGV, (char *const *)(uintptr_t)ENV);
+    fexecve(k->file, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)ENV);
 }
 
-// As the user of the sandbox, with what a login of theirs would have in its environment.
+// Run as the user of the sandbox, with the environment of a login.
 static void run_kernel(const struct kept *k)
 {
-    (void)k;
-    step_write("/proc/self/oom_score_adj", KERNEL_OOM_SCORE);
-    step_write(KERNEL_CGROUP "/cgroup.procs", "0");
+    if (k->owns_kernel) {
+        step_write("/proc/self/oom_score_adj", KERNEL_OOM_SCORE);
+        step_write(KERNEL_CGROUP "/cgroup.procs", "0");
+    }
     static char *const ARGV[] = {(char *)(uintptr_t) "python3", (char *)(uintptr_t)KERNEL, NULL};
     static const char *const ENV[] = {
         "PATH=" KERNEL_HOME "/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
@@ -97,7 +99,7 @@ static void run_kernel(const struct kept *k)
         "LC_CTYPE=C.UTF-8",
         NULL,
     };
-    // As envd's commands have them, so that both reach the same files.
+    // The groups of envd's commands, so that both can open the same files.
     gid_t groups[GROUPS_MAX];
     size_t count = groups_of("/etc/group", KERNEL_USER, KERNEL_ID, groups, GROUPS_MAX);
     if (setgroups(count, groups) < 0 || setgid(KERNEL_ID) < 0 || setuid(KERNEL_ID) < 0 ||
@@ -155,7 +157,7 @@ static void stop_machine(void)
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
         if (kill(-1, 0) < 0)
-            break; // nobody is left
+            break; // no process is left
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     kill(-1, SIGKILL);
@@ -164,7 +166,7 @@ static void stop_machine(void)
     step_end_machine();
 }
 
-// Starts what is due. When the next start is due, in ms from now; -1: everything runs.
+// Start what is due. Return the ms until the next start; -1: everything runs.
 static int64_t start_due(struct keeper *keeper)
 {
     int64_t next = -1;
@@ -179,11 +181,11 @@ static int64_t start_due(struct keeper *keeper)
     return next;
 }
 
-void supervise(int program)
+void supervise(int program, bool owns_kernel)
 {
     struct keeper k = {
-        .kept = {{.name = "envd", .run = run_envd, .file = program},
-                 {.name = "the Python kernel", .run = run_kernel}},
+        .kept = {{.name = "envd", .run = run_envd, .file = program, .owns_kernel = owns_kernel},
+                 {.name = "the Python kernel", .run = run_kernel, .owns_kernel = owns_kernel}},
         .count = access(KERNEL, F_OK) == 0 ? 2 : 1,
     };
     sigemptyset(&k.waited);
@@ -192,7 +194,7 @@ void supervise(int program)
     sigaddset(&k.waited, SIGINT);
     sigaddset(&k.waited, SIGPWR);
     sigprocmask(SIG_BLOCK, &k.waited, &k.original);
-    if (k.count > 1 && mkdir(KERNEL_CGROUP, 0755) < 0 && errno != EEXIST)
+    if (k.count > 1 && owns_kernel && mkdir(KERNEL_CGROUP, 0755) < 0 && errno != EEXIST)
         step_say("mkdir " KERNEL_CGROUP ": %s", strerror(errno));
     int64_t next = start_due(&k);
     step_say("ready");

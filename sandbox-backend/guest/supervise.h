@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// PID 1's life after the start: keeps envd and the Python kernel running, reaps, ends the machine.
+// init after the start: keep envd and the Python kernel running, reap, end the machine.
 #pragma once
+#include <stdbool.h>
 
-// `program`: descriptor of envd's file, kept open. Never returns. SIGTERM, SIGINT and SIGPWR end
-// the machine: everybody is asked to stop, given a moment, and killed.
-void supervise(int program) __attribute__((noreturn));
+// Supervise, and never return. `program`: descriptor of envd's file, which stays open. SIGTERM,
+// SIGINT and SIGPWR end the machine: all processes get SIGTERM and soon after SIGKILL. owns_kernel:
+// no process outside of the guest has its kernel.
+void supervise(int program, bool owns_kernel) __attribute__((noreturn));

@@ -14,7 +14,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/jail/jail.h"
 
-// The kernel's interface, of versions that Debian's headers do not know yet.
+// The kernel's interface; Debian's headers do not have these versions yet.
 #define VERSION_FLAG 1u
 #define RULE_BENEATH 1
 #define FS_EXECUTE   (1ull << 0)
@@ -36,7 +36,7 @@ struct beneath_attr {
     int32_t parent;
 } __attribute__((packed));
 
-// All rights about files that a version has: 13 in the first.
+// Return all file rights of a version: 13 in the first one.
 static uint64_t fs_rights(int abi)
 {
     int bits = abi >= 5 ? 16 : abi >= 3 ? 15 : abi == 2 ? 14 : 13;
@@ -49,7 +49,7 @@ int landlock_abi(void)
     return abi > 0 ? (int)abi : 0;
 }
 
-// Rights that only directories have are refused for a file.
+// The kernel refuses rights of directories for a file.
 static int allow(int ruleset, const char *path, uint64_t rights, uint64_t handled, struct err *e)
 {
     struct stat st;
@@ -64,8 +64,8 @@ static int allow(int ruleset, const char *path, uint64_t rights, uint64_t handle
     return 0;
 }
 
-// Not all of /dev: without a root directory of its own that is the host's, with shared memory and
-// terminals of the same user.
+// Allow single devices only: without a root directory of its own /dev is the host's, with shared
+// memory and terminals of the same user.
 static int allow_devices(int ruleset, bool kvm, uint64_t handled, struct err *e)
 {
     static const char *const DEVICES[] = {JAIL_DEVICES};
@@ -93,8 +93,8 @@ int landlock_enforce(const struct landlock_rules *rules, struct err *e)
 {
     int abi = landlock_abi();
     struct ruleset_attr attr = {.fs = fs_rights(abi)};
-    // A kernel that does not know a field refuses one that is not zero, and a longer struct of
-    // zeros it takes.
+    // A kernel refuses a non-zero field that it does not know, but accepts a longer struct of
+    // zeros.
     if (abi >= ABI_NET && !rules->tcp)
         attr.net = NET_ALL;
     if (abi >= ABI_SCOPE)
@@ -103,7 +103,8 @@ int landlock_enforce(const struct landlock_rules *rules, struct err *e)
         abi ? (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0) : -1;
     if (ruleset < 0)
         return abi ? err_sys(e, errno, "make a Landlock ruleset")
-                   : err_set(e, ERR_PRECONDITION, "this kernel has no Landlock, or it is not on");
+                   : err_set(e, ERR_PRECONDITION,
+                             "this kernel has no Landlock, or it is not enabled");
     if (allow_files(ruleset, rules, attr.fs, e) != 0 ||
         allow_devices(ruleset, rules->kvm, attr.fs, e) != 0)
         return -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby-jail: builds the walls of a jail around itself, then becomes the program that is to be in
-// it. jail.h says how it is meant.
+// cubby-jail: builds the walls of a jail around itself, then becomes the program. jail.h has the
+// theory of operation.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -8,26 +8,25 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/opts.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
-#include "sandbox-backend/jail/filter.h"
-#include "sandbox-backend/jail/identity.h"
 #include "sandbox-backend/jail/jail.h"
 #include "sandbox-backend/jail/landlock.h"
-#include "sandbox-backend/jail/limits.h"
-#include "sandbox-backend/jail/namespaces.h"
 #include "sandbox-backend/jail/probe.h"
+#include "sandbox-backend/jail/process.h"
 #include "sandbox-backend/jail/root_dir.h"
+#include "sandbox-backend/jail/seccomp.h"
 
 static struct {
     const char *kind, *walls, *resolv_conf;
-    int64_t file_count, dies_with_fd;
+    int64_t file_count, dies_with_fd, guard_fd;
     bool kvm, instrumented, probe, help, version;
-} options = {.kind = "vmm", .walls = "", .dies_with_fd = -1};
+} options = {.kind = "vmm", .walls = "", .dies_with_fd = -1, .guard_fd = -1};
 
 static const struct opt table[] = {
     {.name = "kind",
@@ -41,24 +40,34 @@ static const struct opt table[] = {
      .type = OPT_STRING,
      .value = &options.walls,
      .arg = "LIST",
-     .help = "those to build: user,mount,... as --probe names them"},
+     .help = "the walls to build: user,mount,... as --probe names them"},
     {.name = "file-count",
      .type = OPT_INT,
      .value = &options.file_count,
      .arg = "N",
-     .help = "the first N operands are files that its root holds (with the wall mount)",
+     .help = "the first N operands are files that the jail's root holds (with the wall mount)",
      .max = JAIL_BINDS_MAX},
     {.name = "resolv-conf",
      .type = OPT_STRING,
      .value = &options.resolv_conf,
      .arg = "FILE",
-     .help = "what its root holds as /etc/resolv.conf"},
-    {.name = "kvm", .type = OPT_FLAG, .value = &options.kvm, .help = "it may open /dev/kvm"},
+     .help = "the file that its root holds as /etc/resolv.conf"},
+    {.name = "kvm",
+     .type = OPT_FLAG,
+     .value = &options.kvm,
+     .help = "the program may open /dev/kvm"},
     {.name = "dies-with-fd",
      .type = OPT_INT,
      .value = &options.dies_with_fd,
      .arg = "FD",
-     .help = "a pidfd of the parent, which the program is killed with",
+     .help = "a pidfd of the parent, whose end kills the program",
+     .min = 3,
+     .max = INT16_MAX},
+    {.name = "guard-fd",
+     .type = OPT_INT,
+     .value = &options.guard_fd,
+     .arg = "FD",
+     .help = "start no program: kill the process of this pidfd when that of --dies-with-fd ends",
      .min = 3,
      .max = INT16_MAX},
     {.name = "instrumented",
@@ -73,12 +82,12 @@ static const struct opt table[] = {
     {.name = "version", .type = OPT_FLAG, .value = &options.version, .help = "print the version"},
 };
 
-// What is built for, once the options are read.
+// The jail to build, from the options.
 struct jail {
     enum jail_kind kind;
     unsigned walls;
-    int proc;    // /proc/self, before it is out of sight
-    unsigned id; // user of its own
+    int proc;    // /proc/self, opened before it disappears
+    unsigned id; // the uid of its own
     char **files;
     const char *program;
     char **argv;
@@ -100,7 +109,7 @@ static void print_help(void)
 
 // ---- the steps
 
-// The number that its parent knows it by: /proc is still the parent's.
+// Take the pid under which the parent knows this process: /proc is still the parent's.
 static int own_id(struct jail *j, struct err *e)
 {
     char text[16] = "";
@@ -108,7 +117,8 @@ static int own_id(struct jail *j, struct err *e)
     if (readlink("/proc/self", text, sizeof text - 1) < 0)
         return err_sys(e, errno, "read /proc/self");
     if (!str_to_int(text, 1, JAIL_UID_LAST - JAIL_UID_FIRST, &pid))
-        return err_set(e, ERR_INTERNAL, "/proc/self is \"%s\"", text);
+        return err_set(e, ERR_INTERNAL,
+                       "/proc/self leads to \"%s\" instead of a process id: mount /proc", text);
     j->id = JAIL_UID_FIRST + (unsigned)pid;
     return 0;
 }
@@ -116,7 +126,10 @@ static int own_id(struct jail *j, struct err *e)
 static int check_pid(const struct jail *j, struct err *e)
 {
     if (has(j, WALL_PID) && getpid() != 1)
-        return err_set(e, ERR_PRECONDITION, "the parent made no process namespace");
+        return err_set(e, ERR_PRECONDITION,
+                       "the jail has the wall \"pid\", but cubby-jail is not process 1 of a "
+                       "process namespace: "
+                       "the caller must start it with CLONE_NEWPID");
     return 0;
 }
 
@@ -140,7 +153,7 @@ static int become_nobody(const struct jail *j, struct err *e)
     return has(j, WALL_PRIVILEGES) ? identity_drop(e) : 0;
 }
 
-// Else all of the daemon's user would count.
+// Otherwise all processes of the daemon's user would count.
 static bool is_counted_alone(const struct jail *j)
 {
     return has(j, WALL_UID) || (has(j, WALL_USER) && limits_count_by_namespace());
@@ -157,17 +170,17 @@ static int enforce_landlock(const struct jail *j, struct err *e)
     return has(j, WALL_LANDLOCK) ? landlock_enforce(&rules, e) : 0;
 }
 
-// Asked for when nothing changes its rights any more, which would forget it. What ends before that
-// is seen by its pidfd.
+// Ask for the parent-death signal after the last change of rights, which would cancel it. The pidfd
+// shows a parent that ended before.
 static int die_with_parent(struct err *e)
 {
     struct pollfd parent = {.fd = (int)options.dies_with_fd, .events = POLLIN};
     if (parent.fd < 0)
         return 0;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || poll(&parent, 1, 0) < 0)
-        return err_sys(e, errno, "ask to be killed with the parent");
+        return err_sys(e, errno, "ask the kernel to end this process with its parent");
     if (parent.revents)
-        return err_set(e, ERR_GONE, "the parent has ended");
+        return err_set(e, ERR_GONE, "the process that started cubby-jail has ended");
     close(parent.fd);
     return 0;
 }
@@ -184,7 +197,20 @@ static int build(struct jail *j, struct err *e)
         return -1;
     if (enforce_landlock(j, e) != 0 || die_with_parent(e) != 0)
         return -1;
-    return has(j, WALL_SECCOMP) ? filter_load(j->kind, options.instrumented, e) : 0;
+    return has(j, WALL_SECCOMP) ? seccomp_install(j->kind, options.instrumented, e) : 0;
+}
+
+// Guard a process that cannot ask for a parent-death signal. It is not a child of this process.
+static int guard(struct err *e)
+{
+    struct pollfd both[] = {{.fd = (int)options.dies_with_fd, .events = POLLIN},
+                            {.fd = (int)options.guard_fd, .events = POLLIN}};
+    while (poll(both, ARRAY_LEN(both), -1) < 0)
+        if (errno != EINTR)
+            return err_sys(e, errno, "wait for two processes");
+    if (!both[1].revents)
+        syscall(SYS_pidfd_send_signal, both[1].fd, SIGKILL, NULL, 0);
+    return 0;
 }
 
 static int run(int argc, char **argv, struct err *e)
@@ -192,11 +218,15 @@ static int run(int argc, char **argv, struct err *e)
     struct jail j = {.kind = str_eq(options.kind, "vmm") ? JAIL_VMM : JAIL_NETWORK,
                      .files = argv + 1};
     if (argc < options.file_count + 3)
-        return err_set(e, ERR_INVALID, "a program and its argument 0 are needed");
+        return err_set(
+            e, ERR_INVALID,
+            "the command line ends before the program and its argument 0: see cubby-jail --help");
     j.program = argv[options.file_count + 1];
     j.argv = argv + options.file_count + 2;
     if (!walls_parse(options.walls, &j.walls))
-        return err_set(e, ERR_INVALID, "\"%s\" names what is no wall", options.walls);
+        return err_set(e, ERR_INVALID,
+                       "--walls \"%s\" holds an unknown name: cubby-jail --probe lists the walls",
+                       options.walls);
     if (build(&j, e) != 0)
         return -1;
     execv(j.program, j.argv);
@@ -217,7 +247,9 @@ int main(int argc, char **argv)
     }
     if (parsed == 0 && options.probe)
         return probe_print();
-    if (parsed == 0)
+    if (parsed == 0 && options.guard_fd >= 0 && guard(&e) == 0)
+        return 0;
+    if (parsed == 0 && options.guard_fd < 0)
         run(argc, argv, &e);
     fprintf(stderr, "cubby-jail: %s\n", e.msg);
     return JAIL_EXIT_FAILED;

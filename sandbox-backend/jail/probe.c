@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which walls this host can build for whoever asks: each is tried, in a process of its own.
+// Finds out which walls this host can build for this user: tries each one in a process of its own.
 #include "sandbox-backend/jail/probe.h"
 
 #include <errno.h>
@@ -13,14 +13,12 @@
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/jail/filter.h"
-#include "sandbox-backend/jail/identity.h"
 #include "sandbox-backend/jail/landlock.h"
-#include "sandbox-backend/jail/limits.h"
-#include "sandbox-backend/jail/namespaces.h"
+#include "sandbox-backend/jail/process.h"
 #include "sandbox-backend/jail/root_dir.h"
+#include "sandbox-backend/jail/seccomp.h"
 
-#define ID JAIL_UID_FIRST // no process has the pid 0
+#define ID JAIL_UID_FIRST // no process has pid 0
 
 static int try_mount(struct err *e)
 {
@@ -51,11 +49,11 @@ static int try_landlock(struct err *e)
 
 static int try_seccomp(struct err *e)
 {
-    return no_new_privs(e) == 0 ? filter_load(JAIL_NETWORK, false, e) : -1;
+    return no_new_privs(e) == 0 ? seccomp_install(JAIL_NETWORK, false, e) : -1;
 }
 
-// As a jail does it: as another user, where it can become one. To show user 0 in a namespace needs
-// CAP_SETFCAP (user_namespaces(7), since Linux 5.12), which the daemon need not have.
+// Try it as a jail does: as another user, if that is possible. Mapping user 0 needs CAP_SETFCAP
+// (user_namespaces(7), since Linux 5.12), which the daemon need not have.
 static int try_user(int proc, bool is_root, struct err *e)
 {
     if (is_root)
@@ -69,7 +67,7 @@ static int try_wall(enum wall wall, struct err *e)
     bool is_root = geteuid() == 0;
     if (proc < 0)
         return err_sys(e, errno, "open /proc/self");
-    // Where it is not root, everything begins with a user namespace in which it is.
+    // Without root everything begins with a user namespace in which this process is root.
     if (!is_root && namespace_flag((int)wall) && namespaces_enter_user(proc, 0, e) != 0)
         return -1;
     switch (wall) {
@@ -97,10 +95,10 @@ static int try_wall(enum wall wall, struct err *e)
     case WALL_COUNT:
         break;
     }
-    return err_set(e, ERR_INTERNAL, "no such wall");
+    return err_set(e, ERR_INTERNAL, "there is no probe for this wall");
 }
 
-// true, or why not. New reference.
+// Return true, or the reason as a string. New reference.
 static json_t *result_of(enum wall wall)
 {
     int ends[2];

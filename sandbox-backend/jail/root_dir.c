@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A root directory that holds only what the process needs, read-only.
 //
-// A tmpfs with one bind mount for each file: none of them can be replaced or written, and no
-// directory of the host is in it, so that nothing appears there later.
+// It is a tmpfs with one bind mount for each file. None of them can be replaced or written, and it
+// holds no directory of the host, so nothing can appear there later.
 #include "sandbox-backend/jail/root_dir.h"
 
 #include <errno.h>
@@ -19,11 +19,11 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/jail/jail.h"
 
-// Any directory would do that is no way to a file of the list.
+// Any directory will do that is not on the way to a file of the list.
 #define PLACE "/proc"
-#define SIZE  "size=256k,nr_inodes=2k,mode=0755" // it only has to hold names
+#define SIZE  "size=256k,nr_inodes=2k,mode=0755" // it holds names only
 
-// As linux/mount.h and glibc have them; they cannot be included together.
+// linux/mount.h has these, but it cannot be included together with glibc's header.
 #ifndef MOUNT_ATTR_RDONLY
 #define MOUNT_ATTR_RDONLY 0x1
 #define MOUNT_ATTR_NOSUID 0x2
@@ -49,12 +49,12 @@ static int set_attributes(const char *path, unsigned flags, uint64_t on, uint64_
                    sys == ENOSYS ? " (Linux 5.12 or newer is needed)" : "");
 }
 
-// Where `path` of the host will be, below PLACE.
+// Set `out` to the place of the host's `path` below PLACE.
 static int place_of(const char *path, char out[PATH_MAX], struct err *e)
 {
     if (path[0] != '/' || strstr(path, "/../") ||
         (size_t)snprintf(out, PATH_MAX, PLACE "%s", path) >= PATH_MAX)
-        return err_set(e, ERR_INVALID, "\"%s\" is no absolute path without ..", path);
+        return err_set(e, ERR_INVALID, "\"%s\" is not an absolute path without ..", path);
     return 0;
 }
 
@@ -80,7 +80,7 @@ static int make_place(const char *place, struct err *e)
             return -1;
         fd = open(place, flags, 0600);
     }
-    return fd < 0 && errno != EEXIST ? err_sys(e, errno, "make a place for a file") : 0;
+    return fd < 0 && errno != EEXIST ? err_sys(e, errno, "make the mount point of a file") : 0;
 }
 
 static int bind_file(const char *path, const char *as, struct err *e)
@@ -89,11 +89,11 @@ static int bind_file(const char *path, const char *as, struct err *e)
     if (place_of(as, place, e) != 0 || make_place(place, e) != 0)
         return -1;
     if (mount(path, place, NULL, MS_BIND, NULL) != 0)
-        return err_sys(e, errno, "show %s", path);
+        return err_sys(e, errno, "bind mount %s", path);
     return 0;
 }
 
-// The device itself, so that it belongs to whoever the process becomes, whatever it is here.
+// Make a device of our own, so that it belongs to the user that the process becomes.
 static int make_kvm(unsigned owner, struct err *e)
 {
     struct stat st;
@@ -103,7 +103,7 @@ static int make_kvm(unsigned owner, struct err *e)
         chown(PLACE JAIL_KVM, owner, owner) != 0)
         return err_sys(e, errno, "make " JAIL_KVM);
     if (mount(PLACE JAIL_KVM, PLACE JAIL_KVM, NULL, MS_BIND, NULL) != 0)
-        return err_sys(e, errno, "show " JAIL_KVM);
+        return err_sys(e, errno, "bind mount " JAIL_KVM);
     return 0;
 }
 
@@ -143,9 +143,9 @@ static int go_there(struct err *e)
 {
     if (chdir(PLACE) != 0 || syscall(SYS_pivot_root, ".", ".") != 0)
         return err_sys(e, errno, "make it the root directory");
-    // The old root now lies on the new one (pivot_root(2), "pivot_root(".", ".")").
+    // The old root is now on top of the new one (pivot_root(2), "pivot_root(".", ".")").
     if (umount2(".", MNT_DETACH) != 0 || chdir("/") != 0)
-        return err_sys(e, errno, "let go of the host's root directory");
+        return err_sys(e, errno, "unmount the host's root directory");
     return 0;
 }
 
@@ -161,12 +161,12 @@ static int fill(const struct root_dir *r, struct err *e)
 
 int root_dir_enter(const struct root_dir *r, struct err *e)
 {
-    // What is mounted here must not be seen outside, nor the other way round.
+    // Mounts must not propagate in either direction.
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
         return err_sys(e, errno, "make mounts private");
     if (mount("jail", PLACE, "tmpfs", MS_NOSUID | MS_NODEV, SIZE) != 0)
         return err_sys(e, errno, "mount a tmpfs");
-    mode_t mask = umask(022); // its directories are for another user
+    mode_t mask = umask(022); // another user must read its directories
     int filled = fill(r, e);
     umask(mask);
     return filled == 0 && seal(r, e) == 0 ? go_there(e) : -1;

@@ -6,13 +6,15 @@
 #include "sandbox-backend/base/err.h"
 
 struct root_dir {
-    char *const *files; // absolute paths, shown where they are; a symbolic link as what it names
+    char *const *files; // absolute paths, shown at the same paths; a symbolic link shows its target
     int count;
     const char *resolv_conf; // shown as /etc/resolv.conf, or NULL
-    bool kvm;                // with /dev/kvm
-    bool proc;               // with /proc, for a program with sanitizers
-    unsigned owner;          // of /dev/kvm, where this process may make one; 0: the host's is shown
+    bool kvm;                // include /dev/kvm
+    bool proc;               // include /proc, for a program with sanitizers
+    unsigned owner;          // owner of a new /dev/kvm, where this process may make one; 0: the
+                             // host's is shown
 };
 
-// In a mount namespace of its own: makes it and goes there; of the old one nothing is left.
+// Make the root directory and enter it; nothing of the old one stays. Needs a mount namespace of
+// its own.
 int root_dir_enter(const struct root_dir *r, struct err *e);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A certificate authority of a sandbox's own.
+// Creation of a certificate authority, by OpenSSL.
 #include "sandbox-backend/keys/authority.h"
 
 #include <openssl/bio.h>

@@ -2,14 +2,20 @@
 // SHA-256, by OpenSSL.
 #include "sandbox-backend/keys/sha256.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-// The implementation is looked up once: that costs more than hashing a token.
+// Fetch the implementation only once: the look-up costs more than hashing a token.
 static EVP_MD *algorithm(void)
 {
     static EVP_MD *md;
@@ -25,6 +31,24 @@ struct sha256 sha256_of(const void *data, size_t len)
     if (!md || !EVP_Digest(data, len, out.bytes, NULL, md, NULL))
         abort(); // an OpenSSL without SHA-256, or no memory for a context
     return out;
+}
+
+int sha256_of_file(const char *path, struct sha256 *out, struct err *e)
+{
+    struct stat st;
+    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(e, errno, "open %s", path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_INVALID, "%s is not a file", path);
+    size_t len = (size_t)st.st_size;
+    const void *bytes = len ? mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0) : "";
+    if (bytes == MAP_FAILED)
+        return err_sys(e, errno, "read %s", path);
+    *out = sha256_of(bytes, len);
+    if (len)
+        munmap((void *)(uintptr_t)bytes, len);
+    return 0;
 }
 
 bool sha256_from_hex(const char *hex, struct sha256 *out)

@@ -5,11 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sandbox-backend/base/err.h"
+
 struct sha256 {
     uint8_t bytes[32];
 };
 #define SHA256_HEX_CHARS 64
 
 struct sha256 sha256_of(const void *data, size_t len);
-bool sha256_from_hex(const char *hex, struct sha256 *out);         // exactly 64 digits
+// Hash the bytes of a regular file, some hundred MB a second. -1 with `e` when it cannot be read.
+int sha256_of_file(const char *path, struct sha256 *out, struct err *e);
+bool sha256_from_hex(const char *hex, struct sha256 *out);         // false unless 64 digits
 bool sha256_equal(const struct sha256 *a, const struct sha256 *b); // in constant time

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of secrets that let somebody in.
+// Parsing and changing of token files.
 #include "sandbox-backend/keys/token_file.h"
 
 #include <errno.h>
@@ -52,11 +52,11 @@ static int check_keys(const json_t *entry, struct err *e)
 {
     static const char *const KEYS[] = {
         "name",          "sha256",      "max_sandboxes", "max_memory_mb",    "max_cpus",
-        "max_snapshots", "max_disk_mb", "max_ports",     "calls_per_minute", "expires"};
+        "max_snapshots", "max_disk_mb", "max_ports",     "calls_per_minute", "max_timeout",
+        "expires",       "structured",  "images"};
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)entry, key, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)entry, key, value) {
         bool known = false;
         for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
             known = known || str_eq(KEYS[i], key);
@@ -64,7 +64,8 @@ static int check_keys(const json_t *entry, struct err *e)
             return err_set(e, ERR_INVALID,
                            "unknown key \"%.40s\"; allowed: name, sha256, max_sandboxes, "
                            "max_memory_mb, max_cpus, max_snapshots, max_disk_mb, "
-                           "max_ports, calls_per_minute, expires",
+                           "max_ports, calls_per_minute, max_timeout, expires, structured, "
+                           "images",
                            key);
     }
     return 0;
@@ -83,6 +84,7 @@ static int parse_limits(const json_t *entry, struct token *t, struct err *e)
         {"max_disk_mb", TOKEN_MAX_MB, &t->max_disk_mb},
         {"max_ports", TOKEN_MAX_SANDBOXES, &t->max_ports},
         {"calls_per_minute", TOKEN_MAX_CALLS_PER_MINUTE, &t->calls_per_minute},
+        {"max_timeout", TOKEN_MAX_TIMEOUT_S, &t->max_timeout_s},
     };
     const char *expires;
     for (size_t i = 0; i < ARRAY_LEN(LIMITS); i++)
@@ -98,24 +100,48 @@ static int parse_limits(const json_t *entry, struct token *t, struct err *e)
     return 0;
 }
 
+// Set *out to the static text that equals the member; NULL when it is absent.
+static int parse_choice(const json_t *entry, const char *key, const char *const *allowed,
+                        const char **out, struct err *e)
+{
+    const char *given;
+    if (json_get_string(entry, key, &given, NULL, e) < 0)
+        return -1;
+    for (*out = NULL; given && *allowed && !*out; allowed++)
+        if (str_eq(*allowed, given))
+            *out = *allowed;
+    if (given && !*out)
+        return err_set(e, ERR_INVALID, "%s cannot be \"%.40s\"; see the schema", key, given);
+    return 0;
+}
+
+static int parse_style(const json_t *entry, struct token *t, struct err *e)
+{
+    static const char *const STRUCTURED[] = {"on", "off", NULL};
+    static const char *const IMAGES[] = {"inline", "path", "off", NULL};
+    if (parse_choice(entry, "structured", STRUCTURED, &t->structured, e) < 0)
+        return -1;
+    return parse_choice(entry, "images", IMAGES, &t->images, e);
+}
+
 static int parse_entry(const json_t *entry, struct token *t, struct err *e)
 {
     const char *name;
     const char *digest;
     if (!json_is_object(entry))
-        return err_set(e, ERR_INVALID, "a token must be an object");
+        return err_set(e, ERR_INVALID, "an entry must be an object");
     if (check_keys(entry, e) < 0 || json_get_string(entry, "name", &name, "", e) < 0 ||
         json_get_string(entry, "sha256", &digest, "", e) < 0 || check_name(name, e) < 0)
         return -1;
     memcpy(t->name, name, strlen(name) + 1);
     if (!sha256_from_hex(digest, &t->digest))
         return err_set(e, ERR_INVALID,
-                       "sha256 of \"%s\" must be the token's SHA-256 as %d hexadecimal digits",
-                       name, SHA256_HEX_CHARS);
-    return parse_limits(entry, t, e);
+                       "sha256 of \"%s\" must be a SHA-256 as %d hexadecimal digits", name,
+                       SHA256_HEX_CHARS);
+    return parse_limits(entry, t, e) < 0 ? -1 : parse_style(entry, t, e);
 }
 
-// The line on which the n-th entry begins; jansson does not keep that.
+// Return the line on which entry `n` (from 0) begins, which jansson does not tell.
 static int line_of(const char *text, size_t len, size_t n)
 {
     int line = 1;
@@ -149,16 +175,15 @@ static int parse_entries(const json_t *entries, const char *text, size_t len,
                          struct token_list *out, struct err *e)
 {
     if (json_array_size(entries) > TOKENS_MAX)
-        return err_set(e, ERR_INVALID, "more than %d tokens", TOKENS_MAX);
+        return err_set(e, ERR_INVALID, "more than %d entries", TOKENS_MAX);
     out->items = xcalloc(json_array_size(entries) + 1, sizeof *out->items);
     size_t i;
     json_t *entry;
-    json_array_foreach(entries, i, entry)
-    {
+    json_array_foreach (entries, i, entry) {
         struct token *t = &out->items[out->count];
         const struct token *twin = NULL;
         if (parse_entry(entry, t, e) == 0 && (twin = find_twin(out, t)))
-            err_set(e, ERR_INVALID, "\"%s\" has the name or the hash of \"%s\" before it", t->name,
+            err_set(e, ERR_INVALID, "\"%s\" has the same name or hash as \"%s\" before it", t->name,
                     twin->name);
         if (err_is(e))
             return err_wrap(e, "line %d", line_of(text, len, i));
@@ -167,14 +192,13 @@ static int parse_entries(const json_t *entries, const char *text, size_t len,
     return 0;
 }
 
-// The whole document, an object with the list in it; borrowed from *document.
+// Return the array of tokens in the document, borrowed; NULL with an error.
 static const json_t *find_entries(const json_t *document, struct err *e)
 {
     const json_t *entries = json_object_get(document, "tokens");
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)document, key, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)document, key, value) {
         if (!str_eq(key, "tokens") && !str_eq(key, "$schema")) {
             err_set(e, ERR_INVALID, "unknown key \"%.40s\"; allowed: tokens", key);
             return NULL;
@@ -205,7 +229,7 @@ static int check_writers(const char *path, const struct stat *st, struct err *e)
 {
     if (st->st_uid != geteuid() && st->st_uid != 0)
         return err_set(e, ERR_DENIED,
-                       "%s belongs to another user (%u), who could let himself in; chown it", path,
+                       "%s belongs to another user (%u), who could add entries; chown it", path,
                        st->st_uid);
     if (st->st_mode & (S_IWGRP | S_IWOTH))
         return err_set(e, ERR_DENIED, "%s can be written by others; chmod go-w it", path);
@@ -218,18 +242,16 @@ int token_file_read(const char *path, struct token_list *out, struct err *e)
     struct stat st;
     *out = (struct token_list){0};
     if (stat(path, &st) < 0)
-        return err_sys(e, errno, "token file %s", path);
+        return err_sys(e, errno, "open %s", path);
     if (check_writers(path, &st, e) < 0 || file_read(path, FILE_BYTES_MAX, &text, e) < 0)
-        return err_wrap(e, "token file");
-    if (token_list_parse(buf_str(&text), text.len, out, e) < 0)
-        return err_wrap(e, "token file %s", path);
-    return 0;
+        return -1;
+    return token_list_parse(buf_str(&text), text.len, out, e) < 0 ? err_wrap(e, "%s", path) : 0;
 }
 
-// ---- making a token, and taking one out
+// ---- adding and removing
 
-// Held while the file is read and replaced: two that add at once would lose one. The directory is
-// what is locked, as the file itself is another afterwards.
+// Lock out other writers while the file is read and replaced, so that no change is lost. The lock
+// is on the directory, because the file is replaced. Return a descriptor with the lock, or -1.
 static int lock_folder(const char *path, struct err *e)
 {
     char *folder auto_free = xstrdup(path);
@@ -256,13 +278,12 @@ static json_t *load(const char *path, bool exists, struct err *e)
     return json_parse(buf_str(&text), text.len, e);
 }
 
-// Where the entry of this name stands; -1: nowhere.
+// Return the index of the entry with this name, or -1.
 static int index_of(const json_t *entries, const char *name)
 {
     size_t i;
     json_t *entry;
-    json_array_foreach((json_t *)(uintptr_t)entries, i, entry)
-    {
+    json_array_foreach ((json_t *)(uintptr_t)entries, i, entry) {
         if (str_eq(json_string_value(json_object_get(entry, "name")), name))
             return (int)i;
     }
@@ -274,9 +295,9 @@ static int append(json_t *document, const char *name, const char *token,
 {
     json_t *entries = json_object_get(document, "tokens");
     if (index_of(entries, name) >= 0)
-        return err_set(e, ERR_EXISTS, "there is one named %s already", name);
+        return err_set(e, ERR_EXISTS, "the name \"%s\" is taken; choose another", name);
     if (json_array_size(entries) >= TOKENS_MAX)
-        return err_set(e, ERR_LIMIT, "there are %d already", TOKENS_MAX);
+        return err_set(e, ERR_LIMIT, "the file has %d entries, which is the limit", TOKENS_MAX);
     struct sha256 digest = sha256_of(token, strlen(token));
     char hex[SHA256_HEX_CHARS + 1];
     hex_encode(hex, digest.bytes, sizeof digest.bytes);
@@ -295,7 +316,7 @@ static int store(const char *path, const json_t *document, const struct stat *ol
     mode_t mode = old ? old->st_mode & 0777 : NEW_FILE_MODE;
     if (file_write_atomic(path, out.data, out.len, mode, e) < 0)
         return -1;
-    // Root may add a token to the file of a service, which must be able to read it still.
+    // When root adds a token to the file of a service, the service must still be able to read it.
     if (old && old->st_uid != geteuid() && chown(path, old->st_uid, old->st_gid) < 0)
         return err_sys(e, errno, "give %s back to its owner", path);
     return 0;
@@ -338,7 +359,7 @@ int token_file_remove(const char *path, const char *name, struct err *e)
     int at = index_of(entries, name);
     int result = -1;
     if (document && at < 0)
-        err_set(e, ERR_NOT_FOUND, "there is none named \"%.80s\"", name);
+        err_set(e, ERR_NOT_FOUND, "the name \"%.80s\" is not in the file", name);
     else if (document && json_array_remove(entries, (size_t)at) == 0)
         result = store(path, document, &st, e);
     json_decref(document);

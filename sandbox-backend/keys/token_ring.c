@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a file, as the file has them.
+// The tokens of a file, read again after each change.
 #include "sandbox-backend/keys/token_ring.h"
 
 #include "sandbox-backend/base/clock.h"
@@ -8,11 +8,11 @@
 
 #define LOOK_MS 1000
 
-// A file that is broken stays so until it changes. One that could not be read (no descriptor was
-// free) may be read the next time: a key that was taken back must not be good for ever.
+// Read the file. A malformed file is not read again until it changes. A file that could not be
+// read (no descriptor was free) is read again at the next look: the change may revoke a key.
 static int load(struct token_ring *r, struct token_list *list, struct err *e)
 {
-    // Before reading: a change in between is then seen at the next look.
+    // Take the stamp first, so that a change during the read is seen at the next look.
     bool exists = file_stamp_get(r->path, &r->stamp);
     *list = (struct token_list){0};
     if ((!exists && r->may_be_missing) || token_file_read(r->path, list, e) == 0)
@@ -60,7 +60,8 @@ bool token_ring_refresh(struct token_ring *r, int64_t now_ms, struct token_list 
 int token_ring_find(const struct token_ring *r, const struct sha256 *digest)
 {
     int found = -1;
-    for (int i = 0; i < r->list.count; i++) // all of them: the time does not tell which it was
+    for (int i = 0; i < r->list.count;
+         i++) // no early exit, so that the time does not tell which token matched
         if (sha256_equal(&r->list.items[i].digest, digest))
             found = i;
     return found;

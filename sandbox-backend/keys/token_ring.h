@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a file, as the file has them: a changed one is read again when somebody next asks,
-// at most once a second. One that is broken, or cannot be read, changes nothing, and is
-// complained of; one that cannot be read is tried again.
+// The tokens of a file, read again after each change. The file is looked at once a second at most.
+// When it is malformed or cannot be read, the error is logged and the old tokens stay. A file that
+// could not be read is tried again at the next look.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sandbox-backend/base/file_stamp.h"
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/keys/token_file.h"
 
 struct token_ring {
     char *path; // owned
     bool may_be_missing;
-    struct file_stamp stamp; // of what was read last, good or broken
-    int64_t looked_ms;
+    struct file_stamp stamp; // at the last read, also of a malformed file
+    int64_t looked_ms;       // monotonic time of the last look
     struct token_list list;
 };
 
-// `path` is copied. With may_be_missing a file that is not there is one without tokens. -1 with
-// what is wrong with the file; the ring is empty then, and still to be ended.
+// Read the file. `path` is copied. With may_be_missing, a missing file counts as a file without
+// tokens. After a failure the ring is empty; token_ring_fini must be called then too.
 int token_ring_init(struct token_ring *r, const char *path, bool may_be_missing, struct err *e);
 void token_ring_fini(struct token_ring *r);
 
-// Looks at the file when it is time to. True: r->list is new, and *old, the caller's now, the one
-// before.
+// Read the file if it has changed since the last look, a second ago or more. Return whether r->list
+// was replaced; *old is then the previous list, which the caller frees.
 bool token_ring_refresh(struct token_ring *r, int64_t now_ms, struct token_list *old);
 
-// The index of the token with this hash in r->list, expired or not; -1 when there is none. Takes
-// the same time whichever it is.
+// Return the index in r->list of the token with this hash, expired or not, or -1. The time that it
+// takes does not depend on which token matches.
 int token_ring_find(const struct token_ring *r, const struct sha256 *digest);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging: one line an event, written with one call so that lines of several processes do not mix.
+// Logging: one write(2) for each line, so that lines of several processes do not mix.
 #include "sandbox-backend/log/log.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/visible.h"
 
-#define LINE_MAX_BYTES 4096 // of the fields, before escaping; the rest is cut off
+#define LINE_MAX_BYTES 4096 // of the fields before escaping; the rest is cut off
 
 static const char *const NAMES[] = {"error", "warn", "info", "debug"};
 static enum log_level threshold = LOG_INFO;
@@ -55,7 +55,7 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
     buf_printf(&line, "%s %s %s%s", when, NAMES[level], event, len ? " " : "");
     visible_add(&line, fields, len);
     buf_adds(&line, (size_t)(n < 0 ? 0 : n) > len ? "...\n" : "\n");
-    // A log that cannot be written must not stop what is being logged.
+    // A failed write must not stop the program.
     ssize_t written = write(log_fd, line.data, line.len);
     (void)written;
     errno = saved;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging: one line an event, "<time> <level> <event> <key=value ...>", to stderr or a file.
-// Never a secret, never a guest's bytes unescaped: control characters come out as \xNN.
+// Logging: one line for each event, "<time> <level> <event> <key=value ...>", to stderr or a file.
+// Lines hold no secrets. Control characters are written as \xNN, so a guest's bytes are harmless.
 #pragma once
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Room for the bodies that a server collects, shared by those who send them.
+// Room for the bodies that a server collects, shared by the clients that send them.
 #include "sandbox-backend/net/body_room.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 struct body_share {
     LIST_ENTRY(body_share) link;
-    char *name; // owned; NULL: those without one
+    char *name; // owned; NULL: bodies without a name
     size_t used;
 };
 

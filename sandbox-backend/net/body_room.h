@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Room for the bodies that a server collects, shared by those who send them.
+// The memory budget for request bodies that a server collects, shared by name.
 //
-// A body is counted from its head until it was handled, with the length that it declares, or the
-// most that it may have. What is small is not counted: there are not more of these than
-// connections, and who takes all of the room does not lock others out of most calls. One name has
-// half of the room at most; who has no name may have all.
+// A body takes a part of the budget from the arrival of its request's head until it has been
+// handled: its declared length, or the longest length that is allowed. Small bodies take nothing,
+// so most requests still work when a client has used up the budget; there are at most as many small
+// bodies as connections. Each name may use half of the budget. Requests without a name may use all
+// of it.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,23 +14,25 @@
 
 struct body_share;
 
-// Zeroed but for `max` and `small`; nothing is left to free once all claims were given back.
+// Set `max` and `small`, zero the rest. Nothing is left to free when all claims have been given
+// back.
 struct body_room {
-    size_t max;   // of all bodies on their way
-    size_t small; // the largest that is not counted
+    size_t max;   // bytes of all bodies that are being received or handled
+    size_t small; // the largest body that is not counted
     size_t used;
-    LIST_HEAD(body_shares, body_share) shares; // of those who hold something
+    LIST_HEAD(body_shares, body_share) shares; // of names that hold something
 };
 
-// Room that one body has. Zeroed: none.
+// The room that one body holds. Zeroed: none.
 struct body_claim {
     struct body_room *room; // borrowed
     struct body_share *share;
     size_t bytes;
 };
 
-// False: there is no room. `length` as http_request_length has it, `most` what the taker would
-// collect: a longer body is refused by its length, and needs no room. `name` is copied.
+// Take a part of the budget for a body. Return false if too little is left. `length` comes from
+// http_request_length. `most` is the longest body that the handler collects; a body whose declared
+// length is more takes nothing, because it is refused. `name` is copied.
 bool body_claim_take(struct body_claim *claim, struct body_room *room, const char *name,
                      int64_t length, size_t most);
-void body_claim_give(struct body_claim *claim); // also when it has none
+void body_claim_give(struct body_claim *claim); // also when the claim holds nothing

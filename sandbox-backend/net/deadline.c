@@ -28,7 +28,7 @@ void deadline_arm(struct deadline *d, uint64_t ms)
 {
     if (d->closing)
         return;
-    // The loop's idea of now is as old as its wake-up; a long callback must not shorten the wait.
+    // libuv's clock is as old as the loop's wake-up; a long callback must not shorten the wait.
     uv_update_time(d->timer.loop);
     uv_timer_start(&d->timer, on_timer, ms, 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A deadline: a timer with a reason, embedded in the object that waits.
+// A deadline: a timer that is embedded in the object that waits.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,8 +13,8 @@ struct deadline {
 };
 
 void deadline_init(struct deadline *d, uv_loop_t *loop, void (*on_expired)(struct deadline *d));
-void deadline_arm(struct deadline *d, uint64_t ms); // again: from now
+void deadline_arm(struct deadline *d, uint64_t ms); // an armed one starts again
 void deadline_disarm(struct deadline *d);
 bool deadline_is_armed(const struct deadline *d);
-// Asynchronous; the memory may go once `on_closed` (may be NULL) was called.
+// Asynchronous. The memory may be freed after `on_closed`, which may be NULL.
 void deadline_close(struct deadline *d, void (*on_closed)(struct deadline *d));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gzip as a stream, both ways, and of whole messages, on zlib.
+// gzip as a stream in both directions, and of whole messages, on zlib.
 #include "sandbox-backend/net/gzip.h"
 
 #include <stdbool.h>
@@ -8,13 +8,13 @@
 
 #include "sandbox-backend/base/mem.h"
 
-#define GZIP_ONLY   (MAX_WBITS + 16) // zlib's way to ask for gzip's frame
+#define GZIP_ONLY   (MAX_WBITS + 16) // tells zlib to expect gzip's framing
 #define MEM_DEFAULT 8
 
 struct gzip {
     z_stream z;
     bool compresses;
-    bool whole; // decompressing: a member has ended, and none has begun since
+    bool whole; // decompressing: a member has ended, and no other has begun
 };
 
 static struct gzip *new_gzip(bool compresses)
@@ -51,7 +51,7 @@ void gzip_free(struct gzip *g)
     free(g);
 }
 
-// One call of zlib. False: it can do no more for now.
+// Call zlib once. False: it can do nothing more for now.
 static bool step(struct gzip *g, int flush, struct err *e)
 {
     if (g->compresses)
@@ -70,7 +70,7 @@ static bool step(struct gzip *g, int flush, struct err *e)
     return rc == Z_OK || rc == Z_STREAM_END;
 }
 
-// Until zlib wants more input, or has said its last.
+// Run until zlib needs more input or has ended.
 static int run(struct gzip *g, int flush, gzip_sink sink, void *ctx, struct err *e)
 {
     char piece[GZIP_PIECE_BYTES];
@@ -84,7 +84,7 @@ static int run(struct gzip *g, int flush, gzip_sink sink, void *ctx, struct err 
         if (err_is(&failed))
             return err_set(e, failed.code, "%s", failed.msg);
         if (made && sink(piece, made, ctx) != 0)
-            return err_set(e, ERR_CANCELED, "the reader stopped it");
+            return err_set(e, ERR_CANCELED, "the receiver stopped the stream");
         more = more && (g->z.avail_in || made == sizeof piece || flush == Z_FINISH);
     }
     return 0;
@@ -119,7 +119,7 @@ int gzip_finish(struct gzip *g, gzip_sink sink, void *ctx, struct err *e)
 
 struct collected {
     struct buf *out;
-    size_t max; // of out->len
+    size_t max; // limit of out->len
 };
 
 static int collect(const char *data, size_t len, void *ctx)
@@ -152,6 +152,6 @@ int gzip_decompress(struct buf *out, const void *data, size_t len, size_t max, s
     if (convert(gzip_decompress_new(), &c, data, len, &failed) == 0)
         return 0;
     if (failed.code == ERR_CANCELED)
-        return err_set(e, ERR_LIMIT, "a message of more than %zu bytes once decompressed", max);
+        return err_set(e, ERR_LIMIT, "the message has more than %zu bytes once decompressed", max);
     return err_set(e, failed.code, "%s", failed.msg);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gzip (RFC 1952) as a stream, both ways, and of whole messages. What goes in may be cut anywhere;
-// what comes out goes to a sink in pieces of at most GZIP_PIECE_BYTES. Memory: 270 KiB to compress,
-// 45 KiB to decompress, whatever passes through.
+// gzip (RFC 1952) as a stream in both directions, and of whole messages.
+//
+// The input may be cut anywhere. The output goes to a sink in pieces of at most GZIP_PIECE_BYTES.
+// Memory: 270 KiB to compress, 45 KiB to decompress, whatever the length of the stream.
 #pragma once
 #include <stddef.h>
 
@@ -12,22 +13,22 @@
 
 struct gzip;
 
-// Takes what comes out. Non-zero stops the feeding; it may have set the `e` of the feeding then.
+// Receives output. Non-zero stops the feeding; the sink may then have set its `e`.
 typedef int (*gzip_sink)(const char *data, size_t len, void *ctx);
 
-struct gzip *gzip_compress_new(void);   // fast, not small; NULL when memory is out
-struct gzip *gzip_decompress_new(void); // several members after one another too; NULL as above
+struct gzip *gzip_compress_new(void);   // fast rather than small; NULL when memory is out
+struct gzip *gzip_decompress_new(void); // accepts several members in a row; NULL when memory is out
 void gzip_free(struct gzip *g);         // NULL is fine
 
-// 0; or -1: with ERR_INVALID for what is no gzip, with ERR_CANCELED when the sink stopped it and
-// `e` held nothing yet. Nothing may be fed after a failure.
+// Return 0, or -1 with ERR_INVALID when the data is not gzip, or with ERR_CANCELED when the sink
+// stopped it without setting `e`. Nothing may be fed after a failure.
 int gzip_feed(struct gzip *g, const void *data, size_t len, gzip_sink sink, void *ctx,
               struct err *e);
-// No more comes. Compressing: the rest goes to the sink. Decompressing: ERR_INVALID when the data
+// End the input. Compressing: the rest goes to the sink. Decompressing: ERR_INVALID when the data
 // ended too early.
 int gzip_finish(struct gzip *g, gzip_sink sink, void *ctx, struct err *e);
 
-// Whole messages, appended to `out`. Decompressing what would become longer than `max` is
-// ERR_LIMIT, found before it has been made; `out` then holds part of it.
+// Handle a whole message, appended to `out`. Decompression to more than `max` bytes is ERR_LIMIT,
+// found before the memory is used; `out` then holds a part.
 int gzip_compress(struct buf *out, const void *data, size_t len, struct err *e);
 int gzip_decompress(struct buf *out, const void *data, size_t len, size_t max, struct err *e);

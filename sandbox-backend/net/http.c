@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both ends of HTTP/1.1 share: headers and status texts.
+// The parts of HTTP/1.1 that client and server share: headers and status texts.
 #include "sandbox-backend/net/http.h"
 
 #include <strings.h>
@@ -8,7 +8,7 @@
 
 bool http_name_is(const char *received, const char *name)
 {
-    // Most differ in the first letter already, in whatever case.
+    // Most names differ in the first letter already, whatever its case.
     return ((*received ^ *name) & 0x5F) == 0 && strcasecmp(received, name) == 0;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both ends of HTTP/1.1 share: headers as they were received, in order (RFC 9110, 9112).
+// The parts of HTTP/1.1 that client and server share: headers as they were received, in order (RFC
+// 9110, 9112).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,17 +12,17 @@ struct http_header {
     const char *value; // without surrounding white space
 };
 
-// Whether a name as received is the one that is meant.
+// Return whether a received name equals `name`; letter case does not matter.
 bool http_name_is(const char *received, const char *name);
 
-// Whether it can be the name of a header (RFC 9110, 5.6.2).
+// Return whether `s` can be the name of a header (RFC 9110, 5.6.2).
 bool http_is_token(const char *s);
 
-// The first header of that name, or NULL. Borrowed.
+// Return the value of the first header of that name, or NULL. Borrowed.
 const char *http_header_get(const struct http_header *headers, size_t count, const char *name);
 
-// Whether `name` is one that a proxy must not pass on (RFC 9110 section 7.6.1): Connection,
-// Keep-Alive, Transfer-Encoding, Upgrade, TE, Proxy-*.
+// Return whether a proxy must not pass `name` on (RFC 9110 section 7.6.1): Connection, Keep-Alive,
+// Transfer-Encoding, Upgrade, TE, Proxy-*.
 int http_header_is_hop_by_hop(const char *name);
 
 const char *http_status_text(int status);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HTTP client: libcurl's multi interface on a libuv loop. The theory of operation is here.
 //
-// curl asks for sockets to be watched (on_socket) and for one timer (on_timer); what happens on
-// them goes to curl_multi_socket_action, inside which curl calls the callbacks of
-// http_client_fetch.c and through them the user. Nothing may be removed while curl is on the stack,
-// so what users ask for there or elsewhere (cancel, resume, close) is marked and done from the idle
-// handle on the next turn. Ends are collected after curl returned.
+// curl asks for sockets to be watched (on_socket) and for one timer (on_timer). Their events go to
+// curl_multi_socket_action. Inside it, curl calls the callbacks of http_client_fetch.c, and through
+// them the caller. Nothing may be removed while curl is on the stack. So what callers ask for
+// (cancel, resume, close) is marked and done by the idle handle on the next turn. Finished fetches
+// are collected after curl has returned.
 //
-// Connections are kept and shared. curl silently repeats a request when a connection that it took
-// from the pool dies before a byte of the answer came, although the peer may have acted on it. That
-// must not happen to anything but GET and HEAD: on_prerequest stops the second attempt, and the
-// fetch ends with an error that says so. A connection that died while it was idle is no such case:
-// curl looks before it takes one from the pool, and makes a new one.
+// Connections are kept and shared. curl silently repeats a request when a pooled connection dies
+// before a byte of the answer came, although the peer may have acted on it. Only GET and HEAD may
+// be repeated: for others on_prerequest stops the second attempt, and the fetch ends with an error
+// that says so. A connection that died while it was idle is different: curl checks a connection
+// before it takes it from the pool, and makes a new one. (curl 7.88 takes a connection that was
+// reset, not closed, for a live one: curl's issue 10646. A request on it counts as lost.)
 //
-// curl_global_init costs milliseconds, so it waits for the first fetch.
+// The library is loaded with the first fetch: see http_client_curl.c.
 #include "sandbox-backend/net/http_client.h"
 
 #include <stdlib.h>
@@ -23,12 +24,13 @@
 
 #define POOL_MAX 32 // idle connections
 
-// A socket that curl wants watched.
+// A socket that curl wants to have watched.
 struct client_socket {
     uv_poll_t poll;
     struct http_client *client;
     struct client_socket *next, **link;
     curl_socket_t fd;
+    int wanted; // UV_READABLE, UV_WRITABLE: what curl waits for
 };
 
 static void collect_ends(struct http_client *c);
@@ -55,10 +57,18 @@ static void act(struct http_client *c, curl_socket_t fd, int events)
     leave_curl(c);
 }
 
+// libuv reports POLLERR as an error without events, and stops the poll. Bytes of the answer may
+// still be unread, and only a read or a write tells what happened ("Connection reset by peer"). So
+// start the poll again, and tell curl that the socket is ready for what curl waits for.
+// CURL_CSELECT_ERR would end the fetch at once as "select/poll returned error", and drop the bytes.
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct client_socket *s = poll->data;
-    int flags = status < 0 ? CURL_CSELECT_ERR : 0;
+    int flags = 0;
+    if (status < 0) {
+        events = s->wanted;
+        uv_poll_start(poll, s->wanted, on_poll);
+    }
     if (events & UV_READABLE)
         flags |= CURL_CSELECT_IN;
     if (events & UV_WRITABLE)
@@ -135,8 +145,8 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *so
         s = socket_watch(c, fd);
     if (!s)
         return -1;
-    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    return uv_poll_start(&s->poll, events, on_poll) == 0 ? 0 : -1;
+    s->wanted = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+    return uv_poll_start(&s->poll, s->wanted, on_poll) == 0 ? 0 : -1;
 }
 
 static int on_timer(CURLM *multi, long timeout_ms, void *ctx)
@@ -161,12 +171,14 @@ static void unlink_fetch(struct http_fetch *f)
         f->next->link = f->link;
 }
 
-void http_fetch_end(struct http_fetch *f, const struct err *e)
+// Remove a fetch from the client, free it, and tell its caller.
+static void end_fetch(struct http_fetch *f, const struct err *e)
 {
     struct http_fetch_events events = f->events;
     void *ctx = f->ctx;
     unlink_fetch(f);
-    curl_multi_remove_handle(f->client->multi, f->easy);
+    if (f->easy)
+        curl_multi_remove_handle(f->client->multi, f->easy);
     http_fetch_free(f);
     events.on_end(e, ctx);
 }
@@ -175,7 +187,7 @@ static void end_canceled(struct http_fetch *f)
 {
     struct err e = ERR_INIT;
     err_set(&e, ERR_CANCELED, "the request was canceled");
-    http_fetch_end(f, &e);
+    end_fetch(f, &e);
 }
 
 static void collect_ends(struct http_client *c)
@@ -189,7 +201,7 @@ static void collect_ends(struct http_client *c)
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&f);
         struct err e = ERR_INIT;
         http_fetch_result(f, message->data.result, &e);
-        http_fetch_end(f, err_is(&e) ? &e : NULL);
+        end_fetch(f, err_is(&e) ? &e : NULL);
     }
 }
 
@@ -203,14 +215,16 @@ static struct http_fetch *find_canceled(const struct http_client *c)
     return f;
 }
 
-// Hands a fetch to curl, which takes none while it is on the stack: then it waits for on_idle.
+// Give a fetch to curl. curl takes none while it is on the stack; the fetch then waits for on_idle.
 static void add_to_curl(struct http_fetch *f)
 {
     if (f->added || f->client->in_curl || err_is(&f->e) || f->canceled)
         return;
     f->added = true;
-    if (curl_multi_add_handle(f->client->multi, f->easy) != CURLM_OK)
-        err_set(&f->e, ERR_INTERNAL, "curl does not take the request");
+    CURLMcode code = curl_multi_add_handle(f->client->multi, f->easy);
+    if (code != CURLM_OK)
+        err_set(&f->e, ERR_INTERNAL, "curl cannot start the request: %s",
+                curl_multi_strerror(code));
 }
 
 static void resume(struct http_fetch *f)
@@ -224,7 +238,7 @@ static void resume(struct http_fetch *f)
     f->resume_upload = f->resume_download = false;
     int paused =
         (f->upload_paused ? CURLPAUSE_SEND : 0) | (f->download_paused ? CURLPAUSE_RECV : 0);
-    curl_easy_pause(f->easy, paused); // may call the user with bytes that waited
+    curl_easy_pause(f->easy, paused); // may call the caller with bytes that were held back
 }
 
 static void on_idle(uv_idle_t *idle)
@@ -233,16 +247,16 @@ static void on_idle(uv_idle_t *idle)
     uv_idle_stop(idle);
     for (struct http_fetch *f = c->fetches; f; f = f->next)
         add_to_curl(f);
-    // Each on_end may cancel others or close the client: start again after every one.
+    // Each on_end may cancel other fetches or close the client, so start again after each one.
     for (struct http_fetch *f; !c->closing && (f = find_canceled(c));) {
         if (f->canceled) {
             end_canceled(f);
         } else {
             struct err e = f->e;
-            http_fetch_end(f, &e);
+            end_fetch(f, &e);
         }
     }
-    if (c->closing)
+    if (c->closing || !c->multi)
         return;
     c->in_curl = true;
     for (struct http_fetch *f = c->fetches; f && !c->closing; f = f->next)
@@ -250,7 +264,7 @@ static void on_idle(uv_idle_t *idle)
     leave_curl(c);
 }
 
-void http_client_kick(struct http_client *c)
+static void kick(struct http_client *c)
 {
     if (!c->closing)
         uv_idle_start(&c->idle, on_idle);
@@ -259,19 +273,19 @@ void http_client_kick(struct http_client *c)
 void http_fetch_cancel(struct http_fetch *f)
 {
     f->canceled = true;
-    http_client_kick(f->client);
+    kick(f->client);
 }
 
 void http_fetch_resume_upload(struct http_fetch *f)
 {
     f->resume_upload = true;
-    http_client_kick(f->client);
+    kick(f->client);
 }
 
 void http_fetch_resume_download(struct http_fetch *f)
 {
     f->resume_download = true;
-    http_client_kick(f->client);
+    kick(f->client);
 }
 
 // ---- the beginning
@@ -288,12 +302,10 @@ struct http_client *http_client_new(uv_loop_t *loop)
     return c;
 }
 
-static void make_multi(struct http_client *c)
+static int make_multi(struct http_client *c, struct err *e)
 {
-    static bool initialised;
-    if (!initialised && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        abort();
-    initialised = true;
+    if (http_client_load(e) < 0)
+        return -1;
     c->multi = curl_multi_init();
     if (!c->multi)
         abort();
@@ -302,6 +314,7 @@ static void make_multi(struct http_client *c)
     curl_multi_setopt(c->multi, CURLMOPT_TIMERFUNCTION, on_timer);
     curl_multi_setopt(c->multi, CURLMOPT_TIMERDATA, c);
     curl_multi_setopt(c->multi, CURLMOPT_MAXCONNECTS, (long)POOL_MAX);
+    return 0;
 }
 
 struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fetch_opts *opts,
@@ -309,8 +322,6 @@ struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fet
 {
     if (c->closing)
         abort();
-    if (!c->multi)
-        make_multi(c);
     struct http_fetch *f = xcalloc(1, sizeof *f);
     f->client = c;
     f->events = *events;
@@ -320,10 +331,12 @@ struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fet
     if (f->next)
         f->next->link = &f->next;
     c->fetches = f;
-    http_fetch_setup(f, opts);
-    add_to_curl(f);
+    if (c->multi || make_multi(c, &f->e) == 0) {
+        http_fetch_setup(f, opts);
+        add_to_curl(f);
+    }
     if (!f->added || err_is(&f->e))
-        http_client_kick(c); // also on_end of a bad one comes from the loop
+        kick(c); // an invalid fetch, too, gets its on_end from the loop
     return f;
 }
 
@@ -334,13 +347,14 @@ static void on_own_closed(uv_handle_t *handle)
     release_handle(handle->data);
 }
 
-// Curl is not on the stack. The fetches were told already.
+// curl is not on the stack, and every fetch has had its on_end.
 static void tear_down(struct http_client *c)
 {
     while (c->fetches) {
         struct http_fetch *f = c->fetches;
         unlink_fetch(f);
-        curl_multi_remove_handle(c->multi, f->easy);
+        if (f->easy)
+            curl_multi_remove_handle(c->multi, f->easy);
         http_fetch_free(f);
     }
     if (c->multi)

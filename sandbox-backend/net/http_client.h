@@ -10,49 +10,54 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/net/http.h"
 
-struct http_client; // connections are kept alive and shared by its fetches
+struct http_client; // its fetches share its connections, which are kept alive
 struct http_fetch;  // one request
 
 struct http_client *http_client_new(uv_loop_t *loop);
-// Ends all fetches with ERR_CANCELED (synchronously), then closes and frees; `on_closed` last.
+// End all fetches with ERR_CANCELED, synchronously; then close and free. `on_closed` comes last.
 void http_client_close(struct http_client *c, void (*on_closed)(void *ctx), void *ctx);
 
 struct http_fetch_opts {
     const char *method;      // "GET" ...
-    const char *url;         // copied; http or https, as is every redirect
-    const char *unix_socket; // path to connect to instead of the URL's host, or NULL
+    const char *url;         // copied; http or https, as each redirect must be
+    const char *unix_socket; // unix socket to connect to instead of the URL's host, or NULL
     const char *connect_to;  // "HOST:PORT" to connect to instead of the URL's, or NULL
-    const char *ca_file;     // PEM; trusted besides the system's authorities, or NULL
+    const char *ca_file;     // PEM file, trusted in addition to the system's authorities, or NULL
     const struct http_header *headers;
     size_t header_count;
-    const void *body; // copied; NULL for none or a streamed one
+    const void *body; // copied; NULL for none, or for a streamed body
     size_t body_len;
-    // A streamed body: fill `into` with up to `room` bytes; 0 ends it; HTTP_READ_PAUSE waits for
-    // http_fetch_resume_upload; HTTP_READ_ABORT ends the fetch. body_total: its length or -1.
+    // A streamed body: fill `into` with up to `room` bytes and return the count. 0 ends the body,
+    // HTTP_READ_PAUSE waits for http_fetch_resume_upload, HTTP_READ_ABORT ends the fetch.
+    // body_total: its length or -1.
     ssize_t (*read_body)(void *into, size_t room, void *ctx);
     int64_t body_total;
-    uint64_t connect_timeout_ms; // 0 is 10 s
-    uint64_t total_timeout_ms;   // 0 is none
-    int max_redirects;           // 0: a redirect is an answer like any other
-    // Asked before each connect with the address (also after a redirect and a name look-up);
-    // false refuses it: the fetch ends with ERR_DENIED. NULL allows all.
+    uint64_t connect_timeout_ms; // 0 means 10 s
+    uint64_t total_timeout_ms;   // 0 means no limit
+    int max_redirects;           // 0: a redirect is returned like any other answer
+    // Called with the address before each connect, also after a redirect or a name look-up. False
+    // refuses it: the fetch ends with ERR_DENIED. NULL allows all.
     bool (*allow_address)(const struct sockaddr *address, void *ctx);
 };
 #define HTTP_READ_PAUSE (-1)
 #define HTTP_READ_ABORT (-2)
 
 struct http_fetch_events {
-    // Only of the last answer, after redirects. url: the effective one.
+    // The head of the last answer, after all redirects. url: the effective one.
     void (*on_head)(int status, const struct http_header *headers, size_t count, const char *url,
                     void *ctx);
-    // True takes the bytes; false: pause, and the same bytes come again after
+    // Return true to take the bytes. False pauses; the same bytes come again after
     // http_fetch_resume_download.
     bool (*on_data)(const char *data, size_t len, void *ctx);
     // Exactly once; e is NULL when the answer came whole, whatever its status. A connection that
-    // could not be made is ERR_UNAVAILABLE with e->sys (ENOENT, ECONNREFUSED ...): the request was
-    // not sent. So with TLS that came to nothing: e->sys is EKEYREJECTED for a certificate that is
-    // not trusted or not the server's, else EPROTO. A request other than GET and HEAD is never sent twice.
+    // could not be made is ERR_REFUSED (nothing listens at that address or socket), ERR_NOT_FOUND
+    // (no such host), ERR_UNTRUSTED (the certificate is not trusted, or is for another host name),
+    // ERR_NOT_TLS (the server answers https without TLS), else ERR_UNAVAILABLE. A request other
+    // than GET and HEAD is never sent twice.
     void (*on_end)(const struct err *e, void *ctx);
+    // The connection is open and the request goes out on it. Called again for a redirect, and for a
+    // repeated GET or HEAD. The callback may only store data. May be NULL.
+    void (*on_sent)(void *ctx);
 };
 
 struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fetch_opts *opts,

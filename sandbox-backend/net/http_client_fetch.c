@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request of the HTTP client: curl's options, and its callbacks, which run inside curl.
+// A request of the HTTP client: curl's options, and its callbacks, which run inside curl.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define CONNECT_MS  10000
 #define BUFFER_SIZE (128L * 1024)
 
-// Whether the user is to hear of it still. He is not once he canceled or closed.
+// Return whether the caller still gets events: neither the fetch nor the client has been cancelled.
 static bool is_live(const struct http_fetch *f)
 {
     return !f->ended && !f->canceled && !err_is(&f->e);
@@ -28,7 +28,7 @@ static void head_clear(struct http_fetch *f)
     f->count = 0;
 }
 
-// "Name: value\r\n" into `text`, as two strings. Curl has joined folded lines.
+// Add "Name: value\r\n" to `text` as two strings. curl has joined folded lines.
 static void head_add(struct http_fetch *f, const char *line, size_t len)
 {
     const char *colon = memchr(line, ':', len);
@@ -74,7 +74,7 @@ static bool is_redirect(const struct http_fetch *f, long status)
     return false;
 }
 
-// Curl gives the status line, each header, the empty line; and trailers after the body.
+// curl passes the status line, each header, the empty line, and trailers after the body.
 static size_t on_header(char *line, size_t size, size_t count, void *ctx)
 {
     struct http_fetch *f = ctx;
@@ -84,7 +84,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
     if (f->headed)
         return len;
     if (f->text.len + len > LIMIT_HTTP_HEAD_BYTES) {
-        err_set(&f->e, ERR_TOO_LARGE, "the head of the answer is too long");
+        err_set(&f->e, ERR_TOO_LARGE, "the head of the server's answer is longer than %d bytes",
+                LIMIT_HTTP_HEAD_BYTES);
         return 0;
     }
     if (len >= 5 && memcmp(line, "HTTP/", 5) == 0) {
@@ -123,7 +124,7 @@ static size_t on_read(char *into, size_t size, size_t count, void *ctx)
         return CURL_READFUNC_ABORT;
     ssize_t n = f->read_body(into, size * count, f->ctx);
     if (!is_live(f) || n == HTTP_READ_ABORT) {
-        err_set(&f->e, ERR_CANCELED, "the request's body was given up");
+        err_set(&f->e, ERR_CANCELED, "the body of the request ended early: its source failed");
         return CURL_READFUNC_ABORT;
     }
     if (n != HTTP_READ_PAUSE)
@@ -156,13 +157,14 @@ static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl
     if (f->allow_address && !f->allow_address(&address->addr, f->ctx)) {
         char text[INET6_ADDRSTRLEN];
         print_address(&address->addr, text);
-        refuse(f, text); // at once, though the name may have other addresses: one is enough
+        refuse(f, text); // at once, though the name may have other addresses: one forbidden address
+                         // is enough
         return CURL_SOCKET_BAD;
     }
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-// A connection from the pool was opened by somebody with other rules.
+// Check the peer again: a pooled connection may have been opened under other rules.
 static bool is_allowed_peer(struct http_fetch *f, const char *ip, int port)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -174,12 +176,14 @@ static bool is_allowed_peer(struct http_fetch *f, const char *ip, int port)
     return false;
 }
 
-// Just before a request goes out on a connection, new or from the pool, and again for each repeat.
+// Runs just before a request goes out on a connection, new or pooled, and for each repetition.
 static int on_prerequest(void *ctx, char *ip, char *local_ip, int port, int local_port)
 {
     (void)local_ip;
     (void)local_port;
     struct http_fetch *f = ctx;
+    if (!is_live(f)) // cancelled while the connection was made
+        return CURL_PREREQFUNC_ABORT;
     long redirects = 0;
     curl_easy_getinfo(f->easy, CURLINFO_REDIRECT_COUNT, &redirects);
     if (!f->is_safe && f->sent_at == redirects) {
@@ -192,6 +196,8 @@ static int on_prerequest(void *ctx, char *ip, char *local_ip, int port, int loca
         refuse(f, ip);
         return CURL_PREREQFUNC_ABORT;
     }
+    if (f->events.on_sent && is_live(f))
+        f->events.on_sent(f->ctx);
     return CURL_PREREQFUNC_OK;
 }
 
@@ -207,10 +213,10 @@ static bool is_clean(const char *s)
 static void add_header(struct http_fetch *f, const struct http_header *h)
 {
     if (!is_clean(h->name) || !is_clean(h->value)) {
-        err_set(&f->e, ERR_INVALID, "a header holds a line break");
+        err_set(&f->e, ERR_INVALID, "the name or the value of a header holds a line break");
         return;
     }
-    // curl leaves out a header with nothing behind the colon; a semicolon means an empty value.
+    // curl omits a header with nothing after the colon; a semicolon stands for an empty value.
     char *line auto_free =
         *h->value ? str_printf("%s: %s", h->name, h->value) : str_printf("%s;", h->name);
     f->header_list = curl_slist_append(f->header_list, line);
@@ -220,7 +226,7 @@ static void setup_headers(struct http_fetch *f, const struct http_fetch_opts *op
 {
     for (size_t i = 0; i < opts->header_count; i++)
         add_header(f, &opts->headers[i]);
-    // Of curl's own: no waiting for 100, and no type that nobody said.
+    // Remove what curl adds: no waiting for 100, and no Content-Type that the caller did not set.
     f->header_list = curl_slist_append(f->header_list, "Expect:");
     if (!http_header_get(opts->headers, opts->header_count, "Content-Type"))
         f->header_list = curl_slist_append(f->header_list, "Content-Type:");
@@ -251,7 +257,7 @@ static void setup_method(struct http_fetch *f, const struct http_fetch_opts *opt
         SET(f, CUSTOMREQUEST, method);
 }
 
-// Whatever host and port the URL has, and whatever redirects lead to.
+// Connect to `address` whatever host and port the URL or a redirect has.
 static void setup_connect_to(struct http_fetch *f, const char *address)
 {
     char *rule auto_free = str_printf("::%s", address);
@@ -263,7 +269,7 @@ static void setup_connection(struct http_fetch *f, const struct http_fetch_opts 
 {
     if (opts->connect_to)
         setup_connect_to(f, opts->connect_to);
-    if (opts->ca_file) // the directory of the system's stays in use
+    if (opts->ca_file) // the system's directory of authorities stays in use
         SET(f, CAINFO, opts->ca_file);
     SET(f, OPENSOCKETFUNCTION, on_open_socket);
     SET(f, OPENSOCKETDATA, f);
@@ -276,7 +282,7 @@ static void setup_connection(struct http_fetch *f, const struct http_fetch_opts 
         SET(f, TCP_NODELAY, 1L);
         SET(f, TCP_KEEPALIVE, 1L);
     }
-    if (opts->allow_address) // a proxy would connect in our place, and not ask
+    if (opts->allow_address) // a proxy would connect in our place, past the check of addresses
         SET(f, NOPROXY, "*");
 }
 
@@ -304,7 +310,7 @@ void http_fetch_setup(struct http_fetch *f, const struct http_fetch_opts *opts)
     SET(f, PRIVATE, f);
     SET(f, ERRORBUFFER, f->curl_error);
     SET(f, NOSIGNAL, 1L);
-    SET(f, QUICK_EXIT, 1L); // do not wait for a name look-up that was given up
+    SET(f, QUICK_EXIT, 1L); // do not wait for an abandoned name look-up
     SET(f, HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(f, BUFFERSIZE, BUFFER_SIZE);
     SET(f, UPLOAD_BUFFERSIZE, BUFFER_SIZE);
@@ -320,7 +326,8 @@ void http_fetch_setup(struct http_fetch *f, const struct http_fetch_opts *opts)
 
 void http_fetch_free(struct http_fetch *f)
 {
-    curl_easy_cleanup(f->easy);
+    if (f->easy)
+        curl_easy_cleanup(f->easy);
     curl_slist_free_all(f->header_list);
     curl_slist_free_all(f->connect_list);
     buf_fini(&f->text);
@@ -330,8 +337,17 @@ void http_fetch_free(struct http_fetch *f)
 
 // ---- the outcome
 
-static enum err_code code_of(CURLcode code)
+// Return the errno of a failed connect; 0 when curl does not know it.
+static int errno_of(const struct http_fetch *f)
 {
+    long sys = 0;
+    curl_easy_getinfo(f->easy, CURLINFO_OS_ERRNO, &sys);
+    return (int)sys;
+}
+
+static enum err_code code_of(const struct http_fetch *f, CURLcode code)
+{
+    int sys = code == CURLE_COULDNT_CONNECT ? errno_of(f) : 0;
     switch ((int)code) {
     case CURLE_OPERATION_TIMEDOUT:
         return ERR_TIMEOUT;
@@ -341,6 +357,12 @@ static enum err_code code_of(CURLcode code)
         return ERR_INVALID;
     case CURLE_COULDNT_RESOLVE_HOST:
         return ERR_NOT_FOUND;
+    case CURLE_COULDNT_CONNECT:
+        return sys == 0 || sys == ECONNREFUSED || sys == ENOENT ? ERR_REFUSED : ERR_UNAVAILABLE;
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return ERR_UNTRUSTED;
+    case CURLE_SSL_CONNECT_ERROR: // OpenSSL's words for a record that is not TLS
+        return strstr(f->curl_error, "wrong version number") ? ERR_NOT_TLS : ERR_UNAVAILABLE;
     case CURLE_TOO_MANY_REDIRECTS:
         return ERR_LIMIT;
     case CURLE_OUT_OF_MEMORY:
@@ -353,19 +375,13 @@ static enum err_code code_of(CURLcode code)
 
 void http_fetch_result(const struct http_fetch *f, CURLcode code, struct err *e)
 {
-    if (f->canceled) {
+    if (f->canceled)
         err_set(e, ERR_CANCELED, "the request was canceled");
-    } else if (err_is(&f->e)) {
+    else if (err_is(&f->e))
         *e = f->e;
-    } else if (code != CURLE_OK) {
-        long sys = 0;
-        curl_easy_getinfo(f->easy, CURLINFO_OS_ERRNO, &sys);
-        err_set(e, code_of(code), "%s", *f->curl_error ? f->curl_error : curl_easy_strerror(code));
-        if (code == CURLE_COULDNT_CONNECT)
-            e->sys = sys ? (int)sys : ECONNREFUSED;
-        else if (code == CURLE_PEER_FAILED_VERIFICATION)
-            e->sys = EKEYREJECTED;
-        else if (code == CURLE_SSL_CONNECT_ERROR)
-            e->sys = EPROTO;
-    }
+    else if (code == CURLE_GOT_NOTHING)
+        err_set(e, ERR_UNAVAILABLE, "the connection ended before the answer");
+    else if (code != CURLE_OK)
+        err_set(e, code_of(f, code), "%s",
+                *f->curl_error ? f->curl_error : curl_easy_strerror(code));
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client end of one HTTP/1.1 connection over a connected stream.
+// The client's end of one HTTP/1.1 connection over a connected stream.
 //
-// One call at a time. Whatever goes wrong has one way out: fail() keeps the first error and closes
-// the stream, and the close callback reports it to the call in progress, then that the connection
-// is gone, then frees. An answer that came whole is reported from the loop at once.
+// There is one call at a time. All failures take one way: fail_conn() keeps the first error and
+// closes the stream. The close callback then reports the error to the call in progress, reports the
+// end of the connection, and frees it. A whole answer is reported at once, from the loop.
 //
-// The peer is a guest and not trusted: heads are bounded and strict (http_parser.c), at most
-// INTERIM_MAX answers of the 1xx kind are skipped, and bytes that nobody asked for end the
-// connection, unless it has changed to another protocol. A request body may be refused half-way:
-// when writing fails the answer is still read, since it is likely to say why.
+// The peer is a guest and not trusted. Heads are bounded and strict (http_parser.c). At most
+// INTERIM_MAX interim answers (1xx) are skipped. Bytes that no call asked for end the connection,
+// unless it has changed to another protocol. When writing a request body fails, the answer is still
+// read, because the peer may have refused the body and say why.
 #include "sandbox-backend/net/http_conn.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -18,21 +19,23 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/log/log.h"
+#include "sandbox-backend/net/http_body.h"
 #include "sandbox-backend/net/http_parser.h"
 #include "sandbox-backend/net/stream_out.h"
 
-#define READ_BYTES         65536
-#define INTERIM_MAX        16
-#define SEND_AT_ONCE_BYTES 4096  // a piece of this size is not gathered with others
-#define GATHERED_MAX_BYTES 16384 // what was gathered is sent when it is this much
+#define READ_BYTES  65536
+#define INTERIM_MAX 16
 
 enum conn_state {
     CONN_IDLE,
-    CONN_HEAD,   // called; the answer's head has not come
-    CONN_BODY,   // it has
-    CONN_TUNNEL, // it was 101: bytes, no messages any more
+    CONN_HEAD,   // called; the head of the answer has not come
+    CONN_BODY,   // the head has come
+    CONN_TUNNEL, // 101 was answered: bytes in both directions, no more messages
     CONN_CLOSED,
+    CONN_STATES
 };
+static const char *const STATE_NAMES[CONN_STATES] = {"idle", "head", "body", "tunnel", "closed"};
 
 struct http_conn {
     uv_stream_t *stream; // owned
@@ -43,34 +46,46 @@ struct http_conn {
     bool running;
     bool paused;
     bool eof;
-    bool reset; // it ended by an error, not by the peer's will
+    bool reset; // the connection ended by an error, not by an orderly end
     int open_handles;
     uv_idle_t idle; // runs the connection on the next turn
     struct http_parser parser;
-    struct buf pending; // received, not parsed
-    size_t unparsed;    // of what is being parsed
+    struct buf pending; // received, not yet parsed
+    size_t unparsed;    // bytes of the read in progress that follow the parser
     struct stream_out out;
 
     // ---- the call
     struct http_conn_events events;
     void *ctx;
-    bool in_call; // on_end is owed
-    bool chunked; // the request's body
-    struct buf trailers;
-    int64_t left;   // of it, when it has a length
-    bool finished;  // it is whole
-    bool shut_told; // in CONN_TUNNEL: that the peer's side is shut
-    bool shutting;  // ours is being shut,
-    bool shut;      // and is
+    bool in_call;              // on_end has not been called yet
+    struct http_sender sender; // of the request's body
+    int64_t left;              // bytes of it still to be written, when it has a length
+    bool finished;             // the request's body is complete
+    bool shut_told;            // CONN_TUNNEL: on_shut was called
+    bool shutting;             // uv_shutdown was called,
+    bool shut;                 // and has completed
     bool want_drain;
     int interim;
     uv_shutdown_t shutdown;
     struct err e;
 };
 
-static char read_buf[READ_BYTES]; // one loop, one thread: whoever is being read
+static char read_buf[READ_BYTES]; // shared: one loop, one thread
 
 static void update_reading(struct http_conn *conn);
+
+static void set_state(struct http_conn *conn, enum conn_state to)
+{
+    static const bool ALLOWED[CONN_STATES][CONN_STATES] = {
+        [CONN_IDLE] = {[CONN_HEAD] = true, [CONN_CLOSED] = true},
+        [CONN_HEAD] = {[CONN_BODY] = true, [CONN_TUNNEL] = true, [CONN_CLOSED] = true},
+        [CONN_BODY] = {[CONN_IDLE] = true, [CONN_CLOSED] = true},
+        [CONN_TUNNEL] = {[CONN_CLOSED] = true},
+    };
+    assert(ALLOWED[conn->state][to]);
+    log_debug("http.call", "state=\"%s -> %s\"", STATE_NAMES[conn->state], STATE_NAMES[to]);
+    conn->state = to;
+}
 
 // ---- the end
 
@@ -78,7 +93,7 @@ static void release_handle(struct http_conn *conn)
 {
     if (--conn->open_handles > 0)
         return;
-    while (conn->in_call) { // again when on_end makes a call, which has the same end
+    while (conn->in_call) { // repeat: on_end may make a call, which ends in the same way
         conn->in_call = false;
         err_set(&conn->e, ERR_CANCELED, "the connection was closed");
         conn->events.on_end(&conn->e, conn->ctx);
@@ -88,7 +103,7 @@ static void release_handle(struct http_conn *conn)
     http_parser_fini(&conn->parser);
     stream_out_fini(&conn->out);
     buf_fini(&conn->pending);
-    buf_fini(&conn->trailers);
+    buf_fini(&conn->sender.trailers);
     free(conn->stream);
     free(conn);
 }
@@ -102,12 +117,12 @@ void http_conn_close(struct http_conn *conn)
 {
     if (conn->state == CONN_CLOSED)
         return;
-    conn->state = CONN_CLOSED;
+    set_state(conn, CONN_CLOSED);
     uv_close((uv_handle_t *)conn->stream, on_handle_closed);
     uv_close((uv_handle_t *)&conn->idle, on_handle_closed);
 }
 
-static void fail(struct http_conn *conn, enum err_code code, const char *why)
+static void fail_conn(struct http_conn *conn, enum err_code code, const char *why)
 {
     if (conn->state != CONN_CLOSED)
         err_set(&conn->e, code, "%s", why);
@@ -142,7 +157,7 @@ static void on_interim(struct http_conn *conn, int status)
 {
     struct http_parser *p = &conn->parser;
     if (++conn->interim > INTERIM_MAX)
-        fail(conn, ERR_UNAVAILABLE, "the peer sends interim answers without end");
+        fail_conn(conn, ERR_UNAVAILABLE, "the peer sends too many interim answers");
     else if (status > 101 && conn->events.on_interim)
         conn->events.on_interim(status, p->headers, p->count, conn->ctx);
 }
@@ -153,18 +168,18 @@ static void on_head(struct http_conn *conn)
     int status = llhttp_get_status_code(&p->llhttp);
     bool is_upgrade = status == 101 && conn->events.on_shut;
     if (status < 100 || (status == 101 && !is_upgrade))
-        fail(conn, ERR_UNAVAILABLE, "the peer answered with a status that was not asked for");
+        fail_conn(conn, ERR_UNAVAILABLE, "the peer answered with an unexpected status");
     else if (status < 200 && !is_upgrade)
         on_interim(conn, status);
     else {
-        conn->state = is_upgrade ? CONN_TUNNEL : CONN_BODY;
+        set_state(conn, is_upgrade ? CONN_TUNNEL : CONN_BODY);
         if (is_upgrade)
-            conn->finished = conn->chunked = false; // what is sent now is bytes, without an end yet
+            conn->finished = conn->sender.chunked = false; // bytes follow, without a known end
         conn->events.on_head(status, p->headers, p->count, conn->ctx);
     }
 }
 
-// A message has ended: one of the 1xx kind, after which the answer comes, or the answer.
+// A message has ended: an interim one, after which the answer comes, or the answer itself.
 static void on_end(struct http_conn *conn)
 {
     bool no_body = conn->parser.no_body;
@@ -172,17 +187,19 @@ static void on_end(struct http_conn *conn)
     const struct http_trailers *trailers = &conn->parser.trailers;
     if (trailers->count && conn->state == CONN_BODY && conn->events.on_trailers)
         conn->events.on_trailers(trailers->list, trailers->count, conn->ctx);
+    if (conn->state == CONN_CLOSED) // by on_trailers: the close callback ends the call
+        return;
     http_parser_next(&conn->parser);
     if (conn->state == CONN_HEAD) {
         conn->parser.no_body = no_body;
         return;
     }
-    conn->state = CONN_IDLE;
+    set_state(conn, CONN_IDLE);
     conn->in_call = false;
     conn->paused = false;
     conn->want_drain = false;
     if (!reusable || conn->unparsed)
-        http_conn_close(conn); // what came too early must not become the next call's answer
+        http_conn_close(conn); // early bytes must not become the next call's answer
     conn->events.on_end(NULL, conn->ctx);
 }
 
@@ -200,7 +217,7 @@ static void on_event(struct http_conn *conn, enum http_event event)
         on_end(conn);
         break;
     case HTTP_EV_BAD:
-        fail(conn, ERR_UNAVAILABLE, conn->parser.bad);
+        fail_conn(conn, ERR_UNAVAILABLE, conn->parser.bad);
         break;
     case HTTP_EV_MORE:
     default:
@@ -220,7 +237,7 @@ static void parse(struct http_conn *conn, const char **data, size_t *len)
 
 // ---- an upgraded connection
 
-// Both sides have said all.
+// Both sides have ended.
 static void end_tunnel(struct http_conn *conn)
 {
     http_conn_close(conn);
@@ -231,7 +248,7 @@ static void end_tunnel(struct http_conn *conn)
 static void on_shutdown(uv_shutdown_t *shutdown, int status)
 {
     struct http_conn *conn = container_of(shutdown, struct http_conn, shutdown);
-    (void)status; // reading tells how it stands with the peer
+    (void)status; // reading tells the state of the peer
     conn->shut = true;
     if (conn->state == CONN_TUNNEL && conn->shut_told)
         end_tunnel(conn);
@@ -244,7 +261,7 @@ static void shut_when_sent(struct http_conn *conn)
         return;
     conn->shutting = true;
     if (uv_shutdown(&conn->shutdown, conn->stream, on_shutdown) != 0)
-        fail(conn, ERR_UNAVAILABLE, "the connection was reset");
+        fail_conn(conn, ERR_UNAVAILABLE, "the connection was reset");
 }
 
 static void pass(struct http_conn *conn, const char **data, size_t *len)
@@ -263,7 +280,7 @@ static void tell_shut(struct http_conn *conn)
     if (conn->paused || conn->pending.len || conn->shut_told)
         return;
     if (conn->reset) {
-        fail(conn, ERR_UNAVAILABLE, "the connection was reset");
+        fail_conn(conn, ERR_UNAVAILABLE, "the connection was reset");
         return;
     }
     conn->shut_told = true;
@@ -272,7 +289,7 @@ static void tell_shut(struct http_conn *conn)
         end_tunnel(conn);
 }
 
-// The peer has ended and all it sent was parsed, or waits for http_conn_resume.
+// The peer has ended, and everything that it sent was parsed or waits for http_conn_resume.
 static void parse_eof(struct http_conn *conn)
 {
     if (conn->state == CONN_IDLE || conn->state == CONN_CLOSED) {
@@ -289,9 +306,9 @@ static void parse_eof(struct http_conn *conn)
     if (event == HTTP_EV_END)
         on_end(conn);
     else
-        fail(conn, ERR_UNAVAILABLE,
-             conn->state == CONN_BODY ? "the answer was cut short"
-                                      : "the peer ended the connection without an answer");
+        fail_conn(conn, ERR_UNAVAILABLE,
+                  conn->state == CONN_BODY ? "the answer was cut short"
+                                           : "the peer ended the connection without an answer");
 }
 
 static void tell_drained(struct http_conn *conn)
@@ -304,7 +321,7 @@ static void tell_drained(struct http_conn *conn)
         conn->events.on_drain(conn->ctx);
 }
 
-// Bytes that come while no call is on belong to nothing.
+// Close an idle connection that receives bytes; keep them for any other state.
 static void keep_rest(struct http_conn *conn, const char *data, size_t len)
 {
     if (len && conn->state == CONN_IDLE)
@@ -333,9 +350,9 @@ static void run(struct http_conn *conn, const char *data, size_t len)
     tell_drained(conn);
     conn->running = false;
     if (conn->state != CONN_CLOSED)
-        stream_out_flush(&conn->out); // when it fails, the answer may still be there
+        stream_out_flush(&conn->out); // on failure the answer may still arrive
     if (conn->state == CONN_TUNNEL && conn->out.broken)
-        fail(conn, ERR_UNAVAILABLE, "the connection was reset");
+        fail_conn(conn, ERR_UNAVAILABLE, "the connection was reset");
     shut_when_sent(conn);
     update_reading(conn);
 }
@@ -374,12 +391,12 @@ static void update_reading(struct http_conn *conn)
     if (!wanted)
         uv_read_stop(conn->stream);
     else if (uv_read_start(conn->stream, on_alloc, on_read) != 0)
-        fail(conn, ERR_UNAVAILABLE, "the connection cannot be read");
+        fail_conn(conn, ERR_UNAVAILABLE, "the connection cannot be read");
 }
 
 static void on_written(struct stream_out *out, int status)
 {
-    (void)status; // a broken stream swallows what is written; reading tells the rest
+    (void)status; // a broken stream drops what is written; reading tells the rest
     run(container_of(out, struct http_conn, out), "", 0);
 }
 
@@ -407,7 +424,7 @@ bool http_conn_is_idle(const struct http_conn *conn)
     return conn->state == CONN_IDLE;
 }
 
-// Whether text can stand in a head without changing its lines or words.
+// Return whether `s` can stand in a head without breaking its lines or, with !blanks, its words.
 static bool is_clean(const char *s, bool blanks)
 {
     for (; *s; s++)
@@ -426,7 +443,7 @@ static bool takes_body(const char *method)
     return str_eq(method, "POST") || str_eq(method, "PUT") || str_eq(method, "PATCH");
 }
 
-// False when something in it would break the head.
+// Return false when a part of the head would break it.
 static bool add_head(struct buf *out, const char *method, const char *target,
                      const struct http_header *headers, size_t count, int64_t length)
 {
@@ -456,21 +473,21 @@ void http_conn_call(struct http_conn *conn, const char *method, const char *targ
     conn->events = *events;
     conn->ctx = ctx;
     conn->in_call = true;
-    conn->chunked = length < 0;
+    conn->sender.chunked = length < 0;
     conn->left = length;
     conn->finished = length == 0;
     conn->interim = 0;
-    buf_clear(&conn->trailers);
+    buf_clear(&conn->sender.trailers);
     conn->shut_told = conn->shutting = conn->shut = false;
     conn->parser.no_body = str_eq(method, "HEAD");
     if (conn->state != CONN_IDLE) {
-        // It is closing, and the call ends with it.
+        // The connection is closing; the call ends with it.
         err_set(&conn->e, ERR_UNAVAILABLE, "the connection had ended");
         return;
     }
-    conn->state = CONN_HEAD;
+    set_state(conn, CONN_HEAD);
     if (!add_head(stream_out_buf(&conn->out), method, target, headers, count, length))
-        fail(conn, ERR_INVALID, "the request's head holds a line break or a blank too many");
+        fail_conn(conn, ERR_INVALID, "the request's head has a line break or a misplaced blank");
     else if (length == 0)
         stream_out_flush(&conn->out);
     else
@@ -481,56 +498,35 @@ bool http_conn_write(struct http_conn *conn, const void *data, size_t len)
 {
     if (!conn->in_call || conn->state == CONN_CLOSED || conn->finished)
         return true;
-    bool is_counted = !conn->chunked && conn->state != CONN_TUNNEL;
+    bool is_counted = !conn->sender.chunked && conn->state != CONN_TUNNEL;
     if (is_counted && len > (uint64_t)conn->left) {
-        fail(conn, ERR_INTERNAL, "the request's body is longer than was declared");
+        fail_conn(conn, ERR_INTERNAL, "the request's body is longer than was declared");
         return true;
     }
     conn->left -= is_counted ? (int64_t)len : 0;
     if (len == 0 || conn->out.broken)
         return true;
-    struct buf *out = stream_out_buf(&conn->out);
-    const char *tail = conn->chunked ? "\r\n" : "";
-    if (conn->chunked)
-        buf_printf(out, "%zx\r\n", len);
-    if (len >= SEND_AT_ONCE_BYTES) {
-        stream_out_send(&conn->out, data, len, tail);
-    } else {
-        buf_add(out, data, len);
-        buf_adds(out, tail);
-        if (out->len >= GATHERED_MAX_BYTES)
-            stream_out_flush(&conn->out);
-        else
-            kick(conn);
-    }
+    if (http_sender_write(&conn->sender, &conn->out, data, len) > 0)
+        kick(conn);
     conn->want_drain = stream_out_unsent(&conn->out) > LIMIT_STREAM_QUEUE_BYTES;
     return !conn->want_drain;
 }
 
 void http_conn_trailer(struct http_conn *conn, const char *name, const char *value)
 {
-    http_trailers_append(&conn->trailers, name, value);
-}
-
-static void add_last_chunk(struct http_conn *conn)
-{
-    struct buf *out = stream_out_buf(&conn->out);
-    buf_adds(out, "0\r\n");
-    buf_add(out, conn->trailers.data, conn->trailers.len);
-    buf_adds(out, "\r\n");
+    http_trailers_append(&conn->sender.trailers, name, value);
 }
 
 void http_conn_finish(struct http_conn *conn)
 {
     if (!conn->in_call || conn->state == CONN_CLOSED || conn->finished)
         return;
-    if (!conn->chunked && conn->left > 0) {
-        fail(conn, ERR_INTERNAL, "the request's body is shorter than was declared");
+    if (!conn->sender.chunked && conn->left > 0) {
+        fail_conn(conn, ERR_INTERNAL, "the request's body is shorter than was declared");
         return;
     }
     conn->finished = true;
-    if (conn->chunked)
-        add_last_chunk(conn);
+    http_sender_end(&conn->sender, &conn->out);
     stream_out_flush(&conn->out);
     kick(conn);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client end of one HTTP/1.1 connection over a stream that is already connected (llhttp):
-// how cubbyd reaches envd through a sandbox's vm.net socket. Kept alive between calls.
+// The client's end of one HTTP/1.1 connection over a connected stream (llhttp). cubbyd reaches envd
+// with it through a sandbox's vm.net socket. The connection is kept alive between calls.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,9 +12,10 @@
 
 struct http_conn;
 
-// Takes the stream (heap memory from malloc, connected, not reading); it is closed and freed with
-// the connection. `on_closed` is called once, last: the connection ended for any reason (the peer
-// closed it while idle, a call failed, http_conn_close) and its memory is about to go.
+// Make a connection from `stream`, which is from malloc, connected and not reading. The connection
+// closes and frees it. `on_closed` is called once, after all other callbacks, whatever ended the
+// connection: the peer closed it while it was idle, a call failed, or http_conn_close. The
+// connection's memory is freed after that.
 struct http_conn *http_conn_new(uv_stream_t *stream,
                                 void (*on_closed)(struct http_conn *conn, void *ctx), void *ctx);
 void http_conn_close(struct http_conn *conn); // a call in progress ends with ERR_CANCELED
@@ -23,30 +24,31 @@ bool http_conn_is_idle(const struct http_conn *conn);
 struct http_conn_events {
     void (*on_head)(int status, const struct http_header *headers, size_t count, void *ctx);
     void (*on_data)(const char *data, size_t len, void *ctx);
-    // The call is over, exactly once; e is NULL when the answer came whole. A body cut short is
-    // ERR_UNAVAILABLE. On success the connection may be used again when http_conn_is_idle.
+    // The call is over; called exactly once. e is NULL when the answer came whole. A truncated body
+    // is ERR_UNAVAILABLE. After success the connection may be used again if http_conn_is_idle.
     void (*on_end)(const struct err *e, void *ctx);
-    void (*on_drain)(void *ctx); // the request body may go on; may be NULL
-    // A head of the 1xx kind came, other than 100 and 101; may be NULL.
+    void (*on_drain)(void *ctx); // more of the request body may be written; may be NULL
+    // An interim head (1xx) other than 100 and 101 came; may be NULL.
     void (*on_interim)(int status, const struct http_header *headers, size_t count, void *ctx);
-    // The fields behind the last chunk of the answer, just before on_end; may be NULL.
+    // The trailers of the answer, just before on_end; may be NULL.
     void (*on_trailers)(const struct http_header *trailers, size_t count, void *ctx);
-    // The peer has shut its side of an upgraded connection. NULL: no upgrade was offered.
+    // The peer has shut its side of an upgraded connection. NULL: no upgrade is offered.
     void (*on_shut)(void *ctx);
 };
 
-// Starts a call; the connection must be idle. length: of the request body; 0 none, -1 chunked.
-// Host, Content-Length and Transfer-Encoding are added here, and not to be among `headers`, except
-// that a Host among `headers` is used. Everything is copied.
-// With on_shut, the headers may offer to change to another protocol (Connection, Upgrade). When the
-// peer does, on_head comes with 101, and from then on the connection is bytes in both directions:
-// on_data and http_conn_write, until on_shut and http_conn_finish. on_end follows both.
+// Start a call; the connection must be idle. length: of the request body; 0 for none, -1 for
+// chunked. Content-Length and Transfer-Encoding are added here and must not be among `headers`;
+// Host is added when `headers` has none. Everything is copied. With on_shut, the headers may offer
+// to change to another protocol (Connection, Upgrade). When the peer accepts, on_head gets 101, and
+// the connection then carries bytes in both directions: on_data and http_conn_write, until on_shut
+// and http_conn_finish. on_end follows both.
 void http_conn_call(struct http_conn *conn, const char *method, const char *target,
                     const struct http_header *headers, size_t count, int64_t length,
                     const struct http_conn_events *events, void *ctx);
-bool http_conn_write(struct http_conn *conn, const void *data, size_t len); // false: wait for drain
-// A field behind the last chunk, before http_conn_finish; as http_response_trailer.
+// false: wait for on_drain
+bool http_conn_write(struct http_conn *conn, const void *data, size_t len);
+// Add a trailer, before http_conn_finish; as http_response_trailer.
 void http_conn_trailer(struct http_conn *conn, const char *name, const char *value);
-void http_conn_finish(struct http_conn *conn); // the request body is whole (not for length 0)
+void http_conn_finish(struct http_conn *conn); // the request body is complete (not for length 0)
 void http_conn_pause(struct http_conn *conn);  // no on_data until resumed
 void http_conn_resume(struct http_conn *conn);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes HTTP/1.1 messages apart: a strict scan of the head, llhttp, and checks of what it means.
+// Parses HTTP/1.1 messages: a strict scan of the head, llhttp, and checks of the meaning.
 //
-// llhttp tolerates what two readers of the same bytes may understand differently (a bare LF,
-// folded lines, blanks in names). All heads therefore go through scan() first, which knows only
-// where lines end: CR LF everywhere, no NUL, no folding, at most head_max bytes. It also
-// finds the head's last byte, so that llhttp is fed exactly the head, and must agree.
-// check_head() then refuses what is well formed and still ambiguous (RFC 9112, sections 3.2, 6.1,
-// 6.3): both lengths, repeated lengths or hosts, transfer codings other than chunked.
+// llhttp tolerates what two readers of the same bytes may understand differently: a bare LF, folded
+// lines, blanks in names. So each head goes through scan() first, which knows only where lines end:
+// CR LF everywhere, no NUL, no folding, at most head_max bytes. scan() also finds the last byte of
+// the head, so that llhttp gets exactly the head, and must agree on its end. check_head() then
+// refuses heads that are well formed but ambiguous (RFC 9112, sections 3.2, 6.1, 6.3): two lengths,
+// repeated lengths or hosts, transfer codings other than chunked.
 #include "sandbox-backend/net/http_parser.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #include "sandbox-backend/base/str.h"
 
 #define EXTRA_MAX_BYTES LIMIT_HTTP_HEAD_BYTES
-#define TEXT_KEEP_BYTES 2048 // for the next head, after one that was longer
+#define TEXT_KEEP_BYTES 2048 // kept for the next head after a longer one
 
 static enum http_event bad(struct http_parser *p, int status, const char *why)
 {
@@ -40,7 +40,7 @@ static struct http_parser *self(llhttp_t *llhttp)
 
 static int on_target(llhttp_t *llhttp, const char *at, size_t len)
 {
-    buf_add(&self(llhttp)->text, at, len); // bounded by the scan, as are names and values
+    buf_add(&self(llhttp)->text, at, len); // the scan bounds it, as it bounds names and values
     return 0;
 }
 
@@ -70,7 +70,7 @@ static int on_trailer(struct http_parser *p, const char *at, size_t len)
 static int on_trailer_part(struct http_parser *p)
 {
     http_trailers_end_part(&p->trailers);
-    return on_extra(p, 1); // an empty name and value are something to keep, too
+    return on_extra(p, 1); // an empty name and value also need room
 }
 
 // Most heads have few headers, and many connections are kept.
@@ -150,7 +150,8 @@ static int on_head(llhttp_t *llhttp)
     struct http_parser *p = self(llhttp);
     p->event = HTTP_EV_HEAD;
     p->is_offer = llhttp->upgrade;
-    llhttp->upgrade = 0; // the message is an ordinary one: who takes the offer stops parsing
+    llhttp->upgrade = 0; // treat it as an ordinary message: a caller that accepts the offer stops
+                         // parsing
     int status = llhttp_get_type(llhttp) == HTTP_RESPONSE ? llhttp_get_status_code(llhttp) : 0;
     // llhttp would wait for the body whose length a 304 only mentions (RFC 9112, 6.3).
     p->no_body = p->no_body || status == 204 || status == 304;
@@ -162,7 +163,7 @@ static int on_head(llhttp_t *llhttp)
 static int on_body(llhttp_t *llhttp, const char *at, size_t len)
 {
     struct http_parser *p = self(llhttp);
-    if (len == 0) // a body's bytes are awaited: llhttp shows the empty rest of what it was given
+    if (len == 0) // a body is awaited: llhttp shows the empty rest of what it was given
         return 0;
     p->event = HTTP_EV_BODY;
     p->body = at;
@@ -237,7 +238,7 @@ bool http_parser_is_fresh(const struct http_parser *p)
 
 // ---- the head
 
-// Looks at one more byte of a head. Returns 1 when it is the last one, -1 when it is not allowed.
+// Check one more byte of a head. Return 1 when it is the last one, -1 when it is not allowed.
 static int scan_byte(struct http_parser *p, char c)
 {
     char previous = p->previous;
@@ -262,7 +263,7 @@ static int scan_byte(struct http_parser *p, char c)
     return 0;
 }
 
-// Steps over bytes inside a line that can neither end it nor be wrong, as most are: how many.
+// Return the number of bytes inside a line that can neither end it nor be wrong, as most are.
 static size_t skip_ordinary(struct http_parser *p, const char *data, size_t len)
 {
     size_t n = 0;
@@ -279,7 +280,8 @@ static size_t skip_ordinary(struct http_parser *p, const char *data, size_t len)
     return n;
 }
 
-// How many of the bytes belong to the head; *whole when its end is among them; -1 with bad() set.
+// Return how many of the bytes belong to the head, or -1 with bad() set. *whole: the head's end is
+// among them.
 static ssize_t scan(struct http_parser *p, const char *data, size_t len, bool *whole)
 {
     *whole = false;
@@ -337,7 +339,7 @@ static enum http_event check_length(struct http_parser *p)
     if (occurrences(p, "Transfer-Encoding") + occurrences(p, "Content-Length") > 1)
         return bad(p, 400, "the length of the body is given more than once");
     if (coding && strcasecmp(coding, "chunked") != 0)
-        return bad(p, 501, "the only transfer coding is chunked");
+        return bad(p, 501, "chunked is the only supported transfer coding");
     if (coding && p->llhttp.http_minor == 0)
         return bad(p, 400, "HTTP/1.0 has no transfer codings");
     if (coding)
@@ -351,11 +353,11 @@ static enum http_event check_length(struct http_parser *p)
 static enum http_event check_head(struct http_parser *p)
 {
     if (p->llhttp.http_major != 1 || p->llhttp.http_minor > 1)
-        return bad(p, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return bad(p, 505, "only HTTP/1.1 and HTTP/1.0 are supported");
     resolve_headers(p);
     for (size_t i = 0; i < p->count; i++)
         if (!http_is_token(p->headers[i].name))
-            return bad(p, 400, "a header has no valid name");
+            return bad(p, 400, "a header has an invalid name");
     if (llhttp_get_type(&p->llhttp) == HTTP_REQUEST) {
         size_t hosts = occurrences(p, "Host");
         if (hosts > 1 || (hosts == 0 && p->llhttp.http_minor == 1))
@@ -375,7 +377,7 @@ static const char *reason(const struct http_parser *p)
     return why && *why ? why : "malformed HTTP";
 }
 
-// Feeds llhttp and returns what it came upon.
+// Feed llhttp and return the event that it reached.
 static enum http_event run(struct http_parser *p, const char *data, size_t len, size_t *taken)
 {
     p->event = HTTP_EV_MORE;
@@ -417,7 +419,7 @@ enum http_event http_parser_step(struct http_parser *p, const char **data, size_
         return HTTP_EV_BAD;
     if (p->in_head)
         return *len ? step_head(p, data, len) : HTTP_EV_MORE;
-    // Even without bytes there may be an event: the end of a body whose last byte was delivered.
+    // There may be an event without bytes: the end of a body whose last byte was delivered.
     size_t taken;
     enum http_event event = run(p, *data, *len, &taken);
     *data += taken;

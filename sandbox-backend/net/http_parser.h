@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes HTTP/1.1 messages apart, for net/ only: llhttp behind a strict look at each head's raw
-// bytes, turned from callbacks into events that the caller asks for one at a time. Nobody's code
-// runs inside the parser, so whatever an event leads to may end the connection.
+// A parser of HTTP/1.1 messages, for net/ and egress/: a strict check of each head's raw bytes,
+// then llhttp. The caller asks for one event at a time. The parser never calls the caller back, so
+// the caller may end the connection at any event.
 #pragma once
 #include <llhttp.h>
 #include <stdbool.h>
@@ -10,14 +10,14 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/net/http.h"
-#include "sandbox-backend/net/http_trailers.h"
+#include "sandbox-backend/net/http_body.h"
 
 enum http_event {
     HTTP_EV_MORE, // all was consumed; more bytes are needed
     HTTP_EV_HEAD, // head is valid until http_parser_next
-    HTTP_EV_BODY, // body and body_len: into the bytes that were given
-    HTTP_EV_END,  // the message is whole; http_parser_next before anything else
-    HTTP_EV_BAD,  // see bad_status and bad; nothing more can be read
+    HTTP_EV_BODY, // body and body_len point into the given bytes
+    HTTP_EV_END,  // the message is complete; call http_parser_next before anything else
+    HTTP_EV_BAD,  // see bad_status and bad; nothing more can be parsed
 };
 
 struct http_span {
@@ -26,46 +26,48 @@ struct http_span {
 
 struct http_parser {
     llhttp_t llhttp;
-    enum http_event event; // recorded by the callbacks
+    enum http_event event; // set by llhttp's callbacks
     const char *body;
     size_t body_len;
-    int bad_status;  // what a server answers: 400, 431, 501, 505
-    const char *bad; // a sentence
+    int bad_status;  // the status that a server answers with: 400, 431, 501, 505
+    const char *bad; // the reason, a sentence
 
     // ---- the head's scan
-    size_t head_max;  // past it: 431; LIMIT_HTTP_HEAD_BYTES unless set after http_parser_init
-    bool in_head;     // no whole head yet
-    bool started;     // its first line has a byte
-    bool failed;      // HTTP_EV_BAD was given
+    size_t head_max;  // longest head (else 431); LIMIT_HTTP_HEAD_BYTES unless set after
+                      // http_parser_init
+    bool in_head;     // the head is not complete
+    bool started;     // the first line has a byte
+    bool failed;      // HTTP_EV_BAD was returned
     char previous;    // byte
-    size_t line_len;  // of the line being read, without CR LF
+    size_t line_len;  // length of the current line, without CR LF
     size_t head_len;  // bytes of the head so far
-    size_t extra_len; // of trailers and chunk extensions
+    size_t extra_len; // bytes of trailers and chunk extensions
 
     // ---- the head
     struct buf text;         // the target, then name and value of each header, each ended by NUL
-    struct http_span *spans; // of `text`; owned
-    struct http_header *headers; // the same, once the head is whole; owned
+    struct http_span *spans; // offsets into `text`; owned
+    struct http_header *headers; // the same as pointers, once the head is complete; owned
     size_t count;
-    size_t room;        // for so many, HTTP_HEADERS_MAX at most
+    size_t room;        // allocated elements, HTTP_HEADERS_MAX at most
     bool in_name;       // the header at `count` has begun
     const char *target; // of a request
-    int64_t length;     // Content-Length; -1 chunked; -2 an answer that ends with the connection
+    int64_t length;     // Content-Length; -1: chunked; -2: an answer that ends with the connection
     bool keep_alive;
-    bool is_offer; // to change to another protocol, by Connection and Upgrade
-    bool no_body;  // of answers: set it before the head comes when HEAD was asked; it is set for
-                   // those that never have one
+    bool is_offer; // the request offers another protocol (Connection, Upgrade)
+    bool no_body;  // of answers: set it before the head comes if the request was HEAD; the parser
+                   // sets it for statuses that never have a body
 
-    struct http_trailers trailers; // whole at HTTP_EV_END
+    struct http_trailers trailers; // complete at HTTP_EV_END
 };
 
 void http_parser_init(struct http_parser *p, llhttp_type_t type);
 void http_parser_fini(struct http_parser *p);
-void http_parser_next(struct http_parser *p); // to the next message
+void http_parser_next(struct http_parser *p); // go on to the next message
 
-// The next event of `*data`; moves `*data` and `*len` past what it took.
+// Return the next event in `*data`; move `*data` and `*len` past what was consumed.
 enum http_event http_parser_step(struct http_parser *p, const char **data, size_t *len);
-// The peer has ended: HTTP_EV_END when that ends the message, HTTP_EV_MORE when none was begun.
+// The peer has ended: return HTTP_EV_END when that ends the message, HTTP_EV_MORE when no message
+// was begun.
 enum http_event http_parser_eof(struct http_parser *p);
 
-bool http_parser_is_fresh(const struct http_parser *p); // no byte of the next message came
+bool http_parser_is_fresh(const struct http_parser *p); // no byte of the next message has come

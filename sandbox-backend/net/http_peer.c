@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection of the HTTP server: its states, what is read when, and what runs in which order.
+// A connection of the HTTP server: its states, when it reads, and the order of its work.
+#include <assert.h>
 #include <stdlib.h>
 
 #include "sandbox-backend/base/limits.h"
@@ -9,7 +10,7 @@
 
 #define DRAIN_MS        30000
 #define LINGER_MS       2000
-#define REFUSED_AT_ONCE 64 // connections past the maximum that are still told why
+#define REFUSED_AT_ONCE 64 // connections above the maximum that still get an answer
 
 static void set_state(struct http_peer *peer, enum peer_state state);
 static void linger(struct http_peer *peer);
@@ -22,20 +23,23 @@ static void update_reading(struct http_peer *peer);
 static void set_state(struct http_peer *peer, enum peer_state state)
 {
     // clang-format off
-    static const bool ALLOWED[PEER_CLOSED + 1][PEER_CLOSED + 1] = {
+    static const char *const NAMES[PEER_STATES] = {"handshake", "idle",   "head",  "request",
+                                                   "drain",     "linger", "closed"};
+    static const bool ALLOWED[PEER_STATES][PEER_STATES] = {
         [PEER_HANDSHAKE] = {[PEER_IDLE] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
-        [PEER_IDLE]    = {[PEER_HEAD] = 1, [PEER_REQUEST] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
+        [PEER_IDLE]    = {[PEER_HEAD] = 1, [PEER_REQUEST] = 1, [PEER_LINGER] = 1,
+                          [PEER_CLOSED] = 1},
         [PEER_HEAD]    = {[PEER_REQUEST] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
         [PEER_REQUEST] = {[PEER_IDLE] = 1, [PEER_DRAIN] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
         [PEER_DRAIN]   = {[PEER_IDLE] = 1, [PEER_LINGER] = 1, [PEER_CLOSED] = 1},
         [PEER_LINGER]  = {[PEER_CLOSED] = 1},
     };
     // clang-format on
-    if (!ALLOWED[peer->state][state])
-        abort();
+    assert(ALLOWED[peer->state][state]);
+    log_debug("http.peer", "state=\"%s -> %s\"", NAMES[peer->state], NAMES[state]);
     peer->state = state;
     const struct http_server_opts *opts = &peer->server->opts;
-    const uint64_t wait[] = {
+    const uint64_t wait[PEER_STATES] = {
         [PEER_HANDSHAKE] = opts->head_timeout_ms,
         [PEER_IDLE] = opts->idle_timeout_ms,
         [PEER_HEAD] = opts->head_timeout_ms,
@@ -57,9 +61,8 @@ static void on_deadline(struct deadline *d)
         http_response_refuse(peer, 408, "the request's head took too long");
     else if (peer->state == PEER_REQUEST && !peer->req->begun)
         http_response_refuse(peer, 408,
-                             peer->req->is_slow
-                                 ? "the request's body comes too slowly"
-                                 : "nothing came of the request's body for too long");
+                             peer->req->is_slow ? "the request's body comes too slowly"
+                                                : "the request's body stopped coming");
     else
         http_peer_close(peer);
 }
@@ -104,7 +107,7 @@ void http_peer_close(struct http_peer *peer)
 {
     if (peer->state == PEER_CLOSED)
         return;
-    if (peer->state == PEER_IDLE) { // in between requests the end is a regular one
+    if (peer->state == PEER_IDLE) { // between requests the end is an orderly one
         http_peer_tls_bye(peer);
         stream_out_flush(&peer->out);
     }
@@ -132,7 +135,7 @@ static void shut(struct http_peer *peer)
         http_peer_close(peer);
 }
 
-// Shuts our side once everything is sent.
+// Shut our side once everything is sent.
 static void shut_when_sent(struct http_peer *peer)
 {
     int status = stream_out_flush(&peer->out);
@@ -142,10 +145,10 @@ static void shut_when_sent(struct http_peer *peer)
     else if (stream_out_unsent(&peer->out) == 0 && !peer->shutting)
         shut(peer);
     else if (peer->shut)
-        on_shutdown(&peer->shutdown, 0); // as an upgraded connection was before
+        on_shutdown(&peer->shutdown, 0); // as it was shut for an upgraded connection before
 }
 
-// The last answer goes out and our side is shut. Closing at once could make the kernel answer the
+// Send the last answer and shut our side. An immediate close could make the kernel answer the
 // peer's unread bytes with a reset, which would destroy the answer on its way.
 static void linger(struct http_peer *peer)
 {
@@ -163,7 +166,7 @@ void http_peer_linger(struct http_peer *peer)
 
 // ---- parsing
 
-// Whether the parser may go on to its next event.
+// Return whether the parser may go on to its next event.
 static bool wants_step(const struct http_peer *peer)
 {
     switch (peer->state) {
@@ -177,6 +180,7 @@ static bool wants_step(const struct http_peer *peer)
     case PEER_HANDSHAKE:
     case PEER_LINGER:
     case PEER_CLOSED:
+    case PEER_STATES:
     default:
         return false;
     }
@@ -193,7 +197,7 @@ static void begin_request(struct http_peer *peer)
     peer->begun++;
     peer->req = req;
     peer->keep_alive = peer->parser.keep_alive;
-    if (peer->parser.length == 0) { // so that the handler finds the body whole
+    if (peer->parser.length == 0) { // so that the handler finds the body complete
         const char *none = "";
         size_t len = 0;
         req->whole = http_parser_step(&peer->parser, &none, &len) == HTTP_EV_END;
@@ -226,7 +230,7 @@ static void on_bad(struct http_peer *peer)
     if (peer->state == PEER_IDLE || peer->state == PEER_HEAD)
         http_response_refuse(peer, peer->parser.bad_status, peer->parser.bad);
     else if (peer->state == PEER_REQUEST && !peer->req->begun)
-        // The peer is told; the handler only learns, by on_close, that it is over.
+        // The peer gets the answer. The handler learns from on_close that the request is over.
         http_response_refuse(peer, peer->parser.bad_status, peer->parser.bad);
     else
         http_peer_close(peer);
@@ -257,7 +261,7 @@ static void on_event(struct http_peer *peer, enum http_event event)
     }
 }
 
-// A step of a connection that has left HTTP: all there is, or its end. False: nothing is there.
+// Take one step of an upgraded connection: all bytes at hand, or its end. False: nothing to do.
 static bool step_tunnel(struct http_peer *peer, const char **data, size_t *len)
 {
     const char *bytes = *data;
@@ -272,7 +276,7 @@ static bool step_tunnel(struct http_peer *peer, const char **data, size_t *len)
     return true;
 }
 
-// Hands a body over, or has the idle handle do it. False: nothing more is to be done now.
+// Hand a body over, or let the idle handle do it. False: nothing more can be done now.
 static bool end_body(struct http_peer *peer)
 {
     if (http_request_is_large(peer->req)) {
@@ -287,7 +291,7 @@ static bool end_body(struct http_peer *peer)
     return true;
 }
 
-// Parses as far as the states allow. Handlers run in here.
+// Parse as far as the states allow. Handlers run in here.
 static void parse(struct http_peer *peer, const char **data, size_t *len)
 {
     while (wants_step(peer) && !http_peer_had_turn(peer)) {
@@ -325,26 +329,26 @@ static void tell_drained(struct http_peer *peer)
         req->on_drain(req->drain_ctx);
 }
 
-// Our side of an upgraded connection ends when all is sent.
+// Shut our side of an upgraded connection once everything is sent.
 static void shut_tunnel(struct http_peer *peer)
 {
     if (peer->state != PEER_REQUEST || !peer->req->is_shutting || peer->shutting ||
         stream_out_unsent(&peer->out))
         return;
     http_peer_tls_bye(peer);
-    stream_out_flush(&peer->out); // when it fails, shutting does
+    stream_out_flush(&peer->out); // on failure the shutdown fails, too
     shut(peer);
 }
 
-// Whether there is something to parse, or to tell, without another byte from the socket.
+// Return whether there is something to parse or report without another byte from the socket.
 static bool has_work(const struct http_peer *peer)
 {
     return peer->pending.len ||
            (peer->state == PEER_REQUEST && (peer->req->whole || peer->req->too_large));
 }
 
-// How long to wait for more of a body: from one piece to the next, and, since a piece may be a
-// byte, for all of them together what HTTP_BODY_RATE gives.
+// Return how long to wait for more of a body: the gap allowed between two pieces, and less when all
+// pieces together have been slower than HTTP_BODY_RATE, because a piece may be one byte.
 static uint64_t body_wait(struct http_request *req, uint64_t now)
 {
     uint64_t gap = req->peer->server->opts.head_timeout_ms;
@@ -354,7 +358,7 @@ static uint64_t body_wait(struct http_request *req, uint64_t now)
     return left < gap ? left : gap;
 }
 
-// A body that is collected must go on coming. One that is streamed is its taker's affair.
+// A collected body must make progress. The handler of a streamed body watches it itself.
 static void watch_body(struct http_peer *peer)
 {
     if (peer->state != PEER_REQUEST || peer->req->mode != BODY_COLLECTED)
@@ -365,7 +369,7 @@ static void watch_body(struct http_peer *peer)
         deadline_arm(&peer->deadline, body_wait(peer->req, uv_now(peer->server->loop)));
 }
 
-// One turn: parse the bytes and those that wait, send what was gathered, tell who waits for room.
+// Run one turn: parse what came and what waited, send what was gathered, report drains.
 static void run(struct http_peer *peer, const char *data, size_t len)
 {
     peer->running = true;
@@ -378,7 +382,7 @@ static void run(struct http_peer *peer, const char *data, size_t len)
         if (peer->state < PEER_LINGER)
             buf_consume(&peer->pending, peer->pending.len - len);
         if (!peer->pending.len)
-            buf_fini(&peer->pending); // seldom needed, and large when it is
+            buf_fini(&peer->pending); // rarely needed, and large when it is
     } else {
         parse(peer, &data, &len);
         if (len && peer->state < PEER_LINGER)
@@ -405,7 +409,7 @@ void http_peer_run(struct http_peer *peer)
 
 static bool can_drain(const struct http_peer *peer, const struct http_request *req)
 {
-    // A client that was not told to go on may or may not send the body: nothing can follow.
+    // A client that was not told to continue may or may not send the body, so nothing can follow.
     return peer->keep_alive && !req->wants_continue && peer->parser.length <= HTTP_DRAIN_BYTES;
 }
 
@@ -448,9 +452,9 @@ void http_peer_ended(struct http_peer *peer)
     }
     bool all_sent = stream_out_unsent(&peer->out) == 0;
     if (peer->state == PEER_LINGER ? peer->shut : peer->state == PEER_REQUEST || all_sent)
-        http_peer_close(peer); // whoever waits for an answer has left
+        http_peer_close(peer); // the client that waited for an answer has left
     else if (peer->state != PEER_LINGER)
-        linger(peer); // an earlier answer is still on its way
+        linger(peer); // an earlier answer is still being sent
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
@@ -475,7 +479,7 @@ static bool wants_read(const struct http_peer *peer)
 {
     if (peer->state == PEER_LINGER || peer->state == PEER_HANDSHAKE)
         return true;
-    // After a whole request only further ones can come; reading is how a peer's leaving is noticed.
+    // After a complete request only further ones can come. Reading shows when the peer leaves.
     if (peer->state == PEER_REQUEST && peer->req->whole)
         return peer->pending.len < HTTP_READ_BYTES;
     return peer->state != PEER_CLOSED && !peer->pending.len && wants_step(peer);
@@ -538,7 +542,7 @@ static struct http_peer *peer_new(struct http_listener *l)
     return peer;
 }
 
-// A handshake only to say no would cost more than it tells.
+// A TLS handshake only for a refusal would cost more than it is worth.
 static void refuse_connection(struct http_peer *peer)
 {
     if (peer->server->opts.tls)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // TLS between a connection's socket and its requests and answers.
 //
-// A connection begins in PEER_HANDSHAKE. What the socket brings is given to its session, whose
-// plain bytes go the way that a socket's would; answers are sealed by stream_out as they leave.
-// A connection that ends as it should ends with close_notify: one that is broken off does not, so
-// that no peer takes half an answer for a whole one.
+// A connection begins in PEER_HANDSHAKE. Bytes from the socket go to the TLS session, and its plain
+// bytes take the way of a plain socket's. stream_out encrypts answers as they leave. An orderly end
+// sends close_notify. A broken connection sends none, so that no peer takes half an answer for a
+// whole one.
 //
-// A session also speaks by itself: each KeyUpdate of a peer is answered with one (RFC 8446, 4.6.3).
-// There is no plain byte in that, so nothing else holds up a peer that asks and never reads: past
-// LIMIT_STREAM_QUEUE_BYTES of such replies that are unsent, it is closed.
+// A TLS session also sends by itself: it answers each KeyUpdate of a peer with one (RFC 8446,
+// 4.6.3). Such answers carry no plain bytes, so back-pressure does not stop a peer that asks and
+// never reads. A connection with more than LIMIT_STREAM_QUEUE_BYTES of unsent session replies is
+// closed.
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/log/log.h"
@@ -39,7 +40,7 @@ void http_peer_tls_close(struct http_peer *peer)
         methods(peer)->free(steal(&peer->tls));
 }
 
-// Somebody wrote http: where https: belongs; the answer is one that he can read.
+// The client used http: instead of https:, so the answer is plain HTTP.
 static void answer_plain(struct http_peer *peer)
 {
     http_peer_tls_close(peer);
@@ -52,7 +53,7 @@ static void on_broken(struct http_peer *peer)
 {
     log_debug("tls.failed", "error=\"%s\"", methods(peer)->why(peer->tls));
     if (peer->state == PEER_HANDSHAKE || peer->state == PEER_IDLE) {
-        http_peer_linger(peer); // the alert says why
+        http_peer_linger(peer); // the alert names the reason
         return;
     }
     stream_out_flush(&peer->out);
@@ -67,7 +68,8 @@ static enum tls_event take(struct http_peer *peer, char *into, size_t room, size
     return event;
 }
 
-// Sends what the session itself had to say: handshake, tickets, new keys. False: nobody reads it.
+// Send what the session itself produced: handshake, tickets, new keys. False: the peer does not
+// read.
 static bool send_replies(struct http_peer *peer)
 {
     if (stream_out_flush(&peer->out) != 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The request of an HTTP server's connection: what its head says, and its body.
+// A request of the HTTP server: its head and its body.
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -10,8 +10,8 @@
 
 // ---- the target
 
-// The path and query of a target: its absolute form, which servers must take (RFC 9112, 3.2.2),
-// has a scheme and a host in front.
+// Return the path and query of a target. The absolute form, which servers must accept (RFC 9112,
+// 3.2.2), has a scheme and a host in front.
 static const char *origin_form(const char *target)
 {
     const char *slashes = strstr(target, "://");
@@ -21,7 +21,7 @@ static const char *origin_form(const char *target)
     return path ? path : "/";
 }
 
-// Decoded; NULL when it holds a NUL, which a C string would silently end at.
+// Decode the path; NULL when it holds a NUL, which would end a C string early.
 static char *decode_path(const char *target)
 {
     const char *path = origin_form(target);
@@ -63,7 +63,7 @@ void http_request_free(struct http_request *req)
     }
     buf_fini(&req->collected);
     buf_fini(&req->extra);
-    buf_fini(&req->trailers);
+    buf_fini(&req->sender.trailers);
     free(req->path);
     free(req);
 }
@@ -91,7 +91,7 @@ static bool name_is(const char *raw, size_t len, const char *name)
     return strcmp(decoded, name) == 0;
 }
 
-// The raw value of the first parameter of that name; NULL when there is none.
+// Return the raw value of the first parameter of that name, or NULL.
 static const char *find_query(const char *query, const char *name, size_t *len)
 {
     while (*query) {
@@ -107,7 +107,7 @@ static const char *find_query(const char *query, const char *name, size_t *len)
     return NULL;
 }
 
-// Kept until the request ends; `text` is taken.
+// Keep a value until the request ends. Takes `text` over.
 static const char *keep_query(struct http_request *req, char *text)
 {
     struct http_query *q = xmalloc(sizeof *q);
@@ -199,7 +199,7 @@ const char *http_request_peer(struct http_request *req)
     if (!*req->address &&
         (uv_tcp_getpeername(&req->peer->io.tcp, (struct sockaddr *)&address, &len) != 0 ||
          uv_ip_name((struct sockaddr *)&address, req->address, sizeof req->address) != 0))
-        return "unknown"; // it has just left
+        return "unknown"; // the peer has just left
     return req->address;
 }
 
@@ -210,7 +210,7 @@ bool http_request_is_tls(const struct http_request *req)
 
 // ---- the body
 
-// The client that asked first is told to send its body, unless it already does.
+// Tell a client that asked first (Expect) to send its body, unless it already does.
 static void say_continue(struct http_request *req)
 {
     if (!req->wants_continue || req->begun)
@@ -270,7 +270,7 @@ bool http_request_is_large(const struct http_request *req)
     return req->mode == BODY_COLLECTED && req->collected.len > HTTP_LARGE_BODY;
 }
 
-// The handler may end the request in its callback: it is the last thing done with `req` here.
+// The handler may end the request in its callback, so `req` is not used after that.
 void http_request_on_data(struct http_request *req, const char *data, size_t len)
 {
     req->wants_continue = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answer of an HTTP server's connection: head, framing, back-pressure, the end.
+// An answer of the HTTP server: head, framing, back-pressure, end.
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -17,11 +17,10 @@
 #include "sandbox-backend/log/log.h"
 #include "sandbox-backend/net/http_server_internal.h"
 
-#define SEND_AT_ONCE_BYTES 4096  // a piece of this size is not gathered with others
-#define GATHERED_MAX_BYTES 16384 // what was gathered is sent when it is this much
+#define SEND_AT_ONCE_BYTES 4096  // a body of this size is sent from the caller's memory
 #define LATER_BYTES        16384 // of a file, copied while the socket is full
 
-// The connection may have died without the handler knowing yet: then nothing is sent any more.
+// The connection may have died before the handler knows; then nothing is sent any more.
 static bool is_live(const struct http_request *req)
 {
     return req->peer->state == PEER_REQUEST;
@@ -29,7 +28,7 @@ static bool is_live(const struct http_request *req)
 
 // ---- the head
 
-// A value may come from a peer, and must not be able to end its line.
+// A value may come from a peer; it must not be able to end its line.
 static void add_header(struct buf *out, const char *name, const char *value)
 {
     buf_adds(out, name);
@@ -63,7 +62,7 @@ static void add_date(struct buf *out, struct http_server *s)
     add_header(out, "Date", s->date);
 }
 
-// Numbers are in every answer, and printf takes ten times as long.
+// Every answer has numbers, and printf takes ten times as long.
 static void add_number(struct buf *out, uint64_t number)
 {
     char digits[20];
@@ -96,15 +95,15 @@ static void add_framing(struct http_request *req, struct buf *out, int status, i
     bool no_length = status == 204 || status == 304 || status < 200;
     req->no_body = req->is_head || no_length;
     req->left = length;
-    req->chunked = length < 0 && !req->is_http10;
+    req->sender.chunked = length < 0 && !req->is_http10;
     if (no_length)
-        req->chunked = false;
-    else if (req->chunked)
+        req->sender.chunked = false;
+    else if (req->sender.chunked)
         buf_adds(out, "Transfer-Encoding: chunked\r\n");
     else if (length >= 0)
         add_length(out, (uint64_t)length);
     else
-        req->peer->keep_alive = false; // HTTP/1.0: the body ends with the connection
+        req->peer->keep_alive = false; // HTTP/1.0: the end of the connection ends the body
     bool is_large = http_request_length(req) > HTTP_DRAIN_BYTES;
     if (!req->whole && (req->wants_continue || (is_large && req->mode == BODY_UNTAKEN)))
         req->peer->keep_alive = false; // the rest of the request will not be read
@@ -114,7 +113,7 @@ static void add_framing(struct http_request *req, struct buf *out, int status, i
         buf_adds(out, "Connection: keep-alive\r\n");
 }
 
-// Puts the head into the queue. It leaves with the first bytes of the body, or on the next turn.
+// Queue the head. It leaves with the first bytes of the body, or on the next turn.
 static void begin(struct http_request *req, int status, const char *type, int64_t length)
 {
     struct buf *out = stream_out_buf(&req->peer->out);
@@ -152,27 +151,23 @@ void http_response_interim(struct http_request *req, int status)
 
 // ---- the body
 
-static void send_now(struct http_request *req, const void *data, size_t len, const char *tail)
+static void send_now(struct http_request *req, const void *data, size_t len)
 {
-    if (stream_out_send(&req->peer->out, data, len, tail) != 0)
+    if (stream_out_send(&req->peer->out, data, len, "") != 0)
         http_peer_close(req->peer);
+}
+
+static void flush_now(struct http_request *req)
+{
+    send_now(req, NULL, 0);
 }
 
 static void send_piece(struct http_request *req, const void *data, size_t len)
 {
-    struct buf *out = stream_out_buf(&req->peer->out);
-    const char *tail = req->chunked ? "\r\n" : "";
-    if (req->chunked)
-        buf_printf(out, "%zx\r\n", len);
-    if (len >= SEND_AT_ONCE_BYTES) {
-        send_now(req, data, len, tail);
-        return;
-    }
-    buf_add(out, data, len);
-    buf_adds(out, tail);
-    if (out->len >= GATHERED_MAX_BYTES)
-        send_now(req, NULL, 0, "");
-    else
+    int rc = http_sender_write(&req->sender, &req->peer->out, data, len);
+    if (rc < 0)
+        http_peer_close(req->peer);
+    else if (rc > 0)
         http_peer_kick(req->peer);
 }
 
@@ -193,18 +188,18 @@ bool http_response_write(struct http_request *req, const void *data, size_t len)
     return !req->want_drain;
 }
 
-// The socket is full: a small piece that waits for it tells when it is not.
+// The socket is full: queue a small piece, whose completion reports the drain.
 static ssize_t send_file_later(struct http_request *req, int fd, off_t offset, size_t len)
 {
     static char piece[LATER_BYTES];
     ssize_t n = pread(fd, piece, len < sizeof piece ? len : sizeof piece, offset);
     if (n > 0)
-        send_now(req, piece, (size_t)n, "");
+        send_now(req, piece, (size_t)n);
     return n > 0 ? n : -1;
 }
 
-// Whether bytes of the answer may be given to its socket by its handler: 1; 0: they have to wait
-// for the drain, or the peer has left; -1: they cannot.
+// Return whether the handler may write the answer to the socket itself: 1 yes; 0 not now, wait for
+// the drain (or the peer has left); -1 never.
 static int reach_socket(struct http_request *req, size_t len, uv_os_fd_t *socket)
 {
     struct http_peer *peer = req->peer;
@@ -213,7 +208,7 @@ static int reach_socket(struct http_request *req, size_t len, uv_os_fd_t *socket
     if (peer->tls || req->no_body || req->left < 0 || len > (uint64_t)req->left ||
         uv_fileno(&peer->io.handle, socket) != 0)
         return -1;
-    send_now(req, NULL, 0, "");
+    flush_now(req);
     if (is_live(req) && !stream_out_unsent(&peer->out))
         return 1;
     req->want_drain = req->want_empty = true;
@@ -246,7 +241,7 @@ ssize_t http_response_send_bytes(struct http_request *req, const void *data, siz
     ssize_t n = send(socket, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno == EAGAIN) {
         n = (ssize_t)(len < LATER_BYTES ? len : LATER_BYTES);
-        send_now(req, data, (size_t)n, "");
+        send_now(req, data, (size_t)n);
     }
     if (n <= 0)
         return -1;
@@ -267,27 +262,20 @@ void http_response_on_drain(struct http_request *req, void (*on_drain)(void *ctx
 
 void http_response_trailer(struct http_request *req, const char *name, const char *value)
 {
-    http_trailers_append(&req->trailers, name, value);
-}
-
-static void add_last_chunk(struct http_request *req)
-{
-    struct buf *out = stream_out_buf(&req->peer->out);
-    buf_adds(out, "0\r\n");
-    buf_add(out, req->trailers.data, req->trailers.len);
-    buf_adds(out, "\r\n");
+    http_trailers_append(&req->sender.trailers, name, value);
 }
 
 void http_response_end(struct http_request *req)
 {
     if (!req->begun || (is_live(req) && !req->no_body && req->left > 0)) {
-        http_response_abort(req); // less than was declared: the peer must not take it for whole
+        http_response_abort(req); // fewer bytes than declared: the peer must not take the answer
+                                  // for whole
         return;
     }
     if (is_live(req)) {
-        if (req->chunked && !req->no_body)
-            add_last_chunk(req);
-        send_now(req, NULL, 0, "");
+        if (!req->no_body)
+            http_sender_end(&req->sender, &req->peer->out);
+        flush_now(req);
     }
     http_peer_answered(req->peer);
 }
@@ -296,7 +284,7 @@ void http_response_abort(struct http_request *req)
 {
     struct http_peer *peer = req->peer;
     if (is_live(req))
-        stream_out_flush(&peer->out); // what was written before it broke is still the peer's
+        stream_out_flush(&peer->out); // the peer still gets what was written before
     http_peer_close(peer);
     http_peer_answered(peer);
 }
@@ -323,7 +311,7 @@ void http_response_upgrade(struct http_request *req, const char *protocol,
     req->begun = true;
     req->left = -1;
     req->is_tunnel = true;
-    req->whole = req->end_told = false; // what follows is a body that the connection's end ends
+    req->whole = req->end_told = false; // a body follows, which ends with the connection
     http_request_stream(req, events, ctx);
 }
 
@@ -335,22 +323,22 @@ void http_response_shut(struct http_request *req)
 
 // ---- whole answers
 
-// A short body beside its head in one piece costs less than two pieces.
+// A short body that leaves together with its head costs less than two writes.
 static void send_whole(struct http_request *req, const void *body, size_t len)
 {
     if (len >= SEND_AT_ONCE_BYTES) {
-        send_now(req, body, len, "");
+        send_now(req, body, len);
         return;
     }
     buf_add(stream_out_buf(&req->peer->out), body, len);
-    send_now(req, NULL, 0, "");
+    flush_now(req);
 }
 
 void http_respond(struct http_request *req, int status, const char *type, const void *body,
                   size_t len)
 {
     if (req->begun) {
-        http_response_abort(req); // an answer after half of another can only be a broken one
+        http_response_abort(req); // half an answer was sent, so another one cannot follow
         return;
     }
     if (is_live(req)) {

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HTTP/1.1 server: listeners and lifetime. The theory of operation is here.
+// An HTTP/1.1 server: listeners, lifetime and turns. The theory of operation is here.
 //
-// A server has listeners, connections ("peers", http_peer.c) and one idle handle. A peer parses
-// one request at a time (http_parser.c), hands it to the handler, and does not parse on until the
-// answer is ended; what else arrives meanwhile waits in `pending` (at most two reads of 64 KiB)
-// and then in the socket. So a peer that sends faster than it is served is held up by TCP or the
-// unix socket, and one that reads slower than it is answered makes http_response_write say "stop"
-// at LIMIT_STREAM_QUEUE_BYTES. With TLS (http_peer_tls.c, tls.c) the same bytes are sealed on their
-// way, and a peer begins with the handshake.
+// A server has listeners, connections ("peers", http_peer.c) and one idle handle. A peer parses one
+// request at a time (http_parser.c) and hands it to the handler. It parses no further until the
+// answer has ended. What arrives meanwhile waits in `pending` (at most two reads of 64 KiB) and
+// then in the socket. So TCP or the unix socket slows down a peer that sends too fast. For a peer
+// that reads slowly, http_response_write says "stop" at LIMIT_STREAM_QUEUE_BYTES. With TLS
+// (http_peer_tls.c, tls.c) a peer begins with the handshake, and the same bytes are encrypted as
+// they leave.
 //
-// Nothing is called synchronously. Whatever a handler does only changes state and, if work follows,
-// "kicks" the peer: the idle handle runs it in the same turn of the loop. Small pieces of an answer
-// are gathered until then and leave in one write; whole answers and large pieces leave at once.
+// Nothing is called synchronously. A handler only changes state and, if work follows, "kicks" the
+// peer: the idle handle runs it in the same turn of the loop. Small pieces of an answer are
+// gathered until then and leave in one write. Whole answers and large pieces leave at once.
 //
-// No peer keeps the others waiting: of one connection HTTP_TURN_REQUESTS are begun in a turn of the
-// loop, and a body above HTTP_LARGE_BODY, whose taker may have long to do with it, is handed over
-// by the idle handle only. That one works through the kicked peers, first come, first served, for
-// HTTP_TURN_MS, and goes on in the next turn, when new connections and other peers had theirs. A
-// body is not handed over when its sender has left meanwhile.
+// No peer keeps the others waiting. One connection may begin HTTP_TURN_REQUESTS requests in a turn
+// of the loop. A body above HTTP_LARGE_BODY may keep its handler busy for long, so only the idle
+// handle hands it over. The idle handle runs the kicked peers in order for HTTP_TURN_MS and goes on
+// in the next turn, after new connections and other peers. A body whose sender has left meanwhile
+// is not handed over.
 //
-// A peer lives until its handles are closed. A request lives until the handler ends it, or, when
-// the connection dies first, until on_close, which comes from the peer's close callback: a handler
-// that ends a request of a dead connection before that has simply ended it.
+// A peer lives until its handles are closed. A request lives until the handler ends it. When the
+// connection dies first, the request lives until on_close, which comes from the peer's close
+// callback. A handler that ends a request of a dead connection before that gets no on_close.
 //
-// Limits: head max_head_bytes (431), HTTP_HEADERS_MAX headers, max_connections (503), 30 s for a
-// handshake, for a head and between pieces of a collected body (408), which after the first 30 s
-// must have come with 4 KiB a second (408), 640 s idle, 30 s for draining a body nobody took (1 MiB
-// at most), 2 s for the peer to end after its last answer.
+// Limits: head max_head_bytes (431), HTTP_HEADERS_MAX headers, max_connections (503). 30 s for a
+// handshake, for a head, and between pieces of a collected body (408). After the first 30 s a
+// collected body must average 4 KiB a second (408). 640 s idle. 30 s to drain a body that no
+// handler took (1 MiB at most). 2 s for the peer to end after its last answer.
 #include "sandbox-backend/net/http_server.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -89,7 +90,7 @@ static void on_listener_closed(uv_handle_t *handle)
     http_server_release(s);
 }
 
-// A listener whose handle is initialised. On failure it goes away by its close callback.
+// Create a listener with an initialised handle. After a failure its close callback frees it.
 static struct http_listener *listener_new(struct http_server *s, bool is_pipe)
 {
     struct http_listener *l = xcalloc(1, sizeof *l);
@@ -109,7 +110,7 @@ static void on_connection(uv_stream_t *stream, int status)
         http_peer_accept(stream->data);
 }
 
-// Listens, or gives the listener up. `fd` was not given to it when negative.
+// Listen, or close the listener. A negative `fd` was not given to it.
 static int listener_start(struct http_listener *l, int status, struct err *e, const char *what)
 {
     if (status == 0)
@@ -150,14 +151,14 @@ int http_server_listen_fd(struct http_server *s, int fd, struct err *e)
     return open_fd(s, fd, e, "the inherited socket", &l);
 }
 
-// A socket file that nobody listens on is a dead server's and goes; a live one stays.
+// Remove the socket file of a dead server, on which no process listens. Keep that of a live server.
 static int remove_stale(const struct sockaddr_un *address, struct err *e)
 {
     struct stat st;
     if (lstat(address->sun_path, &st) != 0)
         return 0;
     if (!S_ISSOCK(st.st_mode))
-        return err_set(e, ERR_EXISTS, "%s is there and is not a socket", address->sun_path);
+        return err_set(e, ERR_EXISTS, "%s exists and is not a socket", address->sun_path);
     int probe auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (probe < 0)
         return err_sys(e, errno, "cannot make a socket");
@@ -179,7 +180,7 @@ int http_server_listen_unix(struct http_server *s, const char *path, mode_t mode
         return -1;
     int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct stat st;
-    // Nobody can connect between bind and listen, so the mode is right before it matters.
+    // Nobody can connect between bind and listen, so the mode is set before it matters.
     if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
         chmod(path, mode) != 0 || lstat(path, &st) != 0)
         return err_sys(e, errno, "cannot listen on %s", path);
@@ -227,7 +228,7 @@ int http_server_port(const struct http_server *s)
 
 // ---- the end
 
-// Only the file that this server made: a successor may have put its own there.
+// Remove only the file that this server made: a successor may have put its own there.
 static void unlink_own(const struct http_listener *l)
 {
     struct stat st;
@@ -254,4 +255,83 @@ void http_server_close(struct http_server *s, void (*on_closed)(void *ctx), void
     for (struct http_peer *peer = s->peers; peer; peer = peer->next)
         http_peer_close(peer);
     uv_close((uv_handle_t *)&s->idle, on_idle_closed);
+}
+
+// ---- turns: the queue of kicked peers, and the limits of one turn
+
+static struct http_peer *next_kicked(struct http_server *s)
+{
+    struct http_peer *peer = s->kicked;
+    s->kicked = peer->next_kicked;
+    if (!s->kicked)
+        s->kicked_end = &s->kicked;
+    peer->kicked = false;
+    return peer;
+}
+
+// Connections that are kicked meanwhile run in the next turn.
+static void on_idle(uv_idle_t *idle)
+{
+    struct http_server *s = idle->data;
+    struct http_peer **last = s->kicked_end;
+    uint64_t until = uv_hrtime() + HTTP_TURN_MS * (uint64_t)1000000;
+    bool was_last = false;
+    s->in_idle = true;
+    while (s->kicked && !was_last && uv_hrtime() < until) {
+        was_last = &s->kicked->next_kicked == last;
+        struct http_peer *peer = next_kicked(s);
+        peer->begun = 0;
+        http_peer_run(peer);
+    }
+    s->in_idle = false;
+    if (!s->kicked)
+        uv_idle_stop(idle);
+}
+
+void http_peer_kick(struct http_peer *peer)
+{
+    struct http_server *s = peer->server;
+    if (peer->kicked || peer->running || peer->state == PEER_CLOSED)
+        return;
+    peer->kicked = true;
+    peer->next_kicked = NULL;
+    *s->kicked_end = peer;
+    s->kicked_end = &peer->next_kicked;
+    uv_idle_start(&s->idle, on_idle);
+}
+
+void http_peer_unqueue(struct http_peer *peer)
+{
+    if (!peer->kicked)
+        return;
+    struct http_server *s = peer->server;
+    struct http_peer **at = &s->kicked;
+    while (*at != peer)
+        at = &(*at)->next_kicked;
+    *at = peer->next_kicked;
+    if (!*at)
+        s->kicked_end = at;
+}
+
+void http_peer_begin_turn(struct http_peer *peer)
+{
+    uint64_t now = uv_now(peer->server->loop);
+    if (peer->turn == now)
+        return;
+    peer->turn = now;
+    peer->begun = 0;
+}
+
+bool http_peer_had_turn(const struct http_peer *peer)
+{
+    return peer->state == PEER_IDLE && peer->begun >= HTTP_TURN_REQUESTS;
+}
+
+bool http_peer_has_left(const struct http_peer *peer)
+{
+    uv_os_fd_t fd;
+    if (uv_fileno(&peer->io.handle, &fd) != 0)
+        return true;
+    struct pollfd ask = {.fd = fd, .events = POLLRDHUP};
+    return poll(&ask, 1, 0) > 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where to listen.
+// Addresses to listen on.
 #include "sandbox-backend/net/listen_address.h"
 
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@ static int refuse(const char *text, struct err *e)
 {
     return err_set(
         e, ERR_INVALID,
-        "\"%s\" is not an address to listen at; it is written 127.0.0.1:8700, [::1]:8700 "
+        "\"%s\" is not an address to listen at; give one such as 127.0.0.1:8700, [::1]:8700 "
         "or localhost:8700, with port 0 for any",
         text);
 }

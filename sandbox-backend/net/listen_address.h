@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where to listen: "127.0.0.1:8700", "[::1]:8700", "localhost:0".
+// Addresses to listen on: "127.0.0.1:8700", "[::1]:8700", "localhost:0".
 #pragma once
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -8,10 +8,11 @@
 
 struct http_server;
 
-// A numeric address and a port (0: any); localhost is 127.0.0.1. ERR_INVALID says what is taken.
+// Parse a numeric address and a port (0: any); localhost is 127.0.0.1. ERR_INVALID names the forms
+// that are accepted.
 int listen_address_parse(const char *text, struct sockaddr_storage *out, struct err *e);
 bool listen_address_is_loopback(const struct sockaddr_storage *address);
-// Lets `server` listen there. The URL of the address that it really has, without a path (new
-// string): "http://127.0.0.1:43211"; NULL with `e`.
+// Let `server` listen at `address`. Return the URL of the actual address, without a path (new
+// string): "http://127.0.0.1:43211"; NULL with `e` on failure.
 char *listen_address_open(const struct sockaddr_storage *address, struct http_server *server,
                           bool is_tls, struct err *e);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two connected streams as one.
+// Two connected streams joined.
 #include "sandbox-backend/net/stream_join.h"
 
 #include <stdint.h>
@@ -7,22 +7,22 @@
 
 #include "sandbox-backend/base/mem.h"
 
-// One direction.
+// A direction of the joined streams.
 struct flow {
     struct stream_join *join;
-    uv_stream_t *from; // owned; its `data` is this
-    uv_stream_t *to;   // that of the other direction
-    struct buf rest;   // what `to` did not take at once; in flight
+    uv_stream_t *from; // owned; its `data` points here
+    uv_stream_t *to;   // `from` of the other direction
+    struct buf rest;   // what `to` has not taken yet; in flight
     uv_write_t write;
     uv_shutdown_t shutdown;
-    bool over; // its end was passed on
+    bool over; // the end was passed on
 };
 
 struct stream_join {
     struct flow flows[2];
-    stream_join_guard_fn guard; // NULL once it has looked
+    stream_join_guard_fn guard; // NULL once it has been called
     bool closing;
-    int open; // streams
+    int open; // open streams
     void (*on_closed)(void *ctx);
     void *ctx;
 };
@@ -52,7 +52,8 @@ static void close_all(struct stream_join *j, bool broken)
     j->closing = true;
     for (int i = 0; i < 2; i++) {
         uv_handle_t *handle = (uv_handle_t *)j->flows[i].from;
-        // A reset says that it broke; libuv gives none once the end was said.
+        // A reset shows the other side that the connection broke; libuv sends none after the end
+        // was sent.
         if (!broken || handle->type != UV_TCP ||
             uv_tcp_close_reset((uv_tcp_t *)handle, on_stream_closed) != 0)
             uv_close(handle, on_stream_closed);
@@ -86,7 +87,7 @@ static void pass_end(struct flow *f)
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
-    static char chunk[STREAM_JOIN_READ_BYTES]; // of whichever is being read
+    static char chunk[STREAM_JOIN_READ_BYTES]; // shared by all reads
     (void)handle;
     (void)suggested;
     *buf = (uv_buf_t){.base = chunk, .len = sizeof chunk};
@@ -108,7 +109,7 @@ static void on_written(uv_write_t *write, int status)
         read_on(f);
 }
 
-// The rest waits until `to` takes it, and `from` with it.
+// Keep the rest until `to` takes it, and stop reading `from`.
 static void hold(struct flow *f, const char *data, size_t len)
 {
     uv_read_stop(f->from);
@@ -128,7 +129,7 @@ static void pass(struct flow *f, const char *data, size_t len)
         hold(f, data + (sent < 0 ? 0 : sent), len - (sent < 0 ? 0 : (size_t)sent));
 }
 
-// An answer is a few bytes, which a socket that nothing was written to takes at once.
+// The answer is a few bytes, which an unused socket takes at once.
 static bool is_refused(struct flow *f, const char *data, size_t len)
 {
     struct stream_join *j = f->join;

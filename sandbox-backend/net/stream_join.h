@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins two connected streams: what comes from the one goes to the other, both ways.
+// Joins two connected streams: the bytes of each go to the other.
 //
-// The end of one direction is passed on, and the other goes on (half-close). A reader that is slow
-// stops its sender. When one of the two breaks, so is the other: nobody takes a part for the whole.
-// Memory: what one read gave (STREAM_JOIN_READ_BYTES) a direction, while its reader is slow.
+// The end of one direction is passed on, and the other direction goes on (half-close). A slow
+// reader slows its sender down. When one stream breaks, the other is broken too, so that no peer
+// mistakes a partial stream for a complete one. Memory: one read (STREAM_JOIN_READ_BYTES) for each
+// direction whose reader is slow.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,14 +16,14 @@
 
 struct stream_join;
 
-// `a` and `b` are each a uv_tcp_t or uv_pipe_t of its own allocation, connected and not reading;
-// they are taken, and freed with free(). `first` is what `a` has said already. `on_closed` comes
-// from the loop, once, when both are closed; the join is gone then.
+// Join `a` and `b`. Each is a uv_tcp_t or uv_pipe_t with an allocation of its own, connected and
+// not reading; the join takes them over and frees them with free(). `first` holds bytes already
+// read from `a`. `on_closed` comes from the loop, once, when both are closed; the join has been
+// freed then.
 struct stream_join *stream_join_new(uv_stream_t *a, uv_stream_t *b, const void *first, size_t len,
                                     void (*on_closed)(void *ctx), void *ctx);
-// Looks at what `a` says first, before `b` sees it. False: it may not, and both are closed;
-// `answer` is said to `a` before. At once after stream_join_new, and not of a join that has
-// `first`.
+// Checks the first bytes of `a` before `b` gets them. False: both are closed, after `answer` was
+// sent to `a`. Set it right after stream_join_new, and only for a join without `first`.
 typedef bool (*stream_join_guard_fn)(const char *data, size_t len, struct buf *answer);
 void stream_join_guard(struct stream_join *j, stream_join_guard_fn guard);
-void stream_join_close(struct stream_join *j); // breaks both; on_closed comes as always
+void stream_join_close(struct stream_join *j); // break both streams; on_closed follows as always

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending half of a stream: gathers small pieces, one write in flight at a time.
+// The sending half of a stream: gathers small pieces, with one write in flight at a time.
 #include "sandbox-backend/net/stream_out.h"
 
 #include <stdint.h>
@@ -7,7 +7,7 @@
 
 #include "sandbox-backend/base/mem.h"
 
-// A buffer that grew beyond this is given back when it is empty: many connections are idle.
+// A larger buffer is freed when it is empty, because most connections are idle.
 #define KEEP_BYTES 2048
 
 void stream_out_init(struct stream_out *o, uv_stream_t *stream,
@@ -31,7 +31,7 @@ static void empty(struct buf *b)
         buf_clear(b);
 }
 
-// What leaves next, as the socket gets it.
+// Return the bytes that the socket gets next.
 static struct buf *waiting(struct stream_out *o)
 {
     return o->seal ? &o->sealed : &o->queued;
@@ -62,7 +62,7 @@ static void on_write(uv_write_t *request, int status)
     o->on_written(o, status);
 }
 
-// Hands what is queued to the loop, which sends it as the socket takes it.
+// Give the queue to the loop, which sends it as the socket takes it.
 static int start_write(struct stream_out *o)
 {
     struct buf unused = o->flight;
@@ -76,7 +76,7 @@ static int start_write(struct stream_out *o)
     return 0;
 }
 
-// Drops from a piece what of it was sent, and adds the rest to the queue unless it is there.
+// Drop the sent part of a piece; add the rest to the queue unless it is there already.
 static void keep_rest(struct stream_out *o, const uv_buf_t *piece, size_t *sent)
 {
     size_t gone = *sent < piece->len ? *sent : piece->len;
@@ -89,7 +89,7 @@ static void keep_rest(struct stream_out *o, const uv_buf_t *piece, size_t *sent)
         buf_add(waiting(o), piece->base + gone, piece->len - gone);
 }
 
-// Everything in as few records as it takes.
+// Encrypt everything in as few records as possible.
 static bool seal_all(struct stream_out *o, const void *data, size_t len, const char *tail)
 {
     buf_add(&o->queued, data, len);

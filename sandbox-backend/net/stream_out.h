@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending half of a stream, for net/ only: small pieces are gathered and leave in one write,
-// large ones go straight from the caller's memory; what the socket does not take is kept here.
+// The sending half of a stream, for net/ and egress/. Small pieces are gathered and leave in one
+// write. Large ones leave from the caller's memory. What the socket does not take is kept here.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,17 +9,17 @@
 #include "sandbox-backend/base/buf.h"
 
 struct stream_out {
-    uv_stream_t *stream; // borrowed; outlives this
+    uv_stream_t *stream; // borrowed; outlives this object
     struct buf queued;   // not yet given to the loop
     struct buf flight;   // given to uv_write
     uv_write_t request;
     bool writing; // `flight` is in use
-    // What changes the bytes on their way (TLS), set after stream_out_init: adds to `sealed`, or
-    // returns false when it cannot any more. NULL: they go as they are.
+    // Encrypts the bytes as they leave (TLS): adds them to `sealed`, or returns false when it
+    // cannot. Set after stream_out_init. NULL: bytes leave as they are.
     bool (*seal)(struct stream_out *o, const void *data, size_t len);
-    struct buf sealed; // in place of `queued` what waits for the loop
-    bool broken;       // a write failed: everything is thrown away from now on
-    // From the loop, after a uv_write: 0 or a libuv error.
+    struct buf sealed; // encrypted bytes that wait for the loop, instead of `queued`
+    bool broken;       // a write failed: everything is dropped from now on
+    // Called from the loop after a uv_write with 0 or a libuv error.
     void (*on_written)(struct stream_out *o, int status);
 };
 
@@ -27,10 +27,10 @@ void stream_out_init(struct stream_out *o, uv_stream_t *stream,
                      void (*on_written)(struct stream_out *o, int status));
 void stream_out_fini(struct stream_out *o); // after the stream's close callback
 
-// Bytes for the next flush.
+// Append bytes here for the next flush.
 #define stream_out_buf(o) (&(o)->queued)
 size_t stream_out_unsent(const struct stream_out *o);
-// Sends what is queued, then `data`, then the string `tail`, without waiting. 0, or the libuv error
-// of a broken stream.
+// Send the queue, then `data`, then the string `tail`, without waiting. Return 0, or the libuv
+// error of a broken stream.
 int stream_out_send(struct stream_out *o, const void *data, size_t len, const char *tail);
 int stream_out_flush(struct stream_out *o);

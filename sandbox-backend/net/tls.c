@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The certificate and key of a server: reading them, saying what is wrong, following their files.
+// A server's certificate and key: reads them, reports what is wrong, follows changes of their
+// files.
 #include "sandbox-backend/net/tls.h"
 
 #include <openssl/err.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 
 #include "sandbox-backend/base/fd.h"
-#include "sandbox-backend/base/file_stamp.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/log/log.h"
 #include "sandbox-backend/net/tls_internal.h"
@@ -20,7 +20,7 @@ struct server_tls {
     struct tls tls;
     char *certificate_path;
     char *key_path;
-    struct file_stamp certificate_stamp, key_stamp; // when they were last read
+    struct file_stamp certificate_stamp, key_stamp; // of the last read
     SSL_CTX *ctx;
 };
 
@@ -118,7 +118,7 @@ static EVP_PKEY *read_key(const char *path, struct err *e)
     if (text.data)
         OPENSSL_cleanse(text.data, text.len);
     if (!key && is_encrypted)
-        err_set(e, ERR_INVALID, "the key in %s is encrypted, and nobody is there to be asked",
+        err_set(e, ERR_INVALID, "the key in %s is encrypted: give a key without a passphrase",
                 path);
     else if (!key)
         err_set(e, ERR_INVALID, "%s holds no private key in PEM form: %s", path, reason());
@@ -139,49 +139,29 @@ static int use_key(SSL_CTX *ctx, const char *path, const X509 *leaf, const char 
     return 0;
 }
 
-// ---- what is spoken
-
-// HTTP/1.1, or nothing: who offers only other protocols would not understand the answers.
-static int on_alpn(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len,
-                   const unsigned char *offered, unsigned offered_len, void *ctx)
-{
-    static const unsigned char OURS[] = "\x08http/1.1";
-    (void)ssl;
-    (void)ctx;
-    unsigned char *found;
-    if (SSL_select_next_proto(&found, chosen_len, OURS, sizeof OURS - 1, offered, offered_len) !=
-        OPENSSL_NPN_NEGOTIATED)
-        return SSL_TLSEXT_ERR_ALERT_FATAL;
-    *chosen = found;
-    return SSL_TLSEXT_ERR_OK;
-}
+// ---- the protocol
 
 static SSL_CTX *ctx_new(struct err *e)
 {
-    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
-    if (!ctx || !SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) ||
-        !SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20")) {
+    SSL_CTX *ctx = tls_context_new(true);
+    if (!ctx || !SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20")) {
         err_set(e, ERR_INTERNAL, "OpenSSL cannot be set up: %s", reason());
         SSL_CTX_free(ctx);
         return NULL;
     }
-    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-                                 SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
-    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS); // idle connections are many
-    // Sessions are resumed by tickets, which the clients keep, so nothing of them stays here.
-    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_options(ctx, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
+    // Clients resume sessions with tickets that they keep, so the server keeps no state of them.
     SSL_CTX_set_num_tickets(ctx, 1);
-    SSL_CTX_set_alpn_select_cb(ctx, on_alpn, NULL);
     return ctx;
 }
 
 // ---- the files
 
-// Reads both files; what was there stays when they are not sound.
+// Read both files; keep the previous pair when the new one is not valid.
 static int load(struct server_tls *t, struct err *e)
 {
     ERR_clear_error();
-    // Stamps first: a change while the files are read is then seen as one the next time.
+    // Take the stamps first: a change during the read is then noticed the next time.
     file_stamp_get(t->certificate_path, &t->certificate_stamp);
     file_stamp_get(t->key_path, &t->key_stamp);
     SSL_CTX *ctx auto_ctx = ctx_new(e);
@@ -193,7 +173,7 @@ static int load(struct server_tls *t, struct err *e)
     }
     ERR_clear_error();
     warn_of_dates(leaf, t->certificate_path);
-    SSL_CTX_free(t->ctx); // connections that use it keep it
+    SSL_CTX_free(t->ctx); // connections that use it hold a reference
     t->ctx = steal(&ctx);
     return 0;
 }
@@ -217,7 +197,10 @@ static struct tls_session *open_session(struct tls *tls, struct buf *sealed)
 {
     struct server_tls *t = container_of(tls, struct server_tls, tls);
     reload_changed(t);
-    return tls_session_open(t->ctx, sealed);
+    SSL *ssl = SSL_new(t->ctx);
+    if (ssl)
+        SSL_set_accept_state(ssl);
+    return tls_session_new(ssl, sealed);
 }
 
 // ---- lifetime

@@ -1,21 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection's TLS: OpenSSL between two pieces of memory, so that the loop alone has sockets.
+// A TLS connection over memory.
+#include "sandbox-backend/net/tls_session.h"
+
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/net/tls_internal.h"
+
+static const unsigned char HTTP_1_1[] = "\x08http/1.1";
+#define HTTP_1_1_BYTES (sizeof HTTP_1_1 - 1)
 
 struct tls_session {
     SSL *ssl;
-    const char *given; // of the socket, not read yet; borrowed
+    const char *given; // bytes of the socket that OpenSSL has not read yet; borrowed
     size_t given_len;
     struct buf *sealed; // borrowed
-    bool failed;        // nothing may be asked of `ssl` any more
+    bool failed;        // OpenSSL forbids further calls on `ssl`
     const char *why;    // static
 };
+
+// ---- the context
+
+// A client that offers other protocols only would not understand our answers: it gets an alert.
+static int on_alpn(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len,
+                   const unsigned char *offered, unsigned offered_len, void *ctx)
+{
+    (void)ssl;
+    (void)ctx;
+    unsigned char *found;
+    if (SSL_select_next_proto(&found, chosen_len, HTTP_1_1, HTTP_1_1_BYTES, offered, offered_len) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *chosen = found;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+struct ssl_ctx_st *tls_context_new(bool is_server)
+{
+    SSL_CTX *ctx = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
+    if (!ctx || !SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) ||
+        (!is_server && SSL_CTX_set_alpn_protos(ctx, HTTP_1_1, HTTP_1_1_BYTES) != 0)) {
+        SSL_CTX_free(ctx);
+        return NULL;
+    }
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS); // most connections are idle
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    if (is_server)
+        SSL_CTX_set_alpn_select_cb(ctx, on_alpn, NULL);
+    return ctx;
+}
 
 // ---- the memory that OpenSSL reads and writes
 
@@ -70,19 +107,17 @@ static BIO *bio_new(struct tls_session *s)
 
 // ---- the session
 
-struct tls_session *tls_session_open(void *ssl_ctx, struct buf *sealed)
+struct tls_session *tls_session_new(struct ssl_st *ssl, struct buf *sealed)
 {
     struct tls_session *s = xcalloc(1, sizeof *s);
-    s->sealed = sealed;
-    s->ssl = SSL_new(ssl_ctx);
+    *s = (struct tls_session){.ssl = ssl, .sealed = sealed};
     BIO *bio = bio_new(s);
-    if (!s->ssl || !bio) {
+    if (!ssl || !bio) {
         BIO_free(bio);
         tls_session_free(s);
         return NULL;
     }
-    SSL_set_bio(s->ssl, bio, bio); // takes it
-    SSL_set_accept_state(s->ssl);
+    SSL_set_bio(ssl, bio, bio); // takes it
     return s;
 }
 
@@ -98,19 +133,43 @@ void tls_session_give(struct tls_session *s, const char *data, size_t len)
     s->given_len = len;
 }
 
-static enum tls_event fail(struct tls_session *s)
+void tls_session_start(struct tls_session *s)
 {
-    unsigned long code = ERR_peek_error();
-    const char *why = ERR_reason_error_string(code);
-    bool speaks_http = ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST && !SSL_is_init_finished(s->ssl);
+    ERR_clear_error();
+    SSL_do_handshake(s->ssl); // without bytes of the peer it can only ask for them
+    ERR_clear_error();
+}
+
+void tls_session_blame(struct ssl_st *ssl, const char *why)
+{
+    struct tls_session *s = BIO_get_data(SSL_get_rbio(ssl));
+    s->why = why;
+}
+
+static const char *last_reason(const SSL *ssl)
+{
+    long verified = SSL_get_verify_result(ssl);
+    if (verified != X509_V_OK)
+        return X509_verify_cert_error_string(verified);
+    const char *why = ERR_reason_error_string(ERR_peek_last_error());
+    return why ? why : "unknown error";
+}
+
+static enum tls_event fail_session(struct tls_session *s)
+{
+    bool speaks_http =
+        ERR_GET_REASON(ERR_peek_error()) == SSL_R_HTTP_REQUEST && !SSL_is_init_finished(s->ssl);
     s->failed = true;
-    s->why = why ? why : "unknown error";
+    if (!s->why)
+        s->why = last_reason(s->ssl);
     ERR_clear_error();
     return speaks_http ? TLS_HTTP : TLS_BAD;
 }
 
 enum tls_event tls_session_take(struct tls_session *s, char *into, size_t room, size_t *len)
 {
+    if (s->failed)
+        return TLS_BAD;
     ERR_clear_error();
     if (SSL_read_ex(s->ssl, into, room, len))
         return TLS_DATA;
@@ -120,33 +179,32 @@ enum tls_event tls_session_take(struct tls_session *s, char *into, size_t room, 
     case SSL_ERROR_ZERO_RETURN:
         return TLS_END;
     default:
-        return fail(s);
+        return fail_session(s);
     }
 }
 
 bool tls_session_is_established(const struct tls_session *s)
 {
-    return SSL_is_init_finished(s->ssl) != 0;
+    return !s->failed && SSL_is_init_finished(s->ssl);
 }
 
 bool tls_session_seal(struct tls_session *s, const void *data, size_t len)
 {
     size_t written;
-    if (s->failed || !SSL_is_init_finished(s->ssl))
+    if (!tls_session_is_established(s))
         return false;
     ERR_clear_error();
     if (len == 0 || SSL_write_ex(s->ssl, data, len, &written))
         return true;
-    fail(s);
+    fail_session(s);
     return false;
 }
 
 void tls_session_bye(struct tls_session *s)
 {
-    if (s->failed || !SSL_is_init_finished(s->ssl) ||
-        (SSL_get_shutdown(s->ssl) & SSL_SENT_SHUTDOWN))
+    if (!tls_session_is_established(s) || (SSL_get_shutdown(s->ssl) & SSL_SENT_SHUTDOWN))
         return;
-    SSL_shutdown(s->ssl); // one way: what the peer still says is of no interest
+    SSL_shutdown(s->ssl); // one way: the peer may go on, and nobody reads it
     ERR_clear_error();
 }
 

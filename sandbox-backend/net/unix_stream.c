@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connecting to a unix socket, and the vm.net handshake of a sandbox.
+// Connects to a unix socket, with the vm.net handshake of a sandbox where it is one.
 //
-// One object a connection that is being made: connect, then (vm.net only) send the request line and
-// read the answer, which for a port of the guest's loopback is done twice: netd connects to envd's
-// relay, and the relay to the port. It ends in finish(), which hands the stream over, or in fail(),
-// whose report waits for the close callbacks, so that nothing is ever reported from within the
-// first call. The answer is read so that not a byte behind its newline is taken: those are the
-// guest's.
+// Each attempt is one object: connect, then (vm.net only) send the request line and read the
+// answer. A port on the guest's loopback takes two rounds: netd connects to envd's relay, and the
+// relay to the port. An attempt ends in finish(), which hands the stream over, or in fail(), whose
+// report waits for the close callbacks, so that nothing is reported from within the first call. The
+// answer is read without taking a byte after its newline: those bytes are the guest's.
 #include "sandbox-backend/net/unix_stream.h"
 
 #include <errno.h>
@@ -20,8 +19,8 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/net/deadline.h"
 
-#define CONNECT_MS   10000 // of a socket on this machine
-#define BUSY_WAIT_MS 2     // until the next try when the listener's backlog is full
+#define CONNECT_MS   10000 // for a socket on this machine
+#define BUSY_WAIT_MS 2     // before the next try when the listener's backlog is full
 #define ANSWER_BYTES 64
 
 struct attempt {
@@ -29,10 +28,10 @@ struct attempt {
     uv_connect_t connect;
     struct deadline deadline;
     uv_timer_t again;
-    int open_handles; // of those that end with the attempt
+    int open_handles; // open handles that end with the attempt
     char *path;
     int port;      // 0: a plain connection
-    bool to_relay; // the relay is asked for first, and has not said OK yet
+    bool to_relay; // the relay is asked first, and has not said OK yet
     char answer[ANSWER_BYTES];
     size_t answer_len;
     bool connected;
@@ -122,8 +121,7 @@ static void on_spent_pipe_closed(uv_handle_t *handle)
     free(handle);
 }
 
-// With a pipe of its own: libuv makes one fit for reading and writing only when its first connect
-// succeeds.
+// Use a new pipe: libuv makes a pipe readable and writable only when its first connect succeeds.
 static void on_again(uv_timer_t *timer)
 {
     struct attempt *a = timer->data;
@@ -134,8 +132,8 @@ static void on_again(uv_timer_t *timer)
 
 static void fail_connect(struct attempt *a, int sys)
 {
-    // netd makes the socket of vm.net and listens at it as long as it lives. What is said of it
-    // reaches clients, who need not know its path.
+    // netd creates the vm.net socket and listens on it while it lives. Its errors reach clients,
+    // who need not know the path.
     if (a->port && (sys == ENOENT || sys == ECONNREFUSED))
         err_set(&a->e, ERR_UNAVAILABLE, "the sandbox's machine ended");
     else if (a->port)
@@ -155,7 +153,7 @@ static void on_connected(uv_connect_t *connect, int status)
     struct attempt *a = container_of(connect, struct attempt, connect);
     if (a->over)
         return;
-    if (status == UV_EAGAIN) // many connect at once: the listener has not accepted them yet
+    if (status == UV_EAGAIN) // many connect at once, and the listener has not accepted them yet
         uv_timer_start(&a->again, on_again, BUSY_WAIT_MS, 0);
     else if (status < 0)
         fail_connect(a, -status);
@@ -171,7 +169,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
     struct attempt *a = handle->data;
-    // "OK\n" is the shortest answer; any other is longer, and taken byte by byte after that.
+    // "OK\n" is the shortest answer. A longer one is then read byte by byte.
     size_t len = a->answer_len < 3 ? 3 - a->answer_len : 1;
     *buf = (uv_buf_t){.base = a->answer + a->answer_len, .len = len};
 }
@@ -182,7 +180,7 @@ static void say_port(struct attempt *a)
     char line[32];
     int n = snprintf(line, sizeof line, "CONNECT %d\n", a->to_relay ? ENVD_RELAY_PORT : a->port);
     uv_buf_t piece = {.base = line, .len = (size_t)n};
-    // A socket that was just connected takes these few bytes at once.
+    // A fresh socket takes these few bytes at once.
     int status = uv_try_write((uv_stream_t *)a->pipe, &piece, 1);
     if (status >= 0 && status != n)
         status = UV_EPIPE;
@@ -207,7 +205,7 @@ static void fail_reason(struct attempt *a, const char *reason)
     else if (str_eq(reason, "bad-request"))
         err_set(&a->e, ERR_INVALID, "%d is not a port", a->port);
     else
-        err_set(&a->e, ERR_UNAVAILABLE, "the sandbox's network process answered strangely");
+        err_set(&a->e, ERR_UNAVAILABLE, "the sandbox's network process sent an invalid answer");
     fail(a);
 }
 
@@ -263,7 +261,7 @@ static void attempt_start(uv_loop_t *loop, const char *path, int port, bool loop
     uv_timer_init(loop, &a->again);
     a->again.data = a;
     a->open_handles = 2;
-    if (strlen(path) > UNIX_PATH_MAX_BYTES) { // libuv would cut it off
+    if (strlen(path) > UNIX_PATH_MAX_BYTES) { // libuv would truncate it
         err_set(&a->e, ERR_INVALID, "the socket path %s is longer than %d bytes", path,
                 UNIX_PATH_MAX_BYTES);
         fail(a);

@@ -35,7 +35,7 @@ void control_fini(struct control *c)
     hang_up(c);
 }
 
-// The answer is short, and the client's buffer empty.
+// The answer is short and the client's buffer is empty, so it fits.
 static void say(struct control *c, const struct err *e)
 {
     json_t *json = err_is(e) ? json_pack("{s:s}", "error", e->msg) : json_object();

@@ -1,18 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby-netd: options, limits, and one netd.
+// cubby-netd: the options and limits of one process, which serves one sandbox.
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/opts.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/log/log.h"
-#include "sandbox-backend/netd/confine.h"
 #include "sandbox-backend/netd/netd.h"
+#include "sandbox-backend/netd/wire/pollset.h"
+
+// ---- limits of the process: a guest can only harm its own network
+
+// Memory that libslirp may fill with data of the guest: buffers of its connections, and segments
+// that wait for a missing one (outward.h), together less than this. Above it the process aborts,
+// and with it this sandbox's network.
+#define CONFINE_DATA_BYTES (512L * 1024 * 1024)
+
+// Allocations of this size and above are mapped, not taken from the heap. libslirp has two buffers
+// of 128 KiB for each connection, enlarges them at once, and leaves them mostly empty. In the heap
+// they would be copied when they move, and would stay resident after they are freed. Its packets
+// have 64 KiB as well: freed in the heap, they would leave room for such buffers.
+#define CONFINE_MAPPED_BYTES (64 * 1024)
+#define CONFINE_HEAP_STEP    (16 * 1024) // the heap grows by this, which leaves no such room
+
+static int limit_descriptors(struct err *e)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0)
+        return err_sys(e, errno, "read the limit of open files");
+    if (r.rlim_max < POLLSET_MAX)
+        return err_set(e, ERR_LIMIT,
+                       "netd needs %d open files, but the limit is %lu: raise it (ulimit -Hn)",
+                       POLLSET_MAX, (unsigned long)r.rlim_max);
+    r.rlim_cur = POLLSET_MAX;
+    if (setrlimit(RLIMIT_NOFILE, &r) < 0)
+        return err_sys(e, errno, "set the limit of open files");
+    return 0;
+}
+
+// A sanitizer's own tables are larger than any useful limit.
+static int limit_memory(struct err *e)
+{
+#ifndef __SANITIZE_ADDRESS__
+    struct rlimit r = {CONFINE_DATA_BYTES, CONFINE_DATA_BYTES};
+    if (setrlimit(RLIMIT_DATA, &r) < 0)
+        return err_sys(e, errno, "set the limit of memory");
+#else
+    (void)e;
+#endif
+    return 0;
+}
+
+// Set the limits of descriptors and memory, keep the heap small, and give up new privileges. Return
+// -1 when the host's hard limit of descriptors is below POLLSET_MAX.
+static int confine_self(struct err *e)
+{
+    mallopt(M_MMAP_THRESHOLD, CONFINE_MAPPED_BYTES);
+    mallopt(M_TOP_PAD, CONFINE_HEAP_STEP);
+    signal(SIGPIPE, SIG_IGN); // libslirp writes to sockets whose reader may be gone
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return err_sys(e, errno, "set no_new_privs");
+    if (limit_descriptors(e) < 0)
+        return -1;
+    return limit_memory(e);
+}
 
 static struct {
     int64_t frames_fd, listen_fd, control_fd, stats_fd, policy_fd, egress_fd, log_fd;
@@ -33,7 +95,8 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.frames_fd,
      .arg = "FD",
-     .help = "stream socket on which QEMU's -netdev stream passes Ethernet frames",
+     .help = "socket for Ethernet frames: a stream, as QEMU's -netdev stream, or packets, as "
+             "gVisor's fdbased link",
      .max = INT16_MAX},
     {.name = "listen-fd",
      .type = OPT_INT,
@@ -69,13 +132,13 @@ static const struct opt table[] = {
      .type = OPT_STRING,
      .value = &options.policy,
      .arg = "JSON",
-     .help = "the same in full, instead of --mode: {\"internet\": true, \"allowOut\": [...], "
+     .help = "the whole policy, instead of --mode: {\"internet\": true, \"allowOut\": [...], "
              "\"denyOut\": [...]}"},
     {.name = "policy-fd",
      .type = OPT_INT,
      .value = &options.policy_fd,
      .arg = "FD",
-     .help = "where that is read from, to its end, when not everybody is to see it in ps",
+     .help = "descriptor to read --policy from, so that ps does not show it",
      .max = INT16_MAX},
     {.name = "log-fd",
      .type = OPT_INT,
@@ -96,18 +159,19 @@ static const struct opt table[] = {
 static void print_help(void)
 {
     puts("Usage: cubby-netd --frames-fd FD --listen-fd FD [options]\n"
-         "The network of one sandbox. cubbyd starts it; it ends when QEMU closes its socket.\n");
+         "The network of one sandbox. cubbyd starts it; it ends when the machine closes that "
+         "socket.\n");
     opts_help(stdout, table, ARRAY_LEN(table));
 }
 
 static int check_options(int argc, struct err *e)
 {
     if (argc > 1)
-        return err_set(e, ERR_INVALID, "there are no operands");
+        return err_set(e, ERR_INVALID, "cubby-netd takes no operands");
     if (options.frames_fd < 0 || options.listen_fd < 0)
-        return err_set(e, ERR_INVALID, "--frames-fd and --listen-fd are needed");
+        return err_set(e, ERR_INVALID, "--frames-fd and --listen-fd are required");
     if (options.policy && options.policy_fd >= 0)
-        return err_set(e, ERR_INVALID, "--policy and --policy-fd do not go together");
+        return err_set(e, ERR_INVALID, "--policy and --policy-fd cannot be used together");
     log_set_fd((int)options.log_fd);
     log_set_level((enum log_level)log_parse_level(options.log_level));
     return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sandbox's network.
+// The network of a sandbox.
 #include "sandbox-backend/netd/netd.h"
 
 #include <errno.h>
@@ -19,7 +19,8 @@ static void on_gate_refused(void *ctx, const struct endpoint *to, const char *wh
 static void on_guest_frame(void *ctx, uint8_t *frame, size_t len);
 static void on_policy(void *ctx, const struct net_policy *rules);
 
-// Asking the guest for its address tells it ours: its first answer to us need not ask.
+// Ask the guest for its address. The question tells the guest our address, so it need not ask
+// before its first answer.
 static void prime_guest_arp(struct netd *n)
 {
     static const uint8_t everyone[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
@@ -92,7 +93,7 @@ void netd_free(struct netd *n)
 
 // ---- from the guest
 
-// Data in a SYN would leave before anything of it could be judged.
+// Return whether a SYN carries data. That data would leave before the gate could judge it.
 static bool is_early_data(struct netd *n, const struct packet *p)
 {
     const struct endpoint to = {p->dst, p->dport, p->proto};
@@ -100,8 +101,9 @@ static bool is_early_data(struct netd *n, const struct packet *p)
            gate_wants(n->gate, &to);
 }
 
-// TCP that is past the limit waits, with all that the guest sends after it. UDP is dropped then, as
-// on any line that is full: else a guest that floods it could not be spoken to any more.
+// TCP above the rate waits, together with everything that the guest sends after it. UDP above the
+// rate is dropped, as on a full line; otherwise a UDP flood would block all other traffic with the
+// guest.
 static void send_outside(struct netd *n, const struct packet *p)
 {
     bool is_over = shaper_wait_ms(&n->sends, clock_mono_ms()) > 0;
@@ -113,9 +115,32 @@ static void send_outside(struct netd *n, const struct packet *p)
     stack_input(n->stack, p);
 }
 
+static int64_t or_else(int64_t limit, int64_t standard)
+{
+    return limit > 0 ? limit : standard;
+}
+
+// Return NULL if the guest may open what this packet opens, which is then counted; else the reason.
+static const char *refuses_opening(struct netd *n, const struct packet *packet)
+{
+    const struct net_limits *limits = &n->policy.rules.limits;
+    enum stack_kind kind = stack_opens(n->stack, packet);
+    if (kind == STACK_NOTHING)
+        return NULL;
+    bool is_tcp = kind == STACK_TCP;
+    int64_t most = or_else(is_tcp ? limits->connections : limits->udp_ports, NET_CONNECTIONS_MAX);
+    int64_t per_s =
+        or_else(is_tcp ? limits->connections_per_s : limits->udp_ports_per_s, NET_NEW_PER_S);
+    if (stack_count(n->stack, kind) >= most)
+        return is_tcp ? "too many connections" : "too many UDP ports";
+    if (!pace_take(is_tcp ? &n->pace.tcp : &n->pace.udp, per_s, clock_mono_ms()))
+        return is_tcp ? "too many new connections" : "too many new UDP ports";
+    return NULL;
+}
+
 static void open_or_refuse(struct netd *n, struct filter_result *r)
 {
-    const char *why = pace_refuses(&n->pace, &n->policy.rules.limits, n->stack, &r->packet);
+    const char *why = refuses_opening(n, &r->packet);
     if (why)
         filter_refuse(r, why);
     else if (is_early_data(n, &r->packet))
@@ -124,8 +149,9 @@ static void open_or_refuse(struct netd *n, struct filter_result *r)
         send_outside(n, &r->packet);
 }
 
-// What the guest still says in a connection of the host's that is over, or that its kernel
-// remembers of the machine from whose image it was made, asks for nothing.
+// Refuse TCP to the gateway. Segments that open nothing are noise: they belong to an inward
+// connection that has ended, or that the guest's kernel remembers from the machine whose image it
+// was restored from.
 static void refuse_inward(struct filter_result *r)
 {
     filter_refuse(r, "the gateway has no services");
@@ -151,14 +177,14 @@ static void on_guest_frame(void *ctx, uint8_t *frame, size_t len)
 
 // ---- from libslirp
 
-// The frame is copied to where it will be sent from, and changed there.
+// Copy the frame to the send queue and change it there.
 static void on_stack_frame(void *ctx, const uint8_t *frame, size_t len)
 {
     struct netd *n = ctx;
     struct packet p;
     uint8_t *copy = frames_reserve(&n->frames, len);
     if (!copy)
-        return; // libslirp sends it again
+        return; // libslirp repeats it
     memcpy(copy, frame, len);
     if (wire_parse(&p, copy, len) || filter_to_guest(&n->policy, &p))
         return;
@@ -186,7 +212,7 @@ static void on_stack_connected(void *ctx, int fd, const struct endpoint *to)
 static void on_stack_late(void *ctx, int fd, const struct endpoint *to)
 {
     struct netd *n = ctx;
-    refusals_add(&n->refusals, "a handshake that the guest does not end", to, NULL);
+    refusals_add(&n->refusals, "a handshake that the guest did not end", to, NULL);
     gate_cut(n->gate, fd);
 }
 
@@ -209,7 +235,7 @@ static const char *denies_connection(void *ctx, const struct stack_connection *c
     return why;
 }
 
-// While the policy was closed, the host's addresses were not watched.
+// The host's addresses were not watched while the policy was closed, so renew them.
 static void on_policy(void *ctx, const struct net_policy *rules)
 {
     struct netd *n = ctx;
@@ -231,7 +257,7 @@ static void shorten(int *timeout, int ms)
         *timeout = ms;
 }
 
-// Whether the guest has to wait, because of what it has sent.
+// Return whether the guest has to wait because of what it has sent.
 static bool holds_guest(struct netd *n, int *timeout)
 {
     int wait = n->frames.is_held ? shaper_wait_ms(&n->sends, clock_mono_ms()) : 0;
@@ -241,7 +267,7 @@ static bool holds_guest(struct netd *n, int *timeout)
     return wait > 0;
 }
 
-// Whether the outside has to wait.
+// Return which sockets of the outside have to wait.
 static enum stack_hold holds_outside(struct netd *n, size_t queued, int *timeout)
 {
     int wait = shaper_wait_ms(&n->receives, clock_mono_ms());
@@ -268,8 +294,8 @@ static void fill(struct netd *n, int *timeout)
         hostaddr_fill(&n->hostaddr, &n->set, timeout);
 }
 
-// The order matters: libslirp judges the events before anything changes its sockets, and inward.c
-// before frames of the guest do.
+// The order matters. libslirp looks at its events before anything changes its sockets. inward.c
+// looks at its events before frames of the guest change its connections.
 static int serve(struct netd *n, struct err *e)
 {
     stack_poll(n->stack, &n->set);
@@ -280,13 +306,14 @@ static int serve(struct netd *n, struct err *e)
         hostaddr_poll(&n->hostaddr, &n->set);
     short frames = pollset_events(&n->set, n->frames_place);
     if (frames & (POLLHUP | POLLERR))
-        n->frames.is_held = false; // nobody is there to wait
+        n->frames.is_held = false; // the machine has ended, so stop waiting
     if ((frames & (POLLIN | POLLHUP | POLLERR) || frames_has_rest(&n->frames)) &&
         frames_read(&n->frames, on_guest_frame, n, e) < 0)
         return -1;
     gate_poll(n->gate, &n->set);
     control_poll(&n->control,
-                 &n->set); // last: it changes libslirp's sockets and what is waited for
+                 &n->set); // last: it changes libslirp's sockets and the state that the others wait
+                           // for
     return frames_flush(&n->frames, e);
 }
 

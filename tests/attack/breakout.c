@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is tried by whoever has broken into a process of a sandbox: it is started in that process's
-// place, with all that it holds, says on standard error how each attempt ended, and waits.
+// An attacker who has broken into a process of a sandbox. The tests start this program in place of
+// that process, with all that the process holds. It tries to break out, reports each attempt on
+// standard error, and waits.
 //
-// A line is "NAME WORD": the name of errno, or DONE when nothing stood in the way. Nothing that
-// succeeds changes this machine, so that it may be tried without a jail.
+// A report is a line "NAME WORD". WORD is the name of errno, or DONE if the attempt succeeded. No
+// attempt changes this machine when it succeeds, so the program can also run without a jail.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -267,8 +268,10 @@ static void processes(void)
     TRY("place-daemon", sched_getaffinity(daemon, sizeof cpus, &cpus));
     TRY("session-of-daemon", getsid(daemon));
     TRY("own-signals", fcntl(STDERR_FILENO, F_SETOWN, daemon));
-    TRY("fork-bomb", forks());
-    TRY("thread-bomb", threads());
+    if (strcmp(target("bombs", text, sizeof text), "no") != 0) {
+        TRY("fork-bomb", forks());
+        TRY("thread-bomb", threads());
+    }
     TRY("open-many", opens_many());
     TRY("execute", access("/bin/sh", X_OK));
 }

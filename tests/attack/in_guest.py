@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hostile guest does, as root in it. A server whose requests are lists of attempts, [[name of a
-function here, argument ...] ...], and whose answers are the lists of their outcomes."""
+"""The attacks of a hostile guest, run as root inside it. It is a server: a request is a list of
+attempts, [[name of a function here, argument ...] ...], and the answer is the list of their
+outcomes.
+"""
 
 import ctypes
 import errno
@@ -25,7 +27,7 @@ def name_of(error):
 
 
 def tcp(address, port, send="", wait=True):
-    """What a connection brings: "reached:" and what the other side said, or the error's name."""
+    """The outcome of a connection: "reached:" and the other side's first bytes, or the error's name."""
     with socket.socket() as s:
         s.settimeout(LIMIT)
         s.connect((address, port))
@@ -50,7 +52,7 @@ def connect6(address, port):
 
 
 def fast_open(address, port):
-    """Data in the first segment, before anybody could look at an answer."""
+    """Data in the first segment, before an answer could be examined."""
     with socket.socket() as s:
         for option in socket.SO_SNDTIMEO, socket.SO_RCVTIMEO:  # a time-out of Python's does not block
             s.setsockopt(socket.SOL_SOCKET, option, struct.pack("qq", LIMIT, 0))
@@ -59,7 +61,7 @@ def fast_open(address, port):
 
 
 def resolve(name):
-    """The IPv4 addresses that the sandbox's resolver tells; none for a name that there is not."""
+    """The IPv4 addresses that the sandbox's resolver returns; none for a name that does not exist."""
     question = b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0" + struct.pack(">HH", 1, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.settimeout(LIMIT)
@@ -91,8 +93,8 @@ def is_fence(frame, number):
 
 
 def frames(send, fence):
-    """Sends frames as they are; what came before the gateway answered an echo that was sent behind
-    them. netd takes frames one after another, so all answers of its own are there by then."""
+    """Sends frames unchanged. Returns the frames that came before the gateway answered an echo sent
+    after them. netd takes frames one after another, so all its own answers are there by then."""
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     s.bind(("eth0", 0))
     with s, socket.socket(socket.AF_INET, socket.SOCK_RAW, 1) as echo:
@@ -140,7 +142,7 @@ class Ports:
 
 
 def firmware():
-    """QEMU's configuration device: the files that it offers, with what they begin with."""
+    """QEMU's configuration device: the files that it offers, and their first bytes."""
     ports = Ports()
 
     def read(count):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever has broken into QEMU or into cubby-netd: breakout.c is started in its place by the daemon
-itself, in the jail, with all that the process holds, and tries to get out. Each attempt is refused; with
-the jail off the same program, started the same way, succeeds. As root's and as another user's, whose
-own the template's files are."""
+"""An attacker has taken over QEMU or cubby-netd and tries to leave the jail. The daemon starts
+breakout.c in place of that process, in the jail and with everything that the process holds. Each
+attempt is refused; without the jail the same program, started the same way, succeeds. The attempts
+are made by a daemon of root and by a daemon of another user, who owns the template's files.
+"""
 
 import ctypes
 import os
@@ -15,9 +16,10 @@ import threading
 
 import pytest
 
-from cubbyd import MicroVMs, wait_for
+from cubbyd import MicroVMs, Shipped, wait_for
 from harness import BIN
 from jail_peer import USER, of_user
+from tiers import tier  # noqa: F401
 
 PROGRAM = pathlib.Path(os.environ["TEST"]) / "breakout"
 MARK = b"CUBBY-TARGETS:"
@@ -37,7 +39,7 @@ OF_NETD = {"tcp", "udp", "ipv6", "netlink"}
 
 
 class Targets:
-    """What is worth attacking, on the host: files of anybody's, sockets, memory, a process."""
+    """Targets of an attack on the host: files of other users, sockets, memory, a process."""
 
     def __init__(self, home, daemon_pid):
         self.other = home / "other"
@@ -72,7 +74,7 @@ class Targets:
 
 
 def program_with(targets, where):
-    """A copy of the program that knows what to attack."""
+    """A copy of the program with its targets compiled in."""
     data = PROGRAM.read_bytes()
     at = data.index(MARK)
     text = (MARK + targets.text()).ljust(ROOM, b"\0")
@@ -82,7 +84,8 @@ def program_with(targets, where):
 
 
 def running(program):
-    """The pid of the process that runs it: by inode, as its path is another in a jail."""
+    """The pid of the process that runs the program. It is found by inode, because its path is
+    another one in a jail."""
     wanted = program.stat()
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -95,7 +98,7 @@ def running(program):
 
 
 def said(pid):
-    """What it wrote to its standard error, once it is at its end."""
+    """The text of the program's standard error, once the program has ended."""
     try:
         text = pathlib.Path(f"/proc/{pid}/fd/2").read_bytes().rstrip(b"\0").decode()
     except OSError:
@@ -104,7 +107,8 @@ def said(pid):
 
 
 def own_files(template):
-    """The template's large files become the user's own, as those of one that he has built; nothing reads them."""
+    """Makes the test's user the owner of the template's large files, as if that user had built it;
+    nothing reads them."""
     for name in "memory", "disk.ext4", "vmstate":
         size = (template / name).stat().st_size
         (template / name).unlink()
@@ -134,7 +138,8 @@ def attempts(kind, *args):
     over = threading.Event()
 
     def keep_creating():
-        """On a slow host it may not be at its end when the daemon gives it up."""
+        """Creates again and again: on a slow host the daemon may give up the program before it has
+        finished."""
         while not over.is_set():
             daemon.request("POST", "/v2/sandboxes", {"templateID": "default"}, timeout=120)
     create = threading.Thread(target=keep_creating, daemon=True)
@@ -164,7 +169,7 @@ def allowed(name, word):
 
 @pytest.fixture(scope="module", name="control")
 def fixture_control():
-    """The same with the wall down."""
+    """The same attempts without the jail."""
     return attempts("vmm", "--jail", "off")
 
 
@@ -189,3 +194,48 @@ def test_nothing_is_found_outside(control, kind):
         "read-shadow", "reopen-own", "chmod-own", "chown-own", "times-own", "lease-own", "write-template-memory",
         "write-other-disk", "signal-daemon", "ptrace-daemon", "tcp", "daemon-socket", "abstract", "other-socket",
         "shared-memory", "unshare-user", "capabilities"}
+
+
+# ---- as root of a guest
+# Attempts at something of the host, which the control reaches.
+OF_THE_HOST = {"list-home", "read-template-facts", "write-template-memory", "write-template-disk", "read-other-disk",
+               "write-other-disk", "read-other-record", "signal-daemon", "ptrace-daemon", "read-daemon", "pidfd-daemon",
+               "limit-daemon", "place-daemon", "session-of-daemon", "abstract", "daemon-socket", "other-socket",
+               "shared-memory"}
+
+# Parts of a kernel that the sentry does not have, or gives nobody.
+NOT_IN_GVISOR = {"open-mem", "open-kmsg", "by-handle", "raw", "packet", "vsock", "alg", "add-key", "bpf", "io-uring",
+                 "userfaultfd", "perf", "init-module", "finit-module", "kexec", "reboot", "set-clock", "io-ports",
+                 "fanotify"}
+
+
+def attempts_in_guest(tier):  # noqa: F811
+    """{attempt: how it ended} of the program as root of a guest, with nothing of the host in its hands."""
+    with Shipped("--pool", "off", tier=tier) as daemon, tempfile.TemporaryDirectory() as place:
+        targets = Targets(daemon.home, daemon.process.pid)
+        targets.facts["bombs"] = "no"  # they would hurt the sandbox itself (test_abuse.py)
+        program = pathlib.Path(place) / "breakout"
+        program_with(targets, program)
+        try:
+            made = daemon.create(timeout=600)
+            put = daemon.through(made["sandboxID"], "POST", "/files?path=/root/breakout&username=root", program.read_bytes(),
+                                 headers={"Content-Type": "application/octet-stream"}, token=made["envdAccessToken"])
+            assert put.status == 200, put.body
+            assert daemon.command(made, "chmod 755 /root/breakout; /root/breakout 2>/root/said &", "root")[0] == 0
+            text = wait_for(lambda: (said := daemon.command(made, "cat /root/said", "root")[1]).endswith(b"END\n") and said,
+                            150, "it has tried everything")
+            assert daemon.kill(made["sandboxID"]) == 204
+        finally:
+            targets.close()
+            shutil.rmtree(targets.other)
+    return dict(line.split() for line in text.decode().splitlines() if line != "END")
+
+
+def test_root_of_a_guest_finds_nothing_of_the_host(control, tier):  # noqa: F811
+    tried = attempts_in_guest(tier)
+    found = {n: w for n, w in tried.items() if n in OF_THE_HOST and w not in REFUSED | {"EINVAL"}}
+    assert not found, found
+    assert {n for n, w in control.items() if w == "DONE"} >= OF_THE_HOST
+    if tier == "gvisor":
+        there = {n for n in NOT_IN_GVISOR if tried[n] == "DONE"}
+        assert not there, there

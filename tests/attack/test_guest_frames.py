@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that a guest's own kernel would not send. None of what is refused leaves the sandbox in any
-form: the cable to the world and the host's loopback are watched until a packet that is allowed, sent
-behind it, has passed."""
+"""Frames that a guest's own kernel would not send. Nothing that is refused leaves the sandbox in
+any form: the test watches the cable to the world and the host's loopback until an allowed packet,
+sent after the refused one, has passed.
+"""
 
 import itertools
 import secrets
@@ -13,15 +14,18 @@ import pytest
 from attack_world import Capture, Field, PORT, wait_for
 from netd_guest import (ACK, FIN, GATEWAY_MAC_BYTES, GUEST_IP, GUEST_MAC_BYTES, RST, SYN, checksum, ipv4, tcp,
                         udp)
+from tiers import tier  # noqa: F401
 
 URG = 32
+pytestmark = pytest.mark.only_in("microvm", reason="gVisor lets no guest send frames of its own making")
 OTHER_MAC = bytes.fromhex("525400c0bb77")
 DENIED = "10.9.9.9"
+GATEWAY_IP = "10.0.2.2"
 
 
 @pytest.fixture(scope="module", name="field")
-def fixture_field():
-    field = Field()
+def fixture_field(tier):  # noqa: F811
+    field = Field(tier=tier)
     field.numbers = itertools.count(20001)
     field.cable = Capture(field.world.world, "h0")
     field.loopback = Capture(field.world.host, "lo")
@@ -36,8 +40,8 @@ def syn(field, address, port=PORT, flags=SYN, **more):
 
 
 def sent_and_seen(field, *frames):
-    """What came back to the guest, and what was seen on the cable and on the host's loopback, of frames that
-    are sent before one that is allowed."""
+    """Sends frames, then one that is allowed. Returns the frames that came back to the guest, and
+    the packets seen on the cable and on the host's loopback."""
     for capture in field.cable, field.loopback:
         capture.drain()
         capture.seen.clear()
@@ -49,7 +53,8 @@ def sent_and_seen(field, *frames):
 
 
 def is_neighbourly(packet):
-    """What the two kernels at the cable's ends say to each other: ARP, ICMPv6 and multicast reports."""
+    """Whether a packet is one that the two kernels at the cable's ends send each other: ARP, ICMPv6
+    and multicast reports."""
     frame = packet[3]
     return packet[0] is None and (frame[12:14] == b"\x08\x06" or
                                   frame[12:14] == b"\x86\xdd" and frame[20] in (0, 58))
@@ -60,17 +65,20 @@ def is_reset(frame):
 
 
 def is_prohibited(frame):
-    return frame[12:14] == b"\x08\0" and frame[23] == 1 and frame[34:36] == bytes((3, 13))
+    """Of the gateway: a host in the world also says that a port is closed."""
+    return (frame[12:14] == b"\x08\0" and frame[23] == 1 and frame[34:36] in (bytes((3, 13)), bytes((3, 3)))
+            and socket.inet_ntoa(frame[26:30]) == GATEWAY_IP)
 
 
 def answers(back):
-    """What netd said to the frames, without its answers to the guest's own kernel."""
+    """netd's answers to the frames, without its answers to the guest's own kernel."""
     return [f for f in back if is_reset(f) or is_prohibited(f)]
 
 
 def test_what_is_allowed_passes(field):
-    """The control of all that follows: a plain frame to the public address is seen on the cable, one to an
-    address that is refused is once the wall is down, and on the host's loopback what goes there."""
+    """The control of all tests below: a plain frame to the public address is seen on the cable;
+    without the filter, a frame to a refused address is seen there too, and one to the host's
+    loopback is seen on the loopback."""
     _, seen, _ = sent_and_seen(field, syn(field, field.world.PUBLIC))
     assert [p[2] for p in seen if p[0] == 6 and p[3][13] == SYN] == [field.world.PUBLIC]
     field.policy(allowOut=[DENIED + "/32", "127.0.0.1/32"])
@@ -83,7 +91,7 @@ def test_what_is_allowed_passes(field):
 
 
 def test_addresses_that_a_kernel_would_not_send_to(field):
-    """The host's loopback, this network, what is reserved: each is reset at once."""
+    """The host's loopback, this network, reserved addresses: each connection is reset at once."""
     targets = ["127.0.0.1", "127.0.0.53", "0.0.0.0", "240.0.0.1", field.world.HOST_IP, DENIED, "169.254.169.254"]
     back, seen, inside = sent_and_seen(field, *[syn(field, t) for t in targets])
     assert [socket.inet_ntoa(f[26:30]) for f in answers(back)] == targets
@@ -91,7 +99,7 @@ def test_addresses_that_a_kernel_would_not_send_to(field):
 
 
 def test_odd_flags(field):
-    """No combination of flags is a way past the question where a connection goes."""
+    """No combination of flags bypasses the check of a connection's target."""
     flags = [SYN | FIN, SYN | RST, SYN | ACK, ACK, FIN, 0, SYN | URG, 0x3f, SYN | 0xc0]
     back, seen, inside = sent_and_seen(field, *[syn(field, a, flags=f) for a in (DENIED, "127.0.0.1") for f in flags])
     assert len(answers(back)) == 2 * len([f for f in flags if not f & RST])
@@ -110,8 +118,8 @@ def test_spoofed_sources(field):
 
 
 def fragments(field, address):
-    """A SYN in two, whose second part has the rest of its header, and one that is overwritten by the
-    part behind it (RFC 1858)."""
+    """A SYN in two fragments: once the second one has the rest of the header, once it overwrites a
+    part of the first (RFC 1858)."""
     whole = tcp(address, next(field.numbers), PORT, 1, 0, SYN)
     other = tcp(address, next(field.numbers), PORT, 1, 0, SYN)
     return [ipv4(6, address, whole[:8], flags=0x2000), ipv4(6, address, whole[8:], flags=1),
@@ -136,7 +144,7 @@ def test_ip_options(field):
 
 
 def test_other_protocols(field):
-    """IPv6 in IPv4, GRE, SCTP, ESP, IPIP with a SYN inside: refused by a message; none leaves."""
+    """IPv6 in IPv4, GRE, SCTP, ESP, IPIP with a SYN inside: refused with an ICMP message; none leaves."""
     inner = syn(field, DENIED)[14:]
     back, seen, inside = sent_and_seen(field, *[ipv4(p, field.world.PUBLIC, inner) for p in (41, 47, 132, 50, 4, 2, 255)])
     assert len([f for f in back if is_prohibited(f)]) == 7
@@ -148,7 +156,8 @@ def with_type(number, payload):
 
 
 def test_other_frames(field):
-    """IPv6, VLAN tags, one and two, PPPoE, a loopback test frame, what says that it is IPv4 and is not."""
+    """IPv6, one VLAN tag and two, PPPoE, a loopback test frame, and a frame that claims to be IPv4
+    and is not."""
     plain = syn(field, DENIED)
     six = struct.pack(">IHBB", 6 << 28, 20, 6, 64) + b"\0" * 10 + b"\xff\xff" + socket.inet_aton(GUEST_IP) + \
         b"\0" * 10 + b"\xff\xff" + socket.inet_aton(DENIED) + plain[34:]
@@ -163,8 +172,8 @@ def test_other_frames(field):
 
 
 def test_lies_about_lengths(field):
-    """A header that is longer or shorter than it says, a wrong checksum, frames of every size to the end of
-    one that is right."""
+    """A header whose length field is too small or too large, a wrong checksum, and a right frame
+    cut to every size."""
     good = syn(field, field.world.PUBLIC)
 
     def head(**change):
@@ -183,7 +192,8 @@ def test_lies_about_lengths(field):
 
 
 def test_jumbo_frames(field):
-    """As large as the guest's driver lets root send: the wall stands, and the network after it."""
+    """Frames as large as the guest's driver lets root send: the filter holds, and the network works
+    afterwards."""
     field.attack(["shell", "ip link set eth0 mtu 9000 || ip link set eth0 mtu 1500"])
     huge = ipv4(17, DENIED, udp(next(field.numbers), PORT, b"j" * 8000))
     back, seen, inside = sent_and_seen(field, huge, ipv4(17, "127.0.0.1", udp(5, PORT, b"j" * 1472)))
@@ -197,8 +207,8 @@ def arp(operation, sender_mac, sender, target, to=b"\xff" * 6):
 
 
 def test_arp(field):
-    """Claims to be the gateway, the resolver, another guest: nobody believes them, nobody answers for
-    others, and connections into the guest go on."""
+    """Claims to be the gateway, the resolver, another guest: they are ignored, nobody answers for
+    other addresses, and connections into the guest go on."""
     lies = [arp(o, m, s, t) for o in (1, 2) for m in (GUEST_MAC_BYTES, OTHER_MAC)
             for s, t in (("10.0.2.2", "10.0.2.2"), ("10.0.2.3", "10.0.2.15"), ("10.0.2.16", "10.0.2.2"),
                          (GUEST_IP, "10.0.2.16"), (GUEST_IP, field.world.HOST_IP), (GUEST_IP, "10.0.2.1"))]
@@ -212,7 +222,7 @@ def test_arp(field):
 
 
 def test_dhcp_tftp_and_broadcasts(field):
-    """libslirp has servers for these; none is reached, and what goes to all goes nowhere."""
+    """libslirp has servers for these: none is reached, and broadcasts go nowhere."""
     discover = bytes.fromhex("01010600") + b"\1\2\3\4" + b"\0" * 20 + GUEST_MAC_BYTES + b"\0" * 202 + \
         bytes.fromhex("63825363350101ff")
     request = b"\0\1/etc/passwd\0octet\0"
@@ -228,7 +238,8 @@ def test_dhcp_tftp_and_broadcasts(field):
 
 
 def test_icmp(field):
-    """An echo to others is refused by a message; redirects, timestamps and forged errors go nowhere."""
+    """An echo to another address is refused with a message; redirects, timestamps and forged errors
+    go nowhere."""
     def icmp(kind, code, rest):
         body = bytes((kind, code, 0, 0)) + rest
         return body[:2] + struct.pack(">H", checksum(body)) + body[4:]
@@ -242,3 +253,12 @@ def test_icmp(field):
     back, _, inside = sent_and_seen(field, *echo, *forged)
     assert len([f for f in back if is_prohibited(f)]) == len(echo)
     assert not any(p[0] == 1 and p[2] == field.world.PUBLIC for p in field.cable.seen) and inside == []
+
+
+@pytest.mark.only_in("gvisor", reason="a microVM's kernel sends what its root wants, and netd judges it")
+def test_no_frame_of_its_own_making(field):
+    """gVisor lets nobody open a raw socket, not even root."""
+    frame = syn(field, field.world.PUBLIC)
+    (outcome,) = field.attack(["frames", [frame.hex()], 1])
+    assert outcome == "EPERM" or outcome["unsent"] == ["EPERM"], outcome
+    assert field.attack(["tcp", field.world.PUBLIC, PORT]) == ["reached:world"]  # control

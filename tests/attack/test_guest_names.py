@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that may reach one name, and tries to reach more: by address, by other ways to ask for names, by
-another name at the same address, by a name that changes what it stands for, by what a second sandbox asked."""
+"""A guest that may reach one name tries to reach more: by address, by other kinds of DNS query, by
+another name at the same address, by a name whose address changes, and by an address that a second
+sandbox asked for.
+"""
 
 
 import pytest
@@ -9,13 +11,14 @@ from attack_world import ALL, Field, UdpHello
 from gate_world import client_hello
 from netd_world import NameServer
 from threaded import Threaded
+from tiers import tier  # noqa: F401
 
 OTHER = "9.9.9.9"
 GOOD, EVIL = "good.example", "evil.example"
 
 
 class Answers(Threaded):
-    """Answers whoever says something first, at a port of every address of the world."""
+    """Answers clients that speak first, at a port of every address of the world."""
 
     def __init__(self, namespace, port):
         self.told = []
@@ -28,8 +31,8 @@ class Answers(Threaded):
 
 
 @pytest.fixture(scope="module", name="field")
-def fixture_field():
-    field = Field(dns=NameServer)
+def fixture_field(tier):  # noqa: F811
+    field = Field(tier=tier, dns=NameServer)
     field.world.world.ip("addr", "add", OTHER + "/32", "dev", "lo")
     field.names.records[GOOD] = [OTHER]
     field.names.records[EVIL] = [OTHER]
@@ -77,7 +80,7 @@ def test_one_name_is_one_name(field):
 
 
 def test_a_name_that_changes_what_it_stands_for(field):
-    """Rebinding: what is private is no answer, and is not open."""
+    """DNS rebinding: a private address is removed from the answer and stays closed."""
     field.policy(allowOut=["rebind.example"], denyOut=[ALL])
     field.names.records["rebind.example"] = ["10.9.9.9", "127.0.0.1", "169.254.169.254", field.world.HOST_IP]
     try:
@@ -92,7 +95,7 @@ def test_a_name_that_changes_what_it_stands_for(field):
 
 
 def test_what_another_sandbox_asked_for(field):
-    """Its names open nothing here."""
+    """Names that another sandbox resolved open nothing here."""
     second = field.sandbox(network={"allowOut": [GOOD], "denyOut": [ALL]})
     field.policy(allowOut=["nothing.example"], denyOut=[ALL])
     try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A QEMU that its guest has broken into leaves an image behind whose disk names files of the host. The
-next QEMU would open them: the image is refused, and is as good as before once the name is gone."""
+"""A QEMU that its guest has taken over leaves an image whose disk names files of the host. The next
+QEMU would open them: the image is refused, and can be used again once the name is gone.
+"""
 
 import subprocess
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A QEMU that lies on its control connection, as one may that its guest has broken into: qemu() below is
-started in its place by the driver. What the driver does with it is not for QEMU to say."""
+"""A QEMU that its guest has taken over lies on its control connection. The driver starts qemu()
+below in its place. A lie must not decide anything that belongs to the driver.
+"""
 
 import inspect
 import json
@@ -19,8 +20,8 @@ FACTS = {"created_at": "2026", "qemu": VERSION, "machine": "none", "cpu_model": 
 
 
 def qemu():
-    """Has the guest's memory, and answers all that it is told with success; that the state is loaded it
-    says when it is told to load it, and before."""
+    """Has the guest's memory, and answers every command with success; it reports that the state is
+    loaded both before and when it is told to load it."""
     import json, mmap, os, socket, sys  # pylint: disable=all
     if "--version" in sys.argv:
         print("QEMU emulator version " + os.path.basename(sys.argv[0]).split("-")[-1])
@@ -61,7 +62,7 @@ def fake_template(where):
 
 
 def fake_image(where, template):
-    """All pages of it are its own, which takes some milliseconds to fill in."""
+    """All pages of the memory are its own, so filling them in takes some milliseconds."""
     where.mkdir()
     (where / "image.json").write_text(json.dumps({**FACTS, "format": 1}))
     (where / "vmstate").touch()
@@ -73,8 +74,8 @@ def fake_image(where, template):
 
 
 def test_loaded_before_it_was_told_to_load(tmp_path, monkeypatch, shells):  # noqa: F811
-    """The pages are written into it by then. Were it believed, the guest would run before they are there,
-    and what they are read from would be freed while they are."""
+    """Pages are being written into its memory at that moment. A driver that believed it would let
+    the guest run before all pages are there, and free their source while it is being read."""
     template = fake_template(tmp_path / "template")
     program = fake_qemu(tmp_path)
     monkeypatch.setenv("CUBBY_QEMU", str(program))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what docs/benchmarks.md reports, and prints it as JSON.
+"""Measures the figures of docs/benchmarks.md and prints them as JSON.
 
-Machines are shared and noisy, so each figure is a median that stands beside a baseline measured in
-the same run, turn by turn. Nothing here passes or fails.
+Machines are shared and noisy, so each figure is a median beside a baseline that is measured in the
+same run, in turns. Nothing here passes or fails.
 
-    BIN=build/bin TEST=build/test CUBBY_TEST_HOME=build/test-home PYTHONPATH=tests/lib \\
+    BIN=build/bin TEST=build/test CUBBY_TEST_HOME=build/test-home PYTHONPATH=$(echo tests/lib/* | tr " " :) \
         python tests/bench/bench.py [--rounds N] [--only NAME]
 """
 
@@ -28,12 +28,13 @@ from bench_ports import PortsBench
 from bench_progress import ProgressBench
 from bench_sandbox import SandboxBench
 from bench_scenario import ScenarioBench
+from bench_tiers import TiersBench
 
 # Only those whose figures are of a pool have one.
 os.environ["CUBBY_POOL"] = "off"
 
 PARTS = [SandboxBench, JailBench, NetworkBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench,
-         PauseBench, ScenarioBench, ProgressBench, PortsBench, HttpBench]
+         PauseBench, TiersBench, ScenarioBench, ProgressBench, PortsBench, HttpBench]
 
 
 def machine():

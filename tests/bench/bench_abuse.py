@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a sandbox that is abused does to the others: rows for docs/security.md.
+"""Measures how a sandbox under abuse slows the others down: rows for docs/security.md.
 
-    BIN=build/bin CUBBY_TEST_HOME=build/test-home PYTHONPATH=tests/lib python tests/bench/bench_abuse.py [NAME...]
+    BIN=build/bin CUBBY_TEST_HOME=build/test-home PYTHONPATH=$(echo tests/lib/* | tr " " :) python tests/bench/bench_abuse.py [NAME...]
 
-For each abuse (tests/lib/abuse.py): how long a command in another sandbox and a question to the daemon take,
-before and meanwhile (median and worst of some), and what the daemon, netd and QEMU then have."""
+For each abuse (tests/lib/drivers/abuse.py): how long a command in another sandbox and a request to
+the daemon take, before and during it (median and worst of several), and how much memory the daemon,
+netd and QEMU have afterwards.
+"""
 
 import os
 import statistics
@@ -14,7 +16,7 @@ import sys
 os.environ["CUBBY_POOL"] = "off"
 os.environ.setdefault("TEST", "build/test")
 
-from abuse import Seen, abuses, answer_ms, cpu_seconds, netd, qemu, status
+from abuse import Seen, abuses, answer_ms, cpu_seconds, status
 from attack_world import Field, wait_for
 
 ROUNDS = 15
@@ -27,7 +29,7 @@ def series(daemon, made):
 
 def measure(field, name, command):
     daemon, bad = field.daemon, field.daemon.create()
-    machine, network = qemu(daemon, bad), netd(daemon, bad)
+    machine, network = daemon.guest_pid(bad), daemon.netd_pid(bad)
     spent = cpu_seconds(machine)
     stream = daemon.open_command(bad, command, user="root")
     wait_for(lambda: cpu_seconds(machine) > spent + 3, 120, "it is at work")
@@ -40,7 +42,7 @@ def measure(field, name, command):
 
 
 def main():
-    field = Field()
+    field = Field(tier="microvm")
     try:
         chosen = sys.argv[1:]
         print("| abuse | a command beside it, ms | the daemon, ms | daemon: memory, descriptors | netd | QEMU |")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures share: medians, sizes of processes, a client on a pipe."""
+"""Shared by the benchmarks: medians, sizes of processes, a client on a pipe."""
 
 import json
 import os
@@ -37,14 +37,14 @@ def resident_kb(pid):
 
 
 def has_baseline():
-    """Whether the TypeScript SDK is there, after an attempt to install it."""
+    """Whether the TypeScript SDK is installed; it is installed first if possible."""
     if not (BASELINE / "node_modules").exists():
         subprocess.run(["npm", "install", "--silent", "--no-package-lock"], cwd=BASELINE, check=False)
     return (BASELINE / "node_modules").exists()
 
 
 class Mcp:
-    """A server process and its pipe; just enough of a client not to be measured itself."""
+    """A server process and its pipe; a minimal client, so that its own time does not count."""
 
     def __init__(self, command, env=None, cwd=None):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

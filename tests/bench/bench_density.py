@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many sandboxes one machine holds, and what an idle one costs it."""
+"""Measures how many sandboxes fit on one machine, and what an idle one costs."""
 
 import concurrent.futures
 import os
@@ -23,14 +23,14 @@ def available_mb():
 
 
 def private_mb(pid):
-    """What would be free without this process: its pages that nobody shares."""
+    """Memory that would be free without this process: its pages that no other process shares."""
     kb = sum(int(line.split()[1]) for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
              if line.startswith(("Private_Clean:", "Private_Dirty:")))
     return kb / 1024
 
 
 def guest_own_mb(pid):
-    """Pages of the guest's memory that are this sandbox's alone, written since the template."""
+    """Pages of the guest's memory that only this sandbox has: those written since the template."""
     inside = kb = 0
     for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()
@@ -42,7 +42,8 @@ def guest_own_mb(pid):
 
 
 def pss_mb(pid, mapping):
-    """(PSS of all, of that the guest's template): shares of shared pages counted by their sharers."""
+    """(PSS of everything, PSS of the guest's template): each shared page is divided among the
+    processes that share it."""
     whole = part = 0
     inside = False
     for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
@@ -75,7 +76,7 @@ class DensityBench:
         return mcp
 
     def again(self, pool):
-        """With a daemon that has such a pool; the first tool call starts it."""
+        """A daemon with a pool of that size; the first tool call starts it."""
         self.mcp.close()
         self.state.stop_daemon()
         self.state.env["CUBBY_POOL"] = pool
@@ -91,7 +92,7 @@ class DensityBench:
         return time.perf_counter() - start
 
     def sizes(self):
-        """Means, in MB, of the machines that there are: QEMU without the template's pages, and netd."""
+        """Means, in MB, over the machines that run: QEMU without the template's pages, and netd."""
         qemu, netd = (list(self.state.processes(name)) for name in ("qemu", "cubby-netd"))
         memory = [pss_mb(pid, "/memory") for pid in qemu]
         return {"qemu_pss_mb": round(statistics.mean(whole - part for whole, part in memory), 1),
@@ -99,9 +100,9 @@ class DensityBench:
                 "netd_private_mb": round(statistics.mean(private_mb(pid) for pid in netd), 1), "n": len(qemu)}
 
     def idle_memory(self):
-        """Of sandboxes in the pool, warmed; and of such that have run a command and Python, then wait.
-        The proportional set size without the mapping of the template's memory, whose own pages are
-        counted apart."""
+        """Memory of warmed sandboxes in the pool, and of sandboxes that have run a command and
+        Python and then wait: the proportional set size without the mapping of the template's
+        memory. Own pages in that mapping are counted apart."""
         self.again(str(POOLED))
         made = [self.mcp.tool("create_sandbox")["sandbox_id"]]  # starts the daemon
         self.state.api("DELETE", f"/sandboxes/{made.pop()}")
@@ -118,7 +119,8 @@ class DensityBench:
         return {"pooled": pooled, "used": used}
 
     def alive_at_once(self):
-        """So many frozen and so many running, in one daemon; each frozen one is then woken by a command."""
+        """How many frozen and how many running sandboxes one daemon has at once; a command then
+        wakes each frozen one."""
         before, start = available_mb(), time.perf_counter()
         if not self.state.daemon():
             first = self.mcp.tool("create_sandbox")["sandbox_id"]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command costs elsewhere on the same machine: gVisor, bubblewrap, no sandbox at all."""
+"""Measures what a command costs in other isolation on the same machine: gVisor, bubblewrap, no
+sandbox.
+"""
 
 import shutil
 import subprocess
@@ -34,7 +36,8 @@ class ElsewhereBench:
         return took
 
     def elsewhere(self):
-        """From the start of `runsc do`, `bwrap` and `python3 -c` until each has printed, in turns."""
+        """The time from the start of `runsc do`, `bwrap` and `python3 -c` until each has printed,
+        in turns."""
         commands = {"gvisor": GVISOR, "bubblewrap": BUBBLEWRAP, "python_subprocess": PYTHON}
         there = {name: words for name, words in commands.items() if shutil.which(words[0])}
         took = {name: [] for name in there}

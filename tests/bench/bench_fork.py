@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks and snapshots: how long the parent stands still, and when each child can be used."""
+"""Measures forks and snapshots: how long the parent stands still, and when each child can be used.
+"""
 
 import os
 import re
@@ -37,7 +38,7 @@ class ForkBench:
         return [line["message"] for line in self.state.api("GET", f"/v2/sandboxes/{sandbox}/logs?direction=forward")["logs"]]
 
     def number(self, sandbox, pattern):
-        """What the newest line of its log that fits says."""
+        """The number in the newest line of the log that matches."""
         return [float(m.group(1)) for line in self.logs(sandbox) if (m := re.search(pattern, line))][-1]
 
     def command(self, sandbox):
@@ -47,7 +48,7 @@ class ForkBench:
         return time.perf_counter() - start
 
     def cold(self):
-        """(seconds of a create, of its first command), without a pool."""
+        """(seconds of a create, seconds of its first command), without a pool."""
         start = time.perf_counter()
         sandbox = self.state.api("POST", "/v2/sandboxes", {"templateID": "default"})["sandboxID"]
         took = time.perf_counter() - start

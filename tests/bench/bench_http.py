@@ -53,7 +53,7 @@ MODERN_HEADERS = {**HEADERS, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tool
 
 
 class Server:
-    """A process that serves MCP at self.port; its output says where."""
+    """A process that serves MCP at self.port, which it prints when it starts."""
 
     def __init__(self, command, pattern, **options):
         self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL,
@@ -118,7 +118,7 @@ def post(connection, body, headers=None):
 
 
 def open_session(connection):
-    """The headers that requests of a new session have."""
+    """The headers of a new session's requests."""
     answer, _ = post(connection, INITIALIZE)
     headers = {**HEADERS, "Mcp-Session-Id": answer.headers["Mcp-Session-Id"],
                "MCP-Protocol-Version": LEGACY}
@@ -135,7 +135,7 @@ def end_session(connection, headers):
 
 
 def open_stream(server, headers):
-    """An event stream whose head has come."""
+    """An event stream whose response head has arrived."""
     s = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     fields = "".join(f"{k}: {v}\r\n" for k, v in {**headers, "Accept": "text/event-stream"}.items())
     s.sendall(f"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{fields}\r\n".encode())
@@ -156,7 +156,7 @@ def cpu_seconds(pid):
 
 
 def drive(script, server):
-    """Requests a second by wrk, and the server's processor time for each, in microseconds."""
+    """Requests per second by wrk, and the server's processor time for each, in microseconds."""
     before = cpu_seconds(server.process.pid)
     done = subprocess.run(["wrk", "-t1", "-c16", f"-d{SECONDS}s", "-s", str(script),
                            f"http://127.0.0.1:{server.port}/mcp"],
@@ -179,7 +179,7 @@ class HttpBench:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     def close(self):
-        """Ends what was started since the last time."""
+        """Ends everything that was started since the last call."""
         while self.servers:
             self.servers.pop().close()
 
@@ -195,7 +195,7 @@ class HttpBench:
         return self.started(Server(["node", BASELINE / "http.mjs", mode], r"^(\d+)$"))
 
     def script(self, name, body, headers):
-        """What wrk sends."""
+        """The request that wrk sends, as a Lua script."""
         path = self.work / f"{name}.lua"
         fields = "".join(f"wrk.headers[{json.dumps(k)}] = {json.dumps(v)}\n" for k, v in headers.items())
         path.write_text(f'wrk.method = "POST"\nwrk.body = [==[{body}]==]\n{fields}')
@@ -204,7 +204,7 @@ class HttpBench:
     # ---- the figures
 
     def http_load(self):
-        """Each server with the requests it is driven by; in turns."""
+        """Load on each server, in turns."""
         ours = self.cubby()
         connection = ours.connect()
         _, text = post(connection, MODERN_CALL, MODERN_HEADERS)
@@ -254,7 +254,7 @@ class HttpBench:
                 "each_kb": round((after - before) / STREAMS, 1)}
 
     def http_idle_streams(self):
-        """A session and an open event stream of each, a thousand times."""
+        """A thousand sessions on each server, each with an open event stream."""
         figures = {"n": STREAMS, "cubby": self.idle_streams(self.cubby())}
         if has_baseline():
             figures["sdk"] = self.idle_streams(self.sdk("session"))

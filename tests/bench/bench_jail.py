@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the jail adds to a cold create: two daemons of the same template, one with and one without it,
-turn by turn in one run."""
+"""Measures what the jail adds to a cold create: two daemons with the same template, one with a jail
+and one without, in turns in one run.
+"""
 
 import os
 import pathlib
@@ -25,7 +26,7 @@ class JailBench:
             daemon.close()
 
     def program(self):
-        """cubby-jail alone around /bin/true, and /bin/true."""
+        """The time of cubby-jail alone around /bin/true, and of /bin/true."""
         files = subprocess.run(["ldd", "/bin/true"], capture_output=True, text=True, check=True).stdout
         files = ["/bin/true", *(w for w in files.split() if w.startswith("/"))]
         walls = "user,mount,network,ipc,uts,cgroup,privileges,rlimits,landlock,seccomp" + (

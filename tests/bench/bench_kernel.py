@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the Python kernel, beside fresh interpreters, and of many commands that stream at once."""
+"""Measures the Python kernel beside fresh interpreters, and many commands that stream at once."""
 
 import base64
 import json
@@ -81,7 +81,7 @@ class KernelBench(SandboxBench):
         return took, result
 
     def fresh(self, sandbox, code):
-        """The same code by an interpreter of its own in the same guest, over the same pipe."""
+        """The same code in a new interpreter in the same guest, over the same pipe."""
         t0 = time.perf_counter()
         result = self.mcp.tool("run_command", sandbox_id=sandbox, command=f"python3 - <<'END'\n{code}\nEND")
         took = time.perf_counter() - t0

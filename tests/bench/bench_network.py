@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What netd's policy costs and how fast it is: the filter's time for a packet, throughput beside a
-policy whose first entry allows everything, what a connection costs that has to show its server's name,
-a refusal as the guest sees it, a change until it holds. A guest without a virtual machine
-(tests/lib/netd_guest.py), in namespaces: needs root."""
+"""Measures netd's policy: the filter's time for a packet, throughput beside a policy whose first
+entry allows everything, the cost of a connection that has to show its server's name, a refusal as
+the guest sees it, and the time until a change holds. The guest has no virtual machine
+(tests/lib/netd/netd_guest.py) and runs in namespaces: needs root.
+"""
 
 import json
 import os
@@ -18,6 +19,7 @@ from cubbyd import MicroVMs
 from gate_world import Server, client_hello
 from netd_guest import Guest, Netd, World
 from netd_world import PORT, Echo, NameServer, ask
+from receive import receive
 
 OPEN = {"allowOut": ["0.0.0.0/0"]}
 PUBLIC = {"mode": "public"}
@@ -82,8 +84,8 @@ class NetworkBench:
                 for name, values in took.items()}
 
     def gated(self, netd, guest, world):
-        """Connections until the server has answered the ClientHello: to an address that is open, and to one that is
-        open by a name, which has to be shown first; turn by turn."""
+        """The time of a connection until the server has answered the ClientHello: to an address
+        that is open, and to one that is open by a name, which has to be shown first; in turns."""
         self.keep(Server(world.world, 443))
         hello = client_hello("a.example")
         policies = {"by_address": {"mode": "allow", "allow": [world.PUBLIC]},
@@ -101,7 +103,7 @@ class NetworkBench:
                         start = time.perf_counter()
                         s.connect((world.PUBLIC, 443))
                         s.sendall(hello)
-                        assert s.recv(2) == b"ok"
+                        assert receive(s, 2) == b"ok"
                         took[name].append(time.perf_counter() - start)
                 spent[name] += cpu_ns(netd.process.pid) - before
         return {name: {"ms": median_ms(values), "from_to": spread_ms(values),
@@ -136,7 +138,8 @@ class NetworkBench:
         return {name: {"ms": median_ms(values), "from_to": spread_ms(values)} for name, values in took.items()}
 
     def change(self, netd, guest, world):
-        """From the line to netd until an open connection is cut, and until a new one gets through."""
+        """The time from the line to netd until an open connection is cut, and until a new one gets
+        through."""
         cut, opened = [], []
         for _ in range(self.rounds):
             netd.set_policy(PUBLIC)
@@ -160,7 +163,7 @@ class NetworkBench:
                 "open_from_to": spread_ms(opened)}
 
     def put(self):
-        """The same by the daemon, of a sandbox that runs."""
+        """The same change through the daemon, for a sandbox that runs."""
         daemon = self.keep(MicroVMs().start())
         sandbox = daemon.create()["sandboxID"]
         took = []

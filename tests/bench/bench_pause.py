@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of both depths of pause, at the daemon's API, with a cold create beside."""
+"""Measures both depths of pause through the daemon's API, beside a cold create."""
 
 import statistics
 import time
@@ -26,7 +26,7 @@ class PauseBench:
 
     # ---- tools
     def post(self, made, what, body):
-        """Seconds until it is answered, over a connection that is kept."""
+        """Seconds until the answer, over a connection that stays open."""
         start = time.perf_counter()
         self.connection.request("POST", f"/sandboxes/{made['sandboxID']}/{what}", body,
                                 {"Content-Type": "application/json"})

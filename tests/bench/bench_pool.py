@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the pool: a create over MCP, what comes after it, and more creates at once than there are ready."""
+"""Measures the pool: a create over MCP, the first calls after it, and more creates at once than
+sandboxes are ready.
+"""
 
 import concurrent.futures
 import json
@@ -14,7 +16,7 @@ BURST = 50
 
 
 def p99_ms(seconds):
-    """Of few: the largest but one in a hundred, so of less than 100 the largest."""
+    """The 99th percentile; of less than 100 values the largest."""
     ordered = sorted(seconds)
     return round(ordered[max(0, -(-99 * len(ordered) // 100) - 1)] * 1000, 2)
 
@@ -64,7 +66,7 @@ class PoolBench:
         return time.perf_counter() - start, value
 
     def many(self, each):
-        """each(), once a round, with a full pool: nothing is made meanwhile."""
+        """Calls each() once per round, with a full pool: nothing is created meanwhile."""
         for _ in range(self.rounds):
             self.fill()
             each()
@@ -88,7 +90,7 @@ class PoolBench:
                 "baseline_p99_ms": p99_ms(pings), "n": self.rounds}
 
     def pool_first_output(self):
-        """Beside: the same command in a sandbox that has run many."""
+        """The first command's output, beside the same command in a sandbox that has run many."""
         wholes, firsts, seconds, pythons, warm_pythons, bases = [], [], [], [], [], []
 
         def python(sandbox):
@@ -113,7 +115,7 @@ class PoolBench:
                 "n": self.rounds}
 
     def pool_burst(self):
-        """As many clients, each with a create of its own, straight at the daemon's socket."""
+        """Several clients at once, each with its own create, directly at the daemon's socket."""
         self.fill()
 
         def create(_):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request through an exposed port, beside the same one by the host name that getHost gives.
+"""Measures a request through an exposed port beside the same request by the host name that getHost
+gives.
 
-Machines are processes here, so that what is measured is the daemon's part: the listener, what is
-looked at, a connection to the guest's port, and the way back.
+Machines are processes here, so the figures are the daemon's part: the listener, its checks, the
+connection to the guest's port, and the way back.
 """
 
 import http.client
@@ -32,7 +33,7 @@ class PortsBench:
         self.daemon.close()
 
     def ask(self, port, headers):
-        """Seconds for a request on a connection of its own."""
+        """Seconds for a request on a new connection."""
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         start = time.perf_counter()
         connection.request("GET", "/", headers=headers)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a byte takes from a command in the guest to a client that asked for progress.
+"""Measures how long a byte takes from a command in the guest to a client that asked for progress.
 
-A command in the guest copies lines from a FIFO to its output. A line is put there by a process that
-gets it from the host on a connection to envd of its own, so the clock starts and stops on the host,
-and all that differs is how the output comes back: by envd's own stream, read directly, or as
-progress of cubby-mcp, which reads the same stream through cubbyd.
+A command in the guest copies lines from a FIFO to its output. A process in the guest writes each
+line there; it gets the line from the host on its own connection to envd, so the clock starts and
+stops on the host. The two ways back are compared: envd's own stream, read directly, and progress
+from cubby-mcp, which reads the same stream through cubbyd.
 """
 
 import base64
@@ -18,6 +18,7 @@ import time
 
 from bench_common import BIN, Mcp, median_ms, spread_ms
 from harness import Home
+from receive import receive
 
 GAP = 0.15  # longer than cubby-mcp coalesces for, so that each line is a first one
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -37,7 +38,7 @@ class Envd:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(str(home.path / "sandboxes" / sandbox / "vm.net"))
         self.socket.sendall(b"CONNECT 49983\n")
-        assert self.socket.recv(3) == b"OK\n"
+        assert receive(self.socket, 3) == b"OK\n"
         self.seen = b""
 
     def send(self, method, kind, body):
@@ -47,7 +48,7 @@ class Envd:
              f"Connect-Protocol-Version: 1\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body)
 
     def until(self, pattern):
-        """Reads until the pattern comes; the match."""
+        """Reads until the pattern comes; returns the match."""
         while not (found := re.search(pattern, self.seen)):
             data = self.socket.recv(65536)
             assert data, self.seen
@@ -56,7 +57,7 @@ class Envd:
         return found
 
     def start(self, command, stdin=False):
-        """A command; its pid."""
+        """Starts a command; returns its pid."""
         self.send("Start", "connect+json", envelope({
             "process": {"cmd": "/bin/bash", "args": ["-c", command]}, "stdin": stdin}))
         return int(self.until(rb'"pid":(\d+)')[1])
@@ -151,7 +152,8 @@ class ProgressBench:
         return Envd(self.home, self.sandbox, self.token)
 
     def writer(self, fifos):
-        """What copies "FD TEXT" from its input to the FIFO that is open as FD; its connection and pid."""
+        """A process that copies "FD TEXT" from its input to the FIFO that is open as FD; returns
+        its connection and pid."""
         connection = self.envd()
         makes = [f"mkfifo {fifo}; exec {fd}<>{fifo}" for fd, fifo in fifos.values()]
         pid = connection.start("; ".join(makes) + "; echo ready; "
@@ -160,7 +162,7 @@ class ProgressBench:
         return connection, pid
 
     def readers(self, fifos):
-        """Commands that print what comes out of each FIFO, and never end."""
+        """Commands that print the data of each FIFO, and never end."""
         follow = {name: f"echo ready; exec cat {fifo}" for name, (_, fifo) in fifos.items()}
         direct = self.envd()
         direct.start(follow["direct"])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of sandboxes over MCP on stdio: creation, commands, transfers, and cubby-mcp's own start."""
+"""Measures sandboxes over MCP on stdio: creation, commands, transfers, and cubby-mcp's own start.
+"""
 
 import base64
 import json
@@ -14,6 +15,7 @@ import time
 
 from bench_common import BASELINE, BIN, Mcp, has_baseline, median_ms, peak_kb, spread_ms
 from harness import Home
+from receive import receive
 
 MB = 1_000_000
 
@@ -47,7 +49,7 @@ class SandboxBench:
     # ---- the figures
 
     def bare_qemu(self):
-        """`qemu-system-x86_64 -M microvm -S` from its start until QMP answers, in seconds."""
+        """Seconds from the start of `qemu-system-x86_64 -M microvm -S` until QMP answers."""
         path = str(self.work / "bare.qmp")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
@@ -97,7 +99,7 @@ class SandboxBench:
         s = socket.socket(socket.AF_UNIX)
         s.connect(str(self.home / "sandboxes" / sandbox / "vm.net"))
         s.sendall(b"CONNECT 49983\n")
-        assert s.recv(3) == b"OK\n"
+        assert receive(s, 3) == b"OK\n"
         return s
 
     def direct_command(self, s, token, command):

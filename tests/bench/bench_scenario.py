@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario of five bugs (tests/acceptance), whole: with a warm pool and the Python kernel, and without either."""
+"""Measures the whole scenario of five bugs (tests/acceptance): with a warm pool and the Python
+kernel, and with neither.
+"""
 
 import json
 import pathlib
@@ -39,7 +41,7 @@ class ScenarioBench:
             f"import os, pytest\nos.chdir({there!r})\npytest.main(['-q', '--junitxml=report.xml'])"))["stdout"]
 
     def fix(self, mcp, name, run_tests):
-        """One bug from create to kill, as an agent does it."""
+        """Fixes one bug, from create to kill, as an agent does it."""
         expected, source, there = self.expected[name], self.work / name, f"/home/user/{name}"
         sandbox = mcp.tool("create_sandbox")["sandbox_id"]
         upload = [*sorted(source.glob("*.*"))]
@@ -60,7 +62,7 @@ class ScenarioBench:
                    if json.loads(record.read_text()).get("state") == "pooled") >= POOL
 
     def whole(self, pool, run_tests):
-        """Seconds of all five, the daemon and its pool being there."""
+        """Seconds for all five bugs, with the daemon and its pool ready."""
         home = Home()
         home.env["CUBBY_POOL"] = str(POOL) if pool else "off"
         mcp = Mcp([str(BIN / "cubby-mcp"), "--local-dir", str(self.work)], home.env, str(self.work))
@@ -80,7 +82,7 @@ class ScenarioBench:
             home.close()
 
     def scenario(self):
-        """In turns, each with a daemon of its own."""
+        """Each configuration with its own daemon, in turns."""
         warm, cold = [], []
         for _ in range(TURNS):
             cold.append(self.whole(False, self.test_with_command))

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make crash`: every point of every operation, passed with real machines, and the daemon killed at
-it. Prints a table, and keeps it in docs/soak.md.
+"""`make crash`: kill the daemon at every point of every operation, with real sandboxes.
 
-ONLY=name,name: these operations. AT_ONCE=n: worlds side by side (2).
+Prints a table, and keeps it in docs/soak.md if all operations were run. TIER=gvisor: sandboxes of
+that tier (default microvm). ONLY=name,name: only these operations. AT_ONCE=n: worlds side by side
+(default 2).
 """
 
 import os
 import sys
+import textwrap
 import time
 
 from crash import points_in
-from crash_microvm import NEW_WORLD
 from crash_scenarios import SCENARIOS, cases, discover, kill_at_each
+from crash_tiers import worlds_of
 from soak_doc import machine, put_section
 
 
+TIER = os.environ.get("TIER") or "microvm"
+NEW_WORLD = worlds_of(TIER)
+SECTIONS = {"microvm": ("crash", "Killed at every step", "make crash"),
+            "gvisor": ("crash-gvisor", "Killed at every step, under gVisor", "make crash TIER=gvisor")}
+
+
 def try_all(scenario, at_once):
-    """Its row, the points it passed, and what was wrong."""
+    """Try all points of an operation. Return its row, the points that it passed, and the problems found."""
     begin = time.monotonic()
     try:
         passed = discover(scenario, NEW_WORLD)
-    except Exception as error:  # the others are tried all the same
+    except Exception as error:  # go on with the others
         return f"| {scenario.name} | - | - | 1 | - |", {}, {"its being done once": error}
     found = kill_at_each(scenario, NEW_WORLD, passed, at_once)
     wrong = {f"{p}:{n}": e for (p, n), e in found.items() if e}
@@ -32,7 +40,7 @@ def try_all(scenario, at_once):
 def main():
     at_once = int(os.environ.get("AT_ONCE", "2"))
     only = [n for n in os.environ.get("ONLY", "").split(",") if n] or list(SCENARIOS)
-    lines = ["| operation | points it passes | daemons killed | not made whole | seconds |",
+    lines = ["| operation | fault points that it passes | daemons killed | failures | seconds |",
              "|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     reached, kills, bad = set(), 0, {}
@@ -46,12 +54,13 @@ def main():
     for case, error in bad.items():
         print(f"{case}: {error}\n" + "\n".join(getattr(error, "__notes__", [])), file=sys.stderr)
     missed = sorted(set(points_in("sandbox-backend")) - reached)
-    lines += ["", f"{kills} daemons killed at {len(reached)} points; {len(bad)} left something that the "
-              "next one did not make whole" + (": " + ", ".join(sorted(bad)) if bad else "") + ".",
-              f"Points that no operation here passes: {', '.join(missed) or 'none'}."]
-    print("\n".join(lines[-2:]))
+    said = [f"The runs killed {kills} daemons at {len(reached)} fault points. Failures: "
+            f"{', '.join(sorted(bad)) or 'none'}. Points that no operation here passes: {', '.join(missed) or 'none'}."]
+    lines += ["", *(line for text in said for line in textwrap.wrap(text, 100, break_on_hyphens=False))]
+    print("\n".join(said))
     if len(only) == len(SCENARIOS):
-        put_section("crash", "Killed at every step", "make crash", [machine(), "", *lines])
+        name, title, command = SECTIONS[TIER]
+        put_section(name, title, command, [machine(TIER), "", *lines])
     return 1 if bad else 0
 
 

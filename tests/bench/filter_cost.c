@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What netd's filter takes for one packet of the guest's, by policy: prints JSON, nanoseconds.
+// Measure the time that netd's filter takes for a packet of the guest, for each policy. Prints
+// JSON, in nanoseconds.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/netd/filter.h"
+#include "sandbox-backend/netd/policy/filter.h"
 
 #define PACKETS       1000000
 #define ROUNDS        5

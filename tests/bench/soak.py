@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make soak`: sandboxes made, used and killed, and paused and resumed, thousands of times by one
-daemon, and what it has of the host meanwhile. Prints samples, and writes them into docs/soak.md.
+"""`make soak`: one daemon makes, uses, kills, pauses and resumes sandboxes thousands of times,
+while its use of the host is sampled. Prints the samples and writes them into docs/soak.md.
 
-SOAK_CREATES (2000) and SOAK_PAUSES (200) say how many; SOAK_POOL what --pool is given (2);
-SOAK_SAMPLES how often it is looked (20); SOAK_STATE a file (build/soak.json) that keeps the samples,
-so that a run that was stopped goes on where it was, with a new daemon, which a sample tells.
-A step that takes longer than STEP_S fails the run. About 45 minutes under TCG on 2 processors.
+TIER (microvm) is the sandboxes' tier. SOAK_CREATES (2000) and SOAK_PAUSES (200) give the counts;
+SOAK_POOL (2) is the daemon's --pool; SOAK_SAMPLES (20) is the number of samples; SOAK_STATE
+(build/soak.json) is a file that keeps the samples, so that a stopped run goes on from there with a
+new daemon; the next sample notes that. A step that takes longer than STEP_S fails the run. About 45
+minutes under TCG on 2 processors.
 """
 
 import contextlib
@@ -16,14 +17,16 @@ import pathlib
 import shutil
 import signal
 import sys
+import textwrap
 import time
 
 from bench_common import resident_kb
-from crash import MicroVMGuest, World
-from cubbyd import MicroVMs
+from crash import RealGuest, World
+from cubbyd import Shipped
 from harness import wait_for
 from soak_doc import machine, put_section
 
+TIER = os.environ.get("TIER") or "microvm"
 CREATES = int(os.environ.get("SOAK_CREATES", "2000"))
 PAUSES = int(os.environ.get("SOAK_PAUSES", "200"))
 POOL = os.environ.get("SOAK_POOL", "2")
@@ -39,7 +42,7 @@ COLUMNS = ["done", "minutes", "daemons", "fds", "rss_kb", "processes", "files", 
 
 @contextlib.contextmanager
 def in_time(what):
-    """Nothing here may hang."""
+    """Fails a step that takes longer than STEP_S."""
     def on_alarm(number, frame):
         raise TimeoutError(f"{what}: not within {STEP_S} s")
     signal.signal(signal.SIGALRM, on_alarm)
@@ -55,8 +58,8 @@ class Soak:
         self.state = {"begin": time.time(), "daemons": 0, "creates": 0, "pauses": 0, "samples": []}
         if STATE.exists():
             self.state = json.loads(STATE.read_text())
-        self.daemon = MicroVMs()
-        self.world = World(self.daemon, MicroVMGuest(), POOL)
+        self.daemon = Shipped(tier=TIER)
+        self.world = World(self.daemon, RealGuest(), POOL)
 
     def start(self):
         self.world.start(faults=False)
@@ -64,7 +67,7 @@ class Soak:
         self.quiet()
 
     def quiet(self):
-        """Nothing is under way: what is there is what stays."""
+        """Waits until nothing is under way, so that a sample counts only what stays."""
         if POOL != "off":
             self.world.wait_pool(POOL_S)
         wait_for(lambda: set(self.daemon.directories()) <= self.world.pooled(), STEP_S,
@@ -72,7 +75,7 @@ class Soak:
         self.settled_fds()
 
     def settled_fds(self):
-        """Connections that are closed a moment after their last use are not counted."""
+        """Descriptors, once idle connections are closed: that happens a moment after their last use."""
         last = [-1, 0]
 
         def same():
@@ -134,7 +137,7 @@ class Soak:
         print(row(values), flush=True)
 
     def files(self):
-        """Those of the home, but for the log."""
+        """The files of the home, without the log."""
         return sum(1 for path in self.world.own_files() if path.is_file() and path.name != "log")
 
     def save(self):
@@ -147,7 +150,7 @@ def row(values):
 
 
 def same(samples, key):
-    """All of one daemon's samples say the same."""
+    """Whether all samples of a daemon have the same value."""
     return all(len({s[key] for s in group}) == 1 for group in by_daemon(samples))
 
 
@@ -156,7 +159,7 @@ def by_daemon(samples):
 
 
 def growth(samples, key):
-    """By how much it grew after the first part of a daemon's samples."""
+    """The largest growth after the first part of one daemon's samples."""
     grown = 0
     for group in by_daemon(samples):
         first = group[min(len(group) - 1, max(1, int(len(group) * WARM)))]
@@ -165,7 +168,7 @@ def growth(samples, key):
 
 
 def verdicts(samples):
-    """[(sentence, whether it is fine)]"""
+    """[(sentence, whether the result is good)]"""
     checks = [(f"{key}: {[s[key] for s in samples][0]} at the start, {samples[-1][key]} at the end",
                same(samples, key)) for key in ("fds", "processes", "files", "sandboxes")]
     more = growth(samples, "rss_kb")
@@ -176,11 +179,17 @@ def verdicts(samples):
 def write(soak, checks):
     samples = soak.state["samples"]
     command = f"make soak SOAK_CREATES={CREATES} SOAK_PAUSES={PAUSES} SOAK_POOL={POOL}"
-    put_section("soak", "Thousands of sandboxes, one daemon", command, [
-        machine(), "", f"{CREATES} times: create, run a command, kill. {PAUSES} times: pause and resume, "
-        "every second one hibernated; a program that counts goes on each time. Samples are taken when "
-        f"nothing is under way; `sandboxes` are those of the pool (`--pool {POOL}`), `processes` all of "
-        "the home but the daemon, `files` those of the home without its log.", "",
+    name, title = "soak", "Thousands of sandboxes, one daemon"
+    if TIER != "microvm":
+        command, name, title = f"{command} TIER={TIER}", f"soak-{TIER}", f"{title}: tier {TIER}"
+    put_section(name, title, command, [
+        machine(TIER), "",
+        *textwrap.wrap(f"The run creates a sandbox, runs a command in it and kills it, {CREATES} times. Then it pauses "
+                       f"and resumes a sandbox {PAUSES} times, and hibernates it every second time. A program that counts "
+                       "in the sandbox must go on each time. The run takes samples when no operation is in progress.",
+                       100), "",
+        *textwrap.wrap(f"The column `sandboxes` counts those of the pool (`--pool {POOL}`), `processes` all processes of "
+                       "the home except the daemon, and `files` all files of the home except its log.", 100), "",
         "| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS), *map(row, samples), "",
         *(f"- {'same' if fine else 'NOT THE SAME'}: {text}" for text, fine in checks)])
 

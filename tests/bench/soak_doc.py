@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/soak.md: what long runs said, a section for each kind of run."""
+"""docs/soak.md: the results of long runs, a section for each kind of run."""
 
 import json
 import os
@@ -12,24 +12,26 @@ import time
 DOC = pathlib.Path(__file__).resolve().parents[2] / "docs" / "soak.md"
 HEAD = """# Long runs
 
-What `make test` has no time for is run by hand; each section is written by the command that it names.
+Runs that take too long for `make test` are started by hand. The command that a section names writes
+that section.
 """
 
 
-def machine():
-    """A line about where and when."""
+def machine(tier="microvm"):
+    """Return a line with the date, the machine, its load and what the sandboxes run in."""
     memory = int(re.search(r"MemTotal: +(\d+)", pathlib.Path("/proc/meminfo").read_text())[1]) // 2**20
     qemu = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False)
     version = re.search(r"version ([\d.]+)", qemu.stdout)
     template = pathlib.Path(os.environ["CUBBY_TEST_HOME"]) / "templates/default/template.json"
     accel = json.loads(template.read_text())["accel"].upper()
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    return (f"{when}, Linux {platform.release()}, {os.cpu_count()} processors, {memory} GiB, "
-            f"QEMU {version[1] if version else '?'}, {accel}.")
+    inside = f"QEMU {version[1] if version else '?'}, {accel}" if tier == "microvm" else "gVisor"
+    return (f"{when}, Linux {platform.release()}, {os.cpu_count()} processors, {memory} GiB, {inside}. "
+            f"Load at the end: {os.getloadavg()[0]:.0f}.")
 
 
 def put_section(key, title, command, lines):
-    """Replaces the section, or adds it."""
+    """Replace the section, or add it."""
     text = DOC.read_text() if DOC.exists() else HEAD
     begin, end = f"<!-- {key} -->", f"<!-- end of {key} -->"
     body = "\n".join([begin, f"## {title}", "", f"`{command}`", "", *lines, end])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every official client tours the server, over stdio and over HTTP."""
+"""Every official client walks through the server's functions, over stdio and over HTTP."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ def program():
 
 @pytest.fixture
 def server(request, program, backend, tmp_path, http_start):
-    """What a client is told about where the server is."""
+    """The configuration by which a client finds the server."""
     if request.param == "http":
         return {"url": http_start(program=program).url}
     return {"command": str(program), "args": [], "env": backend.environment(), "cwd": str(tmp_path)}
@@ -37,7 +37,8 @@ def test_tour(name, server):  # 79
 @pytest.mark.parametrize("name", ["client-v2-legacy", "client-v2-auto", "sdk-v1", "python-mcp-2-legacy",
                                   "python-mcp-2-auto"])
 def test_questions_and_headers(name, server):  # 54, 71, 72
-    """Clients answer by themselves what is asked of them, and repeat in headers what must be there."""
+    """Clients answer the server's questions by themselves, and repeat arguments in headers where
+    they must."""
     seen = run_tour(name, server, fixtures=True)
     assert "Ada" in str(seen["asked"]["content"]) or "ada" in str(seen["asked"]["content"])
     assert not seen["asked"].get("isError") and not seen["in_header"].get("isError")

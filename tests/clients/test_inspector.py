@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The official inspector's command line, of two generations: a call a process, as scripts use it."""
+"""The official inspector's command line, in two generations: one call per process, as scripts use
+it.
+"""
 
 import json
 import os
@@ -71,7 +73,7 @@ def test_inspector(inspector):  # 79
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("inspector", ["2-legacy", "2-modern"], indirect=True)
 def test_schemas_are_portable(inspector):
-    """Its lint of the tools' schemas finds nothing that it calls an error (it would exit with 6)."""
+    """The inspector's lint of the tools' schemas reports no error (it would exit with 6)."""
     done = inspector.run("--strict", "--method", "tools/list")
     assert done.returncode == 0, done.stderr
 

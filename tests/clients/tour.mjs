@@ -2,7 +2,7 @@
 // What a user of the official TypeScript clients does with cubby-mcp, one thing after the other.
 // The first argument is JSON: {client: "sdk1"|"client2", mode, server: {command, args, env, cwd}|{url},
 // fixtures: whether the server has those of tests/fixtures}; what was seen is printed as JSON, and
-// judged by tests/lib/clients.py.
+// judged by tests/lib/mcp/clients.py.
 import { createRequire } from 'node:module';
 
 const require = createRequire(process.env.CLIENTS + '/');

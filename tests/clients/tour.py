@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user of the official Python clients does with cubby-mcp, one thing after the other.
+"""Uses cubby-mcp with the official Python clients as a user would, one call after the other.
 
 The first argument is JSON: {client: "mcp1"|"mcp2"|"fastmcp", mode, server: {command, args, env,
-cwd}|{url}, fixtures: whether the server has those of tests/fixtures}; what was seen is printed as
-JSON, and judged by tests/lib/clients.py. The interpreter that runs this decides which release of the
-packages that is.
+cwd}|{url}, fixtures: whether the server has those of tests/fixtures}. Prints the results as JSON;
+tests/lib/mcp/clients.py judges them. The release of the packages is that of the interpreter that
+runs this.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Mcp1:
         return self.s._request_id
 
     async def give_up(self, request, call):
-        """It tells the server nothing by itself when a call is given up."""
+        """Cancels by hand: this client tells the server nothing when a call is given up."""
         from mcp.types import CancelledNotification, CancelledNotificationParams, ClientNotification
         await self.s.send_notification(ClientNotification(CancelledNotification(
             method="notifications/cancelled", params=CancelledNotificationParams(requestId=request))))
@@ -220,7 +220,7 @@ async def progress(c, to):
 
 
 async def cancel(c, to):
-    """Stopping a call stops its command, which another call looks for."""
+    """Stopping a call stops its command; another call checks that."""
     async def run(command):
         return plain(await c.call("run_command", {**to, "command": command}))["structuredContent"]
 

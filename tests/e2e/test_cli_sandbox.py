@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cubby with everything real: the daemon it starts, a microVM, its envd."""
+"""cubby with real parts only: the daemon it starts, a microVM, its envd."""
 
 import concurrent.futures
 import json
@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from harness import BIN, process_exists, wait_for
+from tiers import tier  # noqa: F401
 
 
 @pytest.fixture

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon killed in the middle of operations on real machines: one point of each operation.
+"""The daemon is killed in the middle of operations on real sandboxes: one point of each operation.
 
 Every point of every operation is tried with machines that are processes
-(tests/protocol/test_daemon_crash.py), and with real ones by `make crash`.
+(tests/protocol/daemon/test_daemon_crash.py), and with real ones by `make crash`.
 """
 
 import pytest
 
 from crash import points_in
-from crash_microvm import NEW_WORLD
 from crash_scenarios import SCENARIOS, kill_at
+from crash_tiers import worlds_of
+from tiers import tier  # noqa: F401
 
-CASES = [("create", "create.3"), ("hibernate", "hibernate.4"), ("wake-hibernated", "wake.5"),
-         ("snapshot", "save.4"), ("fork", "fork.5"), ("rollback", "wake.4"), ("delete", "delete.2")]
+CASES = [("create", "create.1"), ("hibernate", "hibernate.4"), ("wake-hibernated", "wake.2"),
+         ("snapshot", "save.5"), ("fork", "fork.5"), ("rollback", "wake.2"), ("delete", "delete.2")]
 
 
 @pytest.mark.parametrize("name,point", CASES)
-def test_killed_in_the_middle(name, point):
+def test_killed_in_the_middle(name, point, tier):  # noqa: F811
     assert point in points_in("sandbox-backend"), f"{point} is no fault point any more: take another"
-    kill_at(SCENARIOS[name], NEW_WORLD, point, 1)
+    kill_at(SCENARIOS[name], worlds_of(tier), point, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold when something breaks: real QEMU, real guest, the tools over MCP."""
+"""Failures of parts, and what must still hold: a real guest in each tier, the tools over MCP."""
 
 import concurrent.futures
 import hashlib
@@ -11,6 +11,10 @@ import time
 import pytest
 
 from harness import Mcp, ToolError, process_exists, wait_for
+from tiers import tier  # noqa: F401
+
+# The process that runs the guest.
+PROGRAM = {"microvm": "qemu", "gvisor": "runsc-sandbox"}
 
 
 def create(mcp):
@@ -22,18 +26,23 @@ def run(mcp, sandbox, command, **more):
 
 
 def running_command(mcp, sandbox, command):
-    """Starts a command and waits until it really runs in the guest; the request's id."""
+    """Starts a command and waits until it really runs in the guest; returns the request's id."""
     request = mcp.start_tool("run_command", sandbox_id=sandbox, command=f"touch /tmp/runs; {command}")
     wait_for(lambda: "yes" in run(mcp, sandbox, "test -e /tmp/runs && echo yes; true")["stdout"],
              60, "the command runs")
     return request
 
 
-def test_qemu_killed_in_the_middle_of_a_command(home, mcp):
+def guests(home):
+    """The pids of the processes that run guests."""
+    return list(home.processes(PROGRAM[home.tier]))
+
+
+def test_guest_killed_in_the_middle_of_a_command(home, mcp):
     sandbox = create(mcp)
     request = running_command(mcp, sandbox, "sleep 600")
-    (qemu,) = home.processes("qemu")
-    os.kill(qemu, signal.SIGKILL)
+    (guest,) = guests(home)
+    os.kill(guest, signal.SIGKILL)
     with pytest.raises(ToolError, match="(?i)sandbox.*(died|ended|gone)"):
         mcp.tool_result(request, 60)
     wait_for(lambda: home.sandboxes() == [], 30, "the daemon cleans up")
@@ -46,11 +55,12 @@ def test_netd_killed(home, mcp):
     sandbox = create(mcp)
     (netd,) = home.processes("cubby-netd")
     os.kill(netd, signal.SIGKILL)
-    wait_for(lambda: home.sandboxes() == [] and not home.processes("qemu"), 30, "all of it is gone")
+    wait_for(lambda: home.sandboxes() == [] and not guests(home), 30, "all of it is gone")
     with pytest.raises(ToolError, match="create_sandbox"):
         run(mcp, sandbox, "echo hi")
 
 
+@pytest.mark.only_in("microvm", reason="under gVisor there is no /proc/sysrq-trigger that does anything")
 def test_guest_kernel_panic(home, mcp):
     sandbox = create(mcp)
     request = mcp.start_tool("run_command", sandbox_id=sandbox, user="root",
@@ -60,6 +70,7 @@ def test_guest_kernel_panic(home, mcp):
     wait_for(lambda: home.sandboxes() == [], 30, "the daemon cleans up")
 
 
+@pytest.mark.only_in("microvm", reason="under gVisor there is no /proc/sysrq-trigger that does anything")
 def test_guest_powers_itself_off(home, mcp):
     sandbox = create(mcp)
     request = mcp.start_tool("run_command", sandbox_id=sandbox, user="root",
@@ -72,7 +83,7 @@ def test_guest_powers_itself_off(home, mcp):
 def test_envd_killed_comes_back(mcp):
     sandbox = create(mcp)
     with pytest.raises(ToolError):
-        run(mcp, sandbox, "sudo pkill -KILL -x envd; sleep 60", timeout=30)
+        run(mcp, sandbox, "sudo pkill -KILL -f '^envd '; sleep 60", timeout=30)
 
     def answers():
         try:
@@ -107,8 +118,8 @@ def test_sandbox_that_died_while_there_was_no_daemon(home, mcp, tmp_path):
     old = home.daemon()
     os.kill(old, signal.SIGKILL)
     wait_for(lambda: not process_exists(old), 30, "the daemon is gone")
-    (qemu,) = home.processes("qemu")
-    os.kill(qemu, signal.SIGKILL)
+    (guest,) = guests(home)
+    os.kill(guest, signal.SIGKILL)
     again = Mcp(home, "--local-dir", tmp_path, cwd=tmp_path)
     again.initialize()
     with pytest.raises(ToolError, match="create_sandbox"):
@@ -197,21 +208,22 @@ def test_fork_bomb_does_not_hurt_the_host(home, mcp):
         mcp.tool_result(request, 60)
     except ToolError:
         pass  # how it ended is the bomb's own affair; that it is answered is ours
-    assert home.request("DELETE", f"/sandboxes/{bomb}")[0] == 204
+    # Under gVisor the sentry itself may lack a thread, and ends.
+    assert home.request("DELETE", f"/sandboxes/{bomb}")[0] in (204, 404 if home.tier == "gvisor" else 204)
 
 
 def test_host_disk_full(home, tmp_path):
-    """Sandboxes on a file system with no room left: a clear error, and nothing half-made."""
+    """Sandboxes on a file system with no room left: a clear error, and nothing half-made stays."""
     (home.path / "sandboxes").mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", home.path / "sandboxes"], check=True)
     mcp = Mcp(home, "--local-dir", tmp_path, cwd=tmp_path)
     try:
         mcp.initialize()
         (home.path / "sandboxes" / ".filler").write_bytes(b"x" * 250_000)
-        with pytest.raises(ToolError, match="(?i)no space"):
+        with pytest.raises(ToolError, match="the host's disk is full"):
             mcp.tool("create_sandbox")
         os.unlink(home.path / "sandboxes" / ".filler")
-        assert home.sandboxes() == [] and not home.processes("qemu")
+        assert home.sandboxes() == [] and not guests(home)
     finally:
         mcp.close()
         home.stop_daemon()
@@ -244,14 +256,14 @@ def test_time_to_live_ends_a_sandbox(home, tmp_path):
     mcp.initialize()
     sandbox = create(mcp)
     wait_for(lambda: home.sandboxes() == [], 30, "it expires")
-    assert not home.processes("qemu") and not home.processes("cubby-netd")
+    assert not guests(home) and not home.processes("cubby-netd")
     with pytest.raises(ToolError, match="(?i)(expired|ended|time)"):
         run(mcp, sandbox, "echo hi")
     mcp.close()
 
 
 def test_sandboxes_do_not_share_secrets(mcp):
-    """Two restored from one snapshot: other random numbers, names and machine ids."""
+    """Two sandboxes restored from one snapshot have different random numbers, names and machine ids."""
     command = "head -c 16 /dev/urandom | od -An -tx1; hostname; cat /etc/machine-id; python3 -c 'import uuid; print(uuid.uuid4())'"
     outputs = [run(mcp, create(mcp), command)["stdout"].splitlines() for _ in range(3)]
     for lines in zip(*outputs):
@@ -271,4 +283,4 @@ def test_many_creates_at_once(home, mcp):
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         statuses = list(pool.map(lambda i: home.request("DELETE", f"/sandboxes/{i}")[0], ids))
     assert statuses == [204] * 6
-    assert home.sandboxes() == [] and not home.processes("qemu")
+    assert home.sandboxes() == [] and not guests(home)

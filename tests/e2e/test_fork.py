@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real microVM, forked and kept as a snapshot: its processes and variables go on in each child, and
-nothing that should be drawn anew is the same in two of them."""
+"""A real sandbox is forked and kept as a snapshot: its processes and variables go on in each child,
+and no two children share random state or identities that have to be new.
+"""
 
 import json
 import re
@@ -10,7 +11,8 @@ import urllib.parse
 
 import pytest
 
-from cubbyd import MicroVMs, events, wait_for
+from cubbyd import Shipped, events, wait_for
+from tiers import tier  # noqa: F401
 
 KERNEL = 49999
 COUNTER = "i=0; while :; do i=$((i+1)); echo $i >/dev/shm/n; mv /dev/shm/n /dev/shm/count; sleep 0.02; done"
@@ -31,14 +33,14 @@ DRAWN = ("import os, random, uuid\n"
 
 
 @pytest.fixture(scope="module")
-def daemon():
-    with MicroVMs() as d:
+def daemon(tier):  # noqa: F811
+    with Shipped(tier=tier) as d:
         yield d
 
 
 @pytest.fixture(scope="module")
 def parent(daemon):
-    """It counts, and knows things."""
+    """A sandbox with a process that counts and a kernel that has variables."""
     made = daemon.create(timeout=900, envVars={"MINE": "inherited"}, metadata={"a": "b"})
     s = daemon.open_command(made, COUNTER)
     data = b""
@@ -59,7 +61,7 @@ def counted(daemon, made, more_than):
 
 
 def python(daemon, made, code):
-    """What a cell prints."""
+    """The printed text of a cell."""
     answer = daemon.through(made["sandboxID"], "POST", "/execute", json.dumps({"code": code}).encode(),
                             port=KERNEL, headers={"Content-Type": "application/json"},
                             token=made["envdAccessToken"], timeout=60)
@@ -113,7 +115,7 @@ def test_fork(daemon, parent):
 
 
 def drawn(daemon, made, name):
-    """What one has drawn: value -> time."""
+    """The random values that a sandbox has drawn: value -> time."""
     path = urllib.parse.quote(f"/dev/shm/{name}.whole")
     wait_for(lambda: daemon.command(made, f"test -e /dev/shm/{name}.whole")[0] == 0, 60, "it has ended")
     answer = daemon.through(made["sandboxID"], path=f"/files?path={path}&username=user",
@@ -125,8 +127,8 @@ def drawn(daemon, made, name):
 
 
 def test_no_two_draw_the_same(daemon, parent):
-    """A command and the Python kernel draw random bytes all the time, and no pair of forks has drawn
-    the same ones after the fork."""
+    """A command and the Python kernel draw random bytes all the time; no two forks draw the same
+    ones after the fork."""
     assert daemon.command(parent, f"cat >/dev/shm/drawer.py <<'END'\n{DRAWER}END")[0] == 0
     assert daemon.command(parent, "(python3 /dev/shm/drawer.py /dev/shm/command >/dev/null 2>&1 &)")[0] == 0
     python(daemon, parent, "import subprocess\n"

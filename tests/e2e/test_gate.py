@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate with what people use: curl in a real guest, an HTTPS server outside. One sandbox."""
+"""The gate with ordinary programs: curl in a real guest, an HTTPS server outside. One sandbox."""
 
 import shlex
 import ssl
@@ -10,6 +10,7 @@ import pytest
 from attack_world import ALL, Field
 from netd_world import NameServer
 from threaded import Threaded
+from tiers import tier  # noqa: F401
 
 OTHER = "9.9.9.9"
 GOOD, EVIL = "good.example", "evil.example"
@@ -25,21 +26,26 @@ class Https(Threaded):
 
     def serve(self, connection):
         with self.context.wrap_socket(connection, server_side=True) if self.context else connection as s:
-            while b"\r\n\r\n" in (head := s.recv(65536)):
+            rest = b""
+            while more := s.recv(65536):
+                rest += more
+                if b"\r\n\r\n" not in rest:
+                    continue
+                head, rest = rest, b""
                 host = head.split(b"Host: ")[1].split(b"\r\n")[0]
                 self.hosts.append(host.decode())
                 s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(host) + host)
 
 
 @pytest.fixture(scope="module", name="field")
-def fixture_field(tmp_path_factory):
+def fixture_field(tmp_path_factory, tier):  # noqa: F811
     directory = tmp_path_factory.mktemp("certificate")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
                     "-nodes", "-keyout", directory / "k.pem", "-out", directory / "c.pem", "-days", "2",
                     "-subj", f"/CN={GOOD}"], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(directory / "c.pem", directory / "k.pem")
-    field = Field(dns=NameServer)
+    field = Field(tier=tier, dns=NameServer)
     field.world.world.ip("addr", "add", OTHER + "/32", "dev", "lo")
     field.names.records.update({GOOD: [OTHER], EVIL: [OTHER]})
     field.servers = [Https(field.world.world, 443, context), Https(field.world.world, 80, None)]
@@ -49,7 +55,7 @@ def fixture_field(tmp_path_factory):
 
 
 def curl(field, *args):
-    """(exit status, what it printed)"""
+    """(exit status, output)"""
     command = shlex.join(["curl", "-sk", "--max-time", "60", *args])
     return field.daemon.command(field.attacker, command, user="root")
 

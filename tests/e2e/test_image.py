@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The microvm driver alone, with real QEMU: saving a machine, and others that go on from there."""
+"""The microvm driver alone, with real QEMU: saving a machine, and other machines that go on from
+there.
+"""
 
 import json
 import os
@@ -36,7 +38,7 @@ def await_more(vmnet):
 
 
 def held(vmnet, pid):
-    """What the process has written into its file without a name."""
+    """The bytes in the process's file that has no name."""
     return output_of(vmnet, f"tail -n 1 /proc/{pid}/fd/3").strip()
 
 
@@ -141,12 +143,12 @@ def test_an_image_that_cannot_be_used(shells):
     for what, change, words, code in [
             ("cut", cut("pages", pages - 4096), "damaged", "invalid_argument"),
             ("empty", cut("pages", 0), "pages has 0 bytes", "invalid_argument"),
-            ("magic", put("pages", 0, b"CUBBY"), "not a file of pages", "invalid_argument"),
+            ("magic", put("pages", 0, b"CUBBY"), "cannot read the file of pages", "invalid_argument"),
             ("ranges", put("pages", pages - 16, b"\xff" * 16), "range", "invalid_argument"),
             ("built", say(created_at="2020-01-01T00:00:00Z"), "another build of template default",
              "failed_precondition"),
             ("size", say(memory_mb=1024), "memory_mb", "failed_precondition"),
-            ("format", say(format=99), "not an image", "invalid_argument"),
+            ("format", say(format=99), "cannot read the image", "invalid_argument"),
             ("none", lambda d: (d / "image.json").unlink(), "no saved machine", "not_found"),
             ("no pages", lambda d: (d / "pages").unlink(), "pages", "not_found"),
             ("no disk", lambda d: (d / "disk.qcow2").unlink(), "disk.qcow2", "not_found"),
@@ -179,7 +181,7 @@ def test_an_image_that_cannot_be_used(shells):
 
 
 def test_no_room_for_the_image(shells):
-    """The directory is empty then, and the guest goes on."""
+    """The directory is left empty, and the guest goes on."""
     shell = shells()
     vmnet = shell.create()["vmnet"]
     output_of(vmnet, COUNT)
@@ -187,7 +189,7 @@ def test_no_room_for_the_image(shells):
     small, room = shells.place / "small", shells.place / "room"
     small.mkdir()
     # For not even the disk's empty file; for no devices; for not all pages.
-    for size in ("64k", "260k", "3m"):
+    for size in ("64k", "260k", "1m"):
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", small], check=True)
         try:
             for words in ([], ["stay"]):
@@ -260,7 +262,8 @@ class Qmp:
 
 @pytest.mark.parametrize("before", ["running", "paused"])
 def test_adopt_of_one_whose_save_was_cut_off(shells, before):
-    """As a daemon leaves it that is killed while the guest stands still and its disk is copied."""
+    """The state that a daemon leaves when it is killed while the guest stands still and its disk is
+    copied."""
     first = shells()
     vmnet = first.create()["vmnet"]
     output_of(vmnet, COUNT + "; seq 200000 >/root/x; sync")
@@ -283,7 +286,7 @@ def test_adopt_of_one_whose_save_was_cut_off(shells, before):
     adopt(second, record)
     assert not (second.dir / "saving").exists()
     if before == "paused":
-        assert "paused already" in second.ask("refused", "pause")["error"]
+        assert "already paused" in second.ask("refused", "pause")["error"]
         assert not second.ask("done", "resume")["paused"]
     await_more(vmnet)
     save(second, image)
@@ -296,7 +299,8 @@ def test_adopt_of_one_whose_save_was_cut_off(shells, before):
 # ---- what QEMU can reach
 
 def files_of(pid):
-    """{path: how it is open} of what a process has of regular files; one open for writing anywhere counts."""
+    """{path: mode} of the regular files that a process has open; a file open for writing anywhere
+    counts as that."""
     found = {}
     for fd in os.listdir(f"/proc/{pid}/fd"):
         path = os.readlink(f"/proc/{pid}/fd/{fd}")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jails of real machines: what /proc says of QEMU and cubby-netd, with a daemon of root and one of
-another user; what a machine can still do in one; hosts that cannot build a wall."""
+"""The jails of real machines: what /proc shows of QEMU and cubby-netd, under a daemon of root and
+of another user; what a machine can still do in a jail; hosts on which a part of the jail cannot be
+built.
+"""
 
 import fcntl
 import os
@@ -16,8 +18,8 @@ import pytest
 
 from cubbyd import MicroVMs, process_exists, wait_for
 from harness import BIN, TEST_HOME
-from jail_peer import (AS_LEAST_ROOT, NAMESPACES, UIDS, USER, WALLS, lacking, mounts_of, namespace_of, of_user,
-                       status_of)
+from jail_peer import (AS_LEAST_ROOT, NAMESPACES, UIDS, USER, WALLS, groups_of_user, lacking, mounts_of,
+                       namespace_of, of_user, status_of)
 
 NONE = ["0" * 16]
 PRIVATE = "/etc/shadow"
@@ -48,7 +50,9 @@ def test_the_walls_of_both_processes(jailed):
             assert status[key] == NONE, (key, status[key])
         assert status["NoNewPrivs"] == ["1"] and status["Seccomp"] == ["2"]
         assert len(status["Uid"]) == 4 and len(set(status["Uid"] + status["Gid"])) == 1
-        assert status["Groups"] == [] and status["NSpid"] == [str(pid), "1"]
+        # A daemon without root cannot drop its user's groups: the jail's user namespace forbids that.
+        assert status["Groups"] == ([] if jailed.is_root else groups_of_user())
+        assert status["NSpid"] == [str(pid), "1"]
         for wall in NAMESPACES:
             own = namespace_of(pid, wall) != namespace_of(jailed.process.pid, wall)
             assert own is not (wall == "network" and pid == netd), wall
@@ -98,7 +102,8 @@ def test_the_walls_are_shown(jailed):
 
 
 def test_it_works_all_the_same(jailed):
-    """What reads and writes a machine from outside: its memory for a snapshot, a sandbox made of that."""
+    """Operations that read and write a machine from outside: saving its memory for a snapshot, and
+    making a sandbox from that."""
     sandbox = jailed.made["sandboxID"]
     assert jailed.command(jailed.made, "echo before > /tmp/f; cat /proc/loadavg > /dev/null")[0] == 0
     answer = jailed.request("POST", f"/sandboxes/{sandbox}/snapshots", {}, timeout=120)
@@ -117,9 +122,9 @@ def test_it_works_all_the_same(jailed):
 
 
 def test_nothing_of_it_is_others(jailed):
-    """Directories are its user's alone, and files and sockets too, but what jails show of the host's resolver.
-    Arguments, control groups and the names of sockets, which everybody can read, show neither the sandbox's
-    whole id nor the hosts of its policy."""
+    """Directories belong to the sandbox's user alone, and so do files and sockets, except the files
+    by which a jail shows the host's resolver. Arguments, control groups and the names of sockets,
+    which everybody can read, show neither the sandbox's whole id nor the hosts of its policy."""
     assert jailed.request("POST", f"/sandboxes/{jailed.made['sandboxID']}/snapshots", {}, timeout=120).status == 201
     found = {}
     for directory, directories, files in os.walk(jailed.home):
@@ -134,7 +139,7 @@ def test_nothing_of_it_is_others(jailed):
     sandbox = jailed.made["sandboxID"].encode()
     shown = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes(jailed)}
     assert all(shown.values()) and any(b"guest=cubby-" + sandbox[:6] + b"\0" in words for words in shown.values())
-    for entry in pathlib.Path("/proc").glob("[0-9]*"):  # its jails, and whoever else runs for it
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):  # its jails and all other processes of the sandbox
         try:
             shown[entry.name] = (entry / "cmdline").read_bytes() + (entry / "cgroup").read_bytes()
         except OSError:
@@ -149,7 +154,7 @@ def counters(jailed):
 
 
 def is_refused_another(jailed):
-    """The guest tries to reach a private address; what its netd has then counted."""
+    """The guest tries to reach a private address; returns netd's count of refusals afterwards."""
     before = counters(jailed)
     assert jailed.command(jailed.made, "bash -c ': 2>/dev/null </dev/tcp/10.9.8.7/80'")[0] != 0
     return wait_for(lambda: (now := counters(jailed))["refused"] > before["refused"] and now, 30, "it is counted")
@@ -174,7 +179,8 @@ F_OFD_SETLK, READ_LOCK = 37, struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0,
 
 
 def test_a_lock_on_the_template_is_in_nobodys_way(jailed):
-    """Who may read the template's disk may lock it: a QEMU that was broken into, for all others."""
+    """Everyone who can read the template's disk can lock it, and a QEMU that was taken over could
+    do so to stop all others."""
     disk = jailed.home / "templates/default/disk.ext4"
     with open(disk, "rb") as held:
         fcntl.fcntl(held, F_OFD_SETLK, READ_LOCK)
@@ -186,7 +192,7 @@ def test_a_lock_on_the_template_is_in_nobodys_way(jailed):
 
 
 def test_a_directory_that_somebody_removed(jailed):
-    """While no daemon ran, and the record with it: nothing of that sandbox goes on."""
+    """The directory and the record were removed while no daemon ran: no process of that sandbox survives."""
     sandbox, pids = jailed.made["sandboxID"], processes(jailed)
     jailed.process.kill()
     jailed.process.wait(30)
@@ -212,7 +218,7 @@ def test_a_host_without_a_wall():
 
 
 def test_a_resolver_that_the_host_replaces(tmp_path):
-    """As DHCP clients do it: another file takes the name. In an /etc of the daemon's own."""
+    """Another file takes the name, as with DHCP clients. In an /etc of the daemon's own."""
     etc = tmp_path / "etc"
     subprocess.run(["cp", "-a", "/etc", etc], check=True)
     (etc / "resolv.conf").unlink()
@@ -232,18 +238,19 @@ def test_a_resolver_that_the_host_replaces(tmp_path):
 
 
 def test_a_wall_that_falls_later():
-    """Which the host could build when the daemon started: the sandbox does not start."""
+    """A protection that the host could build when the daemon started cannot be built later: the
+    sandbox does not start."""
     with MicroVMs() as daemon:
         shown = daemon.home / "jail/resolv.conf"
         aside = shown.rename(shown.with_name("aside"))
         answer = daemon.request("POST", "/v2/sandboxes", {"templateID": "default"}, timeout=60)
-        assert answer.status >= 500 and b"cubby-jail: show" in answer.body, answer.body
+        assert answer.status >= 500 and b"cubby-jail: bind mount" in answer.body, answer.body
         aside.rename(shown)
         daemon.create()  # control
 
 
 def run(*args, **more):
-    """A daemon that is to end by itself: status, what it says."""
+    """Runs a daemon that must end by itself; returns its status and its output."""
     daemon = MicroVMs()
     try:
         done = subprocess.run([daemon.program, *args], env=daemon.env, capture_output=True, text=True, timeout=60,

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python kernel in real sandboxes: warm from the first run on, and apart in what must be apart."""
+"""The Python kernel in real sandboxes: warm from the first run on; contexts and sandboxes are
+separate.
+"""
 
 import json
 import re
@@ -7,15 +9,16 @@ import time
 
 import pytest
 
-from cubbyd import MicroVMs
+from cubbyd import Shipped
 from harness import wait_for
+from tiers import tier  # noqa: F401
 
 KERNEL = 49999
 
 
 @pytest.fixture(scope="module")
-def daemon():
-    with MicroVMs() as running:
+def daemon(tier):  # noqa: F811
+    with Shipped(tier=tier) as running:
         yield running
 
 
@@ -31,7 +34,7 @@ class Sandbox:
                                    port=KERNEL, headers={"Content-Type": "application/json"}, token=self.token, timeout=170)
 
     def run(self, code, **fields):
-        """The lines of a run, and the seconds it took."""
+        """The lines of a run, and its duration in seconds."""
         began = time.monotonic()
         answer = self.request("POST", "/execute", {"code": code, **fields})
         took = time.monotonic() - began

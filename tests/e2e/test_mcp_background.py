@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files and commands in the background, in real machines, by the shipped programs."""
+"""Files and commands in the background, in real sandboxes, by the shipped programs."""
 
 import urllib.error
 import urllib.request
 
 import pytest
 from harness import Mcp
+from tiers import tier  # noqa: F401
 
 
 @pytest.fixture
@@ -27,8 +28,8 @@ def until(mcp, sandbox, command, done, cursor=0):
 
 
 def test_a_web_server_in_the_background(home, mcp, sandbox, tmp_path):
-    """It serves what is written and edited meanwhile, also by a URL of the host, and another process of ours ends
-    it. What it listens on is the guest's loopback."""
+    """The server serves files that are written and edited meanwhile, also by a URL of the host;
+    another cubby-mcp process ends it. It listens on the guest's loopback."""
     def run(command):
         return mcp.tool("run_command", sandbox_id=sandbox, command=command)
 

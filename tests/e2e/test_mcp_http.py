@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MCP over HTTP with everything real: cubbyd, its microVMs, and official clients of both eras."""
+"""MCP over HTTP with real parts only: cubbyd, its sandboxes, and official clients of both eras."""
 
 import threading
 
 import pytest
 from clients import check, run_tour
 from mcp_http import Server, Session, message, modern_open, modern_result, tool
+from tiers import tier  # noqa: F401
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def http(home, tmp_path):
 
 
 def test_clients(http):
-    """At once, as in real use: an old client, a new one, and one in another language."""
+    """All at once, as in real use: an old client, a new one, and one in another language."""
     failed = []
 
     def one(name):

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources of a real machine."""
+"""Resources of a real sandbox."""
 
 import json
 
 from harness import wait_for
+from tiers import tier  # noqa: F401
 
 UPDATED = "notifications/resources/updated"
 
 
 def updates(mcp):
-    """URIs of which a change was told so far."""
+    """URIs for which an update has come so far."""
     mcp.request("ping", {})
     return [n["params"]["uri"] for n in mcp.notifications if n["method"] == UPDATED]
 

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a sandbox's memory runs out: what took it ends, and is told so; all else goes on. What it has freed goes
-back to the host."""
+"""A sandbox's memory runs out: the process that took it is ended and its caller is told, and
+everything else goes on. Memory that the sandbox has freed goes back to the host.
+"""
 
 import json
 
 import pytest
 
-from cubbyd import MicroVMs, events, read_all
+from cubbyd import Shipped, events, read_all
 from harness import wait_for
 from machine_fixtures import shells  # noqa: F401
 from machine_peer import TEMPLATE, output_of
+from tiers import tier  # noqa: F401
 
 KERNEL = 49999
 PYTHON = "import os\nx = []\nwhile True: x.append(os.urandom(1 << 16) * 64)\n"
 HOG = f"python3 -c '{PYTHON}'"
+# Under gVisor nothing tells envd that the host ended a process for its memory (/proc/vmstat).
+NOTE = {"microvm": " (out of memory)", "gvisor": ""}
 # Each is a tenth of what a context is. When one of them was ended the others go, by what is there already:
 # a machine without memory takes minutes to start anything else.
 MANY = """exec python3 -c '
@@ -32,8 +36,8 @@ raise SystemExit(os.waitstatus_to_exitcode(status) != -9)'"""
 
 
 @pytest.fixture(scope="module")
-def daemon():
-    with MicroVMs() as running:
+def daemon(tier):  # noqa: F811
+    with Shipped(tier=tier) as running:
         yield running
 
 
@@ -45,7 +49,7 @@ def made(daemon):
 
 
 def run(daemon, made, code):
-    """The lines of a run of Python's."""
+    """The lines of a Python run."""
     answer = daemon.through(made["sandboxID"], "POST", "/execute", json.dumps({"code": code}).encode(), port=KERNEL,
                             headers={"Content-Type": "application/json"}, token=made["envdAccessToken"], timeout=170)
     assert answer.status == 200, answer.body
@@ -66,7 +70,7 @@ def end_of(daemon, made, command):
 
 
 def kept(daemon, made):
-    """The processes that are to outlive all others, by what they are."""
+    """The processes that must outlive all others, by kind."""
     script = "for p in /proc/[0-9]*; do echo $(cat $p/oom_score_adj) $(basename $p); done 2>/dev/null | grep -E '^-[59]'"
     code, out = daemon.command(made, script)
     assert code == 0
@@ -76,15 +80,15 @@ def kept(daemon, made):
 
 
 @pytest.mark.parametrize("command, status", [
-    ("exec " + HOG, "signal: killed (out of memory)"),
-    (HOG + "; exit $?", "exit status 137 (out of memory)"),
+    ("exec " + HOG, "signal: killed"),
+    (HOG + "; exit $?", "exit status 137"),
 ], ids=["itself", "by-a-shell"])
 def test_a_command_that_takes_all(daemon, made, command, status):
     run(daemon, made, "kept = 42")
     before = kept(daemon, made)
     waiting = daemon.open_command(made, "sleep 600")
     end = end_of(daemon, made, command)
-    assert (end["status"], end["error"]) == (status, status)
+    assert (end["status"], end["error"]) == (status + NOTE[daemon.tier],) * 2
     assert value(daemon, made, "kept") == "42"
     assert kept(daemon, made) == before
     assert daemon.command(made, "pgrep -x sleep")[0] == 0
@@ -93,6 +97,8 @@ def test_a_command_that_takes_all(daemon, made, command, status):
     assert end_of(daemon, made, "kill -9 $$")["status"] == "signal: killed"
 
 
+@pytest.mark.only_in("microvm", reason="under gVisor the host ends any process of the sandbox, also the Python "
+                                       "kernel or init (docs/security.md)")
 def test_many_small_ones(daemon, made):
     run(daemon, made, "kept = 42")
     before = kept(daemon, made)

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real microVM, paused and woken through the API: its processes, its clock, its memory, and a daemon
-that is killed meanwhile. Assertions 24, 25 and 27 of the reference, section 11."""
+"""A real sandbox is paused and woken through the API: its processes, its clock, its memory, and a
+daemon that is killed in between. Assertions 24, 25 and 27 of the reference, section 11.
+"""
 
 import signal
 import time
 
 import pytest
 
-from cubbyd import MicroVMs, events, wait_for
+from cubbyd import Shipped, events, wait_for
+from tiers import tier  # noqa: F401
 
 BEHIND_S = 2  # how long a pause lasts, so that a clock that nobody sets would be seen
 
 
 @pytest.fixture
-def daemon():
-    with MicroVMs() as d:
+def daemon(tier):  # noqa: F811
+    with Shipped(tier=tier) as d:
         yield d
 
 
@@ -35,7 +37,7 @@ def clock_is_right(daemon, made):
 
 
 def started(daemon, made, command):
-    """The pid of a command that is left running."""
+    """The pid of a command that keeps running."""
     s = daemon.open_command(made, command)
     data = b""
     while not (seen := [e["start"]["pid"] for e in events(data) if "start" in e]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandboxes of the pool, real ones: usable at once, no two alike, and as if they had never been used."""
+"""Real sandboxes of the pool: usable at once, no two alike, and with no trace of use."""
 
 import json
 import re
@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from cubbyd import MicroVMs, wait_for
+from cubbyd import Shipped, wait_for
+from tiers import tier  # noqa: F401
 
 KERNEL = 49999
 # What would tell that something was run before: files of users, and processes (but ps itself).
@@ -15,9 +16,9 @@ TRACES = ("find /home/user /root /tmp /var/tmp /dev/shm -printf '%p %s\\n' | sor
           "ps -e -o user=,args= | grep -v 'ps -e\\|grep\\|kworker\\|/bin/sh\\|sort$' | sort")
 
 
-class Pool(MicroVMs):
-    def __init__(self, plan):
-        super().__init__("--pool", plan)
+class Pool(Shipped):
+    def __init__(self, plan, tier):  # noqa: F811
+        super().__init__("--pool", plan, tier=tier)
 
     def shelf(self):
         return self.request("GET", "/pool").json["templates"][0]
@@ -26,7 +27,7 @@ class Pool(MicroVMs):
         wait_for(lambda: self.shelf()["ready"] >= count, 300, f"{count} are ready")
 
     def python(self, made, code):
-        """What a cell shows as text."""
+        """A cell's result as text."""
         answer = self.through(made["sandboxID"], "POST", "/execute",
                               json.dumps({"code": code}).encode(), KERNEL,
                               {"Content-Type": "application/json"}, made["envdAccessToken"], 120)
@@ -36,15 +37,15 @@ class Pool(MicroVMs):
 
 
 @pytest.fixture(scope="module")
-def daemon():
-    with Pool("2") as d:
+def daemon(tier):  # noqa: F811
+    with Pool("2", tier) as d:
         d.await_ready(2)
         yield d
 
 
 @pytest.fixture(scope="module")
 def made(daemon):
-    """Two out of the pool, and one that was made for us."""
+    """Two sandboxes out of the pool, and one that was made on request."""
     pooled = [daemon.create(envVars={"WHO": "first"}), daemon.create()]
     first = [daemon.command(m, "hostname; echo ${WHO:-nobody}") for m in pooled]
     daemon.await_ready(1)
@@ -69,12 +70,13 @@ def test_no_two_are_alike(daemon, made):
 
 
 def test_nothing_tells_that_they_were_warmed(daemon, made):
-    """As one that was never in a pool, by the same questions."""
+    """The same questions get the same answers from a sandbox of the pool and from one that never
+    was in it."""
     daemon.await_ready(1)
     before = daemon.shelf()["handedOut"]
     other = daemon.create()
     assert daemon.shelf()["handedOut"] == before + 1
-    plain = Pool("off")
+    plain = Pool("off", daemon.tier)
     try:
         plain.start()
         cold = plain.create()

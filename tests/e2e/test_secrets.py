@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets from end to end: a guest works with what it never has. One sandbox for all of it."""
+"""Secrets from end to end: a guest uses values that it never holds. One sandbox for all tests."""
 
 import contextlib
 import json
@@ -9,10 +9,11 @@ import secrets
 import subprocess
 
 import pytest
-from cubbyd import MicroVMs
+from cubbyd import Shipped
 from egress_peer import Authority, Host
 from harness import process_exists, wait_for
 from jail_peer import AS_USER, NAMESPACES, UIDS, USER, mounts_of, namespace_of, of_user, status_of
+from tiers import tier  # noqa: F401
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give this machine an address")
 
@@ -22,7 +23,7 @@ VALUE = "sk-live-" + secrets.token_hex(24)
 
 @pytest.fixture(scope="module")
 def address():
-    """One of this machine's own, that no other test has."""
+    """An address of this machine that no other test uses."""
     device = "cubby" + secrets.token_hex(4)
     number = f"10.213.{secrets.randbelow(254) + 1}.{secrets.randbelow(254) + 1}"
     subprocess.run(["ip", "link", "add", device, "type", "veth", "peer", "name", device[::-1]], check=True)
@@ -35,8 +36,8 @@ def address():
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory, address):
-    """A daemon with one secret, a host that it is for and one that it is not, a sandbox."""
+def world(tmp_path_factory, address, tier):  # noqa: F811
+    """A daemon with one secret, a host that the secret is for and one that it is not for, a sandbox."""
     directory = tmp_path_factory.mktemp("secrets")
     hosts = Authority(directory, "hosts")
     (directory / "value").write_text(VALUE + "\n")
@@ -50,9 +51,9 @@ def world(tmp_path_factory, address):
         plain, fake = Host(address=address), Host(Authority(directory, "nobody").pair(NAME), address=address)
         stack.callback(plain.close)
         stack.callback(fake.close)
-        daemon = stack.enter_context(MicroVMs(
+        daemon = stack.enter_context(Shipped(
             "--secrets", str(file), "--egress-trust", os.path.relpath(hosts.path), "--allow-private-network",
-            "--pool", "off"))
+            "--pool", "off", tier=tier))
         daemon.host, daemon.other, daemon.plain, daemon.fake = host, other, plain, fake
         daemon.made = daemon.create(secrets=["API_KEY"], timeout=600,
                                     network={"allowOut": [f"{address}/32"], "denyOut": ["0.0.0.0/0"]})
@@ -119,7 +120,8 @@ def test_plain_http(world):
 
 
 def test_host_of_its_own_making(world):
-    """A guest that is root, and a name of the secret's that leads to another host: not verified."""
+    """A guest that is root makes a name of the secret's lead to another host: that host's
+    certificate is not accepted."""
     code, out = world.command(world.made, f"curl -sS -m 60 -k -H \"Authorization: $API_KEY\" "
                               f"--connect-to {NAME}:443:{OTHER}:{world.fake.port} https://{NAME}/ 2>&1")
     assert set(world.fake.names) == {NAME} and not world.fake.requests, (code, out)  # it was asked
@@ -129,11 +131,12 @@ def test_host_of_its_own_making(world):
 def processes(daemon):
     sandbox = daemon.made["sandboxID"]
     record = daemon.record(sandbox)["machine"]
-    return {name: record[name]["pid"] for name in ("qemu", "netd", "egress")}
+    return {name: entry["pid"] for name, entry in record.items() if isinstance(entry, dict) and "pid" in entry}
 
 
 def test_its_jail(world):
-    """What faces the outside with values in its memory is in a jail as the one that faces the guest is."""
+    """cubby-egress faces the internet with values in its memory, and runs in a jail as the process
+    that faces the guest does."""
     pids = processes(world)
     egress, netd = (status_of(pids[name]) for name in ("egress", "netd"))
     for key in "CapPrm", "CapEff", "CapBnd", "CapInh", "CapAmb", "NoNewPrivs", "Seccomp", "Groups":
@@ -151,15 +154,41 @@ def test_its_jail(world):
 
 
 def holders(world, word):
-    """The files of sandboxes and snapshots that hold it."""
+    """The files of sandboxes and snapshots that hold this text."""
     files = [p for top in ("sandboxes", "snapshots") for p in (world.home / top).rglob("*")
              if p.is_file() and not p.is_symlink()]
     return [p for p in files if word.encode() in p.read_bytes()]
 
 
+def pieces_of_qemu(pid):
+    """All of its memory that can be read."""
+    with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+            where, rights, *_ = line.split()
+            if rights[0] != "r" or "[v" in line:
+                continue
+            start, end = (int(x, 16) for x in where.split("-"))
+            memory.seek(start)
+            with contextlib.suppress(OSError):
+                yield memory.read(end - start)
+
+
+def pieces_of_sentry(pid):
+    """The guest's memory is a file. To read where it has a hole would give it pages there."""
+    (path,) = [fd for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir() if "/memfd:runsc-memory" in os.readlink(fd)]
+    with open(path, "rb", 0) as memory:
+        at = 0
+        with contextlib.suppress(OSError):  # no more data
+            while True:
+                start = memory.seek(at, os.SEEK_DATA)
+                at = memory.seek(start, os.SEEK_HOLE)
+                memory.seek(start)
+                yield memory.read(at - start)
+
+
 def test_value_is_nowhere(world):
-    """In no argument, environment or file, and not in the guest's memory; the control: what stands
-    for it is in all of what a snapshot keeps."""
+    """The value is in no argument, environment or file, and not in the guest's memory; the control:
+    the placeholder is in all files of a snapshot."""
     sandbox = world.made["sandboxID"]
     pids = processes(world)
     for pid in [*pids.values(), world.process.pid]:
@@ -171,20 +200,17 @@ def test_value_is_nowhere(world):
     assert not holders(world, VALUE)
     assert any(p.is_relative_to(world.home / "snapshots") for p in holders(world, placeholder))
     assert VALUE not in world.log.read_text()
-    with open(f"/proc/{pids['qemu']}/mem", "rb", 0) as memory:
-        for line in pathlib.Path(f"/proc/{pids['qemu']}/maps").read_text().splitlines():
-            where, rights, *_ = line.split()
-            if rights[0] != "r" or "[v" in line:
-                continue
-            start, end = (int(x, 16) for x in where.split("-"))
-            memory.seek(start)
-            with contextlib.suppress(OSError):
-                assert VALUE.encode() not in memory.read(end - start), line
+    pieces = {"microvm": pieces_of_qemu, "gvisor": pieces_of_sentry}[world.tier](world.guest_pid(world.made))
+    has_placeholder = False
+    for piece in pieces:
+        assert VALUE.encode() not in piece
+        has_placeholder |= placeholder.encode() in piece
+    assert has_placeholder  # control: what the guest has can be seen
 
 
 def test_rollback_goes_on(world):
-    """It is the same sandbox: what ran before has the same placeholder, and it works. The control: what
-    stands for the value is in the snapshot, which has never seen the value."""
+    """It is the same sandbox: a process from before has the same placeholder, and it works. The
+    control: the snapshot has the placeholder and never had the value."""
     sandbox = world.made["sandboxID"]
     kept, before = world.record(sandbox)["secrets"], processes(world)["egress"]
     assert world.command(world.made, "echo $API_KEY >/tmp/then")[0] == 0
@@ -207,8 +233,8 @@ def test_rollback_goes_on(world):
 
 
 def test_a_daemon_of_another_user(world, address):
-    """Without root's rights it works as well, and who has only that user's cannot look for the value."""
-    daemon = of_user("--allow-private-network", "--pool", "off")
+    """It works without root's rights too, and a process of that user cannot read the value."""
+    daemon = of_user("--allow-private-network", "--pool", "off", tier=world.tier)
     file, trust = daemon.home / "secrets.json", daemon.home / "trust.pem"
     trust.write_bytes(pathlib.Path(world.args[3]).read_bytes())
     (daemon.home / "value").write_text(VALUE + "\n")
@@ -237,7 +263,7 @@ def test_a_daemon_of_another_user(world, address):
 
 
 def test_fork_goes_on(world):
-    """What runs in a fork has its parent's placeholder and trusts its parent's authority."""
+    """A process in a fork has its parent's placeholder and trusts its parent's authority."""
     answer = world.request("POST", f"/sandboxes/{world.made['sandboxID']}/fork", {"count": 1}, timeout=120)
     assert answer.status == 201, answer.body
     child = answer.json[0]["sandbox"]
@@ -247,7 +273,7 @@ def test_fork_goes_on(world):
 
 
 def test_hibernation_and_rotation(world):
-    """It has the same placeholder when it is woken, and its value is read anew."""
+    """It has the same placeholder when it is woken, and its value is read again."""
     sandbox = world.made["sandboxID"]
     path = pathlib.Path(world.args[1]).parent / "value"
     egress = processes(world)["egress"]
@@ -262,7 +288,8 @@ def test_hibernation_and_rotation(world):
 
 
 def test_egress_outlives_the_daemon_and_not_its_sandbox(world):
-    """Last: adopted by the next daemon; when it is killed connections are refused, and nothing else."""
+    """The last test of the file: the next daemon adopts cubby-egress; when it is killed,
+    connections are refused, and nothing else fails."""
     world.process.kill()
     world.process.wait()
     world.start()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real microVMs of other sizes than their template's, and what the host holds each of them to."""
+"""Real microVMs of other sizes than their template's, and the limits that the host sets for each.
+"""
 
 import json
 import os
@@ -56,7 +57,7 @@ def has_size(daemon, made):
 
 
 def python(daemon, made, code):
-    """The kernel starts with the guest: it is asked until it is there."""
+    """Asks the kernel until it answers, because it starts with the guest."""
     def ask():
         answer = daemon.through(made["sandboxID"], "POST", "/execute", {"code": code}, port=KERNEL,
                                 token=made["envdAccessToken"], timeout=120)
@@ -97,7 +98,7 @@ def groups(daemon, made):
 
 
 def value(place, first, second):
-    """Of a group of version 1 or 2."""
+    """The value of a file of a control group, in version 1 or 2."""
     path = place / first if (place / first).exists() else place / second
     return path.read_text().split()[0]
 
@@ -138,14 +139,14 @@ os._exit(0)
 
 
 def intrude(what, most, groups):
-    """What becomes of a process in these groups that takes so much."""
+    """The outcome for a process that joins these groups and takes so much."""
     done = subprocess.run([sys.executable, "-c", INTRUDER, what, str(most), *map(str, groups)],
                           capture_output=True, text=True, timeout=120)
     return done.stdout.strip() or done.returncode
 
 
 def exceeds(held):
-    """Whoever got into its groups is held to what they say; outside of them he is not."""
+    """A process inside the groups is held to their limits; outside of them it is not."""
     more = {"memory": (TEMPLATE["memory_mb"] + 400) << 20, "pids": TEMPLATE["cpus"] + 200}
     for what, most in more.items():
         places = [place for place, holds in held.items() if what in holds]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cubby template: options, interrupted and concurrent builds, listing, removing, and what the guest
-of the shared template has in it.
+"""cubby template: options, interrupted and concurrent builds, listing, removing, and the contents
+of the shared template's guest.
 
-The builds here run a stand-in for mmdebstrap, so that they are at the first stage for as long as a
+The builds here run a stand-in for mmdebstrap, so that they stay in the first stage as long as a
 test wants; the one whole build of a test session is the shared template itself (CUBBY_TEST_HOME).
 """
 
@@ -19,6 +19,8 @@ import pytest
 
 from harness import BIN, TEST_HOME, process_exists, wait_for
 
+# With runsc, two more stages make the part for gVisor.
+STAGES = 10 if (BIN / "runsc").exists() else 8
 SLOW = "#!/bin/sh\necho $$ > \"$STATE/pid\"\necho working; sleep 300 & wait\n"
 FAILING = "#!/bin/sh\nfor i in $(seq 40); do echo line $i; done\necho the reason >&2\nexit 3\n"
 
@@ -81,9 +83,9 @@ def failing():
 
 @pytest.mark.parametrize("words, said", [
     (["build", "a", "b"], "one NAME"),
-    (["build", "../x"], "is not a name"),
-    (["build", "Upper"], "is not a name"),
-    (["build", "x" * 65], "is not a name"),
+    (["build", "../x"], "is not a valid template name"),
+    (["build", "Upper"], "is not a valid template name"),
+    (["build", "x" * 65], "is not a valid template name"),
     (["build", "--memory", "64M"], "--memory must be"),
     (["build", "--memory", "much"], "--memory takes a size"),
     (["build", "--cpus", "0"], "--cpus must be"),
@@ -117,10 +119,21 @@ def test_a_missing_tool_is_named_with_its_package(slow):
     assert "apt-get install mmdebstrap" in result.stderr
 
 
+def test_without_mkfs_erofs_the_template_has_no_part_for_gvisor(failing):
+    """The build fails in its first stage, so it has begun, with two stages less."""
+    for name in ("mke2fs", "qemu-img", "dpkg-deb", "fakeroot", "newuidmap", "sh", "seq", "qemu-system-x86_64"):
+        path = shutil.which(name)
+        if path:
+            (failing.tools / name).symlink_to(path)
+    result = failing.run("build", "x", env=dict(failing.env, PATH=str(failing.tools)))
+    assert result.returncode == 1 and "Debian packages: mmdebstrap failed with status 3" in result.stderr, result.stderr
+    assert "1/8 Debian packages" in result.stderr
+
+
 def test_a_missing_kernel_is_said_before_anything_is_built(failing):
     result = failing.run("build", "--kernel", "/nonexistent/vmlinuz")
     assert result.returncode == 1 and "/nonexistent/vmlinuz" in result.stderr
-    assert "1/8" not in result.stderr
+    assert "Debian packages" not in result.stderr
 
 
 def test_a_failed_stage_shows_the_end_of_its_log(failing):
@@ -181,7 +194,7 @@ def test_two_builds_of_one_name_and_of_two(slow):
 
 def test_a_terminal_gets_a_bar_and_a_pipe_plain_lines(failing):
     plain = failing.run("build").stderr
-    assert "1/8 Debian packages: failed after" in plain
+    assert f"1/{STAGES} Debian packages: failed after" in plain
     assert "\r" not in plain and "\033" not in plain
     ours, theirs = pty.openpty()
     with subprocess.Popen([BIN / "cubby", "template", "build"], env=failing.env, stderr=theirs,
@@ -194,7 +207,7 @@ def test_a_terminal_gets_a_bar_and_a_pipe_plain_lines(failing):
         except OSError:  # the other side has gone
             pass
     os.close(ours)
-    assert b"\r\033[K[" in shown and b"1/8 Debian packages" in shown
+    assert b"\r\033[K[" in shown and f"1/{STAGES} Debian packages".encode() in shown
 
 
 def write_template(home, name):
@@ -251,7 +264,17 @@ def test_the_shared_template_is_whole():
         assert (folder / name).stat().st_size > 0, name
     packages = (folder / "packages.txt").read_text()
     assert "\npython3-pytest " in packages and "\nbuild-essential " not in packages
-    assert sorted(p.name for p in folder.iterdir() if p.is_dir() or p.is_socket()) == []
+    assert sorted(p.name for p in folder.iterdir() if p.is_dir() or p.is_socket()) == ["gvisor"] * ("gvisor" in facts)
+
+
+@pytest.mark.skipif(not (BIN / "runsc").exists(), reason="runsc is not built: make runsc")
+def test_the_shared_template_has_a_part_for_gvisor():
+    folder = TEST_HOME / "templates/default"
+    rootfs = json.loads((folder / "template.json").read_text())["gvisor"]["rootfs"]
+    image = json.loads((folder / "gvisor/image.json").read_text())
+    assert image["rootfs"] == rootfs and len(rootfs) == 64
+    assert sorted(os.listdir(folder / "gvisor")) == ["checkpoint.img", "config.json", "image.json", "memory.erofs", "pages.img", "pages_meta.img",
+                                                     "rootfs.erofs", "tools.erofs"]
 
 
 PROMISES = r"""

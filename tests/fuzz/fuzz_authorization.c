@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an unknown peer sends to be let in: the Authorization header as it is, and tokens made of a
-// header and claims (a line each) with a signature that is nobody's. Nothing of it is ever let in.
+// Fuzz the authorization of HTTP requests. The input is an Authorization header, or the header and
+// the claims of a token, one a line, which get an invalid signature. None may be accepted.
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "mcp-server/auth/bearer.h"
-#include "mcp-server/auth/jose_library.h"
 #include "mcp-server/auth/jwks.h"
 #include "mcp-server/auth/jwt.h"
-#include "sandbox-backend/keys/token_file.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/keys/token_file.h"
 
 #define NOW_S 1800000000
 
@@ -76,7 +75,7 @@ static void try_files(const char *text, size_t len)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static json_t *keys;
-    if (!keys && jose_library_load(NULL) == 0)
+    if (!keys && jwks_load_library(NULL) == 0)
         keys = jwks_parse(KEYS, sizeof KEYS - 1, NULL);
     assert(json_array_size(keys) == 2);
     char *text auto_free = xstrndup((const char *)data, size);

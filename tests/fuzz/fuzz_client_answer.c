@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client takes apart that a guest or a server wrote: errors, sandboxes, process events.
-// The first byte says which.
+// Fuzz the client library's parsers of answers: errors, sandboxes, process events. The first byte
+// chooses the parser.
 #include <stdint.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/client/access.h"
 #include "sandbox-backend/client/answer.h"
-#include "sandbox-backend/client/process_event.h"
 
 static void take_sandbox(const char *text, size_t len)
 {

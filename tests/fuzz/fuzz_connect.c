@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connect envelopes: taken apart in one piece and in many, the result is the same; and error
-// objects of any shape.
+// Fuzz Connect envelopes and error objects. Envelopes give the same result in one piece and in
+// many.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

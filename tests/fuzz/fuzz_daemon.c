@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cubbyd takes out of a request: headers that route (one a line), the path or target, the
-// metadata filter, a signature. The parts of the input are divided by NUL bytes.
+// Fuzz cubbyd's parsers of request heads: routing headers (one a line), the path or target, the
+// metadata filter, a signature. NUL bytes separate the parts of the input.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/daemon/list_query.h"
-#include "sandbox-backend/daemon/proxy_signed.h"
-#include "sandbox-backend/daemon/route.h"
+#include "sandbox-backend/daemon/api/api_list.h"
+#include "sandbox-backend/daemon/proxy/proxy.h"
+#include "sandbox-backend/daemon/proxy/route.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

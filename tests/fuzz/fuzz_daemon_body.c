@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cubbyd takes out of bodies: the network fields of a request, misspelt members, and a guest's
+// Fuzz cubbyd's parsers of bodies: the network fields of a request, misspelt members, and a guest's
 // answer to /metrics.
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/daemon/meter.h"
-#include "sandbox-backend/daemon/near_miss.h"
-#include "sandbox-backend/daemon/network_body.h"
+#include "sandbox-backend/daemon/api/body.h"
+#include "sandbox-backend/daemon/limits/guest_usage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -17,7 +16,7 @@ static void try_policy(const json_t *body)
 {
     struct net_policy policy, again;
     struct err e = ERR_INIT;
-    if (network_body_policy(body, "network.", true, false, &policy, &e) < 0) {
+    if (body_network(body, "network.", true, false, &policy, &e) < 0) {
         if (!err_is(&e) || policy.allow_out || policy.deny_out)
             abort();
         return;
@@ -32,12 +31,11 @@ static void try_policy(const json_t *body)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const KNOWN[] = {"templateID", "envVars", "allow_internet_access"};
     struct err e = ERR_INIT;
-    struct meter_sample sample = {0};
+    struct guest_usage_sample sample = {0};
     const char *mask = NULL;
     char *text auto_free = xstrndup((const char *)data, size);
-    if ((meter_parse(text, size, &sample, &e) < 0) != err_is(&e))
+    if ((guest_usage_parse(text, size, &sample, &e) < 0) != err_is(&e))
         abort();
     if (!err_is(&e) && (sample.cpu_pct < 0 || sample.cpu_pct > 100 || sample.mem_used < 0))
         abort();
@@ -45,9 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_t *body = json_parse((const char *)data, size, &e);
     if (json_is_object(body)) {
         try_policy(body);
-        near_miss_check(body, "", KNOWN, ARRAY_LEN(KNOWN), &e);
+        body_check_members(body, "", &e, "templateID", "envVars", "allow_internet_access");
         e = ERR_INIT;
-        if ((network_body_mask(body, &mask, &e) < 0) != err_is(&e))
+        if ((body_mask_host(body, &mask, &e) < 0) != err_is(&e))
             abort();
     }
     json_decref(body);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// edit_file: the first byte of the input is a mark, which divides what follows the second into old
-// text, new text and the bytes of the file, which stand there as often as the second byte says: a
-// short input makes a text in which very much is replaced. What comes out is checked against a
-// plain replacement.
+// Fuzz edit_file. The first byte of the input is a separator. It divides the bytes after the second
+// into the old text, the new text and the file's text. The second byte says how often the file's
+// text is repeated, so that a short input can lead to many replacements. The result must equal that
+// of a plain replacement.
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "mcp-server/tools/edit.h"
+#include "mcp-server/tools/files/edit.h"
 #include "sandbox-backend/base/mem.h"
 
 #define RESULT_MAX ((size_t)256 << 10)

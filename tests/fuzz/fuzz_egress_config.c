@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cubby-egress is told at its start: whatever it is, it is sound or refused with a sentence,
-// which holds nothing of it. "@C" and "@K" stand for a certificate and the key that belongs to it.
+// Fuzz the configuration that cubby-egress reads at its start. Every input is accepted, or refused
+// with a message that contains no part of the input, because the input has secrets. "@C" and "@K"
+// stand for a certificate and its key.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/host_pattern.h"
 #include "sandbox-backend/base/json.h"
-#include "sandbox-backend/egress/egress_config.h"
+#include "sandbox-backend/egress/egress.h"
 #include "sandbox-backend/keys/authority.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -71,8 +72,7 @@ static void check_sentence(const char *said, const struct buf *text)
     bool is_nothing_else = key && strcmp(key, ca.key) == 0 && count_of(text, KEY_WORDS) == 2;
     if (is_nothing_else)
         require(!strstr(said, KEY_WORDS));
-    json_array_foreach(json_object_get(json, "secrets"), i, one)
-    {
+    json_array_foreach (json_object_get(json, "secrets"), i, one) {
         const char *value = json_string_value(json_object_get(one, "value"));
         if (value && strlen(value) >= 4 && count_of(text, value) == 1)
             require(!strstr(said, value));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A message of a cubby-netd that its guest has taken over, with descriptors of any number and kind:
-// what is taken is a name that a certificate can have, an address in digits and one stream socket,
-// and no descriptor is left behind.
+// Fuzz the handover messages to egress, since a guest may have broken into netd. A message comes
+// with descriptors of any number and kind. Egress accepts only a name that a certificate can have,
+// an address in digits and one stream socket. It keeps no other descriptor open.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

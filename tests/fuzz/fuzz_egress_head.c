@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile guest's request at the egress proxy: a secret's value goes, in whatever form, only over
-// TLS, only to its hosts and only to where values are put in; no placeholder leaves; what is sent
-// is one request that another reader sees as one too, for the connection's host, and of its length;
-// and what was made for it is known to be masked.
+// Fuzz the head of a hostile guest's request at the egress proxy. A secret's value goes, in every
+// encoding, only over TLS, only to the secret's hosts, and only into the parts of a request that
+// may have it. No placeholder leaves. What egress sends is exactly one request for the connection's
+// host, also to another parser, and has the right length. All encodings that it put in are known to
+// the mask.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of hosts, in pieces and with pauses, of which a hostile guest has chosen the bytes: no
-// value comes out whole, nothing is lost, and how much comes out when says nothing of the values.
+// Fuzz the mask with answers whose bytes a hostile guest has chosen, in pieces and with pauses. No
+// value comes out whole, nothing is lost, and the timing and sizes of the output tell nothing of
+// the values.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

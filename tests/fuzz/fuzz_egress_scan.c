@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request's body in pieces: a placeholder in it is found wherever the pieces end, none of it and
-// nothing behind it goes, and what is none is not held back longer than it has to be.
+// Fuzz the scan of a request's body that arrives in pieces. A placeholder is found wherever the
+// pieces end, and neither it nor a byte after it is sent on. Other bytes are held back no longer
+// than needed.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/egress/scan.h"
+#include "sandbox-backend/egress/mask.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multipart bodies: the same parts come out however the bytes are split; nothing is read or written
-// outside. The first byte chooses the size of the pieces.
+// Fuzz multipart bodies: the same parts come out however the bytes are split, and no access is out
+// of bounds. The first byte chooses the size of the pieces.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/buf.h"
-#include "sandbox-backend/envd/multipart.h"
+#include "sandbox-backend/envd/files/multipart.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

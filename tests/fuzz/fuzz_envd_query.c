@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request for a file says in its query and headers: a value comes out of a query as it was
-// put in; ranges lie within the file; every header has a meaning. The first byte chooses which.
+// Fuzz envd's parsers of the query and headers of a file request. A value comes out of a query
+// unchanged, a range lies within its file, and no header breaks the parser. The first byte chooses
+// the parser.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/envd/accept_encoding.h"
-#include "sandbox-backend/envd/byte_range.h"
-#include "sandbox-backend/envd/metadata.h"
-#include "sandbox-backend/envd/signature.h"
-#include "sandbox-backend/envd/validator.h"
+#include "sandbox-backend/envd/core/accept_encoding.h"
+#include "sandbox-backend/envd/files/files.h"
+#include "sandbox-backend/envd/files/representation.h"
+#include "sandbox-backend/envd/fs/entry.h"
 #include "sandbox-backend/net/http_server_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests to envd: envelopes, JSON, and the reading of every kind of member.
+// Fuzz requests to envd: envelopes, JSON, and the parsers of every kind of member.
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/connect/connect.h"
-#include "sandbox-backend/envd/environment.h"
-#include "sandbox-backend/envd/paths.h"
-#include "sandbox-backend/envd/pjson.h"
+#include "sandbox-backend/envd/core/paths.h"
+#include "sandbox-backend/envd/process/process_rpc.h"
+#include "sandbox-backend/envd/rpc/pjson.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

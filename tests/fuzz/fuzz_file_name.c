@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server's Content-Disposition and URL: one line each.
+// Fuzz the name of a downloaded file. The input is a server's Content-Disposition and a URL, one a
+// line.
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "mcp-server/tools/file_name.h"
+#include "mcp-server/tools/files/file_name.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 

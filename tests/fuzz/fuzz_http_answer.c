@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes from a guest to the client end of a connection: the first byte says in pieces of what
-// size, the second which method was asked. The call ends once, whatever they are.
+// Fuzz the client end of an HTTP connection with bytes from a guest. The first byte chooses the
+// size of the pieces, the second the method of the request. The call completes exactly once.
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes from a peer to the HTTP server, through a socket: the first byte says in pieces of what
-// size. Whatever they are, each request is told of its end once, the answers are whole, and the
-// server closes without a rest.
+// Fuzz the HTTP server with a peer's bytes, through a socket. The first byte chooses the size of
+// the pieces. Each request ends exactly once, the answers are complete, and the server closes and
+// leaves nothing behind.
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>

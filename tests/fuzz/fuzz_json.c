@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of plain JSON against jansson's: what it takes, jansson takes, and makes the same of.
+// Fuzz the reader of plain JSON: jansson accepts each text that it accepts, with the same value.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/json.h"
-#include "sandbox-backend/base/json_plain.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines from a client, through the session and both protocol eras; no tool is there to be called.
+// Fuzz a client's lines through the session, in both eras. There is no tool to call.
 #include <assert.h>
 #include <string.h>
 
-#include "mcp-server/protocol/session.h"
+#include "mcp-server/methods/receive.h"
+#include "mcp-server/tools/call/tools.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
@@ -25,8 +26,7 @@ static void on_send(struct outlet *o, const json_t *message)
         check_one(message);
     size_t i;
     json_t *one;
-    json_array_foreach(message, i, one)
-    {
+    json_array_foreach (message, i, one) {
         check_one(one);
     }
 }
@@ -52,27 +52,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                "download_file_from_sandbox_to_local"},
                      .count = 6}};
     struct outlet outlet = {.send = on_send, .is_busy = on_is_busy};
-    struct toolbox toolbox;
+    struct context context;
     uv_loop_t loop;
     bool idle = false;
     uv_loop_init(&loop);
-    toolbox_init(&toolbox, &loop, &CONFIG);
+    context_init(&context, &loop, &CONFIG);
     struct caller *caller = caller_new(NULL, 0);
-    struct session *s = session_new(&loop, &toolbox, caller);
+    struct session *s = session_new(&loop, &context, caller);
     caller_release(caller);
     const char *at = (const char *)data;
     const char *end = at + size;
     while (at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t len = newline ? (size_t)(newline - at) : (size_t)(end - at);
-        session_receive(s, &outlet, at, len);
+        receive_message(s, &outlet, at, len);
         at += len + 1;
     }
     session_close(s, on_idle, &idle);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert(idle);
     session_free(s);
-    toolbox_fini(&toolbox);
+    tools_fini(&context);
+    context_fini(&context);
     assert(uv_loop_close(&loop) == 0);
     return 0;
 }

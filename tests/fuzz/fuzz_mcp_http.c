@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head of an HTTP request and its body, a line each: "Name: value" until an empty line, then
-// JSON. What is read from headers is checked for what callers rely on.
+// Fuzz the head and body of an HTTP request to MCP: lines "Name: value" up to an empty line, then
+// JSON. The parsed headers must have the properties that their users rely on.
 #include <arpa/inet.h>
 #include <assert.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "mcp-server/web/web_gate.h"
 #include "mcp-server/web/web_head.h"
 #include "mcp-server/web/web_mirror.h"
+#include "mcp-server/web/web_origin.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -43,13 +43,13 @@ static void check_gate(const struct web_head *h)
 {
     static const struct config CONFIG = {.public_url = "https://mcp.example/x"};
     struct sockaddr_storage bound = {.ss_family = AF_INET};
-    struct web_gate g;
-    web_gate_init(&g, &CONFIG, &bound);
-    bool host = web_gate_takes_host(&g, h->host);
+    struct web_origin g;
+    web_origin_init(&g, &CONFIG, &bound);
+    bool host = web_origin_takes_host(&g, h->host);
     assert(!host || (h->host && *h->host));
-    bool origin = web_gate_takes_origin(&g, h->origin);
+    bool origin = web_origin_takes_origin(&g, h->origin);
     assert(!origin || !h->origin || strchr(h->origin, ':'));
-    web_gate_fini(&g);
+    web_origin_fini(&g);
 }
 
 static void check_values(const struct web_head *h)

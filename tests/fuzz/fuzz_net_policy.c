@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A policy as whoever creates a sandbox says it, against its promises: what is taken is written and
-// read again as the same, and netd's answers are those of the rules as net_policy.h numbers them,
-// said here a second time and as plainly as can be.
+// Fuzz network policies, as the creator of a sandbox gives them. A policy that is accepted stays
+// the same when it is written and read again. netd's decisions equal those of a second, plain
+// implementation of the rules that net_policy.h numbers.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
-#include "sandbox-backend/base/special_address.h"
-#include "sandbox-backend/netd/policy.h"
+#include "sandbox-backend/base/net_rule.h"
+#include "sandbox-backend/netd/policy/policy.h"
 
 #define IP(a, b, c, d) \
     ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (uint32_t)(d))

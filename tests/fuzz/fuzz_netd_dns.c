@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// DNS from either side: a hostile guest's question, and whatever comes in place of an answer.
+// Fuzz DNS from both sides: a hostile guest's question, and arbitrary bytes in place of an answer.
 #include <stdlib.h>
 #include <string.h>
 
-#include "sandbox-backend/netd/dns.h"
-#include "sandbox-backend/netd/wire.h"
+#include "sandbox-backend/netd/policy/dns.h"
+#include "sandbox-backend/netd/wire/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile guest's frame through the filter, under policies of every kind, and through an inward
-// connection; and the same bytes as a frame of libslirp's for the guest. What comes out must keep
-// the filter's promises: this is the only thing between the guest and libslirp.
+// Fuzz frames: a hostile guest's through the filter, under policies of every kind, and through an
+// inward connection; and the same bytes as libslirp's frame for the guest. The frames that pass
+// must keep the filter's promises, because only the filter stands between the guest and libslirp.
 //
 // Each input is tried twice: as it is, and with the lengths, addresses and checksums of an IPv4
 // frame put right, for a fuzzer does not find those.
@@ -10,10 +10,10 @@
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/netd/dns.h"
-#include "sandbox-backend/netd/filter.h"
-#include "sandbox-backend/netd/flow.h"
-#include "sandbox-backend/netd/outward.h"
+#include "sandbox-backend/netd/inward/flow.h"
+#include "sandbox-backend/netd/policy/dns.h"
+#include "sandbox-backend/netd/policy/filter.h"
+#include "sandbox-backend/netd/stack/outward.h"
 
 #define IP(a, b, c, d) \
     ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (uint32_t)(d))
@@ -105,7 +105,7 @@ static void check_flow(struct packet *p, bool is_accepted)
     f.stack_port = 5;
     f.first_seq = f.stack_next = p->ack - 1;
     f.behind.acked = p->seq;
-    f.is_accepted = is_accepted;
+    f.guest = is_accepted ? FLOW_GUEST_OPEN : FLOW_GUEST_ASKED;
     f.has_stack_fin = is_accepted;
     if (flow_from_guest(&f, p) != FLOW_DROP && sum == 0)
         require(wire_l4_sum(p) == 0);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first bytes of a hostile guest's connection. What was said of them holds when more come: else
-// a guest could be judged by one beginning and be understood by another.
+// Fuzz the first bytes of a hostile guest's connection. A verdict about them must still hold when
+// more bytes arrive. Otherwise the filter could judge one beginning and the server understand
+// another.
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sandbox-backend/netd/hello.h"
-#include "sandbox-backend/netd/http_watch.h"
+#include "sandbox-backend/netd/gate/hello.h"
+#include "sandbox-backend/netd/gate/http_head.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

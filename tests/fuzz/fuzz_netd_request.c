@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first bytes of a client of vm.net.
+// Fuzz the first bytes of a client of vm.net.
 #include <stdlib.h>
 #include <string.h>
 
-#include "sandbox-backend/netd/request.h"
+#include "sandbox-backend/netd/inward/inward.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,10 +15,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(line, data, size);
     uint16_t port = 0;
     size_t used = 0;
-    enum request_state state = request_parse(line, size, &port, &used);
-    if (state == REQUEST_DONE && (port == 0 || used > size || line[used - 1] != '\n'))
+    enum inward_line state = inward_parse_line(line, size, &port, &used);
+    if (state == INWARD_LINE_DONE && (port == 0 || used > size || line[used - 1] != '\n'))
         abort();
-    if (state == REQUEST_MORE && size >= REQUEST_LINE_MAX_BYTES)
+    if (state == INWARD_LINE_MORE && size >= INWARD_LINE_MAX_BYTES)
         abort();
     free(line);
     return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image's file of pages that a disk or a person has damaged.
+// Fuzz the file of an image's pages, as a failing disk or a person may have damaged it.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
-#include "sandbox-backend/drivers/microvm/page_file.h"
+#include "sandbox-backend/drivers/microvm/image/page_file.h"
 
 #define RAM_BYTES (64 * (uint64_t)PAGE_BYTES)
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protocol Buffers: what was decoded is encoded and decoded again, and is the same; and JSON of a
-// client's, brought into the one form, goes through the binary form unchanged where that can hold
-// it.
+// Fuzz Protocol Buffers. A decoded message stays the same when it is encoded and decoded again. A
+// client's JSON, once in its normal form, stays the same through the binary form if that can
+// represent it.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

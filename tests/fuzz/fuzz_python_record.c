@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A guest's stderr, in pieces, through the search for the runner's record and into what is shown.
-// The first byte is the size of the pieces; each 0x1f stands for the mark.
+// Fuzz the search for the runner's record in a guest's stderr, which comes in pieces. The first
+// byte is the size of the pieces; each 0x1f stands for the mark.
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "mcp-server/tools/output.h"
-#include "mcp-server/tools/python_runner.h"
+#include "mcp-server/tools/python/python.h"
+#include "mcp-server/tools/run/output.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 

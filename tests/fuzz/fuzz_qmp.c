@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What QEMU might say on its control connection, once a guest has broken into it.
+// Fuzz the parser of QMP, because a guest that has broken into QEMU can send any bytes.
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "sandbox-backend/drivers/microvm/console.h"
-#include "sandbox-backend/drivers/microvm/qmp.h"
+#include "sandbox-backend/drivers/microvm/qemu/console.h"
+#include "sandbox-backend/drivers/microvm/qemu/qmp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

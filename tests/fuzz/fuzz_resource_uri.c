@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A URI that a client sends: what is taken is a path that cannot leave the sandbox's root, and its
-// own URI means the same.
+// Fuzz resource URIs from a client. An accepted URI is a path that cannot leave the sandbox's root,
+// and the URI made from that path means the same.
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "mcp-server/resources/resource_uri.h"
-#include "mcp-server/tools/mime_type.h"
+#include "mcp-server/text/resource_uri.h"
+#include "mcp-server/tools/files/mime_type.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 

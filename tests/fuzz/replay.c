@@ -8,7 +8,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "tests/lib/tap.h"
+#include "tests/lib/harness/tap.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

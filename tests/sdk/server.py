@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that a user serves from a sandbox: an HTTP server that answers with what it was asked,
-and echoes what comes over a WebSocket. Arguments: address, port. Prints "listening" once it does.
+"""A program that a user serves from a sandbox: an HTTP server that answers with the request it got,
+and echoes a WebSocket's messages. Arguments: address, port. Prints "listening" once it does.
 """
 
 import base64
@@ -44,7 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             pass
 
     def echo(self):
-        """One short frame back as it came; false after a close frame."""
+        """Returns one short frame unchanged; false after a close frame."""
         head = self.rfile.read(2)
         if len(head) < 2:
             return False

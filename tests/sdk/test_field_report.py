@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CubeSandbox's field report, done again: a client of the standard library alone makes a sandbox,
+"""CubeSandbox's field report, repeated: a client of the standard library alone makes a sandbox,
 waits until it is ready, finds a bug RED, patches it, sees GREEN, and ends it. Against cubbyd in the
-shape of a cluster (tests/lib/cube_front.py), and against cubbyd as it is.
+shape of a cluster (tests/lib/client/cube_front.py), and against cubbyd itself.
 """
 
 import json
@@ -47,7 +47,7 @@ def cluster(daemon):
 
 
 def work(guest):
-    """What the report did in each sandbox."""
+    """The steps of the report in each sandbox."""
     guest.await_ready()
     code, out, _ = guest.run("uname -s; whoami; pwd")
     assert (code, out) == (0, "Linux\nroot\n/root\n")

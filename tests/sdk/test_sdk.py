@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The official SDKs against cubbyd whose machines are processes, each scenario a test.
 
-JavaScript and the current Python releases with E2B_API_URL and E2B_SANDBOX_URL alone; Python e2b 1.9,
-which knows neither, with E2B_DOMAIN, host names and TLS, as docs/clients.md says.
+JavaScript and the current Python releases run with E2B_API_URL and E2B_SANDBOX_URL alone; Python
+e2b 1.9, which knows neither, runs with E2B_DOMAIN, host names and TLS, as docs/clients.md says.
 """
 
 import os
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.timeout(1500),
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """What each program said, in the future. Two run at a time: each waits for much."""
+    """The output of each program, as futures. Two run at a time, because each waits a lot."""
     with ThreadPoolExecutor(2) as pool:
         yield {name: pool.submit(run_old if name == "python-1.9" else run_new, name,
                                  tmp_path_factory.mktemp(name)) for name in SCENARIOS}

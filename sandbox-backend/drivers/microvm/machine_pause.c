@@ -1,101 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stopping the guest in its place, and letting it go on.
+// Stopping the guest in its memory, and letting it go on.
 //
-// Both are two commands that are sent at once: "stop" or "cont", and "query-status", whose answer
-// decides. A guest that ended itself in the same moment is thereby not taken for a paused one.
+// Each sends two commands at once: "stop" or "cont", then "query-status", whose answer decides. So
+// a guest that ends itself at the same moment is not mistaken for a paused one.
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/microvm/machine.h"
 
-#define PAUSE_MS 30000 // for each command; past it QEMU is taken for dead
+#define PAUSE_MS 30000 // for each command; after it QEMU counts as dead
 
 static void on_paused(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 static void on_resumed(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 
-bool machine_is_paused(const struct machine *m)
+static void pause_it(struct machine_core *core, struct machine_request *r)
 {
-    return m->state == MACHINE_PAUSED;
-}
-
-static void refuse(struct machine *m, const char *why)
-{
-    struct err e = ERR_INIT;
-    err_set(&e, ERR_CONFLICT, "%s", why);
-    machine__answer(m, &e);
-}
-
-static void pause_it(struct machine *m, struct machine_request *r)
-{
+    struct microvm *m = microvm_of_core(core);
     (void)r;
-    if (m->state != MACHINE_RUNNING) {
-        refuse(m, "it is paused already");
+    if (m->core.state != MACHINE_RUNNING) {
+        core_refuse(core, "the machine is already paused");
         return;
     }
-    machine__set_state(m, MACHINE_PAUSING);
+    struct err full = ERR_INIT;
+    if (machine__stands(&m->core.machine, &full) < 0) {
+        core_answer(&m->core, &full);
+        return;
+    }
+    core_set_state(&m->core, MACHINE_PAUSING);
     qmp_execute(m->qmp, "stop", NULL, PAUSE_MS, NULL, NULL);
     qmp_execute(m->qmp, "query-status", NULL, PAUSE_MS, on_paused, m);
 }
 
-static void resume_it(struct machine *m, struct machine_request *r)
+static void resume_it(struct machine_core *core, struct machine_request *r)
 {
+    struct microvm *m = microvm_of_core(core);
     (void)r;
-    if (m->state != MACHINE_PAUSED) {
-        refuse(m, "it is not paused");
+    if (m->core.state != MACHINE_PAUSED) {
+        core_refuse(core, "the machine is not paused");
         return;
     }
-    machine__set_state(m, MACHINE_RESUMING);
+    core_set_state(&m->core, MACHINE_RESUMING);
     qmp_execute(m->qmp, "cont", NULL, PAUSE_MS, NULL, NULL);
     qmp_execute(m->qmp, "query-status", NULL, PAUSE_MS, on_resumed, m);
 }
 
-void machine_pause(struct machine *m, machine_done_cb cb, void *ctx)
+void machine__pause(struct machine *machine, machine_done_cb cb, void *ctx)
 {
-    struct machine_request *r = machine__request_new(m, pause_it, ctx);
-    r->on_done = cb;
-    machine__request(r);
+    core_ask(machine, pause_it, cb, ctx);
 }
 
-void machine_resume(struct machine *m, machine_done_cb cb, void *ctx)
+void machine__resume(struct machine *machine, machine_done_cb cb, void *ctx)
 {
-    struct machine_request *r = machine__request_new(m, resume_it, ctx);
-    r->on_done = cb;
-    machine__request(r);
+    core_ask(machine, resume_it, cb, ctx);
 }
 
-const char *machine__status_in(struct machine *m, enum machine_state expected, const json_t *value,
+const char *machine__status_in(struct microvm *m, enum machine_state expected, const json_t *value,
                                const struct err *e)
 {
     struct err failed = ERR_INIT;
     const char *status = json_string_value(json_object_get(value, "status"));
-    if (m->state != expected || (e && e->code == ERR_UNAVAILABLE))
+    if (m->core.state != expected || (e && e->code == ERR_UNAVAILABLE))
         return NULL;
     if (str_eq(status, "running") || str_eq(status, "paused"))
         return status;
+    if (str_eq(status, MACHINE_FULL_STATUS)) { // the owner of the machine sees it as running
+        machine__full_begin(m);
+        return "running";
+    }
     if (e || !status) {
         err_set(&failed, ERR_UNAVAILABLE, "QEMU does not say whether the guest runs: %s",
                 e ? e->msg : "no status");
-        machine__fail(m, &failed);
+        core_fail(&m->core, &failed);
     } else {
         machine__explain_status(m, status);
     }
     return NULL;
 }
 
-// What it is in now is its state; `wanted` or not.
-static void settle(struct machine *m, const char *status, const char *wanted)
+// Set the machine's state to what QEMU reports, whether or not it is `wanted`.
+static void settle(struct microvm *m, const char *status, const char *wanted)
 {
     bool is_paused = str_eq(status, "paused");
-    machine__set_state(m, is_paused ? MACHINE_PAUSED : MACHINE_RUNNING);
-    machine__step(m, is_paused ? "paused" : "running");
+    core_set_state(&m->core, is_paused ? MACHINE_PAUSED : MACHINE_RUNNING);
+    core_step(&m->core, is_paused ? "paused" : "running");
     struct err e = ERR_INIT;
-    if (!str_eq(status, wanted))
-        err_set(&e, ERR_INTERNAL, "QEMU was told to go to \"%s\" and is in \"%s\"", wanted, status);
-    machine__answer(m, err_is(&e) ? &e : NULL);
+    if (!str_eq(status, wanted) && machine__stands(&m->core.machine, &e) == 0)
+        err_set(&e, ERR_INTERNAL, "QEMU should be in the state \"%s\", but is in \"%s\"", wanted,
+                status);
+    core_answer(&m->core, err_is(&e) ? &e : NULL);
 }
 
 static void on_paused(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
 {
     (void)q;
-    struct machine *m = ctx;
+    struct microvm *m = ctx;
     const char *status = machine__status_in(m, MACHINE_PAUSING, value, e);
     if (status)
         settle(m, status, "paused");
@@ -104,7 +100,7 @@ static void on_paused(struct qmp *q, const json_t *value, const struct err *e, v
 static void on_resumed(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
 {
     (void)q;
-    struct machine *m = ctx;
+    struct microvm *m = ctx;
     const char *status = machine__status_in(m, MACHINE_RESUMING, value, e);
     if (status)
         settle(m, status, "running");

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a machine that goes on from an image needs beside what one of the template needs: its disk
-// and its pages. Both by a worker: before QEMU is started, and once QEMU has mapped the memory.
+// The additional steps of a machine that is restored from an image: its disk and its pages. A
+// worker does both: the disk before QEMU is started, the pages once QEMU has mapped the memory.
 #include "sandbox-backend/drivers/microvm/machine.h"
 
 #include "sandbox-backend/base/fault.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/drivers/microvm/disk_image.h"
-#include "sandbox-backend/drivers/microvm/guest_memory.h"
-#include "sandbox-backend/drivers/microvm/machine_image.h"
-#include "sandbox-backend/drivers/microvm/page_file.h"
-#include "sandbox-backend/drivers/microvm/sized.h"
+#include "sandbox-backend/drivers/microvm/image/disk_image.h"
+#include "sandbox-backend/drivers/microvm/image/guest_memory.h"
+#include "sandbox-backend/drivers/microvm/image/machine_image.h"
+#include "sandbox-backend/drivers/microvm/image/page_file.h"
+#include "sandbox-backend/drivers/microvm/image/template.h"
 
 #define ZEROS_AT_ONCE 256 // pages
-#define SPLIT_PAGES   256 // fewer are not worth a thread
+#define SPLIT_PAGES   256 // fewer pages are not worth a thread
 
 struct machine_restore {
     char *image; // owned, as all strings here
     char *template;
-    char *overlay; // of the machine
+    char *overlay; // the machine's
     struct machine_size size;
-    char *memory; // what the guest's is a private mapping of
+    char *memory; // the file that the guest's memory is a private mapping of
     uint64_t ram_bytes;
     struct page_file pages;
     pid_t qemu;
@@ -41,24 +41,24 @@ static void run_open(void *ctx, struct err *e)
         page_file_open(&r->pages, pages, r->ram_bytes, e) == 0) {
         FAULT("restore.1");
         if (file_copy(disk, r->overlay, 0600, e) == 0)
-            disk_image_check(r->overlay, e); // the copy, which nobody else can change any more
+            disk_image_check(r->overlay, e); // the copy: no other program can change it
         FAULT("restore.2");
     }
     template_fini(&t);
 }
 
-void machine__restore_open(struct machine *m, const char *image, machine_work_then *then)
+void machine__restore_open(struct microvm *m, const char *image, core_work_then *then)
 {
     struct machine_restore *r = xcalloc(1, sizeof *r);
     *r = (struct machine_restore){.image = xstrdup(image),
-                                  .template = xstrdup(m->template),
-                                  .size = m->size,
-                                  .overlay = str_printf("%s/" MACHINE_OVERLAY, m->dir)};
+                                  .template = xstrdup(m->core.template),
+                                  .size = m->core.size,
+                                  .overlay = str_printf("%s/" MACHINE_OVERLAY, m->core.dir)};
     m->restore = r;
-    machine__work(m, run_open, then, r);
+    core_work(&m->core, run_open, then, r);
 }
 
-char *machine__restore_vmstate(const struct machine *m)
+char *machine__restore_vmstate(const struct microvm *m)
 {
     return str_printf("%s/" MACHINE_IMAGE_VMSTATE, m->restore->image);
 }
@@ -78,9 +78,9 @@ static int write_zeros(const struct guest_memory *memory, const struct page_rang
     return 0;
 }
 
-// Some of the ranges, and what they have for contents.
+// Some of the ranges, with the position of their contents in the file.
 struct fill {
-    const struct guest_memory *memory; // borrowed, as all of it
+    const struct guest_memory *memory; // borrowed, as all pointers here
     const struct page_range *ranges;
     size_t count;
     const char *data;
@@ -101,7 +101,8 @@ static void fill(void *ctx)
     }
 }
 
-// The second gets what begins behind half of the pages. How many pages there are.
+// Split the pages in two halves of about equal size: `second` gets the rest. Return the number of
+// all pages.
 static uint64_t split(const struct page_file *pages, struct fill *first, struct fill *second)
 {
     uint64_t total = 0, before = 0;
@@ -123,7 +124,8 @@ static uint64_t split(const struct page_file *pages, struct fill *first, struct 
     return total;
 }
 
-// The third: whether what the other two fill in is what was saved. They need longer.
+// The check that the pages are those that were saved. It runs in a third thread and takes less time
+// than the two that fill.
 struct verify {
     const char *image; // borrowed
     struct err error;
@@ -135,8 +137,8 @@ static void verify(void *ctx)
     machine_image_check_pages(v->image, &v->error);
 }
 
-// Nearly all of the time is the kernel's, which breaks the sharing of one page after the other: two
-// threads need half of it where a processor is idle.
+// Fill in the pages. Nearly all of the time goes to the kernel, which breaks the sharing of each
+// page in turn. Two threads take half as long if a processor is idle.
 static void run_fill(void *ctx, struct err *e)
 {
     struct machine_restore *r = ctx;
@@ -165,13 +167,13 @@ static void run_fill(void *ctx, struct err *e)
         *e = *errors[i];
 }
 
-void machine__restore_fill(struct machine *m, machine_work_then *then)
+void machine__restore_fill(struct microvm *m, core_work_then *then)
 {
-    m->restore->qemu = subproc_pid(m->qemu);
-    machine__work(m, run_fill, then, m->restore);
+    m->restore->qemu = subproc_pid(m->core.guest);
+    core_work(&m->core, run_fill, then, m->restore);
 }
 
-void machine__restore_free(struct machine *m)
+void machine__restore_free(struct microvm *m)
 {
     struct machine_restore *r = m->restore;
     if (!r)

@@ -1,76 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing the state of a machine into a directory (machine_image.h), while it goes on.
+// The saving of a machine: its state is written into a directory (machine_image.h) while it goes
+// on.
 //
-// Everything is of the one instant at which the guest was stopped: its devices are saved by QEMU;
-// its own pages are copied into memory of ours, and written once it runs again; and a backup job of
-// QEMU copies the clusters of its disk, each before the guest may change it. So it stands still for
-// as long as it takes to copy its pages, however large its disk is, and no chain of disks comes to
-// be. Nothing is synced inside the guest: memory and disk are of the same moment.
+// All parts are of the one instant at which the guest was stopped:
+// - QEMU saves the devices.
+// - The guest's own pages are copied into the daemon's memory, and written once the guest runs.
+// - A backup job of QEMU copies the clusters of the disk, each before the guest may change it.
+// So the standstill takes as long as the copy of the pages, however large the disk is, and no chain
+// of disks arises. Nothing is synced inside the guest: memory and disk are of the same moment.
 //
-// Stages, each of which begins when everything of the one before is over; what fails makes the
-// later ones undo:
+// Stages. Each begins when all parts of the one before are over. After a failure, the later stages
+// undo the saving:
 //
-//   PREPARE     worker: finds the memory, makes room
+//   PREPARE     worker: finds the memory, makes the buffer and the files
 //   TARGET      QMP: QEMU gets the files; the disk of the image becomes a node
 //   STANDSTILL  QMP: stop, devices, the backup begins; worker: pages
 //   GO_ON       QMP: cont (unless it was paused or is to stay); worker: writes; the backup ends
-//   DETACH      QMP: the node goes
+//   DETACH      QMP: the node is removed
 //   SEAL        worker: sums, syncs, image.json; or removes all files
-//   AS_IT_WAS   QMP: cont, for one that was to stay and could not be saved
+//   AS_IT_WAS   QMP: cont, for a machine that was to stay stopped and could not be saved
 //
-// A file `saving` in the sandbox's directory tells a later daemon that a save was cut off, and
-// whether the guest ran before: machine_adopt.c lets it go on (machine__save_mend).
+// A file `saving` in the sandbox's directory tells a later daemon that a saving was cut off, and
+// whether the guest ran before. machine_adopt.c then lets the guest go on (machine__save_mend).
 //
 // Tested under TCG. With KVM the devices also hold the guest's clock (kvmclock), which QEMU stops
 // and sets as for a migration.
+#include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fault.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/image/machine_image.h"
+#include "sandbox-backend/drivers/microvm/image/save_files.h"
 #include "sandbox-backend/drivers/microvm/machine.h"
-#include "sandbox-backend/drivers/microvm/machine_image.h"
-#include "sandbox-backend/drivers/microvm/qemu.h"
-#include "sandbox-backend/drivers/microvm/save_files.h"
+#include "sandbox-backend/drivers/microvm/qemu/qemu.h"
 #include "sandbox-backend/log/log.h"
 
 #define SAVE_MS    30000  // for each command
 #define JOB_MS     600000 // for the copy of the disk
-#define CANCEL_MS  30000  // for its end when it is canceled
-#define FULL_BYTES 262144 // free: a disk is full
+#define CANCEL_MS  30000  // for the end of a canceled job
+#define FULL_BYTES 262144 // free bytes below which a disk counts as full
 
-#define NODE   "save" // the node of the image's disk, and the job
+#define NODE   "save" // the id of the node of the image's disk, and of the job
 #define MARKER "saving"
 
-enum save_stage { PREPARE, TARGET, STANDSTILL, GO_ON, DETACH, SEAL, AS_IT_WAS, OVER };
+enum save_stage { NOT_BEGUN, PREPARE, TARGET, STANDSTILL, GO_ON, DETACH, SEAL, AS_IT_WAS, OVER };
 
 enum job { JOB_NONE, JOB_RUNNING, JOB_OVER };
 
 struct machine_save {
-    struct machine *m;
+    struct microvm *m;
     enum save_stage stage;
-    int waiting; // of the stage: what is not over yet
+    int waiting; // parts of the stage that are not over yet
     bool was_running;
     enum machine_save_use use;
     bool has_node;
     enum job job;
     bool job_waited; // one of `waiting` is the job
     bool canceled;
-    bool is_full;             // the disk, when it failed
-    struct deadline deadline; // of the job
+    bool is_full;             // the disk was full when the saving failed
+    struct deadline deadline; // the job's
     uint64_t stopped_ns;
     int64_t standstill_us;
     char *dir;    // owned, as the two that follow
-    char *disk;   // of the machine
+    char *disk;   // the machine's
     char *marker; // path
     struct save_files files;
-    struct err error; // the first
+    struct err error; // the first error
 };
 
 static void begin_stage(struct machine_save *s, enum save_stage stage);
+static void set_job(struct machine_save *s, enum job to);
 static void prepare(struct machine_save *s);
 static void add_target(struct machine_save *s);
 static void stand_still(struct machine_save *s);
@@ -80,18 +83,18 @@ static void seal(struct machine_save *s);
 static void as_it_was(struct machine_save *s);
 static void finish(struct machine_save *s);
 
-// ---- the whole
+// ---- begin and end of a saving
 
 static bool failed(const struct machine_save *s)
 {
     return err_is(&s->error);
 }
 
-// The save of a machine that is not ending; else NULL, and nobody need go on.
-static struct machine_save *save_of(struct machine *m)
+// Return the saving of a machine that is not ending, else NULL: then no stage need follow.
+static struct machine_save *save_of(struct microvm *m)
 {
-    bool alive = m->state == MACHINE_RUNNING || m->state == MACHINE_PAUSING ||
-                 m->state == MACHINE_PAUSED || m->state == MACHINE_RESUMING;
+    bool alive = m->core.state == MACHINE_RUNNING || m->core.state == MACHINE_PAUSING ||
+                 m->core.state == MACHINE_PAUSED || m->core.state == MACHINE_RESUMING;
     return alive ? m->save : NULL;
 }
 
@@ -114,9 +117,11 @@ static void begin_stage(struct machine_save *s, enum save_stage stage)
         [DETACH] = {"save: detach", detach},          [SEAL] = {"save: seal", seal},
         [AS_IT_WAS] = {"save: as it was", as_it_was}, [OVER] = {"save: over", finish},
     };
+    if (stage != s->stage + 1 || !STAGES[stage].begin) // no stage is left out, and none comes twice
+        abort();
     s->stage = stage;
-    machine__step(s->m, STAGES[stage].name);
-    s->waiting = 1; // until all parts have begun
+    core_step(&s->m->core, STAGES[stage].name);
+    s->waiting = 1; // one more, until all parts have begun
     STAGES[stage].begin(s);
     if (stage != OVER)
         part_over(s, NULL);
@@ -137,17 +142,17 @@ static void ask(struct machine_save *s, const char *command, json_t *arguments, 
     qmp_execute(s->m->qmp, command, arguments, SAVE_MS, cb, s->m);
 }
 
-static void on_worked(struct machine *m, const struct err *e)
+static void on_worked(struct machine_core *core, const struct err *e)
 {
-    struct machine_save *s = save_of(m);
+    struct machine_save *s = save_of(microvm_of_core(core));
     if (s)
         part_over(s, e);
 }
 
-static void work(struct machine_save *s, machine_work_run *run)
+static void work(struct machine_save *s, core_work_run *run)
 {
     s->waiting++;
-    machine__work(s->m, run, on_worked, s);
+    core_work(&s->m->core, run, on_worked, s);
 }
 
 static void run_prepare(void *ctx, struct err *e)
@@ -168,48 +173,48 @@ static void run_write(void *ctx, struct err *e)
 static void run_seal(void *ctx, struct err *e)
 {
     struct machine_save *s = ctx;
-    struct statvfs fs;
     if (!failed(s) && save_files_seal(&s->files, e) == 0)
         return;
-    s->is_full = statvfs(s->dir, &fs) == 0 && fs.f_bavail * fs.f_frsize < FULL_BYTES;
+    s->is_full = dir_free_bytes(s->dir) < FULL_BYTES;
     machine_image_empty(s->dir);
 }
 
 static void on_late(struct deadline *d);
 
-static void save_it(struct machine *m, struct machine_request *r)
+static void save_it(struct machine_core *core, struct machine_request *r)
 {
+    struct microvm *m = microvm_of_core(core);
+    struct err full = ERR_INIT;
+    if (machine__stands(&m->core.machine, &full) < 0) {
+        core_answer(&m->core, &full);
+        return;
+    }
     struct machine_save *s = xcalloc(1, sizeof *s);
     *s = (struct machine_save){.m = m,
-                               .was_running = m->state == MACHINE_RUNNING,
+                               .was_running = m->core.state == MACHINE_RUNNING,
                                .use = r->use,
                                .dir = xstrdup(r->text),
-                               .disk = str_printf("%s/" MACHINE_OVERLAY, m->dir),
-                               .marker = str_printf("%s/" MARKER, m->dir)};
+                               .disk = str_printf("%s/" MACHINE_OVERLAY, m->core.dir),
+                               .marker = str_printf("%s/" MARKER, m->core.dir)};
     s->files = (struct save_files){.dir = s->dir,
-                                   .template_dir = m->template,
-                                   .size = m->size,
+                                   .template_dir = m->core.template,
+                                   .size = m->core.size,
                                    .overlay = s->disk,
                                    .memory = {.mem = -1, .pagemap = -1},
                                    .disk = -1,
                                    .devices = -1,
-                                   .qemu = subproc_pid(m->qemu),
+                                   .qemu = subproc_pid(m->core.guest),
                                    .guest_waits = s->was_running,
                                    .sync = s->use != SAVE_IN_PASSING};
-    deadline_init(&s->deadline, m->loop, on_late);
+    deadline_init(&s->deadline, m->core.loop, on_late);
     m->save = s;
     begin_stage(s, PREPARE);
 }
 
-void machine_save(struct machine *m, const char *dir, enum machine_save_use use,
-                  void (*on_runs)(struct machine *m, void *ctx), machine_saved_cb cb, void *ctx)
+void machine__save(struct machine *machine, const char *dir, enum machine_save_use use,
+                   machine_runs_cb on_runs, machine_saved_cb cb, void *ctx)
 {
-    struct machine_request *r = machine__request_new(m, save_it, ctx);
-    r->on_runs = on_runs;
-    r->on_saved = cb;
-    r->text = xstrdup(dir);
-    r->use = use;
-    machine__request(r);
+    core_ask_save(machine, save_it, dir, use, on_runs, cb, ctx);
 }
 
 // ---- the stages
@@ -229,8 +234,8 @@ static void on_target(struct qmp *q, const json_t *value, const struct err *e, v
     on_reply(q, value, e, ctx);
 }
 
-// QEMU may have them still: it forgets none while its guest stands still. The newest of a set is
-// the one that it opens.
+// QEMU may have the files of an earlier saving still: it closes none while its guest is stopped. It
+// opens the newest file of a set.
 static void forget_files(struct machine_save *s)
 {
     static const int SETS[] = {QEMU_SET_SAVE_DISK, QEMU_SET_SAVE_DEVICES};
@@ -253,12 +258,13 @@ static void add_target(struct machine_save *s)
 {
     if (failed(s))
         return;
-    if (s->m->adopted) // what an earlier daemon may have left
+    if (s->m->core.adopted) // an earlier daemon may have left files
         qmp_execute(s->m->qmp, "blockdev-del", json_pack("{s:s}", "node-name", NODE), SAVE_MS, NULL,
                     NULL);
     give_files(s);
     char *file auto_free = str_printf(QEMU_FDSET "%d", QEMU_SET_SAVE_DISK);
-    // The same backing as the machine's own disk, so that zeros over it are written as such.
+    // The node has the same backing file as the machine's own disk, so that zeros over it are
+    // written as such.
     ask(s, "blockdev-add",
         json_pack("{s:s, s:s, s:s, s:{s:b}, s:s, s:{s:s, s:s, s:{s:b}, s:s}}", "driver", "qcow2",
                   "node-name", NODE, "backing", QEMU_DISK_BASE_NODE, "cache", "no-flush", 1,
@@ -273,30 +279,32 @@ static void add_target(struct machine_save *s)
 static void on_stopped(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
 {
     (void)q;
-    struct machine *m = ctx;
+    struct microvm *m = ctx;
     struct err other = ERR_INIT;
     const char *status = machine__status_in(m, MACHINE_PAUSING, value, e);
     if (!status)
-        return; // it is ending
+        return; // the machine is ending
     bool is_paused = str_eq(status, "paused");
-    machine__set_state(m, is_paused ? MACHINE_PAUSED : MACHINE_RUNNING);
+    core_set_state(&m->core, is_paused ? MACHINE_PAUSED : MACHINE_RUNNING);
     FAULT("save.4");
     if (is_paused)
         work(m->save, run_read);
     else
-        err_set(&other, ERR_INTERNAL, "QEMU was told to stop and is in \"%s\"", status);
+        err_set(&other, ERR_INTERNAL, "QEMU should have stopped, but is in the state \"%s\"",
+                status);
     part_over(m->save, is_paused ? NULL : &other);
 }
 
 static void on_backup(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
 {
     struct machine_save *s = save_of(ctx);
-    if (s && !e && s->job == JOB_NONE)
-        s->job = JOB_RUNNING;
+    if (s && !e && s->job == JOB_NONE) // else its end was told before its begin
+        set_job(s, JOB_RUNNING);
     on_reply(q, value, e, ctx);
 }
 
-// QEMU gets all of it at once. The pages are copied while it saves devices: neither changes memory.
+// QEMU gets all commands at once. A worker copies the pages while QEMU saves the devices: neither
+// changes memory.
 static void stand_still(struct machine_save *s)
 {
     if (failed(s))
@@ -304,14 +312,14 @@ static void stand_still(struct machine_save *s)
     FAULT("save.3");
     s->stopped_ns = uv_hrtime();
     if (s->was_running) {
-        machine__set_state(s->m, MACHINE_PAUSING);
+        core_set_state(&s->m->core, MACHINE_PAUSING);
         qmp_execute(s->m->qmp, "stop", NULL, SAVE_MS, NULL, NULL);
         ask(s, "query-status", NULL, on_stopped);
     } else {
         work(s, run_read);
     }
     char *file auto_free = str_printf(QEMU_FDSET "%d", QEMU_SET_SAVE_DEVICES);
-    // "live": false leaves the disk to this QEMU.
+    // With "live": false the disk stays with this QEMU.
     ask(s, "xen-save-devices-state", json_pack("{s:s, s:b}", "filename", file, "live", 0),
         on_reply);
     ask(s, "blockdev-backup",
@@ -323,24 +331,24 @@ static void stand_still(struct machine_save *s)
 static void on_resumed(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
 {
     (void)q;
-    struct machine *m = ctx;
+    struct microvm *m = ctx;
     struct err other = ERR_INIT;
     const char *status = machine__status_in(m, MACHINE_RESUMING, value, e);
     if (!status)
         return;
     bool runs = str_eq(status, "running");
-    machine__set_state(m, runs ? MACHINE_RUNNING : MACHINE_PAUSED);
+    core_set_state(&m->core, runs ? MACHINE_RUNNING : MACHINE_PAUSED);
     m->save->standstill_us = (int64_t)(uv_hrtime() - m->save->stopped_ns) / 1000;
     if (!runs)
-        err_set(&other, ERR_INTERNAL, "QEMU was told to go on and is in \"%s\"", status);
-    else if (m->request->on_runs)
-        m->request->on_runs(m, m->request->ctx);
+        err_set(&other, ERR_INTERNAL, "QEMU should run again, but is in the state \"%s\"", status);
+    else if (m->core.request->on_runs)
+        m->core.request->on_runs(&m->core.machine, m->core.request->ctx);
     part_over(m->save, runs ? NULL : &other);
 }
 
 static void let_go_on(struct machine_save *s)
 {
-    machine__set_state(s->m, MACHINE_RESUMING);
+    core_set_state(&s->m->core, MACHINE_RESUMING);
     qmp_execute(s->m->qmp, "cont", NULL, SAVE_MS, NULL, NULL);
     ask(s, "query-status", NULL, on_resumed);
 }
@@ -356,7 +364,8 @@ static void cancel_job(struct machine_save *s)
 static void go_on(struct machine_save *s)
 {
     FAULT("save.5");
-    if (s->was_running && s->m->state == MACHINE_PAUSED && (s->use != SAVE_IN_PLACE || failed(s)))
+    if (s->was_running && s->m->core.state == MACHINE_PAUSED &&
+        (s->use != SAVE_IN_PLACE || failed(s)))
         let_go_on(s);
     if (s->job == JOB_RUNNING) {
         s->waiting++;
@@ -369,9 +378,16 @@ static void go_on(struct machine_save *s)
         work(s, run_write);
 }
 
+static void set_job(struct machine_save *s, enum job to)
+{
+    if (to <= s->job) // a job may end before QEMU has answered that it begins
+        abort();
+    s->job = to;
+}
+
 static void job_over(struct machine_save *s, const struct err *e)
 {
-    s->job = JOB_OVER;
+    set_job(s, JOB_OVER);
     deadline_disarm(&s->deadline);
     if (!s->job_waited) {
         if (e)
@@ -382,7 +398,7 @@ static void job_over(struct machine_save *s, const struct err *e)
     part_over(s, e);
 }
 
-void machine__save_event(struct machine *m, const char *name, const json_t *data)
+void machine__save_event(struct microvm *m, const char *name, const json_t *data)
 {
     struct machine_save *s = save_of(m);
     struct err e = ERR_INIT;
@@ -391,11 +407,11 @@ void machine__save_event(struct machine *m, const char *name, const json_t *data
         !str_eq(json_string_value(json_object_get(data, "device")), NODE))
         return;
     if (str_eq(name, "BLOCK_JOB_CANCELLED"))
-        err_set(&e, ERR_CANCELED, "the copy of its disk was canceled");
+        err_set(&e, ERR_CANCELED, "the copy of the machine's disk was canceled");
     else if (!str_eq(name, "BLOCK_JOB_COMPLETED"))
         return;
     else if (error)
-        err_set(&e, ERR_INTERNAL, "its disk could not be copied: %s", error);
+        err_set(&e, ERR_INTERNAL, "the machine's disk could not be copied: %s", error);
     job_over(s, err_is(&e) ? &e : NULL);
 }
 
@@ -403,7 +419,7 @@ static void on_late(struct deadline *d)
 {
     struct machine_save *s = container_of(d, struct machine_save, deadline);
     struct err e = ERR_INIT;
-    err_set(&e, ERR_TIMEOUT, "its disk was not copied in time");
+    err_set(&e, ERR_TIMEOUT, "the machine's disk was not copied in time");
     if (!save_of(s->m))
         return;
     if (s->canceled) {
@@ -430,7 +446,7 @@ static void seal(struct machine_save *s)
 
 static void as_it_was(struct machine_save *s)
 {
-    if (failed(s) && s->was_running && s->m->state == MACHINE_PAUSED)
+    if (failed(s) && s->was_running && s->m->core.state == MACHINE_PAUSED)
         let_go_on(s);
 }
 
@@ -446,47 +462,47 @@ static void on_closed(struct deadline *d)
     free(s);
 }
 
-// QEMU does not say of its own errors that they are a full disk's.
+// QEMU's own errors do not say that a disk is full.
 static void name_limit(struct machine_save *s)
 {
     struct err *e = &s->error;
     if (!failed(s) || (e->code != ERR_NO_SPACE && !s->is_full))
         return;
-    err_wrap(e, "the host has no room on its disk for the state of a sandbox");
+    err_wrap(e, "the host's disk has no room for the sandbox's state");
     e->code = ERR_LIMIT;
 }
 
 static void finish(struct machine_save *s)
 {
-    struct machine *m = s->m;
+    struct microvm *m = s->m;
     FAULT("save.8");
     unlink(s->marker);
     name_limit(s);
-    m->request->saved =
+    m->core.request->saved =
         (struct machine_saved){.bytes = s->files.bytes, .standstill_us = s->standstill_us};
-    log_debug("machine.saved", "id=%s pages=%llu bytes=%lld standstill_us=%lld", m->id,
+    log_debug("machine.saved", "id=%s pages=%llu bytes=%lld standstill_us=%lld", m->core.id,
               (unsigned long long)s->files.pages.total, (long long)s->files.bytes,
               (long long)s->standstill_us);
     m->save = NULL;
-    machine__answer(m, failed(s) ? &s->error : NULL);
+    core_answer(&m->core, failed(s) ? &s->error : NULL);
     deadline_close(&s->deadline, on_closed);
 }
 
-void machine__save_abandon(struct machine *m)
+void machine__save_abandon(struct microvm *m)
 {
     struct machine_save *s = m->save;
-    if (!s || m->working)
+    if (!s || m->core.working)
         return;
     m->save = NULL;
     machine_image_empty(s->dir);
     deadline_close(&s->deadline, on_closed);
 }
 
-// ---- after another daemon's end
+// ---- after the end of another daemon
 
-bool machine__save_was_cut(const struct machine *m, bool *was_running)
+bool machine__save_was_cut(const struct microvm *m, bool *was_running)
 {
-    char *marker auto_free = str_printf("%s/" MARKER, m->dir);
+    char *marker auto_free = str_printf("%s/" MARKER, m->core.dir);
     struct buf text auto_buf = BUF_INIT;
     if (file_read(marker, 64, &text, NULL) < 0)
         return false;
@@ -494,9 +510,9 @@ bool machine__save_was_cut(const struct machine *m, bool *was_running)
     return true;
 }
 
-void machine__save_mend(struct machine *m)
+void machine__save_mend(struct microvm *m)
 {
-    char *marker auto_free = str_printf("%s/" MARKER, m->dir);
+    char *marker auto_free = str_printf("%s/" MARKER, m->core.dir);
     qmp_execute(m->qmp, "block-job-cancel", json_pack("{s:s, s:b}", "device", NODE, "force", 1),
                 SAVE_MS, NULL, NULL);
     unlink(marker);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel as a program: `python3 <this folder> [--port N] [--run-dir DIR] ...`."""
+"""The Python kernel as a program: `python3 <this folder> [--port N] [--run-dir DIR] ...`."""
 import sys
 
 from cubby_kernel.server import main

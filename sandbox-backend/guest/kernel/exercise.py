@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uses a freshly started kernel once in each way, and fails when it does not work.
+"""Use a newly started Python kernel once in each way, and fail if it does not work.
 
-Part of making a template: what this touches is in the snapshot's memory, and the kernel is left as if it
-had never been used, with an unused process for the first context.
+A template build runs this: the memory that it touches is in the saved template. Afterwards the kernel is
+as if it had never been used, with a prepared process for the first context.
 """
 import http.client
 import json
@@ -10,7 +10,7 @@ import sys
 import time
 
 PORT = 49999
-START_SECONDS = 560  # also of the first run, which waits for all that the kernel imports
+START_SECONDS = 560  # also for the first run, which waits for all imports
 
 PYTHON = (
     ("print('a')\n1 + 1", {"stdout", "result"}),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code that is run, asynchronously: callbacks that are awaited, contexts at once, what is given up."""
+"""Running code with the asynchronous SDK: callbacks that are awaited, contexts at once, runs that
+the client gives up.
+"""
 
 import asyncio
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the asynchronous SDK goes another way than the synchronous one: callbacks, many calls at
-once, WatchDir instead of polling, input that stays open, streams.
+"""Functions in which the asynchronous SDK differs from the synchronous one: callbacks, many calls
+at once, WatchDir instead of polling, input that stays open, streams.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the asynchronous scenarios share; as world.py."""
+"""Shared by the asynchronous scenarios, as world.py is by the others."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ class World:
         self.shared = None
 
     async def create(self, template=None, timeout=600, **options):
-        """A new sandbox that ends with the program at the latest."""
+        """A new sandbox that ends no later than the program."""
         sandbox = await AsyncSandbox.create(template=template or self.template, timeout=timeout, **options)
         self.made.append(sandbox)
         return sandbox
@@ -39,7 +39,7 @@ class World:
 
 
 async def until(condition, what, seconds=30):
-    """Polls until it gives something, and gives that."""
+    """Polls until the result is true, and returns it."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"{what() if callable(what) else what}: not within {seconds} s"

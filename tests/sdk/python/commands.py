@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands: run, in the background, fed, found again, killed, limited."""
+"""Commands: run, run in the background, given input, found again, killed, limited."""
 
 from e2b import (AuthenticationException, CommandExitException, InvalidArgumentException,
                  NotFoundException, SandboxException, TimeoutException)

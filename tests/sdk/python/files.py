@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files: every way in and out, what is known of them, what changes, by whom."""
+"""Files: every way to read and write them, their metadata, watching for changes, and the user of
+each operation.
+"""
 
 import hashlib
 import io
@@ -188,7 +190,7 @@ def gzip(world):
 
 
 def fetch(url, data=None, headers=None):
-    """(status, body), of a client that is not the SDK."""
+    """(status, body), by a client that is not the SDK."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, data, headers or {}), timeout=30) as answer:
             return answer.status, answer.read().decode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code that is run: results of every kind, what comes meanwhile, errors, contexts, languages."""
+"""Running code: results of every kind, output meanwhile, errors, contexts, languages."""
 
 import base64
 import re
@@ -35,7 +35,7 @@ fig, axes = plt.subplots(1, 2); axes[0].plot([1, 2], [3, 4]); axes[1].bar(["a"],
 
 
 def ran(sandbox, code, **options):
-    """The execution, which went without an error."""
+    """The execution, which must have no error."""
     execution = sandbox.run_code(code, **options)
     assert execution.error is None, execution.error
     return execution

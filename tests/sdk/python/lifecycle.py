@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandboxes: made, found, kept, paused, reached from outside, ended; what fails, and how."""
+"""Sandboxes: made, found, kept alive, paused, reached from outside, ended; and how each of these
+fails.
+"""
 
 import http.client
 import json
@@ -27,7 +29,7 @@ marks = iter(range(1, 1000))
 
 
 def mark():
-    """Of this program's own sandboxes."""
+    """Metadata of this program's own sandboxes."""
     return f"python-{os.getpid()}-{next(marks)}"
 
 
@@ -178,8 +180,8 @@ def metrics(world):
 
 
 def request(host, path):
-    """A request for a host name that get_host gave: (status, body). Of 1.9, as its user does it; of
-    the others, sent to where a wildcard would lead."""
+    """A request for a host name that get_host gave: (status, body). With 1.9 it is sent as its user
+    would; with the others to the address to which a wildcard would lead."""
     if OLD:
         connection = http.client.HTTPSConnection(host, timeout=30, context=ssl.create_default_context())
     else:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user of the official Python SDKs (e2b, e2b-code-interpreter) does, by their public API alone;
-of the current releases ("sync" and "async"), and of e2b 1.9 with e2b-code-interpreter 1.5 ("sync").
+"""Uses the official Python SDKs (e2b, e2b-code-interpreter) as a user does, by their public API
+alone: the current releases ("sync" and "async"), and e2b 1.9 with e2b-code-interpreter 1.5
+("sync").
 
-The environment is a user's: E2B_API_KEY, E2B_API_URL, E2B_SANDBOX_URL; for 1.9 E2B_DOMAIN. Arguments:
-sync or async, and JSON: {template, bare, scenarios: [name, ...]}. Prints a line of JSON a scenario: {name,
-error, seconds}, error null when all was as it should be.
+The environment is a user's: E2B_API_KEY, E2B_API_URL, E2B_SANDBOX_URL; for 1.9 E2B_DOMAIN.
+Arguments: sync or async, and JSON: {template, bare, scenarios: [name, ...]}. Prints a line of JSON
+per scenario: {name, error, seconds}; error is null for a scenario that passed.
 """
 
 import asyncio

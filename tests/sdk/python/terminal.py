@@ -6,7 +6,7 @@ from world import fails, until
 
 
 def shows(handle, *words):
-    """Reads until all of it was on the screen."""
+    """Reads until all of the text was on the screen."""
     screen = b""
     for _, _, data in handle:
         screen += data or b""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scenarios share: a sandbox that lives through all of them, a directory in it for each, and
-waiting for what comes in its own time. What differs between the SDK's releases is here.
+"""Shared by the scenarios: a sandbox that lives through all of them, a directory in it for each,
+and waiting for a condition. The differences between the SDK's releases are handled here.
 """
 
 import importlib.metadata
@@ -21,7 +21,7 @@ class World:
         self.shared = None
 
     def create(self, template=None, timeout=600, **options):
-        """A new sandbox that ends with the program at the latest."""
+        """A new sandbox that ends no later than the program."""
         make = Sandbox if OLD else Sandbox.create
         sandbox = make(template=template or self.template, timeout=timeout, **options)
         self.made.append(sandbox)
@@ -50,7 +50,7 @@ class World:
 
 
 def until(condition, what, seconds=30):
-    """Polls until it gives something, and gives that."""
+    """Polls until the result is true, and returns it."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"{what}: not within {seconds} s"
@@ -59,7 +59,7 @@ def until(condition, what, seconds=30):
 
 
 class fails:
-    """Checks that what is done within fails with this very class; the error is in `error`."""
+    """Checks that the block fails with exactly this class; the error is in `error`."""
 
     def __init__(self, kind, message=""):
         self.kind = kind

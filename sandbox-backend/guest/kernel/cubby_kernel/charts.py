@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data of a matplotlib figure, as E2B's SDKs know charts: one for each axes that shows something.
+"""The data of a matplotlib figure in the form of charts of E2B's SDKs: one for each axes with content.
 
 A chart has type, title and elements; all but pies have the labels of both axes and the units in them
 ("Time (s)"); lines and points also have both axes' ticks and scales. Several axes make a superchart.
@@ -19,12 +19,12 @@ class _TooLarge(Exception):
 
 
 def watch():
-    """Makes figures show their charts. A box plot's numbers are not in what is drawn: they are noted as it
-    is drawn."""
+    """Make figures provide their charts. The drawing of a box plot does not contain its numbers, so they are
+    recorded when it is drawn."""
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    # A method: functions for the type are taken out of all formatters when a figure's format is chosen.
+    # A method, since matplotlib removes functions for this type from all formatters when a format is chosen.
     Figure._repr_e2b_chart_ = from_figure
 
     original = Axes.bxp
@@ -101,7 +101,7 @@ def _lines(axes):
 
 
 def _positions(axis, scale, values):
-    """Coordinates in the words of the axis: dates and categories instead of their numbers."""
+    """Return coordinates as the axis labels them: dates and categories instead of numbers."""
     if scale == "datetime":
         from matplotlib.dates import num2date
 
@@ -181,7 +181,7 @@ def _boxes(axes):
     return elements
 
 
-# What is asked first wins: a box plot and a bar chart are drawn with lines, too.
+# The first match wins: box plots and bar charts are drawn with lines, too.
 _KINDS = (
     ("box_and_whisker", _boxes, _labels),
     ("pie", _wedges, lambda axes: {}),
@@ -201,7 +201,7 @@ def _from_axes(axes):
 
 
 def from_figure(figure):
-    """The chart; None when the figure has too many points to be copied into every result."""
+    """Return the chart, or None if the figure has too many points to copy into every result."""
     shown = [a for a in figure.axes if a.get_label() != "<colorbar>"]
     try:
         charts = [_from_axes(axes) for axes in shown]

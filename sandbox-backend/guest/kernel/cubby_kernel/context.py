@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A context: a process with a state, and the runs that wait for it.
+"""A context: a process with its variables, and the runs that wait for it.
 
-The client may go away without leaving the process in the middle of a run: it is then interrupted, what it
-still writes is dropped, and a process that ignores SIGINT is killed after GRACE_SECONDS. Only then is it
-the next run's turn.
+If the client of a run leaves, the run is interrupted and its further output is dropped. A process that
+ignores SIGINT is killed after GRACE_SECONDS. Only then does the next run begin.
 """
 import asyncio
 import logging
@@ -23,26 +22,26 @@ _LOST = "what it had in memory is lost; the next run starts clean"
 
 
 class Run:
-    """What is to be run, and where its lines go (emit: a coroutine function; ConnectionError: nobody
-    listens any more; give_up: ends a call of it that waits)."""
+    """A run: its code, and where its lines go. emit: a coroutine function that raises ConnectionError when
+    the client has left. give_up: ends a waiting call of emit."""
 
     def __init__(self, code, variables, figures_dir, quotes, emit, give_up):
         self.code = code
         self.variables = variables
         self.figures_dir = figures_dir
-        self.quotes = quotes  # of strings, in the text of results
+        self.quotes = quotes  # the text of a string result keeps its quotes
         self.abandoned = False
-        self.interrupted = False  # maybe before it began
+        self.interrupted = False  # possibly before it began
         self.give_up = give_up
         self._emit = emit
         self._emitting = 0  # calls of emit that have not returned
         self._emitting_since = 0.0
         self._said_at = asyncio.get_running_loop().time()
         self._timer = None
-        self._saying = None  # a task: the line that keeps alive
+        self._saying = None  # a task: the keepalive line
 
     async def say(self, line, hold=False):
-        """False when nobody listens. hold: the line may wait a moment for the next."""
+        """Send a line. Return False if the client has left. hold: the line may wait a moment for the next."""
         if self.abandoned:
             return False
         self._said_at = asyncio.get_running_loop().time()
@@ -58,12 +57,12 @@ class Run:
         return True
 
     def is_stuck(self):
-        """Its client has not taken a line for GRACE_SECONDS."""
+        """Return True if the client has not read a line for GRACE_SECONDS."""
         waits = asyncio.get_running_loop().time() - self._emitting_since
         return self._emitting > 0 and waits >= limits.GRACE_SECONDS
 
     def keep_alive(self):
-        """From now on until `rest`: a line every KEEPALIVE_SECONDS in which there is no other."""
+        """Until `rest`, send a keepalive after each KEEPALIVE_SECONDS without another line."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(self._said_at + limits.KEEPALIVE_SECONDS, self._on_timer)
 
@@ -89,13 +88,13 @@ class Context:
         self.cwd = cwd
         self._nursery = nursery
         self._env = env
-        self._turn = asyncio.Lock()  # fair: first come, first served
+        self._turn = asyncio.Lock()  # first come, first served
         self._waiting = 0
         self._process = None
         self._session = None
-        self._variables = {}  # the global ones that its process has
+        self._variables = {}  # the global variables that its process has
         self._run = None
-        self._killed_for = None  # why we ended the process, when we did
+        self._killed_for = None  # the reason if the server ended the process
         self._deleted = False
 
     def describe(self):
@@ -107,7 +106,7 @@ class Context:
             raise WebError(429, f"{self._waiting} runs wait in context {self.id}; wait for one to end")
 
     async def execute(self, run):
-        """To the end of the run, whose last line is said by then."""
+        """Do the run to its end, and send all of its lines."""
         self._waiting += 1
         run.keep_alive()
         try:
@@ -131,7 +130,7 @@ class Context:
                 await self._say_error(run, "ContextDeleted", f"context {self.id} was deleted")
                 return
             changed = await self._prepare()
-            if self._killed_for:  # while there was no process yet
+            if self._killed_for:  # before there was a process
                 raise ProcessEnded({"signal": signal.SIGKILL})
             if run.abandoned:
                 return
@@ -147,7 +146,7 @@ class Context:
             await self._say_error(run, "KernelNotStarted", str(e))
         except TooLong as e:
             await self._say_error(run, "KernelFailed", f"the run cannot be handed over: {e}")
-        except Exception as e:  # what its process sent is none of our messages
+        except Exception as e:  # the process sent an invalid message
             log.exception("a run of context %s", self.id)
             await self._drop_process()
             await self._say_error(run, "KernelFailed", f"the context's process was ended: {e}; {_LOST}")
@@ -162,7 +161,7 @@ class Context:
         await run.say({"type": "error", "name": name, "value": text, "traceback": f"{name}: {text}"})
 
     async def _say_end(self, run, ended):
-        """The process is gone in the middle of a run, or was when the run came."""
+        """Report that the process ended during the run or before it."""
         why, self._killed_for = self._killed_for, None
         name = "ContextDeleted" if self._deleted else "KernelRestarted" if why else "KernelDied"
         await self._drop_process()
@@ -175,7 +174,7 @@ class Context:
 
     # ---- the process
     async def _prepare(self):
-        """A live process, and which of the global variables it does not have yet."""
+        """Ensure a live process, and return the global variables that it does not have yet."""
         if self._process and self._process.status is not None:
             await self._drop_process()
         now = dict(self._env.variables())
@@ -202,7 +201,7 @@ class Context:
         process.close()
 
     def interrupt(self):
-        """Whether there was a run to interrupt."""
+        """Interrupt the present run. Return False if there is none."""
         if self._run is None:
             return False
         self._run.interrupted = True
@@ -211,7 +210,7 @@ class Context:
         return True
 
     def abandon(self, run):
-        """Nobody listens to it any more."""
+        """Interrupt a run whose client has left."""
         run.abandoned = run.interrupted = True
         if self._run is run and self._session is not None:
             self._session.interrupt()
@@ -222,11 +221,11 @@ class Context:
             self._process.signal(signal.SIGKILL)
 
     async def restart(self):
-        """Ends the process, and so the run that is going on; the next run starts clean."""
+        """End the process and the present run; the next run starts with a new process."""
         process, run = self._process, self._run
         if run is not None:
             self._killed_for = "was restarted" if not self._deleted else "was deleted"
-            # Its client is told; one that does not read must not keep the next run waiting.
+            # The client gets an error; a client that does not read must not delay the next run.
             asyncio.get_running_loop().call_later(limits.GRACE_SECONDS, self._give_up_if_running, run)
         if run is None:
             await self._drop_process()

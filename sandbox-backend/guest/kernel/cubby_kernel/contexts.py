@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of contexts, the default ones among them."""
+"""The table of contexts, including the default ones."""
 import os
 import re
 import uuid
@@ -9,7 +9,7 @@ from .context import Context
 from .sessions import SESSIONS
 from .web import WebError
 
-# The context of a run that names none. "default" is a name that our own tools know.
+# The contexts of runs that name none. Cubby's tools know the name "default".
 _DEFAULTS = {"python": "default", "bash": "default-bash"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -46,7 +46,7 @@ class Contexts:
         return context
 
     def named(self, identifier, language, cwd=None):
-        """The context of this name, made when there is none: two callers may ask for it at once."""
+        """Return the context of this name, and create it if it is missing: two clients may ask at once."""
         if not _NAME.fullmatch(identifier):
             raise WebError(400, "id must be 1 to 64 letters, digits, '-' or '_'")
         context = self._contexts.get(identifier) or (identifier in _DEFAULTS.values() and self.get(identifier))
@@ -74,5 +74,5 @@ class Contexts:
         if context is None:
             raise WebError(404, f"Context {identifier} not found")
         await context.delete()
-        if not self._contexts:  # as at the start
+        if not self._contexts:  # as after the start
             await self._nursery.prepare()

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What IPython asks of an object that is shown, short for plain values.
+"""How IPython formats an object, with a shortcut for plain values.
 
-The last value of most cells is a number or a string. Of those IPython asks fourteen formatters and builds a
-pretty-printer; under emulation that is two thirds of a small cell's time.
+The last value of most cells is a number or a string. IPython passes it to fourteen formatters and builds a
+pretty-printer, which under emulation takes two thirds of a small cell's time.
 """
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.formatters import DisplayFormatter
 from IPython.lib import pretty
 
-# What only text shows, unless the user says otherwise. Their subclasses may have methods for more.
+# Types with only a text form, unless the user registers another. Subclasses may have more forms.
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range))
 _BY_REPR = frozenset((int, str, bytes))
-_WIDE = 1 << 64  # an integer's text may be refused for its length
+_WIDE = 1 << 64  # Python may refuse to convert a longer integer
 
 
 class Display(DisplayFormatter):
-    """As IPython's; it asks one formatter instead of fourteen where the others have nothing to say."""
+    """IPython's formatter; for plain types it uses one of the fourteen formatters, as the others have no result."""
 
-    _printers = ()  # of each formatter but that of plain text: how types are shown, by class and by name
+    _printers = ()  # of each formatter but plain text: the registered printers, by class and by name
 
     def format(self, obj, include=None, exclude=None):
         if include or exclude or type(obj) not in _PLAIN or self._is_special(type(obj)):
@@ -34,7 +34,7 @@ class Display(DisplayFormatter):
         return formatter(obj)
 
     def _is_special(self, cls):
-        """Whether somebody has registered how it is shown."""
+        """Return True if a printer is registered for the type."""
         if len(self._printers) != len(self.formatters) + 1:
             self._printers = [
                 (f.type_printers, f.deferred_printers)
@@ -54,7 +54,7 @@ class Hook(DisplayHook):
     """The last expression's value."""
 
     def quiet(self):
-        """IPython takes the cell apart for a semicolon at its end."""
+        """Return True if the cell ends in a semicolon. IPython parses the whole cell for that."""
         parsed = self.shell.history_manager.input_hist_parsed
         return ";" in parsed[-1] and super().quiet() if parsed else False
 
@@ -69,10 +69,10 @@ class Hook(DisplayHook):
 
 
 class Publisher(DisplayPublisher):
-    """display(), figures, and whatever else a library shows."""
+    """display(), figures, and other output of libraries."""
 
     def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **kwargs):
         self.shell.show(data, False)
 
     def clear_output(self, wait=False):
-        pass  # what was sent is with the client
+        pass  # the client has the earlier output

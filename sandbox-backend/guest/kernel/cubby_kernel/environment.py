@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run takes from the sandbox: its environment, and which machine it is."""
+"""What a run takes from the sandbox: the environment, and the identity of the machine."""
 import json
 import logging
 import os
@@ -8,7 +8,7 @@ from .limits import ENVIRONMENT_BYTES_MAX
 
 log = logging.getLogger("kernel")
 
-FILE = "environment.json"  # in the run directory; written by envd, whole at any time
+FILE = "environment.json"  # in the run directory; envd replaces it as a whole
 _MACHINE_ID = "/etc/machine-id"
 
 
@@ -19,7 +19,7 @@ class Environment:
         self._variables = {}
 
     def variables(self):
-        """The sandbox's global environment now; the last that could be read when it cannot be."""
+        """Return the sandbox's global environment; if it is unreadable, the last one that was readable."""
         try:
             self._look()
         except FileNotFoundError:
@@ -33,7 +33,7 @@ class Environment:
         if _stamp(stat) == self._stamp:
             return
         with open(self._path, encoding="utf-8") as f:
-            stat = os.fstat(f.fileno())  # it may be another file by now
+            stat = os.fstat(f.fileno())  # the file may have been replaced
             if stat.st_size > ENVIRONMENT_BYTES_MAX:
                 raise ValueError(f"its {stat.st_size} bytes are more than {ENVIRONMENT_BYTES_MAX}")
             value = json.load(f)
@@ -46,12 +46,12 @@ def _stamp(stat):
 
 
 def is_variable(name, value):
-    """Whether a process can have it."""
+    """Return True if a process can have this variable."""
     return bool(name) and "=" not in name and "\0" not in name + value
 
 
 def identity():
-    """Another text in each sandbox: what one snapshot's sandboxes have in common ends here."""
+    """Return a text that differs in each sandbox, also in sandboxes of one template or snapshot."""
     try:
         fd = os.open(_MACHINE_ID, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -7,9 +7,9 @@ _KINDS = (("png", "png"), ("jpeg", "jpg"), ("svg", "svg"))
 
 
 def save(folder, result):
-    """Saves the image of a result under a name that no file has; its path, or None without an image.
+    """Save the image of a result in a new file. Return its path, or None without an image.
 
-    OSError and ValueError when it cannot be done.
+    Raise OSError or ValueError on failure.
     """
     for member, suffix in _KINDS:
         value = result.get(member)

@@ -11,11 +11,11 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class FrameError(Exception):
-    """The peer sent what is not a frame."""
+    """The peer sent an invalid frame."""
 
 
 class TooLong(FrameError):
-    """What we were to send is longer than a frame may be."""
+    """A message to be sent is longer than a frame may be."""
 
 
 def pack(message):
@@ -26,7 +26,7 @@ def pack(message):
 
 
 class Decoder:
-    """Takes bytes as they come, gives whole messages."""
+    """Turn bytes, in pieces of any size, into complete messages."""
 
     def __init__(self):
         self._bytes = bytearray()
@@ -50,7 +50,7 @@ class Decoder:
 
 
 class Channel:
-    """The blocking side: a zygote's or a worker's end of its socket."""
+    """The blocking end of a socket, in the zygote or a worker."""
 
     def __init__(self, sock: socket.socket):
         self.sock = sock
@@ -79,15 +79,15 @@ class Channel:
         return bytes(data)
 
     def receive_with_fds(self, count):
-        """The next message and the descriptors that came with it; (None, []) when the peer is gone."""
+        """Return the next message and the descriptors with it; (None, []) if the peer has closed."""
         head, fds, _, _ = socket.recv_fds(self.sock, _LENGTH.size, count)
         rest = self._read(_LENGTH.size - len(head)) if head else None
         body = self._read(_LENGTH.unpack(head + rest)[0]) if rest is not None else None
         return (json.loads(body), fds) if body is not None else (None, [])
 
     def receive(self, on_begun=None):
-        """The next message, None when the peer is gone. on_begun: called when it has come and is not read:
-        the sender sees it taken only afterwards."""
+        """Return the next message, or None if the peer has closed. on_begun is called when the message has
+        arrived but is unread: the sender sees only afterwards that it was taken."""
         head = self._read(_LENGTH.size)
         if head is not None and on_begun:
             on_begun()

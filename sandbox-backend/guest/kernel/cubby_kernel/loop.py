@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Top-level await: one event loop a context, which stands still between runs."""
+"""Top-level await: one event loop in each context, which does not run between runs."""
 import asyncio
 import contextlib
 
 _loop = None
-interrupted = False  # the last cell's coroutine was cancelled by SIGINT
+interrupted = False  # SIGINT cancelled the last cell's coroutine
 
 
 def run(coroutine):
-    """Runs a cell's coroutine. What interrupts it cancels it: it must not go on in the next run."""
+    """Run a cell's coroutine. An interrupt cancels it, so that it does not continue in the next run."""
     global _loop, interrupted
     interrupted = False
     if _loop is None or _loop.is_closed():
@@ -27,7 +27,7 @@ def run(coroutine):
 
 
 def close():
-    """Forgets the loop: a process that was forked must not share its descriptors."""
+    """Close the loop: a forked process must not share its descriptors."""
     global _loop
     if _loop is not None:
         _loop.close()

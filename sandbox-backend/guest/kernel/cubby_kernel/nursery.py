@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's side of the zygote: starts it, asks it for processes, hears of their ends."""
+"""The server's side of the zygote: start it, request processes, learn of their ends."""
 import asyncio
 import contextlib
 import itertools
@@ -20,22 +20,22 @@ class NurseryError(Exception):
 
 
 class Nursery:
-    """Makes processes. When its zygote dies, so do the contexts' processes; the next request makes a new one."""
+    """The source of processes. If the zygote ends, all contexts' processes end; the next request starts a new one."""
 
     def __init__(self):
         self._zygote = None  # asyncio's process
         self._sock = None
         self._reader = None
         self._starting = None
-        self._pending = {}  # id -> (future of a Process, what makes it of its pid)
+        self._pending = {}  # id -> (future of a Process, function that makes it from its pid)
         self._processes = {}  # pid -> Process
         self._ids = itertools.count(1)
-        self._spare = None  # a Python process that no context has yet
-        self._preparing = None  # it is being made
+        self._spare = None  # a Python process without a context
+        self._preparing = None  # the task that forks it
 
     # ---- the zygote
     async def ready(self):
-        """Waits until there is a zygote."""
+        """Wait until there is a zygote."""
         if self._sock is not None:
             return
         if self._starting is None:
@@ -99,11 +99,11 @@ class Nursery:
                 process.on_exit(message["status"])
 
     def _hear_of_fork(self, number, pid):
-        """At once, since the process's end may be the next message; fork's caller goes on only later."""
+        """Register the process at once, since its end may be the next message; fork's caller continues later."""
         future, make = self._pending.pop(number, (None, None))
         if future is None or future.done():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)  # nobody waits for it any more
+                os.kill(pid, signal.SIGKILL)  # no caller waits for it
             return
         self._processes[pid] = make(pid)
         future.set_result(self._processes[pid])
@@ -115,14 +115,14 @@ class Nursery:
             if not future.done():
                 future.set_exception(NurseryError("the process that makes contexts ended"))
         self._pending.clear()
-        # Its children die with it (PR_SET_PDEATHSIG).
+        # The zygote's children end with it (PR_SET_PDEATHSIG).
         for process in self._processes.values():
             process.on_exit({"signal": signal.SIGKILL})
         self._processes.clear()
 
     # ---- processes
     def _send(self, message, fds=()):
-        """A request is far smaller than the socket's buffer: it goes at once or the zygote hangs."""
+        """Send a request, which is far smaller than the socket's buffer: if it does not fit, the zygote hangs."""
         data = frames.pack(message)
         try:
             sent = socket.send_fds(self._sock, [data], list(fds)) if fds else self._sock.send(data)
@@ -147,12 +147,12 @@ class Nursery:
                 return await future
         except TimeoutError:
             if not future.cancelled() and future.exception() is None:
-                return future.result()  # it came in the same moment
+                return future.result()  # it came at the same moment
             raise NurseryError("the process that makes contexts does not answer") from None
         finally:
             self._pending.pop(number, None)
             theirs.close()
-            future.cancel()  # when it is not done
+            future.cancel()  # if it is not done
             made = not future.cancelled() and future.exception() is None
             for fd in (out_write, err_write, *(() if made else (out_read, err_read))):
                 os.close(fd)
@@ -160,7 +160,7 @@ class Nursery:
                 ours.close()
 
     async def prepare(self):
-        """A process that the first Python context finds made: forking costs the most in a new sandbox."""
+        """Prepare a process for the first Python context: a fork is the largest cost in a new sandbox."""
         if self._preparing is None and (self._spare is None or self._spare.status is not None):
             self._preparing = asyncio.ensure_future(self.fork("python"))
             self._preparing.add_done_callback(self._on_prepared)
@@ -168,7 +168,7 @@ class Nursery:
             await asyncio.wait([self._preparing])
 
     def _on_prepared(self, task):
-        """Without it the first context asks for a process itself, and its run tells of what is wrong."""
+        """Keep the process. After a failure the first context requests one itself, and its run reports the error."""
         self._preparing = None
         if not task.cancelled() and task.exception() is None:
             self._spare = task.result()
@@ -184,17 +184,17 @@ class Nursery:
         return await self.fork(language)
 
     async def close(self):
-        """Ends the zygote, and with it every process of it."""
+        """End the zygote, and with it all of its processes."""
         if self._zygote is not None and self._zygote.returncode is None:
             self._zygote.kill()
             await self._zygote.wait()
 
     def signal(self, process, number):
-        """To the process and all it started in its group."""
-        if process.pid in self._processes:  # not reaped, as far as we have heard
+        """Send a signal to the process and to all that it started in its group."""
+        if process.pid in self._processes:  # not reported as reaped
             try:
                 os.killpg(process.pid, number)
-            except ProcessLookupError:  # just forked: it has no group yet
+            except ProcessLookupError:  # newly forked, it has no group yet
                 if number == signal.SIGKILL:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, number)

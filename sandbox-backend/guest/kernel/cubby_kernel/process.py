@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One context's process as the server has it: its channel, its two pipes, and that it ended.
+"""A context's process, in the server: its channel, its two pipes, and its end.
 
 `more` gives what happens during a run in the order in which it happened: ("stdout" | "stderr", text)
 and ("message", bytes). It reads only when it is asked for the next ones, so a client that reads slowly
@@ -27,7 +27,7 @@ class ProcessEnded(Exception):
 
 
 def describe(status):
-    """{"signal": n} or {"code": n} as the end of a sentence."""
+    """Return {"signal": n} or {"code": n} as the end of a sentence."""
     if "signal" in status:
         import signal
 
@@ -47,14 +47,14 @@ class _Pipe:
         self.name = name
         self.fd = fd
         self.open = True
-        self.arrived = True  # there may be bytes in it
+        self.arrived = True  # it may hold bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._kept = bytearray()  # of between two runs
+        self._kept = bytearray()  # output between two runs
         self._dropped = 0
         os.set_blocking(fd, False)
 
     def pending(self):
-        """How many bytes are in the pipe now."""
+        """Return the number of bytes in the pipe."""
         count = array.array("i", [0])
         fcntl.ioctl(self.fd, termios.FIONREAD, count)
         return count[0]
@@ -72,7 +72,7 @@ class _Pipe:
         return self._decoder.decode(self._read(count) if self.open and count else b"", final)
 
     def keep(self):
-        """Reads between two runs. Whether there may be more: what comes after the last of it is told."""
+        """Read between two runs. Return True if there may be more; later output causes a new event."""
         data = self._read(limits.OUTPUT_READ_BYTES)
         self._kept += data
         surplus = len(self._kept) - limits.BETWEEN_RUNS_BYTES_MAX
@@ -82,7 +82,7 @@ class _Pipe:
         return len(data) == limits.OUTPUT_READ_BYTES
 
     def kept_text(self):
-        """What was kept, once, with a word on what was not."""
+        """Return the kept text once, with a note about dropped bytes."""
         text = self._decoder.decode(bytes(self._kept))
         if self._dropped:
             text = f"[{self._dropped} bytes that were written between two runs are left out]\n{text}"
@@ -101,7 +101,7 @@ class Process:
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()
         self._in_run = False
-        self._is_told = False  # all that it wrote before its end
+        self._is_told = False  # all output before its end has been returned
         self._closed = False
         self._sending = asyncio.Lock()
         self._connected = True  # the other end of its channel is open
@@ -111,7 +111,7 @@ class Process:
             self._arrivals.register(fd, select.EPOLLIN | select.EPOLLET)
         asyncio.get_running_loop().add_reader(self._arrivals.fileno(), self._on_arrival)
 
-    # ---- what happens to it
+    # ---- events
     def on_exit(self, status):
         self.status = status
         self._wake.set()
@@ -135,14 +135,14 @@ class Process:
 
     # ---- descriptors
     def _on_arrival(self):
+        self._look()  # takes the events, or the loop would report them again until `more` comes
         if self._in_run:
-            self._wake.set()  # what has arrived is found out when it is read
+            self._wake.set()  # `more` reads it
         else:
-            self._look()
             self._keep()
 
     def _look(self):
-        """Which pipes have been written to up to now. An arrival is told once: whoever waits hears of a message's."""
+        """Note which pipes have new output. epoll reports an arrival once, so wake a waiting `more` for a message."""
         for fd, _ in self._arrivals.poll(0):
             if fd == self.sock.fileno():
                 self._wake.set()
@@ -150,7 +150,7 @@ class Process:
                 pipe.arrived = pipe.arrived or pipe.fd == fd
 
     def idle(self):
-        """From now on until the next `begin_run` what is written is kept for it."""
+        """Keep the output from now on for the next `begin_run`."""
         self._in_run = False
         self._keep()
 
@@ -164,13 +164,13 @@ class Process:
             asyncio.get_running_loop().call_soon(self._keep)
 
     async def send(self, data):
-        """To its channel. BrokenPipeError and the like when it is gone: its end is reported, too."""
+        """Send to the channel. Raise OSError if the process has ended, which is reported separately."""
         rest = self.send_now(data)
         if rest:
             await self.send_all(rest)
 
     def send_now(self, data):
-        """As much as goes without waiting; what is left."""
+        """Send as much as possible without a wait. Return the rest."""
         if self._sending.locked():
             return data
         try:
@@ -183,7 +183,7 @@ class Process:
             await asyncio.get_running_loop().sock_sendall(self.sock, data)
 
     def has_taken_all(self):
-        """Whether it has read all that was sent to it."""
+        """Return True if the process has read everything that was sent."""
         if self._sending.locked():
             return False
         unread = array.array("i", [0])
@@ -203,26 +203,28 @@ class Process:
         return data
 
     def _drain(self):
-        """What the pipes hold at this moment: bounded, whoever goes on writing."""
+        """Return what the pipes hold at this moment, so a process that writes on cannot extend it."""
         self._look()
         outputs = []
         for pipe in self.pipes:
             if pipe.arrived:
-                pipe.arrived = False  # what comes after this moment is an arrival of its own
                 text = pipe.text(pipe.pending()) if pipe.open else ""
+                # Only what is written into an empty pipe surely causes a new event: a writer that filled the
+                # rest of the pipe meanwhile, and waits, causes none.
+                pipe.arrived = pipe.open and pipe.pending() > 0
                 if text:
                     outputs.append((pipe.name, text))
         return outputs
 
     def begin_run(self):
-        """What was kept since the last one."""
+        """Begin a run. Return the output kept since the last run."""
         self._in_run = True
         self._wake.set()
         return [(pipe.name, text) for pipe in self.pipes if (text := pipe.kept_text())]
 
     async def more(self):
-        """What has happened since the last call, at least one thing, a message last. ProcessEnded when the
-        process has ended and all it wrote was given."""
+        """Return what has happened since the last call: at least one item, a message last. Raise ProcessEnded
+        when the process has ended and all of its output has been returned."""
         while True:
             self._wake.clear()
             ended = self.status
@@ -232,7 +234,7 @@ class Process:
                 happened.append(("message", data))
             elif self._is_told:
                 raise ProcessEnded(self.status)
-            elif ended is not None:  # what its children go on writing is nobody's
+            elif ended is not None:  # drop later output of its children
                 happened += [(pipe.name, text) for pipe in self.pipes if (text := pipe.text(0, final=True))]
                 self._is_told = True
                 if not happened:
@@ -240,4 +242,5 @@ class Process:
             if happened:
                 self._wake.set()  # there may be more
                 return happened
-            await self._wake.wait()
+            if not any(pipe.arrived for pipe in self.pipes):  # else it was a part of a character
+                await self._wake.wait()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what IPython displays (a MIME bundle) to a result line's members."""
+"""Turn a MIME bundle of IPython into the members of a result line."""
 import base64
 import json
 
 from .limits import RESULT_BYTES_MAX
 
-_SMALL = 1024  # characters; such a text is not counted
+_SMALL = 1024  # characters; a shorter text is not measured
 
 MEMBERS = {
     "text/plain": "text",
@@ -24,22 +24,22 @@ MEMBERS = {
 
 
 def _unquoted(text):
-    """A string's repr without its quotes."""
+    """Return the repr of a string without its quotes."""
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     return text
 
 
 def _plain(value):
-    """What JSON can hold: bytes become base64, as everywhere in Jupyter's messages."""
+    """Return a value for JSON: bytes become base64, as in all messages of Jupyter."""
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     return value
 
 
 def from_bundle(bundle, is_main, quotes):
-    """(result, notes): the members of a result line, and a sentence for each representation that is
-    left out because it is too large or cannot be written as JSON. quotes: a string's text keeps them."""
+    """Return (result, notes): the members of a result line, and a sentence for each representation that is
+    omitted because it is too large or not valid JSON. quotes: the text of a string keeps its quotes."""
     result, extra, notes, total = {}, {}, [], 0
     for mime, value in bundle.items():
         value = _plain(value)

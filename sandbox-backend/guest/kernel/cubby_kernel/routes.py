@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code interpreter's protocol: requests checked, and handed to the contexts."""
+"""E2B's code interpreter protocol: check requests and pass them to contexts."""
 import functools
 import os
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New random numbers for a process that was copied: by a fork, or with the whole machine.
+"""New random seeds for a process that was copied, by a fork or with the whole machine.
 
-What stays the same in all copies of one snapshot is Python's hash seed, which cannot be changed in a
-running process; it orders sets of strings and decides no random number.
+Python's hash seed stays the same in all copies, since it cannot change in a running process. It decides the
+order of sets of strings, and no random numbers.
 """
 import os
 import random
@@ -14,7 +14,7 @@ def draw():
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random:
         numpy_random.seed()
-    # OpenSSL sees a fork, not a restore: what it hands out next must not be what a twin is handed.
+    # OpenSSL detects a fork but not a restore, after which copies would draw the same numbers.
     ssl = sys.modules.get("ssl")
     if ssl:
         ssl.RAND_add(os.urandom(48), 48.0)

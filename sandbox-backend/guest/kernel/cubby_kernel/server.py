@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's server: its options, its socket, its life."""
+"""The Python kernel's server: options, socket, start and stop."""
 import argparse
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ RUN_DIR = "/run/e2b"
 
 
 class Server:
-    """What a connection needs of the rest."""
+    """What a connection needs from the server."""
 
     def __init__(self, routes):
         self._routes = routes
@@ -47,7 +47,7 @@ class Server:
 
 
 def _listen(host, port):
-    """On IPv6 and IPv4 alike where the machine has both."""
+    """Listen on IPv6 and IPv4 if the machine has both."""
     if host:
         return socket.create_server((host, port), backlog=limits.CONNECTIONS_MAX)
     if socket.has_dualstack_ipv6():
@@ -69,7 +69,7 @@ async def _serve(options):
     sock = _listen(options.host, options.port)
     listener = await loop.create_server(lambda: web.Connection(server), sock=sock)
     print(f"kernel: listening on port {sock.getsockname()[1]}", flush=True)
-    # Listening already: a server that init started anew is there at once, and its first runs wait.
+    # The server listens already: after a restart by init it is reachable at once, and its first runs wait.
     preparing = asyncio.ensure_future(nursery.prepare())
     await stop.wait()
     preparing.cancel()

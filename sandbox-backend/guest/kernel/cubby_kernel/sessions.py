@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a context of each language is spoken to: from a run to the lines of its answer.
+"""How the server drives a context of each language: from a run to the lines of its response.
 
-A session belongs to one process. `drive` says the lines of a run and returns at its end; or there is
+A session belongs to one process. `drive` sends the lines of a run and returns at its end, or raises
 ProcessEnded.
 """
 import asyncio
@@ -21,10 +21,10 @@ def _output(name, text):
 
 
 class _Sending:
-    """Sends while the answer is read: neither side may wait for the other with both buffers full."""
+    """Send while the response is read, so that the two sides never wait for each other with full buffers."""
 
     def __init__(self, process, data):
-        with contextlib.suppress(OSError):  # the process's end is told by its events
+        with contextlib.suppress(OSError):  # events report the process's end
             data = process.send_now(data)
         self._task = asyncio.ensure_future(process.send_all(data)) if data else None
 
@@ -45,15 +45,15 @@ class PythonSession:
     def __init__(self, process):
         self._process = process
         self._decoder = frames.Decoder()
-        self._count = 1  # the run's number, as IPython has it
-        self._sending = None  # the run's code; None: there is no run
-        self._trying = None  # to interrupt a run that has not begun
+        self._count = 1  # IPython's number of the run
+        self._sending = None  # the run's code; None: no run
+        self._trying = None  # a timer for an interrupt of a run that has not begun
 
     async def begin(self, cwd, variables):
         await self._process.send(frames.pack({"op": "begin", "cwd": cwd, "environment": variables}))
 
     def interrupt(self):
-        """When the process has taken the run: the process forgets each SIGINT that came before."""
+        """Interrupt the run after the process has taken it: the process ignores an earlier SIGINT."""
         if self._sending is None:
             return  # `drive` will
         if self._sending.is_over and self._process.has_taken_all():
@@ -129,22 +129,22 @@ class BashSession:
         self._count = 0
         self._answers = b""
         self._identity = environment.identity()
-        self._started = False  # the run's code is read
+        self._started = False  # bash has read the run's code
         self._run = None
-        self._pressed = False  # the run was sent a SIGINT
+        self._pressed = False  # a SIGINT was sent to the run
         self._settled = False
 
     async def begin(self, cwd, variables):
         self._begun = (bash.begin(cwd), {n: v for n, v in variables.items() if bash.is_name(n)})
 
     def interrupt(self):
-        """As PythonSession's."""
+        """As in PythonSession."""
         if self._started:
             asyncio.ensure_future(self._press(self._count))
 
     async def _press(self, number):
-        """As a person at a terminal: a signal between a fork and its exec is lost to both, so again. The
-        line that bash was just reading may be lost to the signal: the report is asked for again."""
+        """Interrupt as a person at a terminal does: repeat the signal, since both processes miss a signal between
+        fork and exec. bash may drop the line that it was reading, so request the report again."""
         with contextlib.suppress(OSError, asyncio.CancelledError):
             for _ in range(limits.BASH_PRESSES):
                 if not self._started or self._count != number or self._process.status is not None:
@@ -155,7 +155,7 @@ class BashSession:
                 await asyncio.sleep(limits.BASH_PRESS_SECONDS)
 
     def _seeded(self):
-        """$RANDOM goes on where a copied machine's went on, unless it is set."""
+        """Set $RANDOM, which would otherwise continue as in other copies of the machine."""
         now = environment.identity()
         if now == self._identity:
             return b""
@@ -187,20 +187,20 @@ class BashSession:
             })
 
     async def _follow(self, say):
-        """To the end of the run: its status."""
+        """Read to the end of the run. Return its status."""
         happened = self._process.begin_run()
         while True:
             for kind, value in happened:
                 if kind != "message":
-                    if not (self._pressed and (kind, value) == ("stderr", "\n")):  # bash's word on a SIGINT
+                    if not (self._pressed and (kind, value) == ("stderr", "\n")):  # bash's newline for a SIGINT
                         await say(_output(kind, value))
                 elif (status := self._status(value)) is not None:
                     return status
             happened = await self._process.more()
 
     async def _settle(self):
-        """A SIGINT that came after the code's end must not be the next run's. Gives what was written
-        meanwhile, which is little: a command that goes on writing is the next run's."""
+        """Wait for a SIGINT that came after the end of the code, so that it does not reach the next run. Return
+        the output meanwhile, which is short: later output of a command belongs to the next run."""
         self._settled = False
         lines, size = [], 0
         with contextlib.suppress(TimeoutError):
@@ -216,7 +216,7 @@ class BashSession:
         return lines
 
     def _status(self, data):
-        """The status out of this run's report, when it has come; others are of older runs."""
+        """Return the status from this run's report if it has come; other reports are of earlier runs."""
         *whole, self._answers = (self._answers + data).split(b"\n")
         self._answers = self._answers[-64:]
         for line in whole:
@@ -230,7 +230,7 @@ class BashSession:
             elif word == b"settled":
                 self._settled = True
             elif word.lstrip(b"-").isdigit():
-                self._started = False  # no SIGINT from here on
+                self._started = False  # no SIGINT from now on
                 return int(word)
         return None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IPython's shell without a terminal: what it displays and what fails goes to a recorder."""
+"""IPython's shell without a terminal: results and errors go to callbacks."""
 import builtins
 import contextlib
 import re
@@ -28,7 +28,7 @@ class _ChartFormatter(BaseFormatter):
     _return_type = dict
 
 
-# What may be IPython's own syntax, or is stripped off by it: then IPython takes the cell apart.
+# Text that may be IPython's own syntax, or that IPython strips: then IPython parses the cell.
 _SPECIAL = re.compile(r"[%!?]|In \[|\A\s|^\s*(?:[,;/]|>>>|\.\.\.)", re.MULTILINE)
 
 
@@ -49,7 +49,7 @@ class KernelShell(InteractiveShell):
         return cell
 
     def _transformers(self):
-        """Of a cell's text; users add to them."""
+        """The transformations of a cell's text; users add to them."""
         m = self.input_transformer_manager
         return [*m.cleanup_transforms, *m.line_transforms, *m.token_transformers, *self.input_transformers_post]
 
@@ -73,7 +73,7 @@ class KernelShell(InteractiveShell):
         text = stb if isinstance(stb, str) else self.InteractiveTB.stb2text(stb)
         name = etype.__name__
         if loop.interrupted and name == "CancelledError":
-            # What the cell saw of the SIGINT that came while it awaited.
+            # The exception that the cell got for a SIGINT while it awaited.
             name = "KeyboardInterrupt"
             text = text.split(_CHAINED)[-1].strip().removesuffix("CancelledError:") + name
         self.fail(name, _text(evalue), text)
@@ -82,7 +82,7 @@ class KernelShell(InteractiveShell):
         self.fail(UsageError.__name__, _text(exc), f"UsageError: {_text(exc)}")
 
     def system(self, cmd):
-        """!cmd and %%system: on our own descriptors, so that it is heard while it runs."""
+        """!cmd and %%system: use this process's descriptors, so that output arrives while the command runs."""
         streams.flush()
         self.system_raw(cmd)
 
@@ -97,7 +97,7 @@ class KernelShell(InteractiveShell):
 def _text(exception):
     try:
         return str(exception)
-    except Exception as e:  # a user's own __str__ may do anything
+    except Exception as e:  # a user's __str__ may raise anything
         return f"<no text: {type(e).__name__}>"
 
 
@@ -106,7 +106,7 @@ def _input(prompt="", /):
 
 
 def _page(shell, data, start, screen_lines):
-    """Help (`name?`) and the like: printed whole."""
+    """Print help (`name?`) and similar texts without a pager."""
     print(data["text/plain"] if isinstance(data, dict) else data)
 
 
@@ -120,7 +120,7 @@ def _add_formatters(shell):
 
 
 def make():
-    """The shell; there is one a process. No history file: it would bring a thread."""
+    """Return the shell, one in each process. It has no history file, which would need a thread."""
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "NoColor"
@@ -129,7 +129,7 @@ def make():
     InteractiveShellABC.register(KernelShell)
     shell.loop_runner = loop.run
     shell._own_transformers = shell._transformers()
-    # For good, not for each cell: Python forgets what it knows of its builtins with each change of them.
+    # Once, not for each cell: a change of the builtins drops Python's caches of them.
     shell.builtin_trap.__enter__()
     _add_formatters(shell)
     builtins.input = _input

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sys.stdout and sys.stderr of a Python context: a line at a time, as on a terminal."""
+"""sys.stdout and sys.stderr of a Python context: line by line, as on a terminal."""
 import io
 import sys
 
 
 class LineStream(io.TextIOWrapper):
-    """Line-buffered, so that a line arrives whole; and at the end of a print that ends no line.
-
-    `print(".", end="")` writes "." and then "": the empty write is how its end is known.
+    """A line-buffered stream, so that a line arrives whole. It also flushes after a print without a newline:
+    `print(".", end="")` writes "." and then "", and the empty write marks the end.
     """
 
     def write(self, s):
@@ -24,7 +23,7 @@ def _stream(fd):
 
 
 def install():
-    """Also what libraries and IPython got hold of before (sys.__stdout__)."""
+    """Replace the streams, including those that libraries and IPython already hold (sys.__stdout__)."""
     sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = _stream(1)
     sys.stderr = sys.__stderr__ = _stream(2)
@@ -35,4 +34,4 @@ def flush():
         try:
             stream.flush()
         except (AttributeError, OSError, ValueError):
-            pass  # the user replaced or closed it
+            pass  # the user has replaced or closed it

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data of a pandas DataFrame: its columns as lists of what JSON can hold."""
+"""The data of a pandas DataFrame: its columns as lists of JSON values."""
 import datetime
 import math
 
@@ -7,7 +7,7 @@ from .limits import DATA_CELLS_MAX
 
 
 def plain(value):
-    """One cell or coordinate as a JSON value. What is missing or not a number is null."""
+    """Return a cell or coordinate as a JSON value. Missing values and NaN become null."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
@@ -25,7 +25,7 @@ def plain(value):
 
 
 def frame_data(frame):
-    """{column: values}; None for a frame that is too large to be copied into every result."""
+    """Return {column: values}, or None if the frame is too large to copy into every result."""
     if frame.shape[0] * frame.shape[1] > DATA_CELLS_MAX:
         return None
     return {

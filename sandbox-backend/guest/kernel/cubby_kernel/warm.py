@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the zygote imports and does once, so that no context has to."""
+"""What the zygote imports and does once for all contexts."""
 import contextlib
 import gc
 import importlib
@@ -12,7 +12,7 @@ from . import charts
 from . import loop as kernel_loop
 from . import shell as kernel_shell
 
-# The first uses of these load and compile much that importing does not. Each cell leaves nothing.
+# The first use of these loads and compiles more than an import. A cell leaves nothing behind.
 _CELLS = (
     "1 + 1",
     "import numpy as np\nnp.random.default_rng(1).normal(size=8).mean()",
@@ -40,7 +40,7 @@ def _use(shell):
 
 
 def _forget(shell):
-    """The user's first run is the first: nothing of ours in its names, its history, its numbers."""
+    """Remove all traces, so that the user's first run finds no names, history or numbers of these cells."""
     kernel_loop.close()
     sys.modules["matplotlib.pyplot"].close("all")
     shell.reset(new_session=True, aggressive=False)
@@ -50,7 +50,7 @@ def _forget(shell):
 
 
 def _import_pytest():
-    """Where the template has it: agents run tests all the time, and most of such a run are imports."""
+    """Import pytest if the template has it: agents run tests often, and imports are most of such a run."""
     try:
         from _pytest import config
     except ImportError:
@@ -60,12 +60,12 @@ def _import_pytest():
 
 
 def _know_sources():
-    """The first traceback asks for the file of each module there is; the answers are kept."""
+    """Fill a cache: the first traceback looks up the file of every module."""
     inspect.getmodule(compile("", "<nowhere>", "exec"))
 
 
 def warm_up():
-    """The shell that every context starts with."""
+    """Return the shell that every context starts with."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import matplotlib
@@ -87,5 +87,5 @@ def warm_up():
     _know_sources()
     _forget(shell)
     gc.collect()
-    gc.freeze()  # a context's collections then write to none of the pages it shares
+    gc.freeze()  # garbage collection in a context then leaves the shared pages unwritten
     return shell

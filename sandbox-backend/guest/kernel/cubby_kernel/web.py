@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP/1.1 for few clients: bounded requests, answers in one piece or line by line.
+"""HTTP/1.1 for few clients: bounded requests, responses as a whole or line by line.
 
 A handler gets the request and the connection and calls `answer`, or `begin_lines` and `line`. When the
 client goes away, the handler is cancelled at once, or what it left in `on_lost` is called: an end of its
@@ -35,13 +35,13 @@ REASONS = {
     505: "HTTP Version Not Supported",
 }
 
-# Who keeps a connection must know for how long it may be used again (the daemon's proxy does).
+# A client that keeps a connection must know for how long it is usable (the daemon's proxy does).
 _KEPT = f"Keep-Alive: timeout={limits.IDLE_SECONDS}\r\n"
 _line_of = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class WebError(Exception):
-    """An answer that is an error: its status, and a sentence for the client."""
+    """An error response: its status, and a sentence for the client."""
 
     def __init__(self, status, text, headers=()):
         super().__init__(text)
@@ -54,7 +54,7 @@ class WebError(Exception):
 class Request:
     method: str
     path: str  # decoded
-    headers: dict  # by lower-case name; not to be changed
+    headers: dict  # by lower-case name; must not be changed
     version: str
     body: bytes = b""
 
@@ -64,7 +64,7 @@ class Request:
         return "close" not in wanted and (self.version == "HTTP/1.1" or "keep-alive" in wanted)
 
     def json(self):
-        """The body as an object; empty is an empty one."""
+        """Return the body as an object; an empty body is an empty object."""
         try:
             value = json.loads(self.body or b"{}")
         except (ValueError, RecursionError) as e:
@@ -76,7 +76,7 @@ class Request:
 
 @functools.lru_cache(maxsize=limits.HEADS_KEPT)
 def _parse_head(head):
-    """(method, path, headers, version); a client's next request mostly has the same head."""
+    """Return (method, path, headers, version), cached: a client's next request usually has the same head."""
     lines = head.decode("latin-1").split("\r\n")
     parts = lines[0].split(" ")
     if len(parts) != 3 or not parts[1].startswith("/"):
@@ -107,17 +107,17 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._chunked = True
         self._unsent = bytearray()
-        self._flushing = None  # what will call _flush
-        self._flushing_soon = False  # when this turn of the loop is over: one packet, not one a line
-        self._deadline = 0.0  # of what is waited for
-        self._watch = None  # looks at the deadline; one for many of them
-        self.on_lost = None  # called instead of the handler's cancellation
+        self._flushing = None  # the timer that will call _flush
+        self._flushing_soon = False  # at the end of this turn of the loop: one packet for several lines
+        self._deadline = 0.0  # of the present wait
+        self._watch = None  # the timer that checks the deadline; one for many deadlines
+        self.on_lost = None  # called instead of a cancellation of the handler
 
-    # ---- what asyncio calls
+    # ---- callbacks of asyncio
     def connection_made(self, transport):
         self.transport = transport
         transport.set_write_buffer_limits(high=limits.WRITE_BYTES_MAX)
-        # asyncio does so only for sockets that were made with the protocol's number; lines would wait 40 ms.
+        # asyncio sets it only for sockets created with the protocol's number; without it lines wait 40 ms.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not self.server.admit(self):
             self._send_whole(503, b"too many connections", "text/plain; charset=utf-8", (), False)
@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
     def _on_watch(self):
         self._watch = None
         if not self._deadline:
-            return  # nothing is waited for
+            return  # no wait is in progress
         if asyncio.get_running_loop().time() < self._deadline:
             self._rewatch()
         else:
@@ -279,8 +279,8 @@ class Connection(asyncio.Protocol):
             return self.keep_alive
         except WebError as e:
             if self._begun:
-                return False  # an answer cut off in the middle is one that failed
-            # What follows on the connection is unknown when the request could not be read whole.
+                return False  # a response that is cut off has failed
+            # After an incomplete request, the next bytes on the connection are unknown.
             unread = e.status in (400, 408, 411, 413, 417, 431, 501, 505)
             if e.status == 408 and request is None and not self.buffer:
                 return False  # an idle connection
@@ -337,8 +337,8 @@ class Connection(asyncio.Protocol):
                    hold=True)
 
     async def line(self, value, hold=False):
-        """One JSON line, ASCII only, in a chunk of its own. Waits while the client reads slower than we
-        write; ConnectionResetError when it is gone. hold: what follows mostly comes in a moment."""
+        """Send one JSON line, in ASCII, as a chunk. Wait while the client reads too slowly; raise
+        ConnectionResetError if it has left. hold: the next line usually follows in a moment."""
         if self.gone:
             raise ConnectionResetError
         body = _line_of(value).encode("ascii") + b"\n"
@@ -353,7 +353,7 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError from None
 
     def abort(self):
-        """Gives the client up, and what it has not taken yet."""
+        """Drop the client and all unsent data."""
         self.transport.abort()
         self._lost()
 

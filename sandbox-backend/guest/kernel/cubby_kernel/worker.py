@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Python context's process: takes one run after the other and says what came of it.
+"""The process of a Python context: does one run after another and reports the results.
 
 From the server: {"op": "begin", "cwd", "environment"} once, then {"op": "run", "code", "changed",
 "variables", "quotes", "identity"}. To the server: {"result": {...}}, {"error": {...}}, {"note": text for
-stderr}, and {"done": number of the next run} at the end of each run. The server interrupts a run when its
-message is taken; each SIGINT that came before that is forgotten.
+stderr}, and {"done": number of the next run} at the end of each run. The server interrupts a run after the
+process has taken its message; the process ignores an earlier SIGINT.
 
-A result that says "waits" is followed by a wait for the server's {"op": "shown"}: what is printed after it
-would otherwise overtake it, since output goes another way. A thread's between two runs does not wait. Nor
-does the last expression's value, after which a cell prints nothing: it goes with the next message, which
-mostly is the run's end.
+After a result with "waits" the process waits for the server's {"op": "shown"}. Otherwise later output, which
+takes another way, could overtake the result. A result of a thread between two runs does not wait. Neither
+does the value of the last expression, after which a cell prints nothing: it is sent with the next message,
+usually the end of the run.
 """
 import contextlib
 import os
@@ -26,12 +26,12 @@ class Worker:
         self.shell = shell
         self.failed = False
         self.running = False
-        self.raises = False  # SIGINT does, or does what the user made of it
-        self.held = b""  # messages, packed, that go with the next one
-        self.quotes = False  # the run wants those of strings
+        self.raises = False  # SIGINT raises KeyboardInterrupt, or calls the user's handler
+        self.held = b""  # packed messages that are sent with the next one
+        self.quotes = False  # the text of a string result keeps its quotes
         self.identity = None
-        self.interrupts = 0  # that came while a run was not in its code yet
-        self.lock = threading.Lock()  # the user's threads may display, too
+        self.interrupts = 0  # SIGINTs that came before the code of a run
+        self.lock = threading.Lock()  # the user's threads may display too
         self.pid = os.getpid()
 
     def serve(self):
@@ -50,12 +50,12 @@ class Worker:
                 self._run(message)
 
     def _forked(self):
-        """Whether this is a process that the user forked."""
+        """Return True in a process that the user forked."""
         return os.getpid() != self.pid
 
     def _send(self, *messages, result=None):
-        """Whole messages, whatever signal comes; and nothing from a process that the user forked, which
-        has our descriptors, too."""
+        """Send complete messages despite signals. Send nothing from a process that the user forked, which has
+        the same descriptors."""
         if self._forked():
             return
         with _uninterrupted() if self.raises else contextlib.nullcontext(), self.lock:
@@ -77,7 +77,7 @@ class Worker:
 
     # ---- a run
     def _on_early_sigint(self, number, frame):
-        """Also of the run before, just over. Not SIG_IGN, which what a thread starts would inherit."""
+        """Count a SIGINT outside the code of a run. SIG_IGN would be inherited by programs that threads start."""
         self.interrupts += 1
 
     def _forget_interrupts(self):
@@ -93,7 +93,7 @@ class Worker:
         self.quotes = message["quotes"]
         self.running = True
         error = self._cell(message["code"])
-        if self._forked():  # not to serve: it would take the next runs from its parent
+        if self._forked():  # it must not take the next runs from its parent
             streams.flush()
             os._exit(_exit_status(error))
         _restore_environment(restore)
@@ -103,8 +103,8 @@ class Worker:
         self._send({"done": self.shell.execution_count})
 
     def _begin_code(self):
-        """SIGINT raises only from here on, whatever the last run made of it: what comes before in a cell is
-        IPython's own, which swallows an interrupt in the callbacks that it calls."""
+        """Let SIGINT raise from here on, whatever handler the last run set. Earlier in a cell only IPython's own
+        code runs, which swallows an interrupt in its callbacks."""
         if self.raises:
             return
         self.raises = True
@@ -113,7 +113,7 @@ class Worker:
             raise KeyboardInterrupt
 
     def _cell(self, code):
-        """The error that ended it, or None."""
+        """Run a cell. Return the error that ended it, or None."""
         try:
             if self.interrupts:
                 raise KeyboardInterrupt
@@ -129,7 +129,7 @@ class Worker:
             self._fail(type(error).__name__, str(error), f"{type(error).__name__}: {error}")
         return error
 
-    # ---- what the shell tells
+    # ---- results and errors of the shell
     def _show(self, bundle, is_main):
         streams.flush()
         result, notes = results.from_bundle(bundle, is_main, self.quotes)
@@ -140,12 +140,12 @@ class Worker:
             self._send(*notes, result=result)
 
     def _is_last(self):
-        """Of the expressions whose values a cell shows; a user may want all of them."""
+        """Return True if this value is the last that the cell shows. A user may set IPython to show all values."""
         return self.running and self.shell.ast_node_interactivity != "all" and not self._forked()
 
     def _fail(self, name, value, traceback):
         if self.failed:
-            return  # the first error is the run's; what follows (a figure that cannot be drawn) is its echo
+            return  # report only the first error; later ones (a figure that cannot be drawn) follow from it
         self.failed = True
         streams.flush()
         if self._forked():
@@ -162,7 +162,7 @@ def _cut(text):
 
 
 def _exit_status(error):
-    """Of a process that ends as a program does that ended so."""
+    """Return the exit status of a program that ends with this error."""
     if not isinstance(error, SystemExit):
         return 0 if error is None else 1
     if error.code is None or isinstance(error.code, int):
@@ -172,7 +172,7 @@ def _exit_status(error):
 
 @contextlib.contextmanager
 def _uninterrupted():
-    """Keeps SIGINT until the end. Only the main thread is ever interrupted."""
+    """Delay SIGINT to the end of the block. Only the main thread is ever interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -187,7 +187,7 @@ def _uninterrupted():
 
 
 def _set_environment(changed, variables):
-    """changed stays (None: unset); returns what the run's own variables replaced."""
+    """Set `changed` permanently (None: unset) and `variables`. Return the values that `variables` replaced."""
     for name, value in changed.items():
         if value is None:
             os.environ.pop(name, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that contexts are forked from: everything imported, one thread, nothing of a user in it.
+"""The zygote, from which contexts are forked: everything imported, one thread, no state of a user.
 
 The server sends {"id", "language"} with three descriptors (channel, stdout, stderr) and is
 told {"forked": id, "pid"}. {"exited": pid, "status"} follows each child's end.
@@ -17,8 +17,9 @@ from .frames import Channel
 from .worker import Worker
 
 PR_SET_PDEATHSIG = 1
-# When memory runs out the largest is to go, and a context by what it has made itself: what it has of ours
-# is 200 of 1000 in a small machine. A command has 100, and we have less than either (guest/supervise.c).
+# When memory runs out, the kernel should kill the largest process, and count for a context only its own
+# memory: what it shares with the zygote is 200 of 1000 points in a small machine. A command has a score of
+# 100, and the zygote a lower one than both (guest/supervise.c).
 OOM_SCORE = "-150"
 
 
@@ -65,7 +66,7 @@ class Zygote:
     def _take(self):
         request, fds = self.channel.receive_with_fds(3)
         for fd in fds:
-            os.set_inheritable(fd, False)  # a command that has the channel could speak for its context
+            os.set_inheritable(fd, False)  # a command with the channel could send messages as its context
         if request is not None:
             self._fork(request, fds)
         return request is not None
@@ -80,7 +81,7 @@ class Zygote:
         self.channel.send({"forked": request["id"], "pid": pid})
 
     def _become(self, request, fds):
-        """In the child: a session of its own, its descriptors, then the language's loop; no return."""
+        """In the child: set up a process session and the descriptors, then run the language's loop. Never return."""
         status = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -95,10 +96,10 @@ class Zygote:
                 os.close(fd)
             self.channel.sock.close()
             if request["language"] == "bash":
-                signal.signal(signal.SIGINT, signal.SIG_DFL)  # or its commands would ignore it, too
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # else its commands would ignore it too
                 bash.become(channel)
             status = Worker(Channel(socket.socket(fileno=channel)), self.shell).serve()
-        except BaseException:  # whatever it is, it must not unwind into the zygote's loop
+        except BaseException:  # no exception may unwind into the zygote's loop
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(status)
@@ -109,7 +110,7 @@ class Zygote:
             with open("/proc/self/oom_score_adj", "w", encoding="ascii") as f:
                 f.write(OOM_SCORE)
         except OSError:
-            pass  # a host that does not let us; only the choice of a victim is worse
+            pass  # not permitted; only the choice of a victim is worse
 
 
 def main():

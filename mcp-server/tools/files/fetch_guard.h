@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The addresses to which a download from the internet may connect: public ones, and those that the
+// user has allowed.
+#pragma once
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/opts.h"
+
+struct net {
+    int family;              // AF_INET or AF_INET6
+    unsigned char bytes[16]; // network order
+    int bits;
+};
+
+struct fetch_guard {
+    struct net allowed[OPT_LIST_MAX];
+    int count;
+};
+
+// Read addresses such as "10.1.2.3" and "fd00::/8". ERR_INVALID names the invalid one.
+int fetch_guard_init(struct fetch_guard *g, const struct opt_list *allow, struct err *e);
+bool fetch_guard_allows(const struct fetch_guard *g, const struct sockaddr *address);

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control plane's table of methods, paths and handlers, and what it does before a handler.
+#include "sandbox-backend/daemon/api/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/http/api_keys.h"
+#include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/sandbox/sandbox.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/sleep/pause.h"
+
+#define SMALL_BODY_BYTES 65536
+
+enum needs {
+    API_PLAIN,   // nothing: the handler reads the request
+    API_SANDBOX, // {} is the id of a sandbox that the caller may see
+    API_CHANGE,  // the same, with a small body; a sandbox that is asleep is woken first
+};
+
+static const struct route {
+    const char *method, *pattern; // "{}" stands for one segment that is not empty
+    enum needs needs;
+    api_handler *handler;
+} ROUTES[] = {
+    {"GET", "/health", API_PLAIN, api_health},
+    {"POST", "/sandboxes", API_PLAIN, api_create},
+    {"POST", "/v2/sandboxes", API_PLAIN, api_create},
+    {"GET", "/sandboxes", API_PLAIN, api_list},
+    {"GET", "/v2/sandboxes", API_PLAIN, api_list},
+    {"GET", "/sandboxes/metrics", API_PLAIN, api_metrics_all}, // "/sandboxes/{}" would match, too
+    {"GET", "/sandboxes/stats", API_PLAIN, api_stats},
+    {"GET", "/sandboxes/{}", API_SANDBOX, api_get},
+    {"DELETE", "/sandboxes/{}", API_SANDBOX, api_kill},
+    {"POST", "/sandboxes/{}/timeout", API_CHANGE, api_timeout},
+    {"POST", "/sandboxes/{}/refreshes", API_CHANGE, api_refresh},
+    {"POST", "/sandboxes/{}/connect", API_CHANGE, api_connect},
+    {"POST", "/v2/sandboxes/{}/connect", API_CHANGE, api_connect},
+    {"POST", "/sandboxes/{}/pause", API_CHANGE, api_pause},
+    {"POST", "/sandboxes/{}/resume", API_CHANGE, api_resume},
+    {"POST", "/sandboxes/{}/rollback", API_CHANGE, api_rollback},
+    {"POST", "/sandboxes/{}/fork", API_CHANGE, api_fork},
+    {"POST", "/sandboxes/{}/snapshots", API_CHANGE, api_snapshot},
+    {"PUT", "/sandboxes/{}/network", API_CHANGE, api_network},
+    {"GET", "/sandboxes/{}/network", API_SANDBOX, api_network_get},
+    {"POST", "/sandboxes/{}/ports", API_CHANGE, api_expose},
+    {"GET", "/sandboxes/{}/ports", API_SANDBOX, api_ports},
+    {"DELETE", "/sandboxes/{}/ports", API_SANDBOX, api_unexpose},
+    {"GET", "/sandboxes/{}/metrics", API_SANDBOX, api_metrics},
+    {"GET", "/sandboxes/{}/logs", API_SANDBOX, api_logs},
+    {"GET", "/v2/sandboxes/{}/logs", API_SANDBOX, api_logs},
+    {"GET", "/snapshots", API_PLAIN, api_snapshots},
+    {"GET", "/templates", API_PLAIN, api_templates},
+    {"GET", "/v2/templates", API_PLAIN, api_templates},
+    {"POST", "/templates", API_PLAIN, api_no_feature},
+    {"POST", "/v2/templates", API_PLAIN, api_no_feature},
+    {"POST", "/v3/templates", API_PLAIN, api_no_feature},
+    {"GET", "/templates/aliases/{}", API_PLAIN, api_alias},
+    {"GET", "/templates/{}", API_PLAIN, api_template},
+    {"DELETE", "/templates/{}", API_PLAIN, api_template_delete},
+    {"PATCH", "/templates/{}", API_PLAIN, api_no_feature},
+    {"PATCH", "/v2/templates/{}", API_PLAIN, api_no_feature},
+    {"GET", "/volumes", API_PLAIN, api_no_feature},
+    {"POST", "/volumes", API_PLAIN, api_no_feature},
+    {"GET", "/secrets", API_PLAIN, api_no_feature},
+    {"POST", "/secrets", API_PLAIN, api_no_feature},
+    {"GET", "/pool", API_PLAIN, api_pool},
+    {"GET", "/teams", API_PLAIN, api_teams},
+    {"GET", "/metrics", API_PLAIN, api_prometheus},
+};
+
+// ---- 1. the handler
+static void call_handler(api_handler *handler, struct api_call *c)
+{
+    struct err e = ERR_INIT;
+    if (handler(c, &e) < 0)
+        reply_err(c->req, c->error_code, &e);
+}
+
+// ---- 2. API_CHANGE: body, sandbox, wake
+struct change {
+    struct api_call call; // req NULL once the client has gone
+    api_handler *handler;
+    char *id;     // owned
+    json_t *body; // owned
+    struct body_claim room;
+    bool waking; // on_woken will be called
+};
+
+static void change_free(struct change *p)
+{
+    body_claim_give(&p->room);
+    json_decref(p->body);
+    free(p->id);
+    free(p);
+}
+
+// While its sandbox is woken, on_woken frees it.
+static void on_client_gone(void *ctx)
+{
+    struct change *p = ctx;
+    p->call.req = NULL;
+    if (!p->waking)
+        change_free(p);
+}
+
+static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    struct change *p = ctx;
+    p->call.sb = sb;
+    if (p->call.req)
+        http_request_on_close(p->call.req, NULL, NULL); // a handler that answers later sets its own
+    if (p->call.req && e)
+        api_reply_moved(p->call.req, e);
+    else if (p->call.req)
+        call_handler(p->handler, &p->call);
+    change_free(p);
+}
+
+static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)
+{
+    struct change *p = ctx;
+    struct err e = ERR_INIT;
+    http_request_on_close(req, NULL, NULL); // before an answer, which may free the request
+    p->call.body = p->body = len ? json_parse(body, len, &e) : NULL;
+    if (p->body && !json_is_object(p->body))
+        err_set(&e, ERR_INVALID, "the body must be a JSON object");
+    struct sandbox *sb = err_is(&e) ? NULL : api_find(p->call.store, req, p->id);
+    if (sb && sb->asleep) { // callers see it as running
+        p->waking = true;
+        http_request_on_close(req, on_client_gone, p);
+        pause_wake(sb, on_woken, p);
+        return;
+    }
+    if (sb) {
+        on_woken(sb, NULL, p);
+        return;
+    }
+    if (err_is(&e))
+        reply_err(req, NULL, &e);
+    change_free(p);
+}
+
+static void change(api_handler *handler, const struct api_call *c)
+{
+    struct body_claim room;
+    if (!api_keys_takes_body(c->store->api_keys, c->req, SMALL_BODY_BYTES, &room))
+        return;
+    struct change *p = xmalloc(sizeof *p);
+    *p = (struct change){.call = *c, .handler = handler, .id = xstrdup(c->arg), .room = room};
+    p->call.arg = p->id;
+    http_request_on_close(c->req, on_client_gone, p);
+    http_request_collect(c->req, SMALL_BODY_BYTES, on_body, p);
+}
+
+// ---- 3. the route
+
+// Return the segment of `path` at "{}" as a new string, "" when the pattern has none, NULL when the
+// path does not match.
+static char *match(const char *pattern, const char *path)
+{
+    const char *hole = strstr(pattern, "{}");
+    if (!hole)
+        return strcmp(pattern, path) == 0 ? xstrdup("") : NULL;
+    size_t before = (size_t)(hole - pattern);
+    if (strncmp(pattern, path, before) != 0)
+        return NULL;
+    size_t len = strcspn(path + before, "/");
+    if (len == 0 || strcmp(path + before + len, hole + 2) != 0)
+        return NULL;
+    return xstrndup(path + before, len);
+}
+
+static void take_route(const struct route *r, struct store *store, struct http_request *req,
+                       const char *arg)
+{
+    struct api_call c = {
+        .store = store, .req = req, .arg = arg, .v2 = str_starts(r->pattern, "/v2/")};
+    if (r->needs == API_CHANGE)
+        change(r->handler, &c);
+    else if (r->needs == API_PLAIN || (c.sb = api_find(store, req, arg)))
+        call_handler(r->handler, &c);
+}
+
+// A page in a browser may ask too, if it has a key: no request is authorized by a cookie.
+static void allow_origins(struct http_request *req)
+{
+    http_response_header(req, "Access-Control-Allow-Origin", "*");
+    http_response_header(req, "Access-Control-Expose-Headers", "X-Next-Token, X-Total-Running");
+}
+
+void api_request(struct store *store, struct http_request *req)
+{
+    const char *method = http_request_method(req);
+    bool path_known = false;
+    // Also for sandboxes: SDKs in browsers send no sandbox id with a preflight.
+    if (str_eq(method, "OPTIONS")) {
+        reply_preflight(req);
+        return;
+    }
+    allow_origins(req);
+    // Everybody may ask whether the daemon is there.
+    if (strcmp(http_request_path(req), "/health") != 0 && !api_keys_admits(store->api_keys, req))
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(ROUTES); i++) {
+        char *arg auto_free = match(ROUTES[i].pattern, http_request_path(req));
+        path_known = path_known || arg;
+        if (arg && strcmp(ROUTES[i].method, method) == 0) {
+            take_route(&ROUTES[i], store, req, arg);
+            return;
+        }
+    }
+    if (path_known)
+        reply_error(req, 405, NULL, "%s is not a method of this path", method);
+    else
+        reply_error(req, 404, NULL, "there is no such path: %.200s", http_request_path(req));
+}
+
+// ---- 4. for handlers
+struct sandbox *api_find(struct store *store, struct http_request *req, const char *id)
+{
+    struct sandbox *sb = store_find_any(store, id);
+    if (sb && api_keys_sees(store->api_keys, req, sb->owner))
+        return sb;
+    const struct ended_entry *ended = store_find_ended(store, id);
+    if (!ended || !api_keys_sees(store->api_keys, req, ended->owner)) {
+        reply_error(req, 404, "sandbox_not_found",
+                    "Sandbox \"%.80s\" doesn't exist or you don't have access to it", id);
+        return NULL;
+    }
+    char *sentence auto_free = ended_sentence(ended);
+    reply_error(req, 404, "sandbox_ended", "Sandbox \"%.80s\" has ended: %s", id, sentence);
+    return NULL;
+}
+
+int api_need_running(struct api_call *c, struct err *e)
+{
+    if (c->sb->state == SANDBOX_RUNNING)
+        return 0;
+    bool paused = c->sb->state == SANDBOX_PAUSED;
+    c->error_code = paused ? "sandbox_paused" : "sandbox_in_transition";
+    if (paused)
+        return err_set(e, ERR_CONFLICT, "Sandbox \"%s\" is paused; resume it first", c->sb->id);
+    return err_set(e, ERR_CONFLICT, "Sandbox \"%s\" is %s; try again in a moment", c->sb->id,
+                   sandbox_state_name(c->sb->state));
+}
+
+int api_check_timeout(const struct store *store, int64_t seconds, struct err *e)
+{
+    long long max = store->limits.timeout_s;
+    if (seconds <= max)
+        return 0;
+    return err_set(e, ERR_INVALID, "Timeout cannot be greater than %lld hours (%lld s)", max / 3600,
+                   max);
+}
+
+void api_reply_moved(struct http_request *req, const struct err *e)
+{
+    struct err out = *e;
+    // It was killed since the request came.
+    if (e->code == ERR_GONE)
+        out.code = ERR_NOT_FOUND;
+    else if (e->code != ERR_CONFLICT && e->code != ERR_TIMEOUT && e->code != ERR_LIMIT &&
+             e->code != ERR_BUSY && e->code != ERR_PRECONDITION)
+        out.code = ERR_INTERNAL;
+    reply_err(req, NULL, &out);
+}
+
+struct api_later *api_later_new(const struct api_call *c)
+{
+    struct api_later *l = xcalloc(1, sizeof *l);
+    l->store = c->store;
+    reply_later(c->req, &l->req);
+    return l;
+}
+
+struct http_request *api_later_end(struct api_later *l)
+{
+    struct http_request *req = l->req;
+    free(l);
+    return req;
+}
+
+int api_later_cancel(struct api_later *l)
+{
+    http_request_on_close(api_later_end(l), NULL, NULL);
+    return -1;
+}

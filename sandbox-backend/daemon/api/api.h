@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control plane: E2B's REST API (its spec/openapi.yml) with Cubby's extensions.
+//
+// api.c has the table of methods, paths and handlers. Before it calls a handler it does what the
+// route's row says: find the sandbox, collect a small body, wake the sandbox if it is asleep.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/net/http_server.h"
+
+struct sandbox;
+struct snapshot;
+struct store;
+
+// Answer `req`, now or later.
+void api_request(struct store *store, struct http_request *req);
+
+// A request as its handler gets it; borrowed for the call.
+struct api_call {
+    struct store *store;
+    struct http_request *req;
+    const char *arg;        // the path segment at {}; "" without one
+    struct sandbox *sb;     // of API_SANDBOX and API_CHANGE, in any known state
+    const json_t *body;     // of API_CHANGE: an object, NULL when the request had none
+    bool v2;                // the path begins with /v2/
+    const char *error_code; // for an answer with `e`: a word for programs; NULL: as reply_err
+};
+// Return 0 when the request is answered or will be; else -1 with `e`, which is then the answer.
+typedef int api_handler(struct api_call *c, struct err *e);
+
+api_handler api_create;                                                 // api_create.c
+api_handler api_list;                                                   // api_list.c
+api_handler api_get, api_kill, api_timeout, api_refresh;                // api_sandbox.c
+api_handler api_pause, api_resume, api_rollback, api_connect;           // api_pause.c
+api_handler api_fork, api_snapshot, api_snapshots;                      // api_snapshots.c
+api_handler api_expose, api_ports, api_unexpose;                        // api_ports.c
+api_handler api_network, api_network_get;                               // api_network.c
+api_handler api_stats, api_prometheus, api_metrics, api_metrics_all;    // api_stats.c
+api_handler api_logs;                                                   // api_logs.c
+api_handler api_templates, api_template, api_template_delete;           // api_templates.c
+api_handler api_alias, api_teams, api_pool, api_health, api_no_feature; // api_templates.c
+
+// api_snapshots.c: answer DELETE /templates/{} of a snapshot.
+int api_snapshot_delete(struct api_call *c, struct snapshot *snap, struct err *e);
+
+// ---- for handlers
+
+// Return the sandbox with this id if the sender of `req` may see it; NULL after a 404, which tells
+// a sandbox that has ended from one that never existed.
+struct sandbox *api_find(struct store *store, struct http_request *req, const char *id);
+// Check that the sandbox runs; the error says its state.
+int api_need_running(struct api_call *c, struct err *e);
+// Check a time to live.
+int api_check_timeout(const struct store *store, int64_t seconds, struct err *e);
+// Answer that the sandbox could not be paused, woken or rolled back.
+void api_reply_moved(struct http_request *req, const struct err *e);
+
+// A request that is answered later.
+struct api_later {
+    struct store *store;
+    struct http_request *req; // NULL once the client has gone
+    int64_t seconds;          // the handler's
+};
+struct api_later *api_later_new(const struct api_call *c);
+struct http_request *api_later_end(struct api_later *l); // free it, and return its request
+int api_later_cancel(struct api_later *l); // free it: the handler answers now. Return -1
+
+// ---- view.c: a sandbox as the API shows it. New references.
+json_t *view_created(const struct sandbox *sb); // E2B's Sandbox: the answer to connect
+// The answer to create: E2B's Sandbox, and why it took long when it did.
+json_t *view_new(const struct sandbox *sb);
+json_t *view_detail(const struct sandbox *sb); // SandboxDetail
+json_t *view_listed(const struct sandbox *sb); // ListedSandbox

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// PUT /sandboxes/{id}/network replaces the whole network policy; members that are left out are
+// cleared. GET shows the policy, and what was counted and refused under it.
+#include <stdlib.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/net_stats.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/api/body.h"
+#include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/sandbox/record.h"
+#include "sandbox-backend/daemon/sandbox/sandbox.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+
+// ---- PUT
+struct pending_network {
+    struct http_request *req; // NULL once the client has gone
+    struct sandbox *sb;       // borrowed; the machine calls back before the sandbox is gone
+    struct net_policy policy;
+};
+
+static void on_set(struct machine *m, const struct err *e, void *ctx)
+{
+    (void)m;
+    struct pending_network *p = ctx;
+    struct http_request *req = p->req;
+    if (!e) {
+        net_policy_fini(&p->sb->policy);
+        p->sb->policy = p->policy;
+        record_write_or_log(p->sb);
+        journal_add(&p->sb->journal, JOURNAL_INFO, "the network's rules were replaced");
+    } else {
+        net_policy_fini(&p->policy);
+    }
+    free(p);
+    bool tells = e && (e->code == ERR_CONFLICT || e->code == ERR_UNIMPLEMENTED);
+    if (req && e)
+        reply_error(req, tells ? err_http_status(e->code) : 500, NULL,
+                    "the network's rules could not be replaced: %s", e->msg);
+    else if (req)
+        reply_empty(req);
+}
+
+int api_network(struct api_call *c, struct err *e)
+{
+    struct net_policy policy;
+    bool internet;
+    if (!c->body)
+        return err_set(e, ERR_INVALID,
+                       "the body is missing: send the policy, such as {\"mode\": \"none\"}; "
+                       "{} opens the whole public internet");
+    if (driver_need(c->sb->facts.driver, DRIVER_POLICY, e) < 0 ||
+        json_get_bool(c->body, "allow_internet_access", &internet, true, e) < 0 ||
+        body_network(c->body, "", internet, c->store->limits.private_network, &policy, e) < 0)
+        return -1;
+    if (api_need_running(c, e) < 0) {
+        net_policy_fini(&policy);
+        return -1;
+    }
+    struct pending_network *p = xmalloc(sizeof *p);
+    *p = (struct pending_network){.sb = c->sb, .policy = policy};
+    reply_later(c->req, &p->req);
+    machine_set_policy(c->sb->machine, &p->policy, on_set, p);
+    return 0;
+}
+
+// ---- GET: the policy
+
+static const char *mode_of(const struct net_policy *p)
+{
+    if (net_policy_is_closed(p))
+        return "none";
+    return net_policy_denies_rest(p) ? "allow" : "public";
+}
+
+// Return the deny list without the entry that means "all the rest" in E2B's form.
+static json_t *deny_of(const struct net_policy *p)
+{
+    json_t *all = net_rules_to_json(p->deny_out, p->deny_count);
+    for (size_t i = p->deny_count; !p->deny_wins && i-- > 0;)
+        if (net_rule_is_everything(&p->deny_out[i]))
+            json_array_remove(all, i);
+    return all;
+}
+
+static json_t *policy_of(const struct net_policy *p)
+{
+    return json_pack("{s:s, s:o, s:o, s:b, s:o}", "mode", mode_of(p), "allow",
+                     net_rules_to_json(p->allow_out, p->allow_count), "deny", deny_of(p),
+                     "denyWins", p->deny_wins, "limits", net_limits_to_json(&p->limits));
+}
+
+// ---- GET: what was counted
+
+static bool read_stats(const struct sandbox *sb, enum machine_net which, struct net_stats *s)
+{
+    return sb->machine && machine_network(sb->machine, which, s, NULL) == 0;
+}
+
+static json_t *reasons_of(const struct net_stats *s)
+{
+    json_t *all = json_object();
+    for (size_t i = 0; i < NET_STATS_REASONS; i++)
+        if (s->reasons[i].count > 0)
+            json_object_set_new(all, s->reasons[i].why,
+                                json_integer((json_int_t)s->reasons[i].count));
+    return all;
+}
+
+static json_t *counters_of(const struct net_stats *s)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "receivedBytes",
+                     (json_int_t)s->received_bytes, "receivedPackets",
+                     (json_int_t)s->received_packets, "sentBytes", (json_int_t)s->sent_bytes,
+                     "sentPackets", (json_int_t)s->sent_packets, "refused", (json_int_t)s->refused,
+                     "refusedByReason", reasons_of(s));
+}
+
+static json_t *refusal_of(const struct net_stats_refusal *r)
+{
+    char at[CLOCK_RFC3339_BYTES], address[INET_ADDRSTRLEN];
+    clock_rfc3339(at, r->at_ns);
+    return json_pack("{s:I, s:I, s:s, s:s, s:s, s:i, s:s, s:s}", "sequence", (json_int_t)r->seq,
+                     "count", (json_int_t)r->count, "timestamp", at, "protocol",
+                     net_stats_proto(r->proto), "address", net_stats_address(r, address), "port",
+                     r->port, "name", r->name, "reason", r->why);
+}
+
+static json_t *refusals_of(const struct net_stats *s, int64_t since)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < NET_STATS_REFUSALS && s->refusals[i].seq > (uint64_t)since; i++)
+        json_array_append_new(all, refusal_of(&s->refusals[i]));
+    return all;
+}
+
+static json_t *network_of(struct sandbox *sb, int64_t since)
+{
+    struct net_stats *s auto_free = xcalloc(1, sizeof *s);
+    struct net_stats *more auto_free = xcalloc(1, sizeof *more);
+    bool is_known = read_stats(sb, MACHINE_NET_POLICY, s);
+    if (read_stats(sb, MACHINE_NET_SECRETS, more)) {
+        net_stats_merge(s, more);
+        is_known = true;
+    }
+    return json_pack("{s:o, s:o, s:I, s:o}", "policy", policy_of(&sb->policy), "counters",
+                     is_known ? counters_of(s) : json_null(), "sequence", (json_int_t)s->refused,
+                     "refusals", refusals_of(s, since));
+}
+
+int api_network_get(struct api_call *c, struct err *e)
+{
+    const char *since = http_request_query(c->req, "since", NULL);
+    int64_t number = 0;
+    if (since && !str_to_int(since, 0, INT64_MAX, &number))
+        return err_set(e, ERR_INVALID, "since must be the number of a refusal (\"sequence\")");
+    reply_json(c->req, 200, network_of(c->sb, number));
+    return 0;
+}

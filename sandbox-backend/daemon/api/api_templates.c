@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// /templates, and what is asked about the daemon: /teams, /health, /pool.
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/version.h"
+#include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/http/api_keys.h"
+#include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/pool/pool.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/sandbox/templates.h"
+
+#define NAMES_BYTES 200 // of snapshot ids in a message
+
+static void made_at(const struct known_template *t, char out[CLOCK_RFC3339_BYTES])
+{
+    char *path auto_free = str_printf("%s/template.json", t->dir);
+    struct stat st = {0};
+    stat(path, &st);
+    clock_rfc3339(out, (int64_t)st.st_mtime * 1000000000);
+}
+
+// The daemon builds no templates, so each template has one build, which is ready.
+static json_t *view_of(const struct known_template *t) // E2B's Template
+{
+    char made[CLOCK_RFC3339_BYTES];
+    char *contents auto_free = driver_contents(t->dir);
+    made_at(t, made);
+    return json_pack(
+        "{s:s, s:s, s:i, s:I, s:I, s:b, s:[s], s:[s], s:s, s:s, s:n, s:n, s:i, s:i, s:s, s:s, "
+        "s:s*}",
+        "templateID", t->name, "buildID", t->name, "cpuCount", t->facts.cpus, "memoryMB",
+        (json_int_t)t->facts.memory_mb, "diskSizeMB", (json_int_t)t->facts.disk_mb, "public", 0,
+        "aliases", t->name, "names", t->name, "createdAt", made, "updatedAt", made, "createdBy",
+        "lastSpawnedAt", "spawnCount", 0, "buildCount", 1, "envdVersion", ENVD_VERSION,
+        "buildStatus", "ready", "contents", contents);
+}
+
+static json_t *detail_of(const struct known_template *t) // E2B's TemplateWithBuilds
+{
+    char made[CLOCK_RFC3339_BYTES];
+    made_at(t, made);
+    json_t *build =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s}", "buildID", t->name, "status",
+                  "ready", "createdAt", made, "updatedAt", made, "finishedAt", made, "cpuCount",
+                  t->facts.cpus, "memoryMB", (json_int_t)t->facts.memory_mb, "diskSizeMB",
+                  (json_int_t)t->facts.disk_mb, "envdVersion", ENVD_VERSION);
+    return json_pack("{s:s, s:b, s:[s], s:[s], s:s, s:s, s:n, s:i, s:[o]}", "templateID", t->name,
+                     "public", 0, "aliases", t->name, "names", t->name, "createdAt", made,
+                     "updatedAt", made, "lastSpawnedAt", "spawnCount", 0, "builds", build);
+}
+
+// A directory without a template.json may have the name of an alias, which is another template.
+static json_t *list_of(const struct store *store)
+{
+    json_t *list = json_array();
+    char *path auto_free = home_path(store->home, "templates");
+    struct dirent **names = NULL;
+    int n = scandir(path, &names, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        struct known_template t = {0};
+        if (templates_is_name(names[i]->d_name) &&
+            templates_find_as(store, NULL, names[i]->d_name, NULL, &t, NULL) == 0 &&
+            str_eq(t.name, names[i]->d_name))
+            json_array_append_new(list, view_of(&t));
+        templates_fini(&t);
+        free(names[i]);
+    }
+    free(names);
+    return list;
+}
+
+static const char *caller_of(const struct api_call *c)
+{
+    return api_keys_caller(c->store->api_keys, c->req);
+}
+
+int api_templates(struct api_call *c, struct err *e)
+{
+    (void)e;
+    reply_json(c->req, 200, list_of(c->store));
+    return 0;
+}
+
+// Find the template, or the snapshot, that the path names.
+static int find(struct api_call *c, struct known_template *t, struct err *e)
+{
+    int rc = templates_find_as(c->store, caller_of(c), c->arg, NULL, t, e);
+    if (rc < 0 && e->code == ERR_NOT_FOUND)
+        c->error_code = "template_not_found";
+    return rc;
+}
+
+int api_template(struct api_call *c, struct err *e)
+{
+    struct known_template t = {0};
+    int rc = find(c, &t, e);
+    if (rc == 0)
+        reply_json(c->req, 200, detail_of(&t));
+    templates_fini(&t);
+    return rc;
+}
+
+int api_alias(struct api_call *c, struct err *e)
+{
+    struct known_template t = {0};
+    int rc = find(c, &t, e);
+    if (rc == 0)
+        reply_json(c->req, 200, json_pack("{s:s, s:b}", "templateID", t.name, "public", 0));
+    templates_fini(&t);
+    return rc;
+}
+
+// Return the ids of a template's snapshots that the caller may see ("snap-x, snap-y ...") as a new
+// string, or NULL when there are none.
+static char *snapshots_of(const struct api_call *c, const char *template)
+{
+    struct buf names = BUF_INIT;
+    const struct snapshot *snap = NULL;
+    TAILQ_FOREACH (snap, &c->store->snapshots.all, link) {
+        if (strcmp(snap->template, template) != 0 ||
+            !api_keys_sees(c->store->api_keys, c->req, snap->owner))
+            continue;
+        if (names.len > NAMES_BYTES) {
+            buf_adds(&names, " ...");
+            break;
+        }
+        buf_printf(&names, "%s%s", names.len ? ", " : "", snap->id);
+    }
+    return names.len ? buf_take(&names) : NULL;
+}
+
+// The maker of a snapshot may delete it. A template belongs to the host and others may use it, so
+// no request deletes it.
+int api_template_delete(struct api_call *c, struct err *e)
+{
+    struct known_template t = {0};
+    char *template auto_free = templates_resolve(c->store, c->arg);
+    struct snapshot *snap =
+        template ? NULL : snapshots_find(&c->store->snapshots, caller_of(c), c->arg);
+    if (snap) // even a snapshot that cannot be used any more
+        return api_snapshot_delete(c, snap, e);
+    if (find(c, &t, e) < 0)
+        return -1;
+    char *needed auto_free = snapshots_of(c, t.name);
+    if (needed)
+        reply_error(c->req, 409, "template_in_use",
+                    "template '%s' is needed by these snapshots: %s; delete them first", t.name,
+                    needed);
+    else
+        reply_error(
+            c->req, 403, "template_in_use",
+            "template '%s' cannot be deleted here; run `cubby template rm %s` on the server",
+            t.name, t.name);
+    templates_fini(&t);
+    return 0;
+}
+
+// ---- about the daemon
+
+// E2B's command line asks for its team first.
+int api_teams(struct api_call *c, struct err *e)
+{
+    (void)e;
+    const char *name = caller_of(c);
+    reply_json(c->req, 200,
+               json_pack("[{s:s, s:s, s:s, s:b}]", "teamID", "cubby", "name", name ? name : "cubby",
+                         "apiKey", "", "isDefault", 1));
+    return 0;
+}
+
+// More than E2B's "ok": limits, and what is used of them. Callers on TCP are only told that the
+// daemon is there.
+int api_health(struct api_call *c, struct err *e)
+{
+    (void)e;
+    const struct store *store = c->store;
+    const struct admission_limits *l = &store->limits.admission;
+    if (caller_of(c))
+        reply_json(c->req, 200, json_pack("{s:s, s:s}", "status", "ok", "server", "cubbyd"));
+    else
+        reply_json(c->req, 200,
+                   json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s?}", "status", "ok", "server",
+                             "cubbyd", "version", CUBBY_VERSION, "sandboxes",
+                             (json_int_t)store->count, "maxSandboxes", (json_int_t)l->sandboxes,
+                             "memoryMB", (json_int_t)(store_memory_bytes(store) >> 20),
+                             "maxMemoryMB", (json_int_t)(l->memory_bytes >> 20), "url",
+                             store->url));
+    return 0;
+}
+
+int api_pool(struct api_call *c, struct err *e)
+{
+    if (!api_keys_sees_host(c->store->api_keys, c->req)) {
+        c->error_code = "unix_socket_only";
+        return err_set(
+            e, ERR_DENIED,
+            "the pool is shared by all API keys, so only the daemon's unix socket shows it");
+    }
+    reply_json(c->req, 200, pool_to_json(c->store));
+    return 0;
+}
+
+int api_no_feature(struct api_call *c, struct err *e)
+{
+    c->error_code = "not_implemented";
+    return err_set(e, ERR_UNIMPLEMENTED, "%s %.200s is not available in this version of Cubby",
+                   http_request_method(c->req), http_request_path(c->req));
+}

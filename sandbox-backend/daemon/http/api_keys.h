@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// API keys: which clients may use the control plane, and which sandboxes a caller sees. The unix
+// socket can be opened only by the user who owns the home. A caller there may do everything, and
+// sees every sandbox. On TCP a request for the control plane needs an API key of <home>/keys.json
+// (`cubby key new`), in X-API-KEY or as a bearer token. It sees the sandboxes that were created
+// with that key. A sandbox belongs to the name of the key, so a key that is replaced under its name
+// keeps them.
+#pragma once
+#include <stdbool.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/keys/token_ring.h"
+#include "sandbox-backend/net/body_room.h"
+#include "sandbox-backend/net/http_server.h"
+
+#define API_KEYS_FILE "keys.json" // in the home
+
+// Memory for the bodies of requests in progress; one key may have half of it (body_room.h).
+#define API_KEYS_BODIES_BYTES ((size_t)32 << 20)
+#define API_KEYS_BODY_SMALL   ((size_t)4 << 10)
+
+struct api_keys {
+    struct token_ring keys;
+    struct body_room bodies;
+};
+
+// A malformed file is an error; a missing file means no keys.
+int api_keys_init(struct api_keys *k, const char *home, struct err *e);
+void api_keys_fini(struct api_keys *k);
+
+// Return whether the request may be handled; false after a 401.
+bool api_keys_admits(struct api_keys *k, struct http_request *req);
+
+struct quota;
+
+// Return the quota of the key of this name, as the file has it now; no limits for an unknown name.
+struct quota api_keys_quota(struct api_keys *k, const char *name);
+// Return the owner of an admitted request: the name of the key, borrowed for this turn of the loop;
+// NULL: the unix socket. A key that has become invalid since then sees nothing.
+const char *api_keys_caller(const struct api_keys *k, struct http_request *req);
+// Reserve room for the body of an admitted request, of at most `most` bytes. Give the claim back
+// when the body was handled, or will not be. False after a 429.
+bool api_keys_takes_body(struct api_keys *k, struct http_request *req, size_t most,
+                         struct body_claim *claim);
+// Return whether the caller may see a sandbox of this owner (NULL: created on the unix socket).
+bool api_keys_sees(const struct api_keys *k, struct http_request *req, const char *owner);
+// Return whether the caller may see figures of the whole host: only on the unix socket.
+bool api_keys_sees_host(const struct api_keys *k, struct http_request *req);
+
+// Return whether an Authorization header holds a key of this daemon, expired or not. Reads a
+// changed file.
+bool api_keys_is_key(struct api_keys *k, const char *authorization);

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of the daemon: E2B's JSON, and its error body {"code","message","error_code"}.
+#pragma once
+#include <jansson.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/net/http_server.h"
+
+// From this call on, a "message" shows the path of the home as $CUBBY_HOME, as only users of the
+// host may know it. The string is borrowed for as long as anything is answered.
+void reply_hide_home(const char *home);
+void reply_hide(json_t *body); // replace the path in a body that the calls below do not send
+
+void reply_json(struct http_request *req, int status, json_t *body /* taken */);
+void reply_empty(struct http_request *req); // 204
+// `code` is a word for programs ("sandbox_ended"); NULL: no "error_code".
+void reply_error(struct http_request *req, int status, const char *code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+// Answer with an error; e->retry_s becomes Retry-After. With `code` NULL, ERR_LIMIT gives
+// "limit_reached" and ERR_BUSY "host_full".
+void reply_err(struct http_request *req, const char *code, const struct err *e);
+// `req` is answered later. Set *slot to it, and to NULL when the client goes before that.
+void reply_later(struct http_request *req, struct http_request **slot);
+// Answer a browser's preflight request: every origin may send every header. That is safe because no
+// request is authorized by a cookie.
+void reply_preflight(struct http_request *req);

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Admission: may one more sandbox start on this host, or be woken from the disk?
+//
+// A sandbox needs room in three respects: its number (--max-sandboxes), the memory that guests were
+// promised (--max-memory), and the memory that is really free (headroom, below). When there is no
+// room, pool members are ended, and the sandbox waits in the admission queue for --create-wait
+// seconds. Then it is refused with ERR_BUSY (503) and a Retry-After. The quota of its owner
+// (quota.h) is checked before admission.
+//
+// The queue is first come, first served: a large sandbox that waits is not starved by small ones.
+// Room comes when a sandbox ends, is hibernated or gives memory back, so the first ticket is looked
+// at every ADMISSION_LOOK_MS.
+//
+// Headroom. A guest uses far less memory than its size promises: an idle guest of 512 MB has 20 to
+// 40 MB of its own under TCG. The rest is the template's memory in the page cache, which all guests
+// share. So the headroom is the memory that the host kernel reports as available, less a reserve,
+// less the memory that young sandboxes will still take. The memory of a frozen sandbox is not
+// available. A hibernated sandbox has no memory.
+//
+// This folder does not include sandbox.h. `struct admission_source` reports the load of each
+// sandbox, and the sums are computed again for each decision. A sandbox counts from its admission
+// on.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/limits/host_usage.h"
+#include "sandbox-backend/net/deadline.h"
+
+#define ADMISSION_QUEUE_MAX      256 // tickets
+#define ADMISSION_LOOK_MS        25
+#define ADMISSION_YOUNG_MS       60000 // for so long a sandbox grows to what it is expected to take
+#define ADMISSION_EXPECTED_BYTES ((int64_t)64 << 20) // of a sandbox, when no other was measured
+
+struct admission_limits {
+    int64_t sandboxes;       // at once
+    int64_t memory_bytes;    // promised to all guests together
+    int64_t reserve_percent; // of the host's memory: kept free
+    int64_t wait_s;          // how long a sandbox waits for room
+};
+void admission_defaults(struct admission_limits *limits); // for this host
+
+// ---- what sandboxes take
+struct admission_load {
+    int64_t promised_bytes; // that its guest sees
+    int64_t used_bytes;     // of the host's memory, as it was measured last
+    bool is_pooled;         // it is a pool member that no caller has asked for
+    bool has_machine;       // or is getting one
+    bool grows;             // it runs, or is about to
+    bool is_young;          // its machine is younger than ADMISSION_YOUNG_MS
+    bool is_measured;       // it runs, and used_bytes is known
+};
+typedef void (*admission_visit)(const struct admission_load *load, void *arg);
+
+struct admission_source {
+    // Call `visit` for each sandbox that was admitted and is not being ended, except `except`.
+    void (*each)(void *ctx, const void *except, admission_visit visit, void *arg);
+    // End a pool member that no caller has asked for. Do nothing while a sandbox is being ended,
+    // because its memory is about to become available.
+    void (*give_up)(void *ctx);
+    void *ctx;
+};
+
+// ---- headroom: numbers in, numbers out
+struct headroom {
+    int64_t total, available; // bytes of the host (host/meminfo.h); 0: unknown
+    bool by_group;            // the limit is the daemon's control group, not the host
+    int64_t reserve_percent;  // of total: for the host's own programs and the shared page cache
+    int64_t measured;         // bytes that the running sandboxes have of their own, together
+    int64_t measured_count;   // the number of these sandboxes
+    int64_t growing;          // bytes that young sandboxes will still take
+};
+int64_t headroom_reserve(const struct headroom *h);
+// Return what a sandbox is expected to take: as much as the running ones on average, at least
+// ADMISSION_EXPECTED_BYTES, but at most what its guest sees (`most`).
+int64_t headroom_each(const struct headroom *h, int64_t most);
+int64_t headroom_free(const struct headroom *h); // above the reserve; negative when below it
+bool headroom_fits(const struct headroom *h, int64_t need);
+
+// ---- asking
+TAILQ_HEAD(tickets, ticket);
+struct admission {
+    struct admission_limits limits;
+    struct admission_source source;
+    struct host_usage_sampler *sampler; // borrowed
+    struct tickets tickets;             // of those that wait, the oldest first
+    size_t waiting;
+    int64_t refused; // since the daemon's start
+    struct deadline look;
+};
+void admission_init(struct admission *a, uv_loop_t *loop, const struct admission_limits *limits,
+                    const struct admission_source *source, struct host_usage_sampler *sampler);
+void admission_close(struct admission *a); // no ticket is left
+
+// The sandbox that asks. It gets a machine, which it has not yet.
+struct admission_want {
+    const void *who;        // as `except` of the source
+    const char *id;         // for the log; borrowed for as long as it waits
+    int64_t promised_bytes; // that its guest sees
+    bool is_new;            // it counts as one sandbox more
+    struct ticket **ticket; // set while it waits, NULL again after
+};
+enum admission_answer {
+    ADMISSION_REFUSED = -1,
+    ADMISSION_NOW, // it may go on, and counts
+    ADMISSION_WAITS,
+};
+// Called exactly once, from the loop, unless the ticket was given back. `e` NULL: the sandbox is
+// admitted, and has to go on within the call.
+typedef void (*admission_cb)(const struct err *e, void *ctx);
+
+// Ask for room. `cb` is called only after ADMISSION_WAITS.
+enum admission_answer admission_enter(struct admission *a, const struct admission_want *want,
+                                      admission_cb cb, void *ctx, struct err *e);
+void admission_leave(struct ticket **ticket); // stop waiting; without a ticket, do nothing
+
+// Return true if a pool member, which has its memory already, may become a sandbox now: the limits
+// allow one more sandbox, and no ticket waits that it would overtake.
+bool admission_has_place(struct admission *a);
+// Return true if there is room for a pool member with a guest of this size, and for one more
+// sandbox that a caller may ask for.
+bool admission_has_spare(struct admission *a, int64_t promised_bytes);
+
+// ---- where things stand
+struct admission_sums {
+    int64_t sandboxes;      // that were admitted, without pool members
+    int64_t promised_bytes; // to guests that have a machine
+    int64_t pooled;
+};
+struct admission_sums admission_sum(const struct admission *a, const void *except);
+struct headroom admission_headroom(const struct admission *a, const void *except);

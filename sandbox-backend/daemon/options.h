@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of cubbyd: flags, environment and $CUBBY_HOME/cubbyd.json, checked as far as possible
+// before the home is opened, so that the person who starts the daemon is told what is wrong.
+#pragma once
+#include <stdbool.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/listeners.h"
+#include "sandbox-backend/daemon/pool/pool.h"
+#include "sandbox-backend/daemon/proxy/ports.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+
+struct options {
+    struct store_limits limits;
+    struct listeners_opts listeners;
+    struct ports_opts ports;
+    struct secrets_opts secrets;
+    struct driver_jail jail;
+    const char *tier, *tiers_allowed; // tier.h
+    struct pool_plan pool;            // taken by pool_open
+    const char *domain;               // of the answers to create; NULL: clients use their own
+    int ready_fd; // gets "ready\n" when the daemon listens, then is closed; -1: none
+    bool keep;    // leave sandboxes running when the daemon is stopped
+};
+
+// Return the options of this process, or NULL with `e` set. *done: --help or --version was asked
+// for and has been printed.
+struct options *options_read(int argc, char **argv, bool *done, struct err *e);
+void options_free(void); // also after a failure

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests for a port of a sandbox: which requests these are, which clients may send them, and
+// when.
+//
+// Theory of operation. A request that names a sandbox (route.h), or that is for /files and has a
+// signature made with a sandbox's token, is passed on to that sandbox (proxy_stream.h). All others
+// are for the control plane. No API key is needed: the sandbox's own tokens protect it.
+//  - envd checks its access token itself. While the sandbox does not run, the proxy does: it
+//    accepts the token, or a signature by it that has not expired. envd's endpoints for the daemon,
+//    and the port of its relay, cannot be reached.
+//  - "/execute" on the port of the Python kernel needs the access token. The proxy checks it,
+//    because the Python kernel does not know it.
+//  - With network.allowPublicTraffic false, every port but envd's needs the traffic token.
+//  - A browser's preflight has no token; where one is needed, the proxy answers the preflight.
+// Only a request that passed these checks wakes a sandbox, if it is asleep, or is paused and was
+// created with autoResume. The request waits meanwhile, with its body in the socket. GET /health of
+// envd never wakes a sandbox, and does not count as use.
+//
+// Answers of the proxy itself are worded as E2B's proxy words them: proxy_error.h.
+#pragma once
+#include <stdbool.h>
+
+#include "sandbox-backend/net/http_server.h"
+
+struct proxy_target;
+struct sandbox;
+struct store;
+
+// If `req` is for a sandbox, answer it now or later. False: it is for the control plane.
+bool proxy_takes(struct store *store, struct http_request *req);
+
+// Pass on a request that was allowed: wake the sandbox if needed, or answer why it cannot be woken.
+void proxy_enter(struct sandbox *sb, struct http_request *req, const struct proxy_target *to);
+
+// Cut every stream of a sandbox that is being ended or paused.
+void proxy_cut_streams(struct sandbox *sb);
+// The same, and close its exposed ports: it is being ended.
+void proxy_disconnect(struct sandbox *sb);
+
+// Return whether `token` makes the signature of a URL over the other strings. `expires` may be
+// NULL.
+bool proxy_signed_matches(const char *signature, const char *path, const char *operation,
+                          const char *user, const char *token, const char *expires);

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Room and usage of sandboxes: this file gives limits/ the figures to decide with.
+#include "sandbox-backend/daemon/sandbox/admit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/net_stats.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/http/api_keys.h"
+#include "sandbox-backend/daemon/sandbox/create.h"
+#include "sandbox-backend/daemon/sandbox/guest.h"
+#include "sandbox-backend/daemon/sandbox/sandbox.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/log/log.h"
+
+#define MB        ((int64_t)1 << 20)
+#define ANSWER_MS 5000 // for envd's metrics
+
+// ---- host usage
+const struct host_usage *usage_of(struct sandbox *sb)
+{
+    host_usage_follow(&sb->usage, sb->machine, sb->state == SANDBOX_POOLED);
+    if (sandbox_is_hibernated(sb) && !sb->usage.at_ms) { // an image does not change
+        char *image auto_free = sandbox_image_dir(sb);
+        sb->usage.last.disk_bytes = dir_disk_bytes(image);
+        sb->usage.at_ms = clock_mono_ms();
+    }
+    return &sb->usage;
+}
+
+static bool measure_next(void *ctx, int64_t older_ms)
+{
+    const struct store *store = ctx;
+    for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
+        if (usage_of(sb)->at_ms >= older_ms || !sb->machine || sb->state >= SANDBOX_KILLING)
+            continue;
+        host_usage_measure(&sb->usage, sb->machine, sb->id);
+        usage_note_refusals(sb);
+        return true;
+    }
+    return false;
+}
+
+// ---- guest usage
+static void on_answer(int status, const char *text, const struct err *e, void *ctx)
+{
+    struct sandbox *sb = ctx;
+    struct guest_usage_sample sample = {.at_ns = clock_wall_ns()};
+    struct err why = ERR_INIT;
+    sb->guest_usage_call = NULL;
+    if (!e && status != 200)
+        err_set(&why, ERR_INTERNAL, "envd answered /metrics with HTTP status %d", status);
+    if (!e && !err_is(&why) && guest_usage_parse(text, strlen(text), &sample, &why) == 0)
+        guest_usage_add(&sb->guest_usage, &sample);
+    else
+        log_warn("sandbox.metrics", "id=%s error=\"%s\"", sb->id, e ? e->msg : why.msg);
+    guest_usage_tell(&sb->guest_usage);
+}
+
+void usage_ask_guest(struct sandbox *sb, guest_usage_cb cb, void *ctx)
+{
+    guest_usage_wait(&sb->guest_usage, sb->store->loop, cb, ctx);
+    if (sb->guest_usage_call)
+        return;
+    if (sb->state != SANDBOX_RUNNING || guest_usage_is_fresh(&sb->guest_usage)) {
+        guest_usage_tell(&sb->guest_usage);
+        return;
+    }
+    sb->guest_usage.asked_ms = clock_mono_ms();
+    sb->guest_usage_call = guest_call_start(sb, "GET", "/metrics", NULL, ANSWER_MS, on_answer, sb);
+}
+
+void usage_stop_asking(struct sandbox *sb)
+{
+    if (sb->guest_usage_call)
+        guest_call_cancel(steal(&sb->guest_usage_call));
+    if (sb->idle.call)
+        guest_call_cancel(steal(&sb->idle.call));
+    guest_usage_tell(&sb->guest_usage);
+}
+
+// ---- refusals
+// Append, for example, "tcp to 10.0.0.1 api.example.com port 443". Unknown parts are left out.
+static void add_target(struct buf *out, const struct net_stats_refusal *r)
+{
+    char address[INET_ADDRSTRLEN];
+    bool is_placed = r->address || r->name[0];
+    buf_adds(out, r->proto || is_placed ? net_stats_proto(r->proto) : "a frame");
+    if (is_placed)
+        buf_printf(out, " to %s%s%.80s", net_stats_address(r, address),
+                   r->address && r->name[0] ? " " : "", r->name);
+    if (r->port)
+        buf_printf(out, " port %d", r->port);
+}
+
+static void note_new(struct sandbox *sb, const struct net_stats *s, uint64_t *noted)
+{
+    if (s->refused < *noted) // a new machine began to count at 0
+        *noted = 0;
+    for (size_t i = NET_STATS_REFUSALS; i-- > 0;) {
+        const struct net_stats_refusal *r = &s->refusals[i];
+        struct buf target auto_buf = BUF_INIT;
+        if (r->seq <= *noted)
+            continue;
+        add_target(&target, r);
+        journal_add(&sb->journal, JOURNAL_WARN, "network: refused %s: %s (%lld)", buf_str(&target),
+                    r->why, (long long)r->count);
+    }
+    *noted = s->refused;
+}
+
+void usage_note_refusals(struct sandbox *sb)
+{
+    struct net_stats *s auto_free = xcalloc(1, sizeof *s);
+    for (enum machine_net which = 0; which < MACHINE_NETS; which++)
+        if (sb->machine && machine_network(sb->machine, which, s, NULL) == 0)
+            note_new(sb, s, &sb->net_noted[which]);
+}
+
+// ---- the host's room
+static struct admission_load load_of(struct sandbox *sb)
+{
+    const struct host_usage *u = usage_of(sb);
+    bool starts = sb->state == SANDBOX_CREATING || sb->state == SANDBOX_RESUMING;
+    return (struct admission_load){
+        .promised_bytes = driver_promise_mb(&sb->facts) * MB,
+        .used_bytes = u->last.memory_bytes,
+        .is_pooled = sb->unclaimed,
+        .has_machine = sb->machine || starts,
+        .grows = starts || sb->state == SANDBOX_RUNNING,
+        .is_young = !sb->machine || clock_mono_ms() - u->since_ms < ADMISSION_YOUNG_MS,
+        .is_measured = sb->state == SANDBOX_RUNNING && u->at_ms,
+    };
+}
+
+static void each_load(void *ctx, const void *except, admission_visit visit, void *arg)
+{
+    const struct store *store = ctx;
+    for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
+        if (sb == except || sb->ticket || sb->state >= SANDBOX_KILLING)
+            continue;
+        struct admission_load load = load_of(sb);
+        visit(&load, arg);
+    }
+}
+
+static void give_up(void *ctx)
+{
+    struct store *store = ctx;
+    for (const struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
+        if (sb->state == SANDBOX_KILLING)
+            return;
+    store->hooks->give_up_pooled(store);
+}
+
+void admit_open(struct store *store)
+{
+    const struct admission_source source = {.each = each_load, .give_up = give_up, .ctx = store};
+    host_usage_init(&store->sampler, store->loop, measure_next, store);
+    admission_init(&store->admission, store->loop, &store->limits.admission, &source,
+                   &store->sampler);
+}
+
+enum admission_answer admit_enter(struct sandbox *sb, admission_cb cb, void *ctx, struct err *e)
+{
+    const struct admission_want want = {.who = sb,
+                                        .id = sb->id,
+                                        .promised_bytes = driver_promise_mb(&sb->facts) * MB,
+                                        .is_new = sb->state == SANDBOX_CREATING,
+                                        .ticket = &sb->ticket};
+    return admission_enter(&sb->store->admission, &want, cb, ctx, e);
+}
+
+// ---- the owner's quota
+struct quota admit_quota(const struct store *store, const char *owner)
+{
+    return owner && store->api_keys ? api_keys_quota(store->api_keys, owner) : QUOTA_UNLIMITED;
+}
+
+// Sandboxes that wait for room count as well.
+static struct quota_used used_by(const struct store *store, const char *owner,
+                                 const struct sandbox *except)
+{
+    struct quota_used u = {.next_end_ms = INT64_MAX};
+    for (const struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
+        if (sb == except || !str_eq(sb->owner, owner) || sb->state >= SANDBOX_KILLING)
+            continue;
+        bool stands = sb->state == SANDBOX_PAUSED && !sb->asleep;
+        u.sandboxes++;
+        u.memory_mb += sandbox_is_hibernated(sb) ? 0 : sb->facts.memory_mb;
+        u.cpus += stands ? 0 : sb->facts.cpus;
+        if (sb->state == SANDBOX_RUNNING && sb->end_ms < u.next_end_ms)
+            u.next_end_ms = sb->end_ms;
+    }
+    return u;
+}
+
+static int check_quota(const struct store *store, const char *owner, const struct quota_want *want,
+                       const struct sandbox *except, struct err *e)
+{
+    struct quota q = admit_quota(store, owner);
+    struct quota_used used = used_by(store, owner, except);
+    return owner ? quota_check(&q, owner, &used, want, e) : 0;
+}
+
+int admit_check_create(const struct store *store, const struct create_spec *spec, struct err *e)
+{
+    const struct machine_facts *facts = &spec->template.facts;
+    const struct quota_want want = {1, facts->memory_mb, facts->cpus};
+    if (store->stopping)
+        return err_set(e, ERR_UNAVAILABLE, "the daemon is stopping");
+    return check_quota(store, spec->owner, &want, NULL, e);
+}
+
+int admit_check_wake(const struct sandbox *sb, struct err *e)
+{
+    const struct quota_want want = {0, sb->machine ? 0 : sb->facts.memory_mb, sb->facts.cpus};
+    return check_quota(sb->store, sb->owner, &want, sb, e);
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Creating a sandbox for a caller, from the pool or cold.
+//
+//  1. Check the owner's quota (admit.h). If it is used up, refuse at once.
+//  2. For a template at its own size, without secrets, take a pool member, if the host has a place
+//     for one more sandbox. The member is ready or still being built (pool.h, take_pooled). The
+//     hand-out does the rest.
+//  3. Else wait until the host has room for a new sandbox (admission.h).
+//  4. Bring up its machine (bringup.h).
+//  5. Write the record, so that the next daemon finds the sandbox. Set the state RUNNING and call
+//     the caller back.
+//
+// A failure, or a caller that gives up, ends the sandbox (ending.h) at any step. The caller is then
+// called back after everything is removed (on_gone).
+#include "sandbox-backend/daemon/sandbox/create.h"
+
+#include <stdlib.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fault.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/sandbox/admit.h"
+#include "sandbox-backend/daemon/sandbox/bringup.h"
+#include "sandbox-backend/daemon/sandbox/ending.h"
+#include "sandbox-backend/daemon/sandbox/record.h"
+#include "sandbox-backend/daemon/sandbox/sandbox.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/log/log.h"
+
+struct creation {
+    struct operation op;
+    struct sandbox *sb; // borrowed
+    sandbox_cb cb;
+    void *ctx;
+    struct bringup_spec up; // owned, until step 4
+    int64_t start_ms;
+};
+
+static struct sandbox *start_cold(struct store *store, const struct create_spec *spec,
+                                  sandbox_cb cb, void *ctx);
+static void on_admitted(const struct err *e, void *ctx);
+static void bring_up(struct creation *c);
+static void on_up(struct sandbox *sb, int64_t ready_ms, const struct err *e, void *ctx);
+static void on_gone(struct operation *op);
+
+void create_identify(struct sandbox *sb, const struct create_spec *spec)
+{
+    sb->token = spec->secure ? random_hex(32) : NULL;
+    sb->traffic_token = spec->traffic_needs_token ? random_hex(32) : NULL;
+    sb->owner = spec->owner ? xstrdup(spec->owner) : NULL;
+    sb->mask_request_host = spec->mask_request_host ? xstrdup(spec->mask_request_host) : NULL;
+    sb->secrets = json_incref(spec->secrets);
+    sb->auto_pause = spec->auto_pause;
+    sb->auto_resume = spec->auto_resume;
+    net_policy_fini(&sb->policy); // an adopted pool member has the policy of its record
+    net_policy_copy(&sb->policy, &spec->policy);
+    sb->sliding = spec->sliding;
+    sb->idle.policy = spec->idle;
+    sb->timeout_ms = spec->timeout_s * 1000;
+    if (spec->metadata)
+        json_object_update(sb->metadata, spec->metadata);
+}
+
+void create_spec_fini(struct create_spec *spec)
+{
+    templates_fini(&spec->template);
+    net_policy_fini(&spec->policy);
+    json_decref(spec->secrets);
+}
+
+// ---- 1 and 2. quota and pool
+int create_start(struct store *store, const struct create_spec *spec, sandbox_cb cb, void *ctx,
+                 struct sandbox **out, struct err *e)
+{
+    if (driver_check_disk(spec->template.facts.driver, store->dir, e) < 0 ||
+        admit_check_create(store, spec, e) < 0)
+        return -1;
+    *out = admission_has_place(&store->admission) ? store->hooks->take_pooled(store, spec, cb, ctx)
+                                                  : NULL;
+    if (!*out)
+        *out = start_cold(store, spec, cb, ctx);
+    return 0;
+}
+
+// ---- 3. room on the host
+static struct sandbox *start_cold(struct store *store, const struct create_spec *spec,
+                                  sandbox_cb cb, void *ctx)
+{
+    const struct known_template *t = &spec->template;
+    struct sandbox *sb = sandbox_new(store, NULL);
+    struct creation *c = xcalloc(1, sizeof *c);
+    struct err e = ERR_INIT;
+    *c = (struct creation){
+        .op = {.on_gone = on_gone}, .sb = sb, .cb = cb, .ctx = ctx, .start_ms = clock_mono_ms()};
+    c->up = (struct bringup_spec){.template_dir = xstrdup(t->dir),
+                                  .image = t->image ? xstrdup(t->image) : NULL,
+                                  .what = t->image ? BRINGUP_INIT_IMAGE : BRINGUP_INIT_ALL,
+                                  .token = t->token ? xstrdup(t->token) : NULL,
+                                  .env = json_incref(spec->env)};
+    sb->template = xstrdup(t->name);
+    sb->snapshot = t->snapshot ? xstrdup(t->snapshot) : NULL;
+    sb->build = t->build ? xstrdup(t->build) : NULL;
+    sb->facts = t->facts;
+    sb->size = t->size;
+    sb->booted = !t->image && (t->size.cpus || t->size.memory_mb) &&
+                 !(t->facts.driver->can & DRIVER_RESIZES);
+    create_identify(sb, spec);
+    operation_begin(sb, &c->op, OPERATION_CREATE);
+    enum admission_answer answer = admit_enter(sb, on_admitted, c, &e);
+    if (answer == ADMISSION_NOW)
+        bring_up(c);
+    else if (answer == ADMISSION_REFUSED)
+        operation_fail(c->sb, NULL, &e);
+    return sb;
+}
+
+static void on_admitted(const struct err *e, void *ctx)
+{
+    struct creation *c = ctx;
+    if (e)
+        operation_fail(c->sb, NULL, e);
+    else
+        bring_up(c);
+}
+
+// ---- 4. the machine
+static void bring_up(struct creation *c)
+{
+    struct err e = ERR_INIT;
+    if (bringup_start(c->sb, &c->up, on_up, c, &e) < 0)
+        operation_fail(c->sb, NULL, &e);
+}
+
+static void creation_free(struct creation *c)
+{
+    bringup_spec_fini(&c->up);
+    free(c);
+}
+
+static void report(const struct creation *c, int64_t ready_ms)
+{
+    struct sandbox *sb = c->sb;
+    int64_t now = clock_mono_ms();
+    log_info("sandbox.created", "id=%s template=%s ms=%lld machine_ms=%lld init_ms=%lld cold=%d",
+             sb->id, sb->template, (long long)(now - c->start_ms),
+             (long long)(ready_ms - c->start_ms), (long long)(now - ready_ms), sb->booted);
+    journal_add(&sb->journal, JOURNAL_INFO, "created from template %s, in %lld ms%s", sb->template,
+                (long long)(now - c->start_ms),
+                sb->booted ? " (booted, because its size differs from its template's)" : "");
+}
+
+// ---- 5. the record
+static void on_up(struct sandbox *sb, int64_t ready_ms, const struct err *e, void *ctx)
+{
+    struct creation *c = ctx;
+    struct err unwritten = ERR_INIT;
+    if (e) {
+        operation_fail(sb, NULL, e);
+        return;
+    }
+    FAULT("create.1");
+    sandbox_set_started(sb);
+    sandbox_set_end(sb, sb->timeout_ms);
+    if (record_write(sb, &unwritten) < 0) {
+        operation_fail(sb, NULL, &unwritten);
+        return;
+    }
+    FAULT("create.2");
+    sb->forget = false;
+    sandbox_set_state(sb, SANDBOX_RUNNING);
+    operation_end(sb, &c->op);
+    sb->store->hooks->poke_pool(sb->store);
+    report(c, ready_ms);
+    sandbox_cb cb = c->cb;
+    void *cb_ctx = c->ctx;
+    creation_free(c);
+    cb(sb, NULL, cb_ctx);
+}
+
+// ---- failure
+void create_abandon(struct sandbox *sb, const char *why)
+{
+    char *detail auto_free = str_printf("the sandbox was not created: %s", why);
+    if (sb->state == SANDBOX_CREATING)
+        ending_start(sb, ENDED_DIED, detail);
+}
+
+static void on_gone(struct operation *op)
+{
+    struct creation *c = container_of(op, struct creation, op);
+    log_warn("sandbox.failed", "error=\"%s\" ms=%lld", op->err.msg,
+             (long long)(clock_mono_ms() - c->start_ms));
+    c->cb(NULL, &op->err, c->ctx);
+    creation_free(c);
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The templates of this home, as the API names them.
+#include "sandbox-backend/daemon/sandbox/templates.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/sandbox/json_file.h"
+#include "sandbox-backend/daemon/sandbox/sandbox.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/log/log.h"
+
+#define NAME_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+#define ALIAS_FILE     "aliases.json"
+#define FILE_BYTES_MAX 65536
+
+bool templates_is_name(const char *name)
+{
+    size_t n = strlen(name);
+    return n && n <= TEMPLATE_NAME_MAX && name[0] != '.' && strspn(name, NAME_CHARS) == n;
+}
+
+static char *dir_of(const struct store *store, const char *name)
+{
+    return str_printf("%s/templates/%s", store->home, name);
+}
+
+static char *file_of(const struct store *store, const char *name)
+{
+    return str_printf("%s/templates/%s/template.json", store->home, name);
+}
+
+static bool exists(const struct store *store, const char *name)
+{
+    char *path auto_free = file_of(store, name);
+    return templates_is_name(name) && file_exists(path);
+}
+
+// Return the template that this alias stands for, or NULL. New string.
+static char *alias_of(const struct store *store, const char *name)
+{
+    struct err e = ERR_INIT;
+    char *path auto_free = home_path(store->home, "templates/" ALIAS_FILE);
+    json_t *json = file_exists(path) ? json_file_read(path, FILE_BYTES_MAX, &e) : NULL;
+    const char *target = json_string_value(json_object_get(json, name));
+    if (err_is(&e))
+        log_error("templates.aliases", "file=%s error=\"%s\"", path, e.msg);
+    if (!target && (str_eq(name, "base") || str_eq(name, "code-interpreter-v1")))
+        target = "default";
+    char *found = target ? xstrdup(target) : NULL;
+    json_decref(json);
+    return found;
+}
+
+// Return the template for a name or alias without a tag, or NULL. New string.
+static char *resolve_name(const struct store *store, const char *name)
+{
+    if (exists(store, name))
+        return xstrdup(name);
+    char *alias = alias_of(store, name);
+    if (!alias || exists(store, alias))
+        return alias;
+    free(alias);
+    return NULL;
+}
+
+char *templates_resolve(const struct store *store, const char *wanted)
+{
+    char *name auto_free = snapshots_plain_name(wanted);
+    return strchr(name, ':') ? NULL : resolve_name(store, name);
+}
+
+int templates_no_snapshot(const char *wanted, struct err *e)
+{
+    return err_set(e, ERR_NOT_FOUND,
+                   "there is no snapshot '%.100s'; `cubby snapshot ls` (GET /snapshots) lists the "
+                   "snapshots",
+                   wanted);
+}
+
+static int not_found(const struct store *store, const char *wanted, struct err *e)
+{
+    const char *tag = strchr(wanted, ':');
+    char *plain auto_free = tag ? xstrndup(wanted, (size_t)(tag - wanted)) : NULL;
+    char *other auto_free = tag ? resolve_name(store, plain) : NULL;
+    char *stands_for auto_free = tag ? NULL : alias_of(store, wanted);
+    if (str_starts(wanted, SNAPSHOT_ID_PREFIX))
+        return templates_no_snapshot(wanted, e);
+    if (templates_is_name(wanted))
+        return err_set(e, ERR_NOT_FOUND,
+                       "template '%s' not found; build it with: cubby template build %s", wanted,
+                       stands_for ? stands_for : wanted);
+    if (other)
+        return err_set(
+            e, ERR_NOT_FOUND,
+            "template '%.100s' not found: template '%s' has only the tags latest and default",
+            wanted, other);
+    return err_set(e, ERR_NOT_FOUND, "template '%.100s' not found", wanted);
+}
+
+char *templates_build(const struct store *store, const char *name)
+{
+    char *path auto_free = file_of(store, name);
+    json_t *json = json_file_read(path, FILE_BYTES_MAX, NULL);
+    const char *made = json_string_value(json_object_get(json, "created_at"));
+    char *build = xstrdup(made ? made : "");
+    json_decref(json);
+    return build;
+}
+
+// An image holds only the differences from its template's build, so it is useless with another.
+static int check_build(const struct store *store, const struct snapshot *snap, struct err *e)
+{
+    char *build auto_free = templates_build(store, snap->template);
+    if (!exists(store, snap->template))
+        return err_set(e, ERR_PRECONDITION,
+                       "snapshot '%s' cannot be used, because its template '%s' was removed; "
+                       "delete the snapshot",
+                       snap->id, snap->template);
+    if (!str_eq(build, snap->build))
+        return err_set(e, ERR_PRECONDITION,
+                       "snapshot '%s' cannot be used, because its template '%s' was rebuilt at %s; "
+                       "delete the snapshot and make another",
+                       snap->id, snap->template, build);
+    return 0;
+}
+
+int templates_check(const struct sandbox *sb, struct err *e)
+{
+    char *build auto_free = templates_build(sb->store, sb->template);
+    if (!sb->build || (exists(sb->store, sb->template) && str_eq(build, sb->build)))
+        return 0;
+    return err_set(e, ERR_CONFLICT,
+                   "template '%s' was %s since sandbox %s was created from it, so the sandbox's "
+                   "state cannot be saved",
+                   sb->template, exists(sb->store, sb->template) ? "rebuilt" : "removed", sb->id);
+}
+
+static int find_snapshot(const struct store *store, const struct snapshot *snap,
+                         struct known_template *out, struct err *e)
+{
+    struct machine_facts now = {0}; // read to check that this host can run the template
+    char *dir auto_free = dir_of(store, snap->template);
+    if (check_build(store, snap, e) < 0)
+        return -1;
+    if (snap->facts.driver->facts(dir, &now, e) < 0)
+        return err_wrap(e, "snapshot '%s' of template '%s'", snap->id, snap->template);
+    *out = (struct known_template){.name = xstrdup(snap->template),
+                                   .dir = steal(&dir),
+                                   .build = xstrdup(snap->build ? snap->build : ""),
+                                   .snapshot = xstrdup(snap->id),
+                                   .image = xstrdup(snap->image),
+                                   .token = snap->token ? xstrdup(snap->token) : NULL,
+                                   .policy = json_incref(snap->policy),
+                                   .size = snap->size,
+                                   .facts = snap->facts};
+    return 0;
+}
+
+int templates_find_as(const struct store *store, const char *owner, const char *wanted,
+                      const struct tier_wish *wish, struct known_template *out, struct err *e)
+{
+    char *name auto_free = templates_resolve(store, wanted);
+    const struct snapshot *snap = name ? NULL : snapshots_find(&store->snapshots, owner, wanted);
+    if (snap)
+        return find_snapshot(store, snap, out, e);
+    if (!name)
+        return not_found(store, wanted, e);
+    char *dir auto_free = dir_of(store, name);
+    if (tier_facts(dir, wish, &out->facts, e) < 0)
+        return err_wrap(e, "template '%s'", name);
+    out->build = templates_build(store, name);
+    out->name = steal(&name);
+    out->dir = steal(&dir);
+    return 0;
+}
+
+void templates_fini(struct known_template *t)
+{
+    free(t->name);
+    free(t->dir);
+    free(t->build);
+    free(t->snapshot);
+    free(t->image);
+    free(t->token);
+    json_decref(t->policy);
+    *t = (struct known_template){0};
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The secrets of one sandbox, as the daemon keeps them: their names and placeholders, and the
+// certificate authority with which cubby-egress speaks TLS to the guest. They have no values:
+//
+//   {"given": {NAME: {"placeholder": "cubby-secret-<32 hex>", "env": "OPENAI_API_KEY"}},
+//    "ca": {"certificate": PEM, "key": PEM}}
+//
+// The sandbox's record keeps this object (sandbox.json, 0600), because a wake from an image needs
+// it. A snapshot has none of it. A fork has its parent's, because its processes go on with the
+// parent's placeholders. A sandbox that is created from a snapshot gets new placeholders and a new
+// authority.
+#pragma once
+#include <jansson.h>
+
+#include "sandbox-backend/base/err.h"
+
+#define SECRETS_OF_ONE_MAX 32
+
+struct secrets_opts {
+    const char *path;  // --secrets; NULL: no secrets
+    const char *trust; // --egress-trust; NULL: the system's authorities
+};
+
+// Read "secrets" of a create request, ["NAME", ...], for `owner` (NULL: the unix socket). *out is
+// the object above, or NULL when the request names none. Values are read and checked, so that an
+// unusable one is reported now. `env` is the environment of the request.
+int secrets_wanted(const struct secrets_opts *opts, const json_t *names, const char *owner,
+                   const json_t *env, json_t **out, struct err *e);
+
+// Secrets that cannot be used now, as `owner` may be told. NULL: none is missing.
+struct secrets_missing {
+    char *names; // owned, as is the next
+    char *why;   // why the first one is missing
+};
+void secrets_missing_fini(struct secrets_missing *missing);
+
+// Return the text for cubby-egress (egress/egress.h), with the present values, as a new string to
+// be wiped (secrets_wipe); NULL when `secrets` is. A secret that cannot be used is left out,
+// logged, and named in `missing`.
+char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, const char *owner,
+                     struct secrets_missing *missing);
+void secrets_wipe(char **text); // wipe, free, and set to NULL
+
+// Add to the environment of a guest: placeholders, and where programs find certificate authorities.
+void secrets_environment(const json_t *secrets, json_t *env);
+// Return the certificate that the guest trusts, as PEM; "" without secrets. Borrowed.
+const char *secrets_certificate(const json_t *secrets);
+json_t *secrets_names(const json_t *secrets); // an array, for the API. New reference

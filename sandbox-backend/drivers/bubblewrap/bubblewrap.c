@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bubblewrap driver: the operations of drivers/driver.h, implemented with cubby-nest and bwrap.
+#include "sandbox-backend/drivers/bubblewrap/bubblewrap.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/bubblewrap/bwrap_args.h"
+#include "sandbox-backend/drivers/host/tool.h"
+#include "sandbox-backend/drivers/nest/nested.h"
+#include "sandbox-backend/jail/jail.h"
+#include "sandbox-backend/nest/nest.h"
+
+#define TUN          "/dev/net/tun"
+#define START_MS     30000
+#define CPU_SPARE    1    // for netd and cubby-nest
+#define PROCESSES    4096 // and threads
+#define LAYER_FACTOR 2    // of the guest's memory
+#define SLACK_MB     64   // memory of netd and cubby-nest
+#define NO_NETWORK                                  \
+    "bubblewrap shares the host's kernel, and " TUN \
+    " cannot be opened on this host, so the sandbox has no network"
+#define SHARED "bubblewrap shares the host's kernel: use it only for code that you trust"
+
+static const struct core_kind KIND;
+
+static bool has_tun(void)
+{
+    int fd auto_close = open(TUN, O_RDWR | O_CLOEXEC);
+    return fd >= 0;
+}
+
+static char *root_of(const char *template_dir)
+{
+    return str_printf("%s/" BUBBLEWRAP_DIR "/" BUBBLEWRAP_ROOT, template_dir);
+}
+
+// ---- facts
+
+static const char *warning(void)
+{
+    return has_tun() ? SHARED : NO_NETWORK;
+}
+
+static int facts(const char *template_dir, struct machine_facts *out, struct err *e)
+{
+    char *bwrap auto_free = tool_find(BWRAP_PROGRAM, BWRAP_PACKAGE, e);
+    char *root auto_free = root_of(template_dir);
+    *out = (struct machine_facts){0};
+    if (!bwrap || nested_facts(template_dir, out, e) < 0)
+        return -1;
+    if (!file_exists(root))
+        return err_set(e, ERR_NOT_FOUND,
+                       "template %s is not unpacked for bubblewrap; run: cubby template unpack %s",
+                       str_base(template_dir), str_base(template_dir));
+    // The layer above the root is in memory.
+    if (out->disk_mb > out->memory_mb * LAYER_FACTOR)
+        out->disk_mb = out->memory_mb * LAYER_FACTOR;
+    return 0;
+}
+
+static int64_t promise_mb(const struct machine_facts *f)
+{
+    return f->memory_mb + f->disk_mb + SLACK_MB;
+}
+
+// ---- create and adopt
+
+static void apply_size(struct machine_facts *f, const struct machine_size *size)
+{
+    f->cpus = size->cpus ? size->cpus : f->cpus;
+    f->memory_mb = size->memory_mb ? size->memory_mb : f->memory_mb;
+    f->disk_mb = size->disk_mb ? size->disk_mb : f->disk_mb;
+}
+
+static char *tools_dir(struct err *e)
+{
+    char *init = self_guest("init", e);
+    char *slash = init ? strrchr(init, '/') : NULL;
+    if (slash)
+        *slash = '\0';
+    return init;
+}
+
+static int begin(struct nested *n, bool has_secrets, struct err *e)
+{
+    struct machine_facts f;
+    bool has_card = has_tun();
+    if (facts(n->core.template, &f, e) < 0)
+        return -1;
+    if (has_secrets && !has_card)
+        return err_set(e, ERR_UNIMPLEMENTED,
+                       "a sandbox with secrets needs a network, and " TUN
+                       " cannot be opened on this host");
+    apply_size(&f, &n->core.size);
+    char *bwrap auto_free = tool_find(BWRAP_PROGRAM, BWRAP_PACKAGE, e);
+    char *tools auto_free = tools_dir(e);
+    if (!bwrap || !tools)
+        return -1;
+    char *root auto_free = root_of(n->core.template);
+    char *layer auto_free = str_printf("%lld", (long long)f.disk_mb);
+    char *half auto_free = str_printf("%lld", (long long)f.memory_mb << 19);
+    const char *operands[BWRAP_ARGS_MAX];
+    bwrap_args(operands, bwrap, half);
+    const char *const args[] = {"--kind", "bubblewrap", "--template", root, "--tools",
+                                tools,    "--layer-mb", layer,        NULL};
+    const struct nested_start start = {.args = args,
+                                       .operands = operands,
+                                       .has_card = has_card,
+                                       .limits = {.memory_bytes = promise_mb(&f) << 20,
+                                                  .no_swap = true,
+                                                  .cpus = f.cpus,
+                                                  .cpu_spare = CPU_SPARE,
+                                                  .processes = PROCESSES}};
+    return nested_start(n, &start, e);
+}
+
+static struct machine *create(uv_loop_t *loop, const struct machine_spec *spec,
+                              machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
+{
+    struct nested *n = nested_new(&KIND, loop, spec, on_ready, on_exit, ctx);
+    struct err e = ERR_INIT;
+    if (begin(n, spec->egress != NULL, &e) < 0)
+        core_fail(&n->core, &e); // the loop reports the failure to the owner of the machine
+    return &n->core.machine;
+}
+
+static void adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
+                  machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
+{
+    nested_adopt(nested_new(&KIND, loop, spec, on_ready, on_exit, ctx), record);
+}
+
+// ---- usage, reports
+
+// Return the pid of the guest's init: below cubby-nest and bwrap. 0: unknown.
+static pid_t init_of(const struct machine_core *core)
+{
+    pid_t bwrap = 0, init = 0;
+    if (subproc_children(subproc_pid(core->guest), &bwrap, 1) != 1 ||
+        subproc_children(bwrap, &init, 1) != 1)
+        return 0;
+    return init;
+}
+
+// The layer is in memory.
+static int usage(const struct machine *machine, struct machine_usage *out, struct err *e)
+{
+    const struct machine_core *core = core_of_const(machine);
+    struct statfs layer;
+    char path[48];
+    if (core_usage(machine, out, e) < 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/%d/root", (int)init_of(core));
+    if (statfs(path, &layer) == 0)
+        out->disk_bytes = (int64_t)(layer.f_blocks - layer.f_bfree) * layer.f_bsize;
+    out->memory_bytes += out->disk_bytes;
+    return 0;
+}
+
+// The walls that cubby-nest and bwrap build around each guest, and those of cubby-jail around netd
+// and egress.
+static json_t *jail(const struct machine *m)
+{
+    json_t *shown =
+        core_walls(WALL_BIT(WALL_USER) | WALL_BIT(WALL_MOUNT) | WALL_BIT(WALL_PID) |
+                       WALL_BIT(WALL_NETWORK) | WALL_BIT(WALL_IPC) | WALL_BIT(WALL_UTS) |
+                       WALL_BIT(WALL_CGROUP) | WALL_BIT(WALL_SECCOMP),
+                   0);
+    if (m ? core_of_const(m)->netd != NULL : has_tun())
+        json_object_set_new(shown, "network", core_jail(m));
+    return shown;
+}
+
+static bool owns(const char *program)
+{
+    return str_eq(program, BWRAP_PROGRAM);
+}
+
+// Sandboxes of the other tiers work without bubblewrap, so nothing here is more than a note.
+static void doctor(const char *home, finding_cb add, void *ctx)
+{
+    struct err e = ERR_INIT;
+    struct machine_facts f;
+    char *bwrap auto_free = tool_find(BWRAP_PROGRAM, BWRAP_PACKAGE, &e);
+    char *dir auto_free = home ? str_printf("%s/templates/default", home) : NULL;
+    if (!bwrap) {
+        add(ctx, FINDING_NOTE, "bubblewrap", "apt install " BWRAP_PACKAGE,
+            "bwrap is not installed; only the tier bubblewrap needs it");
+        return;
+    }
+    char *mapper auto_free = geteuid() == 0 ? xstrdup("") : tool_find("newuidmap", "uidmap", &e);
+    if (!mapper)
+        add(ctx, FINDING_NOTE, "bubblewrap", "apt install uidmap",
+            "newuidmap is not installed, which the tier bubblewrap needs without root");
+    else if (!has_tun())
+        add(ctx, FINDING_NOTE, "bubblewrap", "allow this user to open " TUN, NO_NETWORK);
+    else if (!dir || facts(dir, &f, &e) < 0)
+        add(ctx, FINDING_NOTE, "bubblewrap", "cubby template unpack default",
+            dir ? e.msg : "no template is unpacked for bubblewrap");
+    else
+        add(ctx, FINDING_OK, "bubblewrap", NULL, "template \"default\" is unpacked for bubblewrap");
+}
+
+static const char *const LOGS[] = {NESTED_LOG, "netd.log", NULL};
+
+static const struct core_kind KIND = {
+    .driver = &bubblewrap_driver,
+    .process = "bubblewrap's cubby-nest",
+    NESTED_KIND(START_MS),
+};
+
+const struct driver bubblewrap_driver = {
+    .name = "bubblewrap",
+    .isolation = "bubblewrap (shares the host's kernel)",
+    .logs = LOGS,
+    .can = DRIVER_POLICY | DRIVER_SIZES | DRIVER_RESIZES | DRIVER_SECRETS,
+    .must_be_allowed = true,
+    .disk_mb = 50,
+    .jail = jail,
+    .warning = warning,
+    .facts = facts,
+    .promise_mb = promise_mb,
+    .create = create,
+    .adopt = adopt,
+    .sweep = core_sweep,
+    .owns = owns,
+    .doctor = doctor,
+    .machine = {.record = core_record,
+                .vmnet = core_vmnet,
+                .kill = core_kill,
+                .abandon = core_abandon,
+                .release = core_release,
+                .set_policy = core_set_policy,
+                .usage = usage,
+                .network = core_network,
+                .set_background = core_set_background},
+};

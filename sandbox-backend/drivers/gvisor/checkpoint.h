@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of a saved machine: a template's gvisor/ directory has them, and so has an image, the
+// directory that machine_save fills.
+//
+//   image.json       the runsc, root file system and machine size that it belongs to, and the
+//                    files' sizes. Written last: a directory without it holds no image
+//   checkpoint.img   the sentry's objects
+//   pages_meta.img   where each page of pages.img belongs
+//   pages.img        the memory of the guest, with the layer above its root file system
+//
+// gVisor itself compares only its version text, the specification and the processor with those of
+// the image. The functions here compare the rest.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/drivers/gvisor/bundle.h"
+
+enum { CHECKPOINT_STATE, CHECKPOINT_META, CHECKPOINT_PAGES, CHECKPOINT_FILES };
+
+// Tell whether the directory, a descriptor, holds a saved machine.
+bool checkpoint_exists_at(int dir);
+// Open the files for writing, new and empty. Return 0, or -1 with none open.
+int checkpoint_create(const char *dir, int fds[CHECKPOINT_FILES], struct err *e);
+// Check the image as checkpoint_check does, and open the files that were checked. The descriptors
+// keep referring to those files whatever happens to the directory afterwards. Nobody can change the
+// files through them (read_only.h).
+int checkpoint_open(const char *dir, const struct bundle_template *t, int fds[CHECKPOINT_FILES],
+                    struct err *e);
+// Do the same with the directory `from`, which errors call `dir`. -1: there is none.
+int checkpoint_open_at(int from, const char *dir, const struct bundle_template *t,
+                       int fds[CHECKPOINT_FILES], struct err *e);
+void checkpoint_close(int fds[CHECKPOINT_FILES]);
+// Write image.json. With `sync`, also sync the whole image and its directory to the disk. *bytes:
+// the room that the image takes. Blocks, so call it on a worker thread.
+int checkpoint_seal(const char *dir, const struct bundle_template *t, bool sync, int64_t *bytes,
+                    struct err *e);
+// Check that a machine of this template can go on from the image. ERR_NOT_FOUND: no image;
+// ERR_INVALID: it is damaged; ERR_PRECONDITION: it is of another template, size or runsc. The
+// caller adds what to do.
+int checkpoint_check(const char *dir, const struct bundle_template *t, struct err *e);
+// Return whether a write into the directory failed because the disk is full.
+bool checkpoint_fills_disk(const char *dir, const struct err *e);
+void checkpoint_empty(const char *dir); // removes the files of the image, not the directory

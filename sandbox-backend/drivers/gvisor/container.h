@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A container of gVisor: a machine's core (host/core.h), and what runsc needs beside it. Only the
+// files of this folder include this header. container.c opens with the theory of operation.
+#pragma once
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/drivers/driver.h"
+#include "sandbox-backend/drivers/gvisor/bundle.h"
+#include "sandbox-backend/drivers/gvisor/checkpoint.h"
+#include "sandbox-backend/drivers/gvisor/container_dir.h"
+#include "sandbox-backend/drivers/gvisor/gvisor.h"
+#include "sandbox-backend/drivers/gvisor/urpc.h"
+#include "sandbox-backend/drivers/host/core.h"
+
+struct container_save;
+
+struct container {
+    struct machine_core core;     // first: the daemon's pointer to it
+    struct bundle_template facts; // with the machine's own size
+    struct container_dir dir;
+    int template_fd;             // owned; of bundle_open; -1 once the sentry runs
+    int image[CHECKPOINT_FILES]; // owned; files to restore the machine from; -1: none, or restored
+    bool has_image;              // the machine is restored, not booted
+    int card;                    // owned; the sentry's end of its network card; -1 once it has it
+    struct subproc *creator;     // owned; `runsc create`, while it runs
+    struct subproc *guard;  // owned; ends the sentry with the daemon; NULL: not wanted, or gone
+    struct urpc_call *call; // in progress, or NULL
+    void (*then)(struct container *c, const struct err *e); // of container_pause.c, or NULL
+    struct container_save *save;                            // owned; NULL: no saving
+    bool is_created;                                        // the sentry runs
+    bool is_limited;                                        // its control groups have been made
+    bool is_left;         // all processes are gone, so the directory is removed too
+    bool may_be_used;     // container_dir_kill failed, so the directory stays
+    struct err no_sentry; // how `runsc create` failed
+};
+
+static inline struct container *container_of_core(struct machine_core *core)
+{
+    return (struct container *)core;
+}
+
+// ---- container.c
+void container__on_guard_exit(struct subproc *p, int status, void *ctx); // ctx: the container
+struct container *container__new(uv_loop_t *loop, const struct machine_spec *spec,
+                                 machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
+// Call the sentry (urpc.h). One call at a time.
+void container__call(struct container *c, const char *method, json_t *arg, const int *fds,
+                     int fd_count, uint64_t limit_ms, urpc_cb cb);
+// The same without descriptors and argument. The call is not given up after limit_ms: on_slow is
+// called then, and `cb` once the answer comes.
+void container__call_slow(struct container *c, const char *method, uint64_t limit_ms,
+                          urpc_cb on_slow, urpc_cb cb);
+
+json_t *container__record(const struct machine *machine);
+void container__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
+                      machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
+
+// ---- container_pause.c
+// Stop a RUNNING machine, or let a PAUSED one go on, which may then be NULL. `then` is called once:
+// with NULL, the machine is PAUSED or RUNNING; with an error it is as before, or, if the sentry did
+// not answer in time, PAUSING or RESUMING until it does. Not called for a machine that ends.
+void container__stop(struct container *c, void (*then)(struct container *c, const struct err *e));
+void container__go_on(struct container *c, void (*then)(struct container *c, const struct err *e));
+bool container__is_marked(const struct container *c); // the guest stands still, or is about to
+void container__pause(struct machine *machine, machine_done_cb cb, void *ctx);
+void container__resume(struct machine *machine, machine_done_cb cb, void *ctx);
+
+// ---- container_create.c
+struct machine *container__create(uv_loop_t *loop, const struct machine_spec *spec,
+                                  machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
+
+void container__on_limited(struct machine_core *core);
+
+// ---- container_save.c
+void container__save(struct machine *machine, const char *dir, enum machine_save_use use,
+                     machine_runs_cb on_runs, machine_saved_cb cb, void *ctx);
+// Give up the saving in progress of a machine that has ended or is released, and remove its files.
+void container__save_abandon(struct container *c);
+
+// ---- doctor.c
+void gvisor__doctor(const char *home, finding_cb add, void *ctx);
+
+// ---- gvisor.c
+const char *gvisor__runsc(void); // the option --runsc, or NULL. Borrowed

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting a container in numbered steps. It is restored from its template's checkpoint or from an
+// image; where there is none, its guest boots.
+#include "sandbox-backend/drivers/gvisor/container.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/gvisor/checkpoint.h"
+#include "sandbox-backend/drivers/gvisor/links.h"
+#include "sandbox-backend/drivers/gvisor/runsc.h"
+#include "sandbox-backend/drivers/host/childlog.h"
+#include "sandbox-backend/drivers/host/host_jail.h"
+#include "sandbox-backend/drivers/host/jailed.h"
+#include "sandbox-backend/log/log.h"
+
+#define SOCKET_BYTES  (4 << 20) // some frames of 64 KiB each way
+#define NETWORK_MS    15000     // the sentry may still start
+#define RESTORE_MS    60000
+#define START_MS      30000
+#define CPU_SPARE     1 // for netd, and for what the sentry does beside its guest
+#define FILE_BASE     (4LL << 30)
+#define FILE_FACTOR   4 // of the machine's memory, for the largest file that its sentry may write
+#define FILES_MAX     20480
+#define PROCESSES_MAX 16384 // stubs have a thread for each thread of the guest
+// The Go runtime would keep files of the daemon's own control group open in the sentry.
+#define CGROUPS    "/sys/fs/cgroup"
+#define PIDS_FILE  "/proc/sys/kernel/pid_max"
+#define PIDS_SHARE 8 // a sandbox gets at most one part in so many of the host's process ids
+
+static int begin(struct container *c, const char *image, struct err *e);
+static int start_runsc(struct container *c, const char *runsc, struct err *e);
+static void on_created(struct subproc *p, int status, void *ctx);
+static int find_sentry(struct container *c, struct err *e);
+static void describe_end(struct container *c, int status, const struct err *e);
+static void run_kill(void *ctx, struct err *e);
+static void on_killed(struct machine_core *core, const struct err *e);
+static void limit(struct container *c);
+static void confine(struct container *c);
+static void on_confined(struct machine_core *core, const struct err *e);
+static void on_networked(const struct err *e, void *ctx);
+static void restore(struct container *c);
+static void on_restored(const struct err *e, void *ctx);
+static void on_started(const struct err *e, void *ctx);
+
+struct machine *container__create(uv_loop_t *loop, const struct machine_spec *spec,
+                                  machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
+{
+    struct container *c = container__new(loop, spec, on_ready, on_exit, ctx);
+    struct err e = ERR_INIT;
+    if (begin(c, spec->image, &e) < 0)
+        core_fail(&c->core, &e); // the loop reports the failure to the owner of the machine
+    return &c->core.machine;
+}
+
+// Open what the machine starts from: an image, the template's checkpoint, or nothing.
+static int open_saved(struct container *c, const char *image, bool is_sized, struct err *e)
+{
+    char *saved auto_free = str_printf("%s/" BUNDLE_DIR, c->core.template);
+    int from auto_close = openat(c->template_fd, BUNDLE_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (image) {
+        c->has_image = true;
+        return checkpoint_open(image, &c->facts, c->image, e);
+    }
+    c->has_image = !is_sized && checkpoint_exists_at(from);
+    return c->has_image ? checkpoint_open_at(from, saved, &c->facts, c->image, e) : 0;
+}
+
+// Read the template. All that the machine gets is of the build that is opened here.
+static int load(struct container *c, const char *image, struct err *e)
+{
+    c->template_fd = bundle_open(c->core.template, &c->facts, e);
+    if (c->template_fd < 0)
+        return -1;
+    bool is_sized = bundle_apply_size(&c->facts, &c->core.size);
+    if (open_saved(c, image, is_sized, e) == 0)
+        return 0;
+    if (image) {
+        if (e->code == ERR_PRECONDITION)
+            err_wrap(e,
+                     "create a new sandbox from template %s; the saved machine cannot be restored",
+                     str_base(c->core.template));
+        return -1;
+    }
+    err_wrap(e, "template %s must be rebuilt with `cubby template build`",
+             str_base(c->core.template));
+    return -1;
+}
+
+// Run steps 1 to 3, all within this turn of the loop.
+static int begin(struct container *c, const char *image, struct err *e)
+{
+    // Step 1. The template, the pinned runsc, and the container's directory.
+    char *runsc auto_free = runsc_find(gvisor__runsc(), e);
+    if (!runsc || load(c, image, e) < 0)
+        return -1;
+    if (container_dir_make(&c->dir, e) < 0 ||
+        bundle_make(c->dir.path, c->template_fd, c->facts.disk_mb, e) < 0)
+        return -1;
+    // Step 2. The network card: the sentry's end and netd's end.
+    int card[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, card) != 0)
+        return err_sys(e, errno, "make a socket pair");
+    c->card = card[0];
+    int netd_end auto_close = card[1];
+    for (int i = 0; i < 2; i++)
+        setsockopt(card[i], SOL_SOCKET, SO_SNDBUF, &(int){SOCKET_BYTES}, sizeof(int));
+    // Step 3. Both processes. runsc first, because it takes longest.
+    c->core.guest_log = childlog_open("gvisor.log", e);
+    if (c->core.guest_log < 0 || start_runsc(c, runsc, e) < 0 ||
+        core_network_start(&c->core, netd_end, e) < 0)
+        return -1;
+    core_step(&c->core, "started");
+    limit(c);
+    return 0;
+}
+
+// runsc gives the sentry the host's memory as the guest's (/proc/meminfo, sysinfo, the default size
+// of tmpfs), and has no option for it.
+static int tell_memory(const struct container *c, const char *path, struct err *e)
+{
+    char text[64];
+    int len =
+        snprintf(text, sizeof text, "MemTotal: %lld kB\n", (long long)c->facts.memory_mb << 10);
+    return file_replace(path, text, (size_t)len, 0600, e);
+}
+
+// runsc's output goes to a file: the sentry keeps it, as the guest's console, and would keep a pipe
+// open for ever.
+static int start_runsc(struct container *c, const char *runsc, struct err *e)
+{
+    char *meminfo auto_free = container_dir_file(&c->dir, CONTAINER_MEMORY);
+    if (tell_memory(c, meminfo, e) < 0)
+        return -1;
+    char *pid auto_free = container_dir_file(&c->dir, CONTAINER_PID);
+    bool is_root = geteuid() == 0;
+    const char *args[] = {
+        "runsc", "--root", c->dir.path, "--platform=systrap", "--network=sandbox",
+        "--ignore-cgroups", "--in-sandbox-cgroup=v2", "--allow-suid",
+        // gVisor compares the path of the root file system with that of the saved machine, and a
+        // template is built at another path. checkpoint_check compares what matters.
+        "--restore-spec-validation=ignore",
+        // Each sandbox gets an empty network namespace of its own. The default one stays mounted on
+        // the host.
+        "--gofer-network-namespace=new",
+        // The pinned build has the sentry in itself.
+        "--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
+        is_root ? "--directfs=false" : "--directfs=true", "create", "--bundle", c->dir.path,
+        "--pid-file", pid, CONTAINER_ID, NULL};
+    char *argv[ARRAY_LEN(args)]; // execve(2) takes no const, but changes nothing
+    for (size_t i = 0; i < ARRAY_LEN(args); i++)
+        argv[i] = (char *)(uintptr_t)args[i];
+    const int fds[] = {-1, c->core.guest_log, c->core.guest_log, [BUNDLE_FD] = c->template_fd};
+    const struct spawn_opts opts = {.file = runsc,
+                                    .argv = argv,
+                                    .fds = fds,
+                                    .fd_count = ARRAY_LEN(fds),
+                                    .meminfo = meminfo,
+                                    .hidden = CGROUPS,
+                                    .dies_with_us = host_jail_ends_with_daemon(),
+                                    .namespaces = CLONE_NEWNS | (is_root ? 0 : CLONE_NEWUSER)};
+    c->creator = subproc_start(c->core.loop, &opts, on_created, c, e);
+    c->core.working = c->creator != NULL; // the machine is not gone before it has ended
+    return c->creator ? 0 : -1;
+}
+
+// Step 4. The sentry runs, or runsc has failed. A machine that ends meanwhile gets its sentry all
+// the same, so that the sentry is killed. A sentry that cannot be found by its pid, because the
+// creator was killed or wrote none, is looked for among all processes and killed.
+static void on_created(struct subproc *p, int status, void *ctx)
+{
+    struct container *c = ctx;
+    struct machine_core *core = &c->core;
+    struct err e = ERR_INIT;
+    c->creator = NULL;
+    subproc_close(p, NULL, NULL);
+    core->working = false;
+    mem_close_fd(&c->template_fd);
+    c->template_fd = -1;
+    if (WIFSIGNALED(status) || core->state == MACHINE_CLOSING || find_sentry(c, &e) < 0) {
+        describe_end(c, status, &e);
+        core_work(core, run_kill, on_killed, c);
+        return;
+    }
+    if (core->state != MACHINE_STARTING) {
+        subproc_kill(core->guest);
+        core_check_gone(core);
+        return;
+    }
+    if (WEXITSTATUS(status) != 0) {
+        describe_end(c, status, &e);
+        core_fail(core, &c->no_sentry);
+        return;
+    }
+    core_step(core, "created");
+    c->is_created = true;
+    if (host_jail_ends_with_daemon())
+        c->guard = jailed_guard(core->loop, core->guest, container__on_guard_exit, c, &e);
+    if (err_is(&e))
+        core_fail(core, &e);
+    else
+        confine(c);
+}
+
+static void describe_end(struct container *c, int status, const struct err *e)
+{
+    char how[64];
+    char *said auto_free = childlog_last_line(c->core.guest_log);
+    subproc_describe(status, how, sizeof how);
+    err_set(&c->no_sentry, ERR_UNAVAILABLE, "gVisor's sentry did not start: `runsc create` %s: %s",
+            how, said[0] ? said : e->msg);
+}
+
+// In a worker, because it looks at each process of the host, and waits for those that it kills.
+static void run_kill(void *ctx, struct err *e)
+{
+    struct container *c = ctx;
+    (void)e;
+    c->may_be_used = container_dir_kill(&c->dir) < 0;
+}
+
+static void on_killed(struct machine_core *core, const struct err *e)
+{
+    struct container *c = container_of_core(core);
+    (void)e;
+    if (core->state == MACHINE_STARTING)
+        core_fail(core, &c->no_sentry);
+}
+
+void container__on_limited(struct machine_core *core)
+{
+    struct container *c = container_of_core(core);
+    c->is_limited = true;
+    confine(c);
+}
+
+// Lower a limit of the sentry, or leave it where it is lower already.
+static void lower(const struct container *c, __rlimit_resource_t what, rlim_t most)
+{
+    pid_t pid = subproc_pid(c->core.guest);
+    struct rlimit limit;
+    if (prlimit(pid, what, NULL, &limit) == 0 && limit.rlim_max <= most)
+        most = limit.rlim_max;
+    limit = (struct rlimit){.rlim_cur = most, .rlim_max = most};
+    if (prlimit(pid, what, &limit, NULL) != 0)
+        log_warn("container.unlimited", "id=%s limit=%d error=\"%s\"", c->core.id, (int)what,
+                 strerror(errno));
+}
+
+// A saved state has files of about the size of the memory, whose own file has holes. A stub takes a
+// descriptor of the sentry, and the files that its guest opens take none.
+static void run_confine(void *ctx, struct err *e)
+{
+    struct container *c = ctx;
+    int64_t bytes = bundle_memory_mb(c->facts.memory_mb, c->facts.disk_mb) << 20;
+    (void)e;
+    lower(c, RLIMIT_FSIZE, FILE_BASE + FILE_FACTOR * (rlim_t)bytes);
+    lower(c, RLIMIT_NOFILE, FILES_MAX);
+    core_limits_confine(&c->core, subproc_pid(c->core.guest));
+}
+
+// Step 5. Both the groups and the sentry are there. The sentry has its first stub, from which all
+// others descend. Both must be in the groups before the guest runs.
+static void confine(struct container *c)
+{
+    if (c->is_created && c->is_limited && c->core.state == MACHINE_STARTING)
+        core_work(&c->core, run_confine, on_confined, c);
+}
+
+static void on_confined(struct machine_core *core, const struct err *e)
+{
+    struct container *c = container_of_core(core);
+    (void)e;
+    if (core->state != MACHINE_STARTING)
+        return;
+    core_step(core, "confined");
+    if (core->background)
+        core_set_background(&core->machine, true);
+    container__call(c, "containerManager.SetNetworkArgs", links_json(c->has_image), &c->card, 1,
+                    NETWORK_MS, on_networked);
+}
+
+// A share, so that one sandbox cannot take all process ids of a host that has only 32768.
+static int processes_most(void)
+{
+    struct buf text auto_buf = BUF_INIT;
+    int64_t all =
+        file_read(PIDS_FILE, 64, &text, NULL) == 0 ? strtoll(buf_str(&text), NULL, 10) : 0;
+    return all > 0 && all / PIDS_SHARE < PROCESSES_MAX ? (int)(all / PIDS_SHARE) : PROCESSES_MAX;
+}
+
+static void limit(struct container *c)
+{
+    const struct cgroup_limits limits = {
+        .memory_bytes = bundle_memory_mb(c->facts.memory_mb, c->facts.disk_mb) << 20,
+        .no_swap = true,
+        .cpus = (int)c->facts.cpus,
+        .cpu_spare = CPU_SPARE,
+        .processes = processes_most()};
+    core_limits_start(&c->core, c->creator, &limits);
+}
+
+static int find_sentry(struct container *c, struct err *e)
+{
+    pid_t pid = container_dir_sentry(&c->dir, e);
+    struct subproc *p =
+        pid > 0 ? subproc_watch(c->core.loop, pid, core_on_guest_exit, &c->core, e) : NULL;
+    if (p && !container_dir_is_used_by(&c->dir, pid)) { // it is watched, so its pid is not reused
+        subproc_close(p, NULL, NULL);
+        return err_set(e, ERR_INTERNAL,
+                       "the pid file of `runsc create` names process %d, which is not this "
+                       "sandbox's sentry",
+                       (int)pid);
+    }
+    c->core.guest = p;
+    return p ? 0 : -1;
+}
+
+// Take the result of a call of the start. False: the machine is ending, or ends now.
+static bool goes_on(struct container *c, const struct err *e)
+{
+    c->call = NULL;
+    if (c->core.state != MACHINE_STARTING)
+        return false;
+    if (e)
+        core_fail(&c->core, e);
+    return !e;
+}
+
+// Step 6. The sentry has its card. netd ends with the sentry only if the daemon has no copy of it.
+static void on_networked(const struct err *e, void *ctx)
+{
+    struct container *c = ctx;
+    mem_close_fd(&c->card);
+    c->card = -1;
+    if (!goes_on(c, e))
+        return;
+    core_step(&c->core, "networked");
+    if (c->has_image)
+        restore(c);
+    else
+        container__call(c, "containerManager.StartRoot", json_string(CONTAINER_ID), NULL, 0,
+                        START_MS, on_started);
+}
+
+// Step 7. The sentry reads the image, and lets the guest run.
+static void restore(struct container *c)
+{
+    json_t *arg = json_pack("{s:b, s:b, s:b, s:b}", "HavePagesFile", 1, "HaveDeviceFile", 0,
+                            "Background", 0, "use_checkpoint_gofer", 0);
+    container__call(c, "containerManager.Restore", arg, c->image, CHECKPOINT_FILES, RESTORE_MS,
+                    on_restored);
+    checkpoint_close(c->image);
+}
+
+static void on_restored(const struct err *e, void *ctx)
+{
+    struct container *c = ctx;
+    if (goes_on(c, e))
+        core_ready(&c->core, MACHINE_RUNNING);
+}
+
+// Step 7 for a template without a checkpoint.
+static void on_started(const struct err *e, void *ctx)
+{
+    struct container *c = ctx;
+    if (goes_on(c, e))
+        core_boot_start(&c->core);
+}

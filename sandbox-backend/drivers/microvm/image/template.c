@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// A template on the disk: what `cubby template build` leaves and the microvm driver restores from.
+#include "sandbox-backend/drivers/microvm/image/template.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+#define JSON_BYTES_MAX (64 * 1024)
+#define USERS_BYTES    120 // of names, in a message
+
+static const struct {
+    const char *key;
+    size_t at;
+} STRINGS[] =
+    {
+        {"name", offsetof(struct template, name)},
+        {"created_at", offsetof(struct template, created_at)},
+        {"kernel", offsetof(struct template, kernel)},
+        {"qemu", offsetof(struct template, qemu)},
+        {"machine", offsetof(struct template, machine)},
+        {"cpu_model", offsetof(struct template, cpu_model)},
+        {"accel", offsetof(struct template, accel)},
+        {"envd_version", offsetof(struct template, envd_version)},
+},
+  NUMBERS[] = {
+      {"memory_mb", offsetof(struct template, memory_mb)},
+      {"cpus", offsetof(struct template, cpus)},
+      {"disk_mb", offsetof(struct template, disk_mb)},
+};
+
+static char **string_at(struct template *t, size_t at)
+{
+    return (char **)(void *)((char *)t + at);
+}
+
+static int64_t *number_at(struct template *t, size_t at)
+{
+    return (int64_t *)(void *)((char *)t + at);
+}
+
+void template_fini(struct template *t)
+{
+    for (size_t i = 0; i < ARRAY_LEN(STRINGS); i++)
+        free(*string_at(t, STRINGS[i].at));
+    free(t->processor);
+    free(t->no_kvm);
+    free(t->gvisor_rootfs);
+    *t = (struct template){0};
+}
+
+bool template_name_ok(const char *name)
+{
+    static const char FIRST[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    static const char REST[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    return *name && strchr(FIRST, *name) && strspn(name, REST) == strlen(name) &&
+           strlen(name) <= TEMPLATE_NAME_MAX;
+}
+
+char *template_dir(const char *home, const char *name)
+{
+    return str_printf("%s/templates/%s", home, name);
+}
+
+static int read_members(const json_t *object, struct template *t, struct err *e)
+{
+    int64_t format = 0;
+    if (json_get_int(object, "format", 0, INT64_MAX, &format, 0, e) < 0)
+        return -1;
+    if (format != TEMPLATE_FORMAT)
+        return err_set(
+            e, ERR_INVALID,
+            "the template has format %lld, but this version of Cubby reads only format %d",
+            (long long)format, TEMPLATE_FORMAT);
+    for (size_t i = 0; i < ARRAY_LEN(STRINGS); i++) {
+        const char *s = NULL;
+        if (json_get_string(object, STRINGS[i].key, &s, NULL, e) < 0)
+            return -1;
+        if (!s)
+            return err_set(e, ERR_INVALID, "%s is missing", STRINGS[i].key);
+        *string_at(t, STRINGS[i].at) = xstrdup(s);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(NUMBERS); i++) {
+        int64_t *n = number_at(t, NUMBERS[i].at);
+        if (json_get_int(object, NUMBERS[i].key, 1, INT64_MAX, n, 0, e) < 0)
+            return -1;
+        if (*n == 0)
+            return err_set(e, ERR_INVALID, "%s is missing", NUMBERS[i].key);
+    }
+    if (json_get_bool(object, "python", &t->python, false, e) < 0) // older templates lack it
+        return -1;
+    const char *processor = json_string_value(json_object_get(object, "processor"));
+    t->processor = processor ? xstrdup(processor) : NULL;
+    const char *gvisor =
+        json_string_value(json_object_get(json_object_get(object, "gvisor"), "rootfs"));
+    const char *no_kvm = json_string_value(json_object_get(object, "no_kvm"));
+    t->gvisor_rootfs = gvisor ? xstrdup(gvisor) : NULL;
+    t->no_kvm = no_kvm ? xstrdup(no_kvm) : NULL;
+    if (json_get_bool(object, "disk_grows", &t->disk_grows, false, e) < 0)
+        return -1;
+    return json_get_bool(object, "gives_back", &t->gives_back, false, e);
+}
+
+int template_load(const char *dir, struct template *t, struct err *e)
+{
+    char *path auto_free = str_printf("%s/%s", dir, TEMPLATE_JSON);
+    struct buf text auto_buf = BUF_INIT;
+    *t = (struct template){0};
+    if (!file_exists(path))
+        return err_set(e, ERR_NOT_FOUND,
+                       "there is no template in %s; build it with: cubby template build %s", dir,
+                       str_base(dir));
+    if (file_read(path, JSON_BYTES_MAX, &text, e) < 0)
+        return -1;
+    json_t *object = json_parse(buf_str(&text), text.len, e);
+    if (json_is_object(object) && read_members(object, t, e) == 0) {
+        json_decref(object);
+        return 0;
+    }
+    json_decref(object);
+    template_fini(t);
+    err_set(e, ERR_INVALID, "the file is not a JSON object"); // unless an error is set already
+    return err_wrap(e, "%s cannot be read; build the template again with: cubby template build %s",
+                    path, str_base(dir));
+}
+
+int template_save(const char *dir, const struct template *t, struct err *e)
+{
+    struct template copy = *t; // a shallow copy, read through string_at
+    json_t *object = json_pack("{s:i, s:s}", "format", TEMPLATE_FORMAT, "driver", TEMPLATE_DRIVER);
+    for (size_t i = 0; i < ARRAY_LEN(STRINGS); i++) {
+        const char *s = *string_at(&copy, STRINGS[i].at);
+        json_object_set_new(object, STRINGS[i].key, json_lossy_string(s, strlen(s)));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(NUMBERS); i++)
+        json_object_set_new(object, NUMBERS[i].key, json_integer(*number_at(&copy, NUMBERS[i].at)));
+    json_object_set_new(object, "python", json_boolean(copy.python));
+    json_object_set_new(object, "disk_grows", json_boolean(copy.disk_grows));
+    json_object_set_new(object, "gives_back", json_boolean(copy.gives_back));
+    if (t->processor)
+        json_object_set_new(object, "processor",
+                            json_lossy_string(t->processor, strlen(t->processor)));
+    if (t->no_kvm)
+        json_object_set_new(object, "no_kvm", json_lossy_string(t->no_kvm, strlen(t->no_kvm)));
+    if (t->gvisor_rootfs)
+        json_object_set_new(object, "gvisor", json_pack("{s:s}", "rootfs", t->gvisor_rootfs));
+    struct buf text auto_buf = BUF_INIT;
+    json_to_buf(&text, object);
+    buf_addc(&text, '\n');
+    json_decref(object);
+    char *path auto_free = str_printf("%s/%s", dir, TEMPLATE_JSON);
+    return file_write_atomic(path, text.data, text.len, 0644, e);
+}
+
+static int not_hidden(const struct dirent *d)
+{
+    return d->d_name[0] != '.';
+}
+
+int template_list(const char *home,
+                  int (*each)(const struct template *t, const char *dir, void *ctx),
+                  void (*bad)(const char *name, const struct err *why, void *ctx), void *ctx,
+                  struct err *e)
+{
+    char *dir auto_free = home_path(home, "templates");
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, not_hidden, alphasort);
+    if (n < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "read %s", dir);
+    int stop = 0;
+    for (int i = 0; i < n; i++) {
+        char *path auto_free = template_dir(home, names[i]->d_name);
+        struct template t;
+        struct err why = ERR_INIT;
+        if (stop) {
+            // The caller wants no more templates: only free the names.
+        } else if (template_load(path, &t, &why) == 0) {
+            stop = each(&t, path, ctx);
+            template_fini(&t);
+        } else if (bad) {
+            bad(names[i]->d_name, &why, ctx);
+        }
+        free(names[i]);
+    }
+    free(names);
+    return stop;
+}
+
+// Which entries of <home>/<dir> count as users.
+struct users {
+    const char *dir, *file;
+    bool hibernated; // count only a sandbox with an image and no machine
+};
+static const struct users SNAPSHOTS = {"snapshots", "snapshot.json", false};
+static const struct users SANDBOXES = {"sandboxes", "sandbox.json", false};
+static const struct users HIBERNATED = {"sandboxes", "sandbox.json", true};
+
+// Tell whether a daemon's file names the template. An unreadable file belongs to an entry that a
+// running daemon is making or removing, so it does not count.
+static bool file_names(const char *path, const struct users *users, const char *name)
+{
+    struct buf text auto_buf = BUF_INIT;
+    if (file_read(path, LIMIT_JSON_BODY_BYTES, &text, NULL) < 0)
+        return false;
+    json_t *object = json_parse(buf_str(&text), text.len, NULL);
+    bool names = str_eq(json_string_value(json_object_get(object, "template")), name) &&
+                 (!users->hibernated || json_is_string(json_object_get(object, "image")));
+    json_decref(object);
+    return names;
+}
+
+// Return the entries whose file names the template, "a, b ...". New string; NULL: none.
+static char *users_of(const char *home, const struct users *users, const char *name)
+{
+    char *where auto_free = home_path(home, users->dir);
+    struct buf found = BUF_INIT;
+    struct dirent **ids = NULL;
+    bool full = false;
+    int n = scandir(where, &ids, not_hidden, alphasort);
+    for (int i = 0; i < n; i++) {
+        char *path auto_free = str_printf("%s/%s/%s", where, ids[i]->d_name, users->file);
+        if (!full && file_names(path, users, name)) {
+            full = found.len > USERS_BYTES;
+            buf_printf(&found, "%s%s", found.len ? ", " : "", full ? "..." : ids[i]->d_name);
+        }
+        free(ids[i]);
+    }
+    free(ids);
+    return found.len ? buf_take(&found) : NULL;
+}
+
+char *template_snapshots(const char *home, const char *name)
+{
+    return users_of(home, &SNAPSHOTS, name);
+}
+
+char *template_hibernated(const char *home, const char *name)
+{
+    return users_of(home, &HIBERNATED, name);
+}
+
+int template_check_unused(const char *home, const char *name, struct err *e)
+{
+    char *sandboxes auto_free = users_of(home, &SANDBOXES, name);
+    char *snapshots auto_free = template_snapshots(home, name);
+    if (sandboxes)
+        return err_set(
+            e, ERR_CONFLICT,
+            "template \"%s\" is used by sandbox %s; kill the sandbox first, or use --force", name,
+            sandboxes);
+    if (snapshots)
+        return err_set(e, ERR_CONFLICT,
+                       "template \"%s\" is needed by snapshot %s; delete the snapshot first, or "
+                       "use --force, which makes it useless",
+                       name, snapshots);
+    return 0;
+}
+
+int template_remove(const char *home, const char *name, bool force, struct err *e)
+{
+    char *dir auto_free = template_dir(home, name);
+    if (!template_name_ok(name))
+        return err_set(e, ERR_INVALID, "\"%s\" is not a valid template name", name);
+    if (!file_exists(dir))
+        return err_set(e, ERR_NOT_FOUND,
+                       "there is no template \"%s\"; cubby template ls lists them", name);
+    if (!force && template_check_unused(home, name, e) < 0)
+        return -1;
+    // Rename the directory first, to a name that is never restored from, so that no program sees a
+    // half-removed template. If this program is killed here, the next build removes the rest.
+    char *unique auto_free = random_hex(4);
+    char *gone auto_free = str_printf("%s/templates/.build-%s-%s", home, name, unique);
+    if (rename(dir, gone) < 0)
+        return err_sys(e, errno, "rename %s", dir);
+    return dir_remove(gone, e);
+}
+
+// ---- another size
+
+char *sized_apply(struct template *t, const char *template_dir, const struct machine_size *size)
+{
+    int64_t cpus = size->cpus ? size->cpus : t->cpus;
+    int64_t memory_mb = size->memory_mb ? size->memory_mb : t->memory_mb;
+    bool is_own = cpus != t->cpus || memory_mb != t->memory_mb;
+    t->cpus = cpus;
+    t->memory_mb = memory_mb;
+    t->disk_mb = size->disk_mb ? size->disk_mb : t->disk_mb;
+    return is_own ? xstrdup(SIZED_ZEROS) : str_printf("%s/" TEMPLATE_MEMORY, template_dir);
+}
+
+bool sized_is_own(const char *memory)
+{
+    return str_eq(memory, SIZED_ZEROS);
+}
+
+char *sized_load(struct template *t, const char *template_dir, const struct machine_size *size,
+                 struct err *e)
+{
+    return template_load(template_dir, t, e) == 0 ? sized_apply(t, template_dir, size) : NULL;
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// The system calls that the process may make.
+#pragma once
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/jail/jail.h"
+
+// Install the filter, which is the last wall: later calls pass it, too, except for executing the
+// program. Needs no_new_privs.
+int seccomp_install(enum jail_kind kind, bool instrumented, struct err *e);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guest's processes: start the first, serve the guest's network, end all of them.
+#pragma once
+#include <sys/types.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/nest/frames.h"
+#include "sandbox-backend/nest/relay.h"
+
+struct keep {
+    pid_t child;             // the guest's first process
+    int signals;             // owned; signalfd
+    int daemon;              // borrowed; pidfd of the daemon whose end ends the guest; -1: none
+    struct carrier *carrier; // borrowed; or NULL
+    struct relay *relay;     // borrowed; or NULL
+};
+
+// Take over signals, and become the reaper of all processes below. Before keep_start.
+int keep_init(struct keep *k, struct err *e);
+// Start the guest's first process. argv[0] is the program's path. env: its environment; NULL: that
+// of this process. Of the descriptors it gets 0 to 2 and fd, and no other one: the rest are the
+// host's, such as the sandbox's directory.
+int keep_start(struct keep *k, char *const *argv, char *const *env, int fd, struct err *e);
+// Serve until the guest's first process or netd has ended, or SIGTERM has come. Then kill what is
+// left, and wait for it. Return an exit status.
+int keep_run(struct keep *k, struct err *e);
+// Kill every process below this one, and wait for all.
+void keep_end(void);

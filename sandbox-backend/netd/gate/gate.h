@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gate: outward TCP connections whose name must be seen before the guest's first byte may
+// leave.
+//
+// Theory of operation
+//
+// An address that is open only because one of its names is allowed (policy_asks_name) may be the
+// address of many names. So the gate looks at what the guest says first. A TLS ClientHello's server
+// name, or an HTTP/1 request's Host, must be a name that the policy allows there and for which netd
+// resolved that address. The steps:
+//
+// 1. libslirp's socket has connected. Its descriptor becomes one end of a socket pair; the gate has
+//    the other end and the real socket (gated.h). What the server says first goes on at once,
+//    because many clients wait for it.
+// 2. The gate keeps the guest's bytes until they show their protocol (hello.h): at most HELLO_MAX
+//    bytes, and GATE_HELLO_MS from the first. A guest that says nothing has GATE_SILENT_MS, unless
+//    a rule gives the port: there it may be the server's turn for any time.
+// 3. The gate judges.
+//
+// - Refused: both ends are reset, and the refusal is noted with the name.
+// - TLS: the bytes go on. When nothing is under way, the real socket takes the descriptor's place
+//   again, and from then on there is no copy.
+// - HTTP: the connection stays with the gate, because each later request can be for another host.
+//   Each request is judged like the first (http_head.h).
+// - Another protocol: allowed only where a rule gives the port with the name, and the port is not
+//   80 or 443 (policy_denies_nameless), for example "github.com:22".
+// - CONNECT: refused. A rule can allow a proxy by its address.
+//
+// A sandbox with secrets has a cubby-egress, and every outward connection comes to the gate. TLS
+// and HTTP are handed over to cubby-egress once the name is allowed, where the policy asks for one.
+// The gate's own connection only showed that the server answers; it is closed. When cubby-egress
+// does not take such connections, they are refused, so none bypasses it.
+//
+// A new policy judges open connections again (gate_denies), by the name under which they were
+// allowed.
+//
+// Limits: as many connections as libslirp may have, and GATE_ORPHANS_MAX that libslirp has closed
+// and whose last bytes are on their way, for GATE_ORPHAN_MS. Each has HELLO_MAX bytes of its own
+// and the kernel's buffers of one socket pair.
+//
+// The gate cannot see inside TLS. A server that answers for an allowed name may answer for other
+// names at the same address after the handshake.
+#pragma once
+#include "sandbox-backend/netd/policy/policy.h"
+#include "sandbox-backend/netd/stack/stack.h"
+#include "sandbox-backend/netd/wire/pollset.h"
+
+#define GATE_HELLO_MS    (10 * 1000)
+#define GATE_SILENT_MS   (30 * 1000)
+#define GATE_ORPHAN_MS   (60 * 1000)
+#define GATE_ORPHANS_MAX 64
+#define GATE_MAX         (STACK_TCP_OUT_MAX + GATE_ORPHANS_MAX)
+
+struct gate;
+
+struct gate_events {
+    void *ctx;
+    void (*on_refused)(void *ctx, const struct endpoint *to, const char *why, const char *name);
+};
+
+// `policy` and `stack` are borrowed, as is `egress_fd`: a SOCK_SEQPACKET socket to cubby-egress, or
+// -1.
+struct gate *gate_new(struct policy *policy, struct stack *stack, int egress_fd,
+                      const struct gate_events *events);
+void gate_free(struct gate *g); // after the stack
+
+// Return whether a connection to `to` must pass the gate.
+bool gate_wants(struct gate *g, const struct endpoint *to);
+
+// Take a connection whose real socket, libslirp's descriptor `fd`, has just connected. When
+// descriptors are short, the connection is reset.
+void gate_take(struct gate *g, int fd, const struct endpoint *to);
+
+// libslirp is about to close a descriptor.
+void gate_on_closed(struct gate *g, int fd);
+
+// Return NULL, or why the new policy does not let this connection go on.
+const char *gate_denies(struct gate *g, int fd, const struct endpoint *to);
+// Forget a connection whose descriptor is being cut, and reset its server.
+void gate_cut(struct gate *g, int fd);
+
+void gate_fill(struct gate *g, struct pollset *set, int *timeout);
+void gate_poll(struct gate *g, const struct pollset *set);

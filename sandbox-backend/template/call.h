@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests to a guest's envd through its vm.net socket, while a template is built: wait until envd
+// answers, and run a command. Each call has its own connection, which begins to close before the
+// call returns.
+#pragma once
+#include <stdint.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/template/pump.h"
+
+// Wait until envd answers /health.
+int call_await_envd(struct pump *p, const char *vmnet, uint64_t timeout_ms, struct err *e);
+
+struct call_command {
+    const char *user;
+    const char *cmd;
+    const char *const *args; // NULL-terminated
+    uint64_t timeout_ms;
+};
+// Run a command to its end and append its output, stdout and stderr together, to `out` (at most 64
+// KiB). Return -1 unless the command exited with status 0; the message has the status and the last
+// line of the output.
+int call_run(struct pump *p, const char *vmnet, const struct call_command *command, struct buf *out,
+             struct err *e);
+
+// Fetch a file of the guest into the descriptor, from its offset `at` on. ERR_TOO_LARGE after `max`
+// bytes.
+int call_fetch(struct pump *p, const char *vmnet, const char *path, int file, int64_t at,
+               int64_t max, int64_t *bytes, struct err *e);

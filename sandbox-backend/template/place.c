@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The build directory of a template. A finished build becomes visible at once, a failed one never.
+#include "sandbox-backend/template/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/image/template.h"
+
+#define PREFIX       ".build-"
+#define UNIQUE_BYTES 4
+
+static int open_dir(const char *path, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        err_sys(e, errno, "open %s", path);
+    return fd;
+}
+
+// Tell whether a build directory is for the template: its name is the prefix, the template's name
+// and "-<unique>".
+static bool is_of(const char *entry, const char *name)
+{
+    size_t len = strlen(name);
+    const char *rest = entry + strlen(PREFIX);
+    return strlen(rest) == len + 1 + 2 * UNIQUE_BYTES && strncmp(rest, name, len) == 0;
+}
+
+// Remove one build directory if no process holds its lock. ERR_CONFLICT if it is locked and is for
+// the template `name`.
+static int sweep_one(const char *templates, const char *entry, const char *name, struct err *e)
+{
+    char *path auto_free = str_printf("%s/%s", templates, entry);
+    int fd auto_close = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        // A directory that cannot be removed (files of another user) must not prevent a build.
+        dir_remove(path, NULL);
+        return 0;
+    }
+    if (is_of(entry, name))
+        return err_set(
+            e, ERR_CONFLICT,
+            "template \"%s\" is being built by another process; wait until that build has ended",
+            name);
+    return 0;
+}
+
+static int sweep(const char *templates, const char *name, struct err *e)
+{
+    DIR *dir = opendir(templates);
+    int result = 0;
+    if (!dir)
+        return err_sys(e, errno, "read %s", templates);
+    for (struct dirent *d; result == 0 && (d = readdir(dir));)
+        if (str_starts(d->d_name, PREFIX))
+            result = sweep_one(templates, d->d_name, name, e);
+    closedir(dir);
+    return result;
+}
+
+static int take(struct template_place *p, const char *templates, struct err *e)
+{
+    char *unique auto_free = random_hex(UNIQUE_BYTES);
+    p->dir = str_printf("%s/%s%s-%s", templates, PREFIX, p->name, unique);
+    if (mkdir(p->dir, 0700) < 0)
+        return err_sys(e, errno, "make %s", p->dir);
+    p->lock = open_dir(p->dir, e);
+    if (p->lock < 0)
+        return -1;
+    return flock(p->lock, LOCK_EX | LOCK_NB) < 0 ? err_sys(e, errno, "lock %s", p->dir) : 0;
+}
+
+int template_place_open(struct template_place *p, const char *home, const char *name, struct err *e)
+{
+    char *templates auto_free = home_path(home, "templates");
+    *p = (struct template_place){.home = xstrdup(home), .name = xstrdup(name), .lock = -1};
+    int guard auto_close = -1;
+    int result = dir_make(templates, 0700, e);
+    if (result == 0)
+        guard = open_dir(templates, e);
+    if (guard < 0)
+        result = -1;
+    while (result == 0 && flock(guard, LOCK_EX) < 0)
+        if (errno != EINTR)
+            result = err_sys(e, errno, "lock %s", templates);
+    if (result == 0)
+        result = sweep(templates, name, e);
+    if (result == 0)
+        result = take(p, templates, e);
+    if (result < 0)
+        template_place_close(p);
+    return result;
+}
+
+// Sync all files, also those of the directories below: QEMU was told not to flush, and a template
+// must survive a crash of the host.
+static int sync_files(const char *dir, struct err *e)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return err_sys(e, errno, "read %s", dir);
+    int result = 0;
+    const struct dirent *entry;
+    while (result == 0 && (entry = readdir(d))) {
+        if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
+            char *below auto_free = str_printf("%s/%s", dir, entry->d_name);
+            result = sync_files(below, e);
+        }
+        if (entry->d_type != DT_REG)
+            continue;
+        int fd auto_close = openat(dirfd(d), entry->d_name, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fsync(fd) < 0)
+            result = err_sys(e, errno, "sync %s/%s", dir, entry->d_name);
+    }
+    if (result == 0 && fsync(dirfd(d)) < 0)
+        result = err_sys(e, errno, "sync %s", dir);
+    closedir(d);
+    return result;
+}
+
+int template_place_commit(struct template_place *p, struct err *e)
+{
+    if (sync_files(p->dir, e) < 0)
+        return -1;
+    char *final auto_free = template_dir(p->home, p->name);
+    if (renameat2(AT_FDCWD, p->dir, AT_FDCWD, final, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (renameat2(AT_FDCWD, p->dir, AT_FDCWD, final, RENAME_EXCHANGE) == 0)
+        return 0;
+    if (errno != EINVAL)
+        return err_sys(e, errno, "rename %s to %s", p->dir, final);
+    // The file system cannot swap two names, so for a moment the template does not exist.
+    char *aside auto_free = str_printf("%s.old", p->dir);
+    if (rename(final, aside) < 0 || rename(p->dir, final) < 0)
+        return err_sys(e, errno, "rename %s to %s", p->dir, final);
+    dir_remove(aside, NULL);
+    return 0;
+}
+
+void template_place_close(struct template_place *p)
+{
+    if (p->dir)
+        dir_remove(p->dir, NULL);
+    if (p->lock >= 0)
+        close(p->lock);
+    free(p->dir);
+    free(p->name);
+    free(p->home);
+    *p = (struct template_place){.lock = -1};
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The build directory of a template. A finished build becomes visible at once, a failed one never.
+//
+// A build works in <home>/templates/.build-<name>-<8 hex digits>/. The build and every program that
+// it runs hold a lock (flock) on the directory itself. So the lock tells whether a process may
+// still write there, however the build ended. The next build removes the directories that are not
+// locked. The removal, and the creation of a build's directory, happen under a lock on
+// <home>/templates.
+#pragma once
+#include "sandbox-backend/base/err.h"
+
+struct template_place {
+    char *home; // owned
+    char *name; // owned
+    char *dir;  // owned; the build directory
+    int lock;   // descriptor that holds the lock; child processes inherit it
+};
+
+// Remove the directories of ended builds, and make a directory to build `name` in. ERR_CONFLICT
+// when another process builds the same name.
+int template_place_open(struct template_place *p, const char *home, const char *name,
+                        struct err *e);
+
+// Sync all files and make the directory the template. One rename swaps it with the old template, if
+// any. Machines of the old template keep their open files.
+int template_place_commit(struct template_place *p, struct err *e);
+
+// Remove the rest of the build (after a commit: the old template) and release the lock.
+void template_place_close(struct template_place *p);

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands that a guest runs before it becomes a template, so that every sandbox finds them
+// warm.
+#include "sandbox-backend/template/warm.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/template/call.h"
+
+#define STEP_MS 600000 // the slowest step takes half a minute under TCG, minutes on a busy host
+
+static const struct {
+    const char *user;
+    const char *script;
+    bool python; // only for a template with the Python kernel
+} STEPS[] = {
+    {.user = "user",
+     .script = "echo ready; id; pwd; env; ls -la / . /tmp; cat /etc/os-release; uname -a; date"},
+    {.user = "user",
+     .script =
+         "set -e; d=$(mktemp -d); cd $d; printf 'b\\na\\n' > x; cp x y; mv y z; mkdir -p q/r\n"
+         "sort x | head -n 1; grep -rn a . ; find . -type f | xargs wc -l; sed -i s/a/c/ x\n"
+         "diff x z || true; tail -n 1 x; cut -c1 x | tr a b | uniq; awk '{print $1}' x\n"
+         "tar czf x.tar.gz x; tar tzf x.tar.gz; ps aux; df -h .; du -sh .; touch w; chmod 600 w\n"
+         "ln -s w v; readlink -f v; stat w; rm -rf $d"},
+    {.user = "user",
+     .script = "python3 -c 'import argparse, asyncio, base64, collections, contextlib, csv,"
+               " dataclasses, datetime, decimal, enum, functools, glob, hashlib, http.client, io,"
+               " itertools, json, logging, math, os, pathlib, pickle, random, re, shutil, socket,"
+               " sqlite3, ssl, statistics, string, struct, subprocess, sys, tempfile, textwrap,"
+               " threading, time, traceback, typing, unittest, urllib.request, uuid, zipfile;"
+               " print(json.dumps({\"python\": sys.version}))'; python --version"},
+    // One test passes and one fails, because pytest loads the code that explains failures only for
+    // a failure.
+    {.user = "user",
+     .script = "d=$(mktemp -d); cd $d; printf 'def f(x):\\n    return x + 1\\n' > m.py\n"
+               "printf 'import m, pytest\\ndef test_1():\\n    assert m.f(1) == 2\\n"
+               "def test_2():\\n    assert [m.f(1)] == [1]\\n' > test_m.py\n"
+               "pytest -q; code=$?; rm -rf $d; [ $code = 1 ]"},
+    {.user = "user",
+     .script = "set -e; pip --version; d=$(mktemp -d); cd $d; git init -q; echo a > a\n"
+               "git add a; git -c user.name=a -c user.email=a@b commit -qm a; git log; git diff; "
+               "git status\n"
+               "rm -rf $d; curl --version; wget --version; unzip -v > /dev/null; sudo -n id"},
+    // Runs last, so that the pages which it brings into memory are not evicted by the steps before.
+    {.user = "user", .script = "python3 /usr/lib/cubby/kernel/exercise.py", .python = true},
+    // matplotlib's list of fonts stays: otherwise each new interpreter would make it again.
+    {.user = "root",
+     .script =
+         "find /home/user/.cache -mindepth 1 -maxdepth 1 ! -name matplotlib -exec rm -rf {} +\n"
+         "rm -rf /root/.cache /tmp/* /var/tmp/*; sync"},
+};
+
+int template_warm_up(struct pump *p, const char *vmnet, bool python, int log, struct err *e)
+{
+    for (size_t i = 0; i < ARRAY_LEN(STEPS); i++) {
+        if (STEPS[i].python && !python)
+            continue;
+        struct buf out auto_buf = BUF_INIT;
+        int64_t start = clock_mono_ms();
+        const char *args[] = {"-l", "-c", STEPS[i].script, NULL};
+        struct call_command command = {
+            .user = STEPS[i].user, .cmd = "/bin/bash", .args = args, .timeout_ms = STEP_MS};
+        if (call_run(p, vmnet, &command, &out, e) < 0)
+            return e->code == ERR_CANCELED ? -1 : err_wrap(e, "step %zu", i + 1);
+        dprintf(log, "warm-up step %zu: %lld ms\n", i + 1, (long long)(clock_mono_ms() - start));
+    }
+    return 0;
+}

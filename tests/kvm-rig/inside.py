@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of the rig, in the outer machine: rig.service runs it, as root. What it prints is the report.
+
+A part is a function of PARTS. Each of its steps is told as "ok" or "not ok"; a step that fails does not end
+the part. What a part leaves in /kept is there for parts of later runs: the template "default" above all.
+"""
+
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+RIG = pathlib.Path("/rig")
+TREE = RIG / "cubby"
+BIN = TREE / "build/bin"
+KEPT = pathlib.Path("/kept")
+TEST_HOME = KEPT / "test-home"
+SMALL = KEPT / "small"  # a state directory whose template "default" is built in minutes, without the warm-up
+FACTS = "templates/default/template.json"
+ENV = {"PATH": f"{RIG}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
+       "LANG": "C.UTF-8", "BIN": str(BIN), "GUEST": str(TREE / "build/guest"), "TEST": str(TREE / "build/test"),
+       "ENVD": str(TREE / "build/test/envd"),
+       "PYTHONPATH": ":".join(map(str, [RIG / "python", *sorted((TREE / "tests/lib").iterdir())]))}
+counts = {"ok": 0, "not ok": 0}
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def told(verdict, text):
+    counts[verdict] += 1
+    say(f"{verdict} {counts['ok'] + counts['not ok']} - {text} ({time.monotonic():.0f} s)")
+
+
+def step(text, function, *args):
+    """Runs it; what it returns, or None if it failed."""
+    try:
+        value = function(*args)
+    except Exception:  # the next steps are tried as well
+        told("not ok", text)
+        say(traceback.format_exc())
+        return None
+    told("ok", text)
+    return value
+
+
+def streamed(*words, **env):
+    """Runs it. Its output goes into the report at once, as to a file, not a terminal. Returns its status."""
+    with subprocess.Popen(words, env={**ENV, **env}, cwd=TREE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+        for line in process.stdout:
+            say(line.rstrip())
+    return process.returncode
+
+
+def tell_time():
+    """How far the outer machine's clock is, so that the report shows that it goes on."""
+    while True:
+        time.sleep(60)
+        say(f"# {time.monotonic():.0f} s")
+
+
+class Cubby:
+    """The command cubby with a state directory, as a user."""
+
+    def __init__(self, home, user="root"):
+        self.home, self.user = home, user
+
+    def __call__(self, *words, status=0, **env):
+        entry = pwd.getpwnam(self.user)
+        done = subprocess.run([BIN / "cubby", *words], env={**ENV, "CUBBY_HOME": str(self.home), **env}, text=True,
+                              user=entry.pw_uid, group=entry.pw_gid, capture_output=True, check=False,
+                              extra_groups=os.getgrouplist(self.user, entry.pw_gid), stdin=subprocess.DEVNULL)
+        assert done.returncode == status, f"{words}: status {done.returncode}\n{done.stdout}{done.stderr}"
+        return (done.stdout + done.stderr).strip()
+
+    def sh(self, sandbox, script):
+        return self("exec", sandbox, "--", "sh", "-c", script)
+
+
+def users():
+    """alice may use KVM, bob may not."""
+    for name, groups in ("alice", ["-G", "kvm"]), ("bob", []):
+        subprocess.run(["useradd", "--create-home", *groups, name], check=True)
+
+
+def build(home, *options):
+    home.mkdir(exist_ok=True)
+    assert streamed(BIN / "cubby", "template", "build", *options, CUBBY_HOME=str(home)) == 0
+    facts = json.loads((home / FACTS).read_text())
+    assert facts["accel"] == "kvm" and facts["processor"], facts
+
+
+def build_small():
+    step("build a small template with KVM", build, SMALL, "--minimal")
+
+
+def doctor(cubby):
+    """The findings, by name, of the drivers that have one."""
+    done = subprocess.run([BIN / "cubby", "doctor", "--json"], env={**ENV, "CUBBY_HOME": str(cubby.home)},
+                          user=pwd.getpwnam(cubby.user).pw_uid, extra_groups=os.getgrouplist(
+                              cubby.user, pwd.getpwnam(cubby.user).pw_gid), capture_output=True, check=False)
+    return {finding["name"]: finding for finding in json.loads(done.stdout)}
+
+
+# ---- smoke: each thing once, with a small template
+def life(cubby):
+    sandbox = cubby("create")
+    mark = "head -c 8000000 /dev/urandom >/dev/shm/x; md5sum </dev/shm/x"
+    sum_ = step("a command", cubby.sh, sandbox, mark)
+    step("its status", lambda: cubby("exec", sandbox, "--", "sh", "-c", "exit 7", status=7))
+    now = "md5sum </dev/shm/x"
+
+    def same(of=sandbox):
+        got = cubby.sh(of, now)
+        assert got == sum_, (got, sum_)
+
+    def hibernate():
+        cubby("pause", "--hibernate", sandbox)
+        cubby("resume", sandbox)
+        same()
+
+    def pause():
+        cubby("pause", sandbox)
+        cubby("resume", sandbox)
+        same()
+
+    def roll_back():
+        snapshot = cubby("snapshot", sandbox)
+        cubby.sh(sandbox, "echo other >/dev/shm/x")
+        cubby("rollback", sandbox, snapshot)
+        same()
+        other = cubby("create", "--template", snapshot)
+        same(other)
+        cubby("kill", other)
+
+    def fork():
+        child = cubby("fork", sandbox).split()[-1]
+        same(child)
+        assert cubby.sh(child, "cat /etc/machine-id") != cubby.sh(sandbox, "cat /etc/machine-id")
+        cubby("kill", child)
+    step("pause and resume", pause)
+    step("hibernate and wake: the memory is the same", hibernate)
+    step("snapshot, rollback, a create from it", roll_back)
+    step("fork: the memory is the same, the identity is not", fork)
+    step("kill", cubby, "kill", sandbox)
+
+
+def adopted(cubby):
+    """A daemon is killed; the next one has its sandbox, which went on."""
+    sandbox = cubby("create")
+    cubby.sh(sandbox, "echo kept >/tmp/kept")
+    subprocess.run(["pkill", "-KILL", "-x", "cubbyd"], check=True)
+    assert cubby.sh(sandbox, "cat /tmp/kept") == "kept"
+    cubby("kill", sandbox)
+
+
+def home_of(user):
+    """A state directory of this user with the template of SMALL."""
+    home = KEPT / f"of-{user}"
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "templates").mkdir(parents=True)
+    subprocess.run(["cp", "-r", "--sparse=always", SMALL / "templates/default", home / "templates"], check=True)
+    subprocess.run(["chown", "-R", f"{user}:{user}", home], check=True)
+    return Cubby(home, user)
+
+
+def of_alice():
+    alice = home_of("alice")
+    assert doctor(alice)["kvm"]["level"] == "ok", doctor(alice)["kvm"]
+    sandbox = alice("create")
+    assert alice.sh(sandbox, "echo in it") == "in it"
+    alice("kill", sandbox)
+    alice("daemon", "stop")
+
+
+def of_bob():
+    """No group kvm: doctor and create say what to do (K1)."""
+    bob = home_of("bob")
+    found = doctor(bob)["kvm"]
+    assert found["level"] == "missing" and "and the template needs KVM" in found["text"], found
+    said = bob("create", status=1)
+    assert "needs KVM" in said and "group kvm" in said, said
+    say(said)
+    bob("daemon", "stop")
+
+
+def of_another_processor():
+    """A template of a processor with a feature more is refused (K2), by doctor too."""
+    home = home_of("root").home
+    path = home / FACTS
+    facts = json.loads(path.read_text())
+    words = facts["processor"].split()
+    lost = words[2].split("=")
+    words[2] = f"{lost[0]}={int(lost[1], 16) | 1 << 28:08x}"  # AVX, which the outer machine lacks
+    path.write_text(json.dumps({**facts, "processor": " ".join(words)}))
+    cubby = Cubby(home)
+    found = doctor(cubby)["template"]
+    assert found["level"] == "missing" and "lacks features" in found["text"], found
+    said = cubby("create", status=1)
+    assert "lacks features that the saved machine uses, in CPUID 1.ecx=10000000" in said, said
+    say(said)
+    cubby("daemon", "stop")
+
+
+def smoke():
+    build_small()
+    cubby = Cubby(SMALL)
+    step("doctor: KVM works", lambda: say(doctor(cubby)["kvm"]["text"]))
+    step("a sandbox's life", life, cubby)
+    step("adoption", adopted, cubby)
+    cubby("daemon", "stop")
+    step("a user in the group kvm", of_alice)
+    step("a user who is not", of_bob)
+    step("another processor", of_another_processor)
+
+
+# ---- the template of the tests, and tests
+def template():
+    step("build default, with the warm-up and the Python kernel", build, TEST_HOME)
+
+
+def pytest(*words, home=TEST_HOME):
+    """One run: a line a test."""
+    if not (home / FACTS).exists():
+        (template if home == TEST_HOME else build_small)()
+    status = streamed(sys.executable, "-m", "pytest", "-p", "pytest_timeout", "-v", "-rfEs", "--tb=short",
+                      "--timeout", "600", "--rootdir=.", "-p", "no:cacheprovider", "--color=no", *words,
+                      CUBBY_TEST_HOME=str(home))
+    told("ok" if status == 0 else "not ok", "pytest " + " ".join(words))
+
+
+def adoption():
+    pytest("tests/e2e/test_machine.py", "-k", "adopt", home=SMALL)
+
+
+def giving():
+    """Memory that a guest has freed goes back to the host."""
+    pytest("tests/e2e/test_memory.py", "-k", "goes_back", home=SMALL)
+
+
+def memory():
+    pytest("tests/e2e/test_memory.py")
+
+
+def sizes():
+    pytest("tests/e2e/test_sizes.py")
+
+
+def machine():
+    pytest("tests/e2e/test_machine.py")
+
+
+def attack():
+    pytest("tests/attack", "--deselect", "tests/attack/test_abuse.py")
+
+
+def e2e():
+    """What needs neither mmdebstrap nor clients of others nor a network."""
+    pytest(*(f"tests/e2e/test_{name}.py" for name in (
+        "daemon_microvm", "disk_full", "faults", "fork", "hibernate", "image", "jail", "kernel", "pause", "pool")))
+
+
+def pagemap():
+    """The pages of a machine are found by PAGEMAP_SCAN (Linux 6.7), not by reading pagemap."""
+    cubby = Cubby(SMALL)
+    if not (SMALL / FACTS).exists():
+        build_small()
+    sandbox = cubby("create")
+    trace = KEPT / "pagemap.strace"
+    pid = subprocess.run(["pgrep", "-x", "cubbyd"], check=True, capture_output=True, text=True).stdout.split()[0]
+    with subprocess.Popen(["strace", "-f", "-e", "trace=ioctl", "-X", "raw", "-o", trace, "-p", pid]) as tracer:
+        sum_ = cubby.sh(sandbox, "head -c 4000000 /dev/urandom >/dev/shm/x; md5sum </dev/shm/x")
+        cubby("pause", "--hibernate", sandbox)
+        cubby("resume", sandbox)
+        tracer.terminate()
+    calls = [line for line in trace.read_text().splitlines() if "0xc0606610" in line]
+    step("PAGEMAP_SCAN is used", lambda: (say("\n".join(calls[:3])), calls[0].endswith("= 0") or calls[0])[1])
+    step("and the memory is the same", lambda: sum_ == cubby.sh(sandbox, "md5sum </dev/shm/x") or 1 / 0)
+    cubby("kill", sandbox)
+    cubby("daemon", "stop")
+
+
+# ---- the systemd unit, as its own first lines say
+def systemctl(*words):
+    return subprocess.run(["systemctl", *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def service():
+    unit = (TREE / "sandbox-backend/daemon/cubbyd.service").read_text()
+    for program in BIN.iterdir():
+        os.symlink(program, pathlib.Path("/usr/local/bin") / program.name)
+    pathlib.Path("/usr/local/lib/cubby").mkdir(parents=True)
+    os.symlink(TREE / "build/guest", "/usr/local/lib/cubby/guest")
+    pathlib.Path("/etc/systemd/system/cubbyd.service").write_text(unit)
+    subprocess.run(["adduser", "--system", "--group", "--home", "/var/lib/cubby", "--no-create-home", "cubby"],
+                   check=True)
+    subprocess.run(["adduser", "cubby", "kvm"], check=True)
+    systemctl("daemon-reload")
+    step("the unit starts", systemctl, "enable", "--now", "cubbyd")
+    cubby = Cubby(pathlib.Path("/var/lib/cubby"), "cubby")
+    step("the build uses KVM", lambda: build_as(cubby))
+    step("a sandbox's life", life, cubby)
+    sandbox = step("create", cubby, "create")
+    step("its jail and limits", lambda: say(cubby("ps", "--json")))
+    step("stop", systemctl, "stop", "cubbyd")
+    left = subprocess.run(["pgrep", "-u", "cubby", "-l"], capture_output=True, text=True, check=False).stdout
+    step("no process is left", lambda: left == "" or 1 / 0)
+    step("start", systemctl, "start", "cubbyd")
+    say(f"{sandbox}: " + cubby("ps"))
+    say(subprocess.run(["journalctl", "-u", "cubbyd", "--no-pager"], capture_output=True, text=True,
+                       check=False).stdout)
+
+
+def build_as(cubby):
+    text = cubby("template", "build", "--minimal", "--memory", "256M")
+    say(text)
+    assert "accelerator: KVM" in text
+
+
+PARTS = {part.__name__: part for part in (smoke, template, adoption, giving, memory, sizes, machine, attack, e2e,
+                                          pagemap, service)}
+
+
+def everything():
+    for part in PARTS.values():
+        say(f"# {part.__name__}")
+        step(part.__name__, part)
+
+
+def in_memory():
+    """SMALL on a file system in memory. What it holds goes with the machine."""
+    SMALL.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5G", "none", SMALL], check=True)
+
+
+def main():
+    part = (RIG / "part").read_text()
+    say(f"rig: {part} on {os.uname().release}, {os.cpu_count()} processors")
+    threading.Thread(target=tell_time, daemon=True).start()
+    in_memory()
+    users()
+    step(f"part {part}", {**PARTS, "all": everything}[part])
+    say(f"rig: {counts['not ok']} failed, {counts['ok']} passed")
+    subprocess.run(["sync"], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cubbyd in the shape of a CubeSandbox cluster: CubeAPI ("api"), CubeMaster ("master"), CubeProxy
+("proxy"), and the guests' own addresses ("direct"), with an envd of the 0.2 line behind.
+
+Its behaviour is that of the reference: version 1 of the routes, ids of 32 hexadecimal digits, no
+token, no time to live, an environment that is dropped, 422 in plain text, 500 for an unknown
+sandbox.
+"""
+
+import base64
+import json
+import re
+import secrets
+
+from front import Answer, Front
+
+DOMAIN = "cube.app"
+HOST = re.compile(r"(\d+)-([0-9a-f]{32})\." + re.escape(DOMAIN))
+LIFE_S = 3600  # that cubbyd is told: CubeSandbox itself would end nothing
+
+
+class CubeFront(Front):
+    def __init__(self, daemon, listeners, add_address=None):
+        self.sandboxes = {}  # cube's id: {"id": cubbyd's, "token":, "address":, "late":}
+        self.add_address = add_address  # None: guests have no address of their own
+        self.late = 0                   # looks at a new sandbox that come too early
+        super().__init__(daemon, listeners)
+
+    async def handle(self, request, reader, writer):
+        name = request.where[0]
+        if "x-access-token" in request.headers:
+            self.wrong.append(f"a token for {request.target}: there is none")
+        if request.headers.keys() & {"e2b-sandbox-id", "e2b-sandbox-port"}:
+            self.wrong.append(f"routed by header: {request.target}")
+        if name == "api":
+            await self.cube_api(request)
+        elif name == "master":
+            await self.master(request)
+        elif name == "proxy":
+            await self.proxy(request, reader, writer)
+        else:
+            await self.direct(request, reader, writer)
+
+    # ---- CubeAPI
+    async def cube_api(self, request):
+        route = (request.method, request.path)
+        if route == ("GET", "/health"):
+            raise Answer(200, {"status": "ok", "sandboxes": len(self.sandboxes)})
+        if route == ("POST", "/v2/sandboxes"):
+            raise Answer(405)
+        if route == ("POST", "/sandboxes"):
+            await self.create(request)
+        if route in (("GET", "/sandboxes"), ("GET", "/v2/sandboxes")):
+            await self.list(request)
+        match = re.fullmatch(r"/sandboxes/([0-9a-f]{32})", request.path)
+        if match and request.method in ("GET", "DELETE"):
+            await self.one(request.method, match[1])
+        if re.fullmatch(r"/sandboxes/[^/]+/(timeout|refreshes|snapshots|logs)", request.path):
+            # What CubeAPI itself has no backend for, and says so: the client must do without.
+            raise Answer(501, {"code": 501, "message": "not implemented"})
+        raise Answer(404, {"code": 404, "message": "not found"})
+
+    def shape(self, cube_id, info):
+        return {k: v for k, v in info.items()
+                if k not in ("envdAccessToken", "trafficAccessToken", "sandboxID")} | {
+                    "sandboxID": cube_id, "envdVersion": "0.2.0", "domain": DOMAIN,
+                    "clientID": "10.0.0.1"}
+
+    async def create(self, request):
+        body = request.json
+        if "templateID" not in body:
+            raise Answer(422, "Failed to deserialize the JSON body into the target type: "
+                              "missing field `templateID` at line 1 column 2", "text/plain")
+        for key in set(body) - {"templateID", "timeout", "metadata", "allow_internet_access", "network"}:
+            self.wrong.append(f"a create with {key}, which is dropped")
+        status, _, made = await self.api("POST", "/v2/sandboxes", {
+            "templateID": body["templateID"], "metadata": body.get("metadata", {}), "timeout": LIFE_S})
+        if status != 201:
+            raise Answer(status, made)
+        cube_id = secrets.token_hex(16)
+        self.sandboxes[cube_id] = {"id": made["sandboxID"], "token": made["envdAccessToken"],
+                                   "address": self.add_address() if self.add_address else None,
+                                   "late": self.late}
+        raise Answer(201, self.shape(cube_id, made))
+
+    async def list(self, request):
+        _, _, all_of_them = await self.api("GET", "/v2/sandboxes")
+        names = {s["id"]: cube_id for cube_id, s in self.sandboxes.items()}
+        if request.query:
+            self.wrong.append(f"a list with ?{request.query}, which is compared as it stands")
+        raise Answer(200, [self.shape(names[s["sandboxID"]], s) for s in all_of_them
+                           if s["sandboxID"] in names])
+
+    async def one(self, method, cube_id):
+        known = self.sandboxes.get(cube_id)
+        if not known:
+            raise Answer(404, {"code": 404, "message": f"sandbox {cube_id} not found"})
+        status, _, info = await self.api(method, f"/sandboxes/{known['id']}")
+        if method == "DELETE" or status == 404:
+            del self.sandboxes[cube_id]
+        if status == 404:
+            raise Answer(404, {"code": 404, "message": f"sandbox {cube_id} not found"})
+        raise Answer(status, self.shape(cube_id, info) if info else "")
+
+    # ---- CubeMaster
+    async def master(self, request):
+        cube_id = re.fullmatch(r"sandbox_id=([0-9a-f]{32})", request.query)
+        if request.path != "/cube/sandbox/info" or not cube_id:
+            raise Answer(200, {"ret": {"ret_code": 130400, "ret_msg": "bad request"}})
+        known = self.sandboxes.get(cube_id[1])
+        if not known:
+            raise Answer(200, {"ret": {"ret_code": 130404, "ret_msg": "sandbox not found"}})
+        raise Answer(200, {"requestID": "r", "ret": {"ret_code": 200, "ret_msg": "success"}, "data": [
+            {"sandbox_id": cube_id[1], "status": 1, "host_id": "h", "sandbox_ip": known["address"]}]})
+
+    # ---- the ways to a guest
+    async def proxy(self, request, reader, writer):
+        host = HOST.fullmatch(request.host)
+        if not host:
+            raise Answer(400, "<html><body>bad host</body></html>", "text/html", X_Cube_Retcode="310400")
+        known = self.sandboxes.get(host[2])
+        if known and known["late"]:
+            known["late"] -= 1
+            raise Answer(502, "<html><body>Bad Gateway</body></html>", "text/html")
+        if not known:
+            raise Answer(500, "<html><body>Internal Error</body></html>", "text/html",
+                         X_Cube_Retcode="310500")
+        await self.guest(known, int(host[1]), request, reader, writer)
+
+    async def direct(self, request, reader, writer):
+        known = next((s for s in self.sandboxes.values() if s["address"] == request.where[1]), None)
+        if not known:
+            return  # nobody has that address: the connection is dropped
+        await self.guest(known, 49983, request, reader, writer)
+
+    async def guest(self, known, port, request, reader, writer):
+        body = self.envd(request) if port == 49983 else None
+        await self.passed_on(request, known["id"], port, known["token"], reader, writer, body)
+
+    def envd(self, request):
+        """Refuse requests that envd 0.2 does not know. Return the body that is passed on."""
+        basic = request.headers.get("authorization", "").startswith("Basic ")
+        if request.path == "/health":
+            return None
+        if request.path == "/files":
+            if not basic and "username=" not in request.query:
+                raise Answer(401, {"code": 401, "message": "no user specified"})
+            kind = request.headers.get("content-type", "")
+            if request.method == "POST" and not kind.startswith("multipart/form-data"):
+                raise Answer(400, {"code": 400, "message": "request Content-Type isn't multipart/form-data"})
+            return None
+        if not basic:
+            raise Answer(401, {"code": "unauthenticated", "message": "no user specified"})
+        if request.path in ("/process.Process/CloseStdin", "/files/compose", "/metrics"):
+            raise Answer(404, "404 page not found\n", "text/plain; charset=utf-8")
+        if request.path == "/process.Process/Start":
+            return self.start(request)
+        return None
+
+    def start(self, request):
+        """Before 0.3 stdin is always open, and stays open."""
+        message = json.loads(request.body[5:])
+        if "stdin" in message:
+            self.wrong.append("a Start with stdin, which this envd does not know")
+        body = json.dumps(message | {"stdin": True}).encode()
+        return b"\0" + len(body).to_bytes(4, "big") + body
+
+
+def named_user(request):
+    """The user that a request's Authorization names."""
+    kind, _, value = request.headers.get("authorization", "").partition(" ")
+    return base64.b64decode(value).decode().rstrip(":") if kind == "Basic" else None

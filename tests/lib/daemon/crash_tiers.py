@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worlds of crash.py whose sandboxes are real ones of a tier."""
+
+import os
+import pathlib
+
+from crash import RealGuest
+from crash_scenarios import maker
+from cubbyd import Shipped
+
+
+class FaultyDaemon(Shipped):
+    """The shipped daemon, built with fault points."""
+
+    def __init__(self, *args, tier, env=None):
+        super().__init__(*args, tier=tier, env=env)
+        self.program = pathlib.Path(os.environ["TEST"]) / "faults" / "cubbyd-process"
+
+
+def worlds_of(tier):
+    """Returns a function that makes a world for a scenario."""
+    return maker(FaultyDaemon, RealGuest(), tier=tier)

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/lib/process_driver/process_image.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+static const char *const PARTS[] = {"memory", "disk", "home"};
+
+// Copy with cp(1), which keeps file owners, attributes and links. cp is killed with the daemon: a
+// test that kills the daemon checks at once what is left.
+static int copy(const char *from, const char *to, struct err *e)
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGPIPE, SIG_DFL);
+        execlp("cp", "cp", "-a", "--reflink=auto", "-T", from, to, (char *)NULL);
+        _exit(127);
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return err_sys(e, errno, "wait for cp");
+    if (pid < 0 || status != 0)
+        return err_set(e, ERR_LIMIT, "the copy of %s to %s failed", from, to);
+    return 0;
+}
+
+static int copy_parts(const char *from, const char *to, struct err *e)
+{
+    for (size_t i = 0; i < ARRAY_LEN(PARTS); i++) {
+        char *source auto_free = str_printf("%s/%s", from, PARTS[i]);
+        char *target auto_free = str_printf("%s/%s", to, PARTS[i]);
+        if (file_exists(source) && copy(source, target, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static __thread int64_t sum;
+
+static int add(const char *path, const struct stat *st, int flag, struct FTW *walk)
+{
+    (void)path;
+    (void)flag;
+    (void)walk;
+    sum += (int64_t)st->st_blocks * 512;
+    return 0;
+}
+
+static int64_t bytes_of(const char *dir)
+{
+    sum = 0;
+    nftw(dir, add, 16, FTW_PHYS);
+    return sum;
+}
+
+int64_t process_image_disk_bytes(const char *machine)
+{
+    char *disk auto_free = str_printf("%s/disk", machine);
+    char *home auto_free = str_printf("%s/home", machine);
+    return bytes_of(disk) + bytes_of(home);
+}
+
+static void empty(const char *dir)
+{
+    dir_remove(dir, NULL);
+    mkdir(dir, 0700);
+}
+
+int process_image_write(const char *machine, const char *image, int64_t *bytes, struct err *e)
+{
+    char *path auto_free = str_printf("%s/image.json", image);
+    if (copy_parts(machine, image, e) < 0) {
+        empty(image);
+        return -1;
+    }
+    *bytes = bytes_of(image);
+    char *text auto_free = str_printf("{\"bytes\": %lld}\n", (long long)*bytes);
+    if (file_replace(path, text, strlen(text), 0600, e) == 0)
+        return 0;
+    empty(image);
+    return -1;
+}
+
+int process_image_check(const char *image, const char *template_dir,
+                        const struct machine_size *size, struct err *e)
+{
+    (void)template_dir;
+    (void)size;
+    char *path auto_free = str_printf("%s/image.json", image);
+    char *memory auto_free = str_printf("%s/memory", image);
+    char *home auto_free =
+        str_printf("%s/home", image); // of the real envd, whose memory is not saved here
+    if (!file_exists(path))
+        return err_set(e, ERR_NOT_FOUND, "%s is no whole image", image);
+    if (!file_exists(memory) && !file_exists(home))
+        return err_set(e, ERR_INVALID, "the image is damaged: %s is not there", memory);
+    return 0;
+}
+
+int process_image_read(const char *image, const char *machine, struct err *e)
+{
+    char *path auto_free = str_printf("%s/image.json", image);
+    if (!file_exists(path))
+        return err_set(e, ERR_NOT_FOUND, "%s is no whole image", image);
+    return copy_parts(image, machine, e);
+}

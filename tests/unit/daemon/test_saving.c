@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The saving of a hibernated sandbox, whose image is linked file by file.
+#include <errno.h>
+#include <fts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/snapshot/snapshot.h"
+#include "tests/lib/harness/tap.h"
+
+static FTSENT entry = {.fts_info = FTS_D};
+static char root[4096]; // of the image, as the store names it
+static int reads_until_failure;
+
+// Instead of libc's. The tree has an end after two entries, or fails before it.
+FTSENT *fts_read(FTS *tree)
+{
+    (void)tree;
+    entry.fts_path = root;
+    errno = reads_until_failure == 0 ? EIO : 0;
+    return reads_until_failure-- > 0 ? &entry : NULL;
+}
+
+static struct err told;
+static bool is_told;
+
+static void on_image(const struct sandbox *sb, const struct machine_saved *saved,
+                     const struct err *e, void *ctx)
+{
+    (void)sb;
+    (void)ctx;
+    ok(!saved == !!e, "either a result or an error");
+    told = e ? *e : ERR_INIT;
+    is_told = true;
+}
+
+static int64_t never(const struct sandbox *sb)
+{
+    (void)sb;
+    return INT64_MAX;
+}
+
+static struct sandbox *hibernated(struct store *store)
+{
+    struct sandbox *sb = sandbox_new(store, NULL);
+    struct err e = ERR_INIT;
+    char *image auto_free = str_printf("%s/image", sb->dir);
+    dir_make(sb->dir, 0700, &e);
+    dir_make(image, 0700, &e);
+    snprintf(root, sizeof root, "%s", image);
+    ok(!err_is(&e), "it has an image: %s", e.msg);
+    sb->image = xstrdup("");
+    sandbox_set_state(sb, SANDBOX_PAUSED);
+    return sb;
+}
+
+static void forget(struct sandbox *sb)
+{
+    deadline_close(&sb->turn, NULL);
+    sandbox_set_state(sb, SANDBOX_KILLING);
+    sandbox_set_state(sb, SANDBOX_DEAD);
+}
+
+int main(void)
+{
+    static const struct store_hooks HOOKS = {.sleep_next_ms = never};
+    char home[] = "/tmp/cubby-saving-XXXXXX";
+    uv_loop_t loop;
+    struct store store;
+    struct store_limits limits;
+    struct err e = ERR_INIT;
+    uv_loop_init(&loop);
+    store_limits_defaults(&limits);
+    ok(mkdtemp(home) && store_open(&store, &loop, &HOOKS, home, &limits, &e) == 0, "a home: %s",
+       e.msg);
+    struct sandbox *sb = hibernated(&store);
+    char *to auto_free = str_printf("%s/to", home);
+    dir_make(to, 0700, NULL);
+
+    reads_until_failure = 1;
+    saving_start(sb, to, SAVE_TO_KEEP, on_image, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    ok(is_told && strstr(told.msg, "read the image of the sandbox"),
+       "an image that cannot be read to its end is not saved: %s", told.msg);
+
+    forget(sb);
+    store_close(&store);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    sandbox_free(sb);
+    store_fini(&store);
+    ok(uv_loop_close(&loop) == 0, "nothing is left open");
+    dir_remove(home, NULL);
+    return tap_done();
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The build directory of a template: two builds at once, the leftovers of dead builds, and the
+// swap.
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/image/template.h"
+#include "sandbox-backend/template/place.h"
+#include "tests/lib/harness/tap.h"
+
+static char home[] = "/tmp/cubby-test-XXXXXX";
+
+static ino_t wanted; // of the file that test_sync looks at
+static bool was_synced;
+
+// In place of the C library's: the same, and it notes whether the wanted file was synced.
+int fsync(int fd)
+{
+    struct stat st;
+    was_synced |= fstat(fd, &st) == 0 && st.st_ino == wanted;
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static void mark(const char *dir, const char *text)
+{
+    char *path auto_free = str_printf("%s/mark", dir);
+    file_write_atomic(path, text, strlen(text), 0600, NULL);
+}
+
+static void has_mark(const char *name, const char *text)
+{
+    struct buf got auto_buf = BUF_INIT;
+    char *path auto_free = str_printf("%s/templates/%s/mark", home, name);
+    file_read(path, 100, &got, NULL);
+    is_str(buf_str(&got), text, "what is in %s", name);
+}
+
+static void test_commit(void)
+{
+    struct template_place p;
+    struct err e = ERR_INIT;
+    is_int(template_place_open(&p, home, "a", &e), 0, "opens: %s", e.msg);
+    char *first auto_free = xstrdup(p.dir);
+    mark(p.dir, "first");
+    is_int(template_place_commit(&p, &e), 0, "commits: %s", e.msg);
+    template_place_close(&p);
+    has_mark("a", "first");
+    ok(!file_exists(first), "nothing is left of the build");
+
+    is_int(template_place_open(&p, home, "a", &e), 0, "opens again: %s", e.msg);
+    char *second auto_free = xstrdup(p.dir);
+    mark(p.dir, "second");
+    has_mark("a", "first");
+    is_int(template_place_commit(&p, &e), 0, "replaces: %s", e.msg);
+    template_place_close(&p);
+    has_mark("a", "second");
+    ok(!file_exists(second), "the old one is gone");
+}
+
+static void test_sync(void)
+{
+    struct template_place p;
+    struct err e = ERR_INIT;
+    struct stat st = {0};
+    is_int(template_place_open(&p, home, "s", &e), 0, "opens: %s", e.msg);
+    char *below auto_free = str_printf("%s/gvisor", p.dir);
+    char *file auto_free = str_printf("%s/mark", below);
+    dir_make(below, 0700, NULL);
+    mark(below, "below");
+    ok(stat(file, &st) == 0, "there is a file in a directory of the template");
+    wanted = st.st_ino;
+    was_synced = false;
+    is_int(template_place_commit(&p, &e), 0, "commits: %s", e.msg);
+    ok(was_synced, "and has synced that file");
+    template_place_close(&p);
+}
+
+static void test_give_up(void)
+{
+    struct template_place p;
+    struct err e = ERR_INIT;
+    is_int(template_place_open(&p, home, "a", &e), 0, "opens");
+    char *dir auto_free = xstrdup(p.dir);
+    mark(dir, "third");
+    template_place_close(&p);
+    ok(!file_exists(dir), "a build that was given up leaves nothing");
+    has_mark("a", "second");
+}
+
+static void test_two_at_once(void)
+{
+    struct template_place one, two, other;
+    struct err e = ERR_INIT;
+    is_int(template_place_open(&one, home, "a", &e), 0, "the first");
+    is_int(template_place_open(&two, home, "a", &e), -1, "not the second of the same name");
+    is_int(e.code, ERR_CONFLICT, "%s", e.msg);
+    e = ERR_INIT;
+    is_int(template_place_open(&other, home, "a-b", &e), 0, "one of another name: %s", e.msg);
+    ok(file_exists(one.dir), "the first is undisturbed");
+    template_place_close(&other);
+    template_place_close(&one);
+}
+
+// A descriptor that a tool of a killed build still has keeps its directory; a dead one does not.
+static void test_sweep(void)
+{
+    struct template_place p;
+    struct err e = ERR_INIT;
+    char *dead auto_free = str_printf("%s/templates/.build-x-0123abcd", home);
+    char *alive auto_free = str_printf("%s/templates/.build-y-0123abcd", home);
+    dir_make(dead, 0700, NULL);
+    dir_make(alive, 0700, NULL);
+    mark(dead, "half");
+    int fd auto_close = open(alive, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    flock(fd, LOCK_EX);
+    is_int(template_place_open(&p, home, "x", &e), 0, "opens: %s", e.msg);
+    ok(!file_exists(dead), "what a dead build left is removed");
+    ok(file_exists(alive), "what somebody holds is not");
+    template_place_close(&p);
+}
+
+int main(void)
+{
+    if (!mkdtemp(home))
+        return 1;
+    test_commit();
+    test_sync();
+    test_give_up();
+    test_two_at_once();
+    test_sweep();
+    dir_remove(home, NULL);
+    return tap_done();
+}
