@@ -24,6 +24,7 @@ struct machine_restore;
 struct microvm {
     struct machine_core core; // first: the daemon's pointer to it
     bool adopted_paused;      // adopted, and QEMU says that its guest is stopped
+    bool mending;             // adopted, and the job of a saving that was cut off is ending
     bool loading;             // QEMU was told to load the device state; its event is valid now
     bool disk_failed;         // the host could not read or write for the guest's disk
     bool disk_full;           // QEMU holds the guest until the host's disk has room
@@ -72,6 +73,7 @@ struct machine *machine__create(uv_loop_t *loop, const struct machine_spec *spec
 void machine__on_migration(struct microvm *m, const char *status);
 void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                     machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
+void machine__adopt_go_on(struct microvm *m); // ask for the guest's status, and go on from there
 
 // ---- machine_full.c
 #define MACHINE_FULL_STATUS "io-error" // QEMU's status of a guest that it holds
@@ -94,7 +96,8 @@ void machine__save_abandon(struct microvm *m);
 // Tell whether an earlier daemon ended while it saved this machine, and whether the guest ran
 // before.
 bool machine__save_was_cut(const struct microvm *m, bool *was_running);
-void machine__save_mend(struct microvm *m); // undoes the unfinished saving
+// Undo the unfinished saving, then call machine__adopt_go_on: a new saving finds nothing of it.
+void machine__save_mend(struct microvm *m);
 
 // ---- machine_restore.c
 // Check the image and make the disk, in a worker.

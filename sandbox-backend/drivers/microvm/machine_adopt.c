@@ -17,6 +17,11 @@ void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json
         return;
     }
     core_step(&m->core, "found");
+    machine__adopt_go_on(m);
+}
+
+void machine__adopt_go_on(struct microvm *m)
+{
     qmp_execute(m->qmp, "query-status", NULL, machine__qmp_ms(m), on_status, m);
 }
 
@@ -33,7 +38,6 @@ static void on_status(struct qmp *q, const json_t *value, const struct err *e, v
         machine__save_mend(m);
         if (was_running)
             qmp_execute(m->qmp, "cont", NULL, machine__qmp_ms(m), NULL, NULL);
-        qmp_execute(m->qmp, "query-status", NULL, machine__qmp_ms(m), on_status, m);
     } else if (str_eq(status, "running") || str_eq(status, "paused") ||
                str_eq(status, MACHINE_FULL_STATUS)) {
         m->adopted_paused = str_eq(status, "paused");

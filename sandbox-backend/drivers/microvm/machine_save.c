@@ -398,13 +398,27 @@ static void job_over(struct machine_save *s, const struct err *e)
     part_over(s, e);
 }
 
+// Once, although QEMU may tell both that the job has ended and that there is none to cancel.
+static void mended(struct microvm *m)
+{
+    if (!m->mending)
+        return;
+    char *marker auto_free = str_printf("%s/" MARKER, m->core.dir);
+    m->mending = false;
+    unlink(marker);
+    machine__adopt_go_on(m);
+}
+
 void machine__save_event(struct microvm *m, const char *name, const json_t *data)
 {
     struct machine_save *s = save_of(m);
     struct err e = ERR_INIT;
     const char *error = json_string_value(json_object_get(data, "error"));
-    if (!s || s->job == JOB_OVER ||
-        !str_eq(json_string_value(json_object_get(data, "device")), NODE))
+    if (!str_eq(json_string_value(json_object_get(data, "device")), NODE))
+        return;
+    if (m->mending && (str_eq(name, "BLOCK_JOB_CANCELLED") || str_eq(name, "BLOCK_JOB_COMPLETED")))
+        mended(m);
+    if (!s || s->job == JOB_OVER)
         return;
     if (str_eq(name, "BLOCK_JOB_CANCELLED"))
         err_set(&e, ERR_CANCELED, "the copy of the machine's disk was canceled");
@@ -510,10 +524,18 @@ bool machine__save_was_cut(const struct microvm *m, bool *was_running)
     return true;
 }
 
+// QEMU answers as soon as the job knows that it is to end. The event tells when it has.
+static void on_cut_canceled(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
+{
+    (void)q;
+    (void)value;
+    if (e) // there is no such job
+        mended(ctx);
+}
+
 void machine__save_mend(struct microvm *m)
 {
-    char *marker auto_free = str_printf("%s/" MARKER, m->core.dir);
+    m->mending = true;
     qmp_execute(m->qmp, "block-job-cancel", json_pack("{s:s, s:b}", "device", NODE, "force", 1),
-                SAVE_MS, NULL, NULL);
-    unlink(marker);
+                SAVE_MS, on_cut_canceled, m);
 }
