@@ -266,7 +266,7 @@ def attack():
 def e2e():
     """What needs neither mmdebstrap nor clients of others nor a network."""
     pytest(*(f"tests/e2e/test_{name}.py" for name in (
-        "daemon_microvm", "disk_full", "faults", "fork", "hibernate", "image", "jail", "kernel", "pause", "pool")))
+        "daemon_sandboxes", "disk_full", "faults", "fork", "hibernate", "image", "jail", "kernel", "pause", "pool")))
 
 
 def pagemap():
