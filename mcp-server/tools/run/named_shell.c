@@ -169,10 +169,10 @@ static void fail_by_exit(struct named_shell *s, int exit_code)
              "was not run. Try again, or without a session",
              s->name);
         break;
-    case SHELL_REMOVED:
+    case SHELL_NOT_RUN:
         fail(s, "session_lost",
-             "the files of session '%s' were removed before the command began, so the command was "
-             "not run. The next call gets a new shell",
+             "the shell of session '%s' was killed, or its files were removed, before the command "
+             "began, so the command was not run. The next call gets a new shell",
              s->name);
         break;
     default:

@@ -18,10 +18,11 @@
 // Limits. The call's timeout includes its wait for earlier calls. A call whose time is over while
 // it waits is not run. This also holds for the wait for a shell whose profile takes long. A command
 // never runs twice: either the keeper or the client claims the call, and this server repeats it
-// only if the client has claimed it. A command whose time is over, or whose client is gone, is
-// interrupted (SIGINT, after 2 s SIGKILL); the shell lives on. Everything is a process or a FIFO of
-// the guest, so a pause, a snapshot and a fork keep it. Files are in /tmp/.cubby/shells-UID/NAME,
-// or below $CUBBY_COMMANDS.
+// only if the client has claimed it. If the session is lost, the client knows whether the keeper
+// had passed the command to the shell, and the error says so. A command whose time is over, or
+// whose client is gone, is interrupted (SIGINT, after 2 s SIGKILL); the shell lives on. Everything
+// is a process or a FIFO of the guest, so a pause, a snapshot and a fork keep it. Files are in
+// /tmp/.cubby/shells-UID/NAME, or below $CUBBY_COMMANDS.
 #pragma once
 #include <jansson.h>
 
@@ -30,7 +31,7 @@
 #define SHELL_NONE     43 // exit codes of the scripts: there is no such shell
 #define SHELL_BUSY     44 // the time was over before the command began
 #define SHELL_LATE     45 // the time was over before the shell began
-#define SHELL_REMOVED  46 // its files were removed before the command began
+#define SHELL_NOT_RUN  46 // its keeper or its files were gone before the command began
 #define SHELL_NO_PLACE 39 // its files could not be made
 #define SHELL_TOO_MANY 41
 #define SHELLS_MAX     32 // of one user

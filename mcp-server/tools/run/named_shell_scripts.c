@@ -96,12 +96,14 @@ const char SHELL_LOOP[] =
 // empty line once calls may come. Everything that happens is a line in the FIFO `events.PID`: "run
 // ID DEADLINE" of a call, "shell PID", "ready PID", "done ID CODE", "exit ID CODE" and "dead CODE"
 // of the shell, and "gone ID" when the client of the running call has ended. After "exit" the shell
-// waits for "ok", so an interrupt never meets it without its traps.
+// waits for "ok", so an interrupt never meets it without its traps. `at` is the shell's state:
+// none, start, ready, or ending, when the keeper has killed it before it was ready.
 //
 // A shell first reads the user's profile, which may wait or end the shell. Until the shell is ready
 // the keeper gives it no command. A call whose time ends before that is not run ("late"), and if no
-// other call waits, the shell is killed. A call whose shell ends before it is ready is not run
-// ("start"), and the next call starts another shell.
+// other call waits, the shell is killed. A call that comes before the end of that shell waits for
+// the next one. A call whose shell ends before it is ready is not run ("start"), and the next call
+// starts another shell.
 //
 // An interrupt is SIGINT to the process group of the shell, in which background jobs ignore it. Two
 // seconds later the keeper kills the newest child of the shell, which is the one that the shell
@@ -139,13 +141,15 @@ const char SHELL_KEEP[] = PLACE
     "        echo \"shell $!\" >&3\n"
     "        wait $!\n"
     "        echo \"dead $?\" >&3\n"
-    "    ) 4<&- 8<&- 9<&- &\n"
+    "    ) 4<&- 5<&- 8<&- 9<&- &\n"
     "}\n"
     "give() {\n" // the call to the shell
     "    local up\n"
     "    read -r since up </proc/uptime\n"
     "    since=$((10#${since/.})) earlier=\n"
     "    { read -r earlier <\"/proc/$shell/task/$shell/children\"; } 2>/dev/null\n"
+    "    echo begun >&5\n" // before the shell can have the call
+    "    exec 5<&-\n"
     "    echo \"$call\" >&4\n"
     "}\n"
     "take() {\n"
@@ -156,9 +160,15 @@ const char SHELL_KEEP[] = PLACE
     "        read -r key <\"$d/$1.key\"\n"
     "        call=$1 deadline=$2 step=0 why=- lost=-\n"
     "        exec 7<>\"$d/$1.out\" 8>\"$d/$1.out\" 7<&-\n" // 8 does not wait, as 7 reads
-    "        exec 7<>\"$d/$1.err\" 9>\"$d/$1.err\" 7<&-\n"
+    "        exec 7<>\"$d/$1.err\" 9>\"$d/$1.err\" 7<&- 5<>\"$d/$1.begun\"\n"
+    "        if [ ! -p /dev/fd/5 ] || [ ! -p /dev/fd/8 ] || [ ! -p /dev/fd/9 ]; then\n"
+    "            rm -f -- \"$d/$1\".*\n" // the client has given up, or its files were removed
+    "            exec 5<&- 8>&- 9>&-\n"
+    "            call= key=\n"
+    "            continue\n"
+    "        fi\n"
     "        (\n"
-    "            exec 4<&- 8>&- 9>&- 7<>\"$d/$1.alive\" 6<\"$d/$1.alive\" 7<&-\n"
+    "            exec 4<&- 5<&- 8>&- 9>&- 7<>\"$d/$1.alive\" 6<\"$d/$1.alive\" 7<&-\n"
     "            read -r -u 6\n"
     "            echo \"gone $1\" >&3\n"
     "        ) &\n"
@@ -175,7 +185,7 @@ const char SHELL_KEEP[] = PLACE
     "        echo \"$end\" >&9\n"
     "    ) 3<&- 4<&- &\n"
     "    kill $watch\n"
-    "    exec 8>&- 9>&-\n"
+    "    exec 5<&- 8>&- 9>&-\n"
     "    rm -f -- \"$d/$call\".* &\n"
     "    call= key=\n"
     "    [ $at != ready ] || new=-\n"
@@ -216,7 +226,10 @@ const char SHELL_KEEP[] = PLACE
     "start_shell\n"
     "while :; do\n"
     "    take\n"
-    "    [ \"$call\" ] || [ $why != late ] || { kill -KILL -- -$shell; why=-; }\n"
+    "    if [ ! \"$call\" ] && [ $why = late ] && [ \"$shell\" ]; then\n"
+    "        [ $at != start ] || ! kill -KILL -- -$shell || at=ending\n"
+    "        why=-\n"
+    "    fi\n"
     "    if [ \"$call\" ]; then\n"
     "        now\n"
     "        left=$((deadline - ms))\n"
@@ -246,11 +259,13 @@ const char SHELL_KEEP[] = PLACE
     "        ;;\n"
     "    gone) [ \"$id\" != \"$call\" ] || [ $step != 0 ] || { why=gone; deadline=0; };;\n"
     "    dead)\n"
-    "        lost=lost\n"
-    "        [ $at = ready ] || why=start\n"
-    "        [ ! \"$call\" ] || finish $id\n"
+    "        if [ $at != ending ]; then\n"
+    "            lost=lost\n"
+    "            [ $at = ready ] || why=start\n"
+    "            [ ! \"$call\" ] || finish $id\n"
+    "        fi\n"
     "        [ \"$(<\"$d/keeper\")\" = \"$self\" ] || exit\n" // the directory is gone, or another's
-    "        if [ $at = ready ]; then start_shell; else at=none shell=; fi\n"
+    "        if [ $at = ready ] || [ \"$call\" ]; then start_shell; else at=none shell=; fi\n"
     "        ;;\n"
     "    esac\n"
     "done\n";
@@ -261,24 +276,26 @@ const char SHELL_KEEP[] = PLACE
 //
 // The process that makes the file `taken` owns the call: the keeper, to run the command, or the
 // client, to give it up. So after exit 43 and 44 no shell runs the command. The keeper opens the
-// FIFOs before it gives the call to the shell. If it does not open them, the files were removed, or
-// the keeper ended at that moment. The client then removes the command and exits with 46. After
-// exit 1 the command may have run.
+// FIFOs, and writes to the FIFO `begun` before it gives the call to the shell. If it does not open
+// them, or closes them without that, the files were removed, or the keeper ended at that moment.
+// The client then removes the file that has the command, and looks into `begun` once more. If it is
+// empty, no shell has read the file and none can, and the client exits with 46. After exit 1 the
+// command may have run. The client holds `begun` open, so a removal of the files hides nothing.
 const char SHELL_CALL[] =
     PLACE "lives || exit 43\n"
           "id=$2 c=$d/$2 first=$keeper\n"
-          "files=(\"$c\".{out,err,alive,key,before,command})\n"
+          "files=(\"$c\".{command,before,key,out,err,alive,begun})\n"
           "now\n"
           "deadline=$((ms + $4))\n"
-          "mkfifo -- \"$c.out\" \"$c.err\" \"$c.alive\" && echo \"$3\" >\"$c.key\" &&\n"
+          "mkfifo -- \"$c\".{out,err,alive,begun} && echo \"$3\" >\"$c.key\" &&\n"
           "    printf '%s\\n' \"$5\" >\"$c.before\" && printf '%s\\n' \"$6\" >\"$c.command\" || {\n"
           "    rm -f -- \"${files[@]}\"\n"
           "    exit 39\n"
           "}\n"
-          "exec 6<>\"$c.alive\"\n"
-          "cat <\"$c.out\" 6<&- &\n"
+          "exec 5<>\"$c.begun\" 6<>\"$c.alive\"\n"
+          "cat <\"$c.out\" 5<&- 6<&- &\n"
           "a=$!\n"
-          "cat <\"$c.err\" >&2 6<&- &\n"
+          "cat <\"$c.err\" >&2 5<&- 6<&- &\n"
           "b=$!\n"
           "nap() { read -r -t 0.2 -u 6; }\n" // nobody writes there
           "give_up() {\n"
@@ -296,6 +313,7 @@ const char SHELL_CALL[] =
           "    if [ \"$name\" ]; then [ \"$name\" = cat ]; else wait $1; fi\n"
           "}\n"
           "is_open() { open_of $a && open_of $b; }\n"
+          "begun() { read -r -t 0 -u 5; }\n"
           "echo \"run $id $deadline\" 1<>\"$d/events.$keeper\"\n" // <> does not wait for a reader
           "while [ -e \"$c.alive\" ] && [ ! -e \"$c.taken\" ]; do\n"
           "    lives && [ $keeper = $first ] || { ! keep_it || give_up 43; break; }\n"
@@ -304,10 +322,10 @@ const char SHELL_CALL[] =
           "    nap\n"
           "done\n"
           "i=0\n"
-          "until is_open || [ $i -ge 10 ]; do nap; i=$((i + 1)); done\n"
-          "is_open || {\n"
-          "    rm -f -- \"${files[@]}\"\n"
-          "    ! is_open || give_up 1\n"
-          "    give_up 46\n"
-          "}\n"
-          "wait $a $b\n";
+          "until is_open || begun || [ $i -ge 10 ]; do nap; i=$((i + 1)); done\n"
+          "if is_open || begun; then wait $a $b; a= b=; fi\n"
+          "begun || {\n"
+          "    rm -f -- \"${files[@]}\"\n" // the command is the first
+          "    begun || give_up 46\n"
+          "    give_up 1\n"
+          "}\n";

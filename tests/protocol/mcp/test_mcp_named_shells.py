@@ -1,83 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named shells: what lasts from call to call, exit codes and streams, interrupts, calls at once."""
 
-import fcntl
 import os
 import pathlib
-import shutil
 import signal
 import threading
 import time
 
 import pytest
-from harness import ToolError, wait_for
+from harness import wait_for
 from mcp_envd import real, sandbox, start  # noqa: F401
 from mcp_schemas import checked
-
-
-@pytest.fixture
-def server(start):  # noqa: F811
-    return start()
-
-
-def children():
-    """{parent: [child]} of all processes."""
-    found = {}
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            pid, rest = int(stat.parent.name), stat.read_text().rpartition(") ")[2].split()
-        except OSError:
-            continue
-        found.setdefault(int(rest[1]), []).append(pid)
-    return found
-
-
-def kill_tree(pid, tree):
-    """The parent first: a keeper would start another shell."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    for child in tree.get(pid, []):
-        kill_tree(child, tree)
-
-
-def keepers(real):  # noqa: F811
-    return {f.parent.name: int(f.read_text().split()[0]) for f in real.commands.glob("shells-*/*/keeper")}
-
-
-@pytest.fixture
-def place(real):  # noqa: F811
-    """Sessions live as long as the sandbox, so end them as its end does."""
-    yield real.commands
-    tree = children()
-    for keeper in keepers(real).values():
-        kill_tree(keeper, tree)
-    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):  # jobs of shells that ended
-        if str(real.commands) in exists(path):
-            kill_tree(int(path.parent.name), {})
-
-
-@pytest.fixture
-def run(server, sandbox, place):  # noqa: F811
-    """(structuredContent, text) of a command in the session "main"."""
-    def call(command, session="main", **more):
-        return checked(server, "run_command", sandbox_id=sandbox, command=command, session=session, **more)[:2]
-    return call
-
-
-def failure(server, request):
-    with pytest.raises(ToolError) as raised:
-        server.tool_result(request)
-    return str(raised.value)
-
-
-def streams(o):
-    return o["stdout"], o["stderr"], o["exit_code"]
+from mcp_shells import exists, place, run, server, sleeping, streams  # noqa: F401
 
 
 # ---- what lasts
-def test_the_shell_lasts(run, tmp_path):
+def test_the_shell_lasts(run, tmp_path):  # noqa: F811
     o, text = run(f"cd {tmp_path}; A=1; export B='2 3'; f() {{ echo \"f $A $B\"; }}; alias ll='echo aliased'; set -o pipefail")
     assert streams(o) == ("", "", 0) and o["session"] == {"name": "main", "new": True, "ended": False, "sessions": ["main"]}
     assert text.endswith("\n[session main: a new shell]")
@@ -92,14 +30,14 @@ def test_without_a_session_nothing_lasts(server, sandbox, run):  # noqa: F811
     assert o["stdout"].startswith("\n") and "/usr\n" not in o["stdout"] and "session" not in o
 
 
-def test_sessions_are_separate_and_listed(run):
+def test_sessions_are_separate_and_listed(run):  # noqa: F811
     run("A=1", session="one")
     o, text = run("echo \"<$A>\"", session="two.b-c_d")
     assert o["stdout"] == "<>\n" and o["session"]["sessions"] == ["one", "two.b-c_d"]
     assert text.endswith("[session two.b-c_d: a new shell; other sessions: one]")
 
 
-def test_streams_and_exit_codes_are_exact(run):
+def test_streams_and_exit_codes_are_exact(run):  # noqa: F811
     for code in 0, 1, 7, 126, 255:
         assert streams(run(f"printf out; printf err >&2; (exit {code})")[0]) == ("out", "err", code)
     assert run("kill -9 $BASHPID & wait $!")[0]["exit_code"] == 137
@@ -108,7 +46,7 @@ def test_streams_and_exit_codes_are_exact(run):
     assert run("read x; echo $?")[0]["stdout"] == "1\n", "stdin is empty"
 
 
-def test_cwd_and_envs_last(run, tmp_path):
+def test_cwd_and_envs_last(run, tmp_path):  # noqa: F811
     odd = tmp_path / "it's a \"dir\" $x"
     odd.mkdir()
     assert run("pwd; echo \"$A\"", cwd=str(odd), envs=["A=b 'c' $d"])[0]["stdout"] == f"{odd}\nb 'c' $d\n"
@@ -121,7 +59,7 @@ def test_cwd_and_envs_last(run, tmp_path):
 
 @pytest.mark.parametrize("end, code", [("exit 3", 3), ("set -e; false; echo not", 1), ("set -u; echo $nothing; echo not", 127),
                                        ("echo ${nothing?}; echo not", 127), ("exec false", 1)])
-def test_an_end_of_the_command_is_not_one_of_the_session(run, end, code):
+def test_an_end_of_the_command_is_not_one_of_the_session(run, end, code):  # noqa: F811
     run("cd /usr; A=1; B=(1 '2 3'); export C=4; f() { echo f; }; sleep 100 & P=$!")
     o, text = run(f"echo before; {end}")
     assert o["stdout"] == "before\n"
@@ -134,21 +72,21 @@ def test_an_end_of_the_command_is_not_one_of_the_session(run, end, code):
     assert o["stdout"] == "/usr\n1 2 3\n4\nf\n0\nset +o errexit\n" and not o["session"]["new"]
 
 
-def test_a_shell_that_is_killed(run):
+def test_a_shell_that_is_killed(run):  # noqa: F811
     assert run("kill -9 $$; echo not")[0]["session"]["ended"]
     o, text = run("echo again")
     assert o["stdout"] == "again\n" and o["session"]["new"] and "a new shell" in text
 
 
 @pytest.mark.parametrize("name, code", [("TERM", 143), ("HUP", 129)])
-def test_a_shell_that_is_signalled(run, name, code):
+def test_a_shell_that_is_signalled(run, name, code):  # noqa: F811
     run("A=1")
     o, _ = run(f"echo before; kill -{name} $$; echo not")
     assert streams(o) == ("before\n", "", code) and not o["session"]["ended"]
     assert run("echo $A")[0]["stdout"] == "1\n"
 
 
-def test_a_break_is_not_one_of_the_shell(run):
+def test_a_break_is_not_one_of_the_shell(run):  # noqa: F811
     run("A=1")
     for command in "break", "continue", "break 2", "continue 2", "for i in 1; do continue 3; done":
         o, _ = run(f"echo before; {command}", timeout=20)
@@ -156,7 +94,7 @@ def test_a_break_is_not_one_of_the_shell(run):
         assert run("echo $A")[0]["stdout"] == "1\n"
 
 
-def test_a_command_may_redefine_what_the_shell_uses(run):
+def test_a_command_may_redefine_what_the_shell_uses(run):  # noqa: F811
     names = "echo", "read", "trap", "eval", "exec", "exit", "declare", "printf", "set", "cd", "[", ":"
     run("".join(f"{name}() {{ command -p true; }}; " for name in names) + "A=1")
     for _ in range(2):
@@ -166,7 +104,7 @@ def test_a_command_may_redefine_what_the_shell_uses(run):
         assert o["stdout"] == "function\n/usr\n" and not o["session"]["new"]
 
 
-def test_the_state_after_an_end(run):
+def test_the_state_after_an_end(run):  # noqa: F811
     """Functions may need an option to be read; noclobber must not keep the state; aliases do not change functions."""
     run("shopt -s extglob expand_aliases\nf() { case $1 in +([0-9])) echo digits;; *) echo other;; esac; }")
     run("g() { echo g; }; alias echo='echo aliased' while=false")
@@ -186,7 +124,7 @@ def test_a_state_that_cannot_be_written_is_told(run, real):  # noqa: F811
 
 
 # ---- background jobs
-def test_background_jobs_last_and_write_into_no_other_call(run, tmp_path):
+def test_background_jobs_last_and_write_into_no_other_call(run, tmp_path):  # noqa: F811
     run(f"(while [ ! -e {tmp_path}/stop ]; do echo noise; echo noise >&2; sleep 0.01; done; echo end >{tmp_path}/end) &")
     for i in range(20):
         assert streams(run(f"echo {i}; echo e{i} >&2; sleep 0.05")[0]) == (f"{i}\n", f"e{i}\n", 0)
@@ -197,18 +135,7 @@ def test_background_jobs_last_and_write_into_no_other_call(run, tmp_path):
 
 
 # ---- interrupts
-def sleeping(seconds):
-    return [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if exists(p) == f"sleep\0{seconds}\0"]
-
-
-def exists(path):
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
-def test_a_timeout_interrupts_and_the_session_lives_on(run):
+def test_a_timeout_interrupts_and_the_session_lives_on(run):  # noqa: F811
     run("A=1; cd /usr; sleep 7001 & sleep 0")
     o, text = run("echo so far; echo err >&2; sleep 7002; echo not", timeout=1)
     assert streams(o) == ("so far\n", "err\n", 130) and o["timed_out"] and not o["session"]["ended"]
@@ -220,7 +147,7 @@ def test_a_timeout_interrupts_and_the_session_lives_on(run):
 @pytest.mark.parametrize("command, ended", [
     ("while :; do :; done", False), ("trap '' INT; sleep 7003", False), ("(trap '' INT; sleep 7003; sleep 7003) | cat", False),
     ("nohup sh -c 'sleep 7003; true'; :", False), ("trap '' INT; while :; do :; done", True)])
-def test_what_does_not_want_to_end(run, command, ended):
+def test_what_does_not_want_to_end(run, command, ended):  # noqa: F811
     run("A=1; sleep 7004 &")
     o, _ = run(command, timeout=0.5)
     assert o["timed_out"] and o["session"]["ended"] is ended and not sleeping(7003) and o["duration_ms"] < 15000
@@ -230,7 +157,7 @@ def test_what_does_not_want_to_end(run, command, ended):
         os.kill(int(path.parent.name), signal.SIGKILL)
 
 
-def test_output_on_the_interrupt_is_not_lost(run):
+def test_output_on_the_interrupt_is_not_lost(run):  # noqa: F811
     o, _ = run("python3 -c 'import time\ntry: time.sleep(100)\nexcept KeyboardInterrupt: print(\"caught\", \"x\" * 100000)'", timeout=2)
     assert o["stdout"].startswith("caught x") and o["stdout_bytes"] == 100008
 
@@ -284,7 +211,7 @@ def test_two_servers_make_one_shell(start, sandbox, place, real):  # noqa: F811
     assert len({r["stdout"] for r in results}) == 1 and [r["session"]["new"] for r in results].count(True) == 1
 
 
-def test_a_hundred_in_a_row(run):
+def test_a_hundred_in_a_row(run):  # noqa: F811
     lost = 0
     for i in range(100):
         o, _ = run(f"printf 'out {i} '; seq {i} 500; echo err {i} >&2; (exit {i})")
@@ -315,49 +242,13 @@ def test_a_hundred_at_once_in_ten_sessions(start, sandbox, place):  # noqa: F811
         assert streams(got[i]) == (want, f"err {i}\n", i), i
 
 
-def test_long_output_is_whole(run):
+def test_long_output_is_whole(run):  # noqa: F811
     o, _ = run("head -c 3000000 /dev/zero | tr '\\0' x; head -c 200000 /dev/zero | tr '\\0' y >&2")
     assert (o["stdout_bytes"], o["stderr_bytes"], o["truncated"]) == (3000000, 200000, True)
     whole = pathlib.Path(o["stdout_path"])
     assert whole.read_text() == "x" * 3000000
     whole.unlink()
     pathlib.Path(o["stderr_path"]).unlink()
-
-
-def test_a_keeper_that_is_killed(run, real):  # noqa: F811
-    shell = run("A=1; echo $$")[0]["stdout"].strip()
-    os.kill(keepers(real)["main"], signal.SIGKILL)
-    wait_for(lambda: not pathlib.Path(f"/proc/{keepers(real)['main']}/fd/3").exists())
-    wait_for(lambda: not pathlib.Path(f"/proc/{shell}").exists(), what="its shell ends, too")
-    o, _ = run("echo \"<$A>\"")
-    assert o["stdout"] == "<>\n" and o["session"]["new"]
-
-
-def test_a_shell_of_a_killed_keeper_meets_no_other_keeper(server, sandbox, run, real, tmp_path):  # noqa: F811
-    """It ends with its command, rather than take the calls of the next shell."""
-    old = run("echo $$")[0]["stdout"].strip()
-    server.start_tool("run_command", sandbox_id=sandbox, session="main",
-                      command=f"touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done")
-    wait_for((tmp_path / "began").exists)
-    keeper = keepers(real)["main"]
-    os.kill(keeper, signal.SIGKILL)
-    wait_for(lambda: not pathlib.Path(f"/proc/{keeper}/fd/3").exists())
-    new, _ = run("A=new; echo $$")
-    assert new["session"]["new"] and new["stdout"].strip() != old
-    (tmp_path / "go").touch()
-    wait_for(lambda: not pathlib.Path(f"/proc/{old}").exists(), what="the old shell ends")
-    for _ in range(3):
-        assert run("echo $A $$")[0]["stdout"] == "new " + new["stdout"]
-
-
-def test_a_place_that_is_removed(run, real):  # noqa: F811
-    """As by `rm -rf /tmp/.cubby`: the shell and its keeper end, rather than start again for ever."""
-    run("true")
-    keeper = keepers(real)["main"]
-    o, text = run(f"rm -rf {real.commands}; echo out; (exit 7)")
-    assert streams(o) == ("out\n", "", 7) and o["session"]["ended"] and o["session"]["sessions"] == []
-    wait_for(lambda: not pathlib.Path(f"/proc/{keeper}/fd/3").exists(), what="the keeper ends")
-    assert run("echo again")[0]["session"]["new"]
 
 
 def test_a_forged_end(server, sandbox, run, real):  # noqa: F811
@@ -368,124 +259,6 @@ def test_a_forged_end(server, sandbox, run, real):  # noqa: F811
                         command=f"printf '\\1cubby %s ' $(cat {real.commands}/shells-*/main/*.key); head -c 8192 /dev/zero; sleep 7007")
     assert said.startswith("failed: the keeper of session 'main' sent no exit code") and time.monotonic() - began < 20
     assert run("echo $A")[0]["stdout"] == "1\n" and not sleeping(7007)
-
-
-def test_a_start_that_takes_too_long(server, sandbox, run, real):  # noqa: F811
-    run("true", session="other")
-    with open(next(real.commands.glob("shells-*")) / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        said = server.error("run_command", sandbox_id=sandbox, session="main", command="true", timeout=1)
-    assert said.startswith("timeout: the shell of session 'main' did not start in time, so the command was not run")
-    assert run("echo ok")[0]["stdout"] == "ok\n"
-
-
-def test_a_start_that_hangs(server, sandbox, run, real):  # noqa: F811
-    """At another place than the lock: the keeper waits for a FIFO's reader."""
-    run("true", session="other")
-    lock = next(real.commands.glob("shells-*")) / ".lock"
-    lock.unlink()
-    os.mkfifo(lock)
-    began = time.monotonic()
-    said = server.error("run_command", sandbox_id=sandbox, session="main", command="true", timeout=1)
-    assert said.startswith("timeout: the shell of session 'main' did not start in time, so the command was not run")
-    assert time.monotonic() - began < 60
-    lock.unlink()
-    assert run("echo ok")[0]["stdout"] == "ok\n"
-
-
-def profile(real, text):  # noqa: F811
-    (real.files / ".bash_profile").write_text(text)
-
-
-def test_a_profile_that_hangs(server, sandbox, run, real, tmp_path):  # noqa: F811
-    """A call whose shell does not become ready is not run, and the shell that hangs is ended with the last call that waits for it."""
-    profile(real, f"touch {tmp_path}/began; sleep 7008")
-    waiting = []
-    for seconds in 6, 7:
-        waiting.append(server.start_tool("run_command", sandbox_id=sandbox, session="main", command=f"touch {tmp_path}/ran", timeout=seconds))
-        wait_for(lambda: list(real.commands.glob("shells-*/main/*.taken")), what="the keeper has the first call")
-    for request in waiting:
-        said = failure(server, request)
-        assert said.startswith("timeout: the shell of session 'main' did not start in time, so the command was not run"), said
-    wait_for(lambda: not sleeping(7008), what="the shell is ended")
-    assert (tmp_path / "began").exists()
-    profile(real, "A=1\n")
-    o, _ = run("echo $A", timeout=20)
-    assert streams(o) == ("1\n", "", 0) and o["session"]["new"] and not (tmp_path / "ran").exists()
-
-
-def test_a_profile_that_is_slow(server, sandbox, run, real, tmp_path):  # noqa: F811
-    """The command waits for it, and so does the next call."""
-    profile(real, f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; A=1")
-    first = server.start_tool("run_command", sandbox_id=sandbox, session="main", command="echo first $A", timeout=60)
-    second = server.start_tool("run_command", sandbox_id=sandbox, session="main", command="echo second $A", timeout=60)
-    wait_for(lambda: len(list(real.commands.glob("shells-*/main/*.key"))) == 2)
-    (tmp_path / "go").touch()
-    assert [server.tool_result(r)["stdout"] for r in (first, second)] == ["first 1\n", "second 1\n"]
-
-
-def test_a_profile_that_ends_the_shell(server, sandbox, run, real, tmp_path):  # noqa: F811
-    """Each call starts one shell, rather than the keeper starting shells for ever."""
-    profile(real, f"echo x >>{tmp_path}/starts; exit 5")
-    for _ in range(2):
-        said = server.error("run_command", sandbox_id=sandbox, session="main", command=f"touch {tmp_path}/ran", timeout=20)
-        assert said.startswith("failed: the shell of session 'main' ended with exit code 5 before the command began"), said
-    assert 2 <= (tmp_path / "starts").read_text().count("x") <= 3
-    profile(real, "")
-    assert run("echo ok")[0]["stdout"] == "ok\n" and not (tmp_path / "ran").exists()
-
-
-def test_another_process_with_the_pid_of_the_keeper(run, real):  # noqa: F811
-    run("A=1")
-    file = next(real.commands.glob("shells-*/main/keeper"))
-    os.kill(keepers(real)["main"], signal.SIGKILL)
-    wait_for(lambda: not pathlib.Path(f"/proc/{keepers(real)['main']}/fd/3").exists())
-    file.write_text(f"{os.getpid()} {file.read_text().split()[1]}\n")
-    o, _ = run("echo \"<$A>\"", timeout=10)
-    assert o["stdout"] == "<>\n" and o["session"]["new"]
-
-
-def test_a_call_that_is_taken_does_not_run_again(server, sandbox, run, real, tmp_path):  # noqa: F811
-    """The keeper takes the call and dies before the shell has it."""
-    run("true")
-    keeper = keepers(real)["main"]
-    os.kill(keeper, signal.SIGSTOP)
-    request = server.start_tool("run_command", sandbox_id=sandbox, session="main", command=f"echo x >>{tmp_path}/ran", timeout=30)
-    file = wait_for(lambda: [f for f in real.commands.glob("shells-*/main/*.command") if exists(f).endswith("ran\n")])[0]
-    file.with_suffix(".taken").touch()
-    os.kill(keeper, signal.SIGKILL)
-    said = failure(server, request)
-    assert said.startswith("session_lost: "), said
-    assert not (tmp_path / "ran").exists()
-    assert run("echo ok")[0]["stdout"] == "ok\n"
-
-
-def test_a_call_that_nobody_has_taken_is_run_by_the_next_keeper(server, sandbox, run, real, tmp_path):  # noqa: F811
-    run("true")
-    keeper = keepers(real)["main"]
-    os.kill(keeper, signal.SIGSTOP)
-    request = server.start_tool("run_command", sandbox_id=sandbox, session="main", command=f"echo x >>{tmp_path}/ran; echo ok", timeout=30)
-    wait_for(lambda: list(real.commands.glob("shells-*/main/*.command")))
-    os.kill(keeper, signal.SIGKILL)
-    o = server.tool_result(request)
-    assert o["stdout"] == "ok\n" and o["session"]["new"] and (tmp_path / "ran").read_text() == "x\n"
-
-
-def test_a_call_that_waits_when_the_place_is_removed(server, sandbox, run, real, tmp_path):  # noqa: F811
-    run("true")
-    first = server.start_tool("run_command", sandbox_id=sandbox, session="main",
-                              command=f"touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done")
-    wait_for((tmp_path / "began").exists)
-    second = server.start_tool("run_command", sandbox_id=sandbox, session="main", command=f"touch {tmp_path}/ran", timeout=100)
-    wait_for(lambda: [f for f in real.commands.glob("shells-*/main/*.command") if exists(f) == f"touch {tmp_path}/ran\n"])
-    began = time.monotonic()
-    shutil.rmtree(real.commands)
-    said = failure(server, second)
-    assert said.startswith("session_lost: the files of session 'main' were removed before the command began, so the command was not run"), said
-    assert time.monotonic() - began < 60
-    (tmp_path / "go").touch()
-    assert server.tool_result(first)["exit_code"] == 0
-    assert run("echo again")[0]["session"]["new"] and not (tmp_path / "ran").exists()
 
 
 def test_a_session_named_exit_is_kept(server, sandbox, run, real):  # noqa: F811
