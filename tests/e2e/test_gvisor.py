@@ -376,8 +376,13 @@ def test_pause(daemon):
     assert note(daemon, made) == ["kept", "kept"]
 
 
+def states(daemon, made):
+    """The states of the sandbox's machine, in their order."""
+    return re.findall(rf"machine.state id={made['sandboxID']} \S+ -> (\S+)", daemon.log.read_text())
+
+
 def test_a_sentry_that_answers_late(daemon):
-    """It obeys all the same, and counts its stops. A pause that failed is undone, and a wake that failed may be repeated."""
+    """It obeys all the same, and counts its stops. A pause or a wake that failed is undone, and may be repeated."""
     awake, asleep = daemon.create(), daemon.create()
     for made in (awake, asleep):
         put_note(daemon, made, "kept")
@@ -394,6 +399,8 @@ def test_a_sentry_that_answers_late(daemon):
     finally:
         for sentry in sentries:
             os.kill(sentry, signal.SIGCONT)
+    for made, passed in ((awake, ["pausing", "paused", "resuming", "running"]), (asleep, ["resuming", "running", "pausing", "paused"])):
+        wait_for(lambda made=made, passed=passed: states(daemon, made)[-3:] == passed[-3:], 30, "put back into the state before the request")
     for made in (awake, asleep):
         wait_for(lambda made=made: daemon.request("POST", f"/sandboxes/{made['sandboxID']}/connect", {"timeout": 600}).status < 300, 30, "awake")
         assert note(daemon, made) == ["kept", "kept"]
@@ -458,14 +465,14 @@ def test_adoption_without_the_template():
         assert note(d, made) == ["kept", "kept"]
 
 
-def ask_sentry(container):
-    """Waits until the sentry answers, here that it does not know the call."""
+def ask_sentry(container, call="None"):
+    """Waits until the sentry answers; without a call, that it does not know it."""
     (control,) = container.glob("runsc-*.sock")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
         asked.settimeout(60)
         asked.connect(str(control))
-        asked.sendall(b'{"method":"containerManager.None"}')
-        assert b'"success":false' in asked.recv(4096)
+        asked.sendall(b'{"method":"containerManager.%s","arg":null}' % call.encode())
+        assert (b'"success":%s' % (b"false" if call == "None" else b"true")) in asked.recv(4096)
 
 
 def test_a_daemon_that_ends_before_a_pause_is_answered():
@@ -480,7 +487,7 @@ def test_a_daemon_that_ends_before_a_pause_is_answered():
             asked = d.connection()
             asked.request("POST", f"/sandboxes/{made['sandboxID']}/pause", b"{}", {"Content-Type": "application/json"})
             wait_for(lambda: re.search(rb"machine.state id=\S+ running -> pausing", d.log.read_bytes()), 60, "the sentry has been told")
-            assert (container / "paused").exists()
+            assert (container / "changing").exists()
             d.stop(signal.SIGKILL)
             asked.close()
         finally:
@@ -490,6 +497,32 @@ def test_a_daemon_that_ends_before_a_pause_is_answered():
         assert d.get(made["sandboxID"]).json["state"] == "paused"
         post(d, made, "connect", {"timeout": 600})
         assert note(d, made) == ["kept", "kept"]
+
+
+@pytest.mark.parametrize("stops", [0, 1, 2])
+def test_a_daemon_that_ends_while_it_is_not_known_what_a_sentry_was_told(stops):
+    """Before the call, after it, or twice. The sandbox is adopted in the state of its record all the same."""
+    with Containers() as d:
+        awake, asleep = d.create(), d.create()
+        for made in (awake, asleep):
+            put_note(d, made, "kept")
+        post(d, asleep, "pause", status=204)
+        sentries = [d.sentry(made) for made in (awake, asleep)]
+        d.stop(signal.SIGKILL)
+        for container in (d.home / "runsc").iterdir():
+            was_paused = (container / "paused").exists()
+            (container / "paused").unlink(missing_ok=True)
+            (container / "changing").touch()
+            for _ in range(stops):
+                ask_sentry(container, "Pause")
+            if was_paused and stops == 0:
+                ask_sentry(container, "Resume")
+        d.start()
+        for made, state in ((awake, "running"), (asleep, "paused")):
+            wait_for(lambda made=made, state=state: d.get(made["sandboxID"]).json["state"] == state, 30, "as the record says")
+            post(d, made, "connect", {"timeout": 600}, status=200 if state == "running" else 201)
+            assert note(d, made) == ["kept", "kept"]
+        assert [d.sentry(made) for made in (awake, asleep)] == sentries
 
 
 def test_a_container_directory_of_another_process_is_kept():

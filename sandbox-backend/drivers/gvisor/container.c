@@ -24,7 +24,8 @@
 // of the guest does.
 //
 // Adoption. The record names the sentry by pid and start time, and the container's directory,
-// which has its control socket. The sentry needs no parent.
+// which has its control socket. The sentry needs no parent. Whether its guest stands still is known
+// from a mark in that directory, or from the sentry (container_settle.c).
 #include "sandbox-backend/drivers/gvisor/container.h"
 
 #include <dirent.h>
@@ -151,23 +152,18 @@ struct container *container__new(uv_loop_t *loop, const struct machine_spec *spe
 void container__call(struct container *c, const char *method, json_t *arg, const int *fds,
                      int fd_count, uint64_t limit_ms, urpc_cb cb)
 {
-    const struct urpc_request request = {.path = c->dir.control,
-                                         .method = method,
-                                         .arg = arg,
-                                         .fds = fds,
-                                         .fd_count = fd_count,
-                                         .limit_ms = limit_ms * core_patience(&c->core)};
-    c->call = urpc_send(c->core.loop, &request, cb, c);
+    const struct urpc_request request = {
+        .method = method, .arg = arg, .fds = fds, .fd_count = fd_count, .limit_ms = limit_ms};
+    container__call_with(c, &request, cb);
 }
 
-void container__call_slow(struct container *c, const char *method, uint64_t limit_ms,
-                          urpc_cb on_slow, urpc_cb cb)
+void container__call_with(struct container *c, const struct urpc_request *request, urpc_cb cb)
 {
-    const struct urpc_request request = {.path = c->dir.control,
-                                         .method = method,
-                                         .limit_ms = limit_ms * core_patience(&c->core),
-                                         .on_slow = on_slow};
-    c->call = urpc_send(c->core.loop, &request, cb, c);
+    struct urpc_request own = *request;
+    own.path = c->dir.control;
+    own.limit_ms *= core_patience(&c->core);
+    own.slow_ms *= core_patience(&c->core);
+    c->call = urpc_send(c->core.loop, &own, cb, c);
 }
 
 // ---- adoption
@@ -191,7 +187,7 @@ static void on_policy_set(struct machine_core *core, const struct err *e)
     if (core->state != MACHINE_STARTING)
         return;
     if (!e) {
-        core_ready(core, container__is_marked(c) ? MACHINE_PAUSED : MACHINE_RUNNING);
+        container__settle(c);
         return;
     }
     err_set(&failed, ERR_GONE, "the machine's network policy cannot be set: %s", e->msg);

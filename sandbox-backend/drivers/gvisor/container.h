@@ -8,6 +8,7 @@
 #include "sandbox-backend/drivers/gvisor/checkpoint.h"
 #include "sandbox-backend/drivers/gvisor/container_dir.h"
 #include "sandbox-backend/drivers/gvisor/gvisor.h"
+#include "sandbox-backend/drivers/gvisor/stacks.h"
 #include "sandbox-backend/drivers/gvisor/urpc.h"
 #include "sandbox-backend/drivers/host/core.h"
 
@@ -25,6 +26,9 @@ struct container {
     struct subproc *guard;  // owned; ends the sentry with the daemon; NULL: not wanted, or gone
     struct urpc_call *call; // in progress, or NULL
     void (*then)(struct container *c, const struct err *e); // of container_pause.c, or NULL
+    enum machine_state wanted;                              // of container_pause.c
+    enum stacks_guest found;                                // of container_settle.c
+    int stops;                                              // taken back there
     struct container_save *save;                            // owned; NULL: no saving
     bool is_created;                                        // the sentry runs
     bool is_limited;                                        // its control groups have been made
@@ -45,24 +49,40 @@ struct container *container__new(uv_loop_t *loop, const struct machine_spec *spe
 // Call the sentry (urpc.h). One call at a time.
 void container__call(struct container *c, const char *method, json_t *arg, const int *fds,
                      int fd_count, uint64_t limit_ms, urpc_cb cb);
-// The same without descriptors and argument. The call is not given up after limit_ms: on_slow is
-// called then, and `cb` once the answer comes.
-void container__call_slow(struct container *c, const char *method, uint64_t limit_ms,
-                          urpc_cb on_slow, urpc_cb cb);
+// Call the sentry with more of urpc_request than that. The limits are multiplied for a machine in
+// the background.
+void container__call_with(struct container *c, const struct urpc_request *request, urpc_cb cb);
 
 json_t *container__record(const struct machine *machine);
 void container__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                       machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
 
 // ---- container_pause.c
-// Stop a RUNNING machine, or let a PAUSED one go on, which may then be NULL. `then` is called once:
-// with NULL, the machine is PAUSED or RUNNING; with an error it is as before, or, if the sentry did
-// not answer in time, PAUSING or RESUMING until it does. Not called for a machine that ends.
+// Stop a RUNNING machine, or let a PAUSED one go on. `then` is called once: with NULL, the machine
+// is PAUSED or RUNNING; with an error it is as before, or, if the sentry did not answer in time,
+// PAUSING or RESUMING until it has answered, and then as before. Not called for a machine that
+// ends.
 void container__stop(struct container *c, void (*then)(struct container *c, const struct err *e));
 void container__go_on(struct container *c, void (*then)(struct container *c, const struct err *e));
-bool container__is_marked(const struct container *c); // the guest stands still, or is about to
+bool container__is_paused(const struct machine *machine);
 void container__pause(struct machine *machine, machine_done_cb cb, void *ctx);
 void container__resume(struct machine *machine, machine_done_cb cb, void *ctx);
+
+// ---- container_mark.c: the mark of a guest that stands still
+
+enum container_mark {
+    MARK_NONE,     // it runs
+    MARK_CHANGING, // the sentry was told to stop it or to let it go on, or is about to be told
+    MARK_PAUSED,   // it stands still
+};
+
+int container__mark(const struct container *c, enum container_mark mark, struct err *e);
+enum container_mark container__marked(const struct container *c);
+
+// ---- container_settle.c
+// Find out whether the guest of an adopted machine stands still, or let it go on if that is not
+// known. Call core_ready or core_fail.
+void container__settle(struct container *c);
 
 // ---- container_create.c
 struct machine *container__create(uv_loop_t *loop, const struct machine_spec *spec,

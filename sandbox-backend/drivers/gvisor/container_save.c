@@ -174,9 +174,11 @@ static void give_up(struct container_save *s)
     finish(s);
 }
 
+// The first error is told. A guest that has not gone on yet will.
 static void on_resumed(struct container *c, const struct err *e)
 {
-    (void)e; // the first error is told
+    (void)e;
+    c->wanted = MACHINE_RUNNING;
     finish(c->save);
 }
 

@@ -18,10 +18,9 @@
 #include "sandbox-backend/net/deadline.h"
 
 // A sentry that its guest has broken into may send anything.
-#define ANSWER_BYTES_MAX 65536
-#define ANSWER_VALUES    256
-#define CHUNK_BYTES      4096
-#define ERROR_SHOWN_MAX  200
+#define ANSWER_VALUES   256
+#define CHUNK_BYTES     4096
+#define ERROR_SHOWN_MAX 200
 
 struct urpc_call {
     uv_pipe_t pipe;
@@ -36,8 +35,11 @@ struct urpc_call {
     int handles; // not yet closed
     bool over;
     struct err error;
+    size_t answer_max;
+    uint64_t slow_ms;
     urpc_cb on_slow; // NULL: not wanted, or called
-    urpc_cb cb;      // NULL once the call is abandoned
+    urpc_result_cb on_result;
+    urpc_cb cb; // NULL once the call is abandoned
     void *ctx;
 };
 
@@ -88,6 +90,7 @@ static void on_late(struct deadline *d)
     struct err late = ERR_INIT;
     err_set(&late, ERR_TIMEOUT, "gVisor's sentry did not answer %s in time", c->method);
     if (on_slow) {
+        deadline_arm(&c->deadline, c->slow_ms);
         on_slow(&late, c->ctx);
         return;
     }
@@ -139,6 +142,8 @@ static void take_answer(struct urpc_call *c, const json_t *answer)
         utf8_sanitize(&shown, error ? error : "no reason", error ? strlen(error) : 9);
         err_set(&c->error, ERR_INTERNAL, "gVisor's sentry refused %s: %.*s", c->method,
                 ERROR_SHOWN_MAX, buf_str(&shown));
+    } else if (c->on_result && c->cb) {
+        c->on_result(json_object_get(answer, "result"), c->ctx);
     }
     finish(c);
 }
@@ -147,7 +152,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     (void)buf;
     struct urpc_call *c = container_of((uv_pipe_t *)stream, struct urpc_call, pipe);
-    if (n > 0 && c->answer.len + (size_t)n > ANSWER_BYTES_MAX) {
+    if (n > 0 && c->answer.len + (size_t)n > c->answer_max) {
         err_set(&c->error, ERR_INTERNAL, "gVisor's sentry sent an answer to %s that is too long",
                 c->method);
         finish(c);
@@ -195,6 +200,25 @@ static int send_request(int fd, const struct urpc_request *request, const char *
                          request->method);
 }
 
+// Send the request, and read its answer once it comes. Whatever can fail before the request is sent
+// is done before.
+static int start(struct urpc_call *c, const struct urpc_request *request, const char *text,
+                 struct err *e)
+{
+    int fd = fd_connect_unix(request->path);
+    if (fd < 0)
+        return err_set(e, ERR_UNAVAILABLE, "gVisor's sentry cannot be reached: %s",
+                       strerror(errno));
+    int sys = uv_pipe_open(&c->pipe, fd);
+    if (sys < 0) {
+        close(fd);
+        return err_sys(e, -sys, "open a connection to gVisor's sentry");
+    }
+    sys = uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read);
+    return sys < 0 ? err_sys(e, -sys, "read from gVisor's sentry")
+                   : send_request(fd, request, text, e);
+}
+
 struct urpc_call *urpc_send(uv_loop_t *loop, const struct urpc_request *request, urpc_cb cb,
                             void *ctx)
 {
@@ -202,7 +226,11 @@ struct urpc_call *urpc_send(uv_loop_t *loop, const struct urpc_request *request,
     *c = (struct urpc_call){.method = xstrdup(str_base(request->method)),
                             .answer = BUF_INIT,
                             .handles = 2,
+                            .answer_max =
+                                request->answer_max ? request->answer_max : URPC_ANSWER_BYTES,
+                            .slow_ms = request->slow_ms,
                             .on_slow = request->on_slow,
+                            .on_result = request->on_result,
                             .cb = cb,
                             .ctx = ctx};
     json_t *object = json_pack("{s:s, s:o?}", "method", request->method, "arg", request->arg);
@@ -210,15 +238,7 @@ struct urpc_call *urpc_send(uv_loop_t *loop, const struct urpc_request *request,
     json_decref(object);
     deadline_init(&c->deadline, loop, on_late);
     uv_pipe_init(loop, &c->pipe, 0);
-    int fd auto_close = fd_connect_unix(request->path);
-    if (fd < 0)
-        err_set(&c->error, ERR_UNAVAILABLE, "gVisor's sentry cannot be reached: %s",
-                strerror(errno));
-    if (fd >= 0 && send_request(fd, request, text, &c->error) == 0 &&
-        uv_pipe_open(&c->pipe, fd) == 0) {
-        steal_fd(&fd);
-        uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read);
-    }
+    start(c, request, text, &c->error);
     deadline_arm(&c->deadline, err_is(&c->error) ? 0 : request->limit_ms);
     return c;
 }

@@ -14,12 +14,15 @@
 
 #include "sandbox-backend/base/err.h"
 
-#define URPC_FDS_MAX 8
+#define URPC_FDS_MAX      8
+#define URPC_ANSWER_BYTES 65536
 
 struct urpc_call; // frees itself after its callback, or once it is abandoned
 
 // `e` is NULL on success.
 typedef void (*urpc_cb)(const struct err *e, void *ctx);
+// `result` is borrowed.
+typedef void (*urpc_result_cb)(const json_t *result, void *ctx);
 
 struct urpc_request {
     const char *path;   // of the control socket
@@ -27,9 +30,11 @@ struct urpc_request {
     json_t *arg;        // taken; NULL: null
     const int *fds;     // borrowed until urpc_send returns
     int fd_count;
-    uint64_t limit_ms;
-    urpc_cb on_slow; // NULL: a call that is not answered in time fails with ERR_TIMEOUT. Else this
-                     // gets that error, and the call goes on without a limit
+    uint64_t limit_ms; // a call that is not answered in time fails with ERR_TIMEOUT
+    urpc_cb on_slow;   // NULL, or: gets that error first, and the call goes on for slow_ms
+    uint64_t slow_ms;
+    urpc_result_cb on_result; // NULL, or: gets the result of a call that succeeds, before `cb`
+    size_t answer_max;        // bytes; 0: URPC_ANSWER_BYTES
 };
 
 // Send the request. The callback comes from the loop, exactly once, unless the call is abandoned.

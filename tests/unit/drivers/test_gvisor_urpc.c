@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -40,6 +41,8 @@ static void *answer(void *arg)
 
 struct result {
     int calls;
+    int slow;
+    size_t len; // of the result, a text
     struct err e;
 };
 
@@ -51,7 +54,21 @@ static void on_done(const struct err *e, void *ctx)
         r->e = *e;
 }
 
-static struct result call(const char *text, bool ends)
+static void on_slow(const struct err *e, void *ctx)
+{
+    struct result *r = ctx;
+    r->slow++;
+    ok(e->code == ERR_TIMEOUT && r->calls == 0, "slow: %s", e->msg);
+}
+
+static void on_result(const json_t *value, void *ctx)
+{
+    struct result *r = ctx;
+    is_int(r->calls, 0, "the result comes first");
+    r->len = json_string_length(value);
+}
+
+static struct result call_with(const char *text, bool ends, const struct urpc_request *more)
 {
     char dir[] = "/tmp/gvisor-urpc-XXXXXX";
     struct err e = ERR_INIT;
@@ -63,8 +80,9 @@ static struct result call(const char *text, bool ends)
     struct sentry s = {.listener = fd_listen_unix(path, &e), .text = text, .ends = ends};
     pthread_create(&thread, NULL, answer, &s);
     uv_loop_init(&loop);
-    const struct urpc_request request = {
-        .path = path, .method = "containerManager.Pause", .limit_ms = LIMIT_MS};
+    struct urpc_request request = *more;
+    request.path = path;
+    request.method = "containerManager.Pause";
     urpc_send(&loop, &request, on_done, &r);
     uv_run(&loop, UV_RUN_DEFAULT);
     uv_loop_close(&loop);
@@ -75,8 +93,41 @@ static struct result call(const char *text, bool ends)
     return r;
 }
 
+static struct result call(const char *text, bool ends)
+{
+    return call_with(text, ends, &(struct urpc_request){.limit_ms = LIMIT_MS});
+}
+
+static void test_silence(void)
+{
+    const struct urpc_request slow = {.limit_ms = 1, .on_slow = on_slow, .slow_ms = 1};
+    struct result r = call_with("", false, &slow);
+    is_int(r.slow, 1, "slow, once");
+    is_int(r.e.code, ERR_TIMEOUT, "and then given up: %s", r.e.msg);
+    const struct urpc_request patient = {.limit_ms = 0, .on_slow = on_slow, .slow_ms = LIMIT_MS};
+    r = call_with("{\"success\":true}", false, &patient);
+    ok(!err_is(&r.e), "a late answer counts: %s", r.e.msg);
+}
+
+static void test_long_answer(void)
+{
+    struct buf text auto_buf = BUF_INIT;
+    buf_adds(&text, "{\"success\":true,\"result\":\"");
+    for (int i = 0; i < URPC_ANSWER_BYTES; i++)
+        buf_adds(&text, "x");
+    buf_adds(&text, "\"}");
+    struct result r = call(buf_str(&text), false);
+    ok(strstr(r.e.msg, "that is too long"), "%s", r.e.msg);
+    const struct urpc_request more = {
+        .limit_ms = LIMIT_MS, .on_result = on_result, .answer_max = 2 * URPC_ANSWER_BYTES};
+    r = call_with(buf_str(&text), false, &more);
+    ok(!err_is(&r.e) && r.len == URPC_ANSWER_BYTES, "the whole result: %s", r.e.msg);
+}
+
 int main(void)
 {
+    test_silence();
+    test_long_answer();
     struct result good = call("{\"success\":true,\"result\":{\"a\":\"}}\\\"}{\"}}\n", false);
     ok(!err_is(&good.e), "braces within an object, and within a text: %s", good.e.msg);
     struct result refused = call("{\"success\":false,\"err\":\"no } such container\"}", false);

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the stacks of a sentry's threads say about its guest. The sentry has no call that asks
+// whether its guest stands still; debug.Stacks is the only one whose answer shows it.
+#pragma once
+
+enum stacks_guest {
+    STACKS_UNKNOWN, // the guest's PID 1 is not among them
+    STACKS_RUNS,
+    STACKS_STANDS,
+};
+
+// Read the answer of debug.Stacks, in the form of Go's runtime.Stack. The guest stands still if the
+// goroutine of its PID 1 waits in Task.doStop. One that waits there no longer, but has not left the
+// function yet, has been let go on.
+enum stacks_guest stacks_guest(const char *text);
