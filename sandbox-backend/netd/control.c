@@ -19,7 +19,7 @@ void control_init(struct control *c, int listen_fd,
                   void (*on_policy)(void *ctx, const struct net_policy *rules), void *ctx)
 {
     *c = (struct control){
-        .listen_fd = listen_fd, .fd = -1, .place = -1, .on_policy = on_policy, .ctx = ctx};
+        .listen_fd = listen_fd, .fd = -1, .poll_index = -1, .on_policy = on_policy, .ctx = ctx};
 }
 
 static void hang_up(struct control *c)
@@ -81,7 +81,8 @@ static void read_line(struct control *c)
 
 void control_fill(struct control *c, struct pollset *set, int *timeout)
 {
-    c->place = c->listen_fd < 0 ? -1 : pollset_add(set, c->fd < 0 ? c->listen_fd : c->fd, POLLIN);
+    c->poll_index =
+        c->listen_fd < 0 ? -1 : pollset_add(set, c->fd < 0 ? c->listen_fd : c->fd, POLLIN);
     if (c->fd < 0)
         return;
     int64_t left = c->deadline - clock_mono_ms();
@@ -92,7 +93,7 @@ void control_fill(struct control *c, struct pollset *set, int *timeout)
 
 void control_poll(struct control *c, const struct pollset *set)
 {
-    bool has_event = c->place >= 0 && pollset_events(set, c->place);
+    bool has_event = c->poll_index >= 0 && pollset_events(set, c->poll_index);
     if (c->fd >= 0 && has_event) {
         read_line(c);
     } else if (c->fd >= 0 && clock_mono_ms() >= c->deadline) {

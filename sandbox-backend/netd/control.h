@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control socket: the daemon replaces the policy through it while the sandbox runs.
 //
-// The client sends one line of JSON, {"policy": <net_policy.h>}, and gets one back: {} when the
-// policy holds, {"error": "<a sentence>"} when the old one stays. Then the connection is closed.
-// The socket belongs to the daemon: its mode keeps other users out, and the guest cannot reach it.
-// netd serves a single client at a time; the others wait to be accepted.
+// The client sends one line of JSON, {"policy": <net_policy.h>}, and gets one back: {} when the new
+// policy is in force, {"error": "<a sentence>"} when the old one stays in force. Then the
+// connection is closed. The socket belongs to the daemon: its mode keeps other users out, and the
+// guest cannot reach it. netd serves a single client at a time; the others wait to be accepted.
 #pragma once
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/net_policy.h"
 #include "sandbox-backend/netd/wire/pollset.h"
 
-#define CONTROL_LINE_MS (10 * 1000) // for a client to send its line
+#define CONTROL_LINE_MS (10 * 1000) // time for a client to send its line
 
 struct control {
     int listen_fd; // borrowed; -1: none
     int fd;        // owned; the client, or -1
     struct buf line;
     int64_t deadline;
-    int place;
+    int poll_index;
     void (*on_policy)(void *ctx, const struct net_policy *rules);
     void *ctx;
 };

@@ -283,7 +283,7 @@ static void fill(struct netd *n, int *timeout)
     size_t queued = frames_queued(&n->frames);
     bool reads_guest = !holds_guest(n, timeout) && queued < FRAMES_HOLD_GUEST_BYTES;
     n->set.count = 0;
-    n->frames_place = pollset_add(&n->set, n->frames.fd,
+    n->frames_index = pollset_add(&n->set, n->frames.fd,
                                   (short)((reads_guest ? POLLIN : 0) | (queued ? POLLOUT : 0)));
     stack_fill(n->stack, &n->set, holds_outside(n, queued, timeout), timeout);
     gate_fill(n->gate, &n->set, timeout);
@@ -304,7 +304,7 @@ static int serve(struct netd *n, struct err *e)
     resolver_poll(n->resolver, &n->set);
     if (!net_policy_is_closed(&n->policy.rules))
         hostaddr_poll(&n->hostaddr, &n->set);
-    short frames = pollset_events(&n->set, n->frames_place);
+    short frames = pollset_events(&n->set, n->frames_index);
     if (frames & (POLLHUP | POLLERR))
         n->frames.is_held = false; // the machine has ended, so stop waiting
     if ((frames & (POLLIN | POLLHUP | POLLERR) || frames_has_rest(&n->frames)) &&

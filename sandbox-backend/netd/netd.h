@@ -20,12 +20,12 @@
 // Inward: a client of the vm.net socket names a port and becomes the host end of a TCP connection
 // into the guest (inward.h, stack_dial). Outward: the filter judges each frame on its own before
 // libslirp sees it (filter.h, policy.h). The only state in that decision is the addresses that netd
-// itself resolved (resolver.h). A new policy comes over the control socket (control.h) and holds
-// from the next frame on. Connections that it denies are cut at once.
+// itself resolved (resolver.h). A new policy comes over the control socket (control.h) and is in
+// force from the next frame on. Connections that it denies are cut at once.
 //
 // Limits. Connections and UDP ports: INWARD_MAX, shaper.h. Half-open connections: outward.h.
-// Connections that say nothing to the gate: gate.h. Segments after a hole: outward.h. Bytes per
-// second: shaper.h. Descriptors and memory of the process: main.c. Bytes queued for the guest:
+// Connections whose guest sends the gate nothing: gate.h. Segments after a hole: outward.h. Bytes
+// per second: shaper.h. Descriptors and memory of the process: main.c. Bytes queued for the guest:
 // frames.h. When that queue grows, host sockets are not read; when it grows further, the guest is
 // not read either. Work of one wake-up: FRAMES_IN_BYTES from the guest, one buffer from each host
 // socket.
@@ -59,7 +59,7 @@ struct netd {
     struct refusals refusals;
     struct filter_result result; // of the current frame
     struct pollset set;
-    int frames_place; // index of the frames socket in `set`
+    int frames_index; // index of the frames socket in `set`
 };
 
 struct netd_options {

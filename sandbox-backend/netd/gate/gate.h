@@ -5,38 +5,38 @@
 // Theory of operation
 //
 // An address that is open only because one of its names is allowed (policy_asks_name) may be the
-// address of many names. So the gate looks at what the guest says first. A TLS ClientHello's server
+// address of many names. So the gate looks at the guest's first bytes. A TLS ClientHello's server
 // name, or an HTTP/1 request's Host, must be a name that the policy allows there and for which netd
 // resolved that address. The steps:
 //
 // 1. libslirp's socket has connected. Its descriptor becomes one end of a socket pair; the gate has
-//    the other end and the real socket (gated.h). What the server says first goes on at once,
-//    because many clients wait for it.
+//    the other end and the real socket (gated.h). The server's first bytes go on at once, because
+//    many clients wait for them.
 // 2. The gate keeps the guest's bytes until they show their protocol (hello.h): at most HELLO_MAX
-//    bytes, and GATE_HELLO_MS from the first. A guest that says nothing has GATE_SILENT_MS, unless
-//    a rule gives the port: there it may be the server's turn for any time.
+//    bytes, and GATE_HELLO_MS from the first. A guest that sends nothing has GATE_SILENT_MS, unless
+//    a rule gives the port. On such a port the guest may wait for the server for any time.
 // 3. The gate judges.
 //
 // - Refused: both ends are reset, and the refusal is noted with the name.
-// - TLS: the bytes go on. When nothing is under way, the real socket takes the descriptor's place
-//   again, and from then on there is no copy.
+// - TLS: the bytes go on. When no byte is left to copy, the real socket takes the descriptor's
+//   place again, and the gate copies nothing any more.
 // - HTTP: the connection stays with the gate, because each later request can be for another host.
 //   Each request is judged like the first (http_head.h).
 // - Another protocol: allowed only where a rule gives the port with the name, and the port is not
 //   80 or 443 (policy_denies_nameless), for example "github.com:22".
 // - CONNECT: refused. A rule can allow a proxy by its address.
 //
-// A sandbox with secrets has a cubby-egress, and every outward connection comes to the gate. TLS
-// and HTTP are handed over to cubby-egress once the name is allowed, where the policy asks for one.
-// The gate's own connection only showed that the server answers; it is closed. When cubby-egress
-// does not take such connections, they are refused, so none bypasses it.
+// A sandbox with secrets has a cubby-egress, and every outward connection comes to the gate. If the
+// policy asks for a name, the gate first judges the name. Then it hands TLS and HTTP connections
+// over to cubby-egress, and closes its own connection, which only showed that the server answers.
+// If cubby-egress does not take such connections, the gate refuses them, so none bypasses it.
 //
 // A new policy judges open connections again (gate_denies), by the name under which they were
 // allowed.
 //
-// Limits: as many connections as libslirp may have, and GATE_ORPHANS_MAX that libslirp has closed
-// and whose last bytes are on their way, for GATE_ORPHAN_MS. Each has HELLO_MAX bytes of its own
-// and the kernel's buffers of one socket pair.
+// Limits: as many connections as libslirp may have, and GATE_ORPHANS_MAX connections that libslirp
+// has closed and whose last bytes are still on their way, each for GATE_ORPHAN_MS. Each connection
+// takes HELLO_MAX bytes and the host kernel's buffers of one socket pair.
 //
 // The gate cannot see inside TLS. A server that answers for an allowed name may answer for other
 // names at the same address after the handshake.
@@ -74,7 +74,7 @@ void gate_take(struct gate *g, int fd, const struct endpoint *to);
 // libslirp is about to close a descriptor.
 void gate_on_closed(struct gate *g, int fd);
 
-// Return NULL, or why the new policy does not let this connection go on.
+// Return NULL, or the reason for which the new policy denies this connection.
 const char *gate_denies(struct gate *g, int fd, const struct endpoint *to);
 // Forget a connection whose descriptor is being cut, and reset its server.
 void gate_cut(struct gate *g, int fd);

@@ -59,7 +59,7 @@ struct gated *gated_new(int fd, const struct endpoint *to)
     close(pair[0]);
     struct gated *c = xcalloc(1, sizeof(*c));
     *c = (struct gated){
-        .fd = fd, .guest = pair[1], .real = real, .guest_place = -1, .real_place = -1, .to = *to};
+        .fd = fd, .guest = pair[1], .real = real, .guest_index = -1, .real_index = -1, .to = *to};
     return c;
 }
 
@@ -236,12 +236,12 @@ void gated_fill(struct gated *c, struct pollset *set)
     bool reads_real = !c->is_real_done && !c->is_guest_full && c->fd >= 0;
     short guest = (short)((reads_guest ? POLLIN : 0) | (c->is_guest_full ? POLLOUT : 0));
     short real = (short)((reads_real ? POLLIN : 0) | (c->is_real_full ? POLLOUT : 0));
-    c->guest_place = guest ? pollset_add(set, c->guest, guest) : -1;
-    c->real_place = real ? pollset_add(set, c->real, real) : -1;
+    c->guest_index = guest ? pollset_add(set, c->guest, guest) : -1;
+    c->real_index = real ? pollset_add(set, c->real, real) : -1;
 }
 
 bool gated_has_event(const struct gated *c, const struct pollset *set)
 {
-    return (c->guest_place >= 0 && pollset_events(set, c->guest_place)) ||
-           (c->real_place >= 0 && pollset_events(set, c->real_place));
+    return (c->guest_index >= 0 && pollset_events(set, c->guest_index)) ||
+           (c->real_index >= 0 && pollset_events(set, c->real_index));
 }

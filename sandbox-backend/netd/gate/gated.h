@@ -19,7 +19,7 @@
 
 enum gated_state {
     GATED_HELLO,   // the guest's first bytes are not judged yet
-    GATED_FORWARD, // allowed: the real socket goes back when nothing is under way
+    GATED_FORWARD, // allowed: the real socket goes back when no byte is left to copy
     GATED_WATCH,   // HTTP: every request is judged, so the connection stays
     GATED_OPEN,    // the real socket is back; only the name is kept
     GATED_HANDED,  // cubby-egress has the guest's end
@@ -30,21 +30,21 @@ struct gated {
     enum gated_state state;
     int fd;                      // libslirp's descriptor, borrowed; -1 after libslirp has closed it
     int guest, real;             // owned; -1 from OPEN and HANDED on
-    int guest_place, real_place; // in the pollset; -1: not waited for
+    int guest_index, real_index; // in the pollset; -1: not waited for
     struct endpoint to;
     struct server_name name; // the name under which it was allowed; "" for none
     uint8_t *bytes;          // owned, HELLO_MAX bytes of the guest; NULL before the first
     size_t len, clear;
     struct http_watch watch;
     bool has_server_spoken;
-    bool is_guest_full, is_real_full; // takes no more at present
+    bool is_guest_full, is_real_full; // takes no more bytes at present
     bool is_guest_done, is_real_done; // has sent its end
-    bool is_end_told;                 // the server knows that the guest has ended
+    bool is_end_told;                 // the server has been sent the guest's end
     bool is_broken;                   // the server has reset the connection
     bool is_refused;                  // refused and closed; to be removed
     bool has_begun;                   // the guest has sent a first byte
     int64_t deadline;                 // for bytes that the guest must send; 0: none
-    int64_t rest_until;               // after libslirp has closed its end; 0 before
+    int64_t rest_until;               // deadline after libslirp has closed its end; 0 before
 };
 
 // Replace the connected socket `fd` by one end of a socket pair. Return NULL, with nothing changed,
@@ -64,10 +64,10 @@ void gated_to_server(struct gated *c);
 
 // Return whether the server has reset the connection and libslirp has read what came before.
 bool gated_is_over(const struct gated *c);
-// Return whether libslirp has closed its end and everything that it left has been sent.
+// Return whether libslirp has closed its end and all its remaining bytes have been sent.
 bool gated_is_done(const struct gated *c);
 
-// Put the real socket back if nothing is under way in either direction.
+// Put the real socket back if no byte is left to copy in either direction.
 bool gated_put_back(struct gated *c);
 
 // Replace libslirp's descriptor by one end of a new socket pair, and close the real socket. Return

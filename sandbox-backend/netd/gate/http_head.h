@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The head of one HTTP/1 request (RFC 9112): its host, and where it ends.
 //
-// This parser does not serve requests. It must never see another host, or another end of the body,
-// than any server may see. So it accepts only unambiguous heads and refuses the rest: bare CR or
+// This parser does not serve requests. It must never find another host, or another end of the body,
+// than a server would find. So it accepts only unambiguous heads and refuses the rest: bare CR or
 // LF, folded lines, a space before a colon, control characters, a second Host, two lengths, a
 // transfer coding other than "chunked", a target whose host is not Host's.
 #pragma once
@@ -16,7 +16,7 @@
 
 enum http_head_state {
     HTTP_HEAD_MORE,  // incomplete
-    HTTP_HEAD_OTHER, // not HTTP/1, for no server
+    HTTP_HEAD_OTHER, // no server would take it for HTTP/1
     HTTP_HEAD_BAD,   // see `why`
     HTTP_HEAD_DONE,
 };
@@ -56,7 +56,7 @@ struct http_watch {
 
 enum http_watch_step {
     HTTP_WATCH_MORE, // more bytes are needed
-    HTTP_WATCH_PASS, // *used bytes belong to the request before
+    HTTP_WATCH_PASS, // *used bytes belong to the current request
     HTTP_WATCH_ASK,  // *used bytes are a head, to be judged by its host
     HTTP_WATCH_BAD,  // see head->why
 };

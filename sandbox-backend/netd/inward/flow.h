@@ -17,15 +17,15 @@
 #include "sandbox-backend/netd/stack/outward.h"
 #include "sandbox-backend/netd/wire/wire.h"
 
-// How many segments of one connection libslirp may have without acknowledging them, within the
-// limit of outward.h for all connections. libslirp acknowledges within 2 ms, and its window of 64
+// The most segments of one connection that libslirp may hold unacknowledged. For all connections
+// together, the limit of outward.h applies. libslirp acknowledges within 2 ms, and its window of 64
 // KB is 45 full segments of an Ethernet MTU.
 #define FLOW_BEHIND_MAX 64
 
-// The progress of the guest's side. The states follow each other; either of the others may follow
-// OPEN.
+// The progress of the guest's side. ASKED is followed by OPEN; OPEN by FIN_HELD or ENDED; FIN_HELD
+// by ENDED.
 enum flow_guest {
-    FLOW_GUEST_ASKED,    // nothing, or no valid answer to the SYN
+    FLOW_GUEST_ASKED,    // no valid answer to the SYN has come
     FLOW_GUEST_OPEN,     // it accepted: its SYN+ACK came
     FLOW_GUEST_FIN_HELD, // its FIN came and is kept from libslirp
     FLOW_GUEST_ENDED,    // its FIN came, and libslirp has it
@@ -48,7 +48,7 @@ struct flow {
 
 enum flow_event {
     FLOW_PASS,     // give it to libslirp
-    FLOW_DROP,     // not of this connection, or too many after a hole
+    FLOW_DROP,     // it is not of this connection, or too many segments follow a hole
     FLOW_ACCEPTED, // give it to libslirp; the guest has just accepted
     FLOW_REFUSED,  // give it to libslirp; the guest has just refused
     FLOW_STALE,    // give it to libslirp, which resets what the guest took for an older connection
@@ -56,7 +56,7 @@ enum flow_event {
 
 // `behind`: borrowed, the sum of all connections (outward.h).
 void flow_init(struct flow *f, uint16_t alias, uint16_t guest_port, int *behind);
-void flow_fini(struct flow *f); // also allowed when it was only zeroed
+void flow_fini(struct flow *f); // allowed on a zeroed flow, too
 
 // Take a segment from libslirp to 10.0.2.15:alias. False: drop it. Otherwise it now has the guest's
 // ports.
@@ -70,12 +70,13 @@ enum flow_event flow_from_guest(struct flow *f, struct packet *p);
 // would enter TIME_WAIT and after 10 s drop what the client has not read. The FIN is due when
 // libslirp has all data before it.
 bool flow_fin_is_due(const struct flow *f);
-// makes the frame for libslirp
+// Make the frame with the held FIN for libslirp.
 void flow_release_fin(struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES]);
 
 // Return whether both sides have sent a FIN and received the other's.
 bool flow_is_over(const struct flow *f);
 
-// Make a reset in the other side's name, which ends a connection early.
+// Make a reset for libslirp, or for the guest, in the other side's name. It ends a connection
+// early.
 void flow_reset_stack(const struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES]);
 void flow_reset_guest(const struct flow *f, uint8_t out[WIRE_TCP_FRAME_BYTES]);

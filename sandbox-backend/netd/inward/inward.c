@@ -22,7 +22,7 @@ static const char *const state_names[CONN_STATES] = {"free", "line", "connecting
 struct conn {
     enum conn_state state;
     int fd; // owned in LINE; belongs to libslirp from CONNECTING on
-    int place;
+    int poll_index;
     char line[INWARD_LINE_MAX_BYTES];
     size_t line_len;
     struct flow flow;
@@ -37,7 +37,7 @@ struct conn {
 
 struct inward {
     int listen_fd; // borrowed
-    int listen_place;
+    int listen_index;
     struct stack *stack;   // borrowed
     struct frames *frames; // borrowed
     int used;              // conns[0..used) may be in use
@@ -105,8 +105,8 @@ static struct conn *find_free(struct inward *in)
 
 static struct conn *find_alias(struct inward *in, uint16_t alias)
 {
-    int place = in->by_alias[alias];
-    return place > 0 ? &in->conns[place - 1] : NULL;
+    int number = in->by_alias[alias];
+    return number > 0 ? &in->conns[number - 1] : NULL;
 }
 
 // Use aliases in turn, so that none is used again while the guest remembers its last use.
@@ -360,7 +360,7 @@ static void abort_both(struct inward *in, struct conn *c)
     finish(in, c);
 }
 
-// libslirp would keep a closed connection, and its place, for 10 s in TIME_WAIT. No late segment
+// libslirp would keep a closed connection, and its ports, for 10 s in TIME_WAIT. No late segment
 // can arrive here, so a finished connection can be removed.
 static void finish_all(struct inward *in)
 {
@@ -413,14 +413,14 @@ static void shorten(int *timeout, int64_t at, int64_t now)
 void inward_fill(struct inward *in, struct pollset *set, int *timeout)
 {
     int64_t now = clock_mono_ms();
-    in->listen_place = pollset_add(set, in->listen_fd, POLLIN);
+    in->listen_index = pollset_add(set, in->listen_fd, POLLIN);
     for (int i = 0; i < in->used; i++) {
         struct conn *c = &in->conns[i];
-        c->place = -1;
+        c->poll_index = -1;
         if (c->state == CONN_LINE)
-            c->place = pollset_add(set, c->fd, POLLIN);
+            c->poll_index = pollset_add(set, c->fd, POLLIN);
         else if (awaits_hang_up(c))
-            c->place = pollset_add(set, c->fd, 0);
+            c->poll_index = pollset_add(set, c->fd, 0);
         if (c->state != CONN_FREE && c->deadline != 0)
             shorten(timeout, c->deadline, now);
         if (c->state == CONN_CONNECTING)
@@ -449,7 +449,7 @@ static void serve(struct inward *in, struct conn *c, short events, int64_t now)
 }
 
 // Since the wait, libslirp and the guest may have ended connections, and others may have taken
-// their places. `place` tells whether the events belong to this connection.
+// their entries. `is_same` tells whether the events belong to this connection.
 void inward_poll(struct inward *in, const struct pollset *set)
 {
     int64_t now = clock_mono_ms();
@@ -459,9 +459,9 @@ void inward_poll(struct inward *in, const struct pollset *set)
         struct conn *c = &in->conns[i];
         if (c->state == CONN_FREE)
             continue;
-        bool is_same = c->place >= 0 && set->fds[c->place].fd == c->fd;
-        serve(in, c, is_same ? pollset_events(set, c->place) : 0, now);
+        bool is_same = c->poll_index >= 0 && set->fds[c->poll_index].fd == c->fd;
+        serve(in, c, is_same ? pollset_events(set, c->poll_index) : 0, now);
     }
-    if (pollset_events(set, in->listen_place))
+    if (pollset_events(set, in->listen_index))
         accept_clients(in);
 }

@@ -2,7 +2,8 @@
 // Connections from the host into the guest: the vm.net socket, its CONNECT line, and each
 // connection until it is over.
 //
-// States: FREE -> LINE -> CONNECTING -> OPEN -> FREE, and from each of them straight to FREE.
+// States: FREE -> LINE -> CONNECTING -> OPEN -> FREE, and from each of these states straight to
+// FREE.
 //
 //   LINE        the client has connected and has not sent its line yet
 //   CONNECTING  our SYN is on its way; the client gets exactly one "OK" or "ERR ..."
@@ -17,17 +18,18 @@
 #include "sandbox-backend/netd/wire/frames.h"
 
 #define INWARD_MAX        512         // connections at once, in all states
-#define INWARD_LINE_MS    (10 * 1000) // a client that sends nothing gets "ERR timeout"
-#define INWARD_CONNECT_MS (10 * 1000) // a guest that does not answer: "ERR timeout"
+#define INWARD_LINE_MS    (10 * 1000) // then a client that has sent no line gets "ERR timeout"
+#define INWARD_CONNECT_MS (10 * 1000) // the same if the guest has not answered
 #define INWARD_RESEND_MS  200         // to the first repeated SYN; doubled for each further one
-#define INWARD_ORPHAN_MS  (60 * 1000) // for a guest to close after its client has gone
+#define INWARD_ORPHAN_MS  (60 * 1000) // time for the guest to close after its client has gone
 #define INWARD_SYN_BYTES  (WIRE_HEAD_BYTES + 60) // a frame with a TCP header and no data
 
 struct inward;
 
 // `listen_fd`, `stack` and `frames` are borrowed.
 struct inward *inward_new(int listen_fd, struct stack *stack, struct frames *frames);
-void inward_free(struct inward *in); // after the stack; answers nobody, closes the sockets in LINE
+// Call this after stack_free. It sends no answers, and closes the sockets in LINE.
+void inward_free(struct inward *in);
 
 // Take a TCP packet from libslirp in the gateway's name. False: the guest must not get it.
 bool inward_to_guest(struct inward *in, struct packet *p);

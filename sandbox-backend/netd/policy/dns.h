@@ -10,7 +10,7 @@
 
 #include "sandbox-backend/base/net_policy.h"
 
-#define DNS_MESSAGE_MAX   1232 // the size that EDNS0 (RFC 6891) offers, and the most that is read
+#define DNS_MESSAGE_MAX   1232 // offered with EDNS0 (RFC 6891); netd reads no longer message
 #define DNS_ANSWER_MAX    512  // the size that every client accepts
 #define DNS_QUESTION_MAX  260  // name, type, class
 #define DNS_ADDRESSES_MAX 14   // 16 bytes each, beside the longest question in DNS_ANSWER_MAX
@@ -31,7 +31,7 @@ struct dns_result {
     enum dns_rcode rcode;
     size_t count;
     uint32_t addresses[DNS_ADDRESSES_MAX]; // host order
-    uint32_t ttl_s;                        // the least of all records on the way
+    uint32_t ttl_s;                        // the least of all records that led to the addresses
 };
 
 // Parse a plain question: one question of class IN, for a name of letters, digits, '-' and '_'.

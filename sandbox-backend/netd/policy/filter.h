@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The decision about one Ethernet frame, without side effects: which frames reach libslirp.
 //
-// The guest is hostile. The filter drops what it cannot parse and refuses, with an answer, what is
-// not allowed. Only three kinds of frames go on:
+// The guest is hostile. The filter drops each frame that it cannot parse. It refuses each frame
+// that is not allowed, and answers it. Only three kinds of frames go on:
 //
 // - TCP and UDP to an address that the policy allows;
 // - DNS to 10.0.2.3, where the policy lets every name be resolved;
@@ -27,7 +27,7 @@ struct filter_result {
     enum filter_verdict verdict;
     const char *why;      // why the frame does not go on; else NULL
     bool is_noise;        // sent by every kernel on its own: neither counted nor logged
-    struct packet packet; // zero where it could not be parsed
+    struct packet packet; // zero if it could not be parsed
     uint8_t answer[WIRE_REFUSAL_MAX_BYTES];
     size_t answer_len;
 };
@@ -35,7 +35,7 @@ struct filter_result {
 // Judge a frame of the guest. The frame may be changed in place (urgent data becomes ordinary).
 void filter_from_guest(struct policy *policy, uint8_t *frame, size_t len, struct filter_result *r);
 
-// Turn a result into a refusal with an answer, for reasons that are found later.
+// Turn a result into a refusal with an answer, for a reason that is found after the filter.
 void filter_refuse(struct filter_result *r, const char *why);
 
 // Return NULL when the policy lets the guest send TCP or UDP to `to`; else the reason.
@@ -61,7 +61,8 @@ struct refusals {
     unsigned long suppressed; // lines that were not written since the last one
 };
 
-// `fd`: a file that net_stats_create made, or -1; borrowed. The counts of an earlier netd go on.
+// `fd`: a file that net_stats_create made, or -1; borrowed. An earlier netd's counts in the file
+// are continued.
 int refusals_init(struct refusals *r, int fd, struct err *e);
 void refusals_fini(struct refusals *r);
 

@@ -144,7 +144,7 @@ int hostaddr_renew(struct hostaddr *h, struct err *e)
 int hostaddr_init(struct hostaddr *h, struct policy *policy, struct err *e)
 {
     struct err ignored = ERR_INIT;
-    *h = (struct hostaddr){.policy = policy, .place = -1};
+    *h = (struct hostaddr){.policy = policy, .poll_index = -1};
     h->events_fd = open_netlink(RTMGRP_IPV4_IFADDR, SOCK_NONBLOCK, &ignored);
     return hostaddr_renew(h, e);
 }
@@ -163,7 +163,7 @@ void hostaddr_fill(struct hostaddr *h, struct pollset *set, int *timeout)
         left = 0;
     if (*timeout < 0 || left < *timeout)
         *timeout = (int)left;
-    h->place = h->events_fd >= 0 ? pollset_add(set, h->events_fd, POLLIN) : -1;
+    h->poll_index = h->events_fd >= 0 ? pollset_add(set, h->events_fd, POLLIN) : -1;
 }
 
 // The content of the notices does not matter, because the whole list is read again. Nor does it
@@ -178,7 +178,7 @@ static void drain(int fd)
 // When the list cannot be read, the old one stays until the next refresh or notice.
 void hostaddr_poll(struct hostaddr *h, const struct pollset *set)
 {
-    bool is_changed = h->place >= 0 && pollset_events(set, h->place);
+    bool is_changed = h->poll_index >= 0 && pollset_events(set, h->poll_index);
     if (is_changed)
         drain(h->events_fd);
     if (!is_changed && clock_mono_ms() < h->refresh_at)

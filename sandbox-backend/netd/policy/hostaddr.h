@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This host's own addresses, read from the kernel, and again when they change.
+// This host's own addresses, which netd reads from the host kernel at its start and after each
+// change.
 //
 // The source is the kernel's "local" routing table: every prefix that the kernel delivers to this
 // machine. It includes prefixes that are on no interface (AnyIP routes) and the broadcast
@@ -9,18 +10,18 @@
 #include "sandbox-backend/netd/policy/policy.h"
 #include "sandbox-backend/netd/wire/pollset.h"
 
-#define HOSTADDR_REFRESH_MS (30 * 1000) // for changes of the table without a change of an address
+#define HOSTADDR_REFRESH_MS (30 * 1000) // finds table changes that change no address
 
 struct hostaddr {
     int events_fd; // owned; the kernel's notices; -1: it gives none
-    int place;
+    int poll_index;
     int64_t refresh_at;
     struct policy *policy; // borrowed; gets the list
 };
 
 // Return -1 with `e` when the addresses cannot be listed.
 int hostaddr_init(struct hostaddr *h, struct policy *policy, struct err *e);
-// Read the list now. On failure the old list holds.
+// Read the list now. On failure the old list stays.
 int hostaddr_renew(struct hostaddr *h, struct err *e);
 void hostaddr_fini(struct hostaddr *h);
 

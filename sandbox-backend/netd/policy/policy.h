@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policy, which decides where a guest may send: the owner's rules (base/net_policy.h), the
-// addresses of allowed names, and this host's own addresses.
+// The policy, which decides what a guest may connect to. It consists of the owner's rules
+// (base/net_policy.h), the addresses of allowed names, and this host's own addresses.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,8 +54,8 @@ struct cidr {
     uint8_t bits;
 };
 
-// A host with more local prefixes than this gets no outward network at all: a prefix that is not on
-// the list could not be refused.
+// On a host with more local prefixes than this, guests get no outward network at all, because netd
+// could not refuse a prefix that is not on its list.
 #define POLICY_HOST_MAX 4096
 
 // How DNS questions of the guest are answered.
@@ -84,21 +84,21 @@ void policy_set_rules(struct policy *p, const struct net_policy *rules);
 void policy_set_host(struct policy *p, struct cidr *list, size_t count);
 
 // Return NULL when a guest may send to `to` and receive from it; else the reason, in a few words
-// for the log. The question keeps an address open that was resolved for a name.
+// for the log. If the address was resolved for a name, this call keeps it open.
 const char *policy_denies(struct policy *p, const struct endpoint *to);
 
-// Return whether `to` is open only because one of its names is allowed, and not every name is. A
-// connection to it must then show its name. TCP only.
+// Return whether a connection to `to` must show a name: the address is open only because one of its
+// names is allowed, and the rules do not allow every name there. TCP only.
 bool policy_asks_name(struct policy *p, const struct endpoint *to);
 
-// For what policy_asks_name: return NULL when `name` (lower case, without the root's dot) is
-// allowed at `to`, which means that a rule allows it at this port and netd resolved this address
-// for it.
+// If policy_asks_name is true for `to`: return NULL when `name` (lower case, without the root's
+// dot) is allowed there, which means that a rule allows it at this port and netd resolved this
+// address for it. Else return the reason.
 const char *policy_denies_name(struct policy *p, const struct endpoint *to, const char *name);
 
-// For what policy_asks_name: return NULL when a connection that shows no name may go to `to`. A
-// rule must give this port with a name that was resolved to it ("github.com:22"), and the port must
-// not be 80 or 443.
+// If policy_asks_name is true for `to`: return NULL when a connection that shows no name may go
+// there, else the reason. A rule must give this port with a name that was resolved to it
+// ("github.com:22"), and the port must not be 80 or 443.
 const char *policy_denies_nameless(struct policy *p, const struct endpoint *to);
 
 // Return NULL when the guest may resolve `name`; else the reason.

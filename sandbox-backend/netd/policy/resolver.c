@@ -19,12 +19,12 @@
 #define DNS_PORT          53
 
 struct query {
-    int fd; // owned, connected to the resolver; -1: the place is free
+    int fd; // owned, connected to the resolver; -1: this query is free
     uint16_t guest_port;
     uint16_t id; // of our question
     struct dns_question question;
     int64_t again_at, late_at;
-    int place;
+    int poll_index;
 };
 
 struct resolver {
@@ -144,7 +144,7 @@ static void ask(struct resolver *r, struct query *q, int64_t now)
 
 static void begin(struct resolver *r, uint16_t guest_port, const struct dns_question *question)
 {
-    struct query *free_place = NULL;
+    struct query *free_query = NULL;
     int64_t now = clock_mono_ms();
     for (int i = 0; i < RESOLVER_MAX; i++) {
         struct query *q = &r->queries[i];
@@ -152,22 +152,22 @@ static void begin(struct resolver *r, uint16_t guest_port, const struct dns_ques
             str_eq(q->question.name, question->name))
             return; // the guest repeats its question; ours is repeated anyway
         if (q->fd < 0)
-            free_place = q;
+            free_query = q;
     }
-    int fd = free_place ? open_socket() : -1;
+    int fd = free_query ? open_socket() : -1;
     if (fd < 0) {
         log_warn("resolver.failed", "name=%s why=\"%s\"", question->name,
-                 free_place ? "no name server in " RESOLV_CONF : "too many questions");
+                 free_query ? "no name server in " RESOLV_CONF : "too many questions");
         answer_code(r, guest_port, question, DNS_SERVFAIL);
         return;
     }
-    *free_place = (struct query){.fd = fd,
+    *free_query = (struct query){.fd = fd,
                                  .guest_port = guest_port,
                                  .question = *question,
                                  .late_at = now + RESOLVER_LATE_MS,
-                                 .place = -1};
-    random_bytes(&free_place->id, sizeof(free_place->id));
-    ask(r, free_place, now);
+                                 .poll_index = -1};
+    random_bytes(&free_query->id, sizeof(free_query->id));
+    ask(r, free_query, now);
 }
 
 bool resolver_from_guest(struct resolver *r, const struct packet *p)
@@ -237,10 +237,10 @@ void resolver_fill(struct resolver *r, struct pollset *set, int *timeout)
     int64_t now = clock_mono_ms();
     for (int i = 0; i < RESOLVER_MAX; i++) {
         struct query *q = &r->queries[i];
-        q->place = -1;
+        q->poll_index = -1;
         if (q->fd < 0)
             continue;
-        q->place = pollset_add(set, q->fd, POLLIN);
+        q->poll_index = pollset_add(set, q->fd, POLLIN);
         shorten(timeout, (q->again_at < q->late_at ? q->again_at : q->late_at) - now);
     }
 }
@@ -250,9 +250,9 @@ void resolver_poll(struct resolver *r, const struct pollset *set)
     int64_t now = clock_mono_ms();
     for (int i = 0; i < RESOLVER_MAX; i++) {
         struct query *q = &r->queries[i];
-        if (q->fd < 0 || q->place < 0) // begun after the wait
+        if (q->fd < 0 || q->poll_index < 0) // begun after the wait
             continue;
-        if (pollset_events(set, q->place))
+        if (pollset_events(set, q->poll_index))
             receive(r, q);
         else if (now >= q->late_at)
             fail(r, q, "the host's resolver did not answer in time");

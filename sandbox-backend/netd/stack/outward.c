@@ -114,10 +114,10 @@ void outward_list_add(struct outward_list *l, int fd, const struct packet *syn, 
 
 void outward_list_remove(struct outward_list *l, int fd)
 {
-    uint16_t *place = &l->last[l->items[fd].guest_port];
-    while (*place != fd + 1)
-        place = &l->before[*place - 1];
-    *place = l->before[fd];
+    uint16_t *link = &l->last[l->items[fd].guest_port];
+    while (*link != fd + 1)
+        link = &l->before[*link - 1];
+    *link = l->before[fd];
     behind_end(&l->items[fd].behind);
 }
 

@@ -3,7 +3,7 @@
 //
 // libslirp has no call that ends a connection. It notices a broken socket only while it reads it:
 // not before the guest has ended the handshake, and not after the server's end. But it always obeys
-// a reset from the guest with the sequence number that it expects next. It tells that number in
+// a reset from the guest with the sequence number that it expects next. It sends that number in
 // answer to a segment outside of its window (RFC 9293, 3.10.7.4: "send an acknowledgment").
 #pragma once
 #include <stdbool.h>
@@ -16,9 +16,9 @@
 // ---- a limit of the segments that libslirp keeps after a hole in a TCP connection
 //
 // libslirp keeps a buffer of WIRE_MTU for each segment after a hole, however short, and any number
-// of them. Frames arrive in order and few are lost, so an honest guest rarely leaves a hole. A
-// guest that leaves holes on purpose gets no further than this limit. The segment that libslirp
-// waits for may always pass.
+// of them. Frames arrive in order and few are lost, so an honest guest rarely leaves a hole. This
+// limit stops a guest that leaves holes on purpose. The segment that libslirp waits for may always
+// pass.
 
 // Limit for all connections of a sandbox: 128 MB. A segment in order counts, too, until libslirp
 // acknowledges it, some 2 ms later.
@@ -55,7 +55,7 @@ struct outward_numbers {
     uint32_t ack;  // the next number that it expects
 };
 
-// Two of these questions are always outside of the window, whatever the guest has sent.
+// Whatever the guest has sent, at least two of the four segments are outside of the window.
 #define OUTWARD_QUESTIONS 4
 void outward_ask(const struct outward *o, int question, uint8_t out[WIRE_TCP_FRAME_BYTES]);
 // Take the numbers from a frame of libslirp to the guest, if it belongs to this connection.
@@ -88,11 +88,11 @@ struct outward *outward_list_find(struct outward_list *l, uint16_t guest_port, u
 // Note what a frame of libslirp to the guest acknowledges.
 void outward_list_note(struct outward_list *l, const uint8_t *frame, size_t len);
 
-// ---- half-open ones
+// ---- half-open connections
 //
-// The server has answered, but the guest has not ended the handshake. A kernel ends it at once. A
-// program that writes frames itself need not, and libslirp would wait for more than a minute, or
-// ten minutes when the guest repeats its SYN.
+// The server has answered, but the guest has not ended the handshake. A guest kernel ends it at
+// once. A program that writes frames itself need not. Without this limit libslirp would wait for
+// more than a minute, or ten minutes if the guest repeats its SYN.
 
 #define HALFOPEN_MS (10 * 1000)
 
@@ -104,5 +104,5 @@ struct halfopen {
 
 void halfopen_begin(struct halfopen *h, int fd, int64_t now_ms);
 void halfopen_end(struct halfopen *h, int fd); // no effect when it is not half-open
-// Return the descriptor of a late one, or -1.
+// Return the descriptor of a half-open connection whose deadline has passed, or -1.
 int halfopen_late(struct halfopen *h, int64_t now_ms);

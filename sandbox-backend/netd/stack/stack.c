@@ -316,10 +316,10 @@ static void note_connected(struct stack *s, const struct pollfd *p)
 
 // Report errors and hang-ups only as events that were asked for. libslirp reads in response to
 // either, and asserts that it has room; it has none when it did not ask to read.
-static int on_get_revents(int place, void *ctx)
+static int on_get_revents(int index, void *ctx)
 {
     struct stack *s = ctx;
-    const struct pollfd *p = &s->polled->fds[place];
+    const struct pollfd *p = &s->polled->fds[index];
     short events = p->revents;
     if (p->fd < 0)
         return 0;

@@ -15,7 +15,7 @@
 #include "sandbox-backend/netd/wire/pollset.h"
 #include "sandbox-backend/netd/wire/wire.h"
 
-#define STACK_TCP_OUT_MAX NET_CONNECTIONS_MAX // connections of the guest to the outside
+#define STACK_TCP_OUT_MAX NET_CONNECTIONS_MAX // TCP connections of the guest to the outside
 #define STACK_UDP_OUT_MAX NET_CONNECTIONS_MAX // source ports; libslirp keeps each for 4 minutes
 
 struct stack;
@@ -25,8 +25,8 @@ struct stack_events {
     void (*on_frame)(void *ctx, const uint8_t *frame, size_t len); // for the guest
     // libslirp is about to close a dialled descriptor, or one of an outward connection.
     void (*on_closed)(void *ctx, int fd);
-    // An outward connection stands, and libslirp does not know yet: its descriptor may be replaced
-    // now.
+    // An outward connection is established, and libslirp has not noticed yet: its descriptor may be
+    // replaced now.
     void (*on_connected)(void *ctx, int fd, const struct endpoint *to);
     // The guest has not ended this handshake within HALFOPEN_MS; the connection is about to be
     // ended.
@@ -35,7 +35,7 @@ struct stack_events {
 
 // `is_restricted` makes libslirp itself refuse everything but inward connections.
 struct stack *stack_new(const struct stack_events *events, bool is_restricted, struct err *e);
-void stack_free(struct stack *s); // closes every socket; on_closed is called for the dialled ones
+void stack_free(struct stack *s); // closes every socket, and calls on_closed for the dialled ones
 
 // Give libslirp a frame that the filter let through. A frame after a hole is dropped when libslirp
 // holds too many of them.
@@ -43,19 +43,20 @@ void stack_input(struct stack *s, const struct packet *p);
 // Give libslirp a frame that was made in the guest's name.
 void stack_input_made(struct stack *s, uint8_t frame[WIRE_TCP_FRAME_BYTES]);
 
-// Return what a packet of the guest opens, and how many of that kind are open. A repeated SYN opens
-// nothing. A new SYN for the same ports opens a connection if libslirp accepts it.
+// stack_opens returns the kind of connection that a packet of the guest opens. A repeated SYN opens
+// nothing. A new SYN for the same ports opens a connection if libslirp accepts it. stack_count
+// returns the number of open connections of a kind.
 enum stack_kind { STACK_NOTHING, STACK_TCP, STACK_UDP };
 enum stack_kind stack_opens(struct stack *s, const struct packet *p);
 int stack_count(const struct stack *s, enum stack_kind kind);
-// Return the counter of segments that libslirp holds, of all connections, inward ones too
+// Return the counter of the segments that libslirp holds for all connections, also inward ones
 // (outward.h).
 int *stack_behind(struct stack *s);
 
 // Open a connection to 10.0.2.15:guest_port whose host end is the socket `fd`: libslirp reads and
 // writes it. Return 0, or -1 when descriptors or ports are short. On success `*dialled` is
 // libslirp's descriptor for the same socket, which libslirp closes; `fd` stays with the caller.
-// on_frame has had the SYN by then. Must not be called from the events.
+// on_frame has been called with the SYN by then. Must not be called from the events.
 int stack_dial(struct stack *s, int fd, uint16_t guest_port, int *dialled);
 
 // Return whether libslirp still held bytes for this dialled socket at the last stack_fill().
@@ -66,15 +67,15 @@ bool stack_has_output(const struct stack *s, int fd);
 // soon as the guest acknowledged the end, and lose the bytes that it still held.
 void stack_mark_ending(struct stack *s, int fd);
 
-// Make libslirp find the connection of this descriptor reset, when it next reads it or has
-// connected it; libslirp passes the reset to the guest. The socket that was there is closed, and
-// its peer reset.
+// Close the socket of this descriptor with a reset to its peer, and put a broken socket in its
+// place. libslirp finds the connection reset when it next reads it, or when it has connected it,
+// and then resets the guest's side. Return false on failure.
 bool stack_reset(int fd);
 
 // End this outward TCP connection at both ends: now, or at the next wait while it is connecting.
 // on_closed is called. Must not be called from the events.
 void stack_end(struct stack *s, int fd);
-// End the connections whose handshake the guest does not end.
+// End the connections whose handshake the guest has not ended in time.
 void stack_end_late(struct stack *s);
 
 // End each outward TCP connection for which `denies` gives a reason. Return their number.
@@ -86,8 +87,8 @@ struct stack_connection {
 int stack_cut(struct stack *s, const char *(*denies)(void *ctx, const struct stack_connection *c),
               void *ctx);
 
-// The steps of a wait. A held socket is not read (back-pressure): all host sockets, or only those
-// to the outside. *timeout is in ms, -1 for ever, and may become shorter.
+// The steps before and after poll(2). `hold` says which host sockets are not read (back-pressure):
+// none, those to the outside, or all. *timeout is in ms, -1 for ever, and may become shorter.
 enum stack_hold { STACK_HOLD_NOTHING, STACK_HOLD_OUTSIDE, STACK_HOLD_ALL };
 void stack_fill(struct stack *s, struct pollset *set, enum stack_hold hold, int *timeout);
 void stack_poll(struct stack *s, const struct pollset *set);

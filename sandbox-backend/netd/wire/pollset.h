@@ -12,7 +12,7 @@ struct pollset {
     struct pollfd fds[POLLSET_MAX];
 };
 
-// Return the place in the set, for pollset_events() after the wait.
+// Return the descriptor's index in the set, for pollset_events() after the wait.
 static inline int pollset_add(struct pollset *s, int fd, short events)
 {
     assert(s->count < POLLSET_MAX);
@@ -20,7 +20,7 @@ static inline int pollset_add(struct pollset *s, int fd, short events)
     return s->count++;
 }
 
-static inline short pollset_events(const struct pollset *s, int place)
+static inline short pollset_events(const struct pollset *s, int index)
 {
-    return s->fds[place].revents;
+    return s->fds[index].revents;
 }

@@ -13,7 +13,7 @@
 #define WIRE_NETMASK    0xffffff00u
 
 // The largest packet in one frame, for both sides. It is large on purpose: a guest with this MTU
-// moves a megabyte in 20 frames instead of 700. A guest that keeps 1500 says so in its TCP
+// moves a megabyte in 20 frames instead of 700. A guest that uses an MTU of 1500 says so in its TCP
 // handshake.
 #define WIRE_MTU 65520
 
@@ -65,9 +65,10 @@ struct packet {
     uint8_t icmp_type;     // ICMP
 };
 
-// Parse a frame of the guest, which is not trusted. Return NULL when it is well formed, else the
-// fault, for the log. Well-formed IPv4 has no options, is no fragment, fits in the frame, and has a
-// TCP, UDP or ICMP header that fits in it. Only the checksum of the IPv4 header is verified.
+// Parse a frame of the guest, which is not trusted. Return NULL when it is well formed, else a text
+// for the log that names the fault. Well-formed IPv4 has no options, is no fragment, fits in the
+// frame, and has a TCP, UDP or ICMP header that fits in it. Only the checksum of the IPv4 header is
+// verified.
 const char *wire_parse(struct packet *p, uint8_t *frame, size_t len);
 
 uint16_t wire_get16(const uint8_t *p);
