@@ -122,7 +122,7 @@ bool headroom_fits(const struct headroom *h, int64_t need)
 }
 
 // ---- 3. the limits
-static int check_place(const struct admission *a, const struct admission_sums *sums, struct err *e)
+static int check_count(const struct admission *a, const struct admission_sums *sums, struct err *e)
 {
     if (sums->sandboxes < a->limits.sandboxes)
         return 0;
@@ -135,11 +135,11 @@ static int check_place(const struct admission *a, const struct admission_sums *s
 static int check_promises(const struct admission *a, const struct admission_want *want,
                           struct err *e)
 {
-    struct admission_sums sums = admission_sum(a, want->who);
+    struct admission_sums sums = admission_sum(a, want->sandbox);
     int64_t limit_mb = a->limits.memory_bytes / MB;
     int64_t used_mb = sums.promised_bytes / MB;
     int64_t want_mb = want->promised_bytes / MB;
-    if (want->is_new && check_place(a, &sums, e) < 0)
+    if (want->is_new && check_count(a, &sums, e) < 0)
         return -1;
     if (used_mb + want_mb > limit_mb)
         return err_set(e, ERR_BUSY,
@@ -154,7 +154,7 @@ static int check_promises(const struct admission *a, const struct admission_want
 static int check_headroom(const struct admission *a, const struct admission_want *want,
                           struct err *e)
 {
-    struct headroom h = admission_headroom(a, want->who);
+    struct headroom h = admission_headroom(a, want->sandbox);
     int64_t need = headroom_each(&h, want->promised_bytes);
     if (h.total && headroom_free(&h) < h.total / 4)
         host_usage_refresh(a->sampler, USED_MS, NULL, NULL);
@@ -180,15 +180,15 @@ static bool has_room(const struct admission *a, const struct admission_want *wan
 
 static void make_room(const struct admission *a, const struct admission_want *want)
 {
-    struct admission_sums sums = admission_sum(a, want->who);
-    if (sums.pooled > 0 && check_place(a, &sums, NULL) == 0)
+    struct admission_sums sums = admission_sum(a, want->sandbox);
+    if (sums.pooled > 0 && check_count(a, &sums, NULL) == 0)
         a->source.give_up(a->source.ctx);
 }
 
-bool admission_has_place(struct admission *a)
+bool admission_may_hand_out(struct admission *a)
 {
     struct admission_sums sums = admission_sum(a, NULL);
-    return a->waiting == 0 && check_place(a, &sums, NULL) == 0;
+    return a->waiting == 0 && check_count(a, &sums, NULL) == 0;
 }
 
 bool admission_has_spare(struct admission *a, int64_t promised_bytes)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admission: may one more sandbox start on this host, or be woken from the disk?
+// Admission: the decision whether one more sandbox may start on this host, or be woken from the
+// disk.
 //
 // A sandbox needs room in three respects: its number (--max-sandboxes), the memory that guests were
 // promised (--max-memory), and the memory that is really free (headroom, below). When there is no
@@ -32,23 +33,23 @@
 
 #define ADMISSION_QUEUE_MAX      256 // tickets
 #define ADMISSION_LOOK_MS        25
-#define ADMISSION_YOUNG_MS       60000 // for so long a sandbox grows to what it is expected to take
-#define ADMISSION_EXPECTED_BYTES ((int64_t)64 << 20) // of a sandbox, when no other was measured
+#define ADMISSION_YOUNG_MS       60000 // a younger machine may still grow to its expected size
+#define ADMISSION_EXPECTED_BYTES ((int64_t)64 << 20) // of a sandbox, while none is measured
 
 struct admission_limits {
     int64_t sandboxes;       // at once
     int64_t memory_bytes;    // promised to all guests together
     int64_t reserve_percent; // of the host's memory: kept free
-    int64_t wait_s;          // how long a sandbox waits for room
+    int64_t wait_s;          // longest wait of a sandbox for room
 };
 void admission_defaults(struct admission_limits *limits); // for this host
 
 // ---- what sandboxes take
 struct admission_load {
-    int64_t promised_bytes; // that its guest sees
-    int64_t used_bytes;     // of the host's memory, as it was measured last
+    int64_t promised_bytes; // memory size that its guest sees
+    int64_t used_bytes;     // host memory in use, at the last measurement
     bool is_pooled;         // it is a pool member that no caller has asked for
-    bool has_machine;       // or is getting one
+    bool has_machine;       // it has a machine, or one is being started
     bool grows;             // it runs, or is about to
     bool is_young;          // its machine is younger than ADMISSION_YOUNG_MS
     bool is_measured;       // it runs, and used_bytes is known
@@ -64,12 +65,12 @@ struct admission_source {
     void *ctx;
 };
 
-// ---- headroom: numbers in, numbers out
+// ---- headroom: pure arithmetic, without looking at the host
 struct headroom {
     int64_t total, available; // bytes of the host (host/meminfo.h); 0: unknown
     bool by_group;            // the limit is the daemon's control group, not the host
     int64_t reserve_percent;  // of total: for the host's own programs and the shared page cache
-    int64_t measured;         // bytes that the running sandboxes have of their own, together
+    int64_t measured;         // host memory of all measured running sandboxes together, in bytes
     int64_t measured_count;   // the number of these sandboxes
     int64_t growing;          // bytes that young sandboxes will still take
 };
@@ -86,7 +87,7 @@ struct admission {
     struct admission_limits limits;
     struct admission_source source;
     struct host_usage_sampler *sampler; // borrowed
-    struct tickets tickets;             // of those that wait, the oldest first
+    struct tickets tickets;             // of waiting sandboxes, the oldest first
     size_t waiting;
     int64_t refused; // since the daemon's start
     struct deadline look;
@@ -95,21 +96,21 @@ void admission_init(struct admission *a, uv_loop_t *loop, const struct admission
                     const struct admission_source *source, struct host_usage_sampler *sampler);
 void admission_close(struct admission *a); // no ticket is left
 
-// The sandbox that asks. It gets a machine, which it has not yet.
+// A request for room, for a sandbox that has no machine yet.
 struct admission_want {
-    const void *who;        // as `except` of the source
+    const void *sandbox;    // asks; the `except` of the source
     const char *id;         // for the log; borrowed for as long as it waits
-    int64_t promised_bytes; // that its guest sees
-    bool is_new;            // it counts as one sandbox more
+    int64_t promised_bytes; // memory size that its guest sees
+    bool is_new;            // it adds one to the number of sandboxes
     struct ticket **ticket; // set while it waits, NULL again after
 };
 enum admission_answer {
     ADMISSION_REFUSED = -1,
-    ADMISSION_NOW, // it may go on, and counts
+    ADMISSION_NOW, // admitted: it may continue, and it counts from now on
     ADMISSION_WAITS,
 };
-// Called exactly once, from the loop, unless the ticket was given back. `e` NULL: the sandbox is
-// admitted, and has to go on within the call.
+// Called exactly once, from the loop, unless the ticket was given back. If `e` is NULL, the sandbox
+// is admitted, and must begin its bring-up before the callback returns.
 typedef void (*admission_cb)(const struct err *e, void *ctx);
 
 // Ask for room. `cb` is called only after ADMISSION_WAITS.
@@ -117,16 +118,16 @@ enum admission_answer admission_enter(struct admission *a, const struct admissio
                                       admission_cb cb, void *ctx, struct err *e);
 void admission_leave(struct ticket **ticket); // stop waiting; without a ticket, do nothing
 
-// Return true if a pool member, which has its memory already, may become a sandbox now: the limits
-// allow one more sandbox, and no ticket waits that it would overtake.
-bool admission_has_place(struct admission *a);
+// Return true if a pool member may be handed out now: the limits allow one more sandbox, and no
+// ticket waits. A pool member already has its memory, so no headroom is needed.
+bool admission_may_hand_out(struct admission *a);
 // Return true if there is room for a pool member with a guest of this size, and for one more
 // sandbox that a caller may ask for.
 bool admission_has_spare(struct admission *a, int64_t promised_bytes);
 
-// ---- where things stand
+// ---- the sums of what all sandboxes take
 struct admission_sums {
-    int64_t sandboxes;      // that were admitted, without pool members
+    int64_t sandboxes;      // admitted ones, without pool members
     int64_t promised_bytes; // to guests that have a machine
     int64_t pooled;
 };

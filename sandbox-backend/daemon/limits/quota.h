@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotas: what one owner may have at once, as keys.json limits the API key of that name. A sandbox
-// that was made on the unix socket has no owner, and no quota.
+// Quotas: the limits on what one owner may have at once. keys.json sets them for the API key of
+// that name. A sandbox that was made on the unix socket has no owner, and no quota.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -12,10 +12,10 @@
 enum quota_kind {
     QUOTA_SANDBOXES, // running and paused
     QUOTA_MEMORY_MB, // of guests that have a machine
-    QUOTA_CPUS,      // virtual ones, of sandboxes that run, or sleep and wake by any request
+    QUOTA_CPUS,      // virtual processors of the sandboxes that run or are asleep
     QUOTA_SNAPSHOTS,
     QUOTA_DISK_MB, // of the snapshots
-    QUOTA_PORTS,   // exposed ones
+    QUOTA_PORTS,   // exposed ports
     QUOTA_KINDS
 };
 struct quota {
@@ -34,7 +34,7 @@ struct quota quota_of_token(const struct token *t);
 // An owner's request: one more sandbox, or an existing one that is to run again.
 struct quota_want {
     int64_t sandboxes; // 1 for a new one, 0 for one that exists
-    int64_t memory_mb; // 0 when its machine exists
+    int64_t memory_mb; // 0 if its machine exists
     int64_t cpus;
 };
 // The sandboxes and resources that an owner has now.
@@ -42,9 +42,11 @@ struct quota_used {
     int64_t sandboxes, memory_mb, cpus;
     int64_t next_end_ms; // monotonic; when the next of these sandboxes ends; INT64_MAX: never
 };
-// All of these set ERR_LIMIT, which names the limit, what is used of it, and what to do.
+// Each check below fails with ERR_LIMIT. The message names the limit, how much of it is in use, and
+// what to do.
 
-// Sets e->retry_s when a sandbox of this owner ends by itself soon.
+// Check one more sandbox, or an existing one that is to run again. Set e->retry_s if a sandbox of
+// this owner will soon end by itself.
 int quota_check(const struct quota *q, const char *owner, const struct quota_used *used,
                 const struct quota_want *want, struct err *e);
 // Check one more snapshot, of `bytes` (0: not known yet). The owner has `count`, with `used` bytes.

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests for a port of a sandbox: which requests these are, which clients may send them, and
-// when.
+// The proxy: it recognises the requests that are for a port of a sandbox, decides whether the
+// client may send them, and passes them on.
 //
 // Theory of operation. A request that names a sandbox (route.h), or that is for /files and has a
 // signature made with a sandbox's token, is passed on to that sandbox (proxy_stream.h). All others
-// are for the control plane. No API key is needed: the sandbox's own tokens protect it.
-//  - envd checks its access token itself. While the sandbox does not run, the proxy does: it
-//    accepts the token, or a signature by it that has not expired. envd's endpoints for the daemon,
+// are for the control plane. A request to a sandbox needs no API key, because the sandbox's own
+// tokens protect it.
+//  - envd checks its access token itself. While the sandbox does not run, the proxy checks instead:
+//    it accepts the token, or an unexpired signature made with it. envd's endpoints for the daemon,
 //    and the port of its relay, cannot be reached.
 //  - "/execute" on the port of the Python kernel needs the access token. The proxy checks it,
 //    because the Python kernel does not know it.
 //  - With network.allowPublicTraffic false, every port but envd's needs the traffic token.
-//  - A browser's preflight has no token; where one is needed, the proxy answers the preflight.
+//  - A browser's preflight has no token. If the port needs one, the proxy answers the preflight
+//    itself.
 // Only a request that passed these checks wakes a sandbox, if it is asleep, or is paused and was
 // created with autoResume. The request waits meanwhile, with its body in the socket. GET /health of
 // envd never wakes a sandbox, and does not count as use.
@@ -34,7 +36,7 @@ void proxy_enter(struct sandbox *sb, struct http_request *req, const struct prox
 
 // Cut every stream of a sandbox that is being ended or paused.
 void proxy_cut_streams(struct sandbox *sb);
-// The same, and close its exposed ports: it is being ended.
+// Do the same, and close the exposed ports of a sandbox that is being ended.
 void proxy_disconnect(struct sandbox *sb);
 
 // Return whether `token` makes the signature of a URL over the other strings. `expires` may be

@@ -24,6 +24,6 @@ struct proxy_head {
 void proxy_head_init(struct proxy_head *h, struct http_request *req, const struct sandbox *sb,
                      int port, bool offers);
 void proxy_head_fini(struct proxy_head *h);
-// The same for the trailers: write them to `out`, and return their number. Borrows from `req`.
+// Do the same for the trailers: write them to `out`, and return their number. Borrows from `req`.
 size_t proxy_head_trailers(const struct http_request *req, const struct sandbox *sb, int port,
                            struct http_header out[HTTP_HEADERS_MAX]);

@@ -168,7 +168,7 @@ void admit_open(struct store *store)
 
 enum admission_answer admit_enter(struct sandbox *sb, admission_cb cb, void *ctx, struct err *e)
 {
-    const struct admission_want want = {.who = sb,
+    const struct admission_want want = {.sandbox = sb,
                                         .id = sb->id,
                                         .promised_bytes = driver_promise_mb(&sb->facts) * MB,
                                         .is_new = sb->state == SANDBOX_CREATING,

@@ -76,8 +76,9 @@ int create_start(struct store *store, const struct create_spec *spec, sandbox_cb
     if (driver_check_disk(spec->template.facts.driver, store->dir, e) < 0 ||
         admit_check_create(store, spec, e) < 0)
         return -1;
-    *out = admission_has_place(&store->admission) ? store->hooks->take_pooled(store, spec, cb, ctx)
-                                                  : NULL;
+    *out = admission_may_hand_out(&store->admission)
+               ? store->hooks->take_pooled(store, spec, cb, ctx)
+               : NULL;
     if (!*out)
         *out = start_cold(store, spec, cb, ctx);
     return 0;

@@ -57,11 +57,11 @@ typedef void (*sandbox_cb)(struct sandbox *sb, const struct err *e, void *ctx);
 #define IDLE_MAX_S       (365LL * 24 * 3600)
 
 struct idle_policy {
-    int64_t freeze_ms;    // without use; 0: never
-    int64_t hibernate_ms; // without use, or since it was paused; 0: never
+    int64_t freeze_ms;    // time without use; 0: never
+    int64_t hibernate_ms; // time without use, or since the pause; 0: never
 };
 
-// Samples of the use. Instants are on the monotonic clock.
+// The daemon's samples of a sandbox's use. Instants are on the monotonic clock.
 struct idle {
     struct idle_policy policy;
     struct guest_call *call;   // asks envd which commands run
@@ -106,10 +106,10 @@ struct sandbox {
     struct guest_call *guest_usage_call; // of a measurement in progress
     struct host_usage usage;
     struct ticket *ticket; // while it waits for room (admission.h)
-    bool stills_late; // a timed-out /freeze may still take effect; send /unfreeze after the wake
-    unsigned holds;   // the end waits until this is 0 (ending.h)
-    bool booted;      // this daemon booted its machine, because of its size, and did not restore it
-    bool asleep;      // paused for lack of use: callers see it as running, any request wakes it
+    bool late_quiesce; // a timed-out /freeze may still take effect; send /unfreeze after the wake
+    unsigned holds;    // the end waits until this is 0 (ending.h)
+    bool booted; // this daemon booted its machine, because of its size, and did not restore it
+    bool asleep; // paused for lack of use: callers see it as running, any request wakes it
 
     // The operation under way (operation.h).
     struct operation *op;           // borrowed; NULL: none
@@ -119,7 +119,7 @@ struct sandbox {
     struct deadline turn;           // runs the wishes, later the removal steps (ending.c)
     struct bringup *bringup;        // owned; during a bring-up (bringup.h)
     struct pausing *pausing;        // owned by sleep/; while a request for a pause or wake waits
-    const struct sandbox_ground *ground; // borrowed; what the record says during a rollback
+    const struct sandbox_ground *ground; // borrowed; during a rollback, the record describes this
 
     // Settings that the proxy reads.
     char *traffic_token;     // owned; all ports but envd's require it (e2b-traffic-access-token);
@@ -200,8 +200,8 @@ static inline bool sandbox_is_hibernated(const struct sandbox *sb)
 }
 
 // Set the start time to now, in the turn in which callers first see the sandbox. It is later than
-// the start time of every sandbox that callers could see before. If two sandboxes have one name,
-// clients decide by the start time which one to keep.
+// the start time of every sandbox that callers could see before. If two sandboxes have the same
+// name, clients decide by the start time which one to keep.
 void sandbox_set_started(struct sandbox *sb);
 // Set the end time to `ms` from now.
 void sandbox_set_end(struct sandbox *sb, int64_t ms);

@@ -156,7 +156,7 @@ static void on_still(int status, const char *text, const struct err *e, void *ct
     struct pausing *p = ctx;
     struct sandbox *sb = p->sb;
     p->still = NULL;
-    sb->stills_late = e != NULL;
+    sb->late_quiesce = e != NULL;
     if (e || status != 204) {
         log_info("sandbox.freeze", "id=%s status=%d reason=\"%s\"", sb->id, status,
                  e ? e->msg : text);
@@ -175,7 +175,7 @@ static void on_stopped(struct pausing *p)
 {
     FAULT("pause.4");
     if (err_is(&p->err)) {
-        p->sb->stills_late = true;
+        p->sb->late_quiesce = true;
         fail_freeze(p);
     } else {
         pause__settle(p, SANDBOX_PAUSED);
@@ -315,8 +315,8 @@ void pause__settle(struct pausing *p, enum sandbox_state state)
     report(p);
     operation_wait(sb, &p->wish);
     operation_end(sb, &p->op);
-    if (state == SANDBOX_RUNNING && sb->stills_late) { // a late /freeze may still take effect
-        sb->stills_late = false;
+    if (state == SANDBOX_RUNNING && sb->late_quiesce) { // a late /freeze may still take effect
+        sb->late_quiesce = false;
         saving_mend(sb);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of sandboxes: to save one, to make a snapshot of it, and to make forks from it.
+// Images of sandboxes: savings, and the snapshots and forks that are made with them.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ struct store;
 // If the sandbox has a machine, running or frozen, the driver saves the machine and leaves it as it
 // was. If the sandbox is asleep with a machine, it is woken first. The guest of a running sandbox
 // is quiesced during the saving. If the sandbox is hibernated, the files of its image are linked,
-// since images are only ever read.
+// because no program changes an image.
 //
 // Savings of one sandbox wait for each other and for every other operation (operation.h).
 
@@ -55,8 +55,8 @@ typedef void (*snapshot_cb)(struct snapshot *snap, const struct err *e, void *ct
 // with ERR_LIMIT, or with ERR_INVALID or ERR_CONFLICT for the name.
 int snapshot_take(struct sandbox *sb, const char *name, snapshot_cb cb, void *ctx, struct err *e);
 
-// Delete a snapshot. ERR_CONFLICT names the sandbox that needs it. Else no caller can see it from
-// now on, and `cb` is called when its files are removed.
+// Delete a snapshot. ERR_CONFLICT names the sandbox that needs it. Otherwise the snapshot is hidden
+// from callers at once, and `cb` is called when its files are removed.
 int snapshot_delete(struct store *store, struct snapshot *snap, void (*cb)(void *ctx), void *ctx,
                     struct err *e);
 

@@ -168,7 +168,7 @@ static void test_queue(void)
     is_int(ask(&large, 768 * MB, &e), ADMISSION_WAITS, "the large one waits");
     is_int(ask(&gone, 64 * MB, &e), ADMISSION_WAITS, "the next one does not overtake it");
     is_int(ask(&small, 64 * MB, &e), ADMISSION_WAITS, "nor does the third");
-    ok(!admission_has_place(&h.admission), "and the pool hands nothing out meanwhile");
+    ok(!admission_may_hand_out(&h.admission), "and the pool hands nothing out meanwhile");
     admission_leave(&gone.ticket);
     ok(!gone.ticket && h.admission.waiting == 2, "a ticket was given back");
     is_int(h.given_up, 0, "there is no pool member to give up");
