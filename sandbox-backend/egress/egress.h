@@ -3,10 +3,11 @@
 //
 // Theory of operation
 //
-// Goal. A guest works with secrets that it never has. In the guest a secret is a placeholder. One
+// Goal. A guest uses secrets, but never has their values. It has a placeholder for each secret. One
 // cubby-egress for each sandbox replaces the placeholder by the value, only in a request that goes
-// over verified TLS to a host that the secret is for. Nothing else learns the value: it comes over
-// a descriptor, it is in no argument, environment, log or file, and answers are searched for it.
+// over verified TLS to a host that the secret is for. No other program learns the value: it comes
+// over a descriptor, it is in no argument, environment, log or file, and cubby-egress masks it in
+// answers.
 //
 // Connections come from cubby-netd, which has the guest's raw frames and no secret. netd hands over
 // every outward TCP connection of the guest whose first bytes are a TLS ClientHello or an HTTP/1
@@ -22,12 +23,12 @@
 //   tls      whether the first bytes are a ClientHello
 //
 // A message has at most EGRESS_MESSAGE_MAX bytes and one descriptor (SCM_RIGHTS): the guest's side
-// of the connection, a stream socket from which none of the guest's bytes has been read (MSG_PEEK
-// is allowed). The descriptor then belongs to this process, which also connects to the destination
-// host. There is no answer: the guest hears of a refusal on its connection. A malformed message
-// closes the descriptor and is reported. When the socket's queue is full, the sender resets the
-// guest's connection; it never waits. When the sender closes its end, this process ends, with all
-// its connections.
+// of the connection, a stream socket from which no byte of the guest has been read (MSG_PEEK is
+// allowed). The descriptor then belongs to this process, which also connects to the destination
+// host. netd gets no answer; the guest gets a refusal on its connection. A malformed message closes
+// the descriptor and is reported. When the socket's queue is full, the sender resets the guest's
+// connection; it never waits. When the sender closes its end, this process ends, with all its
+// connections.
 //
 // The configuration (config_fd) is read to its end once; then the descriptor is closed and the text
 // is wiped:
@@ -38,9 +39,10 @@
 //                 "hosts": ["api.openai.com", "*.openai.com"]}]}
 //
 // TLS. Towards the guest: a leaf certificate for the connection's name, signed by the sandbox's own
-// authority, made when it is first needed and kept for the LEAVES_MAX names that were used last.
-// Towards the host: verified for that name against the trust store. Both sides: 1.2 or later,
-// HTTP/1.1 only by ALPN. A host that cannot be verified gets nothing, and the guest gets 502.
+// authority. It is made when it is first needed. Those of the LEAVES_MAX names that were used last
+// are kept. Towards the host: verified for that name against the trust store. Both sides: 1.2 or
+// later, HTTP/1.1 only by ALPN. A host that cannot be verified gets nothing, and the guest gets
+// 502.
 //
 // A request's life (tunnel_http.c):
 //
@@ -53,14 +55,15 @@
 //   ANSWER  passed on as it comes, with values in it masked, until its end; then the next HEAD.
 //           After 101 both directions are only bytes
 //
-// Refusals are counted and kept where the daemon reads them (stats_fd, base/net_stats.h). Their
-// sentences are answered and logged.
+// Refusals are counted and kept in a file that the daemon reads (stats_fd, base/net_stats.h). The
+// guest and the log get a sentence about each.
 //
 // Limits: CONNECTIONS_MAX at once, 64 KiB for a head, 256 KiB waiting in each direction, a deadline
 // for every wait (tunnel.c). There is one thread, and nothing blocks.
 //
-// Failure: the end of this process ends every connection. netd then resets what it would hand over,
-// and the sandbox goes on without TLS or HTTP to the outside. No connection bypasses it.
+// Failure: the end of this process ends every connection. netd then resets each connection that it
+// would hand over, and the sandbox goes on without TLS or HTTP to the outside. No connection
+// bypasses it.
 #pragma once
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/egress/secret.h"

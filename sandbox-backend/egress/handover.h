@@ -11,7 +11,7 @@ enum handover {
     HANDOVER_NONE, // no message waits
     HANDOVER_ONE,  // `*fd` belongs to the caller
     HANDOVER_BAD,  // a malformed message, which was dropped; `e` has the reason
-    HANDOVER_OVER, // no more will come
+    HANDOVER_OVER, // netd has closed its end: no message will come any more
 };
 
 // Receive one message. `target` borrows from `*json`, which the caller frees (NULL unless ONE).

@@ -9,8 +9,7 @@
 #include "sandbox-backend/net/http_parser.h"
 
 struct judge {
-    const char *name; // of the connection: a name, or an address in digits. Borrowed, as everything
-                      // here
+    const char *name; // the connection's name, or its address in digits; borrowed, as all here
     int port;
     bool tls;
     const struct secrets *secrets;
@@ -25,17 +24,17 @@ struct refusal {
     char why[400];      // a sentence without a secret's value
 };
 
-// Judge a head. Refused are a Host that is not the connection's, a target that is not a path,
-// CONNECT, and a placeholder where none may be: over plain HTTP, for a host that the secret is not
-// for, in a name, a path or the Host. Return false then, with `r`. Otherwise return true and append
-// the head to `out`, unchanged except for
+// Judge a head. The judge refuses CONNECT, a Host that is not the connection's, and a target that
+// is not a path. It also refuses a placeholder over plain HTTP, for a host that the secret is not
+// for, or in a header's name, the path or the Host. Return false then, with `r`. Otherwise return
+// true and append the head to `out`, unchanged except for
 //
 // - values in place of placeholders: in header values, in the user name and password of
 //   `Authorization: Basic`, and (percent-encoded) in the query;
-// - headers of one connection (Connection, Keep-Alive, TE, Proxy-*), which are written again. An
-//   offer to change the protocol is passed on when it is WebSocket;
-// - Accept-Encoding, which is identity where a secret may go, so that an echo of the secret can be
-//   found.
+// - headers of the guest's connection (Connection, Keep-Alive, TE, Proxy-*), in place of which new
+//   ones are written. An offer to change the protocol is passed on when it is WebSocket;
+// - Accept-Encoding, which is set to identity if a secret may go to this host, so that an echo of
+//   the secret can be found.
 bool judge_request(const struct judge *j, const struct http_parser *p, struct buf *out,
                    struct refusal *r);
 // Judge a placeholder in a request's body or trailer, where it is never replaced. Return false with

@@ -38,10 +38,10 @@ struct link {
     bool is_shut;    // nothing more will be sent
     bool is_ending;  // the end of this direction is being sent
     bool tls_failed; // the failure was TLS's
-    size_t replies;  // bytes that TLS itself has added since `out` was last empty
+    size_t replies;  // bytes of TLS's own messages since `out` was last empty
 };
 
-// Take the guest's descriptor over. With `tls` the handshake begins with the first read. Return -1
+// Take over the guest's descriptor. With `tls`, the handshake begins with the first read. Return -1
 // when it fails; nothing is open then.
 int link_accept(struct link *l, uv_loop_t *loop, int fd, struct tls_contexts *tls, const char *name,
                 const struct link_events *events, struct err *e);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts in a stream, across the borders of its pieces: a mask overwrites secret values in an
-// answer, byte by byte, with '*'; a scan finds placeholders in a request.
+// Finding texts in a stream that comes in pieces. A mask overwrites each byte of a secret value in
+// an answer with '*'. A scan finds placeholders in a request.
 //
-// The reader of the stream may choose most of it, because a host returns what it was given to keep.
-// Suppose the mask held back only what looks like the beginning of a value. The reader would see
-// which beginnings are right, and could find the value letter by letter. So the amount and time of
-// output must depend only on the amount and time of input, apart from whole texts. The mask always
-// holds back the last bytes, enough that a text cannot be cut in two. They go when more comes, when
-// the stream ends, or when nothing has come for MASK_PAUSE_MS.
+// The reader of the answer may choose most of its bytes, because a host returns what a client has
+// stored there. Suppose the mask held back only bytes that look like the beginning of a value. The
+// reader would see which beginnings are right, and could find the value letter by letter. So the
+// amount and time of the output must depend only on the amount and time of the input, except when a
+// whole text is found. The mask always holds back so many of the last bytes that no text can be cut
+// in two. They leave when more bytes come, when the stream ends, or when nothing has come for
+// MASK_PAUSE_MS.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,10 +22,10 @@ struct mask {
     const char *texts[MASK_TEXTS_MAX]; // borrowed; none is empty
     size_t lens[MASK_TEXTS_MAX];
     size_t count;
-    size_t spare;     // how many bytes are held back; no text is longer by more than one
+    size_t spare;     // number of bytes held back: at least the longest text's length less one
     bool begins[256]; // the first bytes of the texts
     struct buf held;  // bytes that may still be part of a text
-    size_t shown;     // at the beginning of `held`: bytes that a pause has put out already
+    size_t shown;     // bytes at the beginning of `held` that a pause has already put out
 };
 
 void mask_init(struct mask *m);
@@ -33,7 +34,7 @@ void mask_add(struct mask *m, const char *text); // not within a stream
 void mask_keep(struct mask *m, size_t count);    // keep the first `count` texts; not within a
                                                  // stream
 
-// Add to `out` what may go, masked; with `last` everything that is left.
+// Add to `out` the bytes that may leave, masked; with `last`, all bytes that are left.
 void mask_feed(struct mask *m, const char *data, size_t len, bool last, struct buf *out);
 bool mask_waits(const struct mask *m); // bytes are held back
 // Nothing has come for a while: put everything out. If the beginning of a text goes out, the rest
@@ -43,8 +44,9 @@ void mask_text(const struct mask *m, char *text, size_t len); // mask a complete
 
 // ---- a scan
 //
-// It holds back only a possible beginning of a text, so a stream that is read as it comes is not
-// delayed. A reader can learn the texts from that; they are placeholders, which are not secret.
+// A scan holds back only a possible beginning of a text, so it does not delay a stream whose reader
+// needs each piece at once. A reader can learn the texts from that; they are placeholders, which
+// are not secret.
 
 #define SCAN_TEXTS_MAX 32
 
@@ -60,6 +62,7 @@ void scan_init(struct scan *s);
 void scan_fini(struct scan *s);
 void scan_add(struct scan *s, const char *text);
 
-// Add to `out` the bytes that cannot be part of a text; with `last` everything that is left. Return
-// the number of the text that was found, or -1. A found text stays held, with everything after it.
+// Add to `out` the bytes that cannot be part of a text; with `last`, all bytes that are left.
+// Return the index of the text that was found, or -1. A found text stays held, with everything
+// after it.
 int scan_feed(struct scan *s, const char *data, size_t len, bool last, struct buf *out);

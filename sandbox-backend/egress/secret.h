@@ -34,7 +34,7 @@ void secrets_fini(struct secrets *s); // wipes the values
 
 bool secret_is_for(const struct secret *secret, const char *host);
 bool secrets_have_any_for(const struct secrets *s, const char *host);
-// Append "api.example.com, *.example.org", cut where it would be long.
+// Append the hosts, such as "api.example.com, *.example.org", cut if the list is long.
 void secret_show_hosts(const struct secret *secret, struct buf *out);
 // Find the first placeholder in the text and return its secret, or NULL; *at is where it begins.
 const struct secret *secrets_find(const struct secrets *s, const char *text, size_t len,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection of the guest, together with the one to its destination host.
+// A tunnel: one connection of the guest, together with the connection to its destination host.
 #pragma once
 #include <uv.h>
 
@@ -36,7 +36,8 @@ struct tunnel_room {
     void *ctx;
 };
 
-// Take the descriptor over. Return NULL on failure; on_gone is then not called.
+// Start a tunnel, which takes over the descriptor. Return NULL on failure; on_gone is then not
+// called.
 struct tunnel *tunnel_start(const struct tunnel_room *room, const struct tunnel_target *target,
                             int fd, struct err *e);
 void tunnel_cut(struct tunnel *t); // close at once

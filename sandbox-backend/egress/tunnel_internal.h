@@ -36,7 +36,7 @@ struct tunnel {
     struct scan search; // finds placeholders in the request's body that may not go to this host
     const struct secret *sought[SCAN_TEXTS_MAX]; // the secrets of `search`
     struct mask mask;                            // masks values in the answer
-    size_t mask_fixed;                           // texts of `mask` that hold for every request
+    size_t mask_fixed;                           // the first texts of `mask`, which stay
     struct deadline pause;                       // when it expires, `mask` puts out what it holds
     struct buf code; // the code of the last Authorization: Basic, a text of `mask`
     bool request_whole, answer_whole;
@@ -48,7 +48,7 @@ struct tunnel {
 // ---- tunnel.c
 void tunnel__set_state(struct tunnel *t, enum tunnel_state to);
 void tunnel__close(struct tunnel *t);
-void tunnel__linger(struct tunnel *t); // the guest has its last answer
+void tunnel__linger(struct tunnel *t); // the guest has got its last answer
 // Report a refusal, and answer with it where that is still possible.
 void tunnel__refuse(struct tunnel *t, const struct refusal *r);
 // Report a failure.
@@ -56,7 +56,7 @@ void tunnel__fail(struct tunnel *t, int status, const char *why);
 void tunnel__connect(struct tunnel *t);
 void tunnel__wipe(struct buf *b); // wipe and free: it held values
 
-// ---- tunnel_http.c; each goes as far as the bytes that wait allow
+// ---- tunnel_http.c: each function goes as far as the received bytes allow
 void tunnel_http__guest(struct tunnel *t);
 void tunnel_http__host(struct tunnel *t);
 void tunnel_http__begin(struct tunnel *t); // the host is connected: send the head

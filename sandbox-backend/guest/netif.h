@@ -14,6 +14,6 @@
 // UDP packets are fragmented, and netd drops fragments.
 #define NETIF_MTU 32768
 
-// Bring both up. A missing card is only reported on the console: the host reaches envd through it,
-// so the host's wait for envd fails.
+// Bring up the loopback and the card. A missing card is only reported on the console. The daemon
+// reaches envd through the card, so the daemon's wait for envd then fails.
 void netif_up(void);

@@ -12,6 +12,6 @@ void step_fatal(const char *fmt, ...) __attribute__((noreturn, format(printf, 1,
 // Sync the disk and end the machine (QEMU runs with -no-reboot).
 void step_end_machine(void) __attribute__((noreturn));
 
-// Write a short text into a file of /proc, /sys or /etc. A failure is only reported on the console:
-// no setting is worth a machine.
+// Write a short text into a file of /proc, /sys or /etc. A failure is only reported on the console,
+// because a machine without the setting is better than none.
 void step_write(const char *path, const char *text);

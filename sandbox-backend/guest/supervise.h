@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// init after the start: keep envd and the Python kernel running, reap, end the machine.
+// The work of init after the start: keep envd and the Python kernel running, reap ended processes,
+// end the machine.
 #pragma once
 #include <stdbool.h>
 
 // Supervise, and never return. `program`: descriptor of envd's file, which stays open. SIGTERM,
 // SIGINT and SIGPWR end the machine: all processes get SIGTERM and soon after SIGKILL. owns_kernel:
-// no process outside of the guest has its kernel.
+// the guest has a kernel of its own, so every process that init sees belongs to the guest.
 void supervise(int program, bool owns_kernel) __attribute__((noreturn));

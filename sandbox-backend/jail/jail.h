@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A jail around one process, as the daemon asks for it: it becomes cubby-jail's command line.
+// The jail around one process, as the daemon describes it. The description becomes cubby-jail's
+// command line.
 //
 // Theory of operation
 //
 // Goal. An attacker who breaks out of a guest into QEMU, or through a packet into a network
-// process, must find nothing there: no file of another sandbox, no process to signal, no access to
-// the network beyond what the process itself needs, no privilege. Each wall stands independently of
+// process, must find nothing of use there: no file of another sandbox, no process to signal, no
+// access to the network beyond what the process itself needs, no privilege. Each wall works without
 // the others.
 //
 // The daemon starts cubby-jail in place of the program. cubby-jail is process 1 of a new process
@@ -24,8 +25,8 @@
 //   unshare: user, without rights over the namespaces above; maps: JAIL_UID_INSIDE
 //   no_new_privs, no capabilities; limits; Landlock; parent-death signal; seccomp
 //
-// The uid is as unique as the pid: two processes that live at the same time never share one, and no
-// file ever belongs to it.
+// Like the pid, this uid is unique: two processes that live at the same time never have the same
+// one. No file ever belongs to it.
 #pragma once
 #include <stdbool.h>
 
@@ -83,8 +84,7 @@ enum jail_kind {
 
 struct jail_spec {
     enum jail_kind kind;
-    unsigned walls;           // to be built, as bits; walls that the kind does not have are left
-                              // out
+    unsigned walls;           // as bits; those that the kind does not have are left out
     const char *const *files; // NULL-terminated: in its root, read-only, at their own paths
     const char *resolv_conf;  // shown as /etc/resolv.conf, or NULL
     bool kvm;                 // it may open /dev/kvm

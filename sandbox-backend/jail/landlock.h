@@ -15,6 +15,6 @@ struct landlock_rules {
 };
 
 int landlock_abi(void); // 0: this kernel has no Landlock, or it is off
-// Forbid this process everything outside `rules`, as far as the kernel's version of Landlock can.
-// The process must have no_new_privs.
+// Forbid this process everything outside of `rules`, as far as the host kernel's version of
+// Landlock can. The process must have no_new_privs.
 int landlock_enforce(const struct landlock_rules *rules, struct err *e);

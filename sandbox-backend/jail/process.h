@@ -12,7 +12,7 @@ int identity_become(unsigned id, struct err *e);
 // Drop all capabilities, so that executing a program cannot regain any.
 int identity_drop(struct err *e);
 
-// ---- namespaces of its own, and the users of its user namespace
+// ---- the process's own namespaces, and the users of its user namespace
 
 // Return the CLONE_NEW* flag of a wall that is a namespace; 0 for another wall.
 int namespace_flag(int wall);
@@ -28,5 +28,6 @@ int namespaces_enter_user(int proc, unsigned inside, struct err *e);
 // Return whether this kernel counts a user's processes separately in each user namespace (Linux
 // 5.14).
 bool limits_count_by_namespace(void);
-// counted_alone: no other process counts for the same user, so a limit of processes is possible.
+// counted_alone: the host kernel counts no other process for this user, so the number of processes
+// can be limited.
 int limits_set(enum jail_kind kind, bool counted_alone, struct err *e);

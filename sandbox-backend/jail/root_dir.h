@@ -11,10 +11,9 @@ struct root_dir {
     const char *resolv_conf; // shown as /etc/resolv.conf, or NULL
     bool kvm;                // include /dev/kvm
     bool proc;               // include /proc, for a program with sanitizers
-    unsigned owner;          // owner of a new /dev/kvm, where this process may make one; 0: the
-                             // host's is shown
+    unsigned owner;          // owner of a new /dev/kvm, if one can be made; 0: show the host's
 };
 
-// Make the root directory and enter it; nothing of the old one stays. Needs a mount namespace of
-// its own.
+// Make the root directory and enter it. Nothing of the old root stays reachable. The process must
+// be in a mount namespace of its own.
 int root_dir_enter(const struct root_dir *r, struct err *e);

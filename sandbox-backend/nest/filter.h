@@ -3,7 +3,7 @@
 #pragma once
 #include "sandbox-backend/base/err.h"
 
-// Write the filter, as bwrap's --seccomp reads it, to a descriptor. It forbids parts of the kernel
-// that a guest needs for nothing and that exploits have used. It is a list of what is forbidden: a
-// guest runs any program, so everything else is allowed.
+// Write the filter, as bwrap's --seccomp reads it, to a descriptor. It forbids parts of the host
+// kernel that no guest needs and that exploits have used. All other system calls are allowed,
+// because a guest runs any program.
 int filter_write(int fd, struct err *e);

@@ -7,6 +7,7 @@
 // Make the directories and users files of a guest in the current directory, which is the sandbox's.
 int host_dir_make(struct err *e);
 
-// Start envd there, and wait until it listens. ports: envd's and its relay's.
+// Start envd in that directory, and wait until it listens. Set `ports` to those of envd and of its
+// relay.
 int host_dir_start(struct keep *k, const char *envd, struct relay_port ports[RELAY_PORTS],
                    struct err *e);

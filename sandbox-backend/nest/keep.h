@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guest's processes: start the first, serve the guest's network, end all of them.
+// The keep: it starts the guest's first process, serves the guest's network, and ends all processes
+// of the guest.
 #pragma once
 #include <sys/types.h>
 
@@ -15,14 +16,15 @@ struct keep {
     struct relay *relay;     // borrowed; or NULL
 };
 
-// Take over signals, and become the reaper of all processes below. Before keep_start.
+// Take over signals, and become the reaper of all processes below this one. Call this before
+// keep_start.
 int keep_init(struct keep *k, struct err *e);
 // Start the guest's first process. argv[0] is the program's path. env: its environment; NULL: that
-// of this process. Of the descriptors it gets 0 to 2 and fd, and no other one: the rest are the
-// host's, such as the sandbox's directory.
+// of this process. It inherits the descriptors 0 to 2 and `fd`. It must not inherit the others,
+// such as that of the sandbox's directory, because they belong to the host.
 int keep_start(struct keep *k, char *const *argv, char *const *env, int fd, struct err *e);
-// Serve until the guest's first process or netd has ended, or SIGTERM has come. Then kill what is
-// left, and wait for it. Return an exit status.
+// Serve until the guest's first process or netd has ended, or SIGTERM has come. Then kill the
+// remaining processes, and wait for them. Return an exit status.
 int keep_run(struct keep *k, struct err *e);
 // Kill every process below this one, and wait for all.
 void keep_end(void);

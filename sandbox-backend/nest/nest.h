@@ -7,8 +7,8 @@
 // The daemon needs one process that stands for all of them: one that the daemon can watch, that
 // ends when they end, and that ends all of them. cubby-nest is that process. It is the parent of
 // the guest's first process and the reaper of all others (PR_SET_CHILD_SUBREAPER). SIGTERM ends the
-// guest: cubby-nest kills what is left below it, waits until nothing is left, and exits. The
-// guest's first process gets SIGKILL when cubby-nest ends in any other way.
+// guest: cubby-nest kills all processes below it, waits until none is left, and exits. The guest's
+// first process gets SIGKILL when cubby-nest ends in any other way.
 //
 //   cubby-nest bubblewrap   users, mounts and network card, then bwrap; frames or connections
 //   cubby-nest none         envd on the host itself; connections
@@ -22,12 +22,12 @@
 //      and up of the host, which own no file but the unpacked template's.
 //   3. an overlay of the template's directory and a tmpfs with a size (root.c).
 //   4. a filter of system calls (filter.c). The guest can make no user namespaces.
-//   5. the guest's name comes from go_fd: the control groups are there. An end of file cancels the
-//      start.
+//   5. cubby-nest waits for the guest's name on go_fd. The daemon sends it when the control groups
+//      exist. An end of file cancels the start.
 //   6. bwrap makes the other namespaces, takes away capabilities, and becomes the guest's init.
 //
-// With another daemon, step 2 comes first, and the guest's users are that user and those that
-// /etc/subuid gives to it (newuidmap).
+// If the daemon does not run as root, step 2 comes first, and the guest's users are the daemon's
+// user and those that /etc/subuid gives to it (newuidmap).
 //
 // Network. Either the frames of the TAP device are carried to cubby-netd's packet socket and back
 // (frames.c), or there is no TAP device and no network, and cubby-nest itself serves vm.net: it

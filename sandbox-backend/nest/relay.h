@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// vm.net of a guest without a network card: each connection to the socket becomes one to a port of
-// this network namespace's loopback. The protocol is netd's (netd/inward): the client sends
-// "CONNECT <port>\n" and gets "OK\n" or "ERR <reason>\n".
+// The server of vm.net for a guest without a network card. It joins each connection to the socket
+// to a port on the loopback of this network namespace. The protocol is netd's (netd/inward): the
+// client sends "CONNECT <port>\n" and gets "OK\n" or "ERR <reason>\n".
 #pragma once
 #include <poll.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ struct relay;
 
 struct relay *relay_new(int listener /* borrowed */, const struct relay_port ports[RELAY_PORTS]);
 void relay_free(struct relay *r);
-// Fill in entries for poll(2), at most RELAY_FDS, and return their number. After poll, relay_serve
-// gets the same entries.
+// Fill in entries for poll(2), at most RELAY_FDS, and return their number. Pass the same entries to
+// relay_serve after poll.
 size_t relay_watch(struct relay *r, struct pollfd *fds);
 void relay_serve(struct relay *r, const struct pollfd *fds);

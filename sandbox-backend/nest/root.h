@@ -11,7 +11,7 @@ struct root_spec {
     int64_t layer_mb;
 };
 
-// Make NEST_ROOT and NEST_TOOLS, in a mount namespace of this process alone, after users_enter.
-// Become root of the user namespace on the way: directories that only the daemon's user may enter
-// are opened before.
+// Make NEST_ROOT and NEST_TOOLS, in a mount namespace of this process alone. Call this after
+// users_enter. The function first opens the directories that only the daemon's user may enter, and
+// then becomes root of the user namespace.
 int root_make(const struct root_spec *spec, struct err *e);

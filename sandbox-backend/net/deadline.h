@@ -13,7 +13,7 @@ struct deadline {
 };
 
 void deadline_init(struct deadline *d, uv_loop_t *loop, void (*on_expired)(struct deadline *d));
-void deadline_arm(struct deadline *d, uint64_t ms); // an armed one starts again
+void deadline_arm(struct deadline *d, uint64_t ms); // if it is armed, it starts again
 void deadline_disarm(struct deadline *d);
 bool deadline_is_armed(const struct deadline *d);
 // Asynchronous. The memory may be freed after `on_closed`, which may be NULL.

@@ -16,16 +16,16 @@ struct gzip;
 // Receives output. Non-zero stops the feeding; the sink may then have set its `e`.
 typedef int (*gzip_sink)(const char *data, size_t len, void *ctx);
 
-struct gzip *gzip_compress_new(void);   // fast rather than small; NULL when memory is out
+struct gzip *gzip_compress_new(void);   // compresses fast rather than well; NULL when memory is out
 struct gzip *gzip_decompress_new(void); // accepts several members in a row; NULL when memory is out
 void gzip_free(struct gzip *g);         // NULL is fine
 
 // Return 0, or -1 with ERR_INVALID when the data is not gzip, or with ERR_CANCELED when the sink
-// stopped it without setting `e`. Nothing may be fed after a failure.
+// stopped it without setting `e`. After a failure the stream takes no more data.
 int gzip_feed(struct gzip *g, const void *data, size_t len, gzip_sink sink, void *ctx,
               struct err *e);
-// End the input. Compressing: the rest goes to the sink. Decompressing: ERR_INVALID when the data
-// ended too early.
+// End the input. A compressor sends its remaining output to the sink. A decompressor fails with
+// ERR_INVALID if the data ended too early.
 int gzip_finish(struct gzip *g, gzip_sink sink, void *ctx, struct err *e);
 
 // Handle a whole message, appended to `out`. Decompression to more than `max` bytes is ERR_LIMIT,

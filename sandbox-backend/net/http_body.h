@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies: sending a body, in chunks or plain; and trailers, the fields after the last chunk
-// (RFC 9112, 7.1.2), received and sent.
+// The bodies of HTTP messages: a sender, which sends a body in chunks or plain; and trailers, the
+// fields after the last chunk (RFC 9112, 7.1.2), which are received and sent.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ void http_trailers_clear(struct http_trailers *t);
 // Add more of the current part.
 void http_trailers_add(struct http_trailers *t, const char *at, size_t len);
 void http_trailers_end_part(struct http_trailers *t);
-// Make the list. False: a field has no name or a byte that would begin another line, or there are
-// more than HTTP_HEADERS_MAX.
+// Make the list. Return false if a field has no name or contains a line break, or if there are more
+// than HTTP_HEADERS_MAX fields.
 bool http_trailers_resolve(struct http_trailers *t);
 
 // Append a field if it may be sent as a trailer: it must not frame, route or describe the message,

@@ -21,7 +21,7 @@ struct http_fetch_opts {
     const char *method;      // "GET" ...
     const char *url;         // copied; http or https, as each redirect must be
     const char *unix_socket; // unix socket to connect to instead of the URL's host, or NULL
-    const char *connect_to;  // "HOST:PORT" to connect to instead of the URL's, or NULL
+    const char *connect_to;  // "HOST:PORT" to connect to instead of the URL's host, or NULL
     const char *ca_file;     // PEM file, trusted in addition to the system's authorities, or NULL
     const struct http_header *headers;
     size_t header_count;
@@ -43,17 +43,17 @@ struct http_fetch_opts {
 #define HTTP_READ_ABORT (-2)
 
 struct http_fetch_events {
-    // The head of the last answer, after all redirects. url: the effective one.
+    // The head of the last answer, after all redirects. url: the URL that gave this answer.
     void (*on_head)(int status, const struct http_header *headers, size_t count, const char *url,
                     void *ctx);
-    // Return true to take the bytes. False pauses; the same bytes come again after
+    // Return true to take the bytes. Return false to pause; the same bytes come again after
     // http_fetch_resume_download.
     bool (*on_data)(const char *data, size_t len, void *ctx);
-    // Exactly once; e is NULL when the answer came whole, whatever its status. A connection that
-    // could not be made is ERR_REFUSED (nothing listens at that address or socket), ERR_NOT_FOUND
-    // (no such host), ERR_UNTRUSTED (the certificate is not trusted, or is for another host name),
-    // ERR_NOT_TLS (the server answers https without TLS), else ERR_UNAVAILABLE. A request other
-    // than GET and HEAD is never sent twice.
+    // Called exactly once. e is NULL when the whole answer came, whatever its status. If no
+    // connection could be made, the code is ERR_REFUSED (nothing listens at that address or
+    // socket), ERR_NOT_FOUND (no such host), ERR_UNTRUSTED (the certificate is not trusted, or is
+    // for another host name), ERR_NOT_TLS (the server answers https without TLS), else
+    // ERR_UNAVAILABLE. A request other than GET and HEAD is never sent twice.
     void (*on_end)(const struct err *e, void *ctx);
     // The connection is open and the request goes out on it. Called again for a redirect, and for a
     // repeated GET or HEAD. The callback may only store data. May be NULL.

@@ -11,7 +11,7 @@ struct http_client {
     uv_loop_t *loop;
     CURLM *multi; // created with the first fetch
     uv_timer_t timer;
-    uv_idle_t idle; // does on the next turn what callers asked for
+    uv_idle_t idle; // carries out the callers' requests on the next turn
     struct http_fetch *fetches;
     struct client_socket *sockets;
     unsigned handles; // open handles: timer, idle, sockets

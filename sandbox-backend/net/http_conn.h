@@ -24,8 +24,8 @@ bool http_conn_is_idle(const struct http_conn *conn);
 struct http_conn_events {
     void (*on_head)(int status, const struct http_header *headers, size_t count, void *ctx);
     void (*on_data)(const char *data, size_t len, void *ctx);
-    // The call is over; called exactly once. e is NULL when the answer came whole. A truncated body
-    // is ERR_UNAVAILABLE. After success the connection may be used again if http_conn_is_idle.
+    // The call is over; called exactly once. e is NULL when the whole answer came. A truncated body
+    // causes ERR_UNAVAILABLE. After success the connection may be used again if http_conn_is_idle.
     void (*on_end)(const struct err *e, void *ctx);
     void (*on_drain)(void *ctx); // more of the request body may be written; may be NULL
     // An interim head (1xx) other than 100 and 101 came; may be NULL.
@@ -36,18 +36,18 @@ struct http_conn_events {
     void (*on_shut)(void *ctx);
 };
 
-// Start a call; the connection must be idle. length: of the request body; 0 for none, -1 for
-// chunked. Content-Length and Transfer-Encoding are added here and must not be among `headers`;
-// Host is added when `headers` has none. Everything is copied. With on_shut, the headers may offer
-// to change to another protocol (Connection, Upgrade). When the peer accepts, on_head gets 101, and
-// the connection then carries bytes in both directions: on_data and http_conn_write, until on_shut
-// and http_conn_finish. on_end follows both.
+// Start a call; the connection must be idle. length: the length of the request body; 0 for none, -1
+// for chunked. Content-Length and Transfer-Encoding are added here and must not be among `headers`;
+// Host is added when `headers` has none. Everything is copied. If on_shut is set, the headers may
+// offer to change to another protocol (Connection, Upgrade). When the peer accepts, on_head gets
+// 101, and the connection then carries bytes in both directions: on_data and http_conn_write, until
+// on_shut and http_conn_finish. on_end follows both.
 void http_conn_call(struct http_conn *conn, const char *method, const char *target,
                     const struct http_header *headers, size_t count, int64_t length,
                     const struct http_conn_events *events, void *ctx);
 // false: wait for on_drain
 bool http_conn_write(struct http_conn *conn, const void *data, size_t len);
-// Add a trailer, before http_conn_finish; as http_response_trailer.
+// Add a trailer, before http_conn_finish. The rules are those of http_response_trailer.
 void http_conn_trailer(struct http_conn *conn, const char *name, const char *value);
 void http_conn_finish(struct http_conn *conn); // the request body is complete (not for length 0)
 void http_conn_pause(struct http_conn *conn);  // no on_data until resumed

@@ -13,7 +13,7 @@
 #include "sandbox-backend/net/http_body.h"
 
 enum http_event {
-    HTTP_EV_MORE, // all was consumed; more bytes are needed
+    HTTP_EV_MORE, // all bytes were consumed; more are needed
     HTTP_EV_HEAD, // head is valid until http_parser_next
     HTTP_EV_BODY, // body and body_len point into the given bytes
     HTTP_EV_END,  // the message is complete; call http_parser_next before anything else
@@ -62,12 +62,12 @@ struct http_parser {
 
 void http_parser_init(struct http_parser *p, llhttp_type_t type);
 void http_parser_fini(struct http_parser *p);
-void http_parser_next(struct http_parser *p); // go on to the next message
+void http_parser_next(struct http_parser *p); // begins the next message
 
 // Return the next event in `*data`; move `*data` and `*len` past what was consumed.
 enum http_event http_parser_step(struct http_parser *p, const char **data, size_t *len);
-// The peer has ended: return HTTP_EV_END when that ends the message, HTTP_EV_MORE when no message
-// was begun.
+// Report that the peer has ended. Return HTTP_EV_END if that ends the message, HTTP_EV_MORE if no
+// message has begun.
 enum http_event http_parser_eof(struct http_parser *p);
 
 bool http_parser_is_fresh(const struct http_parser *p); // no byte of the next message has come

@@ -44,9 +44,9 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_server_op
 int http_server_listen_unix(struct http_server *s, const char *path, mode_t mode, struct err *e);
 int http_server_listen_tcp(struct http_server *s, const char *ip, int port, struct err *e);
 int http_server_listen_fd(struct http_server *s, int fd /* taken */, struct err *e);
-int http_server_port(const struct http_server *s); // of the TCP listener; useful after port 0
-// Stop listening, abort every connection (each gets its on_close), free the server, then call
-// `on_closed`.
+int http_server_port(const struct http_server *s); // port of the TCP listener; useful after port 0
+// Stop listening, abort every connection (each request's on_close is called), free the server, then
+// call `on_closed`.
 void http_server_close(struct http_server *s, void (*on_closed)(void *ctx), void *ctx);
 
 // ---- the request. Everything returned is borrowed, and lives as long as the request.
@@ -82,9 +82,9 @@ void http_request_resume(struct http_request *req);
 
 // Collect the whole body, then call `on_body` with it (NUL-terminated, borrowed for the call). If
 // the body is longer than `max`, the server itself answers 413 (see http_server_opts.refuse), and
-// on_close is called instead of on_body. The same happens to a malformed body (400) and to a slow
-// one (408). A body is slow if no byte comes for head_timeout_ms, or if after that time its average
-// rate is below 4 KiB a second.
+// on_close is called instead of on_body. It answers a malformed body (400) and a slow one (408) in
+// the same way. A body is slow if no byte comes for head_timeout_ms, or if after that time its
+// average rate is below 4 KiB a second.
 void http_request_collect(struct http_request *req, size_t max,
                           void (*on_body)(struct http_request *req, const char *body, size_t len,
                                           void *ctx),

@@ -15,7 +15,7 @@
 
 #define HTTP_READ_BYTES  (64 * 1024)
 #define HTTP_BODY_RATE   4096          // bytes a second: the least average of a collected body
-#define HTTP_DRAIN_BYTES (1024 * 1024) // most of an untaken body that is read before the next head
+#define HTTP_DRAIN_BYTES (1024 * 1024) // most of an untaken body that is read and dropped
 
 // Limits of one turn of the loop, for one connection and for all kicked peers; see http_server.c.
 #define HTTP_TURN_REQUESTS 64
@@ -109,7 +109,7 @@ struct http_request {
     struct http_query *queries;
     bool is_http10;
     bool is_head;
-    bool is_tunnel;      // 101 was answered: bytes in both directions, no more messages
+    bool is_tunnel;      // 101 was answered: the connection carries bytes, no more messages
     bool is_shutting;    // our side is to be shut
     bool wants_continue; // Expect: 100-continue, not answered yet
 
@@ -179,5 +179,5 @@ void http_request_on_end(struct http_request *req);
 void http_request_refuse_large(struct http_request *req);
 
 // ---- http_response.c
-// Send a whole answer to a request that could not be taken.
+// Send a whole answer to a request that the server could not accept.
 void http_response_refuse(struct http_peer *peer, int status, const char *message);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joins two connected streams: the bytes of each go to the other.
 //
-// The end of one direction is passed on, and the other direction goes on (half-close). A slow
+// The end of one direction is passed on, while the other direction stays open (half-close). A slow
 // reader slows its sender down. When one stream breaks, the other is broken too, so that no peer
 // mistakes a partial stream for a complete one. Memory: one read (STREAM_JOIN_READ_BYTES) for each
 // direction whose reader is slow.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending half of a stream, for net/ and egress/. Small pieces are gathered and leave in one
-// write. Large ones leave from the caller's memory. What the socket does not take is kept here.
+// The sending half of a stream, for net/ and egress/. It gathers small pieces and sends them in one
+// write. It sends large pieces from the caller's memory. It keeps the bytes that the socket does
+// not take.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of TLS as the HTTP server calls them: through pointers. So a program whose server
-// speaks no TLS, above all the guest's envd, does not link OpenSSL.
+// The functions of TLS, which the HTTP server calls through pointers. So a program whose server has
+// no TLS, above all the guest's envd, does not link OpenSSL.
 #pragma once
 #include "sandbox-backend/net/tls.h"
 #include "sandbox-backend/net/tls_session.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A TLS connection over memory: OpenSSL reads bytes that the caller received, and adds bytes to
-// send to a buffer. Only the event loop has sockets. The HTTP server and cubby-egress use it.
+// send to a buffer. The session itself has no socket. The HTTP server and cubby-egress use it.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,6 +46,6 @@ bool tls_session_seal(struct tls_session *s, const void *data, size_t len);
 void tls_session_bye(struct tls_session *s);
 // Return why the connection failed; a static string.
 const char *tls_session_why(const struct tls_session *s);
-// From a callback of OpenSSL that fails the handshake: set the answer of tls_session_why. `why` is
-// static.
+// Set the answer of tls_session_why. A callback of OpenSSL that fails the handshake calls this.
+// `why` is static.
 void tls_session_blame(struct ssl_st *ssl, const char *why);

@@ -6,8 +6,8 @@
 
 #include "sandbox-backend/base/err.h"
 
-// `stream` is a heap uv_pipe_t, connected and not reading, which the callee owns; NULL with `e` on
-// failure.
+// `stream` is a uv_pipe_t from malloc, connected and not reading, which the callback takes over. It
+// is NULL on failure, and `e` is set.
 typedef void (*unix_stream_cb)(uv_stream_t *stream, const struct err *e, void *ctx);
 
 // Connect to `path`. The callback comes from the loop, exactly once.

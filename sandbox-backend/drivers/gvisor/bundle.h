@@ -29,16 +29,17 @@ struct bundle_template {
     char rootfs[65]; // hash of the root file system
 };
 
-// Read what template.json says, and check that gvisor/ is there. ERR_NOT_FOUND, with what to do.
+// Read template.json, and check that gvisor/ exists. ERR_NOT_FOUND says what to do.
 int bundle_load(const char *template_dir, struct bundle_template *out, struct err *e);
-// Do the same, and return a descriptor of the template's directory, or -1: the owner keeps the
-// build that was read, also if the template is rebuilt or removed, and cannot change its files
-// (read_only.h).
+// Do the same, and return a descriptor of the template's directory, or -1. Through the descriptor
+// the caller keeps the build that was read, even if the template is rebuilt or removed, and cannot
+// change its files (read_only.h).
 int bundle_open(const char *template_dir, struct bundle_template *out, struct err *e);
 
-// Change the size of `t` to that of a machine (0: as it is). Return true if the disk changes: the
-// template's saved machine then does not fit. Processors and memory are only limits on the host and
-// numbers that the guest sees, so a saved machine may go on with others.
+// Change the size of `t` to that of a machine (0: as it is). Return true if the size of the disk
+// changes: the template's saved machine then does not fit. The sizes of processors and memory are
+// only limits on the host and numbers that the guest sees, so a saved machine may go on with other
+// ones.
 bool bundle_apply_size(struct bundle_template *t, const struct machine_size *size);
 
 // Return how much of the host's memory a machine may use, in MB: the guest's memory, the layer
@@ -47,7 +48,8 @@ int64_t bundle_memory_mb(int64_t memory_mb, int64_t disk_mb);
 
 // Write the bundle of one machine into `dir`: the config.json of the template, with the path of the
 // root file system and the size of the layer above it, which is in memory. Mounts of type "erofs"
-// get the paths of their files, too. `template`: of bundle_open. The paths lead through the
-// descriptor BUNDLE_FD, which the caller gives to runsc: a descriptor of the template's directory.
+// get the paths of their files, too. `template` is a descriptor from bundle_open. The paths lead
+// through BUNDLE_FD, the descriptor number at which the caller must give the template's directory
+// to runsc.
 #define BUNDLE_FD 3
 int bundle_make(const char *dir, int template, int64_t disk_mb, struct err *e);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a saved machine: a template's gvisor/ directory has them, and so has an image, the
+// The files of a saved machine. They are in a template's directory gvisor/, and in each image, the
 // directory that machine_save fills.
 //
-//   image.json       the runsc, root file system and machine size that it belongs to, and the
-//                    files' sizes. Written last: a directory without it holds no image
+//   image.json       the runsc, root file system and machine size to which the image belongs, and
+//                    the files' sizes. Written last: a directory without it holds no image
 //   checkpoint.img   the sentry's objects
 //   pages_meta.img   where each page of pages.img belongs
 //   pages.img        the memory of the guest, with the layer above its root file system
@@ -19,7 +19,7 @@
 
 enum { CHECKPOINT_STATE, CHECKPOINT_META, CHECKPOINT_PAGES, CHECKPOINT_FILES };
 
-// Tell whether the directory, a descriptor, holds a saved machine.
+// Return whether a directory, given as a descriptor, holds a saved machine.
 bool checkpoint_exists_at(int dir);
 // Open the files for writing, new and empty. Return 0, or -1 with none open.
 int checkpoint_create(const char *dir, int fds[CHECKPOINT_FILES], struct err *e);
@@ -28,17 +28,18 @@ int checkpoint_create(const char *dir, int fds[CHECKPOINT_FILES], struct err *e)
 // files through them (read_only.h).
 int checkpoint_open(const char *dir, const struct bundle_template *t, int fds[CHECKPOINT_FILES],
                     struct err *e);
-// Do the same with the directory `from`, which errors call `dir`. -1: there is none.
+// Do the same with the directory of the descriptor `from`, or fail if it is -1. Errors call the
+// directory `dir`.
 int checkpoint_open_at(int from, const char *dir, const struct bundle_template *t,
                        int fds[CHECKPOINT_FILES], struct err *e);
 void checkpoint_close(int fds[CHECKPOINT_FILES]);
 // Write image.json. With `sync`, also sync the whole image and its directory to the disk. *bytes:
-// the room that the image takes. Blocks, so call it on a worker thread.
+// the disk space that the image takes. Blocks, so call it on a worker thread.
 int checkpoint_seal(const char *dir, const struct bundle_template *t, bool sync, int64_t *bytes,
                     struct err *e);
 // Check that a machine of this template can go on from the image. ERR_NOT_FOUND: no image;
-// ERR_INVALID: it is damaged; ERR_PRECONDITION: it is of another template, size or runsc. The
-// caller adds what to do.
+// ERR_INVALID: it is damaged; ERR_PRECONDITION: it belongs to another template, size or runsc. The
+// caller adds to the error what to do.
 int checkpoint_check(const char *dir, const struct bundle_template *t, struct err *e);
 // Return whether a write into the directory failed because the disk is full.
 bool checkpoint_fills_disk(const char *dir, const struct err *e);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A container of gVisor: a machine's core (host/core.h), and what runsc needs beside it. Only the
+// A container of gVisor: a machine's core (host/core.h), and the state that runsc needs. Only the
 // files of this folder include this header. container.c opens with the theory of operation.
 #pragma once
 #include "sandbox-backend/base/err.h"
@@ -16,12 +16,12 @@ struct container_save;
 
 struct container {
     struct machine_core core;     // first: the daemon's pointer to it
-    struct bundle_template facts; // with the machine's own size
+    struct bundle_template facts; // of the template, but with the machine's own size
     struct container_dir dir;
     int template_fd;             // owned; of bundle_open; -1 once the sentry runs
     int image[CHECKPOINT_FILES]; // owned; files to restore the machine from; -1: none, or restored
     bool has_image;              // the machine is restored, not booted
-    int card;                    // owned; the sentry's end of its network card; -1 once it has it
+    int card;                    // owned; the card's end for the sentry; -1 once the sentry has it
     struct subproc *creator;     // owned; `runsc create`, while it runs
     struct subproc *guard;  // owned; ends the sentry with the daemon; NULL: not wanted, or gone
     struct urpc_call *call; // in progress, or NULL
@@ -49,8 +49,8 @@ struct container *container__new(uv_loop_t *loop, const struct machine_spec *spe
 // Call the sentry (urpc.h). One call at a time.
 void container__call(struct container *c, const char *method, json_t *arg, const int *fds,
                      int fd_count, uint64_t limit_ms, urpc_cb cb);
-// Call the sentry with more of urpc_request than that. The limits are multiplied for a machine in
-// the background.
+// Do the same with any member of urpc_request set. For a machine in the background, the limits are
+// longer.
 void container__call_with(struct container *c, const struct urpc_request *request, urpc_cb cb);
 
 json_t *container__record(const struct machine *machine);
@@ -58,10 +58,10 @@ void container__adopt(uv_loop_t *loop, const struct machine_spec *spec, const js
                       machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
 
 // ---- container_pause.c
-// Stop a RUNNING machine, or let a PAUSED one go on. `then` is called once: with NULL, the machine
-// is PAUSED or RUNNING; with an error it is as before, or, if the sentry did not answer in time,
-// PAUSING or RESUMING until it has answered, and then as before. Not called for a machine that
-// ends.
+// Stop a RUNNING machine, or let a PAUSED one go on. `then` is called once, unless the machine
+// ends; container__go_on also takes NULL. Without an error, the machine is PAUSED or RUNNING. With
+// an error its state is as before; or, if the sentry did not answer in time, it stays PAUSING or
+// RESUMING until the answer comes, and then returns to the state before.
 void container__stop(struct container *c, void (*then)(struct container *c, const struct err *e));
 void container__go_on(struct container *c, void (*then)(struct container *c, const struct err *e));
 bool container__is_paused(const struct machine *machine);

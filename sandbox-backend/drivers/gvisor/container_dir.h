@@ -20,8 +20,8 @@ struct container_dir {
 int container_dirs_open(const char *home, struct err *e);
 void container_dirs_close(void);
 // Remove each directory that no struct container_dir of this process names and that no other
-// process has locked, and kill the runsc processes that still use it. The other process may be
-// `cubby template build`, which makes machines too.
+// process has locked, and kill the runsc processes that still use it. Another process that locks
+// directories is `cubby template build`, which makes machines too.
 void container_dirs_sweep(void);
 
 // Mark the directories that this process makes from now on, by a prefix of their names, as those of
@@ -30,24 +30,24 @@ void container_dirs_sweep(void);
 // machines go on.
 void container_dirs_for_build(void);
 
-// Choose a new name. Nothing is made on the disk.
+// Choose a new name, and create nothing on the disk.
 void container_dir_init(struct container_dir *d);
 // Take the name from an earlier daemon's record.
 void container_dir_rename(struct container_dir *d, const char *name);
-// Make the directory and lock it. It gets another name if a sweep of another process removes it
-// before it is locked.
+// Make the directory and lock it. If another process's sweep removes it before it is locked, make
+// one with another name.
 int container_dir_make(struct container_dir *d, struct err *e);
 // With `remove`, also remove the directory.
 void container_dir_fini(struct container_dir *d, bool remove);
 
 // Return the pid that runsc has written, or -1.
 pid_t container_dir_sentry(const struct container_dir *d, struct err *e);
-// Tell whether the process is runsc, and was started for this container.
+// Return whether the process is runsc and was started for this container.
 bool container_dir_is_used_by(const struct container_dir *d, pid_t pid);
 // Kill the runsc processes that still use the directory. Needed after a `runsc create` that named
-// no sentry, because a sentry may run all the same. Return -1 if the host's processes cannot be
-// listed, or some of them may still use the directory. Blocks, for up to 2 s for each process that
-// does not end, and up to 5 s for processes that are just being executed: for a worker.
+// no sentry, because a sentry may still run. Return -1 if the host's processes cannot be listed, or
+// if some of them may still use the directory. Blocks for up to 2 s for each process that does not
+// end, and up to 5 s for processes that are just being executed, so call it on a worker thread.
 int container_dir_kill(const struct container_dir *d);
 char *container_dir_file(const struct container_dir *d, const char *name); // new string: path
 

@@ -4,15 +4,16 @@
 #pragma once
 #include "sandbox-backend/base/err.h"
 
-// Run a command of the template under gVisor, in a sentry that starts and ends with it. Return 0,
-// or -1 with ERR_PRECONDITION and a sentence for a person. runsc: the pinned one (runsc_find).
+// Run a command of the template under gVisor, in a sentry of its own that ends with the command.
+// Return 0, or -1 with ERR_PRECONDITION and a sentence for a person. runsc: the pinned one
+// (runsc_find).
 //
-// The first call blocks for some 300 ms, PROBE_LIMIT_MS at most, and so does the first after runsc
-// has changed. A success is remembered until then. That a command failed or did not end is
-// remembered, too; PROBE_KNOWN_MS later a thread tries again, because the cause may have passed,
-// and calls get the old result until the new one is there. What failed before a command could
-// start, such as a full disk, is not remembered.
+// The first call blocks for some 300 ms, PROBE_LIMIT_MS at most, and so does the first call after
+// runsc has changed. In between, a success is remembered. If the command failed or did not end,
+// that is remembered, too. PROBE_KNOWN_MS later a thread tries again, because the cause may have
+// gone away; until it is done, calls get the old result. A failure before the command could start,
+// such as a full disk, is not remembered.
 #define PROBE_LIMIT_MS 10000
 #define PROBE_KNOWN_MS 60000
 int probe_gvisor(const char *runsc, const char *template_dir, struct err *e);
-void probe__expire(void); // for tests: a failure was remembered for long enough
+void probe__expire(void); // for tests: act as if PROBE_KNOWN_MS had passed since a failure

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control groups of one machine: one in each tree of the place (cgroup_place.h), all of the
-// same name, with the machine's limits in force.
+// The control groups of one machine: one in each tree of the cgroup place (cgroup_place.h), all
+// with the same name. They enforce the machine's limits.
 //
 // The groups of the machines have no parent group of their own. So a machine in the background
 // gives way to all other programs beside them, not only to other machines.
@@ -14,7 +14,7 @@
 struct cgroup_limits {
     int64_t memory_bytes;
     bool no_swap;  // memory_bytes limit memory and swap together
-    int cpus;      // the group gets the processor time of so many ordinary processes
+    int cpus;      // the group gets as much processor time as this number of ordinary processes
     int cpu_spare; // processors that the group may use beyond `cpus`
     int processes; // and threads
 };
@@ -29,28 +29,30 @@ struct cgroup {
 // another for the second. New string.
 char *cgroup_name(const char *sandboxes_dir, const char *id);
 
-// Tell whether a group of that name has processes.
+// Return whether a group of that name has processes.
 bool cgroup_is_used(const struct cgroup_place *place, const char *name);
 // Make the groups. A group that cannot be made or limited is left out. Takes well below a
 // millisecond; cgroup_join may take tens of them, because the kernel waits for all processors.
 void cgroup_make(struct cgroup *g, const struct cgroup_place *place, const char *name,
                  const struct cgroup_limits *limits);
-// Move the process into the groups. Return which limits hold for it from now on (CGROUP_*).
+// Move the process into the groups. Return the limits that are in force for it from now on
+// (CGROUP_*).
 unsigned cgroup_join(const struct cgroup *g, pid_t pid);
-// Return which limits hold for the process: those of the groups that have it. A group that cannot
-// be read counts as one that does not have it.
+// Return the limits that are in force for the process: those of the groups that contain it. A group
+// that cannot be read counts as not containing it.
 unsigned cgroup_holds(const struct cgroup *g, pid_t pid);
 // Let the group run only when no other process needs the processor (`idle` is true), or give it the
 // processor time of `cpus` ordinary processes again. Return false if this host does not allow that.
 bool cgroup_set_idle(const struct cgroup *g, bool idle, int cpus);
-// Return the processor time of all processes that the group has had, or -1 if it is not counted.
+// Return the processor time of all present and past processes of the group, or -1 if it is not
+// counted.
 int64_t cgroup_cpu_ns(const struct cgroup *g);
-void cgroup_remove(struct cgroup *g); // removes the groups without processes, and forgets all
+void cgroup_remove(struct cgroup *g); // removes the groups without processes, and empties `g`
 
-// Return the directories, and which limits hold there, for a record. New reference.
+// Return the directories and the limits in force there, for a record. New reference.
 json_t *cgroup_to_json(const struct cgroup *g);
 // Read what cgroup_to_json returned. Groups whose name does not begin with `name` are left out.
 void cgroup_from_json(struct cgroup *g, const json_t *json, const char *name);
 
-// Remove the groups without processes that machines of that directory left.
+// Remove the groups without processes that machines of that directory have left behind.
 void cgroup_sweep(const struct cgroup_place *place, const char *sandboxes_dir);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stderr of a sandbox's processes: memory of a fixed size that they share with the daemon. A
-// guest that makes its process complain for ever fills neither a disk nor a pipe, and the process
+// The stderr of a sandbox's processes: memory of a fixed size that they share with the daemon. So a
+// guest that makes its process write without end fills neither a disk nor a pipe, and the process
 // never waits for a reader. Everything after the first CHILDLOG_BYTES is lost.
 #pragma once
 #include <sys/types.h>
@@ -16,7 +16,7 @@ int childlog_open(const char *name, struct err *e);
 // Return the log of a process that an earlier daemon started, by its descriptor 2, or -1.
 int childlog_reopen(pid_t pid);
 
-void childlog_read(int fd, struct buf *out); // appends the whole log; nothing for fd -1
+void childlog_read(int fd, struct buf *out); // appends the whole log, or nothing if fd is -1
 // Return the last line that is not empty, made printable. New string; "" when there is none.
 char *childlog_last_line(int fd);
 // Save the log as a file, which tells why the process ended. Writes no file for an empty log.

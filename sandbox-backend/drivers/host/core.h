@@ -32,7 +32,7 @@ enum machine_state {
     MACHINE_SUSPECT, // it seems to have ended by itself; the driver waits a moment for the reason
     MACHINE_ENDING,  // it ended by itself; its processes were killed, and the core waits for them
     MACHINE_ENDED,   // it ended by itself; its processes are gone, and on_exit was called
-    MACHINE_KILLING, // its owner ends it
+    MACHINE_KILLING, // machine_kill was called
     MACHINE_CLOSING, // handles close, then it is freed
 };
 
@@ -49,11 +49,11 @@ struct core_kind {
     const char *member;    // its member in the machine's record: "qemu"
     const char *log;       // file in the sandbox's directory that keeps its last output: "qemu.log"
     bool memory_is_shared; // the guest's memory is a memory file, which the host counts as shared
-    int child_levels;      // the guest runs in child processes, too: so many generations
+    int child_levels;      // number of generations of child processes in which the guest runs, too
     bool ends_others;      // SIGTERM lets the guest's process end the processes below it, and
                            // then itself; it gets SIGKILL only if it does not
     uint64_t start_ms;     // time limit of a start
-    uint64_t look_ms;      // between two looks whether a booting guest listens; 0: 100 ms
+    uint64_t look_ms;      // between two checks whether a booting guest listens; 0: 100 ms
     // Kill what the driver has started beside the processes of the core.
     void (*kill)(struct machine_core *c);
     // Return how many bytes of memory the guest's process shares with the guest alone. -1: unknown,
@@ -88,13 +88,13 @@ struct machine_core {
     char *dir;
     char *template;                // the template's directory
     struct machine_size size;      // requested; 0: the template's
-    struct subproc *guest;         // owned; NULL before its start: the process that the guest is in
+    struct subproc *guest;         // owned; the process with the guest; NULL before its start
     int guest_log;                 // childlog, or -1
     struct deadline deadline;      // of the state
     int handles;                   // open handles; see core_close
     uint64_t begun_ns;             // uv_hrtime
     struct core_limits *limits;    // owned; NULL: the host enforces no limits
-    unsigned walls, walls_missing; // of its jail: built, and those that its host could not build
+    unsigned walls, walls_missing; // of its jail: those built, those that the host cannot build
     bool working;                  // a core_work is in progress
     struct core_boot *boot;        // owned; while the guest boots
 
@@ -143,11 +143,11 @@ uint64_t core_patience(const struct machine_core *c);
 void core_ready(struct machine_core *c, enum machine_state state);
 bool core_is_alive(const struct machine_core *c); // neither ending nor ended
 bool core_is_gone(const struct machine_core *c);  // no process or worker of it is left
-// Close all handles, then free the machine and tell the owner: on_ready with an error, or on_gone.
+// Close all handles, then free the machine and call on_ready with an error, or on_gone.
 void core_close(struct machine_core *c);
 void core_handle_closed(struct machine_core *c); // a handle that core_close waits for has closed
 // Find the processes of a record again. If one has ended, the function still looks for the others,
-// because they must be ended. ERR_GONE says which process has ended.
+// which the caller must end. ERR_GONE names the process that has ended.
 int core_adopt(struct machine_core *c, const json_t *record, struct err *e);
 
 // machine_ops
@@ -157,7 +157,7 @@ bool core_is_paused(const struct machine *machine);
 void core_kill(struct machine *machine, void (*on_gone)(void *ctx), void *ctx);
 void core_release(struct machine *machine, void (*on_gone)(void *ctx), void *ctx);
 
-// ---- core_end.c: the end of a machine that its owner did not request
+// ---- core_end.c: the end of a machine without machine_kill
 
 // End a machine whose start failed, or that cannot be used any more. `e` is the reason.
 void core_fail(struct machine_core *c, const struct err *e);
@@ -194,8 +194,8 @@ struct machine_request {
     struct deadline turn; // serves the request, later answers it: always from the loop
 };
 
-// Return a request for the caller to fill in and to give to core_request, which takes it. `how` is
-// called in its turn, with a machine that is RUNNING or PAUSED, and answers by core_answer, now or
+// Return a request, which the caller fills in and gives to core_request. `how` is called when it is
+// the request's turn and the machine is RUNNING or PAUSED. It answers with core_answer, now or
 // later.
 struct machine_request *core_request_new(struct machine_core *c, machine_serve *how, void *ctx);
 void core_request(struct machine_request *r);
@@ -205,18 +205,18 @@ void core_ask(struct machine *machine, machine_serve *how, machine_done_cb cb, v
 void core_ask_save(struct machine *machine, machine_serve *how, const char *dir,
                    enum machine_save_use use, machine_runs_cb on_runs, machine_saved_cb cb,
                    void *ctx);
-// Answer the request that is being served. Its owner is told from the loop.
+// Answer the request that is being served. Its callback is called from the loop.
 void core_answer(struct machine_core *c, const struct err *e);
 void core_refuse(struct machine_core *c, const char *why); // the same, with ERR_CONFLICT
-// Answer all requests now: with the result if it is known, else with this error. The owner's
-// callbacks are called inside this function, so do not call it inside a call of the owner.
+// Answer all requests now: with the result if it is known, else with this error. This function
+// calls the requests' callbacks, so it must not run inside a function of machine_ops.
 void core__answer_all(struct machine_core *c, enum err_code code, const char *why);
 
 typedef void core_work_run(void *ctx, struct err *e);
 typedef void core_work_then(struct machine_core *c, const struct err *e);
 
-// Call `run` in a worker, then `then` in the loop, in any state but CLOSING. One at a time. The
-// caller keeps what `run` uses until then.
+// Call `run` in a worker, then `then` in the loop, in any state but CLOSING. A machine has one such
+// work at a time. The data that `run` uses must stay valid until `then`.
 void core_work(struct machine_core *c, core_work_run *run, core_work_then *then, void *ctx);
 
 // ---- core_boot.c
@@ -263,11 +263,12 @@ json_t *core_jail(const struct machine *machine);                   // driver.ja
 json_t *core_walls(unsigned walls, unsigned missing); // the same, of these. New reference
 void core_sweep(const char *sandboxes_dir); // driver.sweep: removes the groups of ended machines
 struct jailed_program;
-// Start a process of the machine in its jail. The machine's record then describes the jail.
+// Start a process of the machine in a jail. The machine's record then describes the jail.
 struct subproc *core_start_jailed(struct machine_core *c, const struct jailed_program *program,
                                   const struct spawn_opts *opts, subproc_exit_cb on_exit,
                                   struct err *e);
-// Return the processor time of all processes that the machine has had, or -1 if no group counts it.
+// Return the processor time of all present and past processes of the machine, or -1 if no group
+// counts it.
 int64_t core__limits_cpu_ns(const struct machine_core *c);
 json_t *core__limits_record(const struct machine_core *c); // new reference
 void core__limits_adopt(struct machine_core *c, const json_t *record);
@@ -278,5 +279,6 @@ void core__limits_fini(struct machine_core *c); // removes the groups if their p
 
 // ---- core_usage.c
 
-// Measure what the processes use. The driver adds its disk. machine_ops, for a driver without one.
+// Measure what the processes use. A driver with disks adds their size; another driver uses this
+// function in machine_ops as it is.
 int core_usage(const struct machine *machine, struct machine_usage *out, struct err *e);

@@ -11,8 +11,8 @@
 // Start a thread that finds out which walls this host can build, which takes some tens of
 // milliseconds. With `required`, wait for the result: ERR_PRECONDITION names the walls that are
 // missing and what to do. Call this once, before all other functions.
-// warm: called in the thread afterwards. It prepares what the first machine would otherwise wait
-// for (program_files of its programs). May be NULL.
+// warm: called in the thread afterwards, or NULL. It does work for which the first machine would
+// otherwise wait (program_files of its programs).
 int host_jail_open(const struct driver_jail *wanted, void (*warm)(void), struct err *e);
 void host_jail_close(void);
 
@@ -21,7 +21,7 @@ void host_jail_close(void);
 unsigned host_jail_walls(void);
 bool host_jail_is_on(void);
 bool host_jail_ends_with_daemon(void);
-// Return the walls that this host cannot build, of a jail that is not switched off.
+// Return the walls that this host cannot build; 0 if the jail is switched off.
 unsigned host_jail_missing(void);
 
 // ---- for cubby doctor

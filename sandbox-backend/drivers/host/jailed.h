@@ -12,12 +12,12 @@ struct jailed_program {
     bool resolves;            // it needs /etc/resolv.conf
 };
 
-// Do as subproc_start, with opts->file in the jail, or in none where no jail is wanted.
+// Do the same as subproc_start, with opts->file in the jail, or in none if no jail is wanted.
 struct subproc *jailed_start(uv_loop_t *loop, const struct jailed_program *program,
                              const struct spawn_opts *opts, subproc_exit_cb on_exit, void *ctx,
                              struct err *e);
 
 // Start a process that kills `guarded` when this program ends, for any reason, and that ends with
-// it. For processes that cannot have a parent-death signal.
+// it. This is for a process that cannot have a parent-death signal.
 struct subproc *jailed_guard(uv_loop_t *loop, const struct subproc *guarded,
                              subproc_exit_cb on_exit, void *ctx, struct err *e);

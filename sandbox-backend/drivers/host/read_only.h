@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories that a process may read, and not change, although its user owns them.
+// Directories that a process can read but not change, although its user owns them.
 #pragma once
 #include "sandbox-backend/base/err.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start a program that inherits only what it is given.
+// Start a program that inherits nothing but the descriptors and the environment that it is given.
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>
@@ -16,7 +16,7 @@ struct spawn_opts {
     const int *fds;      // child's descriptor i is a copy of fds[i]; -1: /dev/null
     int fd_count;        // at most SPAWN_FDS_MAX; all other descriptors are closed
     bool dies_with_us;   // SIGKILLed when this program ends: for builds, not for sandboxes
-    int namespaces;      // its new namespaces: CLONE_NEWPID, CLONE_NEWNS, CLONE_NEWUSER.
+    int namespaces;      // new namespaces: CLONE_NEWPID, CLONE_NEWNS, CLONE_NEWUSER.
                          // With CLONE_NEWUSER it is root inside, and this user outside
     const char *meminfo; // a file that the program sees as /proc/meminfo, or NULL; CLONE_NEWNS only
     const char *hidden;  // a directory that the program sees empty (it may be missing), or NULL;

@@ -2,8 +2,8 @@
 // A process that this daemon or an earlier one started.
 //
 // A process is named by its pid and its start time, because the kernel reuses pids. It is watched
-// through a pidfd. So the end of an earlier daemon's process is seen like that of a child, and no
-// other process is signalled by mistake.
+// through a pidfd. So this daemon notices the end of an earlier daemon's process in the same way as
+// that of a child, and signals no other process by mistake.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,9 +40,9 @@ uint64_t subproc_start_time(const struct subproc *p); // field 22 of /proc/PID/s
 int subproc_pidfd(const struct subproc *p);           // borrowed
 bool subproc_has_exited(const struct subproc *p);
 void subproc_kill(struct subproc *p); // SIGKILL; harmless when it has ended
-void subproc_end(struct subproc *p);  // SIGTERM; the same
-// Let go of the process without ending it; on_exit is not called any more. `p` is freed from the
-// loop, then on_closed (may be NULL) is called.
+void subproc_end(struct subproc *p);  // SIGTERM; harmless, too
+// Stop watching the process, without ending it. on_exit is not called any more. `p` is freed from
+// the loop, then on_closed (may be NULL) is called.
 void subproc_close(struct subproc *p, void (*on_closed)(void *ctx), void *ctx);
 
 // Write "was killed (signal 9)", "exited with status 1" or "ended" into `out`.

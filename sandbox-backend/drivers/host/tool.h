@@ -17,7 +17,7 @@ struct tool {
     int log;                 // its stderr
     int keep;                // a descriptor that it and its children inherit, or -1
     bool own_mounts;         // a mount namespace of its own where the host allows that
-    int timeout_ms;          // after which it is ended; 0: no limit
+    int timeout_ms;          // the tool is ended after this time; 0: no limit
     void (*tick)(void *ctx); // called a few times a second while it runs; or NULL
     void *ctx;
 };
@@ -28,7 +28,7 @@ struct tool {
 // failure the message has the status or the signal.
 int tool_run(const struct tool *tool, struct err *e);
 
-// Run another tool in the way of `like`, whose own argv and package do not count.
+// Run another tool with the settings of `like`, except its argv and package.
 int tool_run_like(const struct tool *like, const char *const *argv, const char *package,
                   struct err *e);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choose the content coding of a response by Accept-Encoding (RFC 9110, 12.5.3). Pure.
+// Choose the content coding of a response by Accept-Encoding (RFC 9110, 12.5.3). Pure functions.
 #pragma once
 
 enum coding {
@@ -9,7 +9,7 @@ enum coding {
     CODING_GZIP_ONLY, // it accepts gzip and refuses identity
 };
 
-// Choose for a response that exists uncompressed and costs work to compress. Return identity unless
-// the header (may be NULL) refuses it, or names both codings and prefers gzip. Every client accepts
-// gzip, so accepting alone is no reason to compress.
+// Choose the coding of a response that exists uncompressed and costs work to compress. Return
+// identity unless the header (may be NULL) refuses identity, or names both codings and prefers
+// gzip. Every client accepts gzip, so a client that only accepts it is no reason to compress.
 enum coding accept_encoding(const char *header);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The context that every handler of envd gets. A program has one; main.c makes it. The rooms own
-// what the opaque pointers lead to.
+// The state that every handler of envd gets. The program has one, which main.c makes. The rooms own
+// the objects behind the opaque pointers.
 #pragma once
 #include <stdbool.h>
 #include <sys/queue.h>
@@ -28,7 +28,7 @@ struct envd {
     struct processes *processes; // process/process.h
     // Watches (fs/watch_rpc.h).
     LIST_HEAD(polled_list, polled_watch) polled;
-    int watch_count; // polled ones and streams
+    int watch_count; // polled watches and streams
     // Calls with something to send, and the loop's hooks that send it (rpc/rpc_answer.c).
     LIST_HEAD(unsent_list, rpc) unsent;
     uv_prepare_t before;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths in requests, and the directories that lead to them. Paths are bytes.
+// Paths in requests, and the directories above them. A path is a string of any bytes.
 #pragma once
 #include <stdbool.h>
 
@@ -25,6 +25,7 @@ char *path_follow(const char *path, struct err *e);
 // whether the directory was there before. ERR_INVALID if something else is there.
 int path_make_dirs(const char *path, const struct user *user, bool *existed, struct err *e);
 
-// A file has a temporary name beside its target during its upload. Watches do not report it.
-char *path_temp(const char *dir); // new string: a unique name of that form in `dir`
+// During its upload, a file has a temporary name beside its target. Watches do not report files
+// with such names.
+char *path_temp(const char *dir); // new string: a unique temporary name in `dir`
 bool path_is_temp(const char *name);

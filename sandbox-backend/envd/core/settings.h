@@ -34,7 +34,7 @@ void settings_fini(struct settings *s);
 int settings_save(struct settings *s, struct err *e);
 
 // Replace the environment (an object of strings) and write the files that changed, each as a whole.
-// With `inherit`, variables that `envs` does not name stay; without it only the sandbox's own
-// E2B_* variables do. `envs` is changed; a reference is taken. After a failure the environment is
+// With `inherit`, variables that `envs` does not name stay. Without it, only the sandbox's own
+// E2B_* variables stay. `envs` is changed; a reference is taken. After a failure the environment is
 // the old one, and the next call writes all files.
 int settings_set_environment(struct settings *s, json_t *envs, bool inherit, struct err *e);

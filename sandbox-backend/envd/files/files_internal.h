@@ -36,9 +36,9 @@ void download_start(struct envd *envd, struct http_request *req, const struct do
 // In an emulated guest, a page of the cache costs several times as much as moving its bytes: to
 // write 100 MB took 1.5 s of processor time through the cache and 0.6 s past it. Small files use
 // the cache, since they are likely to be read soon. Direct I/O needs memory, offset and length in
-// whole blocks of the disk. A read sees everything that was written before, in either way, because
-// the kernel first writes back and drops the cached pages of the range. Nothing becomes durable:
-// that still needs an fsync, which no upload does.
+// whole blocks of the disk. A read sees everything that was written before, whether directly or
+// through the cache, because the guest kernel first writes back and drops the cached pages of the
+// range. Direct I/O makes nothing durable: that still needs an fsync, which no upload does.
 
 // A power of two. Longer blocks are cheaper: 64 KB blocks take twice the time.
 #define DIRECT_BLOCK_BYTES (1024 * 1024)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parse a multipart/form-data body (RFC 7578, RFC 2046 section 5.1) as its bytes arrive, in pieces
-// of any size. Pure: no I/O. MULTIPART_HEAD_MAX bounds the memory.
+// of any size. The functions are pure, and MULTIPART_HEAD_MAX bounds their memory.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,8 +32,8 @@ struct multipart {
     bool in_part;
     char delimiter[MULTIPART_BOUNDARY_MAX + 5]; // "\r\n--<boundary>"
     size_t delimiter_len;
-    size_t matched;  // bytes of the delimiter that the input ends with so far
-    size_t implied;  // of them: a CRLF that ends an earlier line, so it is not data
+    size_t matched;  // number of the delimiter's bytes with which the input so far ends
+    size_t implied;  // of these, a CRLF that ends an earlier line and so is not data
     struct buf line; // the rest of a delimiter line, or a header
     size_t head_len; // bytes of this part's headers so far
     char *name;      // owned; of the part whose headers are parsed

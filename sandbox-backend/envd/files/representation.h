@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as an HTTP representation (RFC 9110): its media type, its version (8.8), what a request
-// makes depend on the version (13), and its ranges (14). Pure functions. Coding:
-// core/accept_encoding.h.
+// A file as an HTTP representation (RFC 9110): its media type, its version (8.8), the conditions of
+// a request on the version (13), and its ranges (14). Pure functions. core/accept_encoding.h
+// chooses the coding.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ struct validator {
     char etag[VALIDATOR_ETAG_BYTES]; // "\"...\"", after W/ while it is weak
     char date[VALIDATOR_DATE_BYTES]; // the value of Last-Modified
     time_t modified;
-    bool is_weak; // the file changed so recently that another change would not show
+    bool is_weak; // the file changed so recently that another change may not show in its times
 };
 
 // Describe the version of the representation with content coding `coding` ("" for the file's own

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// filesystem.EntryInfo as JSON: how Stat, ListDir, MakeDir and Move describe a file. And the
+// filesystem.EntryInfo as JSON, with which Stat, ListDir, MakeDir and Move describe a file; and the
 // metadata of files.
 #pragma once
 #include <jansson.h>

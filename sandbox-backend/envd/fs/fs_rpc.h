@@ -15,7 +15,8 @@ char *fs_path(const struct rpc *call, const json_t *request, const char *name, s
 // ERR_NOT_FOUND or ERR_INVALID unless `path` is a directory.
 int fs_check_dir(const char *path, struct err *e);
 
-// Return the form of entries for this client. For a brief form, set the header that says so.
+// Return the form of entries for this client. If it is the brief form, set the response header that
+// says so.
 enum entry_form fs_entry_form(struct rpc *call);
 
 // List the tree below `dir` (absolute; owned from then on) to `depth` levels, and end the call.

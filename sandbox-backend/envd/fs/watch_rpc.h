@@ -9,7 +9,7 @@
 #include "sandbox-backend/envd/fs/watcher.h"
 #include "sandbox-backend/envd/rpc/rpc.h"
 
-#define WATCHES_MAX 64 // of both kinds; the kernel gives a user 128 inotify instances
+#define WATCHES_MAX 64 // of both kinds; the guest kernel gives a user 128 inotify instances
 
 extern const struct rpc_method WATCH_METHODS[];
 extern const size_t WATCH_METHOD_COUNT;

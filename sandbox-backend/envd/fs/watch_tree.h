@@ -19,7 +19,7 @@ struct watch_dir {
     // For the watcher: directories that it has to read.
     STAILQ_ENTRY(watch_dir) unread;
     bool is_unread;
-    bool reports; // its contents are reported as created
+    bool reports; // the watcher reports its contents as created
 };
 
 struct watch_tree {

@@ -6,12 +6,12 @@
 
 #include "sandbox-backend/base/err.h"
 
-#define WATCHER_DIRS_MAX 16384 // of one watcher; the guest kernel has a limit for all watchers
+#define WATCHER_DIRS_MAX 16384 // of one watcher; the guest kernel limits the sum of all watchers
 
 struct watcher;
 
 struct watcher_events {
-    void (*on_armed)(void *ctx); // once: from now on every change is reported
+    void (*on_armed)(void *ctx); // called once: from now on every change is reported
     // `type`: EVENT_TYPE_CREATE ...; `name`: relative to the watched directory, "." for itself;
     // `path`: absolute. Bytes, borrowed for the call.
     void (*on_event)(const char *type, const char *name, const char *path, void *ctx);

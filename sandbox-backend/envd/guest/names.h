@@ -13,8 +13,8 @@
 
 struct names;
 
-// Put the files on the tmpfs `dir` and open them; without a directory (NULL) names_set fails. A
-// file that cannot be opened is logged, and names_set reports it.
+// Put the files on the tmpfs `dir` and open them. If `dir` is NULL, names_set will fail. A file
+// that cannot be opened is logged, and names_set reports it.
 struct names *names_new(const char *dir);
 void names_free(struct names *n);
 

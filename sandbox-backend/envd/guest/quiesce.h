@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /freeze and /unfreeze: quiesce the guest. The processes of users stop while the guest kernel
-// and envd run. Only the host uses this, around a saving of which other machines may be made.
+// and envd run. Only the daemon uses this, during a saving, because other machines may be made from
+// the image.
 //
 // A process that runs during a saving continues in each of those guests, and could draw the same
 // random numbers from the guest kernel in all of them until /init has reseeded it. So processes are
@@ -22,22 +23,23 @@
 
 struct quiesce;
 
-// Also continue what an earlier envd has stopped. `cgroup_root`: as for processes_new; may be NULL.
+// Also continue the processes that an earlier envd has stopped. `cgroup_root`: as for
+// processes_new; may be NULL.
 struct quiesce *quiesce_new(uv_loop_t *loop, const char *cgroup_root, int64_t max_ms);
 void quiesce_close(struct quiesce *f); // continues all processes; freed from the loop
 
-// POST /freeze. 204: all processes have stopped. 200 with a message: some have not yet, and may not
-// for long. 503: there are no control groups.
+// POST /freeze. 204: all processes have stopped. 200 with a message: some have not stopped yet, and
+// it may take long until they do. 503: there are no control groups.
 void quiesce_post(struct envd *envd, struct http_request *req, const char *basic);
 // POST /unfreeze: always 204.
 void quiesce_post_undo(struct envd *envd, struct http_request *req, const char *basic);
 
-// Continue all processes after /init: the guest belongs to another sandbox, or its clock is right
-// again. Waiting requests for a command fail with "send the request again", as their clients are
-// gone.
+// Continue all processes. Called after /init, which has given the guest to another sandbox or set
+// its clock. Waiting requests to start a command fail with "send the request again", because their
+// clients are gone.
 void quiesce_end(struct quiesce *f);
 
-// If the guest is quiesced, keep the call, return true, and call `handle` with both when the
-// processes continue.
+// If the guest is quiesced, keep the call and the request, return true, and call `handle` with both
+// when the processes continue.
 bool quiesce_hold(struct rpc *call, const json_t *request,
                   void (*handle)(struct rpc *call, const json_t *request));

@@ -12,7 +12,7 @@
 #include "sandbox-backend/base/err.h"
 
 #define RELAY_MAX        256   // connections at once; a further one gets "ERR limit"
-#define RELAY_TIMEOUT_MS 10000 // for the line, and for the connection to the port
+#define RELAY_TIMEOUT_MS 10000 // limit for the line, and for connecting to the port
 
 struct relay;
 

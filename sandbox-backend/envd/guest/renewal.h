@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Renewal of a restored guest before its use: entropy, the time, the size of its disk, a
-// certificate authority. (Its names: names.h.) Only for envd in a guest, since each of these
-// changes the whole machine.
+// The renewal of a restored guest before its use: its entropy, its clock, the size of its disk, a
+// certificate authority. (Its names are in names.h.) Only envd in a guest may do this, because each
+// of these changes the whole machine.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -21,12 +21,11 @@ int renewal_set_clock(int64_t wall_ns, struct err *e);
 int renewal_grow_disk(int64_t mb, struct err *e);
 
 // Call once, at envd's start. Protect envd when memory runs out (the kernel kills a command first),
-// and open what the other functions need, so that they look up no path: in an emulated guest the
-// first look-up after a restore costs as much as all the rest.
+// and open the files that the other functions need, so that they look up no path: in an emulated
+// guest, the first look-up after a restore takes as long as the rest of the renewal.
 void renewal_prepare(void);
 
-// ---- a certificate authority that the guest trusts in addition to those of its system: E2B's
-// caBundle
+// ---- a certificate authority that the guest trusts besides those of its system (E2B's caBundle)
 //
 // cubby-egress, which puts secrets into requests, signs with it.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The REST routes of this room. Each takes the request over, and ignores the user `basic` that it
-// names. /freeze and /unfreeze: quiesce.h.
+// The REST routes of this room. Each function takes over the request and ignores `basic`, the user
+// that it names. /freeze and /unfreeze are in quiesce.h.
 #pragma once
 #include "sandbox-backend/envd/core/envd.h"
 

@@ -17,7 +17,7 @@ struct command_groups;
 struct command_groups *command_groups_new(const char *root);
 void command_groups_free(struct command_groups *c); // removes the empty groups
 
-// Take an empty group: its number, or -1. `c` may be NULL here and below.
+// Take an empty group. Return its number, or -1. `c` may be NULL here and below.
 int command_group_take(struct command_groups *c);
 int command_group_fd(const struct command_groups *c,
                      int group); // its directory, for CLONE_INTO_CGROUP; borrowed
@@ -25,8 +25,8 @@ void command_group_kill(struct command_groups *c, int group);
 // Return a group. Processes in it continue; it is reused when it is empty.
 void command_group_give_back(struct command_groups *c, int group);
 
-// ---- without control groups: the process group of a command, its session, and all their
-// descendants, as /proc shows them. A process that has left all three escapes
+// ---- without control groups: a command's processes are its process group, its process session,
+// and the descendants of both, as /proc shows them. A process that has left all three is not found
 
 // Send SIGKILL to all processes of the command that `leader` started. Blocks while it reads /proc.
 void tree_kill(pid_t leader);

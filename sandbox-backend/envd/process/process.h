@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands that envd runs: their table, streams and ends. Nothing here depends on RPC.
+// The commands that envd runs: their table, their streams and their ends. This file does not depend
+// on RPC.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -16,7 +17,8 @@
 struct processes; // the table
 struct process;
 
-// A command in a terminal has only PROCESS_PTY; another command has the other two.
+// A command in a terminal has only PROCESS_PTY. Any other command has PROCESS_STDOUT and
+// PROCESS_STDERR.
 enum process_stream { PROCESS_STDOUT, PROCESS_STDERR, PROCESS_PTY, PROCESS_STREAMS };
 
 #define PROCESS_STATUS_BYTES 64
@@ -33,8 +35,8 @@ struct process_listener {
                       size_t len);
     // The process exceeded timeout_ms and was killed; on_end follows. May be NULL.
     void (*on_limit)(struct process_listener *l);
-    // All output has been delivered. Last call; the listener is detached already. `end` is
-    // borrowed.
+    // The process has ended and all its output has been delivered. This is the last call, and the
+    // listener is detached already. `end` is borrowed.
     void (*on_end)(struct process_listener *l, const struct process_end *end);
     struct process *process; // NULL while detached
     bool blocked;
@@ -51,7 +53,7 @@ struct process_config {
     bool want_stdin;
     bool want_pty; // a terminal instead of pipes; it controls the command's session
     struct pty_size size;
-    int64_t timeout_ms; // the process is killed then, even without a listener; 0: never
+    int64_t timeout_ms; // when the process is killed, even without a listener; 0: never
     const struct user *user;
     json_t *shown; // the config that List shows; a reference is taken
 };
@@ -64,8 +66,8 @@ void processes_close(struct processes *ps);
 struct process *process_start(struct processes *ps, const struct process_config *config,
                               struct err *e);
 
-// Find a running process. With ended_too, find an ended one otherwise; these are kept for
-// PROCESS_KEPT_MS. NULL: there is none.
+// Find a running process. If there is none and `ended_too` is true, find an ended one; ended
+// processes are kept for PROCESS_KEPT_MS. NULL: not found.
 struct process *process_by_pid(struct processes *ps, int64_t pid, bool ended_too);
 struct process *process_by_tag(struct processes *ps, const char *tag, bool ended_too);
 // Call on_process for each process that has not ended.
@@ -80,7 +82,7 @@ const struct process_end *process_end(
 
 // Attach a listener to a process that has not ended. It gets the output from now on, from the loop.
 void process_attach(struct process *p, struct process_listener *l);
-void process_detach(struct process_listener *l); // may be detached already
+void process_detach(struct process_listener *l); // does nothing if it is detached
 // While any listener is blocked, envd does not read the process's output.
 void process_set_blocked(struct process_listener *l, bool blocked);
 
@@ -94,12 +96,13 @@ int process_resize(struct process *p, struct pty_size size, struct err *e);
 typedef void (*process_written_cb)(const struct err *e, void *ctx);
 int process_write(struct process *p, const void *data, size_t len, process_written_cb cb, void *ctx,
                   struct err *e);
-// Forget the callback of a caller that has left. Its bytes are still written.
+// Forget the callbacks of writes with this `ctx`, because their caller has left. The bytes are
+// still written.
 void process_forget_write(struct process *p, void *ctx);
 // Close stdin after the queued bytes; may be repeated. ERR_UNKNOWN for a terminal, which takes
 // Ctrl+D.
 int process_close_stdin(struct process *p, struct err *e);
 
-// Send a signal: to the process group, except SIGKILL, which ends everything that the command
-// started.
+// Send a signal to the process group. SIGKILL ends everything that the command started, in any
+// group.
 void process_signal(struct process *p, int signal);

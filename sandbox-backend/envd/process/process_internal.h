@@ -71,12 +71,12 @@ struct spawn;
 #define PROCESSES_MAX 1024
 
 // process.c
-bool process__make_room(struct processes *ps); // false: PROCESSES_MAX are running
+bool process__make_room(struct processes *ps); // false: PROCESSES_MAX commands are running
 struct process *process__add(struct processes *ps, const struct process_config *config,
                              const struct spawn *s, int cgroup);
 void process__handle_closed(struct process *p); // one of its handles is closed
 bool process__is_blocked(const struct process *p);
-void process__check_end(struct process *p); // after an output has ended or was drained
+void process__check_end(struct process *p); // call this after an output has ended or was drained
 
 // process_output.c
 void process__output_open(struct process *p, enum process_stream stream, int fd /* or -1 */);

@@ -17,9 +17,9 @@ struct process *process_select(const struct rpc *call, const json_t *request, bo
                                struct err *e);
 
 // follower.c: a Start or Connect call that follows a process. It sends "start", then output as it
-// comes, then the end, and keepalives. Connect-Timeout-Ms of a Connect ends the call alone. For the
-// call that `started` the process it is the process's own time limit, which ends both. The follower
-// owns the call from here on.
+// comes, then the end, and keepalives. Connect-Timeout-Ms of a Connect ends the call alone. For a
+// Start call (`started`) it is the process's own time limit, which ends both. The follower owns the
+// call from here on.
 void follower_new(struct rpc *call, struct process *p, bool started);
 
 // process_input.c: SendInput, StreamInput, CloseStdin. The answer comes when the process's pipe or

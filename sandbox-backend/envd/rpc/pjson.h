@@ -2,7 +2,7 @@
 // Read the members of a request by the JSON rules of Protocol Buffers
 // (https://protobuf.dev/programming-guides/json): a number may be a string, an enum a name or a
 // number, bytes are base64 in either alphabet, null means absent, unknown members are ignored.
-// Results are borrowed from the object. A member of another type is ERR_INVALID.
+// Results are borrowed from the object. A member with a value of the wrong type causes ERR_INVALID.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -26,7 +26,7 @@ int pjson_uint32(const json_t *object, const char *name, uint32_t *out, uint32_t
 // Decode bytes and append them to `out`. *present is true for an empty member too.
 int pjson_bytes(const json_t *object, const char *name, struct buf *out, bool *present,
                 struct err *e);
-// Get an array of strings, an object of strings. *out is NULL if it is absent.
+// Get a member that is an array of strings, or an object of strings. *out is NULL if it is absent.
 int pjson_strings(const json_t *object, const char *name, const json_t **out, struct err *e);
 int pjson_string_map(const json_t *object, const char *name, const json_t **out, struct err *e);
 
@@ -34,6 +34,7 @@ struct pjson_enum {
     const char *name;
     int number;
 };
-// Get an enum: 0 if it is absent, any number as it is. ERR_INVALID for a name outside the table.
+// Get a member that is an enum: 0 if it is absent; a number is returned unchecked. ERR_INVALID for
+// a name that is not in the table.
 int pjson_enum(const json_t *object, const char *name, const struct pjson_enum *table, int count,
                int *out, struct err *e);

@@ -27,22 +27,22 @@ struct rpc_method {
 
 enum rpc_state {
     RPC_OPEN,   // the handler has the call
-    RPC_BROKEN, // a message could not be encoded; the output has the end, the handler does not know
-    RPC_ENDED,  // the handler does not use the call any more; its output is to be sent
-    RPC_FAILED, // the same, with an error
+    RPC_BROKEN, // a message could not be encoded: `out` has the end; the handler is not told yet
+    RPC_ENDED,  // the handler has ended the call; its output must still be sent
+    RPC_FAILED, // the same, but it ended with an error
     RPC_STATES
 };
 
 enum rpc_output {
     RPC_OUTPUT_FLOWS,
-    RPC_OUTPUT_FULL,    // blocked by the output of this turn of the loop, until it is sent
+    RPC_OUTPUT_FULL,    // enough for this turn of the loop: blocked until it is sent
     RPC_OUTPUT_BLOCKED, // the client reads too slowly
 };
 
 enum rpc_input {
     RPC_INPUT_FLOWS,
     RPC_INPUT_PAUSED,
-    RPC_INPUT_DUE, // resumed: the loop's hooks run the input
+    RPC_INPUT_DUE, // resumed: the loop's hooks will run the input
 };
 
 struct rpc {
@@ -56,7 +56,8 @@ struct rpc {
     void (*on_closed)(struct rpc *call); // the client has left, or the deadline has passed
     void (*on_blocked)(struct rpc *call,
                        bool blocked); // true: the client reads too slowly; false: it has caught up
-    // Stream of requests: one message, borrowed for the call; then the end of the stream.
+    // For a stream of requests: on_message gets each message, borrowed for the call; on_input_end
+    // comes at the end of the stream.
     void (*on_message)(struct rpc *call, const json_t *message);
     void (*on_input_end)(struct rpc *call);
 
@@ -67,7 +68,7 @@ struct rpc {
     struct rpc_deadline *deadline; // owned; NULL: no deadline
     struct buf in;                 // of a stream of requests, not passed to the handler yet
     struct buf out;                // to be sent when the loop's callbacks have run
-    const char *items;             // from rpc_begin_items: the member's name
+    const char *items;             // the name of the member, from rpc_begin_items
     int status;                    // of HTTP
     enum rpc_state state;
     enum rpc_output output;
@@ -75,12 +76,12 @@ struct rpc {
     bool binary;      // Protocol Buffers
     bool gzip;        // requests may be compressed
     bool input_whole; // the client has sent everything
-    bool has_item;    // of `items`, one was added
+    bool has_item;    // an element of `items` was added
     bool unsent;      // in envd->unsent
     bool begun;       // the head of the response was sent
 };
 
-// Serve a request, and own it from then on.
+// Serve a request. Takes over the request.
 void rpc_serve(struct envd *envd, struct http_request *req, const struct rpc_method *method,
                const struct user *user);
 // Answer a request that has no call with a Connect error, in the form that its type asks for.
@@ -91,14 +92,14 @@ const char *rpc_header(const struct rpc *call, const char *name);
 // Return how long a stream may be silent before a keepalive: Keepalive-Ping-Interval, or 90 s.
 int64_t rpc_keepalive_ms(const struct rpc *call);
 
-// Stop on_message and reading from the client until the input is resumed.
+// Stop on_message, and stop reading from the client, until the input is resumed.
 void rpc_pause_input(struct rpc *call);
 void rpc_resume_input(struct rpc *call); // on_message comes from the loop
 
 // ---- responses. They are sent together when the callbacks of this turn of the loop have run.
-void rpc_reply(struct rpc *call, const json_t *message); // the only response, and the end
+void rpc_reply(struct rpc *call, const json_t *message); // sends the only response; ends the call
 void rpc_reply_text(struct rpc *call, const char *json); // the same, as JSON text
-void rpc_fail(struct rpc *call, const struct err *e);    // any kind of call: the end, with an error
+void rpc_fail(struct rpc *call, const struct err *e);    // ends any kind of call with an error
 
 // A long unary response: the elements of its repeated member `name` (a literal), each as JSON text.
 // rpc_end ends it.
@@ -111,7 +112,7 @@ void rpc_send_text(struct rpc *call, const char *json);
 // the path {"event", "data", "stdout", NULL}. on_blocked may be called from inside; the handler
 // then waits before it sends more.
 void rpc_send_bytes(struct rpc *call, const char *const *path, const void *data, size_t len);
-void rpc_end(struct rpc *call); // success
+void rpc_end(struct rpc *call); // ends the call with success
 
 // Install and remove the loop's hooks that send the output.
 void rpc_hooks_init(struct envd *envd);

@@ -10,7 +10,8 @@
 json_t *rpc__parse(const struct rpc *call, bool compressed, const char *data, size_t len,
                    struct err *e);
 void rpc__free(struct rpc *call); // the request has been answered, or its client has left
-// Fail the call for a reason of envd. The handler gets on_closed, as if the client had left.
+// Fail the call because of a limit or a failure of envd. The handler gets on_closed, as if the
+// client had left.
 void rpc__give_up(struct rpc *call, const struct err *e);
 bool rpc__is_stream(const struct rpc *call); // both directions have envelopes
 bool rpc__has_ended(const struct rpc *call); // ENDED or FAILED

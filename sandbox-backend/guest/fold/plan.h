@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan: where the file of folded memory has which memory of which process. The file's layout:
+// The plan: a table at the beginning of the file of folded memory. It says which pages of which
+// process are where in the file. The file's layout:
 //
 //   0             left free: the template build has a mark there
 //   PLAN_AT       struct plan_head, then the runs
@@ -15,7 +16,7 @@
 #define PLAN_DATA_AT  (1 << 20)
 #define PLAN_RUNS_MAX 16384
 
-// Pages of one process that follow each other.
+// Consecutive pages of one process.
 struct plan_run {
     int32_t pid;
     int32_t protection; // PROT_*
@@ -31,16 +32,17 @@ struct plan_head {
 
 struct plan {
     int file;
-    uint64_t end; // of the pages
-    uint64_t max; // which the end may not exceed
+    uint64_t end; // end of the pages in the file
+    uint64_t max; // limit of `end`
     size_t count;
     struct plan_run *runs; // owned; PLAN_RUNS_MAX
 };
 
 // A new plan, for a file that is open for writing. max: bytes.
 void plan_init(struct plan *p, int file, uint64_t max);
-// Append pages of a process, and their place to the plan. ERR_LIMIT: there is no more room.
+// Append pages of a process to the file, and their run to the plan. ERR_LIMIT: the file or the plan
+// is full.
 int plan_add(struct plan *p, struct plan_run run, const void *pages, struct err *e);
-int plan_write(struct plan *p, struct err *e);          // when all have been added
-int plan_read(struct plan *p, int file, struct err *e); // of such a file
+int plan_write(struct plan *p, struct err *e);          // call this after the last plan_add
+int plan_read(struct plan *p, int file, struct err *e); // reads the plan of such a file
 void plan_fini(struct plan *p);
