@@ -206,20 +206,20 @@ static int fail_hidden(const char *name, struct err *e)
 }
 
 // A link may lead to a hidden directory, so check the real path of the opened one. Return 0 or -1.
-static int check_place(int root, int dir, struct err *e)
+static int check_inside(int root, int dir, struct err *e)
 {
-    char top[PATH_MAX], place[PATH_MAX];
+    char top[PATH_MAX], real[PATH_MAX];
     char *link auto_free = str_printf("/proc/self/fd/%d", root);
     char *other auto_free = str_printf("/proc/self/fd/%d", dir);
     ssize_t a = readlink(link, top, sizeof top - 1);
-    ssize_t b = readlink(other, place, sizeof place - 1);
+    ssize_t b = readlink(other, real, sizeof real - 1);
     if (a < 0 || b < 0)
         return err_sys(e, errno, "read /proc/self/fd");
-    top[a] = place[b] = '\0';
-    const char *rest = below(place, top);
+    top[a] = real[b] = '\0';
+    const char *rest = below(real, top);
     const char *hidden = rest ? hidden_in(rest) : NULL;
     if (!rest)
-        return err_set(e, ERR_DENIED, "%.200s is not in an allowed directory", place);
+        return err_set(e, ERR_DENIED, "%.200s is not in an allowed directory", real);
     return hidden ? fail_hidden(hidden, e) : 0;
 }
 
@@ -244,7 +244,7 @@ static int open_allowed(const struct local_dirs *d, const char *path, int flags,
             continue;
         }
         int fd auto_close = open_beneath(r->fd, rest, flags);
-        if (fd >= 0 && purpose == TO_WRITE && check_place(r->fd, fd, e) < 0)
+        if (fd >= 0 && purpose == TO_WRITE && check_inside(r->fd, fd, e) < 0)
             return -1;
         if (fd >= 0)
             return steal_fd(&fd);

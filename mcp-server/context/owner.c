@@ -2,7 +2,7 @@
 // Decide whether a caller may use a sandbox.
 //
 // Positive answers are remembered in an array of OWNER_KNOWN_MAX keys, with an open hash table of
-// twice as many places. When the array is full, its older half is forgotten and the table is
+// twice as many elements. When the array is full, its older half is forgotten and the table is
 // rebuilt, which is simpler than removing single keys from an open table.
 #include "mcp-server/context/owner.h"
 
@@ -13,24 +13,24 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define PLACES ((size_t)(2 * OWNER_KNOWN_MAX)) // a power of two
+#define TABLE_SIZE ((size_t)(2 * OWNER_KNOWN_MAX)) // a power of two
 
 // ---- 1. what is remembered
 
-static size_t place_of(const char *key)
+static size_t hash_of(const char *key)
 {
     uint64_t h = 1469598103934665603U; // FNV-1a
     for (; *key; key++)
         h = (h ^ (unsigned char)*key) * 1099511628211U;
-    return (size_t)(h ^ (h >> 32)) & (PLACES - 1);
+    return (size_t)(h ^ (h >> 32)) & (TABLE_SIZE - 1);
 }
 
-// Return the place of the key, or the free place where it belongs.
+// Return the key's element of the table, or the free element where it belongs.
 static unsigned short *find(const struct owner_known *k, const char *key)
 {
-    size_t at = place_of(key);
+    size_t at = hash_of(key);
     while (k->table[at] && !str_eq(k->keys[k->table[at] - 1], key))
-        at = (at + 1) & (PLACES - 1);
+        at = (at + 1) & (TABLE_SIZE - 1);
     return &k->table[at];
 }
 
@@ -40,7 +40,7 @@ static void forget_older_half(struct owner_known *k)
     for (size_t i = 0; i < half; i++)
         free(k->keys[i]);
     memmove(k->keys, k->keys + half, half * sizeof *k->keys);
-    memset(k->table, 0, PLACES * sizeof *k->table);
+    memset(k->table, 0, TABLE_SIZE * sizeof *k->table);
     k->count = half;
     for (size_t i = 0; i < half; i++)
         *find(k, k->keys[i]) = (unsigned short)(i + 1);
@@ -50,7 +50,7 @@ static void remember(struct owner_known *k, const char *key)
 {
     if (!k->keys) {
         k->keys = xcalloc(OWNER_KNOWN_MAX, sizeof *k->keys);
-        k->table = xcalloc(PLACES, sizeof *k->table);
+        k->table = xcalloc(TABLE_SIZE, sizeof *k->table);
     }
     if (*find(k, key))
         return;

@@ -165,7 +165,7 @@ static void on_end(const struct err *e, void *ctx)
         tool_call_fail(c, "http_error", "the url answered HTTP %d (%s)", status,
                        http_status_text(status));
     } else {
-        place_find(c, tool_call_string(c, "sandbox_file_path"), in->name, on_found, in);
+        guest_path_find(c, tool_call_string(c, "sandbox_file_path"), in->name, on_found, in);
     }
 }
 

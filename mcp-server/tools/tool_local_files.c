@@ -13,7 +13,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/visible.h"
 
-// ---- upload_file_from_local_to_sandbox: 1. open the local file, 2. find its place, 3. upload.
+// ---- upload_file_from_local_to_sandbox: 1. open the local file, 2. find its new path, 3. upload.
 
 struct upload {
     int fd; // owned until the upload takes it
@@ -92,7 +92,7 @@ static void start_upload(struct tool_call *c)
         return;
     struct upload *u = xmalloc(sizeof *u);
     *u = (struct upload){.fd = steal_fd(&fd)};
-    place_find(c, tool_call_string(c, "sandbox_file_path"), str_base(local), on_found, u);
+    guest_path_find(c, tool_call_string(c, "sandbox_file_path"), str_base(local), on_found, u);
 }
 
 static char *text_of_upload(const json_t *o)

@@ -29,7 +29,7 @@ struct starting {
 // ---- 2. its end
 
 // The keeper could not make its files.
-static void fail_without_place(struct starting *s)
+static void fail_without_files(struct starting *s)
 {
     int len;
     const char *why = guest_script_complaint(&s->complaint, &len);
@@ -55,7 +55,7 @@ static void fail(struct starting *s)
     else if (err_is(&s->err))
         tool_call_fail_err(c, "start the command", &s->err);
     else
-        fail_without_place(s);
+        fail_without_files(s);
 }
 
 static void finish(struct starting *s)

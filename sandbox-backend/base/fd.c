@@ -396,11 +396,11 @@ static int bind_unnamed(int fd, const char *path, struct err *e)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *name = str_base(path);
     char *dir auto_free = xstrndup(path, (size_t)(name - path));
-    int place auto_close = open(*dir ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (place < 0)
+    int above auto_close = open(*dir ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (above < 0)
         return err_sys(e, errno, "open %s", dir);
     int len =
-        snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", place, name);
+        snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", above, name);
     if (len >= (int)sizeof address.sun_path)
         return err_set(e, ERR_INVALID, "the socket's name is too long: %s", name);
     return bind(fd, (struct sockaddr *)&address, sizeof address) == 0

@@ -66,25 +66,25 @@ static bool is_same(const struct net_stats_refusal *a, const struct net_stats_re
 }
 
 // Store a refusal over an equal one, or else over the oldest. The number is written last, so that a
-// reader in between sees an empty place.
+// reader in between sees an empty element.
 static void keep(struct net_stats *s, struct net_stats_refusal *one)
 {
-    struct net_stats_refusal *place = s->refusals;
+    struct net_stats_refusal *element = s->refusals;
     for (struct net_stats_refusal *r = s->refusals; r < s->refusals + NET_STATS_REFUSALS; r++) {
         if (is_same(r, one)) {
-            place = r;
+            element = r;
             one->count = r->count;
             break;
         }
-        if (r->seq < place->seq)
-            place = r;
+        if (r->seq < element->seq)
+            element = r;
     }
     uint64_t seq = one->seq;
     one->count++;
     one->seq = 0;
-    __atomic_store_n(&place->seq, 0, __ATOMIC_RELEASE);
-    *place = *one;
-    __atomic_store_n(&place->seq, seq, __ATOMIC_RELEASE);
+    __atomic_store_n(&element->seq, 0, __ATOMIC_RELEASE);
+    *element = *one;
+    __atomic_store_n(&element->seq, seq, __ATOMIC_RELEASE);
     one->seq = seq;
 }
 

@@ -25,8 +25,8 @@ static struct access **find(struct access_cache *cache, const char *id)
     return NULL;
 }
 
-// Return the place of that id, else an empty place, else the least recently used one.
-static struct access **place_for(struct access_cache *cache, const char *id)
+// Return the entry of that id, else an empty one, else the least recently used one.
+static struct access **entry_for(struct access_cache *cache, const char *id)
 {
     struct access **known = find(cache, id);
     if (known)
@@ -73,13 +73,13 @@ const struct access *access_cache_put(struct access_cache *cache, const json_t *
     if (!domain_ok(a->domain))
         a->domain[0] = '\0';
     a->used = ++cache->uses;
-    struct access **place = place_for(cache, a->id);
-    if (*place && strcmp((*place)->id, a->id) == 0) {
-        memcpy(a->address, (*place)->address, sizeof a->address);
-        a->answered_port = (*place)->answered_port;
+    struct access **entry = entry_for(cache, a->id);
+    if (*entry && strcmp((*entry)->id, a->id) == 0) {
+        memcpy(a->address, (*entry)->address, sizeof a->address);
+        a->answered_port = (*entry)->answered_port;
     }
-    free(*place);
-    *place = a;
+    free(*entry);
+    *entry = a;
     return a;
 }
 
@@ -88,16 +88,16 @@ const struct access *access_cache_put_address(struct access_cache *cache, const 
 {
     if (!access_id_ok(id) || strlen(address) > ACCESS_ADDRESS_MAX)
         return NULL;
-    struct access **place = place_for(cache, id);
-    if (!*place || strcmp((*place)->id, id) != 0) {
-        free(*place);
-        *place = xcalloc(1, sizeof **place);
-        snprintf((*place)->id, sizeof(*place)->id, "%s", id);
-        snprintf((*place)->envd_version, sizeof(*place)->envd_version, "%s", envd_version);
+    struct access **entry = entry_for(cache, id);
+    if (!*entry || strcmp((*entry)->id, id) != 0) {
+        free(*entry);
+        *entry = xcalloc(1, sizeof **entry);
+        snprintf((*entry)->id, sizeof(*entry)->id, "%s", id);
+        snprintf((*entry)->envd_version, sizeof(*entry)->envd_version, "%s", envd_version);
     }
-    snprintf((*place)->address, sizeof(*place)->address, "%s", address);
-    (*place)->used = ++cache->uses;
-    return *place;
+    snprintf((*entry)->address, sizeof(*entry)->address, "%s", address);
+    (*entry)->used = ++cache->uses;
+    return *entry;
 }
 
 const struct access *access_cache_get(struct access_cache *cache, const char *id)

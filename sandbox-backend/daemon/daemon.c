@@ -69,7 +69,7 @@ struct daemon {
     enum daemon_state state;
     struct store store;
     struct api_keys api_keys;
-    struct ports_place ports_place;
+    struct ports_listen ports_listen;
     struct listeners listeners;
     uv_signal_t signals[ARRAY_LEN(SIGNALS)];
     int stop_signal; // 0: none was received
@@ -126,11 +126,11 @@ static int open_rooms(struct daemon *d)
     if (store_open(&d->store, &d->loop, &HOOKS, d->home, &o->limits, &d->err) < 0 ||
         drivers_open(&d->loop, d->home, &o->jail, &d->err) < 0 ||
         api_keys_init(&d->api_keys, d->home, &d->err) < 0 ||
-        ports_place_open(&d->ports_place, &o->ports, &d->err) < 0)
+        ports_listen_open(&d->ports_listen, &o->ports, &d->err) < 0)
         return -1;
     d->store.secrets = o->secrets;
     d->store.domain = o->domain;
-    d->store.ports_place = &d->ports_place;
+    d->store.ports_listen = &d->ports_listen;
     pool_open(&d->store, &o->pool);
     return 0;
 }
@@ -239,7 +239,7 @@ static int run(struct options *options, const char *home, int lock, struct err *
     start(&d);
     uv_run(&d.loop, UV_RUN_DEFAULT);
     listeners_fini(&d.listeners);
-    ports_place_fini(&d.ports_place);
+    ports_listen_fini(&d.ports_listen);
     api_keys_fini(&d.api_keys);
     store_fini(&d.store);
     uv_loop_close(&d.loop);

@@ -186,7 +186,7 @@ static int check_network(struct err *e)
     options.ports.tls_cert = options.listeners.tls_cert;
     options.ports.tls_key = options.listeners.tls_key;
     options.ports.allow_plaintext = options.listeners.allow_plaintext;
-    return listeners_check(&options.listeners, e) < 0 ? -1 : ports_place_check(&options.ports, e);
+    return listeners_check(&options.listeners, e) < 0 ? -1 : ports_listen_check(&options.ports, e);
 }
 
 static int check_jail(struct err *e)

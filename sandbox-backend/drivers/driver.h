@@ -345,9 +345,9 @@ static inline bool machine_is_paused(const struct machine *m)
     return m->driver->machine.is_paused && m->driver->machine.is_paused(m);
 }
 
-// Replace the policy (copied) of a running or paused machine. When `cb` comes, the new policy holds
-// for every packet, and connections that it denies are cut. No policy touches connections into the
-// guest. On failure the old policy holds.
+// Replace the policy (copied) of a running or paused machine. When `cb` comes, the new policy is in
+// force for every packet, and connections that it denies are cut. No policy affects connections
+// into the guest. On failure the old policy stays in force.
 static inline void machine_set_policy(struct machine *m, const struct net_policy *policy,
                                       machine_done_cb cb, void *ctx)
 {

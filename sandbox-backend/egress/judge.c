@@ -84,7 +84,7 @@ static bool has_none(const struct judge *j, const char *text, size_t len, const 
     const struct secret *secret = secrets_find(j->secrets, text, len, &at);
     if (!secret || !may_go(j, secret, r))
         return !secret;
-    return refuse(r, 403, secret, "not in this place",
+    return refuse(r, 403, secret, "not in this part of a request",
                   "the placeholder of secret %s stands in %s: it is replaced in header values, in "
                   "Authorization: Basic and in the query",
                   secret->name, where);

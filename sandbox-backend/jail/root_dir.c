@@ -20,8 +20,8 @@
 #include "sandbox-backend/jail/jail.h"
 
 // Any directory will do that is not on the way to a file of the list.
-#define PLACE "/proc"
-#define SIZE  "size=256k,nr_inodes=2k,mode=0755" // it holds names only
+#define NEW_ROOT "/proc"
+#define SIZE     "size=256k,nr_inodes=2k,mode=0755" // it holds names only
 
 // linux/mount.h has these, but it cannot be included together with glibc's header.
 #ifndef MOUNT_ATTR_RDONLY
@@ -49,46 +49,46 @@ static int set_attributes(const char *path, unsigned flags, uint64_t on, uint64_
                    sys == ENOSYS ? " (Linux 5.12 or newer is needed)" : "");
 }
 
-// Set `out` to the place of the host's `path` below PLACE.
-static int place_of(const char *path, char out[PATH_MAX], struct err *e)
+// Set `out` to the path below NEW_ROOT at which the host's `path` is shown.
+static int target_of(const char *path, char out[PATH_MAX], struct err *e)
 {
     if (path[0] != '/' || strstr(path, "/../") ||
-        (size_t)snprintf(out, PATH_MAX, PLACE "%s", path) >= PATH_MAX)
+        (size_t)snprintf(out, PATH_MAX, NEW_ROOT "%s", path) >= PATH_MAX)
         return err_set(e, ERR_INVALID, "\"%s\" is not an absolute path without ..", path);
     return 0;
 }
 
-static int make_parents(const char *place, struct err *e)
+static int make_parents(const char *target, struct err *e)
 {
     char dir[PATH_MAX];
-    snprintf(dir, sizeof dir, "%s", place);
-    for (char *at = strchr(dir + sizeof PLACE, '/'); at; at = strchr(at + 1, '/')) {
+    snprintf(dir, sizeof dir, "%s", target);
+    for (char *at = strchr(dir + sizeof NEW_ROOT, '/'); at; at = strchr(at + 1, '/')) {
         *at = '\0';
         if (mkdir(dir, 0755) != 0 && errno != EEXIST)
-            return err_sys(e, errno, "make the directory %s", dir + sizeof PLACE - 1);
+            return err_sys(e, errno, "make the directory %s", dir + sizeof NEW_ROOT - 1);
         *at = '/';
     }
     return 0;
 }
 
-static int make_place(const char *place, struct err *e)
+static int make_target(const char *target, struct err *e)
 {
     const int flags = O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC;
-    int fd auto_close = open(place, flags, 0600);
+    int fd auto_close = open(target, flags, 0600);
     if (fd < 0 && errno == ENOENT) {
-        if (make_parents(place, e) != 0)
+        if (make_parents(target, e) != 0)
             return -1;
-        fd = open(place, flags, 0600);
+        fd = open(target, flags, 0600);
     }
     return fd < 0 && errno != EEXIST ? err_sys(e, errno, "make the mount point of a file") : 0;
 }
 
 static int bind_file(const char *path, const char *as, struct err *e)
 {
-    char place[PATH_MAX];
-    if (place_of(as, place, e) != 0 || make_place(place, e) != 0)
+    char target[PATH_MAX];
+    if (target_of(as, target, e) != 0 || make_target(target, e) != 0)
         return -1;
-    if (mount(path, place, NULL, MS_BIND, NULL) != 0)
+    if (mount(path, target, NULL, MS_BIND, NULL) != 0)
         return err_sys(e, errno, "bind mount %s", path);
     return 0;
 }
@@ -99,10 +99,10 @@ static int make_kvm(unsigned owner, struct err *e)
     struct stat st;
     if (stat(JAIL_KVM, &st) != 0)
         return err_sys(e, errno, JAIL_KVM);
-    if (mknod(PLACE JAIL_KVM, S_IFCHR | 0600, st.st_rdev) != 0 ||
-        chown(PLACE JAIL_KVM, owner, owner) != 0)
+    if (mknod(NEW_ROOT JAIL_KVM, S_IFCHR | 0600, st.st_rdev) != 0 ||
+        chown(NEW_ROOT JAIL_KVM, owner, owner) != 0)
         return err_sys(e, errno, "make " JAIL_KVM);
-    if (mount(PLACE JAIL_KVM, PLACE JAIL_KVM, NULL, MS_BIND, NULL) != 0)
+    if (mount(NEW_ROOT JAIL_KVM, NEW_ROOT JAIL_KVM, NULL, MS_BIND, NULL) != 0)
         return err_sys(e, errno, "bind mount " JAIL_KVM);
     return 0;
 }
@@ -119,29 +119,29 @@ static int add_devices(const struct root_dir *r, struct err *e)
 
 static int add_proc(struct err *e)
 {
-    if (mkdir(PLACE "/proc", 0755) != 0 ||
-        mount("proc", PLACE "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
+    if (mkdir(NEW_ROOT "/proc", 0755) != 0 ||
+        mount("proc", NEW_ROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
         return err_sys(e, errno, "mount /proc");
     return 0;
 }
 
 static int seal(const struct root_dir *r, struct err *e)
 {
-    if (set_attributes(PLACE, AT_RECURSIVE,
+    if (set_attributes(NEW_ROOT, AT_RECURSIVE,
                        MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, e) != 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(DEVICES); i++) {
-        char place[PATH_MAX];
-        if (place_of(DEVICES[i], place, e) != 0 ||
-            set_attributes(place, 0, 0, MOUNT_ATTR_NODEV, e) != 0)
+        char target[PATH_MAX];
+        if (target_of(DEVICES[i], target, e) != 0 ||
+            set_attributes(target, 0, 0, MOUNT_ATTR_NODEV, e) != 0)
             return -1;
     }
-    return r->kvm ? set_attributes(PLACE JAIL_KVM, 0, 0, MOUNT_ATTR_NODEV, e) : 0;
+    return r->kvm ? set_attributes(NEW_ROOT JAIL_KVM, 0, 0, MOUNT_ATTR_NODEV, e) : 0;
 }
 
 static int go_there(struct err *e)
 {
-    if (chdir(PLACE) != 0 || syscall(SYS_pivot_root, ".", ".") != 0)
+    if (chdir(NEW_ROOT) != 0 || syscall(SYS_pivot_root, ".", ".") != 0)
         return err_sys(e, errno, "make it the root directory");
     // The old root is now on top of the new one (pivot_root(2), "pivot_root(".", ".")").
     if (umount2(".", MNT_DETACH) != 0 || chdir("/") != 0)
@@ -164,7 +164,7 @@ int root_dir_enter(const struct root_dir *r, struct err *e)
     // Mounts must not propagate in either direction.
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
         return err_sys(e, errno, "make mounts private");
-    if (mount("jail", PLACE, "tmpfs", MS_NOSUID | MS_NODEV, SIZE) != 0)
+    if (mount("jail", NEW_ROOT, "tmpfs", MS_NOSUID | MS_NODEV, SIZE) != 0)
         return err_sys(e, errno, "mount a tmpfs");
     mode_t mask = umask(022); // another user must read its directories
     int filled = fill(r, e);

@@ -6,7 +6,7 @@
 // guest boot under KVM?), boot, warm-up, save, and a restore as the proof. With runsc there are two
 // more, for gVisor: save a warm sandbox, and a restore as the proof. Where gVisor fails, the
 // template is built without its part. All stages work in a directory that becomes the template by
-// one rename at the end (place.h). So there is never half a template, and the previous template
+// one rename at the end (build_dir.h). So there is never half a template, and the previous template
 // stays usable until then.
 //
 // A failed stage leaves only its log, <home>/build-<name>.log, whose last lines are shown. Missing
@@ -40,12 +40,12 @@
 #include "sandbox-backend/drivers/microvm/qemu/qemu_binary.h"
 #include "sandbox-backend/keys/sha256.h"
 #include "sandbox-backend/template/base_disk.h"
+#include "sandbox-backend/template/build_dir.h"
 #include "sandbox-backend/template/call.h"
 #include "sandbox-backend/template/guest.h"
 #include "sandbox-backend/template/gvisor_image.h"
 #include "sandbox-backend/template/gvisor_save.h"
 #include "sandbox-backend/template/initramfs.h"
-#include "sandbox-backend/template/place.h"
 #include "sandbox-backend/template/progress.h"
 #include "sandbox-backend/template/rootfs.h"
 #include "sandbox-backend/template/verify.h"
@@ -59,7 +59,7 @@
 
 struct build {
     const struct template_build *spec; // borrowed
-    struct template_place place;
+    struct build_dir dir;
     struct progress progress;
     struct rootfs_spec rootfs;
     struct base_disk_spec disk;
@@ -115,9 +115,9 @@ static int (*const STAGES[])(struct build *b, struct err *e) = {
 };
 #define GVISOR_STAGES 2 // the last, which a host without runsc leaves out
 
-static char *in_place(const struct build *b, const char *file)
+static char *in_dir(const struct build *b, const char *file)
 {
-    return str_printf("%s/%s", b->place.dir, file);
+    return str_printf("%s/%s", b->dir.path, file);
 }
 
 static void on_tick(void *ctx)
@@ -136,7 +136,7 @@ static int stage_packages(struct build *b, struct err *e)
 // The failure is returned only if it is the end of the build.
 static int leave_gvisor_out(struct build *b, const struct err *why, struct err *e)
 {
-    char *parts auto_free = in_place(b, GVISOR_DIR);
+    char *parts auto_free = in_dir(b, GVISOR_DIR);
     if (why->code == ERR_CANCELED)
         return err_set(e, ERR_CANCELED, "%s", why->msg);
     if (b->runsc)
@@ -150,7 +150,7 @@ static int leave_gvisor_out(struct build *b, const struct err *why, struct err *
 
 static int make_gvisor_image(struct build *b, struct err *e)
 {
-    const struct gvisor_image_spec spec = {.build_dir = b->place.dir,
+    const struct gvisor_image_spec spec = {.build_dir = b->dir.path,
                                            .init = b->init,
                                            .envd = b->envd,
                                            .fold = b->python ? b->fold : NULL,
@@ -163,8 +163,8 @@ static int make_gvisor_image(struct build *b, struct err *e)
 
 static int stage_disk(struct build *b, struct err *e)
 {
-    char *tree auto_free = in_place(b, ROOTFS_DIR);
-    char *tar auto_free = in_place(b, ROOTFS_TAR);
+    char *tree auto_free = in_dir(b, ROOTFS_DIR);
+    char *tar auto_free = in_dir(b, ROOTFS_TAR);
     if (base_disk_make(&b->disk, e) < 0 || base_disk_make_overlay(&b->disk, e) < 0 ||
         make_gvisor_image(b, e) < 0 || dir_remove(tree, e) < 0)
         return -1;
@@ -175,7 +175,7 @@ static int stage_disk(struct build *b, struct err *e)
 // ---- 3. kernel and initramfs
 static int take_kernel(struct build *b, struct err *e)
 {
-    char *to auto_free = in_place(b, TEMPLATE_KERNEL);
+    char *to auto_free = in_dir(b, TEMPLATE_KERNEL);
     if (b->spec->kernel) {
         b->release = xstrdup(str_base(b->spec->kernel));
         return file_copy(b->spec->kernel, to, 0644, e);
@@ -183,23 +183,23 @@ static int take_kernel(struct build *b, struct err *e)
     if (rootfs_unpack_kernel(&b->rootfs, &b->release, e) < 0)
         return -1;
     char *from auto_free =
-        str_printf("%s/%s/boot/vmlinuz-%s", b->place.dir, ROOTFS_KERNEL, b->release);
+        str_printf("%s/%s/boot/vmlinuz-%s", b->dir.path, ROOTFS_KERNEL, b->release);
     return file_copy(from, to, 0644, e);
 }
 
 static int take_packages_list(const struct build *b, struct err *e)
 {
-    char *from auto_free = str_printf("%s/%s/packages.txt", b->place.dir, ROOTFS_OUT);
-    char *to auto_free = in_place(b, TEMPLATE_PACKAGES);
+    char *from auto_free = str_printf("%s/%s/packages.txt", b->dir.path, ROOTFS_OUT);
+    char *to auto_free = in_dir(b, TEMPLATE_PACKAGES);
     return file_copy(from, to, 0644, e);
 }
 
 static int stage_initramfs(struct build *b, struct err *e)
 {
-    char *unpacked auto_free = in_place(b, ROOTFS_KERNEL);
+    char *unpacked auto_free = in_dir(b, ROOTFS_KERNEL);
     char *lib auto_free = str_printf("%s/lib/modules", unpacked);
-    char *fetched auto_free = in_place(b, ROOTFS_OUT);
-    char *out auto_free = in_place(b, TEMPLATE_INITRD);
+    char *fetched auto_free = in_dir(b, ROOTFS_OUT);
+    char *out auto_free = in_dir(b, TEMPLATE_INITRD);
     struct buf modules auto_buf = BUF_INIT;
     struct initramfs_spec spec = {.init = b->init,
                                   .envd = b->envd,
@@ -216,8 +216,8 @@ static int stage_initramfs(struct build *b, struct err *e)
 static int stage_accel(struct build *b, struct err *e)
 {
     char *why = b->no_kvm;
-    char *kernel auto_free = in_place(b, TEMPLATE_KERNEL);
-    char *initrd auto_free = in_place(b, TEMPLATE_INITRD);
+    char *kernel auto_free = in_dir(b, TEMPLATE_KERNEL);
+    char *initrd auto_free = in_dir(b, TEMPLATE_INITRD);
     struct accel_probe probe = {.qemu = b->qemu,
                                 .kernel = kernel,
                                 .initrd = initrd,
@@ -236,7 +236,7 @@ static int stage_accel(struct build *b, struct err *e)
 // ---- 5. boot
 static int stage_boot(struct build *b, struct err *e)
 {
-    struct template_guest_spec spec = {.dir = b->place.dir,
+    struct template_guest_spec spec = {.dir = b->dir.path,
                                        .qemu = b->qemu,
                                        .netd = b->netd,
                                        .accel = b->accel,
@@ -280,7 +280,7 @@ static int write_facts(const struct build *b, struct err *e)
                          .python = b->python != NULL,
                          .disk_grows = true,
                          .gives_back = true};
-    int result = template_save(b->place.dir, &t, e);
+    int result = template_save(b->dir.path, &t, e);
     template_fini(&t);
     return result;
 }
@@ -300,7 +300,7 @@ static int stage_save(struct build *b, struct err *e)
 // ---- 8. a restore
 static int stage_verify(struct build *b, struct err *e)
 {
-    return template_verify(&b->pump, &microvm_driver, b->place.dir, b->python, e);
+    return template_verify(&b->pump, &microvm_driver, b->dir.path, b->python, e);
 }
 
 // ---- 9. and 10. gVisor
@@ -319,7 +319,7 @@ static int save_gvisor(struct build *b, struct err *e)
         return -1;
     b->gvisor_is_open = true;
     gvisor_for_build();
-    return gvisor_save(&b->pump, b->place.dir, b->python, b->log, e);
+    return gvisor_save(&b->pump, b->dir.path, b->python, b->log, e);
 }
 
 static int stage_gvisor(struct build *b, struct err *e)
@@ -333,7 +333,7 @@ static int stage_gvisor_verify(struct build *b, struct err *e)
     struct err why = ERR_INIT;
     if (!b->runsc)
         return 0;
-    int result = template_verify(&b->pump, &gvisor_driver, b->place.dir, b->python, &why);
+    int result = template_verify(&b->pump, &gvisor_driver, b->dir.path, b->python, &why);
     return end_gvisor(b, result, &why, e);
 }
 
@@ -391,20 +391,20 @@ static int check_files(const struct template_build *spec, struct err *e)
 static int prepare(struct build *b, struct err *e)
 {
     if (check_files(b->spec, e) < 0 || find_programs(b, e) < 0 ||
-        template_place_open(&b->place, b->spec->home, b->spec->name, e) < 0)
+        build_dir_open(&b->dir, b->spec->home, b->spec->name, e) < 0)
         return -1;
-    char *log auto_free = in_place(b, TEMPLATE_LOG);
+    char *log auto_free = in_dir(b, TEMPLATE_LOG);
     b->log = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (b->log < 0)
         return err_sys(e, errno, "create %s", log);
     take_cache(b);
-    b->tool = (struct tool){.cwd = b->place.dir,
+    b->tool = (struct tool){.cwd = b->dir.path,
                             .out = b->log,
                             .log = b->log,
-                            .keep = b->place.lock,
+                            .keep = b->dir.lock,
                             .tick = on_tick,
                             .ctx = b};
-    b->rootfs = (struct rootfs_spec){.build_dir = b->place.dir,
+    b->rootfs = (struct rootfs_spec){.build_dir = b->dir.path,
                                      .cache_dir = b->cache,
                                      .extra = b->spec->packages,
                                      .python = b->python,
@@ -412,7 +412,7 @@ static int prepare(struct build *b, struct err *e)
                                      .kernel = !b->spec->kernel,
                                      .tool = b->tool};
     b->disk = (struct base_disk_spec){
-        .build_dir = b->place.dir, .disk_mb = b->spec->disk_mb, .tool = b->tool};
+        .build_dir = b->dir.path, .disk_mb = b->spec->disk_mb, .tool = b->tool};
     return 0;
 }
 
@@ -438,8 +438,8 @@ static void show_tail(FILE *to, const char *title, const char *path)
 
 static void explain(struct build *b, struct err *e)
 {
-    char *log auto_free = in_place(b, TEMPLATE_LOG);
-    char *console auto_free = in_place(b, TEMPLATE_CONSOLE);
+    char *log auto_free = in_dir(b, TEMPLATE_LOG);
+    char *console auto_free = in_dir(b, TEMPLATE_CONSOLE);
     char *kept auto_free = str_printf("%s/build-%s.log", b->spec->home, b->spec->name);
     show_tail(b->spec->progress, "the build's log", log);
     if (b->pumping)
@@ -479,7 +479,7 @@ static void finish(struct build *b)
         pump_fini(&b->pump);
     if (b->log >= 0)
         close(b->log);
-    template_place_close(&b->place);
+    build_dir_close(&b->dir);
     if (b->cache_lock >= 0)
         close(b->cache_lock);
     char *owned[] = {b->cache, b->qemu, b->netd,   b->init,    b->envd,
@@ -490,7 +490,7 @@ static void finish(struct build *b)
 
 int template_build(const struct template_build *spec, struct template *built, struct err *e)
 {
-    struct build b = {.spec = spec, .place = {.lock = -1}, .log = -1, .cache_lock = -1};
+    struct build b = {.spec = spec, .dir = {.lock = -1}, .log = -1, .cache_lock = -1};
     char *final auto_free = template_dir(spec->home, spec->name);
     if (!template_name_ok(spec->name))
         return err_set(e, ERR_INVALID,
@@ -502,7 +502,7 @@ int template_build(const struct template_build *spec, struct template *built, st
     if (result == 0)
         result = run_stages(&b, e);
     if (result == 0)
-        result = template_place_commit(&b.place, e);
+        result = build_dir_commit(&b.dir, e);
     finish(&b);
     tool_unwatch_signals();
     return result < 0 ? -1 : template_load(final, built, e);

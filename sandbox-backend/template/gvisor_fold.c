@@ -44,7 +44,7 @@ static int64_t find_pages(int image, struct err *e)
         if (pread(image, start, sizeof start, at) == (ssize_t)sizeof start &&
             memcmp(start, GVISOR_PAGES_MARK, sizeof start) == 0)
             return at;
-    return err_set(e, ERR_INTERNAL, GVISOR_MEMORY " has no place for the memory");
+    return err_set(e, ERR_INTERNAL, GVISOR_MEMORY " has no mark where the memory begins");
 }
 
 // Give the blocks after the last page back to the disk.

@@ -10,8 +10,8 @@
 #include "sandbox-backend/base/str.h"
 
 #define CONTEXT_LINES 2
-#define SHOWN_PLACES  3
-#define SHOWN_LINES   30  // of a place, old and new each
+#define SHOWN_CHANGES 3
+#define SHOWN_LINES   30  // lines of one change, of the old and of the new text
 #define SHOWN_BYTES   200 // of a line
 #define LISTED_LINES  8   // of the lines at which there are too many
 
@@ -112,13 +112,13 @@ static struct span after(struct span text, size_t end)
     return (struct span){text.data + end, to - end};
 }
 
-// A place of the diff: whole lines that differ, as byte ranges of the old text and the new text.
-struct place {
+// A change in the diff: whole lines that differ, as byte ranges of the old text and the new text.
+struct change {
     size_t from, to;         // in the old text
     size_t new_from, new_to; // in the new one
 };
 
-static void add_place(struct buf *out, struct span old, struct span new, const struct place *p)
+static void add_change(struct buf *out, struct span old, struct span new, const struct change *p)
 {
     struct span head = before(new, p->new_from);
     int64_t old_line = count_lf(old, 0, p->from) + 1;
@@ -266,31 +266,31 @@ static int fail_near(const char *data, size_t len, const char *old, struct err *
 struct work {
     struct span text, old, new;
     struct edited *out;
-    struct place places[SHOWN_PLACES];
-    int place_count;
+    struct change changes[SHOWN_CHANGES];
+    int change_count;
 };
 
-// Return the place of a replacement of text[at..], written to new_at, or extend the last place. A
+// Note a replacement of text[at..], written to new_at, as a change, or extend the last change. A
 // text may be one long line with very many replacements, so lines are not searched twice.
-static void note_place(struct work *w, size_t at, size_t new_at)
+static void note_change(struct work *w, size_t at, size_t new_at)
 {
     size_t end = at + w->old.len;
-    struct place *last = w->place_count ? &w->places[w->place_count - 1] : NULL;
+    struct change *last = w->change_count ? &w->changes[w->change_count - 1] : NULL;
     if (last && at < last->to) {
         if (end > last->to)
             last->to = line_end(w->text, end - 1);
-    } else if (w->place_count < SHOWN_PLACES) {
+    } else if (w->change_count < SHOWN_CHANGES) {
         size_t from = line_start(w->text, at);
-        w->places[w->place_count++] = (struct place){
+        w->changes[w->change_count++] = (struct change){
             .from = from, .to = line_end(w->text, end - 1), .new_from = new_at - (at - from)};
     }
 }
 
-// Find the ends of the places in the new text. They are as far behind the last replacement as in
+// Find the ends of the changes in the new text. They are as far behind the last replacement as in
 // the old text. `at` and `new_at` are at the end of a replacement.
 static void note_end(struct work *w, size_t at, size_t new_at)
 {
-    struct place *last = &w->places[w->place_count - 1];
+    struct change *last = &w->changes[w->change_count - 1];
     if (at <= last->to)
         last->new_to = new_at + (last->to - at);
 }
@@ -323,7 +323,7 @@ static void replace(struct work *w)
     while ((hit = find(w->text, at, w->old))) {
         size_t found = (size_t)(hit - w->text.data);
         buf_add(out, w->text.data + at, found - at);
-        note_place(w, found, out->len);
+        note_change(w, found, out->len);
         buf_add(out, w->new.data, w->new.len);
         at = found + w->old.len;
         note_end(w, at, out->len);
@@ -335,10 +335,10 @@ static void replace(struct work *w)
 static void show(struct work *w)
 {
     struct span new = {buf_str(&w->out->text), w->out->text.len};
-    for (int i = 0; i < w->place_count; i++) {
+    for (int i = 0; i < w->change_count; i++) {
         if (i > 0)
             buf_adds(&w->out->diff, "   ...\n");
-        add_place(&w->out->diff, w->text, new, &w->places[i]);
+        add_change(&w->out->diff, w->text, new, &w->changes[i]);
     }
 }
 

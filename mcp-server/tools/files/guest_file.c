@@ -139,9 +139,9 @@ int64_t guest_entry_size(const json_t *entry)
     return json_is_integer(size) ? (int64_t)json_integer_value(size) : -1;
 }
 
-// ---- the place of an uploaded or downloaded file
+// ---- the path of an uploaded or downloaded file
 
-struct place {
+struct path_search {
     struct tool_call *call;
     char *wanted, *name; // owned
     void (*on_found)(struct tool_call *c, char *path, void *ctx);
@@ -162,7 +162,7 @@ static char *inside(const char *dir, const char *name)
     return str_printf("%s%s%s", dir, str_ends(dir, "/") ? "" : "/", name);
 }
 
-static void settle(struct place *p, char *path)
+static void settle(struct path_search *p, char *path)
 {
     struct tool_call *c = p->call;
     void (*on_found)(struct tool_call * c, char *path, void *ctx) = p->on_found;
@@ -175,26 +175,26 @@ static void settle(struct place *p, char *path)
 
 static void on_stat(const json_t *info, const struct err *e, void *ctx)
 {
-    struct place *p = ctx;
+    struct path_search *p = ctx;
     p->call->op = NULL;
     // A failed lookup does not stop the call: if the sandbox is gone, the next step reports it.
     bool is_dir = !e && guest_entry_is_dir(json_object_get(info, "entry"));
     settle(p, is_dir ? inside(p->wanted, p->name) : xstrdup(p->wanted));
 }
 
-void place_find(struct tool_call *c, const char *wanted, const char *name,
-                void (*on_found)(struct tool_call *c, char *path, void *ctx), void *ctx)
+void guest_path_find(struct tool_call *c, const char *wanted, const char *name,
+                     void (*on_found)(struct tool_call *c, char *path, void *ctx), void *ctx)
 {
     if (names_directory(wanted, name)) {
         on_found(c, inside(wanted, name), ctx);
         return;
     }
-    struct place *p = xmalloc(sizeof *p);
-    *p = (struct place){.call = c,
-                        .wanted = xstrdup(wanted),
-                        .name = xstrdup(name),
-                        .on_found = on_found,
-                        .ctx = ctx};
+    struct path_search *p = xmalloc(sizeof *p);
+    *p = (struct path_search){.call = c,
+                              .wanted = xstrdup(wanted),
+                              .name = xstrdup(name),
+                              .on_found = on_found,
+                              .ctx = ctx};
     json_t *request = json_pack("{s:s}", "path", wanted);
     c->op = client_rpc(c->context->client, c->id, "filesystem.Filesystem/Stat", request, NULL,
                        on_stat, p);

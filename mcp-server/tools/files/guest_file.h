@@ -29,5 +29,5 @@ int64_t guest_entry_size(const json_t *entry); // bytes; -1: unknown
 // Find the path. `wanted` is a directory when it ends in '/' or its last component has no extension
 // and is not `name`, or when it is a directory in the sandbox; then `name` is appended. Otherwise
 // it is the path of the file. `path` is a new string. on_found may be called inside this function.
-void place_find(struct tool_call *c, const char *wanted, const char *name,
-                void (*on_found)(struct tool_call *c, char *path, void *ctx), void *ctx);
+void guest_path_find(struct tool_call *c, const char *wanted, const char *name,
+                     void (*on_found)(struct tool_call *c, char *path, void *ctx), void *ctx);

@@ -32,11 +32,11 @@ bool background_check_id(struct tool_call *c);
 
 // The keeper, a script for client_command: bash -c with the id and the command as arguments. It
 // prints an empty line once the command is known, then the command's output, and exits with its
-// code. It keeps running when the client leaves after the empty line. Exit BACKGROUND_NO_PLACE:
+// code. It keeps running when the client leaves after the empty line. Exit BACKGROUND_NO_FILES:
 // nothing was started, and stderr says why.
-#define BACKGROUND_NO_PLACE 39
+#define BACKGROUND_NO_FILES 39
 // A part of a script: makes $t, the directory of commands and of named shells, or exits with
-// BACKGROUND_NO_PLACE. Every user can write to /tmp. So a link in place of the directory is not
+// BACKGROUND_NO_FILES. Every user can write to /tmp. So a link in place of the directory is not
 // followed, and root takes over a directory of another user, so that this user cannot move root's
 // files.
 #define BACKGROUND_MAKE_PLACE                                                                 \

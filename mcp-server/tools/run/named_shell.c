@@ -120,7 +120,7 @@ static void fail_without_code(struct named_shell *s)
          "the keeper of session '%s' sent no exit code. The command may have run in part", s->name);
 }
 
-static void fail_without_place(struct named_shell *s)
+static void fail_without_files(struct named_shell *s)
 {
     struct buf said auto_buf = BUF_INIT;
     int len;
@@ -142,8 +142,8 @@ static void fail_at_start(struct named_shell *s)
 static void fail_by_exit(struct named_shell *s, int exit_code)
 {
     switch (exit_code) {
-    case SHELL_NO_PLACE:
-        fail_without_place(s);
+    case SHELL_NO_FILES:
+        fail_without_files(s);
         break;
     case SHELL_TOO_MANY:
         fail(s, "limit_reached",

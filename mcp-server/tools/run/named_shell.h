@@ -32,7 +32,7 @@
 #define SHELL_BUSY     44 // the time was over before the command began
 #define SHELL_LATE     45 // the time was over before the shell began
 #define SHELL_NOT_RUN  46 // its keeper or its files were gone before the command began
-#define SHELL_NO_PLACE 39 // its files could not be made
+#define SHELL_NO_FILES 39 // its files could not be made
 #define SHELL_TOO_MANY 41
 #define SHELLS_MAX     32 // of one user
 

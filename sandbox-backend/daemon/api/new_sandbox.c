@@ -101,7 +101,7 @@ static int parse_traffic(const json_t *network, struct create_spec *out, struct 
 }
 
 // A member that restricts the network must not be lost because it stands in the wrong place.
-static int check_places(const json_t *body, const json_t *network, struct err *e)
+static int check_misplaced(const json_t *body, const json_t *network, struct err *e)
 {
     static const char *const INSIDE[] = {"allowOut", "denyOut", "allowPublicTraffic"};
     for (size_t i = 0; i < ARRAY_LEN(INSIDE); i++)
@@ -119,7 +119,7 @@ static int parse_network(const struct store *store, const json_t *body, bool int
     const json_t *network = json_object_get(body, "network");
     if (network && !json_is_null(network) && !json_is_object(network))
         return err_set(e, ERR_INVALID, "network must be an object");
-    if (check_places(body, network, e) < 0 || parse_traffic(network, out, e) < 0)
+    if (check_misplaced(body, network, e) < 0 || parse_traffic(network, out, e) < 0)
         return -1;
     return body_network(network, "network.", internet, store->limits.private_network, &out->policy,
                         e);

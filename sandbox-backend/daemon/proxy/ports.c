@@ -42,7 +42,7 @@ static bool is_any(const struct sockaddr_storage *address)
     return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
-int ports_place_check(const struct ports_opts *opts, struct err *e)
+int ports_listen_check(const struct ports_opts *opts, struct err *e)
 {
     struct sockaddr_storage address;
     const char *ip = opts->address ? opts->address : DEFAULT_IP;
@@ -69,27 +69,27 @@ int ports_place_check(const struct ports_opts *opts, struct err *e)
                    ip);
 }
 
-int ports_place_open(struct ports_place *place, const struct ports_opts *opts, struct err *e)
+int ports_listen_open(struct ports_listen *listen, const struct ports_opts *opts, struct err *e)
 {
     struct sockaddr_storage address;
     const char *ip = opts->address ? opts->address : DEFAULT_IP;
     if (ports__address(ip, 0, &address) < 0)
         return err_set(e, ERR_INVALID, "\"%.60s\" is not an IP address", ip);
-    *place = (struct ports_place){.ip = xstrdup(ip),
-                                  .is_loopback = listen_address_is_loopback(&address),
-                                  .host = opts->host,
-                                  .domain = opts->domain};
-    if (place->is_loopback || !opts->tls_cert)
+    *listen = (struct ports_listen){.ip = xstrdup(ip),
+                                    .is_loopback = listen_address_is_loopback(&address),
+                                    .host = opts->host,
+                                    .domain = opts->domain};
+    if (listen->is_loopback || !opts->tls_cert)
         return 0;
-    place->tls = tls_new(opts->tls_cert, opts->tls_key, e);
-    return place->tls ? 0 : -1;
+    listen->tls = tls_new(opts->tls_cert, opts->tls_key, e);
+    return listen->tls ? 0 : -1;
 }
 
-void ports_place_fini(struct ports_place *place)
+void ports_listen_fini(struct ports_listen *listen)
 {
-    tls_free(place->tls);
-    free(place->ip);
-    *place = (struct ports_place){0};
+    tls_free(listen->tls);
+    free(listen->ip);
+    *listen = (struct ports_listen){0};
 }
 
 // ---- 2. what may be exposed
@@ -102,7 +102,7 @@ static bool is_reserved(int number)
 
 bool ports_need_token(const struct sandbox *sb)
 {
-    return sb->traffic_token || !sb->store->ports_place->is_loopback;
+    return sb->traffic_token || !sb->store->ports_listen->is_loopback;
 }
 
 static size_t count_of(const struct sandbox *sb)
@@ -212,10 +212,10 @@ static int open_http(struct port *port, struct err *e)
         .ctx = port,
         .max_connections = PORT_CONNECTIONS_MAX,
         .idle_timeout_ms = IDLE_MS,
-        .tls = sb->store->ports_place->tls,
+        .tls = sb->store->ports_listen->tls,
     };
     struct http_server *server = http_server_new(sb->store->loop, &opts);
-    if (http_server_listen_tcp(server, sb->store->ports_place->ip, port->want.host_port, e) < 0) {
+    if (http_server_listen_tcp(server, sb->store->ports_listen->ip, port->want.host_port, e) < 0) {
         http_server_close(server, NULL, NULL);
         return -1;
     }
@@ -299,23 +299,23 @@ void ports_cut(struct sandbox *sb)
 // ---- 4. how they are shown
 // Return the URL of a port of the host, such as "http://127.0.0.1:43211" (scheme NULL: http or
 // https), a new string.
-static char *url_of(const struct ports_place *place, const char *scheme, int host_port)
+static char *url_of(const struct ports_listen *listen, const char *scheme, int host_port)
 {
-    bool is_v6 = !place->host && strchr(place->ip, ':');
-    const char *spoken = place->tls ? "https" : "http";
+    bool is_v6 = !listen->host && strchr(listen->ip, ':');
+    const char *spoken = listen->tls ? "https" : "http";
     return str_printf("%s://%s%s%s:%d", scheme ? scheme : spoken, is_v6 ? "[" : "",
-                      place->host ? place->host : place->ip, is_v6 ? "]" : "", host_port);
+                      listen->host ? listen->host : listen->ip, is_v6 ? "]" : "", host_port);
 }
 
 // On loopback each port has a name of its own, as cookies are shared between ports. Beyond loopback
 // it has the name that the daemon was given.
 static json_t *browser_url(const struct port *port)
 {
-    const struct ports_place *place = port->sb->store->ports_place;
-    char *beyond auto_free = url_of(place, NULL, port->want.host_port);
+    const struct ports_listen *listen = port->sb->store->ports_listen;
+    char *beyond auto_free = url_of(listen, NULL, port->want.host_port);
     char *own auto_free = str_printf("http://%d-%s.localhost:%d", port->want.number, port->sb->id,
                                      port->want.host_port);
-    const char *base = place->is_loopback && !place->host ? own : beyond;
+    const char *base = listen->is_loopback && !listen->host ? own : beyond;
     const char *token = port->want.token;
     char *url auto_free =
         str_printf("%s/%s%s", base, token ? "?" PORTS_TOKEN_QUERY "=" : "", token ? token : "");
@@ -326,7 +326,7 @@ json_t *ports_view(const struct port *port)
 {
     bool is_http = port->want.protocol == PORT_HTTP;
     char *url auto_free =
-        url_of(port->sb->store->ports_place, is_http ? NULL : "tcp", port->want.host_port);
+        url_of(port->sb->store->ports_listen, is_http ? NULL : "tcp", port->want.host_port);
     return json_pack("{s:i, s:i, s:s, s:s, s:o, s:s?}", "port", port->want.number, "hostPort",
                      port->want.host_port, "protocol", PROTOCOLS[port->want.protocol], "url", url,
                      "browserUrl", is_http ? browser_url(port) : json_null(), "token",

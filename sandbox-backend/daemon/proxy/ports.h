@@ -45,7 +45,7 @@ struct ports_opts {
     bool allow_plaintext;
 };
 
-struct ports_place {
+struct ports_listen {
     char *ip; // owned
     bool is_loopback;
     const char *host, *domain; // borrowed
@@ -53,10 +53,10 @@ struct ports_place {
 };
 
 // Check that the options make sense and are safe.
-int ports_place_check(const struct ports_opts *opts, struct err *e);
-// Open the listen address with options that ports_place_check has accepted.
-int ports_place_open(struct ports_place *place, const struct ports_opts *opts, struct err *e);
-void ports_place_fini(struct ports_place *place); // after the loop has ended
+int ports_listen_check(const struct ports_opts *opts, struct err *e);
+// Open the listen address with options that ports_listen_check has accepted.
+int ports_listen_open(struct ports_listen *listen, const struct ports_opts *opts, struct err *e);
+void ports_listen_fini(struct ports_listen *listen); // after the loop has ended
 
 // ---- one port
 enum port_protocol { PORT_HTTP, PORT_TCP };
@@ -99,7 +99,7 @@ int ports_from_json(struct sandbox *sb, const json_t *list, struct err *e);
 void ports_reopen(struct sandbox *sb);
 
 // ---- for the proxy (proxy_stream.c): a request that came to an exposed port
-// Remove from a head what the guest must not see: the token in any place, and cookies of other
+// Remove from a head what the guest must not see: the token in any part, and cookies of other
 // servers.
 void ports_edit_head(const struct port *port, struct http_request *req, struct proxy_head *head);
 // Return whether the guest may set cookies under the name by which `req` came.

@@ -181,11 +181,11 @@ char *ports_http_cookie_rest(const char *cookies)
 
 static struct ports_names names_of(const struct port *port)
 {
-    const struct ports_place *place = port->sb->store->ports_place;
+    const struct ports_listen *listen = port->sb->store->ports_listen;
     return (struct ports_names){.port = port->want.number,
                                 .id = port->sb->id,
-                                .host = place->host,
-                                .domain = place->domain};
+                                .host = listen->host,
+                                .domain = listen->domain};
 }
 
 // HTTP/1.0 may omit Host; no browser does.
@@ -234,9 +234,9 @@ static void redirect(struct http_request *req, int status, const char *to)
 // Keep the port number that the browser knows, as it may come through a tunnel.
 static bool send_to_own_name(const struct port *port, struct http_request *req)
 {
-    const struct ports_place *place = port->sb->store->ports_place;
+    const struct ports_listen *listen = port->sb->store->ports_listen;
     const char *host = http_request_header(req, "Host");
-    if (!place->is_loopback || place->host || !host || !is_navigation(req) ||
+    if (!listen->is_loopback || listen->host || !host || !is_navigation(req) ||
         host_kind(port, req) != PORTS_HOST_SHARED)
         return false;
     const char *colon = strchr(*host == '[' ? host + strcspn(host, "]") : host, ':');
@@ -346,7 +346,7 @@ void ports__on_request(struct http_request *req, void *ctx)
 bool ports_take_cookies(const struct port *port, const struct http_request *req)
 {
     return host_kind(port, req) == PORTS_HOST_OWN || !http_request_header(req, "Sec-Fetch-Site") ||
-           !port->sb->store->ports_place->is_loopback;
+           !port->sb->store->ports_listen->is_loopback;
 }
 
 static bool is_token(const struct port *port, const struct http_header *h)

@@ -277,12 +277,12 @@ struct port_tcp *ports_tcp_open(struct port *port, struct err *e)
     LIST_INIT(&tcp->links);
     uv_tcp_init(store->loop, &tcp->listener);
     tcp->listener_open = true;
-    int rc = bind_and_listen(tcp, store->ports_place->ip, port->want.host_port);
+    int rc = bind_and_listen(tcp, store->ports_listen->ip, port->want.host_port);
     if (rc == 0) {
         tcp->port = port;
         return tcp;
     }
-    err_sys(e, -rc, "cannot listen on %s port %d", store->ports_place->ip, port->want.host_port);
+    err_sys(e, -rc, "cannot listen on %s port %d", store->ports_listen->ip, port->want.host_port);
     ports_tcp_close(tcp); // tcp->port is NULL, so no port is closed
     return NULL;
 }

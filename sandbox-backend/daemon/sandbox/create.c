@@ -2,9 +2,9 @@
 // Creating a sandbox for a caller, from the pool or cold.
 //
 //  1. Check the owner's quota (admit.h). If it is used up, refuse at once.
-//  2. For a template at its own size, without secrets, take a pool member, if the host has a place
-//     for one more sandbox. The member is ready or still being built (pool.h, take_pooled). The
-//     hand-out does the rest.
+//  2. For a template at its own size, without secrets, take a pool member, if the limits allow one
+//     more sandbox (admission_may_hand_out). The member is ready or still being built (pool.h,
+//     take_pooled). The hand-out does the rest.
 //  3. Else wait until the host has room for a new sandbox (admission.h).
 //  4. Bring up its machine (bringup.h).
 //  5. Write the record, so that the next daemon finds the sandbox. Set the state RUNNING and call

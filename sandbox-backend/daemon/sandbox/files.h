@@ -36,7 +36,7 @@ void files_remove_tree(uv_loop_t *loop, const char *path, const char *event, fil
 #define FILES_STEP_BYTES 67108864 // about 5 ms of work
 bool files_shrink(const char *dir);
 
-// ---- a machine that is put aside while another is tried in its place (sleep/rollback.c)
+// ---- a machine that is put aside while another is tried instead (sleep/rollback.c)
 //
 // All files but the record and the image are moved from the sandbox's directory into FILES_ASIDE
 // below it. The machine keeps them open, but nothing finds it by their names. FILES_ASIDE has all
@@ -46,7 +46,7 @@ bool files_shrink(const char *dir);
 // begins.
 int files_clear_aside(const char *dir, struct err *e);
 int files_put_aside(const char *dir, struct err *e);
-// Put the files back, also after a daemon was killed at any step. Remove the files of another
-// machine in their place first.
+// Put the files back, also after a daemon was killed at any step. First remove the files of another
+// machine that now have their names.
 int files_take_back(const char *dir, struct err *e);
 bool files_are_aside(const char *dir); // either directory exists

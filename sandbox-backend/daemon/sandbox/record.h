@@ -34,7 +34,7 @@ enum record_state {
     RECORD_POOLED,
 };
 
-// The parts of a record that struct sandbox has no place for.
+// The parts of a record for which struct sandbox has no member.
 struct record_extra {
     json_t *machine; // the machine record, a new reference; JSON null if there is an image
     enum record_state state;

@@ -36,7 +36,7 @@ TAILQ_HEAD(sandbox_list, sandbox);
 
 struct api_keys;
 struct pool;
-struct ports_place;
+struct ports_listen;
 
 // Calls into folders of the daemon that this one may not include (sleep/, pool/, proxy/). daemon.c
 // fills the table.
@@ -70,9 +70,9 @@ struct store {
     struct pool *pool;               // owned by pool.c; NULL before pool_open and after pool_close
     const char *domain;              // borrowed; "domain" in answers; NULL: null
     const char *url;                 // borrowed; of the TCP listener; NULL: none
-    const struct ports_place *ports_place; // borrowed; listen address of exposed ports
-    char *home;                            // owned
-    char *dir;                             // owned; <home>/sandboxes
+    const struct ports_listen *ports_listen; // borrowed; listen address of exposed ports
+    char *home;                              // owned
+    char *dir;                               // owned; <home>/sandboxes
     struct store_limits limits;
     struct secrets_opts secrets;   // borrowed strings
     struct sandbox_list sandboxes; // the oldest first

@@ -104,7 +104,7 @@ static char *name_file(const char *name)
 }
 
 // A read-only file system beside the root is a file of the template, too.
-static void place_mounts(json_t *config)
+static void set_sources(json_t *config)
 {
     size_t i;
     json_t *mount;
@@ -126,7 +126,7 @@ int bundle_make(const char *dir, int template, int64_t disk_mb, struct err *e)
     json_t *config = json_file_read(from, JSON_BYTES_MAX, e);
     if (!config)
         return -1;
-    place_mounts(config);
+    set_sources(config);
     json_t *annotations = json_object_get(config, "annotations");
     if (!annotations) {
         annotations = json_object();

@@ -31,7 +31,7 @@ struct entry {
 
 // One loop and one thread use this in each process, so a plain variable is enough.
 static struct entry known[PROGRAMS_MAX];
-static int next_place;
+static int next_entry;
 
 static void forget(struct entry *entry)
 {
@@ -174,8 +174,8 @@ const char *const *program_files(const char *program, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(known) && !entry; i++)
         entry = str_eq(known[i].program, program) ? &known[i] : NULL;
     if (!entry) {
-        entry = &known[next_place];
-        next_place = (next_place + 1) % PROGRAMS_MAX;
+        entry = &known[next_entry];
+        next_entry = (next_entry + 1) % PROGRAMS_MAX;
     }
     if (str_eq(entry->program, program) && is_current(entry, &stamp, &cache))
         return (const char *const *)entry->files;

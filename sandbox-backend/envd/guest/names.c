@@ -49,7 +49,7 @@ static bool is_same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int place(const char *path, const char *quick, mode_t mode, struct err *e)
+static int mount_copy(const char *path, const char *quick, mode_t mode, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     struct err missing = ERR_INIT;
@@ -69,7 +69,7 @@ static int open_one(const char *dir, enum name_file file, struct err *e)
 {
     const char *path = FILES[file].path;
     char *quick auto_free = str_printf("%s/%s", dir, FILES[file].name);
-    if (!is_same_file(path, quick) && place(path, quick, FILES[file].mode, e) < 0)
+    if (!is_same_file(path, quick) && mount_copy(path, quick, FILES[file].mode, e) < 0)
         return -1;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)

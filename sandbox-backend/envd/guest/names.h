@@ -7,7 +7,7 @@
 // The names change with every restore, before the guest may be used, so they must be quick to
 // write. Writing the first three to the disk took two thirds of the time of /init, because TCG has
 // to translate the file system's code at the first write after a restore. So each file is copied to
-// a tmpfs when envd starts (before the image is saved), mounted over its place, and kept open.
+// a tmpfs when envd starts (before the image is saved), mounted over the original, and kept open.
 #pragma once
 #include "sandbox-backend/base/err.h"
 

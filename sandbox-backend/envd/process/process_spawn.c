@@ -302,7 +302,7 @@ static char **make_candidates(const char *cmd, const char *path)
     return list;
 }
 
-// Return argv after one free place (see process_spawn.h). The strings are borrowed.
+// Return argv, with one free element before it (see process_spawn.h). The strings are borrowed.
 static char **make_argv(const struct process_config *config)
 {
     size_t count = json_array_size(config->args);

@@ -266,7 +266,7 @@ static int move(const struct guest_memory *g, struct guest_span span, char *to, 
 
 // Address ranges in QEMU that one call reads.
 struct batch {
-    struct iovec places[IOV_MAX];
+    struct iovec sources[IOV_MAX];
     int count;
     size_t bytes;
 };
@@ -274,7 +274,7 @@ struct batch {
 static bool read_batch(const struct guest_memory *g, struct batch *b, char **to)
 {
     struct iovec into = {.iov_base = *to, .iov_len = b->bytes};
-    ssize_t n = process_vm_readv(g->pid, &into, 1, b->places, (unsigned long)b->count, 0);
+    ssize_t n = process_vm_readv(g->pid, &into, 1, b->sources, (unsigned long)b->count, 0);
     bool is_whole = n == (ssize_t)b->bytes;
     *to += b->bytes;
     b->count = 0;
@@ -291,7 +291,7 @@ static bool read_batches(const struct guest_memory *g, const struct guest_span *
         for (; at < end; at += len) {
             len = end - at;
             uint64_t address = find(g, at, &len);
-            b.places[b.count++] =
+            b.sources[b.count++] =
                 (struct iovec){.iov_base = (void *)(uintptr_t)address, .iov_len = len};
             b.bytes += len;
             if (b.count == IOV_MAX && !read_batch(g, &b, &to))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that knows QEMU's command line: a template's boot and a sandbox's restore must be
+// The only file that knows QEMU's command line: a template's boot and a sandbox's restore must be
 // the same machine, with the same devices, or the restore fails (or worse, seems to work).
 //
 // How to boot (template build):

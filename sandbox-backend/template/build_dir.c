@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The build directory of a template. A finished build becomes visible at once, a failed one never.
-#include "sandbox-backend/template/place.h"
+#include "sandbox-backend/template/build_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -73,22 +73,22 @@ static int sweep(const char *templates, const char *name, struct err *e)
     return result;
 }
 
-static int take(struct template_place *p, const char *templates, struct err *e)
+static int take(struct build_dir *p, const char *templates, struct err *e)
 {
     char *unique auto_free = random_hex(UNIQUE_BYTES);
-    p->dir = str_printf("%s/%s%s-%s", templates, PREFIX, p->name, unique);
-    if (mkdir(p->dir, 0700) < 0)
-        return err_sys(e, errno, "make %s", p->dir);
-    p->lock = open_dir(p->dir, e);
+    p->path = str_printf("%s/%s%s-%s", templates, PREFIX, p->name, unique);
+    if (mkdir(p->path, 0700) < 0)
+        return err_sys(e, errno, "make %s", p->path);
+    p->lock = open_dir(p->path, e);
     if (p->lock < 0)
         return -1;
-    return flock(p->lock, LOCK_EX | LOCK_NB) < 0 ? err_sys(e, errno, "lock %s", p->dir) : 0;
+    return flock(p->lock, LOCK_EX | LOCK_NB) < 0 ? err_sys(e, errno, "lock %s", p->path) : 0;
 }
 
-int template_place_open(struct template_place *p, const char *home, const char *name, struct err *e)
+int build_dir_open(struct build_dir *p, const char *home, const char *name, struct err *e)
 {
     char *templates auto_free = home_path(home, "templates");
-    *p = (struct template_place){.home = xstrdup(home), .name = xstrdup(name), .lock = -1};
+    *p = (struct build_dir){.home = xstrdup(home), .name = xstrdup(name), .lock = -1};
     int guard auto_close = -1;
     int result = dir_make(templates, 0700, e);
     if (result == 0)
@@ -103,7 +103,7 @@ int template_place_open(struct template_place *p, const char *home, const char *
     if (result == 0)
         result = take(p, templates, e);
     if (result < 0)
-        template_place_close(p);
+        build_dir_close(p);
     return result;
 }
 
@@ -133,33 +133,33 @@ static int sync_files(const char *dir, struct err *e)
     return result;
 }
 
-int template_place_commit(struct template_place *p, struct err *e)
+int build_dir_commit(struct build_dir *p, struct err *e)
 {
-    if (sync_files(p->dir, e) < 0)
+    if (sync_files(p->path, e) < 0)
         return -1;
     char *final auto_free = template_dir(p->home, p->name);
-    if (renameat2(AT_FDCWD, p->dir, AT_FDCWD, final, RENAME_NOREPLACE) == 0)
+    if (renameat2(AT_FDCWD, p->path, AT_FDCWD, final, RENAME_NOREPLACE) == 0)
         return 0;
-    if (renameat2(AT_FDCWD, p->dir, AT_FDCWD, final, RENAME_EXCHANGE) == 0)
+    if (renameat2(AT_FDCWD, p->path, AT_FDCWD, final, RENAME_EXCHANGE) == 0)
         return 0;
     if (errno != EINVAL)
-        return err_sys(e, errno, "rename %s to %s", p->dir, final);
+        return err_sys(e, errno, "rename %s to %s", p->path, final);
     // The file system cannot swap two names, so for a moment the template does not exist.
-    char *aside auto_free = str_printf("%s.old", p->dir);
-    if (rename(final, aside) < 0 || rename(p->dir, final) < 0)
-        return err_sys(e, errno, "rename %s to %s", p->dir, final);
+    char *aside auto_free = str_printf("%s.old", p->path);
+    if (rename(final, aside) < 0 || rename(p->path, final) < 0)
+        return err_sys(e, errno, "rename %s to %s", p->path, final);
     dir_remove(aside, NULL);
     return 0;
 }
 
-void template_place_close(struct template_place *p)
+void build_dir_close(struct build_dir *p)
 {
-    if (p->dir)
-        dir_remove(p->dir, NULL);
+    if (p->path)
+        dir_remove(p->path, NULL);
     if (p->lock >= 0)
         close(p->lock);
-    free(p->dir);
+    free(p->path);
     free(p->name);
     free(p->home);
-    *p = (struct template_place){.lock = -1};
+    *p = (struct build_dir){.lock = -1};
 }

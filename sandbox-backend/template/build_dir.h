@@ -9,21 +9,20 @@
 #pragma once
 #include "sandbox-backend/base/err.h"
 
-struct template_place {
+struct build_dir {
     char *home; // owned
     char *name; // owned
-    char *dir;  // owned; the build directory
+    char *path; // owned; of the directory
     int lock;   // descriptor that holds the lock; child processes inherit it
 };
 
 // Remove the directories of ended builds, and make a directory to build `name` in. ERR_CONFLICT
 // when another process builds the same name.
-int template_place_open(struct template_place *p, const char *home, const char *name,
-                        struct err *e);
+int build_dir_open(struct build_dir *p, const char *home, const char *name, struct err *e);
 
 // Sync all files and make the directory the template. One rename swaps it with the old template, if
 // any. Machines of the old template keep their open files.
-int template_place_commit(struct template_place *p, struct err *e);
+int build_dir_commit(struct build_dir *p, struct err *e);
 
 // Remove the rest of the build (after a commit: the old template) and release the lock.
-void template_place_close(struct template_place *p);
+void build_dir_close(struct build_dir *p);

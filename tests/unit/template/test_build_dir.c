@@ -14,7 +14,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
-#include "sandbox-backend/template/place.h"
+#include "sandbox-backend/template/build_dir.h"
 #include "tests/lib/harness/tap.h"
 
 static char home[] = "/tmp/cubby-test-XXXXXX";
@@ -46,74 +46,74 @@ static void has_mark(const char *name, const char *text)
 
 static void test_commit(void)
 {
-    struct template_place p;
+    struct build_dir p;
     struct err e = ERR_INIT;
-    is_int(template_place_open(&p, home, "a", &e), 0, "opens: %s", e.msg);
-    char *first auto_free = xstrdup(p.dir);
-    mark(p.dir, "first");
-    is_int(template_place_commit(&p, &e), 0, "commits: %s", e.msg);
-    template_place_close(&p);
+    is_int(build_dir_open(&p, home, "a", &e), 0, "opens: %s", e.msg);
+    char *first auto_free = xstrdup(p.path);
+    mark(p.path, "first");
+    is_int(build_dir_commit(&p, &e), 0, "commits: %s", e.msg);
+    build_dir_close(&p);
     has_mark("a", "first");
     ok(!file_exists(first), "nothing is left of the build");
 
-    is_int(template_place_open(&p, home, "a", &e), 0, "opens again: %s", e.msg);
-    char *second auto_free = xstrdup(p.dir);
-    mark(p.dir, "second");
+    is_int(build_dir_open(&p, home, "a", &e), 0, "opens again: %s", e.msg);
+    char *second auto_free = xstrdup(p.path);
+    mark(p.path, "second");
     has_mark("a", "first");
-    is_int(template_place_commit(&p, &e), 0, "replaces: %s", e.msg);
-    template_place_close(&p);
+    is_int(build_dir_commit(&p, &e), 0, "replaces: %s", e.msg);
+    build_dir_close(&p);
     has_mark("a", "second");
     ok(!file_exists(second), "the old one is gone");
 }
 
 static void test_sync(void)
 {
-    struct template_place p;
+    struct build_dir p;
     struct err e = ERR_INIT;
     struct stat st = {0};
-    is_int(template_place_open(&p, home, "s", &e), 0, "opens: %s", e.msg);
-    char *below auto_free = str_printf("%s/gvisor", p.dir);
+    is_int(build_dir_open(&p, home, "s", &e), 0, "opens: %s", e.msg);
+    char *below auto_free = str_printf("%s/gvisor", p.path);
     char *file auto_free = str_printf("%s/mark", below);
     dir_make(below, 0700, NULL);
     mark(below, "below");
     ok(stat(file, &st) == 0, "there is a file in a directory of the template");
     wanted = st.st_ino;
     was_synced = false;
-    is_int(template_place_commit(&p, &e), 0, "commits: %s", e.msg);
+    is_int(build_dir_commit(&p, &e), 0, "commits: %s", e.msg);
     ok(was_synced, "and has synced that file");
-    template_place_close(&p);
+    build_dir_close(&p);
 }
 
 static void test_give_up(void)
 {
-    struct template_place p;
+    struct build_dir p;
     struct err e = ERR_INIT;
-    is_int(template_place_open(&p, home, "a", &e), 0, "opens");
-    char *dir auto_free = xstrdup(p.dir);
+    is_int(build_dir_open(&p, home, "a", &e), 0, "opens");
+    char *dir auto_free = xstrdup(p.path);
     mark(dir, "third");
-    template_place_close(&p);
+    build_dir_close(&p);
     ok(!file_exists(dir), "a build that was given up leaves nothing");
     has_mark("a", "second");
 }
 
 static void test_two_at_once(void)
 {
-    struct template_place one, two, other;
+    struct build_dir one, two, other;
     struct err e = ERR_INIT;
-    is_int(template_place_open(&one, home, "a", &e), 0, "the first");
-    is_int(template_place_open(&two, home, "a", &e), -1, "not the second of the same name");
+    is_int(build_dir_open(&one, home, "a", &e), 0, "the first");
+    is_int(build_dir_open(&two, home, "a", &e), -1, "not the second of the same name");
     is_int(e.code, ERR_CONFLICT, "%s", e.msg);
     e = ERR_INIT;
-    is_int(template_place_open(&other, home, "a-b", &e), 0, "one of another name: %s", e.msg);
+    is_int(build_dir_open(&other, home, "a-b", &e), 0, "one of another name: %s", e.msg);
     ok(file_exists(one.dir), "the first is undisturbed");
-    template_place_close(&other);
-    template_place_close(&one);
+    build_dir_close(&other);
+    build_dir_close(&one);
 }
 
 // A descriptor that a tool of a killed build still has keeps its directory; a dead one does not.
 static void test_sweep(void)
 {
-    struct template_place p;
+    struct build_dir p;
     struct err e = ERR_INIT;
     char *dead auto_free = str_printf("%s/templates/.build-x-0123abcd", home);
     char *alive auto_free = str_printf("%s/templates/.build-y-0123abcd", home);
@@ -122,10 +122,10 @@ static void test_sweep(void)
     mark(dead, "half");
     int fd auto_close = open(alive, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     flock(fd, LOCK_EX);
-    is_int(template_place_open(&p, home, "x", &e), 0, "opens: %s", e.msg);
+    is_int(build_dir_open(&p, home, "x", &e), 0, "opens: %s", e.msg);
     ok(!file_exists(dead), "what a dead build left is removed");
     ok(file_exists(alive), "what somebody holds is not");
-    template_place_close(&p);
+    build_dir_close(&p);
 }
 
 int main(void)
