@@ -196,7 +196,7 @@ struct driver {
     json_t *(*jail)(const struct machine *m);
 
     // Return what sandboxes of this driver do not promise on this host: one sentence, literal, that
-    // stands in each answer about them. NULL: nothing is missing.
+    // is part of each answer about them. NULL: nothing is missing.
     const char *(*warning)(void);
 
     // Load the template's facts. ERR_NOT_FOUND, with what to do, when the template is not there or

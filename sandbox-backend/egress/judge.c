@@ -39,7 +39,7 @@ static bool may_go(const struct judge *j, const struct secret *secret, struct re
         struct buf hosts auto_buf = BUF_INIT;
         secret_show_hosts(secret, &hosts);
         return refuse(r, 403, secret, "not for this host",
-                      "the placeholder of secret %s was sent to %s, and it is only for %s",
+                      "the placeholder of secret %s was sent to %s, but the secret is only for %s",
                       secret->name, j->name, buf_str(&hosts));
     }
     if (!j->tls)
@@ -85,7 +85,7 @@ static bool has_none(const struct judge *j, const char *text, size_t len, const 
     if (!secret || !may_go(j, secret, r))
         return !secret;
     return refuse(r, 403, secret, "not in this part of a request",
-                  "the placeholder of secret %s stands in %s: it is replaced in header values, in "
+                  "the placeholder of secret %s is in %s: it is replaced only in header values, in "
                   "Authorization: Basic and in the query",
                   secret->name, where);
 }
@@ -100,7 +100,8 @@ static bool add_target(const struct judge *j, const struct http_parser *p, struc
     int method = llhttp_get_method((llhttp_t *)(uintptr_t)&p->llhttp);
     if (method == HTTP_CONNECT || (p->target[0] != '/' && strcmp(p->target, "*") != 0))
         return refuse(r, 400, NULL, "a request to a proxy",
-                      "requests to a proxy are not passed on: ask %s itself", j->name);
+                      "requests to a proxy are not passed on: send the request to %s itself",
+                      j->name);
     if (!has_none(j, p->target, path_len, "the path", r))
         return false;
     buf_printf(out, "%s ", llhttp_method_name((llhttp_method_t)method));
@@ -169,7 +170,7 @@ static bool fill_basic(const struct judge *j, const char *value, struct buf *out
         return true;
     if (j->code && j->code->len)
         return refuse(r, 400, NULL, "more than one Authorization",
-                      "a request has no more than one Authorization");
+                      "a request may have only one Authorization header");
     bool filled_it = fill(j, plain.data, plain.len, false, &filled, r);
     if (filled_it) {
         size_t from = (buf_adds(out, BASIC), out->len);

@@ -30,19 +30,19 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.config_fd,
      .arg = "FD",
-     .help = "where the configuration is read from, to its end (JSON)",
+     .help = "descriptor of the configuration (JSON), which is read to its end",
      .max = INT16_MAX},
     {.name = "stats-fd",
      .type = OPT_INT,
      .value = &options.stats_fd,
      .arg = "FD",
-     .help = "file with counters of refusals, for cubbyd",
+     .help = "file in which the refusals are counted, for cubbyd",
      .max = INT16_MAX},
     {.name = "log-fd",
      .type = OPT_INT,
      .value = &options.log_fd,
      .arg = "FD",
-     .help = "where the log goes (default 2, stderr)",
+     .help = "descriptor for the log (default 2, stderr)",
      .max = INT16_MAX},
     {.name = "log-level",
      .type = OPT_STRING,
@@ -80,7 +80,7 @@ static int shield_self(struct err *e)
     signal(SIGPIPE, SIG_IGN);
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
         setrlimit(RLIMIT_CORE, &none) < 0)
-        return err_sys(e, errno, "shield the memory");
+        return err_sys(e, errno, "protect the memory from other processes");
     return 0;
 }
 

@@ -57,14 +57,14 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.port,
      .arg = "PORT",
-     .help = "TCP port; 0: one that the kernel chooses (default 49983)",
+     .help = "TCP port; 0: the kernel chooses one (default 49983)",
      .max = 65535},
     {.name = "relay-port",
      .type = OPT_INT,
      .value = &options.relay_port,
      .arg = "PORT",
-     .help = "TCP port of the relay to ports of the loopback; 0: one that the kernel "
-             "chooses (default: none)",
+     .help = "TCP port of the relay to ports of the loopback; 0: the kernel chooses one "
+             "(default: no relay)",
      .max = 65535},
     {.name = "bind",
      .type = OPT_STRING,
@@ -80,7 +80,7 @@ static const struct opt table[] = {
      .type = OPT_STRING,
      .value = &options.state_dir,
      .arg = "DIR",
-     .help = "where the state that /init sets is kept (default " STATE_DIR ")"},
+     .help = "directory for the state that /init sets (default " STATE_DIR ")"},
     {.name = "cgroup",
      .type = OPT_STRING,
      .value = &options.cgroup,
@@ -90,15 +90,15 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.freeze_max_ms,
      .arg = "MS",
-     .help = "longest time that /freeze stops processes for (default 25000)",
+     .help = "longest time for which /freeze stops processes (default 25000)",
      .min = 1,
      .max = 600000},
     {.name = "machine",
      .type = OPT_STRING,
      .value = &options.machine,
      .arg = "MODE",
-     .help = "yes: /init may set clock, host name, entropy; shared: only the trusted "
-             "authority, as the kernel is the host's (default no)",
+     .help = "yes: /init may set clock, host name, entropy and trusted authority; shared, if the "
+             "guest has the host's kernel: only the trusted authority (default no)",
      .choices = "yes|no|shared"},
     {.name = "users",
      .type = OPT_STRING,
@@ -109,10 +109,10 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.ready_fd,
      .arg = "FD",
-     .help = "where to write \"ready port=N\", and \" relay=N\" (default 1)",
+     .help = "descriptor for the line \"ready port=N\" or \"ready port=N relay=N\" (default 1)",
      .max = 1023},
     {.name = "version", .type = OPT_FLAG, .value = &options.version, .help = "print the version"},
-    {.name = "help", .type = OPT_FLAG, .value = &options.help, .help = "print this"},
+    {.name = "help", .type = OPT_FLAG, .value = &options.help, .help = "print this and exit"},
 };
 
 struct program {

@@ -33,18 +33,18 @@
 // ---- the walls by name: cubby-jail builds them, the daemon asks for them, and people read them
 
 // A row for each wall: enum suffix, name, description (follows "without").
-#define WALL_MAP(X)                                             \
-    X(USER, "user", "a user namespace of its own")              \
-    X(MOUNT, "mount", "a root directory of its own")            \
-    X(PID, "pid", "a process namespace of its own")             \
-    X(NETWORK, "network", "a network namespace of its own")     \
-    X(IPC, "ipc", "an IPC namespace of its own")                \
-    X(UTS, "uts", "a UTS namespace of its own")                 \
-    X(CGROUP, "cgroup", "a control group namespace of its own") \
-    X(UID, "uid", "a user of its own")                          \
-    X(PRIVILEGES, "privileges", "its privileges taken away")    \
-    X(RLIMITS, "rlimits", "limits of its own")                  \
-    X(LANDLOCK, "landlock", "Landlock")                         \
+#define WALL_MAP(X)                                              \
+    X(USER, "user", "a user namespace of its own")               \
+    X(MOUNT, "mount", "a root directory of its own")             \
+    X(PID, "pid", "a process namespace of its own")              \
+    X(NETWORK, "network", "a network namespace of its own")      \
+    X(IPC, "ipc", "an IPC namespace of its own")                 \
+    X(UTS, "uts", "a UTS namespace of its own")                  \
+    X(CGROUP, "cgroup", "a control group namespace of its own")  \
+    X(UID, "uid", "a user of its own")                           \
+    X(PRIVILEGES, "privileges", "the removal of its privileges") \
+    X(RLIMITS, "rlimits", "limits of its own")                   \
+    X(LANDLOCK, "landlock", "Landlock")                          \
     X(SECCOMP, "seccomp", "a filter of its system calls")
 
 enum wall {

@@ -33,8 +33,8 @@ static const struct opt table[] = {
      .type = OPT_STRING,
      .value = &options.kind,
      .arg = "KIND",
-     .help =
-         "vmm: no network, a list of forbidden system calls (default); network: of allowed ones",
+     .help = "vmm (default): no network, a list of forbidden system calls; network: the "
+             "host's network, a list of allowed system calls",
      .choices = "vmm|network"},
     {.name = "walls",
      .type = OPT_STRING,
@@ -45,13 +45,13 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.file_count,
      .arg = "N",
-     .help = "the first N operands are files that the jail's root holds (with the wall mount)",
+     .help = "the first N operands are files that the jail shows (with the wall mount)",
      .max = JAIL_BINDS_MAX},
     {.name = "resolv-conf",
      .type = OPT_STRING,
      .value = &options.resolv_conf,
      .arg = "FILE",
-     .help = "the file that its root holds as /etc/resolv.conf"},
+     .help = "the file that the jail shows as /etc/resolv.conf"},
     {.name = "kvm",
      .type = OPT_FLAG,
      .value = &options.kvm,
@@ -102,8 +102,9 @@ static void print_help(void)
 {
     puts(
         "Usage: cubby-jail [options] [--] [FILE...] PROGRAM ARGUMENT0 [ARGUMENT...]\n"
-        "Builds a jail and becomes the program in it. cubbyd starts it, with new namespaces of\n"
-        "processes and, when it is not root, of users. Exit status 126: a wall cannot be built.\n");
+        "Builds a jail and becomes the program in it. cubbyd starts it in a new process namespace\n"
+        "and, if cubbyd is not root, a new user namespace. The exit status is 126 if a wall\n"
+        "cannot be built.\n");
     opts_help(stdout, table, ARRAY_LEN(table));
 }
 

@@ -51,8 +51,9 @@ static struct {
     }
 static const struct opt table[] = {
     TEXT("kind", kind, "KIND",
-         "bubblewrap: a guest in namespaces; none: on the host; unpack, remove: a template's root"),
-    TEXT("dir", dir, "DIR", "unpack, remove: the template's root"),
+         "bubblewrap: run a guest in namespaces; none: run a guest on the host; unpack, remove: "
+         "make or remove a template's root directory"),
+    TEXT("dir", dir, "DIR", "unpack, remove: the template's root directory"),
     TEXT("template", template, "DIR", "bubblewrap: the unpacked template"),
     TEXT("tools", tools, "DIR", "bubblewrap: the directory of init and envd"),
     TEXT("image", image, "FILE", "unpack: the template's disk"),
@@ -60,8 +61,10 @@ static const struct opt table[] = {
     NUMBER("frames-fd", frames_fd, "FD", 3, "cubby-netd's packet socket"),
     NUMBER("vmnet-fd", vmnet_fd, "FD", 3, "listening socket, for a guest without a network card"),
     NUMBER("dir-fd", dir_fd, "FD", 3, "bubblewrap, none: the sandbox's directory"),
-    NUMBER("daemon-fd", daemon_fd, "FD", 3, "a pidfd of the daemon, whose end is the guest's end"),
-    NUMBER("go-fd", go_fd, "FD", 3, "the guest starts when its name and a newline come from here"),
+    NUMBER("daemon-fd", daemon_fd, "FD", 3,
+           "pidfd of the daemon; the guest ends when the daemon does"),
+    NUMBER("go-fd", go_fd, "FD", 3,
+           "descriptor that sends the guest's name and a newline to start it"),
     {.name = "help", .type = OPT_FLAG, .value = &options.help, .help = "print this and exit"},
     {.name = "version", .type = OPT_FLAG, .value = &options.version, .help = "print the version"},
 };
@@ -78,7 +81,7 @@ static int wait_for_go(char name[NAME_BYTES], struct err *e)
         ;
     char *end = strchr(name, '\n'); // one write of the daemon's is one read
     if (n <= 0 || !end)
-        return err_set(e, ERR_CANCELED, "the daemon has given the guest up");
+        return err_set(e, ERR_CANCELED, "the daemon cancelled the start of the guest");
     *end = '\0';
     close((int)options.go_fd);
     return 0;
@@ -179,7 +182,7 @@ static int unpack(char **argv, struct err *e)
     if (image < 0 || chdir(options.dir) < 0)
         return err_sys(e, errno, "open %s", image < 0 ? options.image : options.dir), EXIT_FAILED;
     if (geteuid() == 0 && chown(".", NEST_USERS_FIRST, NEST_USERS_FIRST) < 0)
-        return err_sys(e, errno, "give %s away", options.dir), EXIT_FAILED;
+        return err_sys(e, errno, "change the owner of %s", options.dir), EXIT_FAILED;
     if (users_enter(e) < 0 || users_become_root(e) < 0 || fd_set_cloexec(image, false, e) < 0)
         return EXIT_FAILED;
     char *file auto_free = str_printf("/proc/self/fd/%d", image);
@@ -214,7 +217,9 @@ static int check_options(size_t kind, int operands, struct err *e)
     bool is_guest = kind < 2;
     if ((is_guest ? options.dir_fd < 0 || options.go_fd < 0 : !options.dir) ||
         operands < KINDS[kind].operands)
-        return err_set(e, ERR_INVALID, "a directory, a descriptor or the program is missing");
+        return err_set(e, ERR_INVALID, "%s%s",
+                       is_guest ? "--dir-fd and --go-fd are required" : "--dir is required",
+                       KINDS[kind].operands ? ", and so is the program" : "");
     if (KINDS[kind].run == run_in_bubblewrap && (!options.template || !options.tools))
         return err_set(e, ERR_INVALID, "--template or --tools is missing");
     if (KINDS[kind].run == unpack && !options.image)

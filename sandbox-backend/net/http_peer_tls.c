@@ -46,7 +46,7 @@ static void answer_plain(struct http_peer *peer)
     http_peer_tls_close(peer);
     peer->out.seal = NULL;
     buf_clear(&peer->out.sealed);
-    http_response_refuse(peer, 400, "this port speaks https");
+    http_response_refuse(peer, 400, "this port speaks https: use a URL that begins with https://");
 }
 
 static void on_broken(struct http_peer *peer)

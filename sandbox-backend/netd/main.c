@@ -102,7 +102,7 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.listen_fd,
      .arg = "FD",
-     .help = "listening unix socket on which the host says \"CONNECT <port>\"",
+     .help = "listening unix socket for vm.net, where clients send \"CONNECT <port>\"",
      .max = INT16_MAX},
     {.name = "control-fd",
      .type = OPT_INT,
@@ -114,7 +114,7 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.stats_fd,
      .arg = "FD",
-     .help = "file for the counters, mapped",
+     .help = "file in which the counters are kept (it is mapped)",
      .max = INT16_MAX},
     {.name = "egress-fd",
      .type = OPT_INT,
@@ -126,7 +126,8 @@ static const struct opt table[] = {
      .type = OPT_STRING,
      .value = &options.mode,
      .arg = "MODE",
-     .help = "what the guest may reach: none, or public addresses other than this host (default)",
+     .help = "what the guest may reach: none, or public: all public addresses but this host's "
+             "(default)",
      .choices = "none|public"},
     {.name = "policy",
      .type = OPT_STRING,
@@ -144,7 +145,7 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.log_fd,
      .arg = "FD",
-     .help = "where the log goes (default 2, stderr)",
+     .help = "descriptor for the log (default 2, stderr)",
      .max = INT16_MAX},
     {.name = "log-level",
      .type = OPT_STRING,
@@ -158,9 +159,10 @@ static const struct opt table[] = {
 
 static void print_help(void)
 {
-    puts("Usage: cubby-netd --frames-fd FD --listen-fd FD [options]\n"
-         "The network of one sandbox. cubbyd starts it; it ends when the machine closes that "
-         "socket.\n");
+    puts(
+        "Usage: cubby-netd --frames-fd FD --listen-fd FD [options]\n"
+        "Serves the network of one sandbox. cubbyd starts it. It ends when the machine closes the\n"
+        "socket of --frames-fd.\n");
     opts_help(stdout, table, ARRAY_LEN(table));
 }
 

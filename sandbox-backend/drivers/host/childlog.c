@@ -35,7 +35,7 @@ int childlog_open(const char *name, struct err *e)
     // Writing past the end of a file that may not grow fails with EPERM, which a logger ignores.
     if (ftruncate(fd, CHILDLOG_BYTES) != 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
-        return err_sys(e, errno, "bound a log in memory");
+        return err_sys(e, errno, "limit the size of a log in memory");
     return steal_fd(&fd);
 }
 

@@ -111,11 +111,11 @@ const char *host_wall_remedy(enum wall wall)
 {
     switch (wall) {
     case WALL_LANDLOCK:
-        return "a kernel with Landlock, and landlock in its lsm= list";
+        return "use a kernel with Landlock, and landlock in its lsm= list";
     case WALL_MOUNT:
-        return "Linux 5.12 or newer, and user namespaces (sysctl "
+        return "use Linux 5.12 or newer, and allow user namespaces (sysctl "
                "kernel.unprivileged_userns_clone=1, "
-               "kernel.apparmor_restrict_unprivileged_userns=0) or a daemon of root";
+               "kernel.apparmor_restrict_unprivileged_userns=0) or run the daemon as root";
     case WALL_USER:
     case WALL_PID:
     case WALL_NETWORK:
@@ -129,7 +129,7 @@ const char *host_wall_remedy(enum wall wall)
     case WALL_UID:
         return "give the daemon CAP_SETUID and CAP_SETGID";
     case WALL_SECCOMP:
-        return "a kernel with CONFIG_SECCOMP_FILTER";
+        return "use a kernel with CONFIG_SECCOMP_FILTER";
     case WALL_PRIVILEGES:
     case WALL_RLIMITS:
     case WALL_COUNT:
@@ -181,7 +181,7 @@ static int require(struct err *e)
     char *names auto_free = walls_list(host.found.missing, ", ");
     return err_set(
         e, ERR_PRECONDITION,
-        "--require-jail: this host cannot build the walls %s (%s). %s; cubby doctor says "
+        "--require-jail: this host cannot build the walls %s (%s): %s; cubby doctor says "
         "more",
         names, host.found.why[first], host_wall_remedy(first));
 }

@@ -132,7 +132,7 @@ static int finish(struct composition *c, struct err *e)
         return -1;
     for (size_t i = 0; i < c->count; i++)
         if (unlink(c->sources[i]) < 0 && errno != ENOENT)
-            err_sys(e, errno, "%s is written, but %s is not removed", c->destination,
+            err_sys(e, errno, "%s is written, but %s could not be removed", c->destination,
                     c->sources[i]);
     return err_is(e) ? -1 : 0;
 }
@@ -192,8 +192,7 @@ static int take_sources(struct composition *c, const json_t *list, struct err *e
     for (size_t i = 0; i < count; i++) {
         const char *path = json_string_value(json_array_get(list, i));
         if (!path || !*path)
-            return err_set(e, ERR_INVALID,
-                           "source_paths must be non-empty strings: number %zu is not", i + 1);
+            return err_set(e, ERR_INVALID, "source_paths[%zu] must be a non-empty string", i);
         char *resolved = path_resolve(path, &c->user, c->envd->settings.default_workdir, e);
         if (!resolved)
             return -1;

@@ -171,7 +171,9 @@ void quiesce_post(struct envd *envd, struct http_request *req, const char *basic
     struct quiesce *f = envd->quiesce;
     http_response_header(req, "Cache-Control", "no-store");
     if (!set_group(f, GROUPS[0], true)) {
-        http_respond_error(req, 503, "there are no control groups (cgroup2) to freeze");
+        http_respond_error(
+            req, 503,
+            "the guest has no control groups (cgroup2), so its processes cannot be stopped");
         return;
     }
     for (size_t i = 1; i < ARRAY_LEN(GROUPS); i++)

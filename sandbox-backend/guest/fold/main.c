@@ -78,7 +78,7 @@ static int dump_named(char **pids, struct plan *p, struct err *e)
     for (; *pids; pids++) {
         int64_t pid = 0;
         if (!str_to_int(*pids, 1, INT32_MAX, &pid))
-            return err_set(e, ERR_INVALID, "%s is no process", *pids);
+            return err_set(e, ERR_INVALID, "\"%s\" is not a process id", *pids);
         if (dump_one((pid_t)pid, p, e) < 0)
             return -1;
     }

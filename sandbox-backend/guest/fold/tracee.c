@@ -141,7 +141,8 @@ int tracee_calls_begin(struct tracee *t, struct err *e)
         return err_sys(e, errno, "read the registers of process %d", (int)t->pid);
     if (tracee_read(t, t->saved.rip, &t->saved_word, sizeof t->saved_word) < sizeof t->saved_word ||
         poke(thread, t->saved.rip, (t->saved_word & ~CALL_MASK) | CALL_CODE) < 0)
-        return err_set(e, ERR_INTERNAL, "process %d cannot be made to call", (int)t->pid);
+        return err_set(e, ERR_INTERNAL, "process %d cannot be made to call the guest kernel",
+                       (int)t->pid);
     return 0;
 }
 
@@ -197,6 +198,7 @@ int tracee_calls_end(struct tracee *t, struct err *e)
     }
     r->orig_rax = ~0ULL;
     if (restored < 0 || ptrace(PTRACE_SETREGS, t->threads[0], NULL, r) < 0)
-        return err_set(e, ERR_INTERNAL, "process %d cannot go on", (int)t->pid);
+        return err_set(e, ERR_INTERNAL, "the registers of process %d cannot be restored",
+                       (int)t->pid);
     return 0;
 }

@@ -72,7 +72,7 @@ static const char *take_name(struct server_name *name, struct cursor extension)
     size_t type = take_number(&list, 1);
     struct cursor host = take_part(&list, 2);
     if (host.is_short || list.left > 0 || extension.left > 0 || type != NAME_TYPE_HOST)
-        return "a server name that is not one host";
+        return "a server name list without exactly one host";
     return server_name_set(name, host.at, host.left) ? NULL : "an invalid server name";
 }
 
@@ -241,6 +241,6 @@ void hello_parse(struct hello *h, const uint8_t *data, size_t len)
         parse_http(h, data, len);
     if (h->kind == HELLO_MORE && len >= HELLO_MAX) {
         h->kind = HELLO_BAD;
-        h->why = "16 KiB that do not say what they are";
+        h->why = "16 KiB of an unknown protocol";
     }
 }

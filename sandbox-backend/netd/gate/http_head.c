@@ -117,7 +117,7 @@ static const char *take_target(struct http_head *h, struct text target, struct s
     if (target.at[0] == '/' || is_word(target, "*"))
         return NULL;
     if (!starts_with(target, "http://"))
-        return "a target that is neither a path nor http";
+        return "a target that is neither a path nor an http URL";
     target = skip(target, strlen("http://"));
     return take_authority(named, before(target, find_any(target, "/?#")))
                ? NULL
@@ -218,7 +218,7 @@ static const char *check(struct http_head *h, const struct fields *f, struct tex
 {
     bool is_old = first.at[first.len - 1] == '0';
     if (f->has_coding && (f->has_length || is_old))
-        return "two lengths of a body";
+        return "more than one body length";
     if (h->is_connect && (f->has_coding || h->body_len > 0))
         return "CONNECT with a body";
     if (named->text[0] && f->has_host && strcmp(named->text, h->host.text) != 0)
@@ -226,7 +226,7 @@ static const char *check(struct http_head *h, const struct fields *f, struct tex
     if (h->is_connect)
         h->host = *named;
     if (named->text[0] && !f->has_host && !is_old)
-        return "a target with a host, and no Host";
+        return "a target with a host, but no Host header";
     return NULL;
 }
 
@@ -262,7 +262,7 @@ static size_t find_end(struct text t)
 enum http_head_state http_head_parse(struct http_head *h, const uint8_t *data, size_t len)
 {
     struct text all = {(const char *)data, len};
-    *h = (struct http_head){.why = "a blank in place of a request"};
+    *h = (struct http_head){.why = "white space in place of a request"};
     enum http_head_state state = recognise(all);
     size_t end = find_end(all);
     if ((state == HTTP_HEAD_MORE || state == HTTP_HEAD_DONE) && end == 0) {

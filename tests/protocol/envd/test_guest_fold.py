@@ -104,7 +104,7 @@ def test_what_it_refuses(child, tmp_path):
     file.write_bytes(bytes(2 * MB))
     assert "no plan" in fold("map", file).stderr
     assert "usage" in fold("dump", file).stderr
-    assert "is no process" in fold("dump", file, MB, "x").stderr
+    assert "is not a process id" in fold("dump", file, MB, "x").stderr
     child.kill()
     child.wait()
     assert fold("dump", file, MB, child.pid).returncode == 0, "a process that has ended is no failure"
