@@ -63,7 +63,7 @@ static int dump_process(pid_t pid, struct plan *p, struct err *e)
     return result;
 }
 
-// A process that ends meanwhile is no failure, and what has no room stays where it is.
+// A process that ends meanwhile is no failure. Memory for which the file has no room is not folded.
 static int dump_one(pid_t pid, struct plan *p, struct err *e)
 {
     struct err why = ERR_INIT;

@@ -40,7 +40,7 @@ void plan_init(struct plan *p, int file, uint64_t max)
 int plan_add(struct plan *p, struct plan_run run, const void *pages, struct err *e)
 {
     if (p->count == PLAN_RUNS_MAX || p->end + run.length > p->max)
-        return err_set(e, ERR_LIMIT, "the file of folded memory is full");
+        return err_set(e, ERR_LIMIT, "the file of folded memory is full; the rest is not folded");
     run.offset = p->end;
     if (write_at(p->file, pages, run.length, run.offset, e) < 0)
         return -1;
