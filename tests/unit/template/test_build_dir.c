@@ -105,7 +105,7 @@ static void test_two_at_once(void)
     is_int(e.code, ERR_CONFLICT, "%s", e.msg);
     e = ERR_INIT;
     is_int(build_dir_open(&other, home, "a-b", &e), 0, "one of another name: %s", e.msg);
-    ok(file_exists(one.dir), "the first is undisturbed");
+    ok(file_exists(one.path), "the first is undisturbed");
     build_dir_close(&other);
     build_dir_close(&one);
 }
