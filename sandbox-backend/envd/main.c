@@ -26,6 +26,7 @@
 #include "sandbox-backend/envd/server.h"
 #include "sandbox-backend/log/log.h"
 
+#define BIND_NONE   "none"
 #define STATE_DIR   "/run/e2b"
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
@@ -70,12 +71,12 @@ static const struct opt table[] = {
      .type = OPT_STRING,
      .value = &options.bind,
      .arg = "ADDRESS",
-     .help = "address to listen on (default 0.0.0.0)"},
+     .help = "address to listen on; none: only the socket of --unix (default 0.0.0.0)"},
     {.name = "unix",
      .type = OPT_STRING,
      .value = &options.unix_path,
      .arg = "PATH",
-     .help = "listen on this unix socket too"},
+     .help = "listen on this unix socket, which only this user can open"},
     {.name = "state-dir",
      .type = OPT_STRING,
      .value = &options.state_dir,
@@ -109,7 +110,8 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.ready_fd,
      .arg = "FD",
-     .help = "descriptor for the line \"ready port=N\" or \"ready port=N relay=N\" (default 1)",
+     .help = "descriptor for the line \"ready port=N\" or \"ready port=N relay=N\"; N is 0 with "
+             "--bind none (default 1)",
      .max = 1023},
     {.name = "version", .type = OPT_FLAG, .value = &options.version, .help = "print the version"},
     {.name = "help", .type = OPT_FLAG, .value = &options.help, .help = "print this and exit"},
@@ -149,7 +151,10 @@ static void fill_standard_streams(void)
 static int listen_all(struct program *p, struct err *e)
 {
     struct envd *envd = &p->envd;
-    if (http_server_listen_tcp(envd->server, options.bind, (int)options.port, e) < 0)
+    bool has_tcp = strcmp(options.bind, BIND_NONE) != 0;
+    if (!has_tcp && (!options.unix_path || options.relay_port >= 0))
+        return err_set(e, ERR_INVALID, "--bind none needs --unix, and has no --relay-port");
+    if (has_tcp && http_server_listen_tcp(envd->server, options.bind, (int)options.port, e) < 0)
         return -1;
     if (options.relay_port >= 0)
         p->relay = relay_listen(envd->loop, options.bind, (int)options.relay_port, e);

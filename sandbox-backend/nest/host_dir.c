@@ -12,7 +12,6 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
-#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/nest/nest.h"
@@ -45,24 +44,19 @@ int host_dir_make(struct err *e)
     return write_file("group", buf_str(&groups), e);
 }
 
-// Read "ready port=N relay=M", which envd writes when it listens.
-static int read_ports(int ready, struct relay_port ports[RELAY_PORTS], struct err *e)
+// Wait for the line that envd writes when it listens.
+static int wait_for_envd(const struct keep *k, int ready, struct err *e)
 {
     char line[READY_BYTES] = "";
     size_t len = 0;
-    ssize_t n;
-    while (len < sizeof line - 1 && (n = read(ready, line + len, sizeof line - 1 - len)) != 0) {
-        if (n < 0 && errno != EINTR)
-            return err_sys(e, errno, "wait for envd");
+    ssize_t n = 1;
+    while (n > 0 && len < sizeof line - 1 && !memchr(line, '\n', len)) {
+        if (keep_wait(k, ready, e) < 0)
+            return -1;
+        n = read(ready, line + len, sizeof line - 1 - len); // one reader: it does not wait
         len += n > 0 ? (size_t)n : 0;
-        if (memchr(line, '\n', len))
-            break;
     }
-    ports[0].asked = ENVD_PORT;
-    ports[1].asked = ENVD_RELAY_PORT;
-    if (sscanf(line, "ready port=%d relay=%d", &ports[0].real, &ports[1].real) != 2)
-        return err_set(e, ERR_UNAVAILABLE, "envd did not start");
-    return 0;
+    return str_starts(line, "ready ") ? 0 : err_set(e, ERR_UNAVAILABLE, "envd did not start");
 }
 
 // Commands inherit PATH, TMPDIR and CUBBY_COMMANDS from envd.
@@ -86,18 +80,16 @@ static void environment_free(char **all)
     free(all);
 }
 
-int host_dir_start(struct keep *k, const char *envd, struct relay_port ports[RELAY_PORTS],
-                   struct err *e)
+int host_dir_start(struct keep *k, const char *envd, struct err *e)
 {
     int ready[2];
     if (pipe2(ready, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make a pipe");
     int in auto_close = ready[0], out auto_close = ready[1];
     char *number auto_free = str_printf("%d", out);
-    const char *args[] = {
-        envd,   "--bind",      "127.0.0.1",    "--port",  "0",          "--relay-port",
-        "0",    "--state-dir", NEST_STATE_DIR, "--users", NEST_ETC_DIR, "--ready-fd",
-        number, NULL};
+    const char *args[] = {envd,          "--bind",      "none",         "--unix",
+                          HOST_DIR_ENVD, "--state-dir", NEST_STATE_DIR, "--users",
+                          NEST_ETC_DIR,  "--ready-fd",  number,         NULL};
     char *argv[ARRAY_LEN(args)]; // execve(2) takes no const, but changes nothing
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
@@ -105,5 +97,5 @@ int host_dir_start(struct keep *k, const char *envd, struct relay_port ports[REL
     int result = keep_start(k, argv, env, out, e);
     environment_free(env);
     close(steal_fd(&out)); // the end of file tells that envd has ended
-    return result < 0 ? -1 : read_ports(in, ports, e);
+    return result < 0 ? -1 : wait_for_envd(k, in, e);
 }

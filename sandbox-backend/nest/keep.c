@@ -3,7 +3,7 @@
 #include "sandbox-backend/nest/keep.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,24 +13,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/nest/nest.h"
+#include "sandbox-backend/nest/tree.h"
 
-#define CHILDREN_FILE  "/proc/thread-self/children"
-#define CHILDREN_BYTES (1 << 20)
-#define OWN_FDS        2 // entries of poll(2): the signals, the daemon
-#define END_PASS_MS    2 // between two passes of keep_end
-#define EXIT_NO_START  127
+#define OWN_FDS       2    // entries of poll(2): the signals, the daemon
+#define END_MS        5000 // less than the daemon waits for this process
+#define PASS_MS       2    // between two passes of keep_end, at first
+#define PASS_MAX_MS   64
+#define EXIT_NO_START 127
 
-int keep_init(struct keep *k, struct err *e)
+int keep_init(struct keep *k, int daemon, struct err *e)
 {
     sigset_t taken;
     sigemptyset(&taken);
     sigaddset(&taken, SIGCHLD);
     sigaddset(&taken, SIGTERM);
-    *k = (struct keep){.signals = -1, .daemon = -1};
+    *k = (struct keep){.signals = -1, .daemon = daemon};
     signal(SIGPIPE, SIG_IGN);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return err_sys(e, errno, "become the reaper of the guest's processes");
@@ -66,29 +66,26 @@ int keep_start(struct keep *k, char *const *argv, char *const *env, int fd, stru
 
 // ---- the end
 
-static void kill_children(void)
+// Reap all that have ended. Return false when no child is left.
+static bool reap_all(void)
 {
-    struct buf text auto_buf = BUF_INIT;
-    if (file_read(CHILDREN_FILE, CHILDREN_BYTES, &text, NULL) < 0)
-        return;
-    char *rest = text.data;
-    for (long child; rest && (child = strtol(rest, &rest, 10)) > 0;)
-        kill((pid_t)child, SIGKILL);
+    pid_t gone;
+    while ((gone = waitpid(-1, NULL, WNOHANG)) > 0)
+        ;
+    return gone == 0;
 }
 
-// The children of a killed process become children of this one, so each pass finds a generation.
-void keep_end(void)
+int keep_end(struct err *e)
 {
-    const struct timespec pause = {.tv_nsec = END_PASS_MS * 1000000L};
-    for (;;) {
-        kill_children();
-        pid_t gone;
-        while ((gone = waitpid(-1, NULL, WNOHANG)) > 0)
-            ;
-        if (gone < 0 && errno == ECHILD)
-            return;
-        nanosleep(&pause, NULL);
+    int waited = 0;
+    for (int pause = PASS_MS; waited < END_MS; pause = pause < PASS_MAX_MS ? 2 * pause : pause) {
+        tree_kill();
+        if (!reap_all())
+            return 0;
+        poll(NULL, 0, pause);
+        waited += pause;
     }
+    return reap_all() ? err_set(e, ERR_TIMEOUT, "processes of the guest cannot be ended") : 0;
 }
 
 // ---- the loop
@@ -120,10 +117,37 @@ static enum turn read_signals(const struct keep *k, int *status)
     return TURN_ON;
 }
 
-static size_t watch(const struct keep *k, struct pollfd *fds)
+static void watch_own(const struct keep *k, struct pollfd *fds)
 {
     fds[0] = (struct pollfd){.fd = k->signals, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = k->daemon, .events = POLLIN};
+}
+
+// Look at the entries of watch_own.
+static enum turn serve_own(const struct keep *k, const struct pollfd *fds, int *status)
+{
+    if (fds[1].revents)
+        return TURN_TERM; // the daemon has ended
+    return fds[0].revents ? read_signals(k, status) : TURN_ON;
+}
+
+int keep_wait(const struct keep *k, int fd, struct err *e)
+{
+    struct pollfd fds[OWN_FDS + 1] = {[OWN_FDS] = {.fd = fd, .events = POLLIN}};
+    int status;
+    for (watch_own(k, fds);;) {
+        if (poll(fds, ARRAY_LEN(fds), -1) < 0)
+            continue; // a signal, which comes again
+        if (fds[OWN_FDS].revents)
+            return 0;
+        if (serve_own(k, fds, &status) != TURN_ON)
+            return err_set(e, ERR_CANCELED, "the guest was ended while it started");
+    }
+}
+
+static size_t watch(const struct keep *k, struct pollfd *fds)
+{
+    watch_own(k, fds);
     if (k->relay)
         return OWN_FDS + relay_watch(k->relay, fds + OWN_FDS);
     if (!k->carrier)
@@ -136,11 +160,9 @@ static enum turn serve(const struct keep *k, int *status, struct err *e)
 {
     static struct pollfd fds[OWN_FDS + RELAY_FDS];
     size_t count = watch(k, fds);
-    if (poll(fds, count, -1) < 0)
+    if (poll(fds, count, k->relay ? relay_wait_ms(k->relay) : -1) < 0)
         return TURN_ON; // a signal, which comes again
-    if (fds[1].revents)
-        return TURN_TERM; // the daemon has ended
-    enum turn turn = fds[0].revents ? read_signals(k, status) : TURN_ON;
+    enum turn turn = serve_own(k, fds, status);
     if (turn == TURN_ON && k->relay)
         relay_serve(k->relay, fds + OWN_FDS);
     if (turn == TURN_ON && k->carrier && carrier_serve(k->carrier, fds + OWN_FDS, e) < 0)
@@ -162,7 +184,9 @@ int keep_run(struct keep *k, struct err *e)
     enum turn turn;
     while ((turn = serve(k, &status, e)) == TURN_ON)
         ;
-    keep_end();
+    if (turn == TURN_CHILD)
+        status = exit_status(status, e);
+    keep_end(e); // the first error counts
     close(k->signals);
-    return turn == TURN_CHILD ? exit_status(status, e) : err_is(e) ? 1 : 0;
+    return turn == TURN_CHILD ? status : err_is(e) ? 1 : 0;
 }

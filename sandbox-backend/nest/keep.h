@@ -17,8 +17,11 @@ struct keep {
 };
 
 // Take over signals, and become the reaper of all processes below this one. Call this before
-// keep_start.
-int keep_init(struct keep *k, struct err *e);
+// keep_start. daemon: the member of struct keep.
+int keep_init(struct keep *k, int daemon, struct err *e);
+// Wait until the descriptor can be read. ERR_CANCELED: the guest has to end, because SIGTERM has
+// come, the daemon has ended, or the guest's first process has.
+int keep_wait(const struct keep *k, int fd, struct err *e);
 // Start the guest's first process. argv[0] is the program's path. env: its environment; NULL: that
 // of this process. It inherits the descriptors 0 to 2 and `fd`. It must not inherit the others,
 // such as that of the sandbox's directory, because they belong to the host.
@@ -26,5 +29,7 @@ int keep_start(struct keep *k, char *const *argv, char *const *env, int fd, stru
 // Serve until the guest's first process or netd has ended, or SIGTERM has come. Then kill the
 // remaining processes, and wait for them. Return an exit status.
 int keep_run(struct keep *k, struct err *e);
-// Kill every process below this one, and wait for all.
-void keep_end(void);
+// Kill every process below this one, and wait for all, but for 5 s at most: a process that has
+// changed its user may be out of reach, and one that hangs in the host's kernel does not end.
+// ERR_TIMEOUT if one is left.
+int keep_end(struct err *e);

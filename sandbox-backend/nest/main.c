@@ -73,12 +73,12 @@ static const struct opt table[] = {
 
 // Wait for the guest's name, which is not an argument: every user of the host can read arguments,
 // and who knows a sandbox's whole id may open its public ports.
-static int wait_for_go(char name[NAME_BYTES], struct err *e)
+static int wait_for_go(const struct keep *k, char name[NAME_BYTES], struct err *e)
 {
-    ssize_t n;
     memset(name, 0, NAME_BYTES);
-    while ((n = read((int)options.go_fd, name, NAME_BYTES - 1)) < 0 && errno == EINTR)
-        ;
+    if (keep_wait(k, (int)options.go_fd, e) < 0)
+        return -1;
+    ssize_t n = read((int)options.go_fd, name, NAME_BYTES - 1); // does not wait
     char *end = strchr(name, '\n'); // one write of the daemon's is one read
     if (n <= 0 || !end)
         return err_set(e, ERR_CANCELED, "the daemon cancelled the start of the guest");
@@ -89,7 +89,6 @@ static int wait_for_go(char name[NAME_BYTES], struct err *e)
 
 static int run(struct keep *k, struct err *e)
 {
-    k->daemon = (int)options.daemon_fd;
     int status = keep_run(k, e);
     relay_free(k->relay);
     if (k->carrier)
@@ -102,17 +101,17 @@ static int run(struct keep *k, struct err *e)
 static int run_on_host(char **argv, struct err *e)
 {
     char name[NAME_BYTES];
-    struct relay_port ports[RELAY_PORTS];
     struct keep k;
     if (fchdir((int)options.dir_fd) < 0)
         return err_sys(e, errno, "enter the sandbox's directory"), EXIT_FAILED;
-    if (host_dir_make(e) < 0 || keep_init(&k, e) < 0 || wait_for_go(name, e) < 0)
+    if (host_dir_make(e) < 0 || keep_init(&k, (int)options.daemon_fd, e) < 0 ||
+        wait_for_go(&k, name, e) < 0)
         return EXIT_FAILED;
-    if (host_dir_start(&k, argv[0], ports, e) < 0) {
-        keep_end();
+    if (host_dir_start(&k, argv[0], e) < 0) {
+        keep_end(e);
         return EXIT_FAILED;
     }
-    k.relay = relay_new((int)options.vmnet_fd, ports);
+    k.relay = relay_new((int)options.vmnet_fd, HOST_DIR_ENVD);
     return run(&k, e);
 }
 
@@ -150,12 +149,12 @@ static int prepare(int *tap, struct err *e)
 
 static int run_in_bubblewrap(char **argv, struct err *e)
 {
-    static const struct relay_port NO_PORTS[RELAY_PORTS];
     struct carrier carrier;
     struct keep k;
     char name[NAME_BYTES];
     int tap = -1, netd = (int)options.frames_fd;
-    if (prepare(&tap, e) < 0 || keep_init(&k, e) < 0 || wait_for_go(name, e) < 0)
+    if (prepare(&tap, e) < 0 || keep_init(&k, (int)options.daemon_fd, e) < 0 ||
+        wait_for_go(&k, name, e) < 0)
         return EXIT_FAILED;
     if (sethostname(name, strlen(name)) < 0) // bwrap's own UTS namespace begins with this name
         return err_sys(e, errno, "name the guest"), EXIT_FAILED;
@@ -163,7 +162,7 @@ static int run_in_bubblewrap(char **argv, struct err *e)
         return EXIT_FAILED;
     close(NEST_FD_FILTER);
     if (tap < 0) {
-        k.relay = relay_new((int)options.vmnet_fd, NO_PORTS);
+        k.relay = relay_new((int)options.vmnet_fd, NULL);
         return run(&k, e);
     }
     if (fd_set_nonblock(netd, e) < 0)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // vm.net of a guest without a network card.
 //
-// States of a connection: LINE -> CONNECTING -> OPEN, and from each of them straight to its end. An
-// end of file is passed on for its direction alone.
+// States of a connection: LINE -> CONNECTING -> OPEN, and from each of them straight to its end. A
+// connection that asks for the port of envd's relay begins again in LINE. An end of file is passed
+// on for its direction alone.
 #include "sandbox-backend/nest/relay.h"
 
 #include <arpa/inet.h>
@@ -15,11 +16,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
 #define LINE_BYTES 32
 #define WAY_BYTES  65536
+#define FULL_MS    100 // pause of a relay without descriptors
 #define VERB       "CONNECT "
 
 enum conn_state { CONN_LINE, CONN_CONNECTING, CONN_OPEN };
@@ -35,6 +39,8 @@ struct way {
 struct conn {
     enum conn_state state;
     int client, port; // owned; port is -1 before CONNECTING
+    int number;       // of the port
+    bool tried_v4;
     char line[LINE_BYTES];
     size_t line_len;
     struct way out, in; // of the guest, and to it
@@ -42,17 +48,18 @@ struct conn {
 };
 
 struct relay {
-    int listener; // borrowed
-    struct relay_port ports[RELAY_PORTS];
+    int listener;                  // borrowed
+    const char *envd;              // borrowed; see relay_new
+    bool is_full;                  // no descriptor is left for a further connection
     struct conn *conns[RELAY_MAX]; // owned
     size_t count;
 };
 
-struct relay *relay_new(int listener, const struct relay_port ports[RELAY_PORTS])
+struct relay *relay_new(int listener, const char *envd)
 {
     struct relay *r = xcalloc(1, sizeof *r);
     r->listener = listener;
-    memcpy(r->ports, ports, sizeof r->ports);
+    r->envd = envd;
     return r;
 }
 
@@ -83,7 +90,8 @@ static short events_of(const struct way *from, const struct way *to)
 
 size_t relay_watch(struct relay *r, struct pollfd *fds)
 {
-    fds[0] = (struct pollfd){.fd = r->count < RELAY_MAX ? r->listener : -1, .events = POLLIN};
+    bool accepts = r->count < RELAY_MAX && !r->is_full;
+    fds[0] = (struct pollfd){.fd = accepts ? r->listener : -1, .events = POLLIN};
     for (size_t i = 0; i < r->count; i++) {
         const struct conn *c = r->conns[i];
         bool is_open = c->state == CONN_OPEN;
@@ -97,6 +105,11 @@ size_t relay_watch(struct relay *r, struct pollfd *fds)
         port->fd = is_open && !port->events ? -1 : port->fd;
     }
     return 1 + 2 * r->count;
+}
+
+int relay_wait_ms(const struct relay *r)
+{
+    return r->is_full ? FULL_MS : -1;
 }
 
 // ---- LINE and CONNECTING. Each function returns false when the connection is over.
@@ -113,24 +126,51 @@ static bool refuse(const struct conn *c, const char *text)
     return false;
 }
 
-static bool dial(const struct relay *r, struct conn *c, int port)
+static const char *reason_of(int error)
 {
-    for (size_t i = 0; i < RELAY_PORTS; i++)
-        if (r->ports[i].asked == port) {
-            port = r->ports[i].real;
-            break;
-        }
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    c->port = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool is_limit = error == EMFILE || error == ENFILE || error == EAGAIN;
+    return is_limit ? "ERR limit\n" : "ERR refused\n";
+}
+
+static bool dial_envd(const struct relay *r, struct conn *c)
+{
+    c->port = fd_connect_unix(r->envd); // never waits: a full backlog is EAGAIN
     if (c->port < 0)
-        return refuse(c, "ERR limit\n");
-    setsockopt(c->port, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-    if (connect(c->port, (const struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS)
-        return refuse(c, "ERR refused\n");
+        return refuse(c, reason_of(errno));
+    c->tried_v4 = true; // no other way is left
     c->state = CONN_CONNECTING;
     return true;
+}
+
+// Dial 127.0.0.1, and ::1 when that has failed.
+static bool dial(struct conn *c)
+{
+    const struct sockaddr_in v4 = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)c->number),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+                                    .sin6_port = htons((uint16_t)c->number),
+                                    .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    const struct sockaddr *to = c->tried_v4 ? (const void *)&v6 : (const void *)&v4;
+    mem_close_fd(&c->port);
+    c->port = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (c->port < 0)
+        return refuse(c, reason_of(errno));
+    setsockopt(c->port, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    c->state = CONN_CONNECTING;
+    if (connect(c->port, to, c->tried_v4 ? sizeof v6 : sizeof v4) == 0 || errno == EINPROGRESS)
+        return true;
+    if (c->tried_v4)
+        return refuse(c, reason_of(errno));
+    c->tried_v4 = true;
+    return dial(c);
+}
+
+// The client speaks to envd's relay, which is this one: another line follows.
+static bool begin_again(struct conn *c)
+{
+    c->line_len = 0;
+    return answer(c, "OK\n");
 }
 
 // Read the line byte by byte: what follows it is for the port.
@@ -151,15 +191,22 @@ static bool read_line(const struct relay *r, struct conn *c)
     c->line[c->line_len] = '\0';
     if (!str_starts(c->line, VERB) || !str_to_int(c->line + strlen(VERB), 1, 65535, &port))
         return refuse(c, "ERR bad-request\n");
-    return dial(r, c, (int)port);
+    c->number = (int)port;
+    if (r->envd && port == ENVD_PORT)
+        return dial_envd(r, c);
+    return r->envd && port == ENVD_RELAY_PORT ? begin_again(c) : dial(c);
 }
 
 static bool finish_dial(struct conn *c)
 {
     int error = 0;
     socklen_t len = sizeof error;
-    if (getsockopt(c->port, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || error)
-        return refuse(c, "ERR refused\n");
+    if (getsockopt(c->port, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || error) {
+        if (c->tried_v4)
+            return refuse(c, "ERR refused\n");
+        c->tried_v4 = true;
+        return dial(c);
+    }
     if (!answer(c, "OK\n"))
         return false;
     c->state = CONN_OPEN;
@@ -226,6 +273,7 @@ static bool serve(const struct relay *r, struct conn *c, short client, short por
 static void accept_one(struct relay *r)
 {
     int client = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC);
+    r->is_full = client < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS);
     if (client < 0)
         return;
     struct conn *c = xcalloc(1, sizeof *c);
@@ -245,6 +293,7 @@ void relay_serve(struct relay *r, const struct pollfd *fds)
             conn_free(c);
     }
     r->count = kept;
+    r->is_full = false; // until the next attempt
     if (fds[0].revents & POLLIN)
         accept_one(r);
 }

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from cubbyd import ENVD, wait_for
+from cubbyd import wait_for
 from harness import BIN, TEST_HOME, process_exists
 from jail_peer import AS_USER, USER
 from nest_world import Nested, below, namespaces, users_of
@@ -390,9 +390,16 @@ def test_the_command_line_warns(home):
     home.cubby("kill", made.stdout.decode().strip())
 
 
-def test_envd_of_none_is_not_reached_from_other_hosts(none):
-    made = none.create()
-    (envd,) = [p for p in below(none.nest(made)) if b"envd" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0]]
-    words = pathlib.Path(f"/proc/{envd}/cmdline").read_bytes().split(b"\0")
-    assert words[words.index(b"--bind") + 1] == b"127.0.0.1" and str(ENVD).encode() not in words
+def test_envd_of_none_is_for_the_daemons_user_alone(none):
+    """Also for a sandbox without a token: other users of the host cannot open its socket, and it has no port."""
+    made = none.request("POST", "/sandboxes", {"templateID": "default", "secure": False}).json
+    assert "envdAccessToken" not in made
+    assert none.through(made["sandboxID"], "GET", "/files?path=/etc/hostname&username=user").status == 200
+    (envd,) = below(none.nest(made))[1:]
+    sockets = {os.readlink(f) for f in pathlib.Path(f"/proc/{envd}/fd").iterdir()}
+    ports = [line.split() for name in ("tcp", "tcp6") for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    assert [line for line in ports if f"socket:[{line[9]}]" in sockets] == []
+    where = none.directory(made["sandboxID"]) / "run"
+    for path in where, where / "envd.sock":
+        assert path.stat().st_mode & 0o077 == 0, path
     none.kill(made["sandboxID"])

@@ -167,6 +167,14 @@ const char *nested_why_late(const struct machine_core *core)
     return "envd did not start in time";
 }
 
+// A guest that has not started must not start any more.
+void nested_kill(struct machine_core *core)
+{
+    struct nested *n = nested_of(core);
+    if (n->go >= 0)
+        close(steal_fd(&n->go));
+}
+
 int nested_close(struct machine_core *core)
 {
     (void)core;

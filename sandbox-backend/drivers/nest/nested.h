@@ -37,7 +37,8 @@ void nested_adopt(struct nested *n, const json_t *record);
 
 // Return the memory of all processes below cubby-nest, in bytes (core_kind.memory_bytes).
 int64_t nested_memory_bytes(const struct machine_core *core);
-// core_kind.limited, late, close and fini.
+// core_kind.kill, limited, late, close and fini.
+void nested_kill(struct machine_core *core);
 void nested_on_limited(struct machine_core *core);
 const char *nested_why_late(const struct machine_core *core);
 int nested_close(struct machine_core *core);
@@ -51,4 +52,4 @@ int nested_facts(const char *template_dir, struct machine_facts *out, struct err
     .member = "nest", .log = NESTED_LOG, .memory_is_shared = true,                           \
     .memory_bytes = nested_memory_bytes, .child_levels = NESTED_LEVELS, .ends_others = true, \
     .start_ms = (start_limit_ms), .look_ms = NESTED_LOOK_MS, .late = nested_why_late,        \
-    .limited = nested_on_limited, .close = nested_close, .fini = nested_fini
+    .kill = nested_kill, .limited = nested_on_limited, .close = nested_close, .fini = nested_fini

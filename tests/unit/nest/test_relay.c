@@ -2,9 +2,11 @@
 // vm.net of a guest without a network card.
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 
 static struct relay *relay;
 static char path[] = "/tmp/cubby-relay-XXXXXX";
+static char envd_path[] = "/tmp/cubby-relay-envd-XXXXXX";
 
 // Let the relay serve what has come, until nothing comes for a moment.
 static void turn(void)
@@ -58,15 +61,72 @@ static void refused(const char *line, const char *answer)
     ok(n == 0 || (n < 0 && errno == ECONNRESET), "and the connection ends");
 }
 
-static int listen_tcp(int *port)
+static int listen_tcp(const void *at, socklen_t len, int *port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ok(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 8) == 0, "a port listens");
-    getsockname(fd, (struct sockaddr *)&at, &len);
-    *port = ntohs(at.sin_port);
+    struct sockaddr_in6 bound; // the port is at the same offset in both kinds of address
+    int family = ((const struct sockaddr *)at)->sa_family;
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ok(bind(fd, at, len) == 0 && listen(fd, 8) == 0, "a port listens");
+    getsockname(fd, (struct sockaddr *)&bound, &len);
+    *port = ntohs(bound.sin6_port);
     return fd;
+}
+
+static void test_a_port_of_the_loopback(const void *at, socklen_t len)
+{
+    int port = 0;
+    int listener auto_close = listen_tcp(at, len, &port);
+    char *line auto_free = str_printf("CONNECT %d\nearly", port);
+    int fd auto_close = client(line);
+    turn();
+    int peer auto_close = accept(listener, NULL, NULL);
+    reads(fd, "OK\n");
+    reads(peer, "early");
+}
+
+// The daemon asks envd's relay for a port after the port itself was refused.
+static void test_the_port_of_envds_relay(void)
+{
+    const struct sockaddr_in at = {.sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int port = 0;
+    int listener auto_close = listen_tcp(&at, sizeof at, &port);
+    char *line auto_free = str_printf("CONNECT %d\n", port);
+    int fd auto_close = client("CONNECT 49982\n");
+    reads(fd, "OK\n");
+    ok(send(fd, line, strlen(line), 0) > 0, "a second line");
+    turn();
+    int peer auto_close = accept(listener, NULL, NULL);
+    reads(fd, "OK\n");
+    ok(send(fd, "hi", 2, 0) == 2, "the connection is open");
+    reads(peer, "hi");
+    refused("CONNECT 49982\nCONNECT 1\n", "OK\nERR refused\n");
+}
+
+// A relay that has no descriptor left leaves poll alone, and accepts when there is one again.
+static void test_no_descriptors(int listener)
+{
+    static struct pollfd fds[RELAY_FDS];
+    struct rlimit usual;
+    getrlimit(RLIMIT_NOFILE, &usual);
+    int fd auto_close = fd_connect_unix(path);
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(next); // the lowest free descriptor
+    const struct rlimit none = {.rlim_cur = (rlim_t)next, .rlim_max = usual.rlim_max};
+    ok(fd >= 0 && setrlimit(RLIMIT_NOFILE, &none) == 0, "no further descriptor");
+    is_int(relay_wait_ms(relay), -1, "a relay waits for events alone");
+    is_int(poll(fds, relay_watch(relay, fds), 1000), 1, "a client waits");
+    relay_serve(relay, fds);
+    ok(relay_wait_ms(relay) > 0, "it waits a while");
+    is_int((long long)relay_watch(relay, fds), 1, "without a connection");
+    is_int(fds[0].fd, -1, "and does not look at its listener");
+    setrlimit(RLIMIT_NOFILE, &usual);
+    relay_serve(relay, fds);
+    ok(send(fd, "CONNECT 49983\n", 14, 0) == 14, "the client asks");
+    turn();
+    int peer auto_close = accept(listener, NULL, NULL);
+    reads(fd, "OK\n");
+    is_int(relay_wait_ms(relay), -1, "the relay works again");
 }
 
 static void test_both_ways(int listener)
@@ -118,12 +178,18 @@ static void test_a_client_that_goes(int listener)
 int main(void)
 {
     struct err e = ERR_INIT;
-    int port = 0;
-    int other auto_close = mkstemp(path);
+    const struct sockaddr_in v4 = {.sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int other auto_close = mkstemp(path), one_more auto_close = mkstemp(envd_path);
     int vmnet auto_close = fd_listen_unix(path, &e);
-    int listener auto_close = listen_tcp(&port);
-    const struct relay_port ports[RELAY_PORTS] = {{49983, port}};
-    relay = relay_new(vmnet, ports);
+    int listener auto_close = fd_listen_unix(envd_path, &e);
+    relay = relay_new(vmnet, envd_path);
+    test_no_descriptors(listener);
+    test_a_port_of_the_loopback(&v4, sizeof v4);
+    if (access("/proc/net/if_inet6", F_OK) == 0)
+        test_a_port_of_the_loopback(&v6, sizeof v6);
+    test_the_port_of_envds_relay();
     test_both_ways(listener);
     test_much(listener);
     test_a_client_that_goes(listener);
@@ -133,5 +199,6 @@ int main(void)
     refused("CONNECT 49983 and a line that never ends, it seems", "ERR bad-request\n");
     relay_free(relay);
     unlink(path);
+    unlink(envd_path);
     return tap_done();
 }
