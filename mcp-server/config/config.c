@@ -88,6 +88,22 @@ static int choose_backend(struct config *c, struct err *e)
     return client_opts_check(&opts, e);
 }
 
+// The default fits every --max-timeout. A value that was given and does not fit is refused, because
+// sandboxes would end sooner than the operator expects.
+static int choose_timeout(struct config *c, struct err *e)
+{
+    int64_t given = c->sandbox_timeout_s;
+    if (given > c->max_timeout_s)
+        return err_set(e, ERR_INVALID,
+                       "--sandbox-timeout %lld is above --max-timeout %lld: lower the first or "
+                       "raise the second",
+                       (long long)given, (long long)c->max_timeout_s);
+    bool is_usual = CONFIG_SANDBOX_TIMEOUT_S < c->max_timeout_s;
+    if (!given)
+        c->sandbox_timeout_s = is_usual ? CONFIG_SANDBOX_TIMEOUT_S : c->max_timeout_s;
+    return 0;
+}
+
 int config_parse(struct config *c, int *argc, char **argv, struct err *e)
 {
     int first_argc = *argc;
@@ -97,6 +113,7 @@ int config_parse(struct config *c, int *argc, char **argv, struct err *e)
         return -1;
     const char *path = c->config_file;
     config_defaults(c);
+    c->sandbox_timeout_s = 0; // not given
     if (path && load_file(c, path, e) < 0)
         return -1;
     if (parse(c, argc, argv, e) < 0)
@@ -106,7 +123,7 @@ int config_parse(struct config *c, int *argc, char **argv, struct err *e)
     if (c->new_token && !c->token_file)
         return err_set(e, ERR_INVALID,
                        "--new-token needs --token-file, the file to which the token is added");
-    if (choose_backend(c, e) < 0)
+    if (choose_backend(c, e) < 0 || choose_timeout(c, e) < 0)
         return -1;
     return split_tools(c, e);
 }

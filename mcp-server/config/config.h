@@ -26,7 +26,7 @@ struct config {
     const char *dialect, *sandbox_url, *backend_proxy, *backend_user, *backend_ca, *cube_master;
     const char *network; // of new sandboxes: a mode or a file
     const char *log_level;
-    int64_t sandbox_timeout_s;       // after the last call
+    int64_t sandbox_timeout_s;       // after the last call; at most max_timeout_s
     int64_t max_timeout_s;           // that a model may ask for; the same for the next two
     int64_t max_cpus, max_memory_mb; // 0: only the backend's own limit
     int64_t command_timeout_s;       // 0: depends on progress, see run.c
@@ -66,7 +66,8 @@ struct config {
     json_t *file;              // owned, backs values from config_file
 };
 
-#define CONFIG_OPTIONS_MAX 64
+#define CONFIG_OPTIONS_MAX       64
+#define CONFIG_SANDBOX_TIMEOUT_S 1800
 // Fill in the table of options, which write to `c`, and return their number. The first *in_file of
 // them may be in a file.
 int config_table(struct config *c, struct opt t[CONFIG_OPTIONS_MAX], int *in_file);

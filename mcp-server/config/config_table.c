@@ -7,7 +7,6 @@
 #include "mcp-server/config/config.h"
 #include "sandbox-backend/base/mem.h"
 
-#define SANDBOX_TIMEOUT_S     1800
 #define SANDBOX_TIMEOUT_MAX_S 2592000 // 30 days
 #define MAX_TIMEOUT_S         86400
 #define MAX_DOWNLOAD_BYTES    ((int64_t)1 << 30)
@@ -42,8 +41,8 @@ static void sandbox_options(struct config *c, struct opt *t, int *n)
          "cubbyd --tier)",
          0, 0, NULL},
         {"sandbox-timeout", "DEFAULT_TIMEOUT", OPT_INT, &c->sandbox_timeout_s, "SECONDS",
-         "time to live of a sandbox after its last call (default 1800)", 1, SANDBOX_TIMEOUT_MAX_S,
-         NULL},
+         "time to live of a sandbox after its last call (default 1800, or --max-timeout if less)",
+         1, SANDBOX_TIMEOUT_MAX_S, NULL},
         {"max-timeout", NULL, OPT_INT, &c->max_timeout_s, "SECONDS",
          "longest time to live that a model may give a sandbox (default 86400)", 1,
          SANDBOX_TIMEOUT_MAX_S, NULL},
@@ -206,7 +205,7 @@ void config_defaults(struct config *c)
         .log_level = "warn",
         .structured = "on",
         .images = "inline",
-        .sandbox_timeout_s = SANDBOX_TIMEOUT_S,
+        .sandbox_timeout_s = CONFIG_SANDBOX_TIMEOUT_S,
         .max_timeout_s = MAX_TIMEOUT_S,
         .max_download_bytes = MAX_DOWNLOAD_BYTES,
         .output_bytes = OUTPUT_BYTES,

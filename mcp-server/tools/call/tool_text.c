@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptions of tools that fit the options of this server.
+// Descriptions of tools that fit the options of this server and the limits of the caller.
 #include "mcp-server/tools/call/tool_text.h"
 
 #include <string.h>
@@ -17,32 +17,33 @@ static bool is_true(struct context *cx, const char *name)
     return tools_find(cx, name) != NULL;
 }
 
-static int64_t value_of(const struct context *cx, const char *name)
+static int64_t value_of(const struct context *cx, const struct caller *caller, const char *name)
 {
     if (str_eq(name, "sandbox_timeout"))
-        return caller_most(cx->config->sandbox_timeout_s, cx->config->max_timeout_s);
+        return caller_timeout(caller, cx->config);
     return config_command_timeout_ms(cx->config, false) / 1000;
 }
 
 // Append the text for "NAME" or "NAME:words".
-static void add_part(struct buf *out, struct context *cx, const char *part, size_t len)
+static void add_part(struct buf *out, struct context *cx, const struct caller *caller,
+                     const char *part, size_t len)
 {
     const char *colon = memchr(part, ':', len);
     char *name auto_free = xstrndup(part, colon ? (size_t)(colon - part) : len);
     if (!colon)
-        buf_printf(out, "%lld", (long long)value_of(cx, name));
+        buf_printf(out, "%lld", (long long)value_of(cx, caller, name));
     else if (is_true(cx, name))
         buf_add(out, colon + 1, len - (size_t)(colon + 1 - part));
 }
 
-char *tool_text(struct context *cx, const char *text)
+char *tool_text(struct context *cx, const struct caller *caller, const char *text)
 {
     struct buf out = BUF_INIT;
     const char *from;
     const char *end;
     while ((from = strstr(text, "${")) && (end = strchr(from, '}'))) {
         buf_add(&out, text, (size_t)(from - text));
-        add_part(&out, cx, from + 2, (size_t)(end - from - 2));
+        add_part(&out, cx, caller, from + 2, (size_t)(end - from - 2));
         text = end + 1;
     }
     buf_adds(&out, text);

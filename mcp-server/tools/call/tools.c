@@ -7,7 +7,7 @@
 //   local_files  true: reads or writes files of the machine that this server runs on
 //   aliases      other names that models give to arguments
 //
-// A description may depend on the options: see tool_text.h. `_meta` has hints for Claude Code: load
+// A description may depend on the options and the caller: see tool_text.h. `_meta` has hints for Claude Code: load
 // the tool at once (anthropic/alwaysLoad), and how many characters of a result to show before it is
 // put into a file (anthropic/maxResultSizeChars), because results are bounded here already.
 #include "mcp-server/tools/call/tools.h"
@@ -293,24 +293,24 @@ static void make_all_terse(json_t *shown, json_t *seen)
 }
 
 // Replace the description in `one` by its text with these options.
-static void tell(struct context *cx, json_t *one)
+static void tell(struct context *cx, const struct caller *caller, json_t *one)
 {
     const char *text = json_string_value(json_object_get(one, "description"));
-    char *told auto_free = text && strchr(text, '$') ? tool_text(cx, text) : NULL;
+    char *told auto_free = text && strchr(text, '$') ? tool_text(cx, caller, text) : NULL;
     if (told)
         json_object_set_new(one, "description", json_string(told));
 }
 
-static void tell_all(struct context *cx, json_t *shown)
+static void tell_all(struct context *cx, const struct caller *caller, json_t *shown)
 {
     json_t *input = json_deep_copy(json_object_get(shown, "inputSchema"));
     const char *name;
     json_t *one;
     json_object_foreach (json_object_get(input, "properties"), name, one) {
-        tell(cx, one);
+        tell(cx, caller, one);
     }
     json_object_set_new(shown, "inputSchema", input);
-    tell(cx, shown);
+    tell(cx, caller, shown);
 }
 
 static json_t *described(struct context *cx, const struct caller *caller, const struct offer *offer,
@@ -319,7 +319,7 @@ static json_t *described(struct context *cx, const struct caller *caller, const 
     // A list needs each definition for a moment only, so it keeps none that is not parsed already.
     json_t *shown = offer->definition ? json_copy(offer->definition)
                                       : parse_definitions(offer->text, offer->len);
-    tell_all(cx, shown);
+    tell_all(cx, caller, shown);
     if (offer->terse)
         make_all_terse(shown, seen);
     if (offer->terse && !config_is_miroflow(cx->config))

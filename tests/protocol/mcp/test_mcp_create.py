@@ -133,6 +133,9 @@ def test_the_longest_life_of_a_token(http_start, backend, tmp_path):  # noqa: F8
     for who, most in ("ann", 100), ("bob", 500):
         said = tokens.call(server, who, "create_sandbox", timeout_s=most + 1)["content"][0]["text"]
         assert f"argument 'timeout_s' must be at most {most} here, not {most + 1}" in said
+        tools = {t["name"]: t for t in tokens.ask(server, who, "tools/list")["tools"]}
+        told = tools["create_sandbox"]["inputSchema"]["properties"]["timeout_s"]["description"]
+        assert f"default {min(most, 400)}." in told, told
         made = tokens.call(server, who, "create_sandbox")["structuredContent"]
         lives[who] = (made["timeout_s"], backend.created[-1]["timeout"])
         extend = tokens.call(server, who, "extend_sandbox", sandbox_id=made["sandbox_id"], timeout_s=most + 1)
@@ -141,8 +144,8 @@ def test_the_longest_life_of_a_token(http_start, backend, tmp_path):  # noqa: F8
     assert lives == {"ann": (100, 100), "bob": (400, 400)}
 
 
-def test_a_default_life_above_the_longest(start, backend):  # noqa: F811
-    server = start("--max-timeout=60", "--sandbox-timeout=400")  # noqa: F811
+def test_a_usual_life_above_the_longest(start, backend):  # noqa: F811
+    server = start("--max-timeout=60")  # noqa: F811
     assert create(server)["timeout_s"] == 60 and backend.created[-1]["timeout"] == 60
     tools = {t["name"]: t for t in server.call("tools/list")["result"]["tools"]}
     assert "default 60." in tools["create_sandbox"]["inputSchema"]["properties"]["timeout_s"]["description"]

@@ -102,11 +102,14 @@ class Tokens:
         self.path.write_text(json.dumps(entries))
         self.tokens[name] = made.stdout.strip()
 
-    def call(self, server, who, name, /, **arguments):  # noqa: F811
+    def ask(self, server, who, method, params=None):  # noqa: F811
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
-        answer = modern(server, "tools/call", tool(name, arguments), headers=headers)
+        answer = modern(server, method, params, headers=headers)
         assert answer.status == 200, answer.body
         return answer.json()["result"]
+
+    def call(self, server, who, name, /, **arguments):  # noqa: F811
+        return self.ask(server, who, "tools/call", tool(name, arguments))
 
 
 @pytest.fixture

@@ -88,6 +88,28 @@ static void test_order(void)
     is_int(parse("--config /nonexistent", &e), -1, "%s", e.msg);
 }
 
+static void test_timeouts(void)
+{
+    struct err e;
+    ok(parse("", &e) == 0 && got.sandbox_timeout_s == 1800, "the default");
+    ok(parse("--max-timeout 60", &e) == 0 && got.sandbox_timeout_s == 60,
+       "the default where less is allowed");
+    ok(parse("--max-timeout 60 --sandbox-timeout 60", &e) == 0 && got.sandbox_timeout_s == 60,
+       "the most");
+    is_int(parse("--max-timeout 60 --sandbox-timeout 61", &e), -1, "more");
+    ok(e.code == ERR_INVALID && strstr(e.msg, "--sandbox-timeout 61 is above --max-timeout 60"),
+       "%s", e.msg);
+    is_int(parse("--sandbox-timeout 86401", &e), -1, "more than the default");
+    ok(strstr(e.msg, "--sandbox-timeout 86401 is above --max-timeout 86400") != NULL, "%s", e.msg);
+    ok(parse("--sandbox-timeout 86401 --max-timeout 86401", &e) == 0 &&
+           got.sandbox_timeout_s == 86401,
+       "both");
+    is_int(parse_file("{\"sandbox_timeout\": 400}", "--max-timeout 60", &e), -1, "in the file");
+    setenv("DEFAULT_TIMEOUT", "400", 1);
+    is_int(parse("--max-timeout 60", &e), -1, "in the environment");
+    unsetenv("DEFAULT_TIMEOUT");
+}
+
 static void test_bad_file(void)
 {
     static const struct {
@@ -262,6 +284,7 @@ int main(void)
         return 1;
     path = str_printf("%s/config.json", folder);
     test_order();
+    test_timeouts();
     test_bad_file();
     test_schema();
     test_http();
