@@ -2,10 +2,7 @@
 // edit_file: exact replacements in a file of a sandbox, all of them or none.
 //
 // Steps: 1. read the file; 2. replace the text here; 3. write the file back if it has not changed
-// since. Writing makes a new file, with the old mode and owner, that replaces the old one at once.
-// Where that would break a link or change the owner, the old file is overwritten: first the script
-// appends what lies beyond the old end, and takes it back if the disk is full; then it replaces the
-// rest, which needs no more room.
+// since (GUEST_PUT_REPLACE).
 #include <string.h>
 
 #include "mcp-server/text/text.h"
@@ -22,32 +19,14 @@
 #define DIFF_BYTES     ((size_t)8 << 10) // shown of all edits together
 
 // $4 is the SHA-256 of the old content. Prints "<path>\0".
-static const char SCRIPT[] = GUEST_PUT_HEAD
-    "name=$p\n"
+static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_REPLACE
+    "name=$p sum=$4\n"
     "p=$(readlink -f -- \"$p\" && echo .) || exit 20\n"
     "p=${p%??}\n" // the dot keeps what $() would take: line ends of the name
     "[ -f \"$p\" ] || exit 20\n"
-    "if [ ! -w \"$p\" ]; then echo \"$p: Permission denied\" >&2; exit 1; fi\n"
-    "same() { [ \"$(sha256sum <\"$p\")\" = \"$1  -\" ]; }\n"
-    "same \"$4\" || exit 30\n"
-    "if [ \"$(stat -c '%h %u' -- \"$p\")\" = \"1 $(id -u)\" ] &&\n"
-    "    t=$(mktemp -- \"${p%/*}/.cubby-XXXXXX\" 2>/dev/null); then\n"
-    "    if put >\"$t\" && cp --attributes-only --preserve=all -- \"$p\" \"$t\"; then\n"
-    "        same \"$4\" || { rm -f -- \"$t\"; exit 30; }\n"
-    "        touch -- \"$t\"\n"
-    "        mv -f -- \"$t\" \"$p\" || { rm -f -- \"$t\"; exit 1; }\n"
-    "    else\n"
-    "        rm -f -- \"$t\"\n"
-    "        exit 1\n"
-    "    fi\n"
-    "else\n"
-    "    old=$(stat -c %s -- \"$p\") && new=$(put | wc -c) || exit 1\n"
-    "    if [ $new -gt $old ] && ! put | tail -c +$((old + 1)) >>\"$p\"; then\n"
-    "        truncate -s $old -- \"$p\"\n"
-    "        exit 1\n"
-    "    fi\n"
-    "    put 1<>\"$p\" && truncate -s $new -- \"$p\" || exit 1\n"
-    "fi\n"
+    "is_current() { [ \"$(sha256sum <\"$p\")\" = \"$sum  -\" ]; }\n"
+    "is_current || exit 30\n"
+    "replace || exit\n"
     "printf '%s\\0' \"$name\"\n";
 
 static void edited_free(struct edited *d)
@@ -72,13 +51,13 @@ static void finish(struct tool_call *c, const struct edited *d, const char *path
 static void on_written(struct tool_call *c, struct guest_result *r, const struct err *e, void *ctx)
 {
     struct edited *d = ctx;
-    if (!e && (r->exit_code == 30 || r->exit_code == 20))
+    if (!e && (r->exit_code == GUEST_PUT_STALE || r->exit_code == 20))
         tool_call_fail(c, "file_changed",
                        "another program changed %s during the edit, so the edit was not applied. "
                        "Read the file, then edit it again",
                        tool_call_string(c, "path"));
     else if (e || r->exit_code != 0)
-        guest_script_fail(c, "write the file", r, e);
+        guest_put_fail(c, r, e);
     else
         finish(c, d, buf_str(&r->out));
     edited_free(d);

@@ -12,21 +12,27 @@
 
 // $4 is write or append. Prints "<1 if the file existed> <size, or - for the number of given bytes>
 // <path>\0". It uses only the shell where possible, because each program costs as much as
-// everything else. After a write, the position of a file opened for appending is its end.
-static const char SCRIPT[] =
-    GUEST_PUT_HEAD "if [ -d \"$p\" ]; then exit 21; fi\n"
-                   "old=0 now=-\n"
-                   "if [ -e \"$p\" ]; then old=1; [ -f \"$p\" ] || exit 22; fi\n"
-                   "[ -d \"${p%/*}/\" ] || mkdir -p -- \"${p%/*}/\" || exit 1\n"
-                   "case $4 in\n"
-                   "append)\n"
-                   "    exec 3>>\"$p\" || exit 1\n"
-                   "    put >&3 || exit 1\n"
-                   "    read -r _ now </proc/$$/fdinfo/3\n"
-                   "    [ \"$now\" != 0 ] || now=$(stat -L -c %s -- \"$p\");;\n"
-                   "*) put >\"$p\" || exit 1;;\n"
-                   "esac\n"
-                   "printf '%s %s %s\\0' $old \"$now\" \"$p\"\n";
+// everything else. After a write, the position of a file opened for appending is its end. If a
+// write fails, the file has its old content, and a new file is removed.
+static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_REPLACE
+    "if [ -d \"$p\" ]; then exit 21; fi\n"
+    "name=$p old=0 now=-\n"
+    "if [ -e \"$p\" ]; then old=1; [ -f \"$p\" ] || exit 22; fi\n"
+    "[ -d \"${p%/*}/\" ] || mkdir -p -- \"${p%/*}/\" || exit 1\n"
+    "if [ -L \"$p\" ] && t=$(readlink -f -- \"$p\" && echo .); then p=${t%??}; fi\n"
+    "is_current() { :; }\n"
+    "if [ $4 = append ]; then\n"
+    "    exec 3>>\"$p\" || exit 1\n"
+    "    put >&3 || exit 24\n"
+    "    read -r _ now </proc/$$/fdinfo/3\n"
+    "    [ \"$now\" != 0 ] || now=$(stat -L -c %s -- \"$p\")\n"
+    "elif [ -s \"$p\" ]; then\n"
+    "    replace || exit\n"
+    "else\n"
+    "    exec 3>\"$p\" || exit 1\n"
+    "    put >&3 || { if [ $old = 1 ]; then : >\"$p\"; else rm -f -- \"$p\"; fi; exit 1; }\n"
+    "fi\n"
+    "printf '%s %s %s\\0' $old \"$now\" \"$name\"\n";
 
 static bool is_append(const struct tool_call *c)
 {
@@ -63,7 +69,7 @@ static void on_end(struct tool_call *c, struct guest_result *r, const struct err
     else if (!e && r->exit_code == 22) // opening a FIFO waits for a reader
         tool_call_fail(c, "not_a_file", "%s is not a regular file", tool_call_string(c, "path"));
     else if (e || r->exit_code != 0)
-        guest_script_fail(c, "write the file", r, e);
+        guest_put_fail(c, r, e);
     else
         finish(c, &r->out, given);
 }

@@ -89,6 +89,19 @@ static void on_uploaded(const char *path, int64_t bytes, const struct err *e, vo
         on_end(c, &none, e ? e : &cancelled, p);
 }
 
+void guest_put_fail(struct tool_call *c, const struct guest_result *r, const struct err *e)
+{
+    int len;
+    const char *said = guest_script_complaint(&r->err, &len);
+    if (!e && r->exit_code == GUEST_PUT_PARTIAL)
+        tool_call_fail(c, "failed",
+                       "could not write the whole content: %.*s. The file may have a part of it: "
+                       "read the file before you go on",
+                       len, said);
+    else
+        guest_script_fail(c, "write the file", r, e);
+}
+
 void guest_put_run(struct tool_call *c, const struct guest_put *put, guest_script_cb cb, void *ctx)
 {
     bool is_short = put->len <= GUEST_SCRIPT_ARG_BYTES && !memchr(put->data, '\0', put->len);

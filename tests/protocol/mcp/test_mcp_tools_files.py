@@ -304,6 +304,76 @@ def test_write_follows_a_link(call, tmp_path):
     assert (tmp_path / "l").is_symlink() and (tmp_path / "f").read_text() == "new"
 
 
+def test_write_keeps_what_a_file_has(call, tmp_path):
+    """Mode, attributes and hard links, whether the new content is shorter or longer."""
+    path = tmp_path / "f"
+    path.write_text("old")
+    os.chmod(path, 0o751)
+    os.setxattr(path, "user.x", b"y")
+    os.utime(path, (0, 0))
+    for content in "longer than before", "short", "":
+        call("write_file", path=str(path), content=content)
+        assert path.read_text() == content and stat.S_IMODE(path.stat().st_mode) == 0o751
+        assert os.getxattr(path, "user.x") == b"y" and path.stat().st_mtime > 0
+    path.write_text("old")
+    os.link(path, tmp_path / "h")
+    for content in "longer than before", "short":
+        call("write_file", path=str(path), content=content)
+        assert (tmp_path / "h").read_text() == content and path.stat().st_nlink == 2
+    assert sorted(os.listdir(tmp_path)) == ["f", "h"], "nothing is left beside it"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_write_keeps_the_owner(call, tmp_path):
+    path = tmp_path / "f"
+    path.write_text("old")
+    os.chown(path, 65534, 65534)
+    for content in "longer than before", "short":
+        call("write_file", path=str(path), content=content)
+        assert path.read_text() == content and path.stat().st_uid == 65534
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A small disk with 64 KiB of room, and a file that takes 32 KiB of it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
+    (disk / "rest").write_bytes(b"r" * (192 << 10))
+    (disk / "f").write_text("x" * (32 << 10))
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
+@pytest.mark.parametrize("size", [90_000, 120_000])  # as an argument, and by a temporary file
+@pytest.mark.parametrize("links", [1, 2])
+def test_write_on_a_full_disk(call, fails, disk, size, links):
+    """A file that exists stays as it was, and a new file is not left behind."""
+    path, old = disk / "f", "x" * (32 << 10)
+    if links == 2:
+        os.link(path, disk / "h")
+    before = sorted(os.listdir(disk))
+    text = fails("write_file", path=str(path), content="y" * size)
+    assert text.startswith("failed: could not write the file: ") and "No space left on device" in text, text
+    assert path.read_text() == old and path.stat().st_nlink == links
+    text = fails("write_file", path=f"{disk}/new", content="y" * size)
+    assert "No space left on device" in text and sorted(os.listdir(disk)) == before
+    text = fails("write_file", path=str(path), content="y" * size, append=True)
+    assert "No space left on device. The file may have a part of it" in text, text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
+def test_write_a_shorter_file_on_a_full_disk(call, disk):
+    """There is no room for a second file, so the old one is overwritten."""
+    path = disk / "f"
+    with open(disk / "rest", "ab") as rest:
+        rest.write(b"r" * (32 << 10))
+    content = "y" * (20 << 10)
+    call("write_file", path=str(path), content=content)
+    assert path.read_text() == content and sorted(os.listdir(disk)) == ["f", "rest"]
+
+
 # ---- edit_file
 def test_edit(call, tmp_path):
     path = tmp_path / "f.py"
