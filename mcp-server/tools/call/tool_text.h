@@ -3,8 +3,8 @@
 #pragma once
 #include "mcp-server/context/context.h"
 
-// Return a description as the caller sees it, a new string. In `text`, ${NAME} stands for a value, and
-// ${NAME:words} for words that are shown only on a condition:
+// Return a description as the caller sees it, a new string. In `text`, ${NAME} stands for a value,
+// and ${NAME:words} for words that are shown only on a condition:
 //
 //   ${sandbox_timeout}    the time to live of a new sandbox of this caller, in seconds
 //   ${command_timeout}    the time limit of a command, in seconds

@@ -7,9 +7,10 @@
 //   local_files  true: reads or writes files of the machine that this server runs on
 //   aliases      other names that models give to arguments
 //
-// A description may depend on the options and the caller: see tool_text.h. `_meta` has hints for Claude Code: load
-// the tool at once (anthropic/alwaysLoad), and how many characters of a result to show before it is
-// put into a file (anthropic/maxResultSizeChars), because results are bounded here already.
+// A description may depend on the options and the caller: see tool_text.h. `_meta` has hints for
+// Claude Code: load the tool at once (anthropic/alwaysLoad), and how many characters of a result to
+// show before it is put into a file (anthropic/maxResultSizeChars), because results are bounded
+// here already.
 #include "mcp-server/tools/call/tools.h"
 
 #include <assert.h>
