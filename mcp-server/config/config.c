@@ -178,12 +178,12 @@ static int check_oauth(const struct config *c, bool is_loopback, struct err *e)
     if (c->oauth_issuer && (!secure_url_check(c->oauth_issuer) || strchr(c->oauth_issuer, '?')))
         return err_set(e, ERR_INVALID,
                        "--oauth-issuer must be the issuer (iss) of the tokens: an https URL "
-                       "without a query, or an http URL of this machine, not \"%s\"",
+                       "without a query, or an http URL of this host, not \"%s\"",
                        c->oauth_issuer);
     if (c->oauth_jwks && strstr(c->oauth_jwks, "://") && !secure_url_check(c->oauth_jwks))
         return err_set(
             e, ERR_INVALID,
-            "--oauth-jwks must be a file, an https URL, or an http URL of this machine, not \"%s\"",
+            "--oauth-jwks must be a file, an https URL, or an http URL of this host, not \"%s\"",
             c->oauth_jwks);
     if (c->oauth_issuer && !c->public_url && !is_loopback)
         return err_set(

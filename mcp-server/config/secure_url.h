@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// URLs whose content is trusted: https, or http on this machine.
+// URLs whose content is trusted: https, or http on this host.
 #pragma once
 #include <stdbool.h>
 

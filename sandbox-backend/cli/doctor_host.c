@@ -47,10 +47,10 @@ static void look_at_memory(struct doctor *d)
     if (mb >= MEMORY_NEEDS_MB)
         doctor_ok(d, "memory", "%lld MB available%s", mb, group);
     else
-        doctor_add(
-            d, FINDING_NOTE, "memory",
-            memory.by_group ? "raise the limit" : "end other programs, or use a larger machine",
-            "%lld MB available%s; the first sandbox may need %d MB", mb, group, MEMORY_NEEDS_MB);
+        doctor_add(d, FINDING_NOTE, "memory",
+                   memory.by_group ? "raise the limit" : "end other programs, or use a larger host",
+                   "%lld MB available%s; the first sandbox may need %d MB", mb, group,
+                   MEMORY_NEEDS_MB);
 }
 
 // Tried in a child process, because it cannot be undone.

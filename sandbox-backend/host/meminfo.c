@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of this machine, and how much of it this program can use.
+// The memory of this host, and how much of it this program can use.
 #include "sandbox-backend/host/meminfo.h"
 
 #include <pthread.h>

@@ -89,8 +89,7 @@ static void host_gauges(const struct store *store, struct host_gauge out[HOST_GA
         hibernated += paused && !sb->machine;
     }
     const struct host_gauge all[HOST_GAUGES] = {
-        {"memoryTotalBytes", "cubby_host_memory_bytes", "gauge", "Memory of this machine.",
-         h.total},
+        {"memoryTotalBytes", "cubby_host_memory_bytes", "gauge", "Memory of this host.", h.total},
         {"memoryAvailableBytes", "cubby_host_memory_available_bytes", "gauge",
          "Available memory as the kernel reports it, without swap.", h.available},
         {"memoryReserveBytes", "cubby_host_memory_reserve_bytes", "gauge",
@@ -116,7 +115,7 @@ static void host_gauges(const struct store *store, struct host_gauge out[HOST_GA
          (int64_t)a->waiting},
         {"refused", "cubby_admission_refused_total", "counter",
          "Sandboxes refused since the daemon's start because there was no room.", a->refused},
-        {"cpuCount", "cubby_host_cpus", "gauge", "Processors of this machine.",
+        {"cpuCount", "cubby_host_cpus", "gauge", "Processors of this host.",
          sysconf(_SC_NPROCESSORS_ONLN)},
     };
     memcpy(out, all, sizeof all);

@@ -164,7 +164,7 @@ static int check_headroom(const struct admission *a, const struct admission_want
                    "%s has no memory for another sandbox. Of %lld MB, %lld MB are available; %lld "
                    "MB must stay free, starting sandboxes will take %lld MB, and the new one needs "
                    "about %lld MB. End or hibernate sandboxes, or %slower --memory-reserve",
-                   h.by_group ? "the daemon's control group" : "this machine",
+                   h.by_group ? "the daemon's control group" : "this host",
                    (long long)(h.total / MB), (long long)(h.available / MB),
                    (long long)(headroom_reserve(&h) / MB), (long long)(h.growing / MB),
                    (long long)(need / MB), h.by_group ? "raise its memory limit, or " : "");
@@ -240,8 +240,8 @@ enum admission_answer admission_enter(struct admission *a, const struct admissio
     }
     a->refused++;
     if (!err_is(&why))
-        err_set(&why, ERR_BUSY,
-                "%zu sandboxes already wait for room on this machine; try again later", a->waiting);
+        err_set(&why, ERR_BUSY, "%zu sandboxes already wait for room on this host; try again later",
+                a->waiting);
     *e = why;
     e->retry_s = RETRY_S;
     return ADMISSION_REFUSED;

@@ -58,7 +58,7 @@ int ports_listen_check(const struct ports_opts *opts, struct err *e)
         return err_set(
             e, ERR_INVALID,
             "--ports-address %s cannot be used in a URL: give --ports-host, the name by which "
-            "clients reach this machine",
+            "clients reach this host",
             ip);
     if (listen_address_is_loopback(&address) || opts->tls_cert || opts->allow_plaintext)
         return 0;

@@ -407,8 +407,7 @@ struct watcher *watcher_new(uv_loop_t *loop, const char *path, bool recursive,
     int fd auto_close = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (fd < 0) {
         if (errno == EMFILE)
-            err_set(e, ERR_LIMIT,
-                    "too many watches on this machine (fs.inotify.max_user_instances)");
+            err_set(e, ERR_LIMIT, "too many watches in this guest (fs.inotify.max_user_instances)");
         else
             err_sys(e, errno, "inotify");
         return NULL;

@@ -69,7 +69,7 @@ struct policy {
     struct net_policy rules; // owned
     enum policy_dns dns;     // derived from the rules
     struct names names;      // addresses that netd resolved for allowed names
-    struct cidr *host;       // owned; addresses that the kernel would deliver to this machine
+    struct cidr *host;       // owned; addresses that the kernel would deliver to this host
     size_t host_count;
     bool host_known; // false until the list was read; until then nothing is allowed
 };
