@@ -284,9 +284,10 @@ static int remove_one(const char *home, const char *name, bool force)
 {
     struct err e = ERR_INIT;
     char *useless auto_free = template_snapshots(home, name);
+    char *dir auto_free = template_dir(home, name);
     // The unpacked root goes first: without root, only cubby-nest can remove it.
     if ((!force && template_check_unused(home, name, &e) < 0) ||
-        (template_name_ok(name) && template_unpack_remove(home, name, &e) < 0) ||
+        (template_name_ok(name) && template_unpack_remove(dir, force, &e) < 0) ||
         template_remove(home, name, true, &e) < 0) {
         cli_fail(&e);
         return -1;

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -117,6 +118,20 @@ static int run_on_host(char **argv, struct err *e)
 
 // ---- bubblewrap
 
+// Hold a lock on the template until this process ends: who removes a template takes the other kind
+// of lock. The guest inherits no descriptor, so it cannot keep the lock.
+static int hold_template(struct err *e)
+{
+    int fd auto_close = open(options.template, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int held = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, NEST_FD_FILTER + 1);
+    struct stat st;
+    if (held < 0)
+        return err_sys(e, errno, "open %s", options.template);
+    if (flock(held, LOCK_SH | LOCK_NB) < 0 || fstat(held, &st) < 0 || st.st_nlink == 0)
+        return err_set(e, ERR_UNAVAILABLE, "the template is being removed");
+    return 0;
+}
+
 static int make_card(int *tap, bool is_in_users, struct err *e)
 {
     if (options.frames_fd < 0)
@@ -133,13 +148,13 @@ static int make_filter(struct err *e)
     return dup2(fd, NEST_FD_FILTER) < 0 ? err_sys(e, errno, "keep a filter") : 0;
 }
 
-// Steps 1 to 4 of nest.h.
+// Steps 1 to 5 of nest.h.
 static int prepare(int *tap, struct err *e)
 {
     const struct root_spec root = {
         .template = options.template, .tools = options.tools, .layer_mb = options.layer_mb};
     bool is_root = geteuid() == 0;
-    if ((is_root && make_card(tap, false, e) < 0) || users_enter(e) < 0 ||
+    if (hold_template(e) < 0 || (is_root && make_card(tap, false, e) < 0) || users_enter(e) < 0 ||
         (!is_root && make_card(tap, true, e) < 0))
         return -1;
     if (unshare(CLONE_NEWUTS) < 0)

@@ -16,18 +16,19 @@
 //
 // bubblewrap, as a daemon of root starts it:
 //
-//   1. a network namespace with a TAP device (card.c). It belongs to the host's users, so the guest
+//   1. a lock on the template's directory, so that nobody removes it while the guest runs.
+//   2. a network namespace with a TAP device (card.c). It belongs to the host's users, so the guest
 //      has no rights over it.
-//   2. a user namespace and a mount namespace (users.c): the guest's users are NEST_USERS_FIRST
+//   3. a user namespace and a mount namespace (users.c): the guest's users are NEST_USERS_FIRST
 //      and up of the host, which own no file but the unpacked template's.
-//   3. an overlay of the template's directory and a tmpfs with a size (root.c).
-//   4. a filter of system calls (filter.c). The guest can make no user namespaces.
-//   5. cubby-nest waits for the guest's name on go_fd. The daemon sends it when the control groups
+//   4. an overlay of the template's directory and a tmpfs with a size (root.c).
+//   5. a filter of system calls (filter.c). The guest can make no user namespaces.
+//   6. cubby-nest waits for the guest's name on go_fd. The daemon sends it when the control groups
 //      exist. An end of file cancels the start.
-//   6. bwrap makes the other namespaces, takes away capabilities, and becomes the guest's init.
+//   7. bwrap makes the other namespaces, takes away capabilities, and becomes the guest's init.
 //
-// If the daemon does not run as root, step 2 comes first, and the guest's users are the daemon's
-// user and those that /etc/subuid gives to it (newuidmap).
+// If the daemon does not run as root, step 3 comes before step 2, and the guest's users are the
+// daemon's user and those that /etc/subuid gives to it (newuidmap).
 //
 // Network. Either the frames of the TAP device are carried to cubby-netd's packet socket and back
 // (frames.c), or there is no TAP device and no network, and cubby-nest itself serves vm.net: it

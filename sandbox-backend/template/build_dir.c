@@ -18,6 +18,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
+#include "sandbox-backend/template/unpack.h"
 
 #define PREFIX       ".build-"
 #define UNIQUE_BYTES 4
@@ -39,6 +40,16 @@ static bool is_of(const char *entry, const char *name)
     return strlen(rest) == len + 1 + 2 * UNIQUE_BYTES && strncmp(rest, name, len) == 0;
 }
 
+// Remove a directory that was a template, or was to be one. A directory that cannot be removed must
+// not prevent a build: it has files of another user, or sandboxes of the tier bubblewrap still use
+// it. A later build removes it then.
+static void discard(const char *dir)
+{
+    struct err ignored = ERR_INIT;
+    if (template_unpack_remove(dir, false, &ignored) == 0)
+        dir_remove(dir, NULL);
+}
+
 // Remove one build directory if no process holds its lock. ERR_CONFLICT if it is locked and is for
 // the template `name`.
 static int sweep_one(const char *templates, const char *entry, const char *name, struct err *e)
@@ -48,8 +59,7 @@ static int sweep_one(const char *templates, const char *entry, const char *name,
     if (fd < 0)
         return 0;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        // A directory that cannot be removed (files of another user) must not prevent a build.
-        dir_remove(path, NULL);
+        discard(path);
         return 0;
     }
     if (is_of(entry, name))
@@ -148,14 +158,14 @@ int build_dir_commit(struct build_dir *p, struct err *e)
     char *aside auto_free = str_printf("%s.old", p->path);
     if (rename(final, aside) < 0 || rename(p->path, final) < 0)
         return err_sys(e, errno, "rename %s to %s", p->path, final);
-    dir_remove(aside, NULL);
+    discard(aside);
     return 0;
 }
 
 void build_dir_close(struct build_dir *p)
 {
     if (p->path)
-        dir_remove(p->path, NULL);
+        discard(p->path);
     if (p->lock >= 0)
         close(p->lock);
     free(p->path);

@@ -84,30 +84,44 @@ static char *root_of(const char *template)
 
 bool template_is_unpacked(const char *template_dir)
 {
-    char *root auto_free = root_of(template_dir);
-    return file_exists(root);
+    struct err e = ERR_INIT;
+    return bubblewrap_check_root(template_dir, &e) == 0;
+}
+
+// Return a descriptor that holds the lock of a directory, or -1. how: of flock(2).
+static int lock_dir(const char *dir, int how, struct err *e)
+{
+    int lock auto_close = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (lock >= 0 && flock(lock, how) < 0)
+        if (errno != EINTR)
+            return err_sys(e, errno, "lock %s", dir);
+    return lock < 0 ? err_sys(e, errno, "open %s", dir) : steal_fd(&lock);
 }
 
 // Wait for another process that unpacks the template. Return a descriptor that holds the lock.
 static int take_lock(const char *template, struct err *e)
 {
     char *dir auto_free = str_printf("%s/" BUBBLEWRAP_DIR, template);
-    if (dir_make(dir, 0755, e) < 0)
-        return -1;
-    int lock auto_close = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (lock >= 0 && flock(lock, LOCK_EX) < 0)
-        if (errno != EINTR)
-            return err_sys(e, errno, "lock %s", dir);
-    return lock < 0 ? err_sys(e, errno, "open %s", dir) : steal_fd(&lock);
+    return dir_make(dir, 0755, e) < 0 ? -1 : lock_dir(dir, LOCK_EX, e);
+}
+
+// Write all files to the disk before the name says that they are complete.
+static int sync_root(const char *root, struct err *e)
+{
+    int fd auto_close = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || syncfs(fd) < 0 ? err_sys(e, errno, "sync %s", root) : 0;
 }
 
 static int unpack_to(const char *image, const char *root, struct err *e)
 {
     char *fresh auto_free = str_printf("%s" NEW, root);
-    if (remove_dir(fresh, e) < 0 || unpack(image, fresh, e) < 0) {
+    if (remove_dir(fresh, e) < 0 || unpack(image, fresh, e) < 0 || sync_root(fresh, e) < 0) {
         remove_dir(fresh, NULL);
         return -1;
     }
+    // A root of another user stands there if this user cannot use it.
+    if (remove_dir(root, e) < 0)
+        return -1;
     return rename(fresh, root) < 0 ? err_sys(e, errno, "rename %s", fresh) : 0;
 }
 
@@ -124,13 +138,25 @@ int template_unpack(const char *home, const char *name, bool *made, struct err *
     int lock auto_close = take_lock(template, e);
     if (lock < 0)
         return -1;
-    *made = !file_exists(root);
+    *made = !template_is_unpacked(template);
     return *made && unpack_to(image, root, e) < 0 ? err_wrap(e, "unpack template \"%s\"", name) : 0;
 }
 
-int template_unpack_remove(const char *home, const char *name, struct err *e)
+int template_unpack_remove(const char *template_dir, bool force, struct err *e)
 {
-    char *template auto_free = template_dir(home, name);
-    char *dir auto_free = str_printf("%s/" BUBBLEWRAP_DIR, template);
+    char *dir auto_free = str_printf("%s/" BUBBLEWRAP_DIR, template_dir);
+    char *root auto_free = root_of(template_dir);
+    int how = LOCK_EX | LOCK_NB;
+    if (!file_exists(dir))
+        return 0;
+    int lock auto_close = lock_dir(dir, how, NULL);
+    if (lock < 0)
+        return err_set(e, ERR_CONFLICT, "template \"%s\" is being unpacked; try again later",
+                       str_base(template_dir));
+    // Each cubby-nest of a sandbox holds a lock of the other kind.
+    int users auto_close = file_exists(root) && !force ? lock_dir(root, how, NULL) : -1;
+    if (users < 0 && file_exists(root) && !force)
+        return err_set(e, ERR_CONFLICT, "a sandbox of the tier bubblewrap uses template \"%s\"",
+                       str_base(template_dir));
     return remove_dir(dir, e);
 }

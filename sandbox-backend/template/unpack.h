@@ -10,8 +10,10 @@
 // there is no such template, or a program is missing; the message says which.
 int template_unpack(const char *home, const char *name, bool *made, struct err *e);
 
+// Tell whether the template was unpacked by this user.
 bool template_is_unpacked(const char *template_dir);
 
 // Remove what template_unpack made: its files may belong to users that only cubby-nest can become.
-// A template that is not unpacked is no error.
-int template_unpack_remove(const char *home, const char *name, struct err *e);
+// A template that is not unpacked is no error. ERR_CONFLICT, and nothing is removed, while it is
+// being unpacked, or while a sandbox uses the files; force: also in the latter case.
+int template_unpack_remove(const char *template_dir, bool force, struct err *e);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
@@ -45,6 +46,24 @@ static char *root_of(const char *template_dir)
 
 // ---- facts
 
+int bubblewrap_check_root(const char *template_dir, struct err *e)
+{
+    char *root auto_free = root_of(template_dir);
+    const char *name = str_base(template_dir);
+    uid_t owner = geteuid() == 0 ? NEST_USERS_FIRST : geteuid();
+    struct stat st;
+    if (stat(root, &st) < 0)
+        return err_set(e, ERR_NOT_FOUND,
+                       "template %s is not unpacked for bubblewrap; run: cubby template unpack %s",
+                       name, name);
+    if (st.st_uid == owner)
+        return 0;
+    return err_set(e, ERR_NOT_FOUND,
+                   "template %s was unpacked by another user than this one, whose guests have "
+                   "other users; run: cubby template unpack %s",
+                   name, name);
+}
+
 static const char *warning(void)
 {
     return has_tun() ? SHARED : NO_NETWORK;
@@ -53,14 +72,10 @@ static const char *warning(void)
 static int facts(const char *template_dir, struct machine_facts *out, struct err *e)
 {
     char *bwrap auto_free = tool_find(BWRAP_PROGRAM, BWRAP_PACKAGE, e);
-    char *root auto_free = root_of(template_dir);
     *out = (struct machine_facts){0};
-    if (!bwrap || nested_facts(template_dir, out, e) < 0)
+    if (!bwrap || nested_facts(template_dir, out, e) < 0 ||
+        bubblewrap_check_root(template_dir, e) < 0)
         return -1;
-    if (!file_exists(root))
-        return err_set(e, ERR_NOT_FOUND,
-                       "template %s is not unpacked for bubblewrap; run: cubby template unpack %s",
-                       str_base(template_dir), str_base(template_dir));
     // The layer above the root is in memory.
     if (out->disk_mb > out->memory_mb * LAYER_FACTOR)
         out->disk_mb = out->memory_mb * LAYER_FACTOR;

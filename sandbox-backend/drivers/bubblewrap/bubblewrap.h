@@ -8,3 +8,7 @@
 #define BUBBLEWRAP_ROOT "root"       // in that: the template's root file system, unpacked
 
 extern const struct driver bubblewrap_driver;
+
+// Check that a template was unpacked by the user that this process runs as: the files belong to the
+// users of that user's guests. ERR_NOT_FOUND says what to do.
+int bubblewrap_check_root(const char *template_dir, struct err *e);
