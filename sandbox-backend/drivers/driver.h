@@ -195,9 +195,10 @@ struct driver {
     // function: the driver has no jail.
     json_t *(*jail)(const struct machine *m);
 
-    // Return what sandboxes of this driver do not promise on this host: one sentence, literal, that
-    // is part of each answer about them. NULL: nothing is missing.
-    const char *(*warning)(void);
+    // Return what a sandbox with this machine does not promise: one sentence, literal, that is part
+    // of each answer about it. `m` is NULL for a sandbox without a machine. NULL: nothing is
+    // missing.
+    const char *(*warning)(const struct machine *m);
 
     // Load the template's facts. ERR_NOT_FOUND, with what to do, when the template is not there or
     // is not usable on this host (another QEMU, accelerator or machine type).

@@ -66,7 +66,7 @@ static json_t *common(const struct sandbox *sb)
 {
     const char *made_from = sb->snapshot ? sb->snapshot : sb->template;
     const struct driver *driver = sb->facts.driver;
-    const char *warning = driver->warning ? driver->warning() : NULL;
+    const char *warning = driver->warning ? driver->warning(sb->machine) : NULL;
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s*}", "templateID", made_from, "alias",
                      sb->template, "sandboxID", sb->id, "clientID", CLIENT_ID, "envdVersion",
                      ENVD_VERSION, "tier", driver->name, "isolation", isolation(sb), "tierWarning",

@@ -20,15 +20,17 @@
 #include "sandbox-backend/jail/jail.h"
 #include "sandbox-backend/nest/nest.h"
 
-#define TUN          "/dev/net/tun"
-#define START_MS     30000
-#define CPU_SPARE    1    // for netd and cubby-nest
-#define PROCESSES    4096 // and threads
-#define LAYER_FACTOR 2    // of the guest's memory
-#define SLACK_MB     64   // memory of netd and cubby-nest
-#define NO_NETWORK                                  \
-    "bubblewrap shares the host's kernel, and " TUN \
-    " cannot be opened on this host, so the sandbox has no network"
+#define TUN              "/dev/net/tun"
+#define CGROUP_NAMESPACE "/proc/self/ns/cgroup"
+#define START_MS         30000
+#define CPU_SPARE        1    // for netd and cubby-nest
+#define PROCESSES        4096 // and threads
+#define LAYER_FACTOR     2    // of the guest's memory
+#define SLACK_MB         64   // memory of netd and cubby-nest
+#define NO_NETWORK                                                              \
+    "bubblewrap shares the host's kernel, and the sandbox has no network: " TUN \
+    " could not be opened when it was made"
+#define NO_TUN TUN " cannot be opened on this host, so sandboxes of bubblewrap have no network"
 #define SHARED "bubblewrap shares the host's kernel: use it only for code that you trust"
 
 static const struct core_kind KIND;
@@ -64,9 +66,10 @@ int bubblewrap_check_root(const char *template_dir, struct err *e)
                    name, name);
 }
 
-static const char *warning(void)
+static const char *warning(const struct machine *m)
 {
-    return has_tun() ? SHARED : NO_NETWORK;
+    bool has_network = m ? core_of_const(m)->netd != NULL : has_tun();
+    return has_network ? SHARED : NO_NETWORK;
 }
 
 static int facts(const char *template_dir, struct machine_facts *out, struct err *e)
@@ -185,11 +188,13 @@ static int usage(const struct machine *machine, struct machine_usage *out, struc
 // and egress.
 static json_t *jail(const struct machine *m)
 {
-    json_t *shown =
-        core_walls(WALL_BIT(WALL_USER) | WALL_BIT(WALL_MOUNT) | WALL_BIT(WALL_PID) |
-                       WALL_BIT(WALL_NETWORK) | WALL_BIT(WALL_IPC) | WALL_BIT(WALL_UTS) |
-                       WALL_BIT(WALL_CGROUP) | WALL_BIT(WALL_SECCOMP),
-                   0);
+    // bwrap leaves out the last one where the kernel has no such namespaces (bwrap_args.c).
+    unsigned cgroup = WALL_BIT(WALL_CGROUP), missing = file_exists(CGROUP_NAMESPACE) ? 0 : cgroup;
+    json_t *shown = core_walls((WALL_BIT(WALL_USER) | WALL_BIT(WALL_MOUNT) | WALL_BIT(WALL_PID) |
+                                WALL_BIT(WALL_NETWORK) | WALL_BIT(WALL_IPC) | WALL_BIT(WALL_UTS) |
+                                WALL_BIT(WALL_SECCOMP) | cgroup) &
+                                   ~missing,
+                               missing);
     if (m ? core_of_const(m)->netd != NULL : has_tun())
         json_object_set_new(shown, "network", core_jail(m));
     return shown;
@@ -217,7 +222,7 @@ static void doctor(const char *home, finding_cb add, void *ctx)
         add(ctx, FINDING_NOTE, "bubblewrap", "apt install uidmap",
             "newuidmap is not installed, which the tier bubblewrap needs without root");
     else if (!has_tun())
-        add(ctx, FINDING_NOTE, "bubblewrap", "allow this user to open " TUN, NO_NETWORK);
+        add(ctx, FINDING_NOTE, "bubblewrap", "allow this user to open " TUN, NO_TUN);
     else if (!dir || facts(dir, &f, &e) < 0)
         add(ctx, FINDING_NOTE, "bubblewrap", "cubby template unpack default",
             dir ? e.msg : "no template is unpacked for bubblewrap");

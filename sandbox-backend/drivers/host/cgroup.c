@@ -25,7 +25,7 @@
 #define WEIGHT_MAX      10000
 #define FNV_BASIS       0xcbf29ce484222325ULL
 #define FNV_PRIME       0x100000001b3ULL
-#define STAT_BYTES_MAX  4096
+#define STAT_BYTES_MAX  16384
 #define PROCS_BYTES_MAX (1 << 20)
 #define VERSION_2_FILE  "cgroup.controllers"
 #define BOTH_FILE       "memory.memsw.limit_in_bytes" // memory and swap together, version 1
@@ -205,6 +205,22 @@ int64_t cgroup_cpu_ns(const struct cgroup *g)
             return number_in(t->dir, "cpuacct.usage", "");
         int64_t us = number_in(t->dir, "cpu.stat", "usage_usec ");
         return us < 0 ? -1 : us * 1000;
+    }
+    return -1;
+}
+
+// memory.stat of version 2 begins with "anon ", and counts the groups below as well.
+int64_t cgroup_memory_bytes(const struct cgroup *g)
+{
+    for (int i = 0; i < g->groups.count; i++) {
+        const struct cgroup_tree *t = &g->groups.trees[i];
+        bool is_old = t->version == 1;
+        if (!(t->controllers & CGROUP_MEMORY))
+            continue;
+        int64_t anon = number_in(t->dir, "memory.stat", is_old ? "total_rss " : "anon ");
+        int64_t swapped = is_old ? number_in(t->dir, "memory.stat", "total_swap ")
+                                 : number_in(t->dir, "memory.swap.current", "");
+        return anon < 0 ? -1 : anon + (swapped > 0 ? swapped : 0);
     }
     return -1;
 }

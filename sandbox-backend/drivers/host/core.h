@@ -49,6 +49,7 @@ struct core_kind {
     const char *member;    // its member in the machine's record: "qemu"
     const char *log;       // file in the sandbox's directory that keeps its last output: "qemu.log"
     bool memory_is_shared; // the guest's memory is a memory file, which the host counts as shared
+    bool memory_of_group;  // where the control group counts memory, its count is the machine's
     int child_levels;      // number of generations of child processes in which the guest runs, too
     bool ends_others;      // SIGTERM lets the guest's process end the processes below it, and
                            // then itself; it gets SIGKILL only if it does not
@@ -270,6 +271,8 @@ struct subproc *core_start_jailed(struct machine_core *c, const struct jailed_pr
 // Return the processor time of all present and past processes of the machine, or -1 if no group
 // counts it.
 int64_t core__limits_cpu_ns(const struct machine_core *c);
+// Return the memory of all processes of the machine, or -1 if no group counts it.
+int64_t core__limits_memory_bytes(const struct machine_core *c);
 json_t *core__limits_record(const struct machine_core *c); // new reference
 void core__limits_adopt(struct machine_core *c, const json_t *record);
 void core__jail_adopt(struct machine_core *c, const json_t *record);

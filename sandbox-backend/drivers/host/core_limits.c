@@ -298,6 +298,12 @@ int64_t core__limits_cpu_ns(const struct machine_core *core)
     return l && !l->joining && l->holds & CGROUP_CPU ? cgroup_cpu_ns(&l->cgroup) : -1;
 }
 
+int64_t core__limits_memory_bytes(const struct machine_core *core)
+{
+    const struct core_limits *l = core->limits;
+    return l && !l->joining && l->holds & CGROUP_MEMORY ? cgroup_memory_bytes(&l->cgroup) : -1;
+}
+
 // ---- the record
 
 json_t *core__limits_record(const struct machine_core *core)

@@ -5,7 +5,8 @@
 // template's memory, becomes anonymous when the guest writes it. A page that the guest only read
 // belongs to the page cache, which all sandboxes share, so it is not counted. Where the guest's
 // memory is a memory file of its own, its pages count too: all of the file, because the guest's
-// process itself has not touched each page. Reading these counters is cheap. smaps
+// process itself has not touched each page. Where the guest's processes are ordinary ones of the
+// host, their control group counts their anonymous pages. Reading these counters is cheap. smaps
 // would walk the page tables of all of the guest's memory.
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +78,8 @@ int core_usage(const struct machine *machine, struct machine_usage *out, struct 
     *out = (struct machine_usage){0};
     if (!c->guest || subproc_has_exited(c->guest))
         return err_set(e, ERR_GONE, "the machine has ended");
-    int64_t shared = c->kind->memory_bytes ? c->kind->memory_bytes(c) : -1;
+    int64_t of_group = c->kind->memory_of_group ? core__limits_memory_bytes(c) : -1;
+    int64_t shared = of_group < 0 && c->kind->memory_bytes ? c->kind->memory_bytes(c) : -1;
     add_process(c->guest, c->kind->memory_is_shared && shared < 0, out);
     out->memory_bytes += shared > 0 ? shared : 0;
     int64_t counted = core__limits_cpu_ns(c);
@@ -88,6 +90,8 @@ int core_usage(const struct machine *machine, struct machine_usage *out, struct 
     add_process(c->egress, false, out);
     if (counted >= 0)
         out->cpu_ns = counted;
+    if (of_group >= 0)
+        out->memory_bytes = of_group;
     if (core_network(machine, MACHINE_NET_POLICY, &network, NULL) == 0) {
         out->net_in_bytes = (int64_t)network.received_bytes;
         out->net_out_bytes = (int64_t)network.sent_bytes;

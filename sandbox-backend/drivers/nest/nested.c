@@ -34,7 +34,8 @@
 #define SOCKET_BYTES   (4 << 20) // some frames of 64 KiB each way
 #define TEMPLATE_BYTES 65536
 #define SIZE_MB_MAX    (1 << 24)
-#define CHILDREN_MAX   4096
+#define CHILDREN_MAX   256 // of one process
+#define PROCESSES_MAX  512 // that are measured; a few milliseconds
 #define STATUS_BYTES   8192
 
 struct nested *nested_new(const struct core_kind *kind, uv_loop_t *loop,
@@ -221,11 +222,14 @@ static int64_t number_of(const char *text, const char *member)
     return at ? strtoll(at + strlen(member), NULL, 10) << 10 : 0;
 }
 
-static int64_t memory_below(pid_t pid, int depth)
+// left: so many processes more are measured.
+static int64_t memory_below(pid_t pid, int depth, int *left)
 {
     static pid_t children[NESTED_LEVELS][CHILDREN_MAX]; // the loop's thread only
-    int count = depth < NESTED_LEVELS ? subproc_children(pid, children[depth], CHILDREN_MAX) : 0;
+    int most = *left < CHILDREN_MAX ? *left : CHILDREN_MAX;
+    int count = depth < NESTED_LEVELS ? subproc_children(pid, children[depth], most) : 0;
     int64_t sum = 0;
+    *left -= count;
     for (int i = 0; i < count; i++) {
         struct buf text auto_buf = BUF_INIT;
         char path[48];
@@ -233,14 +237,15 @@ static int64_t memory_below(pid_t pid, int depth)
         if (file_read(path, STATUS_BYTES, &text, NULL) == 0)
             sum += number_of(buf_str(&text), "\nRssAnon:") +
                    number_of(buf_str(&text), "\nVmSwap:") + number_of(buf_str(&text), "\nVmPTE:");
-        sum += memory_below(children[depth][i], depth + 1);
+        sum += memory_below(children[depth][i], depth + 1, left);
     }
     return sum;
 }
 
 int64_t nested_memory_bytes(const struct machine_core *core)
 {
-    return memory_below(subproc_pid(core->guest), 0);
+    int left = PROCESSES_MAX;
+    return memory_below(subproc_pid(core->guest), 0, &left);
 }
 
 // ---- facts

@@ -35,7 +35,8 @@ int nested_start(struct nested *n, const struct nested_start *start, struct err 
 // driver.adopt, for a machine of nested_new.
 void nested_adopt(struct nested *n, const json_t *record);
 
-// Return the memory of all processes below cubby-nest, in bytes (core_kind.memory_bytes).
+// Return the memory of the processes below cubby-nest, in bytes (core_kind.memory_bytes). Only for a
+// host that has no control group to count it: of many processes, only some are measured.
 int64_t nested_memory_bytes(const struct machine_core *core);
 // core_kind.kill, limited, late, close and fini.
 void nested_kill(struct machine_core *core);
@@ -49,7 +50,7 @@ int nested_facts(const char *template_dir, struct machine_facts *out, struct err
 
 // The members of struct core_kind that the drivers above cubby-nest share.
 #define NESTED_KIND(start_limit_ms)                                                          \
-    .member = "nest", .log = NESTED_LOG, .memory_is_shared = true,                           \
+    .member = "nest", .log = NESTED_LOG, .memory_is_shared = true, .memory_of_group = true,  \
     .memory_bytes = nested_memory_bytes, .child_levels = NESTED_LEVELS, .ends_others = true, \
     .start_ms = (start_limit_ms), .look_ms = NESTED_LOOK_MS, .late = nested_why_late,        \
     .kill = nested_kill, .limited = nested_on_limited, .close = nested_close, .fini = nested_fini

@@ -18,8 +18,9 @@
 
 static const struct core_kind KIND;
 
-static const char *warning(void)
+static const char *warning(const struct machine *m)
 {
+    (void)m;
     return WARNING;
 }
 

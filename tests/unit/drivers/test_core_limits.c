@@ -73,6 +73,35 @@ static void test_swap(void)
     is_int(number_in(vm, "memory.swap.max"), -1, "a microVM may be swapped out");
 }
 
+// ---- the memory that a group counts, in directories that look like groups
+
+static int64_t memory_in(const char *name, int version, const char *stat, const char *swap)
+{
+    char *dir auto_free = str_printf("%s/%s", home, name);
+    char *file auto_free = str_printf("%s/memory.stat", dir);
+    char *swapped auto_free = str_printf("%s/memory.swap.current", dir);
+    const struct cgroup g = {
+        .groups = {.trees = {{.dir = dir, .version = version, .controllers = CGROUP_MEMORY}},
+                   .count = 1}};
+    ok(mkdir(dir, 0700) == 0, "%s", name);
+    if (stat)
+        ok(file_replace(file, stat, strlen(stat), 0600, NULL) == 0, "its figures");
+    if (swap)
+        ok(file_replace(swapped, swap, strlen(swap), 0600, NULL) == 0, "what is swapped out");
+    return cgroup_memory_bytes(&g);
+}
+
+static void test_memory(void)
+{
+    const char *second = "anon 4096\nfile 8192\ninactive_anon 1\nanon_thp 2\n";
+    const char *first = "cache 1\nrss 2\nrss_huge 3\nswap 4\ntotal_cache 5\ntotal_rss 8192\n"
+                        "total_rss_huge 6\ntotal_swap 4096\n";
+    is_int(memory_in("memory-2", 2, second, "1000\n"), 5096, "version 2");
+    is_int(memory_in("memory-2-no-swap", 2, second, NULL), 4096, "a kernel that counts no swap");
+    is_int(memory_in("memory-1", 1, first, NULL), 12288, "version 1");
+    is_int(memory_in("memory-0", 2, NULL, NULL), -1, "no figures");
+}
+
 // ---- a first process that has ended
 
 static bool limited;
@@ -263,6 +292,7 @@ int main(void)
     ok(mkdtemp(home), "a home");
     uv_loop_init(&loop);
     test_swap();
+    test_memory();
     test_cpu();
     test_background();
     if (cgroup_place_controllers(cgroup_place()) & CGROUP_CPU)
