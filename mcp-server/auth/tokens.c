@@ -86,9 +86,9 @@ static int check(const struct token_ring *ring, struct err *e)
 {
     for (int i = 0; i < ring->list.count; i++) {
         const struct token *t = &ring->list.items[i];
-        if (t->max_snapshots >= 0 || t->max_disk_mb >= 0 || t->max_ports >= 0)
+        if (t->max_snapshots >= 0 || t->max_disk_mb >= 0 || t->max_ports >= 0 || *t->tiers)
             return err_set(e, ERR_INVALID,
-                           "%s: max_snapshots, max_disk_mb and max_ports of \"%s\" are not "
+                           "%s: max_snapshots, max_disk_mb, max_ports and tiers of \"%s\" are not "
                            "available for tokens, only for cubbyd's API keys",
                            ring->path, t->name);
     }

@@ -45,10 +45,11 @@ static void print_exports(const char *home, const char *key)
 }
 
 static int key_new(const char *home, const char *path, const char *name, bool plain,
-                   const struct token_limit limits[LIMITS])
+                   const struct token_limit limits[LIMITS], const char *tiers)
 {
     struct err e = ERR_INIT;
-    char *key auto_free = token_file_add_limited(path, name, &TOKEN_API_KEY, limits, LIMITS, &e);
+    char *key auto_free =
+        token_file_add_limited(path, name, &TOKEN_API_KEY, limits, LIMITS, tiers, &e);
     if (!key)
         return cli_fail(&e);
     if (plain)
@@ -71,6 +72,8 @@ static json_t *to_json(const struct token *t)
     for (int i = 0; i < LIMITS; i++)
         if (values[i] > 0)
             json_object_set_new(key, MEMBERS[i], json_integer(values[i]));
+    if (*t->tiers)
+        json_object_set_new(key, "tiers", json_string(t->tiers));
     return key;
 }
 
@@ -85,8 +88,9 @@ static void print_json(const struct token_list *keys)
 
 static void print_table(const struct token_list *keys)
 {
-    static const char *const HEADINGS[] = {"NAME", "EXPIRES",   "MAX SANDBOXES", "MEMORY MB",
-                                           "CPUS", "SNAPSHOTS", "DISK MB",       "PORTS"};
+    static const char *const HEADINGS[] = {"NAME",      "EXPIRES", "MAX SANDBOXES",
+                                           "MEMORY MB", "CPUS",    "SNAPSHOTS",
+                                           "DISK MB",   "PORTS",   "TIERS"};
     struct table t;
     table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     for (int i = 0; i < keys->count; i++) {
@@ -101,6 +105,7 @@ static void print_table(const struct token_list *keys)
                 snprintf(count, sizeof count, "%lld", (long long)json_integer_value(value));
             table_cell(&t, count);
         }
+        table_cell(&t, *keys->items[i].tiers ? keys->items[i].tiers : "-");
         json_decref(key);
     }
     table_print(&t, stdout);
@@ -139,6 +144,7 @@ int verb_key(int argc, char **argv)
         limits[i] = (struct token_limit){MEMBERS[i], -1};
     bool as_json = false;
     bool plain = false;
+    const char *tiers = NULL;
     const struct opt opts[] = {
         CLI_FLAG("json", &as_json, "ls: print JSON"),
         CLI_FLAG("plain", &plain, "new: print only the key"),
@@ -149,6 +155,12 @@ int verb_key(int argc, char **argv)
         LIMIT_OPT("max-snapshots", SNAPSHOTS, "N", "maximum of snapshots"),
         LIMIT_OPT("max-disk-mb", DISK, "MB", "maximum disk space of snapshots"),
         LIMIT_OPT("max-ports", PORTS, "N", "maximum of ports that sandboxes expose on the host"),
+        {.name = "tiers",
+         .type = OPT_STRING,
+         .value = &tiers,
+         .arg = "TIER,...",
+         .help = "new: the tiers that the key may ask for, of those that cubbyd offers (default: "
+                 "all that do not share the host's kernel)"},
     };
     const struct cli_usage usage = {
         .synopsis = "key new NAME | ls | rm NAME",
@@ -166,7 +178,7 @@ int verb_key(int argc, char **argv)
         return cli_fail(&e);
     char *path auto_free = home_path(home, KEYS_FILE);
     if (strcmp(what, "new") == 0 && argc == 3)
-        return key_new(home, path, argv[2], plain, limits);
+        return key_new(home, path, argv[2], plain, limits, tiers);
     if (strcmp(what, "ls") == 0 && argc == 2)
         return key_ls(path, as_json);
     if (strcmp(what, "rm") == 0 && argc == 3)

@@ -25,6 +25,7 @@ int driver_need(const struct driver *driver, enum driver_can what, struct err *e
         {DRIVER_SAVES, "save a sandbox's state"},
         {DRIVER_POLICY, "change the network policy of a running sandbox"},
         {DRIVER_SIZES, "give a sandbox another size than its template's"},
+        {DRIVER_DISKS, "give a sandbox another disk size than its template's"},
         {DRIVER_SECRETS, "keep secrets from a sandbox"},
     };
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)

@@ -78,7 +78,7 @@ struct machine_facts {
     int64_t disk_mb;
     char accel[8];   // "kvm" or "tcg"; empty when the driver has none
     bool python;     // a Python kernel runs in the guest and is restarted when it ends
-    bool disk_grows; // a machine may have a larger disk
+    bool disk_grows; // the template is not too old for a larger disk
     // Why `auto` chose this driver (tier.h), one sentence; empty when somebody named the driver.
     char reason[ERR_MSG_BYTES];
 };
@@ -130,9 +130,10 @@ enum driver_can {
     DRIVER_PAUSES = 1 << 0,  // machine_pause and machine_resume
     DRIVER_SAVES = 1 << 1,   // machine_save, image_check, and a machine_spec with an image
     DRIVER_POLICY = 1 << 2,  // machine_set_policy
-    DRIVER_SIZES = 1 << 3,   // another size than the template's
+    DRIVER_SIZES = 1 << 3,   // other processors and other memory than the template's
     DRIVER_SECRETS = 1 << 4, // a machine_spec with `egress`
     DRIVER_RESIZES = 1 << 5, // other processors and memory make a start no slower
+    DRIVER_DISKS = 1 << 6,   // a larger disk than the template's, if disk_grows
 };
 
 // How well a driver runs a template on this host. The choice `auto` takes the highest (tier.h).

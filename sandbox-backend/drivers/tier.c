@@ -99,6 +99,23 @@ static bool is_allowed(const struct driver *driver)
     return usual ? driver == usual : driver->rank != NULL;
 }
 
+// Tell whether a comma-separated list has this name.
+static bool has_name(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strcspn(at, ",") == len && strncmp(at, name, len) == 0)
+            return true;
+    return false;
+}
+
+static bool is_for_key(const struct driver *driver, const char *tiers_of_key)
+{
+    if (!tiers_of_key)
+        return true;
+    return *tiers_of_key ? has_name(tiers_of_key, driver->name) : !driver->must_be_allowed;
+}
+
 static int refuse(const struct driver *driver, struct err *e)
 {
     char names[NAMES_BYTES];
@@ -106,6 +123,16 @@ static int refuse(const struct driver *driver, struct err *e)
                    "tier '%s' is not offered by this cubbyd; it offers: %s (its operator sets "
                    "--tiers-allowed)",
                    driver->name, names_of(is_allowed, names));
+}
+
+static int check_key(const struct driver *driver, const struct tier_wish *wish, struct err *e)
+{
+    if (is_for_key(driver, wish->tiers_of_key))
+        return 0;
+    return err_set(e, ERR_DENIED,
+                   "tier '%s' is not for this API key; the operator can add it to the key's "
+                   "\"tiers\" in keys.json",
+                   driver->name);
 }
 
 // ---- auto
@@ -147,11 +174,12 @@ static int check_size(const struct driver *driver, const struct machine_facts *f
     bool other_disk = wanted->disk_mb && wanted->disk_mb != facts->disk_mb;
     bool other = other_disk || (wanted->cpus && wanted->cpus != facts->cpus) ||
                  (wanted->memory_mb && wanted->memory_mb != facts->memory_mb);
-    if (other && driver_need(driver, DRIVER_SIZES, why) < 0)
+    if ((other && driver_need(driver, DRIVER_SIZES, why) < 0) ||
+        (other_disk && driver_need(driver, DRIVER_DISKS, why) < 0))
         return -1;
     if (other_disk && !facts->disk_grows)
         return err_set(why, ERR_UNIMPLEMENTED,
-                       "driver '%s' cannot give a sandbox another disk size than its template's",
+                       "tier '%s': the template is too old for another disk size; build it again",
                        driver->name);
     return 0;
 }
@@ -168,8 +196,8 @@ static enum driver_rank try_driver(const struct driver *driver, const char *temp
 
 // Try the drivers in the order of the table; the first of the highest rank wins. The best rank ends
 // the search, because finding out the others may take a while.
-static int choose(const char *template_dir, const struct machine_size *wanted,
-                  struct machine_facts *out, struct err *e)
+static int choose(const char *template_dir, const struct tier_wish *wish, struct machine_facts *out,
+                  struct err *e)
 {
     enum driver_rank best = RANK_NONE;
     struct buf reason auto_buf = BUF_INIT;
@@ -177,9 +205,10 @@ static int choose(const char *template_dir, const struct machine_size *wanted,
     for (size_t i = 0; DRIVERS[i] && best != RANK_HARDWARE; i++) {
         struct machine_facts facts;
         struct err why = ERR_INIT;
-        if (!DRIVERS[i]->rank || !is_allowed(DRIVERS[i]))
+        if (!DRIVERS[i]->rank || !is_allowed(DRIVERS[i]) ||
+            !is_for_key(DRIVERS[i], wish->tiers_of_key))
             continue;
-        enum driver_rank rank = try_driver(DRIVERS[i], template_dir, wanted, &facts, &why);
+        enum driver_rank rank = try_driver(DRIVERS[i], template_dir, &wish->size, &facts, &why);
         if (rank == RANK_NONE && !err_is(&first))
             first = why;
         if (err_is(&why))
@@ -213,13 +242,15 @@ int tier_facts(const char *template_dir, const struct tier_wish *wish, struct ma
     if (wish->tier && named && !is_allowed(named))
         return refuse(named, e);
     if (named)
-        return load(named, template_dir, out, e);
+        return check_key(named, wish, e) < 0 ? -1 : load(named, template_dir, out, e);
     const struct driver *own = driver_of_template(template_dir, e);
     if (!own)
         return -1;
     if (own->must_be_allowed && !is_allowed(own))
         return refuse(own, e);
-    return own->rank ? choose(template_dir, &wish->size, out, e) : load(own, template_dir, out, e);
+    if (own->rank)
+        return choose(template_dir, wish, out, e);
+    return check_key(own, wish, e) < 0 ? -1 : load(own, template_dir, out, e);
 }
 
 void tiers_prepare(const char *home)
@@ -231,16 +262,16 @@ void tiers_prepare(const char *home)
         tier_facts(dir, NULL, &facts, &ignored);
 }
 
-int tier_check_snapshot(const char *id, const struct driver *driver, const char *asked,
+int tier_check_snapshot(const char *id, const struct driver *driver, const struct tier_wish *wish,
                         struct err *e)
 {
     const struct driver *named = NULL;
-    if (asked && find_named(asked, &named, e) < 0)
+    if (wish->tier && find_named(wish->tier, &named, e) < 0)
         return -1;
     if (named && named != driver)
         return err_set(e, ERR_INVALID,
                        "snapshot '%s' is of tier %s and cannot be restored in tier %s; leave the "
                        "tier out",
                        id, driver->name, named->name);
-    return allowed && !is_allowed(driver) ? refuse(driver, e) : 0;
+    return allowed && !is_allowed(driver) ? refuse(driver, e) : check_key(driver, wish, e);
 }

@@ -9,7 +9,8 @@
 //
 // A driver may have no ranks (driver.rank is NULL). `auto` takes such a driver for exactly the
 // templates whose template.json names it as their "driver". A driver that shares the host's kernel
-// with its sandboxes (driver.must_be_allowed) is taken only if the operator's list names it.
+// with its sandboxes (driver.must_be_allowed) is taken only if the operator's list names it, and
+// for a caller with an API key only if the key's own list names it, too.
 #pragma once
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/drivers/driver.h"
@@ -32,17 +33,21 @@ void tiers_prepare(const char *home);
 struct tier_wish {
     const char *tier;         // or TIER_AUTO; NULL: the operator's choice
     struct machine_size size; // 0: any. `auto` takes only a driver that can give this size
+    // For a caller with an API key: the tiers that the key names, comma separated; "": all that do
+    // not share the host's kernel. NULL: the caller may have each tier that is offered.
+    const char *tiers_of_key;
 };
 
 // Load the facts of a template for a new machine, and set out->driver and out->reason. wish: NULL
-// asks for nothing. ERR_INVALID: there is no such tier, or it is not allowed. Other errors say why
-// the template cannot run in that tier on this host, and what to do. Blocks as driver.rank does.
+// asks for nothing. ERR_INVALID: there is no such tier, or it is not offered. ERR_DENIED: it is not
+// for this key. Other errors say why the template cannot run in that tier on this host, and what to
+// do. Blocks as driver.rank does.
 // `e` may be NULL.
 int tier_facts(const char *template_dir, const struct tier_wish *wish, struct machine_facts *out,
                struct err *e);
 
 // Check that a caller may create a machine from the snapshot `id`. Only `driver`, which made the
-// snapshot, can restore it. asked: the tier that the caller asks for, TIER_AUTO, or NULL.
-// ERR_INVALID: the tier is another one or is not allowed.
-int tier_check_snapshot(const char *id, const struct driver *driver, const char *asked,
+// snapshot, can restore it. ERR_INVALID: the wish names another tier, or it is not offered.
+// ERR_DENIED: it is not for this key.
+int tier_check_snapshot(const char *id, const struct driver *driver, const struct tier_wish *wish,
                         struct err *e);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -50,10 +51,11 @@ static int check_name(const char *name, struct err *e)
 
 static int check_keys(const json_t *entry, struct err *e)
 {
-    static const char *const KEYS[] = {
-        "name",          "sha256",      "max_sandboxes", "max_memory_mb",    "max_cpus",
-        "max_snapshots", "max_disk_mb", "max_ports",     "calls_per_minute", "max_timeout",
-        "expires",       "structured",  "images"};
+    static const char *const KEYS[] = {"name",          "sha256",    "max_sandboxes",
+                                       "max_memory_mb", "max_cpus",  "max_snapshots",
+                                       "max_disk_mb",   "max_ports", "calls_per_minute",
+                                       "max_timeout",   "expires",   "structured",
+                                       "images",        "tiers"};
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *)(uintptr_t)entry, key, value) {
@@ -65,7 +67,7 @@ static int check_keys(const json_t *entry, struct err *e)
                            "unknown key \"%.40s\"; allowed: name, sha256, max_sandboxes, "
                            "max_memory_mb, max_cpus, max_snapshots, max_disk_mb, "
                            "max_ports, calls_per_minute, max_timeout, expires, structured, "
-                           "images",
+                           "images, tiers",
                            key);
     }
     return 0;
@@ -124,6 +126,32 @@ static int parse_style(const json_t *entry, struct token *t, struct err *e)
     return parse_choice(entry, "images", IMAGES, &t->images, e);
 }
 
+static bool is_tier(const char *name)
+{
+    size_t len = name ? strlen(name) : 0;
+    return len > 0 && len <= TOKEN_TIER_CHARS &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == len;
+}
+
+// An empty list could mean "all" or "none", so it is refused.
+static int parse_tiers(const json_t *entry, struct token *t, struct err *e)
+{
+    const json_t *list = json_object_get(entry, "tiers");
+    size_t i, n = 0;
+    json_t *item;
+    bool ok = !list || (json_is_array(list) && json_array_size(list) > 0 &&
+                        json_array_size(list) <= TOKEN_TIERS_MAX);
+    json_array_foreach (ok ? (json_t *)(uintptr_t)list : NULL, i, item) {
+        const char *name = json_string_value(item);
+        ok = ok && is_tier(name);
+        if (ok)
+            n += (size_t)snprintf(t->tiers + n, sizeof t->tiers - n, "%s%s", n ? "," : "", name);
+    }
+    return ok ? 0
+              : err_set(e, ERR_INVALID, "tiers must be a list of 1 to %d names of tiers",
+                        TOKEN_TIERS_MAX);
+}
+
 static int parse_entry(const json_t *entry, struct token *t, struct err *e)
 {
     const char *name;
@@ -138,7 +166,8 @@ static int parse_entry(const json_t *entry, struct token *t, struct err *e)
         return err_set(e, ERR_INVALID,
                        "sha256 of \"%s\" must be a SHA-256 as %d hexadecimal digits", name,
                        SHA256_HEX_CHARS);
-    return parse_limits(entry, t, e) < 0 ? -1 : parse_style(entry, t, e);
+    return parse_limits(entry, t, e) < 0 || parse_tiers(entry, t, e) < 0 ? -1
+                                                                         : parse_style(entry, t, e);
 }
 
 // Return the line on which entry `n` (from 0) begins, which jansson does not tell.
@@ -290,8 +319,21 @@ static int index_of(const json_t *entries, const char *name)
     return -1;
 }
 
+// Set the member of a new entry, and check it as a reader of the file does.
+static int set_tiers(json_t *entry, const char *tiers, struct err *e)
+{
+    struct token unused = {0};
+    char *copy auto_free = xstrdup(tiers);
+    char *rest = copy;
+    json_t *list = json_array();
+    for (char *name; (name = strsep(&rest, ","));)
+        json_array_append_new(list, json_string(name));
+    json_object_set_new(entry, "tiers", list);
+    return parse_tiers(entry, &unused, e);
+}
+
 static int append(json_t *document, const char *name, const char *token,
-                  const struct token_limit *limits, size_t count, struct err *e)
+                  const struct token_limit *limits, size_t count, const char *tiers, struct err *e)
 {
     json_t *entries = json_object_get(document, "tokens");
     if (index_of(entries, name) >= 0)
@@ -305,7 +347,8 @@ static int append(json_t *document, const char *name, const char *token,
     for (size_t i = 0; i < count; i++)
         if (limits[i].value >= 0)
             json_object_set_new(entry, limits[i].key, json_integer(limits[i].value));
-    return json_array_append_new(entries, entry);
+    json_array_append_new(entries, entry);
+    return tiers ? set_tiers(entry, tiers, e) : 0;
 }
 
 static int store(const char *path, const json_t *document, const struct stat *old, struct err *e)
@@ -325,11 +368,12 @@ static int store(const char *path, const json_t *document, const struct stat *ol
 char *token_file_add(const char *path, const char *name, const struct token_kind *kind,
                      struct err *e)
 {
-    return token_file_add_limited(path, name, kind, NULL, 0, e);
+    return token_file_add_limited(path, name, kind, NULL, 0, NULL, e);
 }
 
 char *token_file_add_limited(const char *path, const char *name, const struct token_kind *kind,
-                             const struct token_limit *limits, size_t count, struct err *e)
+                             const struct token_limit *limits, size_t count, const char *tiers,
+                             struct err *e)
 {
     struct stat st;
     if (check_name(name, e) < 0)
@@ -341,7 +385,7 @@ char *token_file_add_limited(const char *path, const char *name, const struct to
     char *random auto_free = random_hex(kind->random_bytes);
     char *token auto_free = str_printf("%s%s", kind->prefix, random);
     json_t *document = load(path, exists, e);
-    bool ok = document && append(document, name, token, limits, count, e) == 0 &&
+    bool ok = document && append(document, name, token, limits, count, tiers, e) == 0 &&
               store(path, document, exists ? &st : NULL, e) == 0;
     json_decref(document);
     return ok ? steal(&token) : NULL;

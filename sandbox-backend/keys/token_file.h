@@ -17,6 +17,8 @@
 #define TOKEN_MAX_CALLS_PER_MINUTE 10000000
 #define TOKEN_MAX_TIMEOUT_S        2592000
 #define TOKEN_MAX_MB               ((int64_t)1 << 40)
+#define TOKEN_TIERS_MAX            8
+#define TOKEN_TIER_CHARS           16
 
 struct token {
     char name[TOKEN_NAME_MAX + 1]; // letters, digits, . _ @ -
@@ -26,6 +28,8 @@ struct token {
     int64_t max_memory_mb, max_cpus, max_snapshots, max_disk_mb; // the same
     int64_t max_ports, max_timeout_s;                            // the same
     int64_t expires_ns;                                          // wall clock; INT64_MAX: never
+    // The tiers that it may ask for, comma separated; "": not given.
+    char tiers[TOKEN_TIERS_MAX * (TOKEN_TIER_CHARS + 1)];
     const char *structured, *images; // static: a value of the option; NULL: not given
 };
 
@@ -59,8 +63,9 @@ struct token_limit {
 // nowhere; the caller frees it. NULL on failure. ERR_EXISTS: the name is taken.
 char *token_file_add(const char *path, const char *name, const struct token_kind *kind,
                      struct err *e);
-// The same, with limits.
+// The same, with limits. tiers: comma separated; NULL: not given.
 char *token_file_add_limited(const char *path, const char *name, const struct token_kind *kind,
-                             const struct token_limit *limits, size_t count, struct err *e);
+                             const struct token_limit *limits, size_t count, const char *tiers,
+                             struct err *e);
 // Remove the token with this name from the file. ERR_NOT_FOUND: the file has no such token.
 int token_file_remove(const char *path, const char *name, struct err *e);

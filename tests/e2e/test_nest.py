@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tiers that share the host's kernel: bubblewrap, and none. What all tiers do alike is in test_tiers.py."""
 
+import fcntl
+import http.client
 import json
 import os
 import pathlib
@@ -181,6 +183,10 @@ def test_the_end_with_the_daemon(tier):
 def test_what_the_tier_cannot(tier):
     """Each refusal names the tier."""
     with Nested(tier) as daemon:
+        for size in 1000, 10240:
+            answer = daemon.request("POST", "/sandboxes", {"templateID": "default", "diskSizeMB": size})
+            assert answer.status == 501, answer.body
+            assert f"driver '{tier}' cannot give a sandbox another disk size than its template's" in answer.json["message"]
         made = daemon.create()
         name = made["sandboxID"]
         for path in (f"/sandboxes/{name}/pause", f"/sandboxes/{name}/snapshots", f"/sandboxes/{name}/fork"):
@@ -220,16 +226,25 @@ exec "$@"
 """
 
 
-@BWRAP
-@pytest.mark.skipif(not shutil.which("newuidmap"), reason="newuidmap is not installed: apt install uidmap")
-def test_bubblewrap_of_another_user(tmp_path):
-    """Its guest's root is the daemon's user, and its other users are those of /etc/subuid."""
+NEWUIDMAP = pytest.mark.skipif(not shutil.which("newuidmap"), reason="newuidmap is not installed: apt install uidmap")
+
+
+def of_another_user(tmp_path):
+    """A daemon of the tests' user, whose template this user has unpacked."""
     daemon = Nested("bubblewrap")
     own(daemon)
     subprocess.run(["cp", "--sparse=always", TEST_HOME / "templates/default/disk.ext4", daemon.home / "templates/default"], check=True)
-    world = ["unshare", "--mount", "sh", "-c", WORLD, "sh", str(tmp_path), str(USER), *AS_USER]
-    subprocess.run([*world, BIN / "cubby", "template", "unpack"], env=daemon.env, check=True, timeout=120)
-    daemon.wrap = world
+    daemon.wrap = ["unshare", "--mount", "sh", "-c", WORLD, "sh", str(tmp_path), str(USER), *AS_USER]
+    subprocess.run([*daemon.wrap, BIN / "cubby", "template", "unpack"], env=daemon.env, check=True, timeout=120)
+    return daemon
+
+
+@BWRAP
+@NEWUIDMAP
+def test_bubblewrap_of_another_user(tmp_path):
+    """Its guest's root is the daemon's user, and its other users are those of /etc/subuid."""
+    daemon = of_another_user(tmp_path)
+    world = daemon.wrap
     with daemon:
         made = daemon.create()
         assert daemon.command(made, "id -un; stat -c %U /home/user /etc/passwd") == (0, b"user\nuser\nroot\n")
@@ -240,6 +255,45 @@ def test_bubblewrap_of_another_user(tmp_path):
         daemon.kill(made["sandboxID"])
         subprocess.run([*world, BIN / "cubby", "template", "unpack"], env=daemon.env, check=True, timeout=120)  # is done already
     assert not daemon.home.exists()
+
+
+@BWRAP
+@NEWUIDMAP
+def test_the_unpacked_root_of_another_user(tmp_path):
+    """Each sandbox holds it with a lock. A build removes an old one when no sandbox uses it any more, although its
+    files belong to the users of /etc/subuid."""
+    daemon = of_another_user(tmp_path)
+    template = daemon.home / "templates/default"
+    root = template / "bubblewrap/root"
+    old = template.parent / ".build-default-01234567"
+    for name in "mmdebstrap", "fakeroot":
+        (daemon.home / name).write_text("#!/bin/sh\necho this fails >&2\nexit 1\n")
+        (daemon.home / name).chmod(0o755)
+    path = f"{daemon.home}:{os.environ['PATH']}"
+
+    def build():
+        """A build that fails as soon as it has looked for the remains of earlier ones."""
+        done = subprocess.run([*daemon.wrap, "env", f"PATH={path}", BIN / "cubby", "template", "build", "other"], env=daemon.env,
+                              capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode != 0 and "this fails" in done.stderr + done.stdout, done
+
+    with daemon:
+        lock = os.open(root, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as `cubby template rm` does
+        answer = daemon.request("POST", "/sandboxes", {"templateID": "default"})
+        assert answer.status >= 500 and "the template is being removed" in answer.json["message"], answer.body
+        os.close(lock)
+        os.chown(root, 0, 0)
+        answer = daemon.request("POST", "/sandboxes", {"templateID": "default"})
+        assert answer.status == 404 and "was unpacked by another user" in answer.json["message"], answer.body
+        os.chown(root, USER, USER)
+        made = daemon.create()
+        template.rename(old)
+        build()
+        assert daemon.command(made, "cat /etc/debian_version")[0] == 0 and old.exists(), "the sandbox still uses it"
+        daemon.kill(made["sandboxID"])
+        build()
+        assert not old.exists()
 
 
 # ---- bubblewrap
@@ -328,13 +382,29 @@ def test_without_a_tap_device_there_is_no_network():
     daemon.wrap = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/net && exec "$@"', "sh"]
     with daemon:
         made = daemon.create()
-        assert made["tierWarning"].endswith("/dev/net/tun cannot be opened on this host, so the sandbox has no network")
+        warning = "bubblewrap shares the host's kernel, and the sandbox has no network: /dev/net/tun could not be opened when it was made"
+        assert made["tierWarning"] == warning
         assert daemon.command(made, "echo hi; ls /sys/class/net 2>/dev/null; cat /proc/net/dev | grep -c eth0") == (1, b"hi\n0\n")
         answer = daemon.request("PUT", f"/sandboxes/{made['sandboxID']}/network", {"mode": "public"})
         assert answer.status == 501 and "has no network" in answer.json["message"], answer.body
         daemon.stop(signal.SIGKILL)
         daemon.start()
         assert daemon.command(made, "echo again") == (0, b"again\n")
+        # The host gets the device. An answer tells what the sandbox has, not what a new one would have.
+        subprocess.run(["nsenter", "-t", str(daemon.process.pid), "-m", "umount", "/dev/net"], check=True)
+        assert daemon.get(made["sandboxID"]).json["tierWarning"] == warning
+        other = daemon.create()
+        assert other["tierWarning"] != warning and daemon.command(other, "grep -c eth0 /proc/net/dev") == (0, b"1\n")
+
+
+@BWRAP
+def test_the_layer_has_the_size_that_the_answer_tells(bubblewrap):
+    """Twice the template's memory, also for a sandbox with other memory."""
+    for size in {}, {"memoryMB": 256}:
+        made = bubblewrap.create(**size)
+        code, said = bubblewrap.command(made, "df -m --output=size / | tail -1")
+        assert code == 0 and int(said) == bubblewrap.get(made["sandboxID"]).json["diskSizeMB"]
+        bubblewrap.kill(made["sandboxID"])
 
 
 @BWRAP
@@ -379,6 +449,33 @@ def test_none_must_be_allowed(home):
     assert refused.returncode == 1 and "tier 'none' is not offered by this cubbyd" in refused.stderr
     found = {f["name"]: f for f in json.loads(home.cubby("doctor", "--json", check=False).stdout)}
     assert "isolates nothing" in found["none"]["text"] and found["bubblewrap"]["level"] in ("ok", "note")
+
+
+def test_a_key_must_name_the_tier(none):
+    """The operator's list offers it to callers on the unix socket. A key needs a list of its own."""
+    keys = {}
+    for name, tiers in ("usual", []), ("trusted", ["--tiers", "none"]):
+        done = subprocess.run([BIN / "cubby", "key", "new", "--plain", name, *tiers], env=none.env, capture_output=True, text=True,
+                              timeout=60, check=True)
+        keys[name] = done.stdout.strip()
+    with Nested("none", "--listen", "127.0.0.1:0") as daemon:
+        shutil.copy(none.home / "keys.json", daemon.home / "keys.json")
+        host = (daemon.home / "cubbyd.url").read_text().strip().partition("//")[2]
+
+        def create(name):
+            connection = http.client.HTTPConnection(host, timeout=60)
+            connection.request("POST", "/sandboxes", json.dumps({"templateID": "default"}),
+                               {"X-API-KEY": keys[name], "Content-Type": "application/json"})
+            answer = connection.getresponse()
+            body = json.loads(answer.read())
+            connection.close()
+            return answer.status, body
+
+        wait_for(lambda: create("trusted")[0] == 201, 20, "the daemon has read the keys")
+        status, body = create("usual")
+        assert status == 403 and "tier 'none' is not for this API key" in body["message"]
+        for made in daemon.request("GET", "/sandboxes").json:
+            daemon.kill(made["sandboxID"])
 
 
 def test_the_command_line_warns(home):

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/api/body.h"
+#include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
 #include "sandbox-backend/drivers/tier.h"
@@ -198,6 +199,7 @@ struct range {
     int64_t has; // of the template
     int64_t min, max;
     const char *option; // of cubbyd, which sets the maximum
+    enum driver_can need;
 };
 
 // *out is 0 for the template's own size, which is possible whatever the limits are.
@@ -215,6 +217,8 @@ static int parse_one(const json_t *body, const struct range *r, const struct kno
                        "%s: a sandbox from a snapshot has the saved sandbox's size, %lld; leave "
                        "this member out",
                        r->key, (long long)r->has);
+    if (driver_need(t->facts.driver, r->need, e) < 0)
+        return -1;
     if (asked < r->min || asked > r->max)
         return err_set(e, ERR_INVALID,
                        "%s: %lld is out of range: it may be %lld to %lld, and template \"%.80s\" "
@@ -238,18 +242,21 @@ static int parse_size(const struct store *store, const json_t *body, const char 
                       struct known_template *t, struct err *e)
 {
     const struct store_limits *l = &store->limits;
-    const struct range cpus = {"cpuCount", t->facts.cpus, 1, l->one_cpus, "--max-sandbox-cpus"};
-    const struct range memory = {"memoryMB", t->facts.memory_mb, MEMORY_MB_MIN,
-                                 l->one_memory_bytes >> 20, "--max-sandbox-memory"};
-    const struct range disk = {"diskSizeMB", t->facts.disk_mb, t->facts.disk_mb,
-                               l->one_disk_bytes >> 20, "--max-sandbox-disk"};
+    const struct range cpus = {"cpuCount",  t->facts.cpus,        1,
+                               l->one_cpus, "--max-sandbox-cpus", DRIVER_SIZES};
+    const struct range memory = {"memoryMB",
+                                 t->facts.memory_mb,
+                                 MEMORY_MB_MIN,
+                                 l->one_memory_bytes >> 20,
+                                 "--max-sandbox-memory",
+                                 DRIVER_SIZES};
+    const struct range disk = {"diskSizeMB",         t->facts.disk_mb,
+                               t->facts.disk_mb,     l->one_disk_bytes >> 20,
+                               "--max-sandbox-disk", DRIVER_DISKS};
     int64_t asked_cpus, asked_memory, asked_disk;
     if (parse_one(body, &cpus, t, wanted, &asked_cpus, e) < 0 ||
         parse_one(body, &memory, t, wanted, &asked_memory, e) < 0 ||
         parse_one(body, &disk, t, wanted, &asked_disk, e) < 0)
-        return -1;
-    if ((asked_cpus || asked_memory || asked_disk) &&
-        driver_need(t->facts.driver, DRIVER_SIZES, e) < 0)
         return -1;
     if (asked_disk && !t->facts.disk_grows)
         return err_set(e, ERR_INVALID,
@@ -276,12 +283,20 @@ static int parse_wish(const json_t *body, const json_t *metadata, struct tier_wi
     return json_get_int(body, "diskSizeMB", 0, INT64_MAX, &out->size.disk_mb, 0, e);
 }
 
+// A caller on the unix socket has no owner.
+static const char *tiers_of(const struct store *store, const char *owner)
+{
+    if (!owner)
+        return NULL;
+    return store->api_keys ? api_keys_tiers(store->api_keys, owner) : "";
+}
+
 // ---- all of it
 int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                       struct create_spec *out, struct err *e)
 {
     const char *template = NULL;
-    struct tier_wish wish = {0};
+    struct tier_wish wish = {.tiers_of_key = tiers_of(store, out->owner)};
     bool internet, no_wider;
     *out = (struct create_spec){.owner = out->owner};
     if (!json_is_object(body))
@@ -312,7 +327,7 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
     if (parse_wish(body, out->metadata, &wish, e) < 0 ||
         templates_find_as(store, out->owner, template, &wish, &out->template, e) < 0 ||
         (out->template.snapshot &&
-         tier_check_snapshot(out->template.snapshot, out->template.facts.driver, wish.tier, e)) ||
+         tier_check_snapshot(out->template.snapshot, out->template.facts.driver, &wish, e) < 0) ||
         body_network_keep(json_object_get(body, "network"), internet, store->limits.private_network,
                           out->template.policy, !out->owner && !no_wider, &out->policy, e) < 0 ||
         ask_driver(out, e) < 0)

@@ -118,6 +118,15 @@ struct quota api_keys_quota(struct api_keys *k, const char *name)
     return QUOTA_UNLIMITED;
 }
 
+const char *api_keys_tiers(struct api_keys *k, const char *name)
+{
+    refresh(k);
+    for (int i = 0; i < k->keys.list.count; i++)
+        if (str_eq(k->keys.list.items[i].name, name))
+            return k->keys.list.items[i].tiers;
+    return "";
+}
+
 const char *api_keys_caller(const struct api_keys *k, struct http_request *req)
 {
     if (is_local(req))

@@ -35,8 +35,8 @@ int nested_start(struct nested *n, const struct nested_start *start, struct err 
 // driver.adopt, for a machine of nested_new.
 void nested_adopt(struct nested *n, const json_t *record);
 
-// Return the memory of the processes below cubby-nest, in bytes (core_kind.memory_bytes). Only for a
-// host that has no control group to count it: of many processes, only some are measured.
+// Return the memory of the processes below cubby-nest, in bytes (core_kind.memory_bytes). Only for
+// a host that has no control group to count it: of many processes, only some are measured.
 int64_t nested_memory_bytes(const struct machine_core *core);
 // core_kind.kill, limited, late, close and fini.
 void nested_kill(struct machine_core *core);

@@ -330,19 +330,41 @@ def test_limits_that_make_no_sense(member, value):
         daemon.close()
 
 
+@pytest.mark.parametrize("value", ["microvm", [], [1], ["a,b"], ["microvm"] * 9])
+def test_tiers_that_make_no_sense(value):
+    daemon = Keyed(tiers=value)
+    try:
+        with open(daemon.log, "ab") as log:
+            status = subprocess.run([daemon.program], env=daemon.env, stdout=log, stderr=log, timeout=60).returncode
+        assert status == 1 and "tiers must be a list of 1 to 8 names of tiers" in daemon.log.read_text()
+    finally:
+        daemon.close()
+
+
+def test_the_tiers_of_a_key():
+    """The key's list replaces what all keys may have; the unix socket has no list."""
+    with Keyed(tiers=["plain"]) as daemon:
+        status, body, _ = daemon.ask()
+        assert status == 403 and "tier 'process' is not for this API key" in body["message"]
+        assert daemon.kill(daemon.create()["sandboxID"]) == 204
+    with Keyed() as daemon:
+        assert daemon.ask()[0] == 201
+
+
 def test_a_key_is_made_with_limits():
     daemon = Keyed()
     try:
         subprocess.run([BIN / "cubby", "key", "new", "small", "--max-sandboxes", "3", "--max-memory-mb",
-                        "2048", "--max-cpus", "4", "--max-snapshots", "5", "--max-disk-mb", "6000", "--max-ports", "7"],
+                        "2048", "--max-cpus", "4", "--max-snapshots", "5", "--max-disk-mb", "6000", "--max-ports", "7",
+                        "--tiers", "microvm,none"],
                        env=daemon.env, capture_output=True, timeout=60, check=True)
         limits = {"max_sandboxes": 3, "max_memory_mb": 2048, "max_cpus": 4, "max_snapshots": 5,
-                  "max_disk_mb": 6000, "max_ports": 7}
+                  "max_disk_mb": 6000, "max_ports": 7, "tiers": ["microvm", "none"]}
         made = json.loads((daemon.home / "keys.json").read_text())["tokens"][1]
         assert made.pop("name") == "small" and len(made.pop("sha256")) == 64 and made == limits
         shown = subprocess.run([BIN / "cubby", "key", "ls"], env=daemon.env, capture_output=True, text=True,
                                timeout=60, check=True).stdout.splitlines()
-        assert shown[1].split() == ["few", "never", "-", "-", "-", "-", "-", "-"]
+        assert shown[1].split() == ["few", "never", "-", "-", "-", "-", "-", "-", "-"]
         assert shown[2].split() == ["small", "never", "3", "2048", "4", "5", "6000", "7"]
         listed = subprocess.run([BIN / "cubby", "key", "ls", "--json"], env=daemon.env, capture_output=True,
                                 timeout=60, check=True).stdout

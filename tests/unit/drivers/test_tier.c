@@ -59,8 +59,10 @@ static int bare_facts_of(const char *dir, struct machine_facts *out, struct err 
     return 0;
 }
 
-static const struct driver MACHINE = {
-    .name = "microvm", .can = DRIVER_SIZES, .facts = machine_facts_of, .rank = rank_machine};
+static const struct driver MACHINE = {.name = "microvm",
+                                      .can = DRIVER_SIZES | DRIVER_DISKS,
+                                      .facts = machine_facts_of,
+                                      .rank = rank_machine};
 static const struct driver SENTRY = {
     .name = "gvisor", .facts = sentry_facts_of, .rank = rank_sentry};
 static struct driver BARE = {.name = "none", .facts = bare_facts_of};
@@ -232,10 +234,56 @@ static void test_a_tier_that_must_be_allowed(void)
     BARE.must_be_allowed = false;
 }
 
+// tiers: those of the caller's key. NULL as a name: the key may not have the tier.
+static void for_key(const char *tiers, const char *asked, const char *name)
+{
+    struct err e = ERR_INIT;
+    struct machine_facts facts = {0};
+    const struct tier_wish wish = {.tier = asked, .tiers_of_key = tiers};
+    int result = tier_facts(dir, &wish, &facts, &e);
+    if (name)
+        ok(result == 0 && str_eq(facts.driver->name, name), "key \"%s\" gets %s (%s)", tiers, name,
+           e.msg);
+    else
+        ok(result < 0 && e.code == ERR_DENIED && strstr(e.msg, "is not for this API key"),
+           "key \"%s\" does not get %s (%s)", tiers, asked ? asked : "the usual tier", e.msg);
+}
+
+static void test_the_tiers_of_a_key(void)
+{
+    struct err e = ERR_INIT;
+    BARE.must_be_allowed = true;
+    template_names("microvm");
+    host(RANK_HARDWARE, true, RANK_SENTRY);
+    set(TIER_AUTO, "microvm,gvisor,none");
+    for_key("", NULL, "microvm");
+    for_key("", "none", NULL);
+    for_key("none", "none", "none");
+    for_key("gvisor,none", "none", "none");
+    for_key("gvisor,none", "microvm", NULL);
+    for_key("gvisor,none", NULL, "gvisor");
+    for_key("gvisor", "none", NULL);
+    for_key("non", "none", NULL);
+    for_key("nonesuch", "none", NULL);
+    set("none", "none");
+    for_key("", NULL, NULL);
+    for_key("none", NULL, "none");
+    template_names("none");
+    set(TIER_AUTO, "microvm,none");
+    for_key("", NULL, NULL);
+    for_key("none", NULL, "none");
+    const struct tier_wish wish = {.tiers_of_key = "gvisor"};
+    ok(tier_check_snapshot("snap-1", &MACHINE, &wish, &e) < 0 && e.code == ERR_DENIED,
+       "nor a snapshot of another tier");
+    template_names("microvm");
+    BARE.must_be_allowed = false;
+}
+
 static void snapshot(const struct driver *driver, const char *asked, const char *why)
 {
     struct err e = ERR_INIT;
-    int result = tier_check_snapshot("snap-1", driver, asked, &e);
+    const struct tier_wish wish = {.tier = asked};
+    int result = tier_check_snapshot("snap-1", driver, &wish, &e);
     ok(result == (*why ? -1 : 0), "a snapshot of %s in tier %s", driver->name, asked ? asked : "-");
     is_str(e.msg, why, "and why");
 }
@@ -264,6 +312,7 @@ int main(void)
     test_asked();
     test_options();
     test_a_tier_that_must_be_allowed();
+    test_the_tiers_of_a_key();
     test_snapshots();
     dir_remove(dir, NULL);
     return tap_done();
