@@ -10,6 +10,13 @@
 #define LIMIT_OUTPUT_CHUNK_BYTES 32768    // one stdout or stderr event
 #define LIMIT_PTY_CHUNK_BYTES    16384    // one event of a terminal
 
+// Processes and threads of a guest whose kernel counts them in control groups (gVisor's): of all
+// commands together, of one of them, and of the Python kernel with its contexts. Without a limit,
+// one process too many ends the sentry.
+#define LIMIT_COMMANDS_TASKS 1000
+#define LIMIT_COMMAND_TASKS  900
+#define LIMIT_KERNEL_TASKS   500
+
 #define ENVD_PORT       49983
 #define ENVD_RELAY_PORT 49982 // envd's relay to ports of the guest's loopback; never public
 #define KERNEL_PORT     49999 // the Python kernel's

@@ -108,6 +108,15 @@ static void run_kernel(const struct kept *k)
     execve("/usr/bin/python3", ARGV, (char *const *)(uintptr_t)ENV);
 }
 
+// The file pids.max exists in a guest of gVisor only.
+static void make_kernel_group(void)
+{
+    if (mkdir(KERNEL_CGROUP, 0755) < 0 && errno != EEXIST)
+        step_say("mkdir " KERNEL_CGROUP ": %s", strerror(errno));
+    if (access(KERNEL_CGROUP "/pids.max", W_OK) == 0)
+        step_write(KERNEL_CGROUP "/pids.max", TEXT(LIMIT_KERNEL_TASKS));
+}
+
 static void start(const struct keeper *keeper, struct kept *k)
 {
     k->started_ms = now_ms();
@@ -194,8 +203,8 @@ void supervise(int program, bool owns_kernel)
     sigaddset(&k.waited, SIGINT);
     sigaddset(&k.waited, SIGPWR);
     sigprocmask(SIG_BLOCK, &k.waited, &k.original);
-    if (k.count > 1 && owns_kernel && mkdir(KERNEL_CGROUP, 0755) < 0 && errno != EEXIST)
-        step_say("mkdir " KERNEL_CGROUP ": %s", strerror(errno));
+    if (k.count > 1 && owns_kernel)
+        make_kernel_group();
     int64_t next = start_due(&k);
     step_say("ready");
     for (;; next = start_due(&k)) {

@@ -11,7 +11,7 @@ from cubbyd import read_all
 from tiers import tier  # noqa: F401
 
 # Abuses that do not exist under gVisor, or end there with their own sandbox.
-NOT_IN_GVISOR = {"fork bomb": "it ends its own sandbox at once (docs/security.md)",
+NOT_IN_GVISOR = {"fork bomb": "a limit inside refuses it, which root may lift (test_gvisor.py)",
                  "log flood": "there is no console and no kernel log: files of these names fill its memory",
                  "half-open sockets": "nobody can open a raw socket",
                  "frames without end": "nobody can open a raw socket"}

@@ -4,7 +4,6 @@
 import concurrent.futures
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import pathlib
@@ -12,15 +11,12 @@ import re
 import resource
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
 
 import pytest
 
 from cubbyd import process_exists, wait_for
-from gvisor_world import RUNSC, Containers, files_of
+from gvisor_world import RUNSC, Containers, files_of, note, post, put_note
 from jail_peer import AS_USER, USER, lacking, status_of
 
 pytestmark = pytest.mark.skipif(not RUNSC.exists(), reason="runsc is not built: make runsc")
@@ -40,20 +36,8 @@ def daemon(shared):
     wait_for(lambda: shared.machines() == [] and shared.directories() == [] and shared.container_dirs() == [], 30, "nothing is left")
 
 
-def post(daemon, made, what, body=None, status=201):
-    answer = daemon.request("POST", f"/sandboxes/{made['sandboxID']}/{what}", body or {}, timeout=120)
-    assert answer.status == status, answer.body
-    return answer.json if answer.body else None
-
-
-def put_note(daemon, made, text):
-    assert daemon.command(made, f"echo {text} >/home/user/note; echo {text} >/dev/shm/note") == (0, b"")
-
-
-def note(daemon, made):
-    code, text = daemon.command(made, "cat /home/user/note /dev/shm/note")
-    assert code == 0
-    return text.decode().split()
+# What a sentry has open of the host: "log", twice, is in memory, and gets what the sentry says when it ends.
+FILES = [("log", False, 0), ("log", False, 0), ("rootfs.erofs", True, errno.EROFS), ("tools.erofs", True, errno.EROFS)]
 
 
 # ---- a sandbox
@@ -184,8 +168,9 @@ def test_what_is_around_a_sentry(daemon):
     (files,) = [line.split() for line in (proc / "limits").read_text().splitlines() if line.startswith("Max open files")]
     most = str(min(20480, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     assert files[3:5] == [most, most]
-    assert limit[3] == limit[4] == str((4 << 30) + 4 * ((128 + 256 + 192) << 20)), "what it may write into its saved state"
-    assert files_of(daemon.sentry(made)) == [("rootfs.erofs", True, errno.EROFS), ("tools.erofs", True, errno.EROFS)]
+    most = (4 << 30) + 4 * ((128 + 256 + 192) << 20) + 1600 * ((16 << 20) + (128 << 10))
+    assert limit[3] == limit[4] == str(most), "what it may write into its saved state, and its memory file"
+    assert files_of(daemon.sentry(made)) == FILES
 
 
 def test_a_guest_cannot_set_the_clock(daemon):
@@ -208,7 +193,7 @@ def test_a_daemon_without_root():
         assert status_of(daemon.sentry(made))["Uid"][0] == str(USER)
         assert int(status_of(daemon.sentry(made))["CapEff"][0], 16) != 0  # in its user namespace
         # It owns the template's files, but may not even change their modes.
-        assert files_of(daemon.sentry(made)) == [("rootfs.erofs", True, errno.EROFS), ("tools.erofs", True, errno.EROFS)]
+        assert files_of(daemon.sentry(made)) == FILES
         assert "privileges" not in daemon.get(made["sandboxID"]).json["jail"]["walls"]
         post(daemon, made, "pause", {"depth": "hibernate"}, status=204)
         post(daemon, made, "connect", {"timeout": 600})
@@ -284,6 +269,25 @@ def test_a_creator_that_names_no_sentry(daemon):
     text = answer.read().decode()
     assert answer.status >= 400 and "gVisor's sentry did not start: `runsc create` exited with status 0: " in text, text
     wait_for(lambda: daemon.machines() == [] and daemon.container_dirs() == [], 10, "nothing is left")
+
+
+@pytest.mark.parametrize("memory", [128, 1024])
+def test_a_fork_bomb_ends_itself_alone(daemon, memory):
+    """A command may start so many processes, and then none. Or the host has no memory for more of them, and ends some."""
+    made = daemon.create(memoryMB=memory)
+    code, text = daemon.command(made, "i=0; while [ $i -lt 2000 ]; do sleep 1000 & i=$((i+1)); done 2>&1; echo made")
+    assert code != 0 and b"made" not in text and b"annot fork" in text, (code, text[-200:])
+    assert daemon.command(made, "echo lives; cat /sys/fs/cgroup/commands/pids.max") == (0, b"lives\n1000\n")
+
+
+def test_a_sentry_that_gives_up_says_why(daemon):
+    """Its memory file cannot grow. The network process ends, too, and mostly first."""
+    made = daemon.create()
+    resource.prlimit(daemon.sentry(made), resource.RLIMIT_FSIZE, (2 << 30, 2 << 30))
+    with daemon.open_command(made, "i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done; wait"):
+        wait_for(lambda: daemon.get(made["sandboxID"]).status in (404, 410), 120, "the sentry has ended")
+    message = daemon.get(made["sandboxID"]).json["message"]
+    assert "gVisor's sentry ended: panic: failed to allocate" in message, message
 
 
 # ---- the network
@@ -434,141 +438,6 @@ def test_fork_and_rollback(daemon):
     post(daemon, made, "rollback", {"snapshotID": snapshot}, status=200)
     assert note(daemon, made) == ["first", "first"]
     assert daemon.request("DELETE", f"/templates/{snapshot}").status in (200, 204)
-
-
-# ---- the daemon ends
-@pytest.mark.parametrize("paused", [False, True])
-def test_adoption(paused):
-    with Containers() as d:
-        made = d.create()
-        put_note(d, made, "kept")
-        if paused:
-            post(d, made, "pause", status=204)
-        sentry = d.sentry(made)
-        d.stop(signal.SIGKILL)
-        d.start()
-        assert d.get(made["sandboxID"]).json["state"] == ("paused" if paused else "running")
-        assert d.sentry(made) == sentry
-        if paused:
-            post(d, made, "connect", {"timeout": 600})
-        assert note(d, made) == ["kept", "kept"]
-
-
-def test_adoption_without_the_template():
-    """Sandboxes run on when their template is removed."""
-    with Containers() as d:
-        made = d.create()
-        put_note(d, made, "kept")
-        d.stop(signal.SIGKILL)
-        shutil.rmtree(d.home / "templates" / "default")
-        d.start()
-        assert note(d, made) == ["kept", "kept"]
-
-
-def ask_sentry(container, call="None"):
-    """Waits until the sentry answers; without a call, that it does not know it."""
-    (control,) = container.glob("runsc-*.sock")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
-        asked.settimeout(60)
-        asked.connect(str(control))
-        asked.sendall(b'{"method":"containerManager.%s","arg":null}' % call.encode())
-        assert (b'"success":%s' % (b"false" if call == "None" else b"true")) in asked.recv(4096)
-
-
-def test_a_daemon_that_ends_before_a_pause_is_answered():
-    """The sentry obeys all the same, so the next daemon takes the sandbox for paused."""
-    with Containers() as d:
-        made = d.create()
-        put_note(d, made, "kept")
-        (container,) = (d.home / "runsc").iterdir()
-        sentry = d.sentry(made)
-        os.kill(sentry, signal.SIGSTOP)
-        try:
-            asked = d.connection()
-            asked.request("POST", f"/sandboxes/{made['sandboxID']}/pause", b"{}", {"Content-Type": "application/json"})
-            wait_for(lambda: re.search(rb"machine.state id=\S+ running -> pausing", d.log.read_bytes()), 60, "the sentry has been told")
-            assert (container / "changing").exists()
-            d.stop(signal.SIGKILL)
-            asked.close()
-        finally:
-            os.kill(sentry, signal.SIGCONT)
-        ask_sentry(container)  # it serves calls side by side, so a Resume at once could come before the Pause
-        d.start()
-        assert d.get(made["sandboxID"]).json["state"] == "paused"
-        post(d, made, "connect", {"timeout": 600})
-        assert note(d, made) == ["kept", "kept"]
-
-
-@pytest.mark.parametrize("stops", [0, 1, 2])
-def test_a_daemon_that_ends_while_it_is_not_known_what_a_sentry_was_told(stops):
-    """Before the call, after it, or twice. The sandbox is adopted in the state of its record all the same."""
-    with Containers() as d:
-        awake, asleep = d.create(), d.create()
-        for made in (awake, asleep):
-            put_note(d, made, "kept")
-        post(d, asleep, "pause", status=204)
-        sentries = [d.sentry(made) for made in (awake, asleep)]
-        d.stop(signal.SIGKILL)
-        for container in (d.home / "runsc").iterdir():
-            was_paused = (container / "paused").exists()
-            (container / "paused").unlink(missing_ok=True)
-            (container / "changing").touch()
-            for _ in range(stops):
-                ask_sentry(container, "Pause")
-            if was_paused and stops == 0:
-                ask_sentry(container, "Resume")
-        d.start()
-        for made, state in ((awake, "running"), (asleep, "paused")):
-            wait_for(lambda made=made, state=state: d.get(made["sandboxID"]).json["state"] == state, 30, "as the record says")
-            post(d, made, "connect", {"timeout": 600}, status=200 if state == "running" else 201)
-            assert note(d, made) == ["kept", "kept"]
-        assert [d.sentry(made) for made in (awake, asleep)] == sentries
-
-
-def test_a_container_directory_of_another_process_is_kept():
-    """`cubby template build` has machines too, and a daemon that starts meanwhile must leave them alone."""
-    with Containers() as d:
-        made = d.create()
-        (own,) = (d.home / "runsc").iterdir()
-        mine = os.open(own, os.O_RDONLY)
-        with pytest.raises(BlockingIOError):  # the process that makes a machine locks the directory
-            fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(mine)
-        other = d.home / "runsc" / "0123456789ab"
-        other.mkdir()
-        lock = os.open(other, os.O_RDONLY)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        d.stop(signal.SIGKILL)
-        d.start()
-        assert d.container_dirs() == sorted([own.name, other.name])
-        os.close(lock)
-        d.stop(signal.SIGKILL)
-        d.start()
-        wait_for(lambda: d.container_dirs() == [own.name], 10, "the directory that no process has locked is removed")
-        assert d.kill(made["sandboxID"]) == 204
-
-
-def test_a_lost_container_is_swept():
-    with Containers() as d:
-        made = d.create()
-        sentry = d.sentry(made)
-        d.stop(signal.SIGKILL)
-        (d.directory(made["sandboxID"]) / "sandbox.json").unlink()
-        d.start()
-        wait_for(lambda: not process_exists(sentry) and d.container_dirs() == [], 10, "nothing is left")
-
-
-def test_only_runsc_is_killed_for_a_place():
-    """Not an editor or a pager that has a file of it open."""
-    with Containers() as d:
-        left = d.home / "runsc" / "0123456789ab"
-        d.stop()
-        left.mkdir()
-        with subprocess.Popen([sys.executable, "-c", "input()", left], stdin=subprocess.PIPE) as reader:
-            d.start()
-            wait_for(lambda: d.container_dirs() == [], 10, "the container's directory is removed")
-            assert reader.poll() is None
-            reader.communicate(b"\n")
 
 
 def test_pool():

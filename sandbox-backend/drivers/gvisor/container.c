@@ -39,6 +39,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/host/childlog.h"
 #include "sandbox-backend/log/log.h"
 
 #define START_LIMIT_MS 30000 // a restore reads 200 MB
@@ -87,6 +88,7 @@ static void free_members(struct machine_core *core)
     struct container *c = container_of_core(core);
     container__save_abandon(c);
     mem_close_fd(&c->card);
+    mem_close_fd(&c->panic_log);
     mem_close_fd(&c->template_fd);
     checkpoint_close(c->image);
     container_dir_fini(&c->dir, c->is_left && !c->may_be_used);
@@ -113,6 +115,17 @@ static int64_t memory_bytes(const struct machine_core *core)
     return bytes;
 }
 
+// Go writes "panic: <why>" or "fatal error: <why>" before the stacks.
+static char *panic_line(const struct machine_core *core)
+{
+    const struct container *c = (const struct container *)core;
+    char *line = childlog_first_line(c->panic_log);
+    if (line[0])
+        return line;
+    free(line);
+    return NULL;
+}
+
 static void kill_creator(struct machine_core *core)
 {
     struct container *c = container_of_core(core);
@@ -129,6 +142,7 @@ static const struct core_kind KIND = {
     .child_levels = 2,
     .limited = container__on_limited,
     .kill = kill_creator,
+    .cause = panic_line,
     .memory_bytes = memory_bytes,
     .start_ms = START_LIMIT_MS,
     .late = why_late,
@@ -142,7 +156,7 @@ struct container *container__new(uv_loop_t *loop, const struct machine_spec *spe
 {
     struct container *c = xcalloc(1, sizeof *c);
     core_init(&c->core, &KIND, loop, spec, on_ready, on_exit, ctx);
-    c->card = c->template_fd = -1;
+    c->card = c->template_fd = c->panic_log = -1;
     for (int i = 0; i < CHECKPOINT_FILES; i++)
         c->image[i] = -1;
     container_dir_init(&c->dir);
@@ -221,6 +235,7 @@ void container__adopt(uv_loop_t *loop, const struct machine_spec *spec, const js
         core_fail(&c->core, &e); // ends the process that is left
         return;
     }
+    c->panic_log = childlog_reopen(subproc_pid(c->core.guest));
     core_step(&c->core, "found");
     core_policy_send(&c->core, on_policy_set);
 }

@@ -21,6 +21,7 @@ struct container {
     int template_fd;             // owned; of bundle_open; -1 once the sentry runs
     int image[CHECKPOINT_FILES]; // owned; files to restore the machine from; -1: none, or restored
     bool has_image;              // the machine is restored, not booted
+    int panic_log;               // owned; what the sentry says when it ends; -1: unknown
     int card;                    // owned; the card's end for the sentry; -1 once the sentry has it
     struct subproc *creator;     // owned; `runsc create`, while it runs
     struct subproc *guard;  // owned; ends the sentry with the daemon; NULL: not wanted, or gone

@@ -16,6 +16,7 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/gvisor/checkpoint.h"
@@ -26,13 +27,17 @@
 #include "sandbox-backend/drivers/host/jailed.h"
 #include "sandbox-backend/log/log.h"
 
-#define SOCKET_BYTES  (4 << 20) // some frames of 64 KiB each way
-#define NETWORK_MS    15000     // the sentry may still start
-#define RESTORE_MS    60000
-#define START_MS      30000
-#define CPU_SPARE     1 // for netd, and for what the sentry does beside its guest
-#define FILE_BASE     (4LL << 30)
-#define FILE_FACTOR   4 // of the machine's memory, for the largest file that its sentry may write
+#define SOCKET_BYTES (4 << 20) // some frames of 64 KiB each way
+#define NETWORK_MS   15000     // the sentry may still start
+#define RESTORE_MS   60000
+#define START_MS     30000
+#define CPU_SPARE    1 // for netd, and for what the sentry does beside its guest
+#define FILE_BASE    (4LL << 30)
+#define FILE_FACTOR  4 // of the machine's memory, for the largest file that its sentry may write
+// systrap takes so much of the sentry's memory file for each process. Only some pages of it are
+// used, but the sentry ends if the file cannot grow by as much.
+#define TASK_BYTES    ((16LL << 20) + (128 << 10))
+#define TASKS_MAX     (LIMIT_COMMANDS_TASKS + LIMIT_KERNEL_TASKS + 100) // the others: init, envd
 #define FILES_MAX     20480
 #define PROCESSES_MAX 16384 // stubs have a thread for each thread of the guest
 // The Go runtime would keep files of the daemon's own control group open in the sentry.
@@ -145,6 +150,10 @@ static int start_runsc(struct container *c, const char *runsc, struct err *e)
     if (tell_memory(c, meminfo, e) < 0)
         return -1;
     char *pid auto_free = container_dir_file(&c->dir, CONTAINER_PID);
+    char *panics auto_free = container_dir_file(&c->dir, CONTAINER_PANIC);
+    char *panic_log auto_free = str_printf("--panic-log=%s/log", panics);
+    if (dir_make(panics, 0700, e) < 0)
+        return -1;
     bool is_root = geteuid() == 0;
     const char *args[] = {
         "runsc", "--root", c->dir.path, "--platform=systrap", "--network=sandbox",
@@ -154,7 +163,7 @@ static int start_runsc(struct container *c, const char *runsc, struct err *e)
         "--restore-spec-validation=ignore",
         // Each sandbox gets an empty network namespace of its own. The default one stays mounted on
         // the host.
-        "--gofer-network-namespace=new",
+        "--gofer-network-namespace=new", panic_log,
         // The pinned build has the sentry in itself.
         "--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
         is_root ? "--directfs=false" : "--directfs=true", "create", "--bundle", c->dir.path,
@@ -169,6 +178,7 @@ static int start_runsc(struct container *c, const char *runsc, struct err *e)
                                     .fd_count = ARRAY_LEN(fds),
                                     .meminfo = meminfo,
                                     .hidden = CGROUPS,
+                                    .scratch = panics,
                                     .dies_with_us = host_jail_ends_with_daemon(),
                                     .namespaces = CLONE_NEWNS | (is_root ? 0 : CLONE_NEWUSER)};
     c->creator = subproc_start(c->core.loop, &opts, on_created, c, e);
@@ -206,6 +216,7 @@ static void on_created(struct subproc *p, int status, void *ctx)
     }
     core_step(core, "created");
     c->is_created = true;
+    c->panic_log = childlog_reopen(subproc_pid(core->guest));
     if (host_jail_ends_with_daemon())
         c->guard = jailed_guard(core->loop, core->guest, container__on_guard_exit, c, &e);
     if (err_is(&e))
@@ -259,14 +270,14 @@ static void lower(const struct container *c, __rlimit_resource_t what, rlim_t mo
                  strerror(errno));
 }
 
-// A saved state has files of about the size of the memory, whose own file has holes. A stub takes a
-// descriptor of the sentry, and the files that its guest opens take none.
+// A saved state has files of about the size of the memory, whose own file has many holes. A stub
+// takes a descriptor of the sentry, and the files that its guest opens take none.
 static void run_confine(void *ctx, struct err *e)
 {
     struct container *c = ctx;
     int64_t bytes = bundle_memory_mb(c->facts.memory_mb, c->facts.disk_mb) << 20;
     (void)e;
-    lower(c, RLIMIT_FSIZE, FILE_BASE + FILE_FACTOR * (rlim_t)bytes);
+    lower(c, RLIMIT_FSIZE, FILE_BASE + FILE_FACTOR * (rlim_t)bytes + TASKS_MAX * TASK_BYTES);
     lower(c, RLIMIT_NOFILE, FILES_MAX);
     core_limits_confine(&c->core, subproc_pid(c->core.guest));
 }

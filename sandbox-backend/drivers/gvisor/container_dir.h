@@ -53,4 +53,5 @@ char *container_dir_file(const struct container_dir *d, const char *name); // ne
 
 #define CONTAINER_PID    "pid"     // written by runsc
 #define CONTAINER_MEMORY "meminfo" // read by runsc in place of the host's /proc/meminfo
+#define CONTAINER_PANIC  "panic"   // a directory; runsc sees a small file system in memory there
 #define CONTAINER_ID     "c"       // runsc's name for the only container of a machine

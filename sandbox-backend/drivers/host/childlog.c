@@ -65,6 +65,15 @@ char *childlog_last_line(int fd)
     return childlog_printable(at, strlen(at), LINE_SHOWN_MAX);
 }
 
+char *childlog_first_line(int fd)
+{
+    struct buf text auto_buf = BUF_INIT;
+    childlog_read(fd, &text);
+    const char *at = buf_str(&text);
+    at += strspn(at, "\r\n ");
+    return childlog_printable(at, strlen(at), LINE_SHOWN_MAX);
+}
+
 void childlog_save(int fd, const char *path)
 {
     struct buf text auto_buf = BUF_INIT;

@@ -19,6 +19,7 @@ int childlog_reopen(pid_t pid);
 void childlog_read(int fd, struct buf *out); // appends the whole log, or nothing if fd is -1
 // Return the last line that is not empty, made printable. New string; "" when there is none.
 char *childlog_last_line(int fd);
+char *childlog_first_line(int fd); // the same, of the first line
 // Save the log as a file, which tells why the process ended. Writes no file for an empty log.
 void childlog_save(int fd, const char *path);
 

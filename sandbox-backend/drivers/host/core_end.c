@@ -10,7 +10,11 @@
 #include "sandbox-backend/drivers/host/core.h"
 #include "sandbox-backend/log/log.h"
 
-#define GRACE_MS 100 // how long a weak sign waits for the end of the guest's process to explain it
+// How long a weak sign waits for the end of the guest's process to explain it. netd ends with
+// status 0 when the other end of the network card is closed, so the guest's process is ending by
+// then. That takes time if it has many children.
+#define GRACE_MS  100
+#define ENDING_MS 5000
 
 // Return the code that on_ready gets if the machine was not ready yet. After that only the reason
 // counts.
@@ -157,6 +161,14 @@ static char *account(int status, int log)
     return str_printf("%s%s%s", how, said[0] ? ": " : "", said);
 }
 
+// Return "<the guest's process> <how>: <what it has said>". New string.
+static char *reason_of(const struct machine_core *c, const char *how)
+{
+    char *cause auto_free = c->kind->cause ? c->kind->cause(c) : NULL;
+    return cause ? str_printf("%s %s: %s", c->kind->process, how, cause)
+                 : str_printf("%s %s", c->kind->process, how);
+}
+
 void core_on_guest_exit(struct subproc *p, int status, void *ctx)
 {
     (void)p;
@@ -167,7 +179,7 @@ void core_on_guest_exit(struct subproc *p, int status, void *ctx)
     }
     if (!c->cause_known) {
         char *how auto_free = account(status, c->guest_log);
-        char *reason auto_free = str_printf("%s %s", c->kind->process, how);
+        char *reason auto_free = reason_of(c, how);
         core_set_cause(c, reason);
     }
     core_end(c);
@@ -179,11 +191,15 @@ void core__on_netd_exit(struct subproc *p, int status, void *ctx)
     struct machine_core *c = ctx;
     char how[64];
     if (core_is_alive(c)) {
+        bool is_ending = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        char *cause auto_free = c->kind->cause ? c->kind->cause(c) : NULL;
         subproc_describe(status, how, sizeof how);
         char *said auto_free = childlog_last_line(c->netd_log);
-        char *reason auto_free = str_printf("the sandbox's network process (cubby-netd) %s%s%s",
-                                            how, said[0] ? ": " : "", said);
-        core_weak_sign(c, reason);
+        char *reason auto_free =
+            cause ? reason_of(c, "ended")
+                  : str_printf("the sandbox's network process (cubby-netd) %s%s%s", how,
+                               said[0] ? ": " : "", said);
+        core_suspect(c, is_ending ? ENDING_MS : GRACE_MS, reason);
     } else {
         core_check_gone(c);
     }

@@ -22,8 +22,10 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define MEMINFO      "/proc/meminfo"
-#define FD_SWEEP_MAX 65536 // for kernels without close_range(2), Linux before 5.9
+#define MEMINFO       "/proc/meminfo"
+#define SCRATCH_FLAGS (MS_NOSUID | MS_NODEV | MS_NOEXEC)
+#define SCRATCH_SIZE  "size=64k,nr_inodes=16,mode=0700"
+#define FD_SWEEP_MAX  65536 // for kernels without close_range(2), Linux before 5.9
 
 struct plan {
     const struct spawn_opts *opts;
@@ -75,10 +77,11 @@ CHILD_CODE static int map_user(const struct plan *plan)
 
 CHILD_CODE static int change_mounts(const struct spawn_opts *opts)
 {
-    if (!opts->meminfo && !opts->hidden)
+    if (!opts->meminfo && !opts->hidden && !opts->scratch)
         return 0;
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        (opts->meminfo && mount(opts->meminfo, MEMINFO, NULL, MS_BIND, NULL) != 0))
+        (opts->meminfo && mount(opts->meminfo, MEMINFO, NULL, MS_BIND, NULL) != 0) ||
+        (opts->scratch && mount("none", opts->scratch, "tmpfs", SCRATCH_FLAGS, SCRATCH_SIZE) != 0))
         return -1;
     if (!opts->hidden || mount("none", opts->hidden, "tmpfs", MS_RDONLY, NULL) == 0)
         return 0;

@@ -21,6 +21,8 @@ struct spawn_opts {
     const char *meminfo; // a file that the program sees as /proc/meminfo, or NULL; CLONE_NEWNS only
     const char *hidden;  // a directory that the program sees empty (it may be missing), or NULL;
                          // CLONE_NEWNS only
+    const char *scratch; // a directory that the program sees as a small file system of its own, in
+                         // memory, or NULL; CLONE_NEWNS only
     bool is_open;        // other processes of this user may read the program's memory
 };
 

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
@@ -52,6 +54,27 @@ static void remove_leftovers(const char *dir)
         closedir(d);
 }
 
+// Guests of gVisor have the file pids.max, others do not, unless their root user wants it.
+static void limit_tasks(int dir, int most)
+{
+    int fd auto_close = openat(dir, "pids.max", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && dprintf(fd, "%d", most) < 0)
+        log_warn("cgroup.unlimited", "most=%d reason=%s", most, strerror(errno));
+}
+
+// All commands together are limited, and each of them, so that one that starts processes without
+// end leaves some to the others.
+static void limit_commands(const char *path)
+{
+    int dir auto_close = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 || faccessat(dir, "pids.max", W_OK, 0) < 0)
+        return;
+    limit_tasks(dir, LIMIT_COMMANDS_TASKS);
+    int fd auto_close = openat(dir, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "+pids", 5) < 0)
+        log_warn("cgroup.unlimited", "dir=%s reason=%s", path, strerror(errno));
+}
+
 struct command_groups *command_groups_new(const char *root)
 {
     if (!root)
@@ -64,6 +87,7 @@ struct command_groups *command_groups_new(const char *root)
         return NULL;
     }
     remove_leftovers(dir);
+    limit_commands(dir);
     struct command_groups *c = xcalloc(1, sizeof *c);
     c->dir = steal(&dir);
     return c;
@@ -106,7 +130,10 @@ static bool is_empty(const struct command_groups *c, int group)
 static int open_dir(const struct command_groups *c, int group)
 {
     char *path auto_free = str_printf("%s/%d", c->dir, group);
-    return mkdir(path, 0755) < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int dir = mkdir(path, 0755) < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir >= 0)
+        limit_tasks(dir, LIMIT_COMMAND_TASKS);
+    return dir;
 }
 
 static int make(struct command_groups *c)

@@ -127,3 +127,19 @@ class Containers(Shipped):
 
     def sentry(self, made):
         return self.guest_pid(made)
+
+
+def post(daemon, made, what, body=None, status=201):
+    answer = daemon.request("POST", f"/sandboxes/{made['sandboxID']}/{what}", body or {}, timeout=120)
+    assert answer.status == status, answer.body
+    return answer.json if answer.body else None
+
+
+def put_note(daemon, made, text):
+    assert daemon.command(made, f"echo {text} >/home/user/note; echo {text} >/dev/shm/note") == (0, b"")
+
+
+def note(daemon, made):
+    code, text = daemon.command(made, "cat /home/user/note /dev/shm/note")
+    assert code == 0
+    return text.decode().split()
