@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Judges the head of a request, and writes the head that is sent.
 //
-// The head is written again from its parsed parts. So the host reads what was judged, and not bytes
-// that it might understand in another way.
+// The head is written again from its parsed parts. So the host reads exactly the parts that were
+// judged, not bytes that it might understand in another way.
 #include "sandbox-backend/egress/judge.h"
 
 #include <stdarg.h>

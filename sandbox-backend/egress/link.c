@@ -210,8 +210,8 @@ static void on_shut(uv_shutdown_t *shutdown, int status)
     (void)status; // the other side may be gone already
 }
 
-// Shut the stream only when all is sent: libuv would shut it after what it was given, which need
-// not be all.
+// Shut the stream only when all bytes are sent: libuv would shut it after the bytes that it was
+// given, which may not be all.
 static void end_when_sent(struct link *l)
 {
     if (!l->is_shut || l->is_ending || stream_out_unsent(&l->out))

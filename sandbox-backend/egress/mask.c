@@ -43,7 +43,7 @@ static int match(const struct scan *s, const char *at, size_t len, bool *part)
     return found;
 }
 
-// Stop at a text. Return how far the scan came; *found is -1 or the text.
+// Scan until a text is found. Return the number of bytes scanned; *found is the text's index or -1.
 static size_t run(const struct scan *s, const char *text, size_t len, bool last, int *found)
 {
     *found = -1;
@@ -119,7 +119,7 @@ void mask_keep(struct mask *m, size_t count)
     measure(m);
 }
 
-// Return the length of the longest text that stands here; 0 for none.
+// Return the length of the longest text that begins here; 0 for none.
 static size_t find(const struct mask *m, const char *at, size_t len)
 {
     size_t found = 0;
@@ -131,7 +131,8 @@ static size_t find(const struct mask *m, const char *at, size_t len)
     return found;
 }
 
-// Mask the texts that begin before the last `spare` bytes. Return how far that is.
+// Mask the texts that begin before the last `spare` bytes. Return the number of bytes that are
+// done.
 static size_t hide(const struct mask *m, char *text, size_t len, size_t spare)
 {
     size_t i = 0;

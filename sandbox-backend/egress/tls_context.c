@@ -222,8 +222,8 @@ void *leaves_for(struct leaves *l, const char *name)
 
 // ---- the contexts
 
-// The file in which a distribution keeps all authorities. OpenSSL's own default is a directory: it
-// would search it while a connection waits, and a jail need not have it.
+// The files in which distributions keep all authorities. OpenSSL's own default is a directory,
+// which it would search while a connection waits, and which a jail may not have.
 static const char *const BUNDLES[] = {"/etc/ssl/certs/ca-certificates.crt",
                                       "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
                                       "/etc/ssl/cert.pem"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection of the guest, together with the one to its destination host.
+// A tunnel: one connection of the guest, together with the connection to its destination host.
 //
 //   HANDSHAKE -> HEAD -> CONNECT -> PASS -> HEAD ... -> LINGER -> CLOSED
 //                                       `-> RAW
@@ -215,7 +215,7 @@ void tunnel__wipe(struct buf *b)
 
 // ---- refusals
 
-// Send an answer of our own, when none of the host's has begun.
+// Send an answer of our own, if the host's answer has not begun.
 static void answer(struct tunnel *t, int status, const char *why)
 {
     struct buf text auto_buf = BUF_INIT, all auto_buf = BUF_INIT;

@@ -4,8 +4,8 @@
 // In a virtual machine, init comes in the initramfs, with envd and the guest kernel's modules. The
 // disk needs only a Linux root file system. init starts envd from its open file in the initramfs,
 // which nothing in the guest can replace. init runs once for each template, and sandboxes are
-// restored after its last step. So its duration matters little, and what it leaves behind is in
-// every sandbox.
+// restored after its last step. So its duration matters little, but every sandbox contains the
+// state that it leaves behind.
 //
 // In a container of gVisor, which starts `init --container ENVD`, file systems, network and console
 // exist already. init and envd are in a read-only file system of their own (tools.erofs, mounted at

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file systems of the guest: from the initramfs to the disk as root.
+// The file systems of the guest: init begins in the initramfs and changes to the disk as its root.
 #include "sandbox-backend/guest/mounts.h"
 
 #include <errno.h>

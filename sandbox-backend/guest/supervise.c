@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// init after the start: keep envd and the Python kernel running, reap, end the machine.
+// The work of init after the start: keep envd and the Python kernel running, reap ended processes,
+// end the machine.
 //
 // It sleeps in sigtimedwait without a timeout unless a restart is due, so that an idle guest has no
 // timer of init's (under TCG each timer costs the host).
@@ -21,8 +22,8 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/guest/step.h"
 
-// A program that ran this long restarts at once. One that ends sooner waits, twice as long each
-// time, so that a broken program does not consume the machine.
+// A program that ran this long is restarted at once. One that ends sooner is restarted after a
+// wait, which doubles each time, so that a broken program does not use up the processor.
 #define STABLE_MS      5000
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
@@ -48,7 +49,7 @@ struct kept {
     const char *name;
     void (*run)(const struct kept *k); // runs in the child; returns if the program does not start
     int file;                          // for envd: its open program file
-    bool owns_kernel;                  // no process outside of the guest has its kernel
+    bool owns_kernel;                  // the guest has a kernel of its own
     pid_t pid;                         // 0 while it waits for a restart
     int64_t started_ms;
     int64_t backoff_ms;
@@ -99,7 +100,7 @@ static void run_kernel(const struct kept *k)
         "LC_CTYPE=C.UTF-8",
         NULL,
     };
-    // The groups of envd's commands, so that both can open the same files.
+    // It has the groups of envd's commands, so that both can open the same files.
     gid_t groups[GROUPS_MAX];
     size_t count = groups_of("/etc/group", KERNEL_USER, KERNEL_ID, groups, GROUPS_MAX);
     if (setgroups(count, groups) < 0 || setgid(KERNEL_ID) < 0 || setuid(KERNEL_ID) < 0 ||

@@ -64,8 +64,8 @@ static int allow(int ruleset, const char *path, uint64_t rights, uint64_t handle
     return 0;
 }
 
-// Allow single devices only: without a root directory of its own /dev is the host's, with shared
-// memory and terminals of the same user.
+// Allow single devices only. If the process has no root directory of its own, /dev is the host's,
+// with shared memory and terminals of the same user.
 static int allow_devices(int ruleset, bool kvm, uint64_t handled, struct err *e)
 {
     static const char *const DEVICES[] = {JAIL_DEVICES};

@@ -110,7 +110,7 @@ static void print_help(void)
 
 // ---- the steps
 
-// Take the pid under which the parent knows this process: /proc is still the parent's.
+// Read the pid under which the parent knows this process, because /proc is still the parent's.
 static int own_id(struct jail *j, struct err *e)
 {
     char text[16] = "";
@@ -154,7 +154,7 @@ static int become_nobody(const struct jail *j, struct err *e)
     return has(j, WALL_PRIVILEGES) ? identity_drop(e) : 0;
 }
 
-// Otherwise all processes of the daemon's user would count.
+// Otherwise the host kernel would count all processes of the daemon's user.
 static bool is_counted_alone(const struct jail *j)
 {
     return has(j, WALL_UID) || (has(j, WALL_USER) && limits_count_by_namespace());
@@ -171,8 +171,8 @@ static int enforce_landlock(const struct jail *j, struct err *e)
     return has(j, WALL_LANDLOCK) ? landlock_enforce(&rules, e) : 0;
 }
 
-// Ask for the parent-death signal after the last change of rights, which would cancel it. The pidfd
-// shows a parent that ended before.
+// Ask for the parent-death signal. This comes after the last change of rights, which would cancel
+// the signal. If the parent ended before, the pidfd shows it.
 static int die_with_parent(struct err *e)
 {
     struct pollfd parent = {.fd = (int)options.dies_with_fd, .events = POLLIN};

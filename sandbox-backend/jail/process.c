@@ -105,7 +105,7 @@ int namespace_flag(int wall)
     return wall == WALL_USER ? CLONE_NEWUSER : wall == WALL_PID ? CLONE_NEWPID : 0;
 }
 
-// Enter them one by one, because a failure of all together does not tell which one it is about.
+// Enter them one by one, because a failure to enter all together does not tell which one failed.
 static int enter_singly(unsigned walls, struct err *e)
 {
     for (size_t i = 0; i < ARRAY_LEN(ENTERED); i++)

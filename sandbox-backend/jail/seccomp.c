@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The seccomp filter, which limits the system calls that the process may make.
 //
-// QEMU sets up a filter of its own (-sandbox) after it has parsed its options. Ours holds from
-// QEMU's first instruction and takes away whole parts of the kernel that no VMM needs. The calls
+// QEMU sets up a filter of its own (-sandbox) after it has parsed its options. Ours is in force
+// from QEMU's first instruction, and forbids whole parts of the kernel that no VMM needs. The calls
 // that QEMU makes differ with its version, so its list names what is forbidden. The network
 // processes are our own programs, so their list names what is allowed.
 //
@@ -107,7 +107,7 @@ static int forbid_commands(scmp_filter_ctx ctx)
 }
 
 // The process has only the sockets that it was given. An AF_VSOCK socket, which no namespace
-// confines, would reach the machine that this host may be a guest of. A pair of another family
+// confines, would reach the hypervisor if this host is itself a guest. A pair of another family
 // reaches nothing, but the kernel would load that family's module for it.
 static int forbid_sockets(scmp_filter_ctx ctx)
 {

@@ -34,7 +34,7 @@ void carrier_watch(const struct carrier *c, struct pollfd *fds)
 }
 
 // Return 1 if the frame that waits has gone, 0 if it waits on, -1 at the end of the other side. A
-// frame that the other side does not want is lost, as on any network.
+// frame that the other side refuses is lost, as on any network.
 static int put(struct carrier_way *w, int to)
 {
     ssize_t n = write(to, w->frame, w->len);

@@ -73,7 +73,7 @@ static const struct opt table[] = {
 // ---- what all guests need
 
 // Wait for the guest's name, which is not an argument: every user of the host can read arguments,
-// and who knows a sandbox's whole id may open its public ports.
+// and a user who knows a sandbox's whole id may open its public ports.
 static int wait_for_go(const struct keep *k, char name[NAME_BYTES], struct err *e)
 {
     memset(name, 0, NAME_BYTES);
@@ -207,7 +207,7 @@ static int unpack(char **argv, struct err *e)
 static int remove_root(char **argv, struct err *e)
 {
     (void)argv;
-    bool is_root = geteuid() == 0; // of the host, who may remove any file
+    bool is_root = geteuid() == 0; // of the host; root may remove any file
     if (!is_root && (users_enter(e) < 0 || users_become_root(e) < 0))
         return EXIT_FAILED;
     return dir_remove(options.dir, e) < 0 ? EXIT_FAILED : 0;

@@ -100,7 +100,7 @@ size_t relay_watch(struct relay *r, struct pollfd *fds)
         *port = (struct pollfd){.fd = c->port};
         client->events = is_open ? events_of(&c->in, &c->out) : POLLIN;
         port->events = is_open ? events_of(&c->out, &c->in) : POLLOUT;
-        // A side that has ended would wake poll for ever.
+        // A side that has ended would wake poll again and again.
         client->fd = c->gone && !client->events ? -1 : client->fd;
         port->fd = is_open && !port->events ? -1 : port->fd;
     }

@@ -2,7 +2,7 @@
 // The root directory of a guest.
 //
 // The layer is in memory, because a directory of the host has no size. bwrap mounts NEST_ROOT as
-// the guest's root, so what is beside it is out of the guest's sight.
+// the guest's root, so the guest cannot see the directories beside it.
 #include "sandbox-backend/nest/root.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 
 static void kill_below(pid_t pid, int depth);
 
-// A stopped parent reaps nobody, so the ids of its children stay theirs.
+// A stopped parent reaps no child, so the ids of its children are not reused.
 static void kill_listed(const char *path, int depth)
 {
     struct buf text auto_buf = BUF_INIT;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The users of a guest. A process outside of the new user namespace must write its maps, so a child
-// is made before, which waits until the namespace exists.
+// The users of a guest. A process outside of the new user namespace must write its maps. So this
+// process first starts a child, which waits until the namespace exists and then writes them.
 #include "sandbox-backend/nest/users.h"
 
 #include <errno.h>

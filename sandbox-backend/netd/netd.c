@@ -120,7 +120,8 @@ static int64_t or_else(int64_t limit, int64_t standard)
     return limit > 0 ? limit : standard;
 }
 
-// Return NULL if the guest may open what this packet opens, which is then counted; else the reason.
+// Return NULL if the guest may open the connection that this packet opens, and count it; else
+// return the reason.
 static const char *refuses_opening(struct netd *n, const struct packet *packet)
 {
     const struct net_limits *limits = &n->policy.rules.limits;

@@ -13,12 +13,12 @@
 // pair as its network card, whose other end is netd's, and lets it restore a checkpoint or boot.
 // runsc's own files know nothing of this, so no other command of runsc is used.
 //
-// Walls. A daemon of root starts runsc with --directfs=false: the sentry and its stubs are
-// nobody, without capabilities, in user, mount, network, PID, IPC and UTS namespaces of their own,
-// with a read-only root that has /proc only, and behind a seccomp filter. Another daemon starts
-// runsc in a user namespace in which it is root; the sentry is then that user outside, with the
-// same other walls. cubby-jail is around netd and egress, not around the sentry, which must make
-// namespaces and filters of its own.
+// Walls. A daemon of root starts runsc with --directfs=false: the sentry and its stubs run as the
+// user nobody, without capabilities, in user, mount, network, PID, IPC and UTS namespaces of their
+// own, with a read-only root that has /proc only, and behind a seccomp filter. Any other daemon
+// starts runsc in a user namespace in which runsc is root. Outside, the sentry then has the
+// daemon's user. Its other walls are the same. cubby-jail is around netd and egress, not around the
+// sentry, which must make namespaces and filters of its own.
 //
 // States, processes and ends are those of every machine (host/core.c). The sentry ends when PID 1
 // of the guest does.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting a container in numbered steps. It is restored from its template's checkpoint or from an
-// image; where there is none, its guest boots.
+// image. Without either, its guest boots.
 #include "sandbox-backend/drivers/gvisor/container.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ struct machine *container__create(uv_loop_t *loop, const struct machine_spec *sp
     struct container *c = container__new(loop, spec, on_ready, on_exit, ctx);
     struct err e = ERR_INIT;
     if (begin(c, spec->image, &e) < 0)
-        core_fail(&c->core, &e); // the loop reports the failure to the owner of the machine
+        core_fail(&c->core, &e); // the loop reports the failure to the daemon
     return &c->core.machine;
 }
 
@@ -83,7 +83,7 @@ static int open_saved(struct container *c, const char *image, bool is_sized, str
     return c->has_image ? checkpoint_open_at(from, saved, &c->facts, c->image, e) : 0;
 }
 
-// Read the template. All that the machine gets is of the build that is opened here.
+// Read the template. All files that the machine gets belong to the build that is opened here.
 static int load(struct container *c, const char *image, struct err *e)
 {
     c->template_fd = bundle_open(c->core.template, &c->facts, e);
@@ -186,9 +186,9 @@ static int start_runsc(struct container *c, const char *runsc, struct err *e)
     return c->creator ? 0 : -1;
 }
 
-// Step 4. The sentry runs, or runsc has failed. A machine that ends meanwhile gets its sentry all
-// the same, so that the sentry is killed. A sentry that cannot be found by its pid, because the
-// creator was killed or wrote none, is looked for among all processes and killed.
+// Step 4. The sentry runs, or runsc has failed. A machine that is ending also gets its sentry, so
+// that the sentry is killed. If the sentry's pid is not known, because the creator was killed or
+// wrote none, the sentry is searched for among all processes and killed.
 static void on_created(struct subproc *p, int status, void *ctx)
 {
     struct container *c = ctx;
@@ -257,7 +257,7 @@ void container__on_limited(struct machine_core *core)
     confine(c);
 }
 
-// Lower a limit of the sentry, or leave it where it is lower already.
+// Lower a limit of the sentry, unless it is lower already.
 static void lower(const struct container *c, __rlimit_resource_t what, rlim_t most)
 {
     pid_t pid = subproc_pid(c->core.guest);
@@ -303,7 +303,8 @@ static void on_confined(struct machine_core *core, const struct err *e)
                     NETWORK_MS, on_networked);
 }
 
-// A share, so that one sandbox cannot take all process ids of a host that has only 32768.
+// Return a share of the host's process ids, so that one sandbox cannot take all of them on a host
+// that has only 32768.
 static int processes_most(void)
 {
     struct buf text auto_buf = BUF_INIT;
@@ -339,7 +340,7 @@ static int find_sentry(struct container *c, struct err *e)
     return p ? 0 : -1;
 }
 
-// Take the result of a call of the start. False: the machine is ending, or ends now.
+// Take the result of a call during the start. Return false if the machine is ending, or ends now.
 static bool goes_on(struct container *c, const struct err *e)
 {
     c->call = NULL;
@@ -350,7 +351,8 @@ static bool goes_on(struct container *c, const struct err *e)
     return !e;
 }
 
-// Step 6. The sentry has its card. netd ends with the sentry only if the daemon has no copy of it.
+// Step 6. The sentry has its card. The daemon closes its copy: otherwise netd would not end with
+// the sentry.
 static void on_networked(const struct err *e, void *ctx)
 {
     struct container *c = ctx;

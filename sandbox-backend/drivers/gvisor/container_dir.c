@@ -139,8 +139,8 @@ static bool is_runsc(const char *pid)
 
 enum use { USE_NONE, USE_UNKNOWN, USE_THIS };
 
-// Tell whether the process is just executing a program. It has no arguments then; on a slow or busy
-// machine this can last. A stub of systrap has none either, because it has unmapped them.
+// Return whether the process is just executing a program. It has no arguments then. On a slow or
+// busy host this can take long. A stub of systrap has none either, because it has unmapped them.
 static bool is_beginning(const char *pid)
 {
     char *path auto_free = str_printf("/proc/%s/stat", pid);
@@ -168,7 +168,7 @@ static enum use use_of(const char *pid, const char *dir)
 }
 
 // Kill the process if it uses the directory. Return what was found. The pidfd is opened before the
-// check, so a process with the same number that is born meanwhile is not killed.
+// check, so a new process with the same number is not killed.
 static enum use kill_user(const char *name, const char *dir)
 {
     int64_t pid = 0;
@@ -198,8 +198,9 @@ static int kill_pass(const char *dir, bool *again)
     return 0;
 }
 
-// At least twice: a process that was killed in a pass may have started another during that pass,
-// with a number that had been passed already. Processes whose use is unknown are waited for.
+// Make at least two passes: a process that was killed in a pass may have started another during
+// that pass, with a number that the pass had already left behind. Processes whose use is unknown
+// are waited for.
 static int kill_users(const char *dir)
 {
     int64_t until = clock_mono_ms() + KNOWN_WAIT_MS;

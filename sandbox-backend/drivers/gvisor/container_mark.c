@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file in the container's directory tells a later daemon whether the guest stands still. The
-// sentry obeys a call also if the daemon ends before the answer, or the daemon may end before the
-// call. So there is a mark of its own from before a call until its answer.
+// daemon may end before a call, or after the call and before its answer; the sentry obeys the call
+// nevertheless. So a separate mark exists from before a call until its answer.
 //
 // One mark becomes another by rename(2), which needs no room on the disk.
 #include <errno.h>

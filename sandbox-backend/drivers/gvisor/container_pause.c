@@ -3,10 +3,10 @@
 //
 // The sentry counts its stops: a guest that is stopped twice would not go on, and a Resume without
 // a stop ends the sentry. But it obeys each call that it has received, however late. So a call that
-// is not answered in time is not given up at once. Its request fails, and its owner goes by the
-// state before it: that is the wanted state from then on. The machine stays PAUSING or RESUMING, in
-// which it takes no other request, until the answer comes, and is put back into the wanted state
-// then. A sentry that does not answer for LOST_MS counts as dead.
+// is not answered in time is not given up at once. Its request fails, and the daemon assumes the
+// state before the request, which is the wanted state from then on. The machine stays PAUSING or
+// RESUMING, in which it takes no other request, until the answer comes, and is put back into the
+// wanted state then. A sentry that does not answer for LOST_MS counts as dead.
 //
 // A mark (container_mark.c) tells a later daemon what the sentry was told.
 #include "sandbox-backend/base/fault.h"
@@ -26,7 +26,7 @@ static void set_mark(const struct container *c, enum container_mark mark)
         log_warn("container.mark", "id=%s error=\"%s\"", c->core.id, e.msg);
 }
 
-// Tell the caller of container__stop or container__go_on, unless that was done.
+// Call back the caller of container__stop or container__go_on, unless that was done already.
 static void tell(struct container *c, const struct err *e)
 {
     void (*then)(struct container * c, const struct err *e) = c->then;
@@ -68,7 +68,7 @@ static void settle(struct container *c, enum machine_state state, const struct e
         stop(c);
 }
 
-// Return whether the answer is of no use any more: the machine is ending, or ends now.
+// Return whether the answer has no use any more, because the machine is ending, or ends now.
 static bool is_over(struct container *c, const struct err *e)
 {
     c->call = NULL;

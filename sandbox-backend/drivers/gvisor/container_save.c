@@ -52,7 +52,7 @@ static void save_free(struct container_save *s)
     free(s);
 }
 
-// 1. Stop the guest where it is to stay stopped.
+// 1. Stop the guest if it is to stay stopped.
 static void save_it(struct machine_core *core, struct machine_request *r)
 {
     struct container *c = container_of_core(core);
@@ -174,7 +174,7 @@ static void give_up(struct container_save *s)
     finish(s);
 }
 
-// The first error is told. A guest that has not gone on yet will.
+// The first error is reported. A guest that has not gone on yet will go on later.
 static void on_resumed(struct container *c, const struct err *e)
 {
     (void)e;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the guest of an adopted machine stands still.
 //
-// Mostly a mark says it (container_mark.c). But the earlier daemon may have ended between a mark
-// and the call, or between the call and its answer. A Resume of a guest that runs would end the
-// sentry, which cannot be asked how often it was stopped. So the guest is let go on:
+// Usually a mark says whether it does (container_mark.c). But the earlier daemon may have ended
+// between a mark and the call, or between the call and its answer. A Resume of a guest that runs
+// would end the sentry, which cannot be asked how often it was stopped. So the guest is let go on:
 //
-//   1. Pause. When it is answered, a call of the earlier daemon has been obeyed, too. There is a
-//      stop to take back now, whatever that was.
+//   1. Pause. When the sentry has answered, it has also obeyed any call of the earlier daemon. So
+//      now there is at least one stop to take back.
 //   2. Resume takes one stop back.
-//   3. debug.Stacks shows whether the guest still stands (stacks.h). If so, again from 2.
+//   3. debug.Stacks shows whether the guest still stands (stacks.h). If it does, step 2 follows
+//      again.
 //
-// The owner of the machine pauses it again if it should be paused.
+// The daemon pauses the machine again if it should be paused.
 #include "sandbox-backend/drivers/gvisor/container.h"
 #include "sandbox-backend/drivers/gvisor/stacks.h"
 #include "sandbox-backend/log/log.h"

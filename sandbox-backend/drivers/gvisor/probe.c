@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Run a command under gVisor to find out whether gVisor works here. It blocks, so only the first
-// time, when there is no result to go by, runs in the daemon's loop; later ones run in a thread.
+// probe, before which there is no result, runs in the daemon's loop; later ones run in a thread.
 #include "sandbox-backend/drivers/gvisor/probe.h"
 
 #include <dirent.h>
@@ -71,7 +71,7 @@ static int make_bundle(const char *dir, int template, struct err *e)
     return file_replace(path, out, strlen(out), 0600, e);
 }
 
-// The sentry ends with this process, which ends with ours: runsc sees to the first.
+// runsc ends the sentry with the process that is started here, which ends with ours.
 static pid_t start(const char *runsc, const char *dir, int template, int log, struct err *e)
 {
     bool is_root = geteuid() == 0;
@@ -143,7 +143,7 @@ static int run(const char *runsc, const char *dir, int template, bool *ran, stru
                    said[0] ? said : "runsc gave no reason");
 }
 
-// Remove the directories of this user's probes that were killed: nobody has locked them.
+// Remove the directories of this user's killed probes, which no process has locked.
 static void sweep(const char *tmp)
 {
     DIR *entries = opendir(tmp);

@@ -7,8 +7,8 @@
 
 #include "sandbox-backend/base/mem.h"
 
-// Of pkg/sentry/kernel/task_run.go. The second argument is there to be seen in stacks: the task's
-// number in the guest's first PID namespace.
+// Of pkg/sentry/kernel/task_run.go. The second argument exists to be visible in stacks: it is the
+// task's number in the guest's first PID namespace.
 #define RUN     "kernel.(*Task).run("
 #define STOP    "kernel.(*Task).doStop("
 #define FIRST   ", 0x1)"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of a machine, whatever its driver.
 //
-// Goal. When a machine ends, for any reason, no part of it is left, and its owner is told once,
+// Goal. When a machine ends, for any reason, no part of it is left, and the daemon is told once,
 // with a sentence that says why.
 //
 // Processes. The guest's process and cubby-netd have process sessions of their own and inherit only
@@ -19,10 +19,10 @@
 //   RUNNING -> PAUSING -> PAUSED -> RESUMING -> RUNNING. From each of these states a machine can
 //   also end as from RUNNING. An adopted machine may go from STARTING to PAUSED.
 //
-// An end that nobody asked for (core_end.c) begins with a sign: the pidfd of a process, or what the
-// driver hears of its guest. Signs come in any order (a killed guest also ends netd), so a weak
-// sign waits up to 100 ms for the end of the guest's process to explain it. Then all processes are
-// killed, waited for, and on_exit is called.
+// An end without machine_kill (core_end.c) begins with a sign: a pidfd shows the end of a process,
+// or the driver gets a message about its guest. Signs come in any order (a killed guest also ends
+// netd), so a weak sign waits up to 100 ms for the end of the guest's process to explain it. Then
+// all processes are killed, waited for, and on_exit is called.
 //
 // Every state but RUNNING, PAUSED and ENDED has a deadline: the driver's to start, pause or resume,
 // 100 ms or 1 s to explain, 10 s for a process to end after SIGKILL. Only a process that hangs in
@@ -146,7 +146,7 @@ bool core_is_gone(const struct machine_core *c)
     return !c->working;
 }
 
-// ---- the end that its owner asks for
+// ---- the end by machine_kill, and the release
 
 void core_kill(struct machine *machine, void (*on_gone)(void *ctx), void *ctx)
 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a machine that nobody asked to end: the signs, the cause, and the report to the owner
-// of the machine.
+// The end of a machine without machine_kill: its signs, its cause, and the report to the daemon.
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -16,8 +15,8 @@
 #define GRACE_MS  100
 #define ENDING_MS 5000
 
-// Return the code that on_ready gets if the machine was not ready yet. After that only the reason
-// counts.
+// Return the error code for on_ready if the machine was not ready yet. Once it is ready, only the
+// reason is reported.
 static enum err_code end_code(const struct machine_core *c)
 {
     return c->adopted ? ERR_GONE : ERR_UNAVAILABLE;

@@ -7,7 +7,7 @@
 // netd to the same limits. Joining a cgroup takes the kernel up to 20 ms, because it waits once for
 // all processors. So a worker does it while the guest's process starts: the create takes no longer,
 // but the guest's first instruction runs only after it. On a host that does not allow cgroups, no
-// limit is enforced and nothing fails. The machine's record says which limits hold.
+// limit is enforced and nothing fails. The machine's record says which limits are in force.
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -127,7 +127,8 @@ void core_limits_confine(struct machine_core *core, pid_t pid)
         prefer_as_victim(children[i]);
     if (!core->limits)
         return;
-    // A process is born in the groups of its parent. So a pass that moves nobody misses nobody.
+    // A new process is in the groups of its parent. So after a pass that moves no process, none is
+    // outside of the groups.
     bool moved = true;
     unsigned holds = 0;
     for (int pass = 0; pass < PASSES_MAX && moved; pass++) {
@@ -203,7 +204,7 @@ static bool set_background_by_groups(struct machine_core *core, bool background)
     l->background = background;
     if (l->joining)
         return true;
-    // Also where not every process could join: those that did must leave the background.
+    // Even if not every process could join, those that did must leave the background.
     bool is_set = cgroup_set_idle(&l->cgroup, background, l->limits.cpus);
     return is_set && l->holds & CGROUP_CPU;
 }
@@ -219,8 +220,8 @@ static bool has_sys_nice(void)
     return syscall(SYS_capget, &header, data) == 0 && data[0].effective & (1u << CAP_SYS_NICE);
 }
 
-// Tell whether this process may restore the normal policy. Checked once: the permission of a daemon
-// does not change.
+// Return whether this process may restore the normal policy. It is checked once, because the
+// permission of a daemon does not change.
 static bool can_come_back(void)
 {
     static enum { UNKNOWN, NO, YES } known;

@@ -175,7 +175,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     }
 }
 
-// ---- calls of the driver and of the owner of the machine
+// ---- calls of the driver and of the daemon
 
 void core_policy_send(struct machine_core *core,
                       void (*done)(struct machine_core *core, const struct err *e))

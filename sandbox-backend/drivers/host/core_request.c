@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests of the owner of a machine, which run one after another in the order in which they
-// were made and are answered once, and work of a machine that would block the loop.
+// The daemon's requests to a machine. They run one after another, in the order in which they were
+// made, and each is answered once. Also here: work of a machine that would block the loop.
 #include <stdlib.h>
 #include <sys/queue.h>
 

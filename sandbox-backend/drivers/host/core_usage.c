@@ -6,7 +6,7 @@
 // belongs to the page cache, which all sandboxes share, so it is not counted. Where the guest's
 // memory is a memory file of its own, its pages count too: all of the file, because the guest's
 // process itself has not touched each page. Where the guest's processes are ordinary ones of the
-// host, their control group counts their anonymous pages. Reading these counters is cheap. smaps
+// host, their control group counts their anonymous pages. Reading these counters is cheap; smaps
 // would walk the page tables of all of the guest's memory.
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,8 +44,8 @@ static void add_time(pid_t pid, struct machine_usage *out)
         out->cpu_ns += ran.tv_sec * NS_PER_S + ran.tv_nsec;
 }
 
-// Add the time of the processes below, `left` of them at most. That of processes that have ended is
-// lost: they belong to commands that have ended.
+// Add the processor time of the processes below this one, `left` of them at most. The time of
+// processes that have ended is lost; they belong to commands that have ended.
 static void add_children(pid_t pid, int depth, int *left, struct machine_usage *out)
 {
     pid_t children[CHILDREN_MAX];

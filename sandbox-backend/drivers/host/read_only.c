@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Open a directory through a mount of its own that is read-only.
 //
-// A descriptor that was opened for reading is no wall against the owner of a file: fchmod(2) and
-// the like ask who the caller is, and whether the mount is read-only. So a short-lived child makes
-// a mount, in a mount namespace and, without root, a user namespace of its own. It shares this
-// process's descriptors, and leaves the one of the mount behind. The mount has no place in any
-// namespace; it lasts as long as something in it is open.
+// A descriptor that was opened for reading does not stop the owner of a file: fchmod(2) and similar
+// calls check only the caller's user, and whether the mount is read-only. So a short-lived child
+// makes a mount, in a mount namespace and, without root, a user namespace of its own. It shares
+// this process's descriptors, and leaves the descriptor of the mount behind. The mount is in no
+// namespace. It lasts as long as the directory or a file in it is open.
 #include "sandbox-backend/drivers/host/read_only.h"
 
 #include <errno.h>

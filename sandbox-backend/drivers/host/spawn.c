@@ -116,8 +116,8 @@ CHILD_CODE static void become(struct plan *plan)
         if (!(opts->namespaces & CLONE_NEWPID) && getppid() != plan->parent)
             return;
     }
-    // Allow any process of this user to trace this one where Yama restricts ptrace (ptrace_scope
-    // 1). The setting holds across the exec.
+    // Where Yama restricts ptrace (ptrace_scope 1), allow any process of this user to trace this
+    // one. The setting holds across the exec.
     if (opts->is_open)
         prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     execve(opts->file, opts->argv, plan->env);

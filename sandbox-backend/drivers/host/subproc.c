@@ -38,8 +38,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     (void)events;
     struct subproc *p = container_of(poll, struct subproc, poll);
     int wait_status = -1;
-    // A process that another one started may be our child all the same: PID 1 of a container gets
-    // every orphan there, and nobody else would reap it.
+    // A process that another one started may still be our child: PID 1 of a container becomes the
+    // parent of every orphan there, and no other process would reap it.
     pid_t got = waitpid(p->pid, &wait_status, WNOHANG);
     if (got == 0 && p->is_child)
         return; // the process has not ended yet

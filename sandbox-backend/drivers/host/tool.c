@@ -200,7 +200,7 @@ static int judge(const char *name, int status, struct err *e)
     return 0;
 }
 
-// Ask the whole group to stop, and kill it if it does not.
+// Ask all processes of the group to stop, and kill those that do not.
 static void stop(const struct tool *tool, pid_t pid, int pidfd)
 {
     kill(-pid, SIGTERM);

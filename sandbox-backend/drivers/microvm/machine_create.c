@@ -66,7 +66,7 @@ struct machine *machine__create(uv_loop_t *loop, const struct machine_spec *spec
     if (spec->image)
         machine__restore_open(m, spec->image, on_image_open);
     else if (begin(m, &e) != 0)
-        core_fail(&m->core, &e); // the loop reports the failure to the owner of the machine
+        core_fail(&m->core, &e); // the loop reports the failure to the daemon
     return &m->core.machine;
 }
 

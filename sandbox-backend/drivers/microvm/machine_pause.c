@@ -61,7 +61,7 @@ const char *machine__status_in(struct microvm *m, enum machine_state expected, c
         return NULL;
     if (str_eq(status, "running") || str_eq(status, "paused"))
         return status;
-    if (str_eq(status, MACHINE_FULL_STATUS)) { // the owner of the machine sees it as running
+    if (str_eq(status, MACHINE_FULL_STATUS)) { // the daemon sees it as running
         machine__full_begin(m);
         return "running";
     }

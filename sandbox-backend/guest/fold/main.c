@@ -2,8 +2,8 @@
 // fold, a program of the template build: the memory of the processes that run in a guest of gVisor
 // becomes private mappings of a file, which all sandboxes of the template share.
 //
-//   fold dump FILE BYTES all|PID...   write their memory to FILE, at most so many bytes of it
-//   fold map FILE                     map FILE, which has the same contents, in place of the memory
+//   fold dump FILE BYTES all|PID... write their memory to FILE, at most BYTES bytes fold map FILE
+//   map FILE, which has the same contents, in place of the memory
 //
 // gVisor restores a sandbox by copying each saved page into memory of the sandbox's own, so the
 // processes that the warm-up leaves behind, the Python kernel with all its modules, would cost

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a stopped process: out of it, and back as mappings of the file.
+// The regions: written from the memory of a stopped process to the file, and mapped from the file
+// again.
 #include "sandbox-backend/guest/fold/regions.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ struct region {
     int protection;
 };
 
-// Read a line of /proc/PID/maps. False: a region that is left alone.
+// Read a line of /proc/PID/maps. Return false if the region cannot be folded.
 static bool parse_region(const char *line, struct region *out)
 {
     char permissions[8], name[16] = "";
@@ -50,7 +51,8 @@ static bool is_zero(const char *page)
     return memcmp(page, ZERO, PLAN_PAGE) == 0;
 }
 
-// Return how many pages the run at `first` has: up to a longer gap of zeros. 0: it begins with one.
+// Return the number of pages of the run at `first`, which ends at a long gap of zeros. 0: the gap
+// begins at `first`.
 static size_t run_pages(const char *window, size_t first, size_t pages)
 {
     size_t end = first;

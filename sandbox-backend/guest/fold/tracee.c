@@ -37,7 +37,7 @@ static int seize(struct tracee *t, pid_t thread, struct err *e)
     return 0;
 }
 
-// Wait until a thread stands still. `signal`: what it has been sent, if that is why.
+// Wait until a thread stands still. *signal is set if a signal stopped it.
 static int await_stop(pid_t thread, int *signal, struct err *e)
 {
     int status = 0;
@@ -49,7 +49,7 @@ static int await_stop(pid_t thread, int *signal, struct err *e)
     return 0;
 }
 
-// Stop a thread. One that ends meanwhile does not count, unless it is the first.
+// Stop a thread. A thread that ends meanwhile is no error, unless it is the first.
 static int stop_thread(struct tracee *t, pid_t thread, struct err *e)
 {
     struct err failed = ERR_INIT;
@@ -70,7 +70,7 @@ static bool has_thread(const struct tracee *t, pid_t thread)
     return false;
 }
 
-// Stop the threads that are listed and still run. *found: there was one.
+// Stop the listed threads that still run. *found: there was such a thread.
 static int stop_listed(struct tracee *t, bool *found, struct err *e)
 {
     char path[64];

@@ -145,9 +145,9 @@ static const char *denies_hello(struct gate *g, const struct gated *c, const str
     return policy_denies_name(g->policy, &c->to, h->name.text);
 }
 
-// A connection that the guest ends without a byte may end. A connection that must show a name and
-// does not is refused. Any other one that waits for its server is checked again later, because the
-// policy may change.
+// A connection that the guest ends without a byte just ends. A connection that must show a name and
+// does not is refused. Any other connection, in which the guest waits for the server, is checked
+// again later, because the policy may change.
 static void judge_silence(struct gate *g, struct gated *c)
 {
     int64_t now = clock_mono_ms();

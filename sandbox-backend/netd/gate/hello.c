@@ -7,9 +7,9 @@
 
 // ---- the server name in a TLS ClientHello (RFC 8446, 4.1.2; RFC 6066, 3), over one record or more
 //
-// The parser is strict where a server could understand something else: one list of names with one
-// name, and nothing after the message in its last record. With Encrypted ClientHello this is the
-// outer name, which is all that anybody on the way can see.
+// The parser accepts only messages that every server understands in the same way: one list of names
+// with one name, and nothing after the message in its last record. With Encrypted ClientHello this
+// is the outer name, which is all that a program between client and server can see.
 
 #define TLS_HELLO_MAX      16384 // of the message, and of the bytes that carry it
 #define TLS_RECORD_TYPE    22    // the first byte: handshake
@@ -28,7 +28,7 @@ enum tls_hello_state {
     TLS_HELLO_DONE, // `name` is set; "" when the client sends none
 };
 
-// The rest to be read. After one field did not fit, nothing fits.
+// The bytes that are still to be read. Once a field did not fit, no later field fits.
 struct cursor {
     const uint8_t *at;
     size_t left;
@@ -56,7 +56,7 @@ static size_t take_number(struct cursor *c, size_t bytes)
     return n;
 }
 
-// Take the part that a length of so many bytes announces.
+// Take a part that follows its length, which has `length_bytes` bytes.
 static struct cursor take_part(struct cursor *c, size_t length_bytes)
 {
     size_t n = take_number(c, length_bytes);
@@ -152,8 +152,8 @@ static bool is_whole(const struct message *m)
     return m->len >= MESSAGE_HEAD_BYTES && m->len == whole_length(m);
 }
 
-// Take what is there of the first record, whose head was checked. `is_cut`: it is incomplete, so
-// what may follow the message is not known.
+// Take the received bytes of the first record, whose head was checked. *is_cut: the record is
+// incomplete, so it is unknown whether bytes follow the message.
 static const char *take_record(struct message *m, struct cursor *c, bool *is_cut)
 {
     size_t length = take_number(c, RECORD_HEAD_BYTES) & 0xffff;

@@ -76,8 +76,8 @@ static bool has_version(struct text line)
     return false;
 }
 
-// Recognise HTTP generously, so that nothing a lenient server would answer passes as another
-// protocol.
+// Recognise HTTP generously, so that no request that a lenient server would answer passes as
+// another protocol.
 static enum http_head_state recognise(struct text t)
 {
     struct text line;

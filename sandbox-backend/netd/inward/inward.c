@@ -131,7 +131,7 @@ static void release(struct inward *in, struct conn *c)
 
 // ---- answering the client
 
-// A socket gets at most one short answer: it fits, or the client is gone.
+// A socket gets at most one short answer. If it does not fit, the client is gone.
 static void say(int fd, const char *text)
 {
     ssize_t n = send(fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -28,7 +28,7 @@ void names_fini(struct names *n)
 }
 
 // An address has one entry for each of its names, because one of them may be denied later.
-static struct named_address *place_for(struct names *n, const char *name, uint32_t address)
+static struct named_address *entry_for(struct names *n, const char *name, uint32_t address)
 {
     size_t first = 0; // the entry that closes first
     for (size_t i = 0; i < n->count; i++) {
@@ -45,7 +45,7 @@ static struct named_address *place_for(struct names *n, const char *name, uint32
 
 void names_add(struct names *n, const char *name, uint32_t address, uint32_t ttl_s, int64_t now_ms)
 {
-    struct named_address *a = place_for(n, name, address);
+    struct named_address *a = entry_for(n, name, address);
     int64_t life = (int64_t)ttl_s * 1000;
     life = life < NAMES_LEAST_MS ? NAMES_LEAST_MS : life;
     life = life > NAMES_MOST_MS ? NAMES_MOST_MS : life;

@@ -343,7 +343,7 @@ void stack_fill(struct stack *s, struct pollset *set, enum stack_hold hold, int 
     s->round++;
     slirp_pollfds_fill(s->slirp, &wait, on_add_poll, s);
     s->filling = NULL;
-    // Without a socket nothing can time out, so an idle sandbox does not wake the process.
+    // Without a socket no time limit runs, so an idle sandbox does not wake the process.
     if (s->tcp_out + s->udp_out + s->dialled > 0 && wait <= INT32_MAX)
         *timeout = (int)wait;
 }
@@ -373,8 +373,8 @@ void stack_poll(struct stack *s, const struct pollset *set)
 // we connect, libslirp accepts in one round of polling, and the socket is closed again. The
 // connection carries nothing. Right after accept() libslirp registers its descriptor, and we
 // replace that descriptor by the dialling socket (dup3). From then on libslirp reads and writes the
-// client's socket itself: without a second copy, and with its own back-pressure and half-close. A
-// stranger who connects in between is accepted and closed.
+// client's socket itself: without a second copy, and with its own back-pressure and half-close. If
+// another process connects in between, its connection is accepted and closed.
 
 // libslirp aborts when it cannot open a socket or bind a port of 127.0.0.1; it binds one for each
 // connection, to have a number for it. So try that first. In a network namespace of its own, netd
@@ -461,13 +461,13 @@ static void forbid_lingering(int fd)
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
-// libslirp has no call for this. Its descriptor becomes that of a broken connection, and libslirp
-// tells the guest. The same step closes the real socket.
+// libslirp has no call for this. So its descriptor is replaced by that of a broken connection, and
+// libslirp then resets the guest's side. The replacement also closes the real socket.
 bool stack_reset(int fd)
 {
     int broken auto_close = broken_socket();
     if (broken < 0)
-        return shutdown(fd, SHUT_RDWR) == 0; // less abrupt, but the end, too
+        return shutdown(fd, SHUT_RDWR) == 0; // not a reset, but it ends the connection, too
     forbid_lingering(fd);
     return dup3(broken, fd, O_CLOEXEC) == fd;
 }

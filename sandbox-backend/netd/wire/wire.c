@@ -278,8 +278,8 @@ static size_t refuse_icmp(uint8_t *out, const struct packet *p)
     wire_make_head(out, WIRE_GATEWAY_IP, WIRE_PROTO_ICMP, WIRE_ICMP_BYTES + quote);
     memset(icmp, 0, WIRE_ICMP_BYTES);
     icmp[0] = ICMP_UNREACHABLE;
-    // A program whose datagram is refused gets an error from every guest kernel only with the code
-    // for a closed port: gVisor's network stack gives no program an error for the other one.
+    // Only the code for a closed port makes every guest kernel report an error to the program that
+    // sent the datagram: gVisor's network stack reports none for the other code.
     icmp[1] = p->proto == WIRE_PROTO_UDP ? ICMP_PORT_UNREACHABLE : ICMP_ADMIN_PROHIBITED;
     memcpy(icmp + WIRE_ICMP_BYTES, p->frame + WIRE_ETH_BYTES, quote);
     wire_put16(icmp + 2, wire_sum(icmp, WIRE_ICMP_BYTES + quote, 0));
