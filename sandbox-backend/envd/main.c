@@ -137,8 +137,8 @@ static int parse_options(int argc, char **argv, struct err *e)
     return 0;
 }
 
-// Open descriptors 0 to 2 if they are closed, since the next file to be opened would take their
-// place.
+// Open descriptors 0 to 2 if they are closed, because the next file to be opened would get one of
+// these numbers.
 static void fill_standard_streams(void)
 {
     int fd;
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
     static struct program p;
     struct err e = ERR_INIT;
     fill_standard_streams();
-    // init starts envd by descriptor, and then some kernels (gVisor's) call it by the number.
+    // init starts envd by descriptor, and some kernels (gVisor's) then show the number as its name.
     prctl(PR_SET_NAME, "envd");
     if (parse_options(argc, argv, &e) < 0) {
         fprintf(stderr, "envd: %s\n", e.msg);

@@ -44,7 +44,7 @@ static void get_envs(struct envd *envd, struct http_request *req, const char *ba
 static const struct route {
     const char *path;
     const char *methods; // as in the header Allow
-    bool needs_no_token; // the route checks access itself, or has nothing to guard
+    bool needs_no_token; // the route checks access itself, or needs no access check
     // Takes the request over. `basic` is the name in Authorization: Basic, NULL without one.
     void (*serve)(struct envd *envd, struct http_request *req, const char *basic);
 } ROUTES[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A body on its way: its chunks and trailers.
+// The body of an HTTP message: its chunks and trailers.
 #include "sandbox-backend/net/http_body.h"
 
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 //
 // curl asks for sockets to be watched (on_socket) and for one timer (on_timer). Their events go to
 // curl_multi_socket_action. Inside it, curl calls the callbacks of http_client_fetch.c, and through
-// them the caller. Nothing may be removed while curl is on the stack. So what callers ask for
-// (cancel, resume, close) is marked and done by the idle handle on the next turn. Finished fetches
-// are collected after curl has returned.
+// them the caller. Nothing may be removed while curl is on the stack. So requests of callers
+// (cancel, resume, close) are marked, and the idle handle carries them out on the next turn.
+// Finished fetches are collected after curl has returned.
 //
 // Connections are kept and shared. curl silently repeats a request when a pooled connection dies
 // before a byte of the answer came, although the peer may have acted on it. Only GET and HEAD may

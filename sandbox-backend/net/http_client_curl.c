@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcurl, loaded with the first request. Debian's libcurl brings about 30 more libraries with it.
-// They are most of the time and of the memory that the start of a program takes, and many a process
-// ends without a request. So the programs are not linked with libcurl. They are linked with these
+// Loading them takes most of the time and memory of a program's start, and many processes end
+// without a request. So the programs are not linked with libcurl. They are linked with these
 // functions, which have curl's names and call the library.
 #define CURL_DISABLE_TYPECHECK // here curl_easy_setopt and the like are functions, not macros
 #include <curl/curl.h>

@@ -157,8 +157,7 @@ static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl
     if (f->allow_address && !f->allow_address(&address->addr, f->ctx)) {
         char text[INET6_ADDRSTRLEN];
         print_address(&address->addr, text);
-        refuse(f, text); // at once, though the name may have other addresses: one forbidden address
-                         // is enough
+        refuse(f, text); // one forbidden address of a name is enough
         return CURL_SOCKET_BAD;
     }
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
@@ -257,7 +256,7 @@ static void setup_method(struct http_fetch *f, const struct http_fetch_opts *opt
         SET(f, CUSTOMREQUEST, method);
 }
 
-// Connect to `address` whatever host and port the URL or a redirect has.
+// Connect to `address`, regardless of the host and port in the URL or in a redirect.
 static void setup_connect_to(struct http_fetch *f, const char *address)
 {
     char *rule auto_free = str_printf("::%s", address);

@@ -289,7 +289,7 @@ static void tell_shut(struct http_conn *conn)
         end_tunnel(conn);
 }
 
-// The peer has ended, and everything that it sent was parsed or waits for http_conn_resume.
+// Called when the peer has ended and all its bytes were parsed or wait for http_conn_resume.
 static void parse_eof(struct http_conn *conn)
 {
     if (conn->state == CONN_IDLE || conn->state == CONN_CLOSED) {
@@ -443,7 +443,7 @@ static bool takes_body(const char *method)
     return str_eq(method, "POST") || str_eq(method, "PUT") || str_eq(method, "PATCH");
 }
 
-// Return false when a part of the head would break it.
+// Return false if a part of the head has characters that would break its lines.
 static bool add_head(struct buf *out, const char *method, const char *target,
                      const struct http_header *headers, size_t count, int64_t length)
 {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses HTTP/1.1 messages: a strict scan of the head, llhttp, and checks of the meaning.
+// Parses HTTP/1.1 messages in three steps: a strict scan of the head, llhttp, and checks of the
+// head's meaning.
 //
-// llhttp tolerates what two readers of the same bytes may understand differently: a bare LF, folded
-// lines, blanks in names. So each head goes through scan() first, which knows only where lines end:
-// CR LF everywhere, no NUL, no folding, at most head_max bytes. scan() also finds the last byte of
-// the head, so that llhttp gets exactly the head, and must agree on its end. check_head() then
-// refuses heads that are well formed but ambiguous (RFC 9112, sections 3.2, 6.1, 6.3): two lengths,
+// llhttp tolerates forms that two readers may understand differently: a bare LF, folded lines,
+// blanks in names. So each head goes through scan() first, which knows only where lines end: CR LF
+// everywhere, no NUL, no folding, at most head_max bytes. scan() also finds the last byte of the
+// head, so that llhttp gets exactly the head, and must agree on its end. check_head() then refuses
+// heads that are well formed but ambiguous (RFC 9112, sections 3.2, 6.1, 6.3): two lengths,
 // repeated lengths or hosts, transfer codings other than chunked.
 #include "sandbox-backend/net/http_parser.h"
 

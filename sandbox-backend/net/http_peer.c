@@ -409,7 +409,8 @@ void http_peer_run(struct http_peer *peer)
 
 static bool can_drain(const struct http_peer *peer, const struct http_request *req)
 {
-    // A client that was not told to continue may or may not send the body, so nothing can follow.
+    // A client that was not told to continue may or may not send the body, so the connection cannot
+    // take another request.
     return peer->keep_alive && !req->wants_continue && peer->parser.length <= HTTP_DRAIN_BYTES;
 }
 
@@ -542,7 +543,7 @@ static struct http_peer *peer_new(struct http_listener *l)
     return peer;
 }
 
-// A TLS handshake only for a refusal would cost more than it is worth.
+// A TLS handshake is too much work for a refusal.
 static void refuse_connection(struct http_peer *peer)
 {
     if (peer->server->opts.tls)

@@ -20,7 +20,7 @@
 #define SEND_AT_ONCE_BYTES 4096  // a body of this size is sent from the caller's memory
 #define LATER_BYTES        16384 // of a file, copied while the socket is full
 
-// The connection may have died before the handler knows; then nothing is sent any more.
+// Return whether anything can be sent: the connection may have broken before the handler knows.
 static bool is_live(const struct http_request *req)
 {
     return req->peer->state == PEER_REQUEST;

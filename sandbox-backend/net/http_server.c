@@ -180,7 +180,7 @@ int http_server_listen_unix(struct http_server *s, const char *path, mode_t mode
         return -1;
     int fd auto_close = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct stat st;
-    // Nobody can connect between bind and listen, so the mode is set before it matters.
+    // No client can connect between bind and listen, so the mode is set in time.
     if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
         chmod(path, mode) != 0 || lstat(path, &st) != 0)
         return err_sys(e, errno, "cannot listen on %s", path);

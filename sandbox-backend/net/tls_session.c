@@ -204,7 +204,7 @@ void tls_session_bye(struct tls_session *s)
 {
     if (!tls_session_is_established(s) || (SSL_get_shutdown(s->ssl) & SSL_SENT_SHUTDOWN))
         return;
-    SSL_shutdown(s->ssl); // one way: the peer may go on, and nobody reads it
+    SSL_shutdown(s->ssl); // one way: the peer may send more, which is not read
     ERR_clear_error();
 }
 

@@ -133,7 +133,7 @@ static void on_again(uv_timer_t *timer)
 static void fail_connect(struct attempt *a, int sys)
 {
     // netd creates the vm.net socket and listens on it while it lives. Its errors reach clients,
-    // who need not know the path.
+    // which need not know the path.
     if (a->port && (sys == ENOENT || sys == ECONNREFUSED))
         err_set(&a->e, ERR_UNAVAILABLE, "the sandbox's machine ended");
     else if (a->port)

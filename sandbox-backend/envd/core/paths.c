@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths in requests, and the directories that lead to them.
+// Paths in requests, and the directories above them.
 #include "sandbox-backend/envd/core/paths.h"
 
 #include <errno.h>
@@ -65,7 +65,8 @@ char *path_parent(const char *path)
     return slash && slash != path ? xstrndup(path, (size_t)(slash - path)) : xstrdup("/");
 }
 
-// Return the target of the symbolic link at `path` as an absolute path; NULL if it is not one.
+// Return the target of the symbolic link at `path` as an absolute path; NULL if `path` is no
+// symbolic link.
 static char *read_link(const char *path)
 {
     char target[PATH_MAX];

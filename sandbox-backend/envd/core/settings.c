@@ -86,8 +86,8 @@ static int replace_file(struct settings *s, const struct buf *text, struct err *
 }
 
 // Write the file in place, in one call, padded to whole blocks: a new file renamed over this one
-// took a restored guest ten times as long. A kill does not divide a write inside one page of a
-// tmpfs. It could cut a longer write off, so that one goes to a new file.
+// took a restored guest ten times as long. A kill cannot interrupt a write inside one page of a
+// tmpfs. It could cut off a longer write, so a longer text goes to a new file.
 int settings_save(struct settings *s, struct err *e)
 {
     json_t *file =
@@ -127,8 +127,8 @@ static void write_variable(const char *dir, const char *name, const char *value,
     file_replace(path, value, strlen(value), PUBLISHED_MODE, e);
 }
 
-// Write the files of what `after` has and `before` (NULL: nothing) had not. Try all of them; the
-// first failure is the error.
+// Write the files whose contents differ between `before` (NULL: no files) and `after`. Try all of
+// them; the first failure is the error.
 static int publish(const char *dir, const json_t *before, json_t *after, struct err *e)
 {
     if (before && json_equal(before, after))

@@ -18,7 +18,7 @@
 
 #define NEW_FILE_MODE 0666 // less the umask
 
-// Look at the present target.
+// Check whether the target exists, and whether it may be replaced.
 static int look(const char *path, struct stat *st, bool *exists, struct err *e)
 {
     *exists = stat(path, st) == 0;
@@ -31,8 +31,8 @@ static int look(const char *path, struct stat *st, bool *exists, struct err *e)
     return 0;
 }
 
-// The file owner first: chown(2) clears the set-id bits, which are not for a new owner. If envd is
-// not root, it keeps the file.
+// Set the file owner before the mode: chown(2) clears the set-id bits, which a new owner must not
+// get. If envd is not root, the file stays envd's.
 static int take_after(int fd, const struct stat *old, const struct user *user, struct err *e)
 {
     if (fchown(fd, user->uid, user->gid) < 0 && errno != EPERM)
@@ -74,7 +74,7 @@ int file_sink_open(struct file_sink *s, const char *path, const struct user *use
         take_after(s->fd, exists ? &old : NULL, user, e);
     else if (exists && sys != ENOSPC && sys != EDQUOT)
         // The directory takes no new file (/proc, a bind mount of one file): write in place. Only
-        // here an interrupted upload leaves a part.
+        // in this case an interrupted upload leaves a partial file.
         s->fd = open(s->target, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
     if (s->fd < 0)
         err_sys(e, sys, "create %s", s->target);
@@ -101,8 +101,8 @@ static void begin_direct(struct file_sink *s)
         direct_block_give(steal(&s->block));
 }
 
-// Write the held bytes, and all that follow, through the page cache: the end of the file is
-// not a whole block, and a file system can refuse direct writes after it has accepted O_DIRECT.
+// Write the held bytes, and all later bytes, through the page cache: the end of the file is not a
+// whole block, and a file system can refuse direct writes after it has accepted O_DIRECT.
 static int end_direct(struct file_sink *s, size_t done, struct err *e)
 {
     char *block = steal(&s->block);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET and HEAD /files: choose the response. Its headers, whether the client has the file already,
-// the whole or a range, compressed or not. The bytes: download.c.
+// GET and HEAD /files: choose the response. That is its headers, whether the client has the file
+// already, the whole file or a range, and whether it is compressed. download.c sends the bytes.
 //
 // A file that fits in one chunk takes one read and one write, and its size is the length of that
-// read, since files of /proc and /sys report another. A longer file without a size is read to its
-// end.
+// read, because stat(2) reports another size for files of /proc and /sys. A longer file without a
+// size is read to its end.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

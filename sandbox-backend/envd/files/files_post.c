@@ -191,7 +191,8 @@ static int prepare(struct upload *u, const char *type, struct err *e)
                        type);
     if (!u->path)
         return err_set(e, ERR_INVALID, "path query parameter is required for raw body upload");
-    // The error of an unwritable target comes at the end of the body, as one of the body does.
+    // If the target cannot be written, the error is sent at the end of the body, like an error in
+    // the body.
     begin_file(u, xstrdup(u->path));
     return 0;
 }

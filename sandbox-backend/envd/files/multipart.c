@@ -165,8 +165,8 @@ static size_t begun_at_end(const struct multipart *m, const char *data, size_t l
     return memcmp(m->delimiter, cr ? cr : end, n) == 0 ? n : 0;
 }
 
-// Match on after the beginning of a delimiter. Return the bytes taken; `matched` is 0 after a
-// mismatch.
+// Continue to match a delimiter whose beginning has matched. Return the number of bytes taken;
+// `matched` is 0 after a mismatch.
 static ssize_t feed_matched(struct multipart *m, const char *data, size_t len, struct err *e)
 {
     size_t n = 0;
@@ -208,7 +208,7 @@ static int end_part(struct multipart *m, struct err *e)
 }
 
 // Take one byte after a delimiter: "--" closes the body, white space and a line end begin a part.
-// After another character, the delimiter was data that only looks like one.
+// After any other character, the bytes that looked like a delimiter were data.
 static int feed_delimited(struct multipart *m, char c, struct err *e)
 {
     if (m->line.len == 0 && !memchr(" \t\r\n-", c, 5)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Polled watches: CreateWatcher, GetWatcherEvents, RemoveWatcher. envd keeps the events until a
 // client polls them. Past KEPT_BYTES_MAX the watcher is blocked, and the guest kernel queues
-// events. A client may leave without RemoveWatcher: when room is needed, the watch that no client
-// has polled for the longest time ends, if that is at least EVICT_MS.
+// events. A client may leave without RemoveWatcher. When room is needed, envd ends the watch that
+// no client has polled for the longest time, if that time is at least EVICT_MS.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>

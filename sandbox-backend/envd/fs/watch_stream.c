@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// WatchDir: events as stream messages, keepalives, the deadline of Connect-Timeout-Ms. The stream
-// ends when its client leaves, at the deadline, or with resource_exhausted if events were lost.
+// WatchDir: sends events as stream messages, sends keepalives, and keeps the deadline of
+// Connect-Timeout-Ms. The stream ends when its client leaves, at the deadline, or with
+// resource_exhausted if events were lost.
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -99,7 +99,8 @@ static void push_unread(struct watcher *w, struct watch_dir *d, bool reports)
     STAILQ_INSERT_TAIL(&w->unread, d, unread);
 }
 
-// The directory is gone, must not be entered, or is not a directory.
+// Return whether an errno means that the directory is gone, must not be entered, or is not a
+// directory.
 static bool is_passing(int sys)
 {
     return sys == ENOENT || sys == ENOTDIR || sys == EACCES || sys == EPERM || sys == ELOOP ||
@@ -256,7 +257,8 @@ static void take_vanished(struct watcher *w, struct watch_dir *dir, const struct
     tell(w, moved ? "EVENT_TYPE_RENAME" : "EVENT_TYPE_REMOVE", dir, ev->name);
 }
 
-// Take an event of a directory itself. For one below the root, its parent's watch has reported it.
+// Take an event of a directory itself. If the directory is below the root, its parent's watch has
+// already reported the event.
 static void take_own(struct watcher *w, struct watch_dir *dir, uint32_t mask)
 {
     if (mask & IN_IGNORED) {
@@ -363,7 +365,7 @@ static void on_work(uv_idle_t *idle)
     work(container_of(idle, struct watcher, work));
 }
 
-// Choose what to wait for, by the state.
+// Choose the events to wait for, by the state.
 static void update(struct watcher *w)
 {
     if (w->closed)

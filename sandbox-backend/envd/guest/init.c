@@ -2,16 +2,17 @@
 // POST /init: token, environment, default user and directory; and for a guest entropy, clock, name,
 // and the size of its disk.
 //
-// Access: while no token is set, anyone may call. Afterwards, each call needs the token. In the
-// body it stays the token. In X-Access-Token it allows the body to set another one, or none. A
-// request whose timestamp is not newer than the last applied one gets the usual answer and changes
-// nothing, since orchestrators repeat requests. Features of E2B's hosts that Cubby lacks (volumes,
-// an events server) are refused. The guest trusts caBundle from then on (renewal.h); "" removes an
-// earlier one. envVars replace the environment. With inheritEnvVars, Cubby's own member for a guest
-// that continues from another's state, variables that envVars does not name stay.
+// Access: while no token is set, anyone may call. Afterwards, each call needs the token. If the
+// body gives the token, it stays the token. If X-Access-Token gives it, the body may set another
+// one, or none. A request whose timestamp is not newer than the last applied one gets the usual
+// answer and changes nothing, since orchestrators repeat requests. Features of E2B's hosts that
+// Cubby lacks (volumes, an events server) are refused. The guest trusts caBundle from then on
+// (renewal.h); "" removes an earlier one. envVars replace the environment. With inheritEnvVars,
+// Cubby's own member for a guest that continues from another's state, variables that envVars does
+// not name stay.
 //
-// The processes that quiesce.h stopped continue as the last step, when this guest has nothing of
-// the guest it was copied from.
+// As the last step, the processes that quiesce.h stopped continue. By then this guest has no
+// identity of the guest that it was copied from.
 //
 // The files for other programs (core/settings.h) are written before the answer, after which the
 // client may start one. Only changed files are written: in an emulated guest, creating files costs
@@ -128,8 +129,8 @@ static int fail_inside(struct err *e)
     return -1;
 }
 
-// Write the settings before the answer: an envd that restarts without its token would serve anyone.
-// If the write fails, the timestamp is taken back, so that a repeated request is applied.
+// Write the settings before the answer: an envd that restarts without its token would serve every
+// client. If the write fails, the old timestamp is restored, so that a repeated request is applied.
 static int keep_settings(struct settings *s, int64_t timestamp_ns, struct err *e)
 {
     int64_t applied_ns = s->applied_ns;

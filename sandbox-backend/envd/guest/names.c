@@ -107,7 +107,8 @@ static bool is_hostname(const char *s)
     return len > 0 && len < HOSTNAME_BYTES;
 }
 
-// ftruncate(2) is a long way through the kernel and seldom needed: names have one length.
+// Avoid ftruncate(2), which is slow in an emulated guest and seldom needed: most names have the
+// same length.
 static int overwrite(const struct names *n, enum name_file file, const char *text, size_t len,
                      struct err *e)
 {

@@ -75,7 +75,7 @@ static bool all_stand_still(const struct quiesce *f)
     return true;
 }
 
-// Blocking: only the stopped processes have requests that envd could serve meanwhile.
+// This blocks the loop: meanwhile envd could serve only requests that concern stopped processes.
 static bool wait_until_still(const struct quiesce *f)
 {
     for (int looks = 0; !all_stand_still(f); looks++) {

@@ -219,7 +219,7 @@ void command_group_give_back(struct command_groups *c, int group)
 
 // ---- without control groups: the processes that /proc shows
 //
-// A scan and a marking are linear in the number of processes on the machine.
+// A scan and a marking take time linear in the number of processes in the guest.
 
 #define ROUNDS     4 // a process may fork during a scan
 #define FIRST_ROOM 256
@@ -306,7 +306,7 @@ static bool by_pid_init(struct by_pid *t, size_t count)
     return t->slots != NULL;
 }
 
-// The slot that holds `pid`, or the free one where it belongs.
+// Return the slot that holds `pid`, or the free one where it belongs.
 static uint32_t *by_pid_slot(struct by_pid *t, const struct tree_process *list, pid_t pid)
 {
     uint32_t at = ((uint32_t)pid * GOLDEN) >> t->shift;
@@ -374,7 +374,7 @@ void tree_kill(pid_t leader)
         tree_mark(s.list, s.count);
         size_t killed = kill_marked(&s);
         if (killed == 0 || killed == before)
-            break; // no new process has appeared: those that are left are dying
+            break; // no new process has appeared: the remaining ones are ending
         before = killed;
     }
     free(s.list);

@@ -381,7 +381,7 @@ static void limit_close(struct process *p)
 
 // ---- look-up
 
-// Prefer a process that has not ended; the newest of several.
+// Prefer a process that has not ended, and the newest of several.
 static struct process *prefer(struct process *found, struct process *p)
 {
     return !found || (found->state == PROCESS_ENDED && p->state != PROCESS_ENDED) ? p : found;

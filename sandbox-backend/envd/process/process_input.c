@@ -37,7 +37,8 @@ static int feed(struct process *p, const json_t *message, process_written_cb cb,
 
 // ---- SendInput
 
-// A call whose bytes are in the queue. The process is needed if the call ends first.
+// A call whose bytes are in the queue. `process` is needed if the call ends before they are
+// written.
 struct input {
     struct rpc *call;
     struct process *process;
@@ -94,7 +95,7 @@ static void on_output(struct process_listener *l, enum process_stream stream, co
     (void)len;
 }
 
-// The next message, if any, gets an error: a client may send its last bytes late.
+// If another message comes, it gets an error: a client may send its last bytes late.
 static void on_end(struct process_listener *l, const struct process_end *end)
 {
     (void)l;

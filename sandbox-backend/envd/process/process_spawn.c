@@ -121,7 +121,7 @@ CHILD_CODE static int say_not_started(const struct spawn *s, int sys)
     return sys == ENOENT || sys == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
 }
 
-// Behave as a shell: the first existing candidate decides, except that one without permission is
+// Behave like a shell: execute the first candidate that exists. A candidate without permission is
 // skipped and remembered. A text file without "#!" is a script.
 CHILD_CODE static int execute(const struct spawn *s)
 {
@@ -162,8 +162,8 @@ CHILD_CODE static int run_child(void *arg)
 
 // ---- making the child
 
-// A child inherits the score, so envd has the child's score while it starts it. To write the
-// child's own file needs a look-up in /proc, which costs more than everything else here.
+// A child inherits the score, so envd has the child's score while it starts it. Writing the child's
+// own file would need a look-up in /proc, which costs more than all other steps here.
 static void set_oom_score(const struct spawn *s, const char *score)
 {
     ssize_t n = s->oom_fd < 0 ? 0 : pwrite(s->oom_fd, score, strlen(score), 0);

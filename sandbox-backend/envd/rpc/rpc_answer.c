@@ -300,7 +300,7 @@ static void end_broken(struct rpc *call)
         call->on_closed(call);
 }
 
-// The handler learns only whether the output flows: not that FULL becomes BLOCKED.
+// The handler is told only whether the output flows, not that FULL becomes BLOCKED.
 static void set_output(struct rpc *call, enum rpc_output to)
 {
     bool flowed = call->output == RPC_OUTPUT_FLOWS;

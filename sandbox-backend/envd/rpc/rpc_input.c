@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream of requests of a call: the handler gets one message after another. envd does not read
-// on while the handler is behind, so it buffers at most one message and one read.
+// The stream of requests of a call: the handler gets one message after another. envd reads no more
+// while the handler is behind, so it buffers at most one message and one read.
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/envd/rpc/rpc_internal.h"
