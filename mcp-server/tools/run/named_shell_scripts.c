@@ -34,8 +34,15 @@
 // has read whole before an alias can change it. The keeper's descriptors are not in the shell. But
 // the processes and files of the call belong to the same user, so a command can find the key, and
 // forge the end of its own call. That harms this call only.
+//
+// The command is the first thing in the loop, because bash counts the lines of an eval from the
+// line that it stands in, and its errors would otherwise name lines that the command does not have.
 const char SHELL_LOOP[] =
-    "{\n"
+    "{ __cubby_run= __cubby_d=; while [[ 1 ]]; do if [[ $__cubby_run ]]; then __cubby_run=; "
+    "for __cubby_i in 1; do { " // for a command that says `break`
+    "builtin eval \"$(<\"$__cubby_c.before\")\" && builtin eval \"$(<\"$__cubby_c.command\")\"; } "
+    ">\"$__cubby_c.out\" 2>\"$__cubby_c.err\" </dev/null; done; __cubby_r=$?\n"
+    "elif [[ ! $__cubby_d ]]; then\n"
     "__cubby_d=$1 __cubby_k=$2\n"
     "shift 2\n"
     "[[ ! -e $__cubby_d/state ]] || builtin . \"$__cubby_d/state\" >/dev/null 2>&1\n"
@@ -68,7 +75,7 @@ const char SHELL_LOOP[] =
     "}\n"
     "[[ ! -p $__cubby_d/events.$__cubby_k ]] ||\n"
     "    builtin echo \"ready $$\" 1<>\"$__cubby_d/events.$__cubby_k\"\n"
-    "while [[ 1 ]]; do\n" // a command that says `continue 2` arrives here, too
+    "fi\n" // a command that says `continue 2` arrives here, too
     "    builtin trap __cubby_exit EXIT\n"
     "    builtin trap 'builtin trap : INT PIPE TERM HUP; builtin exit 129' HUP\n"
     "    builtin trap 'builtin trap : INT PIPE TERM HUP; builtin exit 130' INT\n"
@@ -82,13 +89,7 @@ const char SHELL_LOOP[] =
     "        builtin trap - EXIT\n" // the keeper is gone
     "        builtin exit \"$__cubby_r\"\n"
     "    }\n"
-    "    __cubby_c=$__cubby_d/$__cubby_id __cubby_r=0\n"
-    "    for __cubby_i in 1; do\n" // for a command that says `break`
-    "        { builtin eval \"$(<\"$__cubby_c.before\")\" &&\n"
-    "            builtin eval \"$(<\"$__cubby_c.command\")\"; } \\\n"
-    "            >\"$__cubby_c.out\" 2>\"$__cubby_c.err\" </dev/null\n"
-    "    done\n"
-    "    __cubby_r=$?\n"
+    "    __cubby_c=$__cubby_d/$__cubby_id __cubby_r=0 __cubby_run=1\n"
     "done\n"
     "}\n";
 

@@ -94,6 +94,14 @@ def test_a_break_is_not_one_of_the_shell(run):  # noqa: F811
         assert run("echo $A")[0]["stdout"] == "1\n"
 
 
+def test_errors_name_the_lines_of_the_command(run):
+    for _ in range(2):
+        assert run("no_such_program")[0]["stderr"] == "bash: line 1: no_such_program: command not found\n"
+        assert run("\n:\ncd /nowhere")[0]["stderr"].startswith("bash: line 3: cd: /nowhere")
+        assert run("echo $LINENO\necho $LINENO")[0]["stdout"] == "1\n2\n"
+        run("exit 3")
+
+
 def test_a_command_may_redefine_what_the_shell_uses(run):  # noqa: F811
     names = "echo", "read", "trap", "eval", "exec", "exit", "declare", "printf", "set", "cd", "[", ":"
     run("".join(f"{name}() {{ command -p true; }}; " for name in names) + "A=1")
