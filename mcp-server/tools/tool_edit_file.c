@@ -2,7 +2,9 @@
 // edit_file: exact replacements in a file of a sandbox, all of them or none.
 //
 // Steps: 1. read the file; 2. replace the text here; 3. write the file back if it has not changed
-// since (GUEST_PUT_REPLACE).
+// since. Writing makes a new file, with the old mode and owner, that replaces the old one at once.
+// Where that is not possible, or would break a link or change the owner, the script overwrites the
+// old file.
 #include <string.h>
 
 #include "mcp-server/text/text.h"
@@ -19,14 +21,23 @@
 #define DIFF_BYTES     ((size_t)8 << 10) // shown of all edits together
 
 // $4 is the SHA-256 of the old content. Prints "<path>\0".
-static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_REPLACE
+static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_OVERWRITE
     "name=$p sum=$4\n"
     "p=$(readlink -f -- \"$p\" && echo .) || exit 20\n"
     "p=${p%??}\n" // the dot keeps what $() would take: line ends of the name
     "[ -f \"$p\" ] || exit 20\n"
+    "if [ ! -w \"$p\" ]; then echo \"$p: Permission denied\" >&2; exit 1; fi\n"
     "is_current() { [ \"$(sha256sum <\"$p\")\" = \"$sum  -\" ]; }\n"
     "is_current || exit 30\n"
-    "replace || exit\n"
+    "replace() {\n"
+    "    local t\n"
+    "    [ \"$(stat -c '%h %u' -- \"$p\")\" = \"1 $(id -u)\" ] &&\n"
+    "        t=$(mktemp -- \"${p%/*}/.cubby-XXXXXX\") || return\n"
+    "    put >\"$t\" && cp --attributes-only --preserve=all -- \"$p\" \"$t\" &&\n"
+    "        touch -- \"$t\" && is_current && mv -f -- \"$t\" \"$p\" ||\n"
+    "        { rm -f -- \"$t\"; return 1; }\n"
+    "}\n"
+    "replace 2>/dev/null || { is_current || exit 30; overwrite || exit; }\n"
     "printf '%s\\0' \"$name\"\n";
 
 static void edited_free(struct edited *d)
@@ -51,7 +62,7 @@ static void finish(struct tool_call *c, const struct edited *d, const char *path
 static void on_written(struct tool_call *c, struct guest_result *r, const struct err *e, void *ctx)
 {
     struct edited *d = ctx;
-    if (!e && (r->exit_code == GUEST_PUT_STALE || r->exit_code == 20))
+    if (!e && (r->exit_code == 30 || r->exit_code == 20))
         tool_call_fail(c, "file_changed",
                        "another program changed %s during the edit, so the edit was not applied. "
                        "Read the file, then edit it again",

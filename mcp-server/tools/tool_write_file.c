@@ -12,25 +12,44 @@
 
 // $4 is write or append. Prints "<1 if the file existed> <size, or - for the number of given bytes>
 // <path>\0". It uses only the shell where possible, because each program costs as much as
-// everything else. After a write, the position of a file opened for appending is its end. If a
-// write fails, the file has its old content, and a new file is removed.
-static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_REPLACE
+// everything else. After a write, the position of a file opened for appending is its end.
+//
+// A file that has content is written in place, which keeps its links, owner and mode. A file beside
+// it first takes the new content: then there is room for it. If there is not, or no file can be
+// made there, `overwrite` needs less. So if a write fails, the file has its old content. A new file
+// is then removed.
+static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_OVERWRITE
     "if [ -d \"$p\" ]; then exit 21; fi\n"
     "name=$p old=0 now=-\n"
     "if [ -e \"$p\" ]; then old=1; [ -f \"$p\" ] || exit 22; fi\n"
     "[ -d \"${p%/*}/\" ] || mkdir -p -- \"${p%/*}/\" || exit 1\n"
     "if [ -L \"$p\" ] && t=$(readlink -f -- \"$p\" && echo .); then p=${t%??}; fi\n"
-    "is_current() { :; }\n"
+    "t=${p%/*}/.cubby-$$-$RANDOM\n"
+    "spare() {\n"
+    "    umask 077\n" // no other file is made after this
+    "    set -C\n"
+    "    : >\"$t\" || { set +C; return 1; }\n"
+    "    set +C\n"
+    "    put >\"$t\" || { rm -f -- \"$t\"; return 1; }\n"
+    "}\n"
     "if [ $4 = append ]; then\n"
     "    exec 3>>\"$p\" || exit 1\n"
     "    put >&3 || exit 24\n"
     "    read -r _ now </proc/$$/fdinfo/3\n"
     "    [ \"$now\" != 0 ] || now=$(stat -L -c %s -- \"$p\")\n"
-    "elif [ -s \"$p\" ]; then\n"
-    "    replace || exit\n"
-    "else\n"
+    "elif [ ! -s \"$p\" ]; then\n"
     "    exec 3>\"$p\" || exit 1\n"
     "    put >&3 || { if [ $old = 1 ]; then : >\"$p\"; else rm -f -- \"$p\"; fi; exit 1; }\n"
+    "elif spare 2>/dev/null; then\n"
+    "    exec 3>\"$p\" || { rm -f -- \"$t\"; exit 1; }\n"
+    "    if ! put >&3; then\n" // another program took the room
+    "        cp --attributes-only --preserve=all -- \"$p\" \"$t\"\n"
+    "        mv -f -- \"$t\" \"$p\" || { rm -f -- \"$t\"; exit 24; }\n"
+    "    else\n"
+    "        rm -f -- \"$t\"\n"
+    "    fi\n"
+    "else\n"
+    "    overwrite || exit\n"
     "fi\n"
     "printf '%s %s %s\\0' $old \"$now\" \"$name\"\n";
 

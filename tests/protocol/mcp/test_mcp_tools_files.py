@@ -320,6 +320,10 @@ def test_write_keeps_what_a_file_has(call, tmp_path):
     for content in "longer than before", "short":
         call("write_file", path=str(path), content=content)
         assert (tmp_path / "h").read_text() == content and path.stat().st_nlink == 2
+    (tmp_path / "l").symlink_to("f")
+    call("write_file", path=f"{tmp_path}/l", content="by a link")
+    assert path.read_text() == "by a link" and (tmp_path / "l").is_symlink()
+    (tmp_path / "l").unlink()
     assert sorted(os.listdir(tmp_path)) == ["f", "h"], "nothing is left beside it"
 
 
