@@ -4,12 +4,12 @@
 #pragma once
 
 enum stacks_guest {
-    STACKS_UNKNOWN, // the guest's PID 1 is not among them
+    STACKS_UNKNOWN, // the text has no stack of the guest's PID 1
     STACKS_RUNS,
     STACKS_STANDS,
 };
 
 // Read the answer of debug.Stacks, in the form of Go's runtime.Stack. The guest stands still if the
-// goroutine of its PID 1 waits in Task.doStop. One that waits there no longer, but has not left the
-// function yet, has been let go on.
+// goroutine of its PID 1 waits in Task.doStop. If it waits there no longer, but has not left the
+// function yet, the guest has been let go on.
 enum stacks_guest stacks_guest(const char *text);

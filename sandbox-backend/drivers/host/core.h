@@ -60,7 +60,7 @@ struct core_kind {
     // Return how many bytes of memory the guest's process shares with the guest alone. -1: unknown,
     // so the process's own count of shared pages is used. Only with memory_is_shared.
     int64_t (*memory_bytes)(const struct machine_core *c);
-    // Return what the guest's process has said about its end, one line, or NULL. New string.
+    // Return one line in which the guest's process gave a reason for its end, or NULL. New string.
     char *(*cause)(const struct machine_core *c);
     // Return one sentence about a start that took too long. Literal.
     const char *(*late)(const struct machine_core *c);
