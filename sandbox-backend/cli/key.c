@@ -73,7 +73,7 @@ static json_t *to_json(const struct token *t)
         if (values[i] > 0)
             json_object_set_new(key, MEMBERS[i], json_integer(values[i]));
     if (*t->tiers)
-        json_object_set_new(key, "tiers", json_string(t->tiers));
+        json_object_set_new(key, "tiers", token_tiers_to_json(t->tiers));
     return key;
 }
 

@@ -319,16 +319,21 @@ static int index_of(const json_t *entries, const char *name)
     return -1;
 }
 
-// Set the member of a new entry, and check it as a reader of the file does.
-static int set_tiers(json_t *entry, const char *tiers, struct err *e)
+json_t *token_tiers_to_json(const char *tiers)
 {
-    struct token unused = {0};
     char *copy auto_free = xstrdup(tiers);
     char *rest = copy;
     json_t *list = json_array();
     for (char *name; (name = strsep(&rest, ","));)
         json_array_append_new(list, json_string(name));
-    json_object_set_new(entry, "tiers", list);
+    return list;
+}
+
+// Set the member of a new entry, and check it as a reader of the file does.
+static int set_tiers(json_t *entry, const char *tiers, struct err *e)
+{
+    struct token unused = {0};
+    json_object_set_new(entry, "tiers", token_tiers_to_json(tiers));
     return parse_tiers(entry, &unused, e);
 }
 

@@ -6,6 +6,7 @@
 // other than this one and root, or when its group or others can write it. Others may read it: they
 // learn names and hashes, and tokens of 160 random bits or more cannot be found from their hashes.
 #pragma once
+#include <jansson.h>
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
@@ -43,6 +44,9 @@ void token_list_fini(struct token_list *l);
 // can write the file. After success, call token_list_fini.
 int token_file_read(const char *path, struct token_list *out, struct err *e);
 int token_list_parse(const char *text, size_t len, struct token_list *out, struct err *e);
+
+// Return the tiers of a token as the file has them: an array of names. New reference.
+json_t *token_tiers_to_json(const char *tiers);
 
 struct token_kind {
     const char *prefix;

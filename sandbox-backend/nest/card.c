@@ -62,7 +62,7 @@ int card_make(bool is_of_host, struct err *e)
     if (fd < 0)
         return err_sys(e, errno, "open " TUN);
     if (ioctl(fd, TUNSETIFF, &r) < 0)
-        return err_sys(e, errno, "make a TAP device");
+        return err_sys(e, errno, "make a TAP device (this needs CAP_NET_ADMIN)");
     if (set_mac(e) < 0)
         return -1;
     netif_up();

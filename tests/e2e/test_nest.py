@@ -14,7 +14,7 @@ import pytest
 
 from cubbyd import wait_for
 from harness import BIN, TEST_HOME, process_exists
-from jail_peer import AS_USER, USER
+from jail_peer import AS_LEAST_ROOT, AS_USER, USER
 from nest_world import Nested, below, namespaces, users_of
 from tiers import BWRAP, SHARED
 
@@ -320,6 +320,21 @@ def test_the_walls_of_bubblewrap(bubblewrap):
     arguments = b"".join(pathlib.Path(f"/proc/{p}/cmdline").read_bytes() for p in below(nest))
     assert made["sandboxID"].encode() not in arguments, "every user of the host can read arguments"
     bubblewrap.kill(made["sandboxID"])
+
+
+@BWRAP
+def test_a_daemon_with_the_least_rights_of_root():
+    """docs/security.md lists them. Only the network card of bubblewrap needs one more."""
+    daemon = Nested("bubblewrap")
+    daemon.wrap = AS_LEAST_ROOT
+    with daemon:
+        answer = daemon.request("POST", "/sandboxes", {"templateID": "default"})
+        assert answer.status == 500 and "make a TAP device (this needs CAP_NET_ADMIN)" in answer.json["message"]
+    daemon = Nested("bubblewrap")
+    daemon.wrap = [*AS_LEAST_ROOT[:-1], AS_LEAST_ROOT[-1] + ",+net_admin"]
+    with daemon:
+        made = daemon.create()
+        assert daemon.command(made, "ping -c 1 -W 5 10.0.2.2 >/dev/null && touch /etc/mine && echo up", "root") == (0, b"up\n")
 
 
 @BWRAP

@@ -365,7 +365,7 @@ def test_a_key_is_made_with_limits():
         shown = subprocess.run([BIN / "cubby", "key", "ls"], env=daemon.env, capture_output=True, text=True,
                                timeout=60, check=True).stdout.splitlines()
         assert shown[1].split() == ["few", "never", "-", "-", "-", "-", "-", "-", "-"]
-        assert shown[2].split() == ["small", "never", "3", "2048", "4", "5", "6000", "7"]
+        assert shown[2].split() == ["small", "never", "3", "2048", "4", "5", "6000", "7", "microvm,none"]
         listed = subprocess.run([BIN / "cubby", "key", "ls", "--json"], env=daemon.env, capture_output=True,
                                 timeout=60, check=True).stdout
         assert json.loads(listed)[1] == {"name": "small", **limits}
