@@ -14,13 +14,14 @@
 // <path>\0". It uses only the shell where possible, because each program costs as much as
 // everything else. After a write, the position of a file opened for appending is its end.
 //
-// A file that has content is written in place, which keeps its links, owner and mode. A file beside
-// it first takes the new content: then there is room for it. If there is not, or no file can be
-// made there, `overwrite` needs less. So if a write fails, the file has its old content. A new file
-// is then removed.
+// A file is written in place, which keeps its links, owner and mode. If a write fails, the file has
+// its old content, and a new file is removed. For that, the shell remembers a text that is not
+// large. Else a file beside it first takes the new content: then there is room for it. If there is
+// not, or no file can be made there, `overwrite` needs less.
+#define REMEMBERED "262144" // bytes
 static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_OVERWRITE
     "if [ -d \"$p\" ]; then exit 21; fi\n"
-    "name=$p old=0 now=-\n"
+    "name=$p old=0 now=- was=\n"
     "if [ -e \"$p\" ]; then old=1; [ -f \"$p\" ] || exit 22; fi\n"
     "[ -d \"${p%/*}/\" ] || mkdir -p -- \"${p%/*}/\" || exit 1\n"
     "if [ -L \"$p\" ] && t=$(readlink -f -- \"$p\" && echo .); then p=${t%??}; fi\n"
@@ -37,9 +38,14 @@ static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_OVERWRITE
     "    put >&3 || exit 24\n"
     "    read -r _ now </proc/$$/fdinfo/3\n"
     "    [ \"$now\" != 0 ] || now=$(stat -L -c %s -- \"$p\")\n"
-    "elif [ ! -s \"$p\" ]; then\n"
+    "elif [ ! -s \"$p\" ] ||\n"
+    "    { [ -r \"$p\" ] && ! IFS= LC_ALL=C read -r -d '' -n " REMEMBERED " was <\"$p\"; }; then\n"
     "    exec 3>\"$p\" || exit 1\n"
-    "    put >&3 || { if [ $old = 1 ]; then : >\"$p\"; else rm -f -- \"$p\"; fi; exit 1; }\n"
+    "    if ! put >&3; then\n"
+    "        if [ $old = 0 ]; then rm -f -- \"$p\"; exit 1; fi\n"
+    "        printf %s \"$was\" >\"$p\" || exit 24\n"
+    "        exit 1\n"
+    "    fi\n"
     "elif spare 2>/dev/null; then\n"
     "    exec 3>\"$p\" || { rm -f -- \"$t\"; exit 1; }\n"
     "    if ! put >&3; then\n" // another program took the room

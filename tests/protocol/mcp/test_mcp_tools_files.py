@@ -352,9 +352,11 @@ def disk(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
 @pytest.mark.parametrize("size", [90_000, 120_000])  # as an argument, and by a temporary file
 @pytest.mark.parametrize("links", [1, 2])
-def test_write_on_a_full_disk(call, fails, disk, size, links):
+@pytest.mark.parametrize("old", ["\u00e9\n" * (10 << 10), "x\0" * (16 << 10), "", "\n\n"])
+def test_write_on_a_full_disk(call, fails, disk, size, links, old):
     """A file that exists stays as it was, and a new file is not left behind."""
-    path, old = disk / "f", "x" * (32 << 10)
+    path = disk / "f"
+    path.write_text(old)
     if links == 2:
         os.link(path, disk / "h")
     before = sorted(os.listdir(disk))
