@@ -181,10 +181,12 @@ struct driver {
     const char *const *logs; // NULL-terminated: files in a sandbox's directory whose last lines
                              // tell why a machine ended
     unsigned can;            // of enum driver_can
-    bool must_be_allowed;    // its sandboxes share the host's kernel: only the operator's list
-                             // (--tiers-allowed) offers it, also where --tier names it
-    int64_t disk_mb;         // room that the host's disk must have for one more machine, in 10^6
-                             // bytes (driver_check_disk); 0: a machine takes no room
+    bool fresh_entropy;   // random numbers of the guest's kernel are the host's: machines that are
+                          // made from one image get different ones without being told
+    bool must_be_allowed; // its sandboxes share the host's kernel: only the operator's list
+                          // (--tiers-allowed) offers it, also where --tier names it
+    int64_t disk_mb;      // room that the host's disk must have for one more machine, in 10^6
+                          // bytes (driver_check_disk); 0: a machine takes no room
 
     // Open the driver. Called once, before all functions below. home: the state directory.
     // ERR_PRECONDITION names walls that are required and missing. NULL: there is nothing to open.

@@ -32,6 +32,15 @@ const char *cgroup_names(unsigned controllers)
     return NAMES[controllers & CGROUP_ALL];
 }
 
+unsigned cgroup_named(const char *names)
+{
+    unsigned found = 0;
+    for (unsigned all = 1; names && all <= CGROUP_ALL; all++)
+        if (strcmp(names, cgroup_names(all)) == 0)
+            found = all;
+    return found;
+}
+
 // Parse a list of words with commas or blanks between them.
 static unsigned controllers_in(const char *list)
 {

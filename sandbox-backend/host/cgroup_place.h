@@ -46,3 +46,4 @@ unsigned cgroup_place_look(void);
 
 // Return "memory, cpu and pids" for a sentence, or "none". Static.
 const char *cgroup_names(unsigned controllers);
+unsigned cgroup_named(const char *names); // the inverse; 0 for NULL and other texts

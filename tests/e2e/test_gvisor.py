@@ -343,10 +343,27 @@ def test_the_end_with_the_daemon():
         d.start()
         assert d.get(made["sandboxID"]).status == 404
         made = d.create()
-        guard = [pid for pid in below(d.process.pid) if b"--guard-fd" in command_line(pathlib.Path(f"/proc/{pid}"))]
+        guard = guards(d)
         assert len(guard) == 1
         d.kill(made["sandboxID"])
         wait_for(lambda: d.machines() == [] and not any(os.path.exists(f"/proc/{pid}") for pid in guard), 30, "nothing is left")
+
+
+def guards(daemon):
+    return [pid for pid in below(daemon.process.pid) if b"--guard-fd" in command_line(pathlib.Path(f"/proc/{pid}"))]
+
+
+def test_a_guard_that_ends_early_is_replaced():
+    with Containers("--end-with-daemon") as d:
+        d.create()
+        pids = d.machines()
+        (first,) = guards(d)
+        os.kill(first, signal.SIGKILL)
+        (second,) = wait_for(lambda: [pid for pid in guards(d) if pid != first], 30, "another guard")
+        d.process.send_signal(signal.SIGKILL)
+        d.process.wait(30)
+        wait_for(lambda: not any(process_exists(pid) for pid in [second, *pids]) and d.machines() == [], 30, "all have ended")
+        d.start()
 
 
 def command_line(entry):
@@ -438,6 +455,25 @@ def test_fork_and_rollback(daemon):
     post(daemon, made, "rollback", {"snapshotID": snapshot}, status=200)
     assert note(daemon, made) == ["first", "first"]
     assert daemon.request("DELETE", f"/templates/{snapshot}").status in (200, 204)
+
+
+def test_two_sandboxes_of_one_snapshot_draw_different_numbers(daemon):
+    """Also before anything was told to them: the sentry takes random numbers from the host."""
+    made = daemon.create()
+    with daemon.open_command(made, "exec bash -c 'while sleep 0.02; do echo $SRANDOM >>/home/user/drawn; done'"):
+        wait_for(lambda: daemon.command(made, "wc -l </home/user/drawn")[0] == 0, 30, "it draws")
+        snapshot = post(daemon, made, "snapshots")["snapshotID"]
+    assert b"sandbox.freeze" not in daemon.log.read_bytes(), "there is nothing to ask for"
+    drawn = []
+    for child in (daemon.create(templateID=snapshot), daemon.create(templateID=snapshot)):
+        before = daemon.command(child, "wc -l </home/user/drawn")[1]
+        wait_for(lambda child=child, before=before: daemon.command(child, "wc -l </home/user/drawn")[1] != before, 30, "it goes on")
+        drawn.append(daemon.command(child, "cat /home/user/drawn")[1].split())
+    first, second = drawn
+    common = [a for a, b in zip(first, second) if a == b]
+    assert common and first[:len(common)] == common, "those before the snapshot"
+    assert not set(first[len(common):]) & set(second[len(common):])
+    daemon.request("DELETE", f"/templates/{snapshot}")
 
 
 def test_pool():

@@ -2,6 +2,7 @@
 """Sandboxes that are containers of gVisor, after the end of their daemon."""
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -33,6 +34,39 @@ def test_adoption(paused):
         if paused:
             post(d, made, "connect", {"timeout": 600})
         assert note(d, made) == ["kept", "kept"]
+
+
+def change_record(daemon, made, change):
+    path = daemon.directory(made["sandboxID"]) / "sandbox.json"
+    record = json.loads(path.read_text())
+    change(record["machine"])
+    path.write_text(json.dumps(record))
+
+
+def test_a_record_without_a_network_process():
+    with Containers() as d:
+        made = d.create()
+        sentry = d.sentry(made)
+        d.stop(signal.SIGKILL)
+        change_record(d, made, lambda machine: machine.pop("netd"))
+        d.start()
+        wait_for(lambda: not process_exists(sentry) and d.machines() == [], 30, "what it had has ended")
+        assert d.get(made["sandboxID"]).status in (404, 410)
+        again = d.create()
+        put_note(d, again, "works")
+
+
+def test_the_limits_that_hold_are_known_after_an_adoption():
+    """Not all that this host has: one of the processes may not have joined a group."""
+    with Containers() as d:
+        made = d.create()
+        if d.record(made["sandboxID"])["machine"]["limits"]["holds"] == "none":
+            pytest.skip("no control groups here")
+        d.stop(signal.SIGKILL)
+        change_record(d, made, lambda machine: machine["limits"].update(holds="pids"))
+        d.start()
+        post(d, made, "pause", status=204)  # writes the record
+        assert d.record(made["sandboxID"])["machine"]["limits"]["holds"] == "pids"
 
 
 def test_adoption_without_the_template():

@@ -33,6 +33,7 @@ struct pause_waiter {
 };
 
 static void on_still(int status, const char *text, const struct err *e, void *ctx);
+static void stop_quiesced(struct pausing *p);
 static void on_stopped(struct pausing *p);
 static void leave(struct pausing *p);
 static void on_turn(struct operation_wish *wish, bool ended);
@@ -139,18 +140,21 @@ static void freeze(struct pausing *p, bool asleep)
         proxy_cut_streams(sb);
     usage_stop_asking(sb);
     bool is_still = machine_is_paused(sb->machine);
-    if (!is_still) // the guest quiesces while the record is written
+    bool quiesces = !sb->machine->driver->fresh_entropy;
+    if (!is_still && quiesces) // the guest quiesces while the record is written
         p->still = guest_call_start(sb, "POST", "/freeze", NULL, STILL_MS, on_still, p);
     FAULT("pause.1");
     record_write_or_log(sb); // from here on, a new daemon freezes it
     FAULT("pause.2");
     if (is_still)
         pause__settle(p, SANDBOX_PAUSED);
+    else if (!quiesces)
+        stop_quiesced(p);
 }
 
 // The guest is quiesced before its machine is frozen, and /init lets its processes continue. So a
 // sandbox that is created from a snapshot of it gets its own entropy before they run (saving.c). A
-// guest that does not quiesce is frozen all the same.
+// guest that does not quiesce is frozen all the same, and one that needs no entropy is not asked.
 static void on_still(int status, const char *text, const struct err *e, void *ctx)
 {
     struct pausing *p = ctx;
@@ -167,6 +171,11 @@ static void on_still(int status, const char *text, const struct err *e, void *ct
                     : status == 404 ? "the sandbox's template is too old for that"
                                     : text);
     }
+    stop_quiesced(p);
+}
+
+static void stop_quiesced(struct pausing *p)
+{
     FAULT("pause.3");
     pause__stop_machine(p, on_stopped);
 }

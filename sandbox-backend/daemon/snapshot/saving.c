@@ -4,7 +4,8 @@
 // The guest is quiesced (envd, POST /freeze) before its machine is saved. So in a sandbox that is
 // made from the image, no process runs before /init has given it its own entropy. In this sandbox,
 // the processes continue as soon as the machine runs again. Savings run one after another, since
-// the end of one must not unfreeze what the next is about to save.
+// the end of one must not unfreeze what the next is about to save. The guest of a driver with fresh
+// entropy needs none, and is not asked.
 #include "sandbox-backend/daemon/snapshot/snapshot.h"
 
 #include <assert.h>
@@ -141,7 +142,7 @@ static void freeze(struct saving *s)
 {
     struct sandbox *sb = s->sb;
     set_stage(s, STAGE_FREEZING);
-    if (sb->state == SANDBOX_RUNNING && sb->machine)
+    if (sb->state == SANDBOX_RUNNING && sb->machine && !sb->machine->driver->fresh_entropy)
         s->call = guest_call_start(sb, "POST", "/freeze", NULL, FREEZE_MS, on_frozen, s);
     else
         save(s);

@@ -40,8 +40,10 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/host/childlog.h"
+#include "sandbox-backend/drivers/host/jailed.h"
 #include "sandbox-backend/log/log.h"
 
+#define GUARDS_MAX     8     // that end before their sentry
 #define START_LIMIT_MS 30000 // a restore reads 200 MB
 #define MEMORY_FILE    "/memfd:runsc-memory"
 #define STAT_BLOCK     512     // bytes, stat(2)
@@ -58,18 +60,35 @@ static void on_ended(struct machine_core *core)
     container__save_abandon(container_of_core(core));
 }
 
+static void on_guard_exit(struct subproc *p, int status, void *ctx);
+
 static void on_guard_closed(void *ctx)
 {
     core_handle_closed(ctx);
 }
 
-void container__on_guard_exit(struct subproc *p, int status, void *ctx)
+int container__start_guard(struct container *c, struct err *e)
+{
+    c->guard = jailed_guard(c->core.loop, c->core.guest, on_guard_exit, c, e);
+    return c->guard ? 0 : -1;
+}
+
+// A guard that ends before its sentry is replaced: without one, the sentry would not end with the
+// daemon.
+static void on_guard_exit(struct subproc *p, int status, void *ctx)
 {
     struct container *c = ctx;
-    (void)status;
+    struct err e = ERR_INIT;
+    char how[64];
     c->guard = NULL;
     bool is_awaited = c->core.state == MACHINE_CLOSING;
     subproc_close(p, is_awaited ? on_guard_closed : NULL, &c->core);
+    if (!core_is_alive(&c->core) || subproc_has_exited(c->core.guest))
+        return;
+    subproc_describe(status, how, sizeof how);
+    bool again = c->guards++ < GUARDS_MAX && container__start_guard(c, &e) == 0;
+    log_warn("container.guard", "id=%s it %s; another %s %s", c->core.id, how,
+             again ? "runs" : "does not start, so the sentry does not end with the daemon:", e.msg);
 }
 
 static int close_handles(struct machine_core *core)
@@ -222,6 +241,14 @@ static int take_facts(struct container *c, const json_t *record, struct err *e)
     return 0;
 }
 
+// Every machine of this driver has one. The core takes a record without it for a machine without a
+// network card.
+static int check_netd(const struct container *c, struct err *e)
+{
+    return c->core.netd ? 0
+                        : err_set(e, ERR_GONE, "the machine's record names no process \"netd\"");
+}
+
 void container__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                       machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
 {
@@ -230,7 +257,8 @@ void container__adopt(uv_loop_t *loop, const struct machine_spec *spec, const js
     struct err e = ERR_INIT;
     if (name && *name && !strchr(name, '/') && name[0] != '.')
         container_dir_rename(&c->dir, name);
-    if (core_adopt(&c->core, record, &e) < 0 || take_facts(c, record, &e) < 0) {
+    if (core_adopt(&c->core, record, &e) < 0 || check_netd(c, &e) < 0 ||
+        take_facts(c, record, &e) < 0) {
         e.code = ERR_GONE;
         core_fail(&c->core, &e); // ends the process that is left
         return;

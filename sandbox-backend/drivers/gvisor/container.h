@@ -25,6 +25,7 @@ struct container {
     int card;                    // owned; the card's end for the sentry; -1 once the sentry has it
     struct subproc *creator;     // owned; `runsc create`, while it runs
     struct subproc *guard;  // owned; ends the sentry with the daemon; NULL: not wanted, or gone
+    int guards;             // that have ended before the sentry
     struct urpc_call *call; // in progress, or NULL
     void (*then)(struct container *c, const struct err *e); // of container_pause.c, or NULL
     enum machine_state wanted;                              // of container_pause.c
@@ -44,7 +45,7 @@ static inline struct container *container_of_core(struct machine_core *core)
 }
 
 // ---- container.c
-void container__on_guard_exit(struct subproc *p, int status, void *ctx); // ctx: the container
+int container__start_guard(struct container *c, struct err *e);
 struct container *container__new(uv_loop_t *loop, const struct machine_spec *spec,
                                  machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
 // Call the sentry (urpc.h). One call at a time.

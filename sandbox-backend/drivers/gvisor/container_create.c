@@ -217,9 +217,7 @@ static void on_created(struct subproc *p, int status, void *ctx)
     core_step(core, "created");
     c->is_created = true;
     c->panic_log = childlog_reopen(subproc_pid(core->guest));
-    if (host_jail_ends_with_daemon())
-        c->guard = jailed_guard(core->loop, core->guest, container__on_guard_exit, c, &e);
-    if (err_is(&e))
+    if (host_jail_ends_with_daemon() && container__start_guard(c, &e) < 0)
         core_fail(core, &e);
     else
         confine(c);

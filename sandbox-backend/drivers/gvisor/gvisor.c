@@ -103,6 +103,7 @@ const struct driver gvisor_driver = {
     .logs = LOGS,
     .can = DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_RESIZES |
            DRIVER_SECRETS,
+    .fresh_entropy = true,
     .disk_mb = 500,
     .open = open_driver,
     .close = container_dirs_close,

@@ -139,7 +139,8 @@ static void take_answer(struct urpc_call *c, const json_t *answer)
     const char *error = json_string_value(json_object_get(answer, "err"));
     if (!json_is_true(json_object_get(answer, "success"))) {
         struct buf shown auto_buf = BUF_INIT;
-        utf8_sanitize(&shown, error ? error : "no reason", error ? strlen(error) : 9);
+        error = error ? error : "no reason";
+        utf8_sanitize(&shown, error, strcspn(error, "\n")); // a stack trace may follow
         err_set(&c->error, ERR_INTERNAL, "gVisor's sentry refused %s: %.*s", c->method,
                 ERROR_SHOWN_MAX, buf_str(&shown));
     } else if (c->on_result && c->cb) {

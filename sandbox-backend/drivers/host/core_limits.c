@@ -32,6 +32,7 @@
 #define RLIMIT_NICE_0  20 // the limit that allows a nice value of 0, getrlimit(2)
 #define PASSES_MAX     4  // passes over a list of threads or processes, until it has no new one
 #define CHILDREN_MAX   256
+#define LOOKED_AT_MAX  2048   // processes, in one change of the mode
 #define VICTIM_SCORE   "1000" // before every other process of the group
 #define CHILDREN_DEPTH 2      // a sentry has stubs, and each stub has one child
 #define SECOND         "-b"   // name suffix while another machine of the sandbox has the first name
@@ -263,13 +264,17 @@ static bool set_pid(pid_t pid, int policy)
     return changed;
 }
 
-static bool set_tree(pid_t pid, int policy, int depth)
+// *left: how many more processes may be looked at. A guest with more processes than that keeps some
+// in the other mode, rather than keep the loop busy.
+static bool set_tree(pid_t pid, int policy, int depth, int *left)
 {
     pid_t children[CHILDREN_MAX];
+    if (--*left < 0)
+        return false;
     bool changed = set_pid(pid, policy);
     int count = depth ? subproc_children(pid, children, CHILDREN_MAX) : 0;
     for (int i = 0; i < count; i++)
-        changed |= set_tree(children[i], policy, depth - 1);
+        changed |= set_tree(children[i], policy, depth - 1, left);
     return changed;
 }
 
@@ -277,7 +282,8 @@ static void set_process(const struct subproc *p, int policy, int depth)
 {
     if (!p || subproc_has_exited(p))
         return;
-    for (int pass = 0; pass < PASSES_MAX && set_tree(subproc_pid(p), policy, depth); pass++)
+    int left = LOOKED_AT_MAX;
+    for (int pass = 0; pass < PASSES_MAX && set_tree(subproc_pid(p), policy, depth, &left); pass++)
         ;
 }
 
@@ -323,7 +329,8 @@ void core__limits_adopt(struct machine_core *core, const json_t *record)
     l->name = name_of(core);
     l->limits.cpus = (int)json_integer_value(json_object_get(json, "cpus"));
     cgroup_from_json(&l->cgroup, json_object_get(json, "groups"), l->name);
-    l->holds = cgroup_place_controllers(&l->cgroup.groups);
+    l->holds = cgroup_place_controllers(&l->cgroup.groups) &
+               cgroup_named(json_string_value(json_object_get(json, "holds")));
     core->limits = l;
 }
 

@@ -13,9 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
+#define STAT_BYTES_MAX 4096
 #define CALL_CODE      0xcc050fUL // syscall, then int3
 #define CALL_MASK      0xffffffUL
 #define CALL_BYTES     2    // of the instruction syscall
@@ -26,11 +29,26 @@
 // (include/linux/errno.h).
 enum { RESTART_FIRST = 512, RESTART_LAST = 514, RESTART_BLOCK = 516 };
 
+// A thread that has ended, and whose parent has not been told, cannot be traced (EPERM).
+static bool has_ended(pid_t process, pid_t thread)
+{
+    char path[64], state = 'X';
+    struct buf text auto_buf = BUF_INIT;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", (int)process, (int)thread);
+    if (file_read(path, STAT_BYTES_MAX, &text, NULL) < 0)
+        return true;
+    const char *name_end = strrchr(buf_str(&text), ')'); // a name may have spaces
+    return !name_end || sscanf(name_end, ") %c", &state) != 1 || state == 'Z' || state == 'X';
+}
+
 static int seize(struct tracee *t, pid_t thread, struct err *e)
 {
-    if (ptrace(PTRACE_SEIZE, thread, NULL, NULL) < 0)
-        return errno == ESRCH ? err_set(e, ERR_GONE, "process %d has ended", (int)t->pid)
-                              : err_sys(e, errno, "trace process %d", (int)t->pid);
+    if (ptrace(PTRACE_SEIZE, thread, NULL, NULL) < 0) {
+        int sys = errno;
+        return sys == ESRCH || (sys == EPERM && has_ended(t->pid, thread))
+                   ? err_set(e, ERR_GONE, "process %d has ended", (int)t->pid)
+                   : err_sys(e, sys, "trace process %d", (int)t->pid);
+    }
     t->threads[t->thread_count++] = thread;
     if (ptrace(PTRACE_INTERRUPT, thread, NULL, NULL) < 0)
         return err_sys(e, errno, "stop process %d", (int)t->pid);
@@ -83,10 +101,11 @@ static int stop_listed(struct tracee *t, bool *found, struct err *e)
         int64_t thread = 0;
         if (!str_to_int(entry->d_name, 1, INT32_MAX, &thread) || has_thread(t, (pid_t)thread))
             continue;
-        *found = true;
+        int before = t->thread_count;
         result = t->thread_count == TRACEE_THREADS_MAX
                      ? err_set(e, ERR_LIMIT, "process %d has too many threads", (int)t->pid)
                      : stop_thread(t, (pid_t)thread, e);
+        *found |= t->thread_count > before;
     }
     closedir(threads);
     return result;

@@ -46,6 +46,16 @@ def folded(child, file):
     return sum(int(end, 16) - int(start, 16) for start, end in ranges)
 
 
+def test_a_process_that_has_ended_is_left_out(child, tmp_path):
+    """Its parent has not asked for its end yet, so it is still listed, and cannot be traced."""
+    ask(child)
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        done = fold("dump", tmp_path / "pages", 256 * MB, ended.pid, child.pid)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "pages").stat().st_size > 8 * MB
+
+
 def test_a_process_goes_on_in_the_file(child, tmp_path):
     first = ask(child)
     file = tmp_path / "pages"

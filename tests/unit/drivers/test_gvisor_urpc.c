@@ -133,6 +133,9 @@ int main(void)
     struct result refused = call("{\"success\":false,\"err\":\"no } such container\"}", false);
     ok(strstr(refused.e.msg, "refused containerManager.Pause: no } such container"), "%s",
        refused.e.msg);
+    struct result traced = call("{\"success\":false,\"err\":\"no room\\ngoroutine 1\\n\"}", false);
+    ok(strstr(traced.e.msg, "Pause: no room") && !strstr(traced.e.msg, "goroutine"), "%s",
+       traced.e.msg);
     struct result empty = call("", true);
     ok(strstr(empty.e.msg, "ended before it answered containerManager.Pause"), "%s", empty.e.msg);
     struct result half = call("{\"success\":true", true);

@@ -100,8 +100,17 @@ static void test_names(void)
     json_decref(record);
 }
 
+static void test_named(void)
+{
+    for (unsigned all = 0; all <= CGROUP_ALL; all++)
+        is_int(cgroup_named(cgroup_names(all)), all, "%s", cgroup_names(all));
+    is_int(cgroup_named(NULL), 0, "no names");
+    is_int(cgroup_named("memory and"), 0, "other names");
+}
+
 int main(void)
 {
+    test_named();
     test_parse();
     test_probe();
     test_names();
