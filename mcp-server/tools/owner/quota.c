@@ -56,10 +56,12 @@ static int64_t count_before(const struct quota_claim *q)
 static void refuse(const struct quota_claim *q, int64_t alive)
 {
     struct tool_call *c = q->call;
-    int64_t more = c->caller->max_sandboxes - alive;
+    long long count = q->count;
     quota_release(c);
-    tool_call_fail(c, "limit_reached", "you have %lld sandboxes and can create %lld more%s%s",
-                   (long long)alive, (long long)(more > 0 ? more : 0),
+    free(steal(&c->note)); // it is about the size of a sandbox
+    tool_call_fail(c, "limit_reached",
+                   "you have %lld of at most %lld sandboxes, so %lld more cannot be created%s%s",
+                   (long long)alive, (long long)c->caller->max_sandboxes, count,
                    tool_call_hint(c, "kill_sandbox", ". End one with kill_sandbox"),
                    tool_call_hint(c, "list_sandboxes", ". list_sandboxes shows your sandboxes"));
 }

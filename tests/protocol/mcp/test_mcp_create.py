@@ -166,6 +166,17 @@ def test_limits_of_a_token(http_start, backend, tmp_path):  # noqa: F811
     assert sizes == [(1, 900), (2, None)]
 
 
+def test_a_limit_of_sandboxes_is_not_called_one_of_their_size(http_start, backend, tmp_path):  # noqa: F811
+    backend.templates = [{"templateID": "default", "cpuCount": 4, "memoryMB": 2048}]
+    tokens = Tokens(tmp_path / "tokens.json")
+    tokens.add("ann", max_sandboxes=1, max_memory_mb=900)
+    server = http_start("--token-file", tokens.path)  # noqa: F811
+    assert not tokens.call(server, "ann", "create_sandbox").get("isError")
+    said = tokens.call(server, "ann", "create_sandbox")["content"][0]["text"]
+    assert said == ("limit_reached: you have 1 of at most 1 sandboxes, so 1 more cannot be created. End one with kill_sandbox. "
+                    "list_sandboxes shows your sandboxes")
+
+
 @pytest.mark.parametrize("said, words", [
     ('cpuCount: 99 is out of range: it may be 1 to 8', "argument 'cpus': 99 is out of range: it may be 1 to 8"),
     ('memoryMB: 10 is out of range: it may be 128 to 4096', "argument 'memory_mb': 10 is out of range: it may be 128"),

@@ -244,7 +244,7 @@ def test_forks_count_among_a_callers_sandboxes(http_start, backend, tokens):  # 
     server = http_start("--token-file", tokens.path)  # noqa: F811
     mine = call(server, tokens, "eve", "create_sandbox")["structuredContent"]["sandbox_id"]
     said = call(server, tokens, "eve", "fork_sandbox", sandbox_id=mine, count=4)["content"][-1]["text"]
-    assert said.startswith("limit_reached: you have 1 sandboxes and can create 3 more")
+    assert said.startswith("limit_reached: you have 1 of at most 4 sandboxes, so 4 more cannot be created. End one")
     assert backend.sent("POST", f"/sandboxes/{mine}/fork") == []
     assert "isError" not in call(server, tokens, "eve", "fork_sandbox", sandbox_id=mine, count=3)
     assert call(server, tokens, "eve", "fork_sandbox", sandbox_id=mine)["isError"]

@@ -196,7 +196,7 @@ def test_a_limit_of_sandboxes(http_start, backend, tokens):  # noqa: F811
     server = http_start("--token-file", tokens.path)
     made = [tokens.call(server, "eve", "create_sandbox")["structuredContent"]["sandbox_id"] for _ in range(2)]
     said = tokens.call(server, "eve", "create_sandbox")["content"][-1]["text"]
-    assert said.startswith("limit_reached: you have 2 sandboxes") and "kill_sandbox" in said
+    assert said.startswith("limit_reached: you have 2 of at most 2 sandboxes, so 1 more cannot be created") and "kill_sandbox" in said
     assert len(backend.created) == 2
     tokens.call(server, "ann", "create_sandbox")
     tokens.call(server, "eve", "kill_sandbox", sandbox_id=made[0])
