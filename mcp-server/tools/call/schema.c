@@ -321,7 +321,15 @@ static json_t *number_in(const char *s, size_t len)
     return *end || !isfinite(v) ? NULL : json_real(v);
 }
 
-// Return the number or boolean that a string stands for, a new reference; NULL: keep the string.
+// Return the list or object whose JSON the string is, a new reference; NULL: it is none.
+static json_t *list_in(const char *s, size_t len)
+{
+    struct err ignored = ERR_INIT;
+    const char *first = s + strspn(s, " \t\r\n");
+    return *first == '[' || *first == '{' ? json_parse(s, len, &ignored) : NULL;
+}
+
+// Return the value that a string stands for, a new reference; NULL: keep the string.
 static json_t *unquoted(const char *type, const json_t *value)
 {
     const char *s = json_string_value(value);
@@ -329,6 +337,8 @@ static json_t *unquoted(const char *type, const json_t *value)
         return number_in(s, json_string_length(value));
     if (s && str_eq(type, "boolean") && (strcasecmp(s, "true") == 0 || strcasecmp(s, "false") == 0))
         return json_boolean(strcasecmp(s, "true") == 0);
+    if (s && str_eq(type, "array"))
+        return list_in(s, json_string_length(value));
     return NULL;
 }
 
@@ -360,7 +370,7 @@ static json_t *list_of(const json_t *items, const json_t *object)
 }
 
 // JSON Schema counts 3.0 as an integer, and some languages write integers so. Some models write
-// numbers and booleans as strings, and an object for a list of "name=value".
+// numbers, booleans and lists as strings, and an object for a list of "name=value".
 static json_t *meant_value(const json_t *property, const json_t *value)
 {
     const char *type = json_string_value(json_object_get(property, "type"));
@@ -371,7 +381,8 @@ static json_t *meant_value(const json_t *property, const json_t *value)
     if (str_eq(type, "array") && json_is_object(value))
         return list_of(json_object_get(property, "items"), value);
     json_t *meant = unquoted(type, value);
-    json_t *whole = json_is_real(meant) ? meant_value(property, meant) : NULL;
+    bool again = json_is_real(meant) || json_is_object(meant);
+    json_t *whole = again ? meant_value(property, meant) : NULL;
     if (!whole)
         return meant;
     json_decref(meant);

@@ -16,8 +16,8 @@
 // ("minimum": 0, "minLength": 0); elsewhere it excludes them ("minimum": 1, "minLength": 1, an
 // enum).
 //
-// Common mistakes are repaired: a number, true or false in a string, an object for a list of
-// "name=value", and a name in `aliases` (an object of aliases and right names; NULL: none). An
+// Common mistakes are repaired: a number, true, false or a list in a string, an object for a list
+// of "name=value", and a name in `aliases` (an object of aliases and right names; NULL: none). An
 // unknown `description` is ignored.
 json_t *schema_apply(const json_t *schema, const json_t *aliases, const json_t *arguments,
                      struct err *e);

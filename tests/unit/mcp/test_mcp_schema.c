@@ -58,6 +58,10 @@ static const struct {
     {"{\"id\":\"x\",\"list\":{\"A\":\"1=2\",\"B\":3,\"C\":true},\"lines\":{\"at\":1}}",
      "{\"id\":\"x\",\"list\":[\"A=1=2\",\"B=3\",\"C=true\"],\"lines\":[{\"at\":1}],"
      "\"path\":\"/home/user\"}"},
+    {"{\"id\":\"x\",\"list\":\" [\\\"A=1\\\"]\",\"lines\":\"[{\\\"at\\\":\\\"7\\\"}]\"}",
+     "{\"id\":\"x\",\"list\":[\"A=1\"],\"lines\":[{\"at\":7}],\"path\":\"/home/user\"}"},
+    {"{\"id\":\"x\",\"list\":\"{\\\"A\\\":1}\",\"lines\":\"{\\\"at\\\":7}\"}",
+     "{\"id\":\"x\",\"list\":[\"A=1\"],\"lines\":[{\"at\":7}],\"path\":\"/home/user\"}"},
     {"{\"id\":\"x\",\"lines\":[{\"at\":1},{\"at\":\"2\"}]}",
      "{\"id\":\"x\",\"lines\":[{\"at\":1},{\"at\":2}],\"path\":\"/home/user\"}"},
 };
@@ -77,6 +81,8 @@ static const struct {
     {"{\"id\":\"x\",\"count\":\"1.5\"}", "argument 'count' must be an integer, not a number"},
     {"{\"id\":\"x\",\"deep\":\"yes\"}", "argument 'deep' must be a boolean, not a string"},
     {"{\"id\":\"x\",\"list\":{\"A\":[1]}}", "argument 'list' must be an array, not an object"},
+    {"{\"id\":\"x\",\"list\":\"A=1\"}", "argument 'list' must be an array, not a string"},
+    {"{\"id\":\"x\",\"list\":\"[\\\"A=1\\\"\"}", "argument 'list' must be an array, not a string"},
     {"{\"id\":\"x\",\"list\":[\"A\"]}", "argument 'list[0]' must match =, which \"A\" does not"},
     {"{\"id\":\"x\",\"timeout\":61}", "argument 'timeout' must be from 0.5 to 60, not 61"},
     {"{\"id\":0}", "argument 'id' must be a string, not an integer"},
