@@ -305,8 +305,9 @@ static inline const char *machine_vmnet(const struct machine *m)
     return m->driver->machine.vmnet(m);
 }
 
-// End the machine at once (SIGKILL to all its processes), wait until they are gone, close what it
-// holds, call on_gone and free it. The caller removes the directory.
+// End the machine at once, wait until its processes are gone, close what it holds, call on_gone and
+// free it. Its processes get SIGKILL, but one that has to end others before itself gets SIGTERM,
+// and SIGKILL after a time limit. The caller removes the directory.
 static inline void machine_kill(struct machine *m, void (*on_gone)(void *ctx), void *ctx)
 {
     m->driver->machine.kill(m, on_gone, ctx);

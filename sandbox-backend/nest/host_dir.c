@@ -29,6 +29,11 @@ int host_dir_make(struct err *e)
 {
     static const char *const DIRS[] = {NEST_HOME_DIR, NEST_STATE_DIR, NEST_ETC_DIR, NEST_TMP_DIR};
     char *dir auto_free = getcwd(NULL, 0);
+    if (!dir)
+        return err_sys(e, errno, "find the sandbox's directory");
+    if (strpbrk(dir, ":\n")) // it becomes a field of passwd
+        return err_set(e, ERR_PRECONDITION,
+                       "the tier none needs a CUBBY_HOME without colons and newlines in its path");
     for (size_t i = 0; i < ARRAY_LEN(DIRS); i++)
         if (dir_make(DIRS[i], 0700, e) < 0)
             return -1;

@@ -103,11 +103,14 @@ static int map_by_programs(pid_t pid, struct err *e)
 {
     char *name auto_free = name_of(geteuid());
     unsigned users = find_range("/etc/subuid", name), groups = find_range("/etc/subgid", name);
+    if (!name)
+        return err_set(e, ERR_PRECONDITION, "user %u is not in /etc/passwd", (unsigned)geteuid());
     if (!users || !groups)
         return err_set(e, ERR_PRECONDITION,
-                       "/etc/subuid and /etc/subgid give user %s fewer than %u ids; add a range "
-                       "with usermod --add-subuids and --add-subgids",
-                       name ? name : "of this daemon", NEST_USERS_COUNT - 1);
+                       "%s gives user %s no range of %u ids or more; let root add one: usermod "
+                       "--add-sub%cids FIRST-LAST %s",
+                       users ? "/etc/subgid" : "/etc/subuid", name, NEST_USERS_COUNT - 1,
+                       users ? 'g' : 'u', name);
     if (run_mapper("newuidmap", pid, geteuid(), users, e) < 0)
         return -1;
     return run_mapper("newgidmap", pid, getegid(), groups, e);

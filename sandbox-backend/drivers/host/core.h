@@ -257,9 +257,10 @@ char *core__policy_text(const struct net_policy *policy); // new string: JSON, o
 void core_limits_start(struct machine_core *c, const struct subproc *first,
                        const struct cgroup_limits *limits);
 // Move the process into the groups that core_limits_start has made, and with it its descendants
-// that began before the groups existed. When memory runs out, the host kernel ends the largest of
-// the descendants first. The machine's record then has only the limits that hold for all of them.
-// Blocks, so call it from a worker.
+// that began before the groups existed. The machine's record then has only the limits that hold for
+// all of them. When memory runs out, the host kernel ends the present children of the process, and
+// what they start later, before the process itself. For a guest that starts after this call, its
+// own programs set that order. Blocks, so call it from a worker.
 void core_limits_confine(struct machine_core *c, pid_t pid);
 void core_set_background(struct machine *machine, bool background); // machine_ops
 json_t *core_jail(const struct machine *machine);                   // driver.jail

@@ -36,7 +36,10 @@ def users_of(pid):
 class Nest:
     """A cubby-nest that waits for the name of its guest."""
 
-    def __init__(self, where, program=ENVD, wrap=(), daemon=None):
+    running = []
+
+    def __init__(self, where, program=ENVD, wrap=(), daemon=None, waits=True):
+        Nest.running.append(self)
         self.where = where
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(where / "vm.net"))
@@ -50,7 +53,8 @@ class Nest:
             self.process = subprocess.Popen([*wrap, NEST, *words, "--", program], pass_fds=fds, stderr=said)
         os.close(directory)
         os.close(theirs)
-        wait_for(self.takes_signals, 20, "it takes over SIGTERM")
+        if waits:
+            wait_for(self.takes_signals, 20, "it takes over SIGTERM")
 
     def takes_signals(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
@@ -71,11 +75,20 @@ class Nest:
         return self.process.wait(60), (self.where / "said").read_text()
 
     def close(self):
+        Nest.running.remove(self)
         os.close(self.go)
         if self.process.poll() is None:
-            self.process.kill()
+            for pid in [*below(self.process.pid), self.process.pid]:
+                os.kill(pid, signal.SIGKILL)
             self.process.wait()
         self.listener.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    for nest in list(Nest.running):
+        nest.close()
 
 
 @pytest.fixture(name="where")
@@ -90,7 +103,6 @@ def test_an_end_before_the_start(where):
     nest.process.terminate()
     status, said = nest.end()
     assert status == 126 and "the guest was ended while it started" in said
-    nest.close()
 
 
 def test_an_end_before_envd_listens(where):
@@ -105,7 +117,6 @@ def test_an_end_before_envd_listens(where):
     status, said = nest.end()
     assert status == 126 and "the guest was ended while it started" in said
     assert [pid for pid in processes if process_exists(pid)] == []
-    nest.close()
 
 
 def test_the_end_of_the_daemon_before_the_start(where):
@@ -114,7 +125,6 @@ def test_the_end_of_the_daemon_before_the_start(where):
         nest = Nest(where, daemon=pidfd)
         os.close(pidfd)
     assert nest.end()[0] == 126
-    nest.close()
 
 
 def test_an_envd_that_does_not_start(where):
@@ -122,7 +132,6 @@ def test_an_envd_that_does_not_start(where):
     nest.begin()
     status, said = nest.end()
     assert status == 126 and ("envd did not start" in said or "ended while it started" in said)
-    nest.close()
 
 
 def test_envd_is_for_its_user_alone(where):
@@ -148,7 +157,33 @@ def test_envd_is_for_its_user_alone(where):
     assert not [line for line in unix if str(where / "run") in line], "no path in /proc/net/unix"
     nest.process.terminate()
     assert nest.end()[0] == 0
-    nest.close()
+
+
+def test_a_directory_that_no_line_of_passwd_can_name(where):
+    odd = where / "a:b"
+    odd.mkdir(mode=0o700)
+    nest = Nest(odd, waits=False)
+    status, said = nest.end()
+    assert status == 126 and "needs a CUBBY_HOME without colons" in said and not (odd / "etc").exists()
+
+
+@pytest.mark.parametrize("subuid, subgid, says", [
+    ("", "nester:1:65535", "/etc/subuid gives user nester no range of 65535 ids or more"),
+    ("nester:700000:65536", "nester:700000:65534", "/etc/subgid gives user nester no range of 65535 ids or more"),
+])
+def test_a_user_without_further_ids(where, subuid, subgid, says):
+    """The refusal names the file, and what root can do."""
+    for name, text in ("passwd", f"nester:x:{USER}:{USER}::/:/bin/sh"), ("subuid", subuid), ("subgid", subgid):
+        (where / name).write_text(text + "\n")
+    (where / "image").touch()
+    script = 'for f in passwd subuid subgid; do mount --bind "$1/$f" /etc/$f; done; shift; exec "$@"'
+    world = tempfile.mkdtemp(prefix="cubby-test-")
+    os.chown(world, USER, USER)
+    (pathlib.Path(world) / "image").touch()
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", where, *AS_USER, NEST, "--kind", "unpack", "--dir", world,
+                           "--image", f"{world}/image", "--", "/bin/true"], capture_output=True, text=True, timeout=60, check=False)
+    shutil.rmtree(world)
+    assert done.returncode == 126 and says in done.stderr and f"usermod --add-sub{'g' if subuid else 'u'}ids" in done.stderr
 
 
 def test_a_process_that_cannot_be_killed():
@@ -172,5 +207,4 @@ def test_a_process_that_cannot_be_killed():
         assert "ended while it started" in said
     finally:
         os.kill(other, signal.SIGKILL)
-        nest.close()
         shutil.rmtree(where)
