@@ -2,9 +2,13 @@
 // Check a template's files for gVisor, and write the bundle of a machine.
 #include "sandbox-backend/drivers/gvisor/bundle.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/json_fields.h"
@@ -42,17 +46,28 @@ static int read_facts(const json_t *json, struct bundle_template *out, struct er
     return 0;
 }
 
-// Load from the directory `from`, which errors call `template_dir`.
-static int load(const char *from, const char *template_dir, struct bundle_template *out,
-                struct err *e)
+// Read a file of the template's directory `from`, which errors call `template_dir`.
+static json_t *read_json(int from, const char *template_dir, const char *name, struct err *e)
 {
-    char *path auto_free = str_printf("%s/template.json", from);
-    char *rootfs auto_free = str_printf("%s/" BUNDLE_DIR "/" BUNDLE_ROOTFS, from);
+    struct buf text auto_buf = BUF_INIT;
+    int file auto_close = openat(from, name, O_RDONLY | O_CLOEXEC);
+    json_t *json = NULL;
+    if (file < 0)
+        err_sys(e, errno, "open");
+    else if (fd_read_all(file, JSON_BYTES_MAX, &text, e) == 0)
+        json = json_parse(buf_str(&text), text.len, e);
+    if (!json)
+        err_wrap(e, "%s/%s", template_dir, name);
+    return json;
+}
+
+static int load(int from, const char *template_dir, struct bundle_template *out, struct err *e)
+{
     *out = (struct bundle_template){0};
-    json_t *json = json_file_read(path, JSON_BYTES_MAX, e);
+    json_t *json = read_json(from, template_dir, "template.json", e);
     int result = json ? read_facts(json, out, e) : -1;
     json_decref(json);
-    if (result == 0 && !file_exists(rootfs))
+    if (result == 0 && faccessat(from, BUNDLE_DIR "/" BUNDLE_ROOTFS, F_OK, 0) != 0)
         result = err_set(e, ERR_NOT_FOUND, "%s/" BUNDLE_DIR "/" BUNDLE_ROOTFS " is missing",
                          template_dir);
     if (result < 0) {
@@ -65,16 +80,14 @@ static int load(const char *from, const char *template_dir, struct bundle_templa
 
 int bundle_load(const char *template_dir, struct bundle_template *out, struct err *e)
 {
-    return load(template_dir, template_dir, out, e);
+    int fd auto_close = open(template_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return load(fd, template_dir, out, e);
 }
 
 int bundle_open(const char *template_dir, struct bundle_template *out, struct err *e)
 {
     int fd auto_close = read_only_open(template_dir, e);
-    if (fd < 0)
-        return -1;
-    char *from auto_free = str_printf("/proc/self/fd/%d", fd);
-    return load(from, template_dir, out, e) < 0 ? -1 : steal_fd(&fd);
+    return fd < 0 || load(fd, template_dir, out, e) < 0 ? -1 : steal_fd(&fd);
 }
 
 int64_t bundle_memory_mb(int64_t memory_mb, int64_t disk_mb)
@@ -117,13 +130,13 @@ static void set_sources(json_t *config)
     }
 }
 
-int bundle_make(const char *dir, int template, int64_t disk_mb, struct err *e)
+int bundle_make(const char *dir, int template, const char *template_dir, int64_t disk_mb,
+                struct err *e)
 {
-    char *from auto_free = str_printf("/proc/self/fd/%d/" BUNDLE_DIR "/" BUNDLE_CONFIG, template);
     char *to auto_free = str_printf("%s/" BUNDLE_CONFIG, dir);
     char *rootfs auto_free = name_file(BUNDLE_ROOTFS);
     char *size auto_free = str_printf("size=%lld", (long long)disk_mb << 20);
-    json_t *config = json_file_read(from, JSON_BYTES_MAX, e);
+    json_t *config = read_json(template, template_dir, BUNDLE_DIR "/" BUNDLE_CONFIG, e);
     if (!config)
         return -1;
     set_sources(config);

@@ -48,8 +48,9 @@ int64_t bundle_memory_mb(int64_t memory_mb, int64_t disk_mb);
 
 // Write the bundle of one machine into `dir`: the config.json of the template, with the path of the
 // root file system and the size of the layer above it, which is in memory. Mounts of type "erofs"
-// get the paths of their files, too. `template` is a descriptor from bundle_open. The paths lead
-// through BUNDLE_FD, the descriptor number at which the caller must give the template's directory
-// to runsc.
+// get the paths of their files, too. `template` is a descriptor from bundle_open, of the directory
+// that errors call template_dir. The paths lead through BUNDLE_FD, the descriptor number at which
+// the caller must give the template's directory to runsc.
 #define BUNDLE_FD 3
-int bundle_make(const char *dir, int template, int64_t disk_mb, struct err *e);
+int bundle_make(const char *dir, int template, const char *template_dir, int64_t disk_mb,
+                struct err *e);

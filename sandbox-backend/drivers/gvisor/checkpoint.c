@@ -180,12 +180,9 @@ int checkpoint_check(const char *dir, const struct bundle_template *t, struct er
     return 0;
 }
 
-void checkpoint_empty(const char *dir)
+void checkpoint_empty_at(int dir)
 {
-    char *json auto_free = str_printf("%s/" JSON_NAME, dir);
-    unlink(json);
-    for (int i = 0; i < CHECKPOINT_FILES; i++) {
-        char *path auto_free = str_printf("%s/%s", dir, NAMES[i]);
-        unlink(path);
-    }
+    unlinkat(dir, JSON_NAME, 0);
+    for (int i = 0; i < CHECKPOINT_FILES; i++)
+        unlinkat(dir, NAMES[i], 0);
 }

@@ -8,6 +8,9 @@
 //   pages_meta.img   where each page of pages.img belongs
 //   pages.img        the memory of the guest, with the layer above its root file system
 //
+// pages.img has no checksum. gVisor checks that of checkpoint.img; but reading all of pages.img
+// would take as long as the restore, which reads it once. Its size is compared.
+//
 // gVisor itself compares only its version text, the specification and the processor with those of
 // the image. The functions here compare the rest.
 #pragma once
@@ -43,4 +46,5 @@ int checkpoint_seal(const char *dir, const struct bundle_template *t, bool sync,
 int checkpoint_check(const char *dir, const struct bundle_template *t, struct err *e);
 // Return whether a write into the directory failed because the disk is full.
 bool checkpoint_fills_disk(const char *dir, const struct err *e);
-void checkpoint_empty(const char *dir); // removes the files of the image, not the directory
+// Remove the files of the image from the directory, a descriptor. Large files take a while.
+void checkpoint_empty_at(int dir);

@@ -108,6 +108,8 @@ static void free_members(struct machine_core *core)
     container__save_abandon(c);
     mem_close_fd(&c->card);
     mem_close_fd(&c->panic_log);
+    free(c->runsc);
+    free(c->from);
     mem_close_fd(&c->template_fd);
     checkpoint_close(c->image);
     container_dir_fini(&c->dir, c->is_left && !c->may_be_used);

@@ -18,6 +18,7 @@ struct container {
     struct machine_core core;     // first: the daemon's pointer to it
     struct bundle_template facts; // of the template, but with the machine's own size
     struct container_dir dir;
+    char *runsc, *from;          // owned; of the start: the program, and an image or NULL
     int template_fd;             // owned; of bundle_open; -1 once the sentry runs
     int image[CHECKPOINT_FILES]; // owned; files to restore the machine from; -1: none, or restored
     bool has_image;              // the machine is restored, not booted

@@ -40,13 +40,13 @@
 #define TASKS_MAX     (LIMIT_COMMANDS_TASKS + LIMIT_KERNEL_TASKS + 100) // the others: init, envd
 #define FILES_MAX     20480
 #define PROCESSES_MAX 16384 // stubs have a thread for each thread of the guest
-// The Go runtime would keep files of the daemon's own control group open in the sentry.
-#define CGROUPS    "/sys/fs/cgroup"
-#define PIDS_FILE  "/proc/sys/kernel/pid_max"
-#define PIDS_SHARE 8 // a sandbox gets at most one part in so many of the host's process ids
+#define PIDS_FILE     "/proc/sys/kernel/pid_max"
+#define PIDS_SHARE    8 // a sandbox gets at most one part in so many of the host's process ids
 
-static int begin(struct container *c, const char *image, struct err *e);
-static int start_runsc(struct container *c, const char *runsc, struct err *e);
+static void run_prepare(void *ctx, struct err *e);
+static void on_prepared(struct machine_core *core, const struct err *e);
+static int start_processes(struct container *c, struct err *e);
+static int start_runsc(struct container *c, struct err *e);
 static void on_created(struct subproc *p, int status, void *ctx);
 static int find_sentry(struct container *c, struct err *e);
 static void describe_end(struct container *c, int status, const struct err *e);
@@ -65,34 +65,39 @@ struct machine *container__create(uv_loop_t *loop, const struct machine_spec *sp
 {
     struct container *c = container__new(loop, spec, on_ready, on_exit, ctx);
     struct err e = ERR_INIT;
-    if (begin(c, spec->image, &e) < 0)
+    // Step 1. The pinned runsc. Only after it has changed does this read the whole file.
+    c->runsc = runsc_find(gvisor__runsc(), &e);
+    c->from = spec->image ? xstrdup(spec->image) : NULL;
+    if (c->runsc)
+        core_work(&c->core, run_prepare, on_prepared, c);
+    else
         core_fail(&c->core, &e); // the loop reports the failure to the daemon
     return &c->core.machine;
 }
 
 // Open what the machine starts from: an image, the template's checkpoint, or nothing.
-static int open_saved(struct container *c, const char *image, bool is_sized, struct err *e)
+static int open_saved(struct container *c, bool is_sized, struct err *e)
 {
     char *saved auto_free = str_printf("%s/" BUNDLE_DIR, c->core.template);
     int from auto_close = openat(c->template_fd, BUNDLE_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (image) {
+    if (c->from) {
         c->has_image = true;
-        return checkpoint_open(image, &c->facts, c->image, e);
+        return checkpoint_open(c->from, &c->facts, c->image, e);
     }
     c->has_image = !is_sized && checkpoint_exists_at(from);
     return c->has_image ? checkpoint_open_at(from, saved, &c->facts, c->image, e) : 0;
 }
 
 // Read the template. All files that the machine gets belong to the build that is opened here.
-static int load(struct container *c, const char *image, struct err *e)
+static int load(struct container *c, struct err *e)
 {
     c->template_fd = bundle_open(c->core.template, &c->facts, e);
     if (c->template_fd < 0)
         return -1;
     bool is_sized = bundle_apply_size(&c->facts, &c->core.size);
-    if (open_saved(c, image, is_sized, e) == 0)
+    if (open_saved(c, is_sized, e) == 0)
         return 0;
-    if (image) {
+    if (c->from) {
         if (e->code == ERR_PRECONDITION)
             err_wrap(e,
                      "create a new sandbox from template %s; the saved machine cannot be restored",
@@ -104,17 +109,29 @@ static int load(struct container *c, const char *image, struct err *e)
     return -1;
 }
 
-// Run steps 1 to 3, all within this turn of the loop.
-static int begin(struct container *c, const char *image, struct err *e)
+// Step 2, in a worker, because each file may have to be read from the disk: the template, what the
+// machine starts from, and the container's directory.
+static void run_prepare(void *ctx, struct err *e)
 {
-    // Step 1. The template, the pinned runsc, and the container's directory.
-    char *runsc auto_free = runsc_find(gvisor__runsc(), e);
-    if (!runsc || load(c, image, e) < 0)
-        return -1;
-    if (container_dir_make(&c->dir, e) < 0 ||
-        bundle_make(c->dir.path, c->template_fd, c->facts.disk_mb, e) < 0)
-        return -1;
-    // Step 2. The network card: the sentry's end and netd's end.
+    struct container *c = ctx;
+    if (load(c, e) == 0 && container_dir_make(&c->dir, e) == 0)
+        bundle_make(c->dir.path, c->template_fd, c->core.template, c->facts.disk_mb, e);
+}
+
+static void on_prepared(struct machine_core *core, const struct err *e)
+{
+    struct container *c = container_of_core(core);
+    struct err failed = ERR_INIT;
+    if (core->state != MACHINE_STARTING)
+        return;
+    core_step(core, "prepared");
+    if (e || start_processes(c, &failed) < 0)
+        core_fail(core, e ? e : &failed);
+}
+
+static int start_processes(struct container *c, struct err *e)
+{
+    // Step 3. The network card: the sentry's end and netd's end.
     int card[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, card) != 0)
         return err_sys(e, errno, "make a socket pair");
@@ -122,9 +139,9 @@ static int begin(struct container *c, const char *image, struct err *e)
     int netd_end auto_close = card[1];
     for (int i = 0; i < 2; i++)
         setsockopt(card[i], SOL_SOCKET, SO_SNDBUF, &(int){SOCKET_BYTES}, sizeof(int));
-    // Step 3. Both processes. runsc first, because it takes longest.
+    // Step 4. Both processes. runsc first, because it takes longest.
     c->core.guest_log = childlog_open("gvisor.log", e);
-    if (c->core.guest_log < 0 || start_runsc(c, runsc, e) < 0 ||
+    if (c->core.guest_log < 0 || start_runsc(c, e) < 0 ||
         core_network_start(&c->core, netd_end, e) < 0)
         return -1;
     core_step(&c->core, "started");
@@ -132,22 +149,12 @@ static int begin(struct container *c, const char *image, struct err *e)
     return 0;
 }
 
-// runsc gives the sentry the host's memory as the guest's (/proc/meminfo, sysinfo, the default size
-// of tmpfs), and has no option for it.
-static int tell_memory(const struct container *c, const char *path, struct err *e)
-{
-    char text[64];
-    int len =
-        snprintf(text, sizeof text, "MemTotal: %lld kB\n", (long long)c->facts.memory_mb << 10);
-    return file_replace(path, text, (size_t)len, 0600, e);
-}
-
 // runsc's output goes to a file: the sentry keeps it, as the guest's console, and would keep a pipe
 // open for ever.
-static int start_runsc(struct container *c, const char *runsc, struct err *e)
+static int start_runsc(struct container *c, struct err *e)
 {
     char *meminfo auto_free = container_dir_file(&c->dir, CONTAINER_MEMORY);
-    if (tell_memory(c, meminfo, e) < 0)
+    if (runsc_tell_memory(meminfo, c->facts.memory_mb, e) < 0)
         return -1;
     char *pid auto_free = container_dir_file(&c->dir, CONTAINER_PID);
     char *panics auto_free = container_dir_file(&c->dir, CONTAINER_PANIC);
@@ -156,37 +163,30 @@ static int start_runsc(struct container *c, const char *runsc, struct err *e)
         return -1;
     bool is_root = geteuid() == 0;
     const char *args[] = {
-        "runsc", "--root", c->dir.path, "--platform=systrap", "--network=sandbox",
-        "--ignore-cgroups", "--in-sandbox-cgroup=v2", "--allow-suid",
+        "runsc", "--root", c->dir.path, "--network=sandbox", RUNSC_FLAGS, panic_log,
         // gVisor compares the path of the root file system with that of the saved machine, and a
         // template is built at another path. checkpoint_check compares what matters.
-        "--restore-spec-validation=ignore",
-        // Each sandbox gets an empty network namespace of its own. The default one stays mounted on
-        // the host.
-        "--gofer-network-namespace=new", panic_log,
-        // The pinned build has the sentry in itself.
-        "--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
-        is_root ? "--directfs=false" : "--directfs=true", "create", "--bundle", c->dir.path,
-        "--pid-file", pid, CONTAINER_ID, NULL};
+        "--restore-spec-validation=ignore", is_root ? "--directfs=false" : "--directfs=true",
+        "create", "--bundle", c->dir.path, "--pid-file", pid, CONTAINER_ID, NULL};
     char *argv[ARRAY_LEN(args)]; // execve(2) takes no const, but changes nothing
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
     const int fds[] = {-1, c->core.guest_log, c->core.guest_log, [BUNDLE_FD] = c->template_fd};
-    const struct spawn_opts opts = {.file = runsc,
+    const struct spawn_opts opts = {.file = c->runsc,
                                     .argv = argv,
                                     .fds = fds,
                                     .fd_count = ARRAY_LEN(fds),
                                     .meminfo = meminfo,
-                                    .hidden = CGROUPS,
+                                    .hidden = RUNSC_HIDDEN,
                                     .scratch = panics,
                                     .dies_with_us = host_jail_ends_with_daemon(),
-                                    .namespaces = CLONE_NEWNS | (is_root ? 0 : CLONE_NEWUSER)};
+                                    .namespaces = RUNSC_NAMESPACES};
     c->creator = subproc_start(c->core.loop, &opts, on_created, c, e);
     c->core.working = c->creator != NULL; // the machine is not gone before it has ended
     return c->creator ? 0 : -1;
 }
 
-// Step 4. The sentry runs, or runsc has failed. A machine that is ending also gets its sentry, so
+// Step 5. The sentry runs, or runsc has failed. A machine that is ending also gets its sentry, so
 // that the sentry is killed. If the sentry's pid is not known, because the creator was killed or
 // wrote none, the sentry is searched for among all processes and killed.
 static void on_created(struct subproc *p, int status, void *ctx)
@@ -280,7 +280,7 @@ static void run_confine(void *ctx, struct err *e)
     core_limits_confine(&c->core, subproc_pid(c->core.guest));
 }
 
-// Step 5. Both the groups and the sentry are there. The sentry has its first stub, from which all
+// Step 6. Both the groups and the sentry are there. The sentry has its first stub, from which all
 // others descend. Both must be in the groups before the guest runs.
 static void confine(struct container *c)
 {
@@ -349,7 +349,7 @@ static bool goes_on(struct container *c, const struct err *e)
     return !e;
 }
 
-// Step 6. The sentry has its card. The daemon closes its copy: otherwise netd would not end with
+// Step 7. The sentry has its card. The daemon closes its copy: otherwise netd would not end with
 // the sentry.
 static void on_networked(const struct err *e, void *ctx)
 {
@@ -366,7 +366,7 @@ static void on_networked(const struct err *e, void *ctx)
                         START_MS, on_started);
 }
 
-// Step 7. The sentry reads the image, and lets the guest run.
+// Step 8. The sentry reads the image, and lets the guest run.
 static void restore(struct container *c)
 {
     json_t *arg = json_pack("{s:b, s:b, s:b, s:b}", "HavePagesFile", 1, "HaveDeviceFile", 0,
@@ -383,7 +383,7 @@ static void on_restored(const struct err *e, void *ctx)
         core_ready(&c->core, MACHINE_RUNNING);
 }
 
-// Step 7 for a template without a checkpoint.
+// Step 8 for a template without a checkpoint.
 static void on_started(const struct err *e, void *ctx)
 {
     struct container *c = ctx;

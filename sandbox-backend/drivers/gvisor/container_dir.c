@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -243,17 +244,65 @@ static void sweep_dir(const char *dir)
         dir_remove(dir, NULL);
 }
 
-static void sweep(const char *prefix)
+struct left {
+    SLIST_ENTRY(left) link;
+    char *dir; // owned
+};
+SLIST_HEAD(lefts, left);
+
+// List the directories that may be left over. They do not become live: each machine makes its own.
+static void find_left(struct lefts *found, const char *prefix)
 {
     DIR *dirs = opendir(root);
     if (!dirs)
         return;
     for (struct dirent *entry; (entry = readdir(dirs));) {
         char *dir auto_free = str_printf("%s/%s", root, entry->d_name);
-        if (entry->d_name[0] != '.' && str_starts(entry->d_name, prefix) && !is_live(dir))
-            sweep_dir(dir);
+        if (entry->d_name[0] == '.' || !str_starts(entry->d_name, prefix) || is_live(dir))
+            continue;
+        struct left *l = xcalloc(1, sizeof *l);
+        l->dir = steal(&dir);
+        SLIST_INSERT_HEAD(found, l, link);
     }
     closedir(dirs);
+}
+
+static void sweep_left(struct lefts *found)
+{
+    while (!SLIST_EMPTY(found)) {
+        struct left *l = SLIST_FIRST(found);
+        SLIST_REMOVE_HEAD(found, link);
+        sweep_dir(l->dir);
+        free(l->dir);
+        free(l);
+    }
+}
+
+static void sweep(const char *prefix)
+{
+    struct lefts found = SLIST_HEAD_INITIALIZER(found);
+    find_left(&found, prefix);
+    sweep_left(&found);
+}
+
+static void *run_sweep(void *ctx)
+{
+    struct lefts *found = ctx;
+    sweep_left(found);
+    free(found);
+    return NULL;
+}
+
+void container_dirs_sweep_later(void)
+{
+    pthread_t thread;
+    struct lefts *found = xcalloc(1, sizeof *found);
+    SLIST_INIT(found);
+    find_left(found, "");
+    if (SLIST_EMPTY(found) || pthread_create(&thread, NULL, run_sweep, found) != 0)
+        run_sweep(found);
+    else
+        pthread_detach(thread);
 }
 
 void container_dirs_sweep(void)

@@ -23,6 +23,9 @@ void container_dirs_close(void);
 // process has locked, and kill the runsc processes that still use it. Another process that locks
 // directories is `cubby template build`, which makes machines too.
 void container_dirs_sweep(void);
+// Do the same in a thread, with the directories that are there now. It may take some seconds for
+// each of them. A process that ends before the thread leaves the rest to the next sweep.
+void container_dirs_sweep_later(void);
 
 // Mark the directories that this process makes from now on, by a prefix of their names, as those of
 // a template build. Also remove the directories with that prefix that killed builds left behind. A

@@ -13,6 +13,7 @@
 // A daemon that ends in between leaves a guest that goes on, or is paused, as its sentry was told.
 #include "sandbox-backend/drivers/gvisor/container.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,8 @@ static void on_written(const struct err *e, void *ctx);
 static void run_seal(void *ctx, struct err *e);
 static void on_sealed(struct machine_core *core, const struct err *e);
 static void give_up(struct container_save *s);
+static void run_empty(void *ctx, struct err *e);
+static void on_emptied(struct machine_core *core, const struct err *e);
 static void on_resumed(struct container *c, const struct err *e);
 static void finish(struct container_save *s);
 
@@ -159,12 +162,28 @@ static void on_sealed(struct machine_core *core, const struct err *e)
 // 4. After a failure: no file is left, and the guest is as it was.
 static void give_up(struct container_save *s)
 {
-    struct container *c = s->c;
     if (checkpoint_fills_disk(s->dir, &s->error)) {
         err_wrap(&s->error, "the host's disk has no room for the sandbox's state");
         s->error.code = ERR_LIMIT;
     }
-    checkpoint_empty(s->dir);
+    core_work(&s->c->core, run_empty, on_emptied, s);
+}
+
+static void run_empty(void *ctx, struct err *e)
+{
+    const struct container_save *s = ctx;
+    int dir auto_close = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    (void)e;
+    checkpoint_empty_at(dir);
+}
+
+static void on_emptied(struct machine_core *core, const struct err *e)
+{
+    struct container *c = container_of_core(core);
+    struct container_save *s = core_is_alive(core) ? c->save : NULL;
+    (void)e;
+    if (!s)
+        return;
     if (c->core.state == MACHINE_PAUSING)
         core_set_state(&c->core, MACHINE_RUNNING);
     if (s->was_running && c->core.state == MACHINE_PAUSED) {
@@ -196,12 +215,34 @@ static void finish(struct container_save *s)
     core_answer(core, err_is(&e) ? &e : NULL);
 }
 
+// ---- the saving of a machine that has ended
+
+struct emptying {
+    uv_work_t work;
+    int dir; // owned. Not the path, which the daemon may use again
+};
+
+static void run_emptying(uv_work_t *work)
+{
+    checkpoint_empty_at(container_of(work, struct emptying, work)->dir);
+}
+
+static void on_emptying_over(uv_work_t *work, int status)
+{
+    struct emptying *w = container_of(work, struct emptying, work);
+    (void)status;
+    mem_close_fd(&w->dir);
+    free(w);
+}
+
 void container__save_abandon(struct container *c)
 {
     struct container_save *s = c->save;
     if (!s || c->core.working)
         return;
+    struct emptying *w = xcalloc(1, sizeof *w);
+    w->dir = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     c->save = NULL;
-    checkpoint_empty(s->dir);
     save_free(s);
+    uv_queue_work(c->core.loop, &w->work, run_emptying, on_emptying_over);
 }

@@ -68,7 +68,7 @@ static int image_check(const char *dir, const char *template_dir, const struct m
 static void sweep(const char *sandboxes_dir)
 {
     core_sweep(sandboxes_dir);
-    container_dirs_sweep();
+    container_dirs_sweep_later();
 }
 
 // The walls that runsc builds around each sentry, on every host where it starts, and those of

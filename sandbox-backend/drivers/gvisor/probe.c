@@ -27,12 +27,15 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/gvisor/bundle.h"
 #include "sandbox-backend/drivers/gvisor/container_dir.h"
+#include "sandbox-backend/drivers/gvisor/runsc.h"
 #include "sandbox-backend/drivers/host/childlog.h"
 #include "sandbox-backend/drivers/host/read_only.h"
 #include "sandbox-backend/drivers/host/spawn.h"
 
 #define COMMAND          "/bin/true"
 #define LAYER_MB         16
+#define MEMORY_MB        64
+#define ATTEMPTS_MAX     8
 #define CONFIG_BYTES_MAX 262144
 
 #define DIR_PREFIX "cubby-probe-"
@@ -55,11 +58,11 @@ struct again {
 };
 
 // Write the bundle of a machine of the template that runs COMMAND instead of Cubby's init.
-static int make_bundle(const char *dir, int template, struct err *e)
+static int make_bundle(const char *dir, int template, const char *template_dir, struct err *e)
 {
     char *path auto_free = str_printf("%s/" BUNDLE_CONFIG, dir);
     struct buf text auto_buf = BUF_INIT;
-    if (bundle_make(dir, template, LAYER_MB, e) < 0 ||
+    if (bundle_make(dir, template, template_dir, LAYER_MB, e) < 0 ||
         file_read(path, CONFIG_BYTES_MAX, &text, e) < 0)
         return -1;
     json_t *config = json_parse(buf_str(&text), text.len, e);
@@ -76,16 +79,17 @@ static pid_t start(const char *runsc, const char *dir, int template, int log, st
 {
     bool is_root = geteuid() == 0;
     char *root auto_free = str_printf("%s/state", dir);
+    char *meminfo auto_free = str_printf("%s/" CONTAINER_MEMORY, dir);
+    char *panics auto_free = str_printf("%s/" CONTAINER_PANIC, dir);
+    char *panic_log auto_free = str_printf("--panic-log=%s/log", panics);
+    if (runsc_tell_memory(meminfo, MEMORY_MB, e) < 0 || dir_make(panics, 0700, e) < 0)
+        return -1;
     const char *args[] = {"runsc",
                           "--root",
                           root,
-                          "--platform=systrap",
                           "--network=none",
-                          "--ignore-cgroups",
-                          "--in-sandbox-cgroup=v2",
-                          "--allow-suid",
-                          "--gofer-network-namespace=new",
-                          "--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
+                          RUNSC_FLAGS,
+                          panic_log,
                           is_root ? "--directfs=false" : "--directfs=true",
                           "run",
                           "--bundle",
@@ -100,8 +104,11 @@ static pid_t start(const char *runsc, const char *dir, int template, int log, st
                                     .argv = argv,
                                     .fds = fds,
                                     .fd_count = ARRAY_LEN(fds),
+                                    .meminfo = meminfo,
+                                    .hidden = RUNSC_HIDDEN,
+                                    .scratch = panics,
                                     .dies_with_us = true,
-                                    .namespaces = is_root ? 0 : CLONE_NEWUSER};
+                                    .namespaces = RUNSC_NAMESPACES};
     return spawn_program(&opts, e);
 }
 
@@ -163,19 +170,33 @@ static void sweep(const char *tmp)
     closedir(entries);
 }
 
+// Make the probe's directory and lock it. It gets another name if a sweep of another probe takes it
+// before it is locked. Return the lock, or -1; *dir: new string.
+static int make_dir(const char *tmp, char **dir, struct err *e)
+{
+    for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+        free(*dir);
+        *dir = str_printf("%s/" DIR_PREFIX "XXXXXX", tmp);
+        if (!mkdtemp(*dir))
+            return err_sys(e, errno, "make %s", *dir);
+        int locked = dir_lock(*dir);
+        if (locked >= 0)
+            return locked;
+    }
+    return err_sys(e, errno, "lock %s", *dir);
+}
+
 static int probe(const char *runsc, const char *template_dir, bool *ran, struct err *e)
 {
     const char *given = getenv("TMPDIR");
     const char *tmp = given && *given == '/' ? given : "/tmp";
-    char *dir auto_free = str_printf("%s/" DIR_PREFIX "XXXXXX", tmp);
+    char *dir auto_free = NULL;
     int template_fd auto_close = read_only_open(template_dir, e);
     if (template_fd < 0)
         return -1;
     sweep(tmp);
-    if (!mkdtemp(dir))
-        return err_sys(e, errno, "make %s", dir);
-    int locked auto_close = dir_lock(dir); // -1: another probe sweeps; the next may succeed
-    int result = locked < 0 ? err_sys(e, errno, "lock %s", dir) : make_bundle(dir, template_fd, e);
+    int locked auto_close = make_dir(tmp, &dir, e);
+    int result = locked < 0 ? -1 : make_bundle(dir, template_fd, template_dir, e);
     if (result == 0)
         result = run(runsc, dir, template_fd, ran, e);
     dir_remove(dir, NULL);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of a saved machine: what is checked is what is read.
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,12 @@
 static char dir[] = "/tmp/gvisor-checkpoint-XXXXXX";
 static const struct bundle_template TEMPLATE = {
     .cpus = 1, .memory_mb = 128, .disk_mb = 256, .rootfs = "abc"};
+
+static void empty(void)
+{
+    int fd auto_close = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    checkpoint_empty_at(fd);
+}
 
 static void make_image(const char *text)
 {
@@ -34,7 +41,7 @@ static void test_the_files_that_were_checked(void)
     char text[8] = "";
     make_image("first");
     is_int(checkpoint_open(dir, &TEMPLATE, fds, &e), 0, "an image is opened: %s", e.msg);
-    checkpoint_empty(dir);
+    empty();
     make_image("other");
     for (int i = 0; i < CHECKPOINT_FILES; i++)
         ok(pread(fds[i], text, 5, 0) == 5 && str_eq(text, "first"),
@@ -55,7 +62,7 @@ static void test_what_is_refused(void)
     is_int(truncate(path, 2), 0, "a file is cut off");
     is_int(checkpoint_open(dir, &TEMPLATE, fds, &damaged), -1, "it is refused: %s", damaged.msg);
     ok(damaged.code == ERR_INVALID && fds[CHECKPOINT_STATE] == -1, "with no file open");
-    checkpoint_empty(dir);
+    empty();
     is_int(checkpoint_check(dir, &TEMPLATE, &missing), -1, "no image: %s", missing.msg);
     is_int(missing.code, ERR_NOT_FOUND, "is said");
 }

@@ -55,6 +55,17 @@ static void test_success(void)
     is_int(starts(), 1, "and was not tried again");
 }
 
+// As the runsc of a sandbox: a host may refuse what only the latter would get.
+static void test_what_runsc_sees(void)
+{
+    struct err e;
+    put_script("grep -q '^MemTotal: 65536 kB' /proc/meminfo || { echo memory >&2; exit 1; }\n"
+               "[ -z \"$(ls /sys/fs/cgroup)\" ] || { echo groups >&2; exit 1; }\n"
+               "for a; do case $a in --panic-log=*) echo x >${a#*=} && exit 0;; esac; done\n"
+               "echo no log >&2; exit 1");
+    is_int(probe(&e), 0, "the same as a sandbox's: %s", e.msg);
+}
+
 static void test_failure(void)
 {
     struct err e;
@@ -158,6 +169,7 @@ int main(void)
     mkdir(parts, 0700);
     put(config, "{\"process\": {\"args\": [\"init\"]}, \"mounts\": []}", 0600);
     test_success();
+    test_what_runsc_sees();
     test_failure();
     test_again();
     test_killed();
