@@ -213,7 +213,7 @@ $(B)/test/cubbyd-process: $(TEST_DAEMON) | $(BESIDE:%=$(B)/bin/%)
 	@cd $(@D) && ln -sf $(BESIDE:%=../bin/%) ../bin/runsc .
 $(B)/test/faults/cubbyd-process: $(FAULT_DAEMON) $(TEST_DAEMON) | $(BESIDE:%=$(B)/bin/%)
 	$(call link,$(LIBS_TLS) $(LIBS_NET) -lpthread)
-	@cd $(@D) && ln -sf $(BESIDE:%=../../bin/%) ../../bin/runsc .
+	@cd $(@D) && ln -sf $(BESIDE:%=../../bin/%) ../../bin/runsc . && ln -sfn ../guest ../guest
 # The MCP server with the catalogue that the conformance suite needs. The linker takes its CATALOG, the
 # first one.
 $(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/lib/libmcp.a $(B)/lib/libcubby.a

@@ -7,6 +7,7 @@ import pathlib
 import platform
 import re
 import subprocess
+import textwrap
 import time
 
 DOC = pathlib.Path(__file__).resolve().parents[2] / "docs" / "soak.md"
@@ -25,9 +26,10 @@ def machine(tier="microvm"):
     template = pathlib.Path(os.environ["CUBBY_TEST_HOME"]) / "templates/default/template.json"
     accel = json.loads(template.read_text())["accel"].upper()
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    inside = f"QEMU {version[1] if version else '?'}, {accel}" if tier == "microvm" else "gVisor"
-    return (f"{when}, Linux {platform.release()}, {os.cpu_count()} processors, {memory} GiB, {inside}. "
+    inside = {"microvm": f"QEMU {version[1] if version else '?'}, {accel}", "gvisor": "gVisor"}.get(tier, f"tier {tier}")
+    said = (f"{when}, Linux {platform.release()}, {os.cpu_count()} processors, {memory} GiB, {inside}. "
             f"Load at the end: {os.getloadavg()[0]:.0f}.")
+    return textwrap.fill(said, 100)
 
 
 def put_section(key, title, command, lines):

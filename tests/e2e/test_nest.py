@@ -105,14 +105,18 @@ def test_nothing_is_left_behind(daemon):
 
 
 def test_the_guest_ends_with_cubby_nest(daemon):
-    """Killed outright, it takes the guest's first process with it. The daemon says that the sandbox has ended."""
+    """Killed outright, it takes the guest's first process with it, and the daemon ends the others, where control groups
+    tell which they are. The daemon says that the sandbox has ended."""
     made = daemon.create()
     nest = daemon.nest(made)
+    limits = daemon.record(made["sandboxID"])["machine"]["limits"]
+    daemon.command(made, "(setsid sleep 1000 >/dev/null 2>&1 &)")
     first = below(nest)
+    assert [p for p in first if pathlib.Path(f"/proc/{p}/comm").read_text() == "sleep\n"]
     os.kill(nest, signal.SIGKILL)
     wait_for(lambda: daemon.get(made["sandboxID"]).status == 404, 20, "it has ended")
     assert "was killed (signal 9)" in daemon.get(made["sandboxID"]).json["message"]
-    if daemon.tier == "bubblewrap":  # the process namespace ends with its init
+    if daemon.tier == "bubblewrap" or limits["holds"]:  # the process namespace ends with its init
         wait_for(lambda: not [p for p in first if process_exists(p)], 10, "all have ended")
 
 

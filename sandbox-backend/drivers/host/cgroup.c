@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 #define FNV_PRIME       0x100000001b3ULL
 #define STAT_BYTES_MAX  16384
 #define PROCS_BYTES_MAX (1 << 20)
+#define KILL_PASSES     16
 #define VERSION_2_FILE  "cgroup.controllers"
 #define BOTH_FILE       "memory.memsw.limit_in_bytes" // memory and swap together, version 1
 
@@ -223,6 +225,28 @@ int64_t cgroup_memory_bytes(const struct cgroup *g)
         return anon < 0 ? -1 : anon + (swapped > 0 ? swapped : 0);
     }
     return -1;
+}
+
+// Kill the processes of one group. Return whether it had any.
+static bool kill_members(const char *dir)
+{
+    char *path auto_free = str_printf("%s/cgroup.procs", dir);
+    struct buf text auto_buf = BUF_INIT;
+    bool any = false;
+    if (file_read(path, PROCS_BYTES_MAX, &text, NULL) < 0)
+        return false;
+    char *rest = text.data;
+    for (long pid; rest && (pid = strtol(rest, &rest, 10)) > 0; any = true)
+        kill((pid_t)pid, SIGKILL);
+    return any;
+}
+
+// A process that starts while the list is read is found by a further pass.
+void cgroup_kill(const struct cgroup *g)
+{
+    for (int i = 0; i < g->groups.count; i++)
+        for (int pass = 0; pass < KILL_PASSES && kill_members(g->groups.trees[i].dir); pass++)
+            ;
 }
 
 void cgroup_remove(struct cgroup *g)

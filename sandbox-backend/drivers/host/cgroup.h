@@ -50,6 +50,8 @@ int64_t cgroup_cpu_ns(const struct cgroup *g);
 // Return the anonymous memory of all processes in the group and in those below it, in bytes. Memory
 // that is swapped out counts as well. -1 if it is not counted.
 int64_t cgroup_memory_bytes(const struct cgroup *g);
+// Kill all processes in the groups (SIGKILL).
+void cgroup_kill(const struct cgroup *g);
 void cgroup_remove(struct cgroup *g); // removes the groups without processes, and empties `g`
 
 // Return the directories and the limits in force there, for a record. New reference.

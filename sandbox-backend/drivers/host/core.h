@@ -262,6 +262,9 @@ void core_limits_start(struct machine_core *c, const struct subproc *first,
 // what they start later, before the process itself. For a guest that starts after this call, its
 // own programs set that order. Blocks, so call it from a worker.
 void core_limits_confine(struct machine_core *c, pid_t pid);
+// Kill all processes that are left in the machine's groups: those of a guest whose process should
+// have ended them, but has ended before.
+void core_limits_kill(struct machine_core *c);
 void core_set_background(struct machine *machine, bool background); // machine_ops
 json_t *core_jail(const struct machine *machine);                   // driver.jail
 json_t *core_walls(unsigned walls, unsigned missing); // the same, of these. New reference

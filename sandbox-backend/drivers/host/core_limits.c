@@ -139,6 +139,12 @@ void core_limits_confine(struct machine_core *core, pid_t pid)
     core->limits->holds &= holds;
 }
 
+void core_limits_kill(struct machine_core *core)
+{
+    if (core->limits && !core->limits->joining)
+        cgroup_kill(&core->limits->cgroup);
+}
+
 static void work(uv_work_t *w)
 {
     struct core_limits *l = container_of(w, struct core_limits, work);

@@ -168,10 +168,13 @@ const char *nested_why_late(const struct machine_core *core)
     return "envd did not start in time";
 }
 
-// A guest that has not started must not start any more.
+// A guest that has not started must not start any more. If cubby-nest has ended, it may have left
+// processes: of the tier "none", those that have left their session.
 void nested_kill(struct machine_core *core)
 {
     struct nested *n = nested_of(core);
+    if (!core->guest || subproc_has_exited(core->guest))
+        core_limits_kill(core);
     if (n->go >= 0)
         close(steal_fd(&n->go));
 }

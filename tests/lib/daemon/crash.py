@@ -194,7 +194,7 @@ class World:
         """The files that the daemon and its driver made, without those on the guest's disk."""
         for top, folders, names in os.walk(self.daemon.home):
             inside = pathlib.Path(top)
-            if inside.name in ("disk", "home", "templates", "upper", "work"):
+            if inside.name in ("disk", "home", "templates", "upper", "work", "run", "tmp"):
                 folders.clear()
                 continue
             yield from (inside / n for n in (*names, *folders))
@@ -435,7 +435,7 @@ class ProcessGuest:
 
 
 # A shell that counts in a variable of its own; who reads it may come in the middle of a write.
-COUNTING = """nohup sh -c 'i=0; while :; do i=$((i+1)); echo "$$ $i" >/tmp/count; sleep 0.02; done' \
+COUNTING = """nohup sh -c 'i=0; while :; do i=$((i+1)); echo "$$ $i" >${TMPDIR:-/tmp}/count; sleep 0.02; done' \
     >/dev/null 2>&1 &"""
 
 
@@ -461,7 +461,7 @@ class RealGuest:
     def count(self, world, known):
         """The count, and the pid of the process that counts."""
         def look():
-            return self.run(world, known, "cat /tmp/count")[1].split()
+            return self.run(world, known, "cat ${TMPDIR:-/tmp}/count")[1].split()
         words = wait_for(lambda: (w := look()) and len(w) == 2 and w, 30, "the count can be read")
         return int(words[1]), words[0]
 

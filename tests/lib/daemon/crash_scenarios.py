@@ -327,6 +327,27 @@ class Adopt(Scenario):
         world.start(faults=False)
 
 
+class AdoptRunning(Scenario):
+    """A daemon takes over what another has left, in a tier that has no pauses."""
+
+    name = "adopt-running"
+
+    def ready(self, world):
+        other, dead = world.create(), world.create()
+        assert other.states == {"running"}
+        dead.may_end = True
+        pids = world.guest.pids(world.daemon.record(dead.id)["machine"])
+        world.daemon.stop(signal.SIGKILL)
+        world.guest.kill(pids)
+        (world.daemon.home / "sandboxes" / ("z" * 20)).mkdir()  # a creation that was not finished
+
+    def operate(self, world):
+        world.start()
+
+    settle = Adopt.settle
+    again = Adopt.again
+
+
 class AdoptRollback(Rollback):
     """The earlier daemon was killed in the middle of a rollback: the snapshot's machine is there already."""
 
@@ -380,7 +401,9 @@ SCENARIOS = {s.name: s for s in (
     Delete(), DeleteFrozen(), DeleteHibernated(), Snapshot(), SnapshotFrozen(), SnapshotHibernated(),
     SnapshotDelete(), Fork(), Rollback(), RollbackFrozen(), RollbackHibernated(),
     RollbackFails(), RollbackFrozenFails(), RollbackHibernatedFails(),
-    Handout(), Pool(), Adopt(), AdoptRollback(), AdoptPool())}
+    Handout(), Pool(), Adopt(), AdoptRollback(), AdoptPool(), AdoptRunning())}
+# Those that need no pauses and no saving.
+PLAIN = ("create", "delete", "adopt-running")
 
 
 def discover(scenario, new_world):

@@ -7,6 +7,9 @@ import pathlib
 from crash import RealGuest
 from crash_scenarios import maker
 from cubbyd import Shipped
+from nest_world import Nested
+
+PROGRAM = pathlib.Path(os.environ["TEST"]) / "faults" / "cubbyd-process"
 
 
 class FaultyDaemon(Shipped):
@@ -14,9 +17,17 @@ class FaultyDaemon(Shipped):
 
     def __init__(self, *args, tier, env=None):
         super().__init__(*args, tier=tier, env=env)
-        self.program = pathlib.Path(os.environ["TEST"]) / "faults" / "cubbyd-process"
+        self.program = PROGRAM
+
+
+class FaultyNested(Nested):
+    """The same, for tiers that share the host's kernel."""
+
+    def __init__(self, *args, tier, env=None):
+        super().__init__(tier, *args, env=env)
+        self.program = PROGRAM
 
 
 def worlds_of(tier):
     """Returns a function that makes a world for a scenario."""
-    return maker(FaultyDaemon, RealGuest(), tier=tier)
+    return maker(FaultyNested if tier in ("bubblewrap", "none") else FaultyDaemon, RealGuest(), tier=tier)

@@ -43,7 +43,7 @@ def test_each_create_chooses(both, path, fields, tier):
 
 
 @pytest.mark.parametrize("fields, says", [
-    ({"tier": "qemu"}, "there is no tier 'qemu'; choose one of: auto, microvm, gvisor, process, plain"),
+    ({"tier": "qemu"}, "there is no tier 'qemu'; choose one of: auto, microvm, gvisor, process, plain, bubblewrap, none"),
     ({"metadata": {"cubby.tier": "qemu"}}, "there is no tier 'qemu'"),
     ({"tier": 1}, "tier"),
     ({"tier": "microvm"}, "tier 'microvm' is not offered by this cubbyd; it offers: process, plain"),
