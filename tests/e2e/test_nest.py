@@ -361,6 +361,30 @@ def test_a_daemon_with_the_least_rights_of_root():
         assert daemon.command(made, "ping -c 1 -W 5 10.0.2.2 >/dev/null && touch /etc/mine && echo up", "root") == (0, b"up\n")
 
 
+DROP_IN = re.search(r"```\n(\[Service\]\n.*?)```", (pathlib.Path(__file__).parents[2] / "docs/hosts.md").read_text(), re.S)[1]
+# The directives of the unit that the drop-in switches off, as systemd sets them up.
+FORBIDS = {"ProtectKernelTunables": ("mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys", "Read-only file system"),
+           "ProtectKernelLogs": ("mount --bind /dev/null /proc/kmsg", "Can't mount proc")}
+
+
+@BWRAP
+@pytest.mark.parametrize("directive", [None, *FORBIDS])
+def test_the_directives_of_the_drop_in(directive):
+    """The unit's other walls are there: no_new_privs, a /proc that hides processes, few capabilities."""
+    rights = re.findall(r"CAP_(\w+)", DROP_IN)
+    mounts, says = FORBIDS[directive] if directive else ("true", None)
+    assert not directive or f"{directive}=no\n" in DROP_IN
+    daemon = Nested("bubblewrap")
+    daemon.wrap = ["unshare", "--mount", "sh", "-c", f'mount -t proc -o hidepid=invisible proc /proc && {mounts} && exec "$@"', "sh",
+                   "setpriv", "--no-new-privs", "--inh-caps", "-all", "--bounding-set", ",".join(["-all", *(f"+{r.lower()}" for r in rights)])]
+    with daemon:
+        answer = daemon.request("POST", "/sandboxes", {"templateID": "default"})
+        assert answer.status == (500 if directive else 201) and (not directive or says in answer.json["message"]), answer.body
+        if not directive:
+            assert daemon.command(answer.json, "ping -c 1 -W 5 10.0.2.2 >/dev/null && echo up") == (0, b"up\n")
+            daemon.kill(answer.json["sandboxID"])
+
+
 @BWRAP
 def test_the_filter_of_bubblewrap(bubblewrap):
     """By number: no program of the template makes these calls."""
