@@ -10,7 +10,7 @@ int host_dir_make(struct err *e);
 
 // The socket of its envd, below that directory. Only this user can open it: envd has no token until
 // the daemon's first request, and none at all for a sandbox without one.
-#define HOST_DIR_ENVD NEST_STATE_DIR "/envd.sock"
+#define HOST_DIR_ENVD "run/envd.sock" // in NEST_STATE_DIR
 
 // Start envd in that directory, and wait until it listens.
 int host_dir_start(struct keep *k, const char *envd, struct err *e);

@@ -46,9 +46,9 @@
 // Paths and descriptors that bwrap's arguments may name. The mounts are in cubby-nest's mount
 // namespace.
 #define NEST_STAGE     "/tmp"
-#define NEST_ROOT      NEST_STAGE "/root"  // the guest's root directory
-#define NEST_TOOLS     NEST_STAGE "/tools" // init and envd
-#define NEST_FD_FILTER 9                   // the filter of system calls, for --seccomp
+#define NEST_ROOT      "/tmp/root"  // the guest's root directory; below NEST_STAGE
+#define NEST_TOOLS     "/tmp/tools" // init and envd
+#define NEST_FD_FILTER 9            // the filter of system calls, for --seccomp
 
 // The directories and files of a guest of NEST_KIND_NONE, in the sandbox's directory.
 #define NEST_HOME_DIR  "home" // of its commands
