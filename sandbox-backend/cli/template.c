@@ -308,7 +308,8 @@ static int rm(int argc, char **argv)
          .type = OPT_FLAG,
          .value = &force,
          .help =
-             "remove it although sandboxes use it (they run on) or snapshots need it (they become "
+             "remove it although sandboxes use it (they run on, but those of bubblewrap lose its "
+             "files) or snapshots need it (they become "
              "useless)"},
     };
     const struct cli_usage usage = {.synopsis = "template rm [--force] NAME...",

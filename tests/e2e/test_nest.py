@@ -15,7 +15,7 @@ import pytest
 
 from cubbyd import wait_for
 from harness import BIN, TEST_HOME, process_exists
-from jail_peer import AS_LEAST_ROOT, AS_USER, USER
+from jail_peer import AS_LEAST_ROOT, AS_USER, NAMESPACES, USER
 from nest_world import Nested, below, namespaces, users_of
 from tiers import BWRAP, SHARED
 
@@ -111,8 +111,8 @@ def test_the_guest_ends_with_cubby_nest(daemon):
     nest = daemon.nest(made)
     limits = daemon.record(made["sandboxID"])["machine"]["limits"]
     daemon.command(made, "(setsid sleep 1000 >/dev/null 2>&1 &)")
+    wait_for(lambda: [p for p in below(nest) if pathlib.Path(f"/proc/{p}/comm").read_text() == "sleep\n"], 20, "it runs")
     first = below(nest)
-    assert [p for p in first if pathlib.Path(f"/proc/{p}/comm").read_text() == "sleep\n"]
     os.kill(nest, signal.SIGKILL)
     wait_for(lambda: daemon.get(made["sandboxID"]).status == 404, 20, "it has ended")
     assert "was killed (signal 9)" in daemon.get(made["sandboxID"]).json["message"]
@@ -327,6 +327,10 @@ def test_the_walls_of_bubblewrap(bubblewrap):
     assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
     uid = int(status.partition("Uid:\t")[2].split()[0])
     assert uid >= 0x70000000 or os.geteuid() != 0
+    shown = bubblewrap.get(made["sandboxID"]).json["jail"]
+    own = {wall for wall, name in NAMESPACES.items()
+           if os.readlink(f"/proc/{below(nest)[-1]}/ns/{name}") != os.readlink(f"/proc/{bubblewrap.process.pid}/ns/{name}")}
+    assert set(shown["walls"]) == {*own, "seccomp"} and own == set(NAMESPACES) - set(shown["missing"])
     for command in ("unshare -U true", "unshare -n true", "mount -t tmpfs x /mnt", "echo x >/proc/sys/kernel/core_pattern",
                     "echo x >/proc/sys/user/max_user_namespaces", "ip link set eth0 down", "sudo -n true", "mknod /tmp/x b 8 0",
                     "hostname other", "date -s 2020-01-01", "touch /usr/lib/cubby/bin/envd"):
