@@ -39,8 +39,11 @@ int host_dir_make(struct err *e)
             return -1;
     unsigned uid = geteuid(), gid = getegid();
     struct buf users auto_buf = BUF_INIT, groups auto_buf = BUF_INIT;
-    for (int is_root = 0; is_root <= (uid == 0); is_root++) {
-        const char *name = is_root ? "root" : "user";
+    // envd looks up the users "user" and, if it is one, "root". Both are the daemon's user.
+    const char *const names[] = {"user", "root"};
+    size_t count = uid == 0 ? 2 : 1;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = names[i];
         buf_printf(&users, "%s:x:%u:%u::%s/" NEST_HOME_DIR ":/bin/bash\n", name, uid, gid, dir);
         buf_printf(&groups, "%s:x:%u:\n", name, gid);
     }
