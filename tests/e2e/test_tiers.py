@@ -192,6 +192,8 @@ def test_auto_and_both_tiers_in_one_daemon():
         sized = daemon.create(diskSizeMB=10240)  # which gVisor cannot give
         assert sized["tier"] == "microvm" and (accel() == "kvm" or "driver 'gvisor' cannot" in sized["tierReason"])
         daemon.kill(sized["sandboxID"])
+        refused = daemon.request("POST", "/v2/sandboxes", {"templateID": "default", "tier": "gvisor", "diskSizeMB": 10240})
+        assert refused.status == 501 and "driver 'gvisor' cannot give a sandbox another disk size" in refused.json["message"]
         for tier in ("gvisor", "microvm"):
             made = daemon.create(metadata={"cubby.tier": tier})
             assert made["tier"] == tier and made["isolation"].startswith(tier) and "tierReason" not in made
