@@ -140,6 +140,56 @@ def test_a_daemon_that_ends_while_it_is_not_known_what_a_sentry_was_told(stops):
         assert [d.sentry(made) for made in (awake, asleep)] == sentries
 
 
+@pytest.fixture(name="stopped_fork")
+def fixture_stopped_fork():
+    """A fork whose sandbox's sentry has been stopped, so that only the child's sentry is there: (daemon, sandbox, sentry)."""
+    with Containers("--pool", "off") as d:
+        made = d.create()
+        put_note(d, made, "kept")
+        sentry = d.sentry(made)
+        os.kill(sentry, signal.SIGSTOP)
+        try:
+            asked = d.connection()
+            asked.request("POST", f"/sandboxes/{made['sandboxID']}/fork", b"{}", {"Content-Type": "application/json"})
+            wait_for(lambda: len(d.container_dirs()) == 2 and any((d.home / "runsc" / c / "pid").exists() for c in d.container_dirs()
+                                                                  if c not in d.record(made["sandboxID"])["machine"]["place"]), 30, "a blank")
+            yield d, made, sentry, asked
+        finally:
+            if process_exists(sentry):
+                os.kill(sentry, signal.SIGCONT)
+
+
+def test_a_fork_takes_the_sentry_that_was_made_meanwhile(stopped_fork):
+    d, made, sentry, asked = stopped_fork
+    os.kill(sentry, signal.SIGCONT)
+    answer = asked.getresponse()
+    (child,) = json.loads(answer.read())
+    assert answer.status == 201
+    assert b"blank.taken" in d.log.read_bytes() and len(d.container_dirs()) == 2
+    assert note(d, {**made, **child["sandbox"]}) == note(d, made) == ["kept", "kept"]
+
+
+def test_a_fork_that_comes_to_nothing_leaves_no_sentry(stopped_fork):
+    d, made, sentry, _ = stopped_fork
+    assert d.kill(made["sandboxID"]) == 204
+    wait_for(lambda: not process_exists(sentry) and d.machines() == [] and d.container_dirs() == [], 30, "nothing is left")
+
+
+def test_a_daemon_that_stops_during_a_fork_ends_the_sentry(stopped_fork):
+    d = stopped_fork[0]
+    assert d.stop() == 0
+    assert d.machines() == [] and d.container_dirs() == []
+
+
+def test_a_daemon_that_is_killed_during_a_fork_leaves_no_sentry(stopped_fork):
+    d, made, sentry, _ = stopped_fork
+    d.stop(signal.SIGKILL)
+    os.kill(sentry, signal.SIGCONT)
+    d.start()
+    wait_for(lambda: len(d.container_dirs()) == 1, 30, "only the sandbox's own is left")
+    assert note(d, made) == ["kept", "kept"]
+
+
 def test_a_container_directory_of_another_process_is_kept():
     """`cubby template build` has machines too, and a daemon that starts meanwhile must leave them alone."""
     with Containers() as d:

@@ -27,6 +27,7 @@
 // which has its control socket. The sentry needs no parent. Whether its guest stands still is known
 // from a mark in that directory, or from the sentry (container_settle.c).
 #include "sandbox-backend/drivers/gvisor/container.h"
+#include "sandbox-backend/drivers/gvisor/blank.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -108,6 +109,7 @@ static void free_members(struct machine_core *core)
     container__save_abandon(c);
     mem_close_fd(&c->card);
     mem_close_fd(&c->panic_log);
+    blank_drop(c->blank);
     free(c->runsc);
     free(c->from);
     mem_close_fd(&c->template_fd);

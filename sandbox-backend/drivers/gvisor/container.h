@@ -12,6 +12,7 @@
 #include "sandbox-backend/drivers/gvisor/urpc.h"
 #include "sandbox-backend/drivers/host/core.h"
 
+struct blank;
 struct container_save;
 
 struct container {
@@ -19,6 +20,9 @@ struct container {
     struct bundle_template facts; // of the template, but with the machine's own size
     struct container_dir dir;
     char *runsc, *from;          // owned; of the start: the program, and an image or NULL
+    struct blank *blank;         // owned; a sentry to be taken over (blank.h), or NULL
+    struct blank *untold;        // owned; taken over, and its `runsc create` has ended
+    bool fits;                   // it can be taken over
     int template_fd;             // owned; of bundle_open; -1 once the sentry runs
     int image[CHECKPOINT_FILES]; // owned; files to restore the machine from; -1: none, or restored
     bool has_image;              // the machine is restored, not booted

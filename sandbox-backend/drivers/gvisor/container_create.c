@@ -19,7 +19,9 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/gvisor/blank.h"
 #include "sandbox-backend/drivers/gvisor/checkpoint.h"
+#include "sandbox-backend/drivers/gvisor/creator.h"
 #include "sandbox-backend/drivers/gvisor/links.h"
 #include "sandbox-backend/drivers/gvisor/runsc.h"
 #include "sandbox-backend/drivers/host/childlog.h"
@@ -47,7 +49,9 @@ static void run_prepare(void *ctx, struct err *e);
 static void on_prepared(struct machine_core *core, const struct err *e);
 static int start_processes(struct container *c, struct err *e);
 static int start_runsc(struct container *c, struct err *e);
+static void take_over(struct container *c);
 static void on_created(struct subproc *p, int status, void *ctx);
+static void created(int status, void *ctx);
 static int find_sentry(struct container *c, struct err *e);
 static void describe_end(struct container *c, int status, const struct err *e);
 static void run_kill(void *ctx, struct err *e);
@@ -68,6 +72,7 @@ struct machine *container__create(uv_loop_t *loop, const struct machine_spec *sp
     // Step 1. The pinned runsc. Only after it has changed does this read the whole file.
     c->runsc = runsc_find(gvisor__runsc(), &e);
     c->from = spec->image ? xstrdup(spec->image) : NULL;
+    c->blank = c->from ? blank_take(c->from) : NULL;
     if (c->runsc)
         core_work(&c->core, run_prepare, on_prepared, c);
     else
@@ -114,7 +119,10 @@ static int load(struct container *c, struct err *e)
 static void run_prepare(void *ctx, struct err *e)
 {
     struct container *c = ctx;
-    if (load(c, e) == 0 && container_dir_make(&c->dir, e) == 0)
+    if (load(c, e) < 0)
+        return;
+    c->fits = c->blank && blank_fits(c->blank, &c->facts);
+    if (!c->fits && container_dir_make(&c->dir, e) == 0)
         bundle_make(c->dir.path, c->template_fd, c->core.template, c->facts.disk_mb, e);
 }
 
@@ -127,6 +135,9 @@ static void on_prepared(struct machine_core *core, const struct err *e)
     core_step(core, "prepared");
     if (e || start_processes(c, &failed) < 0)
         core_fail(core, e ? e : &failed);
+    blank_drop(steal(&c->blank)); // not taken over
+    if (c->untold)
+        blank_tell(steal(&c->untold));
 }
 
 static int start_processes(struct container *c, struct err *e)
@@ -140,8 +151,11 @@ static int start_processes(struct container *c, struct err *e)
     for (int i = 0; i < 2; i++)
         setsockopt(card[i], SOL_SOCKET, SO_SNDBUF, &(int){SOCKET_BYTES}, sizeof(int));
     // Step 4. Both processes. runsc first, because it takes longest.
-    c->core.guest_log = childlog_open("gvisor.log", e);
-    if (c->core.guest_log < 0 || start_runsc(c, e) < 0 ||
+    if (c->fits)
+        take_over(c);
+    else
+        c->core.guest_log = childlog_open("gvisor.log", e);
+    if (c->core.guest_log < 0 || (!c->fits && start_runsc(c, e) < 0) ||
         core_network_start(&c->core, netd_end, e) < 0)
         return -1;
     core_step(&c->core, "started");
@@ -149,41 +163,25 @@ static int start_processes(struct container *c, struct err *e)
     return 0;
 }
 
-// runsc's output goes to a file: the sentry keeps it, as the guest's console, and would keep a pipe
-// open for ever.
 static int start_runsc(struct container *c, struct err *e)
 {
-    char *meminfo auto_free = container_dir_file(&c->dir, CONTAINER_MEMORY);
-    if (runsc_tell_memory(meminfo, c->facts.memory_mb, e) < 0)
-        return -1;
-    char *pid auto_free = container_dir_file(&c->dir, CONTAINER_PID);
-    char *panics auto_free = container_dir_file(&c->dir, CONTAINER_PANIC);
-    char *panic_log auto_free = str_printf("--panic-log=%s/log", panics);
-    if (dir_make(panics, 0700, e) < 0)
-        return -1;
-    bool is_root = geteuid() == 0;
-    const char *args[] = {
-        "runsc", "--root", c->dir.path, "--network=sandbox", RUNSC_FLAGS, panic_log,
-        // gVisor compares the path of the root file system with that of the saved machine, and a
-        // template is built at another path. checkpoint_check compares what matters.
-        "--restore-spec-validation=ignore", is_root ? "--directfs=false" : "--directfs=true",
-        "create", "--bundle", c->dir.path, "--pid-file", pid, CONTAINER_ID, NULL};
-    char *argv[ARRAY_LEN(args)]; // execve(2) takes no const, but changes nothing
-    for (size_t i = 0; i < ARRAY_LEN(args); i++)
-        argv[i] = (char *)(uintptr_t)args[i];
-    const int fds[] = {-1, c->core.guest_log, c->core.guest_log, [BUNDLE_FD] = c->template_fd};
-    const struct spawn_opts opts = {.file = c->runsc,
-                                    .argv = argv,
-                                    .fds = fds,
-                                    .fd_count = ARRAY_LEN(fds),
-                                    .meminfo = meminfo,
-                                    .hidden = RUNSC_HIDDEN,
-                                    .scratch = panics,
-                                    .dies_with_us = host_jail_ends_with_daemon(),
-                                    .namespaces = RUNSC_NAMESPACES};
-    c->creator = subproc_start(c->core.loop, &opts, on_created, c, e);
+    const struct creator creator = {.runsc = c->runsc,
+                                    .dir = &c->dir,
+                                    .template_fd = c->template_fd,
+                                    .log = c->core.guest_log,
+                                    .memory_mb = c->facts.memory_mb};
+    c->creator = creator_start(c->core.loop, &creator, on_created, c, e);
     c->core.working = c->creator != NULL; // the machine is not gone before it has ended
     return c->creator ? 0 : -1;
+}
+
+// Take the place of the blank: its directory, its log, and `runsc create` if that still runs.
+static void take_over(struct container *c)
+{
+    struct blank *b = steal(&c->blank);
+    c->creator = blank_yield(b, &c->dir, &c->core.guest_log, created, c);
+    c->core.working = true; // until `created`
+    c->untold = c->creator ? NULL : b;
 }
 
 // Step 5. The sentry runs, or runsc has failed. A machine that is ending also gets its sentry, so
@@ -191,11 +189,16 @@ static int start_runsc(struct container *c, struct err *e)
 // wrote none, the sentry is searched for among all processes and killed.
 static void on_created(struct subproc *p, int status, void *ctx)
 {
+    subproc_close(p, NULL, NULL);
+    created(status, ctx);
+}
+
+static void created(int status, void *ctx)
+{
     struct container *c = ctx;
     struct machine_core *core = &c->core;
     struct err e = ERR_INIT;
     c->creator = NULL;
-    subproc_close(p, NULL, NULL);
     core->working = false;
     mem_close_fd(&c->template_fd);
     c->template_fd = -1;

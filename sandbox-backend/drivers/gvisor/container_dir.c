@@ -109,6 +109,13 @@ void container_dir_fini(struct container_dir *d, bool remove)
     free(d->control);
 }
 
+void container_dir_move(struct container_dir *to, struct container_dir *from)
+{
+    LIST_REMOVE(from, link);
+    *to = *from;
+    LIST_INSERT_HEAD(&live, to, link);
+}
+
 char *container_dir_file(const struct container_dir *d, const char *name)
 {
     return str_printf("%s/%s", d->path, name);

@@ -40,6 +40,8 @@ void container_dir_rename(struct container_dir *d, const char *name);
 // Make the directory and lock it. If another process's sweep removes it before it is locked, make
 // one with another name.
 int container_dir_make(struct container_dir *d, struct err *e);
+// Make `to`, which is not initialised, what `from` is, which is not any more.
+void container_dir_move(struct container_dir *to, struct container_dir *from);
 // With `remove`, also remove the directory.
 void container_dir_fini(struct container_dir *d, bool remove);
 

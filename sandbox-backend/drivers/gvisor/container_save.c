@@ -21,7 +21,10 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/gvisor/blank.h"
 #include "sandbox-backend/drivers/gvisor/checkpoint.h"
+#include "sandbox-backend/drivers/gvisor/runsc.h"
+#include "sandbox-backend/drivers/host/host_jail.h"
 #include "sandbox-backend/log/log.h"
 
 #define CHECKPOINT_MS 300000 // it writes all of the guest's memory
@@ -55,6 +58,16 @@ static void save_free(struct container_save *s)
     free(s);
 }
 
+// A machine is made from the image as soon as it is there. Its sentry would not end with the daemon
+// before it has a guard.
+static void make_blank(const struct container_save *s)
+{
+    struct machine_core *core = &s->c->core;
+    char *runsc auto_free = s->use == SAVE_IN_PASSING ? runsc_find(gvisor__runsc(), NULL) : NULL;
+    if (runsc && !host_jail_ends_with_daemon())
+        blank_start(core->loop, runsc, core->template, &s->facts, s->dir);
+}
+
 // 1. Stop the guest if it is to stay stopped.
 static void save_it(struct machine_core *core, struct machine_request *r)
 {
@@ -67,6 +80,7 @@ static void save_it(struct machine_core *core, struct machine_request *r)
                                  .facts = c->facts,
                                  .stopped_ns = uv_hrtime()};
     c->save = s;
+    make_blank(s);
     FAULT("save.3");
     if (s->was_running && s->use == SAVE_IN_PLACE) {
         container__stop(c, on_stopped);
@@ -210,6 +224,10 @@ static void finish(struct container_save *s)
         (struct machine_saved){.bytes = s->bytes, .standstill_us = s->standstill_us};
     log_debug("machine.saved", "id=%s bytes=%lld standstill_us=%lld", core->id, (long long)s->bytes,
               (long long)s->standstill_us);
+    if (err_is(&e))
+        blank_drop_of(s->dir);
+    else
+        blank_expect(s->dir);
     s->c->save = NULL;
     save_free(s);
     core_answer(core, err_is(&e) ? &e : NULL);
@@ -243,6 +261,7 @@ void container__save_abandon(struct container *c)
     struct emptying *w = xcalloc(1, sizeof *w);
     w->dir = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     c->save = NULL;
+    blank_drop_of(s->dir);
     save_free(s);
     uv_queue_work(c->core.loop, &w->work, run_emptying, on_emptying_over);
 }

@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/gvisor/blank.h"
 #include "sandbox-backend/drivers/gvisor/checkpoint.h"
 #include "sandbox-backend/drivers/gvisor/container.h"
 #include "sandbox-backend/drivers/gvisor/probe.h"
@@ -28,6 +29,12 @@ static int open_driver(uv_loop_t *loop, const char *home, const struct driver_ja
     (void)loop;
     (void)jail;
     return container_dirs_open(home, e);
+}
+
+static void close_driver(void)
+{
+    blanks_close();
+    container_dirs_close();
 }
 
 static int facts(const char *template_dir, struct machine_facts *out, struct err *e)
@@ -106,7 +113,7 @@ const struct driver gvisor_driver = {
     .fresh_entropy = true,
     .disk_mb = 500,
     .open = open_driver,
-    .close = container_dirs_close,
+    .close = close_driver,
     .jail = jail,
     .facts = facts,
     .rank = rank,

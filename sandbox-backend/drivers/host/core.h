@@ -253,7 +253,8 @@ char *core__policy_text(const struct net_policy *policy); // new string: JSON, o
 
 // Put the network processes and `first` into the machine's control groups, with these limits, and
 // into the background if the machine's spec says so. `first` is the guest's process, or the process
-// that starts it: a new process is in the groups of its parent. core_kind.limited is called later.
+// that starts it: a new process is in the groups of its parent. NULL: that one has ended, so the
+// driver calls core_limits_confine. core_kind.limited is called later.
 void core_limits_start(struct machine_core *c, const struct subproc *first,
                        const struct cgroup_limits *limits);
 // Move the process into the groups that core_limits_start has made, and with it its descendants

@@ -72,7 +72,8 @@ static bool start_joining(struct machine_core *core, const struct subproc *first
     struct core_limits *l = xcalloc(1, sizeof *l);
     *l = (struct core_limits){.name = name_of(core),
                               .limits = *limits,
-                              .pids = {subproc_pid(first), core->netd ? subproc_pid(core->netd) : 0,
+                              .pids = {first ? subproc_pid(first) : 0,
+                                       core->netd ? subproc_pid(core->netd) : 0,
                                        core->egress ? subproc_pid(core->egress) : 0},
                               .begins_idle = core->background,
                               .background = core->background,
@@ -154,8 +155,8 @@ static void work(uv_work_t *w)
     if (l->begins_idle)
         cgroup_set_idle(&l->cgroup, true, l->limits.cpus);
     l->holds = CGROUP_ALL;
-    for (size_t i = 0; i < ARRAY_LEN(l->pids) && l->pids[i]; i++) {
-        unsigned held = cgroup_join(&l->cgroup, l->pids[i]);
+    for (size_t i = 0; i < ARRAY_LEN(l->pids); i++) {
+        unsigned held = l->pids[i] ? cgroup_join(&l->cgroup, l->pids[i]) : CGROUP_ALL;
         if (i > 0 || !l->first_ends)
             l->holds &= held;
     }

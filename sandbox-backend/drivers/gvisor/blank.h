@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blanks: sentries that are created while the image that they will restore is still being written.
+// A fork takes less time that way, because both take some 100 ms. A blank is for one image and one
+// machine; one that no machine takes is ended. A daemon that was killed leaves a directory that the
+// next daemon sweeps, with the sentry (container_dir.h).
+#pragma once
+#include <uv.h>
+
+#include "sandbox-backend/drivers/gvisor/bundle.h"
+#include "sandbox-backend/drivers/gvisor/container_dir.h"
+#include "sandbox-backend/drivers/host/subproc.h"
+
+struct blank;
+
+// Begin to make a blank for an image that will be in the directory `image`. Failures are ignored:
+// the machine then starts without it.
+void blank_start(uv_loop_t *loop, const char *runsc, const char *template_dir,
+                 const struct bundle_template *facts, const char *image);
+void blank_expect(const char *image);  // the image is there: end its blank unless it is taken soon
+void blank_drop_of(const char *image); // there will be no such image
+void blanks_close(void);               // end all
+
+// Take the blank of an image, for the caller to yield or to drop, or return NULL.
+struct blank *blank_take(const char *image);
+void blank_drop(struct blank *b); // NULL is fine
+// Return whether a machine with these facts can use it. For any thread.
+bool blank_fits(const struct blank *b, const struct bundle_template *facts);
+
+// Hand over its directory, in place of that in *dir, and its log. `done` gets the wait status of
+// `runsc create`: when it ends if it still runs, which is returned, borrowed; else in blank_tell,
+// which the caller then calls.
+typedef void blank_done(int status, void *ctx);
+struct subproc *blank_yield(struct blank *b, struct container_dir *dir, int *log, blank_done *done,
+                            void *ctx);
+void blank_tell(struct blank *b);
