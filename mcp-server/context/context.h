@@ -5,6 +5,7 @@
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "mcp-server/config/config.h"
@@ -30,6 +31,7 @@ struct context {
         *timeouts; // owned: noted times to live by sandbox id (tool_call_note_timeout); NULL: none
     // Lists and state of other rooms, each in the header that is named beside it. NULL: empty.
     struct offers *offers;          // tools/call/tools.h
+    LIST_HEAD(, lane) lanes;        // tools/call/turn.h
     struct quota_claim *claims;     // tools/owner/quota.h
     struct subscriber *subscribers; // resources/subscriber.h
     struct dir_watch *dir_watches;  // resources/sandbox_watch.c

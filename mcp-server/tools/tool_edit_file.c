@@ -20,7 +20,8 @@
 #define FILE_BYTES_MAX ((int64_t)4 << 20)
 #define DIFF_BYTES     ((size_t)8 << 10) // shown of all edits together
 
-// $4 is the SHA-256 of the old content. Prints "<path>\0".
+// $4 is the SHA-256 of the old content. Edits in one directory lock each other out, also those of
+// other servers. Prints "<path>\0".
 static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_OVERWRITE
     "name=$p sum=$4\n"
     "p=$(readlink -f -- \"$p\" && echo .) || exit 20\n"
@@ -28,6 +29,7 @@ static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_OVERWRITE
     "[ -f \"$p\" ] || exit 20\n"
     "if [ ! -w \"$p\" ]; then echo \"$p: Permission denied\" >&2; exit 1; fi\n"
     "is_current() { [ \"$(sha256sum <\"$p\")\" = \"$sum  -\" ]; }\n"
+    "{ exec 8<\"${p%/*}/\"; } 2>/dev/null && flock -w 20 8 2>/dev/null\n"
     "is_current || exit 30\n"
     "replace() {\n"
     "    local t\n"
@@ -227,4 +229,5 @@ static char *text_of(const json_t *o)
                       count == 1 ? "" : "s", text_int(o, "size"), text_string(o, "diff"));
 }
 
-const struct tool tool_edit_file = {.name = "edit_file", .start = start, .text = text_of};
+const struct tool tool_edit_file = {
+    .name = "edit_file", .start = start, .text = text_of, .uses = guest_put_uses};

@@ -100,5 +100,12 @@ static const char *hint_of(const json_t *o)
     return json_is_true(json_object_get(o, "timed_out")) ? TEXT_TIMEOUT_HINT : NULL;
 }
 
+// A named shell runs one command at a time.
+static char *uses(const struct tool_call *c)
+{
+    const char *session = tool_call_string(c, "session");
+    return session ? str_printf("session %s", session) : NULL;
+}
+
 const struct tool tool_run_command = {
-    .name = "run_command", .start = start, .text = text_of, .hint = hint_of};
+    .name = "run_command", .start = start, .text = text_of, .hint = hint_of, .uses = uses};

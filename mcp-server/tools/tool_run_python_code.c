@@ -106,5 +106,14 @@ static char *text_of(const json_t *o)
     return buf_take(&out);
 }
 
+// A context runs one piece of code at a time. A restart does not wait for what runs there.
+static char *uses(const struct tool_call *c)
+{
+    if (json_is_true(json_object_get(c->args, "restart")))
+        return NULL;
+    const char *context = tool_call_string(c, "context");
+    return str_printf("context %s", context ? context : "");
+}
+
 const struct tool tool_run_python_code = {
-    .name = "run_python_code", .start = start, .text = text_of, .hint = hint_of};
+    .name = "run_python_code", .start = start, .text = text_of, .hint = hint_of, .uses = uses};

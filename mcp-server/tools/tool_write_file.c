@@ -135,4 +135,5 @@ static char *text_of(const json_t *o)
                       path, text_int(o, "size"));
 }
 
-const struct tool tool_write_file = {.name = "write_file", .start = start, .text = text_of};
+const struct tool tool_write_file = {
+    .name = "write_file", .start = start, .text = text_of, .uses = guest_put_uses};

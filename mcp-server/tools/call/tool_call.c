@@ -18,6 +18,7 @@
 #include "mcp-server/text/resource_uri.h"
 #include "mcp-server/tools/call/schema.h"
 #include "mcp-server/tools/call/tools.h"
+#include "mcp-server/tools/call/turn.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
@@ -25,6 +26,8 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/visible.h"
 #include "sandbox-backend/log/log.h"
+
+#define TURN_MS 30000 // that a call without a timeout waits for earlier ones
 
 // ---- 1. its beginning
 
@@ -79,6 +82,10 @@ static void on_checked(const struct err *e, void *ctx)
 static void start_owned(struct tool_call *c)
 {
     struct err e = ERR_INIT;
+    if (c->cancelled) {
+        tool_call_fail(c, "cancelled", "the call was cancelled");
+        return;
+    }
     if (!c->id || owner_is_known(c->context, c->caller, c->id)) {
         c->tool->start(c);
         return;
@@ -86,6 +93,23 @@ static void start_owned(struct tool_call *c)
     c->op = owner_check(c->context, c->caller, c->id, on_checked, c, &e);
     if (!c->op)
         tool_call_fail_err(c, "reach the sandboxes", &e);
+}
+
+static int64_t turn_ms(const struct tool_call *c)
+{
+    const json_t *timeout = json_object_get(c->args, "timeout");
+    return timeout ? (int64_t)(json_number_value(timeout) * 1000) : TURN_MS;
+}
+
+// Order it after the earlier calls that use the same thing in this sandbox.
+static void take_turn(struct tool_call *c)
+{
+    char *used auto_free = c->id && c->tool->uses ? c->tool->uses(c) : NULL;
+    char *key auto_free = used ? str_printf("%s %s", c->id, used) : NULL;
+    if (key)
+        turn_take(c, key, (uint64_t)turn_ms(c), start_owned);
+    else
+        start_owned(c);
 }
 
 // Return an argument that is a path in another user's home (~name), or NULL. The ways to use a path
@@ -120,7 +144,7 @@ static void start_valid(struct tool_call *c)
             foreign);
         return;
     }
-    start_owned(c);
+    take_turn(c);
 }
 
 void tool_call_start(struct tool_call *c)
@@ -223,6 +247,7 @@ static void end(struct tool_call *c, struct outcome *o)
     log_debug("tool.end", "name=%s ms=%lld code=%s", c->tool->name, (long long)tool_call_ms(c),
               o->code ? o->code : "ok");
     o->blocks = c->blocks;
+    turn_end(c);
     c->on_done(c, o, c->ctx);
     json_decref(o->structured);
     json_decref(o->blocks);

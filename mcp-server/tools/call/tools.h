@@ -24,6 +24,9 @@ struct tool {
     // Return what to do next, for the member `hint` of the structured result, which `text` says
     // too; static, or NULL for nothing. The function itself may be NULL.
     const char *(*hint)(const json_t *structured);
+    // Return the thing that the call uses alone, in its sandbox (turn.h), a new string, or NULL for
+    // none. The function itself may be NULL.
+    char *(*uses)(const struct tool_call *c);
 };
 
 // A set of tools. `schemas` is a JSON array with their definitions, in the order of `tools`, which
@@ -94,9 +97,10 @@ struct tool_call {
     struct client_op *op;        // borrowed; the current step. NULL between steps
     // Set by a tool whose current step is not `op`, or must not be cut short; otherwise NULL.
     void (*on_cancel)(struct tool_call *c);
-    void *state;    // the tool's
-    json_t *blocks; // owned: content blocks of the result beside its text; NULL for none
-    char *note;     // owned: follows the message when the call fails; NULL for none
+    void *state;       // the tool's
+    struct turn *turn; // of turn.h; NULL: none
+    json_t *blocks;    // owned: content blocks of the result beside its text; NULL for none
+    char *note;        // owned: follows the message when the call fails; NULL for none
     void (*on_done)(struct tool_call *c, struct outcome *o, void *ctx);
     void *ctx;
 };

@@ -124,3 +124,8 @@ void guest_put_run(struct tool_call *c, const struct guest_put *put, guest_scrip
         c->op = client_upload_bytes(c->context->client, c->id, put->data, put->len, p->value,
                                     put->user, on_uploaded, p);
 }
+
+char *guest_put_uses(const struct tool_call *c)
+{
+    return str_printf("file %s", tool_call_string(c, "path"));
+}

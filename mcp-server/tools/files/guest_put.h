@@ -38,5 +38,8 @@ struct guest_put {
 };
 // Run the script. Call tool_call_client first. `cb` comes from the loop, once.
 void guest_put_run(struct tool_call *c, const struct guest_put *put, guest_script_cb cb, void *ctx);
-// End the call after such a script, as guest_script_fail. GUEST_PUT_PARTIAL is told.
+// End the call after such a script, as guest_script_fail. The error reports
+// GUEST_PUT_PARTIAL.
 void guest_put_fail(struct tool_call *c, const struct guest_result *r, const struct err *e);
+// The `uses` of a tool that changes the file `path`.
+char *guest_put_uses(const struct tool_call *c);

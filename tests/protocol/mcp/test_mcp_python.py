@@ -44,6 +44,12 @@ def test_variables_last(server, sandbox):
     assert [block["type"] for block in content] == ["text"]
 
 
+def test_calls_start_in_order(server, sandbox):
+    python(server, sandbox, "a = []")
+    calls = [server.start_tool("run_python_code", sandbox_id=sandbox, code_block=f"a.append({i}); a") for i in range(8)]
+    assert [server.tool_result(call)["result"] for call in calls][-1] == str(list(range(8)))
+
+
 def test_strings_keep_their_quotes(server, sandbox):
     assert python(server, sandbox, "'5'")[0]["result"] == "'5'"
     assert python(server, sandbox, "''")[0]["result"] == "''"
