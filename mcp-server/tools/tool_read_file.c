@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// read_file: lines of a text, an image as an image, and the type of any other file.
+// read_file: lines of a text, a whole image as an image, and the type of any other file.
 //
 // Steps: 1. resolve a relative path; 2. read a file of at most READ_BYTES whole, and cut it here;
 // 3. read the wanted part of a larger file by a script in the sandbox, which prints a line of
@@ -10,6 +10,7 @@
 
 #include "mcp-server/text/text.h"
 #include "mcp-server/tools/files/guest_file.h"
+#include "mcp-server/tools/files/image.h"
 #include "mcp-server/tools/files/mime_type.h"
 #include "mcp-server/tools/run/guest_script.h"
 #include "sandbox-backend/base/json.h"
@@ -150,10 +151,12 @@ static void finish(struct tool_call *c, const struct facts *f, json_t *path, con
     json_t *o = json_object();
     json_object_set_new(o, "path", path);
     json_object_set_new(o, "size", json_integer(f->size));
-    if (!str_eq(f->kind, "text")) {
+    // Model APIs refuse a conversation with a broken image. Without bytes no image is shown.
+    bool is_broken = !str_eq(f->kind, "text") && len > 0 && !image_is_whole(f->kind, data, len);
+    if (!str_eq(f->kind, "text") && !is_broken) {
         json_object_set_new(o, "mime_type", json_string(f->kind));
         finish_image(c, o, data, len);
-    } else if (is_binary(data, len)) {
+    } else if (is_broken || is_binary(data, len)) {
         finish_binary(c, o, data, len);
     } else {
         if (f->lines >= 0)

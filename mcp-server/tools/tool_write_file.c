@@ -21,6 +21,7 @@
 #define REMEMBERED "262144" // bytes
 static const char SCRIPT[] = GUEST_PUT_HEAD GUEST_PUT_OVERWRITE
     "if [ -d \"$p\" ]; then exit 21; fi\n"
+    "case $p in */|*/.|*/..) exit 23;; esac\n"
     "name=$p old=0 now=- was=\n"
     "if [ -e \"$p\" ]; then old=1; [ -f \"$p\" ] || exit 22; fi\n"
     "[ -d \"${p%/*}/\" ] || mkdir -p -- \"${p%/*}/\" || exit 1\n"
@@ -91,6 +92,10 @@ static void on_end(struct tool_call *c, struct guest_result *r, const struct err
     int64_t given = (int64_t)(intptr_t)ctx;
     if (!e && r->exit_code == 21)
         tool_call_fail(c, "is_a_directory", "%s is a directory", tool_call_string(c, "path"));
+    else if (!e && r->exit_code == 23)
+        tool_call_fail(c, "is_a_directory",
+                       "the path %s names a directory. Add the name of the file to it",
+                       tool_call_string(c, "path"));
     else if (!e && r->exit_code == 22) // opening a FIFO waits for a reader
         tool_call_fail(c, "not_a_file", "%s is not a regular file", tool_call_string(c, "path"));
     else if (e || r->exit_code != 0)

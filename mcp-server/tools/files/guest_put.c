@@ -102,9 +102,15 @@ void guest_put_fail(struct tool_call *c, const struct guest_result *r, const str
         guest_script_fail(c, "write the file", r, e);
 }
 
+// envd takes an argument as a string of JSON.
+static bool is_argument(const char *data, size_t len)
+{
+    return !memchr(data, '\0', len) && utf8_is_valid(data, len);
+}
+
 void guest_put_run(struct tool_call *c, const struct guest_put *put, guest_script_cb cb, void *ctx)
 {
-    bool is_short = put->len <= GUEST_SCRIPT_ARG_BYTES && !memchr(put->data, '\0', put->len);
+    bool is_short = put->len <= GUEST_SCRIPT_ARG_BYTES && is_argument(put->data, put->len);
     char *name auto_free = random_hex(8);
     struct putting *p = xmalloc(sizeof *p);
     *p = (struct putting){

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A script in a sandbox that writes given bytes into a file. Few bytes are passed as an argument,
-// in one round trip; more bytes go through a temporary file.
+// A script in a sandbox that writes given bytes into a file. A short text is passed as an
+// argument, in one round trip; other bytes go through a temporary file.
 #pragma once
 #include "mcp-server/tools/run/guest_script.h"
 

@@ -90,13 +90,6 @@ def test_read_an_image(call, tmp_path):
     assert blocks[0]["type"] == "text" and "image/png" in text
 
 
-@pytest.mark.parametrize("head, kind", [
-    (b"\xff\xd8\xff\xe0", "image/jpeg"), (b"GIF89a", "image/gif"), (b"RIFF\x10\0\0\0WEBP", "image/webp")])
-def test_images_are_known_by_their_bytes(call, tmp_path, head, kind):
-    (tmp_path / "x").write_bytes(head + b"\0" * 20)
-    assert call("read_file", path=str(tmp_path / "x"))[2][1]["mimeType"] == kind
-
-
 def test_an_image_that_is_too_large(call, tmp_path):
     (tmp_path / "x").write_bytes(b"\xff\xd8\xff\xe0" + b"\0" * (5 << 20))
     o, text, blocks = call("read_file", path=str(tmp_path / "x"))
@@ -281,6 +274,33 @@ def test_write_bytes(call, fails, tmp_path):
         "invalid_argument: argument 'content' is not valid base64"
     assert 'must be one of ["utf-8","base64"]' in \
         fails("write_file", path=f"{tmp_path}/f", content="a!", encoding="hex").replace(", ", ",")
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"caf\xe9\n", "Grüße, ".encode("latin-1") * 125, b"\xed\xa0\x80"], ids=repr)
+def test_write_short_bytes_that_are_no_text(call, tmp_path, real, data):  # noqa: F811
+    """envd takes only UTF-8 as an argument."""
+    content = base64.b64encode(data).decode()
+    for old in False, True:
+        o, _, _ = call("write_file", path=f"{tmp_path}/f", content=content, encoding="base64")
+        assert (tmp_path / "f").read_bytes() == data and (o["size"], o["existed"]) == (len(data), old)
+    call("write_file", path=f"{tmp_path}/f", content=content, encoding="base64", append=True)
+    assert (tmp_path / "f").read_bytes() == data * 2
+    assert len(uploaded(real)) == 3 and gone(uploaded(real))
+
+
+def test_edit_a_text_that_is_not_utf8(call, tmp_path):
+    (tmp_path / "f").write_bytes("Grüße\nalt\n".encode("latin-1"))
+    call("edit_file", path=f"{tmp_path}/f", old_text="alt", new_text="neu")
+    assert (tmp_path / "f").read_bytes() == "Grüße\nneu\n".encode("latin-1")
+
+
+@pytest.mark.parametrize("name", ["trail/", "trail/.", "trail/..", "a/trail/", "f/"])
+@pytest.mark.parametrize("more", [{}, {"append": True}], ids=str)
+def test_write_to_the_name_of_a_directory(fails, tmp_path, name, more):
+    (tmp_path / "f").write_text("old")
+    assert fails("write_file", path=f"{tmp_path}/{name}", content="x", **more) == (
+        f"is_a_directory: the path {tmp_path}/{name} names a directory. Add the name of the file to it")
+    assert [p.name for p in tmp_path.iterdir()] == ["f"] and (tmp_path / "f").read_text() == "old"
 
 
 def test_write_where_it_cannot_be(fails, tmp_path):
