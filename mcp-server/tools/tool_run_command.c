@@ -9,8 +9,6 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define COMMAND_BYTES_MAX ((size_t)131071) // Linux: MAX_ARG_STRLEN, with the NUL
-
 static void on_done(struct run *r)
 {
     struct tool_call *c = r->call;
@@ -24,15 +22,17 @@ static void on_done(struct run *r)
 static void start(struct tool_call *c)
 {
     const char *command = tool_call_string(c, "command");
-    if (strlen(command) > COMMAND_BYTES_MAX) {
+    if (strlen(command) > RUN_ARGUMENT_MAX) {
         tool_call_fail(c, "invalid_argument",
                        "the command has %zu bytes and at most %zu can be passed; put it into a "
                        "file%s%s",
-                       strlen(command), COMMAND_BYTES_MAX,
+                       strlen(command), RUN_ARGUMENT_MAX,
                        tool_call_hint(c, "write_file", " with write_file"),
                        tool_call_hint(c, "run_python_code", ", or use run_python_code"));
         return;
     }
+    if (!run_envs_fit(c))
+        return;
     const char *const args[] = {"-l", "-c", command, NULL};
     struct run *r = run_new(c);
     r->user = tool_call_string(c, "user");

@@ -9,10 +9,9 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/net/deadline.h"
 
-#define COMMAND_BYTES_MAX ((size_t)131071) // Linux: MAX_ARG_STRLEN, with the NUL
-#define SILENT_MS         100              // what prints nothing is left then
-#define SETTLE_MS         20               // after it has printed something, for the rest
-#define COMPLAINT_BYTES   ((size_t)1024)
+#define SILENT_MS       100 // what prints nothing is left then
+#define SETTLE_MS       20  // after it has printed something, for the rest
+#define COMPLAINT_BYTES ((size_t)1024)
 
 struct starting {
     struct tool_call *call;
@@ -131,14 +130,16 @@ static void start(struct tool_call *c)
 {
     const char *command = tool_call_string(c, "command");
     const char *user = tool_call_string(c, "user");
-    if (strlen(command) > COMMAND_BYTES_MAX) {
+    if (strlen(command) > RUN_ARGUMENT_MAX) {
         tool_call_fail(c, "invalid_argument",
                        "the command has %zu bytes and at most %zu can be passed; put it into a "
                        "file%s",
-                       strlen(command), COMMAND_BYTES_MAX,
+                       strlen(command), RUN_ARGUMENT_MAX,
                        tool_call_hint(c, "write_file", " with write_file"));
         return;
     }
+    if (!run_envs_fit(c))
+        return;
     struct client *client = tool_call_client(c, 60);
     if (!client)
         return;

@@ -355,13 +355,27 @@ static char *before_of(const struct tool_call *c)
     return buf_take(&out);
 }
 
+// They are one argument of the client.
+static void fail_long(struct named_shell *s)
+{
+    struct tool_call *c = s->run->call;
+    size_t len = strlen(s->before);
+    run_free(s->run);
+    tool_call_fail(c, "invalid_argument",
+                   "in a session, all of envs and cwd together take %zu bytes, quoted for the "
+                   "shell, and at most %zu can be passed; put the values into a file%s",
+                   len, RUN_ARGUMENT_MAX, tool_call_hint(c, "write_file", " with write_file"));
+}
+
 void named_shell_run(struct run *r, const char *name)
 {
     struct named_shell *s = xcalloc(1, sizeof *s);
     *s = (struct named_shell){.run = r, .name = name, .before = before_of(r->call)};
     r->ctx = s;
     r->on_free = named_shell_free;
-    if (tool_call_client(r->call, run_timeout_ms(r->call) / 1000 + RUN_SLIDE_MARGIN_S))
+    if (strlen(s->before) > RUN_ARGUMENT_MAX)
+        fail_long(s);
+    else if (tool_call_client(r->call, run_timeout_ms(r->call) / 1000 + RUN_SLIDE_MARGIN_S))
         start_client(s);
     else
         run_free(r);

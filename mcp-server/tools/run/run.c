@@ -14,6 +14,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 
+#define NAME_SHOWN        80 // characters of a variable's name in an error
 #define SAVED_PATH_FORMAT "/tmp/cubby-%s-%s.txt"
 
 struct run *run_new(struct tool_call *c)
@@ -45,6 +46,25 @@ int64_t run_timeout_ms(const struct tool_call *c)
     if (timeout)
         return (int64_t)(json_number_value(timeout) * 1000);
     return config_command_timeout_ms(c->context->config, c->takes_progress);
+}
+
+bool run_envs_fit(struct tool_call *c)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach (json_object_get(c->args, "envs"), i, one) {
+        if (json_string_length(one) <= RUN_ARGUMENT_MAX)
+            continue;
+        const char *text = json_string_value(one);
+        int name = (int)strcspn(text, "=");
+        tool_call_fail(c, "invalid_argument",
+                       "the environment variable %.*s has %zu bytes with its name and at most %zu "
+                       "can be passed; put the value into a file%s",
+                       name < NAME_SHOWN ? name : NAME_SHOWN, text, json_string_length(one),
+                       RUN_ARGUMENT_MAX, tool_call_hint(c, "write_file", " with write_file"));
+        return false;
+    }
+    return true;
 }
 
 json_t *run_envs(const struct tool_call *c)

@@ -39,6 +39,10 @@ void run_add_stderr(struct run *r, const char *data, size_t len);
 // fate is unknown, free `r` and fail the call.
 void run_start(struct run *r, const struct run_spec *spec);
 int64_t run_timeout_ms(const struct tool_call *c);
+#define RUN_ARGUMENT_MAX ((size_t)131071) // bytes; Linux: MAX_ARG_STRLEN, with the NUL
+// Return whether each variable of the argument `envs` can be passed to a program. If not, the call
+// has failed.
+bool run_envs_fit(struct tool_call *c);
 // Return the argument `envs`, a list of "name=value", as an object; new reference, or NULL.
 json_t *run_envs(const struct tool_call *c);
 // A run's sandbox lives at least this much longer than the run's timeout.

@@ -46,6 +46,19 @@ def test_streams_and_exit_codes_are_exact(run):  # noqa: F811
     assert run("read x; echo $?")[0]["stdout"] == "1\n", "stdin is empty"
 
 
+def test_envs_that_are_too_long(server, sandbox, run):  # noqa: F811
+    """Nothing is started, and the session goes on."""
+    run("kept=1")
+    most = 131_071 - len(": && export -- 'B='")
+    o, _ = run("echo ${#B} $kept", envs=["B=" + "x" * most])
+    assert o["stdout"] == f"{most} 1\n"
+    for envs in ["B=" + "x" * (most + 1)], ["B=" + "x" * 200_000], ["B=" + "x" * 70_000, "C=" + "x" * 70_000]:
+        said = server.error("run_command", sandbox_id=sandbox, command="kept=2", session="main", envs=envs)
+        assert said.startswith("invalid_argument: in a session, all of envs and cwd together take 1") or "variable B has 200002" in said
+        assert "at most 131071 can be passed; put the value" in said
+    assert streams(run("echo ${#B} $kept")[0])[0] == f"{most} 1\n"
+
+
 def test_cwd_and_envs_last(run, tmp_path):  # noqa: F811
     odd = tmp_path / "it's a \"dir\" $x"
     odd.mkdir()

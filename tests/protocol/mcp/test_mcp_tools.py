@@ -298,6 +298,14 @@ def test_killed_command(server, backend):
     assert (got["exit_code"], got["status"]) == (-1, "signal: kill")
 
 
+@pytest.mark.parametrize("tool", ["run_command", "start_command"])
+def test_a_variable_that_cannot_be_passed(server, backend, tool):
+    said = server.error(tool, sandbox_id=backend.sandbox(), command="true", envs=["A=1", "B" * 90 + "=" + "x" * 200_000])
+    assert said == ("invalid_argument: the environment variable " + "B" * 80 + " has 200091 bytes with its name and at most "
+                    "131071 can be passed; put the value into a file with write_file")
+    assert not backend.started
+
+
 def test_command_that_takes_too_long(server, backend):
     got, text = run(server, backend.sandbox(), "echo so far; sleep 1000", timeout=4)
     assert got["timed_out"] and got["stdout"] == "so far\n" and got["exit_code"] == -1
