@@ -39,7 +39,7 @@ static void sandbox_options(struct config *c, struct opt *t, int *n)
         {"tier", "CUBBY_SANDBOX_TIER", OPT_STRING, &c->tier, "TIER",
          "tier of new sandboxes: microvm, gvisor, bubblewrap, none, or auto for the best (default: "
          "cubbyd --tier)",
-         0, 0, NULL},
+         0, 0, "microvm|gvisor|bubblewrap|none|auto"},
         {"sandbox-timeout", "DEFAULT_TIMEOUT", OPT_INT, &c->sandbox_timeout_s, "SECONDS",
          "time to live of a sandbox after its last call (default 1800, or --max-timeout if less)",
          1, SANDBOX_TIMEOUT_MAX_S, NULL},
