@@ -12,6 +12,7 @@
 #include "mcp-server/protocol/exchange.h"
 #include "mcp-server/text/text.h"
 #include "mcp-server/tools/call/tools.h"
+#include "mcp-server/tools/owner/named_spec.h"
 #include "mcp-server/tools/owner/quota.h"
 #include "mcp-server/tools/owner/snapshot_owner.h"
 #include "mcp-server/tools/run/run.h"
@@ -20,8 +21,6 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
-
-#define SPEC_KEY "cubby-spec" // metadata: what was asked for, by which a named sandbox is compared
 
 static void look_up(struct tool_call *c, client_json_cb cb);
 
@@ -43,19 +42,6 @@ static int64_t timeout_of(const struct tool_call *c)
 {
     int64_t asked = int_of(c, "timeout_s");
     return asked ? asked : caller_timeout(c->caller, c->context->config);
-}
-
-// Return what a named sandbox must have, as text by key; new reference.
-static json_t *spec_of(const struct tool_call *c)
-{
-    static const char *const SIZES[] = {"cpus", "memory_mb"};
-    json_t *spec = json_pack("{s:s}", "template", template_of(c));
-    if (tool_call_string(c, "network"))
-        json_object_set(spec, "network", json_object_get(c->args, "network"));
-    for (size_t i = 0; i < ARRAY_LEN(SIZES); i++)
-        if (json_object_get(c->args, SIZES[i]))
-            json_object_set(spec, SIZES[i], json_object_get(c->args, SIZES[i]));
-    return spec;
 }
 
 // A host is a name, not an address: a model must not reach a private network by its numbers. It has
@@ -158,18 +144,10 @@ static bool is_paused(const json_t *info)
     return str_eq(text_string(info, "state"), "paused");
 }
 
-// Return the spec of a named sandbox, a new reference; NULL: it has none.
-static json_t *spec_in(const json_t *info)
-{
-    struct err ignored = ERR_INIT;
-    const char *text = text_string(json_object_get(info, "metadata"), SPEC_KEY);
-    return json_parse(text, strlen(text), &ignored);
-}
-
 // Finish with a sandbox that has the name. Its time to live is known only if this call has set it.
 static void finish_found(struct tool_call *c, const json_t *info)
 {
-    json_t *spec = spec_in(info);
+    json_t *spec = named_spec_in(info);
     const char *template = json_string_value(json_object_get(spec, "template"));
     const char *hint =
         is_paused(info)
@@ -209,24 +187,14 @@ static void fail_template(struct tool_call *c)
 // Fail if the sandbox of that name differs from what is asked for; return false otherwise.
 static bool fail_other(struct tool_call *c, const json_t *info)
 {
-    json_t *has = spec_in(info);
-    json_t *wanted = spec_of(c);
-    const char *bad = NULL;
-    const char *key;
-    json_t *value;
-    json_object_foreach (wanted, key, value) {
-        bool is_given = json_object_get(c->args, key) != NULL;
-        if (is_given && !json_equal(json_object_get(has, key), value))
-            bad = key;
-    }
+    const char *what;
+    const char *bad = named_spec_other(c, info, &what);
     if (bad)
         tool_call_fail(c, "name_taken",
                        "your sandbox '%s' (%s) still exists, but it has another %s. Leave %s out "
                        "to use it%s, or choose another name",
-                       tool_call_string(c, "name"), text_string(info, "sandboxID"), bad, bad,
+                       tool_call_string(c, "name"), text_string(info, "sandboxID"), what, bad,
                        tool_call_hint(c, "kill_sandbox", ", end it with kill_sandbox"));
-    json_decref(has);
-    json_decref(wanted);
     return bad != NULL;
 }
 
@@ -399,10 +367,10 @@ static void create(struct tool_call *c)
     json_t *secrets = secrets_of(config);
     json_t *envs = run_envs(c);
     json_t *network = policy_of(c, &e);
-    json_t *spec = spec_of(c);
+    json_t *spec = named_spec_new(c, template_of(c));
     char *spec_text auto_free = json_to_string(spec);
     if (tool_call_string(c, "name"))
-        json_object_set_new(metadata, SPEC_KEY, json_string(spec_text));
+        json_object_set_new(metadata, NAMED_SPEC_KEY, json_string(spec_text));
     struct sandbox_opts opts = {
         .template = template_of(c),
         .timeout_s = timeout_of(c),
@@ -525,6 +493,8 @@ static void start(struct tool_call *c)
         tool_call_fail(c, "invalid_argument", "%s", e.msg);
         return;
     }
+    if (!run_envs_fit(c))
+        return;
     const struct client *client = tool_call_client(c, 0);
     if (!client)
         return;

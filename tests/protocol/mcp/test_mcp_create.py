@@ -4,10 +4,12 @@ list_templates.
 """
 
 import json
+import os
+import subprocess
 import threading
 
 import pytest
-from harness import wait_for
+from harness import BIN, wait_for
 from mcp_http import http_start  # noqa: F401
 from mcp_schemas import checked
 from mcp_stdio import backend, server, start  # noqa: F401
@@ -31,6 +33,13 @@ def test_what_is_asked_for_reaches_the_backend(server, backend):  # noqa: F811
 def test_nothing_is_sent_that_was_not_asked_for(server, backend):  # noqa: F811
     create(server)
     assert backend.created[0].keys() == {"templateID", "timeout", "sliding"}
+
+
+def test_a_variable_that_no_program_can_get(server, backend):  # noqa: F811
+    said = server.error("create_sandbox", envs=["A=1", "B=" + "x" * 131_070])
+    assert said.startswith("invalid_argument: the environment variable B has 131072 bytes with its name and at most 131071")
+    assert backend.requests == []
+    create(server, envs=["B=" + "x" * 131_069])
 
 
 @pytest.mark.parametrize("network, policy", [
@@ -68,6 +77,14 @@ def test_the_tier_is_the_operator_s(start, backend):  # noqa: F811
     assert [s["tier"] for s in o["sandboxes"]] == ["gvisor", "gvisor"] and "  gvisor   " in text
     assert [body["tier"] for body in backend.created] == ["gvisor", "gvisor"]
     assert "tier" in server.error("create_sandbox", tier="microvm")
+
+
+@pytest.mark.parametrize("environment, args", [({}, ["--tier", "bogus"]), ({"CUBBY_SANDBOX_TIER": "bogus"}, []),
+                                               ({}, ["--tier", "microvm|none"])], ids=str)
+def test_an_unknown_tier_is_refused_at_the_start(environment, args):
+    done = subprocess.run([BIN / "cubby-mcp", *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+                          env={**os.environ, **environment}, check=False)
+    assert done.returncode == 2 and not done.stdout and "must be one of microvm|gvisor|bubblewrap|none|auto, not" in done.stderr
 
 
 def test_a_backend_without_tiers(start, backend):  # noqa: F811
@@ -201,12 +218,43 @@ def test_the_same_name_gives_the_same_sandbox(server, backend):  # noqa: F811
     assert not again["existed"] and again["sandbox_id"] != first["sandbox_id"]
 
 
-@pytest.mark.parametrize("asked", [{"template": "u"}, {"network": "public"}, {"cpus": 3}, {"memory_mb": 256}], ids=str)
-def test_another_sandbox_under_a_name_is_an_error(server, backend, asked):  # noqa: F811
+@pytest.mark.parametrize("asked, what", [
+    ({"template": "u"}, "template"), ({"network": "public"}, "network"), ({"network": "a.org"}, "network"),
+    ({"cpus": 3}, "number of cpus"), ({"memory_mb": 256}, "memory size")], ids=str)
+def test_another_sandbox_under_a_name_is_an_error(server, backend, asked, what):  # noqa: F811
     made = create(server, name="work", template="t", network="none", cpus=2)["sandbox_id"]
     said = server.error("create_sandbox", name="work", **asked)
-    assert said.startswith(f"name_taken: your sandbox 'work' ({made}) still exists, but it has another {[*asked][0]}.")
+    assert said.startswith(f"name_taken: your sandbox 'work' ({made}) still exists, but it has another {what}. Leave {[*asked][0]} out")
     assert len(backend.created) == 1
+
+
+@pytest.mark.parametrize("first, then", [
+    ({}, {"network": "public"}), ({}, {"cpus": 1}), ({}, {"memory_mb": 512}), ({}, {"template": "default"}),
+    ({}, {"network": "public", "cpus": 1, "memory_mb": 512}), ({"cpus": 1}, {"cpus": 1, "memory_mb": 512}),
+    ({"network": "a.org,b.com"}, {"network": "B.com, a.org,a.org"})], ids=str)
+def test_what_a_sandbox_has_may_be_asked_for(server, backend, first, then):  # noqa: F811
+    """Also what nobody asked for at first."""
+    made = create(server, name="work", **first)["sandbox_id"]
+    backend.sandboxes[made].update(cpuCount=1, memoryMB=512)
+    o = create(server, name="work", **then)
+    assert o["existed"] and o["sandbox_id"] == made
+    for other, what in ({"cpus": 2}, "number of cpus"), ({"memory_mb": 511}, "memory size"), ({"network": "none"}, "network"):
+        assert f"it has another {what}. Leave" in server.error("create_sandbox", name="work", **other)
+
+
+@pytest.mark.parametrize("options, first, then, known", [
+    (("--network", "none"), {}, {"network": "none"}, True), ((), {"template": "snap-x"}, {"network": "public"}, False),
+    (("--network", "public"), {"template": "snap-x"}, {"network": "public"}, True)], ids=str)
+def test_the_network_that_nobody_asked_for(start, backend, options, first, then, known):  # noqa: F811
+    """A snapshot has a network of its own, unless the operator sets one."""
+    server = start(*options)  # noqa: F811
+    server.initialize()
+    made = create(server, name="work", **first)["sandbox_id"]
+    backend.sandboxes[made]["templateID"] = first.get("template", "default")
+    if known:
+        assert create(server, name="work", **then)["sandbox_id"] == made
+    else:
+        assert "it has another network" in server.error("create_sandbox", name="work", **then)
 
 
 def test_a_paused_one_is_found(server, backend):  # noqa: F811
