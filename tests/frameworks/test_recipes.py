@@ -29,12 +29,16 @@ def daemon():
 
 @pytest.fixture
 def run(daemon, tmp_path):
-    """Runs the Python blocks of a page, in an environment. Returns what they printed."""
+    """Runs the Python blocks of a page, in an environment. Returns what they printed.
 
-    def run_page(page, interpreter, **env):
+    `main` replaces the page's function main and its call.
+    """
+
+    def run_page(page, interpreter, main=None, **env):
         text = (RECIPES / f"{page}.md").read_text()
         program = tmp_path / f"{page.replace('-', '_')}_recipe.py"
-        program.write_text("\n\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
+        blocks = "\n\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+        program.write_text(blocks if not main else blocks[: blocks.index("async def main")] + main)
         path = f"{BIN}:{os.environ['PATH']}"
         done = subprocess.run(
             [ENVIRONMENTS / interpreter / "bin/python", program],
@@ -87,7 +91,89 @@ def test_sandbox_classes(run, page):
     assert said[2:5] == ["written", "3", "import asyncio"]
 
 
-def test_maxkb(run, daemon, tmp_path):
+SESSIONS = """
+async def main():
+    sandbox = CLASS()
+
+    async def said(command, session):
+        return (await sandbox.run_in_session(BashAction(session=session, command=command))).output
+
+    await sandbox.create_session(CreateBashSessionRequest(session="kept"))
+    await said("A=kept", "kept")
+    for i in range(40):
+        name = f"session-{i}"
+        await sandbox.create_session(CreateBashSessionRequest(session=name))
+        assert await said("echo [$A]; A=old; cd /usr", name) == "[]\\n", i
+        assert await said("echo $A in $PWD", name) == "old in /usr\\n", i
+        await sandbox.close_session(CloseBashSessionRequest(session=name))
+    assert await said("echo $A", "kept") == "kept\\n"
+
+    text = "".join(f"line {i} of a long file\\n" for i in range(5000)) + "é" * 600000
+    await sandbox.write_file(WriteFileRequest(path="/tmp/long.txt", content=text))
+    read = (await sandbox.read_file(ReadFileRequest(path="/tmp/long.txt"))).content
+    assert read == text, len(read)
+    await sandbox.close()
+
+
+from PACKAGE import CloseBashSessionRequest
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "page, name, package",
+    [
+        ("rock", "CubbySandbox", "rock.actions"),
+        ("swe-rex", "CubbyRuntime", "swerex.runtime.abstract"),
+    ],
+)
+def test_sessions_that_are_closed_and_long_files(run, page, name, package):
+    run(page, "rock", SESSIONS.replace("CLASS", name).replace("PACKAGE", package))
+
+
+FUNCTIONS = """
+RESULTS = {
+    "plain": "def plain(size):\\n    return {'size': size}",
+    "loud": "def loud(size):\\n    print('RESULT 1\\\\nRESULT')\\n    return {'size': size}",
+    "big": "def big(size):\\n    return ['a\\\\n\\u00e9' * size, size]",
+}
+
+
+async def main():
+    headers = {"Authorization": f"Bearer {os.environ['CUBBY_TOKEN']}"}
+    server = {"transport": "streamable_http", "url": os.environ["CUBBY_URL"], "headers": headers}
+    tools = {tool.name: tool for tool in await MultiServerMCPClient({"cubby": server}).get_tools()}
+    sandbox_id = text_of(await tools["create_sandbox"].ainvoke({})).rsplit(" ", 1)[1]
+
+    async def result_of(name, size):
+        return await exec_code(tools, sandbox_id, RESULTS[name], name, {"size": size})
+
+    assert await result_of("plain", 1) == {"size": 1}
+    assert await result_of("loud", 2) == {"size": 2}
+    for size in 14000, 100000:
+        assert await result_of("big", size) == ["a\\n\u00e9" * size, size]
+    try:
+        await result_of("big", 200000)
+    except RuntimeError as e:
+        assert "longer than 1 MB" in str(e), e
+    else:
+        raise AssertionError("a result that is too long")
+    try:
+        await exec_code(tools, sandbox_id, "def wrong():\\n    return 1 / 0", "wrong", {})
+    except RuntimeError as e:
+        assert "ZeroDivisionError" in str(e), e
+    else:
+        raise AssertionError("a function that fails")
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def maxkb(run, daemon, tmp_path):
+    """Runs the page maxkb against a server with a token."""
     tokens = tmp_path / "tokens.json"
     env = {**environment(), "CUBBY_HOME": str(daemon.home)}
     made = subprocess.run(
@@ -99,13 +185,22 @@ def test_maxkb(run, daemon, tmp_path):
     )
     server = Server("--token-file", tokens, "--images", "path", env=env, cwd=tmp_path)
     packages = next(ENVIRONMENTS.glob("langchain/lib/python3.*/site-packages"))
-    said = run(
+    yield lambda main=None: run(
         "maxkb",
         "langchain",
+        main,
         CUBBY_URL=server.url,
         CUBBY_TOKEN=made.stdout.strip(),
         SANDBOX_PYTHON=f"env PYTHONPATH={packages} python3",  # a machine has the host's files
     )
     server.stop()
-    said = said.splitlines()
+
+
+def test_maxkb(maxkb):
+    said = maxkb().splitlines()
     assert said[0] == "{'area': 42}" and "HELLO" in said and said[-1] == "count_words 3"
+
+
+def test_results_of_maxkb(maxkb):
+    """A result of any length up to the limit; a function that prints; one that fails."""
+    maxkb(FUNCTIONS)
