@@ -242,14 +242,25 @@ def inside(path, directory):
     return os.path.commonpath([os.path.realpath(path), directory]) == directory
 
 
-def hook():
+def read_call(find):
+    """The agent's call, and the texts that `find` takes out of it."""
     try:
         call = json.load(sys.stdin)
-        command, session, cwd = call["tool_input"]["command"], call["session_id"], call["cwd"]
+        texts = find(call)
+        for text in texts:
+            if not isinstance(text, str) or b"\0" in os.fsencode(text):
+                raise ValueError(f"{text!r:.60} should be a text")
+        return call, texts
     except (ValueError, KeyError, TypeError) as e:
         raise Failure(
             f"the hook does not understand this call of the agent ({e!r}): update the plugin"
         ) from e
+
+
+def hook():
+    call, (command, session, cwd) = read_call(
+        lambda call: (call["tool_input"]["command"], call["session_id"], call["cwd"])
+    )
     Session(session)  # fails here, where the agent's own sandbox does not hide the reason
     words = [
         sys.executable,
@@ -303,7 +314,7 @@ def run(options):
 
 def end():
     """Leave the work to a process of its own: agents give the end of a session about a second."""
-    session = json.load(sys.stdin)["session_id"]
+    _, (session,) = read_call(lambda call: (call["session_id"],))
     words = [sys.executable, os.path.abspath(__file__), "finish", "--session", session]
     subprocess.Popen(
         words,

@@ -218,6 +218,36 @@ def test_a_call_that_the_hook_does_not_know_is_blocked(daemon, project, tmp_path
     assert agent.hooked(subprocess.DEVNULL).returncode == 2
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"tool_input": {"command": ["touch", "made"]}},
+        {"tool_input": ["touch made"]},
+        {"session_id": 7},
+        {"session_id": None},
+        {"cwd": 7},
+        {"cwd": "/\0"},
+        {"cwd": "/\ud800"},
+    ],
+)
+def test_a_call_with_a_value_of_another_type_is_blocked(daemon, project, tmp_path, facts):
+    agent = Agent(daemon, project, tmp_path)
+    hook = agent.call("hook", **{"tool_input": {"command": "touch made"}, **facts})
+    assert hook.returncode == 2
+    assert "does not understand this call" in hook.stderr and "did not run" in hook.stderr
+    assert "Traceback" not in hook.stderr and len(hook.stderr.splitlines()) == 2
+    assert not hook.stdout
+    if "session_id" in facts:
+        assert "Traceback" not in agent.call("end", **facts).stderr
+
+
+def test_the_history_and_empty_directories_stay_here(agent, project):
+    """docs/coding-agents.md says that git does not work there."""
+    (project / "empty").mkdir()
+    done = agent.bash("ls -A; git status")
+    assert done.returncode and done.stdout == ".gitignore\na.txt\nsub dir\n"
+
+
 def test_a_hook_without_an_answer_ends_itself_and_blocks(daemon, project, tmp_path):
     """An agent ends a hook at its timeout and then runs the command, so the hook is faster."""
     agent = Agent(daemon, project, tmp_path)
