@@ -66,8 +66,8 @@ static void on_written(struct tool_call *c, struct guest_result *r, const struct
     struct edited *d = ctx;
     if (!e && (r->exit_code == 30 || r->exit_code == 20))
         tool_call_fail(c, "file_changed",
-                       "another program changed %s during the edit, so the edit was not applied. "
-                       "Read the file, then edit it again",
+                       "another program or another edit changed %s during the edit, so the edit "
+                       "was not applied. Read the file, then edit it again",
                        tool_call_string(c, "path"));
     else if (e || r->exit_code != 0)
         guest_put_fail(c, r, e);

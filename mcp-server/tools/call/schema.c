@@ -78,6 +78,11 @@ static int check_type(const json_t *schema, const json_t *value, const char *nam
     }
     if (!type || is_type(type, value))
         return 0;
+    if (str_eq(type, "array") && json_object_get(json_object_get(schema, "items"), "pattern"))
+        return err_set(e, ERR_INVALID,
+                       "argument '%s' must be an array of NAME=value strings, or an object whose "
+                       "values are strings or numbers",
+                       name);
     return err_set(e, ERR_INVALID, "argument '%s' must be %s %s, not %s", name, with_article(type),
                    type, type_name(value));
 }

@@ -244,7 +244,8 @@ def test_connection_that_breaks_during_a_command(server, backend):
     ({"command": "x", "cwd": "/\0"}, "argument 'cwd' contains a NUL character"),
     ({"command": "x", "envs": {"A": "\0"}}, "argument 'envs.A' contains a NUL character"),
     ({"command": "x", "odd": [{"a": "\0"}]}, "argument 'odd' contains a NUL character"),
-    ({"command": "x", "envs": {"A": [1]}}, "argument 'envs' must be an array, not an object"),
+    ({"command": "x", "envs": {"A": [1]}}, "argument 'envs' must be an array of NAME=value strings, or an object"
+                                           " whose values are strings or numbers"),
     ({"command": "x", "code": "y"}, "unknown argument 'code'; allowed: sandbox_id, command, timeout,"
                                     " cwd, envs, session, user")])
 def test_bad_arguments(server, backend, arguments, words):

@@ -66,6 +66,10 @@ static const struct {
      "{\"id\":\"x\",\"lines\":[{\"at\":1},{\"at\":2}],\"path\":\"/home/user\"}"},
 };
 
+#define NO_ENTRIES                                                                           \
+    "argument 'list' must be an array of NAME=value strings, or an object whose values are " \
+    "strings or numbers"
+
 static const struct {
     const char *arguments;
     const char *why;
@@ -80,9 +84,10 @@ static const struct {
     {"{\"id\":\"x\",\"timeout\":\"99\"}", "argument 'timeout' must be from 0.5 to 60, not 99"},
     {"{\"id\":\"x\",\"count\":\"1.5\"}", "argument 'count' must be an integer, not a number"},
     {"{\"id\":\"x\",\"deep\":\"yes\"}", "argument 'deep' must be a boolean, not a string"},
-    {"{\"id\":\"x\",\"list\":{\"A\":[1]}}", "argument 'list' must be an array, not an object"},
-    {"{\"id\":\"x\",\"list\":\"A=1\"}", "argument 'list' must be an array, not a string"},
-    {"{\"id\":\"x\",\"list\":\"[\\\"A=1\\\"\"}", "argument 'list' must be an array, not a string"},
+    {"{\"id\":\"x\",\"list\":{\"A\":[1]}}", NO_ENTRIES},
+    {"{\"id\":\"x\",\"list\":\"A=1\"}", NO_ENTRIES},
+    {"{\"id\":\"x\",\"list\":\"[\\\"A=1\\\"\"}", NO_ENTRIES},
+    {"{\"id\":\"x\",\"lines\":7}", "argument 'lines' must be an array, not an integer"},
     {"{\"id\":\"x\",\"list\":[\"A\"]}", "argument 'list[0]' must match =, which \"A\" does not"},
     {"{\"id\":\"x\",\"timeout\":61}", "argument 'timeout' must be from 0.5 to 60, not 61"},
     {"{\"id\":0}", "argument 'id' must be a string, not an integer"},
