@@ -85,6 +85,16 @@ def test_an_end_of_the_command_is_not_one_of_the_session(run, end, code):  # noq
     assert o["stdout"] == "/usr\n1 2 3\n4\nf\n0\nset +o errexit\n" and not o["session"]["new"]
 
 
+def test_traps_last_for_their_call(run, tmp_path):  # noqa: F811
+    """docs/tools.md says so; the shell's own traps stand in their place before the next call."""
+    for name in "EXIT", "HUP", "INT", "TERM", "PIPE":
+        run(f"trap 'echo mine' {name}")
+        o, _ = run(f"trap -p {name}")
+        assert o["stdout"] and "mine" not in o["stdout"] and not o["session"]["new"]
+    o, _ = run(f"trap 'touch {tmp_path}/ran; echo lost' EXIT; exit 3")
+    assert streams(o) == ("", "", 3) and o["session"]["ended"] and (tmp_path / "ran").exists()
+
+
 def test_a_shell_that_is_killed(run):  # noqa: F811
     assert run("kill -9 $$; echo not")[0]["session"]["ended"]
     o, text = run("echo again")
