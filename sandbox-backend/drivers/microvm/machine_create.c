@@ -107,11 +107,13 @@ static int begin(struct microvm *m, struct err *e)
     failed = failed ? failed : core_network_start(&m->core, c.frames[1], e);
     if (!failed)
         limit(m, &t);
+    // Step 5. Connect to QMP while its listening socket is also here. So it succeeds even if QEMU
+    // has ended already, and machine__on_lost explains that end.
+    failed = failed ? failed : machine__open_qmp(m, e);
     channels_close(&c);
     template_fini(&t);
     core_step(&m->core, "started");
-    // Step 5. Connect to QMP. Its listening socket exists already.
-    if (failed || machine__open_qmp(m, e) != 0)
+    if (failed)
         return -1;
     if (boots)
         boot(m);
