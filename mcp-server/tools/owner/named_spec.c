@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a caller asked for when it created a sandbox with a name.
+// The wishes with which a caller created a sandbox that has a name.
 #include "mcp-server/tools/owner/named_spec.h"
 
 #include <ctype.h>

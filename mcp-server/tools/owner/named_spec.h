@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a caller asked for when it created a sandbox with a name. It is in the metadata of the
-// sandbox, and a later call with the name is compared with it.
+// The wishes with which a caller created a sandbox that has a name. They are in the sandbox's
+// metadata, and a later call with the name is compared with them.
 #pragma once
 #include "mcp-server/tools/call/tools.h"
 

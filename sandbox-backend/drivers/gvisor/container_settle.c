@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the guest of an adopted machine stands still.
+// Finding out, for an adopted machine, if its guest stands still.
 //
 // Usually a mark says whether it does (container_mark.c). But the earlier daemon may have ended
 // between a mark and the call, or between the call and its answer. A Resume of a guest that runs

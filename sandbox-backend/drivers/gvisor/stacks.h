@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stacks of a sentry's threads say about its guest. The sentry has no call that asks
-// whether its guest stands still; debug.Stacks is the only one whose answer shows it.
+// Reading the state of a guest from the stacks of its sentry's threads. The sentry has no call that
+// asks whether its guest stands still; debug.Stacks is the only one whose answer shows it.
 #pragma once
 
 enum stacks_guest {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stacks of a sentry say about its guest.
+// Reading the state of a guest from the stacks of its sentry's threads.
 #include "sandbox-backend/drivers/gvisor/stacks.h"
 
 #include <stdlib.h>
