@@ -15,7 +15,7 @@
 
 struct turn {
     TAILQ_ENTRY(turn) next;
-    struct lane *lane; // NULL: it waits no longer, and has no turn
+    struct lane *lane;
     struct tool_call *call;
     void (*go)(struct tool_call *c);
     bool waits;
@@ -24,7 +24,6 @@ struct turn {
 
 struct lane {
     LIST_ENTRY(lane) next;
-    struct context *context;
     char *key; // owned
     TAILQ_HEAD(, turn) turns;
 };
@@ -36,7 +35,6 @@ static struct lane *lane_of(struct context *cx, const char *key)
         if (str_eq(lane->key, key))
             return lane;
     lane = xcalloc(1, sizeof *lane);
-    lane->context = cx;
     lane->key = xstrdup(key);
     TAILQ_INIT(&lane->turns);
     LIST_INSERT_HEAD(&cx->lanes, lane, next);
@@ -53,7 +51,6 @@ static void on_closed(struct deadline *d)
 static void leave(struct turn *t)
 {
     struct lane *lane = t->lane;
-    t->lane = NULL;
     TAILQ_REMOVE(&lane->turns, t, next);
     struct turn *first = TAILQ_FIRST(&lane->turns);
     if (first && first->waits)
@@ -70,16 +67,12 @@ static void on_start(struct deadline *d)
 {
     struct turn *t = container_of(d, struct turn, start);
     struct tool_call *c = t->call;
+    void (*go)(struct tool_call * c) = t->go;
     t->waits = false;
     c->on_cancel = NULL;
-    if (t != TAILQ_FIRST(&t->lane->turns)) {
-        c->turn = NULL;
-        leave(t);
-        deadline_close(&t->start, on_closed);
-        t->go(c);
-        return;
-    }
-    t->go(c);
+    if (t != TAILQ_FIRST(&t->lane->turns))
+        turn_end(c);
+    go(c);
 }
 
 static void on_cancel(struct tool_call *c)
