@@ -11,6 +11,7 @@ from .web import WebError
 
 # The contexts of runs that name none. Cubby's tools know the name "default".
 _DEFAULTS = {"python": "default", "bash": "default-bash"}
+_LISTED = ("python",)  # languages whose default context is listed before its first run
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -29,8 +30,14 @@ class Contexts:
         self._cwd = cwd
         self._contexts = {}
 
-    def all(self):
-        return list(self._contexts.values())
+    def describe_all(self):
+        """Describe the contexts, including default ones that the first run will start."""
+        waiting = [
+            {"id": _DEFAULTS[language], "language": language, "cwd": self._cwd}
+            for language in _LISTED
+            if _DEFAULTS[language] not in self._contexts
+        ]
+        return [*waiting, *(context.describe() for context in self._contexts.values())]
 
     def create(self, language, cwd=None, identifier=None):
         if len(self._contexts) >= limits.CONTEXTS_MAX:

@@ -8,7 +8,7 @@ import io
 import sys
 import warnings
 
-from . import charts
+from . import charts, images
 from . import loop as kernel_loop
 from . import shell as kernel_shell
 
@@ -75,6 +75,7 @@ def warm_up():
         _import_pytest()
         shell = kernel_shell.make()
         charts.watch()
+        images.watch(shell)
         matplotlib.use("module://matplotlib_inline.backend_inline")
         import matplotlib.pyplot  # noqa: F401
         import matplotlib_inline.backend_inline  # noqa: F401
