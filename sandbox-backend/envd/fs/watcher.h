@@ -20,8 +20,8 @@ struct watcher_events {
     void (*on_failed)(const struct err *e, void *ctx);
 };
 
-// Watch `path` (absolute). Events come from the loop or inside watcher_drain. NULL with ERR_NOT_FOUND, ERR_INVALID if
-// it is not a directory, or ERR_LIMIT of the guest kernel.
+// Watch `path` (absolute). Events come from the loop or inside watcher_drain. NULL with
+// ERR_NOT_FOUND, ERR_INVALID if it is not a directory, or ERR_LIMIT of the guest kernel.
 struct watcher *watcher_new(uv_loop_t *loop, const char *path, bool recursive,
                             const struct watcher_events *events, void *ctx, struct err *e);
 // While a watcher is blocked it reports nothing and the guest kernel queues events, up to a limit.
