@@ -139,25 +139,75 @@ static void find_groups(const struct table *group, struct user *user)
     }
 }
 
+static const struct row *row_of(const struct table *t, const char *name, bool by_id, uint32_t id)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (strcmp(t->rows[i].name, name) == 0)
+            return &t->rows[i];
+    for (size_t i = 0; by_id && i < t->count; i++)
+        if (t->rows[i].uid == id)
+            return &t->rows[i];
+    return NULL;
+}
+
+static bool take_row(const struct row *row, struct user *out)
+{
+    if (strlen(row->name) >= sizeof out->name || strlen(row->home) >= sizeof out->home)
+        return false;
+    memcpy(out->name, row->name, strlen(row->name) + 1);
+    memcpy(out->home, row->home, strlen(row->home) + 1);
+    out->uid = row->uid;
+    out->gid = row->gid;
+    return true;
+}
+
+// As containers do it: a number need not be in passwd.
+static bool find_user(const struct table *passwd, const char *name, struct user *out)
+{
+    uint32_t id = 0;
+    bool is_id = parse_id(name, &id);
+    const struct row *row = row_of(passwd, name, is_id, id);
+    if (row)
+        return take_row(row, out);
+    if (!is_id || strlen(name) >= sizeof out->name)
+        return false;
+    *out = (struct user){.home = "/", .uid = id};
+    memcpy(out->name, name, strlen(name) + 1);
+    return true;
+}
+
+// Give the user the group as its only one, as containers do.
+static bool take_group(const struct table *group, const char *name, struct user *out)
+{
+    uint32_t id = 0;
+    bool found = parse_id(name, &id);
+    for (size_t i = 0; i < group->count; i++)
+        if (strcmp(group->rows[i].name, name) == 0) {
+            id = group->rows[i].gid;
+            found = true;
+        }
+    out->gid = id;
+    out->groups[0] = id;
+    out->group_count = 1;
+    return found;
+}
+
 int users_find(struct users *u, const char *name, struct user *out, struct err *e)
 {
+    const char *colon = strchr(name, ':');
+    char *plain auto_free = xstrndup(name, strcspn(name, ":"));
     table_refresh(&u->passwd, true);
     table_refresh(&u->group, false);
     *out = (struct user){0};
-    for (size_t i = 0; i < u->passwd.count; i++) {
-        const struct row *row = &u->passwd.rows[i];
-        if (strcmp(row->name, name) != 0)
-            continue;
-        if (strlen(name) >= sizeof out->name || strlen(row->home) >= sizeof out->home)
-            break;
-        memcpy(out->name, name, strlen(name) + 1);
-        memcpy(out->home, row->home, strlen(row->home) + 1);
-        out->uid = row->uid;
-        out->gid = row->gid;
+    if (!find_user(&u->passwd, plain, out))
+        return err_set(e, ERR_NOT_FOUND, "unknown user %s", name);
+    if (!colon) {
         find_groups(&u->group, out);
         return 0;
     }
-    return err_set(e, ERR_NOT_FOUND, "unknown user %s", name);
+    return take_group(&u->group, colon + 1, out)
+               ? 0
+               : err_set(e, ERR_NOT_FOUND, "unknown group of user %s", name);
 }
 
 const char *users_name(const struct users *u, uid_t uid)

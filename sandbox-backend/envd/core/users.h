@@ -25,7 +25,8 @@ struct users;
 struct users *users_new(const char *etc); // "/etc": the directory of passwd and group
 void users_free(struct users *u);
 
-// Find a user by name. ERR_NOT_FOUND: "unknown user <name>".
+// Find a user by name or number. "user:group" is what an image may name: the group, again a name or
+// a number, is then the only one. ERR_NOT_FOUND: "unknown user <name>".
 int users_find(struct users *u, const char *name, struct user *out, struct err *e);
 
 // Return the name of an id, or NULL. Borrowed until the next users_find.

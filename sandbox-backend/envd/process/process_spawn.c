@@ -65,6 +65,7 @@ static int pty_open(struct pty_size size, uid_t owner, int *ours, int *theirs, s
 #define EXIT_NOT_FOUND    127
 #define EXIT_NOT_RUNNABLE 126
 #define SHELL             "/bin/sh"
+#define BASH              "/bin/bash" // clients start it; images may have only SHELL
 
 enum stage { STAGE_NONE, STAGE_SESSION, STAGE_STREAMS, STAGE_USER, STAGE_DIRECTORY };
 
@@ -127,6 +128,8 @@ CHILD_CODE static int execute(const struct spawn *s)
 {
     int sys = ENOENT;
     for (char *const *path = s->candidates; *path; path++) {
+        if (s->falls_back && !path[1]) // the name decides how a shell behaves
+            s->argv[0] = *path;
         execve(*path, s->argv, s->envp);
         if (errno == ENOEXEC) {
             s->argv[-1] = (char *)(uintptr_t)SHELL;
@@ -278,8 +281,13 @@ static int spawn_start(struct spawn *s, struct err *e)
 
 // ---- a command: the paths where its program may be, its arguments, its command group
 
+static bool is_bash(const char *cmd)
+{
+    return strcmp(cmd, BASH) == 0 || strcmp(cmd, "/usr" BASH) == 0 || strcmp(cmd, "bash") == 0;
+}
+
 // Return the paths that `cmd` may mean: itself if it has a slash, else one for each directory of
-// `path`. One allocation: pointers, then text.
+// `path`. The last one for bash is SHELL. One allocation: pointers, then text.
 static char **make_candidates(const char *cmd, const char *path)
 {
     size_t count = 1;
@@ -287,18 +295,19 @@ static char **make_candidates(const char *cmd, const char *path)
     bool search = len && !strchr(cmd, '/');
     for (const char *p = search ? path : ""; *p; p++)
         count += *p == ':';
-    size_t room = (count + 1) * sizeof(char *) + strlen(path) + count * (len + 3);
+    size_t room = (count + 2) * sizeof(char *) + strlen(path) + count * (len + 3);
     char **list = try_malloc(room);
     if (!list)
         return NULL;
-    char *text = (char *)(list + count + 1);
+    char *text = (char *)(list + count + 2);
     for (size_t i = 0; i < count; i++) {
         size_t n = search ? strcspn(path, ":") : 0;
         list[i] = text;
         text += sprintf(text, "%.*s%s%s", (int)n, path, search && n ? "/" : "", cmd) + 1;
         path += n + (search && path[n] == ':');
     }
-    list[count] = NULL;
+    list[count] = is_bash(cmd) ? (char *)(uintptr_t)SHELL : NULL;
+    list[count + 1] = NULL;
     return list;
 }
 
@@ -336,6 +345,7 @@ struct process *process_start(struct processes *ps, const struct process_config 
         .argv = argv + 1,
         .envp = config->envp,
         .candidates = candidates,
+        .falls_back = is_bash(config->cmd),
         .cwd = config->cwd,
         .user = config->user,
         .want_stdin = config->want_stdin,

@@ -26,6 +26,7 @@ struct spawn {
     char **argv;     // argv[-1] is part of it too, for scripts without "#!"
     char *const *envp;
     char *const *candidates; // paths to try, NULL-terminated
+    bool falls_back;         // the last one is another program, whose name replaces argv[0]
     const char *cwd;
     const struct user *user;
     bool want_stdin;
