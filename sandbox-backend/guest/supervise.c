@@ -7,10 +7,14 @@
 #include "sandbox-backend/guest/supervise.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -33,12 +37,20 @@
 #define TEXT(number)    TEXT_OF(number)
 #define RELAY_PORT      TEXT(ENVD_RELAY_PORT)
 
-// Some templates have it (template/rootfs.c). It runs as the user that the template build created.
+// Some templates have it (template/rootfs.c, template/source/guest_python.c). It runs as the user
+// that the template build created.
 #define KERNEL      "/usr/lib/cubby/kernel"
-#define KERNEL_HOME "/home/user"
 #define KERNEL_USER "user"
 #define KERNEL_ID   1000
-#define GROUPS_MAX  64
+#define KERNEL_HOME "/home/user"
+#define KERNEL_PATH \
+    KERNEL_HOME "/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
+#define GROUPS_MAX 64
+// The variables of an image, each ended by a NUL, which the Python kernel gets, too. A template of
+// Debian packages has none.
+#define ENVIRONMENT  "/usr/lib/cubby/environment"
+#define ENV_BYTES    (256 * 1024)
+#define PASSWD_BYTES (1024 * 1024)
 // A control group of its own, so that envd can stop it (envd/guest/quiesce.c).
 #define KERNEL_CGROUP "/sys/fs/cgroup/kernel"
 // When memory runs out, commands and contexts must end before the server and the zygote, without
@@ -83,7 +95,70 @@ static void run_envd(const struct kept *k)
     fexecve(k->file, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)ENV);
 }
 
-// Run as the user of the sandbox, with the environment of a login.
+// The user that the Python kernel runs as. An image may give it another number and home.
+struct kernel_user {
+    uid_t uid;
+    gid_t gid;
+    char home[PATH_MAX];
+};
+
+// Read a file into static memory; the child has no other use for it. Return its length.
+static size_t read_text(const char *path, char *out, size_t size)
+{
+    size_t len = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    for (ssize_t n; fd >= 0 && len < size - 1 && (n = read(fd, out + len, size - 1 - len)) > 0;)
+        len += (size_t)n;
+    if (fd >= 0)
+        close(fd);
+    out[len] = '\0';
+    return len;
+}
+
+// The fields of passwd(5): name, password, uid, gid, comment, home.
+static void find_user(struct kernel_user *u)
+{
+    static char text[PASSWD_BYTES];
+    char *rest = text;
+    *u = (struct kernel_user){.uid = KERNEL_ID, .gid = KERNEL_ID, .home = KERNEL_HOME};
+    read_text("/etc/passwd", text, sizeof text);
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        char *fields[6] = {NULL};
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+            fields[i] = strsep(&line, ":");
+        if (!fields[5] || strcmp(fields[0], KERNEL_USER) != 0)
+            continue;
+        u->uid = (uid_t)strtoul(fields[2], NULL, 10);
+        u->gid = (gid_t)strtoul(fields[3], NULL, 10);
+        snprintf(u->home, sizeof u->home, "%s", fields[5]);
+        return;
+    }
+}
+
+// Set the environment of a login, and the variables of the image, which go before it. PATH, by
+// which python3 is found, is among them.
+static void set_environment(const struct kernel_user *u)
+{
+    static char text[ENV_BYTES];
+    size_t len = read_text(ENVIRONMENT, text, sizeof text);
+    clearenv();
+    setenv("PATH", KERNEL_PATH, 1);
+    setenv("HOME", u->home, 1);
+    setenv("USER", KERNEL_USER, 1);
+    setenv("LOGNAME", KERNEL_USER, 1);
+    setenv("SHELL", access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh", 1);
+    setenv("LC_CTYPE", "C.UTF-8", 1);
+    for (char *at = text; at < text + len; at += strlen(at) + 1) {
+        char *equals = strchr(at, '=');
+        if (!equals || equals == at)
+            continue;
+        *equals = '\0';
+        setenv(at, equals + 1, 1);
+        *equals = '=';
+    }
+}
+
+// Run as the user of the sandbox.
 static void run_kernel(const struct kept *k)
 {
     if (k->owns_kernel) {
@@ -91,22 +166,16 @@ static void run_kernel(const struct kept *k)
         step_write(KERNEL_CGROUP "/cgroup.procs", "0");
     }
     static char *const ARGV[] = {(char *)(uintptr_t) "python3", (char *)(uintptr_t)KERNEL, NULL};
-    static const char *const ENV[] = {
-        "PATH=" KERNEL_HOME "/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
-        "HOME=" KERNEL_HOME,
-        "USER=" KERNEL_USER,
-        "LOGNAME=" KERNEL_USER,
-        "SHELL=/bin/bash",
-        "LC_CTYPE=C.UTF-8",
-        NULL,
-    };
     // It has the groups of envd's commands, so that both can open the same files.
+    struct kernel_user user;
     gid_t groups[GROUPS_MAX];
-    size_t count = groups_of("/etc/group", KERNEL_USER, KERNEL_ID, groups, GROUPS_MAX);
-    if (setgroups(count, groups) < 0 || setgid(KERNEL_ID) < 0 || setuid(KERNEL_ID) < 0 ||
-        chdir(KERNEL_HOME) < 0)
+    find_user(&user);
+    size_t count = groups_of("/etc/group", KERNEL_USER, user.gid, groups, GROUPS_MAX);
+    if (setgroups(count, groups) < 0 || setgid(user.gid) < 0 || setuid(user.uid) < 0 ||
+        chdir(user.home) < 0)
         return;
-    execve("/usr/bin/python3", ARGV, (char *const *)(uintptr_t)ENV);
+    set_environment(&user);
+    execvp("python3", ARGV);
 }
 
 // The file pids.max exists in a guest of gVisor only.
@@ -191,21 +260,32 @@ static int64_t start_due(struct keeper *keeper)
     return next;
 }
 
+// Begin to keep the Python kernel, if the guest has it. A template build installs it in the guest
+// of an image, and then sends SIGHUP.
+static void take_kernel(struct keeper *k, bool owns_kernel)
+{
+    if (k->count > 1 || access(KERNEL, F_OK) != 0)
+        return;
+    if (owns_kernel)
+        make_kernel_group();
+    k->count = 2;
+}
+
 void supervise(int program, bool owns_kernel)
 {
     struct keeper k = {
         .kept = {{.name = "envd", .run = run_envd, .file = program, .owns_kernel = owns_kernel},
                  {.name = "the Python kernel", .run = run_kernel, .owns_kernel = owns_kernel}},
-        .count = access(KERNEL, F_OK) == 0 ? 2 : 1,
+        .count = 1,
     };
     sigemptyset(&k.waited);
     sigaddset(&k.waited, SIGCHLD);
     sigaddset(&k.waited, SIGTERM);
     sigaddset(&k.waited, SIGINT);
     sigaddset(&k.waited, SIGPWR);
+    sigaddset(&k.waited, SIGHUP);
     sigprocmask(SIG_BLOCK, &k.waited, &k.original);
-    if (k.count > 1 && owns_kernel)
-        make_kernel_group();
+    take_kernel(&k, owns_kernel);
     int64_t next = start_due(&k);
     step_say("ready");
     for (;; next = start_due(&k)) {
@@ -214,6 +294,8 @@ void supervise(int program, bool owns_kernel)
             next < 0 ? sigwaitinfo(&k.waited, NULL) : sigtimedwait(&k.waited, NULL, &pause);
         if (signal == SIGCHLD)
             reap(&k);
+        else if (signal == SIGHUP)
+            take_kernel(&k, owns_kernel);
         else if (signal > 0)
             stop_machine();
     }

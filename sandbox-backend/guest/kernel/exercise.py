@@ -5,6 +5,7 @@ A template build runs this: the memory that it touches is in the saved template.
 as if it had never been used, with a prepared process for the first context.
 """
 import http.client
+import importlib.util
 import json
 import shutil
 import sys
@@ -12,6 +13,8 @@ import time
 
 PORT = 49999
 START_SECONDS = 560  # also for the first run, which waits for all imports
+MODULES = ("pandas", "matplotlib")  # that the template of an image may lack
+sys.path.append("/usr/lib/cubby/packages")
 
 PYTHON = (
     ("print('a')\n1 + 1", {"stdout", "result"}),
@@ -22,12 +25,6 @@ PYTHON = (
     ("!echo a >&2", {"stderr"}),
 )
 BASH = (("echo a; cd /tmp; ls > /dev/null", {"stdout"}), ("false", {"error"}))
-JAVASCRIPT = (
-    ("console.log('a'); const a = { b: [1] }; a", {"stdout", "result"}),
-    ("await Promise.resolve(1)", {"result"}),
-    ("throw new Error('a')", {"error"}),
-)
-TYPESCRIPT = (("const c: number = 1; c", {"result"}),)
 
 
 def ask(method, path, body=None):
@@ -54,6 +51,8 @@ def await_start():
 def use(language, cells):
     context = json.loads(ask("POST", "/contexts", {"language": language}))["id"]
     for code, expected in cells:
+        if any(f"import {name}" in code and not importlib.util.find_spec(name) for name in MODULES):
+            continue
         lines = ask("POST", "/execute", {"context_id": context, "code": code}).splitlines()
         got = {json.loads(line)["type"] for line in lines}
         if not expected <= got or ("error" in got) != ("error" in expected):
@@ -64,14 +63,14 @@ def use(language, cells):
 def main():
     started = time.monotonic()
     await_start()
-    use("bash", BASH[:1])
+    if shutil.which("bash"):
+        use("bash", BASH[:1])
+    else:
+        use("python", PYTHON[:1])
     warm = time.monotonic()
-    use("bash", BASH)
+    if shutil.which("bash"):
+        use("bash", BASH)
     use("python", PYTHON)
-    if shutil.which("node"):
-        use("javascript", JAVASCRIPT)
-        if shutil.which("esbuild"):
-            use("typescript", TYPESCRIPT)
     print(f"kernel: waited {warm - started:.1f} s, used in {time.monotonic() - warm:.1f} s")
     return 0
 

@@ -3,21 +3,23 @@
 import contextlib
 import gc
 import importlib
+import importlib.util
 import inspect
 import io
 import sys
 import warnings
 
-from . import charts, images
+from . import charts
 from . import loop as kernel_loop
 from . import shell as kernel_shell
 
-# The first use of these loads and compiles more than an import. A cell leaves nothing behind.
+# The first use of these loads and compiles more than an import. A cell leaves nothing behind. The template of
+# an image may lack the modules that a cell imports; the cell is left out then.
 _CELLS = (
     "1 + 1",
     "import numpy as np\nnp.random.default_rng(1).normal(size=8).mean()",
     "import pandas as pd\ndf = pd.DataFrame({'a': [1, 2, 3], 'b': list('xyz')})\ndf.describe()",
-    "df.groupby('b').sum()",
+    "import pandas as pd\ndf.groupby('b').sum()",
     "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1, 2], [3, 4], label='a')\n"
     "ax.bar([1], [2])\nax.set_title('t')\nax.set_xlabel('x')\nax.legend()\nplt.show()",
     "from IPython.display import HTML, display\ndisplay(HTML('<b>a</b>'))",
@@ -26,7 +28,12 @@ _CELLS = (
     "1 +",
     "%who_ls",
 )
+_MODULES = ("numpy", "pandas", "matplotlib")
 _QUIET = ("RuntimeWarning", "DeprecationWarning")
+
+
+def _has(name):
+    return importlib.util.find_spec(name) is not None
 
 
 def _use(shell):
@@ -35,6 +42,8 @@ def _use(shell):
     shell.fail = lambda *error: failed.append(error)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         for cell in _CELLS:
+            if any(f"import {name}" in cell and not _has(name) for name in _MODULES):
+                continue
             shell.run_cell(cell, store_history=True)
     return shown, failed
 
@@ -42,7 +51,8 @@ def _use(shell):
 def _forget(shell):
     """Remove all traces, so that the user's first run finds no names, history or numbers of these cells."""
     kernel_loop.close()
-    sys.modules["matplotlib.pyplot"].close("all")
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
     shell.reset(new_session=True, aggressive=False)
     shell.execution_count = 1
     shell.history_manager.reset(new_session=False)
@@ -68,22 +78,21 @@ def warm_up():
     """Return the shell that every context starts with."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import matplotlib
-        import numpy  # noqa: F401
-        import pandas  # noqa: F401
-
+        for name in _MODULES:
+            if _has(name):
+                importlib.import_module(name)
         _import_pytest()
         shell = kernel_shell.make()
-        charts.watch()
-        images.watch(shell)
-        matplotlib.use("module://matplotlib_inline.backend_inline")
-        import matplotlib.pyplot  # noqa: F401
-        import matplotlib_inline.backend_inline  # noqa: F401
-
+        if _has("matplotlib"):
+            charts.watch()
+            importlib.import_module("matplotlib").use("module://matplotlib_inline.backend_inline")
+            importlib.import_module("matplotlib.pyplot")
+            importlib.import_module("matplotlib_inline.backend_inline")
         shown, failed = _use(shell)
     # IPython tells the user of exit(): to press keys.
     warnings.filterwarnings("ignore", message="To exit: use")
-    if not any("image/png" in bundle for bundle in shown) or len(failed) != 2:
+    has_figure = any("image/png" in bundle for bundle in shown) or not _has("matplotlib")
+    if not has_figure or len(failed) != 2:
         raise RuntimeError(f"the warm-up showed {len(shown)} results and failed {len(failed)} times: {failed}")
     _know_sources()
     _forget(shell)
