@@ -14,15 +14,14 @@ Q      := $(if $(V),,@)
 
 # ---- Debian packages that a target installs if they are missing
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
-              libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev libseccomp-dev
-DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs erofs-utils fakeroot uidmap xz-utils ca-certificates libjose0 libcurl4
+              libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev libseccomp-dev libarchive-dev libext2fs-dev
+DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs erofs-utils fakeroot uidmap xz-utils ca-certificates libjose0 libcurl4 skopeo libarchive13 libext2fs2
 # A machine without Go builds runsc with the Go of a Python package.
 DEPS_RUNSC := ca-certificates $(if $(shell command -v go),,python3 python3-venv)
 # npm installs the official clients. A machine that already has an npm keeps it.
 # Scripted models run pytest in a sandbox that is a process of this machine.
 DEPS_TEST  := python3 python3-venv python3-pytest python3-ipython python3-matplotlib python3-numpy python3-pandas \
-              libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap esbuild \
-              $(if $(shell command -v npm),,nodejs npm)
+              libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap busybox-static docker-registry $(if $(shell command -v npm),,nodejs npm)
 DEPS_BENCH := wrk nginx-light runsc bubblewrap
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 
@@ -53,6 +52,7 @@ LIBS_BASE := -ljansson
 LIBS_NET  := -luv -ljansson -lz
 LIBS_ENVD := -lnettle
 LIBS_TLS  := -lssl -lcrypto
+LIBS_IMAGE := -larchive -lext2fs -lcom_err
 
 # ---- sources: one archive a room, one program a main.c
 SB := sandbox-backend
@@ -69,7 +69,8 @@ JAIL_SRC    := $(wildcard $(SB)/jail/*.c)
 # And the files of the guest's init that set up a network card.
 NEST_SRC    := $(wildcard $(SB)/nest/*.c) $(SB)/guest/netif.c $(SB)/guest/step.c
 DRIVERS_SRC := $(wildcard $(SB)/drivers/*.c $(SB)/drivers/*/*.c $(SB)/drivers/microvm/*/*.c)
-TEMPLATE_SRC := $(wildcard $(SB)/template/*.c)
+IMAGE_SRC   := $(wildcard $(SB)/image/*.c)
+TEMPLATE_SRC := $(wildcard $(SB)/template/*.c $(SB)/template/*/*.c)
 DAEMON_SRC  := $(wildcard $(SB)/daemon/*.c $(SB)/daemon/*/*.c)
 CLI_SRC     := $(wildcard $(SB)/cli/*.c)
 MCP_SRC     := $(wildcard mcp-server/*.c mcp-server/*/*.c mcp-server/*/*/*.c)
@@ -90,14 +91,14 @@ gobj  = $(patsubst %.c,$(B)/obj-guest/%.o,$(1))
 parts = $(filter-out %/main.c,$(1))
 LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llhttp.o
 LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
-ARCHIVES := $(foreach a,mcp daemon cli template drivers netd egress envd nest,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
+ARCHIVES := $(foreach a,mcp daemon cli template image drivers netd egress envd nest,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
 
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egress $(B)/bin/cubby-mcp $(B)/bin/cubby-qemu.so \
-         $(B)/bin/cubby-jail $(B)/bin/cubby-nest
+         $(B)/bin/cubby-jail $(B)/bin/cubby-nest $(B)/bin/cubby-flatten
 GUEST := $(B)/guest/envd $(B)/guest/init $(B)/guest/fold
 # The Python kernel goes into templates unchanged. This copy leaves out Python's caches.
 KERNEL_DIR := $(SB)/guest/kernel
-KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py $(KERNEL_DIR)/*/*/*.js)
+KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py)
 KERNEL := $(patsubst $(KERNEL_DIR)/%,$(B)/guest/kernel/%,$(KERNEL_SRC))
 # What every template's Python does first.
 SITE := $(B)/guest/python/sitecustomize.py
@@ -173,6 +174,7 @@ $(B)/lib/libdaemon.a: $(call obj,$(call parts,$(DAEMON_SRC)))     ; $(archive)
 $(B)/lib/libcli.a: $(call obj,$(call parts,$(CLI_SRC)))           ; $(archive)
 $(B)/lib/libdrivers.a: $(call obj,$(DRIVERS_SRC) $(JAIL_LIB))     ; $(archive)
 $(B)/lib/libtemplate.a: $(call obj,$(TEMPLATE_SRC))                 ; $(archive)
+$(B)/lib/libimage.a: $(call obj,$(call parts,$(IMAGE_SRC)))         ; $(archive)
 $(B)/lib/libnetd.a: $(call obj,$(call parts,$(NETD_SRC)))         ; $(archive)
 $(B)/lib/libegress.a: $(call obj,$(call parts,$(EGRESS_SRC)))     ; $(archive)
 $(B)/lib/libnest.a: $(call obj,$(call parts,$(NEST_SRC)))         ; $(archive)
@@ -195,6 +197,8 @@ $(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/li
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby-nest: $(B)/obj/$(SB)/nest/main.o $(B)/lib/libnest.a $(B)/lib/libcubby.a
 	$(call link,-lseccomp)
+$(B)/bin/cubby-flatten: $(B)/obj/$(SB)/image/main.o $(B)/lib/libimage.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_IMAGE))
 # The object that is preloaded into QEMU. It is never sanitized, because QEMU is not, and has no
 # _FORTIFY_SOURCE; qemu_preload.c says why.
 $(B)/bin/cubby-qemu.so: $(SB)/drivers/microvm/qemu/preload/qemu_preload.c $(SB)/drivers/microvm/qemu/qemu.h | $(B)/.deps
@@ -246,8 +250,6 @@ $(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
 $(B)/guest/%.py: $(SB)/guest/%.py
 	@install -D -m 644 $< $@
-$(B)/guest/%.js: $(SB)/guest/%.js
-	@install -D -m 644 $< $@
 
 # ---- gVisor: the one build of runsc that runsc_pin.h names, from the user's cache or the Go module
 # proxy. RUNSC=FILE takes it from there.
@@ -262,11 +264,11 @@ $(B)/test/unit/mcp/test_mcp_auth $(B)/test/unit/mcp/test_mcp_key_source: $(B)/ob
 $(B)/test/unit/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/lib/harness/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_TLS) -lslirp -lseccomp $(LIBS_NET) $(LIBS_ENVD)
+	    $(LIBS_TLS) -lslirp -lseccomp $(LIBS_IMAGE) $(LIBS_NET) $(LIBS_ENVD)
 $(B)/test/replay/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(B)/obj/tests/lib/harness/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_TLS) -lslirp $(LIBS_NET) $(LIBS_ENVD)
+	    $(LIBS_TLS) -lslirp $(LIBS_IMAGE) $(LIBS_NET) $(LIBS_ENVD)
 
 # The environment names the programs under test, so that the sanitizer tree tests its own programs.
 TEST_ENV = BIN=$(abspath $(B)/bin) GUEST=$(abspath $(B)/guest) ENVD=$(abspath $(HOST_ENVD)) \
@@ -422,7 +424,7 @@ PART ?= smoke
 DEPS_RIG := mmdebstrap e2fsprogs
 RIG_LIBS := libuv1 libjansson4 libcurl4 libssl3 libslirp0 libseccomp2 zlib1g libnettle8
 RIG_ENV = RIG=$(abspath $(B)/kvm-rig) BUILD=$(abspath $(B)) \
-          RIG_PACKAGES="$(DEPS_RUN) $(RIG_LIBS) $(filter-out nodejs npm esbuild,$(DEPS_TEST))"
+          RIG_PACKAGES="$(DEPS_RUN) $(RIG_LIBS) $(filter-out nodejs npm,$(DEPS_TEST))"
 kvm-rig: all $(TEST_PROGRAMS) $(VENV)/.done | $(B)/.deps-rig
 	@$(RIG_ENV) $(PYTHON) tests/kvm-rig/rig.py make
 	@$(RIG_ENV) $(PYTHON) tests/kvm-rig/rig.py run $(PART)
@@ -457,7 +459,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/test/fuzz/%,$(FUZZ_SRC))
 $(B)/test/fuzz/%: $(B)/obj/tests/fuzz/%.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_TLS) -lslirp $(LIBS_NET) $(LIBS_ENVD)
+	    $(LIBS_TLS) -lslirp $(LIBS_IMAGE) $(LIBS_NET) $(LIBS_ENVD)
 fuzzers: $(FUZZERS)
 fuzz: $(B)/.deps-lint
 	@$(MAKE) --no-print-directory BUILD=$(B)/fuzz CC=clang WERROR= HARD= \
@@ -472,7 +474,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/cubby/guest $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(GUEST) $(DESTDIR)$(PREFIX)/lib/cubby/guest
-	cd $(B)/guest && find kernel python -name '*.py' -o -name '*.js' | while read -r f; do install -D -m 644 $$f $(abspath $(DESTDIR)$(PREFIX))/lib/cubby/guest/$$f; done
+	cd $(B)/guest && find kernel python -name '*.py' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/lib/cubby/guest/{} \;
 	@if [ -f $(RUNSC_BIN) ]; then install -D -m 755 $(RUNSC_BIN) $(DESTDIR)$(PREFIX)/libexec/cubby/runsc; \
 	    else echo 'runsc is not built, so this installation has no gVisor: "make runsc", then "make install"'; fi
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1

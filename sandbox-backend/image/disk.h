@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// An ext4 file system as the source of a tree. It is read by libext2fs, and not mounted.
+#pragma once
+#include <archive.h>
+#include <stdint.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/image/tree.h"
+
+#define DISK_SOURCE 1 // tree_inode.source of its files; their `entry` is the inode's number
+
+struct disk;
+struct disk *disk_open(const char *path, struct err *e);
+void disk_close(struct disk *d);
+
+// Put all files into the tree, without the directory lost+found. ERR_TOO_LARGE if they have more
+// than `max_bytes`.
+int disk_read(struct disk *d, struct tree *t, int64_t max_bytes, struct err *e);
+
+// A write_source_cb, with the disk as `ctx`.
+int disk_write_files(int source, struct tree_inode *const *wanted, struct archive *out, void *ctx,
+                     struct err *e);
