@@ -19,7 +19,8 @@
 // Under fakeroot, one process tree must both unpack the archive and make the file system, because
 // the file owners exist only inside that process tree.
 static const char FAKEROOT_SCRIPT[] =
-    "set -eu; mkdir -p \"$2\"; tar -C \"$2\" -xf \"$1\"; shift 2; exec mke2fs \"$@\"";
+    "set -eu; mkdir -p \"$2\"; tar -C \"$2\" -xf \"$1\" " ROOTFS_TAR_OPTIONS
+    "; shift 2; exec mke2fs \"$@\"";
 
 int base_disk_make(const struct base_disk_spec *spec, struct err *e)
 {

@@ -1,30 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building a template: from Debian packages to a saved machine, from which sandboxes are restored.
+// Building a template: from Debian packages, an image or a disk to a saved machine, from which
+// sandboxes are restored.
 #pragma once
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
+#include "sandbox-backend/template/setup.h"
 
 #define TEMPLATE_MEMORY_MB_DEFAULT 512
 #define TEMPLATE_DISK_MB_DEFAULT   8192
 #define TEMPLATE_CPUS_DEFAULT      1
+
+// What the guest's files come from.
+enum template_source_kind {
+    FROM_PACKAGES, // Debian packages, by mmdebstrap
+    FROM_IMAGE,    // an OCI image, by skopeo
+    FROM_DISK,     // a file with an ext4 file system
+};
+
+struct template_source {
+    enum template_source_kind kind;
+    const char *reference; // FROM_IMAGE: in skopeo's words ("docker://python:3.12-slim"), or a
+                           // name without a transport, which is one of a registry
+    const char *authfile;  // FROM_IMAGE: skopeo's credentials (containers-auth.json(5)), or NULL
+    bool plain_http;       // FROM_IMAGE: the registry may have no TLS
+    const char *disk;      // FROM_DISK: the file is moved into the template, also by a failed build
+    bool keeps_disk;       // FROM_DISK: the file is copied instead
+};
 
 struct template_build {
     const char *home;
     const char *name;
     const char *kernel;   // a kernel image of the user's, or NULL for Debian's
     const char *modules;  // a tree with its modules, or NULL: all that it needs is built in
-    const char *packages; // additional Debian packages, separated by commas; or NULL
+    const char *packages; // FROM_PACKAGES: additional Debian packages, separated by commas; or NULL
     const char *accel;    // "auto", "kvm" or "tcg"
     bool minimal;         // without the Python kernel and its libraries
     int64_t memory_mb;
     int64_t cpus;
-    int64_t disk_mb;
-    FILE *progress; // the stages are shown there
-    bool terminal;  // `progress` is a terminal: show a bar
+    int64_t disk_mb; // a larger file of FROM_DISK keeps its size
+    FILE *progress;  // the stages are shown there
+    bool terminal;   // `progress` is a terminal: show a bar
+    struct template_source source;
+    // What commands in each sandbox get. FROM_IMAGE: it goes before that of the image.
+    struct template_environment environment;
+    const char *start; // setup.h; or NULL
+    const char *ready;
+    bool hidden;     // lists leave the template out
+    const char *key; // for template.json, or NULL
+    json_t *image;   // the member "image" of template.json; borrowed; NULL: FROM_IMAGE makes it
 };
 
 // Build a template. Blocking; takes one to three minutes. SIGINT, SIGTERM and SIGHUP end the build

@@ -22,6 +22,7 @@
 #define RETRY_MS         50
 #define HEALTH_MS        5000
 #define FETCH_MS         120000
+#define POST_MS          60000
 #define OUTPUT_BYTES_MAX (64 * 1024)
 #define STATUS_OK        200
 #define STATUS_NO_BODY   204
@@ -34,11 +35,13 @@ struct call {
     struct buf *out; // borrowed; NULL once the caller has left or `out` is full
     int file;        // borrowed; the body goes there, or -1: it is a stream of envelopes
     int64_t file_at, file_left;
+    bool is_plain;  // the body of the answer is dropped
     bool abandoned; // the caller has left
     bool connected; // the attempt to connect has ended
     bool ended;     // the response has ended
     int status;
-    bool exited; // an end event arrived
+    bool started; // a start event arrived, or the response has ended
+    bool exited;  // an end event arrived
     int64_t exit_code;
     char text[64]; // the exit status in envd's words: "exit status 1"
     struct err failed;
@@ -113,6 +116,7 @@ static int on_envelope(uint8_t flags, const char *payload, size_t len, void *ctx
     if (flags & CONNECT_FLAG_END)
         connect_error_parse(message, &c->failed);
     const json_t *event = json_object_get(message, "event");
+    c->started |= json_object_get(event, "start") != NULL;
     take_output(c, json_object_get(event, "data"));
     const json_t *end = json_object_get(event, "end");
     if (end) {
@@ -145,7 +149,7 @@ static void keep(struct call *c, const char *data, size_t len)
 static void on_data(const char *data, size_t len, void *ctx)
 {
     struct call *c = ctx;
-    if (c->status != STATUS_OK || err_is(&c->failed) || c->abandoned)
+    if (c->status != STATUS_OK || err_is(&c->failed) || c->abandoned || c->is_plain)
         return;
     if (c->file >= 0)
         keep(c, data, len);
@@ -156,13 +160,13 @@ static void on_data(const char *data, size_t len, void *ctx)
 static void on_end(const struct err *e, void *ctx)
 {
     struct call *c = ctx;
-    c->ended = true;
+    c->ended = c->started = true;
     if (e && !err_is(&c->failed))
         c->failed = *e;
 }
 
 // End the caller's use of the call: close the connection. The last callback frees the call.
-static void call_leave(struct call *c)
+void call_leave(struct call *c)
 {
     c->out = NULL;
     c->abandoned = true;
@@ -181,8 +185,9 @@ struct request {
     uint64_t timeout_ms;
 };
 
-static int exchange(struct call *c, struct pump *p, const char *vmnet, const struct request *r,
-                    struct err *e)
+// Send the request, without waiting for the answer.
+static int send_request(struct call *c, struct pump *p, const char *vmnet, const struct request *r,
+                        struct err *e)
 {
     static const struct http_conn_events EVENTS = {
         .on_head = on_head, .on_data = on_data, .on_end = on_end};
@@ -199,7 +204,14 @@ static int exchange(struct call *c, struct pump *p, const char *vmnet, const str
         http_conn_write(c->conn, r->body->data, r->body->len);
         http_conn_finish(c->conn);
     }
-    if (pump_until(p, &c->ended, r->timeout_ms, r->target, e) < 0)
+    return 0;
+}
+
+static int exchange(struct call *c, struct pump *p, const char *vmnet, const struct request *r,
+                    struct err *e)
+{
+    if (send_request(c, p, vmnet, r, e) < 0 ||
+        pump_until(p, &c->ended, r->timeout_ms, r->target, e) < 0)
         return -1;
     return err_is(&c->failed) ? err_set(e, c->failed.code, "%s", c->failed.msg) : 0;
 }
@@ -244,8 +256,7 @@ static void make_body(struct buf *out, const struct call_command *command)
     json_decref(message);
 }
 
-// Return the last line of a command's output, for a message. New string.
-static char *last_line(const struct buf *out)
+char *call_last_line(const struct buf *out)
 {
     const char *text = buf_str(out);
     size_t end = out->len;
@@ -265,34 +276,123 @@ static int judge(const struct call *c, const struct call_command *command, const
                        c->status, command->cmd);
     if (c->exit_code == 0)
         return 0;
-    char *line auto_free = last_line(out);
+    char *line auto_free = call_last_line(out);
     return err_set(e, ERR_INTERNAL, "%s in the guest: %s: %s", command->cmd, c->text, line);
+}
+
+// A request to start a command. The body and the header's text are the caller's.
+struct start_request {
+    struct buf user, body;
+    struct http_header headers[3];
+    struct request request;
+};
+
+static void start_request_init(struct start_request *s, const struct call_command *command)
+{
+    *s = (struct start_request){
+        .headers = {{"Content-Type", CONNECT_STREAM_TYPE}, {"Connect-Protocol-Version", "1"}}};
+    size_t count = 2;
+    make_body(&s->body, command);
+    if (command->user) {
+        char *name auto_free = str_printf("%s:", command->user);
+        buf_adds(&s->user, "Basic ");
+        base64_encode(&s->user, name, strlen(name));
+        s->headers[count++] = (struct http_header){"Authorization", buf_str(&s->user)};
+    }
+    s->request = (struct request){.method = "POST",
+                                  .target = "/process.Process/Start",
+                                  .headers = s->headers,
+                                  .header_count = count,
+                                  .body = &s->body,
+                                  .timeout_ms = command->timeout_ms};
+}
+
+static void start_request_fini(struct start_request *s)
+{
+    buf_fini(&s->user);
+    buf_fini(&s->body);
 }
 
 int call_run(struct pump *p, const char *vmnet, const struct call_command *command, struct buf *out,
              struct err *e)
 {
-    struct buf user auto_buf = BUF_INIT;
-    struct buf body auto_buf = BUF_INIT;
-    char *name auto_free = str_printf("%s:", command->user);
-    buf_adds(&user, "Basic ");
-    base64_encode(&user, name, strlen(name));
-    make_body(&body, command);
-    const struct http_header headers[] = {{"Content-Type", CONNECT_STREAM_TYPE},
-                                          {"Connect-Protocol-Version", "1"},
-                                          {"Authorization", buf_str(&user)}};
-    struct request r = {.method = "POST",
-                        .target = "/process.Process/Start",
-                        .headers = headers,
-                        .header_count = ARRAY_LEN(headers),
-                        .body = &body,
-                        .timeout_ms = command->timeout_ms};
+    struct start_request s;
     struct call *c = call_new(out);
-    int result = exchange(c, p, vmnet, &r, e);
+    start_request_init(&s, command);
+    int result = exchange(c, p, vmnet, &s.request, e);
     if (result == 0)
         result = judge(c, command, out, e);
     call_leave(c);
+    start_request_fini(&s);
     return result;
+}
+
+struct call *call_begin(struct pump *p, const char *vmnet, const struct call_command *command,
+                        struct buf *out, struct err *e)
+{
+    struct start_request s;
+    struct call *c = call_new(out);
+    start_request_init(&s, command);
+    int result = send_request(c, p, vmnet, &s.request, e);
+    if (result == 0)
+        result = pump_until(p, &c->started, command->timeout_ms, "the start of a command", e);
+    if (result == 0 && err_is(&c->failed))
+        result = err_set(e, c->failed.code, "%s", c->failed.msg);
+    if (result == 0 && c->status != STATUS_OK)
+        result = err_set(e, ERR_INTERNAL, "envd answered with HTTP status %d", c->status);
+    start_request_fini(&s);
+    if (result == 0)
+        return c;
+    call_leave(c);
+    return NULL;
+}
+
+bool call_has_ended(const struct call *c, int64_t *code)
+{
+    *code = c->exited ? c->exit_code : -1;
+    return c->ended || c->exited;
+}
+
+static int post(struct pump *p, const char *vmnet, const struct request *r, int wanted,
+                struct err *e)
+{
+    struct call *c = call_new(NULL);
+    c->is_plain = true;
+    int result = exchange(c, p, vmnet, r, e);
+    if (result == 0 && c->status != wanted)
+        result = err_set(e, ERR_INTERNAL, "envd answered with HTTP status %d to %s", c->status,
+                         r->target);
+    call_leave(c);
+    return result;
+}
+
+int call_post(struct pump *p, const char *vmnet, const char *target, json_t *body, struct err *e)
+{
+    static const struct http_header headers[] = {{"Content-Type", "application/json"}};
+    struct buf text auto_buf = BUF_INIT;
+    json_to_buf(&text, body);
+    json_decref(body);
+    const struct request r = {.method = "POST",
+                              .target = target,
+                              .headers = headers,
+                              .header_count = ARRAY_LEN(headers),
+                              .body = &text,
+                              .timeout_ms = POST_MS};
+    return post(p, vmnet, &r, STATUS_NO_BODY, e);
+}
+
+int call_put(struct pump *p, const char *vmnet, const char *path, const struct buf *bytes,
+             struct err *e)
+{
+    static const struct http_header headers[] = {{"Content-Type", "application/octet-stream"}};
+    char *target auto_free = str_printf("/files?path=%s&username=root", path);
+    const struct request r = {.method = "POST",
+                              .target = target,
+                              .headers = headers,
+                              .header_count = ARRAY_LEN(headers),
+                              .body = bytes,
+                              .timeout_ms = FETCH_MS};
+    return post(p, vmnet, &r, STATUS_OK, e);
 }
 
 int call_fetch(struct pump *p, const char *vmnet, const char *path, int file, int64_t at,

@@ -4,6 +4,8 @@
 // The guest's RAM is a shared mapping of TEMPLATE_MEMORY, so the guest must only be stopped to save
 // it. The migration stream leaves out shared memory (x-ignore-shared). It holds the state of the
 // devices, some tens of kilobytes.
+//
+// Both processes run in the jail of sandboxes: the guest may have the files of anybody's image.
 #include "sandbox-backend/template/guest.h"
 
 #include <errno.h>
@@ -20,9 +22,11 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/host/jailed.h"
 #include "sandbox-backend/drivers/host/subproc.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
 #include "sandbox-backend/drivers/microvm/qemu/qemu.h"
+#include "sandbox-backend/drivers/microvm/qemu/qemu_binary.h"
 #include "sandbox-backend/drivers/microvm/qemu/qmp.h"
 
 #define QMP_MS     10000
@@ -159,7 +163,8 @@ static int start_netd(struct template_guest *g, const struct template_guest_spec
                               .fds = fds,
                               .fd_count = ARRAY_LEN(fds),
                               .dies_with_us = true};
-    g->netd = subproc_start(&g->pump->loop, &opts, on_netd_exit, g, e);
+    const struct jailed_program program = {.kind = JAIL_NETWORK};
+    g->netd = jailed_start(&g->pump->loop, &program, &opts, on_netd_exit, g, e);
     return g->netd ? 0 : -1;
 }
 
@@ -202,7 +207,11 @@ static int start_qemu(struct template_guest *g, const struct template_guest_spec
                               .fds = fds,
                               .fd_count = QEMU_FD_COUNT,
                               .dies_with_us = true};
-    g->qemu = subproc_start(&g->pump->loop, &opts, on_qemu_exit, g, e);
+    const char *files[QEMU_FILES_MAX];
+    qemu_files(files, kernel, initrd);
+    const struct jailed_program program = {
+        .kind = JAIL_VMM, .files = files, .kvm = str_eq(spec->accel, "kvm")};
+    g->qemu = jailed_start(&g->pump->loop, &program, &opts, on_qemu_exit, g, e);
     qemu_argv_free(argv);
     return g->qemu ? 0 : -1;
 }

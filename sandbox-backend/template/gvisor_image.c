@@ -31,7 +31,8 @@
 // Under fakeroot, one process tree must both unpack the archive and make the image: the file owners
 // exist only inside it.
 static const char FAKEROOT_SCRIPT[] =
-    "set -eu; mkdir -p \"$2\"; tar -C \"$2\" -xf \"$1\"; mkdir -p -m 1777 \"$2/" TMP_ENTRY "\"\n"
+    "set -eu; mkdir -p \"$2\"; tar -C \"$2\" -xf \"$1\" " ROOTFS_TAR_OPTIONS
+    "; mkdir -p -m 1777 \"$2/" TMP_ENTRY "\"\n"
     "exec mkfs.erofs --quiet " LAYOUT " \"$3\" \"$2\"";
 
 // ---- the file systems

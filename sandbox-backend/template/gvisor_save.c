@@ -38,27 +38,30 @@ static int move_files(const char *from, const char *to, struct err *e)
     return result < 0 ? -1 : dir_remove(from, e);
 }
 
-static int warm_and_save(struct trial *t, struct pump *p, const char *parts, bool python, int log,
-                         struct err *e)
+static int warm_and_save(struct trial *t, struct pump *p, const char *parts,
+                         const struct template_setup *setup, struct err *e)
 {
+    const char *vmnet = trial_vmnet(t);
     char *saved auto_free = str_printf("%s/" SAVED, parts);
     // The guest must have seen the end of the last connection of the warm-up: one that is open in
     // the saved machine would be open in every sandbox. Nothing tells the host when it has.
-    if (template_warm_up(p, trial_vmnet(t), python, log, e) < 0 ||
-        (python && gvisor_fold(p, trial_vmnet(t), parts, log, e) < 0) ||
-        pump_pause(p, SETTLE_MS, e) < 0 || dir_make(saved, 0700, e) < 0)
+    if (setup_settings(p, vmnet, setup, e) < 0 ||
+        template_warm_up(p, vmnet, setup->python, setup->foreign, setup->log, e) < 0 ||
+        (setup->python && gvisor_fold(p, vmnet, parts, setup->log, e) < 0) ||
+        setup_start(p, vmnet, setup, e) < 0 || pump_pause(p, SETTLE_MS, e) < 0 ||
+        dir_make(saved, 0700, e) < 0)
         return -1;
     return trial_save(t, saved, e);
 }
 
-int gvisor_save(struct pump *p, const char *dir, bool python, int log, struct err *e)
+int gvisor_save(struct pump *p, const char *dir, const struct template_setup *setup, struct err *e)
 {
     char *parts auto_free = str_printf("%s/" GVISOR_DIR, dir);
     char *saved auto_free = str_printf("%s/" SAVED, parts);
     struct trial *t = trial_start(p, &gvisor_driver, dir, e);
     if (!t)
         return -1;
-    int result = warm_and_save(t, p, parts, python, log, e);
+    int result = warm_and_save(t, p, parts, setup, e);
     if (trial_close(t, result == 0 ? e : NULL) < 0)
         result = -1;
     return result < 0 ? -1 : move_files(saved, parts, e);

@@ -24,7 +24,6 @@
 #include "sandbox-backend/drivers/host/tool.h"
 
 #define SUITE_DEFAULT   "bookworm"
-#define KERNEL_PACKAGE  "linux-image-cloud-amd64"
 #define TEXT_BYTES_MAX  (256 * 1024)
 #define ARGV_MAX        96
 #define CACHE_BYTES_MAX (2LL * 1024 * 1024 * 1024)
@@ -375,6 +374,15 @@ int rootfs_build(const struct rootfs_spec *spec, struct err *e)
     int result = tool_run_like(&tool, a.argv, "mmdebstrap", e);
     arguments_fini(&a);
     return result;
+}
+
+int rootfs_unpack_tar(const struct tool *tool, struct err *e)
+{
+    const char *argv[] = {"sh", "-c",
+                          "mkdir -m 755 " ROOTFS_DIR " && exec tar -C " ROOTFS_DIR
+                          " -xpf " ROOTFS_TAR " " ROOTFS_TAR_OPTIONS,
+                          NULL};
+    return geteuid() == 0 ? tool_run_like(tool, argv, "tar", e) : 0;
 }
 
 // Return the name of the one directory in lib/modules, which is the release. New string.

@@ -22,8 +22,16 @@ struct rootfs_spec {
 #define ROOTFS_OUT    "packages"   // packages.txt and linux.deb
 #define ROOTFS_KERNEL "kernel"     // linux.deb unpacked: boot/vmlinuz-*, lib/modules/*
 
+#define KERNEL_PACKAGE "linux-image-cloud-amd64" // depends on the package with the guest kernel
+
 // Make ROOTFS_DIR or ROOTFS_TAR, and ROOTFS_OUT. Takes about 40 s, less with a cache.
 int rootfs_build(const struct rootfs_spec *spec, struct err *e);
+
+// As root, make ROOTFS_DIR of ROOTFS_TAR, which cubby-flatten made. Others unpack it under
+// fakeroot, where they need it. tool->cwd: the build directory.
+#define ROOTFS_TAR_OPTIONS \
+    "--numeric-owner --xattrs '--xattrs-include=*' --warning=no-unknown-keyword"
+int rootfs_unpack_tar(const struct tool *tool, struct err *e);
 
 // Unpack the kernel's package into ROOTFS_KERNEL. release: new string.
 int rootfs_unpack_kernel(const struct rootfs_spec *spec, char **release, struct err *e);

@@ -5,20 +5,24 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/template/call.h"
+#include "sandbox-backend/template/setup.h"
 #include "sandbox-backend/template/trial.h"
 
 #define COMMAND_MS 20000
 
 #define ASK_BASH "echo $((6*7))"
-#define ASK_PYTHON                                                            \
-    "curl -sN -m 15 -d '{\"code\":\"6*7\"}' http://127.0.0.1:49999/execute |" \
-    " sed -n 's/.*\"text\":\"\\([0-9]*\\)\".*/\\1/p'"
+#define ASK_PYTHON                                                                             \
+    "exec python3 -c 'import json, urllib.request as u\n"                                      \
+    "r = u.urlopen(\"http://127.0.0.1:49999/execute\", b\"{\\\"code\\\":\\\"6*7\\\"}\", 15)\n" \
+    "for line in r:\n"                                                                         \
+    "    text = json.loads(line).get(\"text\")\n"                                              \
+    "    text and print(text)'"
 
 static int ask(struct pump *p, const struct trial *t, bool python, struct err *e)
 {
-    const char *args[] = {"-c", python ? ASK_PYTHON : ASK_BASH, NULL};
+    const char *args[] = {"-l", "-c", python ? ASK_PYTHON : ASK_BASH, NULL};
     struct call_command command = {
-        .user = "user", .cmd = "/bin/bash", .args = args, .timeout_ms = COMMAND_MS};
+        .user = TEMPLATE_USER, .cmd = "/bin/bash", .args = args, .timeout_ms = COMMAND_MS};
     struct buf out auto_buf = BUF_INIT;
     if (call_run(p, trial_vmnet(t), &command, &out, e) < 0)
         return -1;

@@ -9,14 +9,16 @@
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/template/call.h"
+#include "sandbox-backend/template/setup.h"
 
 #define STEP_MS 600000 // the slowest step takes half a minute under TCG, minutes on a busy host
 
-static const struct {
+struct warm_step {
     const char *user;
     const char *script;
     bool python; // only for a template with the Python kernel
-} STEPS[] = {
+};
+static const struct warm_step STEPS[] = {
     {.user = "user",
      .script = "echo ready; id; pwd; env; ls -la / . /tmp; cat /etc/os-release; uname -a; date"},
     {.user = "user",
@@ -54,16 +56,36 @@ static const struct {
          "rm -rf /root/.cache /tmp/* /var/tmp/*; sync"},
 };
 
-int template_warm_up(struct pump *p, const char *vmnet, bool python, int log, struct err *e)
+// For files of unknown origin. A program that is missing changes nothing.
+static const struct warm_step FOREIGN_STEPS[] = {
+    {.user = TEMPLATE_USER,
+     .script = "echo ready; { id; pwd; env; ls -la / . /tmp; cat /etc/os-release; uname -a; date\n"
+               "mkdir -p /tmp/w && cd /tmp/w && echo a > x && cp x y && mv y z && grep -rn a .\n"
+               "find . -type f; head -n 1 x; tail -n 1 x; wc -l x; sed s/a/b/ x; sort x; ps aux\n"
+               "df -h .; du -sh .; tar czf x.tar.gz x; git --version; node --version\n"
+               "pip --version; curl --version; } >/dev/null 2>&1; rm -rf /tmp/w; :"},
+    {.user = TEMPLATE_USER,
+     .script = "python3 -c 'import argparse, asyncio, base64, collections, csv, datetime, glob,"
+               " hashlib, http.client, io, json, logging, math, os, pathlib, random, re, shutil,"
+               " socket, ssl, subprocess, sys, tempfile, threading, time, traceback, typing,"
+               " urllib.request, uuid' >/dev/null 2>&1; :"},
+    {.user = TEMPLATE_USER, .script = "python3 /usr/lib/cubby/kernel/exercise.py", .python = true},
+    {.user = "root", .script = "rm -rf /tmp/* /var/tmp/* 2>/dev/null; sync"},
+};
+
+int template_warm_up(struct pump *p, const char *vmnet, bool python, bool foreign, int log,
+                     struct err *e)
 {
-    for (size_t i = 0; i < ARRAY_LEN(STEPS); i++) {
-        if (STEPS[i].python && !python)
+    const struct warm_step *steps = foreign ? FOREIGN_STEPS : STEPS;
+    size_t count = foreign ? ARRAY_LEN(FOREIGN_STEPS) : ARRAY_LEN(STEPS);
+    for (size_t i = 0; i < count; i++) {
+        if (steps[i].python && !python)
             continue;
         struct buf out auto_buf = BUF_INIT;
         int64_t start = clock_mono_ms();
-        const char *args[] = {"-l", "-c", STEPS[i].script, NULL};
+        const char *args[] = {"-l", "-c", steps[i].script, NULL};
         struct call_command command = {
-            .user = STEPS[i].user, .cmd = "/bin/bash", .args = args, .timeout_ms = STEP_MS};
+            .user = steps[i].user, .cmd = "/bin/bash", .args = args, .timeout_ms = STEP_MS};
         if (call_run(p, vmnet, &command, &out, e) < 0)
             return e->code == ERR_CANCELED ? -1 : err_wrap(e, "step %zu", i + 1);
         dprintf(log, "warm-up step %zu: %lld ms\n", i + 1, (long long)(clock_mono_ms() - start));

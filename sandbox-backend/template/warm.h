@@ -11,5 +11,7 @@
 // memory. Their programs and libraries are then in the guest's page cache, which all sandboxes
 // share, so no sandbox reads them from the disk. Return -1 when a command fails; so the warm-up
 // also proves that the template has what it promises. The duration of each step goes to `log`.
-// python: also wait until the Python kernel is warm, and use it.
-int template_warm_up(struct pump *p, const char *vmnet, bool python, int log, struct err *e);
+// python: also wait until the Python kernel is warm, and use it. foreign: the guest's files are not
+// of Cubby's list of packages; only the shell, the Python kernel and sync(1) must work then.
+int template_warm_up(struct pump *p, const char *vmnet, bool python, bool foreign, int log,
+                     struct err *e);

@@ -69,7 +69,7 @@ static json_t *list_of(const struct store *store)
         struct known_template t = {0};
         if (templates_is_name(names[i]->d_name) &&
             templates_find_as(store, NULL, names[i]->d_name, NULL, &t, NULL) == 0 &&
-            str_eq(t.name, names[i]->d_name))
+            !templates_is_hidden(store, names[i]->d_name) && str_eq(t.name, names[i]->d_name))
             json_array_append_new(list, view_of(&t));
         templates_fini(&t);
         free(names[i]);

@@ -20,6 +20,7 @@
 #include "sandbox-backend/daemon/sandbox/guest.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/sandbox/templates.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
 #include "sandbox-backend/log/log.h"
 
@@ -191,10 +192,14 @@ bool bringup_on_exit(struct sandbox *sb, const struct machine *m, const char *re
 }
 
 // ---- 5 and 6. the guest
-// The variables that tell a program where it runs override the user's.
-static json_t *variables(const struct sandbox *sb, json_t *env)
+// The user's variables override the template's. The variables that tell a program where it runs
+// override both.
+static json_t *variables(const struct sandbox *sb, json_t *env, const json_t *template)
 {
-    json_t *all = env ? json_copy(env) : json_object();
+    const json_t *given = json_object_get(template, "variables");
+    json_t *all = json_is_object(given) ? json_copy((json_t *)(uintptr_t)given) : json_object();
+    if (env)
+        json_object_update(all, env);
     secrets_environment(sb->secrets, all);
     json_object_set_new(all, "E2B_SANDBOX", json_string("true"));
     json_object_set_new(all, "E2B_SANDBOX_ID", json_string(sb->id));
@@ -212,6 +217,24 @@ static void add_entropy(json_t *body)
     json_object_set_new(body, "entropy", json_string(buf_str(&coded)));
 }
 
+// Add the environment, and the user and directory of commands. A guest that goes on from an image
+// has its template's already, or what a caller has put in their place.
+static void add_environment(json_t *body, const struct bringup *b)
+{
+    const struct sandbox *sb = b->sb;
+    bool image = b->spec.what == BRINGUP_INIT_IMAGE;
+    json_t *template =
+        sb->facts.driver->has_host_users ? NULL : templates_environment(sb->store, sb->template);
+    const char *user = json_string_value(json_object_get(template, "user"));
+    const char *directory = json_string_value(json_object_get(template, "directory"));
+    json_object_set_new(body, "envVars", variables(sb, b->spec.env, image ? NULL : template));
+    if (!image || !template)
+        json_object_set_new(body, "defaultUser", json_string(user ? user : "user"));
+    if (!image && directory)
+        json_object_set_new(body, "defaultWorkdir", json_string(directory));
+    json_decref(template);
+}
+
 static char *body_of(const struct bringup *b)
 {
     const struct sandbox *sb = b->sb;
@@ -223,9 +246,8 @@ static char *body_of(const struct bringup *b)
     if (whole || sb->image)
         add_entropy(body);
     if (whole) {
-        json_object_set_new(body, "envVars", variables(sb, b->spec.env));
+        add_environment(body, b);
         json_object_set_new(body, "hostname", json_string(sb->id));
-        json_object_set_new(body, "defaultUser", json_string("user"));
     }
     if (whole && sb->size.disk_mb) // a disk of at least this size stays as it is
         json_object_set_new(body, "diskSizeMB", json_integer(sb->size.disk_mb));

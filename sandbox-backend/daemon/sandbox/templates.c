@@ -16,7 +16,7 @@
 
 #define NAME_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 #define ALIAS_FILE     "aliases.json"
-#define FILE_BYTES_MAX 65536
+#define FILE_BYTES_MAX (1024 * 1024)
 
 bool templates_is_name(const char *name)
 {
@@ -110,6 +110,25 @@ char *templates_build(const struct store *store, const char *name)
     char *build = xstrdup(made ? made : "");
     json_decref(json);
     return build;
+}
+
+bool templates_is_hidden(const struct store *store, const char *name)
+{
+    char *path auto_free = file_of(store, name);
+    json_t *json = json_file_read(path, FILE_BYTES_MAX, NULL);
+    bool hidden = json_is_true(json_object_get(json, "hidden"));
+    json_decref(json);
+    return hidden;
+}
+
+json_t *templates_environment(const struct store *store, const char *name)
+{
+    char *path auto_free = file_of(store, name);
+    json_t *json = json_file_read(path, FILE_BYTES_MAX, NULL);
+    json_t *environment = json_object_get(json, "environment");
+    json_t *found = json_is_object(environment) ? json_incref(environment) : NULL;
+    json_decref(json);
+    return found;
 }
 
 // An image holds only the differences from its template's build, so it is useless with another.

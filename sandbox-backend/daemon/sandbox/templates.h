@@ -47,6 +47,11 @@ int templates_no_snapshot(const char *wanted, struct err *e);
 void templates_fini(struct known_template *t);
 // Return the template's present build. It changes with each rebuild. New string.
 char *templates_build(const struct store *store, const char *name);
+// Return whether lists leave the template out: it is an intermediate result of a build.
+bool templates_is_hidden(const struct store *store, const char *name);
+// Return what a template gives its sandboxes: {"variables", "directory", "user"}, each of which may
+// be missing. New reference; NULL: it gives them nothing.
+json_t *templates_environment(const struct store *store, const char *name);
 // Check that the template is still the build that `sb` was created from. An image holds only the
 // differences from that build, so it is useless with another. ERR_CONFLICT says what has changed.
 int templates_check(const struct sandbox *sb, struct err *e);

@@ -82,7 +82,7 @@ char *tool_find(const char *name, const char *package, struct err *e)
 // Return the environment of a tool. A build must not depend on what the user's shell exports
 // (PYTHON*, PIP_*, DEB*), so only the variables for the network and for the directory of temporary
 // files pass.
-static char **tool_env(const char *const *extra)
+static char **tool_env(const char *const *extra, bool keeps_pip)
 {
     static const char *const KEPT[] = {"HOME",       "USER",        "LOGNAME",   "TMPDIR",
                                        "http_proxy", "https_proxy", "ftp_proxy", "no_proxy",
@@ -95,6 +95,9 @@ static char **tool_env(const char *const *extra)
     for (size_t i = 0; i < ARRAY_LEN(KEPT); i++)
         if (getenv(KEPT[i]))
             env[n++] = str_printf("%s=%s", KEPT[i], getenv(KEPT[i]));
+    for (char **v = environ; keeps_pip && *v && n < ENV_MAX - 1; v++)
+        if (str_starts(*v, "PIP_"))
+            env[n++] = xstrdup(*v);
     for (; extra && *extra && n < ENV_MAX - 1; extra++)
         env[n++] = xstrdup(*extra);
     return env;
@@ -185,7 +188,8 @@ static bool wait_gone(int pidfd, int64_t until_ms, bool heed, const struct tool 
             return true;
         if (tool->tick)
             tool->tick(tool->ctx);
-        if ((heed && interrupted) || (until_ms >= 0 && clock_mono_ms() >= until_ms))
+        if ((heed && tool->has_stalled && tool->has_stalled(tool->ctx)) || (heed && interrupted) ||
+            (until_ms >= 0 && clock_mono_ms() >= until_ms))
             return false;
     }
 }
@@ -222,6 +226,8 @@ static int await_end(const struct tool *tool, pid_t pid, struct err *e)
     } else {
         if (interrupted)
             err_set(e, ERR_CANCELED, "interrupted");
+        else if (until < 0 || clock_mono_ms() < until)
+            err_set(e, ERR_TIMEOUT, "%s got no more data and was ended", tool->argv[0]);
         else
             err_set(e, ERR_TIMEOUT, "%s took longer than %d s", tool->argv[0],
                     tool->timeout_ms / 1000);
@@ -244,7 +250,7 @@ int tool_run(const struct tool *tool, struct err *e)
         return err_sys(e, errno, "pipe");
     int read_end auto_close = ends[0];
     int write_end auto_close = ends[1]; // closed at the return, or when this process is killed
-    char **env = tool_env(tool->env);
+    char **env = tool_env(tool->env, tool->keeps_pip);
     pid_t pid = fork();
     if (pid == 0) {
         close(write_end);

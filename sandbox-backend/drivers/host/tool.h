@@ -16,16 +16,19 @@ struct tool {
     int out;                 // its stdout
     int log;                 // its stderr
     int keep;                // a descriptor that it and its children inherit, or -1
+    bool keeps_pip;          // pip's settings pass to it, from the user's environment
     bool own_mounts;         // a mount namespace of its own where the host allows that
     int timeout_ms;          // the tool is ended after this time; 0: no limit
+    // The tool is ended when this returns true; asked a few times a second. Or NULL.
+    bool (*has_stalled)(void *ctx);
     void (*tick)(void *ctx); // called a few times a second while it runs; or NULL
     void *ctx;
 };
 
 // Run the tool to its end. Return 0 if it ended with status 0. ERR_NOT_FOUND: it is not installed,
 // and the message names the package. ERR_CANCELED: tool_interrupted became true, and its process
-// group was asked to stop, then killed. ERR_TIMEOUT: the same after timeout_ms. On any other
-// failure the message has the status or the signal.
+// group was asked to stop, then killed. ERR_TIMEOUT: the same after timeout_ms or a stall. On any
+// other failure the message has the status or the signal.
 int tool_run(const struct tool *tool, struct err *e);
 
 // Run another tool with the settings of `like`, except its argv and package.

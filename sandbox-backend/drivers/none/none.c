@@ -102,6 +102,7 @@ const struct driver none_driver = {
     .logs = LOGS,
     .can = DRIVER_SIZES | DRIVER_RESIZES,
     .must_be_allowed = true,
+    .has_host_users = true,
     .disk_mb = 50,
     .warning = warning,
     .facts = facts,

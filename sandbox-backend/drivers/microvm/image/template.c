@@ -17,8 +17,9 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define JSON_BYTES_MAX (64 * 1024)
-#define USERS_BYTES    120 // of names, in a message
+#define JSON_BYTES_MAX (1024 * 1024) // an image has labels and variables
+#define FLAGS_ALWAYS   3             // of FLAGS, that are written when they are false, too
+#define USERS_BYTES    120           // of names, in a message
 
 static const struct {
     const char *key;
@@ -34,10 +35,32 @@ static const struct {
         {"accel", offsetof(struct template, accel)},
         {"envd_version", offsetof(struct template, envd_version)},
 },
-  NUMBERS[] = {
-      {"memory_mb", offsetof(struct template, memory_mb)},
-      {"cpus", offsetof(struct template, cpus)},
-      {"disk_mb", offsetof(struct template, disk_mb)},
+  NUMBERS[] =
+      {
+          {"memory_mb", offsetof(struct template, memory_mb)},
+          {"cpus", offsetof(struct template, cpus)},
+          {"disk_mb", offsetof(struct template, disk_mb)},
+},
+  OPTIONAL[] =
+      {
+          {"processor", offsetof(struct template, processor)},
+          {"no_kvm", offsetof(struct template, no_kvm)},
+          {"python_kernel", offsetof(struct template, python_kernel)},
+          {"key", offsetof(struct template, key)},
+},
+  OBJECTS[] = {
+      {"environment", offsetof(struct template, environment)},
+      {"image", offsetof(struct template, image)},
+      {"start", offsetof(struct template, start)},
+};
+static const struct {
+    const char *key;
+    size_t at;
+} FLAGS[] = {
+    {"python", offsetof(struct template, python)}, // older templates lack these
+    {"disk_grows", offsetof(struct template, disk_grows)},
+    {"gives_back", offsetof(struct template, gives_back)},
+    {"hidden", offsetof(struct template, hidden)},
 };
 
 static char **string_at(struct template *t, size_t at)
@@ -50,12 +73,24 @@ static int64_t *number_at(struct template *t, size_t at)
     return (int64_t *)(void *)((char *)t + at);
 }
 
+static json_t **object_at(struct template *t, size_t at)
+{
+    return (json_t **)(void *)((char *)t + at);
+}
+
+static bool *flag_at(struct template *t, size_t at)
+{
+    return (bool *)((char *)t + at);
+}
+
 void template_fini(struct template *t)
 {
     for (size_t i = 0; i < ARRAY_LEN(STRINGS); i++)
         free(*string_at(t, STRINGS[i].at));
-    free(t->processor);
-    free(t->no_kvm);
+    for (size_t i = 0; i < ARRAY_LEN(OPTIONAL); i++)
+        free(*string_at(t, OPTIONAL[i].at));
+    for (size_t i = 0; i < ARRAY_LEN(OBJECTS); i++)
+        json_decref(*object_at(t, OBJECTS[i].at));
     free(t->gvisor_rootfs);
     *t = (struct template){0};
 }
@@ -71,6 +106,25 @@ bool template_name_ok(const char *name)
 char *template_dir(const char *home, const char *name)
 {
     return str_printf("%s/templates/%s", home, name);
+}
+
+static int read_optional(const json_t *object, struct template *t, struct err *e)
+{
+    for (size_t i = 0; i < ARRAY_LEN(FLAGS); i++)
+        if (json_get_bool(object, FLAGS[i].key, flag_at(t, FLAGS[i].at), false, e) < 0)
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(OPTIONAL); i++) {
+        const char *s = json_string_value(json_object_get(object, OPTIONAL[i].key));
+        *string_at(t, OPTIONAL[i].at) = s ? xstrdup(s) : NULL;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(OBJECTS); i++) {
+        json_t *value = json_object_get(object, OBJECTS[i].key);
+        *object_at(t, OBJECTS[i].at) = json_is_object(value) ? json_incref(value) : NULL;
+    }
+    const char *gvisor =
+        json_string_value(json_object_get(json_object_get(object, "gvisor"), "rootfs"));
+    t->gvisor_rootfs = gvisor ? xstrdup(gvisor) : NULL;
+    return 0;
 }
 
 static int read_members(const json_t *object, struct template *t, struct err *e)
@@ -98,18 +152,7 @@ static int read_members(const json_t *object, struct template *t, struct err *e)
         if (*n == 0)
             return err_set(e, ERR_INVALID, "%s is missing", NUMBERS[i].key);
     }
-    if (json_get_bool(object, "python", &t->python, false, e) < 0) // older templates lack it
-        return -1;
-    const char *processor = json_string_value(json_object_get(object, "processor"));
-    t->processor = processor ? xstrdup(processor) : NULL;
-    const char *gvisor =
-        json_string_value(json_object_get(json_object_get(object, "gvisor"), "rootfs"));
-    const char *no_kvm = json_string_value(json_object_get(object, "no_kvm"));
-    t->gvisor_rootfs = gvisor ? xstrdup(gvisor) : NULL;
-    t->no_kvm = no_kvm ? xstrdup(no_kvm) : NULL;
-    if (json_get_bool(object, "disk_grows", &t->disk_grows, false, e) < 0)
-        return -1;
-    return json_get_bool(object, "gives_back", &t->gives_back, false, e);
+    return read_optional(object, t, e);
 }
 
 int template_load(const char *dir, struct template *t, struct err *e)
@@ -145,14 +188,17 @@ int template_save(const char *dir, const struct template *t, struct err *e)
     }
     for (size_t i = 0; i < ARRAY_LEN(NUMBERS); i++)
         json_object_set_new(object, NUMBERS[i].key, json_integer(*number_at(&copy, NUMBERS[i].at)));
-    json_object_set_new(object, "python", json_boolean(copy.python));
-    json_object_set_new(object, "disk_grows", json_boolean(copy.disk_grows));
-    json_object_set_new(object, "gives_back", json_boolean(copy.gives_back));
-    if (t->processor)
-        json_object_set_new(object, "processor",
-                            json_lossy_string(t->processor, strlen(t->processor)));
-    if (t->no_kvm)
-        json_object_set_new(object, "no_kvm", json_lossy_string(t->no_kvm, strlen(t->no_kvm)));
+    for (size_t i = 0; i < ARRAY_LEN(FLAGS); i++)
+        if (*flag_at(&copy, FLAGS[i].at) || i < FLAGS_ALWAYS)
+            json_object_set_new(object, FLAGS[i].key, json_boolean(*flag_at(&copy, FLAGS[i].at)));
+    for (size_t i = 0; i < ARRAY_LEN(OPTIONAL); i++) {
+        const char *s = *string_at(&copy, OPTIONAL[i].at);
+        if (s)
+            json_object_set_new(object, OPTIONAL[i].key, json_lossy_string(s, strlen(s)));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(OBJECTS); i++)
+        if (*object_at(&copy, OBJECTS[i].at))
+            json_object_set(object, OBJECTS[i].key, *object_at(&copy, OBJECTS[i].at));
     if (t->gvisor_rootfs)
         json_object_set_new(object, "gvisor", json_pack("{s:s}", "rootfs", t->gvisor_rootfs));
     struct buf text auto_buf = BUF_INIT;

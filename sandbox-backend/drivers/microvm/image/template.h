@@ -10,6 +10,7 @@
 //     vmlinuz, initramfs.cpio, packages.txt, build.log
 //     .build-<name>-*     beside it: a build in progress (its directory is locked with flock)
 #pragma once
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -51,6 +52,13 @@ struct template
     bool python;     // it has the Python kernel
     bool disk_grows; // its envd can grow the disk; older templates cannot
     bool gives_back; // its guest reports free memory, by a device that older templates lack
+    // The rest is absent (NULL, false) in a template of Debian packages.
+    char *python_kernel; // "warm": as python; "fresh": the guest has only a python3
+    char *key;           // the cache key of what it was built from
+    bool hidden;         // an intermediate result of a build, which no list shows
+    json_t *environment; // owned, as the next two: {"variables": {..}, "directory", "user"}
+    json_t *image;       // {"reference", "digest", "labels", ...}
+    json_t *start;       // {"command", "ready"}
 };
 
 void template_fini(struct template *t); // frees the members; leaves it empty

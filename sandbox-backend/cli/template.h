@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby template: what its verbs share.
+#pragma once
+#include <jansson.h>
+#include <stdio.h>
+
+#include "sandbox-backend/drivers/microvm/image/template.h"
+
+// Return a template as `template ls --json` shows it. New reference.
+json_t *template_to_json(const struct template *t, const char *dir);
+
+// Print a line in which a terminal obeys nothing: a template's files may hold any text.
+void template_say(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+int template_build_verb(int argc, char **argv); // template build
