@@ -21,7 +21,8 @@ DEPS_RUNSC := ca-certificates $(if $(shell command -v go),,python3 python3-venv)
 # npm installs the official clients. A machine that already has an npm keeps it.
 # Scripted models run pytest in a sandbox that is a process of this machine.
 DEPS_TEST  := python3 python3-venv python3-pytest python3-ipython python3-matplotlib python3-numpy python3-pandas \
-              libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap busybox-static docker-registry $(if $(shell command -v npm),,nodejs npm)
+              libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap esbuild \
+              busybox-static docker-registry $(if $(shell command -v npm),,nodejs npm)
 DEPS_BENCH := wrk nginx-light runsc bubblewrap
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 
@@ -98,7 +99,7 @@ BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egres
 GUEST := $(B)/guest/envd $(B)/guest/init $(B)/guest/fold
 # The Python kernel goes into templates unchanged. This copy leaves out Python's caches.
 KERNEL_DIR := $(SB)/guest/kernel
-KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py)
+KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py $(KERNEL_DIR)/*/*/*.js)
 KERNEL := $(patsubst $(KERNEL_DIR)/%,$(B)/guest/kernel/%,$(KERNEL_SRC))
 # What every template's Python does first.
 SITE := $(B)/guest/python/sitecustomize.py
@@ -249,6 +250,8 @@ $(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
 $(B)/guest/%.py: $(SB)/guest/%.py
+	@install -D -m 644 $< $@
+$(B)/guest/%.js: $(SB)/guest/%.js
 	@install -D -m 644 $< $@
 
 # ---- gVisor: the one build of runsc that runsc_pin.h names, from the user's cache or the Go module
@@ -424,7 +427,7 @@ PART ?= smoke
 DEPS_RIG := mmdebstrap e2fsprogs
 RIG_LIBS := libuv1 libjansson4 libcurl4 libssl3 libslirp0 libseccomp2 zlib1g libnettle8
 RIG_ENV = RIG=$(abspath $(B)/kvm-rig) BUILD=$(abspath $(B)) \
-          RIG_PACKAGES="$(DEPS_RUN) $(RIG_LIBS) $(filter-out nodejs npm,$(DEPS_TEST))"
+          RIG_PACKAGES="$(DEPS_RUN) $(RIG_LIBS) $(filter-out nodejs npm esbuild,$(DEPS_TEST))"
 kvm-rig: all $(TEST_PROGRAMS) $(VENV)/.done | $(B)/.deps-rig
 	@$(RIG_ENV) $(PYTHON) tests/kvm-rig/rig.py make
 	@$(RIG_ENV) $(PYTHON) tests/kvm-rig/rig.py run $(PART)
@@ -474,7 +477,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/cubby/guest $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(GUEST) $(DESTDIR)$(PREFIX)/lib/cubby/guest
-	cd $(B)/guest && find kernel python -name '*.py' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/lib/cubby/guest/{} \;
+	cd $(B)/guest && find kernel python -name '*.py' -o -name '*.js' | while read -r f; do install -D -m 644 $$f $(abspath $(DESTDIR)$(PREFIX))/lib/cubby/guest/$$f; done
 	@if [ -f $(RUNSC_BIN) ]; then install -D -m 755 $(RUNSC_BIN) $(DESTDIR)$(PREFIX)/libexec/cubby/runsc; \
 	    else echo 'runsc is not built, so this installation has no gVisor: "make runsc", then "make install"'; fi
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1

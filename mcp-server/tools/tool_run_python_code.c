@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_python_code: Python code in the sandbox's kernel, or in a fresh interpreter if there is no
-// kernel.
+// kernel. run_code: the same for the other languages of the kernel.
 #include <string.h>
 
 #include "mcp-server/text/text.h"
@@ -10,10 +10,23 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/visible.h"
 
+#define LANGUAGE_SUFFIX_MAX 11 // "-typescript", which the kernel's name of a context has
+
+static bool is_python(const struct tool_call *c)
+{
+    const char *language = tool_call_string(c, "language");
+    return !language || str_eq(language, PYTHON_LANGUAGE);
+}
+
 // A call that asks for a lasting interpreter does not get a fresh one.
 static void on_no_kernel(struct tool_call *c)
 {
-    if (!json_object_get(c->args, "context") && !json_is_true(json_object_get(c->args, "restart")))
+    if (!is_python(c))
+        tool_call_fail(c, "no_kernel",
+                       "this sandbox has no Python kernel (its template has none), which runs this "
+                       "language. Run the code as a command");
+    else if (!json_object_get(c->args, "context") &&
+             !json_is_true(json_object_get(c->args, "restart")))
         python_fresh_start(c);
     else
         tool_call_fail(c, "no_kernel",
@@ -25,7 +38,8 @@ static void on_no_kernel(struct tool_call *c)
 static void start(struct tool_call *c)
 {
     const char *context = tool_call_string(c, "context");
-    if (context && !python_context_is_valid(context))
+    if (context && (!python_context_is_valid(context) ||
+                    (!is_python(c) && strlen(context) > PYTHON_CONTEXT_MAX - LANGUAGE_SUFFIX_MAX)))
         tool_call_fail(
             c, "invalid_argument",
             "context must be 1 to 64 letters, digits, '-' or '_'; a new name makes a new "
@@ -112,8 +126,12 @@ static char *uses(const struct tool_call *c)
     if (json_is_true(json_object_get(c->args, "restart")))
         return NULL;
     const char *context = tool_call_string(c, "context");
-    return str_printf("context %s", context ? context : "");
+    const char *language = tool_call_string(c, "language");
+    return is_python(c) ? str_printf("context %s", context ? context : "")
+                        : str_printf("context %s-%s", context ? context : "", language);
 }
 
 const struct tool tool_run_python_code = {
     .name = "run_python_code", .start = start, .text = text_of, .hint = hint_of, .uses = uses};
+const struct tool tool_run_code = {
+    .name = "run_code", .start = start, .text = text_of, .hint = hint_of, .uses = uses};

@@ -51,7 +51,8 @@ static size_t plain_length(const char *body, size_t len)
 static void set_plain(struct err *e, enum err_code code, int status, const json_t *object,
                       const char *body, size_t len)
 {
-    const char *message = text_of(object, "message");
+    const char *detail = text_of(object, "detail"); // cubbyd's, where the message is E2B's own
+    const char *message = detail ? detail : text_of(object, "message");
     size_t plain = object ? 0 : plain_length(body, len);
     if (message)
         err_set(e, code, "%s", message);

@@ -363,8 +363,8 @@ void client_leave(struct client_op *base)
 static void kill_it(struct command *op)
 {
     static const struct call_events EVENTS = {.on_end = on_killed};
-    json_t *request = json_pack("{s:{s:I}, s:s}", "process", "pid", (json_int_t)op->pid, "signal",
-                                "SIGNAL_SIGKILL");
+    json_t *request = json_pack("{s:{s:I}, s:s, s:b}", "process", "pid", (json_int_t)op->pid,
+                                "signal", "SIGNAL_SIGKILL", "group", 1);
     set_state(op, COMMAND_KILLING);
     op->kills++;
     op->call = envd_call_unary(op->base.client, op->id, "process.Process/SendSignal", request,

@@ -107,6 +107,7 @@ MESSAGE(STREAM_INPUT);
 FIELD SEND_SIGNAL_FIELDS[] = {
     {F(1, MESSAGE, "process"), .message = &SELECTOR},
     {F(2, ENUM, "signal"), .values = SIGNALS},
+    {F(1000, BOOL, "group")}, // Cubby's own
 };
 MESSAGE(SEND_SIGNAL);
 

@@ -49,7 +49,7 @@ static const int SIGNALS[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
 // The functions of higher rooms that sandbox/ calls.
 static const struct store_hooks HOOKS = {
-    .wake = pause_wake,
+    .wake = pause_wake_by_use,
     .pause_overdue = pause_overdue,
     .sleep_next_ms = idle_next_ms,
     .sleep_look = idle_look,

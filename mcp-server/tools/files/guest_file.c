@@ -134,6 +134,8 @@ int64_t guest_entry_size(const json_t *entry)
 {
     const json_t *size = json_object_get(entry, "size");
     int64_t bytes;
+    if (!size && json_object_get(entry, "permissions"))
+        return 0; // absent, as each default value is
     if (json_is_string(size) && str_to_int(json_string_value(size), 0, INT64_MAX, &bytes))
         return bytes;
     return json_is_integer(size) ? (int64_t)json_integer_value(size) : -1;

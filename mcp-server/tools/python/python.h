@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways to run Python code for a tool: in the sandbox's Python kernel, where variables
-// persist, and in a fresh interpreter, for a sandbox without a kernel.
+// The two ways to run code for a tool: in the sandbox's Python kernel, where variables persist and
+// other languages are possible, and in a fresh Python, for a sandbox without a kernel.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -10,12 +10,14 @@
 #include "mcp-server/tools/run/run.h"
 #include "sandbox-backend/base/buf.h"
 
+#define PYTHON_LANGUAGE    "python"
+#define PYTHON_CONTEXT_MAX 64          // characters of a context's name
 #define PYTHON_FIGURES_DIR "~/figures" // "~" is the home of the kernel's user
 
 // The status of code that timed out before the kernel began to run it.
 #define PYTHON_NOT_RUN "not run: the Python kernel was busy"
 
-// Run the code and end the call. Its arguments are those of run_python_code.
+// Run the code and end the call. Its arguments are those of run_python_code, or of run_code.
 void python_fresh_start(struct tool_call *c);
 // When nothing listens at the kernel's port in the sandbox, call `on_no_kernel` instead: no code
 // has run, and the call is unchanged.

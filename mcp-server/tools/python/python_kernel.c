@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python code in the sandbox's kernel (port 49999, the protocol of the code interpreter).
+// Code in the sandbox's kernel (port 49999, the protocol of the code interpreter). Contexts of
+// languages other than Python have names of their own: "a-bash" is the context "a" of bash.
 //
 // Theory of operation. The kernel runs one piece of code at a time in a context, and answers with
 // lines as they happen, each a JSON object. The request that starts a run is sent once and never
@@ -25,14 +26,15 @@
 
 #define KERNEL_PORT     49999
 #define DEFAULT_CONTEXT "default"
-#define CONTEXT_MAX     64
 #define STOP_MS         10000
 
 struct kernel_run {
     struct run *run;
     void (*on_no_kernel)(struct tool_call *c);
-    char *context; // owned; its name
-    bool is_made;  // step 3 was taken
+    const char *language; // borrowed
+    char *context;        // owned; its name in the kernel
+    bool is_default;      // the context that the kernel has for each language
+    bool is_made;         // step 3 was taken
     struct python_told told;
     bool has_begun;         // a line of it has come
     bool is_told;           // its last line has come
@@ -56,17 +58,12 @@ bool python_context_is_valid(const char *name)
     static const char LETTERS[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     size_t len = strlen(name);
-    return len > 0 && len <= CONTEXT_MAX && strspn(name, LETTERS) == len;
+    return len > 0 && len <= PYTHON_CONTEXT_MAX && strspn(name, LETTERS) == len;
 }
 
 static struct tool_call *call_of(const struct kernel_run *k)
 {
     return k->run->call;
-}
-
-static bool is_default(const struct kernel_run *k)
-{
-    return str_eq(k->context, DEFAULT_CONTEXT);
 }
 
 static void on_free(struct run *r)
@@ -247,7 +244,7 @@ static void conclude(struct kernel_run *k)
         err_set(&k->e, ERR_UNAVAILABLE, "the kernel's answer ended before its last line");
     if (e->code == ERR_NONE || is_left(k, e))
         leave(k, save, NULL);
-    else if (k->status == 404 && !is_default(k) && !k->is_made && !k->is_stopping)
+    else if (k->status == 404 && !k->is_default && !k->is_made && !k->is_stopping)
         make_context(k);
     else if (!is_no_kernel(e) && may_have_run(e, k->status))
         leave(k, fail_lost, NULL);
@@ -274,8 +271,11 @@ static void execute(struct kernel_run *k)
     const char *code = tool_call_string(call_of(k), "code_block");
     json_t *body = json_pack("{s:s, s:s}", "code", code, "figures_dir", PYTHON_FIGURES_DIR);
     json_object_set_new(body, "quotes", json_true());
-    if (!is_default(k)) // every server has a default context, under a name of its own
+    // Every server has a default context for each language, under a name of its own.
+    if (!k->is_default)
         json_object_set_new(body, "context_id", json_string(k->context));
+    else if (!str_eq(k->language, PYTHON_LANGUAGE))
+        json_object_set_new(body, "language", json_string(k->language));
     k->has_ended = false;
     call_of(k)->op = ask(k, "/execute", body, &EVENTS);
     json_decref(body);
@@ -311,7 +311,7 @@ static void on_made(int status, const struct err *e, void *ctx)
 static void make_context(struct kernel_run *k)
 {
     static const struct stream_events EVENTS = {.on_line = on_made_line, .on_end = on_made};
-    json_t *body = json_pack("{s:s, s:s}", "language", "python", "id", k->context);
+    json_t *body = json_pack("{s:s, s:s}", "language", k->language, "id", k->context);
     k->is_made = true;
     call_of(k)->op = ask(k, "/contexts", body, &EVENTS);
     json_decref(body);
@@ -324,7 +324,12 @@ static void on_done(struct run *r)
     struct kernel_run *k = r->ctx;
     struct tool_call *c = r->call;
     json_t *structured = run_structured(r);
-    json_object_set_new(structured, "context", json_string(k->context));
+    const char *asked = tool_call_string(c, "context");
+    bool is_python = str_eq(k->language, PYTHON_LANGUAGE);
+    json_object_set_new(structured, "context",
+                        json_string(is_python ? k->context
+                                    : asked   ? asked
+                                              : DEFAULT_CONTEXT));
     python_told_add(&k->told, structured);
     run_free(r);
     tool_call_finish(c, structured);
@@ -347,13 +352,18 @@ void python_kernel_start(struct tool_call *c, void (*on_no_kernel)(struct tool_c
     if (!client)
         return;
     const char *context = tool_call_string(c, "context");
+    const char *language = tool_call_string(c, "language");
     struct kernel_run *k = xcalloc(1, sizeof *k);
     k->run = run_new(c);
     k->run->ctx = k;
     k->run->on_free = on_free;
     k->run->on_done = on_done;
     k->on_no_kernel = on_no_kernel;
-    k->context = xstrdup(context ? context : DEFAULT_CONTEXT);
+    k->language = language ? language : PYTHON_LANGUAGE;
+    context = context ? context : DEFAULT_CONTEXT;
+    k->is_default = str_eq(context, DEFAULT_CONTEXT);
+    k->context = str_eq(k->language, PYTHON_LANGUAGE) ? xstrdup(context)
+                                                      : str_printf("%s-%s", context, k->language);
     python_told_init(&k->told, (size_t)c->context->config->output_bytes);
     deadline_init(&k->time, c->context->loop, on_time_over);
     deadline_arm(&k->time, (uint64_t)run_timeout_ms(c));

@@ -64,10 +64,6 @@ static const struct route {
     {"DELETE", "/templates/{}", API_PLAIN, api_template_delete},
     {"PATCH", "/templates/{}", API_PLAIN, api_no_feature},
     {"PATCH", "/v2/templates/{}", API_PLAIN, api_no_feature},
-    {"GET", "/volumes", API_PLAIN, api_no_feature},
-    {"POST", "/volumes", API_PLAIN, api_no_feature},
-    {"GET", "/secrets", API_PLAIN, api_no_feature},
-    {"POST", "/secrets", API_PLAIN, api_no_feature},
     {"GET", "/pool", API_PLAIN, api_pool},
     {"GET", "/teams", API_PLAIN, api_teams},
     {"GET", "/metrics", API_PLAIN, api_prometheus},
@@ -121,6 +117,14 @@ static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
     change_free(p);
 }
 
+// Refuse an impossible time to live even of an unknown sandbox, as E2B does.
+static void check_life(const struct api_call *c, struct err *e)
+{
+    const json_t *life = json_object_get(c->body, "timeout");
+    if (!err_is(e) && json_is_integer(life))
+        api_check_timeout(c->store, json_integer_value(life), e);
+}
+
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)
 {
     struct change *p = ctx;
@@ -129,6 +133,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     p->call.body = p->body = len ? json_parse(body, len, &e) : NULL;
     if (p->body && !json_is_object(p->body))
         err_set(&e, ERR_INVALID, "the body must be a JSON object");
+    check_life(&p->call, &e);
     struct sandbox *sb = err_is(&e) ? NULL : api_find(p->call.store, req, p->id);
     if (sb && sb->asleep) { // callers see it as running
         p->waking = true;
@@ -214,6 +219,8 @@ void api_request(struct store *store, struct http_request *req)
             return;
         }
     }
+    if (api_absent(req))
+        return;
     if (path_known)
         reply_error(req, 405, NULL, "%s is not a method of this path", method);
     else

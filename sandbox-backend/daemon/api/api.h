@@ -42,6 +42,10 @@ api_handler api_logs;                                                   // api_l
 api_handler api_templates, api_template, api_template_delete;           // api_templates.c
 api_handler api_alias, api_teams, api_pool, api_health, api_no_feature; // api_templates.c
 
+// api_absent.c: answer a request for a part of E2B's API that this daemon does not have. Return
+// false if the path is no part of it.
+bool api_absent(struct http_request *req);
+
 // api_snapshots.c: answer DELETE /templates/{} of a snapshot.
 int api_snapshot_delete(struct api_call *c, struct snapshot *snap, struct err *e);
 

@@ -165,7 +165,7 @@ bool list_query_matches(const struct list_query *q, const struct sandbox *sb)
     const char *key;
     json_t *value;
     if (!sandbox_is_known(sb) || !(sandbox_shows_running(sb) ? q->running : q->paused) ||
-        sb->started_ns <= q->after_ns || !page_has_begun(&q->page, sb->started_ns, sb->id))
+        sb->started_ns < q->after_ns || !page_has_begun(&q->page, sb->started_ns, sb->id))
         return false;
     if (q->template && strcmp(q->template, sb->template) != 0 && !str_eq(q->template, sb->snapshot))
         return false;

@@ -166,6 +166,18 @@ static json_t *entries_of(const struct logs *logs, const struct logs_query *q)
     return list;
 }
 
+// A line of v1 is a text of JSON, which E2B's command line parses.
+static json_t *line_of(const json_t *entry)
+{
+    json_t *told = json_pack("{s:O, s:O, s:O, s:O}", "level", json_object_get(entry, "level"),
+                             "logger", json_object_get(json_object_get(entry, "fields"), "source"),
+                             "message", json_object_get(entry, "message"), "timestamp",
+                             json_object_get(entry, "timestamp"));
+    char *text auto_free = json_to_string(told);
+    json_decref(told);
+    return json_pack("{s:O, s:s}", "timestamp", json_object_get(entry, "timestamp"), "line", text);
+}
+
 // v1 shows each line twice: as a line and as an entry.
 static json_t *lines_of(const json_t *entries)
 {
@@ -173,9 +185,7 @@ static json_t *lines_of(const json_t *entries)
     size_t i;
     const json_t *entry;
     json_array_foreach (entries, i, entry)
-        json_array_append_new(list, json_pack("{s:O, s:O}", "timestamp",
-                                              json_object_get(entry, "timestamp"), "line",
-                                              json_object_get(entry, "message")));
+        json_array_append_new(list, line_of(entry));
     return list;
 }
 

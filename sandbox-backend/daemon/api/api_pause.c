@@ -69,6 +69,10 @@ int api_pause(struct api_call *c, struct err *e)
         c->error_code = "sandbox_paused";
         return err_set(e, ERR_CONFLICT, "Sandbox \"%s\" is already paused", sb->id);
     }
+    if (sb->state == SANDBOX_PAUSING && !sb->asleep) { // requests at once have one pause
+        pause_join(sb, depth, on_paused, api_later_new(c));
+        return 0;
+    }
     if (!deeper && api_need_running(c, e) < 0)
         return -1;
     pause_begin(sb, depth, on_paused, api_later_new(c));

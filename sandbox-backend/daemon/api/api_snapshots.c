@@ -36,7 +36,8 @@ static json_t *view(const struct snapshots *s, const struct snapshot *snap)
     clock_rfc3339(made, snap->created_ns);
     json_t *names = json_array();
     if (snapshots_has_name(s, snap)) {
-        char *name auto_free = str_printf("%s:default", snap->name);
+        char *name auto_free =
+            str_printf("%s%s", snap->name, strchr(snap->name, ':') ? "" : ":default");
         json_array_append_new(names, json_string(name));
     }
     return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:O}", "snapshotID", snap->id, "names", names,
@@ -98,12 +99,10 @@ struct snapshot_query {
     struct page page;
 };
 
-// Compare the name with or without the tag ":default", which all names have.
 static bool is_named(const struct snapshot *snap, const char *name)
 {
-    size_t len = strlen(name);
-    len -= str_ends(name, ":default") ? strlen(":default") : 0;
-    return snap->name && strlen(snap->name) == len && strncmp(snap->name, name, len) == 0;
+    char *plain auto_free = snapshots_plain_name(name);
+    return str_eq(snap->name, plain);
 }
 
 static bool matches(const struct api_call *c, const struct snapshot_query *q,

@@ -129,6 +129,20 @@ static json_t *idle_of(const struct sandbox *sb)
                      (json_int_t)(policy->hibernate_ms / 1000));
 }
 
+// Write single addresses without "/32", as they are usually given.
+static json_t *plain_addresses(const json_t *rules)
+{
+    json_t *out = json_array();
+    size_t i;
+    const json_t *rule;
+    json_array_foreach (rules, i, rule) {
+        const char *text = json_string_value(rule);
+        size_t len = strlen(text);
+        json_array_append_new(out, json_stringn(text, str_ends(text, "/32") ? len - 3 : len));
+    }
+    return out;
+}
+
 // Show the network as it was asked for, and "no internet access" in E2B's form.
 static json_t *network_of(const struct sandbox *sb)
 {
@@ -136,8 +150,9 @@ static json_t *network_of(const struct sandbox *sb)
     json_t *deny = json_object_get(policy, "denyOut");
     if (!sb->policy.internet && json_array_size(deny) == 0)
         json_array_append_new(deny, json_string("0.0.0.0/0"));
-    json_t *view = json_pack("{s:b, s:O, s:O}", "allowPublicTraffic", !sb->traffic_token,
-                             "allowOut", json_object_get(policy, "allowOut"), "denyOut", deny);
+    json_t *view = json_pack("{s:b, s:o, s:o}", "allowPublicTraffic", !sb->traffic_token,
+                             "allowOut", plain_addresses(json_object_get(policy, "allowOut")),
+                             "denyOut", plain_addresses(deny));
     if (sb->mask_request_host)
         set(view, "maskRequestHost", json_string(sb->mask_request_host));
     json_decref(policy);

@@ -203,6 +203,10 @@ static bool refuse_stranger(struct http_request *req, const struct sandbox *sb,
         proxy_error(req, 403, sb->id, NULL,
                     "Public traffic to this sandbox is off: the header e2b-traffic-access-token "
                     "must hold its token");
+    else if (access && !has_access(req, sb, to) && !sandbox_shows_running(sb))
+        proxy_error(req, 403, sb->id, NULL,
+                    "The sandbox is not running, and only a request with its access token "
+                    "(X-Access-Token) may resume it");
     else if (access && !has_access(req, sb, to))
         reply_error(req, 401, NULL,
                     "unauthorized access, please provide a valid access token (X-Access-Token)");
@@ -296,8 +300,11 @@ bool proxy_takes(struct store *store, struct http_request *req)
     case ROUTE_CONTROL:
         break;
     }
-    if (!str_eq(http_request_path(req), "/files"))
+    if (route_names_port(http_request_header(req, "Host"), store->domain))
+        proxy_error(req, 502, NULL, "sandbox_not_found", "The sandbox was not found");
+    else if (str_eq(http_request_path(req), "/files"))
+        take_signed(store, req);
+    else
         return false;
-    take_signed(store, req);
     return true;
 }

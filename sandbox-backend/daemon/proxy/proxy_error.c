@@ -14,6 +14,8 @@
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 
+#define NOT_FOUND "The sandbox was not found"
+
 // Return whether a browser shows the answer. The SDKs and curl do not accept HTML.
 static bool wants_page(const struct http_request *req)
 {
@@ -56,7 +58,8 @@ static void answer_with(struct http_request *req, int status, json_t *answer /* 
         return;
     }
     reply_hide(answer);
-    send_page(req, status, json_string_value(json_object_get(answer, "message")));
+    const char *detail = json_string_value(json_object_get(answer, "detail"));
+    send_page(req, status, detail ? detail : json_string_value(json_object_get(answer, "message")));
     json_decref(answer);
 }
 
@@ -70,6 +73,11 @@ static json_t *body(int status, const char *id, const char *message)
 static void set(json_t *answer, const char *key, const char *text)
 {
     json_object_set_new(answer, key, json_string(text));
+}
+
+static void set_lossy(json_t *answer, const char *key, const char *text)
+{
+    json_object_set_new(answer, key, json_lossy_string(text, strlen(text)));
 }
 
 void proxy_error(struct http_request *req, int status, const char *id, const char *code,
@@ -94,13 +102,14 @@ void proxy_error_reserved(struct http_request *req, const char *path)
                           "path", json_lossy_string(path, strlen(path)), "code", 404));
 }
 
-// E2B's Python SDK looks for "was not found" in the message, and shows the whole message.
+// The message is E2B's to the letter, since programs compare it. What happened is in "detail".
 static void reply_ended(struct http_request *req, const char *id, const struct ended_entry *ended)
 {
     char *sentence auto_free = ended_sentence(ended);
-    char *message auto_free =
+    char *detail auto_free =
         str_printf("The sandbox was not found, because it has ended: %s", sentence);
-    json_t *answer = body(502, id, message);
+    json_t *answer = body(502, id, NOT_FOUND);
+    set_lossy(answer, "detail", detail);
     set(answer, "reason", ended_why_name(ended->why));
     set(answer, "error_code", "sandbox_ended");
     answer_with(req, 502, answer);
@@ -117,7 +126,7 @@ void proxy_error_gone(struct http_request *req, struct store *store, const char 
                     "Sandbox.connect(\"%s\") resumes it",
                     id);
     else
-        proxy_error(req, 502, id, "sandbox_not_found", "The sandbox was not found");
+        proxy_error(req, 502, id, "sandbox_not_found", NOT_FOUND);
 }
 
 void proxy_error_ending(struct http_request *req, const struct sandbox *sb)

@@ -98,6 +98,15 @@ bool route_in_domain(const char *domain, const char *ours)
     return len == name_len(ours) && strncasecmp(domain, ours, len) == 0;
 }
 
+bool route_names_port(const char *host, const char *ours)
+{
+    size_t digits = host ? strspn(host, "0123456789") : 0;
+    if (digits == 0 || host[digits] != '-')
+        return false;
+    const char *domain = strchr(host, '.');
+    return domain && route_in_domain(domain + 1, ours ? ours : "localhost");
+}
+
 // "/sandboxes/router/abc/8000/index.html", as CubeSandbox's sidecar has it
 static enum route_kind by_target(const char *target, struct route *out)
 {

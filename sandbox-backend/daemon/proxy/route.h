@@ -35,6 +35,10 @@ enum route_kind route_parse(const struct http_header *headers, size_t count, con
 // daemon may have any domain.
 bool route_in_domain(const char *domain, const char *ours);
 
+// Return whether a Host header (may be NULL) is "PORT-NAME.localhost" or "PORT-NAME.<ours>", a name
+// of a sandbox's port even if this daemon gives no id like NAME. `ours` may be NULL.
+bool route_names_port(const char *host, const char *ours);
+
 // Return whether a path of envd is for the daemon only ("/init", "/freeze" ...), however it is
 // spelt.
 bool route_is_reserved(const char *path);

@@ -57,7 +57,7 @@ void create_identify(struct sandbox *sb, const struct create_spec *spec)
     net_policy_copy(&sb->policy, &spec->policy);
     sb->sliding = spec->sliding;
     sb->idle.policy = spec->idle;
-    sb->timeout_ms = spec->timeout_s * 1000;
+    sb->timeout_ms = sb->first_timeout_ms = spec->timeout_s * 1000;
     if (spec->metadata)
         json_object_update(sb->metadata, spec->metadata);
 }

@@ -46,7 +46,7 @@ static const struct json_field FIELDS[] = {
     TEXT(image),      TEXT(snapshot),    TEXT(traffic_token), TEXT(mask_request_host),
     LONG(timeout_ms), LONG(started_ns),  LONG(end_ms),        LONG(end_ns),
     LONG(used_ms),    IDLE(freeze_ms),   IDLE(hibernate_ms),  BOOL(sliding),
-    BOOL(auto_pause), BOOL(auto_resume), BOOL(asleep),
+    BOOL(auto_pause), BOOL(auto_resume), BOOL(asleep),        LONG(first_timeout_ms),
 };
 
 static json_t *to_json(const struct sandbox *sb)

@@ -41,7 +41,7 @@ struct ports_listen;
 // Calls into folders of the daemon that this one may not include (sleep/, pool/, proxy/). daemon.c
 // fills the table.
 struct store_hooks {
-    // sleep/: wake a sandbox in any known state (pause_wake).
+    // sleep/: wake a sandbox in any known state for a request to it (pause_wake_by_use).
     void (*wake)(struct sandbox *sb, sandbox_cb cb, void *ctx);
     // pool/: end one unclaimed pool member. False: there is none.
     bool (*give_up_pooled)(struct store *store);

@@ -197,7 +197,7 @@ static void succeed(struct pausing *p)
 {
     struct sandbox *sb = p->sb;
     if (sb->end_ms <= clock_mono_ms())
-        sandbox_set_end(sb, sb->timeout_ms);
+        sandbox_set_end(sb, pause__life_ms(p));
     if (p->rollback && p->rollback->undone) {
         rollback__settle(p, SANDBOX_RUNNING);
         return;

@@ -29,6 +29,7 @@ struct pause_waiter {
     bool begun;               // the requested operation has begun
     bool at_once;             // the sandbox ran at the request: a pause since is a conflict
     bool rollback;            // the request is a rollback
+    bool by_use;              // the request goes to a port, and does not name a time to live
     struct sandbox_ground to; // for a rollback that has not begun; its strings are owned
 };
 
@@ -285,16 +286,52 @@ void pause_rollback(struct sandbox *sb, const struct known_template *to, sandbox
     ask_for(p, w, OPERATION_ROLLBACK);
 }
 
-void pause_wake(struct sandbox *sb, sandbox_cb cb, void *ctx)
+static void wake(struct sandbox *sb, bool by_use, sandbox_cb cb, void *ctx)
 {
     assert(sandbox_is_known(sb));
     struct pausing *p = pausing_of(sb);
     struct pause_waiter *w = add_waiter(p, GOAL_RUNNING, cb, ctx);
     w->at_once = sb->state == SANDBOX_RUNNING;
+    w->by_use = by_use;
     if (w->at_once)
         operation_wait(sb, &p->wish);
     else
         ask_for(p, w, OPERATION_WAKE);
+}
+
+void pause_wake(struct sandbox *sb, sandbox_cb cb, void *ctx)
+{
+    wake(sb, false, cb, ctx);
+}
+
+void pause_wake_by_use(struct sandbox *sb, sandbox_cb cb, void *ctx)
+{
+    wake(sb, sb->auto_resume && !sb->asleep, cb, ctx);
+}
+
+void pause_join(struct sandbox *sb, enum pause_depth depth, sandbox_cb cb, void *ctx)
+{
+    assert(sb->state == SANDBOX_PAUSING);
+    struct pausing *p = pausing_of(sb);
+    add_waiter(p, depth == PAUSE_FREEZE ? GOAL_FROZEN : GOAL_HIBERNATED, cb, ctx)->begun = true;
+    operation_wait(sb, &p->wish);
+}
+
+int64_t pause__life_ms(const struct pausing *p)
+{
+    const struct sandbox *sb = p->sb;
+    bool by_use = false;
+    const struct pause_waiter *w;
+    STAILQ_FOREACH (w, &p->waiters, link) {
+        if (w->goal == GOAL_RUNNING && !w->by_use)
+            return sb->timeout_ms;
+        by_use = by_use || w->by_use;
+    }
+    if (!by_use)
+        return sb->timeout_ms;
+    int64_t first = sb->first_timeout_ms ? sb->first_timeout_ms : sb->timeout_ms;
+    int64_t most = sb->store->limits.timeout_s * 1000;
+    return MIN(MAX(first, AUTO_RESUME_MS), most);
 }
 
 // ---- the end of an operation

@@ -49,6 +49,13 @@ void pause_deepen(struct sandbox *sb);
 // that wants another end time sets it in the callback.
 void pause_wake(struct sandbox *sb, sandbox_cb cb, void *ctx);
 
+// The same for a request to a port of the sandbox. If it resumes a paused sandbox (autoResume), the
+// sandbox gets its first timeout again, and at least AUTO_RESUME_MS, as with E2B.
+#define AUTO_RESUME_MS 300000
+void pause_wake_by_use(struct sandbox *sb, sandbox_cb cb, void *ctx);
+// Wait for the end of a pause that is under way, as if the request had begun it.
+void pause_join(struct sandbox *sb, enum pause_depth depth, sandbox_cb cb, void *ctx);
+
 // Roll a sandbox back to the snapshot `to` (templates_find_as), from RUNNING or PAUSED: its memory,
 // processes and disk. Its identity, token and end time stay. Afterwards it is RUNNING. If no usable
 // machine can be made from the snapshot, or the host has no room for both machines, the sandbox

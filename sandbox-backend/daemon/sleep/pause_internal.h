@@ -64,6 +64,9 @@ void pause__stop_machine(struct pausing *p, pause_next next);
 // End the sandbox's machine, which the record must not name any more.
 void pause__end_machine(struct pausing *p, pause_next next);
 
+// Return the time to live of a sandbox that wakes after its end time, by the requests that wait.
+int64_t pause__life_ms(const struct pausing *p);
+
 // Wake a PAUSED sandbox.
 void wake__start(struct pausing *p);
 // From RESUMING, after admission: make a machine from the sandbox's image, or resume the frozen

@@ -67,18 +67,21 @@ static int check_limits(const struct store *store, const char *owner, int64_t mo
     return quota_check_snapshot(&q, owner, more ? count - 1 : count, used, more, e);
 }
 
+// A name may have a tag: "name:tag".
 static int check_name(const struct store *store, const char *name, struct err *e)
 {
     if (!name)
         return 0;
-    if (!templates_is_name(name))
+    const char *colon = strchr(name, ':');
+    char *plain auto_free = colon ? xstrndup(name, (size_t)(colon - name)) : xstrdup(name);
+    if (!templates_is_name(plain) || (colon && !templates_is_name(colon + 1)))
         return err_set(e, ERR_INVALID,
                        "name must be 1 to %d letters, digits, '-', '_' and '.', not beginning with "
-                       "'.', and without a tag",
+                       "'.', and may end in a colon and a tag of the same characters",
                        TEMPLATE_NAME_MAX);
-    char *template auto_free = templates_resolve(store, name);
-    if (template || snapshots_is_id(name))
-        return err_set(e, ERR_CONFLICT, "\"%s\" is the name of a %s; choose another", name,
+    char *template auto_free = templates_resolve(store, plain);
+    if (template || snapshots_is_id(plain))
+        return err_set(e, ERR_CONFLICT, "\"%s\" is the name of a %s; choose another", plain,
                        template ? "template" : "snapshot");
     return 0;
 }
@@ -87,7 +90,7 @@ static int check_name(const struct store *store, const char *name, struct err *e
 static struct snapshot *describe(const struct sandbox *sb, const char *name)
 {
     struct snapshot *snap = snapshot_new(&sb->store->snapshots);
-    snap->name = name ? xstrdup(name) : NULL;
+    snap->name = name ? snapshots_plain_name(name) : NULL; // the tag "default" is not kept
     snap->owner = sb->owner ? xstrdup(sb->owner) : NULL;
     snap->sandbox = xstrdup(sb->id);
     snap->template = xstrdup(sb->template);

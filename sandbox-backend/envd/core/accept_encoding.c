@@ -74,9 +74,11 @@ enum coding accept_encoding(const char *header)
     int identity = UNSAID;
     int gzip = UNSAID;
     int star = UNSAID;
+    int members = 0;
     struct member m;
     const char *at = header ? header : "";
     while (next_member(&at, &m)) {
+        members++;
         if (is_name(&m, "identity"))
             identity = m.quality;
         else if (is_name(&m, "gzip") || is_name(&m, "x-gzip"))
@@ -89,5 +91,7 @@ enum coding accept_encoding(const char *header)
     bool refused = identity == 0 || (identity == UNSAID && star == 0);
     if (refused)
         return gzip > 0 ? CODING_GZIP_ONLY : CODING_NONE;
-    return identity != UNSAID && gzip > identity ? CODING_GZIP : CODING_IDENTITY;
+    if (identity == UNSAID)
+        return members == 1 && star == UNSAID && gzip > 0 ? CODING_GZIP : CODING_IDENTITY;
+    return gzip > identity ? CODING_GZIP : CODING_IDENTITY;
 }

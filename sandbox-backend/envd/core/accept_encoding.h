@@ -10,6 +10,7 @@ enum coding {
 };
 
 // Choose the coding of a response that exists uncompressed and costs work to compress. Return
-// identity unless the header (may be NULL) refuses identity, or names both codings and prefers
-// gzip. Every client accepts gzip, so a client that only accepts it is no reason to compress.
+// identity unless the header (may be NULL) refuses identity, names both codings and prefers gzip,
+// or is gzip alone, which E2B's SDKs send for a compressed download. HTTP libraries send "gzip,
+// deflate" of themselves, so that is no reason to compress.
 enum coding accept_encoding(const char *header);

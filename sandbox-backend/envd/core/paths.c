@@ -14,8 +14,9 @@
 
 #define LINKS_MAX   40 // as the kernel's MAXSYMLINKS
 #define TEMP_PREFIX ".envd-"
-#define TEMP_SUFFIX ".tmp"
-#define TEMP_UNIQUE 8 // random bytes
+#define TEMP_NEW    ".tmp"
+#define TEMP_OVER   ".ovr" // as long as TEMP_NEW
+#define TEMP_UNIQUE 8      // random bytes
 
 char *path_clean(const char *absolute)
 {
@@ -137,14 +138,20 @@ int path_make_dirs(const char *path, const struct user *user, bool *existed, str
     return make_dir(partial, user, existed, e);
 }
 
-char *path_temp(const char *dir)
+char *path_temp(const char *dir, bool replaces)
 {
     char *unique auto_free = random_hex(TEMP_UNIQUE);
-    return str_printf("%s/" TEMP_PREFIX "%s" TEMP_SUFFIX, str_eq(dir, "/") ? "" : dir, unique);
+    return str_printf("%s/" TEMP_PREFIX "%s%s", str_eq(dir, "/") ? "" : dir, unique,
+                      replaces ? TEMP_OVER : TEMP_NEW);
 }
 
 bool path_is_temp(const char *name)
 {
-    return strlen(name) == strlen(TEMP_PREFIX) + 2 * TEMP_UNIQUE + strlen(TEMP_SUFFIX) &&
-           str_starts(name, TEMP_PREFIX) && str_ends(name, TEMP_SUFFIX);
+    return strlen(name) == strlen(TEMP_PREFIX) + 2 * TEMP_UNIQUE + strlen(TEMP_NEW) &&
+           str_starts(name, TEMP_PREFIX) && (str_ends(name, TEMP_NEW) || path_temp_replaces(name));
+}
+
+bool path_temp_replaces(const char *name)
+{
+    return str_ends(name, TEMP_OVER);
 }

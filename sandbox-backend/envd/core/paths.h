@@ -27,5 +27,7 @@ int path_make_dirs(const char *path, const struct user *user, bool *existed, str
 
 // During its upload, a file has a temporary name beside its target. Watches do not report files
 // with such names.
-char *path_temp(const char *dir); // new string: a unique temporary name in `dir`
+// The name also tells watches whether the target is there already.
+char *path_temp(const char *dir, bool replaces); // new string: a unique temporary name in `dir`
 bool path_is_temp(const char *name);
+bool path_temp_replaces(const char *name); // of a temporary name

@@ -45,9 +45,9 @@ static int take_after(int fd, const struct stat *old, const struct user *user, s
     return 0;
 }
 
-static int open_temp(struct file_sink *s, const char *dir)
+static int open_temp(struct file_sink *s, const char *dir, bool replaces)
 {
-    s->temp = path_temp(dir);
+    s->temp = path_temp(dir, replaces);
     s->fd = open(s->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, NEW_FILE_MODE);
     int sys = errno;
     if (s->fd < 0)
@@ -69,7 +69,7 @@ int file_sink_open(struct file_sink *s, const char *path, const struct user *use
         file_sink_abort(s);
         return -1;
     }
-    int sys = open_temp(s, dir);
+    int sys = open_temp(s, dir, exists);
     if (sys == 0)
         take_after(s->fd, exists ? &old : NULL, user, e);
     else if (exists && sys != ENOSPC && sys != EDQUOT)
@@ -180,6 +180,21 @@ static void fini(struct file_sink *s)
     free(steal(&s->target));
 }
 
+// Give the temporary file another name if its target has come or gone during the upload: watches
+// read the name.
+static void correct_name(struct file_sink *s)
+{
+    bool exists = access(s->target, F_OK) == 0;
+    if (exists == path_temp_replaces(s->temp))
+        return;
+    char *dir auto_free = path_parent(s->target);
+    char *name auto_free = path_temp(dir, exists);
+    if (rename(s->temp, name) < 0)
+        return;
+    free(s->temp);
+    s->temp = steal(&name);
+}
+
 int file_sink_commit(struct file_sink *s, struct err *e)
 {
     if (s->block && end_direct(s, 0, e) < 0) {
@@ -188,6 +203,8 @@ int file_sink_commit(struct file_sink *s, struct err *e)
     }
     // Some file systems report a full disk only here.
     int rc = close(steal_fd(&s->fd));
+    if (rc == 0 && s->temp)
+        correct_name(s);
     if (rc == 0 && s->temp)
         rc = rename(s->temp, s->target);
     if (rc < 0) {

@@ -164,7 +164,8 @@ static void on_end(struct http_request *req, void *ctx)
         http_respond_error(req, status_of(u->e.code), "%s", u->e.msg);
     } else {
         char *answer auto_free = json_to_string(u->written);
-        http_respond(req, 200, "application/json", answer, strlen(answer));
+        // E2B's envd sends this type, which is Go's guess for the text.
+        http_respond(req, 200, "text/plain; charset=utf-8", answer, strlen(answer));
     }
     free_upload(u);
 }

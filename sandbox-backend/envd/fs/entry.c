@@ -204,6 +204,7 @@ void entry_put_string(struct buf *out, const char *s)
     buf_addc(out, '"');
 }
 
+// NULL: FILE_TYPE_UNSPECIFIED, the default.
 static const char *type_name(mode_t mode)
 {
     if (S_ISREG(mode))
@@ -212,7 +213,7 @@ static const char *type_name(mode_t mode)
         return "FILE_TYPE_DIRECTORY";
     if (S_ISLNK(mode))
         return "FILE_TYPE_SYMLINK";
-    return "FILE_TYPE_UNSPECIFIED";
+    return NULL;
 }
 
 static void put_owner(struct buf *out, const char *key, const char *name, unsigned id)
@@ -234,6 +235,7 @@ static mode_t put_target(struct buf *target, const char *path)
     return whole ? st.st_mode : 0;
 }
 
+// Members with the default value are absent, as in all of protobuf's JSON.
 static void put_details(struct buf *out, const char *path, const struct stat *st, mode_t mode,
                         const struct users *users)
 {
@@ -241,8 +243,11 @@ static void put_details(struct buf *out, const char *path, const struct stat *st
     entry_permissions(permissions, st->st_mode);
     char modified[CLOCK_RFC3339_BYTES];
     clock_rfc3339_timespec(modified, st->st_mtim);
-    buf_printf(out, ",\"size\":\"%" PRId64 "\",\"mode\":%u,\"permissions\":\"%s\"",
-               (int64_t)st->st_size, (unsigned)(mode & 0777), permissions);
+    if (st->st_size)
+        buf_printf(out, ",\"size\":\"%" PRId64 "\"", (int64_t)st->st_size);
+    if (mode & 0777)
+        buf_printf(out, ",\"mode\":%u", (unsigned)(mode & 0777));
+    buf_printf(out, ",\"permissions\":\"%s\"", permissions);
     put_owner(out, "owner", users_name(users, st->st_uid), st->st_uid);
     put_owner(out, "group", users_group_name(users, st->st_gid), st->st_gid);
     buf_printf(out, ",\"modifiedTime\":\"%s\"", modified);
@@ -263,7 +268,9 @@ int entry_put(struct buf *out, enum entry_form form, const char *path, const cha
     mode_t mode = S_ISLNK(st.st_mode) ? put_target(&target, path) : st.st_mode;
     buf_adds(out, "{\"name\":");
     entry_put_string(out, shown[1] ? str_base(shown) : "/");
-    buf_printf(out, ",\"type\":\"%s\",\"path\":", type_name(mode));
+    if (type_name(mode))
+        buf_printf(out, ",\"type\":\"%s\"", type_name(mode));
+    buf_adds(out, ",\"path\":");
     entry_put_string(out, shown);
     if (form == ENTRY_FULL) {
         put_details(out, path, &st, mode, users);

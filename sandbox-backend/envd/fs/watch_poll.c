@@ -136,6 +136,7 @@ void watch_poll_events(struct rpc *call, const char *id)
     if (!p)
         return;
     p->asked_ms = clock_mono_ms();
+    watcher_drain(p->watcher); // what the client did before this call is in the answer
     if (err_is(&p->failed) && !p->kept.len) {
         rpc_fail(call, &p->failed);
         return;

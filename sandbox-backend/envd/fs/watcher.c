@@ -11,8 +11,9 @@
 // A directory that is moved away is forgotten with everything below it. A directory that is moved
 // in, even from inside the tree, is new: its contents are reported as created, under the new name.
 //
-// When envd replaces a file by an upload (files/file_sink.c), the watcher reports the file as
-// created and written. It does not report the temporary file.
+// An upload (files/file_sink.c) renames a temporary file, which the watcher does not report. It
+// reports the target as E2B's envd does, which changes the mode and writes in place: created (only
+// if the target is new, which the temporary file's name tells), changed in its mode, and written.
 //
 // The work is done in slices, between which the loop serves others. A watcher with a slow reader
 // stops: then only the guest kernel's queue grows. If it overflows (at 16384 events by default),
@@ -36,6 +37,7 @@
 #include "sandbox-backend/envd/fs/watch_tree.h"
 
 #define ENTRIES_PER_SLICE 256
+#define DRAIN_SLICES      64
 #define TOLD_MAX          65536 // names kept so that they are not reported twice
 
 #define WATCHED_EVENTS                                                             \
@@ -54,6 +56,7 @@ struct watcher {
     uint64_t told_until;             // events before this position of the queue may repeat them
     uint64_t position;               // of the queue: bytes taken from it so far
     uint32_t upload;                 // cookie of an upload that is moved into place; 0: none
+    bool upload_replaces;            // that upload's target was there before
     bool recursive;
     bool armed;
     bool blocked;
@@ -235,14 +238,23 @@ static void read_slice(struct watcher *w)
 
 // ---- inotify's events
 
+static void tell_upload(struct watcher *w, const struct watch_dir *dir, const char *name)
+{
+    if (!w->upload_replaces)
+        tell(w, "EVENT_TYPE_CREATE", dir, name);
+    tell(w, "EVENT_TYPE_CHMOD", dir, name);
+    tell(w, "EVENT_TYPE_WRITE", dir, name);
+}
+
 static void take_appeared(struct watcher *w, struct watch_dir *dir, const struct inotify_event *ev)
 {
-    bool is_upload = (ev->mask & IN_MOVED_TO) && w->upload && ev->cookie == w->upload;
     if (forget_told(w, dir, ev->name))
         return;
+    if ((ev->mask & IN_MOVED_TO) && w->upload && ev->cookie == w->upload) {
+        tell_upload(w, dir, ev->name);
+        return;
+    }
     tell(w, "EVENT_TYPE_CREATE", dir, ev->name);
-    if (is_upload)
-        tell(w, "EVENT_TYPE_WRITE", dir, ev->name);
     if (!w->over && w->recursive && (ev->mask & IN_ISDIR))
         enter(w, dir, ev->name, true);
 }
@@ -281,8 +293,10 @@ static void take_own(struct watcher *w, struct watch_dir *dir, uint32_t mask)
 static void take_named(struct watcher *w, struct watch_dir *dir, const struct inotify_event *ev)
 {
     if (path_is_temp(ev->name)) {
-        if (ev->mask & IN_MOVED_FROM)
+        if (ev->mask & IN_MOVED_FROM) {
             w->upload = ev->cookie;
+            w->upload_replaces = path_temp_replaces(ev->name);
+        }
         return;
     }
     if (ev->mask & (IN_CREATE | IN_MOVED_TO))
@@ -351,6 +365,23 @@ static void work(struct watcher *w)
         take_events(w);
     }
     update(w);
+}
+
+// Return true if a slice of work would have something to do.
+static bool has_more(const struct watcher *w)
+{
+    int queued = 0;
+    if (w->over || w->blocked || !w->armed)
+        return false;
+    if (!STAILQ_EMPTY(&w->unread) || w->at < w->len)
+        return true;
+    return ioctl(w->fd, FIONREAD, &queued) == 0 && queued > 0;
+}
+
+void watcher_drain(struct watcher *w)
+{
+    for (int i = 0; i < DRAIN_SLICES && has_more(w); i++)
+        work(w);
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events)

@@ -36,6 +36,7 @@ static void send_start(struct follower *f, int64_t pid)
     f->sent_ms = clock_mono_ms();
 }
 
+// Members with the default value are absent, as in all of protobuf's JSON.
 static void send_end(struct follower *f, const struct process_end *end)
 {
     char text[256];
@@ -45,8 +46,8 @@ static void send_end(struct follower *f, const struct process_end *end)
         snprintf(code, sizeof code, "\"exitCode\":%d,", end->exit_code);
     if (end->failed)
         snprintf(error, sizeof error, ",\"error\":\"%s\"", end->status);
-    snprintf(text, sizeof text, "{\"event\":{\"end\":{%s\"exited\":%s,\"status\":\"%s\"%s}}}", code,
-             end->exited ? "true" : "false", end->status, error);
+    snprintf(text, sizeof text, "{\"event\":{\"end\":{%s%s\"status\":\"%s\"%s}}}", code,
+             end->exited ? "\"exited\":true," : "", end->status, error);
     rpc_send_text(f->call, text);
     rpc_end(f->call);
 }

@@ -107,7 +107,7 @@ void processes_close(struct processes *ps)
     ps->closing = true;
     for (struct process *p; (p = LIST_FIRST(&ps->list));) {
         if (p->state == PROCESS_RUNNING)
-            process_signal(p, SIGKILL);
+            process_signal_all(p, SIGKILL);
         while (!LIST_EMPTY(&p->listeners))
             process_detach(LIST_FIRST(&p->listeners));
         release(p);
@@ -211,6 +211,13 @@ void process_set_blocked(struct process_listener *l, bool blocked)
 // ---- signals and the end
 
 void process_signal(struct process *p, int signal)
+{
+    p->killed = true;
+    if (p->state == PROCESS_RUNNING)
+        kill(p->pid, signal);
+}
+
+void process_signal_all(struct process *p, int signal)
 {
     p->killed = true;
     if (p->state != PROCESS_RUNNING) {
@@ -352,7 +359,7 @@ static void on_limit(struct deadline *d)
 {
     struct process *p = container_of(d, struct process, limit);
     log_debug("process.limit", "pid=%d is killed: it reached its time limit", p->pid);
-    process_signal(p, SIGKILL);
+    process_signal_all(p, SIGKILL);
     struct process_listener *next;
     for (struct process_listener *l = LIST_FIRST(&p->listeners); l; l = next) {
         next = LIST_NEXT(l, link);

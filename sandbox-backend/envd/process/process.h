@@ -103,6 +103,8 @@ void process_forget_write(struct process *p, void *ctx);
 // Ctrl+D.
 int process_close_stdin(struct process *p, struct err *e);
 
+// Send a signal to the command's first process alone.
+void process_signal(struct process *p, int signal);
 // Send a signal to the process group. SIGKILL ends everything that the command started, in any
 // group.
-void process_signal(struct process *p, int signal);
+void process_signal_all(struct process *p, int signal);

@@ -246,18 +246,24 @@ static void reply_or_fail(struct rpc *call, const struct err *e)
         rpc_reply_text(call, "{}");
 }
 
+// E2B's envd signals one process. With "group", a member of ours, everything that the command
+// started gets the signal.
 static void handle_send_signal(struct rpc *call, const json_t *request)
 {
     static const struct pjson_enum SIGNALS[] = {
         {"SIGNAL_UNSPECIFIED", 0}, {"SIGNAL_SIGTERM", SIGTERM}, {"SIGNAL_SIGKILL", SIGKILL}};
     struct err e = ERR_INIT;
     int number;
+    bool group;
     struct process *p = process_select(call, request, false, &e);
-    if (p && pjson_enum(request, "signal", SIGNALS, ARRAY_LEN(SIGNALS), &number, &e) == 0) {
-        if (number == SIGTERM || number == SIGKILL)
-            process_signal(p, number);
-        else
+    if (p && pjson_enum(request, "signal", SIGNALS, ARRAY_LEN(SIGNALS), &number, &e) == 0 &&
+        pjson_bool(request, "group", &group, false, &e) == 0) {
+        if (number != SIGTERM && number != SIGKILL)
             err_set(&e, ERR_UNIMPLEMENTED, "invalid signal: %d", number);
+        else if (group)
+            process_signal_all(p, number);
+        else
+            process_signal(p, number);
     }
     reply_or_fail(call, &e);
 }

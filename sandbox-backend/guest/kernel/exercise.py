@@ -25,6 +25,12 @@ PYTHON = (
     ("!echo a >&2", {"stderr"}),
 )
 BASH = (("echo a; cd /tmp; ls > /dev/null", {"stdout"}), ("false", {"error"}))
+JAVASCRIPT = (
+    ("console.log('a'); const a = { b: [1] }; a", {"stdout", "result"}),
+    ("await Promise.resolve(1)", {"result"}),
+    ("throw new Error('a')", {"error"}),
+)
+TYPESCRIPT = (("const c: number = 1; c", {"result"}),)
 
 
 def ask(method, path, body=None):
@@ -71,6 +77,10 @@ def main():
     if shutil.which("bash"):
         use("bash", BASH)
     use("python", PYTHON)
+    if shutil.which("node"):
+        use("javascript", JAVASCRIPT)
+        if shutil.which("esbuild"):
+            use("typescript", TYPESCRIPT)
     print(f"kernel: waited {warm - started:.1f} s, used in {time.monotonic() - warm:.1f} s")
     return 0
 

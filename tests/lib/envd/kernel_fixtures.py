@@ -25,4 +25,18 @@ def bash(kernel):
     context.delete()
 
 
-__all__ = ["bash", "kernel", "python"]
+@pytest.fixture
+def javascript(kernel):
+    context = kernel.context(language="javascript")
+    yield context
+    context.delete()
+
+
+@pytest.fixture
+def typescript(kernel):
+    context = kernel.context(language="typescript")
+    yield context
+    context.delete()
+
+
+__all__ = ["bash", "javascript", "kernel", "python", "typescript"]

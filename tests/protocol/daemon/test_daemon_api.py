@@ -225,14 +225,33 @@ def test_sliding_end_is_not_moved_by_the_end_of_a_watch(daemon):
 
 
 # ---- not there yet
-@pytest.mark.parametrize("method, path", [
-    ("POST", "/v3/templates"), ("GET", "/volumes"), ("POST", "/secrets"),
+@pytest.mark.parametrize("method, path, instead", [
+    ("GET", "/volumes", "snapshot"), ("POST", "/volumes", "snapshot"), ("DELETE", "/volumes/vol", "snapshot"),
+    ("POST", "/secrets", "cubbyd --secrets"), ("DELETE", "/secrets/id", "cubbyd --secrets"),
+    ("POST", "/api-keys", "cubby key new"), ("PATCH", "/api-keys/id", "cubby key new"),
+    ("DELETE", "/access-tokens/id", "cubby key new"), ("GET", "/nodes", "/health"),
+    ("POST", "/nodes/id", "/health"), ("POST", "/admin/teams/id/sandboxes/kill", "cubby"),
+    ("GET", "/teams/id/metrics", "/sandboxes/metrics"), ("GET", "/teams/id/metrics/max", "/sandboxes/metrics"),
+    ("POST", "/events/webhooks", "/v2/sandboxes"),
 ])
-def test_unavailable(daemon, method, path):
-    path = path.format(daemon.create()["sandboxID"])
+def test_unavailable(daemon, method, path, instead):
+    """The error names what is missing, and what to do; a 404 would mean "no such volume"."""
     answer = daemon.request(method, path, {})
-    assert answer.status == 501 and answer.json["code"] == 501
-    assert path in answer.json["message"]
+    assert (answer.status, answer.json["code"], answer.json["error_code"]) == (501, 501, "not_implemented")
+    assert f"{method} {path}: " in answer.json["message"] and "not available in Cubby" in answer.json["message"]
+    assert instead in answer.json["message"]
+
+
+def test_what_is_no_part_of_the_api_is_not_found(daemon):
+    for path in ("/volume", "/volumesx", "/nothing"):
+        assert daemon.request("GET", path).status == 404
+
+
+@pytest.mark.parametrize("operation", ["timeout", "connect", "resume", "fork"])
+def test_a_life_that_is_too_long_for_an_unknown_sandbox(daemon, operation):
+    answer = daemon.request("POST", f"/sandboxes/{'x' * 20}/{operation}", {"timeout": 3 * 86400})
+    assert answer.status == 400 and "24 hours" in answer.json["message"]
+    assert daemon.request("POST", f"/sandboxes/{'x' * 20}/{operation}", {"timeout": 10}).status == 404
 
 
 # ---- lists
@@ -287,6 +306,9 @@ def test_started_after_and_template(daemon):
     first = daemon.create()
     second = daemon.create(templateID="other")
     after = daemon.get(first["sandboxID"]).json["startedAt"]
+    answer = daemon.request("GET", f"/v2/sandboxes?startedAfter={after}")
+    assert [s["sandboxID"] for s in answer.json] == [second["sandboxID"], first["sandboxID"]], "with that instant"
+    after = daemon.get(second["sandboxID"]).json["startedAt"]
     answer = daemon.request("GET", f"/v2/sandboxes?startedAfter={after}")
     assert [s["sandboxID"] for s in answer.json] == [second["sandboxID"]]
     answer = daemon.request("GET", "/v2/sandboxes?template=default")

@@ -167,7 +167,10 @@ def test_logs(daemon, sandbox):
     daemon.request("POST", f"/sandboxes/{sandbox}/timeout", {"timeout": 500})
     (daemon.directory(sandbox) / "console.log").write_bytes(b"[ 1.0] booted\r\nodd \xff byte\n")
     old = daemon.request("GET", f"/sandboxes/{sandbox}/logs").json
-    lines = [line["line"] for line in old["logs"]]
+    told = [json.loads(line["line"]) for line in old["logs"]]  # E2B's command line parses each
+    assert all(set(line) == {"level", "logger", "message", "timestamp"} for line in told)
+    assert {line["logger"] for line in told} == {"cubbyd", "console"}
+    lines = [line["message"] for line in told]
     assert lines[0].startswith("created from template default")
     assert "the end time was set to 500 s from now" in lines and "[ 1.0] booted" in lines
     assert [e["message"] for e in old["logEntries"]] == lines

@@ -241,6 +241,51 @@ def test_auto_resume(daemon):
     assert left(daemon, sandbox) > 200
 
 
+@pytest.mark.parametrize("first, last, expected", [(20, 600, 300), (900, 20, 900), (20, None, 300)])
+def test_auto_resume_gives_the_first_time_and_at_least_five_minutes(daemon, first, last, expected):
+    made = daemon.create(timeout=first, autoPause=True, autoResume={"enabled": True})
+    sandbox = made["sandboxID"]
+    if last:
+        daemon.request("POST", f"/sandboxes/{sandbox}/timeout", {"timeout": last})
+    pause(daemon, sandbox)
+    assert whoami(daemon, made).status == 200
+    assert expected - 60 < left(daemon, sandbox) <= expected
+
+
+def test_a_resume_by_a_request_that_names_a_time_keeps_it(daemon):
+    sandbox = daemon.create(autoPause=True, autoResume={"enabled": True})["sandboxID"]
+    pause(daemon, sandbox)
+    assert connect(daemon, sandbox, {"timeout": 30}).status == 201
+    assert left(daemon, sandbox) <= 30
+
+
+def test_the_first_time_is_known_to_the_next_daemon():
+    with Daemon() as daemon:
+        made = daemon.create(timeout=900, autoPause=True, autoResume={"enabled": True})
+        daemon.request("POST", f"/sandboxes/{made['sandboxID']}/timeout", {"timeout": 20})
+        pause(daemon, made["sandboxID"])
+        daemon.stop(signal.SIGUSR1)
+        daemon.start()
+        assert whoami(daemon, made).status == 200
+        assert left(daemon, made["sandboxID"]) > 800
+
+
+def test_pauses_at_once(daemon, sandbox):
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        answers = list(pool.map(lambda _: pause(daemon, sandbox).status, range(5)))
+    # One that comes after the pause finds a paused sandbox.
+    assert set(answers) <= {204, 409} and answers.count(204) >= 1 and state(daemon, sandbox) == "paused"
+
+
+def test_pauses_while_one_is_under_way(daemon, sandbox):
+    """A guest that is slow to quiesce leaves time for the others, which all succeed with the first."""
+    (daemon.directory(sandbox) / "freeze-mode").write_text("silent")
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        answers = [pool.submit(pause, daemon, sandbox) for _ in range(5)]
+        assert [a.result().status for a in answers] == [204] * 5
+    assert state(daemon, sandbox) == "paused"
+
+
 # ---- the daemon comes and goes
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
 def test_adopted_as_paused(number):

@@ -144,7 +144,7 @@ def test_what_was_asked_for():
         detail = d.get(name).json
         assert detail["state"] == "running" and detail["metadata"] == {"m": "n"}
         assert detail["lifecycle"] == {"autoResume": True, "onTimeout": "pause"}
-        assert detail["network"]["allowOut"] == ["8.8.8.8/32"]
+        assert detail["network"]["allowOut"] == ["8.8.8.8"]
         assert detail["network"]["maskRequestHost"] == "a:${PORT}"
         assert d.whoami(made) == 200
         assert d.whoami(made, "wrong") == 401

@@ -41,8 +41,16 @@ def test_ended_sandbox(daemon, sandbox):
     answer = daemon.through(sandbox)
     assert answer.status == 502 and answer.json["code"] == 502
     assert answer.json["reason"] == "killed" and answer.json["sandboxId"] == sandbox
-    assert answer.json["message"].startswith("The sandbox was not found, because it has ended: ")
-    assert " at 20" in answer.json["message"]
+    assert answer.json["message"] == "The sandbox was not found", "programs compare E2B's text"
+    assert answer.json["detail"].startswith("The sandbox was not found, because it has ended: ")
+    assert " at 20" in answer.json["detail"]
+
+
+@pytest.mark.parametrize("host", ["3210-i1234567890.localhost", "3210-unknown-sandbox-id.localhost:3000"])
+def test_names_of_ports_of_no_sandbox(daemon, host):
+    answer = daemon.request("GET", "/", headers={"Host": host})
+    assert (answer.status, answer.json["message"]) == (502, "The sandbox was not found")
+    assert daemon.request("GET", "/health", headers={"Host": "10-0-0-5.default.pod.cluster.local"}).status == 200
 
 
 def test_closed_port(daemon, sandbox):

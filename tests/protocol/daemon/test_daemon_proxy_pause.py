@@ -168,10 +168,10 @@ def test_a_stranger_does_not_wake_envd(daemon):
             ("GET", signed(made, 9 ** 10).replace("/files", "/files/compose"), {}),
             ("GET", signed(made, 9 ** 10), {"X-Access-Token": other})):
         answer = daemon.through(sandbox, method, path, headers=headers)
-        assert answer.status == 401 and answer.json["code"] == 401, path
+        assert answer.status == 403 and answer.json["code"] == 403, path
         assert "X-Access-Token" in answer.json["message"]
         assert state(daemon, sandbox) == "paused", path
-    assert daemon.request("GET", signed(made, 1000)).status == 401  # which finds its sandbox
+    assert daemon.request("GET", signed(made, 1000)).status == 403  # which finds its sandbox
     assert state(daemon, sandbox) == "paused"
     assert daemon.request("GET", signed(made, 9 ** 10)).status == 200
     assert state(daemon, sandbox) == "running"

@@ -182,8 +182,23 @@ def test_names(daemon, made):
     assert ids(daemon, "?name=prepared") == [first["snapshotID"]]
 
 
+def test_tags(daemon, made):
+    """Snapshots of one name with two tags are found apart."""
+    write(daemon, made, "notes", "one")
+    first = take(daemon, made["sandboxID"], name="prepared:v1").json
+    write(daemon, made, "notes", "two")
+    second = take(daemon, made["sandboxID"], name="prepared:default").json
+    assert (first["names"], second["names"]) == (["prepared:v1"], ["prepared:default"])
+    assert read(daemon, daemon.create(templateID="prepared:v1"), "notes") == "one"
+    assert read(daemon, daemon.create(templateID="prepared"), "notes") == "two"
+    assert ids(daemon, "?name=prepared:v1") == [first["snapshotID"]]
+    assert ids(daemon, "?name=prepared") == [second["snapshotID"]]
+    assert daemon.request("POST", "/v2/sandboxes", {"templateID": "prepared:v2"}).status == 404
+
+
 @pytest.mark.parametrize("name, status", [
-    ("", 400), ("a/b", 400), ("..", 400), ("a b", 400), ("a:tag", 400), ("x" * 129, 400), (7, 400),
+    ("", 400), ("a/b", 400), ("..", 400), ("a b", 400), ("a:", 400), (":tag", 400), ("a:b:c", 400), ("a:b/c", 400),
+    ("default:v1", 409), ("x" * 129, 400), (7, 400),
     ("default", 409), ("base", 409), ("snap-" + "a" * 20, 409)])
 def test_bad_names(daemon, sandbox, name, status):
     answer = take(daemon, sandbox, name=name)

@@ -37,7 +37,7 @@ def test_multipart(envd, tmp_path):
     try:
         status, headers, body = envd.upload((f"{name}/a.txt", b"one"), (f"~/{name}/d/b.txt", b"two"),
                                             (f"{tmp_path}/c", b""))
-        assert status == 200 and headers["content-type"].startswith("application/json")
+        assert status == 200 and headers["content-type"] == "text/plain; charset=utf-8"
         assert json.loads(body) == [
             {"path": f"{home}/a.txt", "name": "a.txt", "type": "file"},
             {"path": f"{home}/d/b.txt", "name": "b.txt", "type": "file"},

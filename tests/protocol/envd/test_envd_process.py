@@ -37,7 +37,7 @@ def test_start_comes_at_once(envd):
     assert envd.listed(stream.pid)
     assert envd.proc("SendSignal", process={"pid": stream.pid}, signal="SIGNAL_SIGKILL") == (200, {})
     r = Result(stream)
-    assert r.end == {"exitCode": -1, "exited": False, "status": "signal: killed",
+    assert r.end == {"exitCode": -1, "status": "signal: killed",
                      "error": "signal: killed"}
     assert not envd.listed(stream.pid)
 

@@ -67,16 +67,42 @@ def test_kill_ends_the_children_too(envd, tmp_path):
     stream = envd.begin("/bin/sh", "-c", script)
     pids = [read_pid(tmp_path / "a"), read_pid(tmp_path / "b"), stream.pid]
     wait_for(lambda: os.getsid(pids[1]) == pids[1], what="the child has left the session")
-    assert envd.proc("SendSignal", process={"pid": stream.pid}, signal="SIGNAL_SIGKILL")[0] == 200
+    assert envd.proc("SendSignal", process={"pid": stream.pid}, signal="SIGNAL_SIGKILL",
+                     group=True)[0] == 200
     r = Result(stream)
     assert r.end["status"] == "signal: killed"
     for pid in pids:
         wait_for(lambda: not alive(pid), what=f"{pid} is gone")
 
 
-def test_terminate_goes_to_the_group(envd):
-    stream = envd.begin("/bin/sh", "-c", "sleep 60; echo not reached")
+@pytest.mark.parametrize("number", ["SIGNAL_SIGTERM", "SIGNAL_SIGKILL"])
+def test_a_signal_goes_to_the_process_alone(envd, tmp_path, number):
+    """So does E2B's envd: what the command left behind goes on."""
+    stream = envd.begin("/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/a; wait")
+    child = read_pid(tmp_path / "a")
+    assert envd.proc("SendSignal", process={"pid": stream.pid}, signal=number)[0] == 200
+    assert Result(stream).end["status"] == f"signal: {'killed' if 'KILL' in number else 'terminated'}"
+    assert alive(child)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_a_shell_that_traps_terminate_waits_for_its_child(envd, tmp_path):
+    """With a signal to the group the child would end, too, and the shell at once."""
+    os.mkfifo(tmp_path / "fifo")
+    stream = envd.begin("/bin/sh", "-c", "trap 'exit 7' TERM; (echo ready; read x < "
+                        f"{tmp_path}/fifo; echo child); echo over")
+    assert "data" in stream.event()
     assert envd.proc("SendSignal", process={"pid": stream.pid}, signal="SIGNAL_SIGTERM")[0] == 200
+    with open(tmp_path / "fifo", "w") as f:
+        f.write("go\n")
+    r = Result(stream)
+    assert (r.code, b"child" in r.stdout) == (7, True)
+
+
+def test_terminate_goes_to_the_group_when_that_is_asked_for(envd):
+    stream = envd.begin("/bin/sh", "-c", "sleep 60; echo not reached")
+    assert envd.proc("SendSignal", process={"pid": stream.pid}, signal="SIGNAL_SIGTERM",
+                     group=True)[0] == 200
     r = Result(stream)
     assert (r.end["status"], r.stdout) == ("signal: terminated", b"")
 
@@ -373,7 +399,7 @@ def test_kill_reaches_a_daemon_in_its_cgroup(tmp_path):
         wait_for(lambda: re.search(r"PPid:\t(\d+)",
                                    pathlib.Path(f"/proc/{pid}/status").read_text())[1] != stream.pid)
         assert f"/commands/" in pathlib.Path(f"/proc/{stream.pid}/cgroup").read_text()
-        e.proc("SendSignal", process={"pid": stream.pid}, signal="SIGNAL_SIGKILL")
+        e.proc("SendSignal", process={"pid": stream.pid}, signal="SIGNAL_SIGKILL", group=True)
         assert Result(stream).end["status"] == "signal: killed"
         wait_for(lambda: not alive(pid), what="the daemon is gone too")
         for i in range(5):

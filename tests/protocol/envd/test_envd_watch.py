@@ -206,14 +206,51 @@ def test_paths(watch, envd):
 
 
 def test_uploads_are_one_file(watch, envd, here):
-    """envd writes a temporary file beside the target; only the target is reported, as written."""
+    """envd writes a temporary file beside the target; only the target is reported, as E2B's does."""
     w = watch(recursive=True)
-    for _ in range(2):
-        assert envd.write(here / "f", b"data")[0] == 200
-        assert [w.next(), w.next()] == [(CREATE, "f"), (WRITE, "f")]
+    assert envd.write(here / "f", b"data")[0] == 200
+    assert [w.next() for _ in range(3)] == [(CREATE, "f"), (CHMOD, "f"), (WRITE, "f")]
+    assert envd.write(here / "f", b"other")[0] == 200
+    assert [w.next() for _ in range(2)] == [(CHMOD, "f"), (WRITE, "f")], "the file was there"
+    (here / "f").unlink()
+    assert w.next() == (REMOVE, "f")
     assert envd.write(here / "new" / "g", b"data")[0] == 200
     assert w.next() == (CREATE, "new")
     assert set(w.until(CREATE, "new/g")) <= {(CHMOD, "new"), (CREATE, "new/g")}
+
+
+def test_a_target_that_comes_or_goes_during_its_upload(watch, envd, here):
+    """What is told is true at the end of the upload."""
+    w = watch()
+    for made_before in (False, True):
+        if made_before:
+            (here / "f").touch()
+            assert w.next() == (CREATE, "f")
+        with envd.connect() as s:
+            s.sendall(f"POST {envd.files(str(here / 'f'))} HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
+                      "Content-Type: application/octet-stream\r\n\r\nda".encode())
+            wait_for(lambda: [n for n in os.listdir(here) if n.startswith(".envd-")], what="the upload")
+            if made_before:
+                (here / "f").unlink()
+                assert w.next() == (REMOVE, "f")
+            else:
+                (here / "f").touch()
+                assert w.next() == (CREATE, "f")
+            s.sendall(b"ta")
+            assert s.recv(99).startswith(b"HTTP/1.1 200")
+        assert w.until(WRITE, "f") == [(CREATE, "f")] * made_before + [(CHMOD, "f"), (WRITE, "f")]
+        (here / "f").unlink()
+        assert w.next() == (REMOVE, "f")
+
+
+def test_polled_events_are_there_at_once(envd, here):
+    """A client that writes a file and polls gets its events, however busy envd is."""
+    watcher = envd.fs("CreateWatcher", path=str(here))[1]["watcherId"]
+    for i in range(50):
+        append(here / str(i))
+        events = envd.fs("GetWatcherEvents", watcherId=watcher)[1]["events"]
+        assert [(e["name"], e["type"]) for e in events] == [
+            (str(i), "EVENT_TYPE_CREATE"), (str(i), "EVENT_TYPE_WRITE")]
 
 
 # ---- directories below

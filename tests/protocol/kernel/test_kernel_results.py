@@ -226,8 +226,43 @@ def test_a_pie_chart(python):
     chart = chart_of(python, "plt.pie([1, 3], labels=['A', 'B'], autopct='%d')")
     assert chart["type"] == "pie"
     assert [e["label"] for e in chart["elements"]] == ["A", "B"]
-    assert [round(e["angle"]) for e in chart["elements"]] == [90, 270]
+    assert [e["angle"] for e in chart["elements"]] == [90, 270]
     assert all(e["radius"] == 1 for e in chart["elements"])
+
+
+def test_the_angles_of_pies_are_round_and_positive(python):
+    chart = chart_of(python, "plt.pie([1, 9], labels=['A', 'B'], startangle=90)")
+    assert [e["angle"] for e in chart["elements"]] == [36, 324], "E2B's own test has this pie"
+    chart = chart_of(python, "plt.pie([1, 2], counterclock=False)")
+    assert [e["angle"] for e in chart["elements"]] == [120, 240]
+
+
+def pngs(lines):
+    assert not lines.error, lines.error
+    return [png_size(r["png"]) for r in lines.results if "png" in r]
+
+
+def test_images_that_a_run_saves_are_shown(python, tmp_path):
+    made = f"from PIL import Image; import io, pathlib; at = {str(tmp_path)!r}; i = Image.new('RGB', (30, 20), 'red')\n"
+    lines = python.run(made + "i.save(at + '/a.png'); i.save(pathlib.Path(at, 'b.jpg')); i.save(io.BytesIO(), 'png')")
+    assert pngs(lines) == [(30, 20)] * 2, "only files are shown"
+    assert not any(r["is_main_result"] for r in lines.results)
+    assert (tmp_path / "a.png").exists() and (tmp_path / "b.jpg").exists()
+    assert pngs(python.run("i.show()")) == [(30, 20)]
+    assert pngs(python.run("Image.new('CMYK', (5, 4)).save(at + '/c.jpg')")) == [(5, 4)], "PNG has no such mode"
+    assert python.run("i.save(at + '/none.nothing')").error["name"] == "ValueError"
+
+
+def test_a_saved_figure_is_shown_once(python, tmp_path):
+    lines = python.run(f"import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.savefig({str(tmp_path / 'f.png')!r})")
+    assert len(pngs(lines)) == 1
+
+
+def test_a_film_does_not_show_all_its_frames(python, tmp_path):
+    code = f"from PIL import Image\nfor n in range(40): Image.new('L', (4, 4)).save({str(tmp_path)!r} + f'/{{n}}.png')"
+    lines = python.run(code)
+    assert len(pngs(lines)) == 16 and "first 16 images" in lines.stderr
+    assert len(pngs(python.run(code))) == 16, "each run has its own count"
 
 
 def test_a_box_chart(python):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel: streams, environments, contexts, queues."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -303,11 +304,20 @@ def test_contexts_are_apart(kernel, tmp_path):
     assert b.run("'x' in globals()").text == "False"
     (tmp_path / "mod.py").write_text("Y = 5")
     assert a.run("import mod; mod.Y").text == "5"
-    ids = [c["id"] for c in __import__("json").loads(kernel.request("GET", "/contexts")[2])]
+    ids = [c["id"] for c in json.loads(kernel.request("GET", "/contexts")[2])]
     assert a.id in ids and b.id in ids
     a.delete()
     b.delete()
     assert kernel.refused(code="1", context_id=a.id) == (404, f"Context {a.id} not found")
+
+
+def test_the_default_context_is_listed_before_its_first_run(kernel):
+    kernel.request("DELETE", "/contexts/default")
+    listed = json.loads(kernel.request("GET", "/contexts")[2])
+    assert [c for c in listed if c["id"] == "default"] == [
+        {"id": "default", "language": "python", "cwd": str(kernel.home)}]
+    kernel.run("1")
+    assert [c["id"] for c in json.loads(kernel.request("GET", "/contexts")[2])].count("default") == 1
 
 
 def test_contexts_run_beside_each_other(kernel, tmp_path):
@@ -363,7 +373,7 @@ def test_as_many_contexts_as_there_may_be(kernel):
             status, _, text = kernel.request("POST", "/contexts", {})
             if status != 200:
                 break
-            made.append(kernel_peer.Context(kernel, __import__("json").loads(text)))
+            made.append(kernel_peer.Context(kernel, json.loads(text)))
         assert (status, "delete one" in text) == (429, True) and 10 <= len(made) <= 16
         assert made[0].run("1").text == "1"
     finally:

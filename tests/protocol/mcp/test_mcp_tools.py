@@ -57,8 +57,8 @@ def test_what_a_model_is_shown(server):
         shown = [{k: t[k] for k in members if k in t} for t in tools]
         return len(encoding.encode(json.dumps(shown, separators=(",", ":"), ensure_ascii=False)))
 
-    assert tokens("name", "description", "inputSchema") <= 2600, "every model pays for this"
-    assert tokens("name", "title", "description", "inputSchema", "outputSchema", "annotations") <= 4500
+    assert tokens("name", "description", "inputSchema") <= 2700, "every model pays for this"
+    assert tokens("name", "title", "description", "inputSchema", "outputSchema", "annotations") <= 4900
 
 
 def keywords(schema):
@@ -87,7 +87,7 @@ def test_hints_for_claude_code(start):
     first = {t["name"] for t in tools if t.get("_meta", {}).get("anthropic/alwaysLoad")}
     assert first == {"create_sandbox", "run_command", "run_python_code", "read_file", "write_file", "edit_file"}
     assert {t["name"] for t in tools if t.get("_meta", {}).get("anthropic/maxResultSizeChars") == 500000} == {
-        "run_command", "run_python_code", "read_file", "read_output"}
+        "run_command", "run_python_code", "run_code", "read_file", "read_output"}
     assert not [t for t in start(version="2025-03-26").call("tools/list")["result"]["tools"] if "_meta" in t]
 
 

@@ -31,8 +31,8 @@ static void test_cancel(void)
     cmd.cancel_at_start = false;
     is_int(cmd.fake.err.code, ERR_CANCELED, "while it ran");
     cmd_saw(CMD_DETAIL CMD_START CMD_KILL);
-    is_str(buf_str(&cmd.fake.body), "{\"process\":{\"pid\":7},\"signal\":\"SIGNAL_SIGKILL\"}",
-           "killed");
+    is_str(buf_str(&cmd.fake.body),
+           "{\"process\":{\"pid\":7},\"signal\":\"SIGNAL_SIGKILL\",\"group\":true}", "killed");
 
     cmd.fake.answer = answer_busy;
     for (refusals = 3; refusals > 0;) {

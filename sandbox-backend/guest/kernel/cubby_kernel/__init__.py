@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python kernel of a sandbox: IPython and bash behind a small HTTP server.
+"""The Python kernel of a sandbox: IPython, bash and Node.js behind a small HTTP server.
 
 Its processes, each with one thread:
 
   server      asyncio: HTTP, contexts, one run at a time in each (server, web, routes, contexts, context)
   zygote      IPython, numpy, pandas and matplotlib imported and used once; forks (zygote, warm)
   a context   forked from the zygote: an IPython shell (worker, shell), or replaced by bash (bash)
+              or by Node.js (node, javascript/)
 
 The server and a Python context exchange JSON frames over a socket (frames); bash uses lines. The context's
 descriptors 1 and 2 are pipes that the server reads, so the server also gets the output of programs that a

@@ -149,11 +149,16 @@ def _bars(axes):
     return elements
 
 
+def _rounded(angle):
+    """Return an angle without the noise of matplotlib's 32-bit floats: 324, not 323.99999."""
+    return plain(float(f"{angle:.6g}"))
+
+
 def _wedges(axes):
     from matplotlib.patches import Wedge
 
     return [
-        {"label": _name(w), "angle": plain(w.theta2 - w.theta1), "radius": plain(w.r)}
+        {"label": _name(w), "angle": _rounded(abs(w.theta2 - w.theta1)), "radius": plain(w.r)}
         for w in axes.patches
         if isinstance(w, Wedge)
     ]

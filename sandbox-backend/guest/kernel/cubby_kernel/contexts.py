@@ -4,21 +4,36 @@ import os
 import re
 import uuid
 
-from . import limits
+from . import limits, node
 from .context import Context
 from .sessions import SESSIONS
 from .web import WebError
 
 # The contexts of runs that name none. Cubby's tools know the name "default".
-_DEFAULTS = {"python": "default", "bash": "default-bash"}
+_DEFAULTS = {
+    "python": "default",
+    "bash": "default-bash",
+    "javascript": "default-javascript",
+    "typescript": "default-typescript",
+}
+_LISTED = ("python",)  # languages whose default context is listed before its first run
+_SHORT = {"js": "javascript", "ts": "typescript"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def language_name(value):
+    """Return the language of a request. Raise WebError if this sandbox does not have it."""
     name = "python" if value is None else str(value).strip().lower()
+    name = _SHORT.get(name, name)
+    if name in node.LANGUAGES and not node.is_here():
+        raise WebError(
+            400,
+            f"{name} needs Node.js, which this sandbox does not have; install it (sudo apt-get install nodejs), "
+            "or use a template that has it, such as full or agents",
+        )
     if name not in SESSIONS:
-        known = " and ".join(sorted(SESSIONS, reverse=True))
-        raise WebError(400, f"there is no language \"{name[:40]}\" in this sandbox: it has {known}")
+        here = [n for n in SESSIONS if n not in node.LANGUAGES or node.is_here()]
+        raise WebError(400, f"there is no language \"{name[:40]}\" in this sandbox: it has {' and '.join(here)}")
     return name
 
 
@@ -29,10 +44,17 @@ class Contexts:
         self._cwd = cwd
         self._contexts = {}
 
-    def all(self):
-        return list(self._contexts.values())
+    def describe_all(self):
+        """Describe the contexts, including default ones that the first run will start."""
+        waiting = [
+            {"id": _DEFAULTS[language], "language": language, "cwd": self._cwd}
+            for language in _LISTED
+            if _DEFAULTS[language] not in self._contexts
+        ]
+        return [*waiting, *(context.describe() for context in self._contexts.values())]
 
     def create(self, language, cwd=None, identifier=None):
+        language = language_name(language)
         if len(self._contexts) >= limits.CONTEXTS_MAX:
             raise WebError(
                 429, f"there are {limits.CONTEXTS_MAX} contexts, which is the most; delete one that is not used"

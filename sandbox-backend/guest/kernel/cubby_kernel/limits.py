@@ -39,4 +39,5 @@ RESULT_BYTES_MAX = 16 * MIB  # of one result with all representations, as JSON
 ERROR_CHARACTERS_MAX = 1 * MIB  # of an error's value, and of its traceback
 OUTPUT_READ_BYTES = 64 * KIB
 BETWEEN_RUNS_BYTES_MAX = 64 * KIB  # kept output of one stream between two runs
+IMAGES_MAX = 16  # saved images that one run shows
 DATA_CELLS_MAX = 50_000  # of a DataFrame's data; also points of a chart

@@ -88,7 +88,7 @@ class Routes:
         connection.end_lines()
 
     async def _list(self, request, connection):
-        connection.answer_json([c.describe() for c in self._contexts.all()])
+        connection.answer_json(self._contexts.describe_all())
 
     async def _create(self, request, connection):
         body = request.json()

@@ -235,4 +235,25 @@ class BashSession:
         return None
 
 
-SESSIONS = {"python": PythonSession, "bash": BashSession}
+class JavaScriptSession(PythonSession):
+    """Node.js speaks the messages of a Python context."""
+
+    def interrupt(self):
+        """Repeat the signal as in BashSession: Node.js misses one that comes just before the code begins."""
+        super().interrupt()
+        asyncio.ensure_future(self._press(self._sending))
+
+    async def _press(self, run):
+        for _ in range(limits.BASH_PRESSES):
+            await asyncio.sleep(limits.BASH_PRESS_SECONDS)
+            if run is None or self._sending is not run or self._process.status is not None:
+                return
+            super().interrupt()
+
+
+SESSIONS = {
+    "python": PythonSession,
+    "bash": BashSession,
+    "javascript": JavaScriptSession,
+    "typescript": JavaScriptSession,
+}

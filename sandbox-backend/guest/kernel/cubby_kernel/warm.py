@@ -9,7 +9,7 @@ import io
 import sys
 import warnings
 
-from . import charts
+from . import charts, images
 from . import loop as kernel_loop
 from . import shell as kernel_shell
 
@@ -83,6 +83,7 @@ def warm_up():
                 importlib.import_module(name)
         _import_pytest()
         shell = kernel_shell.make()
+        images.watch(shell)
         if _has("matplotlib"):
             charts.watch()
             importlib.import_module("matplotlib").use("module://matplotlib_inline.backend_inline")

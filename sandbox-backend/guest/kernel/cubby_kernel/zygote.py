@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 
-from . import bash
+from . import bash, node
 from .frames import Channel
 from .worker import Worker
 
@@ -98,6 +98,9 @@ class Zygote:
             if request["language"] == "bash":
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # else its commands would ignore it too
                 bash.become(channel)
+            if request["language"] in node.LANGUAGES:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                node.become(channel, request["language"])
             status = Worker(Channel(socket.socket(fileno=channel)), self.shell).serve()
         except BaseException:  # no exception may unwind into the zygote's loop
             sys.excepthook(*sys.exc_info())

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of E2B's API that this daemon does not have. A client learns what is missing and what
+// to do instead. Without these rows it would read a 404 as "there is no such volume".
+//
+// tests/lib/daemon/e2b_table.py reads the table for docs/e2b.md.
+#include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/http/reply.h"
+
+static const struct absent {
+    const char *path, *what, *instead;
+} ABSENT[] = {
+    {"/volumes", "volumes are", "take a snapshot, and create sandboxes from it"},
+    {"/secrets", "secrets made by requests are",
+     "the operator writes secrets into the daemon's secrets file (cubbyd --secrets), and a create "
+     "names them in its member secrets"},
+    {"/api-keys", "API keys made by requests are", "run `cubby key new NAME` on the server"},
+    {"/access-tokens", "access tokens are", "run `cubby key new NAME` on the server"},
+    {"/nodes", "nodes are", "one cubbyd serves one host; GET /health shows its load"},
+    {"/admin", "administration by requests is", "use the command `cubby` on the server"},
+    {"/teams", "metrics of teams are",
+     "GET /sandboxes/metrics has those of sandboxes, GET /metrics those of the host"},
+    {"/events", "lifecycle events and webhooks are",
+     "ask GET /v2/sandboxes, or GET /sandboxes/{id}/logs"},
+};
+
+static bool is_below(const char *path, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    return strncmp(path, prefix, len) == 0 && (!path[len] || path[len] == '/');
+}
+
+bool api_absent(struct http_request *req)
+{
+    for (size_t i = 0; i < ARRAY_LEN(ABSENT); i++) {
+        if (!is_below(http_request_path(req), ABSENT[i].path))
+            continue;
+        reply_error(req, 501, "not_implemented", "%s %.200s: %s not available in Cubby; %s",
+                    http_request_method(req), http_request_path(req), ABSENT[i].what,
+                    ABSENT[i].instead);
+        return true;
+    }
+    return false;
+}
