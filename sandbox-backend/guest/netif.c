@@ -57,6 +57,8 @@ void netif_up(void)
     // Before an interface comes up, so that none gets a link-local address: netd carries IPv4 only.
     step_write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     step_write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    // The loopback has ::1 all the same, since programs bind it.
+    step_write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", "0");
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || set_up(fd, "lo") < 0)
         step_say("lo: %s", strerror(errno));

@@ -23,6 +23,8 @@ static const struct absent {
     {"/admin", "administration by requests is", "use the command `cubby` on the server"},
     {"/teams", "metrics of teams are",
      "GET /sandboxes/metrics has those of sandboxes, GET /metrics those of the host"},
+    {"/default-templates", "E2B's own templates are",
+     "GET /templates lists the templates of this host"},
     {"/events", "lifecycle events and webhooks are",
      "ask GET /v2/sandboxes, or GET /sandboxes/{id}/logs"},
 };

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What E2B offers: the operations of its API, and the methods of its SDKs with the tests of ours that show them.
+
+The script e2b_table.py makes the tables of docs/e2b.md from this and from cubbyd's source.
+"""
+
+# Method and path of each operation in E2B's spec/openapi.yml; {} is a parameter.
+OPERATIONS = """
+GET /health
+GET /teams
+GET /teams/{}/metrics
+GET /teams/{}/metrics/max
+GET /sandboxes
+POST /sandboxes
+GET /v2/sandboxes
+POST /v2/sandboxes
+GET /sandboxes/metrics
+GET /sandboxes/{}
+DELETE /sandboxes/{}
+GET /sandboxes/{}/logs
+GET /v2/sandboxes/{}/logs
+GET /sandboxes/{}/metrics
+POST /sandboxes/{}/pause
+POST /sandboxes/{}/resume
+POST /sandboxes/{}/connect
+POST /v2/sandboxes/{}/connect
+POST /sandboxes/{}/fork
+POST /sandboxes/{}/timeout
+POST /sandboxes/{}/refreshes
+POST /sandboxes/{}/snapshots
+PUT /sandboxes/{}/network
+GET /snapshots
+GET /templates
+GET /v2/templates
+POST /templates
+POST /v2/templates
+POST /v3/templates
+GET /templates/{}
+POST /templates/{}
+DELETE /templates/{}
+PATCH /templates/{}
+PATCH /v2/templates/{}
+GET /templates/{}/files/{}
+POST /templates/{}/builds/{}
+POST /v2/templates/{}/builds/{}
+GET /templates/{}/builds/{}/status
+GET /templates/{}/builds/{}/logs
+GET /templates/aliases/{}
+POST /templates/tags
+GET /templates/{}/tags
+GET /default-templates
+GET /volumes
+POST /volumes
+GET /volumes/{}
+DELETE /volumes/{}
+GET /secrets
+POST /secrets
+GET /secrets/{}
+POST /secrets/{}
+DELETE /secrets/{}
+GET /api-keys
+POST /api-keys
+PATCH /api-keys/{}
+DELETE /api-keys/{}
+POST /access-tokens
+DELETE /access-tokens/{}
+GET /nodes
+GET /nodes/{}
+POST /nodes/{}
+POST /admin/teams/{}/sandboxes/kill
+POST /admin/teams/{}/builds/cancel
+GET /events/sandboxes
+GET /events/sandboxes/{}
+GET /events/webhooks
+POST /events/webhooks
+GET /events/webhooks/{}
+PATCH /events/webhooks/{}
+DELETE /events/webhooks/{}
+""".split("\n")[1:-1]
+
+# JavaScript's name (Python's is the same in its own case), the operations of the API that it needs, and a test: a
+# scenario of tests/lib/daemon/sdk.py, or FILE::TEST below tests/. "" stands for a method without a test of its own.
+METHODS = """
+Sandbox.create | POST /sandboxes | sandbox_create
+Sandbox.create: volumeMounts | POST /volumes | protocol/daemon/test_daemon_create.py::test_refused
+Sandbox.connect, sandbox.connect | POST /sandboxes/{}/connect | sandbox_connect
+Sandbox.list | GET /v2/sandboxes | sandbox_list
+Sandbox.kill, sandbox.kill | DELETE /sandboxes/{} | sandbox_kill
+Sandbox.getInfo, sandbox.getInfo | GET /sandboxes/{} | sandbox_create
+Sandbox.setTimeout, sandbox.setTimeout | POST /sandboxes/{}/timeout | sandbox_timeout
+Sandbox.pause, sandbox.pause | POST /sandboxes/{}/pause | sandbox_pause
+Sandbox.create: lifecycle onTimeout pause | POST /sandboxes | sandbox_auto_pause
+Sandbox.create: lifecycle autoResume | POST /sandboxes | sandbox_auto_resume
+Sandbox.getMetrics, sandbox.getMetrics | GET /sandboxes/{}/metrics | sandbox_metrics
+Sandbox.createSnapshot, listSnapshots, deleteSnapshot | POST /sandboxes/{}/snapshots, GET /snapshots, DELETE /templates/{} | sandbox_snapshot
+Sandbox.fork, sandbox.fork | POST /sandboxes/{}/fork | sandbox_fork
+sandbox.updateNetwork | PUT /sandboxes/{}/network | protocol/daemon/test_daemon_control.py::test_network_put_replaces_all
+sandbox.getHost | | sandbox_host
+sandbox.uploadUrl, downloadUrl | | files_signed_urls
+sandbox.commands.run | | commands_run
+sandbox.commands.run: background | | commands_background
+sandbox.commands.list, kill | | commands_kill
+sandbox.commands.sendStdin | | commands_stdin
+sandbox.commands.connect | | commands_connect
+sandbox.pty.create, sendInput | | pty_input
+sandbox.pty.resize | | pty_resize
+sandbox.pty.kill | | pty_kill
+sandbox.pty.connect | | pty_connect
+sandbox.files.read, write | | files_text
+sandbox.files.read: gzip | | files_gzip
+sandbox.files.write: many | | files_many
+sandbox.files.list, exists, getInfo, rename, remove, makeDir | | files_entries
+sandbox.files.watchDir | | files_watch
+sandbox.git | | 
+runCode | | code_text
+runCode: charts, tables, images | | code_every_kind
+createCodeContext, listCodeContexts, restartCodeContext, removeCodeContext | | code_contexts
+Template.build, buildInBackground | POST /v3/templates, POST /v2/templates/{}/builds/{}, GET /templates/{}/files/{} | 
+Template.getBuildStatus | GET /templates/{}/builds/{}/status | 
+Template.exists, aliasExists | GET /templates/aliases/{} | protocol/daemon/test_daemon_control.py::test_names_of_templates
+Template.assignTags, removeTags, getTags | POST /templates/tags, DELETE /templates/tags, GET /templates/{}/tags | 
+Volume.create, list, getInfo, destroy | POST /volumes, GET /volumes, GET /volumes/{}, DELETE /volumes/{} | protocol/daemon/test_daemon_api.py::test_unavailable
+Secret.create, list, getInfo, update, destroy | POST /secrets, GET /secrets, GET /secrets/{}, POST /secrets/{}, DELETE /secrets/{} | protocol/daemon/test_daemon_api.py::test_unavailable
+e2b sandbox list, info, kill, metrics | GET /v2/sandboxes, GET /sandboxes/{}, DELETE /sandboxes/{}, GET /sandboxes/{}/metrics | protocol/daemon/test_daemon_api.py::test_list
+e2b sandbox logs | GET /sandboxes/{}/logs | protocol/daemon/test_daemon_control.py::test_logs
+e2b template list, delete | GET /templates, DELETE /templates/{} | protocol/daemon/test_daemon_control.py::test_templates
+e2b template create, publish | POST /v3/templates, PATCH /v2/templates/{} | 
+""".split("\n")[1:-1]
