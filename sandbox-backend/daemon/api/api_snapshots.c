@@ -108,7 +108,7 @@ static bool is_named(const struct snapshot *snap, const char *name)
 static bool matches(const struct api_call *c, const struct snapshot_query *q,
                     const struct snapshot *snap)
 {
-    return page_has_begun(&q->page, snap->created_ns, snap->id) &&
+    return !snap->layer && page_has_begun(&q->page, snap->created_ns, snap->id) &&
            (!q->sandbox || strcmp(q->sandbox, snap->sandbox) == 0) &&
            (!q->name ||
             (is_named(snap, q->name) && snapshots_has_name(&c->store->snapshots, snap))) &&

@@ -126,7 +126,7 @@ static char *snapshots_of(const struct api_call *c, const char *template)
     struct buf names = BUF_INIT;
     const struct snapshot *snap = NULL;
     TAILQ_FOREACH (snap, &c->store->snapshots.all, link) {
-        if (strcmp(snap->template, template) != 0 ||
+        if (snap->layer || strcmp(snap->template, template) != 0 ||
             !api_keys_sees(c->store->api_keys, c->req, snap->owner))
             continue;
         if (names.len > NAMES_BYTES) {

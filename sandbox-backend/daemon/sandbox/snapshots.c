@@ -3,8 +3,10 @@
 #include "sandbox-backend/daemon/sandbox/snapshots.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
@@ -50,6 +52,7 @@ void snapshot_free(struct snapshot *snap)
     free(snap->dir);
     free(snap->image);
     free(snap->name);
+    free(snap->layer);
     free(snap->owner);
     free(snap->sandbox);
     free(snap->template);
@@ -65,6 +68,20 @@ bool snapshots_is_id(const char *text)
            strspn(text + prefix, SANDBOX_ID_CHARS) == SNAPSHOT_ID_LEN - prefix;
 }
 
+const char *snapshots_layer_key(const char *text)
+{
+    const char *key = text + strlen(SNAPSHOT_LAYER);
+    bool fine = str_starts(text, SNAPSHOT_LAYER) && strlen(key) == SNAPSHOT_KEY_LEN &&
+                strspn(key, "0123456789abcdef") == SNAPSHOT_KEY_LEN;
+    return fine ? key : NULL;
+}
+
+void snapshot_touch(const struct snapshot *snap)
+{
+    char *path auto_free = str_printf("%s/snapshot.json", snap->dir);
+    utimensat(AT_FDCWD, path, NULL, 0);
+}
+
 char *snapshot_hidden(const struct snapshots *s, const char *what, const char *id)
 {
     return str_printf("%s/.%s-%s", s->dir, what, id);
@@ -73,9 +90,9 @@ char *snapshot_hidden(const struct snapshots *s, const char *what, const char *i
 // ---- snapshot.json
 #define TEXT(member) JSON_FIELD(JSON_FIELD_TEXT, struct snapshot, member)
 #define LONG(member) JSON_FIELD(JSON_FIELD_LONG, struct snapshot, member)
-static const struct json_field FIELDS[] = {TEXT(name),       TEXT(owner), TEXT(sandbox),
-                                           TEXT(template),   TEXT(build), TEXT(token),
-                                           LONG(created_ns), LONG(bytes), LONG(standstill_us)};
+static const struct json_field FIELDS[] = {
+    TEXT(name),  TEXT(layer), TEXT(owner),      TEXT(sandbox), TEXT(template),
+    TEXT(build), TEXT(token), LONG(created_ns), LONG(bytes),   LONG(standstill_us)};
 
 int snapshot_write(const struct snapshot *snap, const char *dir, struct err *e)
 {
@@ -237,9 +254,12 @@ char *snapshots_plain_name(const char *wanted)
 struct snapshot *snapshots_find(const struct snapshots *s, const char *owner, const char *wanted)
 {
     char *name auto_free = snapshots_plain_name(wanted);
+    const char *layer = snapshots_layer_key(wanted);
     struct snapshot *snap = NULL;
     TAILQ_FOREACH (snap, &s->all, link) {
-        if ((!owner || str_eq(snap->owner, owner)) &&
+        if (layer && !owner && str_eq(snap->layer, layer))
+            return snap;
+        if (!layer && !snap->layer && (!owner || str_eq(snap->owner, owner)) &&
             (strcmp(snap->id, name) == 0 || str_eq(snap->name, name)))
             return snap;
     }
@@ -265,7 +285,7 @@ static size_t add_up(const struct snapshot_list *list, const char *owner, bool a
     TAILQ_FOREACH (snap, list, link) {
         if (!all && !str_eq(snap->owner, owner))
             continue;
-        count++;
+        count += snap->layer ? 0 : 1;
         *bytes += snap->bytes;
     }
     return count;

@@ -14,6 +14,11 @@
 // refuses it. A snapshot cannot be deleted while a sandbox is being created from it, or while the
 // record of a sandbox names it as its image (rollback).
 //
+// A snapshot with a layer key is a layer: the cached result of a step of `cubby template build -f`.
+// Layers are hidden. They have no name, no list shows them, they do not count for the limits on the
+// number of snapshots, and only the operator can use one, as the template "layer:<key>". The time
+// stamp of snapshot.json is that of the layer's last use.
+//
 // The list of all snapshots is in memory, ordered by age. Ids cannot be guessed. Names belong to an
 // owner: a name means the owner's newest snapshot of that name.
 #pragma once
@@ -27,6 +32,8 @@
 #include "sandbox-backend/drivers/driver.h"
 
 #define SNAPSHOT_ID_PREFIX "snap-"
+#define SNAPSHOT_LAYER     "layer:" // and SNAPSHOT_KEY_LEN hexadecimal digits
+#define SNAPSHOT_KEY_LEN   64
 #define SNAPSHOT_ID_LEN    25 // the prefix, and 20 of [a-z0-9]
 
 struct snapshot {
@@ -35,6 +42,7 @@ struct snapshot {
     char *dir;        // owned; <home>/snapshots/<id>
     char *image;      // owned; in dir
     char *name;       // owned; NULL: none
+    char *layer;      // owned; the key of a layer; NULL: this is an ordinary snapshot
     char *owner;      // owned; the sandbox's owner; NULL: the unix socket
     char *sandbox;    // owned; the sandbox's id
     char *template;   // owned; the template that the image is relative to
@@ -66,12 +74,16 @@ void snapshots_fini(struct snapshots *s);
 // with ":default" or ":latest". Borrowed until the next turn of the loop.
 struct snapshot *snapshots_find(const struct snapshots *s, const char *owner, const char *wanted);
 bool snapshots_is_id(const char *text);
+// Return the key in "layer:<key>", or NULL if the text has another form. Borrowed from `text`.
+const char *snapshots_layer_key(const char *text);
+// Note that a layer is used now.
+void snapshot_touch(const struct snapshot *snap);
 // Return the name without ":default" or ":latest". New string.
 char *snapshots_plain_name(const char *wanted);
 // Return whether the name of `snap` stands for `snap`. False if a newer snapshot has the same name.
 bool snapshots_has_name(const struct snapshots *s, const struct snapshot *snap);
 // Count the snapshots of `owner`, or with `all` of every owner, and their bytes. Those in progress
-// count as well.
+// count as well. Layers count only for the bytes.
 size_t snapshots_count(const struct snapshots *s, const char *owner, bool all, int64_t *bytes);
 
 struct snapshot *snapshot_new(const struct snapshots *s); // empty, with a new id, and in no list

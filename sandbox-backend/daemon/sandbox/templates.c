@@ -185,6 +185,8 @@ int templates_find_as(const struct store *store, const char *owner, const char *
 {
     char *name auto_free = templates_resolve(store, wanted);
     const struct snapshot *snap = name ? NULL : snapshots_find(&store->snapshots, owner, wanted);
+    if (snap && snap->layer)
+        snapshot_touch(snap);
     if (snap)
         return find_snapshot(store, snap, out, e);
     if (!name)

@@ -64,17 +64,19 @@ static int check_limits(const struct store *store, const char *owner, int64_t mo
                        "--max-snapshot-space (CUBBY_MAX_SNAPSHOT_SPACE)",
                        (long long)(limits->snapshot_bytes / MIB),
                        (long long)((bytes + more) / MIB));
-    return quota_check_snapshot(&q, owner, more ? count - 1 : count, used, more, e);
+    return quota_check_snapshot(&q, owner, more && count ? count - 1 : count, used, more, e);
 }
 
-// A name may have a tag: "name:tag".
-static int check_name(const struct store *store, const char *name, struct err *e)
+// A name may have a tag: "name:tag". A layer's looks like one, but only the operator makes layers.
+static int check_name(const struct sandbox *sb, const char *name, struct err *e)
 {
-    if (!name)
+    const struct store *store = sb->store;
+    bool layer = name && snapshots_layer_key(name);
+    if (!name || (layer && !sb->owner))
         return 0;
     const char *colon = strchr(name, ':');
     char *plain auto_free = colon ? xstrndup(name, (size_t)(colon - name)) : xstrdup(name);
-    if (!templates_is_name(plain) || (colon && !templates_is_name(colon + 1)))
+    if (layer || !templates_is_name(plain) || (colon && !templates_is_name(colon + 1)))
         return err_set(e, ERR_INVALID,
                        "name must be 1 to %d letters, digits, '-', '_' and '.', not beginning with "
                        "'.', and may end in a colon and a tag of the same characters",
@@ -90,7 +92,10 @@ static int check_name(const struct store *store, const char *name, struct err *e
 static struct snapshot *describe(const struct sandbox *sb, const char *name)
 {
     struct snapshot *snap = snapshot_new(&sb->store->snapshots);
-    snap->name = name ? snapshots_plain_name(name) : NULL; // the tag "default" is not kept
+    const char *layer = name && !sb->owner ? snapshots_layer_key(name) : NULL;
+    snap->layer = layer ? xstrdup(layer) : NULL;
+    // The tag "default" is not kept.
+    snap->name = name && !layer ? snapshots_plain_name(name) : NULL;
     snap->owner = sb->owner ? xstrdup(sb->owner) : NULL;
     snap->sandbox = xstrdup(sb->id);
     snap->template = xstrdup(sb->template);
@@ -103,7 +108,7 @@ int snapshot_take(struct sandbox *sb, const char *name, snapshot_cb cb, void *ct
 {
     struct store *store = sb->store;
     if (driver_need(sb->facts.driver, DRIVER_SAVES, e) < 0 || templates_check(sb, e) < 0 ||
-        check_limits(store, sb->owner, 0, e) < 0 || check_name(store, name, e) < 0)
+        check_limits(store, sb->owner, 0, e) < 0 || check_name(sb, name, e) < 0)
         return -1;
     struct taking *t = xcalloc(1, sizeof *t);
     *t = (struct taking){.store = store,

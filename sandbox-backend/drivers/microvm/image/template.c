@@ -248,6 +248,7 @@ struct users {
     const char *dir, *file;
     bool hibernated; // count only a sandbox with an image and no machine
 };
+// A layer of a build, which is a hidden snapshot, never counts: it can be made again.
 static const struct users SNAPSHOTS = {"snapshots", "snapshot.json", false};
 static const struct users SANDBOXES = {"sandboxes", "sandbox.json", false};
 static const struct users HIBERNATED = {"sandboxes", "sandbox.json", true};
@@ -261,6 +262,7 @@ static bool file_names(const char *path, const struct users *users, const char *
         return false;
     json_t *object = json_parse(buf_str(&text), text.len, NULL);
     bool names = str_eq(json_string_value(json_object_get(object, "template")), name) &&
+                 !json_is_string(json_object_get(object, "layer")) &&
                  (!users->hibernated || json_is_string(json_object_get(object, "image")));
     json_decref(object);
     return names;
