@@ -29,6 +29,7 @@
 
 static volatile sig_atomic_t interrupted;
 static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP};
+static int watchers; // calls of tool_watch_signals that have no tool_unwatch_signals yet
 static struct sigaction previous[ARRAY_LEN(SIGNALS)];
 
 static void on_signal(int signal)
@@ -40,6 +41,8 @@ static void on_signal(int signal)
 void tool_watch_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal}; // no SA_RESTART: a signal must end waits
+    if (watchers++)
+        return;
     interrupted = 0;
     for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++)
         sigaction(SIGNALS[i], &action, &previous[i]);
@@ -47,6 +50,8 @@ void tool_watch_signals(void)
 
 void tool_unwatch_signals(void)
 {
+    if (--watchers)
+        return;
     for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++)
         sigaction(SIGNALS[i], &previous[i], NULL);
 }

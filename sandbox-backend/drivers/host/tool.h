@@ -44,7 +44,7 @@ int tool_output(const char *const *argv, const char *package, size_t max, struct
 char *tool_find(const char *name, const char *package, struct err *e);
 
 // After tool_watch_signals, SIGINT, SIGTERM and SIGHUP make tool_interrupted true instead of ending
-// this program. tool_unwatch_signals restores the previous behaviour.
+// this program. tool_unwatch_signals restores the previous behaviour. Pairs may be nested.
 void tool_watch_signals(void);
 void tool_unwatch_signals(void);
 bool tool_interrupted(void);
