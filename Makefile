@@ -71,6 +71,7 @@ JAIL_SRC    := $(wildcard $(SB)/jail/*.c)
 NEST_SRC    := $(wildcard $(SB)/nest/*.c) $(SB)/guest/netif.c $(SB)/guest/step.c
 DRIVERS_SRC := $(wildcard $(SB)/drivers/*.c $(SB)/drivers/*/*.c $(SB)/drivers/microvm/*/*.c)
 IMAGE_SRC   := $(wildcard $(SB)/image/*.c)
+BUILD_SRC   := $(wildcard $(SB)/build/*.c)
 TEMPLATE_SRC := $(wildcard $(SB)/template/*.c $(SB)/template/*/*.c)
 DAEMON_SRC  := $(wildcard $(SB)/daemon/*.c $(SB)/daemon/*/*.c)
 CLI_SRC     := $(wildcard $(SB)/cli/*.c)
@@ -92,7 +93,7 @@ gobj  = $(patsubst %.c,$(B)/obj-guest/%.o,$(1))
 parts = $(filter-out %/main.c,$(1))
 LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llhttp.o
 LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
-ARCHIVES := $(foreach a,mcp daemon cli template image drivers netd egress envd nest,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
+ARCHIVES := $(foreach a,mcp daemon cli build template image drivers netd egress envd nest,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
 
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egress $(B)/bin/cubby-mcp $(B)/bin/cubby-qemu.so \
          $(B)/bin/cubby-jail $(B)/bin/cubby-nest $(B)/bin/cubby-flatten
@@ -174,6 +175,7 @@ $(B)/lib/libmcp.a: $(call obj,$(call parts,$(MCP_SRC)))           ; $(archive)
 $(B)/lib/libdaemon.a: $(call obj,$(call parts,$(DAEMON_SRC)))     ; $(archive)
 $(B)/lib/libcli.a: $(call obj,$(call parts,$(CLI_SRC)))           ; $(archive)
 $(B)/lib/libdrivers.a: $(call obj,$(DRIVERS_SRC) $(JAIL_LIB))     ; $(archive)
+$(B)/lib/libbuild.a: $(call obj,$(BUILD_SRC))                       ; $(archive)
 $(B)/lib/libtemplate.a: $(call obj,$(TEMPLATE_SRC))                 ; $(archive)
 $(B)/lib/libimage.a: $(call obj,$(call parts,$(IMAGE_SRC)))         ; $(archive)
 $(B)/lib/libnetd.a: $(call obj,$(call parts,$(NETD_SRC)))         ; $(archive)
@@ -190,8 +192,8 @@ $(B)/bin/cubby-mcp: $(B)/obj/mcp-server/main.o $(B)/lib/libmcp.a $(B)/lib/libcub
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubbyd: $(B)/obj/$(SB)/daemon/main.o $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
-$(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libtemplate.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_TLS) $(LIBS_NET))
+$(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libbuild.a $(B)/lib/libtemplate.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+	$(call link,-larchive $(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
 $(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/lib/libcubby.a

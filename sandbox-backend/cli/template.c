@@ -16,6 +16,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/template.h"
+#include "sandbox-backend/cli/template_plan.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
 #include "sandbox-backend/template/unpack.h"
 
@@ -220,6 +221,7 @@ static int unpack(int argc, char **argv)
 static void help(FILE *to)
 {
     fputs("Usage: cubby template build [OPTIONS] [NAME]\n"
+          "       cubby template build [OPTIONS] NAME -f DOCKERFILE [CONTEXT]\n"
           "       cubby template ls [--json]\n"
           "       cubby template rm [--force] NAME...\n"
           "       cubby template unpack [NAME]\n\n"
@@ -238,6 +240,8 @@ int verb_template(int argc, char **argv)
         help(stdout);
         return 0;
     }
+    if (str_eq(name, "build") && template_plan_is_meant(argc - 1, argv + 1))
+        return template_plan_verb(argc - 1, argv + 1);
     for (size_t i = 0; name && i < ARRAY_LEN(VERBS); i++)
         if (str_eq(VERBS[i].name, name))
             return VERBS[i].run(argc - 1, argv + 1);

@@ -183,7 +183,8 @@ static int find_snapshot(const struct store *store, const struct snapshot *snap,
 int templates_find_as(const struct store *store, const char *owner, const char *wanted,
                       const struct tier_wish *wish, struct known_template *out, struct err *e)
 {
-    char *name auto_free = templates_resolve(store, wanted);
+    // No template may stand in for a layer, whose name looks like that of a template with a tag.
+    char *name auto_free = snapshots_layer_key(wanted) ? NULL : templates_resolve(store, wanted);
     const struct snapshot *snap = name ? NULL : snapshots_find(&store->snapshots, owner, wanted);
     if (snap && snap->layer)
         snapshot_touch(snap);
