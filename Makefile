@@ -218,10 +218,11 @@ TEST_DAEMON = $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libdriver
 BESIDE := cubby-netd cubby-egress cubby-jail cubby-nest cubby-qemu.so
 $(B)/test/cubbyd-process: $(TEST_DAEMON) | $(BESIDE:%=$(B)/bin/%)
 	$(call link,$(LIBS_TLS) $(LIBS_NET) -lpthread)
-	@cd $(@D) && ln -sf $(BESIDE:%=../bin/%) ../bin/runsc .
+	@cd $(@D) && ln -sf $(BESIDE:%=../bin/%) ../bin/runsc . && ln -sf $(CURDIR)/tests/lib/daemon/build_engine.py cubby
 $(B)/test/faults/cubbyd-process: $(FAULT_DAEMON) $(TEST_DAEMON) | $(BESIDE:%=$(B)/bin/%)
 	$(call link,$(LIBS_TLS) $(LIBS_NET) -lpthread)
-	@cd $(@D) && ln -sf $(BESIDE:%=../../bin/%) ../../bin/runsc . && ln -sfn ../guest ../guest
+	@cd $(@D) && ln -sf $(BESIDE:%=../../bin/%) ../../bin/runsc . && \
+	    ln -sf $(CURDIR)/tests/lib/daemon/build_engine.py cubby && ln -sfn ../guest ../guest
 # The MCP server with the catalogue that the conformance suite needs. The linker takes its CATALOG, the
 # first one.
 $(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/lib/libmcp.a $(B)/lib/libcubby.a

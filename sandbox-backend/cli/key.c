@@ -25,9 +25,10 @@ static const char TEXT[] =
     "sandboxes that were created with it. On the unix socket no key is needed.";
 
 // The members of keys.json, in the order of the columns of ls.
-enum { SANDBOXES, MEMORY, CPUS, SNAPSHOTS, DISK, PORTS, LIMITS };
+enum { SANDBOXES, MEMORY, CPUS, SNAPSHOTS, DISK, PORTS, BUILDS, LIMITS };
 static const char *const MEMBERS[LIMITS] = {"max_sandboxes", "max_memory_mb", "max_cpus",
-                                            "max_snapshots", "max_disk_mb",   "max_ports"};
+                                            "max_snapshots", "max_disk_mb",   "max_ports",
+                                            "max_builds"};
 
 static void print_exports(const char *home, const char *key)
 {
@@ -68,7 +69,8 @@ static json_t *to_json(const struct token *t)
     if (*until)
         json_object_set_new(key, "expires", json_string(until));
     const int64_t values[LIMITS] = {t->max_sandboxes, t->max_memory_mb, t->max_cpus,
-                                    t->max_snapshots, t->max_disk_mb,   t->max_ports};
+                                    t->max_snapshots, t->max_disk_mb,   t->max_ports,
+                                    t->max_builds};
     for (int i = 0; i < LIMITS; i++)
         if (values[i] > 0)
             json_object_set_new(key, MEMBERS[i], json_integer(values[i]));
@@ -88,9 +90,9 @@ static void print_json(const struct token_list *keys)
 
 static void print_table(const struct token_list *keys)
 {
-    static const char *const HEADINGS[] = {"NAME",      "EXPIRES", "MAX SANDBOXES",
-                                           "MEMORY MB", "CPUS",    "SNAPSHOTS",
-                                           "DISK MB",   "PORTS",   "TIERS"};
+    static const char *const HEADINGS[] = {"NAME",   "EXPIRES",   "MAX SANDBOXES", "MEMORY MB",
+                                           "CPUS",   "SNAPSHOTS", "DISK MB",       "PORTS",
+                                           "BUILDS", "TIERS"};
     struct table t;
     table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     for (int i = 0; i < keys->count; i++) {
@@ -153,8 +155,10 @@ int verb_key(int argc, char **argv)
                   "maximum memory of all guests, without hibernated ones"),
         LIMIT_OPT("max-cpus", CPUS, "N", "maximum of virtual CPUs of running sandboxes"),
         LIMIT_OPT("max-snapshots", SNAPSHOTS, "N", "maximum of snapshots"),
-        LIMIT_OPT("max-disk-mb", DISK, "MB", "maximum disk space of snapshots"),
+        LIMIT_OPT("max-disk-mb", DISK, "MB", "maximum disk space of snapshots and templates"),
         LIMIT_OPT("max-ports", PORTS, "N", "maximum of ports that sandboxes expose on the host"),
+        LIMIT_OPT("max-builds", BUILDS, "N",
+                  "let the key build templates, at most N at once (default: none)"),
         {.name = "tiers",
          .type = OPT_STRING,
          .value = &tiers,

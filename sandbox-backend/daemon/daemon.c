@@ -21,6 +21,7 @@
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/adopt/adopt.h"
 #include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/builds/builds.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/listeners.h"
@@ -132,7 +133,7 @@ static int open_rooms(struct daemon *d)
     d->store.domain = o->domain;
     d->store.ports_listen = &d->ports_listen;
     pool_open(&d->store, &o->pool);
-    return 0;
+    return builds_open(&d->store, &o->builds, &d->err);
 }
 
 static void start(struct daemon *d)
@@ -181,6 +182,7 @@ static void on_adopted(void *ctx)
              CUBBY_VERSION, (int)getpid(), d->options->tier, d->home,
              d->listeners.url ? d->listeners.url : "-", d->store.count);
     pool_poke(&d->store);
+    builds_resume(&d->store);
     tell_ready(d);
 }
 
@@ -212,6 +214,7 @@ static void stop(struct daemon *d)
     deadline_disarm(&d->store.expiry);
     listeners_close(&d->listeners);
     pool_close(&d->store);
+    builds_close(&d->store);
     ending_all(&d->store, leave);
     store_stop(&d->store, on_empty, d);
 }
@@ -241,6 +244,7 @@ static int run(struct options *options, const char *home, int lock, struct err *
     listeners_fini(&d.listeners);
     ports_listen_fini(&d.ports_listen);
     api_keys_fini(&d.api_keys);
+    builds_fini(&d.store);
     store_fini(&d.store);
     uv_loop_close(&d.loop);
     log_info("daemon.stopped", "pid=%d", (int)getpid());

@@ -23,7 +23,10 @@
 #define CONFIG_FILE      "cubbyd.json" // in the home
 #define CONFIG_BYTES_MAX 65536
 
-static struct options options = {.tier = TIER_AUTO};
+static struct options options = {
+    .tier = TIER_AUTO,
+    .builds = {.running_max = 2, .upload_bytes = 1LL << 30, .space_bytes = 8LL << 30},
+};
 
 // Options whose text is parsed into `options` after all are read.
 static struct {
@@ -81,6 +84,16 @@ static const struct opt TABLE[] = {
           "freeze an unused sandbox; any request wakes it (default 60; 0: never)"),
     RANGE(OPT_INT, "hibernate-after", "HIBERNATE_AFTER", text.hibernate_s, "SECONDS", 0, IDLE_MAX_S,
           "write an unused or paused sandbox to the disk (default 600; 0: never)"),
+    FLAG("allow-builds", "ALLOW_BUILDS", options.builds.allow_keys,
+         "let every API key build templates (default: only keys with max_builds)"),
+    RANGE(OPT_INT, "max-builds", "MAX_BUILDS", options.builds.running_max, "N", 1, 100,
+          "maximum number of builds that run at once; others wait (default 2)"),
+    RANGE(OPT_SIZE, "max-build-upload", "MAX_BUILD_UPLOAD", options.builds.upload_bytes, "SIZE",
+          1 << 20, 1LL << 40, "largest archive that a build may upload (default 1G)"),
+    RANGE(OPT_SIZE, "max-upload-space", "MAX_UPLOAD_SPACE", options.builds.space_bytes, "SIZE",
+          1 << 20, INT64_MAX, "maximum disk space of all uploads for builds (default 8G)"),
+    TEXT("build-registry", "BUILD_REGISTRY", options.builds.registries, "HOST[:PORT],...", NULL,
+         "registries that builds through the API may use although they have private addresses"),
     FLAG("keep", "KEEP", options.keep,
          "leave sandboxes running when cubbyd stops; the next cubbyd takes them over"),
     TEXT("tier", "TIER", options.tier, "TIER", NULL,

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/builds/builds.h"
 #include "sandbox-backend/daemon/listeners.h"
 #include "sandbox-backend/daemon/pool/pool.h"
 #include "sandbox-backend/daemon/proxy/ports.h"
@@ -18,9 +19,10 @@ struct options {
     struct driver_jail jail;
     const char *tier, *tiers_allowed; // tier.h
     struct pool_plan pool;            // taken by pool_open
-    const char *domain;               // of the answers to create; NULL: clients use their own
-    int ready_fd; // gets "ready\n" when the daemon listens, then is closed; -1: none
-    bool keep;    // leave sandboxes running when the daemon is stopped
+    struct builds_opts builds;
+    const char *domain; // of the answers to create; NULL: clients use their own
+    int ready_fd;       // gets "ready\n" when the daemon listens, then is closed; -1: none
+    bool keep;          // leave sandboxes running when the daemon is stopped
 };
 
 // Return the options of this process, or NULL with `e` set. *done: --help or --version was asked

@@ -51,11 +51,10 @@ static int check_name(const char *name, struct err *e)
 
 static int check_keys(const json_t *entry, struct err *e)
 {
-    static const char *const KEYS[] = {"name",          "sha256",    "max_sandboxes",
-                                       "max_memory_mb", "max_cpus",  "max_snapshots",
-                                       "max_disk_mb",   "max_ports", "calls_per_minute",
-                                       "max_timeout",   "expires",   "structured",
-                                       "images",        "tiers"};
+    static const char *const KEYS[] = {
+        "name",          "sha256",      "max_sandboxes", "max_memory_mb", "max_cpus",
+        "max_snapshots", "max_disk_mb", "max_ports",     "max_builds",    "calls_per_minute",
+        "max_timeout",   "expires",     "structured",    "images",        "tiers"};
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *)(uintptr_t)entry, key, value) {
@@ -66,8 +65,8 @@ static int check_keys(const json_t *entry, struct err *e)
             return err_set(e, ERR_INVALID,
                            "unknown key \"%.40s\"; allowed: name, sha256, max_sandboxes, "
                            "max_memory_mb, max_cpus, max_snapshots, max_disk_mb, "
-                           "max_ports, calls_per_minute, max_timeout, expires, structured, "
-                           "images, tiers",
+                           "max_ports, max_builds, calls_per_minute, max_timeout, expires, "
+                           "structured, images, tiers",
                            key);
     }
     return 0;
@@ -85,6 +84,7 @@ static int parse_limits(const json_t *entry, struct token *t, struct err *e)
         {"max_snapshots", TOKEN_MAX_SANDBOXES, &t->max_snapshots},
         {"max_disk_mb", TOKEN_MAX_MB, &t->max_disk_mb},
         {"max_ports", TOKEN_MAX_SANDBOXES, &t->max_ports},
+        {"max_builds", TOKEN_MAX_SANDBOXES, &t->max_builds},
         {"calls_per_minute", TOKEN_MAX_CALLS_PER_MINUTE, &t->calls_per_minute},
         {"max_timeout", TOKEN_MAX_TIMEOUT_S, &t->max_timeout_s},
     };

@@ -27,7 +27,7 @@ struct token {
     int64_t max_sandboxes;                                       // -1: no limit given
     int64_t calls_per_minute;                                    // the same
     int64_t max_memory_mb, max_cpus, max_snapshots, max_disk_mb; // the same
-    int64_t max_ports, max_timeout_s;                            // the same
+    int64_t max_ports, max_builds, max_timeout_s;                // the same
     int64_t expires_ns;                                          // wall clock; INT64_MAX: never
     // The tiers that it may ask for, comma separated; "": not given.
     char tiers[TOKEN_TIERS_MAX * (TOKEN_TIER_CHARS + 1)];

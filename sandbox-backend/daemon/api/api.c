@@ -15,15 +15,18 @@
 #include "sandbox-backend/daemon/sleep/pause.h"
 
 #define SMALL_BODY_BYTES 65536
+#define BODY_BYTES       2097152 // of API_BODY: a build's steps
+#define HOLES            2       // "{}" in a pattern, at most
 
 enum needs {
     API_PLAIN,   // nothing: the handler reads the request
     API_SANDBOX, // {} is the id of a sandbox that the caller may see
     API_CHANGE,  // the same, with a small body; a sandbox that is asleep is woken first
+    API_BODY,    // a body
 };
 
 static const struct route {
-    const char *method, *pattern; // "{}" stands for one segment that is not empty
+    const char *method, *pattern; // "{}" stands for one segment that is not empty; at most HOLES
     enum needs needs;
     api_handler *handler;
 } ROUTES[] = {
@@ -58,12 +61,20 @@ static const struct route {
     {"GET", "/v2/templates", API_PLAIN, api_templates},
     {"POST", "/templates", API_PLAIN, api_no_feature},
     {"POST", "/v2/templates", API_PLAIN, api_no_feature},
-    {"POST", "/v3/templates", API_PLAIN, api_no_feature},
+    {"POST", "/v3/templates", API_BODY, api_build_request},
+    {"POST", "/v2/templates/{}/builds/{}", API_BODY, api_build_start},
+    {"GET", "/templates/{}/builds/{}/status", API_PLAIN, api_build_status},
+    {"GET", "/templates/{}/builds/{}/logs", API_PLAIN, api_build_logs},
+    {"GET", "/templates/{}/files/{}", API_PLAIN, api_upload_link},
+    {"PUT", API_UPLOADS "{}", API_PLAIN, api_upload},
+    {"POST", "/templates/tags", API_BODY, api_tags_assign}, // "/templates/{}" would match, too
+    {"DELETE", "/templates/tags", API_BODY, api_tags_remove},
+    {"GET", "/templates/{}/tags", API_PLAIN, api_tags},
     {"GET", "/templates/aliases/{}", API_PLAIN, api_alias},
     {"GET", "/templates/{}", API_PLAIN, api_template},
     {"DELETE", "/templates/{}", API_PLAIN, api_template_delete},
-    {"PATCH", "/templates/{}", API_PLAIN, api_no_feature},
-    {"PATCH", "/v2/templates/{}", API_PLAIN, api_no_feature},
+    {"PATCH", "/templates/{}", API_BODY, api_template_publish},
+    {"PATCH", "/v2/templates/{}", API_BODY, api_template_publish},
     {"GET", "/pool", API_PLAIN, api_pool},
     {"GET", "/teams", API_PLAIN, api_teams},
     {"GET", "/metrics", API_PLAIN, api_prometheus},
@@ -77,11 +88,13 @@ static void call_handler(api_handler *handler, struct api_call *c)
         reply_err(c->req, c->error_code, &e);
 }
 
-// ---- 2. API_CHANGE: body, sandbox, wake
+// ---- 2. API_BODY: body; API_CHANGE: body, sandbox, wake
 struct change {
     struct api_call call; // req NULL once the client has gone
     api_handler *handler;
+    bool has_sandbox;
     char *id;     // owned
+    char *id2;    // owned
     json_t *body; // owned
     struct body_claim room;
     bool waking; // on_woken will be called
@@ -92,6 +105,7 @@ static void change_free(struct change *p)
     body_claim_give(&p->room);
     json_decref(p->body);
     free(p->id);
+    free(p->id2);
     free(p);
 }
 
@@ -133,7 +147,13 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     p->call.body = p->body = len ? json_parse(body, len, &e) : NULL;
     if (p->body && !json_is_object(p->body))
         err_set(&e, ERR_INVALID, "the body must be a JSON object");
-    check_life(&p->call, &e);
+    if (p->has_sandbox)
+        check_life(&p->call, &e);
+    if (!p->has_sandbox && !err_is(&e)) {
+        call_handler(p->handler, &p->call);
+        change_free(p);
+        return;
+    }
     struct sandbox *sb = err_is(&e) ? NULL : api_find(p->call.store, req, p->id);
     if (sb && sb->asleep) { // callers see it as running
         p->waking = true;
@@ -150,44 +170,59 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     change_free(p);
 }
 
-static void change(api_handler *handler, const struct api_call *c)
+static void change(const struct route *r, const struct api_call *c)
 {
     struct body_claim room;
-    if (!api_keys_takes_body(c->store->api_keys, c->req, SMALL_BODY_BYTES, &room))
+    bool has_sandbox = r->needs == API_CHANGE;
+    size_t most = has_sandbox ? SMALL_BODY_BYTES : BODY_BYTES;
+    if (!api_keys_takes_body(c->store->api_keys, c->req, most, &room))
         return;
     struct change *p = xmalloc(sizeof *p);
-    *p = (struct change){.call = *c, .handler = handler, .id = xstrdup(c->arg), .room = room};
+    *p = (struct change){.call = *c,
+                         .handler = r->handler,
+                         .has_sandbox = has_sandbox,
+                         .id = xstrdup(c->arg),
+                         .id2 = xstrdup(c->arg2),
+                         .room = room};
     p->call.arg = p->id;
+    p->call.arg2 = p->id2;
     http_request_on_close(c->req, on_client_gone, p);
-    http_request_collect(c->req, SMALL_BODY_BYTES, on_body, p);
+    http_request_collect(c->req, most, on_body, p);
 }
 
 // ---- 3. the route
 
-// Return the segment of `path` at "{}" as a new string, "" when the pattern has none, NULL when the
-// path does not match.
-static char *match(const char *pattern, const char *path)
+// Tell whether the path has the form of the pattern. holes[i] becomes the segment at the i-th "{}",
+// a new string, "" where the pattern has none.
+static bool match(const char *pattern, const char *path, char *holes[HOLES])
 {
-    const char *hole = strstr(pattern, "{}");
-    if (!hole)
-        return strcmp(pattern, path) == 0 ? xstrdup("") : NULL;
-    size_t before = (size_t)(hole - pattern);
-    if (strncmp(pattern, path, before) != 0)
-        return NULL;
-    size_t len = strcspn(path + before, "/");
-    if (len == 0 || strcmp(path + before + len, hole + 2) != 0)
-        return NULL;
-    return xstrndup(path + before, len);
+    for (int i = 0; i < HOLES; i++) {
+        const char *hole = strstr(pattern, "{}");
+        size_t before = hole ? (size_t)(hole - pattern) : strlen(pattern);
+        if (strncmp(pattern, path, before) != 0)
+            return false;
+        size_t len = hole ? strcspn(path + before, "/") : 0;
+        if (hole && !len)
+            return false;
+        free(holes[i]);
+        holes[i] = xstrndup(path + before, len);
+        pattern += before + (hole ? 2 : 0);
+        path += before + len;
+    }
+    return strcmp(pattern, path) == 0;
 }
 
 static void take_route(const struct route *r, struct store *store, struct http_request *req,
-                       const char *arg)
+                       char *const holes[HOLES])
 {
-    struct api_call c = {
-        .store = store, .req = req, .arg = arg, .v2 = str_starts(r->pattern, "/v2/")};
-    if (r->needs == API_CHANGE)
-        change(r->handler, &c);
-    else if (r->needs == API_PLAIN || (c.sb = api_find(store, req, arg)))
+    struct api_call c = {.store = store,
+                         .req = req,
+                         .arg = holes[0],
+                         .arg2 = holes[1],
+                         .v2 = str_starts(r->pattern, "/v2/")};
+    if (r->needs == API_CHANGE || r->needs == API_BODY)
+        change(r, &c);
+    else if (r->needs == API_PLAIN || (c.sb = api_find(store, req, holes[0])))
         call_handler(r->handler, &c);
 }
 
@@ -198,27 +233,48 @@ static void allow_origins(struct http_request *req)
     http_response_header(req, "Access-Control-Expose-Headers", "X-Next-Token, X-Total-Running");
 }
 
+// Everybody may ask whether the daemon is there. An upload has a token in its path.
+static bool is_open(struct http_request *req)
+{
+    const char *path = http_request_path(req);
+    return strcmp(path, "/health") == 0 ||
+           (str_starts(path, API_UPLOADS) && str_eq(http_request_method(req), "PUT"));
+}
+
+// Find the route and take it. Return whether the path is known, at least with another method.
+static bool take_routes(struct store *store, struct http_request *req, bool *taken)
+{
+    bool known = false;
+    const char *method = http_request_method(req);
+    for (size_t i = 0; i < ARRAY_LEN(ROUTES) && !*taken; i++) {
+        char *holes[HOLES] = {NULL};
+        bool fits = match(ROUTES[i].pattern, http_request_path(req), holes);
+        known = known || fits;
+        if (fits && strcmp(ROUTES[i].method, method) == 0) {
+            *taken = true;
+            take_route(&ROUTES[i], store, req, holes);
+        }
+        for (int hole = 0; hole < HOLES; hole++)
+            free(holes[hole]);
+    }
+    return known;
+}
+
 void api_request(struct store *store, struct http_request *req)
 {
     const char *method = http_request_method(req);
-    bool path_known = false;
     // Also for sandboxes: SDKs in browsers send no sandbox id with a preflight.
     if (str_eq(method, "OPTIONS")) {
         reply_preflight(req);
         return;
     }
     allow_origins(req);
-    // Everybody may ask whether the daemon is there.
-    if (strcmp(http_request_path(req), "/health") != 0 && !api_keys_admits(store->api_keys, req))
+    if (!is_open(req) && !api_keys_admits(store->api_keys, req))
         return;
-    for (size_t i = 0; i < ARRAY_LEN(ROUTES); i++) {
-        char *arg auto_free = match(ROUTES[i].pattern, http_request_path(req));
-        path_known = path_known || arg;
-        if (arg && strcmp(ROUTES[i].method, method) == 0) {
-            take_route(&ROUTES[i], store, req, arg);
-            return;
-        }
-    }
+    bool taken = false;
+    bool path_known = take_routes(store, req, &taken);
+    if (taken)
+        return;
     if (api_absent(req))
         return;
     if (path_known)

@@ -14,6 +14,8 @@ struct sandbox;
 struct snapshot;
 struct store;
 
+#define API_UPLOADS "/uploads/" // PUT of an archive for a build; a token follows
+
 // Answer `req`, now or later.
 void api_request(struct store *store, struct http_request *req);
 
@@ -22,25 +24,35 @@ struct api_call {
     struct store *store;
     struct http_request *req;
     const char *arg;        // the path segment at {}; "" without one
+    const char *arg2;       // the segment at the second {}; "" without one
     struct sandbox *sb;     // of API_SANDBOX and API_CHANGE, in any known state
-    const json_t *body;     // of API_CHANGE: an object, NULL when the request had none
+    const json_t *body;     // of API_CHANGE and API_BODY: an object, NULL when there is none
     bool v2;                // the path begins with /v2/
     const char *error_code; // for an answer with `e`: a word for programs; NULL: as reply_err
 };
 // Return 0 when the request is answered or will be; else -1 with `e`, which is then the answer.
 typedef int api_handler(struct api_call *c, struct err *e);
 
-api_handler api_create;                                                 // api_create.c
-api_handler api_list;                                                   // api_list.c
-api_handler api_get, api_kill, api_timeout, api_refresh;                // api_sandbox.c
-api_handler api_pause, api_resume, api_rollback, api_connect;           // api_pause.c
-api_handler api_fork, api_snapshot, api_snapshots;                      // api_snapshots.c
-api_handler api_expose, api_ports, api_unexpose;                        // api_ports.c
-api_handler api_network, api_network_get;                               // api_network.c
-api_handler api_stats, api_prometheus, api_metrics, api_metrics_all;    // api_stats.c
-api_handler api_logs;                                                   // api_logs.c
-api_handler api_templates, api_template, api_template_delete;           // api_templates.c
-api_handler api_alias, api_teams, api_pool, api_health, api_no_feature; // api_templates.c
+api_handler api_create;                                                           // api_create.c
+api_handler api_list;                                                             // api_list.c
+api_handler api_get, api_kill, api_timeout, api_refresh;                          // api_sandbox.c
+api_handler api_pause, api_resume, api_rollback, api_connect;                     // api_pause.c
+api_handler api_fork, api_snapshot, api_snapshots;                                // api_snapshots.c
+api_handler api_expose, api_ports, api_unexpose;                                  // api_ports.c
+api_handler api_network, api_network_get;                                         // api_network.c
+api_handler api_stats, api_prometheus, api_metrics, api_metrics_all;              // api_stats.c
+api_handler api_logs;                                                             // api_logs.c
+api_handler api_templates, api_template, api_template_delete;                     // api_templates.c
+api_handler api_alias, api_teams, api_pool, api_health, api_no_feature;           // api_templates.c
+api_handler api_build_request, api_build_start, api_build_status, api_build_logs; // api_builds.c
+api_handler api_template_publish;                                                 // api_builds.c
+api_handler api_upload_link, api_upload;                                          // api_uploads.c
+api_handler api_tags, api_tags_assign, api_tags_remove;                           // api_tags.c
+
+// api_builds.c: answer DELETE /templates/{} of a name that was built through the API.
+int api_build_delete(struct api_call *c, struct err *e);
+// Set the error that a name is unknown, or that the caller may not change it.
+int api_check_owner(struct api_call *c, const char *name, struct err *e);
 
 // api_absent.c: answer a request for a part of E2B's API that this daemon does not have. Return
 // false if the path is no part of it.

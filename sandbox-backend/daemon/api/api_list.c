@@ -167,7 +167,9 @@ bool list_query_matches(const struct list_query *q, const struct sandbox *sb)
     if (!sandbox_is_known(sb) || !(sandbox_shows_running(sb) ? q->running : q->paused) ||
         sb->started_ns < q->after_ns || !page_has_begun(&q->page, sb->started_ns, sb->id))
         return false;
-    if (q->template && strcmp(q->template, sb->template) != 0 && !str_eq(q->template, sb->snapshot))
+    if (q->template && strcmp(q->template, sb->template) != 0 &&
+        !str_eq(q->template, sb->snapshot) &&
+        !(q->name && str_eq(q->name, templates_shown(sb->store, sb->template))))
         return false;
     json_object_foreach (q->metadata, key, value) {
         if (!json_equal(json_object_get(sb->metadata, key), value))
@@ -220,6 +222,7 @@ int api_list(struct api_call *c, struct err *e)
     if (rc == 0) {
         // The template may be named by an alias. An unknown name matches no sandbox.
         char *template auto_free = q.template ? templates_resolve(c->store, q.template) : NULL;
+        q.name = q.template;
         if (template)
             q.template = template;
         answer(c->store, c->req, &q);

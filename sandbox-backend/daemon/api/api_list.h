@@ -34,6 +34,7 @@ struct sandbox;
 struct list_query {
     json_t *metadata;     // owned; that all must match, or NULL
     const char *template; // borrowed from the request, or NULL
+    const char *name;     // borrowed; the same as the request has it
     bool running, paused; // the states wanted
     int64_t after_ns;     // only sandboxes started later
     struct page page;

@@ -16,6 +16,7 @@
 #include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/sandbox/templates.h"
 
 #define NS_PER_S    1000000000LL
 #define SECONDS_MAX (INT64_MAX / NS_PER_S)
@@ -133,11 +134,11 @@ static json_t *sandbox_json(struct sandbox *sb)
     const struct host_usage *u = usage_of(sb);
     json_t *one = json_pack(
         "{s:s, s:s, s:s, s:O, s:i, s:I, s:f, s:I, s:f, s:I, s:I, s:I}", "sandboxID", sb->id,
-        "templateID", sb->template, "state", sandbox_shows_running(sb) ? "running" : "paused",
-        "metadata", sb->metadata, "cpuCount", sb->facts.cpus, "memoryMB",
-        (json_int_t)sb->facts.memory_mb, "ageSeconds", age_s(sb), "memoryBytes",
-        (json_int_t)u->last.memory_bytes, "cpuSeconds", (double)u->last.cpu_ns / 1e9, "diskBytes",
-        (json_int_t)u->last.disk_bytes, "netInBytes", (json_int_t)u->last.net_in_bytes,
+        "templateID", templates_shown(sb->store, sb->template), "state",
+        sandbox_shows_running(sb) ? "running" : "paused", "metadata", sb->metadata, "cpuCount",
+        sb->facts.cpus, "memoryMB", (json_int_t)sb->facts.memory_mb, "ageSeconds", age_s(sb),
+        "memoryBytes", (json_int_t)u->last.memory_bytes, "cpuSeconds", (double)u->last.cpu_ns / 1e9,
+        "diskBytes", (json_int_t)u->last.disk_bytes, "netInBytes", (json_int_t)u->last.net_in_bytes,
         "netOutBytes", (json_int_t)u->last.net_out_bytes);
     if (u->last.disk_failed)
         json_object_set_new(one, "diskError", json_true());
@@ -238,7 +239,7 @@ static void stats_text(const struct pending *p, bool of_host, struct buf *out)
             buf_printf(out, "%s{", ONE[i].name);
             add_label(out, "sandbox", sb->id);
             buf_adds(out, ",");
-            add_label(out, "template", sb->template);
+            add_label(out, "template", templates_shown(sb->store, sb->template));
             buf_printf(out, "} %.15g\n", value_of(sb, (enum sandbox_gauge)i));
         }
     }

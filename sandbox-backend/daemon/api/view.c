@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/sandbox/templates.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
 
 #define CLIENT_ID "cubby"
@@ -64,11 +65,12 @@ static json_t *isolation(const struct sandbox *sb)
 
 static json_t *common(const struct sandbox *sb)
 {
-    const char *made_from = sb->snapshot ? sb->snapshot : sb->template;
+    const char *template = templates_shown(sb->store, sb->template);
+    const char *made_from = sb->snapshot ? sb->snapshot : template;
     const struct driver *driver = sb->facts.driver;
     const char *warning = driver->warning ? driver->warning(sb->machine) : NULL;
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s*}", "templateID", made_from, "alias",
-                     sb->template, "sandboxID", sb->id, "clientID", CLIENT_ID, "envdVersion",
+                     template, "sandboxID", sb->id, "clientID", CLIENT_ID, "envdVersion",
                      ENVD_VERSION, "tier", driver->name, "isolation", isolation(sb), "tierWarning",
                      warning);
 }

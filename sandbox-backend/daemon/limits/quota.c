@@ -15,7 +15,8 @@ static int64_t limit(int64_t value)
 struct quota quota_of_token(const struct token *t)
 {
     return (struct quota){{limit(t->max_sandboxes), limit(t->max_memory_mb), limit(t->max_cpus),
-                           limit(t->max_snapshots), limit(t->max_disk_mb), limit(t->max_ports)}};
+                           limit(t->max_snapshots), limit(t->max_disk_mb), limit(t->max_ports),
+                           limit(t->max_builds)}};
 }
 
 // Set the error of a limit that is reached.
@@ -31,8 +32,10 @@ static int exceed(const struct quota *q, enum quota_kind kind, const char *owner
                              "max_memory_mb"},
         [QUOTA_CPUS] = {"CPUs in running sandboxes", "end sandboxes, or pause them", "max_cpus"},
         [QUOTA_SNAPSHOTS] = {"snapshots", "delete a snapshot", "max_snapshots"},
-        [QUOTA_DISK_MB] = {"MB of snapshots", "delete a snapshot", "max_disk_mb"},
+        [QUOTA_DISK_MB] = {"MB of snapshots and templates", "delete a snapshot or a template",
+                           "max_disk_mb"},
         [QUOTA_PORTS] = {"exposed ports", "close a port", "max_ports"},
+        [QUOTA_BUILDS] = {"unfinished builds", "wait for one to end", "max_builds"},
     };
     return err_set(e, ERR_LIMIT,
                    "this API key has %lld of at most %lld %s; %s, or raise %s of \"%s\" in "
@@ -69,6 +72,14 @@ int quota_check_snapshot(const struct quota *q, const char *owner, size_t count,
     if (check(q, QUOTA_SNAPSHOTS, owner, (int64_t)count, 1, e) < 0)
         return -1;
     return used < max && bytes <= max - used ? 0 : exceed(q, QUOTA_DISK_MB, owner, used >> 20, e);
+}
+
+int quota_check_build(const struct quota *q, const char *owner, int64_t unfinished, int64_t used,
+                      struct err *e)
+{
+    if (check(q, QUOTA_BUILDS, owner, unfinished, 1, e) < 0)
+        return -1;
+    return check(q, QUOTA_DISK_MB, owner, used >> 20, 1, e);
 }
 
 int quota_check_ports(const struct quota *q, const char *owner, size_t count, struct err *e)

@@ -14,19 +14,20 @@ enum quota_kind {
     QUOTA_MEMORY_MB, // of guests that have a machine
     QUOTA_CPUS,      // virtual processors of the sandboxes that run or are asleep
     QUOTA_SNAPSHOTS,
-    QUOTA_DISK_MB, // of the snapshots
+    QUOTA_DISK_MB, // of the snapshots and the built templates
     QUOTA_PORTS,   // exposed ports
+    QUOTA_BUILDS,  // unfinished builds of templates; none without --allow-builds
     QUOTA_KINDS
 };
 struct quota {
     int64_t max[QUOTA_KINDS];
 };
-#define QUOTA_UNLIMITED                                                            \
-    (struct quota)                                                                 \
-    {                                                                              \
-        {                                                                          \
-            QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE \
-        }                                                                          \
+#define QUOTA_UNLIMITED                                                                        \
+    (struct quota)                                                                             \
+    {                                                                                          \
+        {                                                                                      \
+            QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE \
+        }                                                                                      \
     }
 
 struct quota quota_of_token(const struct token *t);
@@ -52,5 +53,9 @@ int quota_check(const struct quota *q, const char *owner, const struct quota_use
 // Check one more snapshot, of `bytes` (0: not known yet). The owner has `count`, with `used` bytes.
 int quota_check_snapshot(const struct quota *q, const char *owner, size_t count, int64_t used,
                          int64_t bytes, struct err *e);
+// Check one more build. The owner has `unfinished` ones, and `used` bytes of snapshots and built
+// templates.
+int quota_check_build(const struct quota *q, const char *owner, int64_t unfinished, int64_t used,
+                      struct err *e);
 // Check one more exposed port. The owner has `count`.
 int quota_check_ports(const struct quota *q, const char *owner, size_t count, struct err *e);

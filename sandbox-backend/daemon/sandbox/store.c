@@ -44,7 +44,9 @@ int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *h
     ended_log_open(&store->ended, home);
     deadline_init(&store->expiry, loop, on_timer);
     admit_open(store);
-    return dir_make(store->dir, 0700, e) < 0 ? -1 : snapshots_open(&store->snapshots, home, e);
+    if (dir_make(store->dir, 0700, e) < 0 || built_names_open(&store->names, home, e) < 0)
+        return -1;
+    return snapshots_open(&store->snapshots, home, e);
 }
 
 void store_close(struct store *store)
@@ -57,6 +59,7 @@ void store_close(struct store *store)
 void store_fini(struct store *store)
 {
     snapshots_fini(&store->snapshots);
+    built_names_fini(&store->names);
     ended_log_close(&store->ended);
     free(store->dir);
     free(store->home);

@@ -9,6 +9,7 @@
 
 #include "sandbox-backend/daemon/limits/admission.h"
 #include "sandbox-backend/daemon/limits/host_usage.h"
+#include "sandbox-backend/daemon/sandbox/built_names.h"
 #include "sandbox-backend/daemon/sandbox/create.h"
 #include "sandbox-backend/daemon/sandbox/ended_log.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
@@ -35,6 +36,7 @@ void store_limits_defaults(struct store_limits *limits); // for this host
 TAILQ_HEAD(sandbox_list, sandbox);
 
 struct api_keys;
+struct builds;
 struct pool;
 struct ports_listen;
 
@@ -79,7 +81,9 @@ struct store {
     size_t count;                  // in any state
     int64_t started_ns;            // of the newest sandbox that callers have seen
     struct snapshots snapshots;
-    struct admission admission;        // to the host's resources
+    struct built_names names;   // of templates that were built through the API
+    struct builds *builds;      // owned by builds.c; NULL before builds_open and after builds_close
+    struct admission admission; // to the host's resources
     struct host_usage_sampler sampler; // of the host's resources
     struct ended_log ended;
     // The result of store_find_ended for a sandbox that is being ended. Its detail is borrowed.
@@ -90,7 +94,7 @@ struct store {
     void *on_empty_ctx;
 };
 
-// Create <home>/sandboxes and read the ended log and the snapshots.
+// Create <home>/sandboxes and read the ended log, the names of builds and the snapshots.
 int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *hooks,
                const char *home, const struct store_limits *limits, struct err *e);
 // Close the timers; the store must be empty. The handles close in the loop's next turns.

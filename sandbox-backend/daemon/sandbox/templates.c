@@ -6,15 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/sandbox/built_names.h"
 #include "sandbox-backend/daemon/sandbox/json_file.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/log/log.h"
 
-#define NAME_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+#define NAME_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-"
 #define ALIAS_FILE     "aliases.json"
 #define FILE_BYTES_MAX (1024 * 1024)
 
@@ -56,10 +58,33 @@ static char *alias_of(const struct store *store, const char *name)
     return found;
 }
 
-// Return the template for a name or alias without a tag, or NULL. New string.
-static char *resolve_name(const struct store *store, const char *name)
+// Return when the template of the command line with this name was built; 0: there is none.
+static int64_t plain_since(const struct store *store, const char *name)
 {
-    if (exists(store, name))
+    int64_t ns = 0;
+    char *build auto_free = exists(store, name) ? templates_build(store, name) : NULL;
+    if (!build)
+        return 0;
+    return clock_parse_rfc3339(build, &ns) && ns > 0 ? ns : 1;
+}
+
+// Tell whether `name` is the directory of a build whose name the caller does not see.
+static bool is_foreign(const struct store *store, const char *caller, const char *name)
+{
+    const char *owner = built_names_of_template(&store->names, name);
+    return owner && !built_names_sees(&store->names, caller, owner);
+}
+
+// Return the template for a name or alias without a tag, or NULL. New string. The operator may have
+// built a template under a name that has builds of the API as well: the later of the two is meant.
+static char *resolve_name(const struct store *store, const char *caller, const char *name)
+{
+    int64_t assigned = 0;
+    const char *built =
+        built_names_template(&store->names, caller, name, NAMES_TAG_DEFAULT, &assigned);
+    if (built && assigned >= plain_since(store, name))
+        return xstrdup(built);
+    if (exists(store, name) && !is_foreign(store, caller, name))
         return xstrdup(name);
     char *alias = alias_of(store, name);
     if (!alias || exists(store, alias))
@@ -68,10 +93,26 @@ static char *resolve_name(const struct store *store, const char *name)
     return NULL;
 }
 
+char *templates_resolve_as(const struct store *store, const char *caller, const char *wanted)
+{
+    char *plain auto_free = snapshots_plain_name(wanted);
+    char *name auto_free = NULL, *tag auto_free = NULL;
+    built_names_split(wanted, &name, &tag);
+    const char *tagged = tag ? built_names_template(&store->names, caller, name, tag, NULL) : NULL;
+    if (tagged && !str_eq(tag, NAMES_TAG_DEFAULT))
+        return xstrdup(tagged);
+    return strchr(plain, ':') ? NULL : resolve_name(store, caller, plain);
+}
+
 char *templates_resolve(const struct store *store, const char *wanted)
 {
-    char *name auto_free = snapshots_plain_name(wanted);
-    return strchr(name, ':') ? NULL : resolve_name(store, name);
+    return templates_resolve_as(store, NULL, wanted);
+}
+
+const char *templates_shown(const struct store *store, const char *template)
+{
+    const char *name = built_names_of_template(&store->names, template);
+    return name ? name : template;
 }
 
 int templates_no_snapshot(const char *wanted, struct err *e)
@@ -82,11 +123,12 @@ int templates_no_snapshot(const char *wanted, struct err *e)
                    wanted);
 }
 
-static int not_found(const struct store *store, const char *wanted, struct err *e)
+static int not_found(const struct store *store, const char *owner, const char *wanted,
+                     struct err *e)
 {
     const char *tag = strchr(wanted, ':');
     char *plain auto_free = tag ? xstrndup(wanted, (size_t)(tag - wanted)) : NULL;
-    char *other auto_free = tag ? resolve_name(store, plain) : NULL;
+    char *other auto_free = tag ? resolve_name(store, owner, plain) : NULL;
     char *stands_for auto_free = tag ? NULL : alias_of(store, wanted);
     if (str_starts(wanted, SNAPSHOT_ID_PREFIX))
         return templates_no_snapshot(wanted, e);
@@ -95,10 +137,11 @@ static int not_found(const struct store *store, const char *wanted, struct err *
                        "template '%s' not found; build it with: cubby template build %s", wanted,
                        stands_for ? stands_for : wanted);
     if (other)
-        return err_set(
-            e, ERR_NOT_FOUND,
-            "template '%.100s' not found: template '%s' has only the tags latest and default",
-            wanted, other);
+        return err_set(e, ERR_NOT_FOUND,
+                       "template '%.100s' not found: template '%s' has no such tag; GET "
+                       "/templates/%.100s/tags "
+                       "lists its tags",
+                       wanted, plain, plain);
     return err_set(e, ERR_NOT_FOUND, "template '%.100s' not found", wanted);
 }
 
@@ -184,14 +227,15 @@ int templates_find_as(const struct store *store, const char *owner, const char *
                       const struct tier_wish *wish, struct known_template *out, struct err *e)
 {
     // No template may stand in for a layer, whose name looks like that of a template with a tag.
-    char *name auto_free = snapshots_layer_key(wanted) ? NULL : templates_resolve(store, wanted);
+    char *name auto_free =
+        snapshots_layer_key(wanted) ? NULL : templates_resolve_as(store, owner, wanted);
     const struct snapshot *snap = name ? NULL : snapshots_find(&store->snapshots, owner, wanted);
     if (snap && snap->layer)
         snapshot_touch(snap);
     if (snap)
         return find_snapshot(store, snap, out, e);
     if (!name)
-        return not_found(store, wanted, e);
+        return not_found(store, owner, wanted, e);
     char *dir auto_free = dir_of(store, name);
     if (tier_facts(dir, wish, &out->facts, e) < 0)
         return err_wrap(e, "template '%s'", name);

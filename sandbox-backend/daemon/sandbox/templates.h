@@ -28,12 +28,18 @@ struct known_template {
 #define TEMPLATE_NAME_MAX 128
 bool templates_is_name(const char *name);
 // Return the name of the template that `wanted` stands for: a template's name, that name with
-// ":default" or ":latest", or an alias. Snapshots are not considered. New string, or NULL.
+// ":default" or ":latest", an alias, or a name and tag of builds through the API (built_names.h).
+// Those must be visible to `caller` (NULL: all are). Snapshots are not considered. New string, or
+// NULL.
 //
 // Aliases are the members of <home>/templates/aliases.json, {"alias": "template"}. The names that
 // E2B's SDKs ask for by default, "base" and "code-interpreter-v1", stand for "default", unless the
 // file or a template has that name.
-char *templates_resolve(const struct store *store, const char *wanted);
+char *templates_resolve_as(const struct store *store, const char *caller, const char *wanted);
+char *templates_resolve(const struct store *store, const char *wanted); // with `caller` NULL
+// Return the name under which callers know a template: the name that it was built for through the
+// API, or its own. Borrowed.
+const char *templates_shown(const struct store *store, const char *template);
 // Find the template `wanted`, or the snapshot of `owner` (NULL: of any) with that id or name.
 // wish: the tier and size of the new machine (tier_facts); ignored for a snapshot, whose tier is
 // fixed.

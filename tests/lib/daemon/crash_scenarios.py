@@ -4,6 +4,7 @@
 import concurrent.futures
 import functools
 import http.client
+import json
 import signal
 
 from crash import PASSINGS, World
@@ -396,12 +397,64 @@ class AdoptPool(Scenario):
         world.take(world.daemon.create(timeout=600))
 
 
+class Build(Scenario):
+    """A template is built through the API."""
+
+    name = "build"
+    command = "echo one"
+    ends = {"ready"}
+
+    def subject(self, world):
+        world.subject = None
+
+    def operate(self, world):
+        made = world.call("POST", "/v3/templates", {"name": "built"}, expect=(202,))
+        where = f"/templates/built/builds/{made['buildID']}"
+        world.call("POST", f"/v2{where}", {"fromTemplate": "default", "steps": [
+            {"type": "RUN", "args": [self.command], "force": True}]}, expect=(202,))
+        ended = wait_for(lambda: (s := world.call("GET", f"{where}/status")["status"]) in ("ready", "error") and s,
+                         600, "the build has ended")
+        assert ended in self.ends
+
+    def settle(self, world):
+        """Each name has its templates, and nothing else is there."""
+        templates = world.daemon.home / "templates"
+        wait_for(lambda: not list(templates.glob(".gone-*")), 30, "what was collected is gone")
+        table = json.loads(names.read_text()) if (names := world.daemon.home / "builds/names.json").exists() else {}
+        wanted = {build["template"] for entry in table.get("names", {}).values() for build in entry["builds"].values()}
+        assert {t.name for t in templates.glob("*@*")} == wanted
+
+    def again(self, world):
+        def ended():
+            states = [json.loads(r.read_text())["state"] for r in world.daemon.home.glob("builds/*/build.json")]
+            return all(state in ("ready", "failed") for state in states)
+        wait_for(ended, 600, "no build of the daemon before is unfinished")
+        self.settle(world)
+        self.operate(world)
+        self.settle(world)
+
+
+class BuildFails(Build):
+    name = "build-fails"
+    command = "fail on purpose"
+    ends = {"error"}
+
+
+class BuildAgain(Build):
+    """The template is built before; the build before is removed when the tag has moved."""
+
+    name = "build-again"
+
+    def ready(self, world):
+        super().operate(world)
+
+
 SCENARIOS = {s.name: s for s in (
     Create(), CreateFromSnapshot(), Freeze(), Hibernate(), HibernateFrozen(), Wake(), WakeHibernated(),
     Delete(), DeleteFrozen(), DeleteHibernated(), Snapshot(), SnapshotFrozen(), SnapshotHibernated(),
     SnapshotDelete(), Fork(), Rollback(), RollbackFrozen(), RollbackHibernated(),
     RollbackFails(), RollbackFrozenFails(), RollbackHibernatedFails(),
-    Handout(), Pool(), Adopt(), AdoptRollback(), AdoptPool(), AdoptRunning())}
+    Handout(), Pool(), Adopt(), AdoptRollback(), AdoptPool(), AdoptRunning(), Build(), BuildFails(), BuildAgain())}
 # Those that need no pauses and no saving.
 PLAIN = ("create", "delete", "adopt-running")
 

@@ -356,16 +356,16 @@ def test_a_key_is_made_with_limits():
     try:
         subprocess.run([BIN / "cubby", "key", "new", "small", "--max-sandboxes", "3", "--max-memory-mb",
                         "2048", "--max-cpus", "4", "--max-snapshots", "5", "--max-disk-mb", "6000", "--max-ports", "7",
-                        "--tiers", "microvm,none"],
+                        "--max-builds", "2", "--tiers", "microvm,none"],
                        env=daemon.env, capture_output=True, timeout=60, check=True)
         limits = {"max_sandboxes": 3, "max_memory_mb": 2048, "max_cpus": 4, "max_snapshots": 5,
-                  "max_disk_mb": 6000, "max_ports": 7, "tiers": ["microvm", "none"]}
+                  "max_disk_mb": 6000, "max_ports": 7, "max_builds": 2, "tiers": ["microvm", "none"]}
         made = json.loads((daemon.home / "keys.json").read_text())["tokens"][1]
         assert made.pop("name") == "small" and len(made.pop("sha256")) == 64 and made == limits
         shown = subprocess.run([BIN / "cubby", "key", "ls"], env=daemon.env, capture_output=True, text=True,
                                timeout=60, check=True).stdout.splitlines()
-        assert shown[1].split() == ["few", "never", "-", "-", "-", "-", "-", "-", "-"]
-        assert shown[2].split() == ["small", "never", "3", "2048", "4", "5", "6000", "7", "microvm,none"]
+        assert shown[1].split() == ["few", "never", "-", "-", "-", "-", "-", "-", "-", "-"]
+        assert shown[2].split() == ["small", "never", "3", "2048", "4", "5", "6000", "7", "2", "microvm,none"]
         listed = subprocess.run([BIN / "cubby", "key", "ls", "--json"], env=daemon.env, capture_output=True,
                                 timeout=60, check=True).stdout
         assert json.loads(listed)[1] == {"name": "small", **limits}

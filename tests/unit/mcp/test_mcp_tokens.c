@@ -196,7 +196,8 @@ static struct caller *find(struct tokens *t, const char *token, int64_t now_ms)
 // What only cubbyd keeps would be taken for a limit here.
 static void test_foreign_limits(void)
 {
-    static const char *const MEMBERS[] = {"max_snapshots", "max_disk_mb", "max_ports"};
+    static const char *const MEMBERS[] = {"max_snapshots", "max_disk_mb", "max_ports",
+                                          "max_builds"};
     char *path auto_free = path_of("foreign");
     for (size_t i = 0; i < ARRAY_LEN(MEMBERS); i++) {
         struct err e = ERR_INIT;

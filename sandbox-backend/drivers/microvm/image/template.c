@@ -98,7 +98,7 @@ void template_fini(struct template *t)
 bool template_name_ok(const char *name)
 {
     static const char FIRST[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    static const char REST[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    static const char REST[] = "abcdefghijklmnopqrstuvwxyz0123456789._@-";
     return *name && strchr(FIRST, *name) && strspn(name, REST) == strlen(name) &&
            strlen(name) <= TEMPLATE_NAME_MAX;
 }

@@ -68,7 +68,8 @@ void template_fini(struct template *t); // frees the members; leaves it empty
 int template_load(const char *dir, struct template *t, struct err *e);
 int template_save(const char *dir, const struct template *t, struct err *e);
 
-// Tell whether the name is [a-z0-9][a-z0-9._-]* and at most TEMPLATE_NAME_MAX long.
+// Tell whether the name is [a-z0-9][a-z0-9._@-]* and at most TEMPLATE_NAME_MAX long. A name with
+// "@" is a build through the API (daemon/sandbox/built_names.h).
 bool template_name_ok(const char *name);
 // New string: <home>/templates/<name>.
 char *template_dir(const char *home, const char *name);
