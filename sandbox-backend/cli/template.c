@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
@@ -22,6 +23,15 @@
 
 #define MIB (1024LL * 1024)
 
+// The daemon sets the time of template.json at each create.
+static const char *last_use(const char *dir, char out[CLOCK_RFC3339_BYTES])
+{
+    char *path auto_free = str_printf("%s/" TEMPLATE_JSON, dir);
+    struct stat st;
+    clock_rfc3339(out, stat(path, &st) < 0 ? 0 : st.st_mtim.tv_sec * 1000000000LL);
+    return out;
+}
+
 // A path need not be UTF-8.
 json_t *template_to_json(const struct template *t, const char *dir)
 {
@@ -30,14 +40,18 @@ json_t *template_to_json(const struct template *t, const char *dir)
         json_array_append_new(tiers, json_string("gvisor"));
     if (template_is_unpacked(dir))
         json_array_append_new(tiers, json_string("bubblewrap"));
-    return json_pack(
-        "{s:s,s:o,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:o,s:s*,s:O*,s:O*,s:O*}", "name",
-        t->name, "tiers", tiers, "accel", t->accel, "kernel", t->kernel, "qemu", t->qemu, "machine",
-        t->machine, "cpu_model", t->cpu_model, "envd_version", t->envd_version, "created_at",
-        t->created_at, "memory_mb", (json_int_t)t->memory_mb, "cpus", (json_int_t)t->cpus,
-        "disk_mb", (json_int_t)t->disk_mb, "bytes", (json_int_t)dir_disk_bytes(dir), "dir",
-        json_lossy_string(dir, strlen(dir)), "python_kernel", t->python_kernel, "environment",
-        t->environment, "image", t->image, "start", t->start);
+    char used[CLOCK_RFC3339_BYTES];
+    return json_pack("{s:s,s:o,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:o,s:s*,s:O*,s:O*,s:O*,"
+                     "s:s,s:s*,s:s*}",
+                     "name", t->name, "tiers", tiers, "accel", t->accel, "kernel", t->kernel,
+                     "qemu", t->qemu, "machine", t->machine, "cpu_model", t->cpu_model,
+                     "envd_version", t->envd_version, "created_at", t->created_at, "memory_mb",
+                     (json_int_t)t->memory_mb, "cpus", (json_int_t)t->cpus, "disk_mb",
+                     (json_int_t)t->disk_mb, "bytes", (json_int_t)dir_disk_bytes(dir), "dir",
+                     json_lossy_string(dir, strlen(dir)), "python_kernel", t->python_kernel,
+                     "environment", t->environment, "image", t->image, "start", t->start,
+                     "last_used", last_use(dir, used), "modules", t->modules, "missing",
+                     t->missing);
 }
 
 void template_say(FILE *to, const char *fmt, ...)
@@ -57,8 +71,8 @@ struct listing {
     bool bad;
 };
 
-static const char *const HEADINGS[] = {"NAME", "TIERS", "ACCEL", "KERNEL", "MEMORY",
-                                       "CPUS", "DISK",  "USED",  "CREATED"};
+static const char *const HEADINGS[] = {"NAME", "TIERS", "ACCEL", "KERNEL",  "MEMORY",
+                                       "CPUS", "DISK",  "USED",  "CREATED", "LAST USE"};
 
 static void number_cell(struct table *table, int64_t value, const char *unit)
 {
@@ -85,7 +99,9 @@ static int on_template(const struct template *t, const char *dir, void *ctx)
     number_cell(&l->table, t->cpus, "");
     number_cell(&l->table, t->disk_mb, "M");
     number_cell(&l->table, dir_disk_bytes(dir) / MIB, "M");
+    char used[CLOCK_RFC3339_BYTES];
     table_cell(&l->table, t->created_at);
+    table_cell(&l->table, last_use(dir, used));
     return 0;
 }
 
@@ -222,6 +238,9 @@ static void help(FILE *to)
 {
     fputs("Usage: cubby template build [OPTIONS] [NAME]\n"
           "       cubby template build [OPTIONS] NAME -f DOCKERFILE [CONTEXT]\n"
+          "       cubby template export NAME FILE\n"
+          "       cubby template import [OPTIONS] FILE|URL\n"
+          "       cubby template gc [OPTIONS]\n"
           "       cubby template ls [--json]\n"
           "       cubby template rm [--force] NAME...\n"
           "       cubby template unpack [NAME]\n\n"
@@ -234,7 +253,13 @@ int verb_template(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } VERBS[] = {{"build", template_build_verb}, {"ls", list}, {"rm", rm}, {"unpack", unpack}};
+    } VERBS[] = {{"build", template_build_verb},
+                 {"export", template_export_verb},
+                 {"import", template_import_verb},
+                 {"gc", template_gc_verb},
+                 {"ls", list},
+                 {"rm", rm},
+                 {"unpack", unpack}};
     const char *name = argc > 1 ? argv[1] : NULL;
     if (name && (str_eq(name, "--help") || str_eq(name, "-h"))) {
         help(stdout);

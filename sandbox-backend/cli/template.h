@@ -2,6 +2,7 @@
 // cubby template: what its verbs share.
 #pragma once
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "sandbox-backend/drivers/microvm/image/template.h"
@@ -12,4 +13,10 @@ json_t *template_to_json(const struct template *t, const char *dir);
 // Print a line in which a terminal obeys nothing: a template's files may hold any text.
 void template_say(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+// Print a template that was made.
+void template_print(const char *home, const struct template *t, bool json);
+
 int template_build_verb(int argc, char **argv); // template build
+int template_export_verb(int argc, char **argv);
+int template_import_verb(int argc, char **argv);
+int template_gc_verb(int argc, char **argv);

@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/template.h"
+#include "sandbox-backend/cli/template_recipe.h"
 #include "sandbox-backend/template/build.h"
 
 #define MIB              (1024LL * 1024)
@@ -44,6 +45,19 @@ static void warn_of_users(const char *home, const char *name)
     }
 }
 
+void template_print(const char *home, const struct template *t, bool json)
+{
+    char *dir auto_free = template_dir(home, t->name);
+    json_t *made = template_to_json(t, dir);
+    if (json)
+        cli_print_json(made);
+    else
+        template_say(stdout, "template \"%s\": kernel %s, %s, %lld MB of memory, %lld MB on disk",
+                     t->name, t->kernel, t->accel, (long long)t->memory_mb,
+                     (long long)(dir_disk_bytes(dir) / MIB));
+    json_decref(made);
+}
+
 static int run_build(const struct template_build *spec, bool json)
 {
     struct err e = ERR_INIT;
@@ -53,15 +67,7 @@ static int run_build(const struct template_build *spec, bool json)
         cli_fail(&e);
         return e.code == ERR_CANCELED ? EXIT_CANCELED : e.code == ERR_INVALID ? CLI_USAGE : 1;
     }
-    char *dir auto_free = template_dir(spec->home, spec->name);
-    json_t *made = template_to_json(&t, dir);
-    if (json)
-        cli_print_json(made);
-    else
-        template_say(stdout, "template \"%s\": kernel %s, %s, %lld MB of memory, %lld MB on disk",
-                     t.name, t.kernel, t.accel, (long long)t.memory_mb,
-                     (long long)(dir_disk_bytes(dir) / MIB));
-    json_decref(made);
+    template_print(spec->home, &t, json);
     template_fini(&t);
     return 0;
 }
@@ -71,11 +77,10 @@ static struct {
     int64_t memory, disk;          // bytes
     const char *image, *disk_file; // sources
     const char *config;            // file
+    struct template_wish wish;
     bool json;
 } build_options = {
     .spec = {.name = TEMPLATE_DEFAULT, .accel = "auto", .cpus = TEMPLATE_CPUS_DEFAULT},
-    .memory = TEMPLATE_MEMORY_MB_DEFAULT * MIB,
-    .disk = TEMPLATE_DISK_MB_DEFAULT * MIB,
 };
 
 static const struct opt BUILD_OPTS[] = {
@@ -92,7 +97,7 @@ static const struct opt BUILD_OPTS[] = {
      .arg = "SIZE",
      .min = MEMORY_MIN,
      .max = MEMORY_MAX,
-     .help = "memory of each sandbox (default 512M)"},
+     .help = "memory of each sandbox (default 512M, or the recipe's)"},
     {.name = "cpus",
      .type = OPT_INT,
      .value = &build_options.spec.cpus,
@@ -106,12 +111,27 @@ static const struct opt BUILD_OPTS[] = {
      .arg = "SIZE",
      .min = DISK_MIN,
      .max = DISK_MAX,
-     .help = "maximum size of the disk (default 8G)"},
+     .help = "maximum size of the disk (default 8G, or the recipe's)"},
     {.name = "packages",
      .type = OPT_STRING,
      .value = &build_options.spec.packages,
      .arg = "A,B",
      .help = "additional Debian packages"},
+    {.name = "pip",
+     .type = OPT_STRING,
+     .value = &build_options.wish.pip,
+     .arg = "A,B",
+     .help = "additional Python packages, from the host's index of pip"},
+    {.name = "npm",
+     .type = OPT_STRING,
+     .value = &build_options.wish.npm,
+     .arg = "A,B",
+     .help = "additional packages of npm; brings nodejs and npm"},
+    {.name = "script",
+     .type = OPT_STRING,
+     .value = &build_options.wish.script,
+     .arg = "FILE",
+     .help = "a shell script that runs as root in the new system, after all packages"},
     {.name = "from",
      .type = OPT_STRING,
      .value = &build_options.image,
@@ -162,9 +182,9 @@ static const struct opt BUILD_OPTS[] = {
     {.name = "modules",
      .type = OPT_STRING,
      .value = &build_options.spec.modules,
-     .arg = "DIR",
-     .help =
-         "with --kernel: directory of its modules (default: the kernel has everything built in)"},
+     .arg = "DIR|docker",
+     .help = "\"docker\": the kernel modules of Docker's engine; with --kernel: directory of its "
+             "modules (default: the kernel has everything built in)"},
     {.name = "json",
      .type = OPT_FLAG,
      .value = &build_options.json,
@@ -177,7 +197,14 @@ static const struct cli_usage BUILD_USAGE = {
         "Builds a template: a root file system of Debian packages, an image or a disk, and the\n"
         "saved state of a machine that runs it. The default NAME is \"default\". An existing "
         "template is replaced when the new\n"
-        "one is complete; running sandboxes keep the old one.",
+        "one is complete; running sandboxes keep the old one.\n"
+        "These names are recipes, unless a source is given:\n"
+        "  full             what MiroFlow and E2B's code interpreter install, with node\n"
+        "                   (also code-interpreter-v1)\n"
+        "  all_pip_apt_pkg  full, with torch and torchvision\n"
+        "  agents           node, git, Claude Code, Codex\n"
+        "  browser          Chromium with Playwright\n"
+        "  docker           Docker's engine, started",
     .opts = BUILD_OPTS,
     .opt_count = ARRAY_LEN(BUILD_OPTS)};
 
@@ -251,24 +278,28 @@ int template_build_verb(int argc, char **argv)
         return status;
     if (argc > 2)
         return cli_usage_error("template build takes one NAME");
-    if (spec->modules && !spec->kernel)
-        return cli_usage_error("--modules needs --kernel");
     if (argc == 2)
         spec->name = argv[1];
     if (check_source(spec) < 0)
+        return CLI_USAGE;
+    if (template_take_modules(spec) < 0)
         return CLI_USAGE;
     spec->minimal |= str_eq(spec->name, TEMPLATE_MINIMAL);
     struct err e = ERR_INIT;
     char *home auto_free = home_open(&e);
     json_t *config = NULL;
-    if (!home || read_config(spec, &config, &e) < 0)
+    if (!home || read_config(spec, &config, &e) < 0 ||
+        template_take_recipe(spec, &build_options.wish, &e) < 0)
         return cli_fail(&e);
     spec->home = home;
-    spec->memory_mb = build_options.memory / MIB;
-    spec->disk_mb = build_options.disk / MIB;
+    if (build_options.memory)
+        spec->memory_mb = build_options.memory / MIB;
+    if (build_options.disk)
+        spec->disk_mb = build_options.disk / MIB;
     spec->progress = stderr; // stdout has the result
     spec->terminal = isatty(STDERR_FILENO) == 1;
     status = run_build(spec, build_options.json);
     json_decref(config);
+    template_wish_fini(&build_options.wish);
     return status;
 }

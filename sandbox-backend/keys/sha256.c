@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -72,6 +73,12 @@ void sha256_end(struct sha256_stream *s, struct sha256 *out)
     if (out && !EVP_DigestFinal_ex((EVP_MD_CTX *)s, out->bytes, NULL))
         abort();
     EVP_MD_CTX_free((EVP_MD_CTX *)s);
+}
+
+void sha256_to_hex(const struct sha256 *hash, char hex[SHA256_HEX_CHARS + 1])
+{
+    for (size_t i = 0; i < sizeof hash->bytes; i++)
+        snprintf(hex + 2 * i, 3, "%02x", hash->bytes[i]);
 }
 
 bool sha256_from_hex(const char *hex, struct sha256 *out)

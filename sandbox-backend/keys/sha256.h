@@ -20,5 +20,6 @@ struct sha256_stream;
 struct sha256_stream *sha256_begin(void);
 void sha256_add(struct sha256_stream *s, const void *data, size_t len);
 void sha256_end(struct sha256_stream *s, struct sha256 *out);
+void sha256_to_hex(const struct sha256 *hash, char hex[SHA256_HEX_CHARS + 1]);
 bool sha256_from_hex(const char *hex, struct sha256 *out);         // false unless 64 digits
 bool sha256_equal(const struct sha256 *a, const struct sha256 *b); // in constant time

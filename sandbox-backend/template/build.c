@@ -140,6 +140,7 @@ static int prepare(struct build *b, struct err *e)
                                      .extra = b->spec->packages,
                                      .python = b->python,
                                      .site = b->site,
+                                     .extras = b->spec->extras,
                                      .kernel = !b->spec->kernel,
                                      .tool = b->tool};
     b->disk = (struct base_disk_spec){.build_dir = b->dir.path, .tool = b->tool};
@@ -230,6 +231,7 @@ static void finish(struct build *b)
         close(b->cache_lock);
     json_decref(b->image);
     json_decref(b->variables);
+    buf_fini(&b->missing);
     char *owned[] = {b->cache, b->qemu,   b->netd,    b->init,  b->envd,      b->fold,
                      b->site,  b->python, b->release, b->runsc, b->directory, b->user};
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)

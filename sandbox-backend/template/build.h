@@ -9,6 +9,7 @@
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
+#include "sandbox-backend/template/extras.h"
 #include "sandbox-backend/template/setup.h"
 
 #define TEMPLATE_MEMORY_MB_DEFAULT 512
@@ -35,8 +36,11 @@ struct template_source {
 struct template_build {
     const char *home;
     const char *name;
-    const char *kernel;   // a kernel image of the user's, or NULL for Debian's
-    const char *modules;  // a tree with its modules, or NULL: all that it needs is built in
+    const char *kernel;         // a kernel image of the user's, or NULL for Debian's
+    const char *modules;        // a tree with its modules, or NULL: all that it needs is built in
+    const char *kernel_release; // of `kernel`; NULL: its file name
+    const char *initramfs;      // a file that goes with `kernel`; NULL: one is made
+    const char *extra_modules;  // a set of more kernel modules (initramfs_modules.h), or NULL
     const char *packages; // FROM_PACKAGES: additional Debian packages, separated by commas; or NULL
     const char *accel;    // "auto", "kvm" or "tcg"
     bool minimal;         // without the Python kernel and its libraries
@@ -48,7 +52,9 @@ struct template_build {
     struct template_source source;
     // What commands in each sandbox get. FROM_IMAGE: it goes before that of the image.
     struct template_environment environment;
-    const char *start; // setup.h; or NULL
+    struct template_extras extras; // FROM_PACKAGES: what is installed beside the Debian packages
+    const char *warm;              // a command that the guest runs before it is saved, or NULL
+    const char *start;             // setup.h; or NULL
     const char *ready;
     bool hidden;     // lists leave the template out
     const char *key; // for template.json, or NULL

@@ -4,6 +4,7 @@
 #pragma once
 #include <stdbool.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/keys/sha256.h"
@@ -32,11 +33,12 @@ struct build {
     char *netd;
     char *init;
     char *envd;
-    char *fold;    // for gVisor
-    char *site;    // sitecustomize.py
-    char *python;  // sources of the Python kernel; NULL: a minimal template
-    char *release; // owned; release of the guest kernel
-    char *runsc;   // owned; NULL: the template has no part for gVisor, for the reason no_runsc
+    char *fold;         // for gVisor
+    char *site;         // sitecustomize.py
+    char *python;       // sources of the Python kernel; NULL: a minimal template
+    struct buf missing; // packages that could not be installed
+    char *release;      // owned; release of the guest kernel
+    char *runsc;        // owned; NULL: the template has no part for gVisor, for the reason no_runsc
     struct err no_runsc;
     bool gvisor_is_open;                      // the driver
     char gvisor_digest[SHA256_HEX_CHARS + 1]; // "" until gVisor's files are made

@@ -113,7 +113,8 @@ static int fill(struct archive *a, const struct initramfs_spec *spec, struct buf
     add_skeleton(a);
     if (add_program(a, "init", spec->init, e) < 0 || add_program(a, "envd", spec->envd, e) < 0)
         return -1;
-    if (spec->modules_dir && initramfs_modules_load(&set, spec->modules_dir, e) < 0)
+    if (spec->modules_dir &&
+        initramfs_modules_load(&set, spec->modules_dir, spec->extra_modules, e) < 0)
         return -1;
     add_modules(a, &set, names);
     initramfs_modules_fini(&set);

@@ -11,10 +11,11 @@
 #include "sandbox-backend/base/err.h"
 
 struct initramfs_spec {
-    const char *init;        // path of the static init
-    const char *envd;        // path of the static envd
-    const char *modules_dir; // tree with *.ko, *.ko.xz or *.ko.zst files; NULL: all is built in
-    const char *out;         // path of the new archive
+    const char *init;          // path of the static init
+    const char *envd;          // path of the static envd
+    const char *modules_dir;   // tree with *.ko, *.ko.xz or *.ko.zst files; NULL: all is built in
+    const char *extra_modules; // a set of more modules (initramfs_modules.h), or NULL
+    const char *out;           // path of the new archive
 };
 
 // Write the archive. A module that the tree lacks counts as built in; init reports at boot what is

@@ -27,6 +27,27 @@ static const char *const WANTED[] = {
     "ext4",        "af_packet",  "overlay",    "fuse",       "tun",
 };
 
+// What Docker's engine and others like it ask for: bridges, and the packet filter by nftables and
+// by the older interface.
+#define EXTRA_DOCKER "docker"
+static const char *const DOCKER[] = {
+    "bridge",          "br_netfilter",    "veth",
+    "nf_tables",       "nft_compat",      "nft_chain_nat",
+    "nft_ct",          "nft_masq",        "nft_nat",
+    "nft_reject_inet", "nft_fib_inet",    "nf_conntrack_netlink",
+    "xt_addrtype",     "xt_comment",      "xt_conntrack",
+    "xt_limit",        "xt_mark",         "xt_MASQUERADE",
+    "xt_multiport",    "xt_nat",          "xt_REDIRECT",
+    "xt_set",          "ip_set_hash_net", "xt_tcpudp",
+    "iptable_filter",  "iptable_nat",     "ip6table_filter",
+    "ip6table_nat",    "ipt_REJECT",      "ip6t_REJECT",
+};
+
+bool initramfs_modules_is_extra(const char *name)
+{
+    return str_eq(name, EXTRA_DOCKER);
+}
+
 // All module files of the tree, sorted by name.
 struct tree {
     struct tree_file {
@@ -152,12 +173,15 @@ static int add(struct initramfs_modules *set, const struct tree *t, const char *
     return 0;
 }
 
-int initramfs_modules_load(struct initramfs_modules *set, const char *dir, struct err *e)
+int initramfs_modules_load(struct initramfs_modules *set, const char *dir, const char *extra,
+                           struct err *e)
 {
     struct tree t = {0};
     int result = tree_read(&t, dir, e);
     for (size_t i = 0; result == 0 && i < ARRAY_LEN(WANTED); i++)
         result = add(set, &t, WANTED[i], 0, e);
+    for (size_t i = 0; result == 0 && str_eq(extra, EXTRA_DOCKER) && i < ARRAY_LEN(DOCKER); i++)
+        result = add(set, &t, DOCKER[i], 0, e);
     tree_fini(&t);
     if (result < 0)
         initramfs_modules_fini(set);

@@ -26,6 +26,7 @@
 #define SUITE_DEFAULT   "bookworm"
 #define TEXT_BYTES_MAX  (256 * 1024)
 #define ARGV_MAX        96
+#define ENV_MAX         4
 #define CACHE_BYTES_MAX (2LL * 1024 * 1024 * 1024)
 
 // Packages beyond Debian's essential ones and apt.
@@ -296,6 +297,12 @@ static void add_site(struct arguments *a, const char *file)
     add(a, str_printf("--customize-hook=%s", SITE));
 }
 
+static void add_extra(void *ctx, char *hook)
+{
+    char *owned auto_free = hook;
+    add(ctx, str_printf("--customize-hook=%s", owned));
+}
+
 static int64_t dir_bytes(const char *dir)
 {
     DIR *d = opendir(dir);
@@ -334,6 +341,7 @@ static void compose(struct arguments *a, const struct rootfs_spec *spec, const c
                       spec->extra ? "," : "", spec->extra ? spec->extra : ""));
     add(a, str_printf("--customize-hook=%s", CUSTOMIZE));
     add_site(a, spec->site);
+    extras_hooks(&spec->extras, add_extra, a);
     if (spec->python)
         add_python(a, spec->python);
     if (spec->kernel)
@@ -364,15 +372,17 @@ int rootfs_build(const struct rootfs_spec *spec, struct err *e)
     char *out auto_free = str_printf("%s/%s", spec->build_dir, ROOTFS_OUT);
     if ((spec->cache_dir && open_cache(spec->cache_dir, e) < 0) || dir_make(out, 0700, e) < 0)
         return -1;
-    char *guest_env auto_free = str_printf("CUBBY_SOURCES=%s", buf_str(&guest_sources));
-    const char *env[] = {guest_env, NULL};
+    char *env[ENV_MAX + 1] = {str_printf("CUBBY_SOURCES=%s", buf_str(&guest_sources))};
+    int env_count = extras_environment(&spec->extras, env, 1, ENV_MAX);
     struct arguments a = {0};
     compose(&a, spec, suite, buf_str(&sources));
     struct tool tool = spec->tool;
-    tool.env = env;
+    tool.env = (const char *const *)env;
     tool.own_mounts = true;
     int result = tool_run_like(&tool, a.argv, "mmdebstrap", e);
     arguments_fini(&a);
+    while (env_count > 0)
+        free(env[--env_count]);
     return result;
 }
 

@@ -6,6 +6,7 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/drivers/host/tool.h"
+#include "sandbox-backend/template/extras.h"
 
 struct rootfs_spec {
     const char *build_dir; // the files below are made in it
@@ -13,8 +14,9 @@ struct rootfs_spec {
     const char *extra;     // additional packages, separated by commas; or NULL
     const char *python;    // sources of the Python kernel, installed with its libraries; or NULL
     const char *site;      // sitecustomize.py, which every Python of the template runs first
-    bool kernel;           // also fetch Debian's cloud kernel
-    struct tool tool;      // how the programs run: in build_dir, with the build's log
+    struct template_extras extras; // what is installed beside the Debian packages
+    bool kernel;                   // also fetch Debian's cloud kernel
+    struct tool tool;              // how the programs run: in build_dir, with the build's log
 };
 
 #define ROOTFS_DIR    "rootfs"     // with root: the tree

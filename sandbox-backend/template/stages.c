@@ -33,6 +33,7 @@
 
 #define BOOT_MS   120000 // a busy host without hardware virtualisation may need 20 s
 #define SETTLE_MS 300
+#define WARM_MS   600000
 
 static void on_tick(void *ctx)
 {
@@ -40,6 +41,17 @@ static void on_tick(void *ctx)
 }
 
 // ---- 1. the guest's files
+static int take_packages(struct build *b, struct err *e)
+{
+    char *out auto_free = build_file(b, ROOTFS_OUT);
+    if (rootfs_build(&b->rootfs, e) < 0 || extras_check(&b->spec->extras, out, &b->missing, e) < 0)
+        return -1;
+    if (b->missing.len)
+        progress_say(&b->progress, "    left out, because they cannot be installed: %s",
+                     buf_str(&b->missing));
+    return 0;
+}
+
 // What the caller gave goes before what the image says.
 static void take_environment(struct build *b, const struct oci_config *config)
 {
@@ -83,7 +95,7 @@ static int stage_source(struct build *b, struct err *e)
     const struct template_source *source = &b->spec->source;
     switch (source->kind) {
     case FROM_PACKAGES:
-        return rootfs_build(&b->rootfs, e);
+        return take_packages(b, e);
     case FROM_DISK:
         return disk_file_take(source->disk, source->keeps_disk, &b->tool, &b->disk_mb, e);
     case FROM_IMAGE:
@@ -146,7 +158,8 @@ static int take_kernel(struct build *b, struct err *e)
 {
     char *to auto_free = build_file(b, TEMPLATE_KERNEL);
     if (b->spec->kernel) {
-        b->release = xstrdup(str_base(b->spec->kernel));
+        const char *release = b->spec->kernel_release;
+        b->release = xstrdup(release ? release : str_base(b->spec->kernel));
         return file_copy(b->spec->kernel, to, 0644, e);
     }
     bool fetched = b->spec->source.kind == FROM_PACKAGES;
@@ -179,8 +192,11 @@ static int stage_initramfs(struct build *b, struct err *e)
     struct initramfs_spec spec = {.init = b->init,
                                   .envd = b->envd,
                                   .modules_dir = b->spec->kernel ? b->spec->modules : lib,
+                                  .extra_modules = b->spec->extra_modules,
                                   .out = out};
-    if (take_kernel(b, e) < 0 || initramfs_build(&spec, &modules, e) < 0 ||
+    const char *ready = b->spec->initramfs;
+    if (take_kernel(b, e) < 0 ||
+        (ready ? file_copy(ready, out, 0644, e) : initramfs_build(&spec, &modules, e)) < 0 ||
         take_packages_list(b, e) < 0)
         return -1;
     (void)fd_write_all(b->log, modules.data, modules.len, NULL);
@@ -254,6 +270,24 @@ static int look_at_guest(struct build *b, struct err *e)
     return file_replace(list, buf_str(&packages), packages.len, 0644, e);
 }
 
+// Run the caller's own command, so that sandboxes find its files in memory. Its failure is a
+// warning: the template is usable.
+static int run_warm(struct build *b, struct err *e)
+{
+    struct err why = ERR_INIT;
+    struct buf out auto_buf = BUF_INIT;
+    const char *args[] = {"-l", "-c", b->spec->warm, NULL};
+    struct call_command command = {
+        .user = TEMPLATE_USER, .cmd = "/bin/bash", .args = args, .timeout_ms = WARM_MS};
+    if (!b->spec->warm ||
+        call_run(&b->pump, template_guest_vmnet(b->guest), &command, &out, &why) == 0)
+        return 0;
+    if (why.code == ERR_CANCELED)
+        return err_set(e, why.code, "%s", why.msg);
+    progress_say(&b->progress, "    the warm-up command of the recipe failed: %s", why.msg);
+    return 0;
+}
+
 static int stage_warm_up(struct build *b, struct err *e)
 {
     const char *vmnet = template_guest_vmnet(b->guest);
@@ -261,7 +295,7 @@ static int stage_warm_up(struct build *b, struct err *e)
     if (b->spec->source.kind == FROM_DISK)
         b->setup.disk_mb = b->disk_mb;
     if (setup_settings(&b->pump, vmnet, setup, e) < 0 ||
-        (setup->foreign && look_at_guest(b, e) < 0) ||
+        (setup->foreign && look_at_guest(b, e) < 0) || run_warm(b, e) < 0 ||
         template_warm_up(&b->pump, vmnet, setup->python, setup->foreign, b->log, e) < 0)
         return -1;
     return setup_start(&b->pump, vmnet, setup, e);
@@ -313,6 +347,8 @@ static int write_facts(const struct build *b, struct err *e)
                          .environment = environment_of(b),
                          .image = json_incref(b->image),
                          .start = start_of(b->spec),
+                         .modules = b->spec->extra_modules ? xstrdup(b->spec->extra_modules) : NULL,
+                         .missing = b->missing.len ? xstrdup(buf_str(&b->missing)) : NULL,
                          .disk_grows = true,
                          .gives_back = true};
     int result = template_save(b->dir.path, &t, e);

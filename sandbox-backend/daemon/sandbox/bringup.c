@@ -137,6 +137,7 @@ static int make_machine(struct bringup *b)
 {
     struct sandbox *sb = b->sb;
     struct machine_spec spec = sandbox_machine_spec(sb, b->spec.template_dir);
+    templates_touch(b->spec.template_dir);
     char *egress;
     if (sandbox_egress(sb, &egress, &b->err) < 0)
         return -1;

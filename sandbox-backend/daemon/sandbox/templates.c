@@ -2,9 +2,11 @@
 // The templates of this home, as the API names them.
 #include "sandbox-backend/daemon/sandbox/templates.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
@@ -42,6 +44,30 @@ static bool exists(const struct store *store, const char *name)
     return templates_is_name(name) && file_exists(path);
 }
 
+// The names that clients ask for by default. The first row whose template exists counts, else the
+// last.
+static const struct {
+    const char *name, *template;
+} ALIASES[] = {
+    {"code-interpreter-v1", "full"},
+    {"code-interpreter-v1", "default"},
+    {"all_pip_apt_pkg", "full"},
+    {"base", "default"},
+};
+
+static const char *shipped_alias(const struct store *store, const char *name)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(ALIASES); i++) {
+        if (!str_eq(name, ALIASES[i].name))
+            continue;
+        found = ALIASES[i].template;
+        if (exists(store, found))
+            break;
+    }
+    return found;
+}
+
 // Return the template that this alias stands for, or NULL. New string.
 static char *alias_of(const struct store *store, const char *name)
 {
@@ -51,8 +77,8 @@ static char *alias_of(const struct store *store, const char *name)
     const char *target = json_string_value(json_object_get(json, name));
     if (err_is(&e))
         log_error("templates.aliases", "file=%s error=\"%s\"", path, e.msg);
-    if (!target && (str_eq(name, "base") || str_eq(name, "code-interpreter-v1")))
-        target = "default";
+    if (!target)
+        target = shipped_alias(store, name);
     char *found = target ? xstrdup(target) : NULL;
     json_decref(json);
     return found;
@@ -143,6 +169,13 @@ static int not_found(const struct store *store, const char *owner, const char *w
                        "lists its tags",
                        wanted, plain, plain);
     return err_set(e, ERR_NOT_FOUND, "template '%.100s' not found", wanted);
+}
+
+void templates_touch(const char *dir)
+{
+    char *path auto_free = str_printf("%s/template.json", dir);
+    // A template of the system cannot be changed by its users.
+    (void)utimensat(AT_FDCWD, path, NULL, 0);
 }
 
 char *templates_build(const struct store *store, const char *name)

@@ -51,6 +51,8 @@ int templates_find_as(const struct store *store, const char *owner, const char *
 // Set ERR_NOT_FOUND for a name that can only be a snapshot's. The text says how to list snapshots.
 int templates_no_snapshot(const char *wanted, struct err *e);
 void templates_fini(struct known_template *t);
+// Note that the template is used now: `cubby template ls` shows that time.
+void templates_touch(const char *dir);
 // Return the template's present build. It changes with each rebuild. New string.
 char *templates_build(const struct store *store, const char *name);
 // Return whether lists leave the template out: it is an intermediate result of a build.

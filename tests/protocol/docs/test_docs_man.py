@@ -13,7 +13,7 @@ from harness import BIN
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = (ROOT / "docs/man/cubby.1").read_text(encoding="utf-8").replace("\\-", "-")
-MORE = {"template": ["build", "ls", "rm"], "snapshot": ["ls", "rm"]}
+MORE = {"template": ["build", "ls", "rm", "import", "gc"], "snapshot": ["ls", "rm"]}
 OF_CUBBYD = {"listen", "max-timeout"}  # which the page names as another program's
 
 

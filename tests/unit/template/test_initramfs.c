@@ -82,7 +82,7 @@ static void test_order(void)
     put_module("tree/drivers/char/virtio-rng.ko", "virtio,built_in_one");
     put_module("tree/drivers/other.ko", "virtio");
     char *tree auto_free = str_printf("%s/tree", dir);
-    is_int(initramfs_modules_load(&set, tree, &e), 0, "loads: %s", e.msg);
+    is_int(initramfs_modules_load(&set, tree, NULL, &e), 0, "loads: %s", e.msg);
     is_int(set.count, 7, "what is needed, once each");
     ok(position(&set, "virtio") < position(&set, "virtio_ring"), "virtio first");
     ok(position(&set, "virtio_ring") < position(&set, "virtio_mmio"), "then its users");
@@ -93,19 +93,41 @@ static void test_order(void)
     initramfs_modules_fini(&set);
 }
 
+static void test_extra_modules(void)
+{
+    struct initramfs_modules set = {0};
+    struct err e = ERR_INIT;
+    put_module("docker/virtio_mmio.ko", "");
+    put_module("docker/llc.ko", "");
+    put_module("docker/bridge.ko", "llc");
+    put_module("docker/xt_MASQUERADE.ko", "");
+    put_module("docker/btrfs.ko", "");
+    char *tree auto_free = str_printf("%s/docker", dir);
+    ok(initramfs_modules_is_extra("docker") && !initramfs_modules_is_extra("podman") &&
+           !initramfs_modules_is_extra(NULL),
+       "the names of sets");
+    is_int(initramfs_modules_load(&set, tree, NULL, &e), 0, "without the set: %s", e.msg);
+    is_int(set.count, 1, "nothing of it is there");
+    initramfs_modules_fini(&set);
+    is_int(initramfs_modules_load(&set, tree, "docker", &e), 0, "with the set: %s", e.msg);
+    is_int(set.count, 4, "all of it is there, and nothing else");
+    ok(position(&set, "llc") < position(&set, "bridge"), "dependencies first");
+    initramfs_modules_fini(&set);
+}
+
 static void test_bad_trees(void)
 {
     struct initramfs_modules set = {0};
     struct err e = ERR_INIT;
     char *empty auto_free = str_printf("%s/empty", dir);
     dir_make(empty, 0700, NULL);
-    is_int(initramfs_modules_load(&set, empty, &e), -1, "an empty tree");
+    is_int(initramfs_modules_load(&set, empty, NULL, &e), -1, "an empty tree");
     is_int(e.code, ERR_NOT_FOUND, "%s", e.msg);
     e = ERR_INIT;
     put_module("loop/virtio_mmio.ko", "virtio");
     put_module("loop/virtio.ko", "virtio_mmio");
     char *loop auto_free = str_printf("%s/loop", dir);
-    is_int(initramfs_modules_load(&set, loop, &e), -1, "modules that need each other");
+    is_int(initramfs_modules_load(&set, loop, NULL, &e), -1, "modules that need each other");
     is_int(set.count, 0, "%s", e.msg);
 }
 
@@ -137,6 +159,7 @@ int main(void)
     test_entry();
     test_modinfo();
     test_order();
+    test_extra_modules();
     test_bad_trees();
     test_build();
     dir_remove(dir, NULL);

@@ -46,6 +46,8 @@ static const struct {
           {"processor", offsetof(struct template, processor)},
           {"no_kvm", offsetof(struct template, no_kvm)},
           {"python_kernel", offsetof(struct template, python_kernel)},
+          {"modules", offsetof(struct template, modules)},
+          {"missing", offsetof(struct template, missing)},
           {"key", offsetof(struct template, key)},
 },
   OBJECTS[] = {

@@ -54,6 +54,8 @@ struct template
     bool gives_back; // its guest reports free memory, by a device that older templates lack
     // The rest is absent (NULL, false) in a template of Debian packages.
     char *python_kernel; // "warm": as python; "fresh": the guest has only a python3
+    char *modules;       // a set of kernel modules that it has beside the usual ones: "docker"
+    char *missing;       // packages that could not be installed: "pip a, npm b"
     char *key;           // the cache key of what it was built from
     bool hidden;         // an intermediate result of a build, which no list shows
     json_t *environment; // owned, as the next two: {"variables": {..}, "directory", "user"}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Garbage collection: what builds keep so that the next build is quick (layers, hidden templates),
+// and what interrupted builds and imports left.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sandbox-backend/base/err.h"
+
+struct collect_spec {
+    const char *home;
+    int64_t unused_s;  // remove what was not used for so long
+    int64_t bytes_max; // then remove the least recently used until the rest is no larger
+    bool dry_run;      // only report
+};
+
+struct collect_item {
+    const char *kind; // "layer", "hidden template", "unfinished build", "import", "log"
+    const char *name;
+    int64_t bytes;
+    int64_t used; // Unix seconds
+};
+
+// Call `each` for each item that is removed, or would be. kept: gets the bytes that stay. An item
+// in use is kept.
+int collect_run(const struct collect_spec *spec,
+                void (*each)(const struct collect_item *item, void *ctx), void *ctx, int64_t *kept,
+                struct err *e);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moving templates between machines. An archive has a template's disk, guest kernel and initramfs,
+// and not its saved machine, which fits only the processor, accelerator and QEMU that made it. An
+// import boots and saves the machine again.
+#pragma once
+#include <jansson.h>
+#include <stdint.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/keys/sha256.h"
+
+// Write the template to a new file, which must not exist. digest: gets that of the contents.
+// Blocking; takes about a second for each 300 MB.
+int transfer_export(const char *home, const char *name, const char *path, struct sha256 *digest,
+                    struct err *e);
+
+// A template that was read from an archive, in a directory of its own.
+struct transfer {
+    char *dir;            // owned; has disk.ext4, vmlinuz, initramfs.cpio
+    json_t *template;     // owned; the members of its template.json that an import keeps
+    struct sha256 digest; // of the contents
+    int lock;             // descriptor that holds the lock on `dir`
+};
+
+// Read an archive, which may come from anybody, into a new directory below `home`. Check all of it.
+// expected: the digest that it must have, or NULL.
+int transfer_read(struct transfer *t, const char *home, const char *path,
+                  const struct sha256 *expected, struct err *e);
+// Download an archive to a new file of <home>/cache, and return its path as a new string, or NULL.
+char *transfer_fetch(const char *home, const char *url, struct err *e);
+// Remove the directory.
+void transfer_fini(struct transfer *t);

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cubby template import and gc, as far as they need no machine: archives that are refused, what is
+downloaded, and what is collected. tests/e2e/test_template_move.py imports a whole template."""
+
+import functools
+import hashlib
+import http.server
+import itertools
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness import BIN
+
+FACTS = {"name": "moved", "kernel": "6.1.0-test", "memory_mb": 512, "cpus": 1, "disk_mb": 8192}
+NAMES = ["vmlinuz", "initramfs.cpio", "packages.txt", "disk.ext4"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = tmp_path / "h"
+    home.mkdir(mode=0o700)
+    return home
+
+
+def cubby(home, *words):
+    return subprocess.run([BIN / "cubby", "template", *words], env=dict(os.environ, CUBBY_HOME=str(home)),
+                          capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+
+def manifest(**changes):
+    files = [{"name": name, "size": 4096, "extents": [[0, 4]]} for name in NAMES]
+    return {"format": 1, "template": FACTS, "files": files, **changes}
+
+
+def archive(head, data=b"abcd" * 4, magic=b"CUBBYTP1", digest=None):
+    """The bytes of an archive, compressed."""
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    plain = magic + struct.pack("<Q", len(text)) + text + data
+    plain += digest if digest is not None else hashlib.sha256(plain).digest()
+    return subprocess.run(["zstd", "-q", "-c"], input=plain, capture_output=True, check=True).stdout
+
+
+def left(home):
+    """Everything in the home, apart from empty directories."""
+    return sorted(str(p.relative_to(home)) for p in home.rglob("*") if p.is_file())
+
+
+def files_with(index, **changes):
+    files = manifest()["files"]
+    files[index] = {**files[index], **changes}
+    return manifest(files=files)
+
+
+@pytest.mark.parametrize("content, text", [
+    (b"", "ends too early"),
+    (b"PK\x03\x04 a zip file", "not a template archive"),
+    (archive(manifest(), magic=b"CUBBYTP9"), "begins with other bytes"),
+    (archive(b"[1]"), "not a JSON object"),
+    (archive(b"{"), "not a"),
+    (archive(manifest(format=2)), "has format 2"),
+    (archive(manifest(files=[])), "other files than a template"),
+    (archive(manifest(files=manifest()["files"] * 2)), "other files than a template"),
+    (archive(files_with(0, name="../../evil")), "other files than a template"),
+    (archive(files_with(0, name="/etc/passwd")), "other files than a template"),
+    (archive(files_with(3, size=2**50)), "too large"),
+    (archive(files_with(3, size=-1)), "too large"),
+    (archive(files_with(3, extents=[[0, 2**45]])), "pieces of a file do not fit"),
+    (archive(files_with(3, extents=[[100, 4], [0, 4]])), "pieces of a file do not fit"),
+    (archive(files_with(3, extents=[[-4, 4]])), "pieces of a file do not fit"),
+    (archive(files_with(3, extents=[["0", 4]])), "pieces of a file do not fit"),
+    (archive(files_with(3, size=2**40, extents=[[0, 2**40]])), "MB are free"),
+    (archive(manifest(template={**FACTS, "name": "../evil"})), "invalid name"),
+    (archive(manifest(template={**FACTS, "name": 3})), "invalid name"),
+    (archive(manifest(template={**FACTS, "memory_mb": 2**40})), "memory_mb is out of range"),
+    (archive(manifest(template={**FACTS, "cpus": 0})), "cpus is out of range"),
+    (archive(manifest(), data=b"abcd" * 3), "ends too early"),
+    (archive(manifest(), data=b"abcd" * 5), "digest"),
+    (archive(manifest(), digest=b"\0" * 32), "digest"),
+    (archive(manifest()) + b"x", "bytes follow its end"),
+    (archive(manifest())[:-1], "ends too early"),
+], ids=itertools.count())
+def test_a_bad_archive_is_refused_and_leaves_nothing(home, tmp_path, content, text):
+    path = tmp_path / "bad"
+    path.write_bytes(content)
+    answer = cubby(home, "import", str(path))
+    assert answer.returncode in (1, 2) and text in answer.stderr, answer
+    assert left(home) == []
+
+
+def test_a_manifest_without_end_is_refused(home, tmp_path):
+    """A small file that would expand to gigabytes."""
+    plain = b"CUBBYTP1" + struct.pack("<Q", 2**40) + b" " * 2**26
+    path = tmp_path / "bomb"
+    path.write_bytes(subprocess.run(["zstd", "-q", "-c"], input=plain, capture_output=True, check=True).stdout)
+    answer = cubby(home, "import", str(path))
+    assert answer.returncode == 2 and "manifest is too long" in answer.stderr, answer
+
+
+def test_a_window_that_needs_much_memory_is_refused(home, tmp_path):
+    path = tmp_path / "window"
+    path.write_bytes(subprocess.run(["zstd", "-q", "-c", "--ultra", "--long=31"], input=b"CUBBYTP1" + b"\0" * 2**20,
+                                    capture_output=True, check=True).stdout)
+    answer = cubby(home, "import", str(path))
+    assert answer.returncode == 2 and "memory" in answer.stderr, answer
+
+
+def test_the_digest_that_is_asked_for_must_be_that_of_the_archive(home, tmp_path):
+    path = tmp_path / "one"
+    path.write_bytes(archive(manifest()))
+    answer = cubby(home, "import", "--sha256", "0" * 64, str(path))
+    assert answer.returncode == 2 and "do not have the digest" in answer.stderr and left(home) == []
+    assert "hexadecimal" in cubby(home, "import", "--sha256", "zz", str(path)).stderr
+
+
+def test_a_name_that_is_taken_is_not_replaced(home, tmp_path):
+    (home / "templates" / "moved").mkdir(parents=True)
+    path = tmp_path / "one"
+    path.write_bytes(archive(manifest()))
+    for words in ["import", str(path)], ["import", "--name", "moved", str(path)]:
+        answer = cubby(home, *words)
+        assert answer.returncode == 1 and "--name NAME, or --force" in answer.stderr, answer
+    assert left(home) == []
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if self.path == "/away":
+            self.send_response(302)
+            self.send_header("Location", "file:///etc/passwd")
+            self.end_headers()
+        else:
+            super().do_GET()
+
+
+@pytest.fixture
+def web(tmp_path):
+    folder = tmp_path / "web"
+    folder.mkdir()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield folder, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def test_a_url_is_downloaded_and_checked(home, web):
+    folder, url = web
+    (folder / "bad").write_bytes(archive(manifest(format=2)))
+    answer = cubby(home, "import", f"{url}/bad")
+    assert answer.returncode == 2 and "has format 2" in answer.stderr and left(home) == []
+    answer = cubby(home, "import", f"{url}/missing")
+    assert answer.returncode == 1 and "404" in answer.stderr and left(home) == []
+    answer = cubby(home, "import", f"{url}/away")
+    assert answer.returncode == 1 and left(home) == [], answer
+
+
+def test_export_says_what_is_wrong(home, tmp_path):
+    answer = cubby(home, "export", "none", str(tmp_path / "x"))
+    assert answer.returncode == 1 and "there is no template" in answer.stderr
+    (tmp_path / "there").touch()
+    answer = cubby(home, "export", "none", str(tmp_path / "there"))
+    assert answer.returncode == 1 and "exists already" in answer.stderr
+    assert cubby(home, "export", "one").returncode == 2
+
+
+# ---- gc
+def entry(home, path, file, age_days=0, size=1000000, **members):
+    folder = home / path
+    folder.mkdir(parents=True)
+    (folder / "data").write_bytes(os.urandom(size))
+    marker = folder / file
+    marker.write_text(json.dumps(members))
+    os.utime(marker, (time.time() - age_days * 86400,) * 2)
+    return folder
+
+
+def test_gc_removes_by_age_then_by_size(home):
+    old = entry(home, "snapshots/snap-old", "snapshot.json", 40, layer="a")
+    middle = entry(home, "snapshots/snap-mid", "snapshot.json", 10, layer="b")
+    new = entry(home, "snapshots/snap-new", "snapshot.json", 1, layer="c")
+    kept = entry(home, "snapshots/snap-user", "snapshot.json", 400, template="default")
+    plain = entry(home, "templates/default", "template.json", 400, name="default")
+    hidden = entry(home, "templates/base-1", "template.json", 40, name="base-1", hidden=True)
+    would = cubby(home, "gc", "--dry-run", "--json")
+    assert {i["name"] for i in json.loads(would.stdout)} == {"snap-old", "base-1"} and old.exists()
+    answer = cubby(home, "gc")
+    assert answer.returncode == 0 and "removed layer snap-old" in answer.stdout, answer
+    assert not old.exists() and not hidden.exists() and middle.exists() and plain.exists() and kept.exists()
+    cubby(home, "gc", "--size", "1500K")
+    assert not middle.exists() and new.exists() and kept.exists()
+    cubby(home, "gc", "--unused", "0")
+    assert not new.exists() and kept.exists() and plain.exists()
+
+
+def test_gc_keeps_a_hidden_template_that_a_sandbox_uses(home):
+    hidden = entry(home, "templates/base-1", "template.json", 40, name="base-1", hidden=True)
+    entry(home, "sandboxes/abc", "sandbox.json", template="base-1")
+    cubby(home, "gc")
+    assert hidden.exists()
+
+
+def test_gc_removes_what_was_interrupted_but_not_what_runs(home):
+    gone = entry(home, "templates/.build-x-00000000", "build.log")
+    entry(home, "cache/import-00000000", "disk.ext4")
+    running = entry(home, "templates/.build-y-00000000", "build.log")
+    lock = subprocess.Popen(["flock", str(running), "sh", "-c", "echo ready; read x"], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE)
+    try:
+        assert lock.stdout.readline() == b"ready\n"
+        answer = cubby(home, "gc")
+        assert answer.returncode == 0 and not gone.exists() and running.exists(), answer
+        assert not (home / "cache/import-00000000").exists()
+    finally:
+        lock.communicate(b"\n")
+
+
+def test_gc_of_an_empty_home(home):
+    assert cubby(home, "gc").stdout == "0 MB freed; layers that stay: 0 MB\n"
+    assert pathlib.Path(home).exists() and cubby(home, "gc", "x").returncode == 2
