@@ -72,7 +72,7 @@ static json_t *shown(const json_t *info)
     set_string(one, "created", info, "startedAt");
     if (json_is_string(json_object_get(info, "tier")))
         set_string(one, "tier", info, "tier");
-    if (is_paused(one))
+    if (is_paused(one) || !json_object_get(info, "endAt"))
         return one;
     set_string(one, "ends_at", info, "endAt");
     int64_t left = clock_parse_rfc3339(text_string(info, "endAt"), &end)
@@ -179,6 +179,11 @@ static void add_hidden(struct buf *out, const json_t *o, const char *total, cons
         buf_printf(out, "[%lld more are not shown]\n", hidden);
 }
 
+static const char *or_dash(const char *text)
+{
+    return *text ? text : "-";
+}
+
 static void add_sandboxes(struct buf *out, const json_t *o)
 {
     const json_t *list = json_object_get(o, "sandboxes");
@@ -193,10 +198,12 @@ static void add_sandboxes(struct buf *out, const json_t *o)
     json_array_foreach (list, i, one) {
         const char *tier = text_string(one, "tier"); // empty: the backend has no tiers
         buf_printf(out, "%-20s  %-12s  %-8s  %-7s  %-20.19s  ", text_string(one, "sandbox_id"),
-                   text_string(one, "template"), text_string(one, "state"), *tier ? tier : "-",
-                   text_string(one, "created"));
+                   text_string(one, "template"), or_dash(text_string(one, "state")), or_dash(tier),
+                   or_dash(text_string(one, "created")));
         if (is_paused(one))
             buf_adds(out, "no end while it is paused");
+        else if (!json_object_get(one, "remaining_s"))
+            buf_adds(out, "-"); // the server does not tell
         else
             buf_printf(out, "%lld s", text_int(one, "remaining_s"));
         char *name auto_free = visible_text(text_string(one, "name"));

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
@@ -73,6 +74,7 @@ const struct access *access_cache_put(struct access_cache *cache, const json_t *
     if (!domain_ok(a->domain))
         a->domain[0] = '\0';
     a->used = ++cache->uses;
+    a->asked_ms = clock_mono_ms();
     struct access **entry = entry_for(cache, a->id);
     if (*entry && strcmp((*entry)->id, a->id) == 0) {
         memcpy(a->address, (*entry)->address, sizeof a->address);
@@ -97,6 +99,7 @@ const struct access *access_cache_put_address(struct access_cache *cache, const 
     }
     snprintf((*entry)->address, sizeof(*entry)->address, "%s", address);
     (*entry)->used = ++cache->uses;
+    (*entry)->asked_ms = clock_mono_ms();
     return *entry;
 }
 

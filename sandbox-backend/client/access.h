@@ -4,6 +4,7 @@
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #define ACCESS_CACHE_MAX   64
 #define ACCESS_ID_MAX      64  // bytes of a sandbox id
@@ -20,6 +21,7 @@ struct access {
     char envd_version[ACCESS_VERSION_MAX + 1];
     char address[ACCESS_ADDRESS_MAX + 1]; // its own IP address; "": unknown
     int answered_port;  // a port other than envd's whose server has answered; 0: none
+    int64_t asked_ms;   // when the control plane said this (clock_mono_ms)
     unsigned long used; // the value of access_cache.uses at its last use
 };
 

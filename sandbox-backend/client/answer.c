@@ -63,6 +63,12 @@ static void set_plain(struct err *e, enum err_code code, int status, const json_
         err_set(e, code, "the server answered %d %s", status, http_status_text(status));
 }
 
+// CubeAPI passes on CubeMaster's "130400: sandbox not found" as its own failure.
+static bool is_unknown_to_cube(const char *message)
+{
+    return message && str_starts(message, "1304") && strstr(message, "sandbox not found");
+}
+
 void answer_api_error(struct err *e, int status, const char *body, size_t len)
 {
     json_t *object = object_of(body, len);
@@ -70,6 +76,8 @@ void answer_api_error(struct err *e, int status, const char *body, size_t len)
     enum err_code code = code_of_status(status);
     if (error_code && strcmp(error_code, "sandbox_ended") == 0)
         code = ERR_GONE;
+    else if (status == 500 && is_unknown_to_cube(text_of(object, "message")))
+        code = ERR_NOT_FOUND;
     else if (str_eq(error_code, "host_full"))
         code = ERR_BUSY;
     else if (str_eq(error_code, "port_exposed") || str_eq(error_code, "host_port_taken"))

@@ -57,6 +57,15 @@ static void explain_closed(struct call *call)
             call->port);
 }
 
+// CubeProxy answers for a closed port with nginx's own page. envd's port is closed only while a new
+// sandbox starts.
+static void explain_page(struct call *call)
+{
+    if (!call->client->dialect->tells_gone && call->status == 502 && call->port != ENVD_PORT &&
+        !retry_is_json(&call->roundtrip.body))
+        call->err.code = ERR_REFUSED;
+}
+
 // A route that does not exist, as opposed to a sandbox that does not: E2B's router answers in plain
 // text, and its check of requests in JSON.
 static void explain_route(struct call *call)
@@ -105,8 +114,10 @@ static void judge_guest(struct call *call, const struct err *e)
                           x->body.len);
     if (is_broken && call->request.is_direct && x->was_refused)
         call->err.code = ERR_REFUSED; // by the sandbox itself: no backend is in between
-    if (!is_broken)
+    if (!is_broken) {
         explain_envd(call);
+        explain_page(call);
+    }
     explain_closed(call);
     // The sandbox may have moved, or its token changed: the next call looks it up.
     if (is_broken ? call->client->cube_master != NULL : call->status == 401)

@@ -24,6 +24,7 @@ struct control {
     char *id; // owned
     bool canceled;
     bool kills;
+    bool asks;              // the next call only asks whether the sandbox exists
     enum its_end its_end;   // after a success
     int64_t timeout_s;      // of client_set_timeout and client_resume
     enum pause_depth depth; // of client_pause
@@ -34,6 +35,7 @@ struct control {
 };
 
 static void on_answer(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void on_found(int status, const char *body, size_t len, const struct err *e, void *ctx);
 
 // ---- the life of an operation
 static void complete(struct control *op, const json_t *info, const struct err *e)
@@ -69,7 +71,7 @@ static struct control *control_new(struct client *c, const char *id, void *ctx)
 static void call(struct control *op, const char *method, const char *target, const char *body,
                  const struct err *refused)
 {
-    static const struct call_events EVENTS = {.on_end = on_answer};
+    const struct call_events events = {.on_end = op->asks ? on_found : on_answer};
     static const struct http_header JSON = {"Content-Type", "application/json"};
     const struct call_opts opts = {
         .method = method,
@@ -82,7 +84,8 @@ static void call(struct control *op, const char *method, const char *target, con
         .needs = op->needs,
         .refused = err_is(refused) ? refused : NULL,
     };
-    op->call = call_start(op->base.client, &opts, &EVENTS, op);
+    op->asks = false;
+    op->call = call_start(op->base.client, &opts, &events, op);
 }
 
 // Make a call about one sandbox. An invalid id does not become part of a URL.
@@ -152,15 +155,6 @@ struct client_op *client_get(struct client *c, const char *id, client_json_cb cb
     return &op->base;
 }
 
-struct client_op *client_kill(struct client *c, const char *id, client_done_cb cb, void *ctx)
-{
-    struct control *op = control_new(c, id, ctx);
-    op->done_cb = cb;
-    op->kills = true;
-    call_about(op, "DELETE", "", NULL);
-    return &op->base;
-}
-
 // Find out the dialect first, because the request depends on it.
 static void when_known(struct control *op,
                        void (*on_known)(int status, const char *body, size_t len,
@@ -172,6 +166,37 @@ static void when_known(struct control *op,
         .refused = err_is(&op->refused) ? &op->refused : NULL,
     };
     op->call = call_start(op->base.client, &known, &events, op);
+}
+
+// A server that ends unknown sandboxes with success is asked first whether the sandbox exists.
+static void on_found(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    struct control *op = ctx;
+    if (e || op->canceled)
+        on_answer(status, body, len, e, ctx);
+    else
+        call_about(op, "DELETE", "", NULL);
+}
+
+static void on_known_of_kill(int status, const char *body, size_t len, const struct err *e,
+                             void *ctx)
+{
+    struct control *op = ctx;
+    if (e || op->canceled) {
+        on_answer(status, body, len, e, ctx);
+        return;
+    }
+    op->asks = op->base.client->dialect->ends_unknown;
+    call_about(op, op->asks ? "GET" : "DELETE", "", NULL);
+}
+
+struct client_op *client_kill(struct client *c, const char *id, client_done_cb cb, void *ctx)
+{
+    struct control *op = control_new(c, id, ctx);
+    op->done_cb = cb;
+    op->kills = true;
+    when_known(op, on_known_of_kill);
+    return &op->base;
 }
 
 // A server that ends no sandboxes by itself is sent nothing.

@@ -40,6 +40,8 @@ struct dialect {
     bool filters;       // filters its list by metadata
     bool creates_ready; // answers a create when envd listens; false: earlier
     bool tells_gone;    // its proxy tells an ended sandbox from other failures
+    bool invents_times; // its list has the present time for all times, and "running" for all states
+    bool ends_unknown;  // answers the end of an unknown sandbox as a success
     bool takes_depth;   // takes the depth of a pause; false: it has one way to pause
     // By enum feature: what to do instead, for a model or a person. NULL: it has the feature.
     const char *instead[FEATURES];

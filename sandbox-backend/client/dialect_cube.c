@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/answer.h"
 #include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/client/dialect.h"
 
@@ -23,7 +25,9 @@
 #define DEFAULT_USER   "root"
 #define ENVD           "0.2.0" // CubeAPI reports this version for every sandbox
 
+#define KNOWN_MS         2000
 #define MASTER_NOT_FOUND 130404
+#define MASTER_PAUSED    5 // CubeMaster's number for the state
 
 static bool id_ok(const char *id)
 {
@@ -64,10 +68,14 @@ static void to_guest(const struct client *c, const struct access *a, int port, c
         dialect_name_user(r, user);
 }
 
-// ---- where a sandbox is
+// ---- where a sandbox is, and whether it is paused
+//
+// A request to a paused sandbox waits until it is given up: its network stands still, and CubeProxy
+// does not say so. So what is known counts for KNOWN_MS, and then the client asks again.
 static bool knows(const struct client *c, const struct access *a)
 {
-    return a && (!c->cube_master || c->sandbox_url || a->address[0]);
+    return a && clock_mono_ms() - a->asked_ms < KNOWN_MS &&
+           (!c->cube_master || c->sandbox_url || a->address[0]);
 }
 
 static void to_lookup(const struct client *c, const char *id, struct request *r)
@@ -100,6 +108,8 @@ static const char *take_address(const char *id, const json_t *answer, struct err
     else if (code != 0 && code != 200)
         err_set(e, ERR_UNAVAILABLE, "CubeMaster refused the request with code %lld: %.100s",
                 (long long)code, said ? said : "it gave no reason");
+    else if (json_integer_value(json_object_get(first, "status")) == MASTER_PAUSED)
+        answer_paused(e);
     else if (!address || !is_address(address))
         err_set(e, ERR_UNAVAILABLE, "CubeMaster gave no valid address for sandbox %s", id);
     return err_is(e) ? NULL : address;
@@ -108,6 +118,10 @@ static const char *take_address(const char *id, const json_t *answer, struct err
 static const struct access *take_lookup(struct client *c, const char *id, const json_t *answer,
                                         struct err *e)
 {
+    if (str_eq(json_string_value(json_object_get(answer, "state")), "paused")) {
+        answer_paused(e);
+        return NULL;
+    }
     if (!c->cube_master || c->sandbox_url)
         return dialect_take_lookup(c, id, answer, e);
     const char *address = take_address(id, answer, e);
@@ -119,6 +133,8 @@ const struct dialect dialect_cube = {
     .name = "CubeSandbox",
     .create_path = "/sandboxes",
     .list_path = "/sandboxes",
+    .invents_times = true,
+    .ends_unknown = true,
     .instead =
         {
             [FEATURE_SNAPSHOTS] = "download the files you need, or pause the sandbox",

@@ -109,6 +109,14 @@ static bool matches(const json_t *sandbox, const json_t *metadata)
     return true;
 }
 
+// Remove what the server makes up.
+static void strip(json_t *sandbox)
+{
+    static const char *const KEYS[] = {"startedAt", "endAt", "state"};
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
+        json_object_del(sandbox, KEYS[i]);
+}
+
 static void take_page(struct list *op, const char *body, size_t len, struct err *e)
 {
     const struct dialect *dialect = op->base.client->dialect;
@@ -121,6 +129,8 @@ static void take_page(struct list *op, const char *body, size_t len, struct err 
     size_t i;
     json_t *one;
     json_array_foreach (page, i, one) {
+        if (dialect->invents_times && !op->of_snapshots)
+            strip(one);
         if ((dialect->filters || matches(one, op->metadata)) &&
             json_array_size(op->all) < CLIENT_LIST_MAX)
             json_array_append(op->all, one);

@@ -53,6 +53,21 @@ def test_a_command(daemon):
         (0, f"true {made['sandboxID']} default\n".encode())
 
 
+@pytest.mark.only_in("microvm", reason="gVisor's loopback has IPv4 alone, and no FUSE device")
+def test_the_loopback_of_ipv6_and_fuse(daemon):
+    """Programs bind ::1, and a request to that port gets there; users mount FUSE file systems."""
+    made = daemon.create()
+    serve = ("import socket; s = socket.create_server(('::1', 3999), family=socket.AF_INET6); print('up', flush=True)\n"
+             "while True:\n c, _ = s.accept(); c.recv(999)\n"
+             " c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nv6'); c.close()")
+    with daemon.open_command(made, f'python3 -c "{serve}"') as s:
+        wait_started(s)
+        answer = daemon.through(made["sandboxID"], port=3999, path="/")
+        assert (answer.status, answer.body) == (200, b"v6")
+    assert daemon.command(made, "awk '{print $6}' /proc/net/if_inet6") == (0, b"lo\n"), "netd carries IPv4 only"
+    assert daemon.command(made, "[ ! -e /dev/fuse ] || stat -c %a /dev/fuse")[1] in (b"666\n", b"")
+
+
 def test_the_token_is_enforced(daemon):
     made = daemon.create()
     answer = daemon.through(made["sandboxID"], "POST", "/process.Process/List", b"{}",

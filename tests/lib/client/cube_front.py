@@ -2,12 +2,15 @@
 """cubbyd in the shape of a CubeSandbox cluster: CubeAPI ("api"), CubeMaster ("master"), CubeProxy
 ("proxy"), and the guests' own addresses ("direct"), with an envd of the 0.2 line behind.
 
-Its behaviour is that of the reference: version 1 of the routes, ids of 32 hexadecimal digits, no
-token, no time to live, an environment that is dropped, 422 in plain text, 500 for an unknown
-sandbox.
+Its behaviour is what the real CubeAPI, CubeMaster and CubeProxy were seen to do: version 1 of the
+routes, ids of 32 hexadecimal digits, no token, no time to live, an environment that is dropped, 422
+in plain text, nginx's pages for a closed port (502) and an unknown sandbox (500), a list whose times
+are all now and whose states are all "running", success for the end of an unknown sandbox, 500 for
+its pause, and no answer from the guest of a paused one. CubeProxy's buffering is left out.
 """
 
 import base64
+import datetime
 import json
 import re
 import secrets
@@ -55,6 +58,9 @@ class CubeFront(Front):
         match = re.fullmatch(r"/sandboxes/([0-9a-f]{32})", request.path)
         if match and request.method in ("GET", "DELETE"):
             await self.one(request.method, match[1])
+        match = re.fullmatch(r"/sandboxes/([0-9a-f]{32})/(pause|resume|connect)", request.path)
+        if match and request.method == "POST":
+            await self.pause_or_resume(match[1], match[2])
         if re.fullmatch(r"/sandboxes/[^/]+/(timeout|refreshes|snapshots|logs)", request.path):
             # What CubeAPI itself has no backend for, and says so: the client must do without.
             raise Answer(501, {"code": 501, "message": "not implemented"})
@@ -80,7 +86,7 @@ class CubeFront(Front):
         cube_id = secrets.token_hex(16)
         self.sandboxes[cube_id] = {"id": made["sandboxID"], "token": made["envdAccessToken"],
                                    "address": self.add_address() if self.add_address else None,
-                                   "late": self.late}
+                                   "late": self.late, "paused": False}
         raise Answer(201, self.shape(cube_id, made))
 
     async def list(self, request):
@@ -88,11 +94,26 @@ class CubeFront(Front):
         names = {s["id"]: cube_id for cube_id, s in self.sandboxes.items()}
         if request.query:
             self.wrong.append(f"a list with ?{request.query}, which is compared as it stands")
-        raise Answer(200, [self.shape(names[s["sandboxID"]], s) for s in all_of_them
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+        invented = {"startedAt": now, "endAt": now, "state": "running"}
+        raise Answer(200, [self.shape(names[s["sandboxID"]], s) | invented for s in all_of_them
                            if s["sandboxID"] in names])
+
+    async def pause_or_resume(self, cube_id, what):
+        known = self.sandboxes.get(cube_id)
+        if not known:
+            raise Answer(500, {"code": 500, "message": "130400: sandbox not found"})
+        body = {} if what == "pause" else {"timeout": LIFE_S}
+        status, _, info = await self.api("POST", f"/sandboxes/{known['id']}/{what}", body)
+        if status == 409 and what == "pause":
+            raise Answer(500, {"code": 500, "message": "130490: sandbox is not running"})
+        known["paused"] = what == "pause"
+        raise Answer(204) if what == "pause" else Answer(201, self.shape(cube_id, info))
 
     async def one(self, method, cube_id):
         known = self.sandboxes.get(cube_id)
+        if not known and method == "DELETE":
+            raise Answer(204)
         if not known:
             raise Answer(404, {"code": 404, "message": f"sandbox {cube_id} not found"})
         status, _, info = await self.api(method, f"/sandboxes/{known['id']}")
@@ -111,7 +132,7 @@ class CubeFront(Front):
         if not known:
             raise Answer(200, {"ret": {"ret_code": 130404, "ret_msg": "sandbox not found"}})
         raise Answer(200, {"requestID": "r", "ret": {"ret_code": 200, "ret_msg": "success"}, "data": [
-            {"sandbox_id": cube_id[1], "status": 1, "host_id": "h", "sandbox_ip": known["address"]}]})
+            {"sandbox_id": cube_id[1], "status": 5 if known["paused"] else 1, "host_id": "h", "sandbox_ip": known["address"]}]})
 
     # ---- the ways to a guest
     async def proxy(self, request, reader, writer):
@@ -134,8 +155,13 @@ class CubeFront(Front):
         await self.guest(known, 49983, request, reader, writer)
 
     async def guest(self, known, port, request, reader, writer):
+        if known["paused"]:  # its network stands still
+            await reader.read()
+            return
         body = self.envd(request) if port == 49983 else None
-        await self.passed_on(request, known["id"], port, known["token"], reader, writer, body)
+        page = Answer(502, "<html><head><title>502 Bad Gateway</title></head></html>", "text/html",
+                      X_Cube_Retcode="330502")
+        await self.passed_on(request, known["id"], port, known["token"], reader, writer, body, page)
 
     def envd(self, request):
         """Refuse requests that envd 0.2 does not know. Return the body that is passed on."""

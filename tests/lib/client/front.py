@@ -162,8 +162,9 @@ class Front:
             rest = unchunk(rest)
         return int(head.split()[1]), headers, json.loads(rest) if rest.strip() else None
 
-    async def passed_on(self, request, sandbox, port, token, reader, writer, body=None):
-        """Passes a request to a port of a sandbox, and its answer back, until either side ends."""
+    async def passed_on(self, request, sandbox, port, token, reader, writer, body=None, page=None):
+        """Passes a request to a port of a sandbox, and its answer back, until either side ends. `page` is
+        answered in place of cubbyd's own 502."""
         headers = {k: v for k, v in request.fields
                    if k.lower() not in ("host", "content-length", "transfer-encoding", "connection",
                                         *TOKEN_HEADERS)}
@@ -174,9 +175,15 @@ class Front:
                                       request.body if body is None else body)
 
         async def back():
-            while data := await up.read(65536):
+            data = await up.read(65536)
+            if page and data.startswith(b"HTTP/1.1 502"):
+                writer.write(page.wire())
+                await writer.drain()
+                return
+            while data:
                 writer.write(data)
                 await writer.drain()
+                data = await up.read(65536)
 
         async def left():
             while await reader.read(65536):

@@ -261,6 +261,45 @@ def test_cube_sandbox_that_is_gone(cube):
         assert "html" not in said
 
 
+def test_a_closed_port_of_cube_means_that_there_is_no_kernel(cube):
+    """CubeProxy answers with nginx's page, not with E2B's text."""
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000", "--template", "coder")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    assert mcp.tool("run_python_code", sandbox_id=sandbox, code="print(6 * 7)")["stdout"] == "42\n"
+
+
+@pytest.mark.parametrize("master", [False, True])
+def test_a_paused_sandbox_of_cube_is_told_at_once(cube, master):
+    """A request to it would wait for minutes, for its network stands still."""
+    more = ("--cube-master", f"http://{SERVER}:8089") if master else ()
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000", *more)
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    mcp.tool("pause_sandbox", sandbox_id=sandbox)
+    other = cube.mcp("--backend", f"https://{SERVER}:3000", *more)
+    assert "is paused" in other.error("run_command", sandbox_id=sandbox, command="true")
+    other.tool("resume_sandbox", sandbox_id=sandbox)
+    assert other.tool("run_command", sandbox_id=sandbox, command="echo on")["stdout"] == "on\n"
+
+
+def test_what_cube_makes_up_is_not_shown(cube):
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    mcp.tool("pause_sandbox", sandbox_id=sandbox)
+    listed, = mcp.tool("list_sandboxes")["sandboxes"]
+    assert (listed["sandbox_id"], listed["state"], listed["created"]) == (sandbox, "", "")
+    assert "ends_at" not in listed and "remaining_s" not in listed
+
+
+def test_an_unknown_sandbox_of_cube_is_not_said_to_be_killed(cube):
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
+    for tool in "kill_sandbox", "pause_sandbox":
+        said = mcp.error(tool, sandbox_id="ab" * 16)
+        assert "not found" in said or "no sandbox" in said, said
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    mcp.tool("kill_sandbox", sandbox_id=sandbox)
+    assert cube.front.sandboxes == {}
+
+
 # ---- E2B
 def test_e2b_by_wildcard_names(e2b, tmp_path):
     place = e2b("e2b.test")
