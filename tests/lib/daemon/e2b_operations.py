@@ -47,6 +47,7 @@ GET /templates/{}/builds/{}/status
 GET /templates/{}/builds/{}/logs
 GET /templates/aliases/{}
 POST /templates/tags
+DELETE /templates/tags
 GET /templates/{}/tags
 GET /default-templates
 GET /volumes
@@ -115,14 +116,14 @@ sandbox.git | |
 runCode | | code_text
 runCode: charts, tables, images | | code_every_kind
 createCodeContext, listCodeContexts, restartCodeContext, removeCodeContext | | code_contexts
-Template.build, buildInBackground | POST /v3/templates, POST /v2/templates/{}/builds/{}, GET /templates/{}/files/{} | 
-Template.getBuildStatus | GET /templates/{}/builds/{}/status | 
+Template.build, buildInBackground | POST /v3/templates, POST /v2/templates/{}/builds/{}, GET /templates/{}/files/{} | protocol/daemon/test_daemon_builds.py::test_a_build_becomes_a_template
+Template.getBuildStatus | GET /templates/{}/builds/{}/status | protocol/daemon/test_daemon_builds.py::test_logs_come_in_pages
 Template.exists, aliasExists | GET /templates/aliases/{} | protocol/daemon/test_daemon_control.py::test_names_of_templates
-Template.assignTags, removeTags, getTags | POST /templates/tags, DELETE /templates/tags, GET /templates/{}/tags | 
+Template.assignTags, removeTags, getTags | POST /templates/tags, DELETE /templates/tags, GET /templates/{}/tags | protocol/daemon/test_daemon_builds.py::test_tags_point_to_builds
 Volume.create, list, getInfo, destroy | POST /volumes, GET /volumes, GET /volumes/{}, DELETE /volumes/{} | protocol/daemon/test_daemon_api.py::test_unavailable
 Secret.create, list, getInfo, update, destroy | POST /secrets, GET /secrets, GET /secrets/{}, POST /secrets/{}, DELETE /secrets/{} | protocol/daemon/test_daemon_api.py::test_unavailable
 e2b sandbox list, info, kill, metrics | GET /v2/sandboxes, GET /sandboxes/{}, DELETE /sandboxes/{}, GET /sandboxes/{}/metrics | protocol/daemon/test_daemon_api.py::test_list
 e2b sandbox logs | GET /sandboxes/{}/logs | protocol/daemon/test_daemon_control.py::test_logs
 e2b template list, delete | GET /templates, DELETE /templates/{} | protocol/daemon/test_daemon_control.py::test_templates
-e2b template create, publish | POST /v3/templates, PATCH /v2/templates/{} | 
+e2b template create, publish | POST /v3/templates, PATCH /v2/templates/{} | protocol/daemon/test_daemon_builds.py::test_a_build_becomes_a_template
 """.split("\n")[1:-1]
