@@ -95,7 +95,8 @@ static int open_context(struct engine *b, struct err *e)
     const char *slash = strrchr(o->dockerfile, '/');
     char *dir auto_free =
         slash ? xstrndup(o->dockerfile, (size_t)(slash - o->dockerfile) + 1) : xstrdup(".");
-    b->context = context_open(o->context ? o->context : dir, file_exists(own) ? own : NULL, e);
+    b->context =
+        build_context_open(o->context ? o->context : dir, file_exists(own) ? own : NULL, e);
     return b->context ? 0 : -1;
 }
 
@@ -334,7 +335,7 @@ static void release(struct engine *b)
         free(b->stages[i]);
     }
     free(b->stages);
-    context_close(b->context);
+    build_context_close(b->context);
     json_decref(b->plan);
     json_decref(b->policy);
     json_decref(b->globals);

@@ -9,7 +9,7 @@
 struct engine {
     const struct engine_opts *opts; // borrowed
     json_t *plan;                   // owned
-    struct context *context;        // owned; NULL: the plan names archives
+    struct build_context *context;  // owned; NULL: the plan names archives
     struct stage **stages;          // owned, each also; first those of the plan, then those of
                                     // images that only COPY --from names
     size_t count, of_plan;

@@ -10,13 +10,13 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/build/context_internal.h"
+#include "sandbox-backend/build/build_context_internal.h"
 
 #define BLOCK_BYTES 65536
 #define MODE_BITS   07777
 
 struct packing {
-    struct context *context;
+    struct build_context *context;
     struct archive *out;
     struct err *e;
 };
@@ -35,7 +35,7 @@ static struct archive *open_reader(int fd)
     return NULL;
 }
 
-bool context__is_archive(int fd)
+bool build_context__is_archive(int fd)
 {
     struct archive_entry *entry = NULL;
     struct archive *in = open_reader(fd);
@@ -67,10 +67,10 @@ static int changed(const struct packing *p, const char *path)
 }
 
 // ---- one file
-static int write_file(const struct packing *p, const struct context_entry *from)
+static int write_file(const struct packing *p, const struct build_context_entry *from)
 {
     char block[BLOCK_BYTES];
-    int fd auto_close = context__open(p->context, from->path, O_RDONLY | O_NONBLOCK);
+    int fd auto_close = build_context__open(p->context, from->path, O_RDONLY | O_NONBLOCK);
     if (fd < 0)
         return changed(p, from->path);
     int64_t left = from->st.st_size;
@@ -85,14 +85,14 @@ static int write_file(const struct packing *p, const struct context_entry *from)
     return left ? changed(p, from->path) : 0;
 }
 
-static int write_content(const struct packing *p, const struct context_entry *from)
+static int write_content(const struct packing *p, const struct build_context_entry *from)
 {
     if (from->text && archive_write_data(p->out, from->text, strlen(from->text)) < 0)
         return fail_archive(p, p->out, from->path);
     return from->text || !S_ISREG(from->st.st_mode) ? 0 : write_file(p, from);
 }
 
-static int write_entry(const struct packing *p, const struct context_entry *from)
+static int write_entry(const struct packing *p, const struct build_context_entry *from)
 {
     struct archive_entry *entry = archive_entry_new();
     archive_entry_set_pathname(entry, from->path);
@@ -145,10 +145,10 @@ static int copy_data(const struct packing *p, struct archive *in, const char *to
     return 0;
 }
 
-static int write_unpacked(const struct packing *p, const struct context_entry *from)
+static int write_unpacked(const struct packing *p, const struct build_context_entry *from)
 {
-    struct context_entry dir = {.path = from->path, .st = {.st_mode = S_IFDIR | 0755}};
-    int fd auto_close = context__open(p->context, from->path, O_RDONLY | O_NONBLOCK);
+    struct build_context_entry dir = {.path = from->path, .st = {.st_mode = S_IFDIR | 0755}};
+    int fd auto_close = build_context__open(p->context, from->path, O_RDONLY | O_NONBLOCK);
     struct archive *in = fd < 0 ? NULL : open_reader(fd);
     struct archive_entry *entry = NULL;
     int status = ARCHIVE_FATAL, result = in ? write_entry(p, &dir) : changed(p, from->path);
@@ -168,8 +168,8 @@ static int write_unpacked(const struct packing *p, const struct context_entry *f
     return result;
 }
 
-int context_pack(struct context *c, const json_t *step, const struct selection *s, int fd,
-                 struct err *e)
+int build_context_pack(struct build_context *c, const json_t *step, const struct selection *s,
+                       int fd, struct err *e)
 {
     struct packing p = {.context = c, .out = archive_write_new(), .e = e};
     int result = 0;
@@ -184,7 +184,7 @@ int context_pack(struct context *c, const json_t *step, const struct selection *
     archive_write_free(p.out);
     // The key of the layer is the hash of what was selected, so the archive must hold just that.
     struct selection again;
-    if (result < 0 || context_select(c, step, &again, e) < 0)
+    if (result < 0 || build_context_select(c, step, &again, e) < 0)
         return -1;
     result = strcmp(again.hash, s->hash) == 0 ? 0 : changed(&p, c->path);
     selection_fini(&again);

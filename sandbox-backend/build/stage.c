@@ -372,7 +372,7 @@ static int add_content(const struct resolving *r, json_t *copy, json_t *what, st
     if (!r->world->context)
         return hash ? json_object_set_new(what, "hash", json_string(hash))
                     : err_set(r->e, ERR_INVALID, "the plan names no archive for COPY");
-    if (context_select(r->world->context, copy, &selected, r->e) < 0)
+    if (build_context_select(r->world->context, copy, &selected, r->e) < 0)
         return -1;
     json_object_set_new(what, "hash", json_string(selected.hash));
     json_object_set(what, "sources", selected.sources);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/build/context.h"
+#include "sandbox-backend/build/build_context.h"
 
 #define KEY_CHARS 64
 
@@ -60,13 +60,13 @@ struct stage {
 
 // What all stages of a build share.
 struct stage_world {
-    bool expand;             // the plan is a Dockerfile, whose words have variables
-    char escape;             // of the Dockerfile
-    const json_t *globals;   // borrowed; object: the ARGs before the first FROM, with their values
-    const json_t *given;     // borrowed; object: --build-arg
-    struct context *context; // borrowed; NULL: the plan names archives
-    bool force;              // no step is taken from the cache
-    int steps;               // stages and actions so far
+    bool expand;           // the plan is a Dockerfile, whose words have variables
+    char escape;           // of the Dockerfile
+    const json_t *globals; // borrowed; object: the ARGs before the first FROM, with their values
+    const json_t *given;   // borrowed; object: --build-arg
+    struct build_context *context; // borrowed; NULL: the plan names archives
+    bool force;                    // no step is taken from the cache
+    int steps;                     // stages and actions so far
     // Find the stage that COPY --from names, or make one of an image. Resolved. NULL with `e`.
     struct stage *(*find)(const char *name, void *ctx, struct err *e);
     void *ctx;

@@ -208,10 +208,10 @@ static int fetch_from(const struct steps *s, const char *from, const struct acti
 static int pack_context(const struct steps *s, const struct action *a, int fd, struct err *e)
 {
     struct selection selected;
-    if (context_select(s->context, a->step, &selected, e) < 0)
+    if (build_context_select(s->context, a->step, &selected, e) < 0)
         return -1;
     int result = strcmp(selected.hash, text_of(a->what, "hash")) == 0
-                     ? context_pack(s->context, a->step, &selected, fd, e)
+                     ? build_context_pack(s->context, a->step, &selected, fd, e)
                      : err_set(e, ERR_CONFLICT, "the files changed during the build; build again");
     selection_fini(&selected);
     return result;
@@ -239,17 +239,19 @@ static const char PLACE[] =
     "cd " STAGING "/t\n"
     "slash=; case $dest in */) slash=1;; esac\n"
     "d=${dest%%/}; [ -n \"$d\" ] || d=/\n"
-    "into() { [ -d \"$d\" ] || mkdir -p \"$d\"; }\n"
+    "mk() { [ -z \"$1\" ] || [ -d \"$1\" ] || { mk \"${1%%/*}\"; mkdir \"$1\"; chown $owner "
+    "\"$1\"; "
+    "}; }\n"
     "for s in %s; do\n"
     "  if [ ! -e \"$s\" ] && [ ! -L \"$s\" ]; then echo \"nothing matches $s\"; exit 1; fi\n"
     "  if [ -d \"$s\" ] && [ ! -L \"$s\" ]; then\n"
-    "    into; was=$(stat -c '%%a %%u:%%g' \"$d/.\")\n"
+    "    mk \"$d\"; was=$(stat -c '%%a %%u:%%g' \"$d/.\")\n"
     "    cp -alf \"$s/.\" \"$d/\"\n"
     "    chmod ${was%%%% *} \"$d/.\"; chown ${was#* } \"$d/.\"\n"
     "  else\n"
     "    if [ $many = 1 ] || [ -n \"$slash\" ] || [ -d \"$d\" ]; then\n"
-    "      into; t=$d/${s##*/}\n"
-    "    else mkdir -p \"${d%%/*}/\"; t=$d; fi\n"
+    "      mk \"$d\"; t=$d/${s##*/}\n"
+    "    else mk \"${d%%/*}\"; t=$d; fi\n"
     "    if [ -d \"$t\" ] && [ ! -L \"$t\" ]; then\n"
     "      echo \"a file cannot replace the directory $t\"; exit 1; fi\n"
     "    rm -f \"$t\"; mv \"$s\" \"$t\"\n"
@@ -277,9 +279,9 @@ static void copy_script(struct buf *out, const json_t *what)
     buf_printf(out,
                "set -e\nexec 2>&1\nif ! command -v tar >/dev/null; then echo 'COPY needs the "
                "program tar in the image'; exit 1; fi\n"
-               "mkdir -p " STAGING "/t\ndest=%s\nmany=%d\n"
+               "mkdir -p " STAGING "/t\ndest=%s\nmany=%d\nowner=%s\n"
                "tar -xpof " STAGING "/a.tar -C " STAGING "/t\nrm " STAGING "/a.tar\n",
-               dest, json_array_size(json_object_get(what, "sources")) > 1);
+               dest, json_array_size(json_object_get(what, "sources")) > 1, user);
     if (!str_eq(text_of(what, "user"), "0:0"))
         buf_printf(out, "chown -hR %s " STAGING "/t\n", user);
     if (*text_of(what, "mode"))

@@ -10,9 +10,9 @@
 #include "sandbox-backend/build/stage.h"
 
 struct steps {
-    struct session *session; // borrowed
-    struct context *context; // borrowed; NULL: the plan names archives
-    int64_t timeout_ms;      // of one RUN
+    struct session *session;       // borrowed
+    struct build_context *context; // borrowed; NULL: the plan names archives
+    int64_t timeout_ms;            // of one RUN
     void (*on_output)(bool is_stderr, const char *data, size_t len, void *ctx);
     void *ctx;
 };

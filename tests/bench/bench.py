@@ -15,6 +15,7 @@ import pathlib
 import sys
 import tempfile
 
+from bench_build import BuildBench
 from bench_density import DensityBench
 from bench_elsewhere import ElsewhereBench
 from bench_fork import ForkBench
@@ -34,7 +35,7 @@ from bench_tiers import TiersBench
 os.environ["CUBBY_POOL"] = "off"
 
 PARTS = [SandboxBench, JailBench, NetworkBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench,
-         PauseBench, TiersBench, ScenarioBench, ProgressBench, PortsBench, HttpBench]
+         PauseBench, TiersBench, ScenarioBench, ProgressBench, PortsBench, HttpBench, BuildBench]
 
 
 def machine():

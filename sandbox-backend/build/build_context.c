@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The context of a build: what a step copies, and its hash.
-#include "sandbox-backend/build/context.h"
+#include "sandbox-backend/build/build_context.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,18 +15,18 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/build/context_internal.h"
+#include "sandbox-backend/build/build_context_internal.h"
 #include "sandbox-backend/keys/sha256.h"
 
 struct walk {
-    struct context *context;
+    struct build_context *context;
     struct selection *out;
     bool add; // the step is ADD, which unpacks archives
     int depth;
     struct err *e;
 };
 
-int context__open(const struct context *c, const char *path, int flags)
+int build_context__open(const struct build_context *c, const char *path, int flags)
 {
     struct open_how how = {.flags = (unsigned)flags | O_CLOEXEC,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
@@ -34,7 +34,7 @@ int context__open(const struct context *c, const char *path, int flags)
 }
 
 // ---- opening
-static int read_ignore(struct context *c, const char *file, struct err *e)
+static int read_ignore(struct build_context *c, const char *file, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     char *own auto_free = str_printf("%s/.dockerignore", c->path);
@@ -47,20 +47,20 @@ static int read_ignore(struct context *c, const char *file, struct err *e)
     return c->ignore ? 0 : -1;
 }
 
-struct context *context_open(const char *dir, const char *ignore_file, struct err *e)
+struct build_context *build_context_open(const char *dir, const char *ignore_file, struct err *e)
 {
-    struct context *c = xcalloc(1, sizeof *c);
+    struct build_context *c = xcalloc(1, sizeof *c);
     c->path = xstrdup(dir);
     c->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->dir < 0)
         err_sys(e, errno, "the context %s", dir);
     else if (read_ignore(c, ignore_file, e) == 0)
         return c;
-    context_close(c);
+    build_context_close(c);
     return NULL;
 }
 
-void context_close(struct context *c)
+void build_context_close(struct build_context *c)
 {
     if (!c)
         return;
@@ -72,7 +72,8 @@ void context_close(struct context *c)
 }
 
 // ---- entries
-static struct context_entry *add_entry(struct walk *w, const char *path, const struct stat *st)
+static struct build_context_entry *add_entry(struct walk *w, const char *path,
+                                             const struct stat *st)
 {
     struct selection *s = w->out;
     if (s->count >= CONTEXT_ENTRIES_MAX) {
@@ -83,8 +84,8 @@ static struct context_entry *add_entry(struct walk *w, const char *path, const s
         s->cap = s->cap ? 2 * s->cap : 64;
         s->entries = xrealloc(s->entries, s->cap * sizeof *s->entries);
     }
-    struct context_entry *entry = &s->entries[s->count++];
-    *entry = (struct context_entry){.path = xstrdup(path), .st = *st};
+    struct build_context_entry *entry = &s->entries[s->count++];
+    *entry = (struct build_context_entry){.path = xstrdup(path), .st = *st};
     return entry;
 }
 
@@ -95,7 +96,7 @@ static int add_link(struct walk *w, const char *path, int dir, const char *name,
     ssize_t len = readlinkat(dir, name, target, sizeof target - 1);
     if (len < 0)
         return err_sys(w->e, errno, "read the link %s", path);
-    struct context_entry *entry = add_entry(w, path, st);
+    struct build_context_entry *entry = add_entry(w, path, st);
     if (!entry)
         return -1;
     entry->target = xstrndup(target, (size_t)len);
@@ -198,7 +199,7 @@ static int take_stray_link(struct walk *w, const char *path)
     char *slash = strrchr(parent, '/');
     if (slash)
         *slash = '\0';
-    int dir auto_close = context__open(w->context, slash ? parent : "", O_PATH | O_DIRECTORY);
+    int dir auto_close = build_context__open(w->context, slash ? parent : "", O_PATH | O_DIRECTORY);
     if (dir < 0 || fstatat(dir, str_base(path), &st, AT_SYMLINK_NOFOLLOW) < 0 ||
         !S_ISLNK(st.st_mode))
         return err_set(w->e, ERR_NOT_FOUND, "\"%.200s\" is not in the context %s", path,
@@ -212,7 +213,7 @@ static int take_path(struct walk *w, const char *path)
     struct stat st;
     if (ignore_matches(w->context->ignore, path) && !ignore_has_exceptions(w->context->ignore))
         return err_set(w->e, ERR_NOT_FOUND, "\"%.200s\" is left out by .dockerignore", path);
-    int fd auto_close = context__open(w->context, path, O_RDONLY | O_NONBLOCK);
+    int fd auto_close = build_context__open(w->context, path, O_RDONLY | O_NONBLOCK);
     json_array_append_new(w->out->sources, json_stringn(path, strlen(path)));
     if (fd < 0)
         return errno == EXDEV || errno == ELOOP || errno == ENOENT
@@ -224,10 +225,10 @@ static int take_path(struct walk *w, const char *path)
         return (*path && !add_entry(w, path, &st)) ? -1 : walk_dir(w, fd, path);
     if (!S_ISREG(st.st_mode))
         return refuse_kind(w, path, st.st_mode);
-    struct context_entry *entry = add_entry(w, path, &st);
+    struct build_context_entry *entry = add_entry(w, path, &st);
     if (!entry)
         return -1;
-    entry->unpack = w->add && context__is_archive(fd);
+    entry->unpack = w->add && build_context__is_archive(fd);
     return 0;
 }
 
@@ -237,7 +238,7 @@ static int take_glob(struct walk *w, const char *done, const char *rest, size_t 
     size_t len = strcspn(rest, "/");
     char *part auto_free = xstrndup(rest, len);
     struct dirent **names = NULL;
-    int fd auto_close = context__open(w->context, done, O_RDONLY | O_DIRECTORY);
+    int fd auto_close = build_context__open(w->context, done, O_RDONLY | O_DIRECTORY);
     int n = fd < 0 ? 0 : scandirat(fd, ".", &names, no_dots, by_bytes);
     int result = 0;
     for (int i = 0; i < n; i++) {
@@ -283,7 +284,7 @@ static int take_file(struct walk *w, const json_t *file)
         .st_mode = S_IFREG | 0644, .st_size = (off_t)strlen(text), .st_mtim.tv_sec = time(NULL)};
     char *path auto_free =
         str_printf(".cubby-inline/%s", json_string_value(json_object_get(file, "name")));
-    struct context_entry *entry = add_entry(w, path, &st);
+    struct build_context_entry *entry = add_entry(w, path, &st);
     if (!entry)
         return -1;
     entry->text = xstrdup(text);
@@ -292,7 +293,7 @@ static int take_file(struct walk *w, const json_t *file)
 }
 
 // ---- the hash
-static int hash_content(const struct walk *w, const struct context_entry *entry,
+static int hash_content(const struct walk *w, const struct build_context_entry *entry,
                         struct sha256 *hash)
 {
     if (entry->text || entry->target) {
@@ -300,7 +301,7 @@ static int hash_content(const struct walk *w, const struct context_entry *entry,
         *hash = sha256_of(text, strlen(text));
         return 0;
     }
-    int fd auto_close = context__open(w->context, entry->path, O_RDONLY | O_NONBLOCK);
+    int fd auto_close = build_context__open(w->context, entry->path, O_RDONLY | O_NONBLOCK);
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (fd < 0 || sha256_of_file(path, hash, NULL) < 0)
@@ -313,7 +314,7 @@ static int hash_all(const struct walk *w)
     struct buf all auto_buf = BUF_INIT;
     char hex[SHA256_HEX_CHARS + 1] = "";
     for (size_t i = 0; i < w->out->count; i++) {
-        const struct context_entry *entry = &w->out->entries[i];
+        const struct build_context_entry *entry = &w->out->entries[i];
         struct sha256 hash = {0};
         if (!S_ISDIR(entry->st.st_mode) && hash_content(w, entry, &hash) < 0)
             return -1;
@@ -328,7 +329,8 @@ static int hash_all(const struct walk *w)
     return 0;
 }
 
-int context_select(struct context *c, const json_t *step, struct selection *out, struct err *e)
+int build_context_select(struct build_context *c, const json_t *step, struct selection *out,
+                         struct err *e)
 {
     *out = (struct selection){.sources = json_array()};
     struct walk w = {.context = c, .out = out, .e = e};
