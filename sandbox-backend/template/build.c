@@ -66,7 +66,10 @@ static int find_programs(struct build *b, struct err *e)
         if (!path)
             return -1;
     }
-    b->runsc = runsc_find(NULL, &b->no_runsc);
+    if (b->spec->extra_modules)
+        err_set(&b->no_runsc, ERR_UNIMPLEMENTED, "gVisor's kernel has no modules");
+    else
+        b->runsc = runsc_find(NULL, &b->no_runsc);
     char *mkfs auto_free = b->runsc ? tool_find("mkfs.erofs", "erofs-utils", &b->no_runsc) : NULL;
     if (!mkfs)
         free(steal(&b->runsc));
