@@ -15,6 +15,8 @@ import pytest
 
 from harness import BIN, TEST_HOME
 
+pytestmark = pytest.mark.timeout(2400)  # a build takes minutes, on a busy host many
+
 SCRIPT = """echo ran > /etc/cubby-script
 python3 -c 'import tabulate'
 test -d /cubby-build

@@ -13,6 +13,8 @@ import pytest
 
 from harness import BIN, TEST_HOME
 
+pytestmark = pytest.mark.timeout(2400)  # a build takes minutes, on a busy host many
+
 
 @pytest.fixture(scope="module")
 def home():

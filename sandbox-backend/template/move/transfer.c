@@ -253,7 +253,7 @@ static int check_facts(const json_t *facts, struct err *e)
     return name && template_name_ok(name) ? 0 : refuse(e, "its template has an invalid name");
 }
 
-static int check_manifest(const json_t *manifest, const char *dir, struct err *e)
+int transfer_check_manifest(const json_t *manifest, const char *dir, struct err *e)
 {
     const json_t *files = json_object_get(manifest, "files");
     int64_t format = number_of(json_object_get(manifest, "format"));
@@ -331,7 +331,7 @@ static int read_all(struct transfer *t, struct archive_reader *r, const json_t *
                     const struct sha256 *expected, struct err *e)
 {
     const json_t *files = json_object_get(manifest, "files");
-    if (check_manifest(manifest, t->dir, e) < 0)
+    if (transfer_check_manifest(manifest, t->dir, e) < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(FILES); i++)
         if (read_file(r, t->dir, json_array_get(files, i), i, e) < 0)

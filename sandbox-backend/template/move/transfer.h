@@ -26,6 +26,8 @@ struct transfer {
 // expected: the digest that it must have, or NULL.
 int transfer_read(struct transfer *t, const char *home, const char *path,
                   const struct sha256 *expected, struct err *e);
+// The first part of it, for tests: check what a manifest says. dir: where the files would be made.
+int transfer_check_manifest(const json_t *manifest, const char *dir, struct err *e);
 // Download an archive to a new file of <home>/cache, and return its path as a new string, or NULL.
 char *transfer_fetch(const char *home, const char *url, struct err *e);
 // Remove the directory.
