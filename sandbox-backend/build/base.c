@@ -123,9 +123,12 @@ static char *image_template(const char *reference)
     return str_printf(IMAGE_PREFIX "%.*s", IMAGE_DIGITS, key);
 }
 
-static int build_image(struct engine *b, const char *reference, const char *name, struct err *e)
+static int build_image(struct engine *b, const struct stage *s, const char *reference,
+                       const char *name, struct err *e)
 {
     const struct engine_opts *o = b->opts;
+    // Each stage of a plan has credentials of its own.
+    const char *authfile = json_string_value(json_object_get(s->json, "authfile"));
     FILE *progress = engine__stream(o->report);
     const struct template_build spec = {
         .home = o->home,
@@ -137,7 +140,7 @@ static int build_image(struct engine *b, const char *reference, const char *name
         .progress = progress,
         .source = {.kind = FROM_IMAGE,
                    .reference = reference,
-                   .authfile = o->authfile,
+                   .authfile = authfile ? authfile : o->authfile,
                    .plain_http = o->plain_http},
         .hidden = true,
     };
@@ -164,7 +167,7 @@ static int begin_with_image(struct engine *b, struct stage *s, const char *refer
         char *text auto_free = plan_text(s->json);
         report_step(b->opts->report, b->world.steps + 1, text,
                     (int)json_integer_value(json_object_get(s->json, "line")), false);
-        if (build_image(b, reference, name, e) < 0)
+        if (build_image(b, s, reference, name, e) < 0)
             return err_wrap(e, "FROM %.100s", reference);
         report_step_done(b->opts->report);
     }

@@ -232,6 +232,17 @@ static int read_all(struct parsing *p, struct err *e)
     }
 }
 
+// A message may end a word of the file within a character.
+static void mend_message(struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    utf8_sanitize(&text, e->msg, strlen(e->msg));
+    size_t room = text.len < sizeof e->msg ? text.len : sizeof e->msg - 1;
+    size_t len = utf8_valid_prefix(buf_str(&text), room);
+    memcpy(e->msg, buf_str(&text), len);
+    e->msg[len] = '\0';
+}
+
 json_t *dockerfile_parse(const char *text, size_t len, struct err *e)
 {
     struct err mine = ERR_INIT;
@@ -246,6 +257,7 @@ json_t *dockerfile_parse(const char *text, size_t len, struct err *e)
             whole =
                 json_pack("{s:s, s:O, s:O}", "escape", escape, "args", p.args, "stages", p.stages);
     }
+    mend_message(why);
     json_decref(p.stages);
     json_decref(p.args);
     return whole;

@@ -17,6 +17,7 @@
 #include "sandbox-backend/base/str.h"
 
 #define SCRIPT_MS    600000 // for what the build itself does in a guest, as unpacking an archive
+#define END_MS       60000  // for ending what a RUN left behind; a guest full of processes is slow
 #define ARCHIVE_MAX  (64LL << 30)
 #define STAGING      "/.cubby-build"
 #define ARGV_MAX     1024
@@ -126,7 +127,9 @@ static int do_run(const struct steps *s, const char *id, const struct action *a,
     char *user auto_free = find_user(s, id, text_of(a->what, "user"), e);
     if (!user || run_command(s, id, a->what, user, e) < 0)
         return -1;
-    return session_script(s->session, id, END_PROCESSES, SCRIPT_MS, NULL, e);
+    if (session_script(s->session, id, END_PROCESSES, END_MS, NULL, e) < 0)
+        return err_wrap(e, "end the processes that the command left behind");
+    return 0;
 }
 
 // ---- COPY: the archive
