@@ -28,7 +28,7 @@
 static int run(struct pump *p, const char *vmnet, const char *script, int log, struct err *e)
 {
     struct buf out auto_buf = BUF_INIT;
-    const char *args[] = {"-c", script, NULL};
+    const char *args[] = {"-l", "-c", script, NULL};
     const struct call_command command = {
         .user = "root", .cmd = "/bin/bash", .args = args, .timeout_ms = FOLD_MS};
     int result = call_run(p, vmnet, &command, &out, e);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mcp-server/tools/python/python.h"
+#include "mcp-server/tools/run/guest_script.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -166,6 +167,14 @@ static void on_free(struct run *r)
 static json_t *died(const struct run *r)
 {
     json_t *error = json_object();
+    if (r->exit_code == GUEST_SCRIPT_NO_PROGRAM) {
+        static const char TEXT[] =
+            "this sandbox has no python3: install it, or use another template";
+        json_object_set_new(error, "name", json_string("NoPython"));
+        json_object_set_new(error, "value", json_string(TEXT));
+        json_object_set_new(error, "traceback", json_string(TEXT));
+        return error;
+    }
     json_object_set_new(error, "name", json_string("InterpreterDied"));
     json_object_set_new(error, "value", json_lossy_string(r->status, strlen(r->status)));
     char *text auto_free =

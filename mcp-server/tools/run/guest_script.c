@@ -98,6 +98,13 @@ void guest_script_fail(struct tool_call *c, const char *what, const struct guest
         tool_call_fail(c, "timeout", "could not %s in time", what);
         return;
     }
+    if (r->exit_code == GUEST_SCRIPT_NO_PROGRAM && strstr(buf_str(&r->err), "/bash: not found")) {
+        tool_call_fail(c, "failed",
+                       "could not %s: this tool needs bash, which this sandbox does not have. "
+                       "run_command works without it",
+                       what);
+        return;
+    }
     int len;
     const char *said = guest_script_complaint(&r->err, &len);
     const char *hint =

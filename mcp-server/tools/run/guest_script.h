@@ -8,6 +8,8 @@
 #include "mcp-server/tools/call/tools.h"
 #include "sandbox-backend/base/buf.h"
 
+#define GUEST_SCRIPT_NO_PROGRAM 127 // the exit code of a command whose program is missing
+
 #define GUEST_SCRIPT_ARGS_MAX 12
 // Largest argument in bytes; Linux takes 128 KiB each.
 #define GUEST_SCRIPT_ARG_BYTES ((size_t)96 << 10)

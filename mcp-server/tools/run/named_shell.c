@@ -145,6 +145,12 @@ static void fail_by_exit(struct named_shell *s, int exit_code)
     case SHELL_NO_FILES:
         fail_without_files(s);
         break;
+    case GUEST_SCRIPT_NO_PROGRAM:
+        fail(s, "failed",
+             "session '%s' cannot be started: sessions need bash, which this sandbox does not "
+             "have. Run the command without a session",
+             s->name);
+        break;
     case SHELL_TOO_MANY:
         fail(s, "limit_reached",
              "session '%s' cannot be started, because there are already %d, which is the limit. "

@@ -281,14 +281,19 @@ static int spawn_start(struct spawn *s, struct err *e)
 
 // ---- a command: the paths where its program may be, its arguments, its command group
 
-static bool is_bash(const char *cmd)
+// Return whether the command is a login shell that runs a user's command, as clients start it: a
+// script that was written for bash must not run in another shell.
+static bool is_login_bash(const struct process_config *config)
 {
-    return strcmp(cmd, BASH) == 0 || strcmp(cmd, "/usr" BASH) == 0 || strcmp(cmd, "bash") == 0;
+    const char *first = json_string_value(json_array_get(config->args, 0));
+    const char *cmd = config->cmd;
+    bool bash = strcmp(cmd, BASH) == 0 || strcmp(cmd, "/usr" BASH) == 0 || strcmp(cmd, "bash") == 0;
+    return bash && first && strcmp(first, "-l") == 0;
 }
 
 // Return the paths that `cmd` may mean: itself if it has a slash, else one for each directory of
-// `path`. The last one for bash is SHELL. One allocation: pointers, then text.
-static char **make_candidates(const char *cmd, const char *path)
+// `path`. With `falls_back`, the last one is SHELL. One allocation: pointers, then text.
+static char **make_candidates(const char *cmd, const char *path, bool falls_back)
 {
     size_t count = 1;
     size_t len = strlen(cmd);
@@ -306,7 +311,7 @@ static char **make_candidates(const char *cmd, const char *path)
         text += sprintf(text, "%.*s%s%s", (int)n, path, search && n ? "/" : "", cmd) + 1;
         path += n + (search && path[n] == ':');
     }
-    list[count] = is_bash(cmd) ? (char *)(uintptr_t)SHELL : NULL;
+    list[count] = falls_back ? (char *)(uintptr_t)SHELL : NULL;
     list[count + 1] = NULL;
     return list;
 }
@@ -333,7 +338,8 @@ struct process *process_start(struct processes *ps, const struct process_config 
         err_set(e, ERR_LIMIT, "the limit of %d running commands is reached", PROCESSES_MAX);
         return NULL;
     }
-    char **candidates auto_free = make_candidates(config->cmd, config->path);
+    bool falls_back = is_login_bash(config);
+    char **candidates auto_free = make_candidates(config->cmd, config->path, falls_back);
     char **argv auto_free = make_argv(config);
     if (!candidates || !argv) {
         err_set(e, ERR_LIMIT, "not enough memory for the command's arguments");
@@ -345,7 +351,7 @@ struct process *process_start(struct processes *ps, const struct process_config 
         .argv = argv + 1,
         .envp = config->envp,
         .candidates = candidates,
-        .falls_back = is_bash(config->cmd),
+        .falls_back = falls_back,
         .cwd = config->cwd,
         .user = config->user,
         .want_stdin = config->want_stdin,

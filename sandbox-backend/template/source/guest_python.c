@@ -32,7 +32,7 @@
 #define WHEEL_BYTES_MAX (128 << 20)
 #define WHEELS_MAX      100
 #define WORD_BYTES      32
-#define PYTHON_MINOR    9 // 3.9 is the oldest that the kernel's sources run on
+#define PYTHON_MINOR    11 // the oldest that the kernel's sources run on
 
 // What python3 of the guest said.
 struct guest_says {
@@ -65,11 +65,16 @@ static const char UNPACK[] = "import glob, os, shutil, zipfile\n"
                              "    for f in files:\n"
                              "        os.chmod(os.path.join(top, f), 0o644)\n";
 
-static const char ENABLE[] = "import compileall, os\n"
+// The imports prove that the kernel will start. As root, they also leave compiled code, which the
+// kernel's user could not.
+static const char ENABLE[] = "import compileall, os, sys\n"
+                             "sys.path.insert(0, \"/" IMAGE_PYTHON "\")\n"
+                             "from cubby_kernel import server, warm, zygote\n"
+                             "import importlib.util as u\n"
+                             "if u.find_spec(\"matplotlib\"):\n"
+                             "    import matplotlib.pyplot, matplotlib_inline.backend_inline\n"
                              "os.rename(\"/" IMAGE_PYTHON "\", \"" GUEST_KERNEL "\")\n"
-                             "for d in (\"" GUEST_KERNEL "\", \"" GUEST_PACKAGES "\"):\n"
-                             "    if os.path.isdir(d):\n"
-                             "        compileall.compile_dir(d, quiet=2)\n"
+                             "compileall.compile_dir(\"" GUEST_KERNEL "\", quiet=2)\n"
                              "os.kill(1, 1)\n";
 
 // Run a program of the guest's python3, as root, with PATH of the image.
@@ -229,5 +234,5 @@ int guest_python_install(struct pump *p, const char *vmnet, const json_t *variab
     if (ask_guest(p, vmnet, &g, e) < 0 || add_packages(p, vmnet, tool, &g, e) < 0 ||
         put_variables(p, vmnet, variables, e) < 0)
         return -1;
-    return run_python(p, vmnet, ENABLE, &out, e);
+    return run_python(p, vmnet, ENABLE, &out, e) < 0 ? err_wrap(e, "the Python kernel") : 0;
 }

@@ -17,3 +17,10 @@ In a saved template the server, the zygote and one unused context are running. A
 seeds when it begins, and again when the machine has a new identity (environment, seeds). So sandboxes of
 one template share no random numbers.
 """
+import os
+import sys
+
+# What the kernel needs of its own in the template of an image. The image's own packages go before it.
+_PACKAGES = "/usr/lib/cubby/packages"
+if os.path.isdir(_PACKAGES) and _PACKAGES not in sys.path:
+    sys.path.append(_PACKAGES)

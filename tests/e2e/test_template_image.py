@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Templates of images: `cubby template build --from`, with real registries, guests and sandboxes.
+
+The image is a small one with nothing but busybox: no bash, no Python, a user of its own.
+"""
+import crypt
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+from harness import BIN, TEST_HOME, Home, Mcp, text_of, wait_for
+from oci_image import Layout, busybox_layer, file, folder
+from registry import Registry, damage, login_file
+
+BUSYBOX = "/usr/bin/busybox"
+CONFIG = {"Env": ["PATH=/app/bin:/bin", "GREETING=hello world"], "WorkingDir": "/app", "User": "app",
+          "Labels": {"org.example": "label"}}
+APP = [folder("app", 0o755, 1000, 1000), file("app/bin/tool", "#!/bin/sh\necho tool\n", 0o755)]
+
+
+class World(Home):
+    """A state directory whose cache has the guest kernel's package of the tests' template."""
+
+    def __init__(self):
+        super().__init__()
+        (self.path / "templates").unlink()
+        (self.path / "cache/apt").mkdir(parents=True)
+        for package in (TEST_HOME / "cache/apt").glob("linux-image-*.deb"):
+            os.link(package, self.path / "cache/apt" / package.name)
+
+    def cubby(self, *words, check=True, timeout=170, **options):
+        done = subprocess.run([BIN / "cubby", *words], env=self.env, capture_output=True, timeout=timeout, text=True,
+                              **options)
+        assert not check or done.returncode == 0, (done.stdout, done.stderr)
+        return done
+
+    def build(self, name, *words, **options):
+        return self.cubby("template", "build", name, *words, **options)
+
+    def refusal(self, *words, **options):
+        """What a build says that fails; nothing of it is left."""
+        done = self.build("refused", *words, check=False, **options)
+        assert done.returncode == 1, done.stdout
+        left = [name for name in os.listdir(self.path / "templates") if "refused" in name]
+        assert not left, left
+        return done.stderr
+
+    def facts(self, name):
+        return json.loads((self.path / "templates" / name / "template.json").read_text())
+
+    def sandbox(self, template, tier="microvm", *words):
+        return self.cubby("create", "--template", template, "--tier", tier, "--timeout", "300", *words).stdout.strip()
+
+    def run(self, sandbox, script, *words):
+        return self.cubby("exec", *words, sandbox, "--", "/bin/bash", "-l", "-c", script).stdout
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    place = tmp_path_factory.mktemp("image")
+    layout = Layout(place / "small")
+    return layout, layout.write([busybox_layer(BUSYBOX), APP], CONFIG)
+
+
+@pytest.fixture(scope="module")
+def world(images, tmp_path_factory):
+    w = World()
+    registry = Registry(tmp_path_factory.mktemp("registry"))
+    try:
+        name = registry.push(images[1], "team/small:1")
+        w.build("small", "--from", name, "--plain-http", "--start", "echo begin; mkfifo /tmp/f; exec cat /tmp/f",
+                "--ready", "test -p /tmp/f")
+        w.registry = registry
+        yield w
+    finally:
+        registry.close()
+        w.close()
+
+
+def test_the_facts_of_an_image(world):
+    facts = world.facts("small")
+    assert facts["environment"] == {"variables": {"PATH": "/app/bin:/bin", "GREETING": "hello world"},
+                                    "directory": "/app", "user": "app"}
+    assert facts["image"]["labels"] == {"org.example": "label"} and facts["image"]["digest"].startswith("sha256:")
+    assert facts["image"]["reference"].endswith("team/small:1") and facts["image"]["layers"] == 2
+    assert facts["python"] is False and "python_kernel" not in facts
+    assert facts["start"]["ready"] == "test -p /tmp/f"
+    assert "gvisor" in facts or not (BIN / "runsc").exists()
+
+
+@pytest.mark.parametrize("tier", ["microvm", "gvisor"])
+def test_commands_get_what_the_image_says(world, tier):
+    box = world.sandbox("small", tier)
+    said = world.run(box, "id -un; pwd; echo $GREETING; tool; echo $0; ps | grep -c '[c]at /tmp/f'").split("\n")
+    assert said[:-1] == ["app", "/app", "hello world", "tool", "/bin/sh", "1"]
+    assert world.run(box, "echo $GREETING; pwd; id -un", "--env", "GREETING=mine", "--cwd", "/tmp", "--user",
+                     "root") == "mine\n/tmp\nroot\n"
+    world.cubby("kill", box)
+
+
+def test_a_caller_overrides_variables_of_the_template(world):
+    box = world.sandbox("small", "microvm", "--env", "GREETING=yours")
+    assert world.run(box, "echo $GREETING; echo $PATH") == "yours\n/app/bin:/bin\n"
+    world.cubby("kill", box)
+
+
+def test_a_model_without_bash(world):
+    with Mcp(world) as mcp:
+        mcp.initialize()
+        box = world.sandbox("small")
+        ran = mcp.tool("run_command", sandbox_id=box, command="echo $((6*7)); pwd")
+        assert "42\n/app" in text_of(ran), ran
+        code = mcp.tool("run_python_code", sandbox_id=box, code_block="1")
+        assert "python3" in text_of(code), code
+        named = mcp.tool("run_command", sandbox_id=box, command="echo 1", session="s")
+        assert "bash" in text_of(named), named
+    world.cubby("kill", box)
+
+
+def test_a_private_registry(world, images, tmp_path):
+    users = f"user:{crypt.crypt('password', crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16))}\n"
+    private = Registry(tmp_path, users)
+    name = private.push(images[1], "own/small:1", "user:password")
+    wrong = login_file(tmp_path / "wrong.json", private.name, "user", "guess")
+    right = login_file(tmp_path / "right.json", private.name, "user", "password")
+    said = world.refusal("--from", name, "--plain-http", "--authfile", str(wrong))
+    assert "pull" in said and "guess" not in said
+    world.build("private", "--from", name, "--plain-http", "--authfile", str(right))
+    text = (world.path / "templates/private/template.json").read_text()
+    assert "own/small:1" in text and "password" not in text
+    private.close()
+
+
+def test_an_archive_on_standard_input(world, images, tmp_path):
+    archive = tmp_path / "saved.tar"
+    subprocess.run(["skopeo", "--insecure-policy", "copy", "-q", images[1], f"docker-archive:{archive}:small:2"],
+                   check=True, timeout=60)
+    with open(archive, "rb") as saved:
+        world.build("piped", "--from", "-", stdin=saved)
+    assert world.facts("piped")["environment"]["user"] == "app"
+
+
+def test_a_disk_file_goes_on(world, tmp_path):
+    disk = tmp_path / "disk.ext4"
+    subprocess.run(["cp", "--sparse=always", world.path / "templates/small/disk.ext4", disk], check=True)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"variables": {"X": "y z"}, "user": "root", "directory": "/tmp"}))
+    world.build("disk", "--from-disk", str(disk), "--config", str(config), "--disk", "9G")
+    assert disk.exists() and world.facts("disk")["disk_mb"] == 9216
+    box = world.sandbox("disk")
+    assert world.run(box, "id -un; pwd; echo $X; df -m / | tail -n 1 | awk '{print ($2 > 8500)}'") == "root\n/tmp\ny z\n1\n"
+    world.cubby("kill", box)
+
+
+def test_a_start_command_that_fails(world, images):
+    said = world.refusal("--from", images[1], "--start", "echo the reason; exit 7")
+    assert "start command" in said and "status 7" in said and "the reason" in said
+
+
+def test_an_unknown_user(world, tmp_path):
+    reference = Layout(tmp_path / "i").write([busybox_layer(BUSYBOX)], {"User": "nobody-knows"})
+    assert "nobody-knows" in world.refusal("--from", reference)
+
+
+def test_refused_images(world, tmp_path, images):
+    shell = [folder("bin"), file("bin/x", "x", 0o755)]
+    assert "has no shell" in world.refusal("--from", Layout(tmp_path / "a").write([shell]))
+    assert "leaves the image" in world.refusal("--from", Layout(tmp_path / "b").write([busybox_layer(BUSYBOX), [file("../x")]]))
+    assert "arm64" in world.refusal("--from", Layout(tmp_path / "c").write([shell], architecture="arm64"))
+    assert "skopeo" in world.refusal("--from", f"{world.registry.name}/team/none:1", "--plain-http")
+    assert "names no image" in world.refusal("--from", "ftp://a/b")
+    assert "ext4" in world.refusal("--from-disk", "/etc/passwd")
+
+
+def test_a_damaged_image(world, tmp_path):
+    layout = Layout(tmp_path / "d")
+    reference = layout.write([busybox_layer(BUSYBOX)])
+    manifest = json.loads((layout.path / "index.json").read_text())["manifests"][0]["digest"].removeprefix("sha256:")
+    layers = json.loads((layout.path / "blobs/sha256" / manifest).read_text())["layers"]
+    damage(layout.path, layers[0]["digest"])
+    assert "pull" in world.refusal("--from", reference)
+
+
+def test_a_bomb(world, tmp_path):
+    reference = Layout(tmp_path / "z").write([busybox_layer(BUSYBOX), [file("zeros", bytes(1100 << 20))]])
+    assert "larger --disk" in world.refusal("--from", reference, "--disk", "1G")
+
+
+def test_an_interrupted_pull_leaves_nothing(world):
+    silent = socket.create_server(("127.0.0.1", 0))
+    asked = threading.Event()
+
+    def accept():
+        connection = silent.accept()[0]
+        connection.recv(1)
+        asked.set()
+        connection.recv(1 << 20)
+
+    threading.Thread(target=accept, daemon=True).start()
+    build = subprocess.Popen([BIN / "cubby", "template", "build", "silent", "--plain-http", "--from",
+                              f"127.0.0.1:{silent.getsockname()[1]}/a:1"], env=world.env, stderr=subprocess.PIPE, text=True)
+    assert asked.wait(30)
+    build.send_signal(signal.SIGINT)
+    said = build.communicate(timeout=60)[1]
+    assert build.returncode == 130, said
+    wait_for(lambda: not [name for name in os.listdir(world.path / "templates") if "silent" in name], what="no rest")
+    silent.close()
