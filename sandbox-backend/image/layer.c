@@ -18,7 +18,7 @@
 #define KEPT_BYTES_MAX    (1 << 20)   // of a file whose contents the tree keeps
 
 // Files that are read and changed later (fixup.c).
-static const char *const KEPT[] = {"passwd", "group", "shadow", "gshadow"};
+static const char *const KEPT[] = {"passwd", "group", "shadow", "profile"};
 
 struct layer {
     struct tree *tree;

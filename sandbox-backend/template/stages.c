@@ -35,6 +35,8 @@
 #define SETTLE_MS 300
 #define WARM_MS   600000
 
+#define DISK_BEFORE_START "before.ext4" // in the build directory
+
 static void on_tick(void *ctx)
 {
     progress_tick(&((struct build *)ctx)->progress);
@@ -288,6 +290,16 @@ static int run_warm(struct build *b, struct err *e)
     return 0;
 }
 
+// gVisor's machine runs the start command itself, so it must not find the files that the command of
+// the microVM has written. The warm-up has synced the disk.
+static int keep_disk_before_start(const struct build *b, struct err *e)
+{
+    const char *argv[] = {"cp",          "--sparse=always", "--reflink=auto",
+                          TEMPLATE_DISK, DISK_BEFORE_START, NULL};
+    bool needed = b->runsc && b->setup.foreign && b->setup.start;
+    return needed ? tool_run_like(&b->tool, argv, "coreutils", e) : 0;
+}
+
 static int stage_warm_up(struct build *b, struct err *e)
 {
     const char *vmnet = template_guest_vmnet(b->guest);
@@ -297,6 +309,8 @@ static int stage_warm_up(struct build *b, struct err *e)
     if (setup_settings(&b->pump, vmnet, setup, e) < 0 ||
         (setup->foreign && look_at_guest(b, e) < 0) || run_warm(b, e) < 0 ||
         template_warm_up(&b->pump, vmnet, setup->python, setup->foreign, b->log, e) < 0)
+        return -1;
+    if (keep_disk_before_start(b, e) < 0)
         return -1;
     return setup_start(&b->pump, vmnet, setup, e);
 }
@@ -399,7 +413,7 @@ static int save_gvisor(struct build *b, struct err *e)
 // jail.
 static int make_gvisor_of_disk(struct build *b, struct err *e)
 {
-    char *disk auto_free = build_file(b, TEMPLATE_DISK);
+    char *disk auto_free = build_file(b, b->setup.start ? DISK_BEFORE_START : TEMPLATE_DISK);
     char *tree auto_free = build_file(b, ROOTFS_DIR);
     char *tar auto_free = build_file(b, ROOTFS_TAR);
     const struct flatten_spec flat = {
@@ -410,6 +424,8 @@ static int make_gvisor_of_disk(struct build *b, struct err *e)
     if (result == 0)
         result = make_gvisor_image(b, e);
     unlink(tar);
+    if (b->setup.start)
+        unlink(disk);
     if (dir_remove(tree, result == 0 ? e : NULL) < 0)
         result = -1;
     return result;

@@ -20,6 +20,7 @@ from bench_density import DensityBench
 from bench_elsewhere import ElsewhereBench
 from bench_fork import ForkBench
 from bench_http import HttpBench
+from bench_image import ImageBench
 from bench_jail import JailBench
 from bench_kernel import KernelBench
 from bench_network import NetworkBench
@@ -35,7 +36,7 @@ from bench_tiers import TiersBench
 os.environ["CUBBY_POOL"] = "off"
 
 PARTS = [SandboxBench, JailBench, NetworkBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench,
-         PauseBench, TiersBench, ScenarioBench, ProgressBench, PortsBench, HttpBench, BuildBench]
+         PauseBench, TiersBench, ScenarioBench, ProgressBench, PortsBench, HttpBench, BuildBench, ImageBench]
 
 
 def machine():

@@ -72,8 +72,8 @@ def world(images, tmp_path_factory):
     registry = Registry(tmp_path_factory.mktemp("registry"))
     try:
         name = registry.push(images[1], "team/small:1")
-        w.build("small", "--from", name, "--plain-http", "--start", "echo begin; mkfifo /tmp/f; exec cat /tmp/f",
-                "--ready", "test -p /tmp/f")
+        w.build("small", "--from", name, "--plain-http", "--start", "mkdir /tmp/started && exec sleep 12345",
+                "--ready", "test -d /tmp/started")
         w.registry = registry
         yield w
     finally:
@@ -88,14 +88,14 @@ def test_the_facts_of_an_image(world):
     assert facts["image"]["labels"] == {"org.example": "label"} and facts["image"]["digest"].startswith("sha256:")
     assert facts["image"]["reference"].endswith("team/small:1") and facts["image"]["layers"] == 2
     assert facts["python"] is False and "python_kernel" not in facts
-    assert facts["start"]["ready"] == "test -p /tmp/f"
+    assert facts["start"]["ready"] == "test -d /tmp/started"
     assert "gvisor" in facts or not (BIN / "runsc").exists()
 
 
 @pytest.mark.parametrize("tier", ["microvm", "gvisor"])
 def test_commands_get_what_the_image_says(world, tier):
     box = world.sandbox("small", tier)
-    said = world.run(box, "id -un; pwd; echo $GREETING; tool; echo $0; ps | grep -c '[c]at /tmp/f'").split("\n")
+    said = world.run(box, "id -un; pwd; echo $GREETING; tool; echo $0; ps | grep -c '[s]leep 12345'").split("\n")
     assert said[:-1] == ["app", "/app", "hello world", "tool", "/bin/sh", "1"]
     assert world.run(box, "echo $GREETING; pwd; id -un", "--env", "GREETING=mine", "--cwd", "/tmp", "--user",
                      "root") == "mine\n/tmp\nroot\n"

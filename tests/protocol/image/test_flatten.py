@@ -122,6 +122,11 @@ def test_a_user_that_is_there_stays(flat):
     assert read("etc/passwd") == "user:x:33:33::/srv:/bin/sh\n"
 
 
+def test_a_profile_starts_no_program(flat):
+    _, read = flat.tree(SHELL, [file("etc/profile", 'if [ "$(id -u)" -eq 0 ]; then\nPATH=/a\nfi\n')])
+    assert read("etc/profile") == 'if [ "${EUID:-$(id -u)}" -eq 0 ]; then\nPATH=/a\nfi\n'
+
+
 def test_the_directory_of_commands_is_made(flat):
     tree, _ = flat.tree(SHELL, options=["--directory=/srv/app"])
     assert tree["srv/app"].isdir()
