@@ -6,6 +6,7 @@ The image is a small one with nothing but busybox: no bash, no Python, a user of
 import crypt
 import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -213,3 +214,25 @@ def test_an_interrupted_pull_leaves_nothing(world):
     assert build.returncode == 130, said
     wait_for(lambda: not [name for name in os.listdir(world.path / "templates") if "silent" in name], what="no rest")
     silent.close()
+
+
+def test_the_guests_of_a_build_are_jailed(world, images):
+    before = set(world.processes("qemu-system")) | set(world.processes("cubby-netd"))
+    build = subprocess.Popen([BIN / "cubby", "template", "build", "jailed", "--from", images[1], "--start", "sleep 1000",
+                              "--ready", "false"], env=world.env, stderr=subprocess.PIPE, text=True)
+
+    def of_build(program):
+        return [pid for pid in world.processes(program) if pid not in before]
+
+    qemu = wait_for(lambda: of_build("qemu-system"), 90, "QEMU of the build")[0]
+    netd = wait_for(lambda: of_build("cubby-netd"), 30, "netd of the build")[0]
+    for pid in (qemu, netd):
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        assert "NoNewPrivs:\t1" in status and "CapEff:\t0000000000000000" in status
+        assert os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid")
+    assert os.readlink(f"/proc/{qemu}/ns/net") != os.readlink("/proc/self/ns/net")
+    assert not pathlib.Path(f"/proc/{qemu}/root/etc/passwd").exists()
+    build.send_signal(signal.SIGINT)
+    said = build.communicate(timeout=60)[1]
+    assert build.returncode == 130, said
+    assert not of_build("qemu-system") and "jailed" not in os.listdir(world.path / "templates")

@@ -104,7 +104,6 @@ static int read_stdin(const char *to, int64_t max_bytes, struct err *e)
 // Notices when no more data arrives.
 struct watch {
     const struct image_pull_spec *spec;
-    char *dir; // borrowed
     int64_t bytes, changed_ms, looked_ms;
 };
 
@@ -122,7 +121,7 @@ static bool has_stalled(void *ctx)
     if (now - w->looked_ms < LOOK_MS)
         return false;
     w->looked_ms = now;
-    int64_t bytes = dir_disk_bytes(w->dir);
+    int64_t bytes = dir_disk_bytes(w->spec->build_dir);
     if (bytes != w->bytes)
         w->changed_ms = now;
     w->bytes = bytes;
@@ -152,8 +151,7 @@ static void add_environment(const char **env, char **owned)
 
 static int copy_image(const struct image_pull_spec *spec, const char *reference, struct err *e)
 {
-    char *dir auto_free = str_printf("%s/" LAYOUT, spec->build_dir);
-    struct watch watch = {.spec = spec, .dir = dir, .changed_ms = clock_mono_ms()};
+    struct watch watch = {.spec = spec, .changed_ms = clock_mono_ms()};
     const char *argv[ARGS_MAX] = {"skopeo"}, *env[8] = {NULL};
     char *owned[8] = {NULL};
     int n = 1;

@@ -169,6 +169,13 @@ def test_a_bomb_is_refused(flat):
     assert "larger --disk" in flat.refusal(SHELL, bomb, options=["--max-bytes=32M"])
 
 
+def test_a_full_disk(flat):
+    flat.run(SHELL)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([BIN / "cubby-flatten", flat.folder / "0.tar"], stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 1 and b"No space left" in done.stderr
+
+
 def test_names_of_any_bytes(flat):
     name = "caf\udce9"
     done = flat.run(SHELL, [file(name, "x")])

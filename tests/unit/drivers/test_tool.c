@@ -116,6 +116,28 @@ static void test_keep(void)
     is_int(lseek(kept, 0, SEEK_END), 4, "and can be used");
 }
 
+static bool has_stalled(void *ctx)
+{
+    return ++*(int *)ctx > 2;
+}
+
+static void test_stall(void)
+{
+    struct err e = ERR_INIT;
+    int asked = 0;
+    const char *argv[] = {"sleep", "60", NULL};
+    const struct tool tool = {.argv = argv,
+                              .package = "coreutils",
+                              .out = null_fd,
+                              .log = null_fd,
+                              .keep = -1,
+                              .has_stalled = has_stalled,
+                              .ctx = &asked};
+    is_int(tool_run(&tool, &e), -1, "a tool that stalls is ended");
+    is_int(e.code, ERR_TIMEOUT, "as a timeout: %s", e.msg);
+    ok(strstr(e.msg, "no more data"), "which says why");
+}
+
 int main(void)
 {
     null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -123,6 +145,7 @@ int main(void)
     test_missing();
     test_output();
     test_timeout();
+    test_stall();
     test_interrupt();
     test_keep();
     close(null_fd);

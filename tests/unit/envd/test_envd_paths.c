@@ -120,6 +120,15 @@ static void test_users(const char *dir)
     ok(users_find(u, "nohome", &got, &e) == 0 && str_eq(got.home, "/"), "no home is /");
     ok(users_find(u, "x", &got, &e) < 0 && e.code == ERR_NOT_FOUND, "a bad number is no user");
     ok(users_find(u, "", &got, NULL) < 0, "nobody has no name");
+    ok(users_find(u, "1000", &got, &e) == 0 && str_eq(got.name, "ann"), "a number of passwd");
+    is_int(got.group_count, 3, "has the user's groups");
+    ok(users_find(u, "4321", &got, &e) == 0 && got.uid == 4321 && got.gid == 0, "another number");
+    is_str(got.home, "/", "has no home");
+    ok(users_find(u, "ann:sudo", &got, &e) == 0 && got.uid == 1000 && got.gid == 27, "a group");
+    is_int(got.group_count, 1, "is the only one");
+    ok(users_find(u, "1000:55", &got, &e) == 0 && got.gid == 55, "a group by number");
+    ok(users_find(u, "ann:none", &got, NULL) < 0, "an unknown group");
+    ok(users_find(u, "-1", &got, NULL) < 0 && users_find(u, ":5", &got, NULL) < 0, "no users");
     is_str(users_name(u, 1000), "ann", "name of 1000");
     is_str(users_group_name(u, 27), "sudo", "name of group 27");
     ok(users_name(u, 4242) == NULL, "no name");
