@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/json.h"
@@ -52,10 +53,22 @@ static void erase(struct report *r)
         fputs(LINE_UP CLEAR_LINE, r->out);
 }
 
+// Return how many bytes of a line fit on the terminal beside its prefix. A line that wraps could
+// not be erased.
+static size_t fitting(const struct report *r, const char *prefix)
+{
+    struct winsize size = {0};
+    size_t taken = strlen(prefix) + 1;
+    if (ioctl(fileno(r->out), TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        return SHOWN_BYTES;
+    size_t left = size.ws_col > taken ? size.ws_col - taken : 1;
+    return left < SHOWN_BYTES ? left : SHOWN_BYTES;
+}
+
 static void draw_line(struct report *r, const char *text, const char *prefix)
 {
     char *safe auto_free = visible_text(text);
-    size_t len = utf8_valid_prefix(safe, strnlen(safe, SHOWN_BYTES));
+    size_t len = utf8_valid_prefix(safe, strnlen(safe, fitting(r, prefix)));
     fprintf(r->out, CLEAR_LINE "%s%.*s\n", prefix, (int)len, safe);
     r->shown++;
 }
