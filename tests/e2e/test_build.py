@@ -17,6 +17,7 @@ import pytest
 from harness import BIN, TEST_HOME, Home, wait_for
 from oci_image import Layout, busybox_layer
 
+WHOLE_BUILDS_S = 1800  # of a test that makes whole templates, on a busy host without KVM
 STEPS = "FROM default\nRUN echo one >/one\nRUN cat /one; echo two >/two\nRUN cat /two; echo {last}\n"
 
 
@@ -93,6 +94,7 @@ def output(events):
     return [e["text"] for e in events if e["event"] == "log"]
 
 
+@pytest.mark.timeout(WHOLE_BUILDS_S)
 def test_steps_are_cached(builder):
     first = builder.good(STEPS.format(last="a"))
     assert first[0] == {"event": "start", "steps": 5}
@@ -112,6 +114,7 @@ def test_steps_are_cached(builder):
     assert changed[-1]["template"]["created_at"] > template["created_at"]
 
 
+@pytest.mark.timeout(WHOLE_BUILDS_S)
 def test_what_a_dockerfile_says(builder):
     builder.write("kept\n", "src/kept.txt")
     builder.write("left out\n", "src/secret.key")
@@ -251,6 +254,7 @@ def test_a_large_context_and_odd_names(builder):
     assert output(events)[:2] == ["2003", "oddquoted"], output(events)
 
 
+@pytest.mark.timeout(WHOLE_BUILDS_S)
 def test_from_an_image(builder, tmp_path_factory):
     """An image becomes a hidden template; its variables, user and directory hold from the first step on."""
     layout = Layout(tmp_path_factory.mktemp("image"))
