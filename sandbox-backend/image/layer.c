@@ -274,14 +274,14 @@ int layer_write_header(struct archive *out, const struct tree_node *node, struct
     archive_entry_free(entry);
     return rc == ARCHIVE_OK || rc == ARCHIVE_WARN
                ? 0
-               : err_set(e, ERR_NO_SPACE, "write the archive: %s", archive_error_string(out));
+               : err_sys(e, archive_errno(out), "write the archive");
 }
 
 int layer_write_data(struct archive *out, const void *data, size_t len, struct err *e)
 {
     return archive_write_data(out, data, len) == (la_ssize_t)len
                ? 0
-               : err_set(e, ERR_NO_SPACE, "write the archive: %s", archive_error_string(out));
+               : err_sys(e, archive_errno(out), "write the archive");
 }
 
 static int copy_contents(struct archive *in, struct archive *out, int64_t size, struct err *e)

@@ -124,7 +124,7 @@ int write_tree(const struct tree *t, int fd, int sources, write_source_cb cb, vo
                         write_links(&w, e) < 0))
         result = -1;
     if (archive_write_close(w.out) != ARCHIVE_OK && result == 0)
-        result = err_set(e, ERR_NO_SPACE, "write the archive: %s", archive_error_string(w.out));
+        result = err_sys(e, archive_errno(w.out), "write the archive");
     archive_write_free(w.out);
     free(w.files.list);
     free(w.links.list);
