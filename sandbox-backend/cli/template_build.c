@@ -192,12 +192,14 @@ static const struct opt BUILD_OPTS[] = {
 };
 
 static const struct cli_usage BUILD_USAGE = {
-    .synopsis = "template build [OPTIONS] [NAME]",
+    .synopsis = "template build [OPTIONS] [NAME]\n"
+                "       cubby template build [OPTIONS] NAME -f DOCKERFILE [CONTEXT]",
     .text =
         "Builds a template: a root file system of Debian packages, an image or a disk, and the\n"
         "saved state of a machine that runs it. The default NAME is \"default\". An existing "
         "template is replaced when the new\n"
         "one is complete; running sandboxes keep the old one.\n"
+        "`cubby template build -f DOCKERFILE --help` shows the options with a Dockerfile.\n"
         "These names are recipes, unless a source is given:\n"
         "  full             what MiroFlow and E2B's code interpreter install, with node\n"
         "                   (also code-interpreter-v1)\n"

@@ -9,12 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+
+#define READ_BYTES 262144
 
 // Fetch the implementation only once: the look-up costs more than hashing a token.
 static EVP_MD *algorithm(void)
@@ -32,24 +33,6 @@ struct sha256 sha256_of(const void *data, size_t len)
     if (!md || !EVP_Digest(data, len, out.bytes, NULL, md, NULL))
         abort(); // an OpenSSL without SHA-256, or no memory for a context
     return out;
-}
-
-int sha256_of_file(const char *path, struct sha256 *out, struct err *e)
-{
-    struct stat st;
-    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return err_sys(e, errno, "open %s", path);
-    if (!S_ISREG(st.st_mode))
-        return err_set(e, ERR_INVALID, "%s is not a file", path);
-    size_t len = (size_t)st.st_size;
-    const void *bytes = len ? mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0) : "";
-    if (bytes == MAP_FAILED)
-        return err_sys(e, errno, "read %s", path);
-    *out = sha256_of(bytes, len);
-    if (len)
-        munmap((void *)(uintptr_t)bytes, len);
-    return 0;
 }
 
 // A stream is OpenSSL's context under another name, so that the header needs no OpenSSL.
@@ -73,6 +56,27 @@ void sha256_end(struct sha256_stream *s, struct sha256 *out)
     if (out && !EVP_DigestFinal_ex((EVP_MD_CTX *)s, out->bytes, NULL))
         abort();
     EVP_MD_CTX_free((EVP_MD_CTX *)s);
+}
+
+// Read the file, because a mapping would end this program if the file were made shorter meanwhile.
+int sha256_of_file(const char *path, struct sha256 *out, struct err *e)
+{
+    static char block[READ_BYTES];
+    struct stat st;
+    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(e, errno, "open %s", path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_INVALID, "%s is not a file", path);
+    struct sha256_stream *sum = sha256_begin();
+    ssize_t n;
+    while ((n = read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))
+        if (n > 0)
+            sha256_add(sum, block, (size_t)n);
+    if (n < 0)
+        err_sys(e, errno, "read %s", path);
+    sha256_end(sum, out);
+    return n < 0 ? -1 : 0;
 }
 
 void sha256_to_hex(const struct sha256 *hash, char hex[SHA256_HEX_CHARS + 1])

@@ -13,7 +13,7 @@ from harness import BIN
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = (ROOT / "docs/man/cubby.1").read_text(encoding="utf-8").replace("\\-", "-")
-MORE = {"template": ["build", "ls", "rm", "import", "gc"], "snapshot": ["ls", "rm"]}
+MORE = {"template": ["build", "build -f Dockerfile", "ls", "rm", "import", "gc"], "snapshot": ["ls", "rm"]}
 OF_CUBBYD = {"listen", "max-timeout"}  # which the page names as another program's
 
 
@@ -32,7 +32,7 @@ def backend_options():
 
 
 def options(verb):
-    texts = [shown(verb), *(shown(verb, more) for more in MORE.get(verb, []))]
+    texts = [shown(verb), *(shown(verb, *more.split()) for more in MORE.get(verb, []))]
     return {option for text in texts for option in re.findall(r"^  --([a-z-]+)", text, re.M)}
 
 
