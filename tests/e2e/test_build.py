@@ -58,7 +58,7 @@ class Builder(Home):
         status, events = self.build(text, *words)
         assert status == 1 and events[-1]["event"] == "error", events[-3:]
         assert not (self.path / "templates" / "made").exists()
-        assert self.sandboxes() == []
+        assert self.listed() == []
         return events[-1]["message"]
 
     def cubby(self, *words):
@@ -67,7 +67,7 @@ class Builder(Home):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def sandboxes(self):
+    def listed(self):
         return json.loads(self.cubby("ps", "--json"))
 
     def run(self, template, command):
@@ -193,11 +193,11 @@ def test_a_signal_ends_it_and_keeps_the_cache(builder):
     for line in build.stdout:
         if json.loads(line).get("name") == "RUN sleep 1000":
             break
-    wait_for(lambda: len(builder.sandboxes()) == 1, what="the sandbox of the build")
+    wait_for(lambda: len(builder.listed()) == 1, what="the sandbox of the build")
     build.send_signal(signal.SIGINT)
     rest = build.communicate(timeout=60)[0]
     assert build.returncode == 130 and json.loads(rest.splitlines()[-1])["event"] == "error"
-    assert builder.sandboxes() == []
+    assert builder.listed() == []
     again = builder.build("FROM default\nRUN echo one >/one\nRUN cat /one; exit 4\n")[1]
     assert list(steps(again).values()) == [True, True, False]
 
@@ -208,12 +208,12 @@ def test_a_killed_build_is_swept(builder):
     for line in build.stdout:
         if json.loads(line).get("name") == "RUN sleep 1000":
             break
-    (left,) = wait_for(builder.sandboxes, what="the sandbox of the build")
+    (left,) = wait_for(builder.listed, what="the sandbox of the build")
     assert left["metadata"] == {"cubby.build": "made"}
     build.kill()
     build.wait()
     assert "status 4" in builder.bad("FROM default\nRUN echo one >/one\nRUN exit 4\n")
-    assert left["sandboxID"] not in [s["sandboxID"] for s in builder.sandboxes()]
+    assert left["sandboxID"] not in [s["sandboxID"] for s in builder.listed()]
 
 
 def test_a_killed_daemon(builder):
