@@ -62,7 +62,7 @@ void guest_script_run(struct tool_call *c, const struct guest_script *s, guest_s
     struct command_opts opts = {
         .cmd = "/bin/bash",
         .args = args,
-        .cwd = s->cwd,
+        .cwd = s->cwd ? s->cwd : "~", // a template may begin elsewhere
         .user = s->user,
         .timeout_ms = s->timeout_ms,
         .open_stdin = s->open_stdin,

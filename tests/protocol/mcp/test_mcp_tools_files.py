@@ -549,3 +549,15 @@ def test_the_digest_of_what_is_written(call, tmp_path):
     content = "".join(map(chr, range(1, 1000))) + "%s%%\\n$HOME`id`\n\n"
     call("write_file", path=f"{tmp_path}/f", content=content)
     assert hashlib.sha256((tmp_path / "f").read_bytes()).digest() == hashlib.sha256(content.encode()).digest()
+
+
+# ---- relative paths
+def test_relative_paths_begin_at_home_in_every_tool(real, fails, call, tmp_path):
+    """Commands of a template with WORKDIR begin there, and so would the tools that run scripts."""
+    (tmp_path / "only-here.txt").write_text("x\n")
+    assert real.envd.init(defaultWorkdir=str(tmp_path))[0] == 204
+    assert call("run_command", command="ls")[0]["stdout"] == "only-here.txt\n"
+    for tool, more in (("read_file", {}), ("edit_file", {"old_text": "x", "new_text": "y"}), ("delete_file", {}),
+                       ("move_file", {"new_path": "there.txt"})):
+        assert "only-here.txt" in fails(tool, path="only-here.txt", **more), tool
+    assert (tmp_path / "only-here.txt").read_text() == "x\n"
