@@ -103,9 +103,13 @@ void engine__sizes(struct engine *b, const struct stage *target)
 
 // ---- images
 // Name the hidden template of an image. A local file or directory may change, so the name depends
-// on the time of its last change. New string.
-static char *image_template(const char *reference)
+// on the time of its last change. An image that was pulled with a plan's credentials serves only
+// plans with the same ones. New string.
+static char *image_template(const char *reference, const char *authfile)
 {
+    struct buf auth auto_buf = BUF_INIT;
+    if (authfile && file_read(authfile, FILE_BYTES_MAX, &auth, NULL) < 0)
+        buf_adds(&auth, authfile); // skopeo will say what is wrong with it
     char key[KEY_CHARS + 1];
     const char *colon = strchr(reference, ':');
     struct stat st = {0};
@@ -116,8 +120,9 @@ static char *image_template(const char *reference)
         if (stat(index, &st) < 0)
             (void)stat(path, &st);
     }
-    json_t *what = json_pack("[s, I, I, I]", reference, (json_int_t)st.st_mtim.tv_sec,
-                             (json_int_t)st.st_mtim.tv_nsec, (json_int_t)st.st_size);
+    json_t *what = json_pack("[s, I, I, I, s*]", reference, (json_int_t)st.st_mtim.tv_sec,
+                             (json_int_t)st.st_mtim.tv_nsec, (json_int_t)st.st_size,
+                             authfile ? buf_str(&auth) : NULL);
     stage_hash(key, "image", what);
     json_decref(what);
     return str_printf(IMAGE_PREFIX "%.*s", IMAGE_DIGITS, key);
@@ -130,6 +135,7 @@ static int build_image(struct engine *b, const struct stage *s, const char *refe
     // Each stage of a plan has credentials of its own.
     const char *authfile = json_string_value(json_object_get(s->json, "authfile"));
     FILE *progress = engine__stream(o->report);
+    bool plain = json_is_true(json_object_get(s->json, "plain_http"));
     const struct template_build spec = {
         .home = o->home,
         .name = name,
@@ -141,7 +147,7 @@ static int build_image(struct engine *b, const struct stage *s, const char *refe
         .source = {.kind = FROM_IMAGE,
                    .reference = reference,
                    .authfile = authfile ? authfile : o->authfile,
-                   .plain_http = o->plain_http},
+                   .plain_http = plain || o->plain_http},
         .hidden = true,
     };
     struct template built;
@@ -155,7 +161,8 @@ static int build_image(struct engine *b, const struct stage *s, const char *refe
 // Two builds that need the same image at once: the second waits for the first.
 static int begin_with_image(struct engine *b, struct stage *s, const char *reference, struct err *e)
 {
-    char *name auto_free = image_template(reference);
+    char *name auto_free =
+        image_template(reference, json_string_value(json_object_get(s->json, "authfile")));
     char *lock_path auto_free = str_printf("%s/build-work/%s.lock", b->opts->home, name);
     if (str_eq(reference, "scratch"))
         return err_set(e, ERR_INVALID,

@@ -125,14 +125,14 @@ static int read_plan(struct engine *b, struct err *e)
     b->memory_mb = size_of(b, o->memory_mb, "memory_mb");
     b->disk_mb = size_of(b, o->disk_mb, "disk_mb");
     b->policy = policy_of(b);
-    b->world = (struct stage_world){.expand = o->dockerfile != NULL,
-                                    .escape = escape ? *escape : '\\',
-                                    .given = o->args,
-                                    .context = b->context,
-                                    .force = o->no_cache ||
-                                             json_is_true(json_object_get(b->plan, "force")),
-                                    .find = on_find,
-                                    .ctx = b};
+    b->world = (struct stage_world){
+        .expand = o->dockerfile || json_is_true(json_object_get(b->plan, "expand")),
+        .escape = escape ? *escape : '\\',
+        .given = o->args,
+        .context = b->context,
+        .force = o->no_cache || json_is_true(json_object_get(b->plan, "force")),
+        .find = on_find,
+        .ctx = b};
     json_array_foreach (json_object_get(b->plan, "stages"), i, stage) {
         engine__add_stage(b, stage);
     }

@@ -294,7 +294,7 @@ static json_t *run_env(const struct stage_config *c)
 static int on_run(struct resolving *r)
 {
     const struct stage_config *c = &r->stage->config;
-    const char *user = r->world->expand ? "" : arg(r->step, 1); // E2B's second argument
+    const char *user = r->world->context ? "" : arg(r->step, 1); // E2B's second argument
     size_t i;
     json_t *dir;
     json_array_foreach (json_object_get(r->step, "make"), i, dir) {

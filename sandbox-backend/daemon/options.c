@@ -93,7 +93,7 @@ static const struct opt TABLE[] = {
     RANGE(OPT_SIZE, "max-upload-space", "MAX_UPLOAD_SPACE", options.builds.space_bytes, "SIZE",
           1 << 20, INT64_MAX, "maximum disk space of all uploads for builds (default 8G)"),
     TEXT("build-registry", "BUILD_REGISTRY", options.builds.registries, "HOST[:PORT],...", NULL,
-         "registries that builds through the API may use although they have private addresses"),
+         "registries that builds through the API may use, such as docker.io (default: none)"),
     FLAG("keep", "KEEP", options.keep,
          "leave sandboxes running when cubbyd stops; the next cubbyd takes them over"),
     TEXT("tier", "TIER", options.tier, "TIER", NULL,

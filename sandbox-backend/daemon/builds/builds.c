@@ -18,6 +18,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/builds/builds_internal.h"
+#include "sandbox-backend/daemon/builds/image_ref.h"
 #include "sandbox-backend/daemon/builds/plan.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/limits/quota.h"
@@ -436,17 +437,24 @@ static int set_template(struct build *b, struct plan_parts *parts, struct machin
     return err_is(e) ? -1 : 0;
 }
 
-static void set_image(const struct build *b, struct plan_parts *parts)
+// A registry could lead the pull to any address of the operator's network, so the operator names
+// those that builds may use. An authfile is always given: without one, skopeo would use the
+// operator's own credentials.
+static int set_image(const struct build *b, struct plan_parts *parts, struct err *e)
 {
+    bool plain = false;
+    char *path auto_free = str_printf("%s/auth.json", b->dir);
     json_t *stage = json_array_get(json_object_get(parts->plan, "stages"), 0);
-    if (parts->authfile) {
-        char *path auto_free = str_printf("%s/auth.json", b->dir);
-        json_object_set_new(stage, "authfile", json_string(path));
-    }
-    // The registry, and what it redirects to, must be public or named by the operator.
-    json_object_set_new(stage, "public_only", json_true());
-    if (b->all->opts.registries)
-        json_object_set_new(stage, "registries", json_string(b->all->opts.registries));
+    if (!image_ref_is_allowed(b->all->opts.registries, parts->registry, &plain))
+        return err_set(e, ERR_DENIED,
+                       "builds through the API may not use the registry %.100s; the operator "
+                       "allows it with cubbyd --build-registry %.100s",
+                       parts->registry, parts->registry);
+    if (!parts->authfile)
+        parts->authfile = json_pack("{s:{}}", "auths");
+    json_object_set_new(stage, "authfile", json_string(path));
+    json_object_set_new(stage, "plain_http", json_boolean(plain));
+    return 0;
 }
 
 static int prepare(struct build *b, struct plan_parts *parts, struct err *e)
@@ -454,8 +462,8 @@ static int prepare(struct build *b, struct plan_parts *parts, struct err *e)
     struct machine_facts base = {0};
     if (parts->template && set_template(b, parts, &base, e) < 0)
         return -1;
-    if (!parts->template)
-        set_image(b, parts);
+    if (!parts->template && set_image(b, parts, e) < 0)
+        return -1;
     set_size(b, parts->plan, &base);
     if (plan_each_upload(parts->plan, link_upload, b, e) < 0 ||
         (parts->authfile && write_json(b, "auth.json", parts->authfile, e) < 0))

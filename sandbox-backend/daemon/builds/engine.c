@@ -135,14 +135,17 @@ static const char *step_name(int step, char out[16])
 }
 
 // "line" is E2B's number of the step, as the plan gave it. A step without one belongs to the base,
-// or, after the last instruction, to the end.
+// or it is the last one, which makes the template.
 static int step_of(const struct engine *g, const json_t *event)
 {
     int line = (int)json_integer_value(json_object_get(event, "line"));
     int64_t index = json_integer_value(json_object_get(event, "index"));
     if (line > 0)
         return line;
-    return index > 0 && g->step <= 0 ? 0 : g->step;
+    int64_t count = json_integer_value(json_object_get(event, "count"));
+    if (index > 1 && index == count)
+        return -1;
+    return g->step > 0 ? g->step : 0;
 }
 
 static void on_step(struct engine *g, const json_t *event)
@@ -183,11 +186,10 @@ static void on_error(struct engine *g, const json_t *event)
     char number[16];
     const char *message = json_string_value(json_object_get(event, "message"));
     int line = (int)json_integer_value(json_object_get(event, "line"));
-    bool at_end = !json_object_get(event, "step") && !json_object_get(event, "index");
     free(g->message);
     free(g->failed_step);
     g->message = xstrdup(message ? message : "the build failed");
-    g->failed_step = xstrdup(step_name(line > 0 ? line : at_end ? -1 : g->step, number));
+    g->failed_step = xstrdup(step_name(line > 0 ? line : g->step, number));
 }
 
 static void on_line(struct engine *g, const char *line, size_t len)

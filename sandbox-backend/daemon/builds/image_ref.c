@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
@@ -85,6 +86,22 @@ char *image_ref_registry(const char *reference, struct err *e)
     for (char *c = host; c && *c; c++)
         *c = (char)tolower((unsigned char)*c);
     return host ? steal(&host) : xstrdup("docker.io");
+}
+
+bool image_ref_is_allowed(const char *list, const char *registry, bool *plain_http)
+{
+    static const char PLAIN[] = "http://";
+    for (const char *at = list; at && *at;) {
+        size_t len = strcspn(at, ",");
+        bool plain = strncmp(at, PLAIN, strlen(PLAIN)) == 0;
+        size_t skip = plain ? strlen(PLAIN) : 0;
+        if (len - skip == strlen(registry) && strncasecmp(at + skip, registry, len - skip) == 0) {
+            *plain_http = plain;
+            return true;
+        }
+        at += len + (at[len] ? 1 : 0);
+    }
+    return false;
 }
 
 const char *image_ref_stands_for(const char *reference)

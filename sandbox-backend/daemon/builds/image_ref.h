@@ -14,6 +14,9 @@
 // Return the registry as a new string, "docker.io" or HOST[:PORT] in lower case; NULL with
 // ERR_INVALID.
 char *image_ref_registry(const char *reference, struct err *e);
+// Tell whether a comma separated list of [http://]HOST[:PORT] has the registry. *plain_http: it is
+// there with "http://". NULL is an empty list.
+bool image_ref_is_allowed(const char *list, const char *registry, bool *plain_http);
 // Return the local template that one of E2B's own images stands for ("e2bdev/base:latest": "base"),
 // or NULL. Static.
 const char *image_ref_stands_for(const char *reference);

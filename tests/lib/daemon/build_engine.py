@@ -77,6 +77,7 @@ def main():
     except Failed as e:
         tell(event="error", message=str(e), step=step["type"], index=index, line=step.get("line", 0))
         return 1
+    tell(event="step", index=index + 1, count=index + 1, name=f"template {name}", cached=False, line=0)
     if plan.get("ready") == "false":
         tell(event="error", message="the ready command did not succeed")
         return 1
