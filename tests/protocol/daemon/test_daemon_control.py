@@ -146,7 +146,7 @@ def test_names_of_templates(daemon):
         assert made["templateID"] == "big"
         found = daemon.request("GET", "/v2/sandboxes?template=other").json
         assert made["sandboxID"] in [s["sandboxID"] for s in found] and len(found) == 2
-        for name, what in [("lost", "'lost'"), ("lost", "build it with: cubby template build nope"), ("other:v7", "only the tags latest and default"), ("nope", "'nope'")]:
+        for name, what in [("lost", "'lost'"), ("lost", "build it with: cubby template build nope"), ("other:v7", "has no such tag"), ("nope", "'nope'")]:
             answer = daemon.request("POST", "/v2/sandboxes", {"templateID": name})
             assert answer.status == 404 and answer.json["code"] == 404
             assert what in answer.json["message"]

@@ -43,7 +43,7 @@ def required_arguments(real, sandbox, tmp_path):  # noqa: F811
     (tmp_path / "f.txt").write_text("a\nb\n")
     return {"sandbox_id": sandbox, "command": "echo out", "code_block": "1 + 1", "command_id": "0123abcd",
             "path": f"{tmp_path}/f.txt", "content": "a\nb\n", "old_text": "c", "new_text": "b", "url": "http://127.0.0.1:1/",
-            "local_file_path": "f.txt", "sandbox_file_path": f"{tmp_path}/f.txt", "snapshot_id": "none", "port": 1,
+            "local_file_path": "f.txt", "sandbox_file_path": f"{tmp_path}/f.txt", "snapshot_id": "none", "port": 1, "language": "python",
             "timeout_s": 60, "new_path": f"{tmp_path}/g.txt"}
 
 

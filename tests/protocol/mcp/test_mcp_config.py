@@ -33,7 +33,8 @@ def help_options():
 
 def test_the_table_in_the_docs_is_the_help():
     text = (ROOT / "docs/configuration.md").read_text()
-    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line.startswith("| `--")]
+    (part,) = re.findall(r"^## Options of cubby-mcp\n.*?(?=^## )", text, re.M | re.S)
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in part.splitlines() if line.startswith("| `--")]
     cells = [[c.strip().strip("`").replace("\\|", "|") for c in row] for row in rows]
     assert [(option, env, what) for option, env, _, what in cells] == help_options()
     schema = json.loads((ROOT / "schemas/config.schema.json").read_text())

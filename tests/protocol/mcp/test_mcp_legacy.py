@@ -64,7 +64,7 @@ def test_tools_list(start, version):
     result = start(version=version).call("tools/list")["result"]
     assert set(result) == {"tools"}
     assert [t["name"] for t in result["tools"]] == [
-        "list_sandboxes", "create_sandbox", "list_templates", "extend_sandbox", "kill_sandbox", "run_command", "run_python_code",
+        "list_sandboxes", "create_sandbox", "list_templates", "extend_sandbox", "kill_sandbox", "run_command", "run_python_code", "run_code",
         "start_command", "read_output", "send_input", "stop_command", "read_file", "write_file",
         "edit_file", "list_files", "search_files", "move_file", "delete_file", "upload_file_from_local_to_sandbox",
         "download_file_from_internet_to_sandbox", "download_file_from_sandbox_to_local", "pause_sandbox",

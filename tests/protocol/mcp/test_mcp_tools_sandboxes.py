@@ -124,7 +124,7 @@ def arguments_of(name):
     """Valid arguments of a tool, without a sandbox."""
     some = {"command": "true", "code_block": "1", "path": "x", "content": "", "old_text": "a", "new_text": "b",
             "command_id": "0123abcd", "text": "x", "url": "http://192.0.2.1/", "sandbox_file_path": "/tmp/x",
-            "local_file_path": "tokens.json", "snapshot_id": "snap-0", "port": 8000, "timeout_s": 60, "new_path": "y"}
+            "local_file_path": "tokens.json", "snapshot_id": "snap-0", "port": 8000, "language": "python", "timeout_s": 60, "new_path": "y"}
     return {k: some[k] for k in SCHEMAS[name]["inputSchema"].get("required", []) if k in some}
 
 
@@ -238,8 +238,8 @@ def names_of(server):  # noqa: F811
 
 @pytest.mark.parametrize("args, names", [
     ([], list(SCHEMAS)),
-    (["--tools", "run,background"], ["run_command", "run_python_code", "start_command", "read_output", "send_input", "stop_command",
-                                     "expose_port"]),
+    (["--tools", "run,background"], ["run_command", "run_python_code", "run_code", "start_command", "read_output", "send_input",
+                                     "stop_command", "expose_port"]),
     (["--tools", "kill_sandbox", "--tools", "files"], ["kill_sandbox", "read_file", "write_file", "edit_file", "list_files", "search_files",
                                                    "move_file", "delete_file"]),
     (["--tools", "sandboxes,transfer", "--disable-tool", "kill_sandbox"], ["list_sandboxes", "create_sandbox", "list_templates", "extend_sandbox", *SIX[3:]]),
