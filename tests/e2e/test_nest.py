@@ -99,7 +99,7 @@ def test_nothing_is_left_behind(daemon):
     groups = [tree["dir"] for tree in daemon.record(made["sandboxID"])["machine"]["limits"]["groups"]]
     assert daemon.kill(made["sandboxID"]) == 204
     assert [pid for pid in processes if process_exists(pid)] == []
-    assert users_of(guest) == [] and mounts() == before
+    wait_for(lambda: users_of(guest) == [] and mounts() == before, 20, "the namespaces and mounts are gone")
     wait_for(lambda: not [g for g in groups if os.path.exists(g)], 10, "the control groups are removed")
     assert made["sandboxID"] not in daemon.directories()
 
