@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -250,6 +251,9 @@ int template_build(const struct template_build *spec, struct template *built, st
                        "\"%s\" is not a valid template name: use a-z, 0-9, '.', '_' and '-', at "
                        "most %d characters",
                        spec->name, TEMPLATE_NAME_MAX);
+    // Programs in jails are other users, and read files of the build. cubbyd's children inherit a
+    // stricter umask.
+    mode_t before = umask(022);
     tool_watch_signals();
     int result = prepare(&b, e);
     if (result == 0)
@@ -258,5 +262,6 @@ int template_build(const struct template_build *spec, struct template *built, st
         result = build_dir_commit(&b.dir, e);
     finish(&b);
     tool_unwatch_signals();
+    umask(before);
     return result < 0 ? -1 : template_load(final, built, e);
 }
