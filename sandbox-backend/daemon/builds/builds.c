@@ -432,7 +432,9 @@ static int set_template(struct build *b, struct plan_parts *parts, struct machin
         err_set(e, ERR_INVALID, "fromTemplate: '%s' is a snapshot, and must be a template",
                 parts->template);
     *base = t.facts;
-    plan_set_template(parts, t.name);
+    json_t *environment = templates_environment(b->all->store, t.name);
+    plan_set_template(parts, t.name, environment);
+    json_decref(environment);
     templates_fini(&t);
     return err_is(e) ? -1 : 0;
 }

@@ -120,10 +120,16 @@ static int read_steps(const json_t *body, struct plan_parts *out, struct err *e)
 }
 
 // ---- the base
-static void begin_as_user(json_t *steps)
+// Put E2B's user and directory before all steps, where the base's environment (may be NULL) names
+// none.
+static void begin_as_user(json_t *steps, const json_t *environment)
 {
-    json_array_append_new(steps, json_pack("{s:s, s:[s]}", "type", "USER", "args", E2B_USER));
-    json_array_append_new(steps, json_pack("{s:s, s:[s]}", "type", "WORKDIR", "args", E2B_WORKDIR));
+    if (!json_is_string(json_object_get(environment, "directory")))
+        json_array_insert_new(steps, 0,
+                              json_pack("{s:s, s:[s]}", "type", "WORKDIR", "args", E2B_WORKDIR));
+    if (!json_is_string(json_object_get(environment, "user")))
+        json_array_insert_new(steps, 0,
+                              json_pack("{s:s, s:[s]}", "type", "USER", "args", E2B_USER));
 }
 
 static int read_image(const char *image, const json_t *body, struct plan_parts *out, struct err *e)
@@ -143,7 +149,7 @@ static int read_image(const char *image, const json_t *body, struct plan_parts *
     char *reference auto_free = str_printf("docker://%s", image);
     json_object_set_new(json_array_get(json_object_get(out->plan, "stages"), 0), "from",
                         json_pack("{s:s}", "image", reference));
-    begin_as_user(steps_of(out->plan));
+    begin_as_user(steps_of(out->plan), NULL);
     return 0;
 }
 
@@ -163,10 +169,11 @@ static int read_base(const json_t *body, struct plan_parts *out, struct err *e)
     return 0;
 }
 
-void plan_set_template(struct plan_parts *p, const char *template)
+void plan_set_template(struct plan_parts *p, const char *template, const json_t *environment)
 {
     json_object_set_new(json_array_get(json_object_get(p->plan, "stages"), 0), "from",
                         json_pack("{s:s}", "template", template));
+    begin_as_user(steps_of(p->plan), environment);
 }
 
 // ---- all of it

@@ -3,7 +3,8 @@
 // (TemplateBuildStartV2). Pure.
 //
 // E2B's SDKs expect that commands run as "user" in /home/user, whatever the image says. So a plan
-// of an image begins with these two. A plan of a template keeps the template's.
+// of an image begins with these two. A plan of a template keeps what the template names, and has
+// these two otherwise.
 #pragma once
 #include <jansson.h>
 
@@ -28,7 +29,8 @@ struct plan_parts {
 int plan_read(const json_t *body, struct plan_parts *out, struct err *e);
 void plan_parts_fini(struct plan_parts *p);
 
-void plan_set_template(struct plan_parts *p, const char *template);
+// environment: of the template (templates_environment), or NULL.
+void plan_set_template(struct plan_parts *p, const char *template, const json_t *environment);
 // Call `each` for each COPY step of a plan with its upload's hash; it sets "archive" and "hash".
 // Stop at -1, and return it.
 int plan_each_upload(json_t *plan,

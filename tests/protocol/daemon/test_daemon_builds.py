@@ -141,6 +141,18 @@ def test_images_of_e2b_are_local_templates(daemon, client, image, template):
     assert plan["stages"][0]["from"] == {"template": template}
 
 
+@pytest.mark.parametrize("environment, first", [
+    ({}, [("USER", ["user"]), ("WORKDIR", ["/home/user"])]),
+    ({"user": "app"}, [("WORKDIR", ["/home/user"])]),
+    ({"user": "app", "directory": "/srv"}, []),
+])
+def test_a_template_keeps_its_user_and_directory(daemon, client, environment, first):
+    daemon.template("other", environment=environment)
+    made, _ = client.build("app", "echo x", fromTemplate="other")
+    plan = json.loads((daemon.home / "builds" / made["buildID"] / "plan.json").read_text())
+    assert [(s["type"], s["args"]) for s in plan["stages"][0]["steps"]] == [*first, ("RUN", ["echo x"])]
+
+
 @pytest.mark.parametrize("commands, step, message", [
     (["echo a", "fail no such package"], "2", "no such package"),
     (["die out of luck"], "1", "the build exited with status 7: out of luck"),
