@@ -30,6 +30,7 @@ class Builder(Home):
         (self.path / "templates").mkdir()
         (self.path / "templates" / "default").symlink_to(TEST_HOME / "templates" / "default")
         self.context = pathlib.Path(context)
+        self.env["CUBBY_RUNSC"] = "/nowhere/runsc"  # the part for gVisor takes half a minute of each build
 
     def write(self, text, name="Dockerfile"):
         path = self.context / name
@@ -117,6 +118,7 @@ def test_steps_are_cached(builder):
 
 @pytest.mark.timeout(WHOLE_BUILDS_S)
 def test_what_a_dockerfile_says(builder):
+    del builder.env["CUBBY_RUNSC"]
     builder.write("kept\n", "src/kept.txt")
     builder.write("left out\n", "src/secret.key")
     builder.write("*.md\n**/*.key\n", ".dockerignore")
@@ -158,6 +160,7 @@ HEALTHCHECK CMD pgrep -x sleep
     assert "RUN <<EOF" in steps(events)
     facts = json.loads((builder.path / "templates" / "made" / "template.json").read_text())
     assert facts["image"]["labels"] == {"org.example.name": "made"}
+    assert "gvisor" in events[-1]["template"]["tiers"]
     assert facts["environment"]["user"] == "user" and facts["environment"]["directory"] == "/srv/app"
     got = builder.run("made", "pwd; echo $GREETING; tool x; cat /ran src/kept.txt /notes/EOF "
                       "/notes/RAW /packed/in/side.txt; stat -c '%a %U:%G' src/kept.txt; "

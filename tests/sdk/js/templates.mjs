@@ -42,7 +42,7 @@ seen.exists = [await Template.exists('js-shop'), await Template.exists('js-nothi
 await Template.assignTags('js-shop', ['stable']);
 seen.tags = (await Template.getTags('js-shop')).map((tag) => tag.tag).sort();
 try {
-  await Template.build(plan().runCmd('exit 3'), 'js-broken', { skipCache: true });
+  await Template.build(Template().fromTemplate('default').runCmd('exit 3'), 'js-broken', { skipCache: true });
 } catch (error) {
   seen.failure = String(error);
 }
