@@ -70,7 +70,7 @@ def test_python(daemon, context):
     print(f"first {seen['seconds']:.1f} s, unchanged {seen['again seconds']:.1f} s")
     assert seen["info"] == ["shop", ["v1"]] and seen["template"] == "shop"
     check_probe(seen["probe"])
-    assert any(re.match(r"\[builder 3/7\] RUN id -un", line) for line in seen["logs"])
+    assert any(re.match(r"\[builder \d+/\d+\] RUN id -un", line) for line in seen["logs"]), seen["logs"]
     assert sum(line.startswith("CACHED [builder") for line in seen["again"]) >= 4
     assert seen["exists"] == [True, False]
     assert seen["tags"] == ["default", "stable", "v1"] and seen["left"] == ["default", "stable"]
