@@ -58,7 +58,8 @@ int renewal_set_clock(int64_t wall_ns, struct err *e)
         return 0;
     struct timespec t = {.tv_sec = wall_ns / (1000 * NS_PER_MS),
                          .tv_nsec = wall_ns % (1000 * NS_PER_MS)};
-    if (clock_settime(CLOCK_REALTIME, &t) < 0)
+    // A kernel that lets nobody set the clock shows the host's (gVisor), and `wall_ns` came late.
+    if (clock_settime(CLOCK_REALTIME, &t) < 0 && errno != EPERM && errno != ENOSYS)
         return err_sys(e, errno, "set the clock");
     return 0;
 }

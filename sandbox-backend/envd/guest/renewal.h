@@ -12,7 +12,8 @@
 // that two guests of one snapshot draw different random numbers from here on.
 int renewal_add_entropy(const void *bytes, size_t len, struct err *e);
 
-// Set the wall clock if it is more than 50 ms behind or 5 s ahead of `wall_ns`.
+// Set the wall clock if it is more than 50 ms behind or 5 s ahead of `wall_ns`. Succeed without it
+// in a guest whose kernel shows the host's clock and refuses to set it.
 int renewal_set_clock(int64_t wall_ns, struct err *e);
 
 // Grow the root file system to a disk of `mb`, to which the host has grown the disk already. A file

@@ -13,8 +13,7 @@ from envd_peer import IS_ROOT, Envd
 pytestmark = pytest.mark.skipif(not IS_ROOT, reason="only root can have another host name")
 
 
-@pytest.fixture
-def machine(tmp_path):
+def new_machine(tmp_path, *wrap):
     """An envd that owns a machine: a host name of its own, and copies of the files in /etc."""
     # A layer over /etc, so that what is made there is not made on this machine.
     etc, work = tmp_path / "etc", tmp_path / "work"
@@ -25,7 +24,20 @@ def machine(tmp_path):
     script = (f"mount -t tmpfs tmpfs {work} && mkdir {work}/u {work}/w && cp {etc}/* {work}/u && "
               f"mount -t overlay overlay -o lowerdir=/etc,upperdir={work}/u,workdir={work}/w /etc && "
               'exec "$0" "$@"')
-    e = Envd("--machine", "yes", "--cgroup", str(tmp_path), wrap=["unshare", "-mu", "sh", "-c", script])
+    return Envd("--machine", "yes", "--cgroup", str(tmp_path), wrap=[*wrap, "unshare", "-mu", "sh", "-c", script])
+
+
+@pytest.fixture
+def machine(tmp_path):
+    e = new_machine(tmp_path)
+    yield e
+    e.close()
+
+
+@pytest.fixture
+def machine_of_the_hosts_clock(tmp_path):
+    """As in a guest of gVisor, root may not set the clock."""
+    e = new_machine(tmp_path, "setpriv", "--bounding-set=-sys_time")
     yield e
     e.close()
 
@@ -63,6 +75,14 @@ def test_names(machine):
     assert etc(machine, "machine-id") != first
     assert etc(machine, "hosts").endswith("::1 localhost\n127.0.1.1 b2\n"), "shorter, too"
     assert os.uname().nodename == mine
+
+
+@pytest.mark.parametrize("off_s", [-60, 60])
+def test_a_clock_that_nobody_may_set(machine_of_the_hosts_clock, off_s):
+    """The host's time may come late to a guest that shows the host's clock anyway."""
+    late = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + off_s))
+    assert machine_of_the_hosts_clock.init(timestamp=late, hostname="box-1")[0] == 204
+    assert machine_of_the_hosts_clock.run("/bin/uname", "-n").stdout == b"box-1\n", "the rest is applied"
 
 
 def test_bad_names(machine):
