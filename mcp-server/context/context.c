@@ -7,6 +7,7 @@
 #include "mcp-server/context/local_dirs.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/net/http_client.h"
 
 void context_init(struct context *cx, uv_loop_t *loop, const struct config *config)
@@ -72,11 +73,10 @@ struct local_dirs *context_dirs(struct context *cx, struct err *e)
 
 bool context_id_is_plausible(const struct context *cx, const char *id)
 {
-    static const char ID[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     static const char REMOTE_ID[] = "abcdefghijklmnopqrstuvwxyz0123456789-"
                                     "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     size_t len = strlen(id);
     if (config_is_remote(cx->config)) // invented ids are shorter
         return len >= 16 && len <= 128 && strspn(id, REMOTE_ID) == len;
-    return len == SANDBOX_ID_LEN && strspn(id, ID) == len;
+    return sandbox_id_is_valid(id);
 }

@@ -11,6 +11,7 @@
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 
 #define LONGEST_SOCKET_BELOW (sizeof "/sandboxes/" - 1 + SANDBOX_ID_LEN + sizeof "/qmp.sock" - 1)
@@ -62,6 +63,17 @@ char *home_open(struct err *e)
         return NULL;
     }
     return absolute;
+}
+
+int home_check_node(const char *home, const char *node, struct err *e)
+{
+    size_t most = UNIX_PATH_MAX_BYTES - LONGEST_SOCKET_BELOW;
+    if (strlen(home) + strlen(node) <= most)
+        return 0;
+    return err_set(e, ERR_INVALID,
+                   "CUBBY_HOME is too long for the node name \"%s\": %s has %zu characters, and at "
+                   "most %zu leave room for the sockets below it; choose a shorter path or name",
+                   node, home, strlen(home), most - strlen(node));
 }
 
 char *home_path(const char *home, const char *relative)

@@ -8,11 +8,13 @@
 #include "sandbox-backend/base/err.h"
 
 #define UNIX_PATH_MAX_BYTES 107 // sun_path less its NUL (unix(7))
-#define SANDBOX_ID_LEN      20  // of [a-z0-9]
 
 // Return the absolute path of the state directory, and create it (mode 0700) if it is missing. New
 // string, or NULL. ERR_INVALID if a socket below it would not fit in UNIX_PATH_MAX_BYTES.
 char *home_open(struct err *e);
+
+// Check that the sockets of sandboxes fit below the home if their ids begin with a node's name.
+int home_check_node(const char *home, const char *node, struct err *e);
 
 char *home_path(const char *home, const char *relative); // new string: home/relative
 

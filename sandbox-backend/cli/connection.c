@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/client/client.h"

@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/client_internal.h"
 
@@ -120,12 +121,6 @@ const struct access *dialect_take_lookup(struct client *c, const char *id, const
 // ---- cubbyd: the control plane and every sandbox behind one unix socket, or one URL, told apart
 // by headers.
 
-static bool id_ok(const char *id)
-{
-    return strlen(id) == SANDBOX_ID_LEN &&
-           strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == SANDBOX_ID_LEN;
-}
-
 static void to_api(const struct client *c, const char *target, struct request *r)
 {
     if (!c->socket) {
@@ -165,7 +160,7 @@ const struct dialect dialect_cubbyd = {
     .creates_ready = true,
     .tells_gone = true,
     .takes_depth = true,
-    .id_ok = id_ok,
+    .id_ok = sandbox_id_is_valid,
     .id_shape = "20 letters a to z and digits",
     .to_api = to_api,
     .to_guest = to_guest,

@@ -20,6 +20,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/adopt/adopt.h"
+#include "sandbox-backend/daemon/agent.h"
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/builds/builds.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
@@ -72,6 +73,7 @@ struct daemon {
     struct api_keys api_keys;
     struct ports_listen ports_listen;
     struct listeners listeners;
+    struct agent agent;
     uv_signal_t signals[ARRAY_LEN(SIGNALS)];
     int stop_signal; // 0: none was received
     struct err err;
@@ -124,13 +126,15 @@ static void watch_signals(struct daemon *d)
 static int open_rooms(struct daemon *d)
 {
     struct options *o = d->options;
+    char *keys auto_free = o->keys ? xstrdup(o->keys) : home_path(d->home, API_KEYS_FILE);
     if (store_open(&d->store, &d->loop, &HOOKS, d->home, &o->limits, &d->err) < 0 ||
         drivers_open(&d->loop, d->home, &o->jail, &d->err) < 0 ||
-        api_keys_init(&d->api_keys, d->home, &d->err) < 0 ||
+        api_keys_init(&d->api_keys, keys, &d->err) < 0 ||
         ports_listen_open(&d->ports_listen, &o->ports, &d->err) < 0)
         return -1;
     d->store.secrets = o->secrets;
     d->store.domain = o->domain;
+    d->store.node = d->store.snapshots.node = o->node;
     d->store.ports_listen = &d->ports_listen;
     pool_open(&d->store, &o->pool);
     return builds_open(&d->store, &o->builds, &d->err);
@@ -161,6 +165,8 @@ static int listen_all(struct daemon *d)
 {
     for (struct sandbox *sb = store_first(&d->store); sb; sb = store_next(sb))
         ports_reopen(sb);
+    if (agent_open(&d->agent, &d->store, &d->loop, d->options->agent, &d->err) < 0)
+        return -1;
     return listeners_open(&d->listeners, &d->loop, &d->options->listeners, d->home, on_request, d,
                           &d->err);
 }
@@ -213,6 +219,7 @@ static void stop(struct daemon *d)
     log_info("daemon.stopping", "sandboxes=%zu leave=%d", d->store.count, leave);
     deadline_disarm(&d->store.expiry);
     listeners_close(&d->listeners);
+    agent_close(&d->agent);
     pool_close(&d->store);
     builds_close(&d->store);
     ending_all(&d->store, leave);
@@ -307,6 +314,8 @@ static int serve(struct options *options, struct err *e)
 {
     char *home auto_free = home_open(e);
     if (!home)
+        return EXIT_FAILED;
+    if (options->node && home_check_node(home, options->node, e) < 0)
         return EXIT_FAILED;
     int lock auto_close = lock_home(home, e);
     if (lock < 0)

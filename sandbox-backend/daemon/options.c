@@ -13,6 +13,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/opts.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/secrets/secret_file.h"
@@ -114,6 +115,8 @@ static const struct opt TABLE[] = {
          "system's)"),
     TEXT("listen", "LISTEN", options.listeners.listen, "HOST:PORT", NULL,
          "also serve on TCP, to clients with API keys (cubby key); port 0: a free port"),
+    TEXT("keys", "KEYS", options.keys, "FILE", NULL,
+         "API keys, which the nodes of a fleet share (default $CUBBY_HOME/keys.json)"),
     TEXT("tls-cert", "TLS_CERT", options.listeners.tls_cert, "FILE", NULL,
          "certificate chain (PEM): serve HTTPS on TCP"),
     TEXT("tls-key", "TLS_KEY", options.listeners.tls_key, "FILE", NULL,
@@ -126,6 +129,10 @@ static const struct opt TABLE[] = {
          "host name in the URLs of exposed ports (default --ports-address)"),
     TEXT("domain", "DOMAIN", options.domain, "NAME", NULL,
          "domain whose names <port>-<id>.NAME resolve to this daemon"),
+    TEXT("node", "NODE", options.node, "NAME", NULL,
+         "name of this node in a fleet: new ids begin with it, so that a proxy finds the node"),
+    TEXT("agent", "AGENT", options.agent, "HOST:PORT", NULL,
+         "tell HAProxy's agent-check there how much room this node has"),
     FLAG("allow-private-network", "ALLOW_PRIVATE_NETWORK", options.limits.private_network,
          "let network.allowOut name private and other special addresses"),
     TEXT("log-level", "LOG_LEVEL", text.log_level, "LEVEL", "error|warn|info|debug",
@@ -202,6 +209,17 @@ static int check_network(struct err *e)
     return listeners_check(&options.listeners, e) < 0 ? -1 : ports_listen_check(&options.ports, e);
 }
 
+static int check_node(struct err *e)
+{
+    if (!options.node || node_name_is_valid(options.node))
+        return 0;
+    return err_set(
+        e, ERR_INVALID,
+        "--node \"%.40s\" is not valid: a node's name has 1 to %d lower-case letters and "
+        "digits",
+        options.node, NODE_NAME_MAX);
+}
+
 static int check_jail(struct err *e)
 {
     options.jail.off = str_eq(text.jail, "off");
@@ -248,8 +266,8 @@ static int check_all(struct err *e)
     options.limits.idle = (struct idle_policy){text.freeze_s * 1000, text.hibernate_s * 1000};
     options.ready_fd = (int)text.ready_fd;
     log_set_level((enum log_level)log_parse_level(text.log_level));
-    if (check_jail(e) < 0 || tiers_set(options.tier, options.tiers_allowed, e) < 0 ||
-        check_secrets(e) < 0)
+    if (check_node(e) < 0 || check_jail(e) < 0 ||
+        tiers_set(options.tier, options.tiers_allowed, e) < 0 || check_secrets(e) < 0)
         return -1;
     return read_pool_plan(e);
 }

@@ -20,6 +20,9 @@ struct options {
     const char *tier, *tiers_allowed; // tier.h
     struct pool_plan pool;            // taken by pool_open
     struct builds_opts builds;
+    const char *keys;   // file of the API keys; NULL: keys.json in the home
+    const char *node;   // name of this node in a fleet; NULL: none
+    const char *agent;  // address of the proxy's agent (agent.h); NULL: none
     const char *domain; // of the answers to create; NULL: clients use their own
     int ready_fd;       // gets "ready\n" when the daemon listens, then is closed; -1: none
     bool keep;          // leave sandboxes running when the daemon is stopped

@@ -210,11 +210,6 @@ static void adopt_one(struct adoption *a, const char *id)
     json_decref(extra.machine);
 }
 
-static bool is_id(const char *name)
-{
-    return strlen(name) == SANDBOX_ID_LEN && strspn(name, SANDBOX_ID_CHARS) == SANDBOX_ID_LEN;
-}
-
 void adopt_all(struct store *store, void (*on_done)(void *ctx), void *ctx)
 {
     struct adoption *a = xmalloc(sizeof *a);
@@ -225,8 +220,8 @@ void adopt_all(struct store *store, void (*on_done)(void *ctx), void *ctx)
     int n = scandir(store->dir, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         const char *name = names[i]->d_name;
-        if (is_id(name))        // `pending` counts the scan, so `a` stays valid
-            adopt_one(a, name); // NOLINT(clang-analyzer-unix.Malloc)
+        if (sandbox_id_is_valid(name)) // `pending` counts the scan, so `a` stays valid
+            adopt_one(a, name);        // NOLINT(clang-analyzer-unix.Malloc)
         else if (name[0] != '.')
             log_warn("sandboxes.stranger",
                      "name=%s is not the directory of a sandbox; it is left as it is", name);

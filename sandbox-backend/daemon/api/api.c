@@ -31,6 +31,8 @@ static const struct route {
     api_handler *handler;
 } ROUTES[] = {
     {"GET", "/health", API_PLAIN, api_health},
+    {"POST", "/drain", API_PLAIN, api_drain},
+    {"DELETE", "/drain", API_PLAIN, api_undrain},
     {"POST", "/sandboxes", API_PLAIN, api_create},
     {"POST", "/v2/sandboxes", API_PLAIN, api_create},
     {"GET", "/sandboxes", API_PLAIN, api_list},
@@ -290,6 +292,10 @@ struct sandbox *api_find(struct store *store, struct http_request *req, const ch
     if (sb && api_keys_sees(store->api_keys, req, sb->owner))
         return sb;
     const struct ended_entry *ended = store_find_ended(store, id);
+    if (!ended && sandbox_id_is_foreign(id, store->node)) {
+        reply_foreign(req, id, store->node);
+        return NULL;
+    }
     if (!ended || !api_keys_sees(store->api_keys, req, ended->owner)) {
         reply_error(req, 404, "sandbox_not_found",
                     "Sandbox \"%.80s\" doesn't exist or you don't have access to it", id);

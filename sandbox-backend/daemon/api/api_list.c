@@ -25,7 +25,7 @@ static bool read_token(struct page *p, const char *token)
     struct buf plain auto_buf = BUF_INIT;
     int used = 0;
     return base64_decode(&plain, token, strlen(token)) &&
-           sscanf(buf_str(&plain), "%lld__%31[a-z0-9-]%n", &p->cursor_ns, p->cursor_id, &used) ==
+           sscanf(buf_str(&plain), "%lld__%47[a-z0-9-]%n", &p->cursor_ns, p->cursor_id, &used) ==
                2 &&
            (size_t)used == plain.len;
 }

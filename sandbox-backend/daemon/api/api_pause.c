@@ -170,12 +170,12 @@ static void on_rolled_back(struct sandbox *sb, const struct err *e, void *ctx)
 }
 
 // For what was not found, do not advise to build a template.
-static int only_a_snapshot(const char *id, struct err *e)
+static int only_a_snapshot(const struct store *store, const char *id, struct err *e)
 {
     if (e->code != ERR_NOT_FOUND)
         return -1;
     *e = ERR_INIT;
-    return templates_no_snapshot(id, e);
+    return templates_no_snapshot(store, id, e);
 }
 
 // Find a snapshot that the caller may use and that has the template and driver of the sandbox.
@@ -189,7 +189,7 @@ static int find_snapshot(const struct api_call *c, struct known_template *out, s
     if (!id || !*id)
         return err_set(e, ERR_INVALID, "snapshotID is required");
     if (templates_find_as(c->store, owner, id, NULL, out, e) < 0)
-        return only_a_snapshot(id, e);
+        return only_a_snapshot(c->store, id, e);
     if (!out->snapshot)
         return err_set(e, ERR_INVALID,
                        "'%.100s' is a template, not a snapshot; a sandbox can be rolled back to a "

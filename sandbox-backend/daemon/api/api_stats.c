@@ -20,7 +20,7 @@
 
 #define NS_PER_S    1000000000LL
 #define SECONDS_MAX (INT64_MAX / NS_PER_S)
-#define IDS_BYTES   (100 * (SANDBOX_ID_LEN + 12))
+#define IDS_BYTES   (100 * (SANDBOX_ID_MAX + 12))
 #define TEXT_TYPE   "text/plain; version=0.0.4; charset=utf-8"
 
 // A request that waits until the figures are fresh.
@@ -54,7 +54,7 @@ static bool names(const char *ids, const char *id)
 {
     for (const char *at = ids; at && *at;) {
         size_t len = strcspn(at, ",");
-        if (strcspn(at, ",-") == SANDBOX_ID_LEN && strncmp(at, id, SANDBOX_ID_LEN) == 0)
+        if (strcspn(at, ",-") == strlen(id) && str_starts(at, id))
             return true;
         at += len;
         at += *at == ',';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// /templates, and what is asked about the daemon: /teams, /health, /pool.
+// /templates, and what is asked about the daemon: /teams, /pool.
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,26 +262,6 @@ int api_teams(struct api_call *c, struct err *e)
     reply_json(c->req, 200,
                json_pack("[{s:s, s:s, s:s, s:b}]", "teamID", "cubby", "name", name ? name : "cubby",
                          "apiKey", "", "isDefault", 1));
-    return 0;
-}
-
-// More than E2B's "ok": limits, and what is used of them. Callers on TCP are only told that the
-// daemon is there.
-int api_health(struct api_call *c, struct err *e)
-{
-    (void)e;
-    const struct store *store = c->store;
-    const struct admission_limits *l = &store->limits.admission;
-    if (caller_of(c))
-        reply_json(c->req, 200, json_pack("{s:s, s:s}", "status", "ok", "server", "cubbyd"));
-    else
-        reply_json(c->req, 200,
-                   json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s?}", "status", "ok", "server",
-                             "cubbyd", "version", CUBBY_VERSION, "sandboxes",
-                             (json_int_t)store->count, "maxSandboxes", (json_int_t)l->sandboxes,
-                             "memoryMB", (json_int_t)(store_memory_bytes(store) >> 20),
-                             "maxMemoryMB", (json_int_t)(l->memory_bytes >> 20), "url",
-                             store->url));
     return 0;
 }
 

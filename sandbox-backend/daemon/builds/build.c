@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One build: its record and its state.
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ struct build *build__new(struct builds *all, const char *id)
 {
     struct build *b = xcalloc(1, sizeof *b);
     b->all = all;
-    memcpy(b->id, id, BUILD_ID_CHARS);
+    snprintf(b->id, sizeof b->id, "%s", id);
     b->dir = str_printf("%s/%s", all->dir, b->id);
     b->created_ns = b->changed_ns = clock_wall_ns();
     build_log_init(&b->log, b->dir);

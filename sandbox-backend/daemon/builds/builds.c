@@ -165,6 +165,14 @@ static void remove_gone(const char *home)
         closedir(dir);
 }
 
+// Return whether a directory's name has the form of a build's id.
+static bool is_id(const char *name)
+{
+    size_t len = strlen(name);
+    return len >= BUILD_UUID_CHARS && len <= BUILD_ID_MAX &&
+           strspn(name, SANDBOX_ID_CHARS "-") == len;
+}
+
 int builds_open(struct store *store, const struct builds_opts *opts, struct err *e)
 {
     struct builds *all = store->builds = xcalloc(1, sizeof *all);
@@ -177,7 +185,7 @@ int builds_open(struct store *store, const struct builds_opts *opts, struct err 
         return -1;
     DIR *dir = opendir(all->dir);
     for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (strlen(entry->d_name) == BUILD_ID_CHARS)
+        if (is_id(entry->d_name))
             read_record(all, entry->d_name);
     if (dir)
         closedir(dir);
@@ -347,22 +355,23 @@ static int check_name(const struct store *store, const struct build_request *r, 
                    r->name);
 }
 
-static void make_id(char id[BUILD_ID_CHARS + 1])
+static void make_id(char id[BUILD_ID_MAX + 1], const char *node)
 {
     char *hex auto_free = random_hex(16);
     hex[12] = '4'; // version 4: random
     hex[16] = "89ab"[hex[16] % 4];
-    snprintf(id, BUILD_ID_CHARS + 1, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16,
-             hex + 20);
+    snprintf(id, BUILD_ID_MAX + 1, "%s%s%.8s-%.4s-%.4s-%.4s-%.12s", node ? node : "",
+             node ? "-" : "", hex, hex + 8, hex + 12, hex + 16, hex + 20);
 }
 
 static struct build *make(struct store *store, const struct build_request *r)
 {
-    char id[BUILD_ID_CHARS + 1];
-    make_id(id);
+    char id[BUILD_ID_MAX + 1];
+    make_id(id, store->node);
     struct build *b = build__new(store->builds, id);
     b->name = xstrdup(r->name);
-    b->template = str_printf("%.*s@%.*s", TEMPLATE_CHARS, r->name, SUFFIX_CHARS, id);
+    b->template = str_printf("%.*s@%.*s", TEMPLATE_CHARS, r->name, SUFFIX_CHARS,
+                             id + strlen(id) - BUILD_UUID_CHARS);
     b->owner = r->caller ? xstrdup(r->caller) : NULL;
     b->tags = json_deep_copy(r->tags);
     b->cpus = r->cpus;

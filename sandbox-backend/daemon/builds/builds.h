@@ -33,11 +33,13 @@
 #include <uv.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/daemon/builds/build_log.h"
 #include "sandbox-backend/daemon/builds/uploads.h"
 #include "sandbox-backend/net/deadline.h"
 
-#define BUILD_ID_CHARS     36 // a UUID
+#define BUILD_UUID_CHARS   36
+#define BUILD_ID_MAX       (NODE_NAME_MAX + 1 + BUILD_UUID_CHARS)
 #define BUILDS_WAIT_NS     (3600LL * 1000000000)
 #define BUILDS_KEEP_NS     (7LL * 24 * 3600 * 1000000000)
 #define BUILDS_KEPT        2000 // ended builds; older ones are forgotten first
@@ -51,7 +53,7 @@ enum build_state { BUILD_WAITING, BUILD_QUEUED, BUILD_RUNNING, BUILD_READY, BUIL
 struct build {
     TAILQ_ENTRY(build) link;
     struct builds *all;
-    char id[BUILD_ID_CHARS + 1];
+    char id[BUILD_ID_MAX + 1];
     char *dir;      // owned; <home>/builds/<id>
     char *name;     // owned; of the template, as callers know it
     char *template; // owned; its directory in <home>/templates

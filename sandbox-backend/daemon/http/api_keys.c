@@ -6,7 +6,6 @@
 #include <strings.h>
 
 #include "sandbox-backend/base/clock.h"
-#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/http/reply.h"
@@ -32,9 +31,8 @@ static int check(const struct token_list *keys, struct err *e)
     return 0;
 }
 
-int api_keys_init(struct api_keys *k, const char *home, struct err *e)
+int api_keys_init(struct api_keys *k, const char *path, struct err *e)
 {
-    char *path auto_free = home_path(home, API_KEYS_FILE);
     k->bodies = (struct body_room){.max = API_KEYS_BODIES_BYTES, .small = API_KEYS_BODY_SMALL};
     if (token_ring_init(&k->keys, path, true, e) == 0 && check(&k->keys.list, e) == 0)
         return 0;

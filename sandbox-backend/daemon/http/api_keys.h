@@ -25,7 +25,7 @@ struct api_keys {
 };
 
 // A malformed file is an error; a missing file means no keys.
-int api_keys_init(struct api_keys *k, const char *home, struct err *e);
+int api_keys_init(struct api_keys *k, const char *path, struct err *e);
 void api_keys_fini(struct api_keys *k);
 
 // Return whether the request may be handled; false after a 401.

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 
 #define JSON_TYPE "application/json; charset=utf-8"
@@ -75,6 +76,15 @@ void reply_err(struct http_request *req, const char *code, const struct err *e)
     if (!code)
         code = e->code == ERR_LIMIT ? "limit_reached" : e->code == ERR_BUSY ? "host_full" : NULL;
     reply_message(req, err_http_status(e->code), code, e->msg);
+}
+
+void reply_foreign(struct http_request *req, const char *id, const char *node)
+{
+    char *ours auto_free = node ? str_printf("is node \"%s\"", node) : xstrdup("has no --node");
+    reply_error(req, 421, "wrong_node",
+                "\"%.60s\" is of node \"%.*s\", but this cubbyd %s: the proxy in front must send "
+                "it there (cubby fleet config), or that node does not run",
+                id, (int)sandbox_id_node_len(id), id, ours);
 }
 
 static void on_client_gone(void *ctx)

@@ -19,6 +19,9 @@ void reply_error(struct http_request *req, int status, const char *code, const c
 // Answer with an error; e->retry_s becomes Retry-After. With `code` NULL, ERR_LIMIT gives
 // "limit_reached" and ERR_BUSY "host_full".
 void reply_err(struct http_request *req, const char *code, const struct err *e);
+// Answer 421: the id of this sandbox, snapshot or build is of another node than `node` (NULL: this
+// daemon has no node name).
+void reply_foreign(struct http_request *req, const char *id, const char *node);
 // `req` is answered later. Set *slot to it, and to NULL when the client goes before that.
 void reply_later(struct http_request *req, struct http_request **slot);
 // Answer a browser's preflight request: every origin may send every header. That is safe because no

@@ -3,6 +3,7 @@
 #include "sandbox-backend/daemon/limits/admission.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
@@ -198,6 +199,45 @@ bool admission_has_spare(struct admission *a, int64_t promised_bytes)
     return a->waiting == 0 && sums.sandboxes + sums.pooled + 1 < a->limits.sandboxes &&
            sums.promised_bytes + 2 * promised_bytes <= a->limits.memory_bytes &&
            headroom_fits(&h, 2 * headroom_each(&h, promised_bytes));
+}
+
+bool admission_has_room(const struct admission *a, int64_t promised_bytes)
+{
+    struct admission_want want = {.promised_bytes = promised_bytes, .is_new = true};
+    struct headroom h = admission_headroom(a, NULL);
+    return a->waiting == 0 && check_promises(a, &want, NULL) == 0 &&
+           headroom_fits(&h, headroom_each(&h, promised_bytes));
+}
+
+static double part(double used, double limit)
+{
+    return limit > 0 && used < limit ? used / limit : 1;
+}
+
+// Processors that are all busy say that other nodes are better, but not that this one is full.
+static double busy_processors(void)
+{
+    double average = 0;
+    double busy =
+        getloadavg(&average, 1) == 1 ? average / (double)sysconf(_SC_NPROCESSORS_ONLN) : 0;
+    return busy < 0.9 ? busy : 0.9;
+}
+
+int admission_load_percent(const struct admission *a)
+{
+    struct admission_sums sums = admission_sum(a, NULL);
+    struct headroom h = admission_headroom(a, NULL);
+    double most = (double)(h.total - headroom_reserve(&h));
+    const double parts[] = {
+        part((double)sums.sandboxes, (double)a->limits.sandboxes),
+        part((double)sums.promised_bytes, (double)a->limits.memory_bytes),
+        h.total ? part(most - (double)headroom_free(&h), most) : 0,
+        busy_processors(),
+    };
+    double load = 0;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        load = parts[i] > load ? parts[i] : load;
+    return (int)(load * 100);
 }
 
 // ---- 4. the queue

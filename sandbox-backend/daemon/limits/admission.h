@@ -125,6 +125,12 @@ bool admission_may_hand_out(struct admission *a);
 // sandbox that a caller may ask for.
 bool admission_has_spare(struct admission *a, int64_t promised_bytes);
 
+// Return true if one more sandbox with a guest of this size would be admitted at once.
+bool admission_has_room(const struct admission *a, int64_t promised_bytes);
+// Return how much of this host is in use, in percent: the largest part of a limit that is reached,
+// of the sandboxes, the promised memory, the host's memory and its processors. 100: it is full.
+int admission_load_percent(const struct admission *a);
+
 // ---- the sums of what all sandboxes take
 struct admission_sums {
     int64_t sandboxes;      // admitted ones, without pool members

@@ -115,6 +115,14 @@ static void reply_ended(struct http_request *req, const char *id, const struct e
     answer_with(req, 502, answer);
 }
 
+static void not_here(struct http_request *req, const struct store *store, const char *id)
+{
+    if (sandbox_id_is_foreign(id, store->node))
+        reply_foreign(req, id, store->node);
+    else
+        proxy_error(req, 502, id, "sandbox_not_found", NOT_FOUND);
+}
+
 void proxy_error_gone(struct http_request *req, struct store *store, const char *id)
 {
     const struct ended_entry *ended = store_find_ended(store, id);
@@ -126,7 +134,7 @@ void proxy_error_gone(struct http_request *req, struct store *store, const char 
                     "Sandbox.connect(\"%s\") resumes it",
                     id);
     else
-        proxy_error(req, 502, id, "sandbox_not_found", NOT_FOUND);
+        not_here(req, store, id);
 }
 
 void proxy_error_ending(struct http_request *req, const struct sandbox *sb)

@@ -8,6 +8,7 @@
 
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 
 #define ID_HEADER   "E2b-Sandbox-Id"
@@ -46,8 +47,8 @@ static void take_id(struct route *out, const char *id, size_t len)
 // similar ("10-0-0-5.default.pod.cluster.local") means the control plane.
 static bool is_own_id(const char *id, size_t len)
 {
-    size_t own = strcspn(id, "-.");
-    return is_id(id, len) && own == SANDBOX_ID_LEN && (len == own || len > own + 1);
+    size_t own = sandbox_id_len(id);
+    return is_id(id, len) && own > 0 && (len == own || len > own + 1);
 }
 
 // Host names ignore case; ids are lower case.

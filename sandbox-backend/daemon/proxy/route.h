@@ -5,7 +5,6 @@
 #include <stddef.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/net/http.h"
 
 enum route_kind {
@@ -25,7 +24,7 @@ struct route {
 };
 
 // Find the sandbox by the headers E2b-Sandbox-Id and E2b-Sandbox-Port; else by a Host
-// "<port>-<id>.<anything>" whose id has the length of a sandbox id; else by a target
+// "<port>-<id>.<anything>" whose id has the form of a sandbox id; else by a target
 // "/sandboxes/router/<id>/<port>/...". "-<client id>" may follow an id.
 enum route_kind route_parse(const struct http_header *headers, size_t count, const char *target,
                             struct route *out, struct err *e);

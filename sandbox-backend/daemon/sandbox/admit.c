@@ -18,8 +18,9 @@
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/log/log.h"
 
-#define MB        ((int64_t)1 << 20)
-#define ANSWER_MS 5000 // for envd's metrics
+#define MB               ((int64_t)1 << 20)
+#define ANSWER_MS        5000 // for envd's metrics
+#define DRAINING_RETRY_S 5
 
 // ---- host usage
 const struct host_usage *usage_of(struct sandbox *sb)
@@ -214,6 +215,14 @@ int admit_check_create(const struct store *store, const struct create_spec *spec
     const struct quota_want want = {1, facts->memory_mb, facts->cpus};
     if (store->stopping)
         return err_set(e, ERR_UNAVAILABLE, "the daemon is stopping");
+    if (store->draining) {
+        if (e)
+            e->retry_s = DRAINING_RETRY_S;
+        return err_set(
+            e, ERR_BUSY,
+            "this node is being drained and takes no new sandboxes; use another node, or "
+            "end the draining with: cubby fleet undrain");
+    }
     return check_quota(store, spec->owner, &want, NULL, e);
 }
 

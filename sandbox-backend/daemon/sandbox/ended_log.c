@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -119,10 +121,10 @@ static void read_line(struct ended_log *ended, const char *text, size_t len)
     json_t *line = json_parse(text, len, NULL);
     int bad = json_unpack(line, "{s:s, s:s, s:I, s?s, s?s}", "id", &id, "why", &why, "at_ns",
                           &at_ns, "detail", &entry.detail, "owner", &entry.owner);
-    for (size_t i = 0; bad == 0 && strlen(id) == SANDBOX_ID_LEN && i < ARRAY_LEN(WHY); i++) {
+    for (size_t i = 0; bad == 0 && sandbox_id_is_valid(id) && i < ARRAY_LEN(WHY); i++) {
         if (strcmp(WHY[i].name, why) != 0)
             continue;
-        memcpy(entry.id, id, sizeof entry.id);
+        snprintf(entry.id, sizeof entry.id, "%s", id);
         entry.why = (enum ended_why)i;
         entry.at_ns = at_ns;
         put(ended, &entry);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/sandbox_id.h"
 
 #define ENDED_LOG_MAX    1000
 #define ENDED_LOG_AGE_NS (24LL * 3600 * 1000000000)
@@ -24,7 +24,7 @@ enum ended_why {
 };
 
 struct ended_entry {
-    char id[SANDBOX_ID_LEN + 1];
+    char id[SANDBOX_ID_MAX + 1];
     enum ended_why why;
     int64_t at_ns; // wall clock
     char *detail;  // owned; one sentence; may be NULL

@@ -3,6 +3,7 @@
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
@@ -51,28 +52,14 @@ void sandbox_set_state(struct sandbox *sb, enum sandbox_state to)
         sb->used_ms = clock_mono_ms();
 }
 
-// Bytes beyond the last whole multiple of the alphabet's size are drawn again, so that all letters
-// are equally likely.
-void sandbox_random_id(char *out, size_t len)
-{
-    size_t letters = sizeof SANDBOX_ID_CHARS - 1;
-    for (size_t i = 0; i < len;) {
-        uint8_t byte;
-        random_bytes(&byte, 1);
-        if (byte < 256 / letters * letters)
-            out[i++] = SANDBOX_ID_CHARS[byte % letters];
-    }
-    out[len] = '\0';
-}
-
 struct sandbox *sandbox_new(struct store *store, const char *id)
 {
     struct sandbox *sb = xcalloc(1, sizeof *sb);
     sb->store = store;
     if (id)
-        memcpy(sb->id, id, SANDBOX_ID_LEN);
+        snprintf(sb->id, sizeof sb->id, "%s", id);
     else
-        sandbox_random_id(sb->id, SANDBOX_ID_LEN);
+        sandbox_id_make(sb->id, store->node);
     sb->dir = str_printf("%s/%s", store->dir, sb->id);
     sb->metadata = json_object();
     sb->started_ns = clock_wall_ns();

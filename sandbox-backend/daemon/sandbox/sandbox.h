@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/daemon/limits/guest_usage.h"
 #include "sandbox-backend/daemon/limits/host_usage.h"
 #include "sandbox-backend/daemon/sandbox/ended_log.h"
@@ -75,7 +75,7 @@ struct idle {
 struct sandbox {
     TAILQ_ENTRY(sandbox) link; // in store.sandboxes
     struct store *store;       // borrowed
-    char id[SANDBOX_ID_LEN + 1];
+    char id[SANDBOX_ID_MAX + 1];
     enum sandbox_state state;
     char *dir;        // owned; <home>/sandboxes/<id>
     char *template;   // owned; name of the template
@@ -161,9 +161,6 @@ struct sandbox_ground {
     enum sandbox_state state;
     bool aside; // the machine's files are put aside, or will be next (files.h)
 };
-
-#define SANDBOX_ID_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
-void sandbox_random_id(char *out, size_t len); // `len` letters of an id, and a NUL
 
 // Make a sandbox in state CREATING, with this id (NULL: a new one), and put it into the store.
 struct sandbox *sandbox_new(struct store *store, const char *id);

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,7 +29,7 @@
 static struct snapshot *snapshot_named(const struct snapshots *s, const char *id)
 {
     struct snapshot *snap = xcalloc(1, sizeof *snap);
-    memcpy(snap->id, id, SNAPSHOT_ID_LEN);
+    snprintf(snap->id, sizeof snap->id, "%s", id);
     snap->dir = str_printf("%s/%s", s->dir, snap->id);
     snap->image = str_printf("%s/image", snap->dir);
     return snap;
@@ -36,8 +37,8 @@ static struct snapshot *snapshot_named(const struct snapshots *s, const char *id
 
 struct snapshot *snapshot_new(const struct snapshots *s)
 {
-    char id[SNAPSHOT_ID_LEN + 1] = SNAPSHOT_ID_PREFIX;
-    sandbox_random_id(id + strlen(id), SNAPSHOT_ID_LEN - strlen(id));
+    char id[SNAPSHOT_ID_MAX + 1] = SNAPSHOT_ID_PREFIX;
+    sandbox_id_make(id + strlen(id), s->node);
     struct snapshot *snap = snapshot_named(s, id);
     snap->created_ns = clock_wall_ns();
     return snap;
@@ -63,9 +64,8 @@ void snapshot_free(struct snapshot *snap)
 
 bool snapshots_is_id(const char *text)
 {
-    size_t prefix = strlen(SNAPSHOT_ID_PREFIX);
-    return strlen(text) == SNAPSHOT_ID_LEN && str_starts(text, SNAPSHOT_ID_PREFIX) &&
-           strspn(text + prefix, SANDBOX_ID_CHARS) == SNAPSHOT_ID_LEN - prefix;
+    return str_starts(text, SNAPSHOT_ID_PREFIX) &&
+           sandbox_id_is_valid(text + strlen(SNAPSHOT_ID_PREFIX));
 }
 
 const char *snapshots_layer_key(const char *text)

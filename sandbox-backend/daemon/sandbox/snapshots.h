@@ -29,16 +29,17 @@
 #include <sys/queue.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/drivers/driver.h"
 
 #define SNAPSHOT_ID_PREFIX "snap-"
 #define SNAPSHOT_LAYER     "layer:" // and SNAPSHOT_KEY_LEN hexadecimal digits
 #define SNAPSHOT_KEY_LEN   64
-#define SNAPSHOT_ID_LEN    25 // the prefix, and 20 of [a-z0-9]
+#define SNAPSHOT_ID_MAX    (5 + SANDBOX_ID_MAX) // the prefix, and the form of a sandbox id
 
 struct snapshot {
     TAILQ_ENTRY(snapshot) link; // in snapshots.all or .making
-    char id[SNAPSHOT_ID_LEN + 1];
+    char id[SNAPSHOT_ID_MAX + 1];
     char *dir;        // owned; <home>/snapshots/<id>
     char *image;      // owned; in dir
     char *name;       // owned; NULL: none
@@ -60,6 +61,7 @@ TAILQ_HEAD(snapshot_list, snapshot);
 
 struct snapshots {
     char *dir;                // owned; <home>/snapshots
+    const char *node;         // borrowed; of new ids; NULL: none
     struct snapshot_list all; // the newest first
     size_t count;
     struct snapshot_list making; // in progress; they count for the limits

@@ -9,6 +9,7 @@
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox/admit.h"
@@ -81,20 +82,18 @@ void store_remove(struct store *store, struct sandbox *sb)
 
 struct sandbox *store_find_any(const struct store *store, const char *id)
 {
-    size_t len = strcspn(id, "-");
-    if (len != SANDBOX_ID_LEN)
-        return NULL;
-    for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
-        if (sandbox_is_known(sb) && memcmp(sb->id, id, len) == 0)
+    size_t len = sandbox_id_len(id);
+    for (struct sandbox *sb = store_first(store); len && sb; sb = store_next(sb))
+        if (sandbox_is_known(sb) && strncmp(sb->id, id, len) == 0 && !sb->id[len])
             return sb;
     return NULL;
 }
 
 const struct ended_entry *store_find_ended(struct store *store, const char *id)
 {
-    char plain[SANDBOX_ID_LEN + 1] = "";
-    size_t len = strcspn(id, "-");
-    if (len != SANDBOX_ID_LEN)
+    char plain[SANDBOX_ID_MAX + 1] = "";
+    size_t len = sandbox_id_len(id);
+    if (!len)
         return NULL;
     memcpy(plain, id, len);
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {

@@ -71,6 +71,7 @@ struct store {
     struct api_keys *api_keys;       // borrowed
     struct pool *pool;               // owned by pool.c; NULL before pool_open and after pool_close
     const char *domain;              // borrowed; "domain" in answers; NULL: null
+    const char *node;                // borrowed; this node's name, which new ids have; NULL: none
     const char *url;                 // borrowed; of the TCP listener; NULL: none
     const struct ports_listen *ports_listen; // borrowed; listen address of exposed ports
     char *home;                              // owned
@@ -89,6 +90,7 @@ struct store {
     // The result of store_find_ended for a sandbox that is being ended. Its detail is borrowed.
     struct ended_entry ending;
     struct deadline expiry;      // for the earliest deadline of any sandbox (store_plan)
+    bool draining;               // no new sandbox is created for callers (docs/fleet.md)
     bool stopping;               // no new sandbox is created
     void (*on_empty)(void *ctx); // set while stopping
     void *on_empty_ctx;

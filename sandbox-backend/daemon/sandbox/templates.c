@@ -10,6 +10,7 @@
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox/built_names.h"
@@ -141,8 +142,14 @@ const char *templates_shown(const struct store *store, const char *template)
     return name ? name : template;
 }
 
-int templates_no_snapshot(const char *wanted, struct err *e)
+int templates_no_snapshot(const struct store *store, const char *wanted, struct err *e)
 {
+    const char *id = wanted + strlen(SNAPSHOT_ID_PREFIX);
+    if (snapshots_is_id(wanted) && sandbox_id_is_foreign(id, store->node))
+        return err_set(e, ERR_NOT_FOUND,
+                       "snapshot '%s' is of node \"%.*s\", and this cubbyd is another node; only "
+                       "that node can use it",
+                       wanted, (int)sandbox_id_node_len(id), id);
     return err_set(e, ERR_NOT_FOUND,
                    "there is no snapshot '%.100s'; `cubby snapshot ls` (GET /snapshots) lists the "
                    "snapshots",
@@ -157,7 +164,7 @@ static int not_found(const struct store *store, const char *owner, const char *w
     char *other auto_free = tag ? resolve_name(store, owner, plain) : NULL;
     char *stands_for auto_free = tag ? NULL : alias_of(store, wanted);
     if (str_starts(wanted, SNAPSHOT_ID_PREFIX))
-        return templates_no_snapshot(wanted, e);
+        return templates_no_snapshot(store, wanted, e);
     if (templates_is_name(wanted))
         return err_set(e, ERR_NOT_FOUND,
                        "template '%s' not found; build it with: cubby template build %s", wanted,

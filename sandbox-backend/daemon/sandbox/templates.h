@@ -49,7 +49,7 @@ const char *templates_shown(const struct store *store, const char *template);
 int templates_find_as(const struct store *store, const char *owner, const char *wanted,
                       const struct tier_wish *wish, struct known_template *out, struct err *e);
 // Set ERR_NOT_FOUND for a name that can only be a snapshot's. The text says how to list snapshots.
-int templates_no_snapshot(const char *wanted, struct err *e);
+int templates_no_snapshot(const struct store *store, const char *wanted, struct err *e);
 void templates_fini(struct known_template *t);
 // Note that the template is used now: `cubby template ls` shows that time.
 void templates_touch(const char *dir);

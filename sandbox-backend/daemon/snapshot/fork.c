@@ -29,12 +29,12 @@
 struct child {
     struct forking *f;           // borrowed
     struct sandbox *sb;          // borrowed; NULL unless it is being created
-    char id[SANDBOX_ID_LEN + 1]; // once it is created; else ""
+    char id[SANDBOX_ID_MAX + 1]; // once it is created; else ""
 };
 
 struct forking {
     struct store *store;             // borrowed
-    char parent[SANDBOX_ID_LEN + 1]; // an id, because the parent may end before the fork
+    char parent[SANDBOX_ID_MAX + 1]; // an id, because the parent may end before the fork
     struct create_spec spec;         // owned, with all its strings
     char *owner, *mask_request_host; // owned
     char *dir;                       // owned; the image's directory

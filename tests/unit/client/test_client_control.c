@@ -148,7 +148,7 @@ static void test_errors(void)
     ok(!err_is(&f.err), "killed");
     saw("POST /sandboxes/" FAKE_ID "/timeout\nGET /v2/sandboxes\nDELETE /sandboxes/" FAKE_ID "\n");
     static const char *const MALFORMED[] = {"", "x", "../../etc", "ABCDEFGHIJ0123456789",
-                                            FAKE_ID "a"};
+                                            FAKE_ID "abcdefghij01"};
     for (size_t i = 0; i < ARRAY_LEN(MALFORMED); i++) {
         client_get(f.client, MALFORMED[i], on_json, &f);
         fake_run(&f);

@@ -37,9 +37,9 @@ static size_t lines_of(const char *path)
     return n;
 }
 
-static void id_of(int n, char out[SANDBOX_ID_LEN + 1])
+static void id_of(int n, char out[SANDBOX_ID_MAX + 1])
 {
-    snprintf(out, SANDBOX_ID_LEN + 1, "%020d", n);
+    snprintf(out, SANDBOX_ID_MAX + 1, "%020d", n);
 }
 
 static void test_restart(const char *home)
@@ -69,7 +69,7 @@ static void test_restart(const char *home)
 
 static void test_bound(const char *home, const char *path)
 {
-    char id[SANDBOX_ID_LEN + 1];
+    char id[SANDBOX_ID_MAX + 1];
     ended_log_open(&ended, home);
     for (int i = 0; i < 5 * ENDED_LOG_MAX; i++) {
         id_of(i, id);

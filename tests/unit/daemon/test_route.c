@@ -65,6 +65,8 @@ static void test_host(void)
     is_int(parse(&r, &e, NULL, NULL, "49983-" ID "-c1.cube.app"), ROUTE_SANDBOX,
            "with a client's id");
     is_str(r.id, ID "-c1", "which is left in it");
+    is_int(parse(&r, &e, NULL, NULL, "80-node1" ID ".x"), ROUTE_SANDBOX, "with its node's name");
+    is_str(r.id, "node1" ID, "which belongs to the id");
     is_int(parse(&r, &e, "xyz", "80", "8000-" ID ".localhost"), ROUTE_SANDBOX, "headers win");
     is_str(r.id, "xyz", "over the host");
     is_int(parse(&r, &e, NULL, NULL, "8000-ABCDEFGHIJ0123456789.X"), ROUTE_SANDBOX, "any case");
@@ -81,7 +83,7 @@ static void test_host(void)
         "127.0.0.1",
         "8000--" ID ".x",
         "",
-        "8000-" ID "0.x", // not of the length of an id
+        "8000-" ID "abcdefghij01.x", // longer than an id
         "8000-abcdefghij012345678.x",
         "8000-" ID "-.x",
         "10-0-0-5.default.pod.cluster.local:3000",
