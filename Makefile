@@ -26,6 +26,7 @@ DEPS_TEST  := python3 python3-venv python3-pytest python3-ipython python3-matplo
               libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap esbuild \
               busybox-static docker-registry buildah $(if $(shell command -v npm),,nodejs npm)
 DEPS_BENCH := wrk nginx-light runsc bubblewrap buildah busybox-static
+DEPS_PACKAGE := debhelper dpkg-dev fakeroot lintian git python3
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 
 # ---- flags
@@ -76,7 +77,7 @@ IMAGE_SRC   := $(wildcard $(SB)/image/*.c)
 BUILD_SRC   := $(wildcard $(SB)/build/*.c)
 TEMPLATE_SRC := $(wildcard $(SB)/template/*.c $(SB)/template/*/*.c)
 DAEMON_SRC  := $(wildcard $(SB)/daemon/*.c $(SB)/daemon/*/*.c)
-CLI_SRC     := $(wildcard $(SB)/cli/*.c)
+CLI_SRC     := $(wildcard $(SB)/cli/*.c $(SB)/cli/*/*.c)
 MCP_SRC     := $(wildcard mcp-server/*.c mcp-server/*/*.c mcp-server/*/*/*.c)
 UNIT_SRC    := $(wildcard tests/unit/*/test_*.c)
 FUZZ_SRC    := $(wildcard tests/fuzz/fuzz_*.c)
@@ -115,7 +116,7 @@ TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all runsc deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash kvm-rig install clean help
+.PHONY: all runsc deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash kvm-rig stage install uninstall deb clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -477,19 +478,50 @@ fuzz: $(B)/.deps-lint
 	        -print_final_stats=1 $(B)/fuzz/found/$$f $$c || exit 1; done
 
 # ---- installing
+# Programs for users go into bin, those that only Cubby starts into libexec/cubby. What is installed
+# is listed in share/cubby/manifest, for `make uninstall`.
 DESTDIR ?=
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/cubby/guest $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(GUEST) $(DESTDIR)$(PREFIX)/lib/cubby/guest
-	cd $(B)/guest && find kernel python -name '*.py' -o -name '*.js' | while read -r f; do install -D -m 644 $$f $(abspath $(DESTDIR)$(PREFIX))/lib/cubby/guest/$$f; done
-	@if [ -f $(RUNSC_BIN) ]; then install -D -m 755 $(RUNSC_BIN) $(DESTDIR)$(PREFIX)/libexec/cubby/runsc; \
+ZSH_DIR ?= site-functions
+USER_PROGRAMS := cubby cubbyd cubby-mcp
+INNER_PROGRAMS := $(filter-out $(USER_PROGRAMS),$(notdir $(BIN)))
+STAGE := $(B)/stage
+stage: all
+	@rm -rf $(STAGE)
+	@install -d $(STAGE)/bin $(STAGE)/libexec/cubby $(STAGE)/lib/cubby/guest $(STAGE)/share/man/man1
+	@install -m 755 $(USER_PROGRAMS:%=$(B)/bin/%) $(STAGE)/bin
+	@install -m 755 $(INNER_PROGRAMS:%=$(B)/bin/%) $(STAGE)/libexec/cubby
+	@install -m 755 $(GUEST) $(STAGE)/lib/cubby/guest
+	@cd $(B)/guest && find kernel python -name '*.py' -o -name '*.js' | while read -r f; do install -D -m 644 $$f $(abspath $(STAGE))/lib/cubby/guest/$$f; done
+	@if [ -f $(RUNSC_BIN) ]; then install -m 755 $(RUNSC_BIN) $(STAGE)/libexec/cubby/runsc; \
 	    else echo 'runsc is not built, so this installation has no gVisor: "make runsc", then "make install"'; fi
-	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
-	cd $(CURDIR) && find .claude-plugin plugins -type f ! -name '*.pyc' -exec sh -c \
-	    'for f; do install -D -m $$(stat -c %a "$$f") "$$f" "$(abspath $(DESTDIR)$(PREFIX))/share/cubby/$$f"; done' sh {} +
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's#/usr/local/#$(PREFIX)/#' $(SB)/daemon/cubbyd.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/cubbyd.service
+	@install -m 644 $(wildcard docs/man/*.1) $(STAGE)/share/man/man1
+	@find .claude-plugin plugins -type f ! -name '*.pyc' -exec sh -c \
+	    'for f; do install -D -m $$(stat -c %a "$$f") "$$f" "$(STAGE)/share/cubby/$$f"; done' sh {} +
+	@find docs -type f ! -path 'docs/man/*' -exec sh -c 'for f; do install -D -m 644 "$$f" "$(STAGE)/share/doc/cubby/$$f"; done' sh {} +
+	@install -m 644 README.md SECURITY.md CHANGELOG.md LICENSE mcp.json.example $(STAGE)/share/doc/cubby
+	@install -d $(STAGE)/lib/systemd/system $(STAGE)/lib/systemd/user
+	@sed 's#/usr/local/#$(PREFIX)/#' $(SB)/daemon/cubbyd.service >$(STAGE)/lib/systemd/system/cubbyd.service
+	@sed 's#/usr/local/#$(PREFIX)/#' $(SB)/daemon/cubbyd-user.service >$(STAGE)/lib/systemd/user/cubbyd.service
+	@.ci/package/completions $(B)/bin $(B)/completions
+	@install -d $(STAGE)/share/bash-completion/completions $(STAGE)/share/zsh/$(ZSH_DIR) $(STAGE)/share/fish/vendor_completions.d
+	@install -m 644 $(B)/completions/bash/* $(STAGE)/share/bash-completion/completions
+	@install -m 644 $(B)/completions/zsh/_* $(STAGE)/share/zsh/$(ZSH_DIR)
+	@install -m 644 $(B)/completions/fish/* $(STAGE)/share/fish/vendor_completions.d
+	@cd $(STAGE) && { find . -type f -printf '%P\n'; echo share/cubby/manifest; } | LC_ALL=C sort >$(abspath $(B))/manifest && \
+	    install -D -m 644 $(abspath $(B))/manifest share/cubby/manifest
+install: stage
+	@while read -r f; do install -D -m $$(stat -c %a "$(STAGE)/$$f") "$(STAGE)/$$f" "$(DESTDIR)$(PREFIX)/$$f"; done <$(B)/manifest
+	@cd $(DESTDIR)$(PREFIX)/bin && rm -f $(INNER_PROGRAMS)  # where earlier versions put them
+	@echo "installed $$(wc -l <$(B)/manifest) files below $(DESTDIR)$(PREFIX); next: $(PREFIX)/bin/cubby"
+# State directories and templates stay: they are the users'.
+uninstall:
+	@.ci/package/uninstall $(DESTDIR)$(PREFIX)
+
+# ---- packages: docs/packages.md. The top level has no debian/, so each is built in a copy of the tree.
+VERSION := $(shell sed -n 's/.*CUBBY_VERSION "\(.*\)"/\1/p' $(SB)/base/version.h)
+deb: all $(RUNSC_BIN) | $(B)/.deps-package
+	@.ci/package/deb $(BUILD) $(VERSION) "$(DEPS_BUILD)"
+	@lintian --no-tag-display-limit --fail-on error $(BUILD)/cubby_$(VERSION)-1_amd64.deb
 
 help:
 	@echo 'make demo      install what is missing, build, make the template, show five bugs being fixed'
@@ -505,7 +537,8 @@ help:
 	@echo 'make soak      run thousands of sandboxes in one daemon; make crash: kill it at each step'
 	@echo 'make kvm-rig   PART=smoke: as root, under a real /dev/kvm, in a machine that QEMU emulates (hours)'
 	@echo 'make tidy layers headers sizes fmt fmt-check fuzz'
-	@echo 'make install   DESTDIR= PREFIX=$(PREFIX)'
+	@echo 'make install   DESTDIR= PREFIX=$(PREFIX); make uninstall removes it again'
+	@echo 'make deb       the Debian package, in $(B)'
 
 # ---- installing packages: checked once a tree, and again when this file changes
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -530,6 +563,9 @@ $(B)/.deps-runsc: Makefile | $(B)/.deps
 	@touch $@
 $(B)/.deps-test: Makefile | $(B)/.deps-run
 	$(call need,$(DEPS_TEST),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-package: Makefile | $(B)/.deps
+	$(call need,$(DEPS_PACKAGE),$(B)/deps.log)
 	@touch $@
 $(B)/.deps-lint: Makefile | $(B)/.deps
 	$(call need,$(DEPS_LINT),$(B)/deps.log)

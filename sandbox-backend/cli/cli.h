@@ -25,6 +25,7 @@ int verb_pause(int argc, char **argv);
 int verb_ps(int argc, char **argv);
 int verb_resume(int argc, char **argv);
 int verb_rollback(int argc, char **argv);
+int verb_selftest(int argc, char **argv);
 int verb_snapshot(int argc, char **argv);
 int verb_stats(int argc, char **argv);
 int verb_template(int argc, char **argv);
@@ -103,6 +104,10 @@ enum daemon_phase {
 int daemon_phase(const char *home, enum daemon_phase *out, struct err *e);
 // Return whether the phase explains that a request failed with `why`.
 bool daemon_phase_explains(const char *home, const struct err *why, enum daemon_phase *out);
+
+// Send a signal to the home's daemon (SIGTERM: with its sandboxes, SIGUSR1: without) and wait until
+// it has ended. *was_there: there was one.
+int daemon_end(const char *home, int number, bool *was_there, struct err *e);
 
 // Return the URL of the daemon's TCP address, from <home>/cubbyd.url. New string; NULL when the
 // daemon does not listen on TCP, or does not run.

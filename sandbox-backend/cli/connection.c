@@ -182,6 +182,13 @@ json_t *connection_list(struct connection *c, struct err *e)
     return list;
 }
 
+json_t *connection_get(struct connection *c, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_get(c->client, id, on_json, &w);
+    return wait_for(c, &w);
+}
+
 json_t *connection_stats(struct connection *c, const char *id, struct err *e)
 {
     struct wait w = {.loop = &c->loop, .e = e};

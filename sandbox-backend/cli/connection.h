@@ -48,6 +48,7 @@ bool connection_is_idle(const struct connection *c);
 // Requests. Each blocks until it is answered. New references, or NULL with `e`.
 json_t *connection_create(struct connection *c, const struct sandbox_opts *opts, struct err *e);
 json_t *connection_list(struct connection *c, struct err *e);
+json_t *connection_get(struct connection *c, const char *id, struct err *e);
 json_t *connection_stats(struct connection *c, const char *id, struct err *e); // NULL id: all
 int connection_kill(struct connection *c, const char *id, struct err *e);
 int connection_pause(struct connection *c, const char *id, enum pause_depth depth, struct err *e);

@@ -177,7 +177,7 @@ static bool has_ended(int process)
 }
 
 // If the daemon is already stopping, wait until it releases its lock.
-static int end(const char *home, int number, bool *was_there, struct err *e)
+int daemon_end(const char *home, int number, bool *was_there, struct err *e)
 {
     enum daemon_phase phase;
     int process auto_close = -1;
@@ -226,7 +226,7 @@ static int stop(int argc, char **argv)
     if (argc > 1)
         return cli_usage_error("daemon stop takes no operand; see cubby daemon stop --help");
     char *home auto_free = home_open(&e);
-    if (!home || end(home, keep ? SIGUSR1 : SIGTERM, &was_there, &e) < 0)
+    if (!home || daemon_end(home, keep ? SIGUSR1 : SIGTERM, &was_there, &e) < 0)
         return cli_fail(&e);
     puts(was_there ? "stopped" : "does not run");
     return 0;

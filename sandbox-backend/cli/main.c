@@ -30,6 +30,7 @@ static const struct verb {
     {"kill", verb_kill, "end sandboxes"},
     {"template", verb_template, "build, list and remove templates"},
     {"doctor", verb_doctor, "check this host, and say what to do about what is missing"},
+    {"selftest", verb_selftest, "prove in a minute that sandboxes work on this host"},
     {"key", verb_key, "create, list and remove API keys for programs that use TCP"},
     {"daemon", verb_daemon, "run the daemon in the foreground, show its state, stop it"},
 };
