@@ -114,12 +114,6 @@ static char *first_existing(const char *const *below, const char *name, struct e
 
 char *self_program(const char *name, struct err *e)
 {
-    static const char *const BELOW[] = {"", NULL};
-    return first_existing(BELOW, name, e);
-}
-
-char *self_libexec(const char *name, struct err *e)
-{
     static const char *const BELOW[] = {"../libexec/cubby/", "", NULL};
     return first_existing(BELOW, name, e);
 }

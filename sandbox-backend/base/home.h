@@ -18,13 +18,10 @@ int home_check_node(const char *home, const char *node, struct err *e);
 
 char *home_path(const char *home, const char *relative); // new string: home/relative
 
-// Return the path of a program beside the running one ("cubbyd", "cubby-netd"). New string, or NULL
-// with a message that says how to build or install it.
+// Return the path of another program of Cubby's ("cubbyd", "cubby-netd", "runsc"): beside the
+// running one, or in ../libexec/cubby of an installation, where the programs are that users do not
+// start. New string, or NULL with a message that says how to build or install it.
 char *self_program(const char *name, struct err *e);
-
-// Return the path of a program that only Cubby's programs start ("runsc"): beside the running one
-// in a build tree, or in ../libexec/cubby of an installation. New string, or NULL.
-char *self_libexec(const char *name, struct err *e);
 
 // Return the path of a guest part ("envd", "init"): in ../guest of a build tree, or in
 // ../lib/cubby/guest of an installation. New string, or NULL.

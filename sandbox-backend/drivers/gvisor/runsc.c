@@ -52,7 +52,7 @@ char *runsc_find(const char *given, struct err *e)
 {
     struct file_stamp stamp;
     const char *named = given ? given : getenv("CUBBY_RUNSC");
-    char *path auto_free = named && *named ? xstrdup(named) : self_libexec("runsc", NULL);
+    char *path auto_free = named && *named ? xstrdup(named) : self_program("runsc", NULL);
     if (!path) {
         err_set(e, ERR_NOT_FOUND,
                 "gVisor's runsc is not installed; run `make runsc` and `make install` in Cubby's "
