@@ -6,232 +6,42 @@
 // a program that cannot be executed or does not exist; 128 + n when signal n ended the command; 124
 // when its timeout did; 125 for our own failures: an invalid command line, a command that did not
 // run or whose fate is unknown; 130 and 143 when we were interrupted.
-#include <errno.h>
-#include <fcntl.h>
+#include "sandbox-backend/cli/exec.h"
+
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
 
-#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
-#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
-#include "sandbox-backend/cli/connection.h"
-#include "sandbox-backend/client/client.h"
+#include "sandbox-backend/cli/input.h"
 
-// ---- our standard input: it goes to the command one piece at a time, each after the piece before
-// has arrived, then the end of input
-
-struct exec_stdin {
-    uv_loop_t *loop; // borrowed, like all the pointers here
-    struct client *client;
-    const char *id, *user;
-    int64_t pid;
-    int fd;               // what is read: 0, or `own`
-    int own;              // the pipe opened again; -1 for none
-    int flags;            // of descriptor 0 as it was
-    bool waits;           // for the poll handle; else the descriptor is always readable
-    bool over;            // nothing more is passed on
-    struct client_op *op; // in progress
-    uv_poll_t poll;
-    bool poll_open;
-};
-
-#define PIECE_BYTES 262144 // of one SendInput
-
-static void next(struct exec_stdin *in);
-
-// Return whether descriptor 0 is open and not a terminal.
-static bool exec_stdin_is_wanted(void)
-{
-    struct stat st;
-    return fstat(STDIN_FILENO, &st) == 0 && !isatty(STDIN_FILENO);
-}
-
-static json_t *selector(const struct exec_stdin *in)
-{
-    return json_pack("{s:{s:I}}", "process", "pid", (json_int_t)in->pid);
-}
-
-// A command that has ended, or has closed its stdin, takes no more input. That is not an error.
-static void on_sent(const json_t *answer, const struct err *e, void *ctx)
-{
-    (void)answer;
-    struct exec_stdin *in = ctx;
-    in->op = NULL;
-    if (e)
-        in->over = true;
-    next(in);
-}
-
-static void send_piece(struct exec_stdin *in, const char *data, size_t len)
-{
-    struct buf text auto_buf = BUF_INIT;
-    json_t *request = selector(in);
-    base64_encode(&text, data, len);
-    json_object_set_new(request, "input", json_pack("{s:s}", "stdin", buf_str(&text)));
-    in->op =
-        client_rpc(in->client, in->id, "process.Process/SendInput", request, in->user, on_sent, in);
-    json_decref(request);
-}
-
-static void send_end(struct exec_stdin *in)
-{
-    json_t *request = selector(in);
-    in->over = true;
-    in->op = client_rpc(in->client, in->id, "process.Process/CloseStdin", request, in->user,
-                        on_sent, in);
-    json_decref(request);
-}
-
-static void read_piece(struct exec_stdin *in)
-{
-    char data[PIECE_BYTES];
-    ssize_t n = read(in->fd, data, sizeof data);
-    if (n < 0 && (errno == EINTR || (errno == EAGAIN && in->waits)))
-        next(in);
-    else if (n > 0)
-        send_piece(in, data, (size_t)n);
-    else
-        send_end(in);
-}
-
-static void on_readable(uv_poll_t *poll, int status, int events)
-{
-    (void)status;
-    (void)events;
-    struct exec_stdin *in = poll->data;
-    uv_poll_stop(poll);
-    read_piece(in);
-}
-
-static void next(struct exec_stdin *in)
-{
-    if (in->over)
-        return;
-    if (in->waits)
-        uv_poll_start(&in->poll, UV_READABLE | UV_DISCONNECT, on_readable);
-    else
-        read_piece(in);
-}
-
-// libuv makes the descriptor that it polls non-blocking, also for other processes that share it. A
-// pipe is opened again, so that only we have it; for others exec_stdin_stop restores the flags.
-static void open_own(struct exec_stdin *in, mode_t type)
-{
-    in->flags = fcntl(STDIN_FILENO, F_GETFL);
-    in->own = S_ISFIFO(type) ? open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
-    if (in->own >= 0) {
-        in->fd = in->own;
-        fcntl(in->own, F_SETPIPE_SZ, PIECE_BYTES); // the next piece gathers during a request
-    }
-    in->poll_open = in->waits = uv_poll_init(in->loop, &in->poll, in->fd) == 0;
-    in->poll.data = in;
-}
-
-static void on_poll_closed(uv_handle_t *handle)
-{
-    const struct exec_stdin *in = handle->data;
-    if (in->own >= 0)
-        close(in->own);
-    else
-        fcntl(STDIN_FILENO, F_SETFL, in->flags);
-}
-
-// Start to pass input on, when the other members are set. Reads of regular files and /dev/null,
-// which cannot be polled, never block.
-static void exec_stdin_start(struct exec_stdin *in, int64_t pid)
-{
-    struct stat st;
-    in->pid = pid;
-    in->fd = STDIN_FILENO;
-    if (fstat(in->fd, &st) == 0 && !S_ISREG(st.st_mode))
-        open_own(in, st.st_mode);
-    next(in);
-}
-
-// Safe at any time; closes the poll handle.
-static void exec_stdin_stop(struct exec_stdin *in)
-{
-    in->over = true;
-    if (in->op)
-        client_cancel(in->op);
-    if (in->poll_open) {
-        in->poll_open = in->waits = false;
-        uv_close((uv_handle_t *)&in->poll, on_poll_closed);
-    }
-}
-
-// ---- the command
-
-#define EXIT_TIMED_OUT 124
-#define EXIT_NOT_RUN   125
-#define TIMEOUT_MAX_S  (30LL * 24 * 3600)
+#define TIMEOUT_MAX_S (30LL * 24 * 3600)
 
 struct exec {
-    struct connection connection;
+    struct connection *connection;
     struct client_op *op; // NULL once it has ended
-    struct exec_stdin in;
+    struct input in;
     bool passes_stdin;
     uv_signal_t interrupt, terminate;
+    int signals_open;
     int caught;     // the signal that we received; 0: none
     struct err out; // our own stdout or stderr could not be written
-    int64_t timeout_s;
+    int64_t timeout_ms;
     int status;
 };
-
-// ---- the signals that end commands, by the names that envd reports (Go's)
-
-static const struct {
-    const char *name;
-    int number;
-} SIGNALS[] = {
-    {"hangup", SIGHUP},
-    {"interrupt", SIGINT},
-    {"quit", SIGQUIT},
-    {"illegal instruction", SIGILL},
-    {"trace/breakpoint trap", SIGTRAP},
-    {"aborted", SIGABRT},
-    {"bus error", SIGBUS},
-    {"floating point exception", SIGFPE},
-    {"killed", SIGKILL},
-    {"user defined signal 1", SIGUSR1},
-    {"segmentation fault", SIGSEGV},
-    {"user defined signal 2", SIGUSR2},
-    {"broken pipe", SIGPIPE},
-    {"alarm clock", SIGALRM},
-    {"terminated", SIGTERM},
-};
-
-// Return the number of "signal: killed", "signal: segmentation fault (core dumped)", "signal 34".
-static int signal_number(const char *status)
-{
-    int64_t number = 0;
-    if (str_starts(status, "signal "))
-        return str_to_int(status + 7, 1, 64, &number) ? (int)number : 0;
-    const char *name = str_starts(status, "signal: ") ? status + 8 : status;
-    if (str_starts(name, "signal ")) // "signal: signal 34"
-        return signal_number(name);
-    for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++)
-        if (str_starts(name, SIGNALS[i].name))
-            return SIGNALS[i].number;
-    return 0;
-}
 
 // ---- events
 static void on_start(int64_t pid, void *ctx)
 {
     struct exec *x = ctx;
     if (x->passes_stdin)
-        exec_stdin_start(&x->in, pid);
+        input_start(&x->in, pid);
 }
 
 // Blocks while our reader is slow, and so holds the stream back.
@@ -253,28 +63,28 @@ static void on_stderr(const char *data, size_t len, void *ctx)
     pass_on(ctx, STDERR_FILENO, data, len);
 }
 
-static int status_of(struct exec *x, const struct command_result *r)
+int exec_status(const struct command_result *r, int64_t timeout_ms)
 {
     struct err e = ERR_INIT;
     switch (r->end) {
     case COMMAND_EXITED:
         return r->exit_code & 0xff;
     case COMMAND_SIGNALED:
-        return 128 + signal_number(r->status);
+        return 128 + command_signal(r->status);
     case COMMAND_TIMED_OUT:
         err_set(&e, ERR_TIMEOUT,
                 "the command was killed after %lld s; set a longer time with --timeout",
-                (long long)x->timeout_s);
+                (long long)timeout_ms / 1000);
         cli_fail(&e);
-        return EXIT_TIMED_OUT;
+        return EXEC_TIMED_OUT;
     case COMMAND_LEFT:
     case COMMAND_FAILED:
-        return EXIT_NOT_RUN;
+        return EXEC_NOT_RUN;
     }
-    return EXIT_NOT_RUN;
+    return EXEC_NOT_RUN;
 }
 
-static void complain(const struct err *e)
+void exec_complain(const struct err *e)
 {
     struct err told = ERR_INIT;
     if (e->code == ERR_CONFLICT)
@@ -292,11 +102,11 @@ static void on_end(const struct command_result *r, const struct err *e, void *ct
         x->status = 128 + SIGPIPE;
     } else {
         if (e)
-            complain(e);
-        x->status = status_of(x, r);
+            exec_complain(e);
+        x->status = exec_status(r, x->timeout_ms);
     }
-    exec_stdin_stop(&x->in);
-    uv_stop(&x->connection.loop);
+    input_stop(&x->in);
+    uv_stop(&x->connection->loop);
 }
 
 // The first signal kills the command; the second one has its default effect.
@@ -312,45 +122,55 @@ static void on_signal(uv_signal_t *handle, int number)
 // ---- running
 static void watch_signal(struct exec *x, uv_signal_t *handle, int number)
 {
-    uv_signal_init(&x->connection.loop, handle);
+    uv_signal_init(&x->connection->loop, handle);
     handle->data = x;
     uv_signal_start(handle, on_signal, number);
+    x->signals_open++;
 }
 
-static void run(struct exec *x, const char *id, const struct command_opts *opts)
+static void on_signal_closed(uv_handle_t *handle)
+{
+    struct exec *x = handle->data;
+    x->signals_open--;
+}
+
+int exec_run(struct connection *c, const char *id, const struct command_opts *opts)
 {
     static const struct command_events EVENTS = {on_start, on_stdout, on_stderr, on_end};
-    x->in.loop = &x->connection.loop;
-    x->in.client = x->connection.client;
-    x->in.id = id;
-    x->in.user = opts->user;
-    watch_signal(x, &x->interrupt, SIGINT);
-    watch_signal(x, &x->terminate, SIGTERM);
-    x->op = client_command(x->connection.client, id, opts, &EVENTS, x);
-    while (x->op)
-        uv_run(&x->connection.loop, UV_RUN_DEFAULT);
-    uv_close((uv_handle_t *)&x->interrupt, NULL);
-    uv_close((uv_handle_t *)&x->terminate, NULL);
+    struct exec x = {
+        .connection = c,
+        .timeout_ms = opts->timeout_ms,
+        .passes_stdin = opts->open_stdin,
+        .in = {.loop = &c->loop, .client = c->client, .id = id, .user = opts->user},
+    };
+    x.in.stream = "stdin";
+    watch_signal(&x, &x.interrupt, SIGINT);
+    watch_signal(&x, &x.terminate, SIGTERM);
+    x.op = client_command(c->client, id, opts, &EVENTS, &x);
+    while (x.op)
+        uv_run(&c->loop, UV_RUN_DEFAULT);
+    uv_close((uv_handle_t *)&x.interrupt, on_signal_closed);
+    uv_close((uv_handle_t *)&x.terminate, on_signal_closed);
+    while (x.signals_open || !input_is_stopped(&x.in))
+        uv_run(&c->loop, UV_RUN_ONCE);
+    return x.status;
 }
 
-static int exec_in(const struct backend_opts *server, const char *given, struct command_opts *opts,
-                   int64_t timeout_s)
+static int exec_in(const struct backend_opts *server, const char *given,
+                   const struct command_opts *opts)
 {
     struct err e = ERR_INIT;
-    struct exec x = {.timeout_s = timeout_s, .passes_stdin = opts->open_stdin};
-    if (connection_open(&x.connection, server, CONNECT_STARTS, &e) < 0) {
+    struct connection c;
+    if (connection_open(&c, server, CONNECT_STARTS, &e) < 0) {
         cli_fail(&e);
-        return EXIT_NOT_RUN;
+        return EXEC_NOT_RUN;
     }
-    char *id auto_free = connection_resolve(&x.connection, given, &e);
-    if (id) {
-        run(&x, id, opts);
-    } else {
+    char *id auto_free = connection_resolve(&c, given, &e);
+    if (!id)
         cli_fail(&e);
-        x.status = EXIT_NOT_RUN;
-    }
-    connection_close(&x.connection);
-    return x.status;
+    int status = id ? exec_run(&c, id, opts) : EXEC_NOT_RUN;
+    connection_close(&c);
+    return status;
 }
 
 int verb_exec(int argc, char **argv)
@@ -387,7 +207,7 @@ int verb_exec(int argc, char **argv)
     };
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
-        return done == CLI_USAGE ? EXIT_NOT_RUN : done;
+        return done == CLI_USAGE ? EXEC_NOT_RUN : done;
     int command = argc > 2 && strcmp(argv[2], "--") == 0 ? 3 : 2;
     struct err e = ERR_INIT;
     if (argc <= command)
@@ -395,13 +215,13 @@ int verb_exec(int argc, char **argv)
                 "exec takes the id of a sandbox and a command; see cubby exec --help");
     if (err_is(&e) || pairs_parse(&envs, "--env", &want.envs, &e) < 0) {
         cli_fail(&e);
-        return EXIT_NOT_RUN;
+        return EXEC_NOT_RUN;
     }
     want.cmd = argv[command];
     want.args = (const char *const *)&argv[command + 1];
     want.timeout_ms = timeout_s * 1000;
-    want.open_stdin = !no_stdin && exec_stdin_is_wanted();
-    int status = exec_in(&server, argv[1], &want, timeout_s);
+    want.open_stdin = !no_stdin && input_is_wanted();
+    int status = exec_in(&server, argv[1], &want);
     json_decref(want.envs);
     return status;
 }

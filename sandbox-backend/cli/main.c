@@ -17,6 +17,8 @@ static const struct verb {
 } VERBS[] = {
     {"create", verb_create, "create a sandbox and print its id"},
     {"exec", verb_exec, "run a command in a sandbox"},
+    {"shell", verb_shell, "open a terminal in a sandbox"},
+    {"run", verb_run, "create a sandbox, run a command in it, and end the sandbox"},
     {"expose", verb_expose, "give a port of a sandbox a URL on this host"},
     {"ps", verb_ps, "list the sandboxes"},
     {"top", verb_top, "show what the sandboxes use of this host, every two seconds"},

@@ -149,13 +149,15 @@ static const json_t *child(const json_t *object, const char *key)
 
 static int parse_data(const json_t *data, struct process_event *out, struct err *e)
 {
-    const char *key = json_object_get(data, "stdout") ? "stdout" : "stderr";
+    const char *key = json_object_get(data, "stdout") ? "stdout"
+                      : json_object_get(data, "pty")  ? "pty"
+                                                      : "stderr";
     const char *text = NULL;
     if (json_get_string(data, key, &text, NULL, e) < 0)
         return -1;
     if (!text)
-        return 0; // of a pty, which this client never requests
-    out->kind = strcmp(key, "stdout") == 0 ? PROCESS_STDOUT : PROCESS_STDERR;
+        return 0;
+    out->kind = strcmp(key, "stderr") == 0 ? PROCESS_STDERR : PROCESS_STDOUT;
     if (!base64_decode(&out->data, text, strlen(text)))
         return err_set(e, ERR_INTERNAL, "output is not base64");
     return 0;

@@ -40,7 +40,7 @@ bool answer_may_mean_paused(int status, const char *body, size_t len);
 
 enum process_event_kind {
     PROCESS_STARTED,
-    PROCESS_STDOUT,
+    PROCESS_STDOUT, // or of its terminal
     PROCESS_STDERR,
     PROCESS_ENDED,
     PROCESS_OTHER, // keepalive, and what later versions add

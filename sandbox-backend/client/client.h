@@ -151,6 +151,10 @@ struct command_opts {
                              // client_leave was called before; 0: no limit
     bool open_stdin;         // stdin stays open, for SendInput and CloseStdin by client_rpc
     const char *tag;         // a name by which envd finds the process; NULL: none
+    int columns, rows;       // of a terminal that the command has instead of pipes; 0: no terminal.
+                             // Its output is given to on_stdout; process.Process/Update resizes it
+    bool joins;              // follow the running process that has `tag`; start nothing.
+                             // ERR_NOT_FOUND: there is none
 };
 enum command_end {
     COMMAND_EXITED,

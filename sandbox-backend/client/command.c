@@ -17,7 +17,8 @@
 // sandbox may refuse a kill; it is sent again, which is harmless: envd looks for the pid among its
 // commands only.
 //
-// A command that the caller leaves has its stream closed, and is not killed.
+// A command that the caller leaves has its stream closed, and is not killed. A later operation may
+// join it by its tag: the stream of process.Process/Connect is like that of Start.
 //
 //   STREAMING -> ASKING (the stream broke) -> DONE
 //             -> KILLING (canceled or overdue) -> DONE
@@ -73,6 +74,7 @@ struct command {
     bool is_garbled;    // the stream is invalid
     bool canceled;
     bool left;
+    bool joins;        // follows a process that runs already
     bool must_kill;    // before the operation completes
     int kills;         // kills that were sent
     struct fate *fate; // borrowed; in ASKING
@@ -120,9 +122,21 @@ static json_t *start_message(const struct command_opts *opts, struct err *e)
     if (opts->envs)
         json_object_set(process, "envs", opts->envs);
     json_t *message = json_pack("{s:o, s:b}", "process", process, "stdin", (int)opts->open_stdin);
+    if (opts->columns > 0)
+        json_object_set_new(
+            message, "pty",
+            json_pack("{s:{s:i, s:i}}", "size", "cols", opts->columns, "rows", opts->rows));
     if (opts->tag && json_object_set_new(message, "tag", json_string(opts->tag)) < 0)
         err_set(e, ERR_INVALID, "the tag is not UTF-8");
     return message;
+}
+
+static json_t *join_message(const struct command_opts *opts, struct err *e)
+{
+    json_t *message = json_pack("{s:{s:s}}", "process", "tag", opts->tag);
+    if (!message)
+        err_set(e, ERR_INVALID, "the tag is not UTF-8");
+    return message ? message : json_object();
 }
 
 // An envd before 0.3 leaves every command's stdin open, and a command that reads it would wait for
@@ -139,7 +153,7 @@ static void close_stdin(json_t *process)
 static void on_access(struct call *call, const struct access *a, void *ctx)
 {
     const struct command *op = ctx;
-    if (!access_envd_older(a, 0, 3, 0))
+    if (op->joins || !access_envd_older(a, 0, 3, 0))
         return;
     struct buf body auto_buf = BUF_INIT;
     if (!json_is_true(json_object_get(op->message, "stdin")))
@@ -161,10 +175,11 @@ static void start(struct command *op, const struct command_opts *opts)
 {
     static const struct call_events EVENTS = {
         .on_access = on_access, .on_data = on_stream_data, .on_end = on_stream_end};
+    const char *method = op->joins ? "process.Process/Connect" : "process.Process/Start";
     struct err refused = ERR_INIT;
-    op->message = start_message(opts, &refused);
-    op->call = envd_call_stream(op->base.client, op->id, "process.Process/Start", op->message,
-                                op->user, opts->timeout_ms, &refused, &EVENTS, op);
+    op->message = op->joins ? join_message(opts, &refused) : start_message(opts, &refused);
+    op->call = envd_call_stream(op->base.client, op->id, method, op->message, op->user,
+                                opts->timeout_ms, &refused, &EVENTS, op);
     arm(op);
 }
 
@@ -438,6 +453,7 @@ static struct command *command_new(struct client *c, const char *id,
     op->user = opts->user ? xstrdup(opts->user) : NULL;
     op->timeout_ms = opts->timeout_ms;
     op->leave_ms = opts->leave_ms;
+    op->joins = opts->joins;
     connect_reader_init(&op->reader, LIMIT_ENVELOPE_BYTES);
     deadline_init(&op->silence, c->loop, on_silence);
     op_begin(&op->base, c, cancel);

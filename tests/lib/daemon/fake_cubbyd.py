@@ -14,6 +14,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import socketserver
 import subprocess
 import tempfile
@@ -88,6 +89,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.send_header(key, value)
         chunked = answer.getheader("Content-Length") is None and answer.status != 204
         if chunked:
+            fake.streams.append(self.connection)
+        if chunked:
             self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         while chunk := answer.read1(65536):
@@ -121,6 +124,7 @@ class FakeDaemon:
         self.refusal = None
         self.seen = []
         self.connections = 0
+        self.streams = []  # connections of streams of output
         ours, theirs = os.pipe()
         self.envd = subprocess.Popen(
             [os.environ["ENVD"], "--port", "0", "--bind", "127.0.0.1", "--machine", "no",
@@ -177,6 +181,13 @@ class FakeDaemon:
         for group in groups:
             with contextlib.suppress(ProcessLookupError):  # it may have ended with envd's end of its pipe
                 os.killpg(group, signal.SIGKILL)
+
+    def cut_streams(self):
+        """Breaks the connections of all streams. The commands run on."""
+        for stream in self.streams:
+            with contextlib.suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)
+        self.streams.clear()
 
     def close(self):
         self.server.shutdown()
