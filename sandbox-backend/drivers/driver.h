@@ -23,6 +23,8 @@ struct machine_size {
     int cpus;
     int64_t memory_mb;
     int64_t disk_mb;
+    bool booted; // the machine booted from an image of a disk alone (SAVE_DISK), so its memory is
+                 // no copy of the template's, whatever its size is
 };
 
 struct machine_spec {
@@ -95,6 +97,10 @@ enum machine_save_use {
     SAVE_TO_KEEP,    // the image must survive a crash of the host: its files are synced
     SAVE_IN_PLACE,   // as SAVE_TO_KEEP, but the machine stays paused: the image will replace it
     SAVE_IN_PASSING, // machines are made from it now, then it is removed: nothing is synced
+    // The disk alone (DRIVER_DISK_IMAGES). A machine that is made from it boots, and `size.booted`
+    // of its machine_spec is set. The caller has let the guest write its file systems first.
+    SAVE_DISK,          // otherwise as SAVE_TO_KEEP
+    SAVE_DISK_IN_PLACE, // otherwise as SAVE_IN_PLACE
 };
 
 // The result of machine_save.
@@ -127,13 +133,14 @@ enum machine_net {
 
 // The abilities of a driver. The daemon checks them before it promises something (driver_need).
 enum driver_can {
-    DRIVER_PAUSES = 1 << 0,  // machine_pause and machine_resume
-    DRIVER_SAVES = 1 << 1,   // machine_save, image_check, and a machine_spec with an image
-    DRIVER_POLICY = 1 << 2,  // machine_set_policy
-    DRIVER_SIZES = 1 << 3,   // other processors and other memory than the template's
-    DRIVER_SECRETS = 1 << 4, // a machine_spec with `egress`
-    DRIVER_RESIZES = 1 << 5, // other processors and memory make a start no slower
-    DRIVER_DISKS = 1 << 6,   // a larger disk than the template's, if disk_grows
+    DRIVER_PAUSES = 1 << 0,      // machine_pause and machine_resume
+    DRIVER_SAVES = 1 << 1,       // machine_save, image_check, and a machine_spec with an image
+    DRIVER_POLICY = 1 << 2,      // machine_set_policy
+    DRIVER_SIZES = 1 << 3,       // other processors and other memory than the template's
+    DRIVER_SECRETS = 1 << 4,     // a machine_spec with `egress`
+    DRIVER_RESIZES = 1 << 5,     // other processors and memory make a start no slower
+    DRIVER_DISKS = 1 << 6,       // a larger disk than the template's, if disk_grows
+    DRIVER_DISK_IMAGES = 1 << 7, // SAVE_DISK, and machines from such images
 };
 
 // How well a driver runs a template on this host. The choice `auto` takes the highest (tier.h).
@@ -265,6 +272,16 @@ struct driver {
 extern const struct driver *const DRIVERS[];
 
 // ---- drivers (driver.c)
+
+static inline bool save_is_disk(enum machine_save_use use)
+{
+    return use == SAVE_DISK || use == SAVE_DISK_IN_PLACE;
+}
+// Return whether a machine that ran stays paused after its saving.
+static inline bool save_is_in_place(enum machine_save_use use)
+{
+    return use == SAVE_IN_PLACE || use == SAVE_DISK_IN_PLACE;
+}
 
 // Return the driver of this name, the default for NULL, or NULL for another name.
 const struct driver *driver_find(const char *name);

@@ -156,3 +156,26 @@ def test_asleep(daemon):
     assert view(daemon, made)["state"] == "running" and daemon.machines() == []
     assert run(daemon, made, "echo awake") == "awake\n"
     daemon.kill(made["sandboxID"])
+
+
+@pytest.mark.only_in("microvm", reason="a container has its disk in memory")
+def test_the_disk_alone_is_kept(daemon):
+    """A guest boots from it, has its environment again, and can be saved with its memory afterwards."""
+    made = daemon.create(timeout=3600, envVars={"COLOUR": "green"})
+    run(daemon, made, "echo kept >/home/user/note; echo lost >/dev/shm/note; sleep 1000 & echo")
+    boot = run(daemon, made, "cat /proc/sys/kernel/random/boot_id")
+    post(daemon, made, "pause", {"memory": False}, 204)
+    image = daemon.directory(made["sandboxID"]) / "image"
+    assert sorted(p.name for p in image.iterdir()) == ["disk.qcow2", "image.json"]
+    assert daemon.machines() == []
+    post(daemon, made, "connect", {"timeout": 3600}, 201)
+    assert run(daemon, made, "cat /home/user/note; echo $COLOUR; hostname; ls /dev/shm; pgrep sleep || true") == \
+        f"kept\ngreen\n{made['sandboxID']}\n"
+    assert run(daemon, made, "cat /proc/sys/kernel/random/boot_id") != boot
+    wait_for(lambda: daemon.through(made["sandboxID"], path="/health", port=KERNEL,
+                                    token=made["envdAccessToken"], timeout=60).status == 200, 120, "the kernel runs")
+    assert python(daemon, made, "x = 6 * 7; print(x)") == "42\n"
+    post(daemon, made, "pause", {"depth": "hibernate"}, 204)
+    post(daemon, made, "connect", {"timeout": 3600}, 201)
+    assert python(daemon, made, "print(x)") == "42\n"
+    daemon.kill(made["sandboxID"])

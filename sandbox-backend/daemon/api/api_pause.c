@@ -17,16 +17,17 @@
 
 // These requests are granted even if their client goes.
 
-// Every pause keeps the memory, so refuse "memory": false.
-static int check_memory(const json_t *body, struct err *e)
+// A pause decides whether the memory is kept, so a wake cannot leave it out.
+static int check_memory(const struct sandbox *sb, const json_t *body, struct err *e)
 {
     bool memory;
     if (json_get_bool(body, "memory", &memory, true, e) < 0)
         return -1;
-    return memory ? 0
-                  : err_set(e, ERR_INVALID,
-                            "memory: false is not available here: a paused sandbox always keeps "
-                            "its memory");
+    return memory || sb->disk_env
+               ? 0
+               : err_set(e, ERR_INVALID,
+                         "memory: false is not available here: the sandbox was paused with its "
+                         "memory; pause it with memory: false instead");
 }
 
 // ---- pause
@@ -40,13 +41,22 @@ static void on_paused(struct sandbox *sb, const struct err *e, void *ctx)
         reply_empty(req);
 }
 
-// Read Cubby's own member "depth".
+// Read E2B's member "memory", and Cubby's own member "depth".
 static int read_depth(const json_t *body, enum pause_depth *depth, struct err *e)
 {
     const char *name = NULL;
+    bool memory;
     if (body_check_members(body, "", e, "memory", "depth") < 0 ||
-        json_get_string(body, "depth", &name, "freeze", e) < 0)
+        json_get_bool(body, "memory", &memory, true, e) < 0 ||
+        json_get_string(body, "depth", &name, memory ? "freeze" : NULL, e) < 0)
         return -1;
+    if (!memory && name)
+        return err_set(
+            e, ERR_INVALID,
+            "depth says how the memory is kept, so it cannot stand beside memory: false");
+    *depth = PAUSE_DISK;
+    if (!memory)
+        return 0;
     *depth = str_eq(name, "hibernate") ? PAUSE_HIBERNATE : PAUSE_FREEZE;
     if (*depth == PAUSE_HIBERNATE || str_eq(name, "freeze"))
         return 0;
@@ -59,8 +69,9 @@ int api_pause(struct api_call *c, struct err *e)
 {
     struct sandbox *sb = c->sb;
     enum pause_depth depth;
-    if (check_memory(c->body, e) < 0 || read_depth(c->body, &depth, e) < 0 ||
-        driver_need(sb->facts.driver, DRIVER_PAUSES, e) < 0 ||
+    if (read_depth(c->body, &depth, e) < 0 || driver_need(sb->facts.driver, DRIVER_PAUSES, e) < 0 ||
+        (depth == PAUSE_DISK && driver_need(sb->facts.driver, DRIVER_DISK_IMAGES, e) < 0) ||
+        (depth == PAUSE_DISK && templates_check(sb, e) < 0) ||
         (depth == PAUSE_HIBERNATE && driver_need(sb->facts.driver, DRIVER_SAVES, e) < 0) ||
         (sb->state == SANDBOX_RUNNING && sb->machine && machine_stands(sb->machine, e) < 0))
         return -1;
@@ -69,6 +80,8 @@ int api_pause(struct api_call *c, struct err *e)
         c->error_code = "sandbox_paused";
         return err_set(e, ERR_CONFLICT, "Sandbox \"%s\" is already paused", sb->id);
     }
+    if (sb->state == SANDBOX_PAUSING && depth == PAUSE_DISK && !pause_is_disk(sb))
+        return api_need_running(c, e);
     if (sb->state == SANDBOX_PAUSING && !sb->asleep) { // requests at once have one pause
         pause_join(sb, depth, on_paused, api_later_new(c));
         return 0;
@@ -130,7 +143,7 @@ int api_connect(struct api_call *c, struct err *e)
     int64_t seconds;
     bool wakes = may_be_woken(c->sb);
     if (read_seconds(c, c->v2 ? CONNECT_S : -1, &seconds, e) < 0 ||
-        (wakes ? check_memory(c->body, e) : api_need_running(c, e)) < 0)
+        (wakes ? check_memory(c->sb, c->body, e) : api_need_running(c, e)) < 0)
         return -1;
     if (wakes) {
         wake(c, seconds);
@@ -146,7 +159,7 @@ int api_resume(struct api_call *c, struct err *e)
     int64_t seconds;
     bool auto_pause;
     if (json_get_bool(c->body, "autoPause", &auto_pause, c->sb->auto_pause, e) < 0 ||
-        read_seconds(c, RESUME_S, &seconds, e) < 0 || check_memory(c->body, e) < 0)
+        read_seconds(c, RESUME_S, &seconds, e) < 0 || check_memory(c->sb, c->body, e) < 0)
         return -1;
     if (c->sb->state == SANDBOX_RUNNING) {
         c->error_code = "sandbox_running";
@@ -230,6 +243,9 @@ int api_rollback(struct api_call *c, struct err *e)
         c->error_code = "snapshot_not_found";
     if (rc == 0 && c->sb->state != SANDBOX_PAUSED)
         rc = api_need_running(c, e);
+    if (rc == 0 && c->sb->disk_env)
+        rc = err_set(e, ERR_CONFLICT,
+                     "Sandbox \"%s\" was paused without its memory; resume it first", c->sb->id);
     if (rc == 0)
         pause_rollback(c->sb, &to, on_rolled_back, api_later_new(c));
     templates_fini(&to);

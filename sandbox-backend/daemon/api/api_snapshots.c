@@ -83,14 +83,13 @@ int api_snapshot(struct api_call *c, struct err *e)
         json_get_string(c->body, "name", &name, NULL, e) < 0 ||
         json_get_bool(c->body, "memory", &memory, true, e) < 0)
         return -1;
-    if (!memory)
-        return err_set(
-            e, ERR_INVALID,
-            "memory: false is not available here: a snapshot always has the sandbox's memory");
-    if (c->sb->state == SANDBOX_PAUSING && !c->sb->asleep)
-        return api_need_running(c, e); // saving it would wake it again
+    // Saving a sandbox that is being paused would wake it again. A guest must run to write its file
+    // systems.
+    if ((c->sb->state == SANDBOX_PAUSING && !c->sb->asleep) ||
+        (!memory && !c->sb->disk_env && !sandbox_shows_running(c->sb)))
+        return api_need_running(c, e);
     struct api_later *l = api_later_new(c);
-    return snapshot_take(c->sb, name, on_taken, l, e) < 0 ? api_later_cancel(l) : 0;
+    return snapshot_take(c->sb, name, memory, on_taken, l, e) < 0 ? api_later_cancel(l) : 0;
 }
 
 // ---- list

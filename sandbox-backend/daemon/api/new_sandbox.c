@@ -42,8 +42,7 @@ static int parse_pausing(const json_t *body, struct create_spec *out, struct err
     if (json_get_bool(body, "autoPause", &out->auto_pause, false, e) < 0 ||
         json_get_bool(body, "autoPauseMemory", &memory, true, e) < 0)
         return -1;
-    if (!memory)
-        return refuse(e, "autoPauseMemory: false (a pause without memory)");
+    out->auto_pause_disk = out->auto_pause && !memory;
     return parse_resume(body, out, e);
 }
 
@@ -181,6 +180,7 @@ static int ask_driver(struct create_spec *out, struct err *e)
 {
     const struct driver *driver = out->template.facts.driver;
     if ((out->auto_pause && driver_need(driver, DRIVER_PAUSES, e) < 0) ||
+        (out->auto_pause_disk && driver_need(driver, DRIVER_DISK_IMAGES, e) < 0) ||
         (json_object_size(out->secrets) && driver_need(driver, DRIVER_SECRETS, e) < 0) ||
         (driver->policy_check && driver->policy_check(&out->policy, e) < 0))
         return -1;

@@ -52,6 +52,7 @@ void create_identify(struct sandbox *sb, const struct create_spec *spec)
     sb->mask_request_host = spec->mask_request_host ? xstrdup(spec->mask_request_host) : NULL;
     sb->secrets = json_incref(spec->secrets);
     sb->auto_pause = spec->auto_pause;
+    sb->auto_pause_disk = spec->auto_pause_disk;
     sb->auto_resume = spec->auto_resume;
     net_policy_fini(&sb->policy); // an adopted pool member has the policy of its record
     net_policy_copy(&sb->policy, &spec->policy);
@@ -84,6 +85,17 @@ int create_start(struct store *store, const struct create_spec *spec, sandbox_cb
     return 0;
 }
 
+// Return the variables of both; those of the request override the snapshot's. New reference.
+static json_t *environment(json_t *snapshot, json_t *request)
+{
+    if (!snapshot)
+        return json_incref(request);
+    json_t *all = json_copy(snapshot);
+    if (request)
+        json_object_update(all, request);
+    return all;
+}
+
 // ---- 3. room on the host
 static struct sandbox *start_cold(struct store *store, const struct create_spec *spec,
                                   sandbox_cb cb, void *ctx)
@@ -96,9 +108,10 @@ static struct sandbox *start_cold(struct store *store, const struct create_spec 
         .op = {.on_gone = on_gone}, .sb = sb, .cb = cb, .ctx = ctx, .start_ms = clock_mono_ms()};
     c->up = (struct bringup_spec){.template_dir = xstrdup(t->dir),
                                   .image = t->image ? xstrdup(t->image) : NULL,
-                                  .what = t->image ? BRINGUP_INIT_IMAGE : BRINGUP_INIT_ALL,
+                                  .what = t->image && !t->disk_env ? BRINGUP_INIT_IMAGE
+                                                                   : BRINGUP_INIT_ALL,
                                   .token = t->token ? xstrdup(t->token) : NULL,
-                                  .env = json_incref(spec->env)};
+                                  .env = environment(t->disk_env, spec->env)};
     sb->template = xstrdup(t->name);
     sb->snapshot = t->snapshot ? xstrdup(t->snapshot) : NULL;
     sb->build = t->build ? xstrdup(t->build) : NULL;

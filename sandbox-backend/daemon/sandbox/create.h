@@ -24,7 +24,7 @@ struct create_spec {
     const char *mask_request_host; // NULL: the client's
     bool secure;
     bool traffic_needs_token;
-    bool auto_pause, auto_resume;
+    bool auto_pause, auto_pause_disk, auto_resume;
     bool sliding;
     struct idle_policy idle;
 };

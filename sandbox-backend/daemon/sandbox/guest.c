@@ -11,7 +11,8 @@
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 
 struct guest_call {
-    const char *method, *type;
+    const char *method, *type, *basic;
+    bool is_stream;
     char *path, *token; // owned
     struct buf body;
     int port;
@@ -28,10 +29,18 @@ struct guest_call {
     struct err err;
 };
 
+static void show_nuls(struct buf *text)
+{
+    for (char *nul; (nul = memchr(text->data, '\0', text->len));)
+        *nul = ' ';
+}
+
 static void tell(struct guest_call *g)
 {
     if (!g->timer_closed || g->conn)
         return;
+    if (g->is_stream && g->answer.len)
+        show_nuls(&g->answer);
     if (g->cb && err_is(&g->err))
         g->cb(0, NULL, &g->err, g->ctx);
     else if (g->cb)
@@ -111,12 +120,14 @@ static void send_request(struct guest_call *g)
 {
     static const struct http_conn_events EVENTS = {
         .on_head = on_head, .on_data = on_data, .on_end = on_end};
-    struct http_header headers[2];
+    struct http_header headers[3];
     size_t count = 0;
     if (g->type)
         headers[count++] = (struct http_header){"Content-Type", g->type};
     if (g->token)
         headers[count++] = (struct http_header){"X-Access-Token", g->token};
+    if (g->basic)
+        headers[count++] = (struct http_header){"Authorization", g->basic};
     http_conn_call(g->conn->http, g->method, g->path, headers, count, (int64_t)g->body.len, &EVENTS,
                    g);
     if (g->body.len == 0)
@@ -145,6 +156,8 @@ struct guest_call *guest_call_send(struct sandbox *sb, const struct guest_reques
     struct guest_call *g = xcalloc(1, sizeof *g);
     *g = (struct guest_call){.method = request->method,
                              .type = request->body ? request->type : NULL,
+                             .basic = request->basic,
+                             .is_stream = request->is_stream,
                              .path = xstrdup(request->path),
                              .token = request->token ? xstrdup(request->token) : NULL,
                              .port = request->port,

@@ -2,6 +2,7 @@
 // The daemon's own requests to a guest, such as envd's /init and /metrics, and the warm-up of a
 // pool member. Each has a deadline, and its answer is small.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,9 +24,11 @@ struct guest_request {
     const char *method; // a literal
     const char *path;   // copied
     const char *token;  // X-Access-Token; copied; NULL: none
+    const char *basic;  // Authorization, which names a user of the guest; a literal; NULL: none
     const char *type;   // of the body; a literal
     const void *body;   // copied; NULL: none
     size_t len;
+    bool is_stream; // the answer is a stream of envelopes: give each NUL byte as a space
     uint64_t timeout_ms;
 };
 // The machine of `sb` runs, or is about to. The caller cancels the request when the sandbox ends

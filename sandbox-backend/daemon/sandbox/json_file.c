@@ -16,7 +16,8 @@
         NUMBER(JSON_FIELD_LONG, object, memory_mb, 1 << 24), \
         NUMBER(JSON_FIELD_LONG, object, disk_mb, 1 << 30)
 
-static const struct json_field SIZE[] = {SIZES(struct machine_size)};
+static const struct json_field SIZE[] = {SIZES(struct machine_size),
+                                         JSON_FIELD(JSON_FIELD_BOOL, struct machine_size, booted)};
 static const struct json_field FACTS[] = {
     SIZES(struct machine_facts), JSON_FIELD(JSON_FIELD_BOOL, struct machine_facts, python)};
 

@@ -42,11 +42,12 @@ static enum record_state state_of(enum sandbox_state state)
         .offset = offsetof(struct sandbox, idle.policy.member) \
     }
 static const struct json_field FIELDS[] = {
-    TEXT(template),   TEXT(build),       TEXT(token),         TEXT(owner),
-    TEXT(image),      TEXT(snapshot),    TEXT(traffic_token), TEXT(mask_request_host),
-    LONG(timeout_ms), LONG(started_ns),  LONG(end_ms),        LONG(end_ns),
-    LONG(used_ms),    IDLE(freeze_ms),   IDLE(hibernate_ms),  BOOL(sliding),
-    BOOL(auto_pause), BOOL(auto_resume), BOOL(asleep),        LONG(first_timeout_ms),
+    TEXT(template),        TEXT(build),       TEXT(token),         TEXT(owner),
+    TEXT(image),           TEXT(snapshot),    TEXT(traffic_token), TEXT(mask_request_host),
+    LONG(timeout_ms),      LONG(started_ns),  LONG(end_ms),        LONG(end_ns),
+    LONG(used_ms),         IDLE(freeze_ms),   IDLE(hibernate_ms),  BOOL(sliding),
+    BOOL(auto_pause),      BOOL(auto_resume), BOOL(asleep),        LONG(first_timeout_ms),
+    BOOL(auto_pause_disk),
 };
 
 static json_t *to_json(const struct sandbox *sb)
@@ -71,6 +72,8 @@ static json_t *to_json(const struct sandbox *sb)
         json_object_set(json, "secrets", sb->secrets);
     if (sb->handout_env)
         json_object_set(json, "handout_env", sb->handout_env);
+    if (sb->disk_env)
+        json_object_set(json, "disk_env", sb->disk_env);
     return json;
 }
 
@@ -141,13 +144,14 @@ static int read_identity(const struct sandbox *sb, const json_t *json, struct er
 static int from_json(struct sandbox *sb, const json_t *json, struct record_extra *extra,
                      struct err *e)
 {
-    json_t *metadata = NULL, *env = NULL;
+    json_t *metadata = NULL, *env = NULL, *disk_env = NULL;
     if (read_identity(sb, json, e) < 0 ||
         json_fields_read(sb, json, FIELDS, ARRAY_LEN(FIELDS), e) < 0 ||
         read_state(json, extra, e) < 0 ||
         machine_size_from_json(&sb->size, json_object_get(json, "size"), e) < 0 ||
         json_get_string_map(json, "metadata", &metadata, e) < 0 ||
         json_get_string_map(json, "handout_env", &env, e) < 0 ||
+        json_get_string_map(json, "disk_env", &disk_env, e) < 0 ||
         net_policy_from_json(&sb->policy, json_object_get(json, "policy"), e) < 0 ||
         machine_facts_from_json(&sb->facts, json_object_get(json, "facts"), e) < 0 ||
         sb->store->hooks->ports_from_json(sb, json_object_get(json, "ports"), e) < 0)
@@ -161,6 +165,7 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
         sb->end_ns += RECORD_SLACK_MS * 1000000LL;
     }
     sb->handout_env = json_incref(env);
+    sb->disk_env = json_incref(disk_env);
     if (json_is_object(json_object_get(json, "secrets")))
         sb->secrets = json_incref(json_object_get(json, "secrets"));
     if (metadata) {

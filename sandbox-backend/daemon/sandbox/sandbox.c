@@ -84,6 +84,7 @@ void sandbox_free(struct sandbox *sb)
     store_remove(sb->store, sb);
     json_decref(sb->metadata);
     json_decref(sb->handout_env);
+    json_decref(sb->disk_env);
     json_decref(sb->secrets);
     free(sb->why_detail);
     journal_fini(&sb->journal);

@@ -99,6 +99,8 @@ struct sandbox {
     struct machine_size size; // as asked for; 0: the template's
     char *image;              // owned; of a sandbox without a machine: "" means <dir>/image,
                               // else it is the id of a snapshot. NULL: it has a machine
+    json_t *disk_env;         // owned; its image has a disk alone, and this is the environment for
+                              // the guest that boots from it. NULL: the image has its memory
     int64_t used_ms;          // monotonic; time of the last use
     struct idle idle;         // for the sleep
     struct journal journal;
@@ -128,6 +130,7 @@ struct sandbox {
                              // NULL: the client's
     bool auto_resume;        // a request wakes it even if it is paused
     bool auto_pause;         // at its end time it is paused, not killed
+    bool auto_pause_disk;    // that pause keeps its disk alone
     bool sliding;            // each use moves the end time to now + timeout_ms (Cubby's extension)
 
     // Life. The monotonic clock decides, since a change of the host's date does not move it. The

@@ -50,6 +50,7 @@ void snapshot_free(struct snapshot *snap)
         return;
     json_decref(snap->metadata);
     json_decref(snap->policy);
+    json_decref(snap->disk_env);
     free(snap->dir);
     free(snap->image);
     free(snap->name);
@@ -98,10 +99,10 @@ int snapshot_write(const struct snapshot *snap, const char *dir, struct err *e)
 {
     char *path auto_free = str_printf("%s/snapshot.json", dir);
     struct buf text auto_buf = BUF_INIT;
-    json_t *json =
-        json_pack("{s:i, s:s, s:O*, s:O*, s:o, s:o}", "format", SNAPSHOT_FORMAT, "id", snap->id,
-                  "metadata", snap->metadata, "policy", snap->policy, "size",
-                  machine_size_to_json(&snap->size), "facts", machine_facts_to_json(&snap->facts));
+    json_t *json = json_pack("{s:i, s:s, s:O*, s:O*, s:O*, s:o, s:o}", "format", SNAPSHOT_FORMAT,
+                             "id", snap->id, "metadata", snap->metadata, "policy", snap->policy,
+                             "disk_env", snap->disk_env, "size", machine_size_to_json(&snap->size),
+                             "facts", machine_facts_to_json(&snap->facts));
     json_fields_write(json, snap, FIELDS, ARRAY_LEN(FIELDS));
     json_to_buf(&text, json);
     json_decref(json);
@@ -127,10 +128,11 @@ static int from_json(struct snapshot *snap, const json_t *json, struct err *e)
 {
     int64_t format = 0;
     const char *id = NULL;
-    json_t *metadata = NULL;
+    json_t *metadata = NULL, *disk_env = NULL;
     if (json_get_int(json, "format", 0, INT64_MAX, &format, 0, e) < 0 ||
         json_get_string(json, "id", &id, "", e) < 0 ||
         json_get_string_map(json, "metadata", &metadata, e) < 0 ||
+        json_get_string_map(json, "disk_env", &disk_env, e) < 0 ||
         machine_size_from_json(&snap->size, json_object_get(json, "size"), e) < 0 ||
         machine_facts_from_json(&snap->facts, json_object_get(json, "facts"), e) < 0 ||
         read_policy(snap, json, e) < 0 ||
@@ -142,6 +144,7 @@ static int from_json(struct snapshot *snap, const json_t *json, struct err *e)
     if (!snap->template || !snap->sandbox)
         return err_set(e, ERR_INVALID, "the template or the sandbox is missing");
     snap->metadata = metadata ? json_incref(metadata) : json_object();
+    snap->disk_env = json_incref(disk_env);
     return 0;
 }
 

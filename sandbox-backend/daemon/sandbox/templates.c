@@ -258,6 +258,7 @@ static int find_snapshot(const struct store *store, const struct snapshot *snap,
                                    .image = xstrdup(snap->image),
                                    .token = snap->token ? xstrdup(snap->token) : NULL,
                                    .policy = json_incref(snap->policy),
+                                   .disk_env = json_incref(snap->disk_env),
                                    .size = snap->size,
                                    .facts = snap->facts};
     return 0;
@@ -294,5 +295,6 @@ void templates_fini(struct known_template *t)
     free(t->image);
     free(t->token);
     json_decref(t->policy);
+    json_decref(t->disk_env);
     *t = (struct known_template){0};
 }

@@ -18,7 +18,8 @@ struct known_template {
     char *snapshot; // owned; the snapshot's id; NULL: this is a template
     char *image; // owned; the snapshot's image directory (machine_save); NULL: this is a template
     char *token; // owned; the access token that envd in the image requires for /init
-    json_t *policy; // owned; of the snapshot's sandbox; NULL: unknown, or this is a template
+    json_t *policy;   // owned; of the snapshot's sandbox; NULL: unknown, or this is a template
+    json_t *disk_env; // owned; of a snapshot of a disk alone (sandbox.disk_env); NULL: with memory
     struct machine_size size; // that was requested for the snapshot's sandbox at its creation
     struct machine_facts facts;
 };

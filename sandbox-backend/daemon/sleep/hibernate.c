@@ -57,7 +57,7 @@ void hibernate__start(struct pausing *p)
 }
 
 // 2. The image is complete. From the record's write on, the image counts and the machine does not.
-static int keep_image(struct sandbox *sb, struct err *e)
+static int keep_image(struct sandbox *sb, json_t *disk_env, struct err *e)
 {
     char *from auto_free = str_printf("%s/" FILES_NEW_IMAGE, sb->dir);
     char *to auto_free = str_printf("%s/" FILES_IMAGE, sb->dir);
@@ -67,9 +67,14 @@ static int keep_image(struct sandbox *sb, struct err *e)
     if (rename(from, to) < 0)
         return err_sys(e, errno, "rename %s", from);
     FAULT("hibernate.3");
+    bool booted = sb->size.booted;
     sb->image = xstrdup("");
+    sb->disk_env = json_incref(disk_env);
+    sb->size.booted = booted || disk_env;
     if (record_write(sb, e) < 0) {
         free(steal(&sb->image));
+        json_decref(steal(&sb->disk_env));
+        sb->size.booted = booted;
         rename(to, from);
         return -1;
     }
@@ -77,13 +82,19 @@ static int keep_image(struct sandbox *sb, struct err *e)
     return 0;
 }
 
+int hibernate__keep(struct pausing *p)
+{
+    if (keep_image(p->sb, p->disk_env, &p->err) < 0)
+        return -1;
+    pause__end_machine(p, on_ended);
+    return 0;
+}
+
 static void on_image(struct pausing *p)
 {
     FAULT("hibernate.2");
-    if (err_is(&p->err) || keep_image(p->sb, &p->err) < 0)
+    if (err_is(&p->err) || hibernate__keep(p) < 0)
         fail(p);
-    else
-        pause__end_machine(p, on_ended);
 }
 
 static void on_saved(struct machine *m, const struct machine_saved *saved, const struct err *e,
@@ -170,6 +181,11 @@ void wake__make(struct pausing *p)
     int found = own ? 0 : templates_find_as(sb->store, NULL, sb->image, NULL, &t, &p->err);
     up.image = own ? sandbox_image_dir(sb) : steal(&t.image);
     up.token = steal(&t.token);
+    json_t *disk_env = own ? sb->disk_env : t.disk_env;
+    if (disk_env) { // the guest boots, and knows nothing of its sandbox
+        up.what = BRINGUP_INIT_ALL;
+        up.env = json_incref(disk_env);
+    }
     if (found < 0)
         err_wrap(&p->err, "restore from the image");
     if (found < 0 || bringup_start(sb, &up, on_up, p, &p->err) < 0)
@@ -207,11 +223,14 @@ static void succeed(struct pausing *p)
         return;
     }
     char *image auto_free = steal(&sb->image);
+    json_t *disk_env = steal(&sb->disk_env);
     if (image && record_write(sb, &p->err) < 0) {
         sb->image = steal(&image);
+        sb->disk_env = disk_env;
         pause__end_machine(p, pause__settle_paused);
         return;
     }
+    json_decref(disk_env);
     FAULT("wake.3");
     pause__settle(p, SANDBOX_RUNNING);
     FAULT("wake.4");

@@ -21,6 +21,9 @@
 #define RETRY_PAUSE_MS 30000 // after a failed pause at the end time
 #define STILL_MS       250   // for the guest to quiesce
 
+static const enum pause_goal GOALS[] = {
+    [PAUSE_FREEZE] = GOAL_FROZEN, [PAUSE_HIBERNATE] = GOAL_HIBERNATED, [PAUSE_DISK] = GOAL_DISK};
+
 struct pause_waiter {
     STAILQ_ENTRY(pause_waiter) link;
     sandbox_cb cb;
@@ -37,6 +40,7 @@ static void on_still(int status, const char *text, const struct err *e, void *ct
 static void stop_quiesced(struct pausing *p);
 static void on_stopped(struct pausing *p);
 static void leave(struct pausing *p);
+static void wake(struct sandbox *sb, bool by_use, sandbox_cb cb, void *ctx);
 static void on_turn(struct operation_wish *wish, bool ended);
 static void cancel(struct operation *op, struct sandbox *sb);
 
@@ -117,11 +121,15 @@ void pause__end_machine(struct pausing *p, pause_next next)
 }
 
 // ---- freezing
-// The sandbox goes on running. At its end time, it is paused again after some time, not at once.
 static void fail_freeze(struct pausing *p)
 {
-    struct sandbox *sb = p->sb;
     err_wrap(&p->err, "the machine could not be stopped");
+    pause__stay_running(p);
+}
+
+void pause__stay_running(struct pausing *p)
+{
+    struct sandbox *sb = p->sb;
     if (!sb->asleep && sb->end_ms <= clock_mono_ms())
         sandbox_set_end(sb, sb->auto_pause ? RETRY_PAUSE_MS : sb->timeout_ms);
     pause__settle(p, SANDBOX_RUNNING);
@@ -201,6 +209,8 @@ static void begin_for(struct pausing *p, struct pause_waiter *w)
         rollback__start(p, &w->to);
     else if (w->goal == GOAL_RUNNING)
         wake__start(p);
+    else if (w->goal == GOAL_DISK)
+        disk_pause__start(p);
     else if (running)
         freeze(p, false);
     else
@@ -242,8 +252,7 @@ void pause_begin(struct sandbox *sb, enum pause_depth depth, sandbox_cb cb, void
     struct pausing *p = pausing_of(sb);
     if (sb->asleep)
         show_paused(sb);
-    ask_for(p, add_waiter(p, depth == PAUSE_FREEZE ? GOAL_FROZEN : GOAL_HIBERNATED, cb, ctx),
-            OPERATION_PAUSE);
+    ask_for(p, add_waiter(p, GOALS[depth], cb, ctx), OPERATION_PAUSE);
 }
 
 void pause_sleep(struct sandbox *sb)
@@ -251,9 +260,21 @@ void pause_sleep(struct sandbox *sb)
     freeze(pausing_of(sb), true);
 }
 
+// Without its memory, a sandbox that is asleep has to be woken first, to write its file systems.
+static void on_awake(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    (void)ctx;
+    if (!e && sb->state == SANDBOX_RUNNING && !sb->op)
+        disk_pause__start(pausing_of(sb));
+}
+
 void pause_overdue(struct sandbox *sb)
 {
-    if (sb->state == SANDBOX_RUNNING)
+    if (sb->auto_pause_disk && sb->asleep)
+        wake(sb, false, on_awake, NULL);
+    else if (sb->auto_pause_disk)
+        disk_pause__start(pausing_of(sb));
+    else if (sb->state == SANDBOX_RUNNING)
         freeze(pausing_of(sb), false);
     else
         show_paused(sb);
@@ -313,8 +334,13 @@ void pause_join(struct sandbox *sb, enum pause_depth depth, sandbox_cb cb, void 
 {
     assert(sb->state == SANDBOX_PAUSING);
     struct pausing *p = pausing_of(sb);
-    add_waiter(p, depth == PAUSE_FREEZE ? GOAL_FROZEN : GOAL_HIBERNATED, cb, ctx)->begun = true;
+    add_waiter(p, GOALS[depth], cb, ctx)->begun = true;
     operation_wait(sb, &p->wish);
+}
+
+bool pause_is_disk(const struct sandbox *sb)
+{
+    return sb->pausing && sb->pausing->tried == GOAL_DISK;
 }
 
 int64_t pause__life_ms(const struct pausing *p)
@@ -355,7 +381,7 @@ void pause__settle(struct pausing *p, enum sandbox_state state)
     sandbox_set_state(sb, state);
     if (state == SANDBOX_RUNNING)
         sb->asleep = false;
-    else if (p->tried == GOAL_FROZEN && !sb->asleep)
+    else if ((p->tried == GOAL_FROZEN || p->tried == GOAL_DISK) && !sb->asleep)
         show(sb);
     record_write_or_log(sb);
     report(p);
@@ -376,6 +402,8 @@ static bool is_reached(const struct sandbox *sb, enum pause_goal goal)
 {
     if (goal == GOAL_RUNNING)
         return sb->state == SANDBOX_RUNNING;
+    if (goal == GOAL_DISK)
+        return sb->state == SANDBOX_PAUSED && sb->disk_env;
     return sb->state == SANDBOX_PAUSED && (goal == GOAL_FROZEN || !sb->machine);
 }
 
@@ -404,6 +432,8 @@ static bool is_decided(const struct pausing *p, const struct pause_waiter *w, st
     bool running = p->sb->state == SANDBOX_RUNNING;
     if (failed)
         *e = p->err;
+    else if (w->goal == GOAL_DISK && p->sb->state == SANDBOX_PAUSED)
+        err_set(e, ERR_CONFLICT, "the sandbox was paused with its memory in the meantime");
     else if ((w->at_once && !p->sb->asleep) || (w->begun && w->goal != GOAL_RUNNING && running))
         err_set(e, ERR_CONFLICT, "the sandbox was %s in the meantime",
                 running ? "resumed" : "paused");
@@ -452,6 +482,7 @@ static void cancel(struct operation *op, struct sandbox *sb)
     p->ended = true;
     if (p->still)
         guest_call_cancel(steal(&p->still));
+    disk_pause__cancel(p);
     rollback__cancel(p);
     operation_wait(sb, &p->wish);
 }
@@ -462,6 +493,7 @@ static void leave(struct pausing *p)
     if (p->sb->op == &p->op || p->next || p->wish.waits || !STAILQ_EMPTY(&p->waiters))
         return;
     p->sb->pausing = NULL;
+    json_decref(p->disk_env);
     rollback__free(p);
     free(p);
 }

@@ -3,6 +3,8 @@
 //
 //  freeze:    the machine is stopped and keeps its memory.
 //  hibernate: a frozen machine's state is written to <dir>/image, then the machine is ended.
+//  disk:      the guest writes its file systems, the disk alone is saved to <dir>/image, then the
+//             machine is ended (disk_pause.c). A wake boots a guest from that disk.
 //  wake:      the machine is resumed, or made from the image.
 //  rollback:  a second machine is made from a snapshot, then the old one is ended (rollback.c).
 //
@@ -29,9 +31,9 @@ struct known_template;
 // The callbacks' errors: ERR_GONE (the sandbox is being ended), ERR_CONFLICT (the opposite was
 // requested in the meantime), ERR_LIMIT or ERR_BUSY (no room).
 
-enum pause_depth { PAUSE_FREEZE, PAUSE_HIBERNATE };
+enum pause_depth { PAUSE_FREEZE, PAUSE_HIBERNATE, PAUSE_DISK };
 
-// Pause a RUNNING sandbox, or hibernate a PAUSED one.
+// Pause a RUNNING sandbox, or hibernate a PAUSED one. PAUSE_DISK needs a RUNNING one.
 void pause_begin(struct sandbox *sb, enum pause_depth depth, sandbox_cb cb, void *ctx);
 // Put a RUNNING sandbox to sleep. Its slot is free.
 void pause_sleep(struct sandbox *sb);
@@ -55,6 +57,8 @@ void pause_wake(struct sandbox *sb, sandbox_cb cb, void *ctx);
 void pause_wake_by_use(struct sandbox *sb, sandbox_cb cb, void *ctx);
 // Wait for the end of a pause that is under way, as if the request had begun it.
 void pause_join(struct sandbox *sb, enum pause_depth depth, sandbox_cb cb, void *ctx);
+// Return true if the pause that is under way keeps the disk alone.
+bool pause_is_disk(const struct sandbox *sb);
 
 // Roll a sandbox back to the snapshot `to` (templates_find_as), from RUNNING or PAUSED: its memory,
 // processes and disk. Its identity, token and end time stay. Afterwards it is RUNNING. If no usable

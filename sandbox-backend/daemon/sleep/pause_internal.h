@@ -9,7 +9,7 @@
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sleep/pause.h"
 
-enum pause_goal { GOAL_RUNNING, GOAL_FROZEN, GOAL_HIBERNATED };
+enum pause_goal { GOAL_RUNNING, GOAL_FROZEN, GOAL_HIBERNATED, GOAL_DISK };
 
 struct pause_waiter;
 STAILQ_HEAD(pause_waiters, pause_waiter);
@@ -35,6 +35,8 @@ struct pausing {
     struct sandbox *sb;           // borrowed
     struct pause_waiters waiters; // owned
     struct guest_call *still;     // POST /freeze, before the machine is stopped
+    struct disk_ready *ready;     // before that, if the disk alone is saved
+    json_t *disk_env;             // owned; the result of `ready`
     struct rollback *rollback;    // owned; during a rollback
     struct err err;               // of the last operation
     int64_t start_ms;
@@ -74,6 +76,17 @@ void wake__start(struct pausing *p);
 void wake__make(struct pausing *p);
 void wake__continue(struct pausing *p);
 void hibernate__start(struct pausing *p); // the sandbox has a machine
+// The image in FILES_NEW_IMAGE is complete, and p->disk_env is set if it has a disk alone. Make it
+// the sandbox's, and end the machine.
+int hibernate__keep(struct pausing *p);
+
+// Pause a RUNNING sandbox and keep its disk alone.
+void disk_pause__start(struct pausing *p);
+void disk_pause__cancel(struct pausing *p); // the sandbox is being ended
+
+// For disk_pause.c: the machine could not be stopped or saved. The sandbox goes on running. At its
+// end time, it is paused again after some time, not at once.
+void pause__stay_running(struct pausing *p);
 
 // Roll back a RUNNING or PAUSED sandbox. `to` has the snapshot's id as its image, and the build,
 // facts and size that the sandbox takes over from the snapshot. The function takes its strings.

@@ -51,7 +51,7 @@ struct forking {
     void *ctx;
 };
 
-static void on_image(const struct sandbox *sb, const struct machine_saved *saved,
+static void on_image(const struct sandbox *sb, const struct machine_saved *saved, json_t *disk_env,
                      const struct err *e, void *ctx);
 static void on_turn(struct deadline *d);
 static void start_child(struct child *c);
@@ -76,6 +76,7 @@ static void inherit(struct forking *f, const struct sandbox *sb)
                                  .secure = sb->token,
                                  .traffic_needs_token = sb->traffic_token,
                                  .auto_pause = sb->auto_pause,
+                                 .auto_pause_disk = sb->auto_pause_disk,
                                  .auto_resume = sb->auto_resume,
                                  .sliding = sb->sliding,
                                  .idle = sb->idle.policy};
@@ -124,11 +125,12 @@ struct forking *fork_start(struct sandbox *sb, const struct fork_wish *wish,
     return f;
 }
 
-static void on_image(const struct sandbox *sb, const struct machine_saved *saved,
+static void on_image(const struct sandbox *sb, const struct machine_saved *saved, json_t *disk_env,
                      const struct err *e, void *ctx)
 {
     struct forking *f = ctx;
     inherit(f, sb);
+    f->spec.template.disk_env = json_incref(disk_env);
     FAULT("fork.3");
     f->imaged = true;
     if (e)

@@ -5,7 +5,8 @@
 // made from the image, no process runs before /init has given it its own entropy. In this sandbox,
 // the processes continue as soon as the machine runs again. Savings run one after another, since
 // the end of one must not unfreeze what the next is about to save. The guest of a driver with fresh
-// entropy needs none, and is not asked.
+// entropy needs none, and is not asked. Before an image of the disk alone, the guest writes its
+// file systems (disk_ready.h).
 #include "sandbox-backend/daemon/snapshot/snapshot.h"
 
 #include <assert.h>
@@ -20,6 +21,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/sandbox/disk_ready.h"
 #include "sandbox-backend/daemon/sandbox/guest.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -43,9 +45,11 @@ struct saving {
     struct sandbox *sb; // borrowed
     enum stage stage;
     enum machine_save_use use;
-    char *dir;               // owned; NULL: do not save, only unfreeze (saving_mend)
-    struct guest_call *call; // /freeze or /unfreeze
-    bool frozen;             // the guest is quiesced, or may be
+    char *dir;                // owned; NULL: do not save, only unfreeze (saving_mend)
+    struct disk_ready *ready; // in STAGE_FREEZING, before /freeze
+    json_t *disk_env;         // owned; of an image of a disk alone; else NULL
+    struct guest_call *call;  // /freeze or /unfreeze
+    bool frozen;              // the guest is quiesced, or may be
     struct machine_saved saved;
     struct err err;
     sandbox_image_cb cb; // may be NULL
@@ -55,6 +59,8 @@ struct saving {
 static void on_turn(struct operation_wish *wish, bool ended);
 static void on_awake(struct sandbox *sb, const struct err *e, void *ctx);
 static void freeze(struct saving *s);
+static void on_ready(json_t *environment, const struct err *e, void *ctx);
+static void quiesce(struct saving *s);
 static void on_frozen(int status, const char *text, const struct err *e, void *ctx);
 static void save(struct saving *s);
 static void on_runs(struct machine *m, void *ctx);
@@ -140,8 +146,37 @@ static void on_awake(struct sandbox *sb, const struct err *e, void *ctx)
 
 static void freeze(struct saving *s)
 {
-    struct sandbox *sb = s->sb;
+    const struct sandbox *sb = s->sb;
+    bool runs = sb->state == SANDBOX_RUNNING && sb->machine;
     set_stage(s, STAGE_FREEZING);
+    if (s->use != SAVE_DISK || sb->disk_env) {
+        quiesce(s);
+    } else if (runs) {
+        s->ready = disk_ready_start(s->sb, on_ready, s);
+    } else {
+        err_set(&s->err, ERR_CONFLICT,
+                "the sandbox is paused, so its disk alone cannot be saved; resume it first");
+        thaw_and_end(s);
+    }
+}
+
+static void on_ready(json_t *environment, const struct err *e, void *ctx)
+{
+    struct saving *s = ctx;
+    s->ready = NULL;
+    if (!e) {
+        s->disk_env = json_incref(environment);
+        quiesce(s);
+        return;
+    }
+    s->err = *e;
+    err_wrap(&s->err, "the sandbox's disk could not be saved");
+    thaw_and_end(s);
+}
+
+static void quiesce(struct saving *s)
+{
+    struct sandbox *sb = s->sb;
     if (sb->state == SANDBOX_RUNNING && sb->machine && !sb->machine->driver->fresh_entropy)
         s->call = guest_call_start(sb, "POST", "/freeze", NULL, FREEZE_MS, on_frozen, s);
     else
@@ -272,6 +307,7 @@ static void link_image(struct saving *s, const struct sandbox *sb)
     if (tree)
         fts_close(tree);
     s->saved.bytes = dir_disk_bytes(s->dir);
+    s->disk_env = json_incref(sb->disk_env);
     end(s);
 }
 
@@ -288,10 +324,13 @@ static void tell(struct saving *s)
     void *ctx = s->ctx;
     struct machine_saved saved = s->saved;
     struct err e = s->err;
+    json_t *disk_env = steal(&s->disk_env);
     free(s->dir);
     free(s);
     if (cb)
-        cb(sb, err_is(&e) ? NULL : &saved, err_is(&e) ? &e : NULL, ctx);
+        cb(sb, err_is(&e) ? NULL : &saved, err_is(&e) ? NULL : disk_env, err_is(&e) ? &e : NULL,
+           ctx);
+    json_decref(disk_env);
 }
 
 // The driver calls back for a save under way before its machine is gone.
@@ -299,6 +338,8 @@ static void cancel(struct operation *op, struct sandbox *sb)
 {
     struct saving *s = container_of(op, struct saving, op);
     bool saving = s->stage == STAGE_SAVING;
+    if (s->ready)
+        disk_ready_cancel(steal(&s->ready));
     if (s->call)
         guest_call_cancel(steal(&s->call));
     if (s->stage == STAGE_FREEZING)

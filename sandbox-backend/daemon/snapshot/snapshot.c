@@ -35,7 +35,7 @@ struct taking {
     void *ctx;
 };
 
-static void on_image(const struct sandbox *sb, const struct machine_saved *saved,
+static void on_image(const struct sandbox *sb, const struct machine_saved *saved, json_t *disk_env,
                      const struct err *e, void *ctx);
 static void finish(uv_work_t *work);
 static void on_finished(uv_work_t *work, int status);
@@ -104,11 +104,13 @@ static struct snapshot *describe(const struct sandbox *sb, const char *name)
     return snap;
 }
 
-int snapshot_take(struct sandbox *sb, const char *name, snapshot_cb cb, void *ctx, struct err *e)
+int snapshot_take(struct sandbox *sb, const char *name, bool memory, snapshot_cb cb, void *ctx,
+                  struct err *e)
 {
     struct store *store = sb->store;
-    if (driver_need(sb->facts.driver, DRIVER_SAVES, e) < 0 || templates_check(sb, e) < 0 ||
-        check_limits(store, sb->owner, 0, e) < 0 || check_name(sb, name, e) < 0)
+    if (driver_need(sb->facts.driver, DRIVER_SAVES | (memory ? 0 : DRIVER_DISK_IMAGES), e) < 0 ||
+        templates_check(sb, e) < 0 || check_limits(store, sb->owner, 0, e) < 0 ||
+        check_name(sb, name, e) < 0)
         return -1;
     struct taking *t = xcalloc(1, sizeof *t);
     *t = (struct taking){.store = store,
@@ -127,24 +129,26 @@ int snapshot_take(struct sandbox *sb, const char *name, snapshot_cb cb, void *ct
         return 0;
     }
     FAULT("snapshot.2");
-    saving_start(sb, t->image, SAVE_TO_KEEP, on_image, t);
+    saving_start(sb, t->image, memory ? SAVE_TO_KEEP : SAVE_DISK, on_image, t);
     return 0;
 }
 
 // ---- 3. the image
-static void describe_image(struct snapshot *snap, const struct sandbox *sb)
+static void describe_image(struct snapshot *snap, const struct sandbox *sb, json_t *disk_env)
 {
     snap->build = sb->build ? xstrdup(sb->build) : templates_build(sb->store, sb->template);
     snap->policy = net_policy_to_json(&sb->policy);
     snap->size = sb->size;
+    snap->size.booted = snap->size.booted || disk_env;
+    snap->disk_env = json_incref(disk_env);
     snap->facts = sb->facts;
 }
 
-static void on_image(const struct sandbox *sb, const struct machine_saved *saved,
+static void on_image(const struct sandbox *sb, const struct machine_saved *saved, json_t *disk_env,
                      const struct err *e, void *ctx)
 {
     struct taking *t = ctx;
-    describe_image(t->snap, sb);
+    describe_image(t->snap, sb, disk_env);
     if (e)
         t->err = *e;
     else if (check_limits(t->store, t->snap->owner, saved->bytes ? saved->bytes : 1, &t->err) ==

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images of sandboxes: savings, and the snapshots and forks that are made with them.
 #pragma once
+#include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,11 +27,13 @@ struct store;
 // caller then removes the contents of the directory. `sb` is valid for the call only. Take its
 // build, size and facts here, not before saving_start: a rollback that was under way then may have
 // changed them.
+// `disk_env`: borrowed; set if the image has a disk alone (sandbox.disk_env).
 typedef void (*sandbox_image_cb)(const struct sandbox *sb, const struct machine_saved *saved,
-                                 const struct err *e, void *ctx);
+                                 json_t *disk_env, const struct err *e, void *ctx);
 
 // Save a sandbox that callers can see (sandbox_is_known). `dir` is empty and below the home.
-// `use`: SAVE_TO_KEEP or SAVE_IN_PASSING.
+// `use`: SAVE_TO_KEEP, SAVE_IN_PASSING or SAVE_DISK. For SAVE_DISK the guest must run when the
+// saving begins, because it has to write its file systems: ERR_CONFLICT otherwise.
 void saving_start(struct sandbox *sb, const char *dir, enum machine_save_use use,
                   sandbox_image_cb cb, void *ctx);
 // Unfreeze the guest of a running sandbox, in case it is quiesced: an earlier daemon may have been
@@ -51,9 +55,11 @@ void saving_mend(struct sandbox *sb);
 
 // Called exactly once, from the loop, never inside the call. `snap` is in the list; borrowed.
 typedef void (*snapshot_cb)(struct snapshot *snap, const struct err *e, void *ctx);
-// Make a snapshot; `name` may be NULL. Return -1, and call no callback, if it is refused at once:
-// with ERR_LIMIT, or with ERR_INVALID or ERR_CONFLICT for the name.
-int snapshot_take(struct sandbox *sb, const char *name, snapshot_cb cb, void *ctx, struct err *e);
+// Make a snapshot, of the disk alone unless `memory`; `name` may be NULL. Return -1, and call no
+// callback, if it is refused at once: with ERR_LIMIT, or with ERR_INVALID or ERR_CONFLICT for the
+// name.
+int snapshot_take(struct sandbox *sb, const char *name, bool memory, snapshot_cb cb, void *ctx,
+                  struct err *e);
 
 // Delete a snapshot. ERR_CONFLICT names the sandbox that needs it. Otherwise the snapshot is hidden
 // from callers at once, and `cb` is called when its files are removed.

@@ -103,6 +103,8 @@ void machine__save_mend(struct microvm *m);
 // Check the image and make the disk, in a worker.
 void machine__restore_open(struct microvm *m, const char *image, core_work_then *then);
 char *machine__restore_vmstate(const struct microvm *m); // new string: path
+// Tell whether the image has a disk alone, so that the machine boots.
+bool machine__restore_boots(const struct microvm *m);
 // Write the image's pages into QEMU, which waits, in a worker.
 void machine__restore_fill(struct microvm *m, core_work_then *then);
 void machine__restore_free(struct microvm *m);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting a machine in numbered steps. It is restored from its template or from an image. It boots
-// (core_boot.c) if its size differs from the template's.
+// (core_boot.c) if its size differs from the template's, or from an image of a disk alone.
 #include "sandbox-backend/drivers/microvm/machine.h"
 
 #include <errno.h>
@@ -79,6 +79,11 @@ static void on_image_open(struct machine_core *core, const struct err *e)
         core_fail(&m->core, &failed);
 }
 
+static bool is_booting(const struct microvm *m, const char *memory)
+{
+    return m->restore ? machine__restore_boots(m) : sized_is_own(memory);
+}
+
 static void channels_close(const struct channels *c)
 {
     const int fds[] = {c->qmp,    c->frames[0], c->frames[1], c->vmstate,
@@ -97,7 +102,7 @@ static int begin(struct microvm *m, struct err *e)
     if (fit_load(m->core.template, &t, &binary, e) != 0)
         return -1;
     char *memory auto_free = apply_size(m, &t);
-    bool boots = sized_is_own(memory) && !m->restore;
+    bool boots = is_booting(m, memory);
     // Steps 2 to 4. Make the disk, open the descriptors, start QEMU (first, because its start takes
     // longest), then netd.
     int failed = m->restore ? 0 : make_overlay(m, e);
@@ -150,7 +155,7 @@ static int open_file(const char *path, int flags, struct err *e)
 static int open_files(const struct microvm *m, const char *memory, struct channels *c,
                       struct err *e)
 {
-    bool boots = sized_is_own(memory) && !m->restore;
+    bool boots = is_booting(m, memory);
     char *vmstate auto_free = m->restore ? machine__restore_vmstate(m)
                                          : str_printf("%s/" TEMPLATE_VMSTATE, m->core.template);
     char *base auto_free = str_printf("%s/" TEMPLATE_DISK, m->core.template);
@@ -197,7 +202,7 @@ static int start_qemu(struct microvm *m, const struct template *t, const char *b
                                  .initrd = boots ? initrd : NULL,
                                  .append = append,
                                  .incoming = !boots,
-                                 .image = m->restore != NULL};
+                                 .image = !boots && m->restore};
     if (!preload)
         return -1;
     char **argv = qemu_argv(&config);

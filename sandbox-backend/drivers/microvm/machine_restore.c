@@ -23,6 +23,7 @@ struct machine_restore {
     struct machine_size size;
     char *memory; // the file that the guest's memory is a private mapping of
     uint64_t ram_bytes;
+    bool has_memory; // false: the image has a disk alone
     struct page_file pages;
     pid_t qemu;
 };
@@ -38,7 +39,8 @@ static void run_open(void *ctx, struct err *e)
         return;
     r->ram_bytes = (uint64_t)t.memory_mb * 1024 * 1024;
     if (machine_image_check(r->image, &t, e) == 0 &&
-        page_file_open(&r->pages, pages, r->ram_bytes, e) == 0) {
+        machine_image_has_memory(r->image, &r->has_memory, e) == 0 &&
+        (!r->has_memory || page_file_open(&r->pages, pages, r->ram_bytes, e) == 0)) {
         FAULT("restore.1");
         if (file_copy(disk, r->overlay, 0600, e) == 0)
             disk_image_check(r->overlay, e); // the copy: no other program can change it
@@ -61,6 +63,11 @@ void machine__restore_open(struct microvm *m, const char *image, core_work_then 
 char *machine__restore_vmstate(const struct microvm *m)
 {
     return str_printf("%s/" MACHINE_IMAGE_VMSTATE, m->restore->image);
+}
+
+bool machine__restore_boots(const struct microvm *m)
+{
+    return m->restore && !m->restore->has_memory;
 }
 
 // ---- pages

@@ -20,6 +20,8 @@
 //   SEAL        worker: sums, syncs, image.json; or removes all files
 //   AS_IT_WAS   QMP: cont, for a machine that was to stay stopped and could not be saved
 //
+// A saving of the disk alone (SAVE_DISK) leaves out the devices and the pages.
+//
 // A file `saving` in the sandbox's directory tells a later daemon that a saving was cut off, and
 // whether the guest ran before. machine_adopt.c then lets the guest go on (machine__save_mend).
 //
@@ -205,6 +207,7 @@ static void save_it(struct machine_core *core, struct machine_request *r)
                                    .devices = -1,
                                    .qemu = subproc_pid(m->core.guest),
                                    .guest_waits = s->was_running,
+                                   .disk_only = save_is_disk(s->use),
                                    .sync = s->use != SAVE_IN_PASSING};
     deadline_init(&s->deadline, m->core.loop, on_late);
     m->save = s;
@@ -248,9 +251,11 @@ static void give_files(struct machine_save *s)
 {
     const struct save_files *f = &s->files;
     forget_files(s);
-    s->waiting += 2;
+    s->waiting++;
     qmp_add_fd(s->m->qmp, QEMU_SET_SAVE_DISK, f->disk, SAVE_MS, on_reply, s->m);
-    qmp_add_fd(s->m->qmp, QEMU_SET_SAVE_DEVICES, f->devices, SAVE_MS, on_reply, s->m);
+    s->waiting += !f->disk_only;
+    if (!f->disk_only)
+        qmp_add_fd(s->m->qmp, QEMU_SET_SAVE_DEVICES, f->devices, SAVE_MS, on_reply, s->m);
     save_files_given(&s->files);
 }
 
@@ -320,8 +325,9 @@ static void stand_still(struct machine_save *s)
     }
     char *file auto_free = str_printf(QEMU_FDSET "%d", QEMU_SET_SAVE_DEVICES);
     // With "live": false the disk stays with this QEMU.
-    ask(s, "xen-save-devices-state", json_pack("{s:s, s:b}", "filename", file, "live", 0),
-        on_reply);
+    if (!s->files.disk_only)
+        ask(s, "xen-save-devices-state", json_pack("{s:s, s:b}", "filename", file, "live", 0),
+            on_reply);
     ask(s, "blockdev-backup",
         json_pack("{s:s, s:s, s:s, s:s}", "job-id", NODE, "device", QEMU_DISK_NODE, "target", NODE,
                   "sync", "top"),
@@ -365,7 +371,7 @@ static void go_on(struct machine_save *s)
 {
     FAULT("save.5");
     if (s->was_running && s->m->core.state == MACHINE_PAUSED &&
-        (s->use != SAVE_IN_PLACE || failed(s)))
+        (!save_is_in_place(s->use) || failed(s)))
         let_go_on(s);
     if (s->job == JOB_RUNNING) {
         s->waiting++;

@@ -121,8 +121,8 @@ const struct driver microvm_driver = {
     .name = TEMPLATE_DRIVER,
     .isolation = "microvm",
     .logs = LOGS,
-    .can =
-        DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_SECRETS | DRIVER_DISKS,
+    .can = DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_SECRETS |
+           DRIVER_DISKS | DRIVER_DISK_IMAGES,
     .disk_mb = 500,
     .open = open_driver,
     .close = close_driver,

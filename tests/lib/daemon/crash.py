@@ -46,6 +46,7 @@ class Known:
         self.may_end = False  # the operation was to end it
         self.states = {"running"}
         self.past = None  # (files, count) that it may be back at instead
+        self.may_boot = False  # it may come back from its disk alone
 
 
 class World:
@@ -251,6 +252,10 @@ class World:
         count, boot = self.guest.count(self, known)
         files = {n: self.guest.read(self, known, n) for n in {**known.files, **(known.past.files if known.past else {})}}
         now = {n: t for n, t in files.items() if t is not None}
+        if known.may_boot and boot != known.boot:  # its programs are gone
+            assert now == known.files, f"{known.id}: {now}, was {known.files}"
+            self.guest.start_count(self, known)
+            count, known.count, known.boot = 0, 0, boot
         as_it_was = now == known.files and count >= known.count and boot == known.boot
         back = known.past and now == known.past.files and count >= known.past.count
         assert as_it_was or back, f"{known.id}: {now} {count} {boot}, was {known.files} {known.count} {known.boot}"

@@ -97,6 +97,33 @@ class HibernateFrozen(Hibernate):
         world.pause(world.subject)
 
 
+class PauseDisk(Freeze):
+    """Keeps the disk alone; what was not killed in time comes back with its memory."""
+
+    name = "pause-disk"
+
+    def operate(self, world):
+        world.look(world.subject)
+        world.subject.states = {"running", "paused"}
+        world.subject.may_boot = True
+        world.call("POST", f"/sandboxes/{world.subject.id}/pause", {"memory": False})
+
+
+class WakeDisk(Scenario):
+    name = "wake-disk"
+
+    def ready(self, world):
+        world.look(world.subject)
+        world.subject.states = {"paused"}
+        world.subject.may_boot = True
+        world.call("POST", f"/sandboxes/{world.subject.id}/pause", {"memory": False})
+
+    def operate(self, world):
+        world.subject.states = {"running", "paused"}
+        world.call("POST", f"/sandboxes/{world.subject.id}/connect", {"timeout": 600})
+        world.subject.states = {"running"}
+
+
 class Wake(Scenario):
     name = "wake"
     depth = "freeze"
@@ -451,6 +478,7 @@ class BuildAgain(Build):
 
 SCENARIOS = {s.name: s for s in (
     Create(), CreateFromSnapshot(), Freeze(), Hibernate(), HibernateFrozen(), Wake(), WakeHibernated(),
+    PauseDisk(), WakeDisk(),
     Delete(), DeleteFrozen(), DeleteHibernated(), Snapshot(), SnapshotFrozen(), SnapshotHibernated(),
     SnapshotDelete(), Fork(), Rollback(), RollbackFrozen(), RollbackHibernated(),
     RollbackFails(), RollbackFrozenFails(), RollbackHibernatedFails(),

@@ -90,6 +90,9 @@ Sandbox.kill, sandbox.kill | DELETE /sandboxes/{} | sandbox_kill
 Sandbox.getInfo, sandbox.getInfo | GET /sandboxes/{} | sandbox_create
 Sandbox.setTimeout, sandbox.setTimeout | POST /sandboxes/{}/timeout | sandbox_timeout
 Sandbox.pause, sandbox.pause | POST /sandboxes/{}/pause | sandbox_pause
+Sandbox.pause, sandbox.pause: keepMemory false | POST /sandboxes/{}/pause | protocol/daemon/test_daemon_disk_pause.py::test_pause_and_connect
+Sandbox.create: lifecycle onTimeout pause, keepMemory false | POST /sandboxes | protocol/daemon/test_daemon_disk_pause.py::test_auto_pause
+Sandbox.createSnapshot: keepMemory false | POST /sandboxes/{}/snapshots | protocol/daemon/test_daemon_disk_pause.py::test_snapshot
 Sandbox.create: lifecycle onTimeout pause | POST /sandboxes | sandbox_auto_pause
 Sandbox.create: lifecycle autoResume | POST /sandboxes | sandbox_auto_resume
 Sandbox.getMetrics, sandbox.getMetrics | GET /sandboxes/{}/metrics | sandbox_metrics

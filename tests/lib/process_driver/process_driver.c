@@ -404,8 +404,8 @@ const struct driver process_driver = {
     .name = "process",
     .isolation = "none (test)",
     .logs = (const char *const[]){"console.log", NULL},
-    .can =
-        DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_SECRETS | DRIVER_DISKS,
+    .can = DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_SECRETS |
+           DRIVER_DISKS | DRIVER_DISK_IMAGES,
     .facts = facts,
     .image_check = process_image_check,
     .create = create,

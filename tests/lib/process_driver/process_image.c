@@ -11,11 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-static const char *const PARTS[] = {"memory", "disk", "home"};
+static const char *const PARTS[] = {"memory", "disk", "home"}; // the first is not on the disk
 
 // Copy with cp(1), which keeps file owners, attributes and links. cp is killed with the daemon: a
 // test that kills the daemon checks at once what is left.
@@ -37,9 +38,9 @@ static int copy(const char *from, const char *to, struct err *e)
     return 0;
 }
 
-static int copy_parts(const char *from, const char *to, struct err *e)
+static int copy_parts(const char *from, const char *to, bool disk_only, struct err *e)
 {
-    for (size_t i = 0; i < ARRAY_LEN(PARTS); i++) {
+    for (size_t i = disk_only; i < ARRAY_LEN(PARTS); i++) {
         char *source auto_free = str_printf("%s/%s", from, PARTS[i]);
         char *target auto_free = str_printf("%s/%s", to, PARTS[i]);
         if (file_exists(source) && copy(source, target, e) < 0)
@@ -79,15 +80,17 @@ static void empty(const char *dir)
     mkdir(dir, 0700);
 }
 
-int process_image_write(const char *machine, const char *image, int64_t *bytes, struct err *e)
+int process_image_write(const char *machine, const char *image, bool disk_only, int64_t *bytes,
+                        struct err *e)
 {
     char *path auto_free = str_printf("%s/image.json", image);
-    if (copy_parts(machine, image, e) < 0) {
+    if (copy_parts(machine, image, disk_only, e) < 0) {
         empty(image);
         return -1;
     }
     *bytes = bytes_of(image);
-    char *text auto_free = str_printf("{\"bytes\": %lld}\n", (long long)*bytes);
+    char *text auto_free = str_printf("{\"bytes\": %lld, \"memory\": %s}\n", (long long)*bytes,
+                                      disk_only ? "false" : "true");
     if (file_replace(path, text, strlen(text), 0600, e) == 0)
         return 0;
     empty(image);
@@ -105,7 +108,10 @@ int process_image_check(const char *image, const char *template_dir,
         str_printf("%s/home", image); // of the real envd, whose memory is not saved here
     if (!file_exists(path))
         return err_set(e, ERR_NOT_FOUND, "%s is no whole image", image);
-    if (!file_exists(memory) && !file_exists(home))
+    struct buf text auto_buf = BUF_INIT;
+    bool disk_only =
+        file_read(path, 256, &text, NULL) == 0 && strstr(buf_str(&text), "\"memory\": false");
+    if (!disk_only && !file_exists(memory) && !file_exists(home))
         return err_set(e, ERR_INVALID, "the image is damaged: %s is not there", memory);
     return 0;
 }
@@ -115,5 +121,5 @@ int process_image_read(const char *image, const char *machine, struct err *e)
     char *path auto_free = str_printf("%s/image.json", image);
     if (!file_exists(path))
         return err_set(e, ERR_NOT_FOUND, "%s is no whole image", image);
-    return copy_parts(image, machine, e);
+    return copy_parts(image, machine, false, e);
 }

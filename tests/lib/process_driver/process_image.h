@@ -3,6 +3,7 @@
 // image of a machine with the real envd has only the user's home directory, not the processes. All
 // functions block: for a thread of the pool.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
@@ -12,8 +13,10 @@
 int process_image_check(const char *image, const char *template_dir,
                         const struct machine_size *size, struct err *e);
 // Copy the files of a machine's directory into `image`, which is empty; image.json comes last. The
-// machine must be stopped. On failure `image` is empty again.
-int process_image_write(const char *machine, const char *image, int64_t *bytes, struct err *e);
+// machine must be stopped. On failure `image` is empty again. With `disk_only` the memory is left
+// out.
+int process_image_write(const char *machine, const char *image, bool disk_only, int64_t *bytes,
+                        struct err *e);
 // Copy the image into a new machine's directory. ERR_NOT_FOUND when the image is not whole.
 int process_image_read(const char *image, const char *machine, struct err *e);
 // Return the bytes that a machine's disk takes up.

@@ -13,6 +13,7 @@
 // - WatchDir (begins, and then sends nothing more)
 // - Start (kept in the file "started")
 // - List (from the file "processes")
+// - GET /envs (the environment of the last /init)
 // - POST /spin keeps a processor busy until DELETE /spin.
 //
 // connects.log has a line with the port for each CONNECT. The Python kernel's port is the one that
@@ -47,6 +48,7 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/net/http_server.h"
 #include "tests/lib/process_driver/process_driver.h"
 #include "tests/lib/process_driver/process_internal.h"
@@ -378,6 +380,20 @@ static void *run_spin(void *arg)
     return NULL;
 }
 
+// Answer with the environment of the last /init.
+static void tell_environment(struct http_request *req)
+{
+    struct buf text auto_buf = BUF_INIT;
+    char *path auto_free = str_printf("%s/init.json", dir);
+    struct err e = ERR_INIT;
+    bool known = file_read(path, LIMIT_JSON_BODY_BYTES, &text, &e) == 0;
+    json_t *init = known ? json_parse(buf_str(&text), text.len, &e) : NULL;
+    json_t *given = json_object_get(init, "envVars");
+    char *answer auto_free = given ? json_to_string(given) : xstrdup("{}");
+    http_respond(req, 200, "application/json", answer, strlen(answer));
+    json_decref(init);
+}
+
 // Handle /spin: POST makes a processor busy; DELETE ends that.
 static void set_spin(struct http_request *req)
 {
@@ -418,13 +434,18 @@ static void tell_processes(struct http_request *req)
     http_respond(req, 200, "application/json", answer, strlen(answer));
 }
 
-// Record the request in the file "started". No process is started.
+// Record the request in the file "started". No process is started, and none fails.
 static void on_process_start(struct http_request *req, const char *body, size_t len, void *ctx)
 {
     (void)ctx;
     char *sign auto_free = str_printf("%s/started", dir);
     file_replace(sign, body, len, 0600, NULL);
-    http_respond(req, 200, "application/connect+json", "\2\0\0\0\2{}", 7);
+    static const char END[] =
+        "{\"event\":{\"end\":{\"exited\":true,\"status\":\"exit status 0\"}}}";
+    struct buf answer auto_buf = BUF_INIT;
+    connect_envelope(&answer, 0, END, sizeof END - 1);
+    connect_envelope_end(&answer, NULL);
+    http_respond(req, 200, CONNECT_STREAM_TYPE, answer.data, answer.len);
 }
 
 // The machine's file "freeze-mode" changes the answer: "404", "503" or "silent" (and so on for
@@ -465,6 +486,8 @@ static void on_request(struct http_request *req, void *ctx)
     } else if (strcmp(path, "/filesystem.Filesystem/WatchDir") == 0) {
         http_response_begin(req, 200, -1);
         http_response_write(req, "armed", 5);
+    } else if (strcmp(path, "/envs") == 0) {
+        tell_environment(req);
     } else if (strcmp(path, "/process.Process/List") == 0) {
         tell_processes(req);
     } else if (strcmp(path, "/process.Process/Start") == 0) {

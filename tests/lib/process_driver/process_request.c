@@ -120,7 +120,7 @@ static void copy_out(uv_work_t *work)
         err_set(&r->err, ERR_LIMIT, "there is no room for the image");
     json_decref(json);
     if (!err_is(&r->err))
-        process_image_write(r->m->dir, r->dir, &r->out.bytes, &r->err);
+        process_image_write(r->m->dir, r->dir, save_is_disk(r->use), &r->out.bytes, &r->err);
 }
 
 static void on_copied(uv_work_t *work, int status)
@@ -130,7 +130,7 @@ static void on_copied(uv_work_t *work, int status)
     struct process_machine *m = r->m;
     m->copying = false;
     m->paused = true;
-    if (r->was_running && (err_is(&r->err) || r->use != SAVE_IN_PLACE)) {
+    if (r->was_running && (err_is(&r->err) || !save_is_in_place(r->use))) {
         process_tree_signal(subproc_pid(m->process), SIGCONT);
         m->paused = false;
         r->out.standstill_us = (int64_t)((uv_hrtime() - r->since_ns) / 1000);

@@ -112,7 +112,7 @@ def test_the_order_of_appearance(daemon):
     ({"templateID": "default", "envVars": {"": "x"}}, "is not a valid variable name"),
     ({"templateID": "default", "envVars": []}, "envVars"),
     ({"templateID": "default", "autoPause": 1}, "autoPause must be"),
-    ({"templateID": "default", "autoPauseMemory": False}, "autoPauseMemory: false"),
+    ({"templateID": "default", "autoPauseMemory": 1}, "autoPauseMemory must be"),
     ({"templateID": "default", "autoResume": True}, "autoResume must be an object"),
     ({"templateID": "default", "autoResume": {"enabled": "yes"}}, "enabled must be"),
     ({"templateID": "default", "volumeMounts": [{"name": "a", "path": "/a"}]}, "volumeMounts"),

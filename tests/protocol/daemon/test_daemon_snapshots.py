@@ -206,11 +206,6 @@ def test_bad_names(daemon, sandbox, name, status):
     assert ids(daemon) == [] and entries(daemon) == []
 
 
-def test_without_memory(daemon, sandbox):
-    answer = daemon.request("POST", f"/sandboxes/{sandbox}/snapshots", {"memory": False})
-    assert answer.status == 400 and "memory" in answer.json["message"]
-
-
 def test_list(daemon):
     first, second = daemon.create()["sandboxID"], daemon.create()["sandboxID"]
     all_of_them = [taken(daemon, s) for s in (first, second, first)]

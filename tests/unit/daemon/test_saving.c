@@ -33,10 +33,11 @@ FTSENT *fts_read(FTS *tree)
 static struct err told;
 static bool is_told;
 
-static void on_image(const struct sandbox *sb, const struct machine_saved *saved,
+static void on_image(const struct sandbox *sb, const struct machine_saved *saved, json_t *disk_env,
                      const struct err *e, void *ctx)
 {
     (void)sb;
+    (void)disk_env;
     (void)ctx;
     ok(!saved == !!e, "either a result or an error");
     told = e ? *e : ERR_INIT;

@@ -121,7 +121,7 @@ static int check_image(const char *dir, const char *saved, const char *here, str
     int64_t bytes;
     *e = (struct err)ERR_INIT;
     processor_use(saved);
-    ok(machine_image_seal(dir, &t, false, &bytes, e) == 0, "sealed: %s", e->msg);
+    ok(machine_image_seal(dir, &t, true, false, &bytes, e) == 0, "sealed: %s", e->msg);
     processor_use(here);
     return machine_image_check(dir, &t, e);
 }

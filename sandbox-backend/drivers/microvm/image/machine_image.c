@@ -34,16 +34,17 @@ static const struct {
     bool summed;
     int64_t most; // the limit in bytes
 } KEPT[] = {
+    {MACHINE_IMAGE_DISK, false, INT64_MAX}, // the only one of an image without memory
     {MACHINE_IMAGE_VMSTATE, true, MACHINE_IMAGE_VMSTATE_BYTES_MAX},
     {MACHINE_IMAGE_PAGES, true, INT64_MAX},
-    {MACHINE_IMAGE_DISK, false, INT64_MAX},
 };
 
 #define SUM_CHARS 17 // with the NUL
 
 static const char DISK_MAGIC[4] = {'Q', 'F', 'I', '\xfb'};
 
-// The facts of the template that must be equal for devices and pages to fit.
+// The facts of the template that must be equal for devices and pages to fit. The first must be
+// equal for a disk to fit.
 static const struct {
     const char *key;
     size_t at;
@@ -55,6 +56,16 @@ static const struct {
     {"accel", offsetof(struct template, accel)},
 };
 
+static size_t kept_of(bool with_memory)
+{
+    return with_memory ? ARRAY_LEN(KEPT) : 1;
+}
+
+static bool has_memory(const json_t *image)
+{
+    return !json_is_false(json_object_get(image, "memory"));
+}
+
 static const char *member(const struct template *t, size_t at)
 {
     return *(char *const *)(const void *)((const char *)t + at);
@@ -62,9 +73,9 @@ static const char *member(const struct template *t, size_t at)
 
 // Start to write the files to the disk. This overlaps with the computing of the sums; the sync
 // later waits for the end.
-static void begin_sync(const char *dir)
+static void begin_sync(const char *dir, size_t kept)
 {
-    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
+    for (size_t i = 0; i < kept; i++) {
         char *path auto_free = str_printf("%s/%s", dir, KEPT[i].name);
         int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
         if (fd >= 0)
@@ -72,9 +83,9 @@ static void begin_sync(const char *dir)
     }
 }
 
-static int end_sync(const char *dir, struct err *e)
+static int end_sync(const char *dir, size_t kept, struct err *e)
 {
-    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
+    for (size_t i = 0; i < kept; i++) {
         char *path auto_free = str_printf("%s/%s", dir, KEPT[i].name);
         int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0 || fsync(fd) != 0)
@@ -115,10 +126,10 @@ static int check_most(const char *name, int64_t size, int64_t most, struct err *
 }
 
 // Return NULL on failure.
-static json_t *describe_files(const char *dir, struct err *e)
+static json_t *describe_files(const char *dir, size_t kept, struct err *e)
 {
     json_t *files = json_object();
-    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
+    for (size_t i = 0; i < kept; i++) {
         const char *name = KEPT[i].name;
         char sum[SUM_CHARS];
         int64_t size;
@@ -135,9 +146,9 @@ static json_t *describe_files(const char *dir, struct err *e)
 }
 
 // Return NULL on failure.
-static json_t *describe(const char *dir, const struct template *t, struct err *e)
+static json_t *describe(const char *dir, const struct template *t, bool with_memory, struct err *e)
 {
-    json_t *files = describe_files(dir, e);
+    json_t *files = describe_files(dir, kept_of(with_memory), e);
     if (!files)
         return NULL;
     json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:o}", "format", IMAGE_FORMAT, "template",
@@ -148,6 +159,8 @@ static json_t *describe(const char *dir, const struct template *t, struct err *e
     char *processor auto_free = str_eq(t->accel, "kvm") ? processor_here() : NULL;
     if (processor)
         json_object_set_new(object, "processor", json_string(processor));
+    if (!with_memory)
+        json_object_set_new(object, "memory", json_false());
     return object;
 }
 
@@ -161,14 +174,15 @@ static int write_json(const char *dir, const json_t *object, bool sync, struct e
                 : file_replace(path, text.data, text.len, 0600, e);
 }
 
-int machine_image_seal(const char *dir, const struct template *t, bool sync, int64_t *bytes,
-                       struct err *e)
+int machine_image_seal(const char *dir, const struct template *t, bool with_memory, bool sync,
+                       int64_t *bytes, struct err *e)
 {
+    size_t kept = kept_of(with_memory);
     if (sync)
-        begin_sync(dir);
-    json_t *object = describe(dir, t, e);
+        begin_sync(dir, kept);
+    json_t *object = describe(dir, t, with_memory, e);
     bool written =
-        object && (!sync || end_sync(dir, e) == 0) && write_json(dir, object, sync, e) == 0;
+        object && (!sync || end_sync(dir, kept, e) == 0) && write_json(dir, object, sync, e) == 0;
     json_decref(object);
     if (!written)
         return -1;
@@ -176,9 +190,10 @@ int machine_image_seal(const char *dir, const struct template *t, bool sync, int
     for (size_t i = 0; i < ARRAY_LEN(FILES); i++) {
         char *path auto_free = str_printf("%s/%s", dir, FILES[i]);
         struct stat st;
-        if (stat(path, &st) != 0)
+        if (stat(path, &st) == 0)
+            *bytes += (int64_t)st.st_blocks * 512;
+        else if (with_memory || errno != ENOENT)
             return err_sys(e, errno, "look at %s", path);
-        *bytes += (int64_t)st.st_blocks * 512;
     }
     return 0;
 }
@@ -224,10 +239,13 @@ static int check_json(const json_t *image, const struct template *t, struct err 
 {
     if (json_integer_value(json_object_get(image, "format")) != IMAGE_FORMAT)
         return err_set(e, ERR_INVALID, "this version of Cubby cannot read the image");
-    for (size_t i = 0; i < ARRAY_LEN(SAME); i++) {
+    size_t same = has_memory(image) ? ARRAY_LEN(SAME) : 1;
+    for (size_t i = 0; i < same; i++) {
         if (check_member(image, SAME[i].key, member(t, SAME[i].at), t, e) != 0)
             return -1;
     }
+    if (!has_memory(image))
+        return 0;
     if (check_number(image, "memory_mb", t->memory_mb, e) != 0)
         return -1;
     if (check_number(image, "cpus", t->cpus, e) != 0)
@@ -292,11 +310,15 @@ static int check_files(const char *dir, const struct template *t, const json_t *
                        struct err *e)
 {
     const json_t *files = json_object_get(image, "files");
-    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
+    for (size_t i = 0; i < kept_of(has_memory(image)); i++) {
         if (check_size(dir, KEPT[i].name, json_object_get(files, KEPT[i].name), e) != 0)
             return -1;
     }
-    if (check_disk(dir, e) != 0 || check_pages(dir, t, e) != 0)
+    if (check_disk(dir, e) != 0)
+        return -1;
+    if (!has_memory(image))
+        return 0;
+    if (check_pages(dir, t, e) != 0)
         return -1;
     return check_sum(dir, MACHINE_IMAGE_VMSTATE, json_object_get(files, MACHINE_IMAGE_VMSTATE), e);
 }
@@ -318,6 +340,16 @@ int machine_image_check(const char *dir, const struct template *t, struct err *e
         result = check_files(dir, t, image, e);
     json_decref(image);
     return result == 0 ? 0 : err_wrap(e, "the saved machine in %s cannot be used", dir);
+}
+
+int machine_image_has_memory(const char *dir, bool *out, struct err *e)
+{
+    json_t *image = read_image_json(dir, e);
+    if (!image)
+        return -1;
+    *out = has_memory(image);
+    json_decref(image);
+    return 0;
 }
 
 int machine_image_check_pages(const char *dir, struct err *e)

@@ -8,6 +8,9 @@
 //   - pages: memory (page_file.h)
 //   - disk.qcow2: clusters, over the template's disk
 //
+// An image of the disk alone (SAVE_DISK) has neither vmstate nor pages, and image.json says
+// "memory": false. It fits any processor and any size, because its machines boot.
+//
 // Blocking: for a worker.
 #pragma once
 #include <stdbool.h>
@@ -25,8 +28,10 @@
 
 // Write image.json, after all other files. With `sync`, first wait until all files and the
 // directory are on the disk. *bytes: the room that the image takes.
-int machine_image_seal(const char *dir, const struct template *t, bool sync, int64_t *bytes,
-                       struct err *e);
+int machine_image_seal(const char *dir, const struct template *t, bool with_memory, bool sync,
+                       int64_t *bytes, struct err *e);
+// Tell whether the image has the memory and the devices of its machine. ERR_NOT_FOUND: no image.
+int machine_image_has_memory(const char *dir, bool *out, struct err *e);
 // Check that a machine can go on from the image with this template. ERR_NOT_FOUND: no image;
 // ERR_INVALID: it is damaged; ERR_PRECONDITION: it is of another template. Each error says what to
 // do. Takes a millisecond or less, because the contents of pages and disk are not read.

@@ -73,6 +73,8 @@ static int open_files(struct save_files *s, struct err *e)
     s->disk = open(disk, O_RDWR | O_CLOEXEC);
     if (s->disk < 0)
         return err_sys(e, errno, "open %s", disk);
+    if (s->disk_only)
+        return 0;
     s->devices = open(devices, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     return s->devices < 0 ? err_sys(e, errno, "create %s", devices) : 0;
 }
@@ -87,6 +89,8 @@ int save_files_prepare(struct save_files *s, struct err *e)
         return -1;
     uint64_t ram_bytes = (uint64_t)s->template.memory_mb * MB;
     s->disk_bytes = disk_size(s->overlay, e);
+    if (s->disk_only)
+        return s->disk_bytes < 0 ? -1 : open_files(s, e);
     if (s->disk_bytes < 0 || guest_memory_open(&s->memory, s->qemu, memory, ram_bytes, e) != 0 ||
         guest_memory_scan(&s->memory, &s->pages, e) != 0 || make_buffer(s, e) != 0)
         return -1;
@@ -139,6 +143,8 @@ static int fill_buffer(struct save_files *s, struct err *e)
 int save_files_read(struct save_files *s, struct err *e)
 {
     uint64_t used = 0; // pages of the buffer
+    if (s->disk_only)
+        return 0;
     if (guest_memory_scan(&s->memory, &s->pages, e) != 0)
         return -1;
     for (size_t i = 0; i < s->pages.span_count; i++) {
@@ -163,6 +169,8 @@ int save_files_read(struct save_files *s, struct err *e)
 
 int save_files_write(struct save_files *s, struct err *e)
 {
+    if (s->disk_only)
+        return 0;
     if (add_pieces(s, e) != 0 || page_writer_finish(s->writer, e) != 0)
         return -1;
     munmap(s->buffer, s->buffer_pages * PAGE_BYTES);
@@ -172,7 +180,7 @@ int save_files_write(struct save_files *s, struct err *e)
 
 int save_files_seal(struct save_files *s, struct err *e)
 {
-    return machine_image_seal(s->dir, &s->template, s->sync, &s->bytes, e);
+    return machine_image_seal(s->dir, &s->template, !s->disk_only, s->sync, &s->bytes, e);
 }
 
 void save_files_fini(struct save_files *s)

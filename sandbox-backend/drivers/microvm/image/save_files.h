@@ -20,6 +20,7 @@ struct save_files {
     struct machine_size size; // the machine's size; 0: the template's
     pid_t qemu;
     bool guest_waits; // while its pages are read; false: it runs meanwhile
+    bool disk_only;   // leave out the memory and the devices
     bool sync;
     // Results of the calls below.
     struct template template;

@@ -342,7 +342,7 @@ char *sized_apply(struct template *t, const char *template_dir, const struct mac
 {
     int64_t cpus = size->cpus ? size->cpus : t->cpus;
     int64_t memory_mb = size->memory_mb ? size->memory_mb : t->memory_mb;
-    bool is_own = cpus != t->cpus || memory_mb != t->memory_mb;
+    bool is_own = size->booted || cpus != t->cpus || memory_mb != t->memory_mb;
     t->cpus = cpus;
     t->memory_mb = memory_mb;
     t->disk_mb = size->disk_mb ? size->disk_mb : t->disk_mb;

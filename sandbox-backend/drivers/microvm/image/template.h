@@ -97,7 +97,7 @@ int template_remove(const char *home, const char *name, bool force, struct err *
 
 // ---- a template with the size of a machine that differs from it. The template's memory file fits
 // only the memory size and the processors that it was saved with. A machine of another size has a
-// memory of its own, which is zero at first.
+// memory of its own, which is zero at first. So has a machine that booted from an image of a disk.
 
 // The file that such a memory maps privately. The memory is anonymous, and is found by this name in
 // /proc/PID/maps, as a template's is.
