@@ -17,6 +17,7 @@ int verb_daemon(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_exec(int argc, char **argv);
 int verb_expose(int argc, char **argv);
+int verb_fleet(int argc, char **argv);
 int verb_fork(int argc, char **argv);
 int verb_key(int argc, char **argv);
 int verb_kill(int argc, char **argv);

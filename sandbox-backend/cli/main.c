@@ -34,6 +34,7 @@ static const struct verb {
     {"doctor", verb_doctor, "check this host, and say what to do about what is missing"},
     {"selftest", verb_selftest, "prove in a minute that sandboxes work on this host"},
     {"key", verb_key, "create, list and remove API keys for programs that use TCP"},
+    {"fleet", verb_fleet, "write the configuration of the proxy in front of several daemons"},
     {"daemon", verb_daemon, "run the daemon in the foreground, show its state, stop it"},
 };
 

@@ -183,6 +183,7 @@ int builds_open(struct store *store, const struct builds_opts *opts, struct err 
     deadline_init(&all->timer, store->loop, on_timer);
     if (uploads_open(&all->uploads, store->home, opts->upload_bytes, opts->space_bytes, e) < 0)
         return -1;
+    all->uploads.node = store->node;
     DIR *dir = opendir(all->dir);
     for (struct dirent *entry; dir && (entry = readdir(dir));)
         if (is_id(entry->d_name))

@@ -190,6 +190,13 @@ static void expire_grants(struct uploads *u)
     }
 }
 
+// A proxy finds the node by its name before the random digits.
+static char *make_token(const char *node)
+{
+    char *random auto_free = random_hex(TOKEN_BYTES);
+    return str_printf("%s%s%s", node ? node : "", node ? "-" : "", random);
+}
+
 const char *uploads_grant(struct uploads *u, const char *owner, const char *name, const char *hash,
                           struct err *e)
 {
@@ -201,7 +208,7 @@ const char *uploads_grant(struct uploads *u, const char *owner, const char *name
         return NULL;
     }
     struct upload_grant *g = xcalloc(1, sizeof *g);
-    *g = (struct upload_grant){.token = random_hex(TOKEN_BYTES),
+    *g = (struct upload_grant){.token = make_token(u->node),
                                .owner = owner ? xstrdup(owner) : NULL,
                                .name = xstrdup(name),
                                .hash = xstrdup(hash),

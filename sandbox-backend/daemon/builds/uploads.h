@@ -28,6 +28,7 @@ struct upload_grant;
 struct upload_file;
 
 struct uploads {
+    const char *node;  // borrowed; of new tokens; NULL: none
     char *dir;         // owned; <home>/builds/files
     int64_t one_bytes; // largest archive
     int64_t all_bytes; // of all archives together

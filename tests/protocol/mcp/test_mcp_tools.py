@@ -180,7 +180,7 @@ def test_cancelled_create_leaves_no_sandbox(server, backend):
 @pytest.mark.parametrize("name", [
     "default", "sandbox1", "sandbox", "some_id", "new_sandbox", "python", "create_sandbox",
     "sandbox123", "temp", "sandbox-0", "sandbox-1", "sandbox_0", "sandbox_1", "new", "0", "auto",
-    "default_sandbox", "none", "sandbox_12345", "dummy", "sandbox_01", "", "x" * 21,
+    "default_sandbox", "none", "sandbox_12345", "dummy", "sandbox_01", "", "x" * 32,
     "../../../etc/passwdx", "ABCDEFGHIJKLMNOPQRST", "é" * 10])
 def test_malformed_ids(server, backend, name):
     text = server.error("run_command", sandbox_id=name, command="true")

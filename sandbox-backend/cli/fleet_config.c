@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// A configuration of HAProxy 2.6 or newer for a fleet. The frontend finds the node's name in the
+// request and uses the backend of this name; a create goes to any node with room, and all else to
+// any node.
+#include <stdio.h>
+#include <string.h>
+
+#include "sandbox-backend/cli/fleet.h"
+
+#define SYSTEM_CA "/etc/ssl/certs/ca-certificates.crt"
+
+static const char HEAD[] =
+    "# Made by `cubby fleet config`. Do not edit it: change the list of nodes and make it again.\n"
+    "global\n"
+    "    # The template of a create is read in its body, which must be in the buffer to be "
+    "repeated.\n"
+    "    tune.bufsize 131072\n"
+    "\n"
+    "# Nodes whose URLs have names may be down when the proxy starts.\n"
+    "resolvers host\n"
+    "    parse-resolv-conf\n"
+    "\n"
+    "defaults\n"
+    "    mode http\n"
+    "    option forwardfor\n"
+    "    # Small messages of a stream are sent at once. A stream may be silent for a day, which is "
+    "as\n"
+    "    # long as a sandbox lives by default. Health checks find dead nodes.\n"
+    "    option http-no-delay\n"
+    "    timeout connect 5s\n"
+    "    timeout http-request 60s\n"
+    "    timeout http-keep-alive 10m\n"
+    "    timeout queue 10s\n"
+    "    timeout check 3s\n"
+    "    timeout client 24h\n"
+    "    timeout server 24h\n"
+    "    timeout tunnel 24h\n"
+    "    retries 2\n"
+    "    retry-on conn-failure\n"
+    "    option redispatch 1\n"
+    "    default-server resolvers host init-addr last,libc,none check inter 1s fall 2 rise 1 "
+    "on-marked-down shutdown-sessions\n"
+    "    http-error status 503 content-type application/json string '{\"code\":503,\"message\":"
+    "\"the node of this request does not answer; try again in a moment\","
+    "\"error_code\":\"node_unavailable\"}' hdr Retry-After 5\n";
+
+// A name in a header wins over a host name, and a host name over a path, as in cubbyd.
+static const char ROUTES[] =
+    "    http-request set-header X-Forwarded-Proto https if { ssl_fc }\n"
+    "    # 1. The id that the request names.\n"
+    "    http-request set-var(txn.id) req.hdr(e2b-sandbox-id),lower\n"
+    "    http-request set-var(txn.id) 'hdr(host),lower,"
+    "regsub(\"^[0-9]+-([a-z0-9]+).*$\",\"\\1\")' if !{ var(txn.id) -m found } "
+    "{ hdr(host) -m reg -i ^[0-9]{1,5}-[a-z0-9]{20,31}(-[^.]*)?[.] }\n"
+    "    http-request set-var(txn.id) 'path,"
+    "regsub(\"^/sandboxes/router/([a-z0-9]+).*$\",\"\\1\")' if !{ var(txn.id) -m found } "
+    "{ path -m reg ^/sandboxes/router/[a-z0-9]{20,31}[-/] }\n"
+    "    http-request set-var(txn.id) 'path,"
+    "regsub(\"^(/v[0-9])?/sandboxes/([a-z0-9]+).*$\",\"\\2\")' if !{ var(txn.id) -m found } "
+    "{ path -m reg ^(/v[0-9])?/sandboxes/[a-z0-9]{20,31}(-|/|$) }\n"
+    "    http-request set-var(txn.id) 'path,"
+    "regsub(\"^(/v[0-9])?/templates/snap-([a-z0-9]+).*$\",\"\\2\")' if "
+    "!{ var(txn.id) -m found } { path -m reg ^(/v[0-9])?/templates/snap-[a-z0-9]{20,31}(/|$) }\n"
+    "    # 2. A create from a snapshot belongs to the snapshot's node.\n"
+    "    acl create path -m reg ^(/v[0-9])?/sandboxes$\n"
+    "    http-request wait-for-body time 30s at-least 100000 if METH_POST create\n"
+    "    http-request set-var(txn.template) \"req.body,json_query('\\$.templateID')\" if METH_POST "
+    "create\n"
+    "    http-request set-var(txn.id) 'var(txn.template),regsub(\"^snap-\",\"\")' if "
+    "{ var(txn.template) -m reg ^snap-[a-z0-9]{20,31}$ }\n"
+    "    # 3. The node is all of the id but its last 20 characters, and a client's id after "
+    "\"-\".\n"
+    "    http-request set-var(txn.node) 'var(txn.id),"
+    "regsub(\"^([a-z0-9]*)[a-z0-9]{20}(-.*)?$\",\"\\1\")' if "
+    "{ var(txn.id) -m reg ^[a-z0-9]{20,31}(-.*)?$ }\n"
+    "    # 4. Builds and uploads have the node's name before a UUID or a token.\n"
+    "    http-request set-var(txn.node) 'path,"
+    "regsub(\"^.*/(builds|uploads)/([a-z0-9]+)-.*$\",\"\\2\")' if { path -m reg "
+    "/(builds/[a-z0-9]{1,11}-[0-9a-f]{8}-[0-9a-f]{4}-|uploads/[a-z0-9]{1,11}-[0-9a-f]{32}) }\n"
+    "    # 5. A build is requested and its files are uploaded at the node that the name stands "
+    "for.\n"
+    "    http-request wait-for-body time 30s at-least 100000 if METH_POST { path /v3/templates }\n"
+    "    http-request set-var(txn.name) \"req.body,json_query('\\$.name'),lower,field(1,:)\" if "
+    "METH_POST { path /v3/templates }\n"
+    "    http-request set-var(txn.name) path,field(3,/),lower if "
+    "{ path -m reg ^/templates/[^/]+/files/ }\n"
+    "    use_backend node_%[var(txn.node)] if { var(txn.node) -m found }\n"
+    "    use_backend creates if METH_POST create\n"
+    "    use_backend builds if { var(txn.name) -m found }\n"
+    "    default_backend any\n";
+
+// A certificate must be for the host name of the URL.
+static void add_server(const struct fleet_config *c, const struct node *n, const char *more,
+                       struct buf *out)
+{
+    const char *colon = strrchr(n->address, ':');
+    buf_printf(out, "    server %s %s", n->name, n->address);
+    if (n->tls)
+        buf_printf(out, " ssl verify required ca-file '%s' verifyhost %.*s sni str(%.*s)",
+                   c->ca ? c->ca : SYSTEM_CA, (int)(colon - n->address), n->address,
+                   (int)(colon - n->address), n->address);
+    buf_printf(out, "%s\n", more);
+}
+
+static void add_agent(const struct node *n, char *out, size_t room)
+{
+    const char *colon = n->agent ? strrchr(n->agent, ':') : NULL;
+    if (colon)
+        snprintf(out, room, " weight 100 agent-check agent-addr %.*s agent-port %s agent-inter 1s",
+                 (int)(colon - n->agent), n->agent, colon + 1);
+    else
+        snprintf(out, room, " weight 100");
+}
+
+static void add_servers(const struct fleet_config *c, bool agents, struct buf *out)
+{
+    for (size_t i = 0; i < c->nodes.count; i++) {
+        char more[200] = "";
+        if (agents)
+            add_agent(&c->nodes.all[i], more, sizeof more);
+        if (!*c->nodes.all[i].moved)
+            add_server(c, &c->nodes.all[i], more, out);
+    }
+}
+
+static void add_node(const struct fleet_config *c, const struct node *n, const char *name,
+                     struct buf *out)
+{
+    buf_printf(out,
+               "\nbackend node_%s\n"
+               "    option httpchk GET /health\n",
+               name);
+    add_server(c, *n->moved ? nodes_find(&c->nodes, n->moved) : n, "", out);
+}
+
+void fleet_config_write(const struct fleet_config *c, struct buf *out)
+{
+    int count = (int)c->nodes.count;
+    buf_adds(out, HEAD);
+    buf_printf(out, "\nfrontend fleet\n    bind %s", c->listen);
+    if (c->cert)
+        buf_printf(out, " ssl crt '%s' alpn h2,http/1.1", c->cert);
+    buf_printf(out, "\n%s", ROUTES);
+    buf_printf(
+        out,
+        "\n# 503: the node is full or is drained. 404: it does not have the template. Nothing "
+        "was\n# started then, so another node is tried.\n"
+        "backend creates\n"
+        "    balance roundrobin\n"
+        "    option httpchk GET /health?for=create\n"
+        "    retries %d\n"
+        "    retry-on conn-failure 503 404\n",
+        2 * count);
+    add_servers(c, true, out);
+    buf_printf(out, "\nbackend builds\n"
+                    "    balance hash var(txn.name)\n"
+                    "    hash-type consistent\n"
+                    "    option httpchk GET /health\n");
+    add_servers(c, false, out);
+    buf_printf(out,
+               "\n# 404: a template that another node has.\n"
+               "backend any\n"
+               "    balance roundrobin\n"
+               "    option httpchk GET /health\n"
+               "    retries %d\n"
+               "    retry-on conn-failure 404\n",
+               2 * count);
+    add_servers(c, false, out);
+    for (size_t i = 0; i < c->nodes.count; i++)
+        add_node(c, &c->nodes.all[i], c->nodes.all[i].name, out);
+    buf_adds(out, "\n# Ids from before the nodes had names.");
+    add_node(c, &c->nodes.all[0], "", out);
+}

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet under test: daemons with names, and Debian's haproxy in front with the configuration that `cubby fleet
+config` writes.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+from cubbyd import PROGRAM, Answer, Daemon, wait_for
+from harness import BIN
+
+HAPROXY = "/usr/sbin/haproxy"
+
+
+def free_ports(count):
+    """Ports that were free a moment ago. The daemons must know each other's before they start."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [s.getsockname()[1] for s in sockets]
+
+
+class Node(Daemon):
+    def __init__(self, name, port, agent, *args):
+        self.name, self.port, self.agent = name, port, agent
+        super().__init__("--node", name, "--listen", f"127.0.0.1:{port}", "--agent", f"127.0.0.1:{agent}",
+                         "--pool", "off", *args, program=PROGRAM)
+
+
+class Fleet:
+    """`with Fleet("a", "b") as fleet`: daemons, a key that all of them know, and the proxy."""
+
+    def __init__(self, *names, args=(), peers=True, cert=None):
+        self.where = pathlib.Path(tempfile.mkdtemp(prefix="cubby-fleet-"))
+        ports = free_ports(2 * len(names) + 1)
+        self.port = ports.pop()
+        self.nodes_file, self.keys = self.where / "nodes", self.where / "keys.json"
+        more = ["--keys", str(self.keys), *(["--peers", str(self.nodes_file)] if peers else []), *args]
+        self.nodes = {name: Node(name, ports.pop(), ports.pop(), *more) for name in names}
+        self.cert, self.proxy, self.key = cert, None, None
+        self.list_nodes()
+
+    def list_nodes(self, **more):
+        """Writes the list of nodes; `more` has words for a node's line."""
+        self.nodes_file.write_text("".join(
+            f"{n.name} http://127.0.0.1:{n.port} agent=127.0.0.1:{n.agent} {more.get(n.name, '')}\n"
+            for n in self.nodes.values()))
+
+    # ---- life
+    def new_key(self, name):
+        home = self.where / "operator"
+        made = subprocess.run([BIN / "cubby", "key", "new", "--plain", name], capture_output=True, text=True,
+                              env=dict(os.environ, CUBBY_HOME=str(home)), check=True, timeout=60)
+        self.keys.write_bytes((home / "keys.json").read_bytes())
+        return made.stdout.strip()
+
+    def config(self):
+        cert = ["--cert", str(self.cert)] if self.cert else []
+        wrote = subprocess.run([BIN / "cubby", "fleet", "config", "--listen", f"127.0.0.1:{self.port}", *cert,
+                                str(self.nodes_file)], capture_output=True, text=True, check=True, timeout=60)
+        path = self.where / "haproxy.cfg"
+        path.write_text(wrote.stdout)
+        return path
+
+    def start_proxy(self):
+        path = self.config()
+        checked = subprocess.run([HAPROXY, "-c", "-f", path], capture_output=True, text=True, timeout=60)
+        assert checked.returncode == 0 and "WARNING" not in checked.stderr, checked.stderr
+        with open(self.where / "haproxy.log", "ab") as log:
+            self.proxy = subprocess.Popen([HAPROXY, "-f", path], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        wait_for(self.answers, 30, "the proxy answers for each node")
+
+    def answers(self):
+        assert self.proxy.poll() is None, (self.where / "haproxy.log").read_text()
+        with contextlib.suppress(OSError):
+            return all(self.request("GET", f"/sandboxes/{n}{'x' * 20}").status == 404 for n in self.nodes)
+
+    def stop_proxy(self):
+        self.proxy.send_signal(signal.SIGTERM)
+        self.proxy.wait(30)
+        self.proxy = None
+
+    def __enter__(self):
+        self.key = self.new_key("tester")
+        with contextlib.ExitStack() as stack:
+            for node in self.nodes.values():
+                stack.enter_context(node)
+            stack.callback(lambda: self.proxy and self.stop_proxy())
+            self.start_proxy()
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc):
+        self.stack.__exit__(*exc)
+        shutil.rmtree(self.where)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    # ---- talking
+    def connection(self, timeout=30):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def request(self, method, path, body=None, headers=None, timeout=30, port=None):
+        """Through the proxy, or with `port` past it."""
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=timeout)
+        headers = {"X-API-KEY": self.key, **(headers or {})}
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            headers.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def create(self, node=None, **fields):
+        """A new sandbox; with `node` on this one."""
+        port = self.nodes[node].port if node else None
+        made = self.request("POST", "/v2/sandboxes", {"templateID": "default", **fields}, port=port)
+        assert made.status == 201, made.body
+        return made.json
+
+    def through(self, sandbox, method="GET", path="/health", body=None, port=49983, headers=None):
+        routed = {"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": str(port), **(headers or {})}
+        return self.request(method, path, body, routed)
+
+    def everywhere(self, method, path):
+        """The answers of the nodes themselves, without the proxy."""
+        return {name: self.request(method, path, port=node.port) for name, node in self.nodes.items()}
+
+
+__all__ = ["Fleet", "Node", "free_ports"]

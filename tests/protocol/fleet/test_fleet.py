@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Three daemons behind Debian's haproxy: each request reaches the node that its id names, creates go where room is,
+and streams come through at once.
+"""
+
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from cubbyd import Guest, read_head, wait_for
+from fleet import Fleet
+from harness import BIN
+
+NODES = ("a", "b", "c1")
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    with Fleet(*NODES, args=("--allow-builds",), peers=False) as f:
+        yield f
+
+
+@pytest.fixture(autouse=True)
+def no_sandbox_stays(request):
+    yield
+    if "fleet" in request.fixturenames:
+        fleet = request.getfixturevalue("fleet")
+        for node in fleet.nodes.values():
+            for one in node.request("GET", "/v2/sandboxes").json:
+                node.kill(one["sandboxID"])
+
+
+def node_of(sandbox):
+    return sandbox[:-20]
+
+
+# ---- ids
+def test_creates_are_spread(fleet):
+    made = [fleet.create()["sandboxID"] for _ in range(9)]
+    assert {node_of(s) for s in made} == set(NODES)
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_every_form_of_an_id_reaches_its_node(fleet, node):
+    sandbox = fleet.create(node)["sandboxID"]
+    assert node_of(sandbox) == node
+    for path in (f"/sandboxes/{sandbox}", f"/v2/sandboxes/{sandbox}/logs", f"/sandboxes/{sandbox}-client/metrics"):
+        assert fleet.request("GET", path).status == 200, path
+    assert fleet.through(sandbox).status == 204
+    assert fleet.through(sandbox + "-client").status == 204
+    by_host = fleet.request("GET", "/health", headers={"Host": f"49983-{sandbox}.localhost:{fleet.port}"})
+    by_path = fleet.request("GET", f"/sandboxes/router/{sandbox}/49983/health")
+    assert (by_host.status, by_path.status) == (204, 204)
+    assert fleet.request("POST", f"/sandboxes/{sandbox}/pause", {}).status == 204
+    assert fleet.request("POST", f"/v2/sandboxes/{sandbox}/connect", {"timeout": 60}).status in (200, 201)
+    assert fleet.request("POST", f"/sandboxes/{sandbox}/timeout", {"timeout": 60}).status == 204
+    assert fleet.request("DELETE", f"/sandboxes/{sandbox}").status == 204
+
+
+def test_the_header_wins_over_the_host_and_the_path(fleet):
+    first, second = fleet.create("a")["sandboxID"], fleet.create("b")["sandboxID"]
+    assert fleet.through(first, path=f"/sandboxes/{second}", headers={"Host": f"1-{second}.x"}).status != 421
+    fleet.nodes["a"].kill(first)
+    answer = fleet.through(first, headers={"Host": f"1-{second}.x"})
+    assert (answer.status, answer.json["error_code"]) == (502, "sandbox_ended")  # node a knows that
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_snapshots_and_forks_stay_on_their_node(fleet, node):
+    sandbox = fleet.create(node)["sandboxID"]
+    snapshot = fleet.request("POST", f"/sandboxes/{sandbox}/snapshots", {}).json["snapshotID"]
+    for _ in range(4):  # a create from a snapshot must not be balanced
+        assert node_of(fleet.create(templateID=snapshot)["sandboxID"]) == node
+    children = fleet.request("POST", f"/sandboxes/{sandbox}/fork", {"count": 2}).json
+    assert all(node_of(child["sandbox"]["sandboxID"]) == node for child in children)
+    assert all(fleet.through(child["sandbox"]["sandboxID"]).status == 204 for child in children)
+    assert fleet.request("GET", f"/templates/{snapshot}").status == 200
+    assert fleet.request("DELETE", f"/templates/{snapshot}").status == 204
+
+
+def test_a_create_with_a_large_body(fleet):
+    env = {f"V{i}": "x" * 1000 for i in range(90)}
+    assert fleet.create(envVars=env)["sandboxID"]
+    sandbox = fleet.create("b")["sandboxID"]
+    snapshot = fleet.request("POST", f"/sandboxes/{sandbox}/snapshots", {}).json["snapshotID"]
+    assert all(node_of(fleet.create(envVars=env, templateID=snapshot)["sandboxID"]) == "b" for _ in range(3))
+    assert fleet.request("DELETE", f"/templates/{snapshot}").status == 204
+
+
+def test_ids_without_a_node_go_to_the_first(fleet):
+    for _ in range(3):
+        answer = fleet.request("GET", "/sandboxes/" + "x" * 20)
+        assert (answer.status, answer.json["error_code"]) == (404, "sandbox_not_found")
+
+
+def test_an_unknown_node_is_told(fleet):
+    answer = fleet.request("GET", "/sandboxes/zz" + "x" * 20)
+    assert answer.status == 421 and 'of node "zz"' in answer.json["message"]
+
+
+# ---- templates and builds
+def test_a_template_that_one_node_has(fleet):
+    fleet.nodes["c1"].template("rare")
+    for _ in range(4):
+        assert node_of(fleet.create(templateID="rare")["sandboxID"]) == "c1"
+        assert fleet.request("GET", "/templates/rare").status == 200
+    assert fleet.request("POST", "/v2/sandboxes", {"templateID": "nowhere"}).status == 404
+
+
+def test_all_requests_of_a_build_reach_one_node(fleet):
+    build = fleet.request("POST", "/v3/templates", {"name": "Built:v1"}).json["buildID"]
+    for _ in range(4):
+        status = fleet.request("GET", f"/templates/built/builds/{build}/status")
+        assert status.status == 200, status.body
+        link = fleet.request("GET", f"/templates/built/files/{'0' * 64}")
+        assert link.status == 201, link.body
+    path = link.json["url"].partition("/uploads/")[2]
+    assert path.startswith(build.partition("-")[0] + "-")
+    assert fleet.request("PUT", f"/uploads/{path}", b"x").status != 404
+
+
+# ---- room
+def test_a_full_node_is_skipped(fleet):
+    fleet.nodes["a"].request("POST", "/drain")
+    try:
+        made = [fleet.create()["sandboxID"] for _ in range(6)]
+        assert {node_of(s) for s in made} == {"b", "c1"}
+    finally:
+        fleet.nodes["a"].request("DELETE", "/drain")
+    wait_for(lambda: node_of(fleet.create()["sandboxID"]) == "a", 30, "the node gets creates again")
+
+
+def test_when_all_are_full_the_answer_says_so(fleet):
+    for node in fleet.nodes.values():
+        node.request("POST", "/drain")
+    try:
+        answer = fleet.request("POST", "/v2/sandboxes", {"templateID": "default"})
+        assert answer.status == 503 and answer.headers["Retry-After"]
+        assert answer.json["error_code"] in ("host_full", "node_unavailable")
+    finally:
+        for node in fleet.nodes.values():
+            node.request("DELETE", "/drain")
+    wait_for(lambda: {node_of(fleet.create()["sandboxID"]) for _ in range(6)} == set(NODES), 30, "all get creates")
+
+
+# ---- streams
+def test_a_stream_comes_as_it_is_written(fleet):
+    """Server-sent events with silence between them, as MCP's and envd's streams are."""
+    more = threading.Event()
+
+    def serve(connection):
+        read_head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+                           b"8\r\ndata: 1\n\r\n")
+        more.wait(30)
+        connection.sendall(b"8\r\ndata: 2\n\r\n0\r\n\r\n")
+    with Guest(serve) as guest:
+        sandbox = fleet.create("b")["sandboxID"]
+        connection = fleet.connection()
+        connection.request("GET", "/events", headers={"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": str(guest.port)})
+        answer = connection.getresponse()
+        assert answer.readline() == b"data: 1\n"  # before the program goes on
+        more.set()
+        assert answer.read() == b"data: 2\n"
+        connection.close()
+
+
+def test_a_protocol_upgrade(fleet):
+    def serve(connection):
+        read_head(connection)
+        connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n")
+        connection.sendall(connection.recv(100))
+    with Guest(serve) as guest, socket.create_connection(("127.0.0.1", fleet.port), 30) as s:
+        sandbox = fleet.create("c1")["sandboxID"]
+        s.sendall(f"GET / HTTP/1.1\r\nHost: {guest.port}-{sandbox}.localhost\r\nConnection: Upgrade\r\n"
+                  "Upgrade: echo\r\n\r\n".encode())
+        head, _ = read_head(s)
+        assert " 101 " in head
+        s.sendall(b"hello")
+        assert s.recv(100) == b"hello"
+
+
+# ---- a node that is gone
+def test_a_dead_node_is_told_and_the_others_go_on(fleet):
+    sandbox, other = fleet.create("a")["sandboxID"], fleet.create("b")["sandboxID"]
+    node = fleet.nodes["a"]
+    node.process.kill()
+    node.process.wait()
+    wait_for(lambda: fleet.request("GET", f"/sandboxes/{sandbox}").status == 503, 30, "the proxy knows")
+    answer = fleet.through(sandbox)
+    assert answer.status == 503 and answer.json["error_code"] == "node_unavailable"
+    assert answer.headers["Retry-After"]
+    assert fleet.through(other).status == 204
+    assert {node_of(fleet.create()["sandboxID"]) for _ in range(6)} == {"b", "c1"}
+    node.start()  # and adopts its sandbox
+    wait_for(lambda: fleet.through(sandbox).status == 204, 30, "the node is back")
+
+
+# ---- the configuration
+def config(tmp_path, text, *options):
+    (tmp_path / "nodes").write_text(text)
+    return subprocess.run([BIN / "cubby", "fleet", "config", *options, tmp_path / "nodes"], capture_output=True,
+                          text=True, timeout=60)
+
+
+@pytest.mark.parametrize("text, why", [
+    ("", "it names no node"), ("a", "line 1: a line is: NAME URL"), ("A http://x:1", "is not a node's name"),
+    ("a ftp://x:1", "does not begin with http"), ("a http://x", "not of the form HOST:PORT"),
+    ("a http://x:1/y z", "not of the form HOST:PORT"), ("a http://x';:1", "not of the form HOST:PORT"),
+    ("a http://x:0", "not of the form HOST:PORT"), ("a http://x:1\na http://y:1", "line 2: node \"a\" is there twice"),
+    ("a http://x:1 agent=1", "not of the form HOST:PORT"), ("a http://x:1 moved=b", "does not name another node"),
+    ("a http://x:1 moved=a", "does not name another node"), ("a http://x:1 weight=2", "is not agent=HOST:PORT")])
+def test_a_wrong_list_of_nodes_is_told(tmp_path, text, why):
+    ran = config(tmp_path, text)
+    assert ran.returncode == 1 and why in ran.stderr and ran.stdout == ""
+
+
+def test_options_are_checked(tmp_path):
+    nodes = "a http://127.0.0.1:1 # the only one\n"
+    assert "would travel unencrypted" in config(tmp_path, nodes, "--listen", "0.0.0.0:80").stderr
+    assert config(tmp_path, nodes, "--listen", "0.0.0.0:80", "--allow-plaintext-network").returncode == 0
+    assert "a quote" in config(tmp_path, nodes, "--cert", "a'b").stderr
+    assert config(tmp_path, nodes, "--listen", "80").returncode == 1
+
