@@ -134,6 +134,7 @@ static int open_rooms(struct daemon *d)
         return -1;
     d->store.secrets = o->secrets;
     d->store.domain = o->domain;
+    d->store.peers = peers_new(&d->loop, &o->peers);
     d->store.node = d->store.snapshots.node = o->node;
     d->store.ports_listen = &d->ports_listen;
     pool_open(&d->store, &o->pool);
@@ -220,6 +221,7 @@ static void stop(struct daemon *d)
     deadline_disarm(&d->store.expiry);
     listeners_close(&d->listeners);
     agent_close(&d->agent);
+    peers_close(steal(&d->store.peers));
     pool_close(&d->store);
     builds_close(&d->store);
     ending_all(&d->store, leave);

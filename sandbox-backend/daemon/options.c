@@ -131,6 +131,10 @@ static const struct opt TABLE[] = {
          "domain whose names <port>-<id>.NAME resolve to this daemon"),
     TEXT("node", "NODE", options.node, "NAME", NULL,
          "name of this node in a fleet: new ids begin with it, so that a proxy finds the node"),
+    TEXT("peers", "PEERS", options.peers.path, "FILE", NULL,
+         "nodes of the fleet: lists have what all nodes have (docs/fleet.md)"),
+    TEXT("peers-ca", "PEERS_CA", options.peers.ca, "FILE", NULL,
+         "certificate authorities (PEM) of the nodes, beside the system's"),
     TEXT("agent", "AGENT", options.agent, "HOST:PORT", NULL,
          "tell HAProxy's agent-check there how much room this node has"),
     FLAG("allow-private-network", "ALLOW_PRIVATE_NETWORK", options.limits.private_network,
@@ -211,8 +215,10 @@ static int check_network(struct err *e)
 
 static int check_node(struct err *e)
 {
+    options.peers.node = options.node;
+    options.peers.allow_plaintext = options.listeners.allow_plaintext;
     if (!options.node || node_name_is_valid(options.node))
-        return 0;
+        return peers_check(&options.peers, e);
     return err_set(
         e, ERR_INVALID,
         "--node \"%.40s\" is not valid: a node's name has 1 to %d lower-case letters and "

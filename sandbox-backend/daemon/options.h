@@ -7,6 +7,7 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/daemon/builds/builds.h"
 #include "sandbox-backend/daemon/listeners.h"
+#include "sandbox-backend/daemon/peers/peers.h"
 #include "sandbox-backend/daemon/pool/pool.h"
 #include "sandbox-backend/daemon/proxy/ports.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -20,7 +21,8 @@ struct options {
     const char *tier, *tiers_allowed; // tier.h
     struct pool_plan pool;            // taken by pool_open
     struct builds_opts builds;
-    const char *keys;   // file of the API keys; NULL: keys.json in the home
+    const char *keys; // file of the API keys; NULL: keys.json in the home
+    struct peers_opts peers;
     const char *node;   // name of this node in a fleet; NULL: none
     const char *agent;  // address of the proxy's agent (agent.h); NULL: none
     const char *domain; // of the answers to create; NULL: clients use their own

@@ -232,7 +232,8 @@ static void take_route(const struct route *r, struct store *store, struct http_r
 static void allow_origins(struct http_request *req)
 {
     http_response_header(req, "Access-Control-Allow-Origin", "*");
-    http_response_header(req, "Access-Control-Expose-Headers", "X-Next-Token, X-Total-Running");
+    http_response_header(req, "Access-Control-Expose-Headers",
+                         "X-Next-Token, X-Total-Running, Cubby-Missing-Nodes");
 }
 
 // Everybody may ask whether the daemon is there. An upload has a token in its path.

@@ -11,8 +11,8 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/api/api_merge.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
-#include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sandbox/templates.h"
@@ -205,14 +205,12 @@ static void answer(const struct store *store, struct http_request *req, struct l
     json_t *list = json_array();
     for (int64_t i = 0; i < count && i < q->page.limit; i++)
         json_array_append_new(list, view_listed(found[i].sb));
-    if (count > q->page.limit) {
-        const struct sandbox *last = found[q->page.limit - 1].sb;
-        page_tell_next(req, last->started_ns, last->id);
-    }
-    char total[24];
-    snprintf(total, sizeof total, "%lld", (long long)running);
-    http_response_header(req, "X-Total-Running", total);
-    reply_json(req, 200, list);
+    const struct api_merged_list how = {.id = "sandboxID",
+                                        .time = "startedAt",
+                                        .page = q->page,
+                                        .more = count > q->page.limit,
+                                        .running = running};
+    api_merge_list(store, req, list, &how);
 }
 
 int api_list(struct api_call *c, struct err *e)

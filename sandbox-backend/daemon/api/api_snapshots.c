@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/api/api_list.h"
+#include "sandbox-backend/daemon/api/api_merge.h"
 #include "sandbox-backend/daemon/api/body.h"
 #include "sandbox-backend/daemon/api/new_sandbox.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
@@ -121,18 +122,18 @@ int api_snapshots(struct api_call *c, struct err *e)
     if (page_parse(&q.page, c->req, e) < 0)
         return -1;
     json_t *list = json_array();
-    const struct snapshot *snap = NULL, *last = NULL;
+    struct api_merged_list how = {
+        .id = "snapshotID", .time = "createdAt", .page = q.page, .running = -1};
+    const struct snapshot *snap = NULL;
     TAILQ_FOREACH (snap, &c->store->snapshots.all, link) {
         if (!matches(c, &q, snap))
             continue;
-        if (last && (int64_t)json_array_size(list) == q.page.limit) {
-            page_tell_next(c->req, last->created_ns, last->id);
+        how.more = (int64_t)json_array_size(list) == q.page.limit;
+        if (how.more)
             break;
-        }
         json_array_append_new(list, view(&c->store->snapshots, snap));
-        last = snap;
     }
-    reply_json(c->req, 200, list);
+    api_merge_list(c->store, c->req, list, &how);
     return 0;
 }
 

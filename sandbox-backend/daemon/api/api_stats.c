@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/api/api_merge.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/admit.h"
@@ -254,7 +255,7 @@ static void on_measured(void *ctx)
         stats_text(p, of_host, &text);
         http_respond(p->req, 200, TEXT_TYPE, text.data, text.len);
     } else if (p->req) {
-        reply_json(p->req, 200, stats_json(p, of_host));
+        api_merge_member(p->store, p->req, stats_json(p, of_host), "sandboxes");
     }
     pending_free(p);
 }
@@ -316,7 +317,7 @@ static void on_told(void *ctx)
         if (sb)
             reply_json(p->req, 200, samples_of(p, sb));
     } else if (p->req) {
-        reply_json(p->req, 200, last_samples(p));
+        api_merge_member(p->store, p->req, last_samples(p), "sandboxes");
     }
     pending_free(p);
 }

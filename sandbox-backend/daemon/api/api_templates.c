@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/api/api_merge.h"
 #include "sandbox-backend/daemon/builds/builds.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
@@ -167,7 +168,7 @@ int api_templates(struct api_call *c, struct err *e)
     json_t *list = json_array();
     list_plain(c->store, list);
     list_built(c->store, caller_of(c), list);
-    reply_json(c->req, 200, list);
+    api_merge_named(c->store, c->req, list, "templateID");
     return 0;
 }
 

@@ -37,6 +37,7 @@ TAILQ_HEAD(sandbox_list, sandbox);
 
 struct api_keys;
 struct builds;
+struct peers;
 struct pool;
 struct ports_listen;
 
@@ -71,6 +72,7 @@ struct store {
     struct api_keys *api_keys;       // borrowed
     struct pool *pool;               // owned by pool.c; NULL before pool_open and after pool_close
     const char *domain;              // borrowed; "domain" in answers; NULL: null
+    struct peers *peers;             // borrowed; NULL: none
     const char *node;                // borrowed; this node's name, which new ids have; NULL: none
     const char *url;                 // borrowed; of the TCP listener; NULL: none
     const struct ports_listen *ports_listen; // borrowed; listen address of exposed ports
