@@ -31,10 +31,10 @@ static struct options options = {
 
 // Options whose text is parsed into `options` after all are read.
 static struct {
-    const char *log_level, *pool, *jail;
+    const char *log_level, *pool, *jail, *spares;
     int64_t freeze_s, hibernate_s, ready_fd;
     bool help, version;
-} text = {.log_level = "info", .jail = "on", .ready_fd = -1};
+} text = {.log_level = "info", .jail = "on", .spares = "on", .ready_fd = -1};
 
 static json_t *config;                     // of CONFIG_FILE; NULL without one
 static char *secrets_path, *secrets_trust; // made absolute; NULL where they were
@@ -75,6 +75,8 @@ static const struct opt TABLE[] = {
           "how long a sandbox waits for room on a full host (default 5)"),
     TEXT("pool", "POOL", text.pool, "PLAN", NULL,
          "sandboxes kept ready: off, N, LOW:HIGH, TEMPLATE=N,... (default auto)"),
+    TEXT("spares", "SPARES", text.spares, "MODE", "on|off",
+         "on (default): start the next machine of a used template ahead, without a guest"),
     RANGE(OPT_INT, "max-timeout", "MAX_TIMEOUT", options.limits.timeout_s, "SECONDS", 1,
           365LL * 24 * 3600, "longest time to live of a sandbox (default 86400)"),
     RANGE(OPT_INT, "max-snapshots", "MAX_SNAPSHOTS", options.limits.snapshots, "N", 0, 10000,
@@ -229,6 +231,7 @@ static int check_node(struct err *e)
 static int check_jail(struct err *e)
 {
     options.jail.off = str_eq(text.jail, "off");
+    options.jail.spares = str_eq(text.spares, "on");
     if (options.jail.required && options.jail.off)
         return err_set(e, ERR_INVALID, "--require-jail cannot be combined with --jail off");
     if (options.jail.ends_with_daemon && options.keep)

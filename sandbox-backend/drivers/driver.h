@@ -90,6 +90,7 @@ struct driver_jail {
     bool off;              // no jail: for debugging
     bool required;         // all walls, or the driver does not open
     bool ends_with_daemon; // the host kernel kills them when this program ends, for any reason
+    bool spares;           // start machines ahead (drivers/host/spares.h)
 };
 
 // The purpose of an image.

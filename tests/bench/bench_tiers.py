@@ -52,8 +52,9 @@ class Tier:
     """A daemon of one tier without a pool, one with a pool, and the seconds of each step."""
 
     def __init__(self, name):
-        self.cold = Shipped("--pool", "off", "--freeze-after", "0", "--hibernate-after", "0", tier=name).start()
-        self.pooled = Shipped("--pool", "1", tier=name).start()
+        spares = {"CUBBY_SPARES": "on"}  # as the daemon has them by default
+        self.cold = Shipped("--pool", "off", "--freeze-after", "0", "--hibernate-after", "0", tier=name, env=spares).start()
+        self.pooled = Shipped("--pool", "1", tier=name, env=spares).start()
         self.took = {step: [] for step in STEPS}
         self.children = []
 
@@ -185,7 +186,7 @@ class TiersBench:
         names = ["gvisor", "microvm"] if RUNSC.exists() else ["microvm"]
         tiers = {name: Tier(name) for name in names}
         native, shell, load = [], [], [os.getloadavg()[0]]
-        small = Containers("--pool", "off").start() if RUNSC.exists() else None
+        small = Containers("--pool", "off", env={"CUBBY_SPARES": "on"}).start() if RUNSC.exists() else None
         try:
             for number in range(self.rounds + 1):  # the first one fills the page cache
                 for tier in tiers.values():

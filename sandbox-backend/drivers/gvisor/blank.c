@@ -4,6 +4,9 @@
 //   PREPARING --> CREATING --> CREATED --> freed      (blank_yield, then its result is told)
 //       |            |            |
 //       +------------+------------+--> DROPPED --> freed
+//
+// A spare may wait for minutes. So its sentry is watched: a spare whose sentry has ended is dropped
+// before a machine takes it.
 #include "sandbox-backend/drivers/gvisor/blank.h"
 
 #include <stdlib.h>
@@ -11,8 +14,11 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/gvisor/container.h"
 #include "sandbox-backend/drivers/gvisor/creator.h"
+#include "sandbox-backend/drivers/gvisor/runsc.h"
 #include "sandbox-backend/drivers/host/childlog.h"
+#include "sandbox-backend/drivers/host/host_jail.h"
 #include "sandbox-backend/log/log.h"
 #include "sandbox-backend/net/deadline.h"
 
@@ -30,11 +36,13 @@ struct blank {
     bool is_listed;
     enum blank_state state;
     uv_loop_t *loop;
-    char *runsc, *template, *image; // owned
+    char *runsc, *template; // owned
+    char *image;            // owned; NULL: a spare
     struct bundle_template facts;
     struct container_dir dir; // unless it was yielded
     int template_fd, log;     // owned; -1: none
     struct subproc *creator;  // owned; while it runs
+    struct subproc *sentry;   // owned; of a spare that waits
     int status;               // of it
     bool is_yielded;
     blank_done *done;
@@ -50,6 +58,12 @@ static LIST_HEAD(, blank) waiting = LIST_HEAD_INITIALIZER(waiting);
 static void run_prepare(uv_work_t *work);
 static void on_prepared(uv_work_t *work, int status);
 static void on_exit_of_creator(struct subproc *p, int status, void *ctx);
+static void watch_spare(struct blank *b);
+
+static const char *name_of(const struct blank *b)
+{
+    return b->image ? b->image : "-";
+}
 
 // ---- its end
 
@@ -60,6 +74,8 @@ static void on_deadline_closed(struct deadline *d)
 
 static void destroy(struct blank *b)
 {
+    if (b->sentry)
+        subproc_close(b->sentry, NULL, NULL);
     if (!b->is_yielded)
         container_dir_fini(&b->dir, !b->may_be_used);
     mem_close_fd(&b->template_fd);
@@ -116,15 +132,25 @@ static void on_unused(struct deadline *d)
 
 // ---- its start
 
-void blank_start(uv_loop_t *loop, const char *runsc, const char *template_dir,
-                 const struct bundle_template *facts, const char *image)
+static struct blank *find_spare(const char *template)
+{
+    struct blank *b;
+    LIST_FOREACH (b, &waiting, link)
+        if (!b->image && str_eq(b->template, template))
+            return b;
+    return NULL;
+}
+
+// facts: NULL: those of the template, which a worker reads. image: NULL: make a spare.
+static void start(uv_loop_t *loop, const char *runsc, const char *template_dir,
+                  const struct bundle_template *facts, const char *image)
 {
     struct blank *b = xcalloc(1, sizeof *b);
     *b = (struct blank){.loop = loop,
                         .runsc = xstrdup(runsc),
                         .template = xstrdup(template_dir),
-                        .image = xstrdup(image),
-                        .facts = *facts,
+                        .image = image ? xstrdup(image) : NULL,
+                        .facts = facts ? *facts : (struct bundle_template){0},
                         .template_fd = -1,
                         .log = -1,
                         .is_listed = true};
@@ -134,6 +160,14 @@ void blank_start(uv_loop_t *loop, const char *runsc, const char *template_dir,
     uv_queue_work(loop, &b->work, run_prepare, on_prepared);
 }
 
+void blank_start(uv_loop_t *loop, const char *runsc, const char *template_dir,
+                 const struct bundle_template *facts, const char *image)
+{
+    const struct blank *spare = find_spare(template_dir);
+    if (!spare || spare->state == BLANK_PREPARING || !blank_fits(spare, facts))
+        start(loop, runsc, template_dir, facts, image);
+}
+
 static void run_prepare(uv_work_t *work)
 {
     struct blank *b = container_of(work, struct blank, work);
@@ -141,6 +175,8 @@ static void run_prepare(uv_work_t *work)
     b->template_fd = bundle_open(b->template, &now, &b->error);
     if (b->template_fd < 0)
         return;
+    if (!b->image)
+        b->facts = now;
     if (!str_eq(now.rootfs, b->facts.rootfs))
         err_set(&b->error, ERR_PRECONDITION, "the template was rebuilt");
     else if (container_dir_make(&b->dir, &b->error) == 0)
@@ -165,7 +201,7 @@ static void on_prepared(uv_work_t *work, int status)
         return;
     }
     if (err_is(&b->error))
-        log_info("blank.none", "image=%s reason=\"%s\"", b->image, b->error.msg);
+        log_info("blank.none", "image=%s reason=\"%s\"", name_of(b), b->error.msg);
     unlist(b);
     destroy(b);
 }
@@ -183,7 +219,49 @@ static void on_exit_of_creator(struct subproc *p, int status, void *ctx)
     b->state = BLANK_CREATED;
     if (b->is_yielded)
         blank_tell(b);
+    else if (!b->image && b->is_listed) // else a machine is about to take it
+        watch_spare(b);
 }
+
+static void on_sentry_exit(struct subproc *p, int status, void *ctx)
+{
+    (void)p;
+    (void)status;
+    struct blank *b = ctx;
+    log_warn("blank.ended", "template=%s: the sentry of a spare has ended", b->template);
+    if (b->is_listed)
+        blank_drop(b);
+}
+
+static void watch_spare(struct blank *b)
+{
+    struct err e = ERR_INIT;
+    pid_t pid = b->status == 0 ? container_dir_sentry(&b->dir, &e) : -1;
+    b->sentry = pid > 0 ? subproc_watch(b->loop, pid, on_sentry_exit, b, &e) : NULL;
+    if (b->sentry)
+        log_debug("blank.spare", "template=%s pid=%d", b->template, (int)pid);
+    else
+        blank_drop(b);
+}
+
+// ---- spares
+
+// Its sentry would not end with the daemon before it has a guard.
+static void make_spare(uv_loop_t *loop, const char *template_dir)
+{
+    if (find_spare(template_dir) || host_jail_ends_with_daemon())
+        return;
+    char *runsc auto_free = runsc_find(gvisor__runsc(), NULL);
+    if (runsc)
+        start(loop, runsc, template_dir, NULL, NULL);
+}
+
+static void drop_spare(const char *template_dir)
+{
+    blank_drop(find_spare(template_dir));
+}
+
+struct spares blank_spares = SPARES_INITIALIZER(blank_spares, make_spare, drop_spare);
 
 // ---- its use
 
@@ -191,7 +269,7 @@ static struct blank *find(const char *image)
 {
     struct blank *b;
     LIST_FOREACH (b, &waiting, link)
-        if (str_eq(b->image, image))
+        if (b->image && str_eq(b->image, image))
             return b;
     return NULL;
 }
@@ -210,16 +288,31 @@ void blank_drop_of(const char *image)
 
 void blanks_close(void)
 {
+    spares_close(&blank_spares);
     while (!LIST_EMPTY(&waiting))
         blank_drop(LIST_FIRST(&waiting));
 }
 
-struct blank *blank_take(const char *image)
+// Return the template's spare if a machine of this size can be made from it.
+static struct blank *fitting_spare(const char *template_dir, const struct machine_size *size)
 {
-    struct blank *b = find(image);
+    struct blank *b = find_spare(template_dir);
     if (!b || b->state == BLANK_PREPARING)
         return NULL;
-    unlist(b);
+    struct bundle_template wanted = b->facts;
+    bundle_apply_size(&wanted, size);
+    return blank_fits(b, &wanted) ? b : NULL;
+}
+
+struct blank *blank_take(const char *image, const char *template_dir,
+                         const struct machine_size *size)
+{
+    struct blank *b = image ? find(image) : NULL;
+    if (b && b->state == BLANK_PREPARING)
+        b = NULL;
+    b = b ? b : fitting_spare(template_dir, size);
+    if (b)
+        unlist(b);
     return b;
 }
 
@@ -232,7 +325,9 @@ bool blank_fits(const struct blank *b, const struct bundle_template *facts)
 struct subproc *blank_yield(struct blank *b, struct container_dir *dir, int *log, blank_done *done,
                             void *ctx)
 {
-    log_debug("blank.taken", "image=%s state=%d", b->image, (int)b->state);
+    log_debug("blank.taken", "image=%s state=%d", name_of(b), (int)b->state);
+    if (b->sentry)
+        subproc_close(steal(&b->sentry), NULL, NULL);
     container_dir_fini(dir, false);
     container_dir_move(dir, &b->dir);
     *log = steal_fd(&b->log);

@@ -72,7 +72,7 @@ struct machine *container__create(uv_loop_t *loop, const struct machine_spec *sp
     // Step 1. The pinned runsc. Only after it has changed does this read the whole file.
     c->runsc = runsc_find(gvisor__runsc(), &e);
     c->from = spec->image ? xstrdup(spec->image) : NULL;
-    c->blank = c->from ? blank_take(c->from) : NULL;
+    c->blank = spec->background ? NULL : blank_take(c->from, c->core.template, &c->core.size);
     if (c->runsc)
         core_work(&c->core, run_prepare, on_prepared, c);
     else
@@ -379,17 +379,28 @@ static void restore(struct container *c)
     checkpoint_close(c->image);
 }
 
+// The pool fills itself when nobody waits.
+static void want_spare(const struct container *c)
+{
+    if (!c->core.background)
+        spares_want(&blank_spares, c->core.loop, c->core.template);
+}
+
 static void on_restored(const struct err *e, void *ctx)
 {
     struct container *c = ctx;
-    if (goes_on(c, e))
-        core_ready(&c->core, MACHINE_RUNNING);
+    if (!goes_on(c, e))
+        return;
+    want_spare(c);
+    core_ready(&c->core, MACHINE_RUNNING);
 }
 
 // Step 8 for a template without a checkpoint.
 static void on_started(const struct err *e, void *ctx)
 {
     struct container *c = ctx;
-    if (goes_on(c, e))
-        core_boot_start(&c->core);
+    if (!goes_on(c, e))
+        return;
+    want_spare(c);
+    core_boot_start(&c->core);
 }

@@ -218,6 +218,11 @@ bool host_jail_ends_with_daemon(void)
     return host.is_open && host.wanted.ends_with_daemon;
 }
 
+bool host_jail_wants_spares(void)
+{
+    return host.is_open && host.wanted.spares;
+}
+
 unsigned host_jail_walls(void)
 {
     if (!host_jail_is_on())

@@ -21,6 +21,7 @@ void host_jail_close(void);
 unsigned host_jail_walls(void);
 bool host_jail_is_on(void);
 bool host_jail_ends_with_daemon(void);
+bool host_jail_wants_spares(void); // spares.h
 // Return the walls that this host cannot build; 0 if the jail is switched off.
 unsigned host_jail_missing(void);
 

@@ -213,11 +213,11 @@ class Daemon:
 
 class Shipped(Daemon):
     """The shipped daemon, with the template that the tests share. Its sandboxes are of the given tier, whatever
-    the best one is on this host."""
+    the best one is on this host. It keeps no spares, so that tests can count processes."""
 
     def __init__(self, *args, tier, env=None):
         self.tier = tier
-        super().__init__(*args, env={"CUBBY_TIER": tier, **(env or {})}, program=BIN / "cubbyd")
+        super().__init__(*args, env={"CUBBY_TIER": tier, "CUBBY_SPARES": "off", **(env or {})}, program=BIN / "cubbyd")
 
     def templates(self):
         (self.home / "templates").symlink_to(TEST_HOME / "templates")
