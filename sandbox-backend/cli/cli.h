@@ -28,6 +28,7 @@ int verb_resume(int argc, char **argv);
 int verb_rollback(int argc, char **argv);
 int verb_run(int argc, char **argv);
 int verb_selftest(int argc, char **argv);
+int verb_setup(int argc, char **argv);
 int verb_shell(int argc, char **argv);
 int verb_snapshot(int argc, char **argv);
 int verb_stats(int argc, char **argv);

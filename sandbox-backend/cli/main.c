@@ -9,12 +9,14 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/setup/setup.h"
 
 static const struct verb {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *help;
 } VERBS[] = {
+    {"setup", verb_setup, "make this machine ready, and let MCP clients use Cubby"},
     {"create", verb_create, "create a sandbox and print its id"},
     {"exec", verb_exec, "run a command in a sandbox"},
     {"shell", verb_shell, "open a terminal in a sandbox"},
@@ -88,10 +90,8 @@ static int help_verb(char *name)
 static int run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
-    if (!name) {
-        help(stderr);
-        return CLI_USAGE;
-    }
+    if (!name)
+        return first_contact();
     if (strcmp(name, "help") == 0 && argc > 2 && strcmp(argv[2], "backend") == 0)
         return cli_help_backend();
     if (strcmp(name, "help") == 0 && argc > 2)

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby setup: the MCP clients that it knows, and where they keep their servers.
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/setup/setup.h"
+
+#define FILE_BYTES_MAX (8 << 20)
+#define PROGRAM        "cubby-mcp"
+
+static const struct setup_client CLIENTS[] = {
+    {.name = "claude-code",
+     .title = "Claude Code",
+     .file = ".claude.json",
+     .section = "mcpServers",
+     .plain = true,
+     .has_type = true},
+    {.name = "claude-desktop",
+     .title = "Claude Desktop",
+     .file = ".config/Claude/claude_desktop_config.json",
+     .config = "Claude/claude_desktop_config.json",
+     .section = "mcpServers"},
+    {.name = "cursor", .title = "Cursor", .file = ".cursor/mcp.json", .section = "mcpServers"},
+    {.name = "vscode",
+     .title = "VS Code",
+     .file = ".config/Code/User/mcp.json",
+     .config = "Code/User/mcp.json",
+     .section = "servers",
+     .has_type = true},
+    {.name = "codex",
+     .title = "Codex",
+     .file = ".codex/config.toml",
+     .section = "mcp_servers",
+     .format = FORMAT_TOML,
+     .plain = true},
+    {.name = "gemini",
+     .title = "Gemini CLI",
+     .file = ".gemini/settings.json",
+     .section = "mcpServers"},
+    {.name = "zed",
+     .title = "Zed",
+     .file = ".config/zed/settings.json",
+     .config = "zed/settings.json",
+     .section = "context_servers",
+     .has_empty = true},
+    {.name = "goose",
+     .title = "Goose",
+     .file = ".config/goose/config.yaml",
+     .config = "goose/config.yaml",
+     .section = "extensions",
+     .format = FORMAT_YAML,
+     .has_empty = true},
+};
+
+const struct setup_client *setup_client_find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(CLIENTS); i++)
+        if (str_eq(CLIENTS[i].name, name))
+            return &CLIENTS[i];
+    return NULL;
+}
+
+const struct setup_client *setup_client_next(const struct setup_client *after)
+{
+    size_t next = after ? (size_t)(after - CLIENTS) + 1 : 0;
+    return next < ARRAY_LEN(CLIENTS) ? &CLIENTS[next] : NULL;
+}
+
+char *setup_client_path(const struct setup_client *client, struct err *e)
+{
+    const char *config = getenv("XDG_CONFIG_HOME");
+    const char *home = getenv("HOME");
+    if (client->config && config && *config == '/')
+        return str_printf("%s/%s", config, client->config);
+    if (home && *home == '/')
+        return str_printf("%s/%s", home, client->file);
+    err_set(e, ERR_INVALID, "HOME is not set, so the configuration of %s is not found",
+            client->title);
+    return NULL;
+}
+
+// A program that a desktop starts has only the system's directories in its PATH.
+char *setup_server_command(struct err *e)
+{
+    static const char *const USUAL[] = {"/usr/local/bin/" PROGRAM, "/usr/bin/" PROGRAM};
+    char *own auto_free = self_program(PROGRAM, e);
+    char *real = own ? realpath(own, NULL) : NULL;
+    for (size_t i = 0; real && i < ARRAY_LEN(USUAL); i++) {
+        if (str_eq(real, USUAL[i])) {
+            free(real);
+            return xstrdup(PROGRAM);
+        }
+        if (file_exists(USUAL[i])) // it would be found first
+            break;
+    }
+    return real;
+}
+
+bool setup_client_is_used(const struct setup_client *client)
+{
+    char *path auto_free = setup_client_path(client, NULL);
+    if (path && file_exists(path))
+        return true;
+    if (!path || str_eq(client->file, ".claude.json")) // its directory is everybody's
+        return false;
+    *strrchr(path, '/') = '\0';
+    return file_exists(path);
+}
+
+bool setup_client_is_configured(const struct setup_client *client)
+{
+    struct buf text auto_buf = BUF_INIT;
+    char *path auto_free = setup_client_path(client, NULL);
+    if (!path || file_read(path, FILE_BYTES_MAX, &text, NULL) < 0)
+        return false;
+    return strstr(buf_str(&text), PROGRAM);
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby setup: make this machine ready, and let MCP clients use Cubby.
+#include "sandbox-backend/cli/setup/setup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/drivers/host/tool.h"
+
+#define FILE_BYTES_MAX (8 << 20)
+#define ANSWER_BYTES   16
+#define ARCHIVE        "../share/cubby/templates/default.cubby" // of the package with the template
+
+struct setup_options {
+    const char *client;
+    bool yes, service;
+};
+
+// ---- the entry of a client
+
+static json_t *args_of(const struct setup_client *client)
+{
+    return client->plain ? json_pack("[s, s]", "--structured", "off") : json_array();
+}
+
+// Goose has its own words for the same.
+static json_t *goose_entry(const char *command)
+{
+    return json_pack("{s:b, s:s, s:s, s:s, s:s, s:[], s:i}", "enabled", 1, "type", "stdio", "name",
+                     ENTRY_NAME, "description", "Sandboxes on this computer", "cmd", command,
+                     "args", "timeout", 300);
+}
+
+static json_t *make_entry(const struct setup_client *client, const char *command)
+{
+    if (client->format == FORMAT_YAML)
+        return goose_entry(command);
+    json_t *entry = json_object();
+    if (client->has_type)
+        json_object_set_new(entry, "type", json_string("stdio"));
+    json_object_set_new(entry, "command", json_string(command));
+    json_t *args = args_of(client);
+    if (json_array_size(args) || client->has_empty)
+        json_object_set(entry, "args", args);
+    json_decref(args);
+    return entry;
+}
+
+static int edit(const struct setup_client *client, const char *text, json_t *entry, struct buf *out,
+                struct err *e)
+{
+    switch (client->format) {
+    case FORMAT_TOML:
+        return edit_toml(text, client->section, entry, out, e);
+    case FORMAT_YAML:
+        return edit_yaml(text, client->section, entry, out, e);
+    case FORMAT_JSON:
+        break;
+    }
+    return edit_json(text, client->section, entry, out, e);
+}
+
+// ---- writing it
+
+// Read a file that may be missing.
+static int read_text(const char *path, struct buf *out, struct err *e)
+{
+    if (!file_exists(path))
+        return 0;
+    if (file_read(path, FILE_BYTES_MAX, out, e) < 0)
+        return -1;
+    if (strlen(buf_str(out)) != out->len)
+        return err_set(e, ERR_INVALID, "%s is not a text file", path);
+    return 0;
+}
+
+static bool confirm(const char *path)
+{
+    char answer[ANSWER_BYTES] = "";
+    printf("\nWrite this to %s? [y/N] ", path);
+    fflush(stdout);
+    return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+// Replace the file as a whole. A link is followed: some users keep such files elsewhere.
+static int write_text(const char *path, const struct buf *before, const struct buf *after,
+                      struct err *e)
+{
+    struct buf now auto_buf = BUF_INIT;
+    struct stat st = {.st_mode = 0600};
+    char *real auto_free = realpath(path, NULL);
+    const char *target = real ? real : path;
+    if (read_text(target, &now, e) < 0)
+        return -1;
+    if (now.len != before->len || (now.len && memcmp(now.data, before->data, now.len) != 0))
+        return err_set(e, ERR_CONFLICT, "%s was changed by another program meanwhile; try again",
+                       target);
+    char *dir auto_free = xstrdup(target);
+    *strrchr(dir, '/') = '\0';
+    if (dir_make(dir, 0700, e) < 0)
+        return -1;
+    if (stat(target, &st) < 0 && errno != ENOENT)
+        return err_sys(e, errno, "stat %s", target);
+    return file_write_atomic(target, after->data, after->len, st.st_mode & 07777, e);
+}
+
+// Say what to add by hand where no editor can.
+static int refuse(const char *path, const struct setup_client *client, json_t *entry,
+                  const struct err *why)
+{
+    struct buf text auto_buf = BUF_INIT;
+    fprintf(stderr, "cubby: %s was not changed: ", path);
+    cli_print_safe(stderr, why->msg);
+    fputs(".\nAdd this by hand:\n\n", stderr);
+    if (edit(client, "", entry, &text, NULL) == 0)
+        fputs(buf_str(&text), stderr);
+    return 1;
+}
+
+static int apply(const struct setup_options *o, const char *path, const struct buf *before,
+                 const struct buf *after)
+{
+    struct err e = ERR_INIT;
+    if (before->len == after->len && memcmp(before->data, after->data, after->len) == 0) {
+        printf("%s has the entry already.\n", path);
+        return 0;
+    }
+    printf("%s%s:\n\n", path, before->len ? "" : " (new)");
+    change_print(buf_str(before), buf_str(after));
+    bool may = o->yes || (isatty(STDIN_FILENO) && confirm(path));
+    if (!may) {
+        puts("\nNothing was written. To write it: the same command with --yes.");
+        return 1;
+    }
+    if (write_text(path, before, after, &e) < 0)
+        return cli_fail(&e);
+    printf("\nWritten. Start the client again.\n");
+    return 0;
+}
+
+static int setup_client(const struct setup_options *o)
+{
+    struct err e = ERR_INIT;
+    struct buf before auto_buf = BUF_INIT;
+    struct buf after auto_buf = BUF_INIT;
+    const struct setup_client *client = setup_client_find(o->client);
+    if (!client)
+        return cli_usage_error("unknown client \"%s\"; see cubby setup --help", o->client);
+    char *path auto_free = setup_client_path(client, &e);
+    char *command auto_free = path ? setup_server_command(&e) : NULL;
+    if (!command || read_text(path, &before, &e) < 0)
+        return cli_fail(&e);
+    json_t *entry = make_entry(client, command);
+    int status = edit(client, buf_str(&before), entry, &after, &e) < 0
+                     ? refuse(path, client, entry, &e)
+                     : apply(o, path, &before, &after);
+    json_decref(entry);
+    return status;
+}
+
+// ---- this machine
+
+static int run_verb(int (*verb)(int argc, char **argv), const char *const *words, int count)
+{
+    char *argv[8] = {0};
+    for (int i = 0; i < count; i++)
+        argv[i] = xstrdup(words[i]);
+    char *kept[8];
+    memcpy(kept, argv, sizeof kept);
+    int status = verb(count, argv);
+    for (int i = 0; i < count; i++)
+        free(kept[i]);
+    return status;
+}
+
+// Return the archive of the package with the template, or NULL. New string.
+static char *packaged_template(void)
+{
+    char *server auto_free = self_program("cubbyd", NULL);
+    if (!server)
+        return NULL;
+    *strrchr(server, '/') = '\0';
+    char *path auto_free = str_printf("%s/" ARCHIVE, server);
+    return file_exists(path) ? steal(&path) : NULL;
+}
+
+// Make the template: for the whole machine as root, else for this user.
+static int make_template(const char *home)
+{
+    if (first_has_template(home)) {
+        puts("template: \"default\" is there");
+        return 0;
+    }
+    char *archive auto_free = packaged_template();
+    const char *import[] = {"template", "import", archive};
+    const char *build[] = {"template", "build", "default"};
+    printf("template: %s \"default\"\n", archive ? "taking over" : "building");
+    fflush(stdout);
+    return run_verb(verb_template, archive ? import : build, 3);
+}
+
+static int start_service(void)
+{
+    const char *const all[] = {"systemctl", "enable", "--now", "cubbyd.service", NULL};
+    const char *const own[] = {"systemctl", "--user", "enable", "--now", "cubbyd.service", NULL};
+    const struct tool tool = {.argv = geteuid() == 0 ? all : own,
+                              .package = "systemd",
+                              .out = STDOUT_FILENO,
+                              .log = STDERR_FILENO,
+                              .keep = -1};
+    struct err e = ERR_INIT;
+    if (tool_run(&tool, &e) < 0) {
+        err_wrap(&e, "start the service");
+        return cli_fail(&e);
+    }
+    puts("service: cubbyd runs, and starts with this machine or session");
+    return 0;
+}
+
+static void print_clients(void)
+{
+    puts("\nTo let a client use Cubby:");
+    for (const struct setup_client *c = NULL; (c = setup_client_next(c));)
+        printf("  cubby setup --client %-15s %s%s\n", c->name, c->title,
+               setup_client_is_configured(c) ? " (uses Cubby already)"
+               : setup_client_is_used(c)     ? " (is on this machine)"
+                                             : "");
+}
+
+static int setup_machine(const struct setup_options *o)
+{
+    struct err e = ERR_INIT;
+    static const char *const DOCTOR[] = {"doctor"};
+    char *home auto_free = home_open(&e);
+    if (!home)
+        return cli_fail(&e);
+    int status = make_template(home);
+    if (status == 0 && o->service)
+        status = start_service();
+    if (status != 0)
+        return status;
+    putchar('\n');
+    fflush(stdout);
+    status = run_verb(verb_doctor, DOCTOR, 1);
+    print_clients();
+    return status;
+}
+
+int verb_setup(int argc, char **argv)
+{
+    struct setup_options o = {0};
+    const struct opt opts[] = {
+        CLI_STRING("client", &o.client, "NAME",
+                   "let this client use Cubby: claude-code, claude-desktop, cursor, vscode, codex, "
+                   "gemini, zed or goose"),
+        CLI_FLAG("yes", &o.yes, "write the client's file without asking"),
+        CLI_FLAG("service", &o.service, "run cubbyd as a service of systemd"),
+    };
+    const struct cli_usage usage = {
+        .synopsis = "setup [--service]\n"
+                    "       cubby setup --client NAME [--yes]",
+        .text = "Makes this machine ready: makes the template \"default\" if it is missing,\n"
+                "checks the host, and lists the clients. With --client it adds "
+                "Cubby\n"
+                "to the client's configuration. It shows the change first, and keeps everything "
+                "else\n"
+                "in the file as it is.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
+    };
+    int done = cli_begin(&usage, &argc, argv);
+    if (done >= 0)
+        return done;
+    if (argc > 1)
+        return cli_usage_error("setup takes no operand; see cubby setup --help");
+    if (o.client && o.service)
+        return cli_usage_error("--client and --service do not go together");
+    return o.client ? setup_client(&o) : setup_machine(&o);
+}

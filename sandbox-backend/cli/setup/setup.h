@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types and functions that the files of `cubby setup` share.
+//
+// The configuration file of a client is the user's: it has comments, an order and other servers. So
+// nothing is parsed and written back. An editor finds the place of one entry in the text and adds
+// the entry there. An edit that changes anything else is refused (edit_json checks that), and a
+// form that the editor does not know is refused with the text to add by hand.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/err.h"
+
+#define ENTRY_NAME "cubby" // of the server in every client's configuration
+
+enum client_format { FORMAT_JSON, FORMAT_TOML, FORMAT_YAML };
+
+struct setup_client {
+    const char *name, *title;
+    const char *file;    // below the user's home directory
+    const char *config;  // the same below $XDG_CONFIG_HOME, if the client heeds it; or NULL
+    const char *section; // the member that holds the servers
+    enum client_format format;
+    bool plain;     // the client passes only structured content: --structured off
+    bool has_type;  // an entry has "type": "stdio"
+    bool has_empty; // an entry needs "args" also when there are none
+};
+
+// Return the client of that name, or NULL. With NULL: the first; `after`: the one after it.
+const struct setup_client *setup_client_find(const char *name);
+const struct setup_client *setup_client_next(const struct setup_client *after);
+// Return the path of the client's configuration file. New string, or NULL with `e`.
+char *setup_client_path(const struct setup_client *client, struct err *e);
+// Return the command for an entry: "cubby-mcp" if that is this installation's in the PATH of every
+// program, else its absolute path. New string, or NULL.
+char *setup_server_command(struct err *e);
+// Return whether the client has been used on this machine: its directory is there.
+bool setup_client_is_used(const struct setup_client *client);
+// Return whether the client's file has an entry for Cubby. False also if it cannot be read.
+bool setup_client_is_configured(const struct setup_client *client);
+
+// ---- editors. `text` is the whole file, "" if it is missing. `out` gets the new text, which
+// equals the old one if the entry is there already. ERR_INVALID: the file has a form that the
+// editor does not change; the message says which.
+int edit_json(const char *text, const char *section, json_t *entry, struct buf *out, struct err *e);
+int edit_toml(const char *text, const char *section, json_t *entry, struct buf *out, struct err *e);
+int edit_yaml(const char *text, const char *section, json_t *entry, struct buf *out, struct err *e);
+// Parse JSON with comments and trailing commas. New reference.
+json_t *jsonc_parse(const char *text, struct err *e);
+
+// Print the lines that differ, with some lines around them.
+void change_print(const char *before, const char *after);
+
+// ---- first.c: what to do next on this machine; `cubby` without a verb
+int first_contact(void);
+bool first_has_template(const char *home);
