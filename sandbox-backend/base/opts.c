@@ -111,6 +111,17 @@ static const struct opt *find(const struct opt *table, int count, const char *na
     return NULL;
 }
 
+// "--templat": an error that names the option that may have been meant.
+static int unknown_option(const struct opt *table, int count, const char *given, struct err *e)
+{
+    char *word auto_free = xstrndup(given + 2, strcspn(given + 2, "="));
+    for (int i = 0; i < count; i++)
+        if (str_is_near(word, table[i].name))
+            return err_set(e, ERR_INVALID, "unknown option --%s; did you mean --%s?", word,
+                           table[i].name);
+    return err_set(e, ERR_INVALID, "unknown option %s; see --help", given);
+}
+
 static int parse_flag(const struct opt *table, int count, char **argv, int argc, int *at,
                       struct err *e)
 {
@@ -118,7 +129,7 @@ static int parse_flag(const struct opt *table, int count, char **argv, int argc,
     const char *equals = strchr(name, '=');
     const struct opt *o = find(table, count, name, equals ? (size_t)(equals - name) : strlen(name));
     if (!o)
-        return err_set(e, ERR_INVALID, "unknown option %s; see --help", argv[*at]);
+        return unknown_option(table, count, argv[*at], e);
     char *shown auto_free = str_printf("--%s", o->name);
     if (o->type == OPT_FLAG) {
         if (equals)

@@ -249,3 +249,41 @@ bool str_eq_secret(const char *a, const char *b)
         diff |= (unsigned char)(a[i] ^ b[i]);
     return diff == 0;
 }
+
+#define NEAR_MAX 32
+
+static int least(int a, int b, int c)
+{
+    int smaller = a < b ? a : b;
+    return smaller < c ? smaller : c;
+}
+
+int str_distance(const char *a, const char *b)
+{
+    size_t rows = strlen(a);
+    size_t columns = strlen(b);
+    int d[NEAR_MAX][NEAR_MAX]; // d[i][j]: of the first i bytes of a and the first j of b
+    if (rows >= NEAR_MAX || columns >= NEAR_MAX)
+        return STR_FAR;
+    for (size_t i = 0; i <= rows; i++) {
+        for (size_t j = 0; j <= columns; j++) {
+            if (!i || !j) {
+                d[i][j] = (int)(i + j);
+                continue;
+            }
+            int other = a[i - 1] != b[j - 1];
+            d[i][j] = least(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + other);
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && d[i - 2][j - 2] + 1 < d[i][j])
+                d[i][j] = d[i - 2][j - 2] + 1;
+        }
+    }
+    return d[rows][columns];
+}
+
+bool str_is_near(const char *word, const char *name)
+{
+    int allowed = strlen(name) < 5 ? 1 : 2;
+    return str_distance(word, name) <= allowed ||
+           (strlen(word) > 2 && (str_starts(name, word) || str_starts(word, name)));
+}

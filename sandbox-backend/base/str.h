@@ -20,6 +20,13 @@ bool str_ends(const char *s, const char *suffix);
 const char *str_base(const char *path); // after the last '/'. Borrowed from `path`
 char *str_shell_word(const char *s);    // new string: quoted, so that a shell reads it as one word
 
+// Return how many letters must be changed, added, left out or swapped with a neighbour to make `b`
+// from `a`, for suggestions about typing errors. Words of 32 bytes and more are never near.
+#define STR_FAR 99
+int str_distance(const char *a, const char *b);
+// Return whether somebody who wrote `word` may have meant `name`.
+bool str_is_near(const char *word, const char *name);
+
 // Parse a decimal number. False for anything else and for a number outside [min, max].
 bool str_to_int(const char *s, int64_t min, int64_t max, int64_t *out);
 

@@ -21,6 +21,7 @@ int verb_fleet(int argc, char **argv);
 int verb_fork(int argc, char **argv);
 int verb_key(int argc, char **argv);
 int verb_kill(int argc, char **argv);
+int verb_logs(int argc, char **argv);
 int verb_network(int argc, char **argv);
 int verb_pause(int argc, char **argv);
 int verb_ps(int argc, char **argv);

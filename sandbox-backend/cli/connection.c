@@ -268,6 +268,14 @@ int connection_rollback(struct connection *c, const char *id, const char *snapsh
     return outcome(c, &w);
 }
 
+json_t *connection_logs(struct connection *c, const char *id, int64_t from_ms, const char *level,
+                        struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_logs(c->client, id, from_ms, level, on_json, &w);
+    return wait_for(c, &w);
+}
+
 json_t *connection_expose(struct connection *c, const char *id, const struct expose_opts *opts,
                           struct err *e)
 {

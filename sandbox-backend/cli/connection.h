@@ -61,6 +61,8 @@ json_t *connection_fork(struct connection *c, const char *id, const struct fork_
 json_t *connection_network(struct connection *c, const char *id, struct err *e); // client_network
 int connection_network_set(struct connection *c, const char *id, const json_t *policy,
                            struct err *e);
+json_t *connection_logs(struct connection *c, const char *id, int64_t from_ms, const char *level,
+                        struct err *e); // client_logs
 json_t *connection_expose(struct connection *c, const char *id, const struct expose_opts *opts,
                           struct err *e);
 json_t *connection_ports(struct connection *c, const char *id, struct err *e);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/setup/setup.h"
@@ -25,6 +26,7 @@ static const struct verb {
     {"ps", verb_ps, "list the sandboxes"},
     {"top", verb_top, "show what the sandboxes use of this host, every two seconds"},
     {"stats", verb_stats, "show what the sandboxes use of this host, once"},
+    {"logs", verb_logs, "show what happened to a sandbox, and follow it"},
     {"pause", verb_pause, "stop sandboxes and keep their state"},
     {"resume", verb_resume, "let paused sandboxes run again"},
     {"snapshot", verb_snapshot, "save the state of a sandbox; list and remove snapshots"},
@@ -77,13 +79,22 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
+static int unknown_verb(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(VERBS); i++)
+        if (str_is_near(name, VERBS[i].name))
+            return cli_usage_error("unknown verb \"%s\"; did you mean \"cubby %s\"?", name,
+                                   VERBS[i].name);
+    return cli_usage_error("unknown verb \"%s\"; see cubby --help", name);
+}
+
 static int help_verb(char *name)
 {
     static char option[] = "--help";
     char *words[] = {name, option, NULL};
     const struct verb *verb = find_verb(name);
     if (!verb)
-        return cli_usage_error("unknown verb \"%s\"; see cubby --help", name);
+        return unknown_verb(name);
     return verb->run(2, words);
 }
 
@@ -107,7 +118,7 @@ static int run(int argc, char **argv)
     const struct verb *verb = find_verb(name);
     if (verb)
         return verb->run(argc - 1, argv + 1);
-    return cli_usage_error("unknown verb \"%s\"; see cubby --help", name);
+    return unknown_verb(name);
 }
 
 int main(int argc, char **argv)

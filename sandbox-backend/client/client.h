@@ -139,6 +139,14 @@ struct client_op *client_template(struct client *c, const char *name, client_jso
 // {"host": {...}, "sandboxes": [...]}, for the sandbox `id`, or all when it is NULL.
 struct client_op *client_stats(struct client *c, const char *id, client_json_cb cb, void *ctx);
 
+// The log of a sandbox: {"logs": [{"timestamp", "level", "message", "fields"}, ...]}, at most
+// CLIENT_LOGS_MAX entries. With `from_ms`, a Unix time in milliseconds, they begin with the oldest
+// at or after it; with -1 they are the newest, and the newest comes first. `level`: the least
+// ("debug", "info", "warn" or "error").
+#define CLIENT_LOGS_MAX 1000
+struct client_op *client_logs(struct client *c, const char *id, int64_t from_ms, const char *level,
+                              client_json_cb cb, void *ctx);
+
 // ---- envd: commands
 struct command_opts {
     const char *cmd;         // program

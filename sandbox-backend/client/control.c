@@ -312,6 +312,30 @@ struct client_op *client_stats(struct client *c, const char *id, client_json_cb 
                                    .unsound = "the members host and sandboxes are missing"});
 }
 
+// ---- its log
+static bool is_log(const json_t *info)
+{
+    return json_is_array(json_object_get(info, "logs"));
+}
+
+struct client_op *client_logs(struct client *c, const char *id, int64_t from_ms, const char *level,
+                              client_json_cb cb, void *ctx)
+{
+    struct buf query auto_buf = BUF_INIT;
+    buf_printf(&query, "/logs?limit=%d&level=%s", CLIENT_LOGS_MAX, level);
+    if (from_ms >= 0)
+        buf_printf(&query, "&direction=forward&cursor=%lld", (long long)from_ms);
+    char *path auto_free = client__about(id, buf_str(&query));
+    char *target auto_free = str_printf("/v2%s", path);
+    const struct call_opts opts = {
+        .method = "GET", .target = target, .timeout_ms = ASK_MS, .needs = FEATURE_LOGS};
+    return ask_start(c, &opts,
+                     &(struct ask){.json_cb = cb,
+                                   .ctx = ctx,
+                                   .is_sound = is_log,
+                                   .unsound = "the list of logs is missing"});
+}
+
 // ---- templates
 static bool is_list(const json_t *info)
 {

@@ -24,6 +24,7 @@ enum feature {
     FEATURE_SIZES, // cpus and memory of one sandbox
     FEATURE_TIERS, // what one sandbox runs in
     FEATURE_TEMPLATES,
+    FEATURE_LOGS,
     FEATURES,
 };
 

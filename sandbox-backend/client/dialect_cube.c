@@ -141,6 +141,7 @@ const struct dialect dialect_cube = {
             [FEATURE_FORK] = "create other sandboxes, and repeat the steps in each",
             [FEATURE_ROLLBACK] = "create another sandbox, and upload the files again",
             [FEATURE_STATS] = "use the tools of its hosts instead",
+            [FEATURE_LOGS] = "use the tools of its hosts instead",
             [FEATURE_NETWORK] = "set its allow and deny lists with its own tools",
             [FEATURE_PORTS] = "every port of a sandbox already has a URL",
             [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",

@@ -66,7 +66,9 @@ def test_mistakes(fake, words):
 
 
 @pytest.mark.parametrize("words, said", [
-    (["pause"], "pause takes"), (["resume"], "resume takes"), (["expose", "--token", ID], "PORT"),
+    (["craete"], 'did you mean "cubby create"?'), (["create", "--templat", "x"], "did you mean --template?"),
+    (["help", "snapshots"], 'did you mean "cubby snapshot"?'), (["logs"], "logs takes"),
+    (["logs", "--level", "loud", ID], "--level must be debug"), (["pause"], "pause takes"), (["resume"], "resume takes"), (["expose", "--token", ID], "PORT"),
     (["template", "build", "--memory", "10"], "must be from 128M to 64G, not 10"),
     (["create", "--secret", b"\xff"], "the value of --secret must be UTF-8"), (["create", "--allow", b"\xff"], "the value of --allow must be UTF-8")])
 def test_mistakes_that_are_named(fake, words, said):

@@ -204,8 +204,21 @@ static void test_random(void)
     ok(strlen(wide) == 5000 && wide[4999] == '7', "of any length");
 }
 
+static void test_near(void)
+{
+    is_int(str_distance("create", "create"), 0, "the same");
+    is_int(str_distance("craete", "create"), 1, "two swapped");
+    is_int(str_distance("create", "crate"), 1, "one left out");
+    is_int(str_distance("", "abc"), 3, "nothing");
+    is_int(str_distance("abcdefghijabcdefghijabcdefghijab", "a"), STR_FAR, "too long");
+    ok(str_is_near("snapshots", "snapshot") && str_is_near("stat", "stats"), "near");
+    ok(str_is_near("kil", "kill") && !str_is_near("kin", "top"), "short words");
+    ok(!str_is_near("nonsense", "network") && !str_is_near("", "ps"), "far");
+}
+
 int main(void)
 {
+    test_near();
     test_comparing();
     test_shell_words();
     test_replacing();
