@@ -427,6 +427,10 @@ soak: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 	@TIER=$(TIER) $(TEST_ENV) $(VENV)/bin/python tests/bench/soak.py
 crash: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 	@TIER=$(TIER) $(TEST_ENV) $(VENV)/bin/python tests/bench/crash_table.py
+# By hand, for docs/fleet.md: three daemons behind haproxy under load.
+.PHONY: fleet-test
+fleet-test: all $(TEST_PROGRAMS) $(VENV)/.done
+	@$(TEST_ENV) $(VENV)/bin/python tests/bench/fleet_load.py
 # By hand or at night, for hours: Cubby under a real /dev/kvm, in a machine that QEMU emulates with its SVM.
 # PART is one of tests/kvm-rig/inside.py's, CPUS the machine's processors; rig.py has the other settings.
 PART ?= smoke

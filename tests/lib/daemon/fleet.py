@@ -16,6 +16,7 @@ import tempfile
 
 from cubbyd import PROGRAM, Answer, Daemon, wait_for
 from harness import BIN
+from sdk import Guests
 
 HAPROXY = "/usr/sbin/haproxy"
 
@@ -34,16 +35,22 @@ class Node(Daemon):
                          "--pool", "off", *args, program=PROGRAM)
 
 
+class GuestNode(Node):
+    """Its machines are namespaces with a real envd."""
+
+    guest, templates = Guests.guest, Guests.templates
+
+
 class Fleet:
     """`with Fleet("a", "b") as fleet`: daemons, a key that all of them know, and the proxy."""
 
-    def __init__(self, *names, args=(), peers=True, cert=None):
+    def __init__(self, *names, args=(), peers=True, cert=None, kind=Node):
         self.where = pathlib.Path(tempfile.mkdtemp(prefix="cubby-fleet-"))
         ports = free_ports(2 * len(names) + 1)
         self.port = ports.pop()
         self.nodes_file, self.keys = self.where / "nodes", self.where / "keys.json"
         more = ["--keys", str(self.keys), *(["--peers", str(self.nodes_file)] if peers else []), *args]
-        self.nodes = {name: Node(name, ports.pop(), ports.pop(), *more) for name in names}
+        self.nodes = {name: kind(name, ports.pop(), ports.pop(), *more) for name in names}
         self.cert, self.proxy, self.key = cert, None, None
         self.list_nodes()
 
@@ -139,4 +146,4 @@ class Fleet:
         return {name: self.request(method, path, port=node.port) for name, node in self.nodes.items()}
 
 
-__all__ = ["Fleet", "Node", "free_ports"]
+__all__ = ["Fleet", "GuestNode", "Node", "free_ports"]

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet under load, by hand (`make fleet-test`): three daemons behind haproxy, 300 sandboxes, 20 clients; one daemon
+is killed and started again, and one is drained, while the clients work. Then the cost of the proxy.
+
+Prints a line of JSON. Fails if a sandbox is lost, if a request reaches a wrong node, or if a request fails that was not
+for the killed node. FLEET_SANDBOXES, FLEET_CLIENTS and FLEET_SECONDS change the size.
+"""
+
+import collections
+import concurrent.futures
+import http.client
+import json
+import os
+import random
+import statistics
+import sys
+import threading
+import time
+
+from cubbyd import wait_for
+from fleet import Fleet, GuestNode
+
+SANDBOXES = int(os.environ.get("FLEET_SANDBOXES", "300"))
+CLIENTS = int(os.environ.get("FLEET_CLIENTS", "20"))
+SECONDS = int(os.environ.get("FLEET_SECONDS", "30"))
+COMMANDS = 600
+KILLED, DRAINED = "b", "c"
+
+
+class Client(threading.Thread):
+    """Looks at random sandboxes, sends requests into them, lists, creates and ends some of its own."""
+
+    def __init__(self, fleet, sandboxes, seed):
+        super().__init__()
+        self.fleet, self.sandboxes, self.random = fleet, sandboxes, random.Random(seed)
+        self.over = threading.Event()
+        self.seen = collections.Counter()
+        self.wrong, self.own = [], []
+
+    def note(self, node, answer, good, sandbox=None):
+        if answer is None:
+            self.seen[node, "cut"] += 1
+        elif answer.status in good:
+            self.seen[node, "ok"] += 1
+            if sandbox and answer.json["sandboxID"] != sandbox:
+                self.wrong.append((sandbox, answer.body))
+        elif answer.status == 421:
+            self.wrong.append((node, answer.body))
+        else:
+            self.seen[node, answer.status] += 1
+
+    def ask(self, *words, **more):
+        try:
+            return self.fleet.request(*words, **more)
+        except (OSError, http.client.HTTPException):
+            return None
+
+    def one(self):
+        sandbox = self.random.choice(self.sandboxes)
+        what = self.random.randrange(20)
+        if what < 8:
+            self.note(sandbox[0], self.ask("GET", f"/sandboxes/{sandbox}"), {200}, sandbox)
+        elif what < 17:
+            routed = {"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": "49983"}
+            self.note(sandbox[0], self.ask("GET", "/health", headers=routed), {204})
+        elif what == 17:
+            self.note("any", self.ask("GET", "/v2/sandboxes?limit=100"), {200})
+        elif what == 18 or not self.own:
+            made = self.ask("POST", "/v2/sandboxes", {"templateID": "default", "timeout": 3600})
+            self.note("create", made, {201})
+            if made and made.status == 201:
+                self.own.append(made.json["sandboxID"])
+        else:
+            mine = self.own[0]
+            ended = self.ask("DELETE", f"/sandboxes/{mine}")
+            self.note(mine[0], ended, {204})
+            if ended and ended.status in (204, 404):
+                self.own.pop(0)
+
+    def run(self):
+        while not self.over.is_set():
+            self.one()
+
+
+def whole_list(fleet):
+    found, token = [], ""
+    while True:
+        answer = fleet.request("GET", f"/v2/sandboxes?limit=100&nextToken={token}")
+        assert answer.status == 200 and not answer.headers["Cubby-Missing-Nodes"]
+        found += [one["sandboxID"] for one in answer.json]
+        token = answer.headers["X-Next-Token"]
+        if not token:
+            return found
+
+
+def fill(fleet):
+    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+        return list(pool.map(lambda _: fleet.create(timeout=3600)["sandboxID"], range(SANDBOXES)))
+
+
+def trouble(fleet, made):
+    """Kills one node and starts it again, and drains another, a third of the time each."""
+    time.sleep(SECONDS / 3)
+    killed = fleet.nodes[KILLED]
+    killed.process.kill()
+    killed.process.wait()
+    died = time.monotonic()
+    killed.start()
+    theirs = next(s for s in made if s.startswith(KILLED))
+    wait_for(lambda: fleet.through(theirs).status == 204, 60, "the killed node is back")
+    back = time.monotonic() - died
+    time.sleep(SECONDS / 3)
+    assert fleet.nodes[DRAINED].request("POST", "/drain").status == 204
+    time.sleep(SECONDS / 3)
+    return back
+
+
+def under_load():
+    with Fleet("a", "b", "c") as fleet:
+        made = fill(fleet)
+        clients = [Client(fleet, made, seed) for seed in range(CLIENTS)]
+        started = time.monotonic()
+        for client in clients:
+            client.start()
+        back = trouble(fleet, made)
+        for client in clients:
+            client.over.set()
+        for client in clients:
+            client.join()
+        seconds = time.monotonic() - started
+        seen = sum((c.seen for c in clients), collections.Counter())
+        wrong = [w for c in clients for w in c.wrong]
+        expected = {*made, *(s for c in clients for s in c.own)}
+        listed = whole_list(fleet)
+        lost = [s for s in made if fleet.through(s).status != 204]
+        failed = {f"{node} {what}": n for (node, what), n in sorted(seen.items(), key=str) if what != "ok"}
+        elsewhere = [key for key in failed if key.split()[0] not in (KILLED, "create", "any")]
+        report = {"sandboxes": len(made), "per_node": dict(collections.Counter(s[0] for s in made)), "clients": CLIENTS,
+                  "requests": sum(seen.values()), "per_second": round(sum(seen.values()) / seconds), "failed": failed,
+                  "back_after_s": round(back, 2), "lost": lost, "wrong_node": wrong,
+                  "missing_in_list": sorted(expected - set(listed)), "unexpected_failures": elsewhere}
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda s: fleet.request("DELETE", f"/sandboxes/{s}"), listed))
+        return report
+
+
+def start_message():
+    message = json.dumps({"process": {"cmd": "/bin/true", "args": []}, "stdin": False}).encode()
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def command_ms(port, sandbox, token, count):
+    """The time of each command on one connection that is kept."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": "49983", "X-Access-Token": token,
+               "Authorization": "Basic dXNlcjo=", "Content-Type": "application/connect+json"}
+    times = []
+    for _ in range(count):
+        begin = time.monotonic()
+        connection.request("POST", "/process.Process/Start", start_message(), headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        times.append((time.monotonic() - begin) * 1000)
+        assert answer.status == 200 and b'"end"' in body, body
+    connection.close()
+    return times
+
+
+def cost():
+    """Medians in turns, so that the load of the host hits both alike."""
+    with Fleet("a", kind=GuestNode) as fleet:
+        made = fleet.create(templateID="bare")
+        direct, proxied = [], []
+        for _ in range(COMMANDS // 20):
+            direct += command_ms(fleet.nodes["a"].port, made["sandboxID"], made["envdAccessToken"], 20)
+            proxied += command_ms(fleet.port, made["sandboxID"], made["envdAccessToken"], 20)
+        return {"direct_ms": round(statistics.median(direct), 2), "proxy_ms": round(statistics.median(proxied), 2),
+                "commands": len(direct)}
+
+
+def main():
+    report = {**under_load(), **cost()}
+    print(json.dumps(report))
+    bad = [report[k] for k in ("lost", "wrong_node", "missing_in_list", "unexpected_failures") if report[k]]
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
