@@ -105,9 +105,13 @@ static void add_server(const struct fleet_config *c, const struct node *n, const
 static void add_agent(const struct node *n, char *out, size_t room)
 {
     const char *colon = n->agent ? strrchr(n->agent, ':') : NULL;
-    if (colon)
+    int len = colon ? (int)(colon - n->agent) : 0;
+    bool same = colon && strncmp(n->agent, n->address, (size_t)len + 1) == 0;
+    if (same) // a name of its own would have to be resolved when the proxy starts
+        snprintf(out, room, " weight 100 agent-check agent-port %s agent-inter 1s", colon + 1);
+    else if (colon)
         snprintf(out, room, " weight 100 agent-check agent-addr %.*s agent-port %s agent-inter 1s",
-                 (int)(colon - n->agent), n->agent, colon + 1);
+                 len, n->agent, colon + 1);
     else
         snprintf(out, room, " weight 100");
 }
@@ -115,7 +119,7 @@ static void add_agent(const struct node *n, char *out, size_t room)
 static void add_servers(const struct fleet_config *c, bool agents, struct buf *out)
 {
     for (size_t i = 0; i < c->nodes.count; i++) {
-        char more[200] = "";
+        char more[400] = "";
         if (agents)
             add_agent(&c->nodes.all[i], more, sizeof more);
         if (!*c->nodes.all[i].moved)

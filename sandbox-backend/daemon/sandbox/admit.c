@@ -221,7 +221,7 @@ int admit_check_create(const struct store *store, const struct create_spec *spec
         return err_set(
             e, ERR_BUSY,
             "this node is being drained and takes no new sandboxes; use another node, or "
-            "end the draining with: cubby fleet undrain");
+            "end the draining by DELETE /drain on its unix socket");
     }
     return check_quota(store, spec->owner, &want, NULL, e);
 }

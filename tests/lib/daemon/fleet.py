@@ -146,4 +146,4 @@ class Fleet:
         return {name: self.request(method, path, port=node.port) for name, node in self.nodes.items()}
 
 
-__all__ = ["Fleet", "GuestNode", "Node", "free_ports"]
+__all__ = ["HAPROXY", "Fleet", "GuestNode", "Node", "free_ports"]

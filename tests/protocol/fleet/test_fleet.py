@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from cubbyd import Guest, read_head, wait_for
-from fleet import Fleet
+from fleet import HAPROXY, Fleet
 from harness import BIN
 
 NODES = ("a", "b", "c1")
@@ -215,6 +215,17 @@ def config(tmp_path, text, *options):
 def test_a_wrong_list_of_nodes_is_told(tmp_path, text, why):
     ran = config(tmp_path, text)
     assert ran.returncode == 1 and why in ran.stderr and ran.stdout == ""
+
+
+def test_nodes_by_name_with_tls(tmp_path):
+    """haproxy takes it although nobody knows these names."""
+    made = config(tmp_path, "a https://a.invalid:3000 agent=a.invalid:3001\nb https://b.invalid:3000 moved=a\n")
+    (tmp_path / "cfg").write_text(made.stdout)
+    checked = subprocess.run([HAPROXY, "-c", "-f", tmp_path / "cfg"], capture_output=True, text=True, timeout=60)
+    warnings = [line for line in checked.stderr.splitlines() if "WARNING" in line]
+    assert checked.returncode == 0 and all("could not resolve" in line for line in warnings), checked.stderr
+    moved = made.stdout.partition("backend node_b\n")[2].partition("backend")[0]
+    assert "server a a.invalid:3000 ssl verify required" in moved and "b.invalid" not in moved
 
 
 def test_options_are_checked(tmp_path):
