@@ -435,10 +435,12 @@ fleet-test: all $(TEST_PROGRAMS) $(VENV)/.done
 # PART is one of tests/kvm-rig/inside.py's, CPUS the machine's processors; rig.py has the other settings.
 PART ?= smoke
 DEPS_RIG := mmdebstrap e2fsprogs
-RIG_LIBS := libuv1 libjansson4 libcurl4 libssl3 libslirp0 libseccomp2 zlib1g libnettle8
-RIG_ENV = RIG=$(abspath $(B)/kvm-rig) BUILD=$(abspath $(B)) \
-          RIG_PACKAGES="$(DEPS_RUN) $(RIG_LIBS) $(filter-out nodejs npm esbuild,$(DEPS_TEST))"
-kvm-rig: all $(TEST_PROGRAMS) $(VENV)/.done | $(B)/.deps-rig
+# What Cubby and its tests need of a host that only runs microVMs.
+RIG_PACKAGES := qemu-system-x86 qemu-utils e2fsprogs uidmap fakeroot bubblewrap ca-certificates libarchive13 libcurl4 libext2fs2 \
+                libjansson4 libjose0 libnettle8 libseccomp2 libslirp0 libssl3 libuv1 libzstd1 zlib1g \
+                python3 procps iproute2 openssl curl git
+RIG_ENV = RIG=$(abspath $(B)/kvm-rig) BUILD=$(abspath $(B)) TEST_HOME=$(TEST_HOME) RIG_PACKAGES="$(RIG_PACKAGES)"
+kvm-rig: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-rig
 	@$(RIG_ENV) $(PYTHON) tests/kvm-rig/rig.py make
 	@$(RIG_ENV) $(PYTHON) tests/kvm-rig/rig.py run $(PART)
 

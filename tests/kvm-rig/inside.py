@@ -3,7 +3,8 @@
 """The parts of the rig, in the outer machine: rig.service runs it, as root. What it prints is the report.
 
 A part is a function of PARTS. Each of its steps is told as "ok" or "not ok"; a step that fails does not end
-the part. What a part leaves in /kept is there for parts of later runs: the template "default" above all.
+the part. All parts use one state directory, in memory. Its template "default" is imported with KVM from the
+archive of the tests' template; /kept keeps the result for later runs.
 """
 
 import json
@@ -21,10 +22,12 @@ RIG = pathlib.Path("/rig")
 TREE = RIG / "cubby"
 BIN = TREE / "build/bin"
 KEPT = pathlib.Path("/kept")
-TEST_HOME = KEPT / "test-home"
-SMALL = KEPT / "small"  # a state directory whose template "default" is built in minutes, without the warm-up
-FACTS = "templates/default/template.json"
-ENV = {"PATH": f"{RIG}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
+FAST = pathlib.Path("/fast")  # in memory
+STATE = FAST / "state"
+ARCHIVE = RIG / "template.cubby"
+TEMPLATE = "templates/default"
+FACTS = f"{TEMPLATE}/template.json"
+ENV = {"PATH": f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
        "LANG": "C.UTF-8", "BIN": str(BIN), "GUEST": str(TREE / "build/guest"), "TEST": str(TREE / "build/test"),
        "ENVD": str(TREE / "build/test/envd"),
        "PYTHONPATH": ":".join(map(str, [RIG / "python", *sorted((TREE / "tests/lib").iterdir())]))}
@@ -92,15 +95,30 @@ def users():
         subprocess.run(["useradd", "--create-home", *groups, name], check=True)
 
 
-def build(home, *options):
-    home.mkdir(exist_ok=True)
-    assert streamed(BIN / "cubby", "template", "build", *options, CUBBY_HOME=str(home)) == 0
+def copy(template, home):
+    """Copies a template with its holes and times."""
+    (home / "templates").mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-a", "--sparse=always", template, home / "templates"], check=True)
+
+
+def check_kvm(home):
     facts = json.loads((home / FACTS).read_text())
-    assert facts["accel"] == "kvm" and facts["processor"], facts
+    assert facts["accel"] == "kvm" and facts["processor"] and facts["python"], facts
 
 
-def build_small():
-    step("build a small template with KVM", build, SMALL, "--minimal")
+def template():
+    """STATE has the template: a former run's if it is of the same archive, else an import."""
+    archive = str(ARCHIVE.stat().st_mtime_ns)
+    mark = KEPT / "archive"
+    if mark.exists() and mark.read_text() == archive:
+        copy(KEPT / TEMPLATE, STATE)
+    else:
+        mark.unlink(missing_ok=True)
+        assert streamed(BIN / "cubby", "template", "import", "--accel", "kvm", ARCHIVE, CUBBY_HOME=str(STATE)) == 0
+        shutil.rmtree(KEPT / "templates", ignore_errors=True)
+        copy(STATE / TEMPLATE, KEPT)
+        mark.write_text(archive)
+    check_kvm(STATE)
 
 
 def doctor(cubby):
@@ -111,7 +129,7 @@ def doctor(cubby):
     return {finding["name"]: finding for finding in json.loads(done.stdout)}
 
 
-# ---- smoke: each thing once, with a small template
+# ---- smoke: each thing once
 def life(cubby):
     sandbox = cubby("create")
     mark = "head -c 8000000 /dev/urandom >/dev/shm/x; md5sum </dev/shm/x"
@@ -164,11 +182,10 @@ def adopted(cubby):
 
 
 def home_of(user):
-    """A state directory of this user with the template of SMALL."""
-    home = KEPT / f"of-{user}"
+    """A state directory of this user with the template."""
+    home = FAST / f"of-{user}"
     shutil.rmtree(home, ignore_errors=True)
-    (home / "templates").mkdir(parents=True)
-    subprocess.run(["cp", "-r", "--sparse=always", SMALL / "templates/default", home / "templates"], check=True)
+    copy(STATE / TEMPLATE, home)
     subprocess.run(["chown", "-R", f"{user}:{user}", home], check=True)
     return Cubby(home, user)
 
@@ -212,8 +229,7 @@ def of_another_processor():
 
 
 def smoke():
-    build_small()
-    cubby = Cubby(SMALL)
+    cubby = Cubby(STATE)
     step("doctor: KVM works", lambda: say(doctor(cubby)["kvm"]["text"]))
     step("a sandbox's life", life, cubby)
     step("adoption", adopted, cubby)
@@ -223,28 +239,27 @@ def smoke():
     step("another processor", of_another_processor)
 
 
-# ---- the template of the tests, and tests
-def template():
-    step("build default, with the warm-up and the Python kernel", build, TEST_HOME)
-
-
-def pytest(*words, home=TEST_HOME):
+# ---- tests
+def pytest(*words):
     """One run: a line a test."""
-    if not (home / FACTS).exists():
-        (template if home == TEST_HOME else build_small)()
     status = streamed(sys.executable, "-m", "pytest", "-p", "pytest_timeout", "-v", "-rfEs", "--tb=short",
                       "--timeout", "600", "--rootdir=.", "-p", "no:cacheprovider", "--color=no", *words,
-                      CUBBY_TEST_HOME=str(home))
+                      CUBBY_TEST_HOME=str(STATE))
     told("ok" if status == 0 else "not ok", "pytest " + " ".join(words))
 
 
 def adoption():
-    pytest("tests/e2e/test_machine.py", "-k", "adopt", home=SMALL)
+    pytest("tests/e2e/test_machine.py", "-k", "adopt")
 
 
 def giving():
     """Memory that a guest has freed goes back to the host."""
-    pytest("tests/e2e/test_memory.py", "-k", "goes_back", home=SMALL)
+    pytest("tests/e2e/test_memory.py", "-k", "goes_back")
+
+
+def jail():
+    """The walls, of a daemon of root and of a user in the group kvm."""
+    pytest("tests/e2e/test_jail.py")
 
 
 def memory():
@@ -266,16 +281,14 @@ def attack():
 def e2e():
     """What needs neither mmdebstrap nor clients of others nor a network."""
     pytest(*(f"tests/e2e/test_{name}.py" for name in (
-        "daemon_sandboxes", "disk_full", "faults", "fork", "hibernate", "image", "jail", "kernel", "pause", "pool")))
+        "daemon_sandboxes", "disk_full", "faults", "fork", "hibernate", "image", "kernel", "pause", "pool")))
 
 
 def pagemap():
     """The pages of a machine are found by PAGEMAP_SCAN (Linux 6.7), not by reading pagemap."""
-    cubby = Cubby(SMALL)
-    if not (SMALL / FACTS).exists():
-        build_small()
+    cubby = Cubby(STATE)
     sandbox = cubby("create")
-    trace = KEPT / "pagemap.strace"
+    trace = FAST / "pagemap.strace"
     pid = subprocess.run(["pgrep", "-x", "cubbyd"], check=True, capture_output=True, text=True).stdout.split()[0]
     with subprocess.Popen(["strace", "-f", "-e", "trace=ioctl", "-X", "raw", "-o", trace, "-p", pid]) as tracer:
         sum_ = cubby.sh(sandbox, "head -c 4000000 /dev/urandom >/dev/shm/x; md5sum </dev/shm/x")
@@ -315,40 +328,64 @@ def service():
     left = subprocess.run(["pgrep", "-u", "cubby", "-l"], capture_output=True, text=True, check=False).stdout
     step("no process is left", lambda: left == "" or 1 / 0)
     step("start", systemctl, "start", "cubbyd")
+    step("the drop-in for bubblewrap", drop_in)
     say(f"{sandbox}: " + cubby("ps"))
     say(subprocess.run(["journalctl", "-u", "cubbyd", "--no-pager"], capture_output=True, text=True,
                        check=False).stdout)
 
 
+def drop_in():
+    """As docs/hosts.md says: the unit's daemon runs as root, and has sandboxes of bubblewrap beside microVMs."""
+    text = (TREE / "docs/hosts.md").read_text()
+    (block,) = [part for part in text.split("```") if part.lstrip().startswith("[Service]")]
+    place = pathlib.Path("/etc/systemd/system/cubbyd.service.d/bubblewrap.conf")
+    place.parent.mkdir()
+    place.write_text(block.lstrip())
+    home = pathlib.Path("/var/lib/cubby")
+    systemctl("stop", "cubbyd")
+    subprocess.run(["chown", "-R", "root:root", home], check=True)
+    root = Cubby(home)
+    root("template", "unpack", "default")
+    systemctl("daemon-reload")
+    systemctl("start", "cubbyd")
+    sandbox = root("create", "--tier", "bubblewrap")
+    assert root.sh(sandbox, "id -un; cat /proc/1/comm").split()[0] == "user"
+    say(root.sh(sandbox, "ls /sys/class/net; head -3 /proc/self/uid_map"))
+    root("kill", sandbox)
+    machine = root("create", "--tier", "microvm")
+    assert root.sh(machine, "echo in it") == "in it"
+    root("kill", machine)
+
+
 def build_as(cubby):
-    text = cubby("template", "build", "--minimal", "--memory", "256M")
+    text = cubby("template", "import", "--accel", "kvm", ARCHIVE)
     say(text)
     assert "accelerator: KVM" in text
 
 
-PARTS = {part.__name__: part for part in (smoke, template, adoption, giving, memory, sizes, machine, attack, e2e,
-                                          pagemap, service)}
-
-
-def everything():
-    for part in PARTS.values():
-        say(f"# {part.__name__}")
-        step(part.__name__, part)
+PARTS = {part.__name__: part for part in (smoke, adoption, giving, pagemap, jail, service, sizes, memory, machine,
+                                          attack, e2e)}
 
 
 def in_memory():
-    """SMALL on a file system in memory. What it holds goes with the machine."""
-    SMALL.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5G", "none", SMALL], check=True)
+    """A guest's memory is a file, and a part makes many: they are no load for the emulated disk."""
+    FAST.mkdir(exist_ok=True)
+    FAST.chmod(0o755)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6G,mode=755", "none", FAST], check=True)
+    STATE.mkdir(mode=0o700)
 
 
 def main():
-    part = (RIG / "part").read_text()
-    say(f"rig: {part} on {os.uname().release}, {os.cpu_count()} processors")
+    names = (RIG / "parts").read_text().split()
+    names = list(PARTS) if names == ["all"] else names
+    say(f"rig: {' '.join(names)} on {os.uname().release}, {os.cpu_count()} processors")
     threading.Thread(target=tell_time, daemon=True).start()
     in_memory()
     users()
-    step(f"part {part}", {**PARTS, "all": everything}[part])
+    step("the template is imported", template)
+    for name in names:
+        say(f"# {name}")
+        step(f"part {name}", PARTS[name])
     say(f"rig: {counts['not ok']} failed, {counts['ok']} passed")
     subprocess.run(["sync"], check=True)
 

@@ -12,11 +12,12 @@ Time. The outer machine's clock counts the instructions that it has executed, no
 that speed, however slow the emulation is, and nothing of them is changed. PACE=0, the default, is a
 machine with 10^9 instructions a second. What is measured in it says nothing about a real host.
 
-    rig.py make        make what lasts: the outer machine's root, QEMU, a template's packages
-    rig.py run PART    start the outer machine and run the part in it; exit with 0 if it passed
+    rig.py make           make what lasts: the outer machine's root, QEMU, a template's archive
+    rig.py run PART...    start the outer machine and run the parts in it; exit with 0 if they passed
 
-The environment names the place (RIG, a directory), the tree's programs (BUILD), and the packages
-that Cubby's programs and tests need (RIG_PACKAGES); CPUS, PACE and LIMIT (seconds) are settings.
+The environment names the place (RIG, a directory), the tree's programs (BUILD), the state directory
+of the tests (TEST_HOME), whose template the rig imports, and the packages that Cubby's programs and
+tests need (RIG_PACKAGES); CPUS, PACE and LIMIT (seconds) are settings.
 """
 
 import os
@@ -32,6 +33,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TREE = HERE.parents[1]
 RIG = pathlib.Path(os.environ["RIG"])
 BUILD = pathlib.Path(os.environ["BUILD"])
+TEST_HOME = pathlib.Path(os.environ["TEST_HOME"])
 CPUS = int(os.environ.get("CPUS") or 1)
 PACE = int(os.environ.get("PACE") or 0)
 LIMIT = int(os.environ.get("LIMIT") or 4 * 3600)
@@ -41,7 +43,10 @@ SOURCES = [f"deb {MIRROR} bookworm main", f"deb {MIRROR} bookworm-updates main",
            "deb http://deb.debian.org/debian-security bookworm-security main", f"deb {MIRROR} bookworm-backports main"]
 # Of backports are only these source packages.
 PIN = "Package: {}\\nPin: release n=bookworm-backports\\nPin-Priority: 600\\n"
-OUTER = ["linux-image-amd64", "systemd-sysv", "udev", "dbus", "kmod", "strace", "psmisc", "adduser", "sudo"]
+OUTER = ["linux-image-amd64", "systemd-sysv", "udev", "dbus", "kmod", "strace", "psmisc", "adduser", "sudo", "zstd"]
+# An initramfs with all drivers takes the outer machine a minute to unpack.
+INITRAMFS = {"etc/initramfs-tools/conf.d/rig": "MODULES=list",
+             "usr/share/initramfs-tools/modules.d/rig": "virtio_pci\\nvirtio_blk\\next4"}
 NOT_NEEDED = ["usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*"]
 MASKED = ["apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "e2scrub_all.timer",
           "e2scrub_reap.service", "systemd-timesyncd.service", "getty@tty1.service", "serial-getty@ttyS0.service"]
@@ -83,9 +88,11 @@ def run(*words, **options):
 # ---- what lasts
 def debian(target, variant, pinned, packages):
     pin = PIN.format(" ".join(f"src:{name}" for name in pinned))
+    first = {"etc/apt/preferences.d/rig": pin, **(INITRAMFS if variant == "apt" else {})}
     run("mmdebstrap", f"--variant={variant}", '--aptopt=Acquire::Languages "none"', "--dpkgopt=force-unsafe-io",
         *(f"--dpkgopt=path-exclude=/{path}" for path in NOT_NEEDED),
-        f"--setup-hook=printf '{pin}' >\"$1/etc/apt/preferences.d/rig\"", f"--include={','.join(packages)}",
+        *(f"--setup-hook=mkdir -p \"$1/$(dirname {path})\" && printf '{text}\\n' >\"$1/{path}\""
+          for path, text in first.items()), f"--include={','.join(packages)}",
         "bookworm", target, *SOURCES)
 
 
@@ -139,50 +146,54 @@ def disk(path, size, contents=None):
         path, size)
 
 
-def make_packages():
-    """The packages of a template. The build ends after its first stage: only that is recorded."""
-    place = RIG / "bin"
-    place.mkdir(exist_ok=True)
-    shutil.copy(HERE / "mmdebstrap", place)
-    env = dict(os.environ, CUBBY_HOME=str(RIG / "record"), PATH=f"{place}:{os.environ['PATH']}")
-    subprocess.run([BUILD / "bin/cubby", "template", "build", "default"], env=env, check=False)
-    shutil.rmtree(RIG / "record", ignore_errors=True)
-    if not (place / "packages").is_dir():
-        sys.exit("kvm-rig: the packages of a template could not be recorded; the lines above say why")
+def make_template():
+    """The archive of the tests' template, which a part imports: its disk, guest kernel and initramfs."""
+    facts, archive = TEST_HOME / "templates/default/template.json", RIG / "template.cubby"
+    if archive.exists() and archive.stat().st_mtime > facts.stat().st_mtime:
+        return
+    archive.unlink(missing_ok=True)
+    run(BUILD / "bin/cubby", "template", "export", "default", archive,
+        env={**os.environ, "CUBBY_HOME": str(TEST_HOME)})
 
 
 def make():
     RIG.mkdir(parents=True, exist_ok=True)
     if not (RIG / "qemu").is_dir():
         make_qemu()
+    wanted = " ".join(OUTER + os.environ["RIG_PACKAGES"].split())
+    has = RIG / "root.packages"
+    if not has.exists() or has.read_text() != wanted:
+        for old in "root.tar", "root.ext4":
+            (RIG / old).unlink(missing_ok=True)
     if not (RIG / "root.ext4").exists():
         make_root()
-    if not (RIG / "bin/packages").is_dir():
-        make_packages()
+        has.write_text(wanted)
+    make_template()
     if not (RIG / "kept.ext4").exists():  # what parts leave to other parts, such as the template
-        disk(RIG / "kept.ext4", "24G")
+        disk(RIG / "kept.ext4", "8G")
 
 
 # ---- a run
-def make_tree(part):
+def make_tree(parts):
     """A disk with this tree and its programs as they are now, at /rig in the outer machine."""
     tree = RIG / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "cubby/build").mkdir(parents=True)
-    names = subprocess.run(["git", "ls-files", "-z", "tests", "schemas", "sandbox-backend/daemon/cubbyd.service"],
+    names = subprocess.run(["git", "ls-files", "-z", "tests", "schemas", "sandbox-backend/daemon/cubbyd.service",
+                            "docs/hosts.md"],
                            cwd=TREE, check=True, capture_output=True).stdout
     run("cp", "-r", "--parents", *filter(None, names.decode().split("\0")), tree / "cubby", cwd=TREE)
     for name in "bin", "guest":
         run("cp", "-r", BUILD / name, tree / "cubby/build")
     (site,) = (BUILD / "venv/lib").glob("python3*/site-packages")
     (tree / "python").mkdir()
-    run("cp", "-r", *(site / name for name in PYTEST), tree / "python")
+    run("cp", "-r", *(site / name for name in PYTEST), *site.glob("pluggy-*.dist-info"), tree / "python")
     (tree / "cubby/build/bin/runsc").unlink(missing_ok=True)  # KVM's sandboxes only
     (tree / "cubby/build/test").mkdir()
     for name in "breakout", "cubbyd-process", "envd", "faults", "http-serve", "machine-shell":
         run("cp", "-r", BUILD / "test" / name, tree / "cubby/build/test")
-    run("cp", "-rH", RIG / "bin", tree)
-    (tree / "part").write_text(part)
+    run("cp", "--preserve=timestamps", RIG / "template.cubby", tree)
+    (tree / "parts").write_text(" ".join(parts))
     disk(RIG / "tree.ext4", "4G", tree)
     shutil.rmtree(tree)
 
@@ -222,8 +233,8 @@ def follow(machine):
         time.sleep(0.5)  # two files grow; nothing else happens meanwhile
 
 
-def run_part(part):
-    make_tree(part)
+def run_parts(parts):
+    make_tree(parts)
     for name in "console.log", "report.log":
         (RIG / name).write_bytes(b"")
     began = time.monotonic()
@@ -235,7 +246,7 @@ def run_part(part):
         machine.wait()
         (RIG / "tree.ext4").unlink()
     end = END.search((RIG / "report.log").read_text(errors="replace"))
-    print(f"kvm-rig: {part} took {time.monotonic() - began:.0f} s; {RIG} has console.log, report.log and qemu.log")
+    print(f"kvm-rig: {' '.join(parts)} took {time.monotonic() - began:.0f} s; {RIG} has console.log, report.log and qemu.log")
     if not end:
         sys.exit(f"kvm-rig: {why or 'the outer machine ended before the part did'}")
     sys.exit(0 if end[1] == "0" and not why else 1)
@@ -247,8 +258,8 @@ def main():
         sys.exit("kvm-rig: run it as root, so that files of the machine's disk are root's")
     if sys.argv[1:] == ["make"]:
         make()
-    elif len(sys.argv) == 3 and sys.argv[1] == "run":
-        run_part(sys.argv[2])
+    elif len(sys.argv) > 2 and sys.argv[1] == "run":
+        run_parts(sys.argv[2:])
     else:
         sys.exit(__doc__)
 
