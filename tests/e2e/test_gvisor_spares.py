@@ -2,12 +2,15 @@
 """Spares under gVisor: the sentry of the next machine is there before the machine is asked for."""
 
 import os
+import pathlib
+import re
 import signal
 
 import pytest
 
 from cubbyd import process_exists, wait_for
-from gvisor_world import RUNSC, Containers, note, post, put_note
+from gvisor_world import RUNSC, Containers, files_of, note, post, put_note
+from jail_peer import status_of
 
 pytestmark = pytest.mark.skipif(not RUNSC.exists(), reason="runsc is not built: make runsc")
 
@@ -50,6 +53,25 @@ def test_a_create_takes_the_spare(daemon):
     put_note(d, made, "its own")
     put_note(d, first, "the other's")
     assert note(d, made) == ["its", "own"] * 2 and d.command(made, "hostname")[1] != d.command(first, "hostname")[1]
+
+
+def groups_of(pid):
+    """The control groups of a process, without the sandbox's own names."""
+    text = pathlib.Path(f"/proc/{pid}/cgroup").read_text()
+    return re.sub(r"/cubby-[^/\n]*", "/own", text)
+
+
+def test_the_walls_of_a_machine_that_was_a_spare(daemon):
+    """They are those of a sentry that was started for its machine: the fixture's."""
+    d, first, spare = daemon
+    usual = d.create(memoryMB=256)
+    made = d.create()
+    assert d.sentry(made) == spare and d.sentry(usual) != spare
+    mine, others = (d.sentry(one) for one in (made, usual))
+    assert files_of(mine) == files_of(others) and groups_of(mine) == groups_of(others)
+    for name in ("Uid", "CapEff", "NoNewPrivs", "Seccomp"):
+        assert status_of(mine)[name] == status_of(others)[name]
+    assert [d.get(one["sandboxID"]).json["jail"] for one in (made, usual)] == [d.get(first["sandboxID"]).json["jail"]] * 2
 
 
 def test_a_wake_takes_the_spare(daemon):
