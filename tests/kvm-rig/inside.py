@@ -328,10 +328,18 @@ def service():
     left = subprocess.run(["pgrep", "-u", "cubby", "-l"], capture_output=True, text=True, check=False).stdout
     step("no process is left", lambda: left == "" or 1 / 0)
     step("start", systemctl, "start", "cubbyd")
-    step("the drop-in for bubblewrap", drop_in)
     say(f"{sandbox}: " + cubby("ps"))
+    step("the drop-in for bubblewrap", drop_in)
     say(subprocess.run(["journalctl", "-u", "cubbyd", "--no-pager"], capture_output=True, text=True,
                        check=False).stdout)
+
+
+def await_socket(home):
+    """systemctl returns before the daemon listens; a command that comes earlier would start a daemon of its own."""
+    deadline = time.monotonic() + 60
+    while not (home / "cubbyd.sock").exists():
+        assert time.monotonic() < deadline, "the unit's daemon does not listen"
+        time.sleep(0.1)  # for the unit's process
 
 
 def drop_in():
@@ -348,6 +356,7 @@ def drop_in():
     root("template", "unpack", "default")
     systemctl("daemon-reload")
     systemctl("start", "cubbyd")
+    await_socket(home)
     sandbox = root("create", "--tier", "bubblewrap")
     assert root.sh(sandbox, "id -un; cat /proc/1/comm").split()[0] == "user"
     say(root.sh(sandbox, "ls /sys/class/net; head -3 /proc/self/uid_map"))
