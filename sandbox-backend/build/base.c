@@ -17,6 +17,7 @@
 #include "sandbox-backend/build/engine_internal.h"
 #include "sandbox-backend/build/plan.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/build.h"
 
 #define TEMPLATE_PREFIX "template:"
@@ -47,9 +48,15 @@ struct stage *engine__find_stage(const struct engine *b, const char *name)
 }
 
 // ---- templates
+static char *facts_path(const struct engine *b, const char *name)
+{
+    char *dir auto_free = template_dirs_find(b->opts->home, name);
+    return str_printf("%s/" TEMPLATE_JSON, dir);
+}
+
 static bool has_template(const struct engine *b, const char *name)
 {
-    char *path auto_free = str_printf("%s/templates/%s/" TEMPLATE_JSON, b->opts->home, name);
+    char *path auto_free = facts_path(b, name);
     return template_name_ok(name) && file_exists(path);
 }
 
@@ -71,7 +78,7 @@ static json_t *variables_of(const json_t *environment)
 
 static int begin_with_template(struct engine *b, struct stage *s, const char *name, struct err *e)
 {
-    char *path auto_free = str_printf("%s/templates/%s/" TEMPLATE_JSON, b->opts->home, name);
+    char *path auto_free = facts_path(b, name);
     json_t *facts = has_template(b, name) ? json_file_read(path, FILE_BYTES_MAX, e) : NULL;
     if (!facts)
         return err_set(e, ERR_NOT_FOUND,
@@ -89,8 +96,7 @@ static int begin_with_template(struct engine *b, struct stage *s, const char *na
 
 void engine__sizes(struct engine *b, const struct stage *target)
 {
-    char *path auto_free =
-        str_printf("%s/templates/%s/" TEMPLATE_JSON, b->opts->home, target->template);
+    char *path auto_free = facts_path(b, target->template);
     json_t *facts = json_file_read(path, FILE_BYTES_MAX, NULL);
     if (!b->cpus)
         b->cpus = number_or(facts, "cpus", TEMPLATE_CPUS_DEFAULT);

@@ -15,6 +15,7 @@
 #include "sandbox-backend/drivers/microvm/image/disk_image.h"
 #include "sandbox-backend/drivers/microvm/image/machine_image.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/build.h"
 
 #define FILE_BYTES_MAX (4 << 20)
@@ -103,7 +104,8 @@ static int merge_disks(const char *base, const char *layer, const char *to, int 
 // Write the disk of the stage to <work>/disk.ext4. New string, its path; or NULL.
 static char *make_disk(struct engine *b, const struct stage *s, struct err *e)
 {
-    char *base auto_free = str_printf("%s/templates/%s/" TEMPLATE_DISK, b->opts->home, s->template);
+    char *dir auto_free = template_dirs_find(b->opts->home, s->template);
+    char *base auto_free = str_printf("%s/" TEMPLATE_DISK, dir);
     char *to auto_free = str_printf("%s/" TEMPLATE_DISK, b->work);
     const struct stage *last = s;
     while (last->count == 0 && last->parent)

@@ -36,6 +36,9 @@ int verb_stats(int argc, char **argv);
 int verb_template(int argc, char **argv);
 int verb_top(int argc, char **argv);
 
+int snapshot_export_verb(int argc, char **argv); // snapshot_move.c
+int snapshot_import_verb(int argc, char **argv);
+
 #define CLI_USAGE 2
 
 int cli_help_backend(void); // cubby help backend: the options of a backend; returns 0
@@ -149,7 +152,7 @@ int network_opts_policy(const struct network_opts *o, json_t **out, struct err *
 // ---- a table for people. A column is as wide as its widest cell; cells hold nothing that a
 // terminal would obey
 
-#define TABLE_COLUMNS_MAX 10
+#define TABLE_COLUMNS_MAX 11
 
 struct table {
     int columns;

@@ -14,6 +14,7 @@
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/connection.h"
 #include "sandbox-backend/cli/doctor.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/drivers/tier.h"
 
 static const char *const LEVEL_NAMES[] = {"ok", "note", "missing"};
@@ -155,7 +156,7 @@ static void look_at_tier(struct doctor *d)
 {
     struct err e = ERR_INIT;
     struct machine_facts facts;
-    char *dir auto_free = d->home ? str_printf("%s/templates/default", d->home) : NULL;
+    char *dir auto_free = d->home ? template_dirs_find(d->home, "default") : NULL;
     if (!dir || !file_exists(dir))
         return;
     const struct tier_wish wish = {.tier = TIER_AUTO};

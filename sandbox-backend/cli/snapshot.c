@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby snapshot: save the state of a sandbox; list and remove snapshots.
+// cubby snapshot: save the state of a sandbox; list and remove snapshots; export and import
+// (snapshot_move.c).
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,6 +32,8 @@ static int verb_make(int argc, char **argv)
     };
     const struct cli_usage usage = {
         .synopsis = "snapshot [--name NAME] ID\n"
+                    "       cubby snapshot export [--with-template] SNAPSHOT FILE\n"
+                    "       cubby snapshot import [OPTIONS] FILE\n"
                     "       cubby snapshot ls [--json] [ID]\n"
                     "       cubby snapshot rm SNAPSHOT...",
         .text =
@@ -45,8 +48,8 @@ static int verb_make(int argc, char **argv)
     if (done >= 0)
         return done;
     if (argc != 2)
-        return cli_usage_error("snapshot takes the id of one sandbox, ls or rm; see cubby snapshot "
-                               "--help");
+        return cli_usage_error("snapshot takes the id of one sandbox, or export, import, ls or rm; "
+                               "see cubby snapshot --help");
     struct err e = ERR_INIT;
     struct connection c;
     if (connection_open(&c, &server, CONNECT_STARTS_IF_USED, &e) < 0)
@@ -169,5 +172,9 @@ int verb_snapshot(int argc, char **argv)
         return verb_list(argc - 1, argv + 1);
     if (str_eq(name, "rm"))
         return verb_remove(argc - 1, argv + 1);
+    if (str_eq(name, "export"))
+        return snapshot_export_verb(argc - 1, argv + 1);
+    if (str_eq(name, "import"))
+        return snapshot_import_verb(argc - 1, argv + 1);
     return verb_make(argc, argv);
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/clock.h"
@@ -19,30 +18,34 @@
 #include "sandbox-backend/cli/template.h"
 #include "sandbox-backend/cli/template_plan.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
+#include "sandbox-backend/drivers/template_dirs.h"
+#include "sandbox-backend/template/move/collect.h"
 #include "sandbox-backend/template/unpack.h"
 
 #define MIB (1024LL * 1024)
 
-// The daemon sets the time of template.json at each create.
-static const char *last_use(const char *dir, char out[CLOCK_RFC3339_BYTES])
+static const char *last_use(const char *home, const char *dir, char out[CLOCK_RFC3339_BYTES])
 {
-    char *path auto_free = str_printf("%s/" TEMPLATE_JSON, dir);
-    struct stat st;
-    clock_rfc3339(out, stat(path, &st) < 0 ? 0 : st.st_mtim.tv_sec * 1000000000LL);
+    clock_rfc3339(out, template_dirs_used_s(home, dir) * 1000000000LL);
     return out;
 }
 
+static const char *place_of(const char *home, const char *dir)
+{
+    return template_dirs_is_system(home, dir) ? "system" : "home";
+}
+
 // A path need not be UTF-8.
-json_t *template_to_json(const struct template *t, const char *dir)
+json_t *template_to_json(const char *home, const struct template *t, const char *dir)
 {
     json_t *tiers = json_pack("[s]", "microvm");
     if (t->gvisor_rootfs)
         json_array_append_new(tiers, json_string("gvisor"));
-    if (template_is_unpacked(dir))
+    if (template_is_unpacked(home, dir))
         json_array_append_new(tiers, json_string("bubblewrap"));
     char used[CLOCK_RFC3339_BYTES];
     return json_pack("{s:s,s:o,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:o,s:s*,s:O*,s:O*,s:O*,"
-                     "s:s,s:s*,s:s*}",
+                     "s:s,s:s*,s:s*,s:s}",
                      "name", t->name, "tiers", tiers, "accel", t->accel, "kernel", t->kernel,
                      "qemu", t->qemu, "machine", t->machine, "cpu_model", t->cpu_model,
                      "envd_version", t->envd_version, "created_at", t->created_at, "memory_mb",
@@ -50,8 +53,8 @@ json_t *template_to_json(const struct template *t, const char *dir)
                      (json_int_t)t->disk_mb, "bytes", (json_int_t)dir_disk_bytes(dir), "dir",
                      json_lossy_string(dir, strlen(dir)), "python_kernel", t->python_kernel,
                      "environment", t->environment, "image", t->image, "start", t->start,
-                     "last_used", last_use(dir, used), "modules", t->modules, "missing",
-                     t->missing);
+                     "last_used", last_use(home, dir, used), "modules", t->modules, "missing",
+                     t->missing, "place", place_of(home, dir));
 }
 
 void template_say(FILE *to, const char *fmt, ...)
@@ -66,13 +69,14 @@ void template_say(FILE *to, const char *fmt, ...)
 
 // ---- ls
 struct listing {
+    const char *home;
     json_t *json; // an array, or NULL for a table
     struct table table;
     bool bad;
 };
 
-static const char *const HEADINGS[] = {"NAME", "TIERS", "ACCEL", "KERNEL",  "MEMORY",
-                                       "CPUS", "DISK",  "USED",  "CREATED", "LAST USE"};
+static const char *const HEADINGS[] = {"NAME", "TIERS", "ACCEL", "KERNEL",  "MEMORY",  "CPUS",
+                                       "DISK", "USED",  "PLACE", "CREATED", "LAST USE"};
 
 static void number_cell(struct table *table, int64_t value, const char *unit)
 {
@@ -86,12 +90,12 @@ static int on_template(const struct template *t, const char *dir, void *ctx)
     if (t->hidden)
         return 0;
     if (l->json) {
-        json_array_append_new(l->json, template_to_json(t, dir));
+        json_array_append_new(l->json, template_to_json(l->home, t, dir));
         return 0;
     }
     table_cell(&l->table, t->name);
     char *tiers auto_free = str_printf("microvm%s%s", t->gvisor_rootfs ? ", gvisor" : "",
-                                       template_is_unpacked(dir) ? ", bubblewrap" : "");
+                                       template_is_unpacked(l->home, dir) ? ", bubblewrap" : "");
     table_cell(&l->table, tiers);
     table_cell(&l->table, t->accel);
     table_cell(&l->table, t->kernel);
@@ -100,8 +104,9 @@ static int on_template(const struct template *t, const char *dir, void *ctx)
     number_cell(&l->table, t->disk_mb, "M");
     number_cell(&l->table, dir_disk_bytes(dir) / MIB, "M");
     char used[CLOCK_RFC3339_BYTES];
+    table_cell(&l->table, place_of(l->home, dir));
     table_cell(&l->table, t->created_at);
-    table_cell(&l->table, last_use(dir, used));
+    table_cell(&l->table, last_use(l->home, dir, used));
     return 0;
 }
 
@@ -129,10 +134,11 @@ static int list(int argc, char **argv)
     const struct opt opts[] = {
         {.name = "json", .type = OPT_FLAG, .value = &json, .help = "print a JSON array"},
     };
-    const struct cli_usage usage = {.synopsis = "template ls [--json]",
-                                    .text = "Lists the templates.",
-                                    .opts = opts,
-                                    .opt_count = ARRAY_LEN(opts)};
+    const struct cli_usage usage = {
+        .synopsis = "template ls [--json]",
+        .text = "Lists the templates of this home, and those of the system, which all users share.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts)};
     int status = cli_begin(&usage, &argc, argv);
     if (status >= 0)
         return status;
@@ -140,7 +146,7 @@ static int list(int argc, char **argv)
         return cli_usage_error("template ls takes no operand, not \"%s\"", argv[1]);
     struct err e = ERR_INIT;
     char *home auto_free = home_open(&e);
-    struct listing l = {.json = json ? json_array() : NULL};
+    struct listing l = {.home = home, .json = json ? json_array() : NULL};
     table_init_headed(&l.table, HEADINGS, ARRAY_LEN(HEADINGS));
     if (!home || template_list(home, on_template, on_bad, &l, &e) < 0)
         status = cli_fail(&e);
@@ -152,11 +158,39 @@ static int list(int argc, char **argv)
 }
 
 // ---- rm
+static int refuse_system(const char *name, const char *dir)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_CONFLICT,
+            "template \"%s\" belongs to the system, in %s, and serves all users; its owner removes "
+            "it with: cubby template rm --system %s",
+            name, dir, name);
+    cli_fail(&e);
+    return -1;
+}
+
+// Other homes may have sandboxes and snapshots of it, which cannot be known here. Running sandboxes
+// keep their open files.
+static int remove_system(const char *home, const char *name, bool force)
+{
+    struct err e = ERR_INIT;
+    char *templates auto_free = template_dirs_system_make(&e);
+    if (!templates || (!force && template_check_unused(home, name, &e) < 0) ||
+        template_remove_from(templates, name, &e) < 0) {
+        cli_fail(&e);
+        return -1;
+    }
+    return 0;
+}
+
 static int remove_one(const char *home, const char *name, bool force)
 {
     struct err e = ERR_INIT;
     char *useless auto_free = template_snapshots(home, name);
     char *dir auto_free = template_dir(home, name);
+    char *meant auto_free = template_dirs_find(home, name);
+    if (template_name_ok(name) && template_dirs_is_system(home, meant))
+        return refuse_system(name, meant);
     // The unpacked root goes first: without root, only cubby-nest can remove it.
     if ((!force && template_check_unused(home, name, &e) < 0) ||
         (template_name_ok(name) && template_unpack_remove(dir, force, &e) < 0) ||
@@ -174,8 +208,11 @@ static int remove_one(const char *home, const char *name, bool force)
 
 static int rm(int argc, char **argv)
 {
-    bool force = false;
+    bool force = false, system = false;
     const struct opt opts[] = {
+        CLI_FLAG("system", &system,
+                 "remove templates that serve all users; snapshots and hibernated sandboxes of "
+                 "any user become useless"),
         {.name = "force",
          .type = OPT_FLAG,
          .value = &force,
@@ -184,7 +221,7 @@ static int rm(int argc, char **argv)
              "files) or snapshots need it (they become "
              "useless)"},
     };
-    const struct cli_usage usage = {.synopsis = "template rm [--force] NAME...",
+    const struct cli_usage usage = {.synopsis = "template rm [--force] [--system] NAME...",
                                     .text = "Removes templates.",
                                     .opts = opts,
                                     .opt_count = ARRAY_LEN(opts)};
@@ -199,8 +236,9 @@ static int rm(int argc, char **argv)
         return cli_fail(&e);
     int result = 0;
     for (int i = 1; i < argc; i++)
-        if (remove_one(home, argv[i], force) < 0)
+        if ((system ? remove_system : remove_one)(home, argv[i], force) < 0)
             result = 1;
+    collect_quietly(home, false);
     return result;
 }
 
@@ -242,7 +280,7 @@ static void help(FILE *to)
           "       cubby template import [OPTIONS] FILE|URL\n"
           "       cubby template gc [OPTIONS]\n"
           "       cubby template ls [--json]\n"
-          "       cubby template rm [--force] NAME...\n"
+          "       cubby template rm [--force] [--system] NAME...\n"
           "       cubby template unpack [NAME]\n\n"
           "A template is the saved machine that sandboxes start from. Each verb has --help.\n",
           to);

@@ -8,13 +8,13 @@
 #include "sandbox-backend/drivers/microvm/image/template.h"
 
 // Return a template as `template ls --json` shows it. New reference.
-json_t *template_to_json(const struct template *t, const char *dir);
+json_t *template_to_json(const char *home, const struct template *t, const char *dir);
 
 // Print a line in which a terminal obeys nothing: a template's files may hold any text.
 void template_say(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// Print a template that was made.
-void template_print(const char *home, const struct template *t, bool json);
+// Print a template that was made. templates: the directory of the system that got it, or NULL.
+void template_print(const char *home, const char *templates, const struct template *t, bool json);
 
 int template_build_verb(int argc, char **argv); // template build
 int template_export_verb(int argc, char **argv);

@@ -13,7 +13,9 @@
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/template.h"
 #include "sandbox-backend/cli/template_recipe.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/build.h"
+#include "sandbox-backend/template/move/collect.h"
 
 #define MIB              (1024LL * 1024)
 #define EXIT_CANCELED    130
@@ -45,10 +47,11 @@ static void warn_of_users(const char *home, const char *name)
     }
 }
 
-void template_print(const char *home, const struct template *t, bool json)
+void template_print(const char *home, const char *templates, const struct template *t, bool json)
 {
-    char *dir auto_free = template_dir(home, t->name);
-    json_t *made = template_to_json(t, dir);
+    char *dir auto_free =
+        templates ? str_printf("%s/%s", templates, t->name) : template_dir(home, t->name);
+    json_t *made = template_to_json(home, t, dir);
     if (json)
         cli_print_json(made);
     else
@@ -67,8 +70,9 @@ static int run_build(const struct template_build *spec, bool json)
         cli_fail(&e);
         return e.code == ERR_CANCELED ? EXIT_CANCELED : e.code == ERR_INVALID ? CLI_USAGE : 1;
     }
-    template_print(spec->home, &t, json);
+    template_print(spec->home, spec->templates, &t, json);
     template_fini(&t);
+    collect_quietly(spec->home, true);
     return 0;
 }
 
@@ -78,7 +82,7 @@ static struct {
     const char *image, *disk_file; // sources
     const char *config;            // file
     struct template_wish wish;
-    bool json;
+    bool json, system;
 } build_options = {
     .spec = {.name = TEMPLATE_DEFAULT, .accel = "auto", .cpus = TEMPLATE_CPUS_DEFAULT},
 };
@@ -185,6 +189,10 @@ static const struct opt BUILD_OPTS[] = {
      .arg = "DIR|docker",
      .help = "\"docker\": the kernel modules of Docker's engine; with --kernel: directory of its "
              "modules (default: the kernel has everything built in)"},
+    {.name = "system",
+     .type = OPT_FLAG,
+     .value = &build_options.system,
+     .help = "build it for all users of this host, as root (docs/templates.md)"},
     {.name = "json",
      .type = OPT_FLAG,
      .value = &build_options.json,
@@ -290,6 +298,10 @@ int template_build_verb(int argc, char **argv)
     struct err e = ERR_INIT;
     char *home auto_free = home_open(&e);
     json_t *config = NULL;
+    char *templates auto_free = build_options.system ? template_dirs_system_make(&e) : NULL;
+    if (err_is(&e))
+        return cli_fail(&e);
+    spec->templates = templates;
     if (!home || read_config(spec, &config, &e) < 0 ||
         template_take_recipe(spec, &build_options.wish, &e) < 0)
         return cli_fail(&e);

@@ -15,15 +15,15 @@
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/template.h"
 #include "sandbox-backend/drivers/host/tool.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/build.h"
 #include "sandbox-backend/template/move/collect.h"
 #include "sandbox-backend/template/move/transfer.h"
 
 #define MIB           (1024LL * 1024)
 #define DAY_S         (24 * 3600LL)
-#define UNUSED_DAYS   30
+#define UNUSED_DAYS   (COLLECT_UNUSED_S / DAY_S)
 #define DAYS_MAX      3650
-#define CACHE_BYTES   (20 * 1024 * MIB)
 #define EXIT_CANCELED 130
 
 static int fail(const struct err *e)
@@ -65,7 +65,8 @@ int template_export_verb(int argc, char **argv)
 // ---- import
 struct import_options {
     const char *name, *accel, *digest;
-    bool force, json;
+    const char *templates; // directory of the system that gets the template; NULL: the home
+    bool force, json, system;
 };
 
 static const char *text_of(const json_t *object, const char *key)
@@ -84,6 +85,7 @@ static int build_imported(const struct import_options *o, const char *home,
     char *initramfs auto_free = str_printf("%s/" TEMPLATE_INITRD, t->dir);
     struct template_build spec = {
         .home = home,
+        .templates = o->templates,
         .name = o->name ? o->name : text_of(facts, "name"),
         .kernel = kernel,
         .kernel_release = text_of(facts, "kernel"),
@@ -106,18 +108,20 @@ static int build_imported(const struct import_options *o, const char *home,
     struct template built;
     if (template_build(&spec, &built, e) < 0)
         return -1;
-    template_print(home, &built, o->json);
+    template_print(home, o->templates, &built, o->json);
     template_fini(&built);
     return 0;
 }
 
 // Check before anything is read that the name is free.
-static int check_name(const char *home, const char *name, bool force, struct err *e)
+static int check_name(const struct import_options *o, const char *home, const char *name,
+                      struct err *e)
 {
-    char *dir auto_free = template_dir(home, name);
+    char *dir auto_free =
+        o->templates ? str_printf("%s/%s", o->templates, name) : template_dir(home, name);
     if (!template_name_ok(name))
         return err_set(e, ERR_INVALID, "\"%s\" is not a valid template name", name);
-    if (force || !file_exists(dir))
+    if (o->force || !file_exists(dir))
         return 0;
     return err_set(e, ERR_CONFLICT,
                    "there is a template \"%s\" already; use --name NAME, or --force to replace it",
@@ -136,7 +140,7 @@ static int import(const struct import_options *o, const char *home, const char *
     if (is_url)
         unlink(file);
     if (result == 0 && !o->name)
-        result = check_name(home, text_of(t.template, "name"), o->force, e);
+        result = check_name(o, home, text_of(t.template, "name"), e);
     if (result == 0)
         result = build_imported(o, home, &t, e);
     transfer_fini(&t);
@@ -157,6 +161,7 @@ int template_import_verb(int argc, char **argv)
          .choices = "auto|kvm|tcg",
          .help = "as of template build"},
         {.name = "force", .type = OPT_FLAG, .value = &o.force, .help = "replace a template"},
+        CLI_FLAG("system", &o.system, "make it for all users of this host, as root"),
         {.name = "json", .type = OPT_FLAG, .value = &o.json, .help = "print the result as JSON"},
     };
     const struct cli_usage usage = {
@@ -177,8 +182,12 @@ int template_import_verb(int argc, char **argv)
     char *home auto_free = home_open(&e);
     if (!home)
         return cli_fail(&e);
+    char *templates auto_free = o.system ? template_dirs_system_make(&e) : NULL;
+    if (o.system && !templates)
+        return cli_fail(&e);
+    o.templates = templates;
     tool_watch_signals();
-    int result = o.name ? check_name(home, o.name, o.force, &e) : 0;
+    int result = o.name ? check_name(&o, home, o.name, &e) : 0;
     if (result == 0)
         result = import(&o, home, argv[1], o.digest ? &expected : NULL, &e);
     tool_unwatch_signals();
@@ -206,7 +215,7 @@ static void on_removed(const struct collect_item *item, void *ctx)
 
 int template_gc_verb(int argc, char **argv)
 {
-    int64_t days = UNUSED_DAYS, size = CACHE_BYTES;
+    int64_t days = UNUSED_DAYS, size = COLLECT_BYTES_MAX;
     struct collect_spec spec = {0};
     bool json = false;
     const struct opt opts[] = {

@@ -16,6 +16,7 @@
 #include "sandbox-backend/build/engine.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/template.h"
+#include "sandbox-backend/template/move/collect.h"
 
 #define MIB           (1024LL * 1024)
 #define EXIT_CANCELED 130
@@ -80,7 +81,7 @@ static int report_result(struct plan_options *o, bool unchanged)
     char *dir auto_free = template_dir(o->engine.home, o->engine.name);
     if (template_load(dir, &t, &e) < 0)
         return cli_fail(&e);
-    json_t *made = template_to_json(&t, dir);
+    json_t *made = template_to_json(o->engine.home, &t, dir);
     report_done(o->engine.report, made);
     if (!o->json)
         template_say(stdout, "template \"%s\": %s%lld MB of memory, %lld MB on disk", t.name,
@@ -106,6 +107,8 @@ static int run_plan(struct plan_options *o)
         status = e.code == ERR_CANCELED ? EXIT_CANCELED : 1;
     } else {
         status = report_result(o, unchanged);
+        if (!unchanged)
+            collect_quietly(o->engine.home, true);
     }
     report_fini(&report);
     return status;

@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 
 #define TEMPLATE_BYTES_MAX 65536
 #define NAMES_BYTES        120
@@ -255,7 +256,7 @@ int tier_facts(const char *template_dir, const struct tier_wish *wish, struct ma
 
 void tiers_prepare(const char *home)
 {
-    char *dir auto_free = str_printf("%s/templates/default", home);
+    char *dir auto_free = template_dirs_find(home, "default");
     struct machine_facts facts;
     struct err ignored = ERR_INIT; // the first create reports it
     if (!usual && file_exists(dir))

@@ -124,7 +124,7 @@ static int start_jail(struct build *b, struct err *e)
 static int prepare(struct build *b, struct err *e)
 {
     if (check_files(b->spec, e) < 0 || find_programs(b, e) < 0 ||
-        build_dir_open(&b->dir, b->spec->home, b->spec->name, e) < 0)
+        build_dir_open(&b->dir, b->templates, b->spec->name, b->spec->templates != NULL, e) < 0)
         return -1;
     char *log auto_free = build_file(b, TEMPLATE_LOG);
     b->log = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -244,8 +244,11 @@ static void finish(struct build *b)
 
 int template_build(const struct template_build *spec, struct template *built, struct err *e)
 {
-    struct build b = {.spec = spec, .dir = {.lock = -1}, .log = -1, .cache_lock = -1};
-    char *final auto_free = template_dir(spec->home, spec->name);
+    char *templates auto_free =
+        spec->templates ? xstrdup(spec->templates) : home_path(spec->home, "templates");
+    char *final auto_free = str_printf("%s/%s", templates, spec->name);
+    struct build b = {
+        .spec = spec, .templates = templates, .dir = {.lock = -1}, .log = -1, .cache_lock = -1};
     if (!template_name_ok(spec->name))
         return err_set(e, ERR_INVALID,
                        "\"%s\" is not a valid template name: use a-z, 0-9, '.', '_' and '-', at "

@@ -35,6 +35,7 @@ struct template_source {
 
 struct template_build {
     const char *home;
+    const char *templates; // the directory of the system's templates, which gets it; NULL: the home
     const char *name;
     const char *kernel;         // a kernel image of the user's, or NULL for Debian's
     const char *modules;        // a tree with its modules, or NULL: all that it needs is built in

@@ -14,10 +14,8 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
-#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/drivers/microvm/image/template.h"
 #include "sandbox-backend/template/unpack.h"
 
 #define PREFIX       ".build-"
@@ -95,12 +93,13 @@ static int take(struct build_dir *p, const char *templates, struct err *e)
     return flock(p->lock, LOCK_EX | LOCK_NB) < 0 ? err_sys(e, errno, "lock %s", p->path) : 0;
 }
 
-int build_dir_open(struct build_dir *p, const char *home, const char *name, struct err *e)
+int build_dir_open(struct build_dir *p, const char *templates, const char *name, bool is_shared,
+                   struct err *e)
 {
-    char *templates auto_free = home_path(home, "templates");
-    *p = (struct build_dir){.home = xstrdup(home), .name = xstrdup(name), .lock = -1};
+    *p = (struct build_dir){
+        .templates = xstrdup(templates), .name = xstrdup(name), .is_shared = is_shared, .lock = -1};
     int guard auto_close = -1;
-    int result = dir_make(templates, 0700, e);
+    int result = dir_make(templates, is_shared ? 0755 : 0700, e);
     if (result == 0)
         guard = open_dir(templates, e);
     if (guard < 0)
@@ -143,11 +142,33 @@ static int sync_files(const char *dir, struct err *e)
     return result;
 }
 
+// Let everybody read all files and directories, and nobody but the owner write.
+static int open_to_all(const char *dir, struct err *e)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return err_sys(e, errno, "read %s", dir);
+    int result = 0;
+    const struct dirent *entry;
+    while (result == 0 && (entry = readdir(d))) {
+        if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
+            char *below auto_free = str_printf("%s/%s", dir, entry->d_name);
+            result = open_to_all(below, e);
+        }
+        if (entry->d_type == DT_REG && fchmodat(dirfd(d), entry->d_name, 0644, 0) < 0)
+            result = err_sys(e, errno, "change the mode of %s/%s", dir, entry->d_name);
+    }
+    if (result == 0 && fchmod(dirfd(d), 0755) < 0)
+        result = err_sys(e, errno, "change the mode of %s", dir);
+    closedir(d);
+    return result;
+}
+
 int build_dir_commit(struct build_dir *p, struct err *e)
 {
-    if (sync_files(p->path, e) < 0)
+    if ((p->is_shared && open_to_all(p->path, e) < 0) || sync_files(p->path, e) < 0)
         return -1;
-    char *final auto_free = template_dir(p->home, p->name);
+    char *final auto_free = str_printf("%s/%s", p->templates, p->name);
     if (renameat2(AT_FDCWD, p->path, AT_FDCWD, final, RENAME_NOREPLACE) == 0)
         return 0;
     if (renameat2(AT_FDCWD, p->path, AT_FDCWD, final, RENAME_EXCHANGE) == 0)
@@ -170,6 +191,6 @@ void build_dir_close(struct build_dir *p)
         close(p->lock);
     free(p->path);
     free(p->name);
-    free(p->home);
+    free(p->templates);
     *p = (struct build_dir){.lock = -1};
 }

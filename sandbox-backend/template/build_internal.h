@@ -20,6 +20,7 @@
 
 struct build {
     const struct template_build *spec; // borrowed
+    const char *templates;             // borrowed; the directory that gets the template
     struct build_dir dir;
     struct progress progress;
     struct rootfs_spec rootfs;

@@ -20,6 +20,7 @@
 #include "sandbox-backend/drivers/bubblewrap/bubblewrap.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/nest/nest.h"
 
 #define DISK_FILE      "disk.ext4" // in the template
@@ -82,10 +83,10 @@ static char *root_of(const char *template)
     return str_printf("%s/" BUBBLEWRAP_DIR "/" BUBBLEWRAP_ROOT, template);
 }
 
-bool template_is_unpacked(const char *template_dir)
+bool template_is_unpacked(const char *home, const char *template_dir)
 {
     struct err e = ERR_INIT;
-    return bubblewrap_check_root(template_dir, &e) == 0;
+    return bubblewrap_check_root(home, template_dir, &e) == 0;
 }
 
 // Return a descriptor that holds the lock of a directory, or -1. how: of flock(2).
@@ -102,7 +103,9 @@ static int lock_dir(const char *dir, int how, struct err *e)
 static int take_lock(const char *template, struct err *e)
 {
     char *dir auto_free = str_printf("%s/" BUBBLEWRAP_DIR, template);
-    return dir_make(dir, 0755, e) < 0 ? -1 : lock_dir(dir, LOCK_EX, e);
+    if (dir_make(template, 0700, e) < 0 || dir_make(dir, 0755, e) < 0)
+        return -1;
+    return lock_dir(dir, LOCK_EX, e);
 }
 
 // Write all files to the disk before the name says that they are complete.
@@ -127,18 +130,21 @@ static int unpack_to(const char *image, const char *root, struct err *e)
 
 int template_unpack(const char *home, const char *name, bool *made, struct err *e)
 {
-    char *template auto_free = template_dir(home, name);
+    char *template auto_free = template_dirs_find(home, name);
+    char *own auto_free = template_dirs_own(home, template);
     char *image auto_free = str_printf("%s/" DISK_FILE, template);
-    char *root auto_free = root_of(template);
+    char *root auto_free = root_of(own);
     *made = false;
+    if (template_dirs_check(home, name, e) < 0)
+        return -1;
     if (!file_exists(image))
         return err_set(e, ERR_NOT_FOUND,
                        "there is no template \"%s\"; build it with: cubby template build %s", name,
                        name);
-    int lock auto_close = take_lock(template, e);
+    int lock auto_close = take_lock(own, e);
     if (lock < 0)
         return -1;
-    *made = !template_is_unpacked(template);
+    *made = !template_is_unpacked(home, template);
     return *made && unpack_to(image, root, e) < 0 ? err_wrap(e, "unpack template \"%s\"", name) : 0;
 }
 

@@ -5,13 +5,14 @@
 
 #include "sandbox-backend/base/err.h"
 
-// Unpack the disk of a template into its directory. Blocking; takes some seconds, and as much of
-// the disk as the root file system has. *made: false if it was unpacked before. ERR_NOT_FOUND:
-// there is no such template, or a program is missing; the message says which.
+// Unpack the disk of a template into its directory, or that of one of the system into the home.
+// Blocking; takes some seconds, and as much of the disk as the root file system has. *made: false
+// if it was unpacked before. ERR_NOT_FOUND: there is no such template, or a program is missing; the
+// message says which.
 int template_unpack(const char *home, const char *name, bool *made, struct err *e);
 
 // Tell whether the template was unpacked by this user.
-bool template_is_unpacked(const char *template_dir);
+bool template_is_unpacked(const char *home, const char *template_dir);
 
 // Remove what template_unpack made: its files may belong to users that only cubby-nest can become.
 // A template that is not unpacked is no error. ERR_CONFLICT, and nothing is removed, while it is

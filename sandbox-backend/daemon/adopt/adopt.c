@@ -169,7 +169,7 @@ static void mend_rollback(const struct sandbox *sb, const struct record_extra *e
 static void adopt_machine(struct sandbox *sb, const json_t *record)
 {
     struct store *store = sb->store;
-    char *template auto_free = str_printf("%s/templates/%s", store->home, sb->template);
+    char *template auto_free = templates_dir(store, sb->template, sb->build);
     struct machine_spec spec = sandbox_machine_spec(sb, template);
     sb->facts.driver->adopt(store->loop, &spec, record, on_adopted, ending_on_exit, sb);
 }

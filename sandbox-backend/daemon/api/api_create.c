@@ -54,6 +54,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct create_spec spec = {.owner = api_keys_caller(p->store->api_keys, req)};
     struct err e = ERR_INIT;
     json_t *json = json_parse_few(body, len, NEW_VALUES_MAX, &e);
+    snapshots_look(&p->store->snapshots);
     if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0)
         create_start(p->store, &spec, on_created, p, &p->sb, &e);
     create_spec_fini(&spec);

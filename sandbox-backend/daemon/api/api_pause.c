@@ -201,6 +201,7 @@ static int find_snapshot(const struct api_call *c, struct known_template *out, s
         return -1;
     if (!id || !*id)
         return err_set(e, ERR_INVALID, "snapshotID is required");
+    snapshots_look(&c->store->snapshots);
     if (templates_find_as(c->store, owner, id, NULL, out, e) < 0)
         return only_a_snapshot(c->store, id, e);
     if (!out->snapshot)

@@ -125,6 +125,7 @@ int api_snapshots(struct api_call *c, struct err *e)
     struct api_merged_list how = {
         .id = "snapshotID", .time = "createdAt", .page = q.page, .running = -1};
     const struct snapshot *snap = NULL;
+    snapshots_look(&c->store->snapshots);
     TAILQ_FOREACH (snap, &c->store->snapshots.all, link) {
         if (!matches(c, &q, snap))
             continue;

@@ -19,16 +19,21 @@
 #include "sandbox-backend/daemon/pool/pool.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sandbox/templates.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/keys/sha256.h"
 
 #define MESSAGE_BYTES 200 // of snapshot ids in a message
 
 static void made_at(const struct known_template *t, char out[CLOCK_RFC3339_BYTES])
 {
-    char *path auto_free = str_printf("%s/template.json", t->dir);
-    struct stat st = {0};
-    stat(path, &st);
-    clock_rfc3339(out, (int64_t)st.st_mtime * 1000000000);
+    int64_t ns = 0;
+    clock_rfc3339(out, clock_parse_rfc3339(t->build, &ns) ? ns : 0);
+}
+
+static void used_at(const struct store *store, const struct known_template *t,
+                    char out[CLOCK_RFC3339_BYTES])
+{
+    clock_rfc3339(out, template_dirs_used_s(store->home, t->dir) * 1000000000);
 }
 
 // Return the id of a template's build as a UUID. One of the command line has none, so it is derived
@@ -51,19 +56,20 @@ static char *build_id_of(const struct store *store, const struct known_template 
 
 static json_t *view_of(const struct store *store, const struct known_template *t) // E2B's Template
 {
-    char made[CLOCK_RFC3339_BYTES];
+    char made[CLOCK_RFC3339_BYTES], used[CLOCK_RFC3339_BYTES];
     const char *name = templates_shown(store, t->name);
     char *build auto_free = build_id_of(store, t);
     char *contents auto_free = driver_contents(t->dir);
     made_at(t, made);
+    used_at(store, t, used);
     size_t builds = json_object_size(built_names_builds(&store->names, name));
     return json_pack(
-        "{s:s, s:s, s:i, s:I, s:I, s:b, s:[s], s:[s], s:s, s:s, s:n, s:n, s:i, s:i, s:s, s:s, "
+        "{s:s, s:s, s:i, s:I, s:I, s:b, s:[s], s:[s], s:s, s:s, s:n, s:s, s:i, s:i, s:s, s:s, "
         "s:s*}",
         "templateID", name, "buildID", build, "cpuCount", t->facts.cpus, "memoryMB",
         (json_int_t)t->facts.memory_mb, "diskSizeMB", (json_int_t)t->facts.disk_mb, "public",
         (int)built_names_is_public(&store->names, name), "aliases", name, "names", name,
-        "createdAt", made, "updatedAt", made, "createdBy", "lastSpawnedAt", "spawnCount", 0,
+        "createdAt", made, "updatedAt", made, "createdBy", "lastSpawnedAt", used, "spawnCount", 0,
         "buildCount", builds ? (int)builds : 1, "envdVersion", ENVD_VERSION, "buildStatus", "ready",
         "contents", contents);
 }
@@ -106,23 +112,34 @@ static json_t *detail_of(const struct store *store, const struct known_template 
     return view;
 }
 
-// Append the templates of the command line. A directory without a template.json may have the name
-// of an alias, which is another template.
-static void list_plain(const struct store *store, json_t *list)
+// Append the templates of a directory. One without a template.json may have the name of an alias,
+// which is another template, and one of the system that of a template of the home.
+static void list_in(const struct store *store, const char *dir, json_t *list)
 {
-    char *path auto_free = home_path(store->home, "templates");
     struct dirent **names = NULL;
-    int n = scandir(path, &names, NULL, alphasort);
+    int n = scandir(dir, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         struct known_template t = {0};
-        if (templates_is_name(names[i]->d_name) && !strchr(names[i]->d_name, '@') &&
-            templates_find_as(store, NULL, names[i]->d_name, NULL, &t, NULL) == 0 &&
-            !templates_is_hidden(store, names[i]->d_name) && str_eq(t.name, names[i]->d_name))
+        const char *name = names[i]->d_name;
+        char *path auto_free = str_printf("%s/%s", dir, name);
+        if (templates_is_name(name) && !strchr(name, '@') &&
+            templates_find_as(store, NULL, name, NULL, &t, NULL) == 0 &&
+            !templates_is_hidden(store, name) && str_eq(t.name, name) && str_eq(t.dir, path))
             json_array_append_new(list, view_of(store, &t));
         templates_fini(&t);
         free(names[i]);
     }
     free(names);
+}
+
+// Append the templates of the command line.
+static void list_plain(const struct store *store, json_t *list)
+{
+    char *own auto_free = home_path(store->home, "templates");
+    char *system auto_free = template_dirs_system(store->home);
+    list_in(store, own, list);
+    if (system)
+        list_in(store, system, list);
 }
 
 // Return the template of a name's tag default, or else of the tag that was assigned last. Borrowed.
@@ -176,6 +193,7 @@ int api_templates(struct api_call *c, struct err *e)
 static int find(struct api_call *c, struct known_template *t, struct err *e)
 {
     const char *newest = newest_of(&c->store->names, caller_of(c), c->arg);
+    snapshots_look(&c->store->snapshots);
     int rc = templates_find_as(c->store, caller_of(c), newest ? newest : c->arg, NULL, t, e);
     if (rc < 0 && e->code == ERR_NOT_FOUND)
         c->error_code = "template_not_found";
@@ -233,6 +251,7 @@ int api_template_delete(struct api_call *c, struct err *e)
          builds_has_unfinished(c->store, caller_of(c), c->arg)))
         return api_build_delete(c, e);
     char *template auto_free = templates_resolve_as(c->store, caller_of(c), c->arg);
+    snapshots_look(&c->store->snapshots);
     struct snapshot *snap =
         template ? NULL : snapshots_find(&c->store->snapshots, caller_of(c), c->arg);
     if (snap) // even a snapshot that cannot be used any more

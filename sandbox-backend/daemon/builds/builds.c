@@ -442,7 +442,7 @@ static int set_template(struct build *b, struct plan_parts *parts, struct machin
         err_set(e, ERR_INVALID, "fromTemplate: '%s' is a snapshot, and must be a template",
                 parts->template);
     *base = t.facts;
-    json_t *environment = templates_environment(b->all->store, t.name);
+    json_t *environment = templates_environment(b->all->store, t.name, t.build);
     plan_set_template(parts, t.name, environment);
     json_decref(environment);
     templates_fini(&t);

@@ -112,11 +112,13 @@ static void on_up(struct sandbox *sb, int64_t ready_ms, const struct err *e, voi
     (void)ready_ms;
     struct handout *h = ctx;
     long long ms = clock_mono_ms() - h->start_ms;
+    char *dir auto_free = templates_dir(sb->store, sb->template, sb->build);
     if (e) {
         fail(h, NULL, e);
         return;
     }
     FAULT("handout.4");
+    templates_touch(sb->store, dir);
     json_decref(steal(&sb->handout_env));
     sb->asleep = false;
     sandbox_set_state(sb, SANDBOX_RUNNING);

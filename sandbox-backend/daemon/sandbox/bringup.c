@@ -137,7 +137,8 @@ static int make_machine(struct bringup *b)
 {
     struct sandbox *sb = b->sb;
     struct machine_spec spec = sandbox_machine_spec(sb, b->spec.template_dir);
-    templates_touch(b->spec.template_dir);
+    if (!sb->unclaimed) // a pool member is used when it is handed out
+        templates_touch(sb->store, b->spec.template_dir);
     char *egress;
     if (sandbox_egress(sb, &egress, &b->err) < 0)
         return -1;
@@ -224,8 +225,9 @@ static void add_environment(json_t *body, const struct bringup *b)
 {
     const struct sandbox *sb = b->sb;
     bool image = b->spec.what == BRINGUP_INIT_IMAGE;
-    json_t *template =
-        sb->facts.driver->has_host_users ? NULL : templates_environment(sb->store, sb->template);
+    json_t *template = sb->facts.driver->has_host_users
+                           ? NULL
+                           : templates_environment(sb->store, sb->template, sb->build);
     const char *user = json_string_value(json_object_get(template, "user"));
     const char *directory = json_string_value(json_object_get(template, "directory"));
     json_object_set_new(body, "envVars", variables(sb, b->spec.env, image ? NULL : template));

@@ -24,6 +24,7 @@
 
 #define SNAPSHOT_FORMAT 1
 #define SNAPSHOTS_MAX   10000 // more are not read
+#define COARSE_S        2     // the time of a directory is exact to this
 
 // ---- one snapshot
 static struct snapshot *snapshot_named(const struct snapshots *s, const char *id)
@@ -208,7 +209,7 @@ static void load_one(struct snapshots *s, const char *name)
         snap = snapshot_read(s, name, &e);
     if (snap)
         snapshots_add(s, snap);
-    else
+    else if (json_object_set_new(s->damaged, name, json_true()) == 0)
         log_warn("snapshots.damaged", "the snapshot in %s cannot be used, and stays as it is: %s",
                  path, e.msg);
 }
@@ -218,9 +219,57 @@ static int is_entry(const struct dirent *d)
     return strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0;
 }
 
+static int is_snapshot(const struct dirent *d)
+{
+    return snapshots_is_id(d->d_name);
+}
+
+static bool is_known(const struct snapshot_list *list, const char *id)
+{
+    const struct snapshot *snap = NULL;
+    TAILQ_FOREACH (snap, list, link) {
+        if (strcmp(snap->id, id) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void drop_removed(struct snapshots *s)
+{
+    for (struct snapshot *snap = TAILQ_FIRST(&s->all), *next; snap; snap = next) {
+        next = TAILQ_NEXT(snap, link);
+        if (file_exists(snap->dir))
+            continue;
+        log_info("snapshots.removed", "id=%s", snap->id);
+        snapshots_remove(s, snap);
+        snapshot_free(snap);
+    }
+}
+
+void snapshots_look(struct snapshots *s)
+{
+    struct stat st;
+    struct dirent **names = NULL;
+    // A rename into the directory changes its time, which is coarse: a young time proves nothing.
+    if (stat(s->dir, &st) < 0 ||
+        (st.st_mtim.tv_sec == s->looked.tv_sec && st.st_mtim.tv_nsec == s->looked.tv_nsec))
+        return;
+    if (st.st_mtim.tv_sec + COARSE_S < clock_wall_ns() / 1000000000)
+        s->looked = st.st_mtim;
+    drop_removed(s);
+    int n = scandir(s->dir, &names, is_snapshot, alphasort);
+    for (int i = 0; i < n; i++) {
+        if (!json_object_get(s->damaged, names[i]->d_name) &&
+            !is_known(&s->all, names[i]->d_name) && !is_known(&s->making, names[i]->d_name))
+            load_one(s, names[i]->d_name);
+        free(names[i]);
+    }
+    free(names);
+}
+
 int snapshots_open(struct snapshots *s, const char *home, struct err *e)
 {
-    *s = (struct snapshots){.dir = home_path(home, "snapshots")};
+    *s = (struct snapshots){.dir = home_path(home, "snapshots"), .damaged = json_object()};
     TAILQ_INIT(&s->all);
     TAILQ_INIT(&s->making);
     if (dir_make(s->dir, 0700, e) < 0)
@@ -242,6 +291,8 @@ void snapshots_fini(struct snapshots *s)
         snapshots_remove(s, snap);
         snapshot_free(snap);
     }
+    json_decref(s->damaged);
+    s->damaged = NULL;
     free(s->dir);
     s->dir = NULL;
 }

@@ -19,6 +19,8 @@
 // number of snapshots, and only the operator can use one, as the template "layer:<key>". The time
 // stamp of snapshot.json is that of the layer's last use.
 //
+// `cubby snapshot import` adds a directory while the daemon runs; snapshots_look finds it.
+//
 // The list of all snapshots is in memory, ordered by age. Ids cannot be guessed. Names belong to an
 // owner: a name means the owner's newest snapshot of that name.
 #pragma once
@@ -27,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <time.h>
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/sandbox_id.h"
@@ -66,12 +69,18 @@ struct snapshots {
     struct snapshot_list all; // the newest first
     size_t count;
     struct snapshot_list making; // in progress; they count for the limits
+    struct timespec looked;      // the time of the directory at the last look
+    json_t *damaged; // owned; an object whose keys are directories that are no snapshots
 };
 
 // Create <home>/snapshots, remove the hidden directories there, and read the snapshots. A snapshot
 // that cannot be read is logged and left alone.
 int snapshots_open(struct snapshots *s, const char *home, struct err *e);
 void snapshots_fini(struct snapshots *s);
+// Read the snapshots that another program has put into the directory since, and drop those that it
+// has removed (`cubby snapshot import`, `cubby template gc`). Called before a list is
+// shown, and for an id or a name that is unknown.
+void snapshots_look(struct snapshots *s);
 
 // Return the snapshot of `owner` (NULL: of any) with this id or name, or NULL. The name may end
 // with ":default" or ":latest". Borrowed until the next turn of the loop.

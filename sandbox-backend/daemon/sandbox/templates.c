@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The templates of this home, as the API names them.
+// The templates of this home and of the system, as the API names them.
 #include "sandbox-backend/daemon/sandbox/templates.h"
 
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
@@ -17,6 +15,7 @@
 #include "sandbox-backend/daemon/sandbox/json_file.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/log/log.h"
 
 #define NAME_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-"
@@ -31,12 +30,13 @@ bool templates_is_name(const char *name)
 
 static char *dir_of(const struct store *store, const char *name)
 {
-    return str_printf("%s/templates/%s", store->home, name);
+    return template_dirs_find(store->home, name);
 }
 
 static char *file_of(const struct store *store, const char *name)
 {
-    return str_printf("%s/templates/%s/template.json", store->home, name);
+    char *dir auto_free = dir_of(store, name);
+    return str_printf("%s/template.json", dir);
 }
 
 static bool exists(const struct store *store, const char *name)
@@ -165,6 +165,8 @@ static int not_found(const struct store *store, const char *owner, const char *w
     char *stands_for auto_free = tag ? NULL : alias_of(store, wanted);
     if (str_starts(wanted, SNAPSHOT_ID_PREFIX))
         return templates_no_snapshot(store, wanted, e);
+    if (template_dirs_check(store->home, wanted, e) < 0)
+        return -1;
     if (templates_is_name(wanted))
         return err_set(e, ERR_NOT_FOUND,
                        "template '%s' not found; build it with: cubby template build %s", wanted,
@@ -178,21 +180,30 @@ static int not_found(const struct store *store, const char *owner, const char *w
     return err_set(e, ERR_NOT_FOUND, "template '%.100s' not found", wanted);
 }
 
-void templates_touch(const char *dir)
+void templates_touch(const struct store *store, const char *dir)
 {
-    char *path auto_free = str_printf("%s/template.json", dir);
-    // A template of the system cannot be changed by its users.
-    (void)utimensat(AT_FDCWD, path, NULL, 0);
+    template_dirs_touch(store->home, dir);
 }
 
-char *templates_build(const struct store *store, const char *name)
+char *templates_dir(const struct store *store, const char *name, const char *build)
 {
-    char *path auto_free = file_of(store, name);
+    return template_dirs_find_build(store->home, name, build);
+}
+
+static char *build_of(const char *dir)
+{
+    char *path auto_free = str_printf("%s/template.json", dir);
     json_t *json = json_file_read(path, FILE_BYTES_MAX, NULL);
     const char *made = json_string_value(json_object_get(json, "created_at"));
     char *build = xstrdup(made ? made : "");
     json_decref(json);
     return build;
+}
+
+char *templates_build(const struct store *store, const char *name)
+{
+    char *dir auto_free = dir_of(store, name);
+    return build_of(dir);
 }
 
 bool templates_is_hidden(const struct store *store, const char *name)
@@ -204,9 +215,10 @@ bool templates_is_hidden(const struct store *store, const char *name)
     return hidden;
 }
 
-json_t *templates_environment(const struct store *store, const char *name)
+json_t *templates_environment(const struct store *store, const char *name, const char *build)
 {
-    char *path auto_free = file_of(store, name);
+    char *dir auto_free = templates_dir(store, name, build);
+    char *path auto_free = str_printf("%s/template.json", dir);
     json_t *json = json_file_read(path, FILE_BYTES_MAX, NULL);
     json_t *environment = json_object_get(json, "environment");
     json_t *found = json_is_object(environment) ? json_incref(environment) : NULL;
@@ -217,7 +229,8 @@ json_t *templates_environment(const struct store *store, const char *name)
 // An image holds only the differences from its template's build, so it is useless with another.
 static int check_build(const struct store *store, const struct snapshot *snap, struct err *e)
 {
-    char *build auto_free = templates_build(store, snap->template);
+    char *dir auto_free = templates_dir(store, snap->template, snap->build);
+    char *build auto_free = build_of(dir);
     if (!exists(store, snap->template))
         return err_set(e, ERR_PRECONDITION,
                        "snapshot '%s' cannot be used, because its template '%s' was removed; "
@@ -233,7 +246,8 @@ static int check_build(const struct store *store, const struct snapshot *snap, s
 
 int templates_check(const struct sandbox *sb, struct err *e)
 {
-    char *build auto_free = templates_build(sb->store, sb->template);
+    char *dir auto_free = templates_dir(sb->store, sb->template, sb->build);
+    char *build auto_free = build_of(dir);
     if (!sb->build || (exists(sb->store, sb->template) && str_eq(build, sb->build)))
         return 0;
     return err_set(e, ERR_CONFLICT,
@@ -246,7 +260,7 @@ static int find_snapshot(const struct store *store, const struct snapshot *snap,
                          struct known_template *out, struct err *e)
 {
     struct machine_facts now = {0}; // read to check that this host can run the template
-    char *dir auto_free = dir_of(store, snap->template);
+    char *dir auto_free = templates_dir(store, snap->template, snap->build);
     if (check_build(store, snap, e) < 0)
         return -1;
     if (snap->facts.driver->facts(dir, &now, e) < 0)
@@ -280,7 +294,7 @@ int templates_find_as(const struct store *store, const char *owner, const char *
     char *dir auto_free = dir_of(store, name);
     if (tier_facts(dir, wish, &out->facts, e) < 0)
         return err_wrap(e, "template '%s'", name);
-    out->build = templates_build(store, name);
+    out->build = build_of(dir);
     out->name = steal(&name);
     out->dir = steal(&dir);
     return 0;

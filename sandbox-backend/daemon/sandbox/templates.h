@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The templates of this home, as the API names them.
+// The templates of this home and of the system (drivers/template_dirs.h), as the API names them.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -52,15 +52,19 @@ int templates_find_as(const struct store *store, const char *owner, const char *
 // Set ERR_NOT_FOUND for a name that can only be a snapshot's. The text says how to list snapshots.
 int templates_no_snapshot(const struct store *store, const char *wanted, struct err *e);
 void templates_fini(struct known_template *t);
-// Note that the template is used now: `cubby template ls` shows that time.
-void templates_touch(const char *dir);
+// Note that a caller uses the template in `dir` now: `cubby template ls` shows that time.
+void templates_touch(const struct store *store, const char *dir);
+// Return the directory of the template with that build (NULL: any), or of another build if there is
+// none. New string.
+char *templates_dir(const struct store *store, const char *name, const char *build);
 // Return the template's present build. It changes with each rebuild. New string.
 char *templates_build(const struct store *store, const char *name);
 // Return whether lists leave the template out: it is an intermediate result of a build.
 bool templates_is_hidden(const struct store *store, const char *name);
 // Return what a template gives its sandboxes: {"variables", "directory", "user"}, each of which may
 // be missing. New reference; NULL: it gives them nothing.
-json_t *templates_environment(const struct store *store, const char *name);
+// build: that is meant (templates_dir).
+json_t *templates_environment(const struct store *store, const char *name, const char *build);
 // Check that the template is still the build that `sb` was created from. An image holds only the
 // differences from that build, so it is useless with another. ERR_CONFLICT says what has changed.
 int templates_check(const struct sandbox *sb, struct err *e);

@@ -174,10 +174,10 @@ void wake__make(struct pausing *p)
     bool own = !*sb->image;
     struct known_template t = {0};
     FAULT("wake.1");
-    struct bringup_spec up = {
-        .dir = p->rollback || own ? BRINGUP_DIR_STRIP : BRINGUP_DIR_DROP_IMAGE,
-        .template_dir = str_printf("%s/templates/%s", sb->store->home, sb->template),
-        .what = own ? BRINGUP_INIT_CLOCK : BRINGUP_INIT_IMAGE};
+    struct bringup_spec up = {.dir =
+                                  p->rollback || own ? BRINGUP_DIR_STRIP : BRINGUP_DIR_DROP_IMAGE,
+                              .template_dir = templates_dir(sb->store, sb->template, sb->build),
+                              .what = own ? BRINGUP_INIT_CLOCK : BRINGUP_INIT_IMAGE};
     int found = own ? 0 : templates_find_as(sb->store, NULL, sb->image, NULL, &t, &p->err);
     up.image = own ? sandbox_image_dir(sb) : steal(&t.image);
     up.token = steal(&t.token);

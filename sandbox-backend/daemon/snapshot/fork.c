@@ -85,7 +85,7 @@ static void inherit(struct forking *f, const struct sandbox *sb)
     spec->secrets = json_incref(sb->secrets); // the image's processes have these placeholders
     spec->template =
         (struct known_template){.name = xstrdup(sb->template),
-                                .dir = str_printf("%s/templates/%s", sb->store->home, sb->template),
+                                .dir = templates_dir(sb->store, sb->template, sb->build),
                                 .build = sb->build ? xstrdup(sb->build) : NULL,
                                 .snapshot = sb->snapshot ? xstrdup(sb->snapshot) : NULL,
                                 .image = xstrdup(f->dir),

@@ -17,6 +17,7 @@
 #include "sandbox-backend/drivers/bubblewrap/bwrap_args.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/drivers/nest/nested.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/jail/jail.h"
 #include "sandbox-backend/nest/nest.h"
 
@@ -41,16 +42,33 @@ static bool has_tun(void)
     return fd >= 0;
 }
 
-static char *root_of(const char *template_dir)
+static char *state; // owned; the state directory; NULL: the driver is not open
+
+static int open_driver(uv_loop_t *loop, const char *home, const struct driver_jail *jail,
+                       struct err *e)
 {
-    return str_printf("%s/" BUBBLEWRAP_DIR "/" BUBBLEWRAP_ROOT, template_dir);
+    (void)loop, (void)jail, (void)e;
+    state = xstrdup(home);
+    return 0;
+}
+
+static void close_driver(void)
+{
+    free(steal(&state));
+}
+
+// home: NULL: only a template of the home is meant.
+static char *root_of(const char *home, const char *template_dir)
+{
+    char *own auto_free = home ? template_dirs_own(home, template_dir) : xstrdup(template_dir);
+    return str_printf("%s/" BUBBLEWRAP_DIR "/" BUBBLEWRAP_ROOT, own);
 }
 
 // ---- facts
 
-int bubblewrap_check_root(const char *template_dir, struct err *e)
+int bubblewrap_check_root(const char *home, const char *template_dir, struct err *e)
 {
-    char *root auto_free = root_of(template_dir);
+    char *root auto_free = root_of(home, template_dir);
     const char *name = str_base(template_dir);
     uid_t owner = geteuid() == 0 ? NEST_USERS_FIRST : geteuid();
     struct stat st;
@@ -72,17 +90,23 @@ static const char *warning(const struct machine *m)
     return has_network ? SHARED : NO_NETWORK;
 }
 
-static int facts(const char *template_dir, struct machine_facts *out, struct err *e)
+static int facts_in(const char *home, const char *template_dir, struct machine_facts *out,
+                    struct err *e)
 {
     char *bwrap auto_free = tool_find(BWRAP_PROGRAM, BWRAP_PACKAGE, e);
     *out = (struct machine_facts){0};
     if (!bwrap || nested_facts(template_dir, out, e) < 0 ||
-        bubblewrap_check_root(template_dir, e) < 0)
+        bubblewrap_check_root(home, template_dir, e) < 0)
         return -1;
     // The layer above the root is in memory.
     if (out->disk_mb > out->memory_mb * LAYER_FACTOR)
         out->disk_mb = out->memory_mb * LAYER_FACTOR;
     return 0;
+}
+
+static int facts(const char *template_dir, struct machine_facts *out, struct err *e)
+{
+    return facts_in(state, template_dir, out, e);
 }
 
 static int64_t promise_mb(const struct machine_facts *f)
@@ -123,7 +147,7 @@ static int begin(struct nested *n, bool has_secrets, struct err *e)
     char *tools auto_free = tools_dir(e);
     if (!bwrap || !tools)
         return -1;
-    char *root auto_free = root_of(n->core.template);
+    char *root auto_free = root_of(state, n->core.template);
     char *layer auto_free = str_printf("%lld", (long long)f.disk_mb);
     char *half auto_free = str_printf("%lld", (long long)f.memory_mb << 19);
     const char *operands[BWRAP_ARGS_MAX];
@@ -211,7 +235,7 @@ static void doctor(const char *home, finding_cb add, void *ctx)
     struct err e = ERR_INIT;
     struct machine_facts f;
     char *bwrap auto_free = tool_find(BWRAP_PROGRAM, BWRAP_PACKAGE, &e);
-    char *dir auto_free = home ? str_printf("%s/templates/default", home) : NULL;
+    char *dir auto_free = home ? template_dirs_find(home, "default") : NULL;
     if (!bwrap) {
         add(ctx, FINDING_NOTE, "bubblewrap", "apt install " BWRAP_PACKAGE,
             "bwrap is not installed; only the tier bubblewrap needs it");
@@ -223,7 +247,7 @@ static void doctor(const char *home, finding_cb add, void *ctx)
             "newuidmap is not installed, which the tier bubblewrap needs without root");
     else if (!has_tun())
         add(ctx, FINDING_NOTE, "bubblewrap", "allow this user to open " TUN, NO_TUN);
-    else if (!dir || facts(dir, &f, &e) < 0)
+    else if (!dir || facts_in(home, dir, &f, &e) < 0)
         add(ctx, FINDING_NOTE, "bubblewrap", "cubby template unpack default",
             dir ? e.msg : "no template is unpacked for bubblewrap");
     else
@@ -247,6 +271,8 @@ const struct driver bubblewrap_driver = {
     .disk_mb = 50,
     .jail = jail,
     .warning = warning,
+    .open = open_driver,
+    .close = close_driver,
     .facts = facts,
     .promise_mb = promise_mb,
     .create = create,

@@ -11,6 +11,7 @@
 #include "sandbox-backend/drivers/gvisor/container.h"
 #include "sandbox-backend/drivers/gvisor/runsc.h"
 #include "sandbox-backend/drivers/gvisor/runsc_pin.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 
 #define TEMPLATE "default"
 #define REBUILD  "cubby template build " TEMPLATE
@@ -19,7 +20,7 @@ static void look_at_template(const char *home, finding_cb add, void *ctx)
 {
     struct err e = ERR_INIT;
     struct bundle_template t;
-    char *dir auto_free = str_printf("%s/templates/" TEMPLATE, home);
+    char *dir auto_free = template_dirs_find(home, TEMPLATE);
     char *saved auto_free = str_printf("%s/" BUNDLE_DIR, dir);
     if (bundle_load(dir, &t, &e) < 0) {
         add(ctx, FINDING_NOTE, "gvisor", REBUILD, e.msg);

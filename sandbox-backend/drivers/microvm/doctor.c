@@ -16,6 +16,7 @@
 #include "sandbox-backend/drivers/microvm/image/template.h"
 #include "sandbox-backend/drivers/microvm/qemu/accel.h"
 #include "sandbox-backend/drivers/microvm/qemu/qemu_binary.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 
 #define REBUILD      "cubby template build " TEMPLATE_DEFAULT
 #define KVM_DEVICE   "/dev/kvm"
@@ -104,8 +105,9 @@ static void look_at_template(struct look *l, struct template *t)
     struct err e = ERR_INIT;
     if (!l->home)
         return;
-    l->dir = template_dir(l->home, TEMPLATE_DEFAULT);
-    if (template_load(l->dir, t, &e) < 0) {
+    l->dir = template_dirs_find(l->home, TEMPLATE_DEFAULT);
+    if (template_dirs_check(l->home, TEMPLATE_DEFAULT, &e) < 0 ||
+        template_load(l->dir, t, &e) < 0) {
         tell(l, FINDING_MISSING, "template", REBUILD, "%s", e.msg);
         return;
     }

@@ -71,20 +71,21 @@ static int write_head(struct archive_writer *w, const json_t *manifest, struct e
     char *text auto_free = json_to_string(manifest);
     uint64_t length = htole64(strlen(text));
     if (strlen(text) > ARCHIVE_MANIFEST_BYTES_MAX)
-        return err_set(e, ERR_LIMIT, "the disk of the template is in too many pieces");
+        return err_set(e, ERR_LIMIT, "the disk is in too many pieces");
     return archive_write(w, MAGIC, MAGIC_BYTES, e) < 0 ||
                    archive_write(w, &length, sizeof length, e) < 0
                ? -1
                : archive_write(w, text, strlen(text), e);
 }
 
-struct archive_writer *archive_create(const char *path, const json_t *manifest, struct err *e)
+struct archive_writer *archive_create(const char *path, mode_t mode, const json_t *manifest,
+                                      struct err *e)
 {
     struct archive_writer *w = xcalloc(1, sizeof *w);
     w->path = xstrdup(path);
     w->stream = ZSTD_createCStream();
     w->hash = sha256_begin();
-    w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (w->fd < 0)
         err_sys(e, errno, "create %s", path);
     else if (!w->stream)
@@ -124,7 +125,8 @@ void archive_writer_free(struct archive_writer *w)
 
 static int damaged(const struct archive_reader *r, const char *how, struct err *e)
 {
-    return err_set(e, ERR_INVALID, "%s is not a template archive, or is damaged: %s", r->path, how);
+    return err_set(e, ERR_INVALID, "%s is not an archive of Cubby, or is damaged: %s", r->path,
+                   how);
 }
 
 static int refill(struct archive_reader *r, struct err *e)
@@ -191,7 +193,7 @@ static json_t *read_head(struct archive_reader *r, struct err *e)
         return manifest;
     json_decref(manifest);
     err_set(e, ERR_INVALID, "not a JSON object"); // unless the parser has set an error
-    err_wrap(e, "%s is not a template archive, or is damaged: its manifest", r->path);
+    err_wrap(e, "%s is not an archive of Cubby, or is damaged: its manifest", r->path);
     return NULL;
 }
 

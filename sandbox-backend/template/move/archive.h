@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that carries a template to another machine: a Zstandard stream of
+// A file that carries a template or a snapshot to another machine: a Zstandard stream of
 //   "CUBBYTP1"   8 bytes
 //   length       of the manifest, 8 bytes, little-endian
 //   manifest     a JSON object, which says what follows
@@ -10,6 +10,7 @@
 #pragma once
 #include <jansson.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/keys/sha256.h"
@@ -18,7 +19,8 @@
 
 struct archive_writer;
 // Create the file, which must not exist.
-struct archive_writer *archive_create(const char *path, const json_t *manifest, struct err *e);
+struct archive_writer *archive_create(const char *path, mode_t mode, const json_t *manifest,
+                                      struct err *e);
 int archive_write(struct archive_writer *w, const void *data, size_t len, struct err *e);
 // Write the digest and sync the file. digest: gets it.
 int archive_write_end(struct archive_writer *w, struct sha256 *digest, struct err *e);

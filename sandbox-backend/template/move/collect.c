@@ -19,15 +19,22 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/json_fields.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
+#include "sandbox-backend/drivers/template_dirs.h"
+#include "sandbox-backend/template/unpack.h"
 
 #define JSON_BYTES_MAX (1024 * 1024)
 
-enum kind { LAYER, HIDDEN_TEMPLATE, UNFINISHED_BUILD, IMPORT, LOG };
-static const char *const KINDS[] = {"layer", "hidden template", "unfinished build", "import",
-                                    "log"};
+enum kind { LAYER, HIDDEN_TEMPLATE, UNFINISHED_BUILD, IMPORT, LOG, OF_SYSTEM };
+static const char *const KINDS[] = {"layer",
+                                    "hidden template",
+                                    "unfinished build",
+                                    "import",
+                                    "log",
+                                    "files of the system's template"};
 
 struct item {
     enum kind kind;
@@ -35,7 +42,8 @@ struct item {
     char *path; // owned
     int64_t bytes;
     int64_t used;
-    bool is_cache; // it is removed by age and size; else it is of no use
+    bool is_cache; // it is removed by age and size
+    bool is_dead;  // it is of no use
 };
 
 struct items {
@@ -44,7 +52,7 @@ struct items {
 };
 
 static void add(struct items *items, enum kind kind, const char *name, const char *path,
-                const struct stat *st)
+                const struct stat *st, bool is_dead)
 {
     items->list = xrealloc(items->list, (items->count + 1) * sizeof *items->list);
     items->list[items->count++] =
@@ -53,7 +61,8 @@ static void add(struct items *items, enum kind kind, const char *name, const cha
                       .path = xstrdup(path),
                       .bytes = kind == LOG ? st->st_size : dir_disk_bytes(path),
                       .used = st->st_mtim.tv_sec,
-                      .is_cache = kind == LAYER || kind == HIDDEN_TEMPLATE};
+                      .is_cache = !is_dead && kind != LOG,
+                      .is_dead = is_dead};
 }
 
 static void items_fini(struct items *items)
@@ -80,6 +89,36 @@ static bool is_marked(const char *file, const char *member)
     return marked;
 }
 
+// A layer is of no use without the very build of the template that it was made with.
+static bool is_orphan(const char *home, const char *file)
+{
+    json_t *layer = json_file_read(file, JSON_BYTES_MAX, NULL);
+    const char *template = json_string_value(json_object_get(layer, "template"));
+    const char *build = json_string_value(json_object_get(layer, "build"));
+    char *dir auto_free = template ? template_dirs_find_build(home, template, build) : NULL;
+    char *path auto_free = dir ? str_printf("%s/" TEMPLATE_JSON, dir) : NULL;
+    json_t *facts = path && file_exists(path) ? json_file_read(path, JSON_BYTES_MAX, NULL) : NULL;
+    bool orphan =
+        path && build &&
+        (!file_exists(path) ||
+         (facts && !str_eq(json_string_value(json_object_get(facts, "created_at")), build)));
+    json_decref(facts);
+    json_decref(layer);
+    return orphan;
+}
+
+// What this home keeps about a template of the system is dead when another build has its name. The
+// directory's name is that of the template, '@' and the build.
+static bool is_of_lost_template(const char *home, const char *path, const char *name)
+{
+    const char *at = strrchr(name, '@');
+    char *system auto_free = template_dirs_system(home);
+    char *template auto_free = at ? xstrndup(name, (size_t)(at - name)) : NULL;
+    char *dir auto_free = at && system ? str_printf("%s/%s", system, template) : NULL;
+    char *own auto_free = dir ? template_dirs_own(home, dir) : NULL;
+    return at && !str_eq(own, path);
+}
+
 // A directory that a living process has locked is in use.
 static bool is_abandoned(const char *path)
 {
@@ -87,26 +126,29 @@ static bool is_abandoned(const char *path)
     return lock >= 0;
 }
 
-static void look_at(struct items *items, const char *dir, const char *name)
+static void look_at(struct items *items, const char *home, const char *dir, const char *name)
 {
     char *path auto_free = str_printf("%s/%s", dir, name);
     char *layer auto_free = str_printf("%s/snapshot.json", path);
     char *template auto_free = str_printf("%s/" TEMPLATE_JSON, path);
     struct stat st;
-    if (str_starts(name, ".build-")) {
+    if (str_ends(dir, "/" TEMPLATE_DIRS_OWN)) {
+        if (stat(path, &st) == 0 && is_of_lost_template(home, path, name))
+            add(items, OF_SYSTEM, name, path, &st, true);
+    } else if (str_starts(name, ".build-")) {
         if (stat(path, &st) == 0 && is_abandoned(path))
-            add(items, UNFINISHED_BUILD, name, path, &st);
+            add(items, UNFINISHED_BUILD, name, path, &st, true);
     } else if (str_starts(name, "import-")) {
         bool is_file = stat(path, &st) == 0 && S_ISREG(st.st_mode);
         if (is_file || is_abandoned(path))
-            add(items, IMPORT, name, path, &st);
+            add(items, IMPORT, name, path, &st, true);
     } else if (str_starts(name, "build-") && str_ends(name, ".log")) {
         if (stat(path, &st) == 0)
-            add(items, LOG, name, path, &st);
+            add(items, LOG, name, path, &st, false);
     } else if (stat(layer, &st) == 0 && is_marked(layer, "layer")) {
-        add(items, LAYER, name, path, &st);
+        add(items, LAYER, name, path, &st, is_orphan(home, layer));
     } else if (stat(template, &st) == 0 && is_marked(template, "hidden")) {
-        add(items, HIDDEN_TEMPLATE, name, path, &st);
+        add(items, HIDDEN_TEMPLATE, name, path, &st, false);
     }
 }
 
@@ -118,7 +160,7 @@ static int look_into(struct items *items, const char *home, const char *relative
         return errno == ENOENT ? 0 : err_sys(e, errno, "read %s", path);
     for (struct dirent *d; (d = readdir(dir));)
         if (!str_eq(d->d_name, ".") && !str_eq(d->d_name, ".."))
-            look_at(items, path, d->d_name);
+            look_at(items, home, path, d->d_name);
     closedir(dir);
     return 0;
 }
@@ -141,30 +183,30 @@ static bool take_away(const struct collect_spec *spec, const struct item *item)
         return true;
     if (is_template)
         return template_remove(spec->home, item->name, false, NULL) == 0;
+    if (item->kind == OF_SYSTEM && template_unpack_remove(item->path, false, NULL) < 0)
+        return false;
     if (item->kind == LOG)
         return unlink(item->path) == 0;
     struct stat st;
     if (stat(item->path, &st) == 0 && S_ISREG(st.st_mode))
         return unlink(item->path) == 0;
     char *unique auto_free = random_hex(4);
-    char *gone auto_free = home_path(spec->home, "templates/.build-gone-");
-    char *aside auto_free = str_printf("%s%s", gone, unique);
+    size_t parent = (size_t)(str_base(item->path) - item->path);
+    char *aside auto_free = str_printf("%.*s.build-gone-%s", (int)parent, item->path, unique);
     return rename(item->path, aside) == 0 && dir_remove(aside, NULL) == 0;
 }
 
 static bool is_due(const struct collect_spec *spec, const struct item *item, int64_t cached)
 {
     bool is_old = time(NULL) - item->used >= spec->unused_s;
-    if (item->kind == UNFINISHED_BUILD || item->kind == IMPORT)
-        return true;
-    return is_old || (item->is_cache && cached > spec->bytes_max);
+    return item->is_dead || is_old || (item->is_cache && cached > spec->bytes_max);
 }
 
 int collect_run(const struct collect_spec *spec,
                 void (*each)(const struct collect_item *item, void *ctx), void *ctx, int64_t *kept,
                 struct err *e)
 {
-    static const char *const DIRS[] = {"", "templates", "snapshots", "cache"};
+    static const char *const DIRS[] = {"", "templates", "snapshots", "cache", TEMPLATE_DIRS_OWN};
     struct items items = {0};
     int result = 0;
     int64_t cached = 0;
@@ -184,4 +226,19 @@ int collect_run(const struct collect_spec *spec,
     *kept = cached;
     items_fini(&items);
     return result;
+}
+
+static void on_collected(const struct collect_item *item, void *ctx)
+{
+    (void)item, (void)ctx;
+}
+
+void collect_quietly(const char *home, bool is_full)
+{
+    int64_t kept;
+    struct err ignored = ERR_INIT;
+    const struct collect_spec spec = {.home = home,
+                                      .unused_s = is_full ? COLLECT_UNUSED_S : INT64_MAX,
+                                      .bytes_max = is_full ? COLLECT_BYTES_MAX : INT64_MAX};
+    collect_run(&spec, on_collected, NULL, &kept, &ignored);
 }

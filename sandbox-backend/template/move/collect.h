@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Garbage collection: what builds keep so that the next build is quick (layers, hidden templates),
-// and what interrupted builds and imports left.
+// what interrupted builds and imports left, and what belongs to templates that are gone.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,11 +15,21 @@ struct collect_spec {
 };
 
 struct collect_item {
-    const char *kind; // "layer", "hidden template", "unfinished build", "import", "log"
+    const char *kind; // "layer", "hidden template", "unfinished build", "import", "log",
+                      // "files of the system's template"
     const char *name;
     int64_t bytes;
     int64_t used; // Unix seconds
 };
+
+#define COLLECT_UNUSED_S  (30 * 24 * 3600LL)
+#define COLLECT_BYTES_MAX (20LL << 30)
+
+// Remove what belongs to templates that are gone: layers, and what this home keeps about a template
+// of the system; also what interrupted builds and imports left. With `is_full` also what
+// COLLECT_UNUSED_S and COLLECT_BYTES_MAX allow. For the end of a build or a removal: errors are
+// ignored.
+void collect_quietly(const char *home, bool is_full);
 
 // Call `each` for each item that is removed, or would be. kept: gets the bytes that stay. An item
 // in use is kept.

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import threading
@@ -60,7 +61,7 @@ def files_with(index, **changes):
 
 @pytest.mark.parametrize("content, text", [
     (b"", "ends too early"),
-    (b"PK\x03\x04 a zip file", "not a template archive"),
+    (b"PK\x03\x04 a zip file", "not an archive of Cubby"),
     (archive(manifest(), magic=b"CUBBYTP9"), "begins with other bytes"),
     (archive(b"[1]"), "not a JSON object"),
     (archive(b"{"), "not a"),
@@ -221,6 +222,40 @@ def test_gc_removes_what_was_interrupted_but_not_what_runs(home):
         assert not (home / "cache/import-00000000").exists()
     finally:
         lock.communicate(b"\n")
+
+
+def test_a_removed_template_takes_its_layers_along(home):
+    """Those of a build that is no more are of no use. Other layers, and snapshots, stay."""
+    entry(home, "templates/web", "template.json", name="web", created_at="2026-01-02T00:00:00Z")
+    entry(home, "templates/other", "template.json", name="other", created_at="2026-01-01T00:00:00Z")
+    mine = entry(home, "snapshots/snap-a", "snapshot.json", layer="a", template="web", build="2026-01-02T00:00:00Z")
+    older = entry(home, "snapshots/snap-b", "snapshot.json", layer="b", template="web", build="2026-01-01T00:00:00Z")
+    others = entry(home, "snapshots/snap-c", "snapshot.json", 400, layer="c", template="other", build="2026-01-01T00:00:00Z")
+    would = cubby(home, "gc", "--dry-run", "--unused", "1000", "--json")
+    assert [i["name"] for i in json.loads(would.stdout)] == ["snap-b"] and older.exists()
+    answer = cubby(home, "rm", "web")
+    assert answer.returncode == 0 and answer.stderr == "", answer
+    assert not mine.exists() and not older.exists() and others.exists()
+
+
+def test_pool_members_do_not_use_a_template(home):
+    """The daemon makes them, and ends them when their template changes."""
+    entry(home, "templates/web", "template.json", name="web")
+    member = entry(home, "sandboxes/abc", "sandbox.json", template="web", state="pooled")
+    user = entry(home, "sandboxes/def", "sandbox.json", template="web", state="running")
+    answer = cubby(home, "rm", "web")
+    assert answer.returncode == 1 and "def" in answer.stderr and "abc" not in answer.stderr, answer
+    shutil.rmtree(user)
+    assert cubby(home, "rm", "web").returncode == 0 and member.exists()
+
+
+def test_what_a_home_kept_about_a_template_of_the_system_goes_with_it(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUBBY_SYSTEM_TEMPLATES", str(tmp_path / "system"))
+    entry(tmp_path, "system/web", "template.json", name="web", created_at="2026-01-02T00:00:00Z")
+    kept = entry(home, "system/web@20260102T000000Z", "used")
+    old = entry(home, "system/web@20260101T000000Z", "used")
+    lost = entry(home, "system/gone@20260101T000000Z", "used")
+    assert cubby(home, "gc").returncode == 0 and kept.exists() and not old.exists() and not lost.exists()
 
 
 def test_gc_of_an_empty_home(home):

@@ -13,7 +13,8 @@ from harness import BIN
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = (ROOT / "docs/man/cubby.1").read_text(encoding="utf-8").replace("\\-", "-")
-MORE = {"template": ["build", "build -f Dockerfile", "ls", "rm", "import", "gc"], "snapshot": ["ls", "rm"]}
+MORE = {"template": ["build", "build -f Dockerfile", "ls", "rm", "import", "gc"],
+        "snapshot": ["ls", "rm", "export", "import"]}
 OF_CUBBYD = {"agent", "listen", "max-timeout", "node"}  # which the page names as another program's
 
 

@@ -33,7 +33,7 @@ static struct sha256 write_one(const char *path)
     struct sha256 digest = {{0}};
     char data[DATA_BYTES];
     json_t *manifest = json_pack("{s:i}", "format", 1);
-    struct archive_writer *w = archive_create(path, manifest, &e);
+    struct archive_writer *w = archive_create(path, 0600, manifest, &e);
     fill(data);
     ok(w && archive_write(w, data, 1, &e) == 0 &&
            archive_write(w, data + 1, DATA_BYTES - 1, &e) == 0 &&
@@ -66,7 +66,7 @@ static void test_round_trip(void)
     struct sha256 written = write_one(path);
     ok(read_one(path, &read, &e), "is read %s", e.msg);
     ok(sha256_equal(&read, &written), "with the same digest");
-    ok(!archive_create(path, json_null(), &e) && e.sys, "a file is not overwritten");
+    ok(!archive_create(path, 0600, json_null(), &e) && e.sys, "a file is not overwritten");
 }
 
 static void test_damage(void)

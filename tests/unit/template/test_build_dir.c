@@ -18,6 +18,7 @@
 #include "tests/lib/harness/tap.h"
 
 static char home[] = "/tmp/cubby-test-XXXXXX";
+static char templates[sizeof home + sizeof "/templates"];
 
 static ino_t wanted; // of the file that test_sync looks at
 static bool was_synced;
@@ -48,7 +49,7 @@ static void test_commit(void)
 {
     struct build_dir p;
     struct err e = ERR_INIT;
-    is_int(build_dir_open(&p, home, "a", &e), 0, "opens: %s", e.msg);
+    is_int(build_dir_open(&p, templates, "a", false, &e), 0, "opens: %s", e.msg);
     char *first auto_free = xstrdup(p.path);
     mark(p.path, "first");
     is_int(build_dir_commit(&p, &e), 0, "commits: %s", e.msg);
@@ -56,7 +57,7 @@ static void test_commit(void)
     has_mark("a", "first");
     ok(!file_exists(first), "nothing is left of the build");
 
-    is_int(build_dir_open(&p, home, "a", &e), 0, "opens again: %s", e.msg);
+    is_int(build_dir_open(&p, templates, "a", false, &e), 0, "opens again: %s", e.msg);
     char *second auto_free = xstrdup(p.path);
     mark(p.path, "second");
     has_mark("a", "first");
@@ -71,7 +72,7 @@ static void test_sync(void)
     struct build_dir p;
     struct err e = ERR_INIT;
     struct stat st = {0};
-    is_int(build_dir_open(&p, home, "s", &e), 0, "opens: %s", e.msg);
+    is_int(build_dir_open(&p, templates, "s", false, &e), 0, "opens: %s", e.msg);
     char *below auto_free = str_printf("%s/gvisor", p.path);
     char *file auto_free = str_printf("%s/mark", below);
     dir_make(below, 0700, NULL);
@@ -88,7 +89,7 @@ static void test_give_up(void)
 {
     struct build_dir p;
     struct err e = ERR_INIT;
-    is_int(build_dir_open(&p, home, "a", &e), 0, "opens");
+    is_int(build_dir_open(&p, templates, "a", false, &e), 0, "opens");
     char *dir auto_free = xstrdup(p.path);
     mark(dir, "third");
     build_dir_close(&p);
@@ -100,11 +101,12 @@ static void test_two_at_once(void)
 {
     struct build_dir one, two, other;
     struct err e = ERR_INIT;
-    is_int(build_dir_open(&one, home, "a", &e), 0, "the first");
-    is_int(build_dir_open(&two, home, "a", &e), -1, "not the second of the same name");
+    is_int(build_dir_open(&one, templates, "a", false, &e), 0, "the first");
+    is_int(build_dir_open(&two, templates, "a", false, &e), -1, "not the second of the same name");
     is_int(e.code, ERR_CONFLICT, "%s", e.msg);
     e = ERR_INIT;
-    is_int(build_dir_open(&other, home, "a-b", &e), 0, "one of another name: %s", e.msg);
+    is_int(build_dir_open(&other, templates, "a-b", false, &e), 0, "one of another name: %s",
+           e.msg);
     ok(file_exists(one.path), "the first is undisturbed");
     build_dir_close(&other);
     build_dir_close(&one);
@@ -122,7 +124,7 @@ static void test_sweep(void)
     mark(dead, "half");
     int fd auto_close = open(alive, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     flock(fd, LOCK_EX);
-    is_int(build_dir_open(&p, home, "x", &e), 0, "opens: %s", e.msg);
+    is_int(build_dir_open(&p, templates, "x", false, &e), 0, "opens: %s", e.msg);
     ok(!file_exists(dead), "what a dead build left is removed");
     ok(file_exists(alive), "what somebody holds is not");
     build_dir_close(&p);
@@ -132,6 +134,7 @@ int main(void)
 {
     if (!mkdtemp(home))
         return 1;
+    snprintf(templates, sizeof templates, "%s/templates", home);
     test_commit();
     test_sync();
     test_give_up();

@@ -16,6 +16,7 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 
 #define JSON_BYTES_MAX (1024 * 1024) // an image has labels and variables
 #define FLAGS_ALWAYS   3             // of FLAGS, that are written when they are false, too
@@ -216,33 +217,58 @@ static int not_hidden(const struct dirent *d)
     return d->d_name[0] != '.';
 }
 
+struct listing {
+    const char *home;
+    int (*each)(const struct template *t, const char *dir, void *ctx);
+    void (*bad)(const char *name, const struct err *why, void *ctx);
+    void *ctx;
+};
+
+static int list_one(const struct listing *l, const char *dir, const char *name)
+{
+    char *path auto_free = str_printf("%s/%s", dir, name);
+    struct template t;
+    struct err why = ERR_INIT;
+    bool usable =
+        !template_dirs_is_system(l->home, path) || template_dirs_check(l->home, name, &why) == 0;
+    if (usable && template_load(path, &t, &why) == 0) {
+        int stop = l->each(&t, path, l->ctx);
+        template_fini(&t);
+        return stop;
+    }
+    if (l->bad)
+        l->bad(name, &why, l->ctx);
+    return 0;
+}
+
+// skip: a directory whose templates go before those of `dir`; or NULL.
+static int list_in(const struct listing *l, const char *dir, const char *skip, struct err *e)
+{
+    struct dirent **names = NULL;
+    int stop = 0, n = scandir(dir, &names, not_hidden, alphasort);
+    if (n < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "read %s", dir);
+    for (int i = 0; i < n; i++) {
+        char *first auto_free =
+            skip ? str_printf("%s/%s/" TEMPLATE_JSON, skip, names[i]->d_name) : NULL;
+        if (!stop && !(first && file_exists(first)))
+            stop = list_one(l, dir, names[i]->d_name);
+        free(names[i]);
+    }
+    free(names);
+    return stop;
+}
+
 int template_list(const char *home,
                   int (*each)(const struct template *t, const char *dir, void *ctx),
                   void (*bad)(const char *name, const struct err *why, void *ctx), void *ctx,
                   struct err *e)
 {
+    const struct listing l = {home, each, bad, ctx};
     char *dir auto_free = home_path(home, "templates");
-    struct dirent **names = NULL;
-    int n = scandir(dir, &names, not_hidden, alphasort);
-    if (n < 0)
-        return errno == ENOENT ? 0 : err_sys(e, errno, "read %s", dir);
-    int stop = 0;
-    for (int i = 0; i < n; i++) {
-        char *path auto_free = template_dir(home, names[i]->d_name);
-        struct template t;
-        struct err why = ERR_INIT;
-        if (stop) {
-            // The caller wants no more templates: only free the names.
-        } else if (template_load(path, &t, &why) == 0) {
-            stop = each(&t, path, ctx);
-            template_fini(&t);
-        } else if (bad) {
-            bad(names[i]->d_name, &why, ctx);
-        }
-        free(names[i]);
-    }
-    free(names);
-    return stop;
+    char *system auto_free = template_dirs_system(home);
+    int stop = list_in(&l, dir, NULL, e);
+    return stop || !system ? stop : list_in(&l, system, dir, e);
 }
 
 // Which entries of <home>/<dir> count as users.
@@ -250,7 +276,8 @@ struct users {
     const char *dir, *file;
     bool hibernated; // count only a sandbox with an image and no machine
 };
-// A layer of a build, which is a hidden snapshot, never counts: it can be made again.
+// A layer of a build, which is a hidden snapshot, never counts: it can be made again. Neither does a
+// pool member: the daemon ends it when its template changes.
 static const struct users SNAPSHOTS = {"snapshots", "snapshot.json", false};
 static const struct users SANDBOXES = {"sandboxes", "sandbox.json", false};
 static const struct users HIBERNATED = {"sandboxes", "sandbox.json", true};
@@ -265,6 +292,7 @@ static bool file_names(const char *path, const struct users *users, const char *
     json_t *object = json_parse(buf_str(&text), text.len, NULL);
     bool names = str_eq(json_string_value(json_object_get(object, "template")), name) &&
                  !json_is_string(json_object_get(object, "layer")) &&
+                 !str_eq(json_string_value(json_object_get(object, "state")), "pooled") &&
                  (!users->hibernated || json_is_string(json_object_get(object, "image")));
     json_decref(object);
     return names;
@@ -319,18 +347,25 @@ int template_check_unused(const char *home, const char *name, struct err *e)
 
 int template_remove(const char *home, const char *name, bool force, struct err *e)
 {
-    char *dir auto_free = template_dir(home, name);
+    char *templates auto_free = home_path(home, "templates");
+    char *json auto_free = str_printf("%s/%s/" TEMPLATE_JSON, templates, name);
+    if (!force && file_exists(json) && template_check_unused(home, name, e) < 0)
+        return -1;
+    return template_remove_from(templates, name, e);
+}
+
+int template_remove_from(const char *templates, const char *name, struct err *e)
+{
+    char *dir auto_free = str_printf("%s/%s", templates, name);
     if (!template_name_ok(name))
         return err_set(e, ERR_INVALID, "\"%s\" is not a valid template name", name);
     if (!file_exists(dir))
         return err_set(e, ERR_NOT_FOUND,
                        "there is no template \"%s\"; cubby template ls lists them", name);
-    if (!force && template_check_unused(home, name, e) < 0)
-        return -1;
     // Rename the directory first, to a name that is never restored from, so that no program sees a
     // half-removed template. If this program is killed here, the next build removes the rest.
     char *unique auto_free = random_hex(4);
-    char *gone auto_free = str_printf("%s/templates/.build-%s-%s", home, name, unique);
+    char *gone auto_free = str_printf("%s/.build-%s-%s", templates, name, unique);
     if (rename(dir, gone) < 0)
         return err_sys(e, errno, "rename %s", dir);
     return dir_remove(gone, e);

@@ -73,12 +73,14 @@ int template_save(const char *dir, const struct template *t, struct err *e);
 // Tell whether the name is [a-z0-9][a-z0-9._@-]* and at most TEMPLATE_NAME_MAX long. A name with
 // "@" is a build through the API (daemon/sandbox/built_names.h).
 bool template_name_ok(const char *name);
-// New string: <home>/templates/<name>.
+// New string: <home>/templates/<name>. A template of the system has another directory
+// (drivers/template_dirs.h).
 char *template_dir(const char *home, const char *name);
 
-// Call `each` for each whole template of <home>, in the order of their names, and `bad` (may be
-// NULL) for a directory without a readable template.json. Stop when `each` returns non-zero, and
-// return that value.
+// Call `each` for each whole template of <home>, in the order of their names, and then for those of
+// the system whose names the home's do not have. Call `bad` (may be NULL) for a directory without a
+// readable template.json, and for a template of the system that must not be used. Stop when `each`
+// returns non-zero, and return that value.
 int template_list(const char *home,
                   int (*each)(const struct template *t, const char *dir, void *ctx),
                   void (*bad)(const char *name, const struct err *why, void *ctx), void *ctx,
@@ -94,6 +96,8 @@ char *template_hibernated(const char *home, const char *name);
 // adopted, hibernated sandboxes cannot be woken, and its snapshots cannot be used.
 int template_check_unused(const char *home, const char *name, struct err *e); // the same check
 int template_remove(const char *home, const char *name, bool force, struct err *e);
+// Remove a template of this directory of templates, without that check.
+int template_remove_from(const char *templates, const char *name, struct err *e);
 
 // ---- a template with the size of a machine that differs from it. The template's memory file fits
 // only the memory size and the processors that it was saved with. A machine of another size has a
