@@ -32,7 +32,7 @@
 #define WHEEL_BYTES_MAX (128 << 20)
 #define WHEELS_MAX      100
 #define WORD_BYTES      32
-#define PYTHON_MINOR    11 // the oldest that the kernel's sources run on
+#define PYTHON_MINOR    9 // the oldest that the kernel's sources run on
 
 // What python3 of the guest said.
 struct guest_says {

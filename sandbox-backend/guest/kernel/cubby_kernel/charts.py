@@ -96,7 +96,7 @@ def _lines(axes):
     elements = []
     for line in axes.lines:
         xs, ys = _listed(line.get_xdata(orig=True)), _listed(line.get_ydata(orig=True))
-        elements.append({"label": _name(line), "points": [list(p) for p in zip(xs, ys, strict=False)]})
+        elements.append({"label": _name(line), "points": [list(p) for p in zip(xs, ys)]})
     return elements
 
 
@@ -118,7 +118,7 @@ def _scatters(axes):
         offsets = collection.get_offsets()
         xs = _positions(axes.xaxis, _scale(axes.xaxis), offsets[:, 0].tolist())
         ys = _positions(axes.yaxis, _scale(axes.yaxis), offsets[:, 1].tolist())
-        elements.append({"label": _name(collection), "points": [list(p) for p in zip(xs, ys, strict=True)]})
+        elements.append({"label": _name(collection), "points": [list(p) for p in zip(xs, ys)]})
     return elements
 
 
@@ -139,7 +139,7 @@ def _bars(axes):
         upright = container.orientation != "horizontal"
         axis = axes.xaxis if upright else axes.yaxis
         names = {
-            round(float(at), 9): t.get_text() for at, t in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False)
+            round(float(at), 9): t.get_text() for at, t in zip(axis.get_ticklocs(), axis.get_ticklabels())
         }
         for patch in container.patches:
             middle = patch.get_x() + patch.get_width() / 2 if upright else patch.get_y() + patch.get_height() / 2

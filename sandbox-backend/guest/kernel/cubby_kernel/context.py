@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 
-from . import limits
+from . import deadline, limits
 from .frames import TooLong
 from .nursery import NurseryError
 from .process import ProcessEnded
@@ -194,7 +194,7 @@ class Context:
             return
         process.signal(signal.SIGKILL)
         try:
-            async with asyncio.timeout(limits.END_SECONDS):
+            async with deadline.limit(limits.END_SECONDS):
                 await process.ended()
         except TimeoutError:
             log.error("process %d of context %s does not end", process.pid, self.id)
@@ -231,7 +231,7 @@ class Context:
             await self._drop_process()
         elif process is not None:
             process.signal(signal.SIGKILL)
-            async with asyncio.timeout(limits.END_SECONDS):
+            async with deadline.limit(limits.END_SECONDS):
                 await process.ended()
 
     def _give_up_if_running(self, run):

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 
-from . import frames, limits
+from . import deadline, frames, limits
 from .process import Process
 
 log = logging.getLogger("kernel")
@@ -60,7 +60,7 @@ class Nursery:
             )
         decoder = frames.Decoder()
         try:
-            async with asyncio.timeout(limits.START_SECONDS):
+            async with deadline.limit(limits.START_SECONDS):
                 first = await self._read(ours, decoder)
         except (TimeoutError, ConnectionError):
             self._zygote.kill()
@@ -143,7 +143,7 @@ class Nursery:
             self._send(
                 {"id": number, "language": language}, [theirs.fileno(), out_write, err_write]
             )
-            async with asyncio.timeout(limits.FORK_SECONDS):
+            async with deadline.limit(limits.FORK_SECONDS):
                 return await future
         except TimeoutError:
             if not future.cancelled() and future.exception() is None:

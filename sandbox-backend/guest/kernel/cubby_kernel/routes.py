@@ -52,13 +52,13 @@ class Routes:
     async def handle(self, request, connection):
         parts = [p for p in request.path.split("/") if p]
         for method, pattern, handler in self._ROUTES:
-            if len(pattern) != len(parts) or any(a not in (b, "*") for a, b in zip(pattern, parts, strict=True)):
+            if len(pattern) != len(parts) or any(a not in (b, "*") for a, b in zip(pattern, parts)):
                 continue
             if method == request.method:
-                await handler(self, request, connection, *(b for a, b in zip(pattern, parts, strict=True) if a == "*"))
+                await handler(self, request, connection, *(b for a, b in zip(pattern, parts) if a == "*"))
                 return
         allowed = sorted({m for m, pattern, _ in self._ROUTES if len(pattern) == len(parts)
-                          and all(a in (b, "*") for a, b in zip(pattern, parts, strict=True))})
+                          and all(a in (b, "*") for a, b in zip(pattern, parts))})
         if allowed:
             raise WebError(405, f"{request.path} takes {' or '.join(allowed)}", [("Allow", ", ".join(allowed))])
         raise WebError(404, f"there is nothing at {request.path[:200]}")

@@ -10,7 +10,7 @@ import random
 import signal
 import time
 
-from . import bash, environment, figures, frames, limits
+from . import bash, deadline, environment, figures, frames, limits
 
 
 _SHOWN = frames.pack({"op": "shown"})
@@ -204,7 +204,7 @@ class BashSession:
         self._settled = False
         lines, size = [], 0
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limits.BASH_SETTLE_SECONDS):
+            async with deadline.limit(limits.BASH_SETTLE_SECONDS):
                 await self._process.send(bash.settle(self._count))
                 while not self._settled and size <= limits.BETWEEN_RUNS_BYTES_MAX:
                     for kind, value in await self._process.more():

@@ -16,7 +16,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from . import limits
+from . import deadline, limits
 
 REASONS = {
     200: "OK",
@@ -346,7 +346,7 @@ class Connection(asyncio.Protocol):
         if self._writable.is_set():
             return
         try:
-            async with asyncio.timeout(limits.WRITE_SECONDS):
+            async with deadline.limit(limits.WRITE_SECONDS):
                 await self._writable.wait()
         except TimeoutError:
             self.abort()
