@@ -107,7 +107,9 @@ static const struct recipe RECIPES[] = {
      .packages = "docker.io,iptables",
      .script = "adduser --quiet user docker\n",
      .modules = "docker",
-     .start = "sudo dockerd > /tmp/dockerd.log 2>&1",
+     // On a slow host the engine gives up its containerd before that has started.
+     .start = "sudo sh -c 'for try in 1 2 3 4 5; do dockerd > /tmp/dockerd.log 2>&1 && exit; "
+              "sleep 1; done; tail -n 20 /tmp/dockerd.log; exit 1'",
      .ready = "sudo docker info",
      .memory_mb = 1024,
      .disk_mb = 16384},
