@@ -276,7 +276,7 @@ struct users {
     const char *dir, *file;
     bool hibernated; // count only a sandbox with an image and no machine
 };
-// A layer of a build, which is a hidden snapshot, never counts: it can be made again. Neither does a
+// A layer of a build, which is a hidden snapshot, never counts: it can be made again. Nor does a
 // pool member: the daemon ends it when its template changes.
 static const struct users SNAPSHOTS = {"snapshots", "snapshot.json", false};
 static const struct users SANDBOXES = {"sandboxes", "sandbox.json", false};
