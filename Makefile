@@ -26,7 +26,7 @@ DEPS_TEST  := python3 python3-venv python3-pytest python3-ipython python3-matplo
               libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap esbuild \
               busybox-static docker-registry buildah haproxy $(if $(shell command -v npm),,nodejs npm)
 DEPS_BENCH := wrk nginx-light runsc bubblewrap buildah busybox-static
-DEPS_PACKAGE := debhelper dpkg-dev fakeroot lintian git python3
+DEPS_PACKAGE := debhelper dpkg-dev fakeroot lintian git python3 mmdebstrap
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
 
 # ---- flags
@@ -116,7 +116,7 @@ TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all runsc deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash kvm-rig stage install uninstall deb clean help
+.PHONY: all runsc deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash kvm-rig stage install uninstall deb deb-template test-packages clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -523,11 +523,18 @@ install: stage
 uninstall:
 	@.ci/package/uninstall $(DESTDIR)$(PREFIX)
 
-# ---- packages: docs/packages.md. The top level has no debian/, so each is built in a copy of the tree.
+# ---- packages: docs/packages.md. The top level has no debian/, so a package is built in a copy of the
+# tree, which .ci/package/debian joins.
 VERSION := $(shell sed -n 's/.*CUBBY_VERSION "\(.*\)"/\1/p' $(SB)/base/version.h)
+DEB := $(BUILD)/cubby_$(VERSION)-1_amd64.deb
 deb: all $(RUNSC_BIN) | $(B)/.deps-package
 	@.ci/package/deb $(BUILD) $(VERSION) "$(DEPS_BUILD)"
-	@lintian --no-tag-display-limit --fail-on error $(BUILD)/cubby_$(VERSION)-1_amd64.deb
+	@lintian --tag-display-limit 0 --allow-root --fail-on error $(DEB)
+deb-template: all $(TEST_TEMPLATE) | $(B)/.deps-package
+	@CUBBY_HOME=$(TEST_HOME) .ci/package/deb-template $(BUILD) $(VERSION) $(B)/bin/cubby
+# By hand, as root: the packages in bare roots of Debian 12 and 13; twenty minutes.
+test-packages: deb deb-template $(VENV)/.done
+	$(call pytest,tests/packages -- -n 0)
 
 help:
 	@echo 'make demo      install what is missing, build, make the template, show five bugs being fixed'
@@ -544,7 +551,7 @@ help:
 	@echo 'make kvm-rig   PART=smoke: as root, under a real /dev/kvm, in a machine that QEMU emulates (hours)'
 	@echo 'make tidy layers headers sizes fmt fmt-check fuzz'
 	@echo 'make install   DESTDIR= PREFIX=$(PREFIX); make uninstall removes it again'
-	@echo 'make deb       the Debian package, in $(B)'
+	@echo 'make deb deb-template  the Debian packages, in $(B); make test-packages tries them in bare roots'
 
 # ---- installing packages: checked once a tree, and again when this file changes
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)

@@ -99,8 +99,13 @@ static char *first_existing(const char *const *below, const char *name, struct e
     char dir[PATH_MAX];
     if (own_directory(dir, e) < 0)
         return NULL;
+    // Without "..": a jail shows files at their plain paths.
+    const char *slash = strrchr(dir, '/');
+    char *parent auto_free = xstrndup(dir, slash ? (size_t)(slash - dir) : 0);
     for (; *below; below++) {
-        char *path = str_printf("%s/%s%s", dir, *below, name);
+        bool beside = !str_starts(*below, "../");
+        char *path = beside ? str_printf("%s/%s%s", dir, *below, name)
+                            : str_printf("%s/%s%s", parent, *below + 3, name);
         if (file_exists(path))
             return path;
         free(path);

@@ -4,6 +4,7 @@
 import getpass
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -13,6 +14,7 @@ import pytest
 
 from harness import BIN, Home, wait_for
 
+ROOT = pathlib.Path(__file__).parents[2]
 STEPS = ["daemon", "create", "exec", "files", "python", "pause", "network", "walls", "hibernate", "wake", "snapshot",
          "rollback", "fork", "burst", "adopt", "pool", "end"]
 
@@ -24,8 +26,17 @@ def home():
     state.close()
 
 
-def selftest(home, *options, **env):
-    return subprocess.run([BIN / "cubby", "selftest", *options], env={**home.env, **env}, capture_output=True, text=True, timeout=170)
+@pytest.fixture
+def installed(tmp_path):
+    """The directory of the programs of an installation, where they are in two places."""
+    made = subprocess.run(["make", "-C", ROOT, "install", f"BUILD={BIN.parent}", f"DESTDIR={tmp_path}", "PREFIX=/usr/local"],
+                          capture_output=True, text=True, timeout=170)
+    assert made.returncode == 0, made.stdout[-2000:] + made.stderr[-2000:]
+    return tmp_path / "usr/local/bin"
+
+
+def selftest(home, *options, programs=BIN, **env):
+    return subprocess.run([programs / "cubby", "selftest", *options], env={**home.env, **env}, capture_output=True, text=True, timeout=170)
 
 
 def left(home):
@@ -43,8 +54,8 @@ def cmdline(pid):
         return ""
 
 
-def test_every_step_passes_and_nothing_is_left(home):
-    done = selftest(home, "--json")
+def test_every_step_passes_and_nothing_is_left(home, installed):
+    done = selftest(home, "--json", programs=installed)
     report = json.loads(done.stdout)
     bad = [step for step in report["steps"] if step["result"] == "FAILED"]
     assert done.returncode == 0 and report["passed"] and not bad, bad
