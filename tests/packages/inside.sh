@@ -16,7 +16,7 @@ apt-get install -q -y --no-install-recommends /shared/cubby_*.deb /shared/cubby-
     exit 1
 }
 echo "installed $(since)"
-echo "next $(cubby | grep -c 'cubby setup ')"
+echo "next $(cubby | grep -c 'cubby setup   ')"
 cubby setup >/tmp/setup.log 2>&1
 echo "setup $? $(since)"
 id=$(cubby create)
