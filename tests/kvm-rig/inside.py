@@ -369,7 +369,7 @@ def drop_in():
 
 
 def both_tiers(root):
-    sandbox = root("create", "--tier", "bubblewrap")
+    sandbox = root("create", "--tier", "bubblewrap").split()[0]  # a warning follows
     assert root.sh(sandbox, "id -un; cat /proc/1/comm").split()[0] == "user"
     say(root.sh(sandbox, "ls /sys/class/net; head -3 /proc/self/uid_map"))
     root("kill", sandbox)
