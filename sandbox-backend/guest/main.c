@@ -16,7 +16,8 @@
 // has few rights, and the host name is set.
 //
 // With "cubby.probe" on the command line, init only proves that the guest kernel runs: it prints
-// PROBE_MARK and ends the machine. (drivers/microvm/qemu/accel.c asks for it.)
+// PROBE_MARK and ends the machine. (drivers/microvm/qemu/accel.c asks for it.) With "cubby.hold",
+// the Python kernel waits for SIGHUP. (template/guest.c asks for it.)
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -40,6 +41,7 @@
 #define CONTAINER  "--container"
 #define SHARED     "--shared"
 #define PROBE_WORD "cubby.probe"
+#define HOLD_WORD  "cubby.hold"
 #define PROBE_MARK "probe: the kernel runs"
 #define HOSTNAME   "sandbox"
 
@@ -167,7 +169,7 @@ static void __attribute__((noreturn)) run_machine(void)
     set_devices();
     netif_up();
     // 7. envd and the Python kernel, forever
-    supervise(envd, true);
+    supervise(envd, true, has_word(cmdline, HOLD_WORD));
 }
 
 static void __attribute__((noreturn)) run_container(const char *envd_path)
@@ -175,7 +177,7 @@ static void __attribute__((noreturn)) run_container(const char *envd_path)
     int envd = open_envd(envd_path);
     set_names();
     set_limits();
-    supervise(envd, true);
+    supervise(envd, true, false);
 }
 
 static void __attribute__((noreturn)) run_shared(const char *envd_path)
@@ -186,7 +188,7 @@ static void __attribute__((noreturn)) run_shared(const char *envd_path)
     write_names(host);
     renew_machine_id();
     set_limits();
-    supervise(envd, false);
+    supervise(envd, false, false);
 }
 
 int main(int argc, char **argv)

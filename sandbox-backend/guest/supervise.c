@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sandbox-backend/base/groups.h"
 #include "sandbox-backend/base/limits.h"
+#include "sandbox-backend/guest/python_kernel.h"
 #include "sandbox-backend/guest/step.h"
 
 // A program that ran this long is restarted at once. One that ends sooner is restarted after a
@@ -36,26 +36,6 @@
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
 #define RELAY_PORT      TEXT(ENVD_RELAY_PORT)
-
-// Some templates have it (template/rootfs.c, template/source/guest_python.c). It runs as the user
-// that the template build created.
-#define KERNEL      "/usr/lib/cubby/kernel"
-#define KERNEL_USER "user"
-#define KERNEL_ID   1000
-#define KERNEL_HOME "/home/user"
-#define KERNEL_PATH \
-    KERNEL_HOME "/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
-#define GROUPS_MAX 64
-// The variables of an image, each ended by a NUL, which the Python kernel gets, too. A template of
-// Debian packages has none.
-#define ENVIRONMENT  "/usr/lib/cubby/environment"
-#define ENV_BYTES    (256 * 1024)
-#define PASSWD_BYTES (1024 * 1024)
-// A control group of its own, so that envd can stop it (envd/guest/quiesce.c).
-#define KERNEL_CGROUP "/sys/fs/cgroup/kernel"
-// When memory runs out, commands and contexts must end before the server and the zygote, without
-// which all contexts are lost. envd sets a score of its own.
-#define KERNEL_OOM_SCORE "-500"
 
 struct kept {
     const char *name;
@@ -95,96 +75,9 @@ static void run_envd(const struct kept *k)
     fexecve(k->file, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)ENV);
 }
 
-// The user that the Python kernel runs as. An image may give it another number and home.
-struct kernel_user {
-    uid_t uid;
-    gid_t gid;
-    char home[PATH_MAX];
-};
-
-// Read a file into static memory; the child has no other use for it. Return its length.
-static size_t read_text(const char *path, char *out, size_t size)
+static void run_python_kernel(const struct kept *k)
 {
-    size_t len = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    for (ssize_t n; fd >= 0 && len < size - 1 && (n = read(fd, out + len, size - 1 - len)) > 0;)
-        len += (size_t)n;
-    if (fd >= 0)
-        close(fd);
-    out[len] = '\0';
-    return len;
-}
-
-// The fields of passwd(5): name, password, uid, gid, comment, home.
-static void find_user(struct kernel_user *u)
-{
-    static char text[PASSWD_BYTES];
-    char *rest = text;
-    *u = (struct kernel_user){.uid = KERNEL_ID, .gid = KERNEL_ID, .home = KERNEL_HOME};
-    read_text("/etc/passwd", text, sizeof text);
-    for (char *line; (line = strsep(&rest, "\n"));) {
-        char *fields[6] = {NULL};
-        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-            fields[i] = strsep(&line, ":");
-        if (!fields[5] || strcmp(fields[0], KERNEL_USER) != 0)
-            continue;
-        u->uid = (uid_t)strtoul(fields[2], NULL, 10);
-        u->gid = (gid_t)strtoul(fields[3], NULL, 10);
-        snprintf(u->home, sizeof u->home, "%s", fields[5]);
-        return;
-    }
-}
-
-// Set the environment of a login, and the variables of the image, which go before it. PATH, by
-// which python3 is found, is among them.
-static void set_environment(const struct kernel_user *u)
-{
-    static char text[ENV_BYTES];
-    size_t len = read_text(ENVIRONMENT, text, sizeof text);
-    clearenv();
-    setenv("PATH", KERNEL_PATH, 1);
-    setenv("HOME", u->home, 1);
-    setenv("USER", KERNEL_USER, 1);
-    setenv("LOGNAME", KERNEL_USER, 1);
-    setenv("SHELL", access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh", 1);
-    setenv("LC_CTYPE", "C.UTF-8", 1);
-    for (char *at = text; at < text + len; at += strlen(at) + 1) {
-        char *equals = strchr(at, '=');
-        if (!equals || equals == at)
-            continue;
-        *equals = '\0';
-        setenv(at, equals + 1, 1);
-        *equals = '=';
-    }
-}
-
-// Run as the user of the sandbox.
-static void run_kernel(const struct kept *k)
-{
-    if (k->owns_kernel) {
-        step_write("/proc/self/oom_score_adj", KERNEL_OOM_SCORE);
-        step_write(KERNEL_CGROUP "/cgroup.procs", "0");
-    }
-    static char *const ARGV[] = {(char *)(uintptr_t) "python3", (char *)(uintptr_t)KERNEL, NULL};
-    // It has the groups of envd's commands, so that both can open the same files.
-    struct kernel_user user;
-    gid_t groups[GROUPS_MAX];
-    find_user(&user);
-    size_t count = groups_of("/etc/group", KERNEL_USER, user.gid, groups, GROUPS_MAX);
-    if (setgroups(count, groups) < 0 || setgid(user.gid) < 0 || setuid(user.uid) < 0 ||
-        chdir(user.home) < 0)
-        return;
-    set_environment(&user);
-    execvp("python3", ARGV);
-}
-
-// The file pids.max exists in a guest of gVisor only.
-static void make_kernel_group(void)
-{
-    if (mkdir(KERNEL_CGROUP, 0755) < 0 && errno != EEXIST)
-        step_say("mkdir " KERNEL_CGROUP ": %s", strerror(errno));
-    if (access(KERNEL_CGROUP "/pids.max", W_OK) == 0)
-        step_write(KERNEL_CGROUP "/pids.max", TEXT(LIMIT_KERNEL_TASKS));
+    python_kernel_run(k->owns_kernel);
 }
 
 static void start(const struct keeper *keeper, struct kept *k)
@@ -260,22 +153,23 @@ static int64_t start_due(struct keeper *keeper)
     return next;
 }
 
-// Begin to keep the Python kernel, if the guest has it. A template build installs it in the guest
-// of an image, and then sends SIGHUP.
-static void take_kernel(struct keeper *k, bool owns_kernel)
+// Begin to keep the Python kernel, if the guest has it.
+static void take_python_kernel(struct keeper *k, bool owns_kernel)
 {
-    if (k->count > 1 || access(KERNEL, F_OK) != 0)
+    if (k->count > 1 || !python_kernel_is_here())
         return;
     if (owns_kernel)
-        make_kernel_group();
+        python_kernel_make_group();
     k->count = 2;
 }
 
-void supervise(int program, bool owns_kernel)
+void supervise(int program, bool owns_kernel, bool holds_python)
 {
     struct keeper k = {
         .kept = {{.name = "envd", .run = run_envd, .file = program, .owns_kernel = owns_kernel},
-                 {.name = "the Python kernel", .run = run_kernel, .owns_kernel = owns_kernel}},
+                 {.name = "the Python kernel",
+                  .run = run_python_kernel,
+                  .owns_kernel = owns_kernel}},
         .count = 1,
     };
     sigemptyset(&k.waited);
@@ -285,7 +179,8 @@ void supervise(int program, bool owns_kernel)
     sigaddset(&k.waited, SIGPWR);
     sigaddset(&k.waited, SIGHUP);
     sigprocmask(SIG_BLOCK, &k.waited, &k.original);
-    take_kernel(&k, owns_kernel);
+    if (!holds_python)
+        take_python_kernel(&k, owns_kernel);
     int64_t next = start_due(&k);
     step_say("ready");
     for (;; next = start_due(&k)) {
@@ -295,7 +190,7 @@ void supervise(int program, bool owns_kernel)
         if (signal == SIGCHLD)
             reap(&k);
         else if (signal == SIGHUP)
-            take_kernel(&k, owns_kernel);
+            take_python_kernel(&k, owns_kernel);
         else if (signal > 0)
             stop_machine();
     }

@@ -7,4 +7,6 @@
 // Supervise, and never return. `program`: descriptor of envd's file, which stays open. SIGTERM,
 // SIGINT and SIGPWR end the machine: all processes get SIGTERM and soon after SIGKILL. owns_kernel:
 // the guest has a kernel of its own, so every process that init sees belongs to the guest.
-void supervise(int program, bool owns_kernel) __attribute__((noreturn));
+// holds_python: the Python kernel starts only after SIGHUP, which a template build sends once the
+// guest has its settings.
+void supervise(int program, bool owns_kernel, bool holds_python) __attribute__((noreturn));

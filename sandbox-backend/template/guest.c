@@ -174,7 +174,9 @@ static int start_qemu(struct template_guest *g, const struct template_guest_spec
     char *preload auto_free = qemu_preload(e);
     char *kernel auto_free = str_printf("%s/%s", spec->dir, TEMPLATE_KERNEL);
     char *initrd auto_free = str_printf("%s/%s", spec->dir, TEMPLATE_INITRD);
-    char *append auto_free = qemu_kernel_args(spec->accel);
+    char *args auto_free = qemu_kernel_args(spec->accel);
+    // The Python kernel starts when the guest has its settings (setup_python).
+    char *append auto_free = str_printf("%s cubby.hold", args);
     struct qemu_config config = {.binary = spec->qemu,
                                  .name = "cubby-template",
                                  .machine = QEMU_MACHINE,

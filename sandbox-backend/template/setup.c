@@ -16,6 +16,9 @@
 
 #define SHELL         "/bin/bash" // envd takes /bin/sh where there is none
 #define SETTINGS_PATH "/init"
+// The Python kernel's user and directory (guest/python_kernel.h).
+#define DEFAULTS_PATH "/usr/lib/cubby/defaults"
+#define PYTHON_MS     30000
 #define START_MS      30000
 #define READY_MS      300000 // how long a start command may take
 #define READY_ONE_MS  30000  // one run of the ready command
@@ -33,12 +36,28 @@ static int set_path(struct pump *p, const char *vmnet, const char *path, struct 
     return call_put(p, vmnet, PROFILE, &text, e);
 }
 
+// A disk of a user's may have the file of another template, so it is written for each.
+static int set_defaults(struct pump *p, const char *vmnet, const struct template_setup *setup,
+                        struct err *e)
+{
+    const struct template_environment *env = &setup->environment;
+    struct buf text auto_buf = BUF_INIT;
+    if (!setup->foreign && !env->user && !env->directory)
+        return 0;
+    buf_adds(&text, env->user ? env->user : TEMPLATE_USER);
+    buf_addc(&text, '\0');
+    buf_adds(&text, env->directory ? env->directory : "");
+    buf_addc(&text, '\0');
+    return call_put(p, vmnet, DEFAULTS_PATH, &text, e);
+}
+
 int setup_settings(struct pump *p, const char *vmnet, const struct template_setup *setup,
                    struct err *e)
 {
     const struct template_environment *env = &setup->environment;
     const char *path = json_string_value(json_object_get(env->variables, "PATH"));
-    if (!env->variables && !env->directory && !env->user && !setup->disk_mb && !setup->start)
+    if (!env->variables && !env->directory && !env->user && !setup->disk_mb && !setup->start &&
+        !setup->foreign)
         return 0; // the daemon tells each sandbox the defaults
     json_t *body = json_pack("{s:s}", "defaultUser", env->user ? env->user : TEMPLATE_USER);
     if (env->variables)
@@ -49,7 +68,19 @@ int setup_settings(struct pump *p, const char *vmnet, const struct template_setu
         json_object_set_new(body, "diskSizeMB", json_integer(setup->disk_mb));
     if (call_post(p, vmnet, SETTINGS_PATH, body, e) < 0)
         return err_wrap(e, "the guest's settings");
+    if (set_defaults(p, vmnet, setup, e) < 0)
+        return -1;
     return path ? set_path(p, vmnet, path, e) : 0;
+}
+
+// kill is a builtin of each shell. init starts no second Python kernel.
+int setup_python(struct pump *p, const char *vmnet, struct err *e)
+{
+    struct buf out auto_buf = BUF_INIT;
+    const char *args[] = {"-l", "-c", "kill -HUP 1", NULL};
+    const struct call_command command = {
+        .user = "root", .cmd = SHELL, .args = args, .timeout_ms = PYTHON_MS};
+    return call_run(p, vmnet, &command, &out, e) < 0 ? err_wrap(e, "start the Python kernel") : 0;
 }
 
 // ---- the start command

@@ -32,6 +32,10 @@ struct template_setup {
 int setup_settings(struct pump *p, const char *vmnet, const struct template_setup *setup,
                    struct err *e);
 
+// Let init start the Python kernel, as the default user in the default directory. A microVM that a
+// build boots waits for this; gVisor's machine boots with the settings.
+int setup_python(struct pump *p, const char *vmnet, struct err *e);
+
 // Start the start command, if any, as the default user in the default directory, and wait until it
 // is ready. It must not have failed by then. The error has the last line of its output.
 int setup_start(struct pump *p, const char *vmnet, const struct template_setup *setup,

@@ -307,7 +307,8 @@ static int stage_warm_up(struct build *b, struct err *e)
     if (b->spec->source.kind == FROM_DISK)
         b->setup.disk_mb = b->disk_mb;
     if (setup_settings(&b->pump, vmnet, setup, e) < 0 ||
-        (setup->foreign && look_at_guest(b, e) < 0) || run_warm(b, e) < 0 ||
+        (setup->foreign && look_at_guest(b, e) < 0) ||
+        (setup->python && setup_python(&b->pump, vmnet, e) < 0) || run_warm(b, e) < 0 ||
         template_warm_up(&b->pump, vmnet, setup->python, setup->foreign, b->log, e) < 0)
         return -1;
     if (keep_disk_before_start(b, e) < 0)

@@ -14,7 +14,7 @@ import tarfile
 
 import pytest
 
-from harness import BIN, TEST_HOME, Home, wait_for
+from harness import BIN, TEST_HOME, Home, Mcp, wait_for
 from oci_image import Layout, busybox_layer
 
 WHOLE_BUILDS_S = 1800  # of a test that makes whole templates, on a busy host without KVM
@@ -72,7 +72,7 @@ class Builder(Home):
         return json.loads(self.cubby("ps", "--json"))
 
     def run(self, template, command):
-        made = self.cubby("create", "--template", template).strip()
+        made = self.cubby("create", "--template", template, "--tier", "microvm").strip()
         try:
             return self.cubby("exec", made, "--", "sh", "-c", command)
         finally:
@@ -119,6 +119,7 @@ def test_steps_are_cached(builder):
 @pytest.mark.timeout(WHOLE_BUILDS_S)
 def test_what_a_dockerfile_says(builder):
     del builder.env["CUBBY_RUNSC"]
+    builder.env["CUBBY_TIER"] = "auto"
     builder.write("kept\n", "src/kept.txt")
     builder.write("left out\n", "src/secret.key")
     builder.write("*.md\n**/*.key\n", ".dockerignore")
@@ -137,7 +138,8 @@ ENV GREETING="hello $WHO" PATH=/opt/bin:$PATH
 LABEL org.example.name=made
 COPY --from=tools /out/bin /opt/bin
 WORKDIR /srv/app
-COPY --chown=user --chmod=0640 src ./src/
+RUN useradd --uid 4321 --create-home app
+COPY --chown=app --chmod=0640 src ./src/
 COPY . /all/
 ADD packed.tgz /packed
 COPY <<EOF <<'RAW' /notes/
@@ -153,7 +155,7 @@ tool from-run >/ran
 EOF
 RUN ["/bin/sh", "-c", "echo exec form >>/ran; (sleep 1000 &)"]
 RUN if pgrep -x sleep; then exit 1; fi
-USER user
+USER app
 CMD ["sleep", "5000"]
 HEALTHCHECK CMD pgrep -x sleep
 """, "--build-arg", "WHO=world")
@@ -161,14 +163,32 @@ HEALTHCHECK CMD pgrep -x sleep
     facts = json.loads((builder.path / "templates" / "made" / "template.json").read_text())
     assert facts["image"]["labels"] == {"org.example.name": "made"}
     assert "gvisor" in events[-1]["template"]["tiers"]
-    assert facts["environment"]["user"] == "user" and facts["environment"]["directory"] == "/srv/app"
+    assert facts["environment"]["user"] == "app" and facts["environment"]["directory"] == "/srv/app"
     got = builder.run("made", "pwd; echo $GREETING; tool x; cat /ran src/kept.txt /notes/EOF "
                       "/notes/RAW /packed/in/side.txt; stat -c '%a %U:%G' src/kept.txt; "
                       "readlink /all/src/out; find /all | sort; pgrep -xc sleep")
     assert got.splitlines() == [
         "/srv/app", "hello world", "tool x", "tool from-run", "exec form", "kept", "hello world",
-        "$GREETING", "kept", "640 user:user", "/etc/hostname", "/all", "/all/.dockerignore",
+        "$GREETING", "kept", "640 app:app", "/etc/hostname", "/all", "/all/.dockerignore",
         "/all/Dockerfile", "/all/packed.tgz", "/all/src", "/all/src/kept.txt", "/all/src/out", "1"]
+    for tier in ("microvm", "gvisor"):
+        assert python_in(builder, "made", tier) == "app 4321 /srv/app /home/app hello world\n"
+
+
+PYTHON = ("import getpass, os\n"
+          "print(getpass.getuser(), os.getuid(), os.getcwd(), os.path.expanduser('~'), os.environ['GREETING'])")
+
+
+def python_in(builder, template, tier):
+    """What a run of Python says of its user and directory; the first run in a sandbox, by the warm kernel."""
+    box = builder.cubby("create", "--template", template, "--tier", tier).strip()
+    mcp = Mcp(builder)
+    try:
+        mcp.initialize()
+        return mcp.tool("run_python_code", sandbox_id=box, code_block=PYTHON)["stdout"]
+    finally:
+        mcp.close()
+        builder.cubby("kill", box)
 
 
 def test_what_is_refused(builder):

@@ -75,7 +75,8 @@ def test_python(daemon, context):
     assert seen["exists"] == [True, False]
     assert seen["tags"] == ["default", "stable", "v1"] and seen["left"] == ["default", "stable"]
     assert re.search(r"\b3\b", seen["failure"]) and seen["failed at"] == "run_sync"
-    assert seen["tool"] == ["hello from a tool", PAGE.strip(), "/home/user", ""]
+    assert seen["tool"] == ["hello from a tool", PAGE.strip(), "/srv", ""]
+    assert seen["python"] == "['app', '/srv']"
 
 
 def test_python_async(daemon, context):

@@ -6,8 +6,8 @@
 #include <sys/queue.h>
 #include <uv.h>
 
+#include "sandbox-backend/base/users.h"
 #include "sandbox-backend/envd/core/settings.h"
-#include "sandbox-backend/envd/core/users.h"
 #include "sandbox-backend/net/http_server.h"
 
 struct quiesce;

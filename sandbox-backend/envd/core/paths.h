@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/envd/core/users.h"
+#include "sandbox-backend/base/users.h"
 
 // Resolve a path of a request to an absolute one without "." and "..": "" is `default_dir` (NULL or
 // "": the user's home), "~" is the user's home, "~/x" and "x" are below it, "/x" is itself. New

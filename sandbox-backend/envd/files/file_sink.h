@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/envd/core/users.h"
+#include "sandbox-backend/base/users.h"
 
 struct file_sink {
     int fd;       // owned; -1: not open

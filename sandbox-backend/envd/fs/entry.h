@@ -8,7 +8,7 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/envd/core/users.h"
+#include "sandbox-backend/base/users.h"
 #include "sandbox-backend/net/http.h"
 
 enum entry_form {

@@ -11,7 +11,7 @@
 #include <uv.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/envd/core/users.h"
+#include "sandbox-backend/base/users.h"
 #include "sandbox-backend/envd/process/process_spawn.h"
 
 struct processes; // the table

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/envd/core/users.h"
+#include "sandbox-backend/base/users.h"
 #include "sandbox-backend/envd/process/process.h"
 #include "sandbox-backend/envd/rpc/rpc.h"
 

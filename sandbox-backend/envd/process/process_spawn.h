@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/envd/core/users.h"
+#include "sandbox-backend/base/users.h"
 
 // ---- a pseudo terminal (pty(7))
 

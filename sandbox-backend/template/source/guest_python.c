@@ -3,7 +3,8 @@
 //
 // Steps: 1. the guest's python3 says its version, its platform, and which packages it lacks; 2. pip
 // of the host fetches these as wheels (pip never runs code of a wheel); 3. the guest unpacks them
-// into a directory of the kernel's own; 4. init starts the kernel.
+// into a directory of the kernel's own; 4. the kernel's sources get their place, where init finds
+// them when it starts the kernel (setup_python).
 //
 // The guest of a build has no network. So the host's pip fetches, with the host's settings of
 // indexes and proxies, which the guest must not learn.
@@ -74,8 +75,7 @@ static const char ENABLE[] = "import compileall, os, sys\n"
                              "if u.find_spec(\"matplotlib\"):\n"
                              "    import matplotlib.pyplot, matplotlib_inline.backend_inline\n"
                              "os.rename(\"/" IMAGE_PYTHON "\", \"" GUEST_KERNEL "\")\n"
-                             "compileall.compile_dir(\"" GUEST_KERNEL "\", quiet=2)\n"
-                             "os.kill(1, 1)\n";
+                             "compileall.compile_dir(\"" GUEST_KERNEL "\", quiet=2)\n";
 
 // Run a program of the guest's python3, as root, with PATH of the image.
 static int run_python(struct pump *p, const char *vmnet, const char *text, struct buf *out,
@@ -213,7 +213,7 @@ static int add_packages(struct pump *p, const char *vmnet, const struct tool *to
     return dir_remove(dir, result == 0 ? e : NULL) < 0 ? -1 : result;
 }
 
-// ---- 3. the start
+// ---- 3. the kernel
 static int put_variables(struct pump *p, const char *vmnet, const json_t *variables, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;

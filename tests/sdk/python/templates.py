@@ -13,6 +13,7 @@ import traceback
 
 import e2b
 from e2b import AsyncSandbox, AsyncTemplate, Sandbox, Template, wait_for_url
+from e2b_code_interpreter import Sandbox as Interpreter
 
 SERVE = "python3 -m http.server 8000 --directory /home/user/site"
 DOCKERFILE = """FROM e2bdev/base
@@ -20,6 +21,9 @@ ENV GREETING="hello from" PATH=/opt/tools/bin:$PATH
 RUN mkdir -p /opt/tools/bin && printf '#!/bin/sh\\necho "$GREETING a tool"\\n' > /opt/tools/bin/tool && \\
     chmod 755 /opt/tools/bin/tool
 COPY page.html /srv/
+RUN useradd --create-home app
+USER app
+WORKDIR /srv
 """
 
 
@@ -75,8 +79,9 @@ def run_sync(context):
         seen["failure"] = str(error)
         seen["failed at"] = traceback.extract_tb(error.__traceback__)[-1].name
     Template.build(Template(file_context_path=context).from_dockerfile(DOCKERFILE), "tooled")
-    with Sandbox.create("tooled") as sandbox:
+    with Interpreter.create("tooled") as sandbox:
         seen["tool"] = sandbox.commands.run("tool; cat /srv/page.html; pwd").stdout.split("\n")
+        seen["python"] = sandbox.run_code("import getpass, os\n[getpass.getuser(), os.getcwd()]").text
     return seen
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// envd's paths and users: resolution, following links, making directories, passwd and group.
+// envd's paths: resolution, following links, making directories.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,8 +8,8 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/users.h"
 #include "sandbox-backend/envd/core/paths.h"
-#include "sandbox-backend/envd/core/users.h"
 #include "sandbox-backend/envd/fs/entry.h"
 #include "tests/lib/harness/tap.h"
 
@@ -92,55 +92,6 @@ static void test_make_dirs(const char *dir)
     is_int(e.code, ERR_INVALID, "is an invalid argument");
 }
 
-static void write_file(const char *dir, const char *name, const char *text)
-{
-    char *path auto_free = str_printf("%s/%s", dir, name);
-    struct err e = ERR_INIT;
-    ok(file_replace(path, text, strlen(text), 0644, &e) == 0, "write %s", name);
-}
-
-static void test_users(const char *dir)
-{
-    write_file(dir, "passwd",
-               "root:x:0:0:root:/root:/bin/bash\n"
-               "broken line\n"
-               "x:x:notanumber:1::/:\n"
-               "ann:x:1000:1001:Ann,,,:/home/ann:/bin/sh\n"
-               "nohome:x:7:8");
-    write_file(dir, "group",
-               "root:x:0:\nsudo:x:27:bob,ann\nann:x:1001:ann\nanna:x:5:anna\nlast:x:9:ann");
-    struct users *u = users_new(dir);
-    struct user got;
-    struct err e = ERR_INIT;
-    ok(users_find(u, "ann", &got, &e) == 0, "ann is found");
-    is_int(got.uid, 1000, "uid");
-    is_str(got.home, "/home/ann", "home");
-    is_int(got.group_count, 3, "groups");
-    ok(got.groups[0] == 1001 && got.groups[1] == 27 && got.groups[2] == 9, "their numbers");
-    ok(users_find(u, "nohome", &got, &e) == 0 && str_eq(got.home, "/"), "no home is /");
-    ok(users_find(u, "x", &got, &e) < 0 && e.code == ERR_NOT_FOUND, "a bad number is no user");
-    ok(users_find(u, "", &got, NULL) < 0, "nobody has no name");
-    ok(users_find(u, "1000", &got, &e) == 0 && str_eq(got.name, "ann"), "a number of passwd");
-    is_int(got.group_count, 3, "has the user's groups");
-    ok(users_find(u, "4321", &got, &e) == 0 && got.uid == 4321 && got.gid == 0, "another number");
-    is_str(got.home, "/", "has no home");
-    ok(users_find(u, "ann:sudo", &got, &e) == 0 && got.uid == 1000 && got.gid == 27, "a group");
-    is_int(got.group_count, 1, "is the only one");
-    ok(users_find(u, "1000:55", &got, &e) == 0 && got.gid == 55, "a group by number");
-    ok(users_find(u, "ann:none", &got, NULL) < 0, "an unknown group");
-    ok(users_find(u, "-1", &got, NULL) < 0 && users_find(u, ":5", &got, NULL) < 0, "no users");
-    is_str(users_name(u, 1000), "ann", "name of 1000");
-    is_str(users_group_name(u, 27), "sudo", "name of group 27");
-    ok(users_name(u, 4242) == NULL, "no name");
-    write_file(dir, "passwd", "carl:x:3:3::/c:\n");
-    ok(users_find(u, "carl", &got, &e) == 0, "a changed file is read again");
-    ok(users_find(u, "ann", &got, NULL) < 0, "and what was there is gone");
-    users_free(u);
-    u = users_new("/nonexistent");
-    ok(users_find(u, "root", &got, NULL) < 0, "no database, no users");
-    users_free(u);
-}
-
 static void permissions(mode_t mode, const char *want)
 {
     char got[ENTRY_PERMISSIONS_BYTES];
@@ -172,7 +123,6 @@ int main(void)
     test_resolve();
     test_follow(dir);
     test_make_dirs(dir);
-    test_users(dir);
     test_entry();
     ok(chdir("/") == 0 && dir_remove(dir, NULL) == 0, "cleaned up");
     return tap_done();

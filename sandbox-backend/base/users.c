@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The users and groups of the guest.
-#include "sandbox-backend/envd/core/users.h"
+#include "sandbox-backend/base/users.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,7 +9,6 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
-#include "sandbox-backend/base/groups.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
@@ -41,7 +40,7 @@ struct users {
 static bool parse_id(const char *s, uint32_t *out)
 {
     int64_t n;
-    if (!str_to_int(s, 0, UINT32_MAX, &n))
+    if (!str_to_int(s, 0, UINT32_MAX - 1, &n)) // the largest means "no id" to the kernel
         return false;
     *out = (uint32_t)n;
     return true;
@@ -129,12 +128,24 @@ void users_free(struct users *u)
     free(u);
 }
 
+static bool is_member(const char *members, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *p = members; *p;) {
+        size_t n = strcspn(p, ",");
+        if (n == len && memcmp(p, name, n) == 0)
+            return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
 static void find_groups(const struct table *group, struct user *user)
 {
     user->groups[user->group_count++] = user->gid;
     for (size_t i = 0; i < group->count && user->group_count < USER_GROUPS_MAX; i++) {
         const struct row *row = &group->rows[i];
-        if (row->gid != user->gid && groups_is_member(row->members, user->name))
+        if (row->gid != user->gid && is_member(row->members, user->name))
             user->groups[user->group_count++] = row->gid;
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The users and groups of the guest, from /etc/passwd and /etc/group (passwd(5), group(5)). envd
-// parses them itself: a static program cannot load glibc's name services. It reads a file again
-// when the file has changed.
+// The users and groups of a guest, from /etc/passwd and /etc/group (passwd(5), group(5)). The
+// guest's programs parse them themselves, because a static program cannot load glibc's name
+// services. A file is read again when it has changed.
 #pragma once
 #include <sys/types.h>
 
