@@ -104,6 +104,18 @@ static int choose_timeout(struct config *c, struct err *e)
     return 0;
 }
 
+// The steps of a build reach the internet, so a model could send out by a step what the operator's
+// policy keeps in.
+static int check_builds(const struct config *c, struct err *e)
+{
+    if (!c->allow_builds || !c->network || str_eq(c->network, "public"))
+        return 0;
+    return err_set(e, ERR_INVALID,
+                   "--allow-builds does not go with --network %s: the steps of a build reach the "
+                   "internet. Leave one of the two out",
+                   c->network);
+}
+
 int config_parse(struct config *c, int *argc, char **argv, struct err *e)
 {
     int first_argc = *argc;
@@ -123,7 +135,7 @@ int config_parse(struct config *c, int *argc, char **argv, struct err *e)
     if (c->new_token && !c->token_file)
         return err_set(e, ERR_INVALID,
                        "--new-token needs --token-file, the file to which the token is added");
-    if (choose_backend(c, e) < 0 || choose_timeout(c, e) < 0)
+    if (choose_backend(c, e) < 0 || choose_timeout(c, e) < 0 || check_builds(c, e) < 0)
         return -1;
     return split_tools(c, e);
 }

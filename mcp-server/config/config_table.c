@@ -66,6 +66,8 @@ static void sandbox_options(struct config *c, struct opt *t, int *n)
          "structuredContent beside the text of results: on (default) or off", 0, 0, "on|off"},
         {"images", "CUBBY_MCP_IMAGES", OPT_STRING, &c->images, "inline|path|off",
          "images in results: inline (default), only their path, or off", 0, 0, "inline|path|off"},
+        {"allow-builds", "CUBBY_MCP_ALLOW_BUILDS", OPT_FLAG, &c->allow_builds, NULL,
+         "offer build_template, with which a model builds templates", 0, 0, NULL},
         {"disable-tool", NULL, OPT_LIST, &c->disabled, "NAME", "do not offer this tool", 0, 0,
          NULL},
         {"secret", NULL, OPT_LIST, &c->secrets, "NAME",

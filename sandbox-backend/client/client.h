@@ -135,6 +135,31 @@ struct client_op *client_templates(struct client *c, client_json_cb cb, void *ct
 // "cpuCount" and "memoryMB" in each of "builds". ERR_NOT_FOUND: there is none.
 struct client_op *client_template(struct client *c, const char *name, client_json_cb cb, void *ctx);
 
+// ---- building a template by E2B's template builder (build.c)
+struct build_opts {
+    const char *name;
+    int64_t cpus, memory_mb; // 0: those of the base
+    // The body of E2B's POST /v2/templates/{}/builds/{}: {"fromTemplate" or "fromImage", "steps",
+    // "startCmd", "readyCmd"}. Borrowed for the call.
+    const json_t *steps;
+    // A tag that the build gets beside "default". A template that exists is only built again if it
+    // has this tag; otherwise the operation ends with ERR_CONFLICT. NULL: any name may be built.
+    const char *mark;
+};
+struct build_events {
+    // An entry of the build's log. `step` is E2B's: "base", the number of a step, or "finalize";
+    // NULL if the server names none. May be NULL.
+    void (*on_entry)(const char *step, const char *message, void *ctx);
+    // Exactly once, last. `e` is NULL if the build has ended by itself; `info` then has
+    // "templateID", "buildID", "status" ("ready" or "error") and, after a failure, "reason"
+    // ({"message", "step"}). It is borrowed for the call.
+    void (*on_end)(const json_t *info, const struct err *e, void *ctx);
+};
+// Build a template, and follow the build to its end. client_cancel also ends the build, where the
+// server can do that: cubbyd can, E2B's cloud cannot.
+struct client_op *client_build(struct client *c, const struct build_opts *opts,
+                               const struct build_events *events, void *ctx);
+
 // ---- host usage: what the sandboxes use of their host, and what is left of it. cubbyd only.
 // {"host": {...}, "sandboxes": [...]}, for the sandbox `id`, or all when it is NULL.
 struct client_op *client_stats(struct client *c, const char *id, client_json_cb cb, void *ctx);

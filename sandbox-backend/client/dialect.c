@@ -33,6 +33,7 @@ static const char *const NAMES[FEATURES] = {
     [FEATURE_SIZES] = "way to choose the size of one sandbox",
     [FEATURE_TIERS] = "choice between tiers",
     [FEATURE_TEMPLATES] = "list of templates",
+    [FEATURE_BUILDS] = "template builder",
 };
 
 int dialect_check(const struct dialect *d, enum feature feature, struct err *e)
@@ -160,6 +161,7 @@ const struct dialect dialect_cubbyd = {
     .filters = true,
     .creates_ready = true,
     .tells_gone = true,
+    .ends_builds = true,
     .takes_depth = true,
     .id_ok = sandbox_id_is_valid,
     .id_shape = "20 letters a to z and digits",

@@ -25,6 +25,7 @@ enum feature {
     FEATURE_TIERS, // what one sandbox runs in
     FEATURE_TEMPLATES,
     FEATURE_LOGS,
+    FEATURE_BUILDS, // of templates
     FEATURES,
 };
 
@@ -43,6 +44,7 @@ struct dialect {
     bool tells_gone;    // its proxy tells an ended sandbox from other failures
     bool invents_times; // its list has the present time for all times, and "running" for all states
     bool ends_unknown;  // answers the end of an unknown sandbox as a success
+    bool ends_builds;   // has DELETE /templates/{}/builds/{}
     bool takes_depth;   // takes the depth of a pause; false: it has one way to pause
     // By enum feature: what to do instead, for a model or a person. NULL: it has the feature.
     const char *instead[FEATURES];

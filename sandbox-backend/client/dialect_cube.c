@@ -147,6 +147,7 @@ const struct dialect dialect_cube = {
             [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",
             [FEATURE_TIERS] = "only cubbyd offers tiers; leave the tier out",
             [FEATURE_TEMPLATES] = "ask its operator for the names of its templates",
+            [FEATURE_BUILDS] = "ask its operator to build the template",
         },
     .id_ok = id_ok,
     .id_shape = "32 digits 0 to 9 and a to f",

@@ -118,6 +118,8 @@ const json_t *tools_definition(struct offer *offer)
 
 static bool is_offered(const struct config *c, struct offer *offer)
 {
+    if (offer->tool->is_allowed && !offer->tool->is_allowed(c))
+        return false;
     if (!has_choices(c))
         return true;
     const json_t *definition = tools_definition(offer);

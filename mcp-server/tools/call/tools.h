@@ -27,6 +27,8 @@ struct tool {
     // Return the thing that the call uses alone, in its sandbox (turn.h), a new string, or NULL for
     // none. The function itself may be NULL.
     char *(*uses)(const struct tool_call *c);
+    // Return whether the operator's options allow the tool. NULL: always.
+    bool (*is_allowed)(const struct config *config);
 };
 
 // A set of tools. `schemas` is a JSON array with their definitions, in the order of `tools`, which

@@ -65,6 +65,7 @@ static const struct route {
     {"POST", "/v2/templates", API_PLAIN, api_no_feature},
     {"POST", "/v3/templates", API_BODY, api_build_request},
     {"POST", "/v2/templates/{}/builds/{}", API_BODY, api_build_start},
+    {"DELETE", "/templates/{}/builds/{}", API_PLAIN, api_build_end},
     {"GET", "/templates/{}/builds/{}/status", API_PLAIN, api_build_status},
     {"GET", "/templates/{}/builds/{}/logs", API_PLAIN, api_build_logs},
     {"GET", "/templates/{}/files/{}", API_PLAIN, api_upload_link},

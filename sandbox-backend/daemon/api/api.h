@@ -46,7 +46,7 @@ api_handler api_templates, api_template, api_template_delete;                   
 api_handler api_alias, api_teams, api_pool, api_no_feature;                       // api_templates.c
 api_handler api_health, api_drain, api_undrain;                                   // api_health.c
 api_handler api_build_request, api_build_start, api_build_status, api_build_logs; // api_builds.c
-api_handler api_template_publish;                                                 // api_builds.c
+api_handler api_build_end, api_template_publish;                                  // api_builds.c
 api_handler api_upload_link, api_upload;                                          // api_uploads.c
 api_handler api_tags, api_tags_assign, api_tags_remove;                           // api_tags.c
 

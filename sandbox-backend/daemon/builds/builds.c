@@ -292,17 +292,20 @@ static void on_timer(struct deadline *timer)
     deadline_arm(timer, TIMER_MS);
 }
 
+void builds_end(struct build *b, const char *reason)
+{
+    if (b->state == BUILD_RUNNING)
+        end_running(b, reason);
+    else if (build__is_unfinished(b))
+        build__fail(b, NULL, reason);
+}
+
 void builds_end_all(struct store *store, const char *name, const char *reason)
 {
     struct build *b = NULL;
-    TAILQ_FOREACH (b, &store->builds->list, link) {
-        if (!build__is_unfinished(b) || !str_eq(b->name, name))
-            continue;
-        if (b->state == BUILD_RUNNING)
-            end_running(b, reason);
-        else
-            build__fail(b, NULL, reason);
-    }
+    TAILQ_FOREACH (b, &store->builds->list, link)
+        if (str_eq(b->name, name))
+            builds_end(b, reason);
 }
 
 // ---- a request

@@ -120,6 +120,8 @@ struct build *builds_find(const struct store *store, const char *caller, const c
 json_t *builds_log(struct build *b, size_t from, size_t limit, enum build_level least);
 // Return whether an unfinished build of this name belongs to the caller.
 bool builds_has_unfinished(const struct store *store, const char *caller, const char *name);
+// End a build; an ended one stays as it is. `reason` is static.
+void builds_end(struct build *b, const char *reason);
 // End the unfinished builds of a name. `reason` is static.
 void builds_end_all(struct store *store, const char *name, const char *reason);
 // Remove the builds that no tag points to and nobody needs.
