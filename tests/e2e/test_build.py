@@ -191,6 +191,27 @@ def python_in(builder, template, tier):
         builder.cubby("kill", box)
 
 
+@pytest.mark.timeout(WHOLE_BUILDS_S)
+def test_a_model_builds_a_template(builder):
+    """By the tool build_template: the daemon runs the real builder, and a sandbox of the template has what it made."""
+    mcp = Mcp(builder, "--allow-builds")
+    try:
+        mcp.initialize()
+        call = mcp.start("tools/call", {"name": "build_template", "_meta": {"progressToken": 1}, "arguments": {
+            "name": "made", "commands": ["echo by a model >note", "sudo touch /by-root"],
+            "start_command": "exec python3 -m http.server 8000", "ready_command": "curl -sf localhost:8000/note"}})
+        built = mcp.tool_result(call, WHOLE_BUILDS_S)
+        told = "".join(n["params"].get("message", "") for n in mcp.notifications)
+        assert built["template"] == "made" and "[builder 1/2] RUN echo by a model >note" in told, told
+        assert "made" in [t["template"] for t in mcp.tool("list_templates")["templates"]]
+        box = mcp.tool("create_sandbox", template="made")["sandbox_id"]
+        said = mcp.tool("run_command", sandbox_id=box, command="curl -s localhost:8000/note; ls /by-root")["stdout"]
+        assert said == "by a model\n/by-root\n"
+        mcp.tool("kill_sandbox", sandbox_id=box)
+    finally:
+        mcp.close()
+
+
 def test_what_is_refused(builder):
     assert "line 2: RUN echo; exit 7: the command ended with status 7" in builder.bad(
         "FROM default\nRUN echo; exit 7")

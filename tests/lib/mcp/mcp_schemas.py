@@ -9,6 +9,7 @@ from harness import text_of
 
 SCHEMAS = {t["name"]: t for t in json.loads(
     (pathlib.Path(__file__).parents[3] / "schemas/tools.json").read_text())}
+OFFERED = [name for name in SCHEMAS if name != "build_template"]  # without --allow-builds
 
 
 def checked(server, name, /, **arguments):

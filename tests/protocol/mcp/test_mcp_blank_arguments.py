@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from harness import text_of
 from mcp_envd import real, sandbox, start  # noqa: F401
-from mcp_schemas import SCHEMAS
+from mcp_schemas import OFFERED, SCHEMAS
 
 # Where "" or 0 is a value like others: the schema allows it, and it reaches the tool.
 MEANINGFUL = {("read_output", "cursor"), ("read_output", "wait_seconds"), ("send_input", "text"),
@@ -23,7 +23,8 @@ BLANKS = {"string": ["", 0], "integer": [0, ""], "number": [0, 0.0, ""], "boolea
 
 
 def every_optional_argument():
-    for tool, schema in SCHEMAS.items():
+    for tool in OFFERED:
+        schema = SCHEMAS[tool]
         properties = schema["inputSchema"]["properties"]
         for name in properties.keys() - set(schema["inputSchema"].get("required", [])):
             yield tool, name, properties[name]

@@ -12,10 +12,8 @@ import bpe_openai
 import jsonschema
 import pytest
 from harness import process_exists, text_of, wait_for
+from mcp_schemas import OFFERED, SCHEMAS
 from mcp_stdio import META, backend, fresh, server, start  # noqa: F401
-
-SCHEMAS = {t["name"]: t for t in json.loads(
-    (pathlib.Path(__file__).parents[3] / "schemas/tools.json").read_text())}
 
 
 def run(server, sandbox, command, **more):
@@ -50,7 +48,7 @@ def test_every_parameter_is_described():
 
 def test_what_a_model_is_shown(server):
     tools = server.call("tools/list")["result"]["tools"]
-    assert [t["name"] for t in tools] == list(SCHEMAS)
+    assert [t["name"] for t in tools] == OFFERED
     encoding = bpe_openai.get_encoding("o200k_base")
 
     def tokens(*members):
@@ -515,7 +513,7 @@ def test_python_long_output(start, backend):
 def test_a_tool_can_be_switched_off(start):
     server = start("--disable-tool", "run_python_code", "--disable-tool", "create_sandbox")
     names = [t["name"] for t in server.call("tools/list")["result"]["tools"]]
-    assert set(names) == set(SCHEMAS) - {"run_python_code", "create_sandbox"}
+    assert set(names) == set(OFFERED) - {"run_python_code", "create_sandbox"}
     assert server.call("tools/call", {"name": "create_sandbox"})["error"]["code"] == -32602
 
 

@@ -10,7 +10,7 @@ import pytest
 from harness import wait_for
 from lifecycle_backend import Lifecycle
 from mcp_http import http_start  # noqa: F401
-from mcp_schemas import SCHEMAS, checked
+from mcp_schemas import OFFERED, SCHEMAS, checked
 from mcp_stdio import server, start  # noqa: F401
 from test_mcp_tools_sandboxes import names_of, tokens  # noqa: F401
 
@@ -253,7 +253,7 @@ def test_forks_count_among_a_callers_sandboxes(http_start, backend, tokens):  # 
 # ---- without them
 def test_the_toolset_can_be_left_out(start, backend):  # noqa: F811
     server = start("--disable-tool", "lifecycle")  # noqa: F811
-    assert names_of(server) == [n for n in SCHEMAS if n not in TOOLS]
+    assert names_of(server) == [n for n in OFFERED if n not in TOOLS]
     sandbox = backend.sandbox(state="paused")
     backend.snapshot(sandbox)
     said = server.error("run_command", sandbox_id=sandbox, command="true")

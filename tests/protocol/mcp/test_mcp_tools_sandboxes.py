@@ -9,7 +9,7 @@ import threading
 import pytest
 from harness import BIN, wait_for
 from mcp_http import http_start, modern, tool  # noqa: F401
-from mcp_schemas import SCHEMAS, checked
+from mcp_schemas import OFFERED, SCHEMAS, checked
 from mcp_stdio import Stdio, backend, fresh, server, start  # noqa: F401
 
 SIX = ["create_sandbox", "run_command", "run_python_code", "upload_file_from_local_to_sandbox",
@@ -237,13 +237,13 @@ def names_of(server):  # noqa: F811
 
 
 @pytest.mark.parametrize("args, names", [
-    ([], list(SCHEMAS)),
+    ([], OFFERED),
     (["--tools", "run,background"], ["run_command", "run_python_code", "run_code", "start_command", "read_output", "send_input",
                                      "stop_command", "expose_port"]),
     (["--tools", "kill_sandbox", "--tools", "files"], ["kill_sandbox", "read_file", "write_file", "edit_file", "list_files", "search_files",
                                                    "move_file", "delete_file"]),
     (["--tools", "sandboxes,transfer", "--disable-tool", "kill_sandbox"], ["list_sandboxes", "create_sandbox", "list_templates", "extend_sandbox", *SIX[3:]]),
-    (["--disable-tool", "background"], [n for n in SCHEMAS if n not in ("start_command", "read_output", "send_input", "stop_command",
+    (["--disable-tool", "background"], [n for n in OFFERED if n not in ("start_command", "read_output", "send_input", "stop_command",
                                                                    "expose_port")]),
     (["--profile", "miroflow"], SIX),
     (["--profile", "miroflow", "--tools", "run_command,list_files"], ["run_command", "list_files"]),
