@@ -204,7 +204,7 @@ $(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/li
 $(B)/bin/cubby-nest: $(B)/obj/$(SB)/nest/main.o $(B)/lib/libnest.a $(B)/lib/libcubby.a
 	$(call link,-lseccomp)
 $(B)/bin/cubby-flatten: $(B)/obj/$(SB)/image/main.o $(B)/lib/libimage.a $(B)/lib/libcubby.a
-	$(call link,$(LIBS_IMAGE))
+	$(call link,$(LIBS_IMAGE) -lcrypto)
 # The object that is preloaded into QEMU. It is never sanitized, because QEMU is not, and has no
 # _FORTIFY_SOURCE; qemu_preload.c says why.
 $(B)/bin/cubby-qemu.so: $(SB)/drivers/microvm/qemu/preload/qemu_preload.c $(SB)/drivers/microvm/qemu/qemu.h | $(B)/.deps

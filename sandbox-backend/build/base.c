@@ -164,6 +164,20 @@ static int build_image(struct engine *b, const struct stage *s, const char *refe
     return result;
 }
 
+static int pull_image(struct engine *b, struct stage *s, const char *reference, const char *name,
+                      struct err *e)
+{
+    char *text auto_free = plan_text(s->json);
+    if (has_template(b, name) && !b->opts->no_cache)
+        return 0;
+    report_step(b->opts->report, b->world.steps + 1, text,
+                (int)json_integer_value(json_object_get(s->json, "line")), false);
+    if (build_image(b, s, reference, name, e) < 0)
+        return err_wrap(e, "FROM %.100s", reference);
+    report_step_done(b->opts->report);
+    return 0;
+}
+
 // Two builds that need the same image at once: the second waits for the first.
 static int begin_with_image(struct engine *b, struct stage *s, const char *reference, struct err *e)
 {
@@ -173,18 +187,12 @@ static int begin_with_image(struct engine *b, struct stage *s, const char *refer
     if (str_eq(reference, "scratch"))
         return err_set(e, ERR_INVALID,
                        "\"scratch\" is empty, and a template needs at least a shell");
-    int lock auto_close = engine__lock(lock_path, true, name, e);
+    int lock = engine__lock(lock_path, true, name, e);
     if (lock < 0)
         return -1;
-    if (!has_template(b, name) || b->opts->no_cache) {
-        char *text auto_free = plan_text(s->json);
-        report_step(b->opts->report, b->world.steps + 1, text,
-                    (int)json_integer_value(json_object_get(s->json, "line")), false);
-        if (build_image(b, s, reference, name, e) < 0)
-            return err_wrap(e, "FROM %.100s", reference);
-        report_step_done(b->opts->report);
-    }
-    return begin_with_template(b, s, name, e);
+    int result = pull_image(b, s, reference, name, e);
+    engine__unlock(lock_path, lock);
+    return result < 0 ? -1 : begin_with_template(b, s, name, e);
 }
 
 // ---- FROM

@@ -207,8 +207,33 @@ static int take_stray_link(struct walk *w, const char *path)
     return add_link(w, path, dir, str_base(path), &st);
 }
 
-// Take one source whose path is known.
-static int take_path(struct walk *w, const char *path)
+// Tell why a source that the Dockerfile names cannot be followed.
+static int refuse_link(struct walk *w, const char *path, int why)
+{
+    if (why == EXDEV)
+        return err_set(w->e, ERR_INVALID,
+                       "\"%.200s\" is a link, or is behind one, that leads out of the context %s; "
+                       "copy the files there into the context",
+                       path, w->context->path);
+    return err_set(w->e, ERR_NOT_FOUND,
+                   "\"%.200s\" is a link that leads to nothing in the context %s", path,
+                   w->context->path);
+}
+
+// A source cannot be opened. A link that a glob has found is stored as it is.
+static int refuse_or_keep(struct walk *w, const char *path, bool named, int why)
+{
+    if (why != EXDEV && why != ELOOP && why != ENOENT)
+        return err_sys(w->e, why, "open %s in the context", path);
+    if (named && why == EXDEV)
+        return refuse_link(w, path, why);
+    if (take_stray_link(w, path) < 0)
+        return -1;
+    return named ? refuse_link(w, path, why) : 0;
+}
+
+// Take one source whose path is known. named: the Dockerfile has the path itself, not a glob.
+static int take_path(struct walk *w, const char *path, bool named)
 {
     struct stat st;
     if (ignore_matches(w->context->ignore, path) && !ignore_has_exceptions(w->context->ignore))
@@ -216,9 +241,7 @@ static int take_path(struct walk *w, const char *path)
     int fd auto_close = build_context__open(w->context, path, O_RDONLY | O_NONBLOCK);
     json_array_append_new(w->out->sources, json_stringn(path, strlen(path)));
     if (fd < 0)
-        return errno == EXDEV || errno == ELOOP || errno == ENOENT
-                   ? take_stray_link(w, path)
-                   : err_sys(w->e, errno, "open %s in the context", path);
+        return refuse_or_keep(w, path, named, errno);
     if (fstat(fd, &st) < 0)
         return err_sys(w->e, errno, "look at %s", path);
     if (S_ISDIR(st.st_mode))
@@ -254,7 +277,7 @@ static int take_glob(struct walk *w, const char *done, const char *rest, size_t 
             result = take_glob(w, path, rest + len + 1, found);
         else if (fits && !ignore_matches(w->context->ignore, path)) {
             ++*found;
-            result = take_path(w, path);
+            result = take_path(w, path, false);
         }
         free(names[i]);
     }
@@ -268,7 +291,7 @@ static int take_source(struct walk *w, const char *source)
     if (!path)
         return err_set(w->e, ERR_INVALID, "the source \"%.200s\" is outside the context", source);
     if (!glob_is_pattern(path))
-        return take_path(w, path);
+        return take_path(w, path, true);
     size_t found = 0;
     if (take_glob(w, "", path, &found) < 0)
         return -1;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -38,7 +39,8 @@ FILE *engine__stream(struct report *report)
     return stream;
 }
 
-int engine__lock(const char *path, bool wait, const char *name, struct err *e)
+// Take the lock, or wait for it. The process that holds it may remove the file meanwhile.
+static int lock_file(const char *path, bool wait, const char *name, struct err *e)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -60,6 +62,21 @@ int engine__lock(const char *path, bool wait, const char *name, struct err *e)
         usleep(LOCK_LOOK_US); // another process frees it, and tells nobody
     }
     return fd;
+}
+
+int engine__lock(const char *path, bool wait, const char *name, struct err *e)
+{
+    struct stat st;
+    int fd;
+    while ((fd = lock_file(path, wait, name, e)) >= 0 && (fstat(fd, &st) < 0 || st.st_nlink == 0))
+        close(fd);
+    return fd;
+}
+
+void engine__unlock(const char *path, int lock)
+{
+    unlink(path);
+    close(lock);
 }
 
 static void on_tick(void *ctx)
@@ -292,20 +309,45 @@ static int build_stage(struct engine *b, struct stage *s, struct err *e)
     return 0;
 }
 
+// ---- the user of the template's commands
+// A RUN as this user has found the user already.
+static bool has_run_as(const struct stage *s, const char *user)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (str_eq(json_string_value(json_object_get(s->actions[i].what, "user")), user) &&
+            str_eq(json_string_value(json_object_get(s->actions[i].what, "type")), "RUN"))
+            return true;
+    return false;
+}
+
+// A user that does not exist is told before the template boots, which takes long.
+static int check_user(struct engine *b, const struct stage *s, struct err *e)
+{
+    const struct stage_config *c = &s->config;
+    if (!c->user_step || has_run_as(s, c->user))
+        return 0;
+    char *id auto_free = create_at(b, s, s->count, e);
+    int result = id ? steps_check_user(&b->steps, id, c->user, e) : -1;
+    int line = (int)json_integer_value(json_object_get(c->user_step, "line"));
+    if (id)
+        session_kill(&b->session, id, NULL);
+    return result < 0 && line ? err_wrap(e, "line %d: USER", line) : result;
+}
+
 // ---- all
 static int prepare(struct engine *b, struct err *e)
 {
     char *all auto_free = str_printf("%s/build-work", b->opts->home);
-    char *lock auto_free = str_printf("%s/%s.lock", all, b->opts->name);
     if (!template_name_ok(b->opts->name))
         return err_set(e, ERR_INVALID,
                        "\"%s\" is not a valid template name: use a-z, 0-9, '.', '_' and '-', at "
                        "most %d characters",
                        b->opts->name, TEMPLATE_NAME_MAX);
     b->work = str_printf("%s/%s", all, b->opts->name);
+    b->lock_path = str_printf("%s/%s.lock", all, b->opts->name);
     if (dir_make(all, 0700, e) < 0)
         return -1;
-    b->lock = engine__lock(lock, false, b->opts->name, e);
+    b->lock = engine__lock(b->lock_path, false, b->opts->name, e);
     if (b->lock < 0)
         return -1;
     return dir_remove(b->work, e) < 0 ? -1 : dir_make(b->work, 0700, e);
@@ -321,7 +363,8 @@ static int run_build(struct engine *b, struct stage *target, struct err *e)
                               .timeout_ms = b->opts->step_timeout_s * 1000,
                               .on_output = on_output,
                               .ctx = b};
-    if (session_sweep(&b->session, b->opts->name, e) < 0 || build_stage(b, target, e) < 0)
+    if (session_sweep(&b->session, b->opts->name, e) < 0 || build_stage(b, target, e) < 0 ||
+        check_user(b, target, e) < 0)
         return -1;
     return engine__finish(b, target, e);
 }
@@ -341,9 +384,10 @@ static void release(struct engine *b)
     json_decref(b->globals);
     if (b->lock >= 0) {
         dir_remove(b->work, NULL);
-        close(b->lock);
+        engine__unlock(b->lock_path, b->lock);
     }
     free(b->work);
+    free(b->lock_path);
 }
 
 int engine_build(const struct engine_opts *opts, bool *unchanged, struct err *e)

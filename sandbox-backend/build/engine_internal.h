@@ -20,6 +20,7 @@ struct engine {
     json_t *policy;  // owned
     json_t *globals; // owned
     char *work;      // owned; <home>/build-work/<name>
+    char *lock_path; // owned
     int lock;        // descriptor that holds the lock on `work`
     int64_t cpus, memory_mb, disk_mb;
 };
@@ -28,6 +29,8 @@ struct engine {
 FILE *engine__stream(struct report *report);
 // Take a lock file. With `wait`, wait until it is free. ERR_CONFLICT: another process has it.
 int engine__lock(const char *path, bool wait, const char *name, struct err *e);
+// Free the lock, and remove its file.
+void engine__unlock(const char *path, int lock);
 
 // base.c: begin the stage with its base. An image that has no template yet gets one.
 int engine__begin(struct engine *b, struct stage *s, struct err *e);

@@ -8,6 +8,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/build/copy_words.h"
 #include "sandbox-backend/build/dockerfile_internal.h"
 #include "sandbox-backend/build/words.h"
 
@@ -193,6 +194,16 @@ static int check_sources(const struct parsing *p, const json_t *sources, struct 
     return 0;
 }
 
+// A value with a variable is checked when the variable is known.
+static int check_words(const struct parsing *p, const char *user, const char *mode, struct err *e)
+{
+    struct err why = ERR_INIT;
+    if ((user && !strchr(user, '$') && copy_words_check_owner(user, &why) < 0) ||
+        (mode && !strchr(mode, '$') && copy_words_check_mode(mode, &why) < 0))
+        return dockerfile__refuse(p, e, why.msg);
+    return 0;
+}
+
 int dockerfile__copy(struct parsing *p, json_t *step, struct err *e)
 {
     static const char *const COPY_FLAGS[] = {"from", "chown", "chmod", "link", NULL};
@@ -217,7 +228,7 @@ int dockerfile__copy(struct parsing *p, json_t *step, struct err *e)
         json_object_set_new(step, "from", json_string(from));
     if (count < 1 || !json_object_get(step, "dest"))
         return dockerfile__refuse(p, e, "it needs a source and a destination");
-    return check_sources(p, words, e);
+    return check_sources(p, words, e) < 0 ? -1 : check_words(p, user, mode, e);
 }
 
 // ---- names and values: ENV, LABEL, ARG

@@ -7,6 +7,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/build/copy_words.h"
 #include "sandbox-backend/build/words.h"
 #include "sandbox-backend/keys/sha256.h"
 
@@ -231,6 +232,7 @@ static int on_user(struct resolving *r)
     if (!*user)
         return err_set(r->e, ERR_INVALID, "the user is empty");
     set_text(&r->stage->config.user, user);
+    r->stage->config.user_step = r->step;
     return 0;
 }
 
@@ -350,6 +352,8 @@ static json_t *expand_copy(const struct resolving *r)
         if (text)
             json_object_set_new(copy, TEXTS[i], json_string(text));
     }
+    if (!err_is(r->e) && copy_words_check_owner(text_of(copy, "user"), r->e) == 0)
+        (void)copy_words_check_mode(text_of(copy, "mode"), r->e);
     if (!err_is(r->e) && json_object_get(copy, "files"))
         json_object_set_new(copy, "files", expand_files(r));
     return copy;
@@ -481,6 +485,7 @@ void stage_begin_with(struct stage *s, struct stage *parent)
     const struct stage_config *c = &parent->config;
     stage_begin(s, parent->template, stage_key(parent), c->env, c->user, c->directory);
     s->parent = parent;
+    s->config.user_step = c->user_step;
     keep(&s->config.shell, c->shell);
     keep(&s->config.entrypoint, c->entrypoint);
     keep(&s->config.cmd, c->cmd);

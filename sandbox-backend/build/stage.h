@@ -17,15 +17,16 @@
 
 // What the instructions of a stage set for those after them.
 struct stage_config {
-    json_t *env;            // owned; object of strings
-    json_t *args;           // owned; object of strings, of ARG
-    json_t *labels;         // owned; object of strings
-    json_t *shell;          // owned; array of strings
-    json_t *entrypoint;     // owned; the step, or NULL
-    json_t *cmd;            // owned; the step, or NULL
-    json_t *health;         // owned; the step, or NULL
-    json_t *make;           // owned; [directory, user] pairs that the next action makes
-    char *user, *directory; // owned; NULL: the base names none
+    json_t *env;             // owned; object of strings
+    json_t *args;            // owned; object of strings, of ARG
+    json_t *labels;          // owned; object of strings
+    json_t *shell;           // owned; array of strings
+    json_t *entrypoint;      // owned; the step, or NULL
+    json_t *cmd;             // owned; the step, or NULL
+    json_t *health;          // owned; the step, or NULL
+    json_t *make;            // owned; [directory, user] pairs that the next action makes
+    char *user, *directory;  // owned; NULL: the base names none
+    const json_t *user_step; // borrowed; the USER that set `user`; NULL: the base did
 };
 
 // What an action does, as JSON; the key is a hash of it:

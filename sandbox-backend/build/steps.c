@@ -317,6 +317,12 @@ int steps_do(const struct steps *s, const char *id, const struct action *a, cons
     return str_eq(type, "COPY") ? do_copy(s, id, a, from, e) : 0;
 }
 
+int steps_check_user(const struct steps *s, const char *id, const char *user, struct err *e)
+{
+    char *found auto_free = find_user(s, id, user, e);
+    return found ? 0 : -1;
+}
+
 int steps_sync(const struct steps *s, const char *id, struct err *e)
 {
     return session_script(s->session, id, "sync", SCRIPT_MS, NULL, e);

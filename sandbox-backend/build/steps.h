@@ -21,5 +21,7 @@ struct steps {
 // processes that a RUN leaves behind are ended.
 int steps_do(const struct steps *s, const char *id, const struct action *a, const char *from,
              struct err *e);
+// Check that the sandbox has the user. The error says what to do.
+int steps_check_user(const struct steps *s, const char *id, const char *user, struct err *e);
 // Write everything that the guest holds in memory to its disk.
 int steps_sync(const struct steps *s, const char *id, struct err *e);

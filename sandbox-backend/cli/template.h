@@ -16,6 +16,13 @@ void template_say(FILE *to, const char *fmt, ...) __attribute__((format(printf, 
 // Print a template that was made. templates: the directory of the system that got it, or NULL.
 void template_print(const char *home, const char *templates, const struct template *t, bool json);
 
+// Return the exit status of a build or an import that failed: 130 after a signal, else 1. Status 2
+// is for command lines that are invalid, which is found out before.
+int template_exit_status(const struct err *e);
+
+// Check the name of a new template. Return 0, or print an error and return the exit status.
+int template_check_name(const char *name);
+
 int template_build_verb(int argc, char **argv); // template build
 int template_export_verb(int argc, char **argv);
 int template_import_verb(int argc, char **argv);

@@ -61,6 +61,21 @@ void template_print(const char *home, const char *templates, const struct templa
     json_decref(made);
 }
 
+int template_exit_status(const struct err *e)
+{
+    return e->code == ERR_CANCELED ? EXIT_CANCELED : 1;
+}
+
+int template_check_name(const char *name)
+{
+    if (template_name_ok(name))
+        return 0;
+    return cli_usage_error(
+        "\"%.80s\" is not a valid template name: use a-z, 0-9, '.', '_' and '-', "
+        "at most %d characters",
+        name, TEMPLATE_NAME_MAX);
+}
+
 static int run_build(const struct template_build *spec, bool json)
 {
     struct err e = ERR_INIT;
@@ -68,7 +83,7 @@ static int run_build(const struct template_build *spec, bool json)
     warn_of_users(spec->home, spec->name);
     if (template_build(spec, &t, &e) < 0) {
         cli_fail(&e);
-        return e.code == ERR_CANCELED ? EXIT_CANCELED : e.code == ERR_INVALID ? CLI_USAGE : 1;
+        return template_exit_status(&e);
     }
     template_print(spec->home, spec->templates, &t, json);
     template_fini(&t);
@@ -290,6 +305,8 @@ int template_build_verb(int argc, char **argv)
         return cli_usage_error("template build takes one NAME");
     if (argc == 2)
         spec->name = argv[1];
+    if (template_check_name(spec->name))
+        return CLI_USAGE;
     if (check_source(spec) < 0)
         return CLI_USAGE;
     if (template_take_modules(spec) < 0)

@@ -20,16 +20,15 @@
 #include "sandbox-backend/template/move/collect.h"
 #include "sandbox-backend/template/move/transfer.h"
 
-#define MIB           (1024LL * 1024)
-#define DAY_S         (24 * 3600LL)
-#define UNUSED_DAYS   (COLLECT_UNUSED_S / DAY_S)
-#define DAYS_MAX      3650
-#define EXIT_CANCELED 130
+#define MIB         (1024LL * 1024)
+#define DAY_S       (24 * 3600LL)
+#define UNUSED_DAYS (COLLECT_UNUSED_S / DAY_S)
+#define DAYS_MAX    3650
 
 static int fail(const struct err *e)
 {
     cli_fail(e);
-    return e->code == ERR_CANCELED ? EXIT_CANCELED : e->code == ERR_INVALID ? CLI_USAGE : 1;
+    return template_exit_status(e);
 }
 
 // ---- export

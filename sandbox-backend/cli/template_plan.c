@@ -19,7 +19,6 @@
 #include "sandbox-backend/template/move/collect.h"
 
 #define MIB           (1024LL * 1024)
-#define EXIT_CANCELED 130
 #define MEMORY_MIN    (128 * MIB)
 #define MEMORY_MAX    (64LL * 1024 * MIB)
 #define DISK_MIN      (1024 * MIB)
@@ -104,7 +103,7 @@ static int run_plan(struct plan_options *o)
         report_error(&report, &e);
         if (!o->json)
             cli_fail(&e);
-        status = e.code == ERR_CANCELED ? EXIT_CANCELED : 1;
+        status = template_exit_status(&e);
     } else {
         status = report_result(o, unchanged);
         if (!unchanged)
@@ -178,6 +177,8 @@ static int run_verb(struct plan_options *o, const struct opt *opts, int count, i
     if (status >= 0)
         return status;
     status = check_operands(o, argc);
+    if (!status)
+        status = template_check_name(argv[1]);
     if (status)
         return status;
     o->engine.name = argv[1];

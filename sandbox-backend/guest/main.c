@@ -137,6 +137,18 @@ static void set_devices(void)
         step_say("/dev/fuse: %s", strerror(errno));
 }
 
+// What systemd-tmpfiles does elsewhere: an image may lack /tmp, or let only root write there. A
+// link stays as it is.
+static void set_tmp(void)
+{
+    struct stat st;
+    if (mkdir("/tmp", 01777) < 0 && errno != EEXIST)
+        step_say("mkdir /tmp: %s", strerror(errno));
+    if (lstat("/tmp", &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 07777) != 01777 &&
+        chmod("/tmp", 01777) < 0)
+        step_say("/tmp: %s", strerror(errno));
+}
+
 static int open_envd(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -167,6 +179,7 @@ static void __attribute__((noreturn)) run_machine(void)
     set_limits();
     set_kernel();
     set_devices();
+    set_tmp();
     netif_up();
     // 7. envd and the Python kernel, forever
     supervise(envd, true, has_word(cmdline, HOLD_WORD));
@@ -177,6 +190,7 @@ static void __attribute__((noreturn)) run_container(const char *envd_path)
     int envd = open_envd(envd_path);
     set_names();
     set_limits();
+    set_tmp();
     supervise(envd, true, false);
 }
 

@@ -201,6 +201,41 @@ static int add_user(struct tree *t, struct err *e)
     return result;
 }
 
+// A number need not be in the file, as in containers.
+static bool is_known(const char *text, const char *name)
+{
+    return line_of(text, name) || (*name && name[strspn(name, "0123456789")] == '\0');
+}
+
+static int check_user(const struct tree *t, const char *user, struct err *e)
+{
+    const char *colon = strchr(user, ':');
+    char *name auto_free = xstrndup(user, strcspn(user, ":"));
+    if (!is_known(text_of(t, "etc/passwd"), name))
+        return err_set(e, ERR_INVALID,
+                       "the image has no user \"%.64s\", as which commands are to run", name);
+    if (colon && !is_known(text_of(t, "etc/group"), colon + 1))
+        return err_set(e, ERR_INVALID,
+                       "the image has no group \"%.64s\", with which commands are to run",
+                       colon + 1);
+    return 0;
+}
+
+// The guest mounts file systems there, and would do it where a link leads.
+static int check_mount_points(const struct tree *t, struct err *e)
+{
+    static const char *const POINTS[] = {"dev", "proc", "sys", "run"};
+    for (size_t i = 0; i < ARRAY_LEN(POINTS); i++) {
+        const struct tree_node *n = tree_find(t, POINTS[i], false);
+        if (n && n->inode->kind != TREE_DIR)
+            return err_set(e, ERR_INVALID,
+                           "the image's /%s is not a directory, but a sandbox mounts a file system "
+                           "there",
+                           POINTS[i]);
+    }
+    return 0;
+}
+
 static int add_dirs(struct tree *t, const char *directory, struct err *e)
 {
     static const struct {
@@ -224,11 +259,14 @@ static int quicken_profile(struct tree *t, struct err *e)
     return str_eq(quick, profile) ? 0 : replace(t, "etc/profile", quick, 0644, e);
 }
 
-int fixup_apply(struct tree *t, const char *directory, struct err *e)
+int fixup_apply(struct tree *t, const char *user, const char *directory, struct err *e)
 {
     if (!is_program(t, "bin/sh"))
         return err_set(e, ERR_INVALID,
                        "the image has no shell (/bin/sh), so no command could run in a sandbox of "
                        "it: take an image that has one");
-    return add_dirs(t, directory, e) < 0 || add_user(t, e) < 0 ? -1 : quicken_profile(t, e);
+    if (check_mount_points(t, e) < 0 || add_dirs(t, directory, e) < 0 || add_user(t, e) < 0 ||
+        (user && check_user(t, user, e) < 0))
+        return -1;
+    return quicken_profile(t, e);
 }

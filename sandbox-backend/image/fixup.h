@@ -4,9 +4,10 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/image/tree.h"
 
-// Check that the image has a shell, and add what is missing. directory: of commands, which is made;
-// NULL: none.
-int fixup_apply(struct tree *t, const char *directory, struct err *e);
+// Check that the image has a shell, directories to mount on, and the user of commands; add what is
+// missing. user: as an image's USER names it, by name or number, with or without a group; NULL:
+// "user", which is added. directory: of commands, which is made; NULL: none.
+int fixup_apply(struct tree *t, const char *user, const char *directory, struct err *e);
 
 // ---- the part, for unit tests
 // Return the text of passwd with a line for `name`, and that of group with its group, as new

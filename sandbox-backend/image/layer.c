@@ -3,10 +3,12 @@
 #include "sandbox-backend/image/layer.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/keys/sha256.h"
 
 #define BLOCK_BYTES       (1 << 20)
 #define WHITEOUT          ".wh."
@@ -29,22 +31,99 @@ struct layer {
     int64_t unpacked_max;
 };
 
-// Names are bytes, in whatever character set.
-static struct archive *open_archive(const char *path, struct err *e)
+static struct archive *new_archive(bool compressed)
 {
     struct archive *a = archive_read_new();
-    archive_read_support_format_tar(a);
     archive_read_support_format_empty(a);
-    archive_read_support_filter_gzip(a);
-    archive_read_support_filter_zstd(a);
-    archive_read_support_filter_bzip2(a);
-    archive_read_support_filter_xz(a);
+    if (compressed) {
+        archive_read_support_filter_gzip(a);
+        archive_read_support_filter_zstd(a);
+        archive_read_support_filter_bzip2(a);
+        archive_read_support_filter_xz(a);
+    }
+    return a;
+}
+
+// Names are bytes, in whatever character set.
+static void take_tar(struct archive *a)
+{
+    archive_read_support_format_tar(a);
     archive_read_set_options(a, "hdrcharset=BINARY");
+}
+
+static struct archive *open_archive(const char *path, struct err *e)
+{
+    struct archive *a = new_archive(true);
+    take_tar(a);
     if (archive_read_open_filename(a, path, BLOCK_BYTES) == ARCHIVE_OK)
         return a;
     err_set(e, ERR_INVALID, "%s", archive_error_string(a));
     archive_read_free(a);
     return NULL;
+}
+
+// ---- an archive that is hashed while it is read
+// One libarchive unpacks the file, and another reads what comes out as a tar archive.
+struct hashed {
+    struct archive *raw;
+    struct sha256_stream *hash;
+    char block[BLOCK_BYTES];
+};
+
+static la_ssize_t read_hashed(struct archive *a, void *ctx, const void **out)
+{
+    struct hashed *h = ctx;
+    la_ssize_t n = archive_read_data(h->raw, h->block, sizeof h->block);
+    *out = h->block;
+    if (n < 0)
+        archive_set_error(a, archive_errno(h->raw), "%s", archive_error_string(h->raw));
+    else
+        sha256_add(h->hash, h->block, (size_t)n);
+    return n;
+}
+
+static struct archive *open_hashed(struct hashed *h, const char *path, struct err *e)
+{
+    struct archive_entry *entry;
+    struct archive *a = new_archive(false);
+    take_tar(a);
+    h->raw = new_archive(true);
+    h->hash = sha256_begin();
+    archive_read_support_format_raw(h->raw);
+    if (archive_read_open_filename(h->raw, path, BLOCK_BYTES) == ARCHIVE_OK &&
+        archive_read_next_header(h->raw, &entry) >= ARCHIVE_WARN &&
+        archive_read_open(a, h, NULL, read_hashed, NULL) == ARCHIVE_OK)
+        return a;
+    const char *why = archive_error_string(h->raw);
+    err_set(e, ERR_INVALID, "it is damaged or ends too early: %s", why ? why : "it has no data");
+    archive_read_free(a);
+    return NULL;
+}
+
+// Hash what follows the tar archive, too, and compare.
+static int check_hashed(struct hashed *h, int64_t max, const char *digest, struct err *e)
+{
+    struct sha256 is, wanted;
+    la_ssize_t n = 0;
+    const void *ignored;
+    for (int64_t left = max; left > 0 && (n = read_hashed(h->raw, h, &ignored)) > 0;)
+        left -= n;
+    sha256_end(steal(&h->hash), &is);
+    if (n < 0)
+        return err_set(e, ERR_INVALID, "it is damaged or ends too early: %s",
+                       archive_error_string(h->raw));
+    return sha256_from_hex(digest, &wanted) && sha256_equal(&is, &wanted)
+               ? 0
+               : err_set(e, ERR_INVALID,
+                         "unpacked, it has another digest than the image's configuration says");
+}
+
+static void hashed_free(struct hashed *h)
+{
+    if (h->hash)
+        sha256_end(h->hash, NULL);
+    archive_read_free(h->raw);
+    free(h);
 }
 
 // Return 1 at the next entry, 0 at the end, -1 if the archive is damaged.
@@ -231,14 +310,19 @@ static int read_all(struct layer *l, struct err *e)
     return 0;
 }
 
-int layer_read(struct tree *t, const char *path, int number, struct layer_limits *limits,
-               struct err *e)
+int layer_read(struct tree *t, const char *path, int number, const char *digest,
+               struct layer_limits *limits, struct err *e)
 {
     struct layer l = {.tree = t, .number = number, .limits = limits, .unpacked_max = limits->bytes};
-    l.in = open_archive(path, e);
+    struct hashed *h = digest ? xcalloc(1, sizeof *h) : NULL;
+    l.in = h ? open_hashed(h, path, e) : open_archive(path, e);
     int result = l.in ? read_all(&l, e) : -1;
+    if (h && result == 0)
+        result = check_hashed(h, l.unpacked_max + BETWEEN_BYTES_MAX, digest, e);
     if (l.in)
         archive_read_free(l.in);
+    if (h)
+        hashed_free(h);
     return result < 0 ? err_wrap(e, "layer %d", number) : 0;
 }
 

@@ -15,10 +15,11 @@ struct layer_limits {
 };
 #define LAYER_ENTRIES_MAX 4000000
 
-// Put the entries of a layer (its number counts from 1) into the tree. The error says what is wrong
-// with the layer.
-int layer_read(struct tree *t, const char *path, int number, struct layer_limits *limits,
-               struct err *e);
+// Put the entries of a layer (its number counts from 1) into the tree. digest: the hexadecimal
+// SHA-256 that the unpacked layer must have; NULL: any. The error says what is wrong with the
+// layer.
+int layer_read(struct tree *t, const char *path, int number, const char *digest,
+               struct layer_limits *limits, struct err *e);
 
 // Write the contents of the layer's files that the tree still has. wanted: the inode for each
 // entry that is to be written, in the order of `entry`, ended by NULL.

@@ -15,12 +15,13 @@
 #include "sandbox-backend/image/fixup.h"
 #include "sandbox-backend/image/layer.h"
 #include "sandbox-backend/image/write.h"
+#include "sandbox-backend/keys/sha256.h"
 
 #define MEMORY_MAX (4ULL << 30)
 #define DISK_BYTES (1LL << 40)
 
 static struct {
-    const char *disk, *directory;
+    const char *disk, *directory, *user, *diff_ids;
     int64_t max_bytes;
     int64_t out_fd;
     bool help, version;
@@ -37,6 +38,16 @@ static const struct opt table[] = {
      .value = &options.directory,
      .arg = "PATH",
      .help = "make this directory in an image, if it is missing"},
+    {.name = "user",
+     .type = OPT_STRING,
+     .value = &options.user,
+     .arg = "USER[:GROUP]",
+     .help = "fail if an image lacks this user"},
+    {.name = "diff-ids",
+     .type = OPT_STRING,
+     .value = &options.diff_ids,
+     .arg = "HEX,...",
+     .help = "SHA-256 of the first layers, unpacked; fail if one differs"},
     {.name = "max-bytes",
      .type = OPT_SIZE,
      .value = &options.max_bytes,
@@ -59,16 +70,31 @@ static int write_layer(int source, struct tree_inode *const *wanted, struct arch
     return layer_write_files(paths[source - 1], source, wanted, out, e);
 }
 
+// Copy the next digest of the list, and move on in it. Return false at the end.
+static bool next_digest(const char **list, char hex[SHA256_HEX_CHARS + 1])
+{
+    size_t len = *list ? strcspn(*list, ",") : 0;
+    if (!len)
+        return false;
+    snprintf(hex, SHA256_HEX_CHARS + 1, "%.*s", (int)len, *list);
+    *list += len + ((*list)[len] == ',');
+    return true;
+}
+
 static int flatten_layers(int count, char **paths, struct err *e)
 {
     struct tree t;
     struct layer_limits limits = {.bytes = options.max_bytes, .entries = LAYER_ENTRIES_MAX};
+    const char *digests = options.diff_ids;
     int result = 0;
     tree_init(&t);
-    for (int i = 0; result == 0 && i < count; i++)
-        result = layer_read(&t, paths[i], i + 1, &limits, e);
+    for (int i = 0; result == 0 && i < count; i++) {
+        char hex[SHA256_HEX_CHARS + 1];
+        const char *digest = next_digest(&digests, hex) ? hex : NULL;
+        result = layer_read(&t, paths[i], i + 1, digest, &limits, e);
+    }
     if (result == 0)
-        result = fixup_apply(&t, options.directory, e);
+        result = fixup_apply(&t, options.user, options.directory, e);
     if (result == 0)
         result = write_tree(&t, (int)options.out_fd, count, write_layer, paths, e);
     tree_fini(&t);

@@ -192,7 +192,7 @@ static void explain(struct build *b, struct err *e)
     char *kept auto_free = str_printf("%s/build-%s.log", b->spec->home, b->spec->name);
     show_tail(b->spec->progress, "the build's log", log);
     show_tail(b->spec->progress, "the guest's console", console);
-    if (file_copy(log, kept, 0600, NULL) == 0)
+    if (!b->spec->hidden && file_copy(log, kept, 0600, NULL) == 0)
         fprintf(b->spec->progress, "--- the whole log: %s\n", kept);
     err_wrap(e, "%s", shown(b)[b->progress.at].name);
 }

@@ -63,6 +63,7 @@ struct template_build {
 };
 
 // Build a template. Blocking; takes one to three minutes. SIGINT, SIGTERM and SIGHUP end the build
-// cleanly, with ERR_CANCELED. After another failure only <home>/build-<name>.log is left; its last
-// lines are shown on `progress`. built: filled on success; free it with template_fini.
+// cleanly, with ERR_CANCELED. After another failure only <home>/build-<name>.log is left, unless
+// the template is hidden; its last lines are shown on `progress`. built: filled on success; free it
+// with template_fini.
 int template_build(const struct template_build *spec, struct template *built, struct err *e);

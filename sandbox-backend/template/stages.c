@@ -76,6 +76,7 @@ static int take_image(struct build *b, struct err *e)
                                          .plain_http = source->plain_http,
                                          .build_dir = b->dir.path,
                                          .python = b->python,
+                                         .user = b->setup.environment.user,
                                          .max_bytes = b->disk_mb << 20,
                                          .tool = b->tool,
                                          .pump = &b->pump};
@@ -211,12 +212,8 @@ static int stage_accel(struct build *b, struct err *e)
     char *why = b->no_kvm;
     char *kernel auto_free = build_file(b, TEMPLATE_KERNEL);
     char *initrd auto_free = build_file(b, TEMPLATE_INITRD);
-    struct accel_probe probe = {.qemu = b->qemu,
-                                .kernel = kernel,
-                                .initrd = initrd,
-                                .log = b->log,
-                                .tick = on_tick,
-                                .ctx = b};
+    struct accel_probe probe = {
+        .qemu = b->qemu, .kernel = kernel, .initrd = initrd, .tick = on_tick, .ctx = b};
     if (accel_choose(b->spec->accel, &probe, &b->accel, why, sizeof b->no_kvm, e) < 0)
         return -1;
     if (str_eq(b->accel, "kvm"))

@@ -219,6 +219,10 @@ def test_what_is_refused(builder):
     assert "outside the context" in builder.bad("FROM default\nCOPY ../x /x")
     assert "line 3: ONBUILD" in builder.bad("FROM default\nRUN echo ran\nONBUILD RUN x")
     assert "the image has no user ghost" in builder.bad("FROM default\nUSER ghost\nRUN true")
+    assert "line 2: USER: the image has no user ghost" in builder.bad("FROM default\nUSER ghost")
+    assert "line 2: COPY: --chmod=99" in builder.bad("FROM default\nCOPY --chmod=99 Dockerfile /x")
+    assert "line 2: COPY: --chown=a:b:c" in builder.bad("FROM default\nCOPY --chown=a:b:c Dockerfile /x")
+    assert os.listdir(builder.path / "build-work") == [], "no lock is left"
     assert "it ran longer than 2 s" in builder.bad("FROM default\nRUN sleep 60", "--step-timeout", "2")
     assert "a file cannot replace the directory /etc/Dockerfile" in builder.bad(
         "FROM default\nRUN mkdir /etc/Dockerfile\nCOPY Dockerfile /etc/")

@@ -65,9 +65,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tree_init(&t);
     int rc = 0;
     for (int i = 0; rc == 0 && i < 2; i++)
-        rc = layer_read(&t, paths[i], i + 1, &limits, &e);
+        rc = layer_read(&t, paths[i], i + 1, NULL, &limits, &e);
     assert(rc == 0 || err_is(&e));
-    (void)fixup_apply(&t, "/app/x", &ignored); // an image without a shell is written here, too
+    (void)fixup_apply(&t, "app:7", "/app/x",
+                      &ignored); // an image without a shell is written here, too
     if (rc == 0 && write_tree(&t, out, 2, write_layer, paths, &e) == 0)
         check(result);
     tree_fini(&t);

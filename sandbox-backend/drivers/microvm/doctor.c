@@ -148,8 +148,7 @@ static void boot_under_kvm(const struct look *l)
     struct err e = ERR_INIT;
     char *kernel auto_free = str_printf("%s/" TEMPLATE_KERNEL, l->dir);
     char *initrd auto_free = str_printf("%s/" TEMPLATE_INITRD, l->dir);
-    const struct accel_probe probe = {
-        .qemu = l->qemu, .kernel = kernel, .initrd = initrd, .log = -1};
+    const struct accel_probe probe = {.qemu = l->qemu, .kernel = kernel, .initrd = initrd};
     bool works = false;
     char why[ERR_MSG_BYTES];
     if (accel_try_kvm(&probe, &works, why, sizeof why, &e) == 0)

@@ -102,6 +102,8 @@ int flatten_run(struct pump *p, const struct flatten_spec *spec, struct err *e)
     char *disk auto_free = spec->disk ? str_printf("--disk=%s", spec->disk) : NULL;
     char *directory auto_free =
         spec->directory ? str_printf("--directory=%s", spec->directory) : NULL;
+    char *user auto_free = spec->user ? str_printf("--user=%s", spec->user) : NULL;
+    char *diff_ids auto_free = spec->diff_ids ? str_printf("--diff-ids=%s", spec->diff_ids) : NULL;
     const char *const from_disk[] = {spec->disk, NULL};
     const char *const *files = spec->disk ? from_disk : spec->layers;
     int out auto_close = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -116,8 +118,10 @@ int flatten_run(struct pump *p, const struct flatten_spec *spec, struct err *e)
     argv[n++] = max;
     if (disk)
         argv[n++] = disk;
-    if (directory)
-        argv[n++] = directory;
+    const char *const more[] = {directory, user, diff_ids};
+    for (size_t i = 0; i < ARRAY_LEN(more); i++)
+        if (more[i])
+            argv[n++] = more[i];
     for (size_t i = 0; !disk && i < count; i++)
         argv[n++] = files[i];
     return run(p, (char *const *)(uintptr_t)argv, files, out, e);

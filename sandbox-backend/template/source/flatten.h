@@ -11,6 +11,8 @@ struct flatten_spec {
     const char *const *layers; // NULL-terminated: absolute paths, the lowest first; or
     const char *disk;          // an absolute path
     const char *directory;     // made in an image; or NULL
+    const char *user;          // that an image must have; or NULL
+    const char *diff_ids;      // of the first layers, with commas (struct oci_config); or NULL
     int64_t max_bytes;         // that the result may have
 };
 

@@ -255,8 +255,12 @@ static int make_extra(const struct image_pull_spec *spec, struct err *e)
 }
 
 static int flatten(const struct image_pull_spec *spec, const struct oci_manifest *manifest,
-                   const char *directory, struct err *e)
+                   const struct oci_config *config, struct err *e)
 {
+    if (config->diff_count != manifest->count)
+        return err_set(e, ERR_INVALID,
+                       "the image's configuration lists %zu layers, and its manifest %zu",
+                       config->diff_count, manifest->count);
     char **layers = xcalloc(manifest->count + 2, sizeof *layers);
     for (size_t i = 0; i < manifest->count; i++)
         layers[i] = blob_path(spec, &manifest->layers[i]);
@@ -264,7 +268,9 @@ static int flatten(const struct image_pull_spec *spec, const struct oci_manifest
         layers[manifest->count] = str_printf("%s/" EXTRA, spec->build_dir);
     const struct flatten_spec flat = {.build_dir = spec->build_dir,
                                       .layers = (const char *const *)layers,
-                                      .directory = directory,
+                                      .directory = config->directory,
+                                      .user = spec->user ? spec->user : config->user,
+                                      .diff_ids = config->diff_ids,
                                       .max_bytes = spec->max_bytes};
     int result = spec->python && make_extra(spec, e) < 0 ? -1 : flatten_run(spec->pump, &flat, e);
     for (size_t i = 0; i < manifest->count + 1; i++)
@@ -305,7 +311,7 @@ int image_pull(const struct image_pull_spec *spec, struct oci_config *config, js
     if (!reference || (is_stdin && read_stdin(archive, spec->max_bytes, e) < 0) ||
         copy_image(spec, reference, e) < 0 || read_layout(spec, &image, &manifest, config, e) < 0)
         return -1;
-    if (flatten(spec, &manifest, config->directory, e) < 0 || remove_parts(spec, e) < 0) {
+    if (flatten(spec, &manifest, config, e) < 0 || remove_parts(spec, e) < 0) {
         oci_config_fini(config);
         return -1;
     }

@@ -15,6 +15,7 @@ struct image_pull_spec {
     bool plain_http;
     const char *build_dir;
     const char *python; // sources of the Python kernel, put at IMAGE_PYTHON; or NULL
+    const char *user;   // of commands, goes before that of the image; or NULL
     int64_t max_bytes;  // of the files
     struct tool tool;
     struct pump *pump;

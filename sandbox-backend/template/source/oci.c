@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -44,13 +45,18 @@ static json_t *parse_object(const char *text, size_t len, struct err *e)
     return json;
 }
 
+static bool is_digest(const char *text)
+{
+    size_t prefix = strlen(SHA256);
+    return text && str_starts(text, SHA256) && strlen(text) == OCI_DIGEST_CHARS &&
+           strspn(text + prefix, HEX_DIGITS) == OCI_DIGEST_CHARS - prefix;
+}
+
 static int take_blob(const json_t *descriptor, struct oci_blob *out, struct err *e)
 {
     const char *digest = json_string_value(json_object_get(descriptor, "digest"));
     const json_t *size = json_object_get(descriptor, "size");
-    size_t prefix = strlen(SHA256);
-    if (!digest || !str_starts(digest, SHA256) || strlen(digest) != OCI_DIGEST_CHARS ||
-        strspn(digest + prefix, HEX_DIGITS) != OCI_DIGEST_CHARS - prefix)
+    if (!is_digest(digest))
         return err_set(e, ERR_INVALID, "a digest is not sha256 with 64 digits: \"%.100s\"",
                        digest ? digest : "(none)");
     if (!json_is_integer(size) || json_integer_value(size) < 0 ||
@@ -117,6 +123,24 @@ int oci_manifest_parse(const char *text, size_t len, struct oci_manifest *out, s
 }
 
 // ---- configuration
+static int take_diff_ids(const json_t *list, struct oci_config *out, struct err *e)
+{
+    struct buf all = BUF_INIT;
+    size_t i;
+    json_t *one;
+    json_array_foreach (list, i, one) {
+        const char *text = json_string_value(one);
+        if (i >= OCI_LAYERS_MAX || !is_digest(text)) {
+            buf_fini(&all);
+            return err_set(e, ERR_INVALID, "its list of layers (rootfs) is not valid");
+        }
+        buf_printf(&all, "%s%s", i ? "," : "", text + strlen(SHA256));
+    }
+    out->diff_count = json_array_size(list);
+    out->diff_ids = buf_take(&all);
+    return 0;
+}
+
 static bool is_clean(const char *text)
 {
     for (const unsigned char *c = (const unsigned char *)text; *c; c++)
@@ -201,7 +225,9 @@ static int take_config(const json_t *json, struct oci_config *out, struct err *e
         take_labels(json_object_get(config, "Labels"), out, e) < 0 ||
         take_directory(json_string_value(json_object_get(config, "WorkingDir")), out, e) < 0)
         return -1;
-    return take_user(json_string_value(json_object_get(config, "User")), out, e);
+    if (take_user(json_string_value(json_object_get(config, "User")), out, e) < 0)
+        return -1;
+    return take_diff_ids(json_object_get(json_object_get(json, "rootfs"), "diff_ids"), out, e);
 }
 
 int oci_config_parse(const char *text, size_t len, struct oci_config *out, struct err *e)
@@ -222,5 +248,6 @@ void oci_config_fini(struct oci_config *c)
     json_decref(c->labels);
     free(c->directory);
     free(c->user);
+    free(c->diff_ids);
     *c = (struct oci_config){0};
 }

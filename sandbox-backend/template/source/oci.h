@@ -25,12 +25,15 @@ struct oci_manifest {
     int64_t bytes; // of all layers
 };
 
-// What the configuration says of commands. All but `labels` may be NULL.
+// What the configuration says of commands and layers. All but `labels` and `diff_ids` may be NULL.
 struct oci_config {
     json_t *variables; // object of strings, or NULL
     json_t *labels;    // object of strings
     char *directory;   // absolute, without ".."
     char *user;
+    // SHA-256 of the unpacked layers, hexadecimal, the lowest first, with commas between them.
+    char *diff_ids;
+    size_t diff_count;
 };
 
 // Read the text of index.json. It must name one manifest.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cubby-flatten: the layers of an image, good and hostile, become one archive."""
 import gzip
+import hashlib
 import io
 import subprocess
 import tarfile
@@ -208,3 +209,40 @@ def test_a_damaged_disk_is_refused(tmp_path):
     disk.write_bytes(bytes(1024) + bytes(range(256)) * 400)
     done = subprocess.run([BIN / "cubby-flatten", f"--disk={disk}"], capture_output=True, timeout=60)
     assert done.returncode == 1 and b"damaged" in done.stderr
+
+
+# ---- what a guest needs, and what a configuration says
+@pytest.mark.parametrize("name", ["dev", "proc", "sys", "run"])
+def test_a_place_to_mount_must_be_a_directory(flat, name):
+    assert f"/{name} is not a directory" in flat.refusal(SHELL, [link(name, "usr")])
+    assert f"/{name} is not a directory" in flat.refusal(SHELL, [file(name, "x")])
+
+
+@pytest.mark.parametrize("user, said", [
+    ("root", None), ("user", None), ("4321", None), ("4321:7", None), ("root:staff", None), ("root:50", None),
+    ("ghost", 'no user "ghost"'), ("ghost:staff", 'no user "ghost"'), ("root:ghosts", 'no group "ghosts"')])
+def test_the_user_of_commands(flat, user, said):
+    layers = [*SHELL, file("etc/group", "root:x:0:\nstaff:x:50:\n")]
+    if said:
+        assert said in flat.refusal(layers, options=[f"--user={user}"])
+    else:
+        flat.tree(layers, options=[f"--user={user}"])
+
+
+@pytest.mark.parametrize("pack", [lambda data: data, gzip.compress])
+def test_digests_of_what_layers_unpack_to(flat, pack):
+    first, second = layer(SHELL), layer([file("a", "x" * 100000)])
+    good = [hashlib.sha256(data).hexdigest() for data in (first, second)]
+    _, read = flat.tree(pack(first), pack(second), options=["--diff-ids=" + ",".join(good)])
+    assert read("a") == "x" * 100000
+    flat.tree(pack(first), pack(second), options=[f"--diff-ids={good[0]}"])  # the second is the build's own
+    for bad in ([good[0], good[0]], [good[1], good[1]], ["x", good[1]]):
+        assert "another digest" in flat.refusal(pack(first), pack(second), options=["--diff-ids=" + ",".join(bad)])
+    assert "another digest" in flat.refusal(pack(first), pack(second + bytes(512)), options=["--diff-ids=" + ",".join(good)])
+
+
+def test_a_hashed_layer_that_is_cut_off(flat):
+    data = gzip.compress(layer(SHELL))
+    digest = hashlib.sha256(layer(SHELL)).hexdigest()
+    said = flat.refusal(data[:len(data) // 2], options=[f"--diff-ids={digest}"])
+    assert "damaged" in said or "another digest" in said

@@ -64,11 +64,16 @@ static void test_selection(void)
         {"../secret", "the source \"../secret\" is outside the context"},
         {"d", "d d/b d/c d/out->/etc/passwd d/up->../../secret"},
         {"d/*", "d/b d/c d/out->/etc/passwd d/up->../../secret"},
-        {"d/out", "d/out->/etc/passwd"},
-        {"d/up", "d/up->../../secret"},
+        {"d/out", "\"d/out\" is a link, or is behind one, that leads out of the context; copy the "
+                  "files there into the context"},
+        {"d/up", "\"d/up\" is a link, or is behind one, that leads out of the context; copy the "
+                 "files there into the context"},
+        {"d/u*", "d/up->../../secret"},
+        {"stale", "\"stale\" is a link that leads to nothing in the context"},
         {"in", "in"},
         {"to-d/b", "to-d/b"},
-        {"out-dir/passwd", "\"out-dir/passwd\" is not in the context"},
+        {"out-dir/passwd", "\"out-dir/passwd\" is a link, or is behind one, that leads out of the "
+                           "context; copy the files there into the context"},
         {"?", "a d d/b d/c d/out->/etc/passwd d/up->../../secret"},
         {"left", "\"left\" is left out by .dockerignore"},
     };
@@ -141,6 +146,7 @@ int main(void)
     put_link("in", "a");
     put_link("to-d", "d");
     put_link("out-dir", "/etc");
+    put_link("stale", "no-such-file");
     test_selection();
     test_hash();
     test_pack();

@@ -141,6 +141,15 @@ static const char *const REFUSED[][2] = {
     {"FROM a\nCOPY x", "line 2: COPY: it needs a source and a destination"},
     {"FROM a\nCOPY []", "line 2: COPY: it needs a source and a destination"},
     {"FROM a\nCOPY --parents x y", "line 2: COPY: --parents is not supported"},
+    {"FROM a\nCOPY --chmod=99 x y",
+     "line 2: COPY: --chmod=99 is not a mode: give octal digits such as 0644, or symbols such as "
+     "u=rwX,go=rX"},
+    {"FROM a\nCOPY --chmod=77777 x y",
+     "line 2: COPY: --chmod=77777 is not a mode: give octal digits such as 0644, or symbols such "
+     "as u=rwX,go=rX"},
+    {"FROM a\nADD --chown=a:b:c x y",
+     "line 2: ADD: --chown=a:b:c is not USER, USER:GROUP or :GROUP"},
+    {"FROM a\nCOPY --chown=-R x y", "line 2: COPY: --chown=-R is not USER, USER:GROUP or :GROUP"},
     {"FROM a\nCOPY --from=0 x y", "line 2: COPY: --from names a stage that is not before this one"},
     {"FROM a\nADD --from=b x y", "line 2: ADD: --from is not supported"},
     {"FROM a\nADD https://x/y /z",

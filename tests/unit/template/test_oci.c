@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/template/source/image_pull.h"
 #include "sandbox-backend/template/source/oci.h"
 #include "tests/lib/harness/tap.h"
@@ -101,6 +102,22 @@ static void test_config(void)
     is_str(c.directory, "/app", "the directory");
     is_str(c.user, "1000:10", "the user");
     ok(json_object_size(c.labels) == 1, "labels are strings");
+    ok(c.diff_count == 0 && str_eq(c.diff_ids, ""), "no layers");
+    oci_config_fini(&c);
+}
+
+static void test_diff_ids(void)
+{
+    struct err e = ERR_INIT;
+    struct oci_config c;
+    char *hex auto_free =
+        xstrdup("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
+    char *text auto_free = str_printf("{\"architecture\":\"amd64\",\"os\":\"linux\",\"rootfs\":{"
+                                      "\"diff_ids\":[\"sha256:%s\",\"sha256:%s\"]}}",
+                                      hex, hex);
+    ok(oci_config_parse(text, strlen(text), &c, &e) == 0 && c.diff_count == 2, "two layers");
+    char *both auto_free = str_printf("%s,%s", hex, hex);
+    is_str(c.diff_ids, both, "their digests");
     oci_config_fini(&c);
 }
 
@@ -120,6 +137,8 @@ static void test_bad_configs(void)
     refused(HERE "{\"WorkingDir\":\"app\"}}", "a relative directory");
     refused(HERE "{\"WorkingDir\":\"/a/../../b\"}}", "a directory that climbs");
     refused(HERE "{\"User\":\"a\\nb\"}}", "a user of two lines");
+    refused(HERE "{},\"rootfs\":{\"diff_ids\":[\"sha256:x\"]}}", "a layer without a digest");
+    refused(HERE "{},\"rootfs\":{\"diff_ids\":[7]}}", "a layer that is a number");
 }
 
 int main(void)
@@ -128,6 +147,7 @@ int main(void)
     test_index();
     test_manifest();
     test_config();
+    test_diff_ids();
     test_bad_configs();
     return tap_done();
 }

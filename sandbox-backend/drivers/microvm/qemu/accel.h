@@ -10,7 +10,6 @@ struct accel_probe {
     const char *qemu;   // path of qemu-system-x86_64
     const char *kernel; // the template's own: another kernel may boot where this one does not
     const char *initrd; // with Cubby's init, which answers the probe
-    int log;            // gets the output of QEMU and of the kernel, or -1
     void (*tick)(void *ctx);
     void *ctx;
 };
