@@ -116,7 +116,7 @@ TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all runsc deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash kvm-rig stage install uninstall deb deb-template test-packages clean help
+.PHONY: all runsc deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash crash-builds kvm-rig stage install uninstall deb deb-template test-packages clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -427,6 +427,10 @@ soak: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 	@TIER=$(TIER) $(TEST_ENV) $(VENV)/bin/python tests/bench/soak.py
 crash: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 	@TIER=$(TIER) $(TEST_ENV) $(VENV)/bin/python tests/bench/crash_table.py
+	@[ -n "$(TIER)$(ONLY)" ] || $(TEST_ENV) $(VENV)/bin/python tests/bench/crash_builds.py
+# The last part alone. EVENTS=n: only the first n events of the build.
+crash-builds: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
+	@$(TEST_ENV) $(VENV)/bin/python tests/bench/crash_builds.py
 # By hand, for docs/fleet.md: three daemons behind haproxy under load.
 .PHONY: fleet-test
 fleet-test: all $(TEST_PROGRAMS) $(VENV)/.done

@@ -55,7 +55,7 @@ def test_help(fake, verb):
     assert verb in cubby(fake, "--help").stdout.decode()
 
 
-@pytest.mark.parametrize("words", [[], ["nonsense"], ["ps", "--bad"], ["ps", "x"], ["kill"],
+@pytest.mark.parametrize("words", [["nonsense"], ["ps", "--bad"], ["ps", "x"], ["kill"],
                                    ["kill", "--all", "x"], ["create", "--timeout", "0"],
                                    ["create", "--env", "FOO"], ["create", "--metadata", "x"], ["help", "nosuch"],
                                    ["create", "--allow", "exa mple"]])
