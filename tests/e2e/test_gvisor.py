@@ -49,6 +49,14 @@ def test_a_command(daemon):
     assert daemon.command(made, "cat /proc/version")[1].startswith(b"Linux version 4.19.0-gvisor")
 
 
+def test_devices_of_the_host_keep_their_owner(daemon):
+    """runsc of root gives its standard streams to the sentry's user: they must be files of its own."""
+    before = os.stat("/dev/null")
+    daemon.create()
+    after = os.stat("/dev/null")
+    assert (after.st_uid, after.st_gid, after.st_ctime_ns) == (before.st_uid, before.st_gid, before.st_ctime_ns)
+
+
 def test_envd_has_its_name(daemon):
     """init starts it by descriptor, and gVisor would call it "3"."""
     made = daemon.create()

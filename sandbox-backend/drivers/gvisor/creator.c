@@ -34,7 +34,10 @@ struct subproc *creator_start(uv_loop_t *loop, const struct creator *how, subpro
     char *argv[ARRAY_LEN(args)]; // execve(2) takes no const, but changes nothing
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
-    const int fds[] = {-1, how->log, how->log, [BUNDLE_FD] = how->template_fd};
+    int in auto_close = runsc_stdin(e);
+    if (in < 0)
+        return NULL;
+    const int fds[] = {in, how->log, how->log, [BUNDLE_FD] = how->template_fd};
     const struct spawn_opts opts = {.file = how->runsc,
                                     .argv = argv,
                                     .fds = fds,

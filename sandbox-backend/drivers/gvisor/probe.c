@@ -99,7 +99,10 @@ static pid_t start(const char *runsc, const char *dir, int template, int log, st
     char *argv[ARRAY_LEN(args)]; // execve(2) takes no const, but changes nothing
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
-    const int fds[] = {-1, log, log, [BUNDLE_FD] = template};
+    int in auto_close = runsc_stdin(e);
+    if (in < 0)
+        return -1;
+    const int fds[] = {in, log, log, [BUNDLE_FD] = template};
     const struct spawn_opts opts = {.file = runsc,
                                     .argv = argv,
                                     .fds = fds,

@@ -2,9 +2,13 @@
 // Find gVisor's runsc, and prove that it is the build that runsc_pin.h names.
 #include "sandbox-backend/drivers/gvisor/runsc.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
@@ -71,4 +75,16 @@ int runsc_tell_memory(const char *path, int64_t memory_mb, struct err *e)
     char text[64];
     int len = snprintf(text, sizeof text, "MemTotal: %lld kB\n", (long long)memory_mb << 10);
     return file_replace(path, text, (size_t)len, 0600, e);
+}
+
+int runsc_stdin(struct err *e)
+{
+    int fd = memfd_create("stdin", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
+    if (fd >= 0 && fcntl(fd, F_ADD_SEALS, seals) == 0)
+        return fd;
+    err_sys(e, errno, "make an empty standard input");
+    if (fd >= 0)
+        close(fd);
+    return -1;
 }

@@ -29,3 +29,7 @@ char *runsc_find(const char *given, struct err *e);
 #define RUNSC_HIDDEN     "/sys/fs/cgroup"
 #define RUNSC_NAMESPACES (CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER)) // <sched.h>
 int runsc_tell_memory(const char *path, int64_t memory_mb, struct err *e);
+
+// Return a new descriptor for runsc's standard input: an empty file that nobody can change. runsc
+// of root gives its standard streams to the sentry's user, so none may be the host's /dev/null.
+int runsc_stdin(struct err *e);
