@@ -106,13 +106,18 @@ static void print_new(const json_t *list, const struct logs_opts *o, struct seen
     }
 }
 
-// Follow until the sandbox ends, which is no failure, or our reader leaves.
+// Follow until the sandbox ends, which is no failure, or our reader leaves. A local daemon that has
+// stopped is not started again: whoever stopped it has ended the sandbox, or will start it.
 static int follow(struct connection *c, const char *id, const struct logs_opts *o,
                   struct seen *seen)
 {
     struct err e = ERR_INIT;
     while (fflush(stdout) == 0) {
         poll(NULL, 0, EVERY_MS);
+        if (!client_is_there(c->client)) {
+            err_set(&e, ERR_UNAVAILABLE, "cubbyd has stopped; the rest of the log is not known");
+            break;
+        }
         json_t *answer = connection_logs(c, id, seen->at_ms, o->level, &e);
         if (!answer)
             break;

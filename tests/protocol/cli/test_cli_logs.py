@@ -77,6 +77,19 @@ def test_follow_until_the_end(daemon):
     follower.stderr.close()
 
 
+def test_a_follower_does_not_start_a_daemon_that_was_stopped(daemon):
+    sandbox = daemon.create()["sandboxID"]
+    follower = subprocess.Popen([CUBBY, "logs", "--follow", sandbox], env=environment(daemon), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "created" in follower.stdout.readline()
+    daemon.stop()
+    assert follower.wait(30) in (0, 1)  # 0: it was told of the sandbox's end before
+    assert re.search("cubbyd has stopped|has ended", follower.stderr.read())
+    assert not (daemon.home / "cubbyd.sock").exists()
+    follower.stdout.close()
+    follower.stderr.close()
+
+
 def test_no_such_sandbox(daemon):
     status, lines, said = logs(daemon, "a" * 20)
     assert status == 1 and not lines and "doesn't exist" in said
