@@ -6,6 +6,7 @@ in the cache, and must sweep what the killed one left. At the end a whole build 
 EVENTS=n: only the first n events (default: all).
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -87,8 +88,7 @@ def try_all(builder, victim, most):
 def main():
     most = int(os.environ.get("EVENTS", "1000"))
     print("| operation | kills | failures | seconds |\n|---|---|---|---|", flush=True)
-    with tempfile.TemporaryDirectory() as context:
-        builder = Builder(context)
+    with tempfile.TemporaryDirectory() as context, contextlib.closing(Builder(context)) as builder:
         builder.write("copied\n", "file")
         builder.cubby("kill", builder.cubby("create").strip())  # starts the daemon
         wrong = [error for victim in ("command line", "daemon") for error in try_all(builder, victim, most)]
@@ -96,7 +96,6 @@ def main():
         left = sorted(os.listdir(builder.path / "templates"))
         if left != ["default", "made"]:
             wrong.append(f"left behind: {left}")
-        builder.close()
     print("\n".join(wrong), file=sys.stderr)
     return 1 if wrong else 0
 
