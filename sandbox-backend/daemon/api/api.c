@@ -78,6 +78,17 @@ static const struct route {
     {"DELETE", "/templates/{}", API_PLAIN, api_template_delete},
     {"PATCH", "/templates/{}", API_BODY, api_template_publish},
     {"PATCH", "/v2/templates/{}", API_BODY, api_template_publish},
+    {"GET", "/volumes", API_PLAIN, api_volumes},
+    {"POST", "/volumes", API_BODY, api_volume_make},
+    {"GET", "/volumes/{}", API_PLAIN, api_volume},
+    {"DELETE", "/volumes/{}", API_PLAIN, api_volume_remove},
+    {"GET", API_VOLUMES "{}/path", API_PLAIN, api_volume_stat},
+    {"PATCH", API_VOLUMES "{}/path", API_BODY, api_volume_change},
+    {"DELETE", API_VOLUMES "{}/path", API_PLAIN, api_volume_delete},
+    {"GET", API_VOLUMES "{}/dir", API_PLAIN, api_volume_list},
+    {"POST", API_VOLUMES "{}/dir", API_PLAIN, api_volume_make_dir},
+    {"GET", API_VOLUMES "{}/file", API_PLAIN, api_volume_download},
+    {"PUT", API_VOLUMES "{}/file", API_PLAIN, api_volume_upload},
     {"GET", "/pool", API_PLAIN, api_pool},
     {"GET", "/teams", API_PLAIN, api_teams},
     {"GET", "/metrics", API_PLAIN, api_prometheus},
@@ -237,11 +248,12 @@ static void allow_origins(struct http_request *req)
                          "X-Next-Token, X-Total-Running, Cubby-Missing-Nodes");
 }
 
-// Everybody may ask whether the daemon is there. An upload has a token in its path.
+// Everybody may ask whether the daemon is there. An upload has a token in its path, and a request
+// for the files of a volume has the volume's.
 static bool is_open(struct http_request *req)
 {
     const char *path = http_request_path(req);
-    return strcmp(path, "/health") == 0 ||
+    return strcmp(path, "/health") == 0 || str_starts(path, API_VOLUMES) ||
            (str_starts(path, API_UPLOADS) && str_eq(http_request_method(req), "PUT"));
 }
 

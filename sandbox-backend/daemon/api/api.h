@@ -14,7 +14,8 @@ struct sandbox;
 struct snapshot;
 struct store;
 
-#define API_UPLOADS "/uploads/" // PUT of an archive for a build; a token follows
+#define API_UPLOADS "/uploads/"       // PUT of an archive for a build; a token follows
+#define API_VOLUMES "/volumecontent/" // the files of a volume, whose id follows
 
 // Answer `req`, now or later.
 void api_request(struct store *store, struct http_request *req);
@@ -49,6 +50,10 @@ api_handler api_build_request, api_build_start, api_build_status, api_build_logs
 api_handler api_build_end, api_template_publish;                                  // api_builds.c
 api_handler api_upload_link, api_upload;                                          // api_uploads.c
 api_handler api_tags, api_tags_assign, api_tags_remove;                           // api_tags.c
+api_handler api_volumes, api_volume_make, api_volume, api_volume_remove;          // api_volumes.c
+api_handler api_volume_stat, api_volume_change, api_volume_delete; // api_volume_content.c
+api_handler api_volume_list, api_volume_make_dir;                  // api_volume_content.c
+api_handler api_volume_download, api_volume_upload;                // api_volume_content.c
 
 // api_builds.c: answer DELETE /templates/{} of a name that was built through the API.
 int api_build_delete(struct api_call *c, struct err *e);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of E2B's API that this daemon does not have. A client learns what is missing and what
-// to do instead. Without these rows it would read a 404 as "there is no such volume".
+// to do instead. Without these rows it would read a 404 as "there is no such secret".
 //
 // tests/lib/daemon/e2b_table.py reads the table for docs/e2b.md.
 #include <string.h>
@@ -13,7 +13,6 @@
 static const struct absent {
     const char *path, *what, *instead;
 } ABSENT[] = {
-    {"/volumes", "volumes are", "take a snapshot, and create sandboxes from it"},
     {"/secrets", "secrets made by requests are",
      "the operator writes secrets into the daemon's secrets file (cubbyd --secrets), and a create "
      "names them in its member secrets"},

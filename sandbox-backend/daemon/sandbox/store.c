@@ -30,6 +30,8 @@ void store_limits_defaults(struct store_limits *limits)
         .one_disk_bytes = (int64_t)64 << 30,
         .snapshots = 1000,
         .snapshot_bytes = (int64_t)64 << 30, // one of a sandbox that did little takes 5 to 50 MB
+        .volumes = 100,
+        .volume_bytes = (int64_t)10 << 30,
         .idle = {IDLE_FREEZE_S * 1000, IDLE_HIBERNATE_S * 1000},
     };
     admission_defaults(&limits->admission);
@@ -47,7 +49,8 @@ int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *h
     admit_open(store);
     if (dir_make(store->dir, 0700, e) < 0 || built_names_open(&store->names, home, e) < 0)
         return -1;
-    return snapshots_open(&store->snapshots, home, e);
+    return volumes_open(&store->volumes, home, e) < 0 ? -1
+                                                      : snapshots_open(&store->snapshots, home, e);
 }
 
 void store_close(struct store *store)
@@ -60,6 +63,7 @@ void store_close(struct store *store)
 void store_fini(struct store *store)
 {
     snapshots_fini(&store->snapshots);
+    volumes_fini(&store->volumes);
     built_names_fini(&store->names);
     ended_log_close(&store->ended);
     free(store->dir);

@@ -15,6 +15,7 @@
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/snapshots.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
+#include "sandbox-backend/daemon/volumes/volumes.h"
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/net/deadline.h"
 
@@ -27,6 +28,8 @@ struct store_limits {
     int64_t one_disk_bytes;
     int64_t snapshots;       // at once
     int64_t snapshot_bytes;  // of all snapshots together
+    int64_t volumes;         // of one owner, at once
+    int64_t volume_bytes;    // of one volume
     bool private_network;    // network.allowOut may name private and other special addresses
     struct idle_policy idle; // of sandboxes that are created without one
 };
@@ -84,6 +87,7 @@ struct store {
     size_t count;                  // in any state
     int64_t started_ns;            // of the newest sandbox that callers have seen
     struct snapshots snapshots;
+    struct volumes volumes;
     struct built_names names;   // of templates that were built through the API
     struct builds *builds;      // owned by builds.c; NULL before builds_open and after builds_close
     struct admission admission; // to the host's resources

@@ -83,7 +83,7 @@ DELETE /events/webhooks/{}
 # scenario of tests/lib/daemon/sdk.py, or FILE::TEST below tests/. "" stands for a method without a test of its own.
 METHODS = """
 Sandbox.create | POST /sandboxes | sandbox_create
-Sandbox.create: volumeMounts | POST /volumes | protocol/daemon/test_daemon_create.py::test_refused
+Sandbox.create: volumeMounts | - | protocol/daemon/test_daemon_create.py::test_refused
 Sandbox.connect, sandbox.connect | POST /sandboxes/{}/connect | sandbox_connect
 Sandbox.list | GET /v2/sandboxes | sandbox_list
 Sandbox.kill, sandbox.kill | DELETE /sandboxes/{} | sandbox_kill
@@ -123,7 +123,8 @@ Template.build, buildInBackground | POST /v3/templates, POST /v2/templates/{}/bu
 Template.getBuildStatus | GET /templates/{}/builds/{}/status | protocol/daemon/test_daemon_builds.py::test_logs_come_in_pages
 Template.exists, aliasExists | GET /templates/aliases/{} | protocol/daemon/test_daemon_control.py::test_names_of_templates
 Template.assignTags, removeTags, getTags | POST /templates/tags, DELETE /templates/tags, GET /templates/{}/tags | protocol/daemon/test_daemon_builds.py::test_tags_point_to_builds
-Volume.create, list, getInfo, destroy | POST /volumes, GET /volumes, GET /volumes/{}, DELETE /volumes/{} | protocol/daemon/test_daemon_api.py::test_unavailable
+Volume.create, connect, list, getInfo, destroy | POST /volumes, GET /volumes, GET /volumes/{}, DELETE /volumes/{} | protocol/daemon/test_daemon_volumes.py::test_sdks
+volume.list, makeDir, getInfo, exists, updateMetadata, readFile, writeFile, remove | | protocol/daemon/test_daemon_volumes.py::test_sdks
 Secret.create, list, getInfo, update, destroy | POST /secrets, GET /secrets, GET /secrets/{}, POST /secrets/{}, DELETE /secrets/{} | protocol/daemon/test_daemon_api.py::test_unavailable
 e2b sandbox list, info, kill, metrics | GET /v2/sandboxes, GET /sandboxes/{}, DELETE /sandboxes/{}, GET /sandboxes/{}/metrics | protocol/daemon/test_daemon_api.py::test_list
 e2b sandbox logs | GET /sandboxes/{}/logs | protocol/daemon/test_daemon_control.py::test_logs

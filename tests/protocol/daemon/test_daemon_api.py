@@ -226,7 +226,6 @@ def test_sliding_end_is_not_moved_by_the_end_of_a_watch(daemon):
 
 # ---- not there yet
 @pytest.mark.parametrize("method, path, instead", [
-    ("GET", "/volumes", "snapshot"), ("POST", "/volumes", "snapshot"), ("DELETE", "/volumes/vol", "snapshot"),
     ("POST", "/secrets", "cubbyd --secrets"), ("DELETE", "/secrets/id", "cubbyd --secrets"),
     ("POST", "/api-keys", "cubby key new"), ("PATCH", "/api-keys/id", "cubby key new"),
     ("DELETE", "/access-tokens/id", "cubby key new"), ("GET", "/nodes", "/health"),
@@ -235,7 +234,7 @@ def test_sliding_end_is_not_moved_by_the_end_of_a_watch(daemon):
     ("POST", "/events/webhooks", "/v2/sandboxes"),
 ])
 def test_unavailable(daemon, method, path, instead):
-    """The error names what is missing, and what to do; a 404 would mean "no such volume"."""
+    """The error names what is missing, and what to do; a 404 would mean "no such secret"."""
     answer = daemon.request(method, path, {})
     assert (answer.status, answer.json["code"], answer.json["error_code"]) == (501, 501, "not_implemented")
     assert f"{method} {path}: " in answer.json["message"] and "not available in Cubby" in answer.json["message"]

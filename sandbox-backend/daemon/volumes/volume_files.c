@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of one volume, for the content API.
+#include "sandbox-backend/daemon/volumes/volume_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+
+#define META       "user.cubby.meta" // "mode:uid:gid", the mode in octal
+#define META_BYTES 64
+#define USER_ID    1000 // a guest's user, whose files these are until a client says otherwise
+#define FILE_MODE  0644
+#define DIR_MODE   0755
+#define NEW_FILE   0600 // on the host
+#define NEW_DIR    0700
+
+// ---- paths
+static int root_open(const char *data, struct err *e)
+{
+    int fd = open(data, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? err_set(e, ERR_NOT_FOUND, "the volume was removed") : fd;
+}
+
+static int below(int root, const char *path, int flags)
+{
+    const struct open_how how = {.flags = (unsigned)(flags | O_CLOEXEC),
+                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof how);
+}
+
+// Return the path without empty parts and ".", relative to the root: "" is the root. New string, or
+// NULL: the path has "..", or a part that is too long.
+static char *plain(const char *path, struct err *e)
+{
+    struct buf out auto_buf = BUF_INIT;
+    for (const char *at = path; *at;) {
+        size_t len = strcspn(at, "/");
+        bool up = len == 2 && strncmp(at, "..", 2) == 0;
+        if (up || len > NAME_MAX) {
+            err_set(e, ERR_INVALID, "path must have no \"..\" and no name of more than %d bytes",
+                    NAME_MAX);
+            return NULL;
+        }
+        if (len && !(len == 1 && *at == '.')) {
+            if (out.len)
+                buf_addc(&out, '/');
+            buf_add(&out, at, len);
+        }
+        at += len + (at[len] == '/');
+    }
+    return xstrdup(buf_str(&out));
+}
+
+static int not_found(const char *path, struct err *e)
+{
+    if (errno == ENOENT || errno == ENOTDIR)
+        return err_set(e, ERR_NOT_FOUND, "path /%.200s not found", path);
+    if (errno == EXDEV || errno == ELOOP)
+        return err_set(e, ERR_INVALID, "path /%.200s leads out of the volume", path);
+    if (errno == EEXIST || errno == ENOTEMPTY)
+        return err_set(e, ERR_CONFLICT, "path /%.200s exists already", path);
+    if (errno == EISDIR)
+        return err_set(e, ERR_INVALID, "path /%.200s is a directory", path);
+    return err_sys(e, errno, "/%.200s", path);
+}
+
+// Open the directory of the last part of a plain path, and set *name to that part. The root has no
+// such directory.
+static int parent_open(int root, const char *path, const char **name, struct err *e)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir auto_free = slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup("");
+    *name = slash ? slash + 1 : path;
+    if (!**name)
+        return err_set(e, ERR_INVALID, "this cannot be done to the volume's root directory");
+    int fd = below(root, dir, O_PATH | O_DIRECTORY);
+    return fd < 0 ? not_found(path, e) : fd;
+}
+
+// ---- what a client sees
+static void meta_read(int fd, const struct stat *st, struct volume_meta *out)
+{
+    char path[64], text[META_BYTES] = "";
+    unsigned mode = S_ISDIR(st->st_mode) ? DIR_MODE : FILE_MODE, uid = USER_ID, gid = USER_ID;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (getxattr(path, META, text, sizeof text - 1) > 0)
+        sscanf(text, "%o:%u:%u", &mode, &uid, &gid);
+    *out = (struct volume_meta){.uid = uid, .gid = gid, .mode = mode & 07777};
+}
+
+static int meta_write(int fd, const struct volume_meta *wanted, struct err *e)
+{
+    char path[64], text[META_BYTES];
+    struct stat st;
+    struct volume_meta now;
+    if (wanted->uid < 0 && wanted->gid < 0 && wanted->mode < 0)
+        return 0;
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "look at a file");
+    meta_read(fd, &st, &now);
+    snprintf(text, sizeof text, "%o:%u:%u",
+             (unsigned)(wanted->mode < 0 ? now.mode : wanted->mode) & 07777,
+             (unsigned)(wanted->uid < 0 ? now.uid : wanted->uid),
+             (unsigned)(wanted->gid < 0 ? now.gid : wanted->gid));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (setxattr(path, META, text, strlen(text), 0) == 0)
+        return 0;
+    return err_set(e, ERR_UNIMPLEMENTED,
+                   "uid, gid and mode cannot be kept: the file system of the volumes has no user "
+                   "attributes");
+}
+
+static const char *type_of(mode_t mode)
+{
+    return S_ISREG(mode)   ? "file"
+           : S_ISDIR(mode) ? "directory"
+           : S_ISLNK(mode) ? "symlink"
+                           : "unknown";
+}
+
+static json_t *time_of(const struct timespec *t)
+{
+    char text[CLOCK_RFC3339_BYTES];
+    clock_rfc3339(text, (int64_t)t->tv_sec * 1000000000 + t->tv_nsec);
+    return json_string(text);
+}
+
+// `fd` is the file, opened with O_PATH and without following a link.
+static json_t *show(int fd, const char *path, struct err *e)
+{
+    struct stat st;
+    struct volume_meta meta;
+    char target[4096];
+    if (fstat(fd, &st) < 0) {
+        err_sys(e, errno, "look at /%.200s", path);
+        return NULL;
+    }
+    meta_read(fd, &st, &meta);
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : *path ? path : "/";
+    char *whole auto_free = str_printf("/%s", path);
+    json_t *entry = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "name",
+                              json_lossy_string(name, strlen(name)), "type", type_of(st.st_mode),
+                              "path", json_lossy_string(whole, strlen(whole)), "size",
+                              (json_int_t)(S_ISREG(st.st_mode) ? st.st_size : 0), "mode",
+                              (json_int_t)meta.mode, "uid", (json_int_t)meta.uid, "gid",
+                              (json_int_t)meta.gid, "atime", time_of(&st.st_atim), "mtime",
+                              time_of(&st.st_mtim), "ctime", time_of(&st.st_ctim));
+    ssize_t len = S_ISLNK(st.st_mode) ? readlinkat(fd, "", target, sizeof target) : -1;
+    if (len >= 0)
+        json_object_set_new(entry, "target", json_lossy_string(target, (size_t)len));
+    return entry;
+}
+
+static json_t *show_at(int root, const char *path, struct err *e)
+{
+    int fd auto_close = below(root, path, O_PATH | O_NOFOLLOW);
+    if (fd >= 0)
+        return show(fd, path, e);
+    not_found(path, e);
+    return NULL;
+}
+
+int volume_stat(const struct volume_path *p, json_t **out, struct err *e)
+{
+    char *path auto_free = plain(p->path, e);
+    int root auto_close = path ? root_open(p->data, e) : -1;
+    *out = root < 0 ? NULL : show_at(root, path, e);
+    return *out ? 0 : -1;
+}
+
+// ---- lists
+static int list_below(int root, const char *path, int64_t depth, json_t *list, struct err *e)
+{
+    int fd = below(root, path, O_RDONLY | O_DIRECTORY);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        return errno == ENOTDIR ? err_set(e, ERR_INVALID, "/%.200s is no directory", path)
+                                : not_found(path, e);
+    struct dirent *entry;
+    while (!err_is(e) && (entry = readdir(dir))) {
+        if (str_eq(entry->d_name, ".") || str_eq(entry->d_name, ".."))
+            continue;
+        char *child auto_free =
+            *path ? str_printf("%s/%s", path, entry->d_name) : xstrdup(entry->d_name);
+        int one auto_close = openat(dirfd(dir), entry->d_name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        json_t *shown = one < 0 ? NULL : show(one, child, e); // it may be gone meanwhile
+        if (shown && json_array_size(list) >= VOLUME_ENTRIES_MAX)
+            err_set(e, ERR_TOO_LARGE, "the list has more than %d entries", VOLUME_ENTRIES_MAX);
+        bool deeper =
+            depth > 1 && str_eq(json_string_value(json_object_get(shown, "type")), "directory");
+        if (shown)
+            json_array_append_new(list, shown);
+        if (deeper && !err_is(e))
+            list_below(root, child, depth - 1, list, e);
+    }
+    closedir(dir);
+    return err_is(e) ? -1 : 0;
+}
+
+int volume_list(const struct volume_path *p, int64_t depth, json_t **out, struct err *e)
+{
+    char *path auto_free = plain(p->path, e);
+    int root auto_close = path ? root_open(p->data, e) : -1;
+    *out = json_array();
+    if (root >= 0 && list_below(root, path, depth, *out, e) == 0)
+        return 0;
+    json_decref(steal(out));
+    return -1;
+}
+
+// ---- changes
+static int make_parents(int root, const char *path, struct err *e)
+{
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        char *dir auto_free = xstrndup(path, (size_t)(slash - path));
+        const char *name = NULL;
+        int parent auto_close = parent_open(root, dir, &name, e);
+        if (parent < 0)
+            return -1;
+        if (mkdirat(parent, name, NEW_DIR) < 0 && errno != EEXIST)
+            return not_found(dir, e);
+    }
+    return 0;
+}
+
+// Set what the client wants, and show the file.
+static int finish(int root, const char *path, const struct volume_meta *meta, json_t **out,
+                  struct err *e)
+{
+    int fd auto_close = below(root, path, O_PATH | O_NOFOLLOW);
+    if (fd < 0)
+        return not_found(path, e);
+    if (meta_write(fd, meta, e) < 0)
+        return -1;
+    *out = show(fd, path, e);
+    return *out ? 0 : -1;
+}
+
+int volume_make_dir(const struct volume_path *p, const struct volume_meta *meta, bool force,
+                    json_t **out, struct err *e)
+{
+    const char *name = NULL;
+    struct stat st;
+    char *path auto_free = plain(p->path, e);
+    int root auto_close = path ? root_open(p->data, e) : -1;
+    if (root < 0 || (force && make_parents(root, path, e) < 0))
+        return -1;
+    int parent auto_close = parent_open(root, path, &name, e);
+    if (parent < 0)
+        return -1;
+    if (mkdirat(parent, name, NEW_DIR) < 0 &&
+        !(force && errno == EEXIST && fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+          S_ISDIR(st.st_mode))) {
+        errno = errno ? errno : EEXIST;
+        return not_found(path, e);
+    }
+    return finish(root, path, meta, out, e);
+}
+
+int volume_change(const struct volume_path *p, const struct volume_meta *meta, json_t **out,
+                  struct err *e)
+{
+    char *path auto_free = plain(p->path, e);
+    int root auto_close = path ? root_open(p->data, e) : -1;
+    return root < 0 ? -1 : finish(root, path, meta, out, e);
+}
+
+int volume_remove(const struct volume_path *p, struct err *e)
+{
+    const char *name = NULL;
+    struct stat st;
+    char *path auto_free = plain(p->path, e);
+    int root auto_close = path ? root_open(p->data, e) : -1;
+    int parent auto_close = root < 0 ? -1 : parent_open(root, path, &name, e);
+    if (parent < 0)
+        return -1;
+    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return not_found(path, e);
+    if (!S_ISDIR(st.st_mode))
+        return unlinkat(parent, name, 0) < 0 ? not_found(path, e) : 0;
+    // dir_remove follows no links below its argument, and the parent is held by its descriptor.
+    char *tree auto_free = str_printf("/proc/self/fd/%d/%s", parent, name);
+    return dir_remove(tree, e);
+}
+
+// ---- contents
+int volume_open(const struct volume_path *p, int64_t *size, struct err *e)
+{
+    struct stat st;
+    char *path auto_free = plain(p->path, e);
+    int root auto_close = path ? root_open(p->data, e) : -1;
+    if (root < 0)
+        return -1;
+    int fd auto_close = below(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return not_found(path, e);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_INVALID, "/%.200s is no regular file", path);
+    *size = st.st_size;
+    return steal_fd(&fd);
+}
+
+int volume_put(const struct volume_path *p, const char *upload, const struct volume_meta *meta,
+               bool force, json_t **out, struct err *e)
+{
+    const char *name = NULL;
+    char *path auto_free = plain(p->path, e);
+    int root auto_close = path ? root_open(p->data, e) : -1;
+    int parent auto_close = root < 0 ? -1 : parent_open(root, path, &name, e);
+    if (parent < 0)
+        return -1;
+    if (renameat2(AT_FDCWD, upload, parent, name, force ? 0 : RENAME_NOREPLACE) < 0)
+        return not_found(path, e);
+    return finish(root, path, meta, out, e);
+}

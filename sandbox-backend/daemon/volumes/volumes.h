@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The volumes of this home: directories of files that outlive sandboxes. They lie in
+// <home>/volumes/:
+//
+//   <id>/volume.json   name, owner and token; mode 0600
+//   <id>/data/         the files (volume_files.h)
+//   <id>/.put-*        uploads in progress
+//   .gone-<id>/        a volume that is being removed
+//
+// A starting daemon removes the hidden directories and the uploads. A name belongs to an owner, who
+// has one volume of that name. The token opens the files of one volume, and nothing else.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "sandbox-backend/base/err.h"
+
+#define VOLUME_ID_LEN   20
+#define VOLUME_NAME_MAX 128
+#define VOLUME_PUT      ".put-"
+
+struct volume {
+    TAILQ_ENTRY(volume) link;
+    char id[VOLUME_ID_LEN + 1];
+    char *dir;   // owned; <home>/volumes/<id>
+    char *data;  // owned; in dir
+    char *name;  // owned
+    char *owner; // owned; name of the API key that made it; NULL: the unix socket
+    char *token; // owned
+    int64_t created_ns;
+};
+TAILQ_HEAD(volume_list, volume);
+
+struct volumes {
+    char *dir;              // owned; <home>/volumes
+    struct volume_list all; // the newest first
+};
+
+// Read the volumes. One that cannot be read is logged and left alone.
+int volumes_open(struct volumes *v, const char *home, struct err *e);
+void volumes_fini(struct volumes *v);
+
+size_t volumes_count(const struct volumes *v, const char *owner);
+struct volume *volumes_find(const struct volumes *v, const char *id); // or NULL
+// Make an empty volume and write it to the disk. ERR_INVALID: the name; ERR_CONFLICT: the owner has
+// a volume of that name. NULL on failure.
+struct volume *volumes_make(struct volumes *v, const char *name, const char *owner, struct err *e);
+// Hide a volume and free it. Return the directory that is left to be removed, as a new string; NULL
+// on failure, and the volume stays.
+char *volumes_drop(struct volumes *v, struct volume *volume, struct err *e);

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes and their content API, also through E2B's own SDKs."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import urllib.parse
+
+import pytest
+
+from cubbyd import Daemon, wait_for
+from cubbyd_fixtures import *  # noqa: F401,F403
+from sdk import CLIENTS, NODE, OURS, OnTcp
+
+HOSTILE = ["../x", "/a/../../x", "..", "a/.."]
+
+
+class Volumes(OnTcp, Daemon):
+    """A daemon that also listens on TCP."""
+
+
+def make(daemon, name="data"):
+    answer = daemon.request("POST", "/volumes", {"name": name})
+    assert answer.status == 201, answer.body
+    return answer.json
+
+
+def ask(daemon, volume, method, what, path, body=None, token=None, **query):
+    query = urllib.parse.urlencode({"path": path, **query})
+    return daemon.request(method, f"/volumecontent/{volume['volumeID']}/{what}?{query}", body,
+                          {"Authorization": "Bearer " + (token or volume["token"])})
+
+
+def put(daemon, volume, path, data, **query):
+    return ask(daemon, volume, "PUT", "file", path, data, **query)
+
+
+def data_of(daemon, volume):
+    return daemon.home / "volumes" / volume["volumeID"] / "data"
+
+
+@pytest.fixture
+def volume(daemon):
+    made = make(daemon)
+    yield made
+    daemon.request("DELETE", f"/volumes/{made['volumeID']}")
+
+
+# ---- the volumes
+def test_make_list_get_destroy(daemon):
+    made = make(daemon, "first")
+    assert set(made) == {"volumeID", "name", "token"} and str(daemon.home) not in json.dumps(made)
+    assert daemon.request("GET", "/volumes").json == [{"volumeID": made["volumeID"], "name": "first"}]
+    assert daemon.request("GET", f"/volumes/{made['volumeID']}").json == made
+    assert daemon.request("POST", "/volumes", {"name": "first"}).status == 409
+    assert daemon.request("DELETE", f"/volumes/{made['volumeID']}").status == 204
+    for method in ("GET", "DELETE"):
+        assert daemon.request(method, f"/volumes/{made['volumeID']}").status == 404
+    assert daemon.request("GET", "/volumes").json == []
+    wait_for(lambda: os.listdir(daemon.home / "volumes") == [], 30, "its files are removed")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "..", "x" * 129, 7, None])
+def test_bad_names(daemon, name):
+    assert daemon.request("POST", "/volumes", {"name": name}).status == 400
+    assert daemon.request("GET", "/volumes").json == []
+
+
+def test_they_outlive_the_daemon():
+    with Daemon() as daemon:
+        volume = make(daemon)
+        assert put(daemon, volume, "/kept", b"text").status == 201
+        (daemon.home / "volumes" / volume["volumeID"] / ".put-left").write_text("half")
+        (daemon.home / "volumes" / ".gone-left").mkdir()
+        daemon.stop(signal.SIGKILL)
+        daemon.start()
+        assert daemon.request("GET", f"/volumes/{volume['volumeID']}").json == volume
+        assert ask(daemon, volume, "GET", "file", "/kept").body == b"text"
+        assert sorted(os.listdir(daemon.home / "volumes" / volume["volumeID"])) == ["data", "volume.json"]
+        assert os.listdir(daemon.home / "volumes") == [volume["volumeID"]]
+
+
+def test_limits():
+    with Daemon("--max-volumes", "1", "--max-volume-size", "1M") as daemon:
+        volume = make(daemon)
+        refused = daemon.request("POST", "/volumes", {"name": "second"})
+        assert refused.status == 429 and "--max-volumes" in refused.json["message"]
+        assert put(daemon, volume, "/a", b"x" * 600_000).status == 201
+        for body in (b"x" * 600_000, iter([b"x" * 300_000] * 3)):  # with a length, and without
+            refused = put(daemon, volume, "/b", body)
+            assert refused.status == 507 and "--max-volume-size" in refused.json["message"]
+        assert [e["name"] for e in ask(daemon, volume, "GET", "dir", "/").json] == ["a"]
+        assert ask(daemon, volume, "DELETE", "path", "/a").status == 204
+        assert put(daemon, volume, "/b", b"x" * 600_000).status == 201
+        assert sorted(os.listdir(daemon.home / "volumes" / volume["volumeID"])) == ["data", "volume.json"]
+
+
+# ---- their files
+def test_files(daemon, volume):
+    made = put(daemon, volume, "/a.txt", b"hello", uid=7, gid=8, mode=0o640)
+    assert made.status == 201, made.body
+    entry = made.json
+    assert {k: entry[k] for k in ("name", "path", "type", "size", "mode", "uid", "gid")} == {
+        "name": "a.txt", "path": "/a.txt", "type": "file", "size": 5, "mode": 0o640, "uid": 7, "gid": 8}
+    assert ask(daemon, volume, "GET", "path", "a.txt").json == entry
+    got = ask(daemon, volume, "GET", "file", "/a.txt")
+    assert (got.status, got.body) == (200, b"hello") and got.headers["Content-Type"] == "application/octet-stream"
+    again = put(daemon, volume, "/a.txt", b"other")
+    assert again.status == 409 and ask(daemon, volume, "GET", "file", "/a.txt").body == b"hello"
+    assert put(daemon, volume, "/a.txt", b"other", force="true").status == 201
+    assert ask(daemon, volume, "GET", "file", "/a.txt").body == b"other"
+    changed = ask(daemon, volume, "PATCH", "path", "/a.txt", {"mode": 0o4755})
+    assert changed.status == 200 and changed.json["mode"] == 0o4755
+    kept = (data_of(daemon, volume) / "a.txt").stat()
+    assert kept.st_mode & 0o7777 == 0o600 and kept.st_uid == os.getuid()  # nothing of it counts on the host
+    assert ask(daemon, volume, "DELETE", "path", "/a.txt").status == 204
+    for method, what in (("GET", "path"), ("GET", "file"), ("DELETE", "path"), ("GET", "dir")):
+        missing = ask(daemon, volume, method, what, "/a.txt")
+        assert missing.status == 404 and missing.json["code"] == 404, what
+
+
+def test_directories(daemon, volume):
+    assert ask(daemon, volume, "POST", "dir", "/a/b").status == 404
+    assert ask(daemon, volume, "POST", "dir", "/a/b", force="true").json["type"] == "directory"
+    assert ask(daemon, volume, "POST", "dir", "/a/b").status == 409
+    assert ask(daemon, volume, "POST", "dir", "/a/b", force="true").status == 201
+    put(daemon, volume, "/a/b/c", b"")
+    assert [e["path"] for e in ask(daemon, volume, "GET", "dir", "/").json] == ["/a"]
+    assert sorted(e["path"] for e in ask(daemon, volume, "GET", "dir", "/", depth=3).json) == [
+        "/a", "/a/b", "/a/b/c"]
+    assert ask(daemon, volume, "GET", "dir", "/a/b/c").status == 400
+    assert ask(daemon, volume, "DELETE", "path", "/a").status == 204
+    assert ask(daemon, volume, "GET", "dir", "/").json == []
+    assert ask(daemon, volume, "DELETE", "path", "/").status == 400
+
+
+def test_large_files_come_and_go_in_parts(daemon, volume):
+    parts = [os.urandom(1 << 20) for _ in range(24)]
+    assert put(daemon, volume, "/large", iter(parts)).status == 201
+    assert ask(daemon, volume, "GET", "file", "/large").body == b"".join(parts)
+
+
+def test_an_upload_that_breaks_changes_nothing(daemon, volume):
+    put(daemon, volume, "/a", b"whole")
+    connection = daemon.connection()
+    connection.putrequest("PUT", f"/volumecontent/{volume['volumeID']}/file?path=/a&force=true")
+    connection.putheader("Authorization", "Bearer " + volume["token"])
+    connection.putheader("Content-Length", "100000")
+    connection.endheaders(b"x" * 1000)
+    place = daemon.home / "volumes" / volume["volumeID"]
+    wait_for(lambda: len(os.listdir(place)) == 3, 30, "the upload has begun")
+    connection.close()
+    wait_for(lambda: len(os.listdir(place)) == 2, 30, "the upload is forgotten")
+    assert ask(daemon, volume, "GET", "file", "/a").body == b"whole"
+
+
+# ---- access
+@pytest.mark.parametrize("path", HOSTILE)
+def test_no_path_leads_out(daemon, volume, path):
+    for method, what in (("GET", "path"), ("GET", "file"), ("GET", "dir"), ("DELETE", "path"), ("POST", "dir"),
+                         ("PUT", "file")):
+        answer = ask(daemon, volume, method, what, path, b"x" if method == "PUT" else None)
+        assert answer.status == 400 and "path must have no" in answer.json["message"], (method, what)
+
+
+def test_no_link_leads_out(daemon, volume):
+    """A guest may make any link. Links that stay inside are followed."""
+    data = data_of(daemon, volume)
+    (data / "secret").symlink_to("../volume.json")
+    (data / "root").symlink_to("/")
+    (data / "up").symlink_to("..")
+    (data / "in").symlink_to("file")
+    (data / "file").write_text("inside")
+    (data / "proc").symlink_to("/proc/self/root")
+    os.mkfifo(data / "fifo")
+    assert ask(daemon, volume, "GET", "file", "/in").body == b"inside"
+    assert ask(daemon, volume, "GET", "path", "/secret").json["target"] == "../volume.json"
+    for path in ("/secret", "/root/etc/passwd", "/up/volume.json", "/proc/etc/passwd", "/fifo"):
+        assert ask(daemon, volume, "GET", "file", path).status == 400, path
+    for path in ("/root/tmp/new", "/up/new", "/up/data/new"):
+        assert put(daemon, volume, path, b"x").status == 400, path
+        assert ask(daemon, volume, "POST", "dir", path).status == 400, path
+        assert ask(daemon, volume, "POST", "dir", path + "/deeper", force="true").status == 400, path
+    assert ask(daemon, volume, "DELETE", "path", "/up/volume.json").status == 400
+    assert ask(daemon, volume, "DELETE", "path", "/root").status == 204 and os.path.isdir("/etc")
+    assert sorted(os.listdir(daemon.home / "volumes" / volume["volumeID"])) == ["data", "volume.json"]
+
+
+def test_each_volume_has_its_own_token(daemon, volume):
+    other = make(daemon, "other")
+    for token in (other["token"], "x", ""):
+        answer = ask(daemon, volume, "GET", "path", "/", token=token or " ")
+        assert answer.status == 401, token
+    unknown = {"volumeID": "0" * 20, "token": volume["token"]}
+    assert ask(daemon, unknown, "GET", "path", "/").status == 401
+    bare = daemon.request("GET", f"/volumecontent/{volume['volumeID']}/path?path=/")
+    assert bare.status == 401 and volume["token"] not in bare.body.decode()
+    daemon.request("DELETE", f"/volumes/{other['volumeID']}")
+
+
+# ---- E2B's SDKs
+PYTHON_PROGRAM = """
+from e2b import Volume
+from e2b.exceptions import NotFoundException
+volume = Volume.create("sdk")
+same = Volume.connect(volume.volume_id)
+assert [v.name for v in Volume.list()] == ["sdk"]
+assert Volume.get_info(volume.volume_id).token == volume.token
+volume.make_dir("/a/b", force=True)
+entry = volume.write_file("/a/b/note", "text", mode=0o600)
+assert (entry.name, entry.path, entry.size, entry.mode) == ("note", "/a/b/note", 4, 0o600), entry
+assert same.read_file("/a/b/note") == "text"
+assert bytes(same.read_file("/a/b/note", format="bytes")) == b"text"
+assert sorted(e.path for e in volume.list("/", depth=3)) == ["/a", "/a/b", "/a/b/note"]
+assert volume.update_metadata("/a/b/note", uid=5).uid == 5
+assert volume.exists("/a/b/note") and not volume.exists("/none")
+volume.remove("/a")
+assert not volume.exists("/a")
+assert Volume.destroy(volume.volume_id) and not Volume.destroy(volume.volume_id)
+try:
+    Volume.get_info(volume.volume_id)
+except NotFoundException:
+    print("done")
+"""
+
+JS_PROGRAM = """
+import assert from 'node:assert'
+import { createRequire } from 'node:module'
+const { Volume } = createRequire(process.env.CLIENTS + '/package.json')('e2b')
+const volume = await Volume.create('sdk')
+const same = await Volume.connect(volume.volumeId)
+assert.deepEqual((await Volume.list()).map((v) => v.name), ['sdk'])
+await volume.makeDir('/a/b', { force: true })
+assert.equal((await volume.writeFile('/a/b/note', 'text')).size, 4)
+assert.equal(await same.readFile('/a/b/note'), 'text')
+assert.deepEqual((await volume.list('/', { depth: 3 })).map((e) => e.path).sort(), ['/a', '/a/b', '/a/b/note'])
+assert.equal((await volume.updateMetadata('/a/b/note', { mode: 0o600 })).mode, 0o600)
+assert.equal(await volume.exists('/none'), false)
+await volume.remove('/a')
+assert.equal(await volume.exists('/a'), false)
+assert.equal(await Volume.destroy(volume.volumeId), true)
+assert.equal(await Volume.destroy(volume.volumeId), false)
+console.log('done')
+"""
+
+
+@pytest.mark.parametrize("words", [[CLIENTS / "e2b/bin/python", "-c", PYTHON_PROGRAM],
+                                   [NODE, "--input-type=module", "-e", JS_PROGRAM]], ids=["python", "js"])
+def test_sdks(words):
+    with Volumes() as daemon:
+        environment = {k: v for k, v in os.environ.items() if k not in OURS}
+        environment |= {"CLIENTS": str(CLIENTS), "E2B_VOLUME_API_URL": daemon.url, **daemon.variables()}
+        done = subprocess.run(words, env=environment, text=True, capture_output=True, timeout=120)
+        assert done.stdout.endswith("done\n"), done.stdout + done.stderr[-3000:]
+
+
+def test_keys_see_their_own_volumes():
+    with Volumes() as daemon:
+        made = make(daemon)  # on the unix socket
+        connection = http.client.HTTPConnection(*daemon.url.removeprefix("http://").split(":"))
+        for path, status in (("/volumes", 200), (f"/volumes/{made['volumeID']}", 404)):
+            connection.request("GET", path, headers={"X-API-Key": daemon.variables()["E2B_API_KEY"]})
+            answer = connection.getresponse()
+            assert answer.status == status and made["token"] not in answer.read().decode()
+        connection.close()
