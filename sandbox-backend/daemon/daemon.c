@@ -7,11 +7,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/clock.h"
@@ -151,9 +155,28 @@ static void start(struct daemon *d)
         adopt_all(&d->store, on_adopted, d);
 }
 
+// Tell the service manager that the daemon listens, as sd_notify(3) describes: whoever waits for
+// the unit's start then finds this daemon, and starts no other.
+static void tell_service_manager(void)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    const char *path = getenv("NOTIFY_SOCKET");
+    size_t len = path ? strlen(path) : 0;
+    if (len < 2 || len >= sizeof to.sun_path)
+        return;
+    memcpy(to.sun_path, path, len);
+    if (*path == '@') // an abstract address
+        to.sun_path[0] = '\0';
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+    int fd auto_close = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (struct sockaddr *)&to, size) < 0)
+        log_warn("daemon.notify", "error=\"%s\"", strerror(errno));
+}
+
 static void tell_ready(const struct daemon *d)
 {
     struct err e = ERR_INIT;
+    tell_service_manager();
     if (d->options->ready_fd < 0)
         return;
     if (fd_write_all(d->options->ready_fd, "ready\n", 6, &e) < 0)

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -356,6 +357,18 @@ def test_nothing_leaks(daemon):
     wait_for(lambda: daemon.fds() <= before[0], 30, "no descriptor is left")
     assert resident() - before[1] < 2048 or os.environ.get("SAN")
     assert daemon.machines() == [] and daemon.directories() == []
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_a_service_manager_is_told(tmp_path, is_abstract):
+    """sd_notify(3): the daemon listens when the message comes."""
+    address = f"\0cubby-test-{os.getpid()}" if is_abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(30)
+        with Daemon(env={"NOTIFY_SOCKET": address.replace("\0", "@")}) as daemon:
+            assert manager.recv(100) == b"READY=1"
+            assert daemon.request("GET", "/health").status in (200, 204)
 
 
 # ---- the program
