@@ -2,6 +2,7 @@
 // Building a template from a Dockerfile or a plan. The numbers are the steps in engine.h.
 #include "sandbox-backend/build/engine.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -162,6 +163,7 @@ static int read_plan(struct engine *b, struct err *e)
 // Return the stage that becomes the template, or NULL.
 static struct stage *find_target(const struct engine *b, struct err *e)
 {
+    assert(b->stages && b->of_plan); // a plan without stages was refused
     if (!b->opts->target)
         return b->stages[b->of_plan - 1];
     struct stage *s = engine__find_stage(b, b->opts->target);

@@ -2,6 +2,7 @@
 // A stage of a build: its steps and the keys of its layers.
 #include "sandbox-backend/build/stage.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,7 @@ static struct action *add_action(struct resolving *r, json_t *what)
 {
     struct stage *s = r->stage;
     char before[KEY_CHARS + 1];
-    strcpy(before, stage_key(s));
+    snprintf(before, sizeof before, "%s", stage_key(s));
     if (json_array_size(s->config.make)) {
         json_object_set(what, "make", s->config.make);
         json_decref(s->config.make);

@@ -110,6 +110,7 @@ static int run_plan(struct plan_options *o)
             collect_quietly(o->engine.home, true);
     }
     report_fini(&report);
+    o->engine.report = NULL;
     return status;
 }
 

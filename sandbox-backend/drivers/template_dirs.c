@@ -228,7 +228,9 @@ void template_dirs_touch(const char *home, const char *dir)
     char *path auto_free = str_printf("%s/%s", own, shared ? USED : JSON_NAME);
     if (shared && dir_make(own, 0700, NULL) < 0)
         return;
-    int fd auto_close = shared ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    int fd = shared ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    if (fd >= 0)
+        close(fd);
     (void)utimensat(AT_FDCWD, path, NULL, 0);
 }
 

@@ -130,7 +130,8 @@ static int apply(const struct setup_options *o, const char *path, const struct b
                  const struct buf *after)
 {
     struct err e = ERR_INIT;
-    if (before->len == after->len && memcmp(before->data, after->data, after->len) == 0) {
+    size_t len = before->len;
+    if (len == after->len && memcmp(buf_str(before), buf_str(after), len) == 0) {
         printf("%s has the entry already.\n", path);
         return 0;
     }

@@ -173,7 +173,7 @@ int archive_read(struct archive_reader *r, void *data, size_t len, struct err *e
 static json_t *read_head(struct archive_reader *r, struct err *e)
 {
     char magic[MAGIC_BYTES];
-    uint64_t length;
+    uint64_t length = 0;
     if (archive_read(r, magic, sizeof magic, e) < 0)
         return NULL;
     if (memcmp(magic, MAGIC, MAGIC_BYTES) != 0)

@@ -239,18 +239,11 @@ static int read_layout(const struct image_pull_spec *spec, struct oci_blob *imag
 // Make an archive with what Cubby adds: the sources of the Python kernel.
 static int make_extra(const struct image_pull_spec *spec, struct err *e)
 {
-    const char *argv[] = {"tar",
-                          "--create",
-                          "--file=" EXTRA,
-                          "--owner=0",
-                          "--group=0",
-                          "--mode=go-w,a+rX",
-                          "--sort=name",
-                          "--transform=s,^\\.," IMAGE_PYTHON ",",
-                          "--directory",
-                          spec->python,
-                          ".",
-                          NULL};
+    char *file auto_free = str_printf("--file=%s", EXTRA);
+    char *to_python auto_free = str_printf("--transform=s,^\\.,%s,", IMAGE_PYTHON);
+    const char *argv[] = {"tar",         "--create",         file,          "--owner=0",
+                          "--group=0",   "--mode=go-w,a+rX", "--sort=name", to_python,
+                          "--directory", spec->python,       ".",           NULL};
     return tool_run_like(&spec->tool, argv, "tar", e);
 }
 

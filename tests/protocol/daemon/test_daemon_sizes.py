@@ -45,7 +45,7 @@ def test_memory_and_processors_mean_a_boot(sized):
     made = sized.create(cpuCount=4, memoryMB=1024)
     assert made["cold"] is True and "booted" in made["coldReason"]
     assert shown(sized, made) == (4, 1024, 2048)
-    assert sized.record(made["sandboxID"])["size"] == {"cpus": 4, "memory_mb": 1024, "disk_mb": 0}
+    assert sized.record(made["sandboxID"])["size"] == {"cpus": 4, "memory_mb": 1024, "disk_mb": 0, "booted": False}
     again = sized.request("POST", f"/sandboxes/{made['sandboxID']}/connect", {"timeout": 60})
     assert again.status == 200 and "cold" not in again.json
     sized.request("DELETE", f"/sandboxes/{made['sandboxID']}")
