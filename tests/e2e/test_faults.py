@@ -33,6 +33,12 @@ def running_command(mcp, sandbox, command):
     return request
 
 
+@pytest.fixture(autouse=True)
+def no_spares(monkeypatch):
+    """Only sandboxes have guests: a spare of gVisor is a process of its own (test_gvisor_spares.py)."""
+    monkeypatch.setenv("CUBBY_SPARES", "off")
+
+
 def guests(home):
     """The pids of the processes that run guests."""
     return list(home.processes(PROGRAM[home.tier]))

@@ -117,7 +117,7 @@ def test_a_killed_kernel_comes_back(sandboxes):
     sandbox = sandboxes()
     sandbox.run("x = 1")
     made = {"sandboxID": sandbox.id, "envdAccessToken": sandbox.token}
-    code, killed = sandbox.daemon.command(made, "pkill -KILL -o -f '^python3 /usr/lib/cubby/kernel$' && echo killed", user="root")
+    code, killed = sandbox.daemon.command(made, "pkill -KILL -o -f '^python3 /usr/lib/cubby/kernel ' && echo killed", user="root")
     assert (code, killed) == (0, b"killed\n")
     # A request waits for it; it listens long before all is imported again, for which its first run waits. One
     # that the dying kernel took loses its connection.

@@ -32,6 +32,9 @@ class Builders(RealGuests):
                         copy_function=os.link)
 
 
+pytestmark = pytest.mark.timeout(900)  # whole builds
+
+
 @pytest.fixture(scope="module")
 def daemon():
     with Builders() as running:

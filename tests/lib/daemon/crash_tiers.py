@@ -16,7 +16,8 @@ class FaultyDaemon(Shipped):
     """The shipped daemon, built with fault points."""
 
     def __init__(self, *args, tier, env=None):
-        super().__init__(*args, tier=tier, env=env)
+        # Spares come and go by themselves, and have descriptors: test_gvisor_spares.py kills their daemon.
+        super().__init__(*args, "--spares", "off", tier=tier, env=env)
         self.program = PROGRAM
 
 
