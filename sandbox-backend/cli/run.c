@@ -14,7 +14,7 @@
 #include "sandbox-backend/cli/input.h"
 #include "sandbox-backend/cli/shell.h"
 
-// What the command line asks for.
+// The options of the command line.
 struct run_opts {
     struct create_opts create;
     const char *cwd, *user;

@@ -137,8 +137,8 @@ static void set_devices(void)
         step_say("/dev/fuse: %s", strerror(errno));
 }
 
-// What systemd-tmpfiles does elsewhere: an image may lack /tmp, or let only root write there. A
-// link stays as it is.
+// Make /tmp writable for everybody, as systemd-tmpfiles does elsewhere: an image may lack it, or
+// let only root write there. A link is not changed.
 static void set_tmp(void)
 {
     struct stat st;

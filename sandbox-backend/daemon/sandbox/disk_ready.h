@@ -5,7 +5,7 @@
 //     it again by /init, because only the memory has it.
 //  2. Run sync(1) in the guest, so that the disk has what the guest kernel still keeps in memory.
 //
-// What programs write after that may be missing in the image, as after a loss of power.
+// The image may lack later writes of programs, as after a loss of power.
 #pragma once
 #include <jansson.h>
 

@@ -15,7 +15,7 @@
 #define VOLUME_DEPTH_MAX   16
 #define VOLUME_ENTRIES_MAX 100000 // of one list
 
-// What a client wants to set; -1: leave it.
+// Owner and mode that a client sets; -1: unchanged.
 struct volume_meta {
     int64_t uid, gid, mode;
 };

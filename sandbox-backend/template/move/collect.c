@@ -107,8 +107,8 @@ static bool is_orphan(const char *home, const char *file)
     return orphan;
 }
 
-// What this home keeps about a template of the system is dead when another build has its name. The
-// directory's name is that of the template, '@' and the build.
+// Tell whether a directory of this home belongs to a template of the system that is gone, or whose
+// name another build has. The directory's name is that of the template, '@' and the build.
 static bool is_of_lost_template(const char *home, const char *path, const char *name)
 {
     const char *at = strrchr(name, '@');

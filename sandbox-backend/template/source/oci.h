@@ -25,7 +25,8 @@ struct oci_manifest {
     int64_t bytes; // of all layers
 };
 
-// What the configuration says of commands and layers. All but `labels` and `diff_ids` may be NULL.
+// The members of an image configuration for commands and layers. All but `labels` and `diff_ids`
+// may be NULL.
 struct oci_config {
     json_t *variables; // object of strings, or NULL
     json_t *labels;    // object of strings

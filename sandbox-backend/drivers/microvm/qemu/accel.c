@@ -22,8 +22,8 @@
 #define KVM_DEVICE       "/dev/kvm"
 
 // Append the contents of a memfd to `out`, and to the log.
-// What QEMU and the guest kernel print is not for the log: a probe that fails has no effect on what
-// follows, and its assertions would look like the reason of a later failure.
+// The log leaves out the output of QEMU and the guest kernel. A failed probe has no effect on later
+// steps, and its assertions would look like the reason of a later failure.
 static void collect(int fd, struct buf *out)
 {
     char *path auto_free = str_printf("/proc/self/fd/%d", fd);
