@@ -18,6 +18,7 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/net_policy.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/drivers/driver.h"
@@ -30,7 +31,6 @@
 #define SNAPSHOT_FORMAT 1 // of snapshot.json (daemon/sandbox/snapshots.c)
 #define SNAPSHOT_JSON   "snapshot.json"
 #define ID_PREFIX       "snap-"
-#define ID_CHARS        20
 #define NAME_MAX_CHARS  128
 #define MIB             (1024LL * 1024)
 #define IMAGE           "image"
@@ -470,13 +470,9 @@ static int check_new_name(const struct import *im, struct err *e)
 
 static char *new_id(void)
 {
-    static const char CHARS[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    unsigned char random[ID_CHARS];
-    char *id = xstrdup(ID_PREFIX "00000000000000000000");
-    random_bytes(random, sizeof random);
-    for (size_t i = 0; i < ID_CHARS; i++)
-        id[strlen(ID_PREFIX) + i] = CHARS[random[i] % (sizeof CHARS - 1)];
-    return id;
+    char id[SANDBOX_ID_MAX + 1];
+    sandbox_id_make(id, NULL);
+    return str_printf(ID_PREFIX "%s", id);
 }
 
 static int write_json(const struct import *im, const char *id, const char *dir, struct err *e)
