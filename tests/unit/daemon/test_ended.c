@@ -21,7 +21,7 @@ static void add(struct ended_log *log, const char *id, const char *owner, enum e
                                 .at_ns = clock_wall_ns(),
                                 .detail = (char *)(uintptr_t)detail,
                                 .owner = (char *)(uintptr_t)owner};
-    memcpy(entry.id, id, sizeof entry.id);
+    snprintf(entry.id, sizeof entry.id, "%s", id);
     ended_log_add(log, &entry);
 }
 
