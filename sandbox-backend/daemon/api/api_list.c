@@ -22,12 +22,18 @@
 // A token is base64url of "<time>__<id>".
 static bool read_token(struct page *p, const char *token)
 {
+    static const char LETTERS[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
     struct buf plain auto_buf = BUF_INIT;
     int used = 0;
-    return base64_decode(&plain, token, strlen(token)) &&
-           sscanf(buf_str(&plain), "%lld__%47[a-z0-9-]%n", &p->cursor_ns, p->cursor_id, &used) ==
-               2 &&
-           (size_t)used == plain.len;
+    if (!base64_decode(&plain, token, strlen(token)) ||
+        sscanf(buf_str(&plain), "%lld__%n", &p->cursor_ns, &used) != 1 || !used)
+        return false;
+    const char *id = plain.data + used;
+    size_t len = strspn(id, LETTERS);
+    if (!len || len > PAGE_ID_MAX || (size_t)used + len != plain.len)
+        return false;
+    snprintf(p->cursor_id, sizeof p->cursor_id, "%s", id);
+    return true;
 }
 
 int page_parse(struct page *p, struct http_request *req, struct err *e)

@@ -9,7 +9,7 @@
 #include "sandbox-backend/net/http_server.h"
 
 #define PAGE_LIMIT_MAX 100
-#define PAGE_ID_BYTES  32 // longer than the id of a sandbox or a snapshot
+#define PAGE_ID_MAX    47 // characters; more than the id of a sandbox or a snapshot has
 
 // A page of things that have a time and an id, which decides between equal times.
 struct page {
@@ -17,7 +17,7 @@ struct page {
     int64_t limit;
     bool has_cursor; // the page begins after (cursor_ns, cursor_id), where the one before ended
     long long cursor_ns;
-    char cursor_id[PAGE_ID_BYTES];
+    char cursor_id[PAGE_ID_MAX + 1];
 };
 // Read `limit` and `nextToken`. ERR_INVALID names the parameter.
 int page_parse(struct page *p, struct http_request *req, struct err *e);

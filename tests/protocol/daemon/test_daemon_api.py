@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cubbyd: the control plane after creation. Show, list, kill, time to live."""
 
+import base64
 import datetime
 import os
 import signal
@@ -277,6 +278,15 @@ def test_pages(daemon, order):
         seen += [s["sandboxID"] for s in answer.json]
         token = answer.headers.get("X-Next-Token")
     assert len(seen) == 5 and set(seen) == ids and token is None
+
+
+@pytest.mark.parametrize("chars", [1, 20, 31, 32, 47, 48, 64, 4000])
+def test_a_page_begins_after_an_id_of_any_length(daemon, chars):
+    """A token with an id that is longer than every id is refused, and does no harm."""
+    token = base64.urlsafe_b64encode(b"1__" + b"a" * chars).decode().rstrip("=")
+    answer = daemon.request("GET", f"/v2/sandboxes?nextToken={token}")
+    assert answer.status == (200 if chars <= 47 else 400)
+    assert daemon.request("GET", "/health").status == 200
 
 
 def test_metadata_filter(daemon):
