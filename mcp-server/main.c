@@ -24,7 +24,7 @@
 #include "mcp-server/methods/receive.h"
 #include "mcp-server/protocol/transport_stdio.h"
 #include "mcp-server/tools/call/tools.h"
-#include "mcp-server/tools/files/fetch_guard.h"
+#include "sandbox-backend/net/fetch_guard.h"
 #include "mcp-server/web/web_endpoint.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/version.h"
@@ -239,7 +239,7 @@ int main(int argc, char **argv)
     struct err e = ERR_INIT;
     struct fetch_guard guard; // each download parses it again; here only to report an error early
     if (config_parse(&app.config, &argc, argv, &e) < 0 ||
-        fetch_guard_init(&guard, &app.config.allow_from, &e) < 0)
+        fetch_guard_init(&guard, &app.config.allow_from, "allow-download-from", &e) < 0)
         return usage_error(&e);
     if (app.config.help) {
         config_help();

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "mcp-server/text/text.h"
-#include "mcp-server/tools/files/fetch_guard.h"
+#include "sandbox-backend/net/fetch_guard.h"
 #include "mcp-server/tools/files/file_name.h"
 #include "mcp-server/tools/files/guest_file.h"
 #include "sandbox-backend/base/fd.h"
@@ -267,7 +267,8 @@ static void start(struct tool_call *c)
         return;
     struct internet *in = xmalloc(sizeof *in);
     *in = (struct internet){.call = c, .fd = fd_open_temp(&e)};
-    if (in->fd < 0 || fetch_guard_init(&in->guard, &c->context->config->allow_from, &e) < 0) {
+    if (in->fd < 0 || fetch_guard_init(&in->guard, &c->context->config->allow_from,
+                                         "allow-download-from", &e) < 0) {
         fail(in, "download", &e);
         return;
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses to which a download from the internet may connect.
+// The addresses to which a request for somebody else may connect.
 //
 // The list for IPv4 is in base/net_rule.c. For IPv6 (IANA's registry) only global unicast is
 // public, except for addresses that wrap a private IPv4 address. The check sees the address of each
 // connection, so neither a redirect nor a name that resolves to a private address gets past it.
-#include "mcp-server/tools/files/fetch_guard.h"
+#include "sandbox-backend/net/fetch_guard.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -75,15 +75,15 @@ static int parse_net(const char *text, struct net *net)
     return 0;
 }
 
-int fetch_guard_init(struct fetch_guard *g, const struct opt_list *allow, struct err *e)
+int fetch_guard_init(struct fetch_guard *g, const struct opt_list *allow, const char *option,
+                     struct err *e)
 {
     g->count = 0;
     for (int i = 0; i < allow->count; i++)
         if (parse_net(allow->items[i], &g->allowed[g->count++]) < 0)
             return err_set(e, ERR_INVALID,
-                           "--allow-download-from takes an address such as 10.1.2.3 or "
-                           "10.0.0.0/8, not \"%s\"",
-                           allow->items[i]);
+                           "--%s takes an address such as 10.1.2.3 or 10.0.0.0/8, not \"%s\"",
+                           option, allow->items[i]);
     return 0;
 }
 

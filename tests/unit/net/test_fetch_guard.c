@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "mcp-server/tools/files/fetch_guard.h"
+#include "sandbox-backend/net/fetch_guard.h"
 #include "tests/lib/harness/tap.h"
 
 static const char *const PUBLIC[] = {
@@ -91,7 +91,7 @@ static void test_allowed_by_user(void)
     struct fetch_guard g = {0};
     struct err e = ERR_INIT;
     struct opt_list list = {.items = {"127.0.0.1", "10.1.0.0/16", "fd00::/8"}, .count = 3};
-    is_int(fetch_guard_init(&g, &list, &e), 0, "what the user allows");
+    is_int(fetch_guard_init(&g, &list, "allow", &e), 0, "what the user allows");
     ok(allows(&g, "127.0.0.1"), "an address");
     ok(!allows(&g, "127.0.0.2"), "and not its neighbour");
     ok(allows(&g, "10.1.255.1"), "in the net");
@@ -106,8 +106,8 @@ static void test_malformed(void)
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         struct opt_list bad = {.items = {BAD[i]}, .count = 1};
         struct err why = ERR_INIT;
-        ok(fetch_guard_init(&g, &bad, &why) < 0 && why.code == ERR_INVALID, "\"%s\" is no net",
-           BAD[i]);
+        ok(fetch_guard_init(&g, &bad, "allow", &why) < 0 && why.code == ERR_INVALID,
+           "\"%s\" is no net", BAD[i]);
     }
 }
 

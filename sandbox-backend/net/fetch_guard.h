@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses to which a download from the internet may connect: public ones, and those that the
-// user has allowed.
+// The addresses to which a request for somebody else may connect, such as a model's download or a
+// tenant's webhook: public ones, and those that the user has allowed.
 #pragma once
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -19,6 +19,8 @@ struct fetch_guard {
     int count;
 };
 
-// Read addresses such as "10.1.2.3" and "fd00::/8". ERR_INVALID names the invalid one.
-int fetch_guard_init(struct fetch_guard *g, const struct opt_list *allow, struct err *e);
+// Read addresses such as "10.1.2.3" and "fd00::/8". ERR_INVALID names the option, without "--", and
+// the invalid one.
+int fetch_guard_init(struct fetch_guard *g, const struct opt_list *allow, const char *option,
+                     struct err *e);
 bool fetch_guard_allows(const struct fetch_guard *g, const struct sockaddr *address);
