@@ -24,12 +24,12 @@
 #include "mcp-server/methods/receive.h"
 #include "mcp-server/protocol/transport_stdio.h"
 #include "mcp-server/tools/call/tools.h"
-#include "sandbox-backend/net/fetch_guard.h"
 #include "mcp-server/web/web_endpoint.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/keys/token_file.h"
 #include "sandbox-backend/log/log.h"
+#include "sandbox-backend/net/fetch_guard.h"
 
 #define END_MS 1500
 

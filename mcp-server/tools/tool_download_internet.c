@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "mcp-server/text/text.h"
-#include "sandbox-backend/net/fetch_guard.h"
 #include "mcp-server/tools/files/file_name.h"
 #include "mcp-server/tools/files/guest_file.h"
 #include "sandbox-backend/base/fd.h"
@@ -20,6 +19,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/client.h"
+#include "sandbox-backend/net/fetch_guard.h"
 #include "sandbox-backend/net/http_client.h"
 
 #define TIMEOUT_MS    300000
@@ -268,7 +268,7 @@ static void start(struct tool_call *c)
     struct internet *in = xmalloc(sizeof *in);
     *in = (struct internet){.call = c, .fd = fd_open_temp(&e)};
     if (in->fd < 0 || fetch_guard_init(&in->guard, &c->context->config->allow_from,
-                                         "allow-download-from", &e) < 0) {
+                                       "allow-download-from", &e) < 0) {
         fail(in, "download", &e);
         return;
     }

@@ -196,6 +196,17 @@ char *random_hex(size_t bytes)
     return hex;
 }
 
+char *random_uuid(void)
+{
+    unsigned char id[16];
+    char hex[2 * sizeof id + 1];
+    random_bytes(id, sizeof id);
+    id[6] = (unsigned char)((id[6] & 0x0f) | 0x40);
+    id[8] = (unsigned char)((id[8] & 0x3f) | 0x80);
+    hex_encode(hex, id, sizeof id);
+    return str_printf("%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+}
+
 static bool is_unreserved(char c)
 {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||

@@ -48,6 +48,7 @@ void hex_encode(char *out /* 2*len+1 bytes */, const void *data, size_t len);
 bool hex_decode(void *out, const char *hex, size_t len) __attribute__((warn_unused_result));
 // Return `bytes` random bytes (getrandom(2)) in lower-case hex. New string.
 char *random_hex(size_t bytes);
+char *random_uuid(void); // new string: a UUID of version 4 (RFC 9562), in lower case
 void random_bytes(void *out, size_t len);
 
 // Percent-encode (RFC 3986) everything but unreserved characters (and '/' with keep_slash).

@@ -32,6 +32,7 @@ static struct options options = {
 // Options whose text is parsed into `options` after all are read.
 static struct {
     const char *log_level, *pool, *jail, *spares;
+    struct opt_list webhooks_to;
     int64_t freeze_s, hibernate_s, ready_fd;
     bool help, version;
 } text = {.log_level = "info", .jail = "on", .spares = "on", .ready_fd = -1};
@@ -145,6 +146,12 @@ static const struct opt TABLE[] = {
          "tell HAProxy's agent-check there how much room this node has"),
     FLAG("allow-private-network", "ALLOW_PRIVATE_NETWORK", options.limits.private_network,
          "let network.allowOut name private and other special addresses"),
+    {.name = "webhooks-to",
+     .env = "CUBBY_WEBHOOKS_TO",
+     .type = OPT_LIST,
+     .value = &text.webhooks_to,
+     .arg = "ADDRESS[/BITS]",
+     .help = "let webhooks of API keys reach this address, beside public ones; repeatable"},
     TEXT("log-level", "LOG_LEVEL", text.log_level, "LEVEL", "error|warn|info|debug",
          "error, warn, info or debug (default info)"),
     {.name = "ready-fd",
@@ -280,6 +287,7 @@ static int check_all(struct err *e)
     options.ready_fd = (int)text.ready_fd;
     log_set_level((enum log_level)log_parse_level(text.log_level));
     if (check_node(e) < 0 || check_jail(e) < 0 ||
+        fetch_guard_init(&options.limits.webhooks_to, &text.webhooks_to, "webhooks-to", e) < 0 ||
         tiers_set(options.tier, options.tiers_allowed, e) < 0 || check_secrets(e) < 0)
         return -1;
     return read_pool_plan(e);

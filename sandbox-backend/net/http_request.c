@@ -154,6 +154,22 @@ const char *http_request_query(struct http_request *req, const char *name, bool 
     return keep_query(req, value);
 }
 
+const char *http_request_query_all(struct http_request *req, const char *name)
+{
+    struct buf all = BUF_INIT;
+    const char *target = http_request_target(req);
+    const char *at = target + strcspn(target, "?");
+    size_t len = 0;
+    while ((at = find_query(*at ? at + 1 : at, name, &len))) {
+        char *value auto_free = percent_decode(at, len, true, NULL);
+        if (all.len)
+            buf_addc(&all, ',');
+        buf_adds(&all, value);
+        at += len;
+    }
+    return all.len ? keep_query(req, buf_take(&all)) : NULL;
+}
+
 const char *http_request_header(const struct http_request *req, const char *name)
 {
     const struct http_parser *p = &req->peer->parser;

@@ -56,6 +56,8 @@ const char *http_request_path(const struct http_request *req);   // decoded, wit
 // Return the decoded value of a query parameter. NULL: the parameter is absent, or its value has a
 // NUL character (%00). *bad (may be NULL) is set to true in the second case.
 const char *http_request_query(struct http_request *req, const char *name, bool *bad);
+// Return the values of all query parameters of that name, decoded, with commas between, or NULL.
+const char *http_request_query_all(struct http_request *req, const char *name);
 // Return the decoded name of the first query parameter that is not in `known`, or NULL.
 const char *http_request_query_other(struct http_request *req, const char *const *known,
                                      size_t count);

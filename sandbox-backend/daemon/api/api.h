@@ -54,6 +54,9 @@ api_handler api_volumes, api_volume_make, api_volume, api_volume_remove;        
 api_handler api_volume_stat, api_volume_change, api_volume_delete; // api_volume_content.c
 api_handler api_volume_list, api_volume_make_dir;                  // api_volume_content.c
 api_handler api_volume_download, api_volume_upload;                // api_volume_content.c
+api_handler api_events;                                            // api_events.c
+api_handler api_webhooks, api_webhook_make, api_webhook;           // api_webhooks.c
+api_handler api_webhook_change, api_webhook_remove;                // api_webhooks.c
 
 // api_builds.c: answer DELETE /templates/{} of a name that was built through the API.
 int api_build_delete(struct api_call *c, struct err *e);

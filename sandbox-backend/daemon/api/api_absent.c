@@ -24,8 +24,6 @@ static const struct absent {
      "GET /sandboxes/metrics has those of sandboxes, GET /metrics those of the host"},
     {"/default-templates", "E2B's own templates are",
      "GET /templates lists the templates of this host"},
-    {"/events", "lifecycle events and webhooks are",
-     "ask GET /v2/sandboxes, or GET /sandboxes/{id}/logs"},
 };
 
 static bool is_below(const char *path, const char *prefix)

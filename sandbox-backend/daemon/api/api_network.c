@@ -11,6 +11,7 @@
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/api/body.h"
 #include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -32,6 +33,7 @@ static void on_set(struct machine *m, const struct err *e, void *ctx)
         p->sb->policy = p->policy;
         record_write_or_log(p->sb);
         journal_add(&p->sb->journal, JOURNAL_INFO, "the network's rules were replaced");
+        lifecycle_tell_network(p->sb);
     } else {
         net_policy_fini(&p->policy);
     }

@@ -4,6 +4,7 @@
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -40,6 +41,7 @@ static void answer_moved(const struct api_call *c)
 {
     record_write_or_log(c->sb);
     store_plan(c->store);
+    lifecycle_tell_end(c->sb);
     reply_empty(c->req);
 }
 

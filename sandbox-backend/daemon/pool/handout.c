@@ -10,6 +10,7 @@
 #include "sandbox-backend/daemon/pool/pool_internal.h"
 #include "sandbox-backend/daemon/sandbox/bringup.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -83,6 +84,7 @@ void pool__hand_out_again(struct sandbox *sb)
 static void on_answer(struct deadline *d)
 {
     struct handout *h = container_of(d, struct handout, answer);
+    lifecycle_tell(h->sb, EVENT_CREATED, NULL);
     steal (&h->cb)(h->sb, NULL, h->ctx);
 }
 

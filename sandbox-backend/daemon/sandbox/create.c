@@ -23,6 +23,7 @@
 #include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/bringup.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -186,6 +187,7 @@ static void on_up(struct sandbox *sb, int64_t ready_ms, const struct err *e, voi
     operation_end(sb, &c->op);
     sb->store->hooks->poke_pool(sb->store);
     report(c, ready_ms);
+    lifecycle_tell(sb, EVENT_CREATED, NULL);
     sandbox_cb cb = c->cb;
     void *cb_ctx = c->ctx;
     creation_free(c);

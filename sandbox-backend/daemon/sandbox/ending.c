@@ -14,6 +14,7 @@
 #include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/bringup.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/log/log.h"
@@ -35,6 +36,7 @@ static void remember(struct sandbox *sb)
     if (!sb->forget) {
         const struct ended_entry entry = sandbox_ending_entry(sb);
         ended_log_add(&sb->store->ended, &entry);
+        lifecycle_tell(sb, EVENT_KILLED, NULL);
         log_info("sandbox.ended", "id=%s why=%s detail=\"%s\" lived_ms=%lld", sb->id,
                  ended_why_name(sb->why), sb->why_detail ? sb->why_detail : "",
                  (long long)((clock_wall_ns() - sb->started_ns) / 1000000));

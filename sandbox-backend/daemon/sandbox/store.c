@@ -49,8 +49,10 @@ int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *h
     admit_open(store);
     if (dir_make(store->dir, 0700, e) < 0 || built_names_open(&store->names, home, e) < 0)
         return -1;
-    return volumes_open(&store->volumes, home, e) < 0 ? -1
-                                                      : snapshots_open(&store->snapshots, home, e);
+    if (volumes_open(&store->volumes, home, e) < 0 ||
+        snapshots_open(&store->snapshots, home, e) < 0)
+        return -1;
+    return events_open(&store->events, loop, home, &limits->webhooks_to, e);
 }
 
 void store_close(struct store *store)
@@ -58,12 +60,14 @@ void store_close(struct store *store)
     deadline_close(&store->expiry, NULL);
     admission_close(&store->admission);
     host_usage_close(&store->sampler);
+    events_close(&store->events);
 }
 
 void store_fini(struct store *store)
 {
     snapshots_fini(&store->snapshots);
     volumes_fini(&store->volumes);
+    events_fini(&store->events);
     built_names_fini(&store->names);
     ended_log_close(&store->ended);
     free(store->dir);

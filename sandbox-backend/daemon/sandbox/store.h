@@ -7,6 +7,7 @@
 #include <sys/queue.h>
 #include <uv.h>
 
+#include "sandbox-backend/daemon/events/events.h"
 #include "sandbox-backend/daemon/limits/admission.h"
 #include "sandbox-backend/daemon/limits/host_usage.h"
 #include "sandbox-backend/daemon/sandbox/built_names.h"
@@ -18,6 +19,7 @@
 #include "sandbox-backend/daemon/volumes/volumes.h"
 #include "sandbox-backend/drivers/driver.h"
 #include "sandbox-backend/net/deadline.h"
+#include "sandbox-backend/net/fetch_guard.h"
 
 struct store_limits {
     struct admission_limits admission;
@@ -26,12 +28,13 @@ struct store_limits {
     int64_t one_cpus;
     int64_t one_memory_bytes;
     int64_t one_disk_bytes;
-    int64_t snapshots;       // at once
-    int64_t snapshot_bytes;  // of all snapshots together
-    int64_t volumes;         // of one owner, at once
-    int64_t volume_bytes;    // of one volume
-    bool private_network;    // network.allowOut may name private and other special addresses
-    struct idle_policy idle; // of sandboxes that are created without one
+    int64_t snapshots;              // at once
+    int64_t snapshot_bytes;         // of all snapshots together
+    int64_t volumes;                // of one owner, at once
+    int64_t volume_bytes;           // of one volume
+    bool private_network;           // network.allowOut may name private and other special addresses
+    struct fetch_guard webhooks_to; // addresses that webhooks of API keys may reach
+    struct idle_policy idle;        // of sandboxes that are created without one
 };
 
 void store_limits_defaults(struct store_limits *limits); // for this host
@@ -88,6 +91,7 @@ struct store {
     int64_t started_ns;            // of the newest sandbox that callers have seen
     struct snapshots snapshots;
     struct volumes volumes;
+    struct events events;       // what happened to sandboxes, for clients
     struct built_names names;   // of templates that were built through the API
     struct builds *builds;      // owned by builds.c; NULL before builds_open and after builds_close
     struct admission admission; // to the host's resources
@@ -102,7 +106,8 @@ struct store {
     void *on_empty_ctx;
 };
 
-// Create <home>/sandboxes and read the ended log, the names of builds and the snapshots.
+// Create <home>/sandboxes and read the ended log, the names of builds, the volumes, the snapshots
+// and the webhooks.
 int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *hooks,
                const char *home, const struct store_limits *limits, struct err *e);
 // Close the timers; the store must be empty. The handles close in the loop's next turns.

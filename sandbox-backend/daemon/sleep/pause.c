@@ -12,6 +12,7 @@
 #include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/guest.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sleep/pause_internal.h"
@@ -235,6 +236,7 @@ static void show(struct sandbox *sb)
     sb->asleep = false;
     sb->used_ms = clock_mono_ms();
     sandbox_set_end(sb, 0);
+    lifecycle_tell(sb, EVENT_PAUSED, NULL);
 }
 
 // Turn an asleep sandbox into a paused one.
@@ -378,6 +380,7 @@ static void report(const struct pausing *p)
 void pause__settle(struct pausing *p, enum sandbox_state state)
 {
     struct sandbox *sb = p->sb;
+    bool resumed = state == SANDBOX_RUNNING && p->op.kind == OPERATION_WAKE && !sb->asleep;
     sandbox_set_state(sb, state);
     if (state == SANDBOX_RUNNING)
         sb->asleep = false;
@@ -385,6 +388,8 @@ void pause__settle(struct pausing *p, enum sandbox_state state)
         show(sb);
     record_write_or_log(sb);
     report(p);
+    if (resumed)
+        lifecycle_tell(sb, EVENT_RESUMED, NULL);
     operation_wait(sb, &p->wish);
     operation_end(sb, &p->op);
     if (state == SANDBOX_RUNNING && sb->late_quiesce) { // a late /freeze may still take effect

@@ -17,6 +17,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sandbox/templates.h"
@@ -189,10 +190,13 @@ static void finish(uv_work_t *work)
 static void tell_sandbox(const struct taking *t)
 {
     struct sandbox *sb = store_find_any(t->store, t->snap->sandbox);
-    if (sb)
-        journal_add(&sb->journal, JOURNAL_INFO,
-                    "snapshot %s made: %.1f MB; the sandbox stood still for %.1f ms", t->snap->id,
-                    (double)t->snap->bytes / MIB, (double)t->snap->standstill_us / 1000);
+    if (!sb)
+        return;
+    journal_add(&sb->journal, JOURNAL_INFO,
+                "snapshot %s made: %.1f MB; the sandbox stood still for %.1f ms", t->snap->id,
+                (double)t->snap->bytes / MIB, (double)t->snap->standstill_us / 1000);
+    if (!t->snap->layer)
+        lifecycle_tell(sb, EVENT_CHECKPOINTED, json_pack("{s:s}", "snapshot_id", t->snap->id));
 }
 
 static void taking_free(struct taking *t)

@@ -21,7 +21,6 @@
 #define FILE_MAX_BYTES   (1 << 20)
 #define OWN_ADDRESS      "127.0.1.1"
 #define MACHINE_ID_BYTES 16
-#define UUID_BYTES       16
 
 enum name_file { NAME_HOSTS, NAME_HOSTNAME, NAME_MACHINE_ID, NAME_BOOT_ID, NAME_FILES };
 
@@ -140,18 +139,6 @@ static void read_hosts(const struct names *n, struct buf *out)
         buf_addc(out, '\n');
 }
 
-// Append a random UUID, as the kernel draws it (RFC 9562, version 4).
-static void add_uuid(struct buf *out)
-{
-    unsigned char id[UUID_BYTES];
-    char hex[2 * UUID_BYTES + 1];
-    random_bytes(id, sizeof id);
-    id[6] = (unsigned char)((id[6] & 0x0f) | 0x40);
-    id[8] = (unsigned char)((id[8] & 0x3f) | 0x80);
-    hex_encode(hex, id, sizeof id);
-    buf_printf(out, "%.8s-%.4s-%.4s-%.4s-%.12s\n", hex, hex + 8, hex + 12, hex + 16, hex + 20);
-}
-
 int names_set(const struct names *n, const char *hostname, struct err *e)
 {
     if (!is_hostname(hostname))
@@ -164,7 +151,8 @@ int names_set(const struct names *n, const char *hostname, struct err *e)
     struct buf name auto_buf = BUF_INIT;
     struct buf id auto_buf = BUF_INIT;
     struct buf boot auto_buf = BUF_INIT;
-    add_uuid(&boot);
+    char *boot_id auto_free = random_uuid();
+    buf_printf(&boot, "%s\n", boot_id); // as the kernel draws it
     read_hosts(n, &hosts);
     // sudo looks up the host's own name, and would ask the network if it were missing here.
     buf_printf(&hosts, OWN_ADDRESS " %s\n", hostname);

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lifecycle of sandboxes as events, in the form of E2B's events API.
+//
+//   <home>/events.jsonl     the newest events, one JSON object per line, mode 0600
+//   <home>/events.1.jsonl   the events before them
+//
+// The first file becomes the second when it has EVENTS_FILE_BYTES, so both together have a limit.
+// Events older than EVENTS_AGE_NS are not shown. A line is E2B's event and a member "owner". Each
+// event goes to the webhooks of its owner as well (webhooks.h).
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/events/webhooks.h"
+
+#define EVENTS_FILE_BYTES (8L << 20)
+#define EVENTS_AGE_NS     (7LL * 24 * 3600 * 1000000000)
+
+enum event_type {
+    EVENT_CREATED,
+    EVENT_UPDATED, // another end time, or other rules of the network
+    EVENT_PAUSED,
+    EVENT_RESUMED,
+    EVENT_CHECKPOINTED, // a snapshot was taken
+    EVENT_KILLED,       // it ended, for any reason
+    EVENT_TYPES,
+};
+
+// All strings are borrowed.
+struct event {
+    enum event_type type;
+    const char *sandbox, *template;
+    const char *build; // NULL: unknown
+    const char *owner; // name of the API key; NULL: the unix socket
+    json_t *data;      // borrowed; E2B's eventData
+};
+
+struct events {
+    char *path, *older; // owned
+    int fd;             // of the event log; -1: it could not be opened
+    int64_t bytes;      // in the event log
+    struct webhooks webhooks;
+};
+
+// Open the event log and read the webhooks. ERR_INVALID: the webhooks' file is damaged. If the
+// event log cannot be opened, the daemon's log says so, and events go to the webhooks alone.
+int events_open(struct events *ev, uv_loop_t *loop, const char *home,
+                const struct fetch_guard *guard, struct err *e);
+// End all deliveries. The handles close in the loop's next turns.
+void events_close(struct events *ev);
+void events_fini(struct events *ev); // after the loop has ended
+
+void events_add(struct events *ev, const struct event *event);
+
+// Return the type of this name, such as "sandbox.lifecycle.created"; EVENT_TYPES: there is none.
+enum event_type event_type_of(const char *name);
+const char *event_type_name(enum event_type type);
+// Add the types of these names, with commas between, to a set. ERR_INVALID names an unknown one.
+int event_types_add(const char *names, unsigned *types, struct err *e);
+// Return the team that an event or a webhook of this owner shows.
+const char *event_team(const char *owner);
+
+struct events_query {
+    const char *path, *older; // of struct events
+    const char *sandbox;      // NULL: of all
+    const char *owner;        // NULL: of all
+    unsigned types;           // bit set
+    bool ascending;           // the oldest first
+    int64_t offset, limit;
+};
+// Return the array of events. New reference. Blocking: for a worker.
+json_t *events_read(const struct events_query *q);

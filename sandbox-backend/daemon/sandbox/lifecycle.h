@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sandbox's lifecycle events, for clients that ask for them (events/events.h).
+#pragma once
+#include "sandbox-backend/daemon/events/events.h"
+#include "sandbox-backend/daemon/sandbox/sandbox.h"
+
+// Tell of what has just happened to a sandbox that callers know. A member of `data` (taken; may be
+// NULL) stands in eventData, beside the sandbox's metadata.
+void lifecycle_tell(const struct sandbox *sb, enum event_type type, json_t *data);
+// The same for a new end time or new rules of the network.
+void lifecycle_tell_end(const struct sandbox *sb);
+void lifecycle_tell_network(const struct sandbox *sb);
