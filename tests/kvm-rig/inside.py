@@ -314,7 +314,7 @@ def install_unit():
     pathlib.Path("/usr/local/lib/cubby").mkdir(parents=True)
     os.symlink(TREE / "build/guest", "/usr/local/lib/cubby/guest")
     pathlib.Path("/etc/systemd/system/cubbyd.service").write_text(unit)
-    subprocess.run(["adduser", "--system", "--group", "--home", "/var/lib/cubby", "--no-create-home", "cubby"],
+    subprocess.run(["adduser", "--system", "--group", "--home", "/var/lib/cubbyd", "--no-create-home", "cubby"],
                    check=True)
     subprocess.run(["adduser", "cubby", "kvm"], check=True)
 
@@ -323,7 +323,7 @@ def service():
     install_unit()
     systemctl("daemon-reload")
     step("the unit starts", systemctl, "enable", "--now", "cubbyd")
-    cubby = Cubby(pathlib.Path("/var/lib/cubby"), "cubby")
+    cubby = Cubby(pathlib.Path("/var/lib/cubbyd"), "cubby")
     step("the build uses KVM", lambda: build_as(cubby))
     step("a sandbox's life", life, cubby)
     sandbox = step("create", cubby, "create")
@@ -355,7 +355,7 @@ def drop_in():
     place.parent.mkdir()
     place.write_text(block.lstrip())
     subprocess.run(["systemctl", "stop", "cubbyd"], check=False)
-    home = pathlib.Path("/var/lib/cubby")
+    home = pathlib.Path("/var/lib/cubbyd")
     shutil.rmtree(home, ignore_errors=True)
     copy(STATE / TEMPLATE, home)
     root = Cubby(home)

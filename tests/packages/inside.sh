@@ -19,6 +19,7 @@ echo "installed $(since)"
 echo "next $(cubby | grep -c 'cubby setup   ')"
 cubby setup >/tmp/setup.log 2>&1
 echo "setup $? $(since)"
+echo "where $(ls -d /var/lib/cubby*/default /var/lib/cubby/templates/default 2>/dev/null | tr '\n' ' ')"
 id=$(cubby create)
 echo "output $(cubby exec "$id" -- echo works) $(since)"
 # An upgrade with a sandbox that runs: the next daemon adopts it.
@@ -29,6 +30,11 @@ echo "upgraded $(cubby exec "$id" -- cat /tmp/mark)"
 cubby selftest --tier microvm >/tmp/selftest.log 2>&1
 echo "selftest $?"
 cubby daemon stop >/dev/null
+# Another user finds the template that root made.
+useradd --create-home someone
+su someone -c 'id=$(cubby create) && cubby exec "$id" -- echo shared; cubby daemon stop >/dev/null; ls ~/.local/share/cubby/templates 2>/dev/null' >/tmp/someone.log 2>&1
+echo "someone $(cat /tmp/someone.log | tr '\n' ' ')"
+userdel --remove someone 2>/dev/null
 echo "user $(getent passwd cubby | cut -d: -f6)"
 apt-get purge -q -y cubby cubby-template-default >/tmp/purge.log 2>&1 || tail -20 /tmp/purge.log
 echo "left $(files | wc -l)"

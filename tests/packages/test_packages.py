@@ -45,5 +45,6 @@ def test_install_use_upgrade_and_purge(suite, tmp_path):
     assert said["setup"].split()[0] == "0"
     assert said["output"].split()[0] == "works"
     assert float(said["installed"]) < SECONDS["installed"] and float(said["output"].split()[1]) < SECONDS["output"]
+    assert said["where"] == "/var/lib/cubby-templates/default " and said["someone"] == "shared "
     assert said["upgraded"] == "kept" and said["selftest"] == "0"
-    assert said["user"] == "/var/lib/cubby" and said["left"] == "0"
+    assert said["user"] == "/var/lib/cubbyd" and said["left"] == "0"

@@ -11,10 +11,12 @@
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/setup/setup.h"
 #include "sandbox-backend/drivers/host/tool.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 
 bool first_has_template(const char *home)
 {
-    char *path auto_free = home_path(home, "templates/default/template.json");
+    char *dir auto_free = template_dirs_find(home, "default");
+    char *path auto_free = str_printf("%s/template.json", dir);
     return file_exists(path);
 }
 

@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/drivers/host/tool.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 
 #define FILE_BYTES_MAX (8 << 20)
 #define ANSWER_BYTES   16
@@ -194,19 +195,40 @@ static char *packaged_template(void)
     return file_exists(path) ? steal(&path) : NULL;
 }
 
-// Make the template: for the whole machine as root, else for this user.
-static int make_template(const char *home)
+// Tell whether the template is for all users: root's, unless root named a home of its own. The
+// service never reads root's home, so it always needs one for all.
+static bool is_for_all(const struct setup_options *o)
 {
-    if (first_has_template(home)) {
+    const char *home = getenv("CUBBY_HOME");
+    bool own = home && *home && !o->service;
+    char *system auto_free = geteuid() == 0 && !own ? template_dirs_system_path(NULL) : NULL;
+    return system != NULL;
+}
+
+// Tell whether the template is where setup would put it, or goes before it.
+static bool has_template(const struct setup_options *o, const char *home)
+{
+    if (!o->service || geteuid() != 0)
+        return first_has_template(home);
+    char *system auto_free = template_dirs_system(home);
+    char *path auto_free = system ? str_printf("%s/default/template.json", system) : NULL;
+    return path && file_exists(path);
+}
+
+static int make_template(const struct setup_options *o, const char *home)
+{
+    if (has_template(o, home)) {
         puts("template: \"default\" is there");
         return 0;
     }
+    bool all = is_for_all(o);
     char *archive auto_free = packaged_template();
-    const char *import[] = {"template", "import", archive};
-    const char *build[] = {"template", "build", "default"};
-    printf("template: %s \"default\"\n", archive ? "taking over" : "building");
+    const char *import[] = {"template", "import", archive, "--system"};
+    const char *build[] = {"template", "build", "default", "--system"};
+    printf("template: %s \"default\" for %s\n", archive ? "taking over" : "building",
+           all ? "all users of this machine" : "this user");
     fflush(stdout);
-    return run_verb(verb_template, archive ? import : build, 3);
+    return run_verb(verb_template, archive ? import : build, all ? 4 : 3);
 }
 
 static int start_service(void)
@@ -244,7 +266,7 @@ static int setup_machine(const struct setup_options *o)
     char *home auto_free = home_open(&e);
     if (!home)
         return cli_fail(&e);
-    int status = make_template(home);
+    int status = make_template(o, home);
     if (status == 0 && o->service)
         status = start_service();
     if (status != 0)
@@ -270,11 +292,10 @@ int verb_setup(int argc, char **argv)
         .synopsis = "setup [--service]\n"
                     "       cubby setup --client NAME [--yes]",
         .text = "Makes this machine ready: makes the template \"default\" if it is missing,\n"
-                "checks the host, and lists the clients. With --client it adds "
-                "Cubby\n"
-                "to the client's configuration. It shows the change first, and keeps everything "
-                "else\n"
-                "in the file as it is.",
+                "checks the host, and lists the clients. Root makes the template for all users,\n"
+                "in /var/lib/cubby-templates, unless CUBBY_HOME is set; a user makes an own one.\n"
+                "With --client it adds Cubby to the client's configuration. It shows the change\n"
+                "first, and keeps everything else in the file as it is.",
         .opts = opts,
         .opt_count = ARRAY_LEN(opts),
     };

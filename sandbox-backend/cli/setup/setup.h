@@ -55,4 +55,6 @@ void change_print(const char *before, const char *after);
 
 // ---- first.c: what to do next on this machine; `cubby` without a verb
 int first_contact(void);
+// Tell whether a daemon of this home finds the template "default", in the home or in the system's
+// directory.
 bool first_has_template(const char *home);

@@ -281,3 +281,29 @@ def test_first_contact_names_the_next_steps(tmp_path):
 def test_first_contact_without_qemu(tmp_path):
     said = setup(tmp_path, PATH=str(tmp_path), CUBBY_QEMU="").stdout
     assert ("apt-get install qemu-system-x86" in said) == (not os.path.exists("/usr/sbin/qemu-system-x86_64"))
+
+
+@pytest.mark.parametrize("words, whom", [
+    (["setup"], "this user"), (["setup", "--service"], "all users of this machine")])
+def test_setup_makes_the_template_where_its_users_read_it(tmp_path, words, whom):
+    """A service reads no user's home, so its template is one of the system."""
+    done = setup(tmp_path, *words, PATH="/nonexistent", CUBBY_SYSTEM_TEMPLATES=str(tmp_path / "all"))
+    expected = whom if os.geteuid() == 0 else "this user"
+    assert f'template: building "default" for {expected}' in done.stdout
+    assert done.returncode != 0 and "mmdebstrap" in done.stderr
+    assert (tmp_path / "all").exists() == (expected != "this user")
+
+
+def test_a_template_of_the_system_is_found(tmp_path):
+    default = tmp_path / "all" / "default"
+    default.mkdir(parents=True)
+    os.chmod(tmp_path / "all", 0o755)
+    os.chmod(default, 0o755)
+    (default / "template.json").write_text("{}")
+    (default / "template.json").chmod(0o644)
+    done = setup(tmp_path, CUBBY_SYSTEM_TEMPLATES=str(tmp_path / "all"))
+    assert 'The template "default" is there.' in done.stdout
+    again = setup(tmp_path, "setup", CUBBY_SYSTEM_TEMPLATES=str(tmp_path / "all"))
+    assert 'template: "default" is there' in again.stdout
+    (default / "template.json").chmod(0o666)  # anybody could replace it, so it is not used
+    assert "There is no template yet" in setup(tmp_path, CUBBY_SYSTEM_TEMPLATES=str(tmp_path / "all")).stdout
