@@ -599,4 +599,4 @@ clean:
 	rm -rf $(B)
 
 # ---- dependency files of the compiler
--include $(shell find $(B) -path $(B)/test-home -prune -o -name '*.d' -type f -print 2>/dev/null)
+-include $(shell find $(B) \( -path $(B)/test-home -o -path $(B)/package \) -prune -o -name '*.d' -type f -print 2>/dev/null)
