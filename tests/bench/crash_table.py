@@ -4,7 +4,8 @@
 Prints a table, and keeps it in docs/soak.md if all operations were run. TIER=gvisor: sandboxes of
 that tier (default microvm). The tiers bubblewrap and none have only the operations that need no
 pauses. ONLY=name,name: only these operations. AT_ONCE=n: worlds side by side
-(default 2).
+(default 2). FOREGROUND=1, for root on a busy host: the pool's machines do not give way to other
+work, so the pool fills.
 """
 
 import os

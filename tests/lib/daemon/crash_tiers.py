@@ -10,6 +10,10 @@ from cubbyd import Shipped
 from nest_world import Nested
 
 PROGRAM = pathlib.Path(os.environ["TEST"]) / "faults" / "cubbyd-process"
+# Without control groups, and without the right to raise a priority again, the daemon does not put the machines
+# of its pool into the background. So the pool fills on a busy host, too.
+FOREGROUND = ["unshare", "--mount", "sh", "-c",
+              'mount -t tmpfs none /sys/fs/cgroup && exec setpriv --bounding-set=-sys_nice "$@"', "foreground"]
 
 
 class FaultyDaemon(Shipped):
@@ -19,6 +23,7 @@ class FaultyDaemon(Shipped):
         # Spares come and go by themselves, and have descriptors: test_gvisor_spares.py kills their daemon.
         super().__init__(*args, "--spares", "off", tier=tier, env=env)
         self.program = PROGRAM
+        self.wrap = FOREGROUND if os.environ.get("FOREGROUND") else []
 
 
 class FaultyNested(Nested):
