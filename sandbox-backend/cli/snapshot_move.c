@@ -16,7 +16,7 @@
 static int fail(const struct err *e)
 {
     cli_fail(e);
-    return e->code == ERR_CANCELED ? EXIT_CANCELED : e->code == ERR_INVALID ? CLI_USAGE : 1;
+    return e->code == ERR_CANCELED ? EXIT_CANCELED : 1;
 }
 
 int snapshot_export_verb(int argc, char **argv)
@@ -102,6 +102,8 @@ int snapshot_import_verb(int argc, char **argv)
         return cli_usage_error("snapshot import takes one FILE");
     if (digest && !sha256_from_hex(digest, &expected))
         return cli_usage_error("--sha256 takes %d hexadecimal digits", SHA256_HEX_CHARS);
+    if (spec.name && !snapshot_archive_name_ok(spec.name))
+        return cli_usage_error("\"%.80s\" is not a valid name of a snapshot", spec.name);
     char *home auto_free = home_open(&e);
     if (!home)
         return cli_fail(&e);

@@ -214,7 +214,7 @@ static void on_removed(const struct collect_item *item, void *ctx)
 
 int template_gc_verb(int argc, char **argv)
 {
-    int64_t days = UNUSED_DAYS, size = COLLECT_BYTES_MAX;
+    int64_t days = UNUSED_DAYS, size = COLLECT_BYTES_MAX, count = COLLECT_COUNT_MAX;
     struct collect_spec spec = {0};
     bool json = false;
     const struct opt opts[] = {
@@ -230,6 +230,12 @@ int template_gc_verb(int argc, char **argv)
          .arg = "SIZE",
          .max = INT64_MAX,
          .help = "then remove the oldest layers until the rest has this size (default 20G)"},
+        {.name = "layers",
+         .type = OPT_INT,
+         .value = &count,
+         .arg = "N",
+         .max = INT64_MAX,
+         .help = "and until there are no more than N (default 500)"},
         {.name = "dry-run", .type = OPT_FLAG, .value = &spec.dry_run, .help = "only list them"},
         {.name = "json", .type = OPT_FLAG, .value = &json, .help = "print a JSON array"},
     };
@@ -255,6 +261,7 @@ int template_gc_verb(int argc, char **argv)
     spec.home = home;
     spec.unused_s = days * DAY_S;
     spec.bytes_max = size;
+    spec.count_max = count;
     if (collect_run(&spec, on_removed, &r, &kept, &e) < 0)
         status = cli_fail(&e);
     else if (json)

@@ -21,7 +21,8 @@
 #define CONNECT_MS       2000
 #define RETRY_MS         50
 #define HEALTH_MS        5000
-#define FETCH_MS         120000
+#define PUT_MS           120000
+#define FETCH_BYTES      (1 << 20) // that must arrive in each period
 #define POST_MS          60000
 #define OUTPUT_BYTES_MAX (64 * 1024)
 #define STATUS_OK        200
@@ -207,11 +208,23 @@ static int send_request(struct call *c, struct pump *p, const char *vmnet, const
     return 0;
 }
 
+// Wait for the end of the response. A file may take as long as its bytes arrive.
+static int await_end(struct call *c, struct pump *p, const struct request *r, struct err *e)
+{
+    for (;;) {
+        int64_t before = c->file_at;
+        struct err why = ERR_INIT;
+        if (pump_until(p, &c->ended, r->timeout_ms, r->target, &why) == 0)
+            return 0;
+        if (why.code != ERR_TIMEOUT || c->file_at - before < FETCH_BYTES)
+            return err_set(e, why.code, "%s", why.msg);
+    }
+}
+
 static int exchange(struct call *c, struct pump *p, const char *vmnet, const struct request *r,
                     struct err *e)
 {
-    if (send_request(c, p, vmnet, r, e) < 0 ||
-        pump_until(p, &c->ended, r->timeout_ms, r->target, e) < 0)
+    if (send_request(c, p, vmnet, r, e) < 0 || await_end(c, p, r, e) < 0)
         return -1;
     return err_is(&c->failed) ? err_set(e, c->failed.code, "%s", c->failed.msg) : 0;
 }
@@ -391,15 +404,15 @@ int call_put(struct pump *p, const char *vmnet, const char *path, const struct b
                               .headers = headers,
                               .header_count = ARRAY_LEN(headers),
                               .body = bytes,
-                              .timeout_ms = FETCH_MS};
+                              .timeout_ms = PUT_MS};
     return post(p, vmnet, &r, STATUS_OK, e);
 }
 
 int call_fetch(struct pump *p, const char *vmnet, const char *path, int file, int64_t at,
-               int64_t max, int64_t *bytes, struct err *e)
+               int64_t max, uint64_t stall_ms, int64_t *bytes, struct err *e)
 {
     char *target auto_free = str_printf("/files?path=%s&username=root", path);
-    struct request r = {.method = "GET", .target = target, .timeout_ms = FETCH_MS};
+    struct request r = {.method = "GET", .target = target, .timeout_ms = stall_ms};
     struct call *c = call_new(NULL);
     c->file = file;
     c->file_at = at;

@@ -46,6 +46,7 @@ int call_put(struct pump *p, const char *vmnet, const char *path, const struct b
              struct err *e);
 
 // Fetch a file of the guest into the descriptor, from its offset `at` on. ERR_TOO_LARGE after `max`
-// bytes.
+// bytes. ERR_TIMEOUT if less than a mebibyte arrives in stall_ms, because a
+// busy host takes long.
 int call_fetch(struct pump *p, const char *vmnet, const char *path, int file, int64_t at,
-               int64_t max, int64_t *bytes, struct err *e);
+               int64_t max, uint64_t stall_ms, int64_t *bytes, struct err *e);

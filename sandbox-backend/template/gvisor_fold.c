@@ -23,7 +23,8 @@
 #define MARK_AT_MAX (1 << 20) // what stands before the file is a few blocks
 #define DUMP        "/var/tmp/cubby-fold"
 #define FOLD        GVISOR_TOOLS "/fold"
-#define FOLD_MS     120000
+#define FOLD_MS     600000 // as long as a warm-up may take
+#define STALL_MS    120000
 
 static int run(struct pump *p, const char *vmnet, const char *script, int log, struct err *e)
 {
@@ -65,7 +66,7 @@ int gvisor_fold(struct pump *p, const char *vmnet, const char *parts, int log, s
         return err_sys(e, errno, "open %s", path);
     int64_t at = find_pages(image, e), bytes = 0;
     if (at < 0 || run(p, vmnet, dump, log, e) < 0 ||
-        call_fetch(p, vmnet, DUMP, image, at, GVISOR_PAGES_BYTES, &bytes, e) < 0)
+        call_fetch(p, vmnet, DUMP, image, at, GVISOR_PAGES_BYTES, STALL_MS, &bytes, e) < 0)
         return -1;
     give_rest_back(image, at + bytes, at + GVISOR_PAGES_BYTES);
     return run(p, vmnet, "rm " DUMP " && " FOLD " map " GVISOR_PAGES, log, e);

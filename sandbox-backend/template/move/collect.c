@@ -196,10 +196,12 @@ static bool take_away(const struct collect_spec *spec, const struct item *item)
     return rename(item->path, aside) == 0 && dir_remove(aside, NULL) == 0;
 }
 
-static bool is_due(const struct collect_spec *spec, const struct item *item, int64_t cached)
+static bool is_due(const struct collect_spec *spec, const struct item *item, int64_t cached,
+                   int64_t count)
 {
     bool is_old = time(NULL) - item->used >= spec->unused_s;
-    return item->is_dead || is_old || (item->is_cache && cached > spec->bytes_max);
+    return item->is_dead || is_old ||
+           (item->is_cache && (cached > spec->bytes_max || count > spec->count_max));
 }
 
 int collect_run(const struct collect_spec *spec,
@@ -209,18 +211,21 @@ int collect_run(const struct collect_spec *spec,
     static const char *const DIRS[] = {"", "templates", "snapshots", "cache", TEMPLATE_DIRS_OWN};
     struct items items = {0};
     int result = 0;
-    int64_t cached = 0;
+    int64_t cached = 0, count = 0;
     for (size_t i = 0; result == 0 && i < ARRAY_LEN(DIRS); i++)
         result = look_into(&items, spec->home, DIRS[i], e);
-    for (size_t i = 0; i < items.count; i++)
+    for (size_t i = 0; i < items.count; i++) {
         cached += items.list[i].is_cache ? items.list[i].bytes : 0;
+        count += items.list[i].is_cache;
+    }
     if (items.count)
         qsort(items.list, items.count, sizeof *items.list, by_use);
     for (size_t i = 0; result == 0 && i < items.count; i++) {
         const struct item *item = &items.list[i];
-        if (!is_due(spec, item, cached) || !take_away(spec, item))
+        if (!is_due(spec, item, cached, count) || !take_away(spec, item))
             continue;
         cached -= item->is_cache ? item->bytes : 0;
+        count -= item->is_cache;
         each(&(struct collect_item){KINDS[item->kind], item->name, item->bytes, item->used}, ctx);
     }
     *kept = cached;
@@ -239,6 +244,7 @@ void collect_quietly(const char *home, bool is_full)
     struct err ignored = ERR_INIT;
     const struct collect_spec spec = {.home = home,
                                       .unused_s = is_full ? COLLECT_UNUSED_S : INT64_MAX,
-                                      .bytes_max = is_full ? COLLECT_BYTES_MAX : INT64_MAX};
+                                      .bytes_max = is_full ? COLLECT_BYTES_MAX : INT64_MAX,
+                                      .count_max = is_full ? COLLECT_COUNT_MAX : INT64_MAX};
     collect_run(&spec, on_collected, NULL, &kept, &ignored);
 }

@@ -256,7 +256,7 @@ static int refuse(struct err *e, const char *what)
     return err_set(e, ERR_INVALID, "the archive cannot be imported: %s", what);
 }
 
-static bool is_name(const char *name)
+bool snapshot_archive_name_ok(const char *name)
 {
     static const char CHARS[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
@@ -308,7 +308,7 @@ static int check_snapshot(const json_t *snapshot, struct err *e)
         return refuse(e, "its template has an invalid name");
     if (!text_of(snapshot, "build") || !text_of(snapshot, "sandbox"))
         return refuse(e, "it does not say of which sandbox and template it is");
-    if (name && !is_name(name))
+    if (name && !snapshot_archive_name_ok(name))
         return refuse(e, "its name is invalid");
     if ((python && !json_is_boolean(python)) || (accel && !json_is_string(accel)))
         return refuse(e, "the facts of its machine are malformed");
@@ -539,8 +539,6 @@ int snapshot_archive_import(const struct snapshot_import *spec, char **id, char 
 {
     struct import im = {.spec = spec, .lock = -1};
     *id = *template = NULL;
-    if (spec->name && !is_name(spec->name))
-        return err_set(e, ERR_INVALID, "\"%s\" is not a valid name of a snapshot", spec->name);
     struct archive_reader *r = archive_open(spec->path, &im.manifest, e);
     im.dir = r ? carry_dir(spec->home, &im.lock, e) : NULL;
     int result = im.dir ? read_all(&im, r, e) : -1;

@@ -20,9 +20,11 @@
 int snapshot_archive_export(const char *home, const char *wanted, bool with_template,
                             const char *path, struct sha256 *digest, struct err *e);
 
+bool snapshot_archive_name_ok(const char *name);
+
 struct snapshot_import {
     const char *home, *path;
-    const char *name;              // for the snapshot; NULL: that of the archive
+    const char *name;              // for the snapshot, a valid one; NULL: that of the archive
     const struct sha256 *expected; // digest that the archive must have, or NULL
 };
 // Make a snapshot of an archive, which may come from anybody. All of it is checked before there is

@@ -202,6 +202,19 @@ def test_gc_removes_by_age_then_by_size(home):
     assert not new.exists() and kept.exists() and plain.exists()
 
 
+def test_gc_removes_the_least_recently_used_layers_above_a_number(home):
+    """A user's snapshot is no layer, however old it is; a hidden template counts as one."""
+    layers = [entry(home, f"snapshots/snap-{n}", "snapshot.json", n, 1000, layer=str(n)) for n in range(1, 6)]
+    hidden = entry(home, "templates/base-1", "template.json", 6, 1000, name="base-1", hidden=True)
+    kept = entry(home, "snapshots/snap-user", "snapshot.json", 20, 1000, template="default")
+    answer = cubby(home, "gc", "--layers", "3")
+    assert answer.returncode == 0, answer
+    assert [layer.exists() for layer in layers] == [True, True, True, False, False]
+    assert not hidden.exists() and kept.exists()
+    cubby(home, "gc", "--layers", "0")
+    assert not any(layer.exists() for layer in layers) and kept.exists()
+
+
 def test_gc_keeps_a_hidden_template_that_a_sandbox_uses(home):
     hidden = entry(home, "templates/base-1", "template.json", 40, name="base-1", hidden=True)
     entry(home, "sandboxes/abc", "sandbox.json", template="base-1")
