@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json_fields.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -190,8 +191,9 @@ static int resolve_stages(struct engine *b, const struct stage *target, struct e
 static bool is_built(const struct engine *b, const struct stage *target)
 {
     char key[KEY_CHARS + 1];
-    char *path auto_free =
-        str_printf("%s/templates/%s/" TEMPLATE_JSON, b->opts->home, b->opts->name);
+    char *own auto_free = home_path(b->opts->home, "templates");
+    const char *templates = b->opts->templates ? b->opts->templates : own;
+    char *path auto_free = str_printf("%s/%s/" TEMPLATE_JSON, templates, b->opts->name);
     json_t *facts = file_exists(path) ? json_file_read(path, FILE_BYTES_MAX, NULL) : NULL;
     engine__final_key(b, target, key);
     bool same = !b->world.force && str_eq(json_string_value(json_object_get(facts, "key")), key);

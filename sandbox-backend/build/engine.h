@@ -24,6 +24,7 @@
 
 struct engine_opts {
     const char *home, *name;
+    const char *templates;  // where the template is made; NULL: the home's directory
     const char *dockerfile; // a file, "-" for stdin, or NULL
     const char *context;    // the directory of COPY; NULL: that of the Dockerfile
     const char *plan;       // a plan file, if `dockerfile` is NULL

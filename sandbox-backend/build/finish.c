@@ -132,6 +132,7 @@ static int make_template(struct engine *b, const struct stage *s, const char *di
     const struct template_build spec = {
         .home = b->opts->home,
         .name = b->opts->name,
+        .templates = b->opts->templates,
         .accel = b->opts->accel,
         .memory_mb = b->memory_mb,
         .cpus = b->cpus,

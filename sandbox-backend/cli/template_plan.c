@@ -16,6 +16,7 @@
 #include "sandbox-backend/build/engine.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/template.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/move/collect.h"
 
 #define MIB           (1024LL * 1024)
@@ -30,7 +31,7 @@ struct plan_options {
     struct engine_opts engine;
     struct opt_list args, allow;
     int64_t memory, disk; // bytes
-    bool json;
+    bool json, system;
 };
 
 static bool is_flag(const char *word, const char *name)
@@ -77,7 +78,9 @@ static int report_result(struct plan_options *o, bool unchanged)
 {
     struct err e = ERR_INIT;
     struct template t;
-    char *dir auto_free = template_dir(o->engine.home, o->engine.name);
+    char *dir auto_free = o->engine.templates
+                              ? str_printf("%s/%s", o->engine.templates, o->engine.name)
+                              : template_dir(o->engine.home, o->engine.name);
     if (template_load(dir, &t, &e) < 0)
         return cli_fail(&e);
     json_t *made = template_to_json(o->engine.home, &t, dir);
@@ -118,9 +121,11 @@ static int run_with_lists(struct plan_options *o)
 {
     struct err e = ERR_INIT;
     char *home auto_free = home_open(&e);
+    char *templates auto_free = home && o->system ? template_dirs_system_make(&e) : NULL;
     json_t *args = read_args(&o->args), *allow = read_allow(&o->allow);
     int status = 1;
     o->engine.home = home;
+    o->engine.templates = templates;
     o->engine.args = args;
     o->engine.allow = allow;
     o->engine.memory_mb = o->memory / MIB;
@@ -128,7 +133,7 @@ static int run_with_lists(struct plan_options *o)
     if (!args)
         status = cli_usage_error("--build-arg must be NAME=VALUE");
     else
-        status = home ? run_plan(o) : cli_fail(&e);
+        status = err_is(&e) ? cli_fail(&e) : run_plan(o);
     json_decref(args);
     json_decref(allow);
     return status;
@@ -224,6 +229,7 @@ int template_plan_verb(int argc, char **argv)
                 "virtual CPUs of each sandbox (default: those of the base)"),
         SIZE_OPT(&o.disk, "disk", "SIZE", DISK_MIN, DISK_MAX,
                  "maximum size of the disk (default: that of the base)"),
+        CLI_FLAG("system", &o.system, "build it for all users of this host, as root"),
         CLI_FLAG("json", &o.json, "print the progress and the result as JSON, one object a line"),
     };
     return run_verb(&o, opts, ARRAY_LEN(opts), argc, argv);

@@ -95,7 +95,7 @@ static const struct recipe RECIPES[] = {
      .disk_mb = 8192},
     {.name = "browser",
      .summary = "Chromium with Playwright for Python",
-     .packages = "chromium,fonts-noto-cjk,fonts-noto-color-emoji",
+     .packages = "chromium,fonts-noto-cjk,fonts-noto-color-emoji,libatomic1",
      .pip = "playwright",
      .script = BROWSER,
      .environment = "PLAYWRIGHT_BROWSERS_PATH=/opt/browsers",

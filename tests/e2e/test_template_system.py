@@ -68,6 +68,28 @@ def own(daemon, system):
     return daemon
 
 
+def test_a_dockerfile_makes_one(system, tmp_path):
+    """Its base is a template of the system. The layers stay in root's home; another user reads the result."""
+    templates, env = system
+    (tmp_path / "Dockerfile").write_text("FROM small\nENV GREETING=made\nRUN echo by root >/note\n")
+    build = ("template", "build", "made", "--system", "-f", str(tmp_path / "Dockerfile"), "--json")
+    try:
+        built = cubby(env, *build)
+        assert built.returncode == 0, (built.stdout[-2000:], built.stderr)
+        done = json.loads(built.stdout.splitlines()[-1])["template"]
+        assert done["place"] == "system" and (templates / "made/template.json").exists()
+        assert not (pathlib.Path(env["CUBBY_HOME"]) / "templates/made").exists()
+        again = [json.loads(line) for line in cubby(env, *build).stdout.splitlines()]
+        assert [e["event"] for e in again] == ["start", "done"], "nothing has changed"
+        assert again[-1]["template"]["created_at"] == done["created_at"]
+        with own(Shipped("--pool", "off", tier="microvm"), templates) as daemon:
+            made = daemon.create(templateID="made")
+            assert daemon.command(made, "cat /note; echo $GREETING") == (0, b"by root\nmade\n")
+    finally:
+        cubby(env, "daemon", "stop")
+        cubby(env, "template", "rm", "--system", "made")
+
+
 def test_everybody_may_read_it_and_only_root_write(system):
     for path in (system[0], *system[0].rglob("*")):
         st = path.stat()
