@@ -431,6 +431,10 @@ crash: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 # The last part alone. EVENTS=n: only the first n events of the build.
 crash-builds: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 	@$(TEST_ENV) $(VENV)/bin/python tests/bench/crash_builds.py
+# By hand, as root: faults of builds that take minutes, such as a full disk; ten minutes.
+.PHONY: test-builds
+test-builds: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
+	$(call pytest,tests/templates/test_builds.py -- -n 0)
 # By hand, for docs/fleet.md: three daemons behind haproxy under load.
 .PHONY: fleet-test
 fleet-test: all $(TEST_PROGRAMS) $(VENV)/.done

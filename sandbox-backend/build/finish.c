@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a build: the disk of the last layer, and the template that is made of it.
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -20,6 +22,7 @@
 
 #define FILE_BYTES_MAX (4 << 20)
 #define MERGE_MS       1800000
+#define STAT_BLOCK     512
 
 // ---- what the template is made of
 static char *start_of(const struct engine *b, const struct stage *s)
@@ -101,6 +104,23 @@ static int merge_disks(const char *base, const char *layer, const char *to, int 
     return disk_image_check(layer, e) < 0 ? -1 : tool_run(&tool, e);
 }
 
+// The tools that write the disk say only that they failed.
+static int check_space(const char *base, const char *layer, const char *work, struct err *e)
+{
+    struct stat of_base, of_layer = {0};
+    int64_t free_bytes = dir_free_bytes(work);
+    if (stat(base, &of_base) < 0 || (layer && stat(layer, &of_layer) < 0))
+        return err_sys(e, errno, "%s", layer ? layer : base);
+    int64_t needed = (of_base.st_blocks + of_layer.st_blocks) * STAT_BLOCK;
+    if (free_bytes < 0 || free_bytes >= needed)
+        return 0;
+    return err_set(e, ERR_NO_SPACE,
+                   "the host's disk is full: %lld MB are free in %s, and the template's disk may "
+                   "need %lld MB; make room, or set CUBBY_HOME to a directory on a larger file "
+                   "system",
+                   (long long)(free_bytes >> 20), work, (long long)(needed >> 20));
+}
+
 // Write the disk of the stage to <work>/disk.ext4. New string, its path; or NULL.
 static char *make_disk(struct engine *b, const struct stage *s, struct err *e)
 {
@@ -112,9 +132,12 @@ static char *make_disk(struct engine *b, const struct stage *s, struct err *e)
         last = last->parent;
     unlink(to);
     if (last->count == 0)
-        return file_copy(base, to, 0600, e) < 0 ? NULL : steal(&to);
+        return check_space(base, NULL, b->work, e) < 0 || file_copy(base, to, 0600, e) < 0
+                   ? NULL
+                   : steal(&to);
     char *layer auto_free = layer_disk(b->opts->home, stage_key(last), e);
-    if (!layer || merge_disks(base, layer, to, STDERR_FILENO, e) < 0) {
+    if (!layer || check_space(base, layer, b->work, e) < 0 ||
+        merge_disks(base, layer, to, STDERR_FILENO, e) < 0) {
         unlink(to);
         return NULL;
     }

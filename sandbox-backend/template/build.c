@@ -42,6 +42,7 @@
 
 #define LOG_TAIL_LINES 15
 #define LOG_BYTES_MAX  (16 * 1024 * 1024)
+#define LITTLE_BYTES   (500 << 20)
 
 static void on_tick(void *ctx)
 {
@@ -180,6 +181,16 @@ static void show_tail(FILE *to, const char *title, const char *path)
     }
 }
 
+// The tools do not say that the host's disk is full: their log is on that disk, too. A tool that
+// fails removes its files, so there may be room again.
+static void name_full_disk(const struct build *b, struct err *e)
+{
+    int64_t free_bytes = dir_free_bytes(b->dir.path);
+    if (free_bytes >= 0 && free_bytes < LITTLE_BYTES)
+        err_wrap(e, "the host's disk may be full, %lld MB are free in %s",
+                 (long long)(free_bytes >> 20), b->spec->home);
+}
+
 static const struct progress_stage *shown(const struct build *b)
 {
     return build_stages_shown(b->spec->source.kind);
@@ -194,6 +205,7 @@ static void explain(struct build *b, struct err *e)
     show_tail(b->spec->progress, "the guest's console", console);
     if (!b->spec->hidden && file_copy(log, kept, 0600, NULL) == 0)
         fprintf(b->spec->progress, "--- the whole log: %s\n", kept);
+    name_full_disk(b, e);
     err_wrap(e, "%s", shown(b)[b->progress.at].name);
 }
 

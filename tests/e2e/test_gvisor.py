@@ -84,9 +84,11 @@ def test_names(daemon):
 
 
 def test_a_full_layer_is_a_full_disk(daemon):
-    """The writable layer is in memory, and twice as large as the guest's memory."""
+    """The writable layer is in memory, and twice as large as the guest's memory. The guest sees the size that the API shows."""
     made = daemon.create()
     assert daemon.get(made["sandboxID"]).json["diskSizeMB"] == 256
+    code, text = daemon.command(made, "df -B1M /")
+    assert code == 0 and text.splitlines()[-1].split()[1] == b"256", text
     code, text = daemon.command(made, "dd if=/dev/zero of=/home/user/big bs=1M count=300 2>&1; rm -f /home/user/big")
     assert code == 0 and b"No space left on device" in text
     assert daemon.command(made, "echo x >/home/user/small && cat /home/user/small") == (0, b"x\n")

@@ -285,7 +285,7 @@ for p in pytest python git curl wget jq pip; do $p --version > /dev/null; done; 
 pip config list | grep -q "^global.break-system-packages='true'"
 python3 -c 'import venv, ssl, sqlite3'
 ! command -v gcc
-[ "$(locale charmap)" = UTF-8 ]
+[ "$(locale charmap)" = UTF-8 ]; [ "$LC_CTYPE" = C.UTF-8 ]; [ "$(printf '\303\274\342\202\254' | wc -m)" = 2 ]
 echo x > /dev/shm/x; rm /dev/shm/x; mount | grep -q 'cgroup2 on /sys/fs/cgroup'
 [ "$(cat /proc/sys/net/ipv6/conf/all/disable_ipv6)" = 1 ]
 grep -q '^nameserver 10.0.2.3$' /etc/resolv.conf

@@ -14,6 +14,7 @@ import threading
 
 import pytest
 from harness import BIN, TEST_HOME, Home, Mcp, ToolError, wait_for
+from liar import Liar
 from oci_image import Layout, busybox_layer, file, folder
 from registry import Registry, damage, login_file
 
@@ -189,6 +190,39 @@ def test_a_damaged_image(world, tmp_path):
     layers = json.loads((layout.path / "blobs/sha256" / manifest).read_text())["layers"]
     damage(layout.path, layers[0]["digest"])
     assert "pull" in world.refusal("--from", reference)
+
+
+@pytest.fixture
+def liar(images):
+    """Make registries that lie about the image."""
+    made = []
+
+    def make(*words, **more):
+        made.append(Liar(images[0], *words, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize("part, lie, said", [
+    ("manifest", "bytes", "does not match provided manifest digest"),
+    ("layer", "bytes", "Digest did not match"),
+    ("layer", "short", "unexpected EOF"),
+    ("manifest", "short", "unexpected EOF"),
+], ids=lambda word: word.split()[0])
+def test_a_registry_that_lies(world, liar, part, lie, said):
+    """The error says what is wrong, and nothing is left of the build."""
+    answer = world.refusal("--from", liar(part, lie).reference(), "--plain-http")
+    assert "pull docker://127.0.0.1" in answer and said in answer, answer
+
+
+def test_a_registry_that_redirects_to_where_nobody_is(world, liar):
+    """A pull of the operator's follows a redirect, and says which address it could not reach."""
+    to = "http://127.0.0.1:1/elsewhere"
+    answer = world.refusal("--from", liar("layer", "redirect", redirect=to).reference(), "--plain-http")
+    assert "pull docker://127.0.0.1" in answer and "127.0.0.1:1" in answer and "refused" in answer, answer
 
 
 def test_a_bomb(world, tmp_path):

@@ -97,6 +97,8 @@ def test_what_is_not_there(kernel, method, path, status):
     ({"code": "1", "context_id": "x", "language": "python"}, 400, "Only one of context_id or language can be provided"),
     ({"code": "1", "context_id": "nope"}, 404, "Context nope not found"),
     ({"code": "1", "language": "cobol"}, 400, "it has python and bash and javascript and typescript"),
+    ({"code": "1", "language": "r"}, 400, 'there is no language "r" in this sandbox: it has python and bash'),
+    ({"code": "1", "language": "java"}, 400, 'there is no language "java" in this sandbox: it has python and bash'),
     ({"code": "1", "language": 3}, 400, "language must be"),
     ({"code": "1", "env_vars": []}, 200, ""), ({"code": "1", "env_vars": [1]}, 400, "env_vars"),
     ({"code": "1", "env_vars": {"A": 1}}, 400, "env_vars"), ({"code": "1", "env_vars": {"A=": "1"}}, 400, "env_vars"),

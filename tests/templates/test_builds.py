@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make test-builds`: faults of builds that take minutes. It needs root, which mounts a small file system."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../e2e"))
+
+from harness import Home  # noqa: E402
+from liar import Liar  # noqa: E402
+from oci_image import Layout, busybox_layer  # noqa: E402
+from test_build import Builder, output, steps  # noqa: E402
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.fixture
+def builder(tmp_path):
+    b = Builder(tmp_path)
+    yield b
+    b.close()
+
+
+def test_a_registry_that_stalls(tmp_path):
+    """Half of a layer, and then nothing."""
+    layout = Layout(tmp_path / "image")
+    layout.write([busybox_layer(shutil.which("busybox"))])
+    home, liar = Home(), Liar(layout, "layer", "silence")
+    (home.path / "templates").unlink()
+    try:
+        begin = time.monotonic()
+        done = subprocess.run(["build/bin/cubby", "template", "build", "stalled", "--plain-http", "--from", liar.reference()],
+                              env=home.env, capture_output=True, text=True, timeout=400)
+        assert liar.silent.is_set() and done.returncode == 1, done
+        assert "got no more data" in done.stderr and 120 <= time.monotonic() - begin < 240, done.stderr
+        assert os.listdir(home.path / "templates") == []
+    finally:
+        liar.close()
+        home.close()
+
+
+def test_a_context_of_100_000_files(builder):
+    folder = builder.context / "many"
+    for i in range(100_000):
+        if i % 1000 == 0:
+            part = folder / str(i // 1000)
+            part.mkdir(parents=True)
+        (part / f"file-{i}").write_text(str(i))
+    text = "FROM default\nCOPY many /many\nRUN find /many -type f | wc -l; cat /many/99/file-99999; exit 1\n"
+    for cached in (False, True):
+        begin = time.monotonic()
+        status, events = builder.build(text)
+        print(f"100,000 files, cached {cached}: {time.monotonic() - begin:.1f} s")
+        assert status == 1 and output(events)[:2] == ["100000", "99999"], events[-3:]
+        assert steps(events)["COPY many /many"] is cached
+
+
+@pytest.mark.parametrize("command", ["f() { f | f & }; f; sleep 600", "while :; do sleep 600 & done",
+                                     "head -c 20G /dev/zero | tail", "cat /dev/zero >/fills; sleep 600"],
+                         ids=["bomb", "children", "memory", "disk"])
+def test_a_step_that_takes_all_it_can(builder, command):
+    """Its limit of time ends it, or its guest; the finished step before it stays."""
+    text = f"FROM default\nRUN echo one >/one\nRUN {command}\n"
+    message = builder.bad(text, "--step-timeout", "60")
+    assert "line 3: RUN" in message, message
+    print(message)
+    again = builder.build("FROM default\nRUN echo one >/one\nRUN cat /one; exit 4\n")[1]
+    assert list(steps(again).values()) == [True, True, False] and output(again) == ["one"]
+
+
+class Small(Builder):
+    """A home on a file system of its own, whose size can change."""
+
+    def __init__(self, context, size):
+        self.mounted = None
+        super().__init__(context)
+        links = {name: os.readlink(self.path / "templates" / name) for name in os.listdir(self.path / "templates")}
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", self.path], check=True)
+        self.mounted = self.path
+        (self.path / "templates").mkdir()
+        for name, to in links.items():
+            (self.path / "templates" / name).symlink_to(to)
+
+    def resize(self, size):
+        subprocess.run(["mount", "-o", f"remount,size={size}", self.path], check=True)
+
+    def free_mb(self):
+        fs = os.statvfs(self.path)
+        return fs.f_bavail * fs.f_frsize >> 20
+
+
+def test_a_host_without_space_in_the_middle(tmp_path):
+    """With a little more space each time, the same build gets further. Each failure says so and leaves its layers only."""
+    text = "FROM default\nRUN head -c 100M /dev/urandom >/one\nRUN head -c 150M /dev/urandom >/two\n"
+    small = Small(tmp_path, "400m")
+    said = []
+    try:
+        for size in [*range(400, 3600, 200), 6000]:
+            small.resize(f"{size}m")
+            status, events = small.build(text)
+            if status == 0:
+                break
+            message = events[-1].get("message", "")
+            said.append((size, message, list(steps(events).values())))
+            print(size, message, steps(events), flush=True)
+            assert status == 1 and any(word in message for word in ("space", "full", "free")), message
+            assert os.listdir(small.path / "templates") == ["default"], os.listdir(small.path / "templates")
+            assert small.listed() == [] and os.listdir(small.path / "build-work") == []
+        assert status == 0 and len(said) >= 3, said
+        assert small.run("made", "stat -c %s /one /two") == f"{100 << 20}\n{150 << 20}\n"
+        assert len({json.dumps(step) for _, _, step in said}) > 1, "it failed at several points"
+    finally:
+        small.stop_daemon()
+        subprocess.run(["umount", "-l", small.path], check=True)
+        small.close()
