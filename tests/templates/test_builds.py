@@ -113,6 +113,7 @@ def test_a_host_without_space_in_the_middle(tmp_path):
             assert os.listdir(small.path / "templates") == ["default"], os.listdir(small.path / "templates")
             assert small.listed() == [] and os.listdir(small.path / "build-work") == []
         assert status == 0 and len(said) >= 3, said
+        small.resize("6000m")  # a sandbox needs room as well
         assert small.run("made", "stat -c %s /one /two") == f"{100 << 20}\n{150 << 20}\n"
         assert len({json.dumps(step) for _, _, step in said}) > 1, "it failed at several points"
     finally:
