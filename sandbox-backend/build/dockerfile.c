@@ -226,6 +226,7 @@ static int read_all(struct parsing *p, struct err *e)
             more = -1;
         json_decref(p->flags);
         p->flags = NULL;
+        p->line = NULL;
         line_fini(&line);
         if (more <= 0)
             return more;
