@@ -435,6 +435,10 @@ crash-builds: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 .PHONY: test-builds
 test-builds: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 	$(call pytest,tests/templates/test_builds.py -- -n 0)
+# Each recipe is built whole and tried; an hour and some gigabytes. RECIPE=name: only that one.
+.PHONY: test-recipes
+test-recipes: all $(VENV)/.done $(TEST_TEMPLATE)
+	$(call pytest,tests/templates/test_recipes.py -- -n 0 -s)
 # By hand, for docs/fleet.md: three daemons behind haproxy under load.
 .PHONY: fleet-test
 fleet-test: all $(TEST_PROGRAMS) $(VENV)/.done

@@ -88,7 +88,8 @@ static int write_files(struct writer *w, int sources, write_source_cb cb, void *
 {
     struct files *f = &w->files;
     size_t at = 0;
-    qsort(f->list, f->count, sizeof *f->list, by_source);
+    if (f->count) // an image may have no files
+        qsort(f->list, f->count, sizeof *f->list, by_source);
     for (int source = 1; source <= sources; source++) {
         size_t count = 0;
         while (at + count < f->count && f->list[at + count]->source == source)
