@@ -156,6 +156,11 @@ class Daemon:
     def fds(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
+    def descriptors(self):
+        """What the daemon has open, as text, for the report of a test that fails."""
+        where = pathlib.Path(f"/proc/{self.process.pid}/fd")
+        return "\n".join(f"{fd.name} {os.readlink(fd)}" for fd in sorted(where.iterdir(), key=lambda fd: int(fd.name)))
+
     def connects(self, sandbox):
         """The ports that were connected to in it, in order."""
         log = self.directory(sandbox) / "connects.log"

@@ -16,11 +16,15 @@ def shared():
 def daemon(shared):
     """The same daemon for each test; everything that a test made is gone after it, its descriptors
     included."""
-    before = shared.fds()
+    before, open_before = shared.fds(), shared.descriptors()
     yield shared
     for sandbox in shared.request("GET", "/v2/sandboxes").json:
         shared.kill(sandbox["sandboxID"])
-    wait_for(lambda: shared.fds() <= before, 30, "no descriptor is left")
+    try:
+        wait_for(lambda: shared.fds() <= before, 30, "no descriptor is left")
+    except AssertionError:
+        print(f"before the test:\n{open_before}\nafter it:\n{shared.descriptors()}")
+        raise
 
 
 @pytest.fixture

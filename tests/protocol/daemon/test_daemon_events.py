@@ -57,10 +57,10 @@ class Receiver:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.put((self.path, dict(self.headers), body))  # first: the answer brings the next one
                 self.send_response(receiver.statuses.pop(0) if receiver.statuses else 200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
-                receiver.got.put((self.path, dict(self.headers), body))
 
             def log_message(self, *_):
                 pass
