@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "mcp-server/config/config.h"
+#include "mcp-server/context/prepare.h"
 #include "mcp-server/methods/receive.h"
 #include "mcp-server/protocol/transport_stdio.h"
 #include "mcp-server/tools/call/tools.h"
@@ -190,6 +191,7 @@ static int serve(struct app *app, int in, int out, struct err *e)
     watch(app, &app->on_term, SIGTERM);
     watch(app, &app->on_int, SIGINT);
     context_init(&app->context, &app->loop, &app->config);
+    prepare_start(&app->context);
     if (app->config.local_dirs.count > 0) // warns of those that cannot be used
         context_dirs(&app->context, NULL);
     int rc = app->config.http ? open_http(app, e) : open_stdio(app, in, out, e);

@@ -33,6 +33,7 @@ struct config {
     int64_t max_download_bytes;      // of one file, from the internet or from a sandbox
     int64_t output_bytes;            // shown of each stream
     bool allow_builds;               // of templates, by the tool build_template
+    bool prepare;                    // make the template in the background; context/prepare.h
     bool links;                      // results of the default profile have resource_link blocks
     const char *structured; // "on" or "off": results have structuredContent beside the text
     const char *images;     // in results: "inline", "path" or "off"; see caller_images

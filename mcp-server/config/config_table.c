@@ -68,6 +68,8 @@ static void sandbox_options(struct config *c, struct opt *t, int *n)
          "images in results: inline (default), only their path, or off", 0, 0, "inline|path|off"},
         {"allow-builds", "CUBBY_MCP_ALLOW_BUILDS", OPT_FLAG, &c->allow_builds, NULL,
          "offer build_template, with which a model builds templates", 0, 0, NULL},
+        {"prepare", "CUBBY_MCP_PREPARE", OPT_FLAG, &c->prepare, NULL,
+         "make the template in the background if this user has none", 0, 0, NULL},
         {"disable-tool", NULL, OPT_LIST, &c->disabled, "NAME", "do not offer this tool", 0, 0,
          NULL},
         {"secret", NULL, OPT_LIST, &c->secrets, "NAME",

@@ -5,6 +5,7 @@
 
 #include "mcp-server/context/context.h"
 #include "mcp-server/context/local_dirs.h"
+#include "mcp-server/context/prepare.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/sandbox_id.h"
@@ -20,6 +21,7 @@ void context_init(struct context *cx, uv_loop_t *loop, const struct config *conf
 
 void context_close(struct context *cx)
 {
+    prepare_close(cx);
     if (cx->client)
         client_close(cx->client, NULL, NULL);
     if (cx->http)

@@ -14,9 +14,11 @@
 #include "sandbox-backend/client/client.h"
 
 struct dir_watch;
+struct prepare_child;
 struct http_client;
 struct local_dirs;
 struct offers;
+struct prepare;
 struct quota_claim;
 struct subscriber;
 
@@ -26,7 +28,9 @@ struct context {
     struct client *client;       // owned; NULL until needed, as the next two
     struct http_client *http;
     struct local_dirs *dirs;
-    struct owner_known known; // see owner.h
+    struct prepare *prepare;             // owned; prepare.h. NULL: nothing has to be prepared
+    struct prepare_child *prepare_child; // its process, valid while it runs
+    struct owner_known known;            // see owner.h
     json_t
         *timeouts; // owned: noted times to live by sandbox id (tool_call_note_timeout); NULL: none
     // Lists and state of other rooms, each in the header that is named beside it. NULL: empty.

@@ -14,8 +14,10 @@
 #include <string.h>
 
 #include "mcp-server/context/owner.h"
+#include "mcp-server/context/prepare.h"
 #include "mcp-server/protocol/exchange.h"
 #include "mcp-server/text/resource_uri.h"
+#include "mcp-server/tools/call/prepared.h"
 #include "mcp-server/tools/call/schema.h"
 #include "mcp-server/tools/call/tools.h"
 #include "mcp-server/tools/call/turn.h"
@@ -144,7 +146,7 @@ static void start_valid(struct tool_call *c)
             foreign);
         return;
     }
-    take_turn(c);
+    prepared_take(c, take_turn);
 }
 
 void tool_call_start(struct tool_call *c)
@@ -228,6 +230,9 @@ int64_t tool_call_ms(const struct tool_call *c)
 
 char *tool_call_progress(const struct tool_call *c, int64_t seconds)
 {
+    char *text auto_free = c->prepared ? prepare_text(c->context) : NULL;
+    if (text)
+        return str_printf("preparing this computer: %s", text);
     if (c->bytes == 0)
         return str_printf("%lld s", (long long)seconds);
     return str_printf("%lld s, %lld bytes", (long long)seconds, (long long)c->bytes);

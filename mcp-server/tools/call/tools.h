@@ -99,10 +99,11 @@ struct tool_call {
     struct client_op *op;        // borrowed; the current step. NULL between steps
     // Set by a tool whose current step is not `op`, or must not be cut short; otherwise NULL.
     void (*on_cancel)(struct tool_call *c);
-    void *state;       // the tool's
-    struct turn *turn; // of turn.h; NULL: none
-    json_t *blocks;    // owned: content blocks of the result beside its text; NULL for none
-    char *note;        // owned: follows the message when the call fails; NULL for none
+    void *state;               // the tool's
+    struct turn *turn;         // of turn.h; NULL: none
+    struct prepared *prepared; // of prepared.h, while the call waits there; NULL: it does not
+    json_t *blocks;            // owned: content blocks of the result beside its text; NULL for none
+    char *note;                // owned: follows the message when the call fails; NULL for none
     void (*on_done)(struct tool_call *c, struct outcome *o, void *ctx);
     void *ctx;
 };

@@ -12,6 +12,7 @@
 #include "sandbox-backend/cli/setup/setup.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/drivers/template_dirs.h"
+#include "sandbox-backend/host/distribution.h"
 
 bool first_has_template(const char *home)
 {
@@ -84,8 +85,9 @@ int first_contact(void)
     say_daemon(home);
     bool configured = say_clients();
     puts("\nNext:");
-    if (!program)
-        say("sudo apt-get install qemu-system-x86", "QEMU is missing");
+    char *install auto_free = program ? NULL : distribution_install("qemu-system-x86 qemu-utils");
+    if (install)
+        say(install, "QEMU is missing");
     if (!ready)
         say("cubby setup", "make the template: some minutes, once");
     offer_clients(configured);

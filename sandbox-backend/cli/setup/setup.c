@@ -19,11 +19,10 @@
 
 #define FILE_BYTES_MAX (8 << 20)
 #define ANSWER_BYTES   16
-#define ARCHIVE        "../share/cubby/templates/default.cubby" // of the package with the template
 
 struct setup_options {
     const char *client;
-    bool yes, service;
+    bool yes, service, prepare;
 };
 
 // ---- the entry of a client
@@ -171,30 +170,6 @@ static int setup_client(const struct setup_options *o)
 
 // ---- this machine
 
-static int run_verb(int (*verb)(int argc, char **argv), const char *const *words, int count)
-{
-    char *argv[8] = {0};
-    for (int i = 0; i < count; i++)
-        argv[i] = xstrdup(words[i]);
-    char *kept[8];
-    memcpy(kept, argv, sizeof kept);
-    int status = verb(count, argv);
-    for (int i = 0; i < count; i++)
-        free(kept[i]);
-    return status;
-}
-
-// Return the archive of the package with the template, or NULL. New string.
-static char *packaged_template(void)
-{
-    char *server auto_free = self_program("cubbyd", NULL);
-    if (!server)
-        return NULL;
-    *strrchr(server, '/') = '\0';
-    char *path auto_free = str_printf("%s/" ARCHIVE, server);
-    return file_exists(path) ? steal(&path) : NULL;
-}
-
 // Tell whether the template is for all users: root's, unless root named a home of its own. The
 // service never reads root's home, so it always needs one for all.
 static bool is_for_all(const struct setup_options *o)
@@ -217,18 +192,10 @@ static bool has_template(const struct setup_options *o, const char *home)
 
 static int make_template(const struct setup_options *o, const char *home)
 {
-    if (has_template(o, home)) {
-        puts("template: \"default\" is there");
-        return 0;
-    }
-    bool all = is_for_all(o);
-    char *archive auto_free = packaged_template();
-    const char *import[] = {"template", "import", archive, "--system"};
-    const char *build[] = {"template", "build", "default", "--system"};
-    printf("template: %s \"default\" for %s\n", archive ? "taking over" : "building",
-           all ? "all users of this machine" : "this user");
-    fflush(stdout);
-    return run_verb(verb_template, archive ? import : build, all ? 4 : 3);
+    if (!has_template(o, home))
+        return setup_template(is_for_all(o));
+    puts("template: \"default\" is there");
+    return 0;
 }
 
 static int start_service(void)
@@ -273,9 +240,18 @@ static int setup_machine(const struct setup_options *o)
         return status;
     putchar('\n');
     fflush(stdout);
-    status = run_verb(verb_doctor, DOCTOR, 1);
+    status = setup_run(verb_doctor, DOCTOR, 1);
     print_clients();
     return status;
+}
+
+static int prepare(const struct setup_options *o)
+{
+    struct err e = ERR_INIT;
+    if (o->client || o->service || o->yes)
+        return cli_usage_error("--prepare takes no other option");
+    char *home auto_free = home_open(&e);
+    return home ? setup_prepare(home) : cli_fail(&e);
 }
 
 int verb_setup(int argc, char **argv)
@@ -287,15 +263,20 @@ int verb_setup(int argc, char **argv)
                    "gemini, zed or goose"),
         CLI_FLAG("yes", &o.yes, "write the client's file without asking"),
         CLI_FLAG("service", &o.service, "run cubbyd as a service of systemd"),
+        CLI_FLAG("prepare", &o.prepare,
+                 "only make the template, and print to prepare.log in the state directory"),
     };
     const struct cli_usage usage = {
         .synopsis = "setup [--service]\n"
-                    "       cubby setup --client NAME [--yes]",
-        .text = "Makes this machine ready: makes the template \"default\" if it is missing,\n"
-                "checks the host, and lists the clients. Root makes the template for all users,\n"
-                "in /var/lib/cubby-templates, unless CUBBY_HOME is set; a user makes an own one.\n"
-                "With --client it adds Cubby to the client's configuration. It shows the change\n"
-                "first, and keeps everything else in the file as it is.",
+                    "       cubby setup --client NAME [--yes]\n"
+                    "       cubby setup --prepare",
+        .text =
+            "Makes this machine ready: makes the template \"default\" if it is missing,\n"
+            "checks the host, and lists the clients. Root makes the template for all users,\n"
+            "in /var/lib/cubby-templates, unless CUBBY_HOME is set; a user makes an own one.\n"
+            "CUBBY_TEMPLATE_ARCHIVE names an archive to take the template from, a file or URL.\n"
+            "With --client it adds Cubby to the client's configuration. It shows the change\n"
+            "first, and keeps everything else in the file as it is.",
         .opts = opts,
         .opt_count = ARRAY_LEN(opts),
     };
@@ -306,5 +287,7 @@ int verb_setup(int argc, char **argv)
         return cli_usage_error("setup takes no operand; see cubby setup --help");
     if (o.client && o.service)
         return cli_usage_error("--client and --service do not go together");
+    if (o.prepare)
+        return prepare(&o);
     return o.client ? setup_client(&o) : setup_machine(&o);
 }

@@ -53,6 +53,17 @@ json_t *jsonc_parse(const char *text, struct err *e);
 // Print the lines that differ, with some lines around them.
 void change_print(const char *before, const char *after);
 
+// ---- make.c: the template "default"
+#define SETUP_ARCHIVE_ENV "CUBBY_TEMPLATE_ARCHIVE"
+// Run a verb of `cubby` with these words, the verb's name first. Return its exit status.
+int setup_run(int (*verb)(int argc, char **argv), const char *const *words, int count);
+// Make the template from the nearest source. for_all: for all users of this machine. Return an exit
+// status.
+int setup_template(bool for_all);
+
+// ---- prepare.c: the same in the background, unless the home has a template.
+int setup_prepare(const char *home);
+
 // ---- first.c: what to do next on this machine; `cubby` without a verb
 int first_contact(void);
 // Tell whether a daemon of this home finds the template "default", in the home or in the system's

@@ -21,6 +21,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/host/distribution.h"
 
 #define TICK_MS 150
 // On SIGTERM, mmdebstrap unmounts and removes what it made.
@@ -79,8 +80,8 @@ char *tool_find(const char *name, const char *package, struct err *e)
         if (access(file, X_OK) == 0)
             return steal(&file);
     }
-    err_set(e, ERR_NOT_FOUND, "%s is not installed; install it with: sudo apt-get install %s", name,
-            package);
+    char *how auto_free = distribution_install(package);
+    err_set(e, ERR_NOT_FOUND, "%s is not installed; to install it: %s", name, how);
     return NULL;
 }
 

@@ -10,7 +10,7 @@
 
 struct tool {
     const char *const *argv; // argv[0] is looked for on PATH, then in /usr/sbin and /sbin
-    const char *package;     // the Debian package that has it, for the message when it is missing
+    const char *package;     // Debian's package that has it, for the message when it is missing
     const char *const *env;  // "NAME=value" ..., NULL: added to the tool's environment; or NULL
     const char *cwd;         // or NULL
     int out;                 // its stdout

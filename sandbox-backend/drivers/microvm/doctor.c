@@ -17,6 +17,7 @@
 #include "sandbox-backend/drivers/microvm/qemu/accel.h"
 #include "sandbox-backend/drivers/microvm/qemu/qemu_binary.h"
 #include "sandbox-backend/drivers/template_dirs.h"
+#include "sandbox-backend/host/distribution.h"
 
 #define REBUILD      "cubby template build " TEMPLATE_DEFAULT
 #define KVM_DEVICE   "/dev/kvm"
@@ -54,10 +55,11 @@ static void look_for_qemu(struct look *l)
     struct err e = ERR_INIT;
     l->qemu = qemu_binary_find(&e);
     const char *version = l->qemu ? qemu_binary_version(l->qemu, &e) : NULL;
+    char *how auto_free = version ? NULL : distribution_install("qemu-system-x86");
     if (version)
         tell(l, FINDING_OK, "qemu", NULL, "%s, version %s", l->qemu, version);
     else
-        tell(l, FINDING_MISSING, "qemu", "sudo apt-get install qemu-system-x86", "%s", e.msg);
+        tell(l, FINDING_MISSING, "qemu", how, "%s", e.msg);
 }
 
 // Cubby's own programs are part of the installation; a missing one was not built.
@@ -90,7 +92,7 @@ static void look_for_builders(const struct look *l)
         if (!path)
             buf_printf(&missing, " %s", TOOLS[i][1]);
     }
-    char *remedy auto_free = str_printf("sudo apt-get install%s", buf_str(&missing));
+    char *remedy auto_free = distribution_install(missing.len ? buf_str(&missing) + 1 : "");
     if (missing.len)
         tell(l, FINDING_NOTE, "template tools", remedy, "templates cannot be built without%s",
              buf_str(&missing));

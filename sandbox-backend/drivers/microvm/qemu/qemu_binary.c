@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/host/spawn.h"
+#include "sandbox-backend/host/distribution.h"
 
 #define PROGRAM            "qemu-system-x86_64"
 #define VERSION_TEXT_BYTES 512
@@ -50,9 +51,9 @@ char *qemu_binary_find(struct err *e)
             return steal(&candidate);
         at += len + (at[len] == ':');
     }
+    char *how auto_free = distribution_install("qemu-system-x86 qemu-utils");
     err_set(e, ERR_NOT_FOUND,
-            PROGRAM " is not in PATH: install the package qemu-system-x86, or set CUBBY_QEMU to "
-                    "its path");
+            PROGRAM " is not in PATH; to install it: %s; or set CUBBY_QEMU to its path", how);
     return NULL;
 }
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby setup: the template "default", from the nearest source.
+//
+//  1. $CUBBY_TEMPLATE_ARCHIVE, a file or a URL;
+//  2. share/cubby/templates/default.cubby of the installation, from the package with the template;
+//  3. the URL and SHA-256 digest in share/cubby/templates/default.url, where the publisher of this
+//     installation keeps the archive;
+//  4. a build from Debian's packages.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/setup/setup.h"
+#include "sandbox-backend/drivers/host/tool.h"
+
+#define SHARED        "../share/cubby/templates/default"
+#define URL_BYTES_MAX 8192
+
+struct source {
+    char *archive; // owned: a file or URL; NULL: the template is built
+    char *digest;  // owned: that the archive must have; NULL: any
+};
+
+static void source_fini(struct source *s)
+{
+    free(s->archive);
+    free(s->digest);
+}
+
+int setup_run(int (*verb)(int argc, char **argv), const char *const *words, int count)
+{
+    char *argv[8] = {0};
+    for (int i = 0; i < count; i++)
+        argv[i] = xstrdup(words[i]);
+    char *kept[8];
+    memcpy(kept, argv, sizeof kept);
+    int status = verb(count, argv);
+    for (int i = 0; i < count; i++)
+        free(kept[i]);
+    return status;
+}
+
+// Return the path of a file of the installation, or NULL if it has none. New string.
+static char *shared_file(const char *suffix)
+{
+    char *server auto_free = self_program("cubbyd", NULL);
+    if (!server)
+        return NULL;
+    *strrchr(server, '/') = '\0';
+    char *path auto_free = str_printf("%s/" SHARED "%s", server, suffix);
+    return file_exists(path) ? steal(&path) : NULL;
+}
+
+// Parse "URL DIGEST".
+static int read_url(const char *path, struct source *out, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    if (file_read(path, URL_BYTES_MAX, &text, e) < 0)
+        return -1;
+    const char *line = buf_str(&text);
+    size_t url = strcspn(line, " \n");
+    size_t digest = line[url] == ' ' ? strcspn(line + url + 1, "\n") : 0;
+    if (!url || !digest)
+        return err_set(e, ERR_INVALID, "%s must have a URL and a digest; install Cubby again",
+                       path);
+    out->archive = xstrndup(line, url);
+    out->digest = xstrndup(line + url + 1, digest);
+    return 0;
+}
+
+static int find_source(struct source *out, struct err *e)
+{
+    const char *set = getenv(SETUP_ARCHIVE_ENV);
+    char *url auto_free = NULL;
+    if (set && *set)
+        out->archive = xstrdup(set);
+    else if ((out->archive = shared_file(".cubby")) || !(url = shared_file(".url")))
+        return 0;
+    return url ? read_url(url, out, e) : 0;
+}
+
+// Say what else a user can do, after the error of an import from a URL.
+static void advise(const char *url)
+{
+    fputs("cubby: if this computer has no network, download ", stderr);
+    cli_print_safe(stderr, url);
+    fputs(" on another one, and set " SETUP_ARCHIVE_ENV " to the file\n", stderr);
+}
+
+static int import(const struct source *s, bool for_all)
+{
+    const char *words[8] = {"template", "import", s->archive};
+    int count = 3;
+    if (s->digest) {
+        words[count++] = "--sha256";
+        words[count++] = s->digest;
+    }
+    if (for_all)
+        words[count++] = "--system";
+    int status = setup_run(verb_template, words, count);
+    if (status != 0 && str_starts(s->archive, "http"))
+        advise(s->archive);
+    return status;
+}
+
+static int build(bool for_all)
+{
+    const char *words[] = {"template", "build", "default", "--system"};
+    int status = setup_run(verb_template, words, for_all ? 4 : 3);
+    char *tool auto_free = tool_find("mmdebstrap", "mmdebstrap", NULL);
+    if (status != 0 && !tool)
+        fputs("cubby: without mmdebstrap, set " SETUP_ARCHIVE_ENV
+              " to an archive of the template, which \"cubby template export\" writes\n",
+              stderr);
+    return status;
+}
+
+int setup_template(bool for_all)
+{
+    struct source s = {0};
+    struct err e = ERR_INIT;
+    int status = 0;
+    if (find_source(&s, &e) == 0) {
+        printf("template: %s \"default\" for %s\n", s.archive ? "taking over" : "building",
+               for_all ? "all users of this machine" : "this user");
+        fflush(stdout);
+        status = s.archive ? import(&s, for_all) : build(for_all);
+    } else {
+        status = cli_fail(&e);
+    }
+    source_fini(&s);
+    return status;
+}
