@@ -194,6 +194,7 @@ struct driver {
     bool must_be_allowed; // its sandboxes share the host's kernel: only the operator's list
                           // (--tiers-allowed) offers it, also where --tier names it
     bool has_host_users;  // commands run as users of the host, not of the template
+    bool disk_in_memory;  // what a guest writes to its disk is kept in the host's memory
     int64_t disk_mb;      // room that the host's disk must have for one more machine, in 10^6
                           // bytes (driver_check_disk); 0: a machine takes no room
 

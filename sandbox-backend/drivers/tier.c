@@ -192,7 +192,13 @@ static enum driver_rank try_driver(const struct driver *driver, const char *temp
 {
     if (load(driver, template_dir, out, why) < 0 || check_size(driver, out, wanted, why) < 0)
         return RANK_NONE;
-    return driver->rank(template_dir, out, why);
+    enum driver_rank rank = driver->rank(template_dir, out, why);
+    if (!driver->disk_in_memory || !wanted->disk_mb || wanted->disk_mb == out->disk_mb ||
+        rank <= RANK_EMULATED)
+        return rank;
+    // A larger disk would take the host's memory, so any other driver is better.
+    err_set(why, ERR_UNIMPLEMENTED, "driver '%s' keeps a sandbox's disk in memory", driver->name);
+    return RANK_EMULATED;
 }
 
 // Try the drivers in the order of the table; the first of the highest rank wins. The best rank ends

@@ -75,6 +75,29 @@ def test_the_kernel_is_warm(daemon, sandbox):
     assert [line["text"] for line in lines if line["type"] == "result"] == ["[True, True, True]"]
 
 
+@pytest.mark.only_in("gvisor", "bubblewrap", reason="a microVM's disk is a file (test_sizes.py), and tier none has the host's")
+def test_a_larger_disk(daemon, sandbox):
+    """It is in memory, so a machine with another one boots. The guest sees its size, and can fill it."""
+    usual = daemon.get(sandbox["sandboxID"]).json["diskSizeMB"]
+    made = daemon.create(diskSizeMB=usual + 256)
+    name = made["sandboxID"]
+    assert made.get("cold", False) is (daemon.tier == "gvisor")
+    assert daemon.get(name).json["diskSizeMB"] == usual + 256
+    assert daemon.command(made, "df -m / | tail -n 1 | awk '{print $2}'") == (0, b"%d\n" % (usual + 256))
+    more = f"head -c {usual + 64}M /dev/zero >/home/user/big; wc -c </home/user/big; rm /home/user/big"
+    assert daemon.command(made, more) == (0, b"%d\n" % (usual + 64 << 20))
+    assert [line["text"] for line in python(daemon, made, "6 * 7") if line["type"] == "result"] == ["42"]
+    if daemon.tier == "gvisor":
+        assert daemon.command(made, "echo kept >/home/user/note")[0] == 0
+        snapshot = daemon.request("POST", f"/sandboxes/{name}/snapshots", {}, timeout=60).json["snapshotID"]
+        child = daemon.create(templateID=snapshot)
+        said = daemon.command(child, "cat note; df -m / | tail -n 1 | awk '{print $2}'")
+        assert said == (0, b"kept\n%d\n" % (usual + 256))
+        daemon.kill(child["sandboxID"])
+        daemon.request("DELETE", f"/templates/{snapshot}")
+    daemon.kill(name)
+
+
 @SAVED
 def test_what_a_new_sandbox_costs(daemon, sandbox):
     """The kernel's memory is shared by all sandboxes of a template: of 190 MB under gVisor, 30 are a sandbox's own."""
@@ -187,15 +210,17 @@ class Mixed(MicroVMs):
 @GVISOR
 def test_auto_and_both_tiers_in_one_daemon():
     """Each create chooses; each sandbox, pause and snapshot stays in its tier."""
-    with MicroVMs(*AUTO) as daemon:
+    with MicroVMs(*AUTO, "--max-sandbox-memory", "2G") as daemon:
         best = daemon.create()
         assert best["tier"] == ("microvm" if accel() == "kvm" else "gvisor")
         assert "KVM" in best["tierReason"]
-        sized = daemon.create(diskSizeMB=10240)  # which gVisor cannot give
-        assert sized["tier"] == "microvm" and (accel() == "kvm" or "driver 'gvisor' cannot" in sized["tierReason"])
+        sized = daemon.create(diskSizeMB=10240)  # which would be memory under gVisor
+        assert sized["tier"] == "microvm"
+        assert accel() == "kvm" or "driver 'gvisor' keeps a sandbox's disk in memory" in sized["tierReason"]
         daemon.kill(sized["sandboxID"])
-        refused = daemon.request("POST", "/v2/sandboxes", {"templateID": "default", "tier": "gvisor", "diskSizeMB": 10240})
-        assert refused.status == 501 and "driver 'gvisor' cannot give a sandbox another disk size" in refused.json["message"]
+        refused = daemon.request("POST", "/v2/sandboxes", {"templateID": "default", "tier": "gvisor", "diskSizeMB": 1537})
+        assert refused.status == 400
+        assert "keeps the disk in memory, and 512 MB of memory and 1537 MB of disk are more than 2048 MB" in refused.json["message"]
         for tier in ("gvisor", "microvm"):
             made = daemon.create(metadata={"cubby.tier": tier})
             assert made["tier"] == tier and made["isolation"].startswith(tier) and "tierReason" not in made

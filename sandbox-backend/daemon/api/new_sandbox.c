@@ -238,6 +238,20 @@ static void take(struct known_template *t, int64_t cpus, int64_t memory_mb, int6
     t->facts.disk_mb = disk_mb ? disk_mb : t->facts.disk_mb;
 }
 
+// A disk that is kept in memory counts as memory.
+static int check_disk_in_memory(const struct known_template *t, int64_t max_mb, struct err *e)
+{
+    const struct machine_facts *f = &t->facts;
+    if (!f->driver->disk_in_memory || f->memory_mb + f->disk_mb <= max_mb)
+        return 0;
+    return err_set(e, ERR_INVALID,
+                   "diskSizeMB: tier '%s' keeps the disk in memory, and %lld MB of memory and %lld "
+                   "MB of disk are more than %lld MB; ask for less, or for tier microvm "
+                   "(--max-sandbox-memory of cubbyd sets the maximum)",
+                   f->driver->name, (long long)f->memory_mb, (long long)f->disk_mb,
+                   (long long)max_mb);
+}
+
 static int parse_size(const struct store *store, const json_t *body, const char *wanted,
                       struct known_template *t, struct err *e)
 {
@@ -265,7 +279,7 @@ static int parse_size(const struct store *store, const json_t *body, const char 
                        wanted, t->name);
     if (!t->image)
         take(t, asked_cpus, asked_memory, asked_disk);
-    return 0;
+    return asked_disk ? check_disk_in_memory(t, l->one_memory_bytes >> 20, e) : 0;
 }
 
 // Read what decides about the tier. E2B's SDKs send no member of Cubby's, so the tier may also

@@ -15,10 +15,8 @@
 #include "sandbox-backend/daemon/sandbox/templates.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
 
-#define CLIENT_ID "cubby"
-#define COLD_REASON                                                                  \
-    "the sandbox has other memory or CPUs than its template, so it was booted, not " \
-    "restored"
+#define CLIENT_ID   "cubby"
+#define COLD_REASON "the sandbox has another size than its template, so it was booted, not restored"
 
 static void set(json_t *object, const char *key, json_t *value /* taken */)
 {

@@ -252,7 +252,8 @@ static char *body_of(const struct bringup *b)
         add_environment(body, b);
         json_object_set_new(body, "hostname", json_string(sb->id));
     }
-    if (whole && sb->size.disk_mb) // a disk of at least this size stays as it is
+    // A disk of at least this size stays as it is. The driver sizes a disk that is in memory.
+    if (whole && sb->size.disk_mb && !sb->facts.driver->disk_in_memory)
         json_object_set_new(body, "diskSizeMB", json_integer(sb->size.disk_mb));
     if (image)
         json_object_set_new(body, "inheritEnvVars", json_true());

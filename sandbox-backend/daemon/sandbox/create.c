@@ -98,6 +98,18 @@ static json_t *environment(json_t *snapshot, json_t *request)
 }
 
 // ---- 3. room on the host
+// A machine of another size cannot always start from the one that the template saved. A disk in
+// memory is a part of what was saved.
+static bool must_boot(const struct known_template *t)
+{
+    const struct driver *driver = t->facts.driver;
+    bool other = t->size.cpus || t->size.memory_mb;
+    if (t->image)
+        return false;
+    return (other && !(driver->can & DRIVER_RESIZES)) ||
+           (t->size.disk_mb && driver->disk_in_memory && driver->can & DRIVER_SAVES);
+}
+
 static struct sandbox *start_cold(struct store *store, const struct create_spec *spec,
                                   sandbox_cb cb, void *ctx)
 {
@@ -118,8 +130,7 @@ static struct sandbox *start_cold(struct store *store, const struct create_spec 
     sb->build = t->build ? xstrdup(t->build) : NULL;
     sb->facts = t->facts;
     sb->size = t->size;
-    sb->booted = !t->image && (t->size.cpus || t->size.memory_mb) &&
-                 !(t->facts.driver->can & DRIVER_RESIZES);
+    sb->booted = must_boot(t);
     create_identify(sb, spec);
     operation_begin(sb, &c->op, OPERATION_CREATE);
     enum admission_answer answer = admit_enter(sb, on_admitted, c, &e);

@@ -101,6 +101,7 @@ static int facts_in(const char *home, const char *template_dir, struct machine_f
     // The layer above the root is in memory.
     if (out->disk_mb > out->memory_mb * LAYER_FACTOR)
         out->disk_mb = out->memory_mb * LAYER_FACTOR;
+    out->disk_grows = true;
     return 0;
 }
 
@@ -266,7 +267,8 @@ const struct driver bubblewrap_driver = {
     .name = "bubblewrap",
     .isolation = "bubblewrap (shares the host's kernel)",
     .logs = LOGS,
-    .can = DRIVER_POLICY | DRIVER_SIZES | DRIVER_RESIZES | DRIVER_SECRETS,
+    .can = DRIVER_POLICY | DRIVER_SIZES | DRIVER_RESIZES | DRIVER_SECRETS | DRIVER_DISKS,
+    .disk_in_memory = true,
     .must_be_allowed = true,
     .disk_mb = 50,
     .jail = jail,

@@ -43,8 +43,11 @@ static int facts(const char *template_dir, struct machine_facts *out, struct err
     char *runsc auto_free = runsc_find(gvisor__runsc(), e);
     if (!runsc || bundle_load(template_dir, &t, e) < 0)
         return -1;
-    *out = (struct machine_facts){
-        .cpus = (int)t.cpus, .memory_mb = t.memory_mb, .disk_mb = t.disk_mb, .python = t.python};
+    *out = (struct machine_facts){.cpus = (int)t.cpus,
+                                  .memory_mb = t.memory_mb,
+                                  .disk_mb = t.disk_mb,
+                                  .python = t.python,
+                                  .disk_grows = true};
     return 0;
 }
 
@@ -109,7 +112,8 @@ const struct driver gvisor_driver = {
     .isolation = "gvisor",
     .logs = LOGS,
     .can = DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_RESIZES |
-           DRIVER_SECRETS,
+           DRIVER_SECRETS | DRIVER_DISKS,
+    .disk_in_memory = true,
     .fresh_entropy = true,
     .disk_mb = 500,
     .open = open_driver,

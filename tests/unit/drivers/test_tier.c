@@ -15,11 +15,13 @@
 static enum driver_rank machine_rank, sentry_rank;
 static bool machine_fits, sentry_fits;
 static int sentry_looks; // how often the second driver was asked for its rank
+static bool disks_grow;
 
 static int machine_facts_of(const char *dir, struct machine_facts *out, struct err *e)
 {
     (void)dir;
     out->cpus = 1;
+    out->disk_grows = disks_grow;
     return machine_fits ? 0 : err_set(e, ERR_NOT_FOUND, "QEMU is missing");
 }
 
@@ -37,6 +39,7 @@ static int sentry_facts_of(const char *dir, struct machine_facts *out, struct er
 {
     (void)dir;
     out->cpus = 2;
+    out->disk_grows = disks_grow;
     return sentry_fits ? 0 : err_set(e, ERR_NOT_FOUND, "runsc is not installed");
 }
 
@@ -63,8 +66,7 @@ static const struct driver MACHINE = {.name = "microvm",
                                       .can = DRIVER_SIZES | DRIVER_DISKS,
                                       .facts = machine_facts_of,
                                       .rank = rank_machine};
-static const struct driver SENTRY = {
-    .name = "gvisor", .facts = sentry_facts_of, .rank = rank_sentry};
+static struct driver SENTRY = {.name = "gvisor", .facts = sentry_facts_of, .rank = rank_sentry};
 static struct driver BARE = {.name = "none", .facts = bare_facts_of};
 const struct driver *const DRIVERS[] = {&MACHINE, &SENTRY, &BARE, NULL};
 
@@ -163,6 +165,28 @@ static void test_a_size(void)
     ok(tier_facts(dir, &wish, &facts, &e) == 0 && facts.driver == &SENTRY,
        "a tier that is asked for is taken, and the size refused later");
     ok(tier_facts(dir, NULL, &facts, NULL) == 0 && facts.driver == &SENTRY, "no wish, no error");
+}
+
+// A disk in memory is taken only where no other driver can give one.
+static void test_a_disk_in_memory(void)
+{
+    struct err e = ERR_INIT;
+    struct machine_facts facts = {0};
+    const struct tier_wish wish = {.size = {.disk_mb = 4096}};
+    SENTRY.can = DRIVER_SIZES | DRIVER_DISKS;
+    SENTRY.disk_in_memory = disks_grow = true;
+    set(TIER_AUTO, NULL);
+    host(RANK_EMULATED, true, RANK_SENTRY);
+    ok(tier_facts(dir, &wish, &facts, &e) == 0 && facts.driver == &MACHINE, "%s", e.msg);
+    is_str(facts.reason,
+           "KVM: the kernel did not boot under it; driver 'gvisor' keeps a sandbox's disk in "
+           "memory",
+           "and why");
+    host(RANK_NONE, true, RANK_SENTRY);
+    ok(tier_facts(dir, &wish, &facts, &e) == 0 && facts.driver == &SENTRY, "%s", e.msg);
+    chosen(NULL, "gvisor", "QEMU is missing");
+    SENTRY.can = 0;
+    SENTRY.disk_in_memory = disks_grow = false;
 }
 
 static void test_asked(void)
@@ -309,6 +333,7 @@ int main(void)
     test_auto();
     test_a_template_of_a_driver_without_ranks();
     test_a_size();
+    test_a_disk_in_memory();
     test_asked();
     test_options();
     test_a_tier_that_must_be_allowed();
