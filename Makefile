@@ -15,7 +15,7 @@ Q      := $(if $(V),,@)
 # ---- Debian packages that a target installs if they are missing
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
               libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev libseccomp-dev libarchive-dev libext2fs-dev \
-              libzstd-dev
+              libzstd-dev libwslay-dev
 DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs erofs-utils fakeroot uidmap xz-utils ca-certificates libjose0 libcurl4 skopeo libarchive13 \
               libext2fs2 curl libzstd1
 # A machine without Go builds runsc with the Go of a Python package.
@@ -78,6 +78,8 @@ BUILD_SRC   := $(wildcard $(SB)/build/*.c)
 TEMPLATE_SRC := $(wildcard $(SB)/template/*.c $(SB)/template/*/*.c)
 DAEMON_SRC  := $(wildcard $(SB)/daemon/*.c $(SB)/daemon/*/*.c)
 CLI_SRC     := $(wildcard $(SB)/cli/*.c $(SB)/cli/*/*.c)
+WEB_SRC     := $(wildcard $(SB)/web/*.c)
+WEB_FILES   := $(wildcard $(SB)/web/static/*)
 MCP_SRC     := $(wildcard mcp-server/*.c mcp-server/*/*.c mcp-server/*/*/*.c)
 UNIT_SRC    := $(wildcard tests/unit/*/test_*.c)
 FUZZ_SRC    := $(wildcard tests/fuzz/fuzz_*.c)
@@ -96,7 +98,7 @@ gobj  = $(patsubst %.c,$(B)/obj-guest/%.o,$(1))
 parts = $(filter-out %/main.c,$(1))
 LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llhttp.o
 LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
-ARCHIVES := $(foreach a,mcp daemon cli build template image drivers netd egress envd nest,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
+ARCHIVES := $(foreach a,mcp daemon cli web build template image drivers netd egress envd nest,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
 
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egress $(B)/bin/cubby-mcp $(B)/bin/cubby-qemu.so \
          $(B)/bin/cubby-jail $(B)/bin/cubby-nest $(B)/bin/cubby-flatten
@@ -116,7 +118,7 @@ TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all runsc deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash crash-builds kvm-rig stage install uninstall deb deb-template test-packages clean help
+.PHONY: all runsc xterm deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash crash-builds kvm-rig stage install uninstall deb deb-template test-packages clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -162,6 +164,32 @@ $(B)/gen/skill_texts.h: $(SKILLS) Makefile
 	   printf '#define SKILL_ROWS(X)'; for f in $(SKILLS); do n=$$(basename $$(dirname $$f)); \
 	     printf ' X("%s", SKILL_%s)' $$n $$(echo $$n | tr - _); done; echo; } > $@
 $(call obj,mcp-server/resources/skills.c): | $(B)/gen/skill_texts.h
+# The page of `cubby web`, compressed: WEB_FILES(X), which is X(path, data) for each file. xterm.js is
+# among them if `make xterm` has fetched it.
+XTERM_DIR := $(if $(SAN),$(dir $(BUILD)),$(BUILD)/)xterm
+XTERM     := $(wildcard $(XTERM_DIR)/files/*)
+$(B)/gen/web_files.h: $(WEB_FILES) $(XTERM) Makefile
+	@mkdir -p $(@D)
+	@{ echo '// Made by the Makefile from $(SB)/web/static and xterm.js.'; echo '#pragma once'; n=0; \
+	   for f in $(WEB_FILES) $(XTERM); do n=$$((n + 1)); printf 'static const unsigned char WEB_FILE_%d[] = {' $$n; \
+	     gzip -9nc $$f | od -An -v -tx1 | sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '};'; done; n=0; \
+	   printf '#define WEB_FILES(X)'; \
+	   for f in $(WEB_FILES:$(SB)/web/static/%=/%) $(XTERM:$(XTERM_DIR)/files/%=/xterm/%); do n=$$((n + 1)); \
+	     printf ' X("%s", WEB_FILE_%d)' $$f $$n; done; echo; } > $@
+$(call obj,$(SB)/web/page.c): | $(B)/gen/web_files.h
+
+# xterm.js: the terminal of the page, from its npm packages, at the versions and with the hashes of
+# the lock file. Without it the page has no terminals, and says so.
+DEPS_XTERM := $(if $(shell command -v npm),,nodejs npm)
+xterm: $(XTERM_DIR)/.done
+$(XTERM_DIR)/.done: $(wildcard $(SB)/web/xterm/*) | $(B)/.deps-xterm
+	@mkdir -p $(XTERM_DIR)/files
+	@cp $(SB)/web/xterm/package.json $(SB)/web/xterm/package-lock.json $(XTERM_DIR)
+	cd $(XTERM_DIR) && npm ci --ignore-scripts --no-audit --no-fund --loglevel error
+	@cd $(XTERM_DIR) && sed '/^\/\/# sourceMappingURL=/d' node_modules/@xterm/xterm/lib/xterm.mjs >files/xterm.mjs && \
+	    sed '/^\/\/# sourceMappingURL=/d' node_modules/@xterm/addon-fit/lib/addon-fit.mjs >files/addon-fit.mjs && \
+	    cp node_modules/@xterm/xterm/css/xterm.css files && cp node_modules/@xterm/xterm/LICENSE files/LICENSE.txt
+	@touch $@
 # The same for the tests' server: tests/fixtures/x.json becomes FIXTURE_x in gen/fixture_texts.h.
 $(B)/gen/fixture_texts.h: $(FIXTURES) Makefile ; $(call embed,FIXTURE)
 $(call obj,$(FIXTURE_SRC)): | $(B)/gen/fixture_texts.h
@@ -177,6 +205,7 @@ $(B)/lib/libcubby.a: $(call obj,$(LIB_SRC)) $(LLHTTP_OBJ)        ; $(archive)
 $(B)/lib/libmcp.a: $(call obj,$(call parts,$(MCP_SRC)))           ; $(archive)
 $(B)/lib/libdaemon.a: $(call obj,$(call parts,$(DAEMON_SRC)))     ; $(archive)
 $(B)/lib/libcli.a: $(call obj,$(call parts,$(CLI_SRC)))           ; $(archive)
+$(B)/lib/libweb.a: $(call obj,$(WEB_SRC))                         ; $(archive)
 $(B)/lib/libdrivers.a: $(call obj,$(DRIVERS_SRC) $(JAIL_LIB))     ; $(archive)
 $(B)/lib/libbuild.a: $(call obj,$(BUILD_SRC))                       ; $(archive)
 $(B)/lib/libtemplate.a: $(call obj,$(TEMPLATE_SRC))                 ; $(archive)
@@ -195,8 +224,8 @@ $(B)/bin/cubby-mcp: $(B)/obj/mcp-server/main.o $(B)/lib/libmcp.a $(B)/lib/libcub
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubbyd: $(B)/obj/$(SB)/daemon/main.o $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
-$(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libbuild.a $(B)/lib/libtemplate.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-	$(call link,-larchive $(LIBS_TLS) $(LIBS_NET))
+$(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libweb.a $(B)/lib/libbuild.a $(B)/lib/libtemplate.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+	$(call link,-larchive -lwslay $(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
 $(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/lib/libcubby.a
@@ -449,7 +478,7 @@ PART ?= smoke
 DEPS_RIG := mmdebstrap e2fsprogs
 # What Cubby and its tests need of a host that only runs microVMs.
 RIG_PACKAGES := qemu-system-x86 qemu-utils e2fsprogs uidmap fakeroot bubblewrap ca-certificates libarchive13 libcurl4 libext2fs2 \
-                libjansson4 libjose0 libnettle8 libseccomp2 libslirp0 libssl3 libuv1 libzstd1 zlib1g \
+                libjansson4 libwslay1 libjose0 libnettle8 libseccomp2 libslirp0 libssl3 libuv1 libzstd1 zlib1g \
                 python3 procps iproute2 openssl curl git
 RIG_ENV = RIG=$(abspath $(B)/kvm-rig) BUILD=$(abspath $(B)) TEST_HOME=$(TEST_HOME) RIG_PACKAGES="$(RIG_PACKAGES)"
 kvm-rig: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-rig
@@ -459,7 +488,7 @@ kvm-rig: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-rig
 # ---- checks of the source
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c')
 H_FILES = $(shell git ls-files -co --exclude-standard '*.h')
-tidy: $(B)/.deps-lint $(B)/gen/schemas.h $(B)/gen/skill_texts.h
+tidy: $(B)/.deps-lint $(B)/gen/web_files.h $(B)/gen/schemas.h $(B)/gen/skill_texts.h
 	@echo $(filter-out tests/%,$(C_FILES)) | tr ' ' '\n' | xargs -P 2 -n 4 sh -c \
 	    'clang-tidy --quiet "$$@" -- $(CPPFLAGS) $(LLHTTP_INC) $(STD) 2>/dev/null' clang-tidy
 	cppcheck --quiet --std=c11 --library=.ci/cppcheck.cfg --enable=warning,performance,portability --inline-suppr \
@@ -512,6 +541,7 @@ stage: all
 	@cd $(B)/guest && find kernel python -name '*.py' -o -name '*.js' | while read -r f; do install -D -m 644 $$f $(abspath $(STAGE))/lib/cubby/guest/$$f; done
 	@if [ -f $(RUNSC_BIN) ]; then install -m 755 $(RUNSC_BIN) $(STAGE)/libexec/cubby/runsc; \
 	    else echo 'runsc is not built, so this installation has no gVisor: "make runsc", then "make install"'; fi
+	@[ -f $(XTERM_DIR)/files/xterm.mjs ] || echo 'xterm.js is not built in, so the page of cubby web has no terminals: "make xterm", then "make install"'
 	@install -m 644 $(wildcard docs/man/*.1) $(STAGE)/share/man/man1
 	@find .claude-plugin plugins -type f ! -name '*.pyc' -exec sh -c \
 	    'for f; do install -D -m $$(stat -c %a "$$f") "$$f" "$(STAGE)/share/cubby/$$f"; done' sh {} +
@@ -539,7 +569,8 @@ uninstall:
 # tree, which .ci/package/debian joins.
 VERSION := $(shell sed -n 's/.*CUBBY_VERSION "\(.*\)"/\1/p' $(SB)/base/version.h)
 DEB := $(BUILD)/cubby_$(VERSION)-1_amd64.deb
-deb: all $(RUNSC_BIN) | $(B)/.deps-package
+deb: $(XTERM_DIR)/.done $(RUNSC_BIN) | $(B)/.deps-package
+	@$(MAKE) --no-print-directory all
 	@.ci/package/deb $(BUILD) $(VERSION) "$(DEPS_BUILD)"
 	@lintian --tag-display-limit 0 --allow-root --fail-on error $(DEB)
 deb-template: all $(TEST_TEMPLATE) | $(B)/.deps-package
@@ -552,6 +583,7 @@ help:
 	@echo 'make demo      install what is missing, build, make the template, show five bugs being fixed'
 	@echo 'make           build the programs into $(B)/bin and $(B)/guest'
 	@echo 'make runsc     build gVisor, some minutes once a user; RUNSC=FILE takes a built one'
+	@echo 'make xterm     fetch xterm.js, for the terminals of cubby web; then make again'
 	@echo 'make test      test everything; unit, protocol, e2e are its parts'
 	@echo "make pytest T=FILE   one test file, or any words of pytest"
 	@echo 'make check     units, and tests of what has changed since main, in less than a minute'
@@ -585,6 +617,9 @@ $(B)/.deps-run: Makefile | $(B)/.deps
 	@touch $@
 $(B)/.deps-runsc: Makefile | $(B)/.deps
 	$(call need,$(DEPS_RUNSC),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-xterm: Makefile | $(B)/.deps
+	$(call need,$(DEPS_XTERM),$(B)/deps.log)
 	@touch $@
 $(B)/.deps-test: Makefile | $(B)/.deps-run
 	$(call need,$(DEPS_TEST),$(B)/deps.log)

@@ -35,6 +35,7 @@ int verb_snapshot(int argc, char **argv);
 int verb_stats(int argc, char **argv);
 int verb_template(int argc, char **argv);
 int verb_top(int argc, char **argv);
+int verb_web(int argc, char **argv);
 
 int snapshot_export_verb(int argc, char **argv); // snapshot_move.c
 int snapshot_import_verb(int argc, char **argv);

@@ -23,6 +23,7 @@ static const struct verb {
     {"shell", verb_shell, "open a terminal in a sandbox"},
     {"run", verb_run, "create a sandbox, run a command in it, and end the sandbox"},
     {"expose", verb_expose, "give a port of a sandbox a URL on this host"},
+    {"web", verb_web, "serve a page to watch sandboxes and to work in them"},
     {"ps", verb_ps, "list the sandboxes"},
     {"top", verb_top, "show what the sandboxes use of this host, every two seconds"},
     {"stats", verb_stats, "show what the sandboxes use of this host, once"},
