@@ -12,6 +12,7 @@
 // A verb gets its own argv: argv[0] is its name. It returns the exit status of the program: 0; 1
 // for a failure; 2 for an invalid command line. exec returns the status of its command, and has
 // other numbers for cubby's own failures (exec.c).
+int verb_cp(int argc, char **argv); // copy/cp.c
 int verb_create(int argc, char **argv);
 int verb_daemon(int argc, char **argv);
 int verb_doctor(int argc, char **argv);

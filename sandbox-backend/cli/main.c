@@ -22,6 +22,7 @@ static const struct verb {
     {"exec", verb_exec, "run a command in a sandbox"},
     {"shell", verb_shell, "open a terminal in a sandbox"},
     {"run", verb_run, "create a sandbox, run a command in it, and end the sandbox"},
+    {"cp", verb_cp, "copy files and directories into a sandbox, or out of it"},
     {"expose", verb_expose, "give a port of a sandbox a URL on this host"},
     {"web", verb_web, "serve a page to watch sandboxes and to work in them"},
     {"ps", verb_ps, "list the sandboxes"},

@@ -46,6 +46,22 @@ def test_interrupt_kills_in_the_guest(home, sandbox):
                                 check=False).returncode == 1, 60, "the command is gone")
 
 
+def test_a_directory_goes_in_and_comes_out(home, sandbox, tmp_path):
+    top = tmp_path / "proj"
+    (top / "sub").mkdir(parents=True)
+    (top / "sub/run").write_text("#!/bin/sh\nwc -c < ../large\n")
+    (top / "sub/run").chmod(0o755)
+    (top / "link").symlink_to("sub/run")
+    (top / "large").write_bytes(os.urandom(5 << 20))
+    home.cubby("cp", top, f"{sandbox}:.")
+    answer = home.cubby("exec", "--cwd", "proj/sub", sandbox, "--", "sh", "-c", "./run; id -un > made; stat -c %U ../link")
+    assert answer.stdout == b"5242880\nuser\n"
+    home.cubby("cp", f"{sandbox}:proj", tmp_path / "back")
+    assert (tmp_path / "back/sub/made").read_text() == "user\n"
+    assert os.access(tmp_path / "back/sub/run", os.X_OK) and os.readlink(tmp_path / "back/link") == "sub/run"
+    assert (tmp_path / "back/large").read_bytes() == (top / "large").read_bytes()
+
+
 def test_the_daemon_is_started_once(home):
     unknown = ["exec", "z" * 20, "--", "true"]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:

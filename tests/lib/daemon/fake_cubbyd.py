@@ -73,6 +73,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(status, value)
         elif fake.refusal:
             self.answer(502, fake.refusal)
+        elif fake.files_gate and self.path.startswith("/files?"):
+            fake.files_gate.wait()
+            self.proxy(fake, body)
         else:
             self.proxy(fake, body)
 
@@ -122,6 +125,7 @@ class FakeDaemon:
         self.sandboxes = {}
         self.ended = {}
         self.refusal = None
+        self.files_gate = None  # an Event that the requests for files wait for
         self.seen = []
         self.connections = 0
         self.streams = []  # connections of streams of output
@@ -137,9 +141,9 @@ class FakeDaemon:
         self.server.fake = self
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
-    def init(self):
+    def init(self, **more):
         envd = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        envd.request("POST", "/init", json.dumps({"accessToken": TOKEN}))
+        envd.request("POST", "/init", json.dumps({"accessToken": TOKEN, **more}))
         assert envd.getresponse().status == 204
         envd.close()
 

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox-backend/cli/copy/archive.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/copy/beneath.h"
+#include "sandbox-backend/cli/copy/listing.h"
+
+#define BLOCK_BYTES 65536
+#define MODE_BITS   07777
+#define OWN_ACCESS  0700
+
+static int fail_archive(struct archive *a, const char *path, struct err *e)
+{
+    const char *why = archive_error_string(a);
+    return err_set(e, archive_errno(a) == ENOSPC ? ERR_NO_SPACE : ERR_INTERNAL,
+                   "the archive of %.150s: %.120s", path, why ? why : "an unknown error");
+}
+
+// ---- from the host
+static int changed(const char *path, struct err *e)
+{
+    return err_set(e, ERR_CONFLICT, "%.200s changed while it was copied; copy it again", path);
+}
+
+static int pack_data(struct archive *a, int fd, const struct entry *from, struct err *e)
+{
+    char block[BLOCK_BYTES];
+    int64_t left = from->size;
+    for (ssize_t n; (n = read(fd, block, sizeof block)) != 0; left -= n) {
+        if (n < 0)
+            return err_sys(e, errno, "read %.200s", from->path);
+        if (n > left)
+            return changed(from->path, e);
+        if (archive_write_data(a, block, (size_t)n) != n)
+            return fail_archive(a, from->path, e);
+    }
+    return left ? changed(from->path, e) : 0;
+}
+
+static int read_target(int root, const char *path, char *out, size_t room, struct err *e)
+{
+    int fd auto_close = beneath_open(root, path, O_PATH, e);
+    ssize_t n = fd < 0 ? -1 : readlinkat(fd, "", out, room - 1);
+    if (fd >= 0 && n < 0)
+        return errno == ENOENT ? changed(path, e) : err_sys(e, errno, "read %.200s", path);
+    if (n < 0)
+        return -1;
+    out[n] = '\0';
+    return 0;
+}
+
+static int pack_header(struct archive *a, const struct entry *from, unsigned mode,
+                       const char *target, struct err *e)
+{
+    struct archive_entry *entry = archive_entry_new();
+    archive_entry_set_pathname(entry, from->path);
+    archive_entry_set_filetype(entry, from->type == 'f'   ? AE_IFREG
+                                      : from->type == 'd' ? AE_IFDIR
+                                                          : AE_IFLNK);
+    archive_entry_set_perm(entry, mode & MODE_BITS);
+    archive_entry_set_mtime(entry, from->seconds, 0);
+    archive_entry_set_size(entry, from->size);
+    if (target)
+        archive_entry_set_symlink(entry, target);
+    int status = archive_write_header(a, entry);
+    archive_entry_free(entry);
+    return status == ARCHIVE_OK || status == ARCHIVE_WARN ? 0 : fail_archive(a, from->path, e);
+}
+
+static int pack_one(struct archive *a, int root, const struct entry *from, bool exact,
+                    struct err *e)
+{
+    char target[PATH_MAX];
+    unsigned mode = from->type == 'd' && !exact ? from->mode | OWN_ACCESS : from->mode;
+    if (from->type == 'l')
+        return read_target(root, from->path, target, sizeof target, e) < 0
+                   ? -1
+                   : pack_header(a, from, mode, target, e);
+    if (from->type == 'd')
+        return pack_header(a, from, mode, NULL, e);
+    int fd auto_close = beneath_open(root, from->path, O_RDONLY | O_NONBLOCK, e);
+    if (fd < 0 || pack_header(a, from, mode, NULL, e) < 0)
+        return -1;
+    return pack_data(a, fd, from, e);
+}
+
+int archive_pack(int root, const struct entry *const *entries, size_t count, bool exact, int out,
+                 struct err *e)
+{
+    struct archive *a = archive_write_new();
+    int result = 0;
+    archive_write_set_format_gnutar(a); // which keeps any bytes of a name
+    if (archive_write_open_fd(a, out) != ARCHIVE_OK)
+        result = fail_archive(a, "the copy", e);
+    for (size_t i = 0; result == 0 && i < count; i++)
+        result = pack_one(a, root, entries[i], exact, e);
+    if (result == 0 && archive_write_close(a) != ARCHIVE_OK)
+        result = fail_archive(a, "the copy", e);
+    archive_write_free(a);
+    return result;
+}
+
+// ---- to the host
+static const struct entry *find(const struct unpacking *u, const char *path)
+{
+    size_t low = 0;
+    size_t high = u->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(path, u->wanted[middle]->path);
+        if (order == 0)
+            return u->wanted[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+// The path of an entry without "./" in front and "/" behind. New string; NULL: it has none.
+static char *plain_path(struct archive_entry *entry)
+{
+    const char *path = archive_entry_pathname(entry);
+    if (!path)
+        path = archive_entry_pathname_utf8(entry);
+    while (path && strncmp(path, "./", 2) == 0)
+        path += 2;
+    size_t len = path ? strlen(path) : 0;
+    while (len && path[len - 1] == '/')
+        len--;
+    return len ? xstrndup(path, len) : NULL;
+}
+
+static int unpack_data(struct archive *a, int fd, const char *path, struct err *e)
+{
+    char block[BLOCK_BYTES];
+    for (la_ssize_t n; (n = archive_read_data(a, block, sizeof block)) != 0;) {
+        if (n < 0)
+            return fail_archive(a, path, e);
+        if (fd_write_all(fd, block, (size_t)n, e) < 0)
+            return err_wrap(e, "write %.200s", path);
+    }
+    return 0;
+}
+
+static int unpack_file(const struct unpacking *u, struct archive *a, struct archive_entry *entry,
+                       const char *path, struct err *e)
+{
+    struct beneath_file file;
+    struct entry meta = {.path = (char *)(uintptr_t)path,
+                         .mode = archive_entry_perm(entry),
+                         .seconds = archive_entry_mtime(entry),
+                         .nanoseconds = archive_entry_mtime_nsec(entry)};
+    if (beneath_file_begin(u->root, path, &file, e) < 0)
+        return -1;
+    if (unpack_data(a, file.fd, path, e) < 0) {
+        beneath_file_drop(&file);
+        return -1;
+    }
+    return beneath_file_end(&file, &meta, e);
+}
+
+static int unpack_link(const struct unpacking *u, struct archive_entry *entry, const char *path,
+                       struct err *e)
+{
+    const char *target = archive_entry_symlink(entry);
+    if (!target)
+        target = archive_entry_symlink_utf8(entry);
+    if (target && (u->keeps_links || !beneath_leads_out(path, target)))
+        return beneath_link(u->root, path, target, e);
+    if (u->on_skip)
+        u->on_skip(path, u->ctx);
+    return 0;
+}
+
+static int unpack_hard_link(const struct unpacking *u, const char *path, const char *from,
+                            struct err *e)
+{
+    while (strncmp(from, "./", 2) == 0)
+        from += 2;
+    if (!find(u, from))
+        return err_set(e, ERR_INVALID,
+                       "the sandbox's archive links %.100s to %.100s, which was "
+                       "not asked for",
+                       path, from);
+    return beneath_hard_link(u->root, path, from, e);
+}
+
+static int unpack_one(const struct unpacking *u, struct archive *a, struct archive_entry *entry,
+                      struct err *e)
+{
+    char *path auto_free = plain_path(entry);
+    const struct entry *wanted = path ? find(u, path) : NULL;
+    if (!wanted || !listing_path_is_plain(path))
+        return err_set(e, ERR_INVALID,
+                       "the sandbox's archive has an entry that was not asked "
+                       "for: %.200s",
+                       path ? path : "one without a name");
+    const char *hard = archive_entry_hardlink(entry);
+    if (hard)
+        return unpack_hard_link(u, path, hard, e);
+    switch (archive_entry_filetype(entry)) {
+    case AE_IFREG:
+        return wanted->type == 'f' ? unpack_file(u, a, entry, path, e) : changed(path, e);
+    case AE_IFDIR:
+        return wanted->type == 'd' ? beneath_dir(u->root, path, e) : changed(path, e);
+    case AE_IFLNK:
+        return wanted->type == 'l' ? unpack_link(u, entry, path, e) : changed(path, e);
+    default:
+        return changed(path, e);
+    }
+}
+
+int archive_unpack(const struct unpacking *u, int in, struct err *e)
+{
+    struct archive *a = archive_read_new();
+    struct archive_entry *entry = NULL;
+    int status = ARCHIVE_FATAL;
+    int result = 0;
+    archive_read_support_format_tar(a);
+    archive_read_support_format_empty(a);
+    if (lseek(in, 0, SEEK_SET) < 0 || archive_read_open_fd(a, in, BLOCK_BYTES) != ARCHIVE_OK)
+        result = fail_archive(a, "the copy", e);
+    while (result == 0 &&
+           ((status = archive_read_next_header(a, &entry)) == ARCHIVE_OK || status == ARCHIVE_WARN))
+        result = unpack_one(u, a, entry, e);
+    if (result == 0 && status != ARCHIVE_EOF)
+        result = fail_archive(a, "the copy", e);
+    archive_read_free(a);
+    return result;
+}

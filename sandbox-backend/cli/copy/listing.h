@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The entries of a tree, on the host or in a sandbox: what copies and synchronisation compare.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sandbox-backend/base/err.h"
+
+struct remote;
+struct ignore;
+
+#define LISTING_ENTRIES_MAX 1000000
+#define LISTING_BYTES_MAX   (128 << 20) // of a sandbox's answer
+#define LISTING_DEPTH_MAX   256
+
+struct entry {
+    char *path; // owned; relative to the tree, without "./"; any bytes
+    char type;  // 'f' a file, 'd' a directory, 'l' a symbolic link, 'o' anything else
+    unsigned mode;
+    int64_t size; // of a file; 0 for the others
+    int64_t seconds;
+    long nanoseconds; // the time of the last change
+};
+
+// Sorted by path in byte order, so a directory comes before what it holds.
+struct listing {
+    struct entry *entries;
+    size_t count, room;
+};
+
+// Add an entry and take `path`. ERR_LIMIT: too many.
+int listing_add(struct listing *l, struct entry entry, struct err *e);
+void listing_sort(struct listing *l);
+void listing_fini(struct listing *l);
+const struct entry *listing_find(const struct listing *l, const char *path); // NULL: none
+
+// Return whether a path is relative and has no empty part, "." or "..".
+bool listing_path_is_plain(const char *path);
+
+// List the tree below the directory `root` of the host. `ignored` may be NULL. A directory of
+// another file system is entered, a symbolic link never.
+int listing_of_host(struct listing *l, int root, const struct ignore *ignored, struct err *e);
+// List the tree below the directory `path` of the sandbox.
+int listing_of_sandbox(struct listing *l, struct remote *r, const char *path,
+                       const struct ignore *ignored, struct err *e);
