@@ -50,6 +50,8 @@ static int take(struct egress_config *c, const json_t *json, struct err *e)
         return err_set(e, ERR_INVALID, "ca must have a certificate and a key");
     if (secrets_from_json(&c->secrets, json_object_get(json, "secrets"), e) < 0)
         return -1;
+    if (rules_from_json(&c->rules, json_object_get(json, "rules"), e) < 0)
+        return -1;
     c->leaves = leaves_new(certificate, key, e);
     c->tls = c->leaves ? tls_contexts_new(c->leaves, trust, e) : NULL;
     return c->tls ? 0 : -1;
@@ -79,6 +81,7 @@ void egress_config_fini(struct egress_config *c)
         tls_contexts_free(c->tls);
     if (c->leaves)
         leaves_free(c->leaves);
+    rules_fini(&c->rules);
     secrets_fini(&c->secrets);
     *c = (struct egress_config){0};
 }
@@ -123,6 +126,7 @@ struct egress *egress_new(const struct egress_options *o, struct err *e)
     }
     g->room = (struct tunnel_room){.loop = &g->loop,
                                    .secrets = &g->config.secrets,
+                                   .rules = &g->config.rules,
                                    .report = on_report,
                                    .on_gone = on_gone,
                                    .ctx = g};

@@ -36,7 +36,12 @@
 //   {"ca": {"certificate": PEM, "key": PEM},
 //    "trust": "/path/of/bundle.pem",            (optional; else the system's store)
 //    "secrets": [{"name": "OPENAI_API_KEY", "placeholder": "cubby-...", "value": "sk-...",
-//                 "hosts": ["api.openai.com", "*.openai.com"]}]}
+//                 "hosts": ["api.openai.com", "*.openai.com"]}],
+//    "rules": [{"host": "api.openai.com",       (optional)
+//               "headers": {"Authorization": "Bearer cubby-..."}}]}
+//
+// A rule sets headers in requests that go over TLS to its host, whether the guest sends them or
+// not. Among several rules that fit a host, one applies: the exact name, else the longest suffix.
 //
 // TLS. Towards the guest: a leaf certificate for the connection's name, signed by the sandbox's own
 // authority. It is made when it is first needed. Those of the LEAVES_MAX names that were used last
@@ -66,6 +71,7 @@
 // bypasses it.
 #pragma once
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/egress/rules.h"
 #include "sandbox-backend/egress/secret.h"
 #include "sandbox-backend/egress/tls_context.h"
 
@@ -94,6 +100,7 @@ struct egress_config {
     struct leaves *leaves; // owned, as everything here
     struct tls_contexts *tls;
     struct secrets secrets;
+    struct rules rules;
 };
 
 // Read the descriptor to its end and close it. Call egress_config_fini in any case.

@@ -200,6 +200,21 @@ static bool add_header(const struct judge *j, const struct http_header *h, struc
     return true;
 }
 
+// Append the rule's headers. Accept-Encoding stays identity where a secret may come back.
+static bool add_rule(const struct judge *j, bool guarded, struct buf *out, struct refusal *r)
+{
+    for (size_t i = 0; j->rule && i < j->rule->count; i++) {
+        const struct rule_header *h = &j->rule->headers[i];
+        if (guarded && http_name_is(h->name, "Accept-Encoding"))
+            continue;
+        buf_printf(out, "%s: ", h->name);
+        if (!fill(j, h->value, strlen(h->value), false, out, r))
+            return false;
+        buf_adds(out, "\r\n");
+    }
+    return true;
+}
+
 static void add_connection(const struct http_parser *p, struct buf *out)
 {
     const char *upgrade = http_header_get(p->headers, p->count, "Upgrade");
@@ -228,14 +243,16 @@ bool judge_request(const struct judge *j, const struct http_parser *p, struct bu
         return false;
     for (size_t i = 0; i < p->count; i++) {
         const struct http_header *h = &p->headers[i];
-        bool skipped =
-            is_made_anew(h->name) || (guarded && http_name_is(h->name, "Accept-Encoding"));
+        bool skipped = is_made_anew(h->name) || rule_sets(j->rule, h->name) ||
+                       (guarded && http_name_is(h->name, "Accept-Encoding"));
         if (skipped ? !has_none(j, h->value, strlen(h->value), "a header that is not passed on", r)
                     : !add_header(j, h, out, r))
             return false;
     }
     if (guarded)
         buf_adds(out, "Accept-Encoding: identity\r\n");
+    if (!add_rule(j, guarded, out, r))
+        return false;
     add_length(p, out);
     add_connection(p, out);
     buf_adds(out, "\r\n");

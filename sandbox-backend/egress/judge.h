@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/egress/rules.h"
 #include "sandbox-backend/egress/secret.h"
 #include "sandbox-backend/net/http_parser.h"
 
@@ -13,6 +14,7 @@ struct judge {
     int port;
     bool tls;
     const struct secrets *secrets;
+    const struct rule *rule; // NULL: none for this connection
     struct buf *code; // gets the new text of Authorization: Basic, which must be masked in answers;
                       // NULL: not wanted
 };
@@ -34,7 +36,8 @@ struct refusal {
 // - headers of the guest's connection (Connection, Keep-Alive, TE, Proxy-*), in place of which new
 //   ones are written. An offer to change the protocol is passed on when it is WebSocket;
 // - Accept-Encoding, which is set to identity if a secret may go to this host, so that an echo of
-//   the secret can be found.
+//   the secret can be found;
+// - the headers of the rule, which take the place of the guest's of the same names.
 bool judge_request(const struct judge *j, const struct http_parser *p, struct buf *out,
                    struct refusal *r);
 // Judge a placeholder in a request's body or trailer, where it is never replaced. Return false with

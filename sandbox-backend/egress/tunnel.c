@@ -113,6 +113,7 @@ static struct tunnel *tunnel_new(const struct tunnel_room *room, const struct tu
                               .port = target->port,
                               .tls = target->tls,
                               .secrets = room->secrets,
+                              .rule = target->tls ? rules_for(room->rules, t->name) : NULL,
                               .code = &t->code};
     http_parser_init(&t->request, HTTP_REQUEST);
     http_parser_init(&t->answer, HTTP_RESPONSE);

@@ -3,6 +3,7 @@
 #pragma once
 #include <uv.h>
 
+#include "sandbox-backend/egress/rules.h"
 #include "sandbox-backend/egress/secret.h"
 #include "sandbox-backend/egress/tls_context.h"
 
@@ -31,6 +32,7 @@ struct tunnel_room {
     uv_loop_t *loop;
     struct tls_contexts *tls;
     const struct secrets *secrets;
+    const struct rules *rules;
     void (*report)(void *ctx, const struct tunnel_report *r);
     void (*on_gone)(void *ctx, struct tunnel *t); // the tunnel is freed after this
     void *ctx;

@@ -154,9 +154,11 @@ class Host(Threaded):
 class Egress:
     """A running cubby-egress."""
 
-    def __init__(self, ca, secrets, trust=None):
+    def __init__(self, ca, secrets, trust=None, rules=None):
         self.ca = ca
         config = {"ca": {"certificate": ca.pem(), "key": ca.key_pem()}, "secrets": secrets}
+        if rules is not None:
+            config["rules"] = rules
         if trust:
             config["trust"] = str(trust)
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cubby-egress with two secrets, and how its answers and its log report a refusal."""
 
+import contextlib
 import secrets
 
 import pytest
@@ -24,11 +25,11 @@ def fixture_authorities(tmp_path_factory):
     return Authority(directory, "hosts"), Authority(directory, "sandbox"), Authority(directory, "nobody")
 
 
-@pytest.fixture(name="world")
-def fixture_world(authorities):
+@contextlib.contextmanager
+def running(authorities, rules=None):
     """A cubby-egress that trusts the hosts' authority; it must end cleanly and never log a value."""
     hosts, ca, _ = authorities
-    egress = Egress(ca, SECRETS, hosts.path)
+    egress = Egress(ca, SECRETS, hosts.path, rules)
     opened = []
 
     def host(*names, behave=None, pair=None, tls=True):
@@ -42,6 +43,12 @@ def fixture_world(authorities):
         one.close()
     log = egress.stop()
     assert VALUE not in log and WILD_VALUE not in log and "PRIVATE KEY" not in log
+
+
+@pytest.fixture(name="world")
+def fixture_world(authorities):
+    with running(authorities) as egress:
+        yield egress
 
 
 def refusals(egress):
