@@ -137,6 +137,7 @@ static int open_rooms(struct daemon *d)
         ports_listen_open(&d->ports_listen, &o->ports, &d->err) < 0)
         return -1;
     d->store.secrets = o->secrets;
+    d->store.secrets.stored = &d->store.stored;
     d->store.domain = o->domain;
     d->store.peers = peers_new(&d->loop, &o->peers);
     d->store.node = d->store.snapshots.node = o->node;

@@ -96,6 +96,22 @@ def test_python(world):
     assert (code, out) == (0, b"200\n"), out
 
 
+def test_a_header_of_a_rule(world, address):
+    """network.rules: the guest sends no Authorization and knows no placeholder; the host gets the value."""
+    rules = {NAME: [{"transform": {"headers": {"Authorization": "Bearer ${e2b.secrets.API_KEY}"}}}],
+             OTHER: [{"transform": {"headers": {"X-Rule": "of the rule"}}}]}
+    made = world.create(timeout=300, network={"rules": rules, "allowOut": [f"{address}/32"],
+                                              "denyOut": ["0.0.0.0/0"]})
+    assert world.command(made, f"echo {address} {NAME} {OTHER} >>/etc/hosts", "root")[0] == 0
+    code, out = curl(world, NAME, world.host, made=made)
+    assert code == 0 and sent(world.host) == f"Bearer {VALUE}", out
+    assert VALUE not in out and "*" * len(VALUE) in out
+    code, out = curl(world, OTHER, world.other, "-H 'x-rule: mine'", made=made)
+    assert code == 0 and [v for k, v in world.other.requests.pop()[1] if k.lower() == "x-rule"] == ["of the rule"], out
+    assert b"cubby-secret" not in world.command(made, "env; cat /proc/*/environ 2>/dev/null", "root")[1]
+    assert world.kill(made["sandboxID"]) == 204
+
+
 def test_elsewhere(world):
     before = len(world.other.requests)
     code, out = curl(world, OTHER, world.other, KEY + " -w '%{http_code}'")

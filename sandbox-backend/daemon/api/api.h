@@ -54,6 +54,8 @@ api_handler api_volumes, api_volume_make, api_volume, api_volume_remove;        
 api_handler api_volume_stat, api_volume_change, api_volume_delete; // api_volume_content.c
 api_handler api_volume_list, api_volume_make_dir;                  // api_volume_content.c
 api_handler api_volume_download, api_volume_upload;                // api_volume_content.c
+api_handler api_secrets, api_secret_make, api_secret;              // api_secrets.c
+api_handler api_secret_change, api_secret_remove;                  // api_secrets.c
 api_handler api_events;                                            // api_events.c
 api_handler api_webhooks, api_webhook_make, api_webhook;           // api_webhooks.c
 api_handler api_webhook_change, api_webhook_remove;                // api_webhooks.c

@@ -13,9 +13,6 @@
 static const struct absent {
     const char *path, *what, *instead;
 } ABSENT[] = {
-    {"/secrets", "secrets made by requests are",
-     "the operator writes secrets into the daemon's secrets file (cubbyd --secrets), and a create "
-     "names them in its member secrets"},
     {"/api-keys", "API keys made by requests are", "run `cubby key new NAME` on the server"},
     {"/access-tokens", "access tokens are", "run `cubby key new NAME` on the server"},
     {"/nodes", "nodes are", "one cubbyd serves one host; GET /health shows its load"},

@@ -15,6 +15,7 @@
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/secrets/secrets.h"
 
 // ---- PUT
 struct pending_network {
@@ -46,6 +47,19 @@ static void on_set(struct machine *m, const struct err *e, void *ctx)
         reply_empty(req);
 }
 
+// The running cubby-egress has the rules, so they stay as they are.
+static int check_rules(const struct api_call *c, struct err *e)
+{
+    const json_t *rules = json_object_get(c->body, "rules");
+    const json_t *own = secrets_rules(c->sb->secrets);
+    bool same = own ? json_equal(rules, own) : body_is_empty(rules);
+    if (!rules || same)
+        return 0;
+    return err_set(e, ERR_INVALID,
+                   "rules cannot be changed while the sandbox lives; name them in network.rules "
+                   "when you create it, and leave them out here");
+}
+
 int api_network(struct api_call *c, struct err *e)
 {
     struct net_policy policy;
@@ -56,6 +70,7 @@ int api_network(struct api_call *c, struct err *e)
                        "{} opens the whole public internet");
     if (driver_need(c->sb->facts.driver, DRIVER_POLICY, e) < 0 ||
         json_get_bool(c->body, "allow_internet_access", &internet, true, e) < 0 ||
+        check_rules(c, e) < 0 ||
         body_network(c->body, "", internet, c->store->limits.private_network, &policy, e) < 0)
         return -1;
     if (api_need_running(c, e) < 0) {

@@ -82,7 +82,6 @@ static int refuse_unavailable(const json_t *lists, const char *where, struct err
         const char *key, *instead;
     } KEYS[] = {
         {"egressProxy", "set https_proxy in envVars, and allow the proxy's address in allowOut"},
-        {"rules", "Cubby does not change requests; set headers in the program that sends them"},
         {"httpsPorts", "Cubby does not look into TLS on any port"},
     };
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)

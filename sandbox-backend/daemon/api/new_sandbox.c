@@ -125,6 +125,17 @@ static int parse_network(const struct store *store, const json_t *body, bool int
                         e);
 }
 
+static int parse_secrets(const struct store *store, const json_t *body, struct create_spec *out,
+                         struct err *e)
+{
+    const struct secrets_wish wish = {
+        .names = json_object_get(body, "secrets"),
+        .rules = json_object_get(json_object_get(body, "network"), "rules"),
+        .owner = out->owner,
+        .env = out->env};
+    return secrets_wanted(&store->secrets, &wish, &out->secrets, e);
+}
+
 static int parse_map(const json_t *body, const char *key, size_t max, json_t **out, struct err *e)
 {
     size_t bytes = 0;
@@ -334,9 +345,7 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
         parse_idle(store, body, out, e) < 0 || parse_unavailable(body, e) < 0 ||
         json_get_bool(body, "allow_internet_access", &internet, true, e) < 0 ||
         json_get_bool(body, "noWiderNetwork", &no_wider, false, e) < 0 ||
-        parse_network(store, body, internet, out, e) < 0 ||
-        secrets_wanted(&store->secrets, json_object_get(body, "secrets"), out->owner, out->env,
-                       &out->secrets, e) < 0)
+        parse_network(store, body, internet, out, e) < 0 || parse_secrets(store, body, out, e) < 0)
         return -1;
     if (parse_wish(body, out->metadata, &wish, e) < 0 ||
         templates_find_as(store, out->owner, template, &wish, &out->template, e) < 0 ||

@@ -153,6 +153,8 @@ static json_t *network_of(const struct sandbox *sb)
     json_t *view = json_pack("{s:b, s:o, s:o}", "allowPublicTraffic", !sb->traffic_token,
                              "allowOut", plain_addresses(json_object_get(policy, "allowOut")),
                              "denyOut", plain_addresses(deny));
+    if (secrets_rules(sb->secrets))
+        json_object_set(view, "rules", secrets_rules(sb->secrets));
     if (sb->mask_request_host)
         set(view, "maskRequestHost", json_string(sb->mask_request_host));
     json_decref(policy);

@@ -50,6 +50,7 @@ int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *h
     if (dir_make(store->dir, 0700, e) < 0 || built_names_open(&store->names, home, e) < 0)
         return -1;
     if (volumes_open(&store->volumes, home, e) < 0 ||
+        secret_store_open(&store->stored, home, e) < 0 ||
         snapshots_open(&store->snapshots, home, e) < 0)
         return -1;
     return events_open(&store->events, loop, home, &limits->webhooks_to, e);
@@ -67,6 +68,7 @@ void store_fini(struct store *store)
 {
     snapshots_fini(&store->snapshots);
     volumes_fini(&store->volumes);
+    secret_store_fini(&store->stored);
     events_fini(&store->events);
     built_names_fini(&store->names);
     ended_log_close(&store->ended);

@@ -15,6 +15,7 @@
 #include "sandbox-backend/daemon/sandbox/ended_log.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/snapshots.h"
+#include "sandbox-backend/daemon/secrets/secret_store.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
 #include "sandbox-backend/daemon/volumes/volumes.h"
 #include "sandbox-backend/drivers/driver.h"
@@ -86,6 +87,7 @@ struct store {
     char *dir;                               // owned; <home>/sandboxes
     struct store_limits limits;
     struct secrets_opts secrets;   // borrowed strings
+    struct secret_store stored;    // secrets made through the API
     struct sandbox_list sandboxes; // the oldest first
     size_t count;                  // in any state
     int64_t started_ns;            // of the newest sandbox that callers have seen

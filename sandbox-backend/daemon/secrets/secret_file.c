@@ -88,6 +88,15 @@ static int check_hosts(const json_t *entry, struct err *e)
     return 0;
 }
 
+int secret_file_check_use(const json_t *entry, struct err *e)
+{
+    const char *variable = NULL;
+    if (json_get_string(entry, "env_name", &variable, NULL, e) < 0 ||
+        (variable && check_variable(variable, e) < 0))
+        return -1;
+    return json_object_get(entry, "hosts") ? check_hosts(entry, e) : 0;
+}
+
 static int check_members(const json_t *entry, struct err *e)
 {
     static const char *const KNOWN[] = {"file", "env", "hosts", "env_name", "keys"};
@@ -208,9 +217,9 @@ static char *read_value(const char *path, struct err *e)
     return value;
 }
 
-static int check_value(const char *value, struct err *e)
+int secret_file_check_value(const char *value, struct err *e)
 {
-    size_t len = strlen(value);
+    size_t len = value ? strlen(value) : 0;
     if (len < VALUE_MIN_BYTES || len > VALUE_MAX_BYTES)
         return err_set(e, ERR_INVALID, "the secret's value must have %d to %d bytes",
                        VALUE_MIN_BYTES, VALUE_MAX_BYTES);
@@ -231,7 +240,7 @@ char *secret_file_value(const json_t *entry, struct err *e)
     char *value = path ? read_value(path, e) : found ? xstrdup(found) : NULL;
     if (!value && variable)
         err_set(e, ERR_NOT_FOUND, "the daemon's environment has no variable %.80s", variable);
-    if (value && check_value(value, e) < 0) {
+    if (value && secret_file_check_value(value, e) < 0) {
         explicit_bzero(value, strlen(value));
         free(steal(&value));
     }

@@ -20,6 +20,9 @@
 json_t *secret_file_read(const char *path, struct err *e);
 // The variable in the guest. Borrowed.
 const char *secret_file_env_name(const char *name, const json_t *entry);
+// Check the name of the variable, and the hosts if there are any.
+int secret_file_check_use(const json_t *entry, struct err *e);
+int secret_file_check_value(const char *value, struct err *e);   // NULL is invalid, too
 bool secret_file_allows(const json_t *entry, const char *owner); // `owner` NULL: the unix socket
 // Return the value, one line without its newline, as a new string to be wiped; NULL with `e`, which
 // holds nothing of the value.

@@ -3,12 +3,16 @@
 #include "sandbox-backend/daemon/secrets/secrets.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/host_pattern.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/secrets/header_rules.h"
 #include "sandbox-backend/daemon/secrets/secret_file.h"
+#include "sandbox-backend/daemon/secrets/secret_store.h"
 #include "sandbox-backend/keys/authority.h"
 #include "sandbox-backend/log/log.h"
 
@@ -60,48 +64,141 @@ static int hide(const struct secrets_opts *opts, const char *name, const json_t 
                    name ? name : "the daemon's", text);
 }
 
-// An unknown secret and a forbidden one give the same error.
-static int give(const struct secrets_opts *opts, const json_t *file, const char *name,
-                const char *owner, const json_t *env, json_t *given, struct err *e)
+// What the secrets of one request are found with. All is borrowed.
+struct search {
+    const struct secrets_opts *opts;
+    const struct secrets_wish *wish;
+    const json_t *file; // NULL: there is none
+    json_t *given;      // what has been found
+};
+
+static json_t *look_up(const struct secrets_opts *opts, const json_t *file, const char *name,
+                       const char *owner)
 {
-    const json_t *entry = json_object_get(file, name);
-    if (!entry || !secret_file_allows(entry, owner))
-        return err_set(
-            e, ERR_INVALID,
-            "secrets: this caller may not use \"%.80s\"; the file of cubbyd --secrets says which "
-            "secrets a caller may use",
-            name);
-    if (json_object_get(given, name))
-        return err_set(e, ERR_INVALID, "secrets: %.128s is given twice", name);
+    json_t *entry = json_object_get(file, name);
+    if (entry)
+        return json_incref(entry);
+    return opts->stored ? secret_store_entry(opts->stored, name, owner) : NULL;
+}
+
+static int no_secret(const struct search *s, const char *name, struct err *e)
+{
+    if (!s->opts->path)
+        return err_set(e, ERR_INVALID,
+                       "secrets: this caller has no secret \"%.80s\", and this daemon has no "
+                       "secrets file (start it with --secrets FILE, or make the secret with POST "
+                       "/secrets)",
+                       name);
+    return err_set(
+        e, ERR_INVALID,
+        "secrets: this caller may not use \"%.80s\"; the file of cubbyd --secrets says which "
+        "secrets a caller may use",
+        name);
+}
+
+// Return the entry of a secret whose value can be read. An unknown secret and a forbidden one give
+// the same error. New reference.
+static json_t *find(const struct search *s, const char *name, struct err *e)
+{
+    const char *owner = s->wish->owner;
+    json_t *entry = look_up(s->opts, s->file, name, owner);
+    bool in_file = json_object_get(s->file, name);
     struct err why = ERR_INIT;
-    char *value = secret_file_value(entry, &why);
-    if (!value)
-        return hide(opts, name, entry, owner, &why, e);
+    char *value = NULL;
+    if (!entry || (in_file && !secret_file_allows(entry, owner)))
+        no_secret(s, name, e);
+    else if (json_object_size(s->given) >= SECRETS_OF_ONE_MAX)
+        err_set(e, ERR_INVALID, "secrets: a sandbox may use at most %d secrets",
+                SECRETS_OF_ONE_MAX);
+    else if (!(value = secret_file_value(entry, &why)))
+        hide(s->opts, name, entry, owner, &why, e);
     secrets_wipe(&value);
-    const char *env_name = secret_file_env_name(name, entry);
-    if (check_env(env_name, given, env, e) < 0)
-        return -1;
+    if (err_is(e))
+        json_decref(steal(&entry));
+    return entry;
+}
+
+static json_t *add(const struct search *s, const char *name)
+{
     char *unique auto_free = random_hex(PLACEHOLDER_BYTES);
     char *placeholder auto_free = str_printf(PLACEHOLDER_PREFIX "%s", unique);
-    json_object_set_new(given, name,
-                        json_pack("{s:s, s:s}", "placeholder", placeholder, "env", env_name));
+    json_t *one = json_pack("{s:s}", "placeholder", placeholder);
+    json_object_set_new(s->given, name, one);
+    return one;
+}
+
+static int give(const struct search *s, const char *name, struct err *e)
+{
+    if (json_object_get(s->given, name))
+        return err_set(e, ERR_INVALID, "secrets: %.128s is given twice", name);
+    json_t *entry = find(s, name, e);
+    if (!entry)
+        return -1;
+    const char *env_name = secret_file_env_name(name, entry);
+    if (!json_object_get(entry, "hosts"))
+        err_set(e, ERR_INVALID,
+                "secrets: %.128s is for no host; set " SECRET_HOSTS_KEY
+                " in its metadata, or use it in network.rules",
+                name);
+    else if (secret_file_check_use(entry, e) == 0 &&
+             check_env(env_name, s->given, s->wish->env, e) == 0)
+        json_object_set_new(add(s, name), "env", json_string(env_name));
+    json_decref(entry);
+    return err_is(e) ? -1 : 0;
+}
+
+static bool is_for(const json_t *hosts, const char *host)
+{
+    size_t i;
+    const json_t *pattern;
+    json_array_foreach (hosts, i, pattern)
+        if (strcasecmp(json_string_value(pattern), host) == 0 ||
+            host_pattern_matches(json_string_value(pattern), host))
+            return true;
+    return false;
+}
+
+// Note that a rule uses a secret.
+static int use_in_rule(const char *host, const char *name, void *ctx, struct err *e)
+{
+    const struct search *s = ctx;
+    json_t *one = json_object_get(s->given, name);
+    json_t *entry = one ? look_up(s->opts, s->file, name, s->wish->owner) : find(s, name, e);
+    if (!entry)
+        return err_is(e) ? err_wrap(e, "network.rules: %.80s", host) : no_secret(s, name, e);
+    const json_t *own = json_object_get(entry, "hosts");
+    one = one ? one : add(s, name);
+    if (own && !is_for(own, host))
+        err_set(e, ERR_INVALID, "network.rules: secret %.80s is not for the host %.80s", name,
+                host);
+    json_decref(entry);
+    if (own || err_is(e))
+        return err_is(e) ? -1 : 0;
+    json_t *hosts = json_object_get(one, "hosts");
+    if (!hosts)
+        json_object_set_new(one, "hosts", hosts = json_array());
+    if (!is_for(hosts, host))
+        json_array_append_new(hosts, json_string(host));
     return 0;
 }
 
-static int give_all(const struct secrets_opts *opts, const json_t *names, const char *owner,
-                    const json_t *env, json_t *given, struct err *e)
+static int give_all(struct search *s, struct err *e)
 {
+    const struct secrets_opts *opts = s->opts;
     struct err why = ERR_INIT;
-    json_t *file = secret_file_read(opts->path, &why);
+    json_t *file = opts->path ? secret_file_read(opts->path, &why) : NULL;
     const json_t *name;
     size_t i;
-    int rc = file ? 0 : hide(opts, NULL, NULL, owner, &why, e);
-    json_array_foreach (names, i, name) {
+    int rc = err_is(&why) ? hide(opts, NULL, NULL, s->wish->owner, &why, e) : 0;
+    s->file = file;
+    json_array_foreach (s->wish->names, i, name) {
         if (rc == 0 && !json_is_string(name))
             rc = err_set(e, ERR_INVALID, "secrets must be a list of names");
         if (rc == 0)
-            rc = give(opts, file, json_string_value(name), owner, env, given, e);
+            rc = give(s, json_string_value(name), e);
     }
+    if (rc == 0)
+        rc = header_rules_each(s->wish->rules, use_in_rule, s, e);
     json_decref(file);
     return rc;
 }
@@ -116,23 +213,27 @@ static json_t *make_ca(struct err *e)
     return ca;
 }
 
-int secrets_wanted(const struct secrets_opts *opts, const json_t *names, const char *owner,
-                   const json_t *env, json_t **out, struct err *e)
+int secrets_wanted(const struct secrets_opts *opts, const struct secrets_wish *wish, json_t **out,
+                   struct err *e)
 {
+    const json_t *names = wish->names;
+    json_t *rules = NULL;
     *out = NULL;
-    if (!names || json_is_null(names) || (json_is_array(names) && json_array_size(names) == 0))
-        return 0;
-    if (!json_is_array(names) || json_array_size(names) > SECRETS_OF_ONE_MAX)
+    if (names && !json_is_null(names) &&
+        (!json_is_array(names) || json_array_size(names) > SECRETS_OF_ONE_MAX))
         return err_set(e, ERR_INVALID, "secrets must be a list of at most %d names",
                        SECRETS_OF_ONE_MAX);
-    if (!opts->path)
-        return err_set(e, ERR_INVALID,
-                       "secrets: this daemon has no secrets (start it with --secrets FILE)");
-    json_t *given = json_object();
-    json_t *ca = NULL;
-    if (give_all(opts, names, owner, env, given, e) == 0 && (ca = make_ca(e)))
-        *out = json_pack("{s:o, s:o}", "given", json_incref(given), "ca", ca);
-    json_decref(given);
+    if (header_rules_parse(wish->rules, &rules, e) < 0)
+        return -1;
+    if (!json_array_size(names) && !rules)
+        return 0;
+    const struct secrets_wish checked = {names, rules, wish->owner, wish->env};
+    struct search s = {.opts = opts, .wish = &checked, .given = json_object()};
+    json_t *ca = give_all(&s, e) == 0 ? make_ca(e) : NULL;
+    if (ca)
+        *out = json_pack("{s:O, s:O*, s:o}", "given", s.given, "rules", rules, "ca", ca);
+    json_decref(s.given);
+    json_decref(rules);
     return *out ? 0 : -1;
 }
 
@@ -158,16 +259,14 @@ static void add_string(struct buf *out, const char *text)
     buf_addc(out, '"');
 }
 
-static int add_one(struct buf *out, const json_t *file, const char *name, const json_t *given,
+static int add_one(struct buf *out, const json_t *entry, const char *name, const json_t *given,
                    struct err *e)
 {
-    const json_t *entry = json_object_get(file, name);
-    if (!entry)
-        return err_set(e, ERR_NOT_FOUND, "the secret is no longer in the file of --secrets");
+    const json_t *own = json_object_get(entry, "hosts");
     char *value = secret_file_value(entry, e);
     if (!value)
         return -1;
-    char *hosts auto_free = json_to_string(json_object_get(entry, "hosts"));
+    char *hosts auto_free = json_to_string(own ? own : json_object_get(given, "hosts"));
     buf_printf(out, "%s{\"name\":", out->data[out->len - 1] == '[' ? "" : ",");
     add_string(out, name);
     buf_printf(out, ",\"hosts\":%s,\"placeholder\":", hosts);
@@ -196,44 +295,52 @@ void secrets_missing_fini(struct secrets_missing *missing)
     free(missing->why);
 }
 
-static json_t *read_file(const struct secrets_opts *opts, struct err *e)
+static void add_all(struct buf *out, const struct secrets_opts *opts, const json_t *secrets,
+                    const char *owner, struct secrets_missing *missing)
 {
-    if (opts->path)
-        return secret_file_read(opts->path, e);
-    err_set(e, ERR_PRECONDITION, "this daemon has no secrets (start it with --secrets FILE)");
-    return NULL;
+    struct err unread = ERR_INIT;
+    const char *name;
+    json_t *given;
+    json_t *file = opts->path ? secret_file_read(opts->path, &unread) : NULL;
+    json_object_foreach (json_object_get(secrets, "given"), name, given) {
+        struct err e = unread;
+        json_t *entry = look_up(opts, file, name, owner);
+        if (!entry && !err_is(&e))
+            err_set(&e, ERR_NOT_FOUND, "%s",
+                    opts->path ? "the secret is no longer in the file of --secrets, or was deleted"
+                               : "the secret was deleted, or the daemon lacks --secrets FILE");
+        if (!entry || add_one(out, entry, name, given, &e) < 0) {
+            log_warn("secret.unusable", "name=%s error=\"%s\"", name, e.msg);
+            note(missing, name, cause(opts, entry, owner, &e));
+        }
+        json_decref(entry);
+    }
+    json_decref(file);
 }
 
 char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, const char *owner,
                      struct secrets_missing *missing)
 {
     struct buf out = BUF_INIT;
-    struct err unread = ERR_INIT;
-    const char *name;
-    json_t *given;
     *missing = (struct secrets_missing){0};
     if (!secrets)
         return NULL;
-    json_t *file = read_file(opts, &unread);
+    json_t *rules =
+        header_rules_for_egress(secrets_rules(secrets), json_object_get(secrets, "given"));
     char *ca auto_free = json_to_string(json_object_get(secrets, "ca"));
+    char *rules_text auto_free = json_to_string(rules);
+    json_decref(rules);
     buf_room(&out, (size_t)SECRETS_OF_ONE_MAX *
                        1024); // large enough that it is seldom moved while it holds values
-    buf_printf(&out, "{\"ca\":%s,", ca);
+    buf_printf(&out, "{\"ca\":%s,\"rules\":%s,", ca, rules_text);
     if (opts->trust) {
         buf_adds(&out, "\"trust\":");
         add_string(&out, opts->trust);
         buf_addc(&out, ',');
     }
     buf_adds(&out, "\"secrets\":[");
-    json_object_foreach (json_object_get(secrets, "given"), name, given) {
-        struct err e = unread;
-        if (file && add_one(&out, file, name, given, &e) == 0)
-            continue;
-        log_warn("secret.unusable", "name=%s error=\"%s\"", name, e.msg);
-        note(missing, name, cause(opts, json_object_get(file, name), owner, &e));
-    }
+    add_all(&out, opts, secrets, owner, missing);
     buf_adds(&out, "]}");
-    json_decref(file);
     explicit_bzero(ca, strlen(ca));
     return buf_take(&out);
 }
@@ -249,8 +356,9 @@ void secrets_environment(const json_t *secrets, json_t *env)
     if (!secrets)
         return;
     json_object_foreach (json_object_get(secrets, "given"), name, given) {
-        json_object_set(env, json_string_value(json_object_get(given, "env")),
-                        json_object_get(given, "placeholder"));
+        const char *variable = json_string_value(json_object_get(given, "env"));
+        if (variable)
+            json_object_set(env, variable, json_object_get(given, "placeholder"));
     }
     for (size_t i = 0; i < ARRAY_LEN(BUNDLES); i++)
         if (!json_object_get(env, BUNDLES[i]))
@@ -272,7 +380,13 @@ json_t *secrets_names(const json_t *secrets)
     const char *name;
     json_t *given;
     json_object_foreach (json_object_get(secrets, "given"), name, given) {
-        json_array_append_new(names, json_string(name));
+        if (json_object_get(given, "env"))
+            json_array_append_new(names, json_string(name));
     }
     return names;
+}
+
+json_t *secrets_rules(const json_t *secrets)
+{
+    return json_object_get(secrets, "rules");
 }

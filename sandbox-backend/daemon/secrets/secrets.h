@@ -3,7 +3,11 @@
 // certificate authority with which cubby-egress speaks TLS to the guest. They have no values:
 //
 //   {"given": {NAME: {"placeholder": "cubby-secret-<32 hex>", "env": "OPENAI_API_KEY"}},
+//    "rules": {...},   (header_rules.h)
 //    "ca": {"certificate": PEM, "key": PEM}}
+//
+// A secret that only the rules use has no "env": the guest does not get its placeholder. If it has
+// no hosts of its own, "hosts" has those of the rules that use it.
 //
 // The sandbox's record keeps this object (sandbox.json, 0600), because a wake from an image needs
 // it. A snapshot has none of it. A fork has its parent's, because its processes go on with the
@@ -17,15 +21,23 @@
 #define SECRETS_OF_ONE_MAX 32
 
 struct secrets_opts {
-    const char *path;  // --secrets; NULL: no secrets
-    const char *trust; // --egress-trust; NULL: the system's authorities
+    const char *path;                  // --secrets; NULL: no secrets file
+    const char *trust;                 // --egress-trust; NULL: the system's authorities
+    const struct secret_store *stored; // secrets made through the API
 };
 
-// Read "secrets" of a create request, ["NAME", ...], for `owner` (NULL: the unix socket). *out is
-// the object above, or NULL when the request names none. Values are read and checked, so that an
-// unusable one is reported now. `env` is the environment of the request.
-int secrets_wanted(const struct secrets_opts *opts, const json_t *names, const char *owner,
-                   const json_t *env, json_t **out, struct err *e);
+// What a create request says. All is borrowed.
+struct secrets_wish {
+    const json_t *names; // "secrets": ["NAME", ...]; may be NULL
+    const json_t *rules; // network.rules; may be NULL
+    const char *owner;   // NULL: the unix socket
+    const json_t *env;   // of the request
+};
+
+// *out is the object above, or NULL when the request names no secret and has no rules. Values are
+// read and checked, so that an unusable one is reported now.
+int secrets_wanted(const struct secrets_opts *opts, const struct secrets_wish *wish, json_t **out,
+                   struct err *e);
 
 // Secrets that cannot be used now, as `owner` may be told. NULL: none is missing.
 struct secrets_missing {
@@ -45,4 +57,5 @@ void secrets_wipe(char **text); // wipe, free, and set to NULL
 void secrets_environment(const json_t *secrets, json_t *env);
 // Return the certificate that the guest trusts, as PEM; "" without secrets. Borrowed.
 const char *secrets_certificate(const json_t *secrets);
-json_t *secrets_names(const json_t *secrets); // an array, for the API. New reference
+json_t *secrets_names(const json_t *secrets); // of "secrets"; an array. New reference
+json_t *secrets_rules(const json_t *secrets); // network.rules, or NULL. Borrowed

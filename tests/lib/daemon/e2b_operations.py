@@ -125,7 +125,9 @@ Template.exists, aliasExists | GET /templates/aliases/{} | protocol/daemon/test_
 Template.assignTags, removeTags, getTags | POST /templates/tags, DELETE /templates/tags, GET /templates/{}/tags | protocol/daemon/test_daemon_builds.py::test_tags_point_to_builds
 Volume.create, connect, list, getInfo, destroy | POST /volumes, GET /volumes, GET /volumes/{}, DELETE /volumes/{} | protocol/daemon/test_daemon_volumes.py::test_sdks
 volume.list, makeDir, getInfo, exists, updateMetadata, readFile, writeFile, remove | | protocol/daemon/test_daemon_volumes.py::test_sdks
-Secret.create, list, getInfo, update, destroy | POST /secrets, GET /secrets, GET /secrets/{}, POST /secrets/{}, DELETE /secrets/{} | protocol/daemon/test_daemon_api.py::test_unavailable
+Secret.create, list, getInfo, update, destroy | POST /secrets, GET /secrets, GET /secrets/{}, POST /secrets/{}, DELETE /secrets/{} | protocol/daemon/test_daemon_secret_api.py::test_sdks
+Sandbox.create: network rules | POST /sandboxes | protocol/daemon/test_daemon_secret_api.py::test_sdks
+Sandbox.create: network egressProxy | - | protocol/daemon/test_daemon_create.py::test_refused
 e2b sandbox list, info, kill, metrics | GET /v2/sandboxes, GET /sandboxes/{}, DELETE /sandboxes/{}, GET /sandboxes/{}/metrics | protocol/daemon/test_daemon_api.py::test_list
 e2b sandbox logs | GET /sandboxes/{}/logs | protocol/daemon/test_daemon_control.py::test_logs
 e2b template list, delete | GET /templates, DELETE /templates/{} | protocol/daemon/test_daemon_control.py::test_templates

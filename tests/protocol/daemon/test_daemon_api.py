@@ -227,7 +227,6 @@ def test_sliding_end_is_not_moved_by_the_end_of_a_watch(daemon):
 
 # ---- not there yet
 @pytest.mark.parametrize("method, path, instead", [
-    ("POST", "/secrets", "cubbyd --secrets"), ("DELETE", "/secrets/id", "cubbyd --secrets"),
     ("POST", "/api-keys", "cubby key new"), ("PATCH", "/api-keys/id", "cubby key new"),
     ("DELETE", "/access-tokens/id", "cubby key new"), ("GET", "/nodes", "/health"),
     ("POST", "/nodes/id", "/health"), ("POST", "/admin/teams/id/sandboxes/kill", "cubby"),

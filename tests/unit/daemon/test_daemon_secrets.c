@@ -9,7 +9,9 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/secrets/secret_store.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
+#include "sandbox-backend/egress/rules.h"
 #include "sandbox-backend/egress/secret.h"
 #include "sandbox-backend/egress/tls_context.h"
 #include "tests/lib/harness/tap.h"
@@ -25,15 +27,23 @@ static void put(const char *name, const char *text)
     file_replace(path, text, strlen(text), 0600, NULL);
 }
 
-static json_t *wanted(const char *names)
+static json_t *wanted_with(const char *names, const char *rules)
 {
     struct err e = ERR_INIT;
     json_t *list = json_parse(names, strlen(names), &e);
+    json_t *table = rules ? json_parse(rules, strlen(rules), &e) : NULL;
     json_t *secrets = NULL;
-    int rc = secrets_wanted(&opts, list, NULL, NULL, &secrets, &e);
+    const struct secrets_wish wish = {.names = list, .rules = table};
+    int rc = secrets_wanted(&opts, &wish, &secrets, &e);
     ok(rc == 0, "%s: %s", names, e.msg);
     json_decref(list);
+    json_decref(table);
     return secrets;
+}
+
+static json_t *wanted(const char *names)
+{
+    return wanted_with(names, NULL);
 }
 
 // As cubby-egress reads it.
@@ -87,6 +97,54 @@ static void test_text(void)
     json_decref(secrets);
 }
 
+// Secrets that only rules use: cubby-egress gets them, the guest does not.
+static void test_rules(void)
+{
+    static const char RULES[] =
+        "{\"API.example.com\": [{\"transform\": {\"headers\": {\"authorization\": \"first\"}}}, "
+        "{\"transform\": {\"headers\": {\"Authorization\": \"Bearer ${e2b.secrets.mine}!\", "
+        "\"X-B\": \"${e2b.secrets.B}${e2b.secrets.mine}\"}}}, {}], \"plain.example.org\": []}";
+    struct secret_store store;
+    struct err e = ERR_INIT;
+    struct secrets taken;
+    struct rules rules;
+    struct secrets_missing missing;
+    ok(secret_store_open(&store, dir, &e) == 0, "the store: %s", e.msg);
+    ok(secret_store_add(&store, "Mine", "value of mine", NULL, NULL, &e) != NULL, "added: %s",
+       e.msg);
+    opts.stored = &store;
+    json_t *secrets = wanted_with("[]", RULES);
+    char *text = secrets_egress(&opts, secrets, NULL, &missing);
+    is_int(take(text, &taken), 2, "both secrets");
+    is_str(taken.items[0].value, "value of mine", "the value of the file in the store");
+    is_str(taken.items[0].hosts[0], "api.example.com", "for the rule's host");
+    is_str(taken.items[1].hosts[0], "*.example.com", "for the hosts of the secrets file");
+    json_t *json = json_parse(text, strlen(text), &e);
+    ok(rules_from_json(&rules, json_object_get(json, "rules"), &e) == 0, "rules: %s", e.msg);
+    const struct rule *rule = rules_for(&rules, "api.example.com");
+    is_int(rule->count, 2, "a later rule replaces a header of an earlier one");
+    char *bearer auto_free = str_printf("Bearer %s!", taken.items[0].placeholder);
+    char *both auto_free =
+        str_printf("%s%s", taken.items[1].placeholder, taken.items[0].placeholder);
+    is_str(rule->headers[0].value, bearer, "with the placeholder");
+    is_str(rule->headers[1].value, both, "and with two");
+    ok(rules_for(&rules, "plain.example.org")->count == 0, "a host without headers");
+    json_t *env = json_object(), *names = secrets_names(secrets);
+    secrets_environment(secrets, env);
+    char *variables auto_free = json_to_string(env);
+    ok(!strstr(variables, taken.items[0].placeholder), "the guest has no placeholder");
+    is_int(json_array_size(names), 0, "and no name");
+    json_decref(names);
+    json_decref(env);
+    json_decref(json);
+    json_decref(secrets);
+    rules_fini(&rules);
+    secrets_fini(&taken);
+    secrets_wipe(&text);
+    secret_store_fini(&store);
+    opts.stored = NULL;
+}
+
 static void test_no_file(void)
 {
     json_t *secrets = wanted("[\"A\"]");
@@ -118,6 +176,7 @@ int main(void)
     setenv("TEST_B", "of the environment", 1);
     opts = (struct secrets_opts){.path = path, .trust = "/some/file.pem"};
     test_text();
+    test_rules();
     test_no_file();
     dir_remove(dir, NULL);
     return tap_done();
