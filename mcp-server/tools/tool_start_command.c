@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // start_command: starts the keeper of a command, reads its first output or its immediate failure,
-// and leaves it.
+// and leaves it. If a proxy holds the output back, the tool leaves the keeper as soon as it runs,
+// and reads the output by a script, as read_output does.
 #include <string.h>
 
 #include "mcp-server/tools/run/background.h"
@@ -12,6 +13,7 @@
 #define SILENT_MS       100 // what prints nothing is left then
 #define SETTLE_MS       20  // after it has printed something, for the rest
 #define COMPLAINT_BYTES ((size_t)1024)
+#define HELD_MS         300 // what is held back is left then, unless it has failed
 
 struct starting {
     struct tool_call *call;
@@ -65,20 +67,48 @@ static void finish(struct starting *s)
     background_finish(s->call, s->id, &page, 0);
 }
 
+static void starting_free(struct starting *s)
+{
+    buf_fini(&s->output);
+    buf_fini(&s->complaint);
+    free(s->id);
+    free(s);
+}
+
+// ---- 2. its output, if that is held back
+
+static void on_held_page(struct tool_call *c, const struct background_page *page, void *ctx)
+{
+    struct starting *s = ctx;
+    if (page)
+        background_finish(c, s->id, page, 0);
+    starting_free(s);
+}
+
+static void read_held(struct starting *s)
+{
+    struct tool_call *c = s->call;
+    background_read(c,
+                    &(struct background_read){.id = s->id,
+                                              .max_bytes = (size_t)c->context->config->output_bytes,
+                                              .wait_ms = SILENT_MS,
+                                              .is_new = true},
+                    on_held_page, s);
+}
+
 static void on_leave_closed(struct deadline *leave)
 {
     struct starting *s = container_of(leave, struct starting, leave);
     struct tool_call *c = s->call;
     if (c->cancelled && (!err_is(&s->err) || s->err.code == ERR_CANCELED))
         background_abandon(c, s->id); // the keeper was killed, at most
+    else if (!err_is(&s->err) && s->is_running && !s->is_known)
+        return read_held(s);
     else if (err_is(&s->err) || !s->is_known)
         fail(s);
     else
         finish(s);
-    buf_fini(&s->output);
-    buf_fini(&s->complaint);
-    free(s->id);
-    free(s);
+    starting_free(s);
 }
 
 static void on_end(const struct command_result *r, const struct err *e, void *ctx)
@@ -126,6 +156,12 @@ static void on_stderr(const char *data, size_t len, void *ctx)
     buf_add(&s->complaint, data, len < room ? len : room);
 }
 
+static void on_held(void *ctx)
+{
+    struct starting *s = ctx;
+    deadline_arm(&s->leave, HELD_MS);
+}
+
 static void start(struct tool_call *c)
 {
     const char *command = tool_call_string(c, "command");
@@ -144,7 +180,7 @@ static void start(struct tool_call *c)
     if (!client)
         return;
     static const struct command_events EVENTS = {
-        .on_stdout = on_stdout, .on_stderr = on_stderr, .on_end = on_end};
+        .on_stdout = on_stdout, .on_stderr = on_stderr, .on_held = on_held, .on_end = on_end};
     struct starting *s = xcalloc(1, sizeof *s);
     s->call = c;
     s->id = background_new_id(user);

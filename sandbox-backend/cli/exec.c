@@ -136,7 +136,8 @@ static void on_signal_closed(uv_handle_t *handle)
 
 int exec_run(struct connection *c, const char *id, const struct command_opts *opts)
 {
-    static const struct command_events EVENTS = {on_start, on_stdout, on_stderr, on_end};
+    static const struct command_events EVENTS = {
+        .on_start = on_start, .on_stdout = on_stdout, .on_stderr = on_stderr, .on_end = on_end};
     struct exec x = {
         .connection = c,
         .timeout_ms = opts->timeout_ms,

@@ -280,7 +280,8 @@ static void on_end(const struct command_result *r, const struct err *e, void *ct
 
 static void begin(struct shell *s, bool joins)
 {
-    static const struct command_events EVENTS = {on_start, on_output, on_output, on_end};
+    static const struct command_events EVENTS = {
+        .on_start = on_start, .on_stdout = on_output, .on_stderr = on_output, .on_end = on_end};
     s->opts.joins = joins;
     read_size(&s->opts.columns, &s->opts.rows);
     s->op = client_command(s->connection->client, s->id, &s->opts, &EVENTS, s);

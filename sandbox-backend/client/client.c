@@ -27,6 +27,10 @@
 #include "sandbox-backend/client/client_internal.h"
 #include "sandbox-backend/client/daemon_start.h"
 
+#define HELD_FIRST_MS  500
+#define HELD_ALIVE_MS  5000
+#define HELD_ENDING_MS 15000
+
 static void on_kick(uv_timer_t *timer);
 static void close_parts(struct client *c);
 static void on_starter_closed(void *ctx);
@@ -84,6 +88,12 @@ struct client *client_new(uv_loop_t *loop, const struct client_opts *opts)
     struct client *c = xcalloc(1, sizeof *c);
     c->loop = loop;
     c->queue_end = &c->queued;
+    c->times = (struct stream_times){
+        .silence = ENVD_SILENCE_MS,
+        .held_first = HELD_FIRST_MS,
+        .held_alive = HELD_ALIVE_MS,
+        .held_ending = HELD_ENDING_MS,
+    };
     c->api_url = without_slash(opts->api_url);
     c->sandbox_url = without_slash(opts->sandbox_url);
     c->cube_master = without_slash(opts->cube_master);

@@ -207,6 +207,10 @@ struct command_events {
     void (*on_start)(int64_t pid, void *ctx); // may be NULL
     void (*on_stdout)(const char *data, size_t len, void *ctx);
     void (*on_stderr)(const char *data, size_t len, void *ctx);
+    // At most once: the command runs, but a proxy on the way holds its output back until much of it
+    // is there or the command has ended. The caller may leave it, and read its output otherwise.
+    // May be NULL.
+    void (*on_held)(void *ctx);
     // Last. `e` is set with COMMAND_FAILED: the command's fate is unknown, or it could not start.
     // ERR_GONE: the sandbox ended. ERR_CONFLICT: the sandbox is paused, and nothing ran. A timeout
     // is COMMAND_TIMED_OUT with e NULL.
@@ -265,6 +269,9 @@ struct stream_events {
     // A line without its line end, or the text after the last line end; NUL-terminated, borrowed
     // for the call. Empty lines are skipped.
     void (*on_line)(const char *line, size_t len, void *ctx);
+    // At most once: the server is there, but a proxy on the way holds its answer back until much of
+    // it is there or it has ended. May be NULL.
+    void (*on_held)(void *ctx);
     // Called exactly once, last. `e` is NULL if the whole answer came with a status below 300.
     // `status` is the HTTP status, or 0 if no answer came; from 300 on, `e` has the server's
     // message. ERR_REFUSED: the sandbox runs, but nothing listens on that port, so nothing was

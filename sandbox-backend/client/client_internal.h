@@ -23,6 +23,14 @@ struct client_op {
         struct client_op *op); // may be called twice; must not complete before it returns
 };
 
+// What the streams of a client wait for, in ms. Constant, except in tests.
+struct stream_times {
+    uint64_t silence;     // a stream that is silent for so long is broken
+    uint64_t held_first;  // a stream without a byte after this is looked into (held.h)
+    uint64_t held_alive;  // between two looks at what it is about
+    uint64_t held_ending; // for the stream of a command that has ended to end
+};
+
 struct client {
     uv_loop_t *loop;               // borrowed
     const struct dialect *dialect; // static; a guess until `identify` is done
@@ -38,6 +46,8 @@ struct client {
     struct identify *identify;    // owned; NULL when the dialect was known from the start
     struct expiry *expiries;      // owned; for a server that ends no sandboxes by itself
     struct access_cache accesses;
+    struct stream_times times;
+    bool holds_streams; // a proxy on the way to the sandboxes holds streams back (held.h)
     struct client_op *ops;
     struct call *queued, **queue_end; // calls that begin, or end, in the loop's next turn
     uv_timer_t kick;

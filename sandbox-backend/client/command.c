@@ -17,6 +17,9 @@
 // sandbox may refuse a kill; it is sent again, which is harmless: envd looks for the pid among its
 // commands only.
 //
+// Where a proxy may hold streams back, each command has a tag, and held.c watches it: it finds the
+// pid of a command whose start has not arrived, and says that a silent command still runs.
+//
 // A command that the caller leaves has its stream closed, and is not killed. A later operation may
 // join it by its tag: the stream of process.Process/Connect is like that of Start.
 //
@@ -36,6 +39,7 @@
 #include "sandbox-backend/client/answer.h"
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/client_internal.h"
+#include "sandbox-backend/client/held.h"
 #include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/net/deadline.h"
 
@@ -44,6 +48,7 @@
 #define KILL_MS       10000
 #define KILL_AGAIN_MS 50 // before a refused kill is sent again, doubled each time:
 #define KILLS_MAX     8  // about 6 s in all
+#define TAG_BYTES     8  // random ones of a command's tag
 
 static const char LOST[] =
     "the connection to the command broke, so it is not known whether the command finished";
@@ -76,6 +81,10 @@ struct command {
     bool left;
     bool joins;        // follows a process that runs already
     bool must_kill;    // before the operation completes
+    bool is_terminal;  // the command has a terminal
+    struct held *held; // owned until held_stop; NULL: streams come as they are written
+    bool is_held;      // its stream is held back
+    bool is_over;      // the process has ended, and its held stream has not
     int kills;         // kills that were sent
     struct fate *fate; // borrowed; in ASKING
     struct command_result result;
@@ -88,10 +97,15 @@ struct command {
 static void start(struct command *op, const struct command_opts *opts);
 static void on_stream_data(const char *data, size_t len, void *ctx);
 static void on_stream_end(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void on_found(int64_t pid, void *ctx);
+static void on_alive(void *ctx);
+static void on_ended(void *ctx);
+static void on_lost(const struct err *e, void *ctx);
 static void on_fate(const struct err *e, void *ctx);
 static void kill_it(struct command *op);
 static void on_killed(int status, const char *body, size_t len, const struct err *e, void *ctx);
 static void complete(struct command *op);
+static void on_held_stopped(void *ctx);
 static void on_silence_closed(struct deadline *deadline);
 
 static void set_state(struct command *op, enum command_state to)
@@ -150,22 +164,43 @@ static void close_stdin(json_t *process)
     json_object_set_new(process, "args", args);
 }
 
+// Give the command a tag, if it has none, and watch for it.
+static void watch_held(struct command *op)
+{
+    static const struct held_events EVENTS = {.on_found = on_found,
+                                              .on_alive = on_alive,
+                                              .on_ended = on_ended,
+                                              .on_lost = on_lost,
+                                              .on_stopped = on_held_stopped};
+    const json_t *of = op->joins ? json_object_get(op->message, "process") : op->message;
+    char *random auto_free = random_hex(TAG_BYTES);
+    if (!op->joins && !json_object_get(op->message, "tag"))
+        json_object_set_new(op->message, "tag", json_sprintf("cubby-%s", random));
+    op->held = held_watch(op->base.client, op->id, json_string_value(json_object_get(of, "tag")),
+                          op->user, &EVENTS, op);
+}
+
 static void on_access(struct call *call, const struct access *a, void *ctx)
 {
-    const struct command *op = ctx;
-    if (op->joins || !access_envd_older(a, 0, 3, 0))
-        return;
+    struct command *op = ctx;
+    bool is_old = !op->joins && access_envd_older(a, 0, 3, 0);
+    bool may_be_held = held_is_possible(op->base.client);
     struct buf body auto_buf = BUF_INIT;
-    if (!json_is_true(json_object_get(op->message, "stdin")))
+    if (may_be_held)
+        watch_held(op);
+    if (is_old && !json_is_true(json_object_get(op->message, "stdin")))
         close_stdin(json_object_get(op->message, "process"));
-    json_object_del(op->message, "stdin"); // which such an envd does not know
+    if (is_old)
+        json_object_del(op->message, "stdin"); // which such an envd does not know
+    if (!is_old && !may_be_held)
+        return;
     connect_envelope_json(&body, op->message);
     call_set_body(call, &body);
 }
 
 static void arm(struct command *op)
 {
-    int64_t ms = ENVD_SILENCE_MS;
+    int64_t ms = (int64_t)op->base.client->times.silence;
     if (op->overdue_at && op->overdue_at - clock_mono_ms() < ms)
         ms = op->overdue_at - clock_mono_ms();
     deadline_arm(&op->silence, ms > 0 ? (uint64_t)ms : 0);
@@ -203,11 +238,11 @@ static void take_end(struct command *op)
     op->result.error = op->error[0] ? op->error : NULL;
 }
 
-static void take_start(struct command *op)
+static void take_start(struct command *op, int64_t pid)
 {
-    if (op->pid || !op->event.pid)
+    if (op->pid || !pid)
         return;
-    op->pid = op->event.pid;
+    op->pid = pid;
     if (op->timeout_ms > 0)
         op->overdue_at = clock_mono_ms() + op->timeout_ms + OVERDUE_MS;
     else if (op->leave_ms > 0)
@@ -226,7 +261,7 @@ static void take_event(struct command *op)
     bool listening = !op->canceled && !op->has_ended && !op->left && data->len;
     switch (op->event.kind) {
     case PROCESS_STARTED:
-        take_start(op);
+        take_start(op, op->event.pid);
         break;
     case PROCESS_STDOUT:
         if (listening)
@@ -281,6 +316,8 @@ static void on_stream_data(const char *data, size_t len, void *ctx)
     struct err e = ERR_INIT;
     if (op->state != COMMAND_STREAMING || op->reader.ended)
         return;
+    if (op->held && !op->is_held) // the stream is not held back
+        held_stop(op->held);
     bool understood = connect_reader_feed(&op->reader, data, len, on_envelope, op, &e) == 0;
     if (!op->canceled)
         arm(op);
@@ -305,8 +342,11 @@ static void on_silence(struct deadline *deadline)
         op->has_ended = true;
         op->result.end = COMMAND_TIMED_OUT;
         op->must_kill = op->pid != 0;
+    } else if (op->is_over && !op->canceled) {
+        err_set(&op->err, ERR_UNAVAILABLE, "the command has ended, but its stream has not");
     } else if (!op->canceled) {
-        err_set(&op->err, ERR_UNAVAILABLE, "envd sent nothing for %d s", ENVD_SILENCE_MS / 1000);
+        err_set(&op->err, ERR_UNAVAILABLE, "envd sent nothing for %d s",
+                (int)(op->base.client->times.silence / 1000));
     }
     if (op->call)
         call_cancel(op->call);
@@ -326,12 +366,69 @@ static void on_stream_end(int status, const char *body, size_t len, const struct
     if (op->must_kill) {
         kill_it(op);
     } else if (op->canceled || is_settled(op) || op->reader.ended || op->is_garbled || !was_sent ||
-               refused) {
+               refused || (op->is_terminal && op->is_held)) {
         complete(op);
     } else {
         set_state(op, COMMAND_ASKING);
         op->fate = fate_ask(op->base.client, op->id, LOST, &op->err, on_fate, op);
     }
+}
+
+// ---- 2. a stream that is held back
+static bool watches(const struct command *op)
+{
+    return op->state == COMMAND_STREAMING && op->call && !is_settled(op);
+}
+
+// A terminal is of no use if each keystroke's echo waits for 16 KiB.
+static void refuse_terminal(struct command *op)
+{
+    err_set(&op->err, ERR_UNIMPLEMENTED,
+            "the proxy on the way to the sandbox holds streams back (proxy_buffering in "
+            "CubeProxy's nginx.conf), so a terminal cannot work; use --cube-master");
+    op->must_kill = !op->joins;
+    call_cancel(op->call);
+}
+
+static void on_found(int64_t pid, void *ctx)
+{
+    struct command *op = ctx;
+    if (!watches(op))
+        return;
+    op->is_held = true;
+    take_start(op, pid);
+    if (!watches(op) || op->canceled)
+        return;
+    arm(op);
+    if (op->is_terminal)
+        refuse_terminal(op);
+    else if (op->events.on_held)
+        op->events.on_held(op->ctx);
+}
+
+static void on_alive(void *ctx)
+{
+    struct command *op = ctx;
+    if (watches(op) && !op->canceled)
+        arm(op);
+}
+
+static void on_ended(void *ctx)
+{
+    struct command *op = ctx;
+    if (!watches(op) || op->canceled)
+        return;
+    op->is_over = true;
+    deadline_arm(&op->silence, op->base.client->times.held_ending);
+}
+
+static void on_lost(const struct err *e, void *ctx)
+{
+    struct command *op = ctx;
+    if (!watches(op) || op->canceled)
+        return;
+    err_set(&op->err, ERR_UNAVAILABLE, "%s", e->msg);
+    call_cancel(op->call);
 }
 
 // ---- 3. the stream broke: why?
@@ -416,7 +513,18 @@ static void complete(struct command *op)
         op->err = ERR_INIT;
     }
     set_state(op, COMMAND_DONE);
-    deadline_close(&op->silence, on_silence_closed);
+    if (op->held)
+        held_stop(op->held);
+    else
+        deadline_close(&op->silence, on_silence_closed);
+}
+
+static void on_held_stopped(void *ctx)
+{
+    struct command *op = ctx;
+    op->held = NULL;
+    if (op->state == COMMAND_DONE)
+        deadline_close(&op->silence, on_silence_closed);
 }
 
 static void tell_end(struct command *op)
@@ -454,6 +562,7 @@ static struct command *command_new(struct client *c, const char *id,
     op->timeout_ms = opts->timeout_ms;
     op->leave_ms = opts->leave_ms;
     op->joins = opts->joins;
+    op->is_terminal = opts->columns > 0;
     connect_reader_init(&op->reader, LIMIT_ENVELOPE_BYTES);
     deadline_init(&op->silence, c->loop, on_silence);
     op_begin(&op->base, c, cancel);

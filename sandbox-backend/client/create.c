@@ -5,6 +5,9 @@
 //   2. POST, by the older route where the newer one does not exist
 //   3. wait until envd answers, where the server does not wait for that itself
 //   4. canceled, or not ready in time: remove the sandbox, because nobody would know its id
+//
+// A server may give up the request and still make the sandbox (CubeAPI answers 408 after 30 s). So
+// such a server gets a mark in the metadata, by which the client looks for the sandbox and ends it.
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +25,11 @@
 #define READY_ASK_MS 5000
 #define DELAY_MS     10 // before envd is asked again, doubled each time up to:
 #define DELAY_MAX_MS 500
+#define MARK         "cubby.create" // the mark's name in the metadata
+#define MARK_BYTES   16
+#define LATE_MS      60000 // for a sandbox to appear whose create was given up
+#define LATE_ASK_MS  1000  // between two looks at the list
+#define LIST_MS      30000
 
 struct create {
     struct client_op base;
@@ -38,6 +46,8 @@ struct create {
     json_t *made; // owned; the server's description of the sandbox
     uint64_t delay_ms;
     int64_t ready_by; // on the monotonic clock
+    char *mark;       // owned; NULL: the server creates in time
+    int64_t late_by;  // on the monotonic clock; 0: the create was not given up
     struct err err;
 };
 
@@ -45,6 +55,8 @@ static void on_known(int status, const char *body, size_t len, const struct err 
 static void on_made(int status, const char *body, size_t len, const struct err *e, void *ctx);
 static void ask_ready(void *ctx);
 static void on_ready(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void find_late(void *ctx);
+static void on_list(int status, const char *body, size_t len, const struct err *e, void *ctx);
 static void remove_made(struct create *op);
 static void on_removed(int status, const char *body, size_t len, const struct err *e, void *ctx);
 
@@ -58,6 +70,7 @@ static void complete(struct create *op)
     const struct err e = op->err;
     op_end(&op->base);
     json_decref(op->body);
+    free(op->mark);
     free(op);
     done.cb(err_is(&e) ? NULL : done.made, err_is(&e) ? &e : NULL, done.ctx);
     json_decref(done.made);
@@ -70,7 +83,7 @@ static void cancel(struct client_op *base)
     if (op->canceled)
         return;
     op->canceled = true;
-    if (op->is_removing)
+    if (op->is_removing || op->late_by)
         return;
     if (op->delay) {
         delay_cancel(op->delay);
@@ -133,6 +146,16 @@ static void post(struct create *op, const char *path)
     op->call = call_start(op->base.client, &opts, &EVENTS, op);
 }
 
+// The caller's metadata stays as it is.
+static void add_mark(struct create *op)
+{
+    const json_t *given = json_object_get(op->body, "metadata");
+    json_t *metadata = given ? json_copy((json_t *)(uintptr_t)given) : json_object();
+    op->mark = random_hex(MARK_BYTES);
+    json_object_set_new(metadata, MARK, json_string(op->mark));
+    json_object_set_new(op->body, "metadata", metadata);
+}
+
 // A server may refuse an unknown member, or ignore it unnoticed.
 static void fit_body(struct create *op)
 {
@@ -149,6 +172,8 @@ static void fit_body(struct create *op)
         dialect_check(dialect, FEATURE_TIERS, &op->err);
     if (op->slides && dialect->slides)
         json_object_set_new(op->body, "sliding", json_true());
+    if (dialect->creates_late)
+        add_mark(op);
 }
 
 static void on_known(int status, const char *body, size_t len, const struct err *e, void *ctx)
@@ -215,6 +240,12 @@ static void on_made(int status, const char *body, size_t len, const struct err *
         op->err = *e;
     else
         take_made(op, body, len);
+    bool is_given_up = in_doubt || status == 408 || status == 502 || status == 504;
+    if (e && is_given_up && op->mark) {
+        op->late_by = clock_mono_ms() + LATE_MS;
+        find_late(op);
+        return;
+    }
     if (in_doubt)
         err_wrap(&op->err, "it is not known whether the sandbox was created; list the sandboxes "
                            "before you create it again");
@@ -227,6 +258,55 @@ static void on_made(int status, const char *body, size_t len, const struct err *
         ask_ready(op);
     } else {
         complete(op);
+    }
+}
+
+// ---- 2. the server gave the request up: does the sandbox appear?
+static void find_late(void *ctx)
+{
+    static const struct call_events EVENTS = {.on_end = on_list};
+    struct create *op = ctx;
+    const struct call_opts opts = {
+        .method = "GET", .target = op->base.client->dialect->list_path, .timeout_ms = LIST_MS};
+    op->delay = NULL;
+    op->call = call_start(op->base.client, &opts, &EVENTS, op);
+}
+
+static json_t *find_marked(const struct create *op, const char *body, size_t len)
+{
+    struct err e = ERR_INIT;
+    json_t *found = NULL;
+    size_t i;
+    json_t *one;
+    json_t *list = json_parse(body, len, &e);
+    json_array_foreach (list, i, one) {
+        const json_t *mark = json_object_get(json_object_get(one, "metadata"), MARK);
+        if (json_is_string(mark) && str_eq(json_string_value(mark), op->mark))
+            found = json_is_string(json_object_get(one, "sandboxID")) ? one : NULL;
+    }
+    json_incref(found);
+    json_decref(list);
+    return found;
+}
+
+static void on_list(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    (void)status;
+    struct create *op = ctx;
+    op->call = NULL;
+    op->made = e ? NULL : find_marked(op, body, len);
+    if (op->made) {
+        err_wrap(&op->err, "the backend gave the create up and made sandbox %s late; it was ended",
+                 made_id(op));
+        remove_made(op);
+    } else if (clock_mono_ms() >= op->late_by) {
+        err_wrap(&op->err,
+                 "the backend gave the create up, and no sandbox appeared in %d s. If one appears "
+                 "later, it has %s=%s in its metadata",
+                 LATE_MS / 1000, MARK, op->mark);
+        complete(op);
+    } else {
+        op->delay = delay_start(op->base.client->loop, LATE_ASK_MS, find_late, op);
     }
 }
 
@@ -282,8 +362,11 @@ static void on_removed(int status, const char *body, size_t len, const struct er
     (void)status;
     (void)body;
     (void)len;
-    (void)e; // otherwise it ends with its time to live
-    complete(ctx);
+    struct create *op = ctx;
+    bool stays = e && e->code != ERR_NOT_FOUND && e->code != ERR_GONE;
+    if (stays && !op->base.client->dialect->keeps_time) // else it ends with its time to live
+        err_wrap(&op->err, "the sandbox could not be ended (%s)", e->msg);
+    complete(op);
 }
 
 struct client_op *client_create(struct client *c, const struct sandbox_opts *opts,

@@ -36,12 +36,14 @@ struct dialect {
     const char *list_path;   // of GET
     // Tried when the paths above are answered 404 or 405; NULL: none.
     const char *create_path_old, *list_path_old;
-    bool slides;        // takes `sliding`: each use of a sandbox restarts its time to live
-    bool keeps_time;    // ends sandboxes in time; false: expiry.c does
-    bool takes_envs;    // false: it ignores the environment of a create
-    bool filters;       // filters its list by metadata
-    bool creates_ready; // answers a create when envd listens; false: earlier
-    bool tells_gone;    // its proxy tells an ended sandbox from other failures
+    bool slides;           // takes `sliding`: each use of a sandbox restarts its time to live
+    bool keeps_time;       // ends sandboxes in time; false: expiry.c does
+    bool takes_envs;       // false: it ignores the environment of a create
+    bool filters;          // filters its list by metadata
+    bool creates_ready;    // answers a create when envd listens; false: earlier
+    bool creates_late;     // may make the sandbox after it has given up the request for it
+    bool may_hold_streams; // its proxy may pass streams on only in large parts (held.h)
+    bool tells_gone;       // its proxy tells an ended sandbox from other failures
     bool invents_times; // its list has the present time for all times, and "running" for all states
     bool ends_unknown;  // answers the end of an unknown sandbox as a success
     bool ends_builds;   // has DELETE /templates/{}/builds/{}

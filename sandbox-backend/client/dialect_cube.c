@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CubeSandbox cluster: CubeAPI, which is the first version of E2B's REST API, and envd 0.2.x.
-// envd is reached by name through CubeProxy or, on the cluster's own network, by the address that
-// CubeMaster knows.
+// A CubeSandbox cluster: CubeAPI, which is the first version of E2B's REST API, and envd. envd is
+// reached by name through CubeProxy, which may hold streams back (held.c), or, on the cluster's own
+// network, by the address that CubeMaster knows.
 //
-// envd 0.2 has no token and no default user, so each request names one: root, which every image
-// has, unless --backend-user says otherwise. CubeAPI's timeout limits only its create call, so this
-// client ends sandboxes (expiry.c). CubeAPI ignores a sandbox's environment. This client filters
-// its list. CubeProxy answers 500 for a sandbox that it cannot find, so the client then asks
-// CubeAPI. CubeAPI has a route for snapshots, but no snapshots: it answers with an invented id.
+// CubeAPI of before 0.5 reports "0.2.0" for every envd. An envd of that age has no token and no
+// default user, so each request names one: root, which every image has, unless --backend-user says
+// otherwise. CubeAPI's timeout limited only its create call, so this client ends sandboxes
+// (expiry.c). CubeAPI ignores a sandbox's environment. This client filters its list. CubeProxy
+// answers 500 for a sandbox that it cannot find, so the client then asks CubeAPI. CubeAPI has a
+// route for snapshots, but no snapshots: it answers with an invented id.
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,8 @@ const struct dialect dialect_cube = {
     .name = "CubeSandbox",
     .create_path = "/sandboxes",
     .list_path = "/sandboxes",
+    .creates_late = true,
+    .may_hold_streams = true,
     .invents_times = true,
     .ends_unknown = true,
     .instead =

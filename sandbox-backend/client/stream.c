@@ -2,6 +2,8 @@
 // A server in the sandbox other than envd, whose answer is lines of JSON, as the Python kernel's.
 //
 // The request is sent once. When the answer breaks off, fate.c finds out whether the sandbox ended.
+// Where a proxy may hold streams back (held.h), nothing may come for as long as the answer goes on.
+// The server's /health, which comes at once, then tells that the server is still there.
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +12,10 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/client_internal.h"
+#include "sandbox-backend/client/held.h"
 #include "sandbox-backend/net/deadline.h"
+
+#define HEALTH_MS 10000
 
 static const char LOST[] =
     "the connection broke, so it is not known whether the request was carried out";
@@ -23,14 +28,21 @@ struct stream {
     struct stream_events events;
     void *ctx;
     char *id; // owned
+    int port;
     int status;
     bool canceled;
+    bool has_data; // the answer has begun
+    bool is_late;  // nothing came in the first moment
+    bool is_held;  // the answer is held back
     struct err err;
+    struct call *health;     // borrowed; NULL: not asked at the moment
     struct deadline silence; // the stream is silent for too long
 };
 
 // In the order in which they come.
 static void on_data(const char *data, size_t len, void *ctx);
+static void on_silence(struct deadline *deadline);
+static void on_health(int status, const char *body, size_t len, const struct err *e, void *ctx);
 static void on_answer_end(int status, const char *body, size_t len, const struct err *e, void *ctx);
 static void on_fate(const struct err *e, void *ctx);
 static void complete(struct stream *op);
@@ -54,10 +66,17 @@ static bool add(struct stream *op, const char *data, size_t len)
     return false;
 }
 
+static void arm(struct stream *op)
+{
+    const struct stream_times *times = &op->base.client->times;
+    deadline_arm(&op->silence, op->is_held ? times->held_alive : times->silence);
+}
+
 static void on_data(const char *data, size_t len, void *ctx)
 {
     struct stream *op = ctx;
-    deadline_arm(&op->silence, ENVD_SILENCE_MS);
+    op->has_data = true;
+    arm(op);
     while (len && !op->canceled && !err_is(&op->err)) {
         const char *end = memchr(data, '\n', len);
         size_t n = end ? (size_t)(end - data) : len;
@@ -71,16 +90,62 @@ static void on_data(const char *data, size_t len, void *ctx)
     }
 }
 
-// ---- 2. the end of the answer
+// ---- 2. no line for a while
+static void ask_health(struct stream *op)
+{
+    static const struct call_events EVENTS = {.on_end = on_health};
+    const struct call_opts opts = {.sandbox = op->id,
+                                   .port = op->port,
+                                   .method = "GET",
+                                   .target = "/health",
+                                   .timeout_ms = HEALTH_MS};
+    op->health = call_start(op->base.client, &opts, &EVENTS, op);
+}
+
 static void on_silence(struct deadline *deadline)
 {
     struct stream *op = container_of(deadline, struct stream, silence);
+    bool may_be_held = held_is_possible(op->base.client) && (op->is_held || !op->has_data);
+    bool is_first = !op->is_late && !op->has_data;
+    op->is_late = true;
     if (!op->call)
         return;
-    err_set(&op->err, ERR_UNAVAILABLE, "the server sent nothing for %d s", ENVD_SILENCE_MS / 1000);
-    call_cancel(op->call);
+    if (may_be_held && (is_first || op->is_held)) {
+        ask_health(op);
+    } else if (is_first) {
+        arm(op);
+    } else {
+        err_set(&op->err, ERR_UNAVAILABLE, "the server sent nothing for %d s",
+                (int)(op->base.client->times.silence / 1000));
+        call_cancel(op->call);
+    }
 }
 
+static void on_health(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    (void)status;
+    (void)body;
+    (void)len;
+    struct stream *op = ctx;
+    bool is_new = !e && !op->is_held && !op->has_data;
+    op->health = NULL;
+    if (!op->call) {
+        if (!op->fate)
+            complete(op);
+        return;
+    }
+    if (e && op->is_held && held_is_lost(e)) {
+        err_set(&op->err, ERR_UNAVAILABLE, "%s", e->msg);
+        call_cancel(op->call);
+        return;
+    }
+    op->is_held |= is_new;
+    arm(op);
+    if (is_new && op->events.on_held && !op->canceled)
+        op->events.on_held(op->ctx);
+}
+
+// ---- 3. the end of the answer
 static void on_answer_end(int status, const char *body, size_t len, const struct err *e, void *ctx)
 {
     (void)body;
@@ -101,7 +166,7 @@ static void on_answer_end(int status, const char *body, size_t len, const struct
         complete(op);
 }
 
-// ---- 3. it broke off: why?
+// ---- 4. it broke off: why?
 static void on_fate(const struct err *e, void *ctx)
 {
     struct stream *op = ctx;
@@ -110,7 +175,7 @@ static void on_fate(const struct err *e, void *ctx)
     complete(op);
 }
 
-// ---- 4. the end
+// ---- 5. the end
 static void cancel(struct client_op *base)
 {
     struct stream *op = container_of(base, struct stream, base);
@@ -123,6 +188,10 @@ static void cancel(struct client_op *base)
 
 static void complete(struct stream *op)
 {
+    if (op->health) { // its end comes back here
+        call_cancel(op->health);
+        return;
+    }
     if (op->canceled) {
         op->err = ERR_INIT;
         err_set(&op->err, ERR_CANCELED, "canceled");
@@ -154,6 +223,7 @@ struct client_op *client_stream(struct client *c, const char *id, int port, cons
     op->events = *events;
     op->ctx = ctx;
     op->id = xstrdup(id);
+    op->port = port;
     deadline_init(&op->silence, c->loop, on_silence);
     op_begin(&op->base, c, cancel);
     envd_call_check(c, id, NULL, &refused);
@@ -169,6 +239,6 @@ struct client_op *client_stream(struct client *c, const char *id, int port, cons
         .refused = err_is(&refused) ? &refused : NULL,
     };
     op->call = call_start(c, &opts, &EVENTS, op);
-    deadline_arm(&op->silence, ENVD_SILENCE_MS);
+    deadline_arm(&op->silence, c->times.held_first);
     return &op->base;
 }

@@ -3,6 +3,10 @@
 //
 // The stream does not end by itself. When it breaks, fate.c finds out whether the sandbox ended.
 // The watch is not renewed, because the changes in between would be lost unnoticed.
+//
+// Where a proxy may hold streams back (held.h), a stream without its first message is given up
+// after a moment. The watch then asks envd for the events again and again: CreateWatcher and
+// GetWatcherEvents, which keeps the events in between.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +15,12 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/client/call.h"
 #include "sandbox-backend/client/client_internal.h"
+#include "sandbox-backend/client/held.h"
 #include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/net/deadline.h"
+
+#define POLL_MS     1000
+#define POLL_ASK_MS 30000
 
 static const char LOST[] = "the connection of the watch broke, so changes are no longer reported";
 
@@ -23,8 +31,12 @@ struct watch {
     struct connect_reader reader;
     struct watch_events events;
     void *ctx;
-    char *id; // owned
+    char *id, *user; // owned; user may be NULL
+    json_t *request; // owned
+    char *watcher;   // owned; of a watch that asks for its events; NULL until envd has named it
     bool has_started;
+    bool is_late;   // nothing came in the first moment
+    bool is_polled; // the stream is held back
     bool canceled;
     bool is_known; // `err` has the reason of the end
     struct err err;
@@ -34,6 +46,10 @@ struct watch {
 // In the order in which they come.
 static void on_stream_data(const char *data, size_t len, void *ctx);
 static void on_stream_end(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void start_polling(struct watch *op);
+static void on_created(int status, const char *body, size_t len, const struct err *e, void *ctx);
+static void ask_events(struct watch *op);
+static void on_events(int status, const char *body, size_t len, const struct err *e, void *ctx);
 static void on_fate(const struct err *e, void *ctx);
 static void complete(struct watch *op);
 static void on_silence_closed(struct deadline *deadline);
@@ -68,15 +84,21 @@ static int take_change(struct watch *op, const json_t *change)
     return 0;
 }
 
+static void tell_start(struct watch *op)
+{
+    if (op->has_started)
+        return;
+    op->has_started = true;
+    if (op->events.on_start)
+        op->events.on_start(op->ctx);
+}
+
 // {"start":{}}, {"filesystem":{...}} or {"keepalive":{}}
 static int take_message(struct watch *op, const json_t *message)
 {
     const json_t *change = json_object_get(message, "filesystem");
-    if (json_is_object(json_object_get(message, "start")) && !op->has_started) {
-        op->has_started = true;
-        if (op->events.on_start)
-            op->events.on_start(op->ctx);
-    }
+    if (json_is_object(json_object_get(message, "start")))
+        tell_start(op);
     return json_is_object(change) ? take_change(op, change) : 0;
 }
 
@@ -113,7 +135,7 @@ static void on_stream_data(const char *data, size_t len, void *ctx)
     struct err e = ERR_INIT;
     if (op->canceled || op->is_known)
         return;
-    deadline_arm(&op->silence, ENVD_SILENCE_MS);
+    deadline_arm(&op->silence, op->base.client->times.silence);
     if (connect_reader_feed(&op->reader, data, len, on_envelope, op, &e) == 0)
         return;
     if (!err_is(&op->err))
@@ -127,10 +149,31 @@ static void on_stream_data(const char *data, size_t len, void *ctx)
 static void on_silence(struct deadline *deadline)
 {
     struct watch *op = container_of(deadline, struct watch, silence);
-    if (!op->call)
-        return;
-    err_set(&op->err, ERR_UNAVAILABLE, "envd sent nothing for %d s", ENVD_SILENCE_MS / 1000);
-    call_cancel(op->call);
+    bool is_first = !op->has_started && !op->is_late;
+    op->is_late = true;
+    if (op->watcher && !op->call) {
+        ask_events(op);
+    } else if (op->call && is_first && held_is_possible(op->base.client)) {
+        op->is_polled = true;
+        call_cancel(op->call); // on_stream_end goes on
+    } else if (op->call && is_first) {
+        deadline_arm(&op->silence, op->base.client->times.silence);
+    } else if (op->call) {
+        err_set(&op->err, ERR_UNAVAILABLE, "envd sent nothing for %d s",
+                (int)(op->base.client->times.silence / 1000));
+        call_cancel(op->call);
+    }
+}
+
+static void end_by(struct watch *op, int status, const struct err *e, bool was_sent)
+{
+    if (e)
+        err_set(&op->err, e->code, "%s", e->msg); // unless the reason is known already
+    bool refused = status >= 300 && !(status == 502 && op->err.code == ERR_UNAVAILABLE);
+    if (op->canceled || op->is_known || refused || !was_sent)
+        complete(op);
+    else
+        op->fate = fate_ask(op->base.client, op->id, LOST, &op->err, on_fate, op);
 }
 
 static void on_stream_end(int status, const char *body, size_t len, const struct err *e, void *ctx)
@@ -141,13 +184,67 @@ static void on_stream_end(int status, const char *body, size_t len, const struct
     bool was_sent = call_may_have_been_sent(op->call);
     op->call = NULL;
     deadline_disarm(&op->silence);
-    if (e)
-        err_set(&op->err, e->code, "%s", e->msg); // unless the reason is known already
-    bool refused = status >= 300 && !(status == 502 && op->err.code == ERR_UNAVAILABLE);
-    if (op->canceled || op->is_known || refused || !was_sent)
-        complete(op);
+    if (op->is_polled && !op->canceled && !op->is_known)
+        start_polling(op);
     else
-        op->fate = fate_ask(op->base.client, op->id, LOST, &op->err, on_fate, op);
+        end_by(op, status, e, was_sent);
+}
+
+// ---- 2. the events, where the stream is held back
+static void start_polling(struct watch *op)
+{
+    static const struct call_events EVENTS = {.on_end = on_created};
+    op->base.client->holds_streams = true;
+    op->call = envd_call_unary(op->base.client, op->id, "filesystem.Filesystem/CreateWatcher",
+                               op->request, op->user, POLL_ASK_MS, &EVENTS, op);
+}
+
+static void on_created(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    struct watch *op = ctx;
+    bool was_sent = call_may_have_been_sent(op->call);
+    op->call = NULL;
+    json_t *answer = e ? NULL : json_parse(body, len, &op->err);
+    const char *watcher = json_string_value(json_object_get(answer, "watcherId"));
+    if (watcher && !op->canceled) {
+        op->watcher = xstrdup(watcher);
+        deadline_arm(&op->silence, POLL_MS);
+        tell_start(op);
+    } else {
+        if (!e)
+            err_set(&op->err, ERR_INTERNAL, "envd gave the watch no id");
+        op->is_known |= !e;
+        end_by(op, status, e, was_sent);
+    }
+    json_decref(answer);
+}
+
+static void ask_events(struct watch *op)
+{
+    static const struct call_events EVENTS = {.on_end = on_events};
+    json_t *request = json_pack("{s:s}", "watcherId", op->watcher);
+    op->call = envd_call_unary(op->base.client, op->id, "filesystem.Filesystem/GetWatcherEvents",
+                               request, op->user, POLL_ASK_MS, &EVENTS, op);
+    json_decref(request);
+}
+
+static void on_events(int status, const char *body, size_t len, const struct err *e, void *ctx)
+{
+    struct watch *op = ctx;
+    bool was_sent = call_may_have_been_sent(op->call);
+    op->call = NULL;
+    json_t *answer = e ? NULL : json_parse(body, len, &op->err);
+    const json_t *changes = json_object_get(answer, "events");
+    int rc = answer ? 0 : -1;
+    for (size_t i = 0; rc == 0 && !op->canceled && i < json_array_size(changes); i++)
+        rc = take_change(op, json_array_get(changes, i));
+    json_decref(answer);
+    if (rc == 0 && !op->canceled) {
+        deadline_arm(&op->silence, POLL_MS);
+        return;
+    }
+    op->is_known |= !e;
+    end_by(op, status, e, was_sent);
 }
 
 // ---- 3. the stream broke: why?
@@ -168,6 +265,8 @@ static void cancel(struct client_op *base)
         fate_cancel(op->fate);
     else if (op->call)
         call_cancel(op->call);
+    else if (!op->silence.closing) // between two questions for the events
+        complete(op);
 }
 
 static void complete(struct watch *op)
@@ -183,6 +282,9 @@ static void on_silence_closed(struct deadline *deadline)
     op_end(&op->base);
     op->events.on_end(op->canceled ? &canceled : &op->err, op->ctx);
     connect_reader_fini(&op->reader);
+    json_decref(op->request);
+    free(op->watcher);
+    free(op->user);
     free(op->id);
     free(op);
 }
@@ -196,17 +298,17 @@ struct client_op *client_watch(struct client *c, const char *id, const char *pat
     op->events = *events;
     op->ctx = ctx;
     op->id = xstrdup(id);
+    op->user = user ? xstrdup(user) : NULL;
     connect_reader_init(&op->reader, LIMIT_ENVELOPE_BYTES);
     deadline_init(&op->silence, c->loop, on_silence);
     op_begin(&op->base, c, cancel);
-    json_t *request = json_pack("{s:s, s:b}", "path", path, "recursive", (int)recursive);
-    if (!request) {
+    op->request = json_pack("{s:s, s:b}", "path", path, "recursive", (int)recursive);
+    if (!op->request) {
         err_set(&refused, ERR_INVALID, "the path is not UTF-8");
-        request = json_object();
+        op->request = json_object();
     }
-    op->call = envd_call_stream(c, id, "filesystem.Filesystem/WatchDir", request, user, 0, &refused,
-                                &EVENTS, op);
-    json_decref(request);
-    deadline_arm(&op->silence, ENVD_SILENCE_MS);
+    op->call = envd_call_stream(c, id, "filesystem.Filesystem/WatchDir", op->request, user, 0,
+                                &refused, &EVENTS, op);
+    deadline_arm(&op->silence, c->times.held_first);
     return &op->base;
 }

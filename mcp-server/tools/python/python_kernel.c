@@ -13,7 +13,8 @@
 // The timeout starts with step 1. At its end the kernel is asked to interrupt the run, which then
 // ends as by Ctrl+C, with all of its output; the context keeps its variables. If the run does not
 // end within STOP_MS, the connection is closed, and the kernel ends the run by force. A run that
-// has not begun is left at once, because an interrupt could hit another run.
+// has not begun is left at once, because an interrupt could hit another run. Behind a proxy that
+// holds the lines back nobody knows whether the run has begun; it is taken for one that has.
 #include "mcp-server/tools/python/python.h"
 
 #include <string.h>
@@ -231,6 +232,12 @@ static void on_line(const char *line, size_t len, void *ctx)
     json_decref(o);
 }
 
+static void on_held(void *ctx)
+{
+    struct kernel_run *k = ctx;
+    k->has_begun = true;
+}
+
 // A server that refuses has not begun the run. After a broken connection its fate is unknown.
 static bool may_have_run(const struct err *e, int status)
 {
@@ -267,7 +274,8 @@ static void on_end(int status, const struct err *e, void *ctx)
 
 static void execute(struct kernel_run *k)
 {
-    static const struct stream_events EVENTS = {.on_line = on_line, .on_end = on_end};
+    static const struct stream_events EVENTS = {
+        .on_line = on_line, .on_held = on_held, .on_end = on_end};
     const char *code = tool_call_string(call_of(k), "code_block");
     json_t *body = json_pack("{s:s, s:s}", "code", code, "figures_dir", PYTHON_FIGURES_DIR);
     json_object_set_new(body, "quotes", json_true());

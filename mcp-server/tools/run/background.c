@@ -18,8 +18,9 @@
 #define MARGIN_MS      20000 // for the script itself, beyond what it waits
 #define STOP_MARGIN_MS 30000 // the same, for one that stops a command
 #define STOP_BYTES     ((size_t)4096)
-#define NO_SUCH        40  // exit code of the scripts
-#define REST_MS        100 // for the rest of a character, even without wait_seconds
+#define NO_SUCH        40    // exit code of the scripts
+#define NEW_TICKS      "100" // tenths of a second for a new command's files to appear
+#define REST_MS        100   // for the rest of a character, even without wait_seconds
 
 #define CHARACTER_BYTES_MAX ((size_t)4)
 
@@ -71,6 +72,7 @@ struct reading {
     int64_t cursor;
     size_t max_bytes;
     int64_t until_ms; // clock_mono_ms
+    bool is_new;      // wait for its files
     bool is_last;     // there is no reading again after this
 };
 
@@ -165,7 +167,8 @@ static void run_read(struct tool_call *c, struct reading *k, int64_t wait_ms, si
     char *bytes auto_free = str_printf("%zu", most);
     char *ticks auto_free = str_printf("%lld", (long long)wait_ms / 100);
     char *least auto_free = str_printf("%zu", few);
-    const char *const args[] = {k->id, cursor, bytes, ticks, least, NULL};
+    const char *const args[] = {k->id, cursor, bytes, ticks, least, k->is_new ? NEW_TICKS : "0",
+                                NULL};
     guest_script_run(c,
                      &(struct guest_script){
                          .text = BACKGROUND_READ,
@@ -188,6 +191,7 @@ void background_read(struct tool_call *c, const struct background_read *read, ba
                           .id = xstrdup(read->id),
                           .cursor = read->cursor,
                           .max_bytes = read->max_bytes,
+                          .is_new = read->is_new,
                           .until_ms = clock_mono_ms() + read->wait_ms};
     run_read(c, k, read->wait_ms, 0);
 }

@@ -57,6 +57,7 @@ struct background_read {
     int64_t cursor;   // < 0: from the end
     size_t max_bytes; // or one whole character
     int64_t wait_ms;
+    bool is_new; // its keeper runs, but its files may not be there yet
 };
 struct background_page {
     bool is_running;

@@ -10,7 +10,8 @@
 
 #define PLACE "t=${CUBBY_COMMANDS:-/tmp/.cubby} d=$t/$1 seg=" SEGMENT " kept=" KEPT "\n"
 
-// $1 id. Exit 40 with a list of the known commands. `nap` waits on an empty stdin.
+// $1 id, $6 tenths of a second to wait for it to be known (0 if it is not given). Exit 40 with a
+// list of the known commands. `nap` waits on an empty stdin.
 #define HEAD                                                                                    \
     PLACE "unknown() {\n"                                                                       \
           "    for k in \"$t\"/*/command; do\n"                                                 \
@@ -24,7 +25,12 @@
           "nap() { read -rt \"$1\"; [ $? -gt 128 ] || sleep \"$1\"; }\n"                        \
           "two() { a= b=; { read -r a b <\"$d/pid\"; } 2>/dev/null; }\n"                        \
           "ended() { { read -r code <\"$d/exit\"; } 2>/dev/null || { code=-1; return 1; }; }\n" \
-          "[ -e \"$d/command\" ] || unknown\n"
+          "wait=${6:-0}\n"                                                                      \
+          "until [ -e \"$d/command\" ]; do\n"                                                   \
+          "    [ $wait -gt 0 ] || unknown\n"                                                    \
+          "    nap 0.1\n"                                                                       \
+          "    wait=$((wait - 1))\n"                                                            \
+          "done\n"
 
 // The keeper. It prints an empty line once the command can be found by its id; every running
 // command is known. Job control (set -m) gives the command its own process group and leaves SIGINT

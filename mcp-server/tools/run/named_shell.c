@@ -33,6 +33,7 @@ struct named_shell {
     struct scan out, err;
     bool is_overrun;            // the line behind the mark is too long: the command forged it
     bool was_started, is_ready; // the keeper, by this call
+    bool is_held;               // its word is held back, so it may not be ready yet
     char why[WORD_MAX + 1];     // "timeout", "gone", "late", "start" or "-"
     bool is_new, has_ended;
     json_t *names; // owned; NULL until the end
@@ -189,6 +190,13 @@ static void fail_by_exit(struct named_shell *s, int exit_code)
     }
 }
 
+// Return whether the keeper is starting and has the call's time for it.
+static bool is_starting(const struct named_shell *s)
+{
+    const struct tool_call *c = s->run->call;
+    return s->is_held && !c->cancelled && tool_call_ms(c) < run_timeout_ms(c);
+}
+
 static void on_client_end(const struct command_result *result, const struct err *e, void *ctx)
 {
     struct named_shell *s = ctx;
@@ -208,6 +216,8 @@ static void on_client_end(const struct command_result *result, const struct err 
     } else if (result->end == COMMAND_EXITED && result->exit_code == SHELL_NONE &&
                !s->was_started && !r->call->cancelled) {
         start_keeper(s);
+    } else if (result->end == COMMAND_EXITED && result->exit_code == SHELL_NONE && is_starting(s)) {
+        start_client(s);
     } else {
         fail_by_exit(s, result->end == COMMAND_EXITED ? result->exit_code : -1);
     }
@@ -248,6 +258,14 @@ static void on_keeper_stdout(const char *data, size_t len, void *ctx)
     client_leave(s->run->call->op);
 }
 
+// The keeper runs, and its word does not come. The client finds out when it is ready.
+static void on_keeper_held(void *ctx)
+{
+    struct named_shell *s = ctx;
+    s->is_ready = s->is_held = true;
+    client_leave(s->run->call->op);
+}
+
 static void on_keeper_stderr(const char *data, size_t len, void *ctx)
 {
     struct named_shell *s = ctx;
@@ -274,7 +292,11 @@ static void on_keeper_end(const struct command_result *result, const struct err 
 static void start_keeper(struct named_shell *s)
 {
     static const struct command_events EVENTS = {
-        .on_stdout = on_keeper_stdout, .on_stderr = on_keeper_stderr, .on_end = on_keeper_end};
+        .on_stdout = on_keeper_stdout,
+        .on_stderr = on_keeper_stderr,
+        .on_held = on_keeper_held,
+        .on_end = on_keeper_end,
+    };
     struct tool_call *c = s->run->call;
     int64_t left_s = (run_timeout_ms(c) - tool_call_ms(c)) / 1000;
     left_s = left_s > 1 ? left_s : 1;

@@ -28,6 +28,12 @@ static inline void cmd_on_start(int64_t pid, void *ctx)
         client_cancel(cmd.op);
 }
 
+static inline void cmd_on_held(void *ctx)
+{
+    (void)ctx;
+    buf_adds(&cmd.events_seen, "held;");
+}
+
 static inline void cmd_on_stdout(const char *data, size_t len, void *ctx)
 {
     (void)ctx;
@@ -49,8 +55,11 @@ static inline void cmd_on_end(const struct command_result *r, const struct err *
 
 static inline void cmd_begin(const char *id, const struct command_opts *opts)
 {
-    static const struct command_events EVENTS = {cmd_on_start, cmd_on_stdout, cmd_on_stderr,
-                                                 cmd_on_end};
+    static const struct command_events EVENTS = {.on_start = cmd_on_start,
+                                                 .on_stdout = cmd_on_stdout,
+                                                 .on_stderr = cmd_on_stderr,
+                                                 .on_held = cmd_on_held,
+                                                 .on_end = cmd_on_end};
     buf_clear(&cmd.out);
     buf_clear(&cmd.err_out);
     buf_clear(&cmd.events_seen);

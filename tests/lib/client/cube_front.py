@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """cubbyd in the shape of a CubeSandbox cluster: CubeAPI ("api"), CubeMaster ("master"), CubeProxy
-("proxy"), and the guests' own addresses ("direct"), with an envd of the 0.2 line behind.
+("proxy"), and the guests' own addresses ("direct").
 
 Its behaviour is what the real CubeAPI, CubeMaster and CubeProxy were seen to do: version 1 of the
 routes, ids of 32 hexadecimal digits, no token, no time to live, an environment that is dropped, 422
 in plain text, nginx's pages for a closed port (502) and an unknown sandbox (500), a list whose times
 are all now and whose states are all "running", success for the end of an unknown sandbox, 500 for
-its pause, and no answer from the guest of a paused one. CubeProxy's buffering is left out.
+its pause, and no answer from the guest of a paused one. CubeProxy has proxy_buffering on: it passes
+an answer on when 16 KiB of it are there, or when it has ended.
+
+envd_0_2: the guest has an envd of the 0.2 line, as very old images do; "0.2.0" is what CubeAPI says
+of every envd. streams: the later CubeProxy, which passes on commands and watches as they come.
 """
 
 import base64
@@ -19,13 +23,18 @@ from front import Answer, Front
 
 DOMAIN = "cube.app"
 HOST = re.compile(r"(\d+)-([0-9a-f]{32})\." + re.escape(DOMAIN))
+HELD = 16384   # proxy_buffer_size
+STREAMS = {"/process.Process/Start", "/process.Process/Connect", "/filesystem.Filesystem/WatchDir"}
 LIFE_S = 3600  # that cubbyd is told: CubeSandbox itself would end nothing
 
 
 class CubeFront(Front):
-    def __init__(self, daemon, listeners, add_address=None):
+    def __init__(self, daemon, listeners, add_address=None, envd_0_2=False, streams=False):
+        self.envd_0_2, self.streams = envd_0_2, streams
         self.sandboxes = {}  # cube's id: {"id": cubbyd's, "token":, "address":, "late":}
+        self.unfinished = []  # bodies of creates that were answered 408
         self.add_address = add_address  # None: guests have no address of their own
+        self.given_up = None            # looks at the list until a create that took too long is done
         self.late = 0                   # looks at a new sandbox that come too early
         super().__init__(daemon, listeners)
 
@@ -79,6 +88,12 @@ class CubeFront(Front):
                               "missing field `templateID` at line 1 column 2", "text/plain")
         for key in set(body) - {"templateID", "timeout", "metadata", "allow_internet_access", "network"}:
             self.wrong.append(f"a create with {key}, which is dropped")
+        if self.given_up is not None:
+            self.unfinished.append(body)
+            raise Answer(408)
+        raise Answer(201, await self.make(body))
+
+    async def make(self, body):
         status, _, made = await self.api("POST", "/v2/sandboxes", {
             "templateID": body["templateID"], "metadata": body.get("metadata", {}), "timeout": LIFE_S})
         if status != 201:
@@ -87,9 +102,13 @@ class CubeFront(Front):
         self.sandboxes[cube_id] = {"id": made["sandboxID"], "token": made["envdAccessToken"],
                                    "address": self.add_address() if self.add_address else None,
                                    "late": self.late, "paused": False}
-        raise Answer(201, self.shape(cube_id, made))
+        return self.shape(cube_id, made)
 
     async def list(self, request):
+        if self.unfinished and self.given_up == 0:
+            await self.make(self.unfinished.pop())
+        elif self.unfinished:
+            self.given_up -= 1
         _, _, all_of_them = await self.api("GET", "/v2/sandboxes")
         names = {s["id"]: cube_id for cube_id, s in self.sandboxes.items()}
         if request.query:
@@ -146,7 +165,8 @@ class CubeFront(Front):
         if not known:
             raise Answer(500, "<html><body>Internal Error</body></html>", "text/html",
                          X_Cube_Retcode="310500")
-        await self.guest(known, int(host[1]), request, reader, writer)
+        hold = 0 if self.streams and request.path in STREAMS else HELD
+        await self.guest(known, int(host[1]), request, reader, writer, hold)
 
     async def direct(self, request, reader, writer):
         known = next((s for s in self.sandboxes.values() if s["address"] == request.where[1]), None)
@@ -154,14 +174,14 @@ class CubeFront(Front):
             return  # nobody has that address: the connection is dropped
         await self.guest(known, 49983, request, reader, writer)
 
-    async def guest(self, known, port, request, reader, writer):
+    async def guest(self, known, port, request, reader, writer, hold=0):
         if known["paused"]:  # its network stands still
             await reader.read()
             return
-        body = self.envd(request) if port == 49983 else None
+        body = self.envd(request) if port == 49983 and self.envd_0_2 else None
         page = Answer(502, "<html><head><title>502 Bad Gateway</title></head></html>", "text/html",
                       X_Cube_Retcode="330502")
-        await self.passed_on(request, known["id"], port, known["token"], reader, writer, body, page)
+        await self.passed_on(request, known["id"], port, known["token"], reader, writer, body, page, hold)
 
     def envd(self, request):
         """Refuse requests that envd 0.2 does not know. Return the body that is passed on."""

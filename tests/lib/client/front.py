@@ -10,6 +10,7 @@ make.
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 import subprocess
@@ -162,9 +163,10 @@ class Front:
             rest = unchunk(rest)
         return int(head.split()[1]), headers, json.loads(rest) if rest.strip() else None
 
-    async def passed_on(self, request, sandbox, port, token, reader, writer, body=None, page=None):
+    async def passed_on(self, request, sandbox, port, token, reader, writer, body=None, page=None, hold=0):
         """Passes a request to a port of a sandbox, and its answer back, until either side ends. `page` is
-        answered in place of cubbyd's own 502."""
+        answered in place of cubbyd's own 502. An answer is held back until `hold` bytes of it are there,
+        or it has ended."""
         headers = {k: v for k, v in request.fields
                    if k.lower() not in ("host", "content-length", "transfer-encoding", "connection",
                                         *TOKEN_HEADERS)}
@@ -180,10 +182,16 @@ class Front:
                 writer.write(page.wire())
                 await writer.drain()
                 return
+            held = b""
             while data:
-                writer.write(data)
-                await writer.drain()
-                data = await up.read(65536)
+                held += data
+                if len(held) > hold:
+                    writer.write(held)
+                    await writer.drain()
+                    held = b""
+                data = b"" if ended(held) else await up.read(65536)
+            writer.write(held)
+            await writer.drain()
 
         async def left():
             while await reader.read(65536):
@@ -200,6 +208,16 @@ class Front:
         if not writer.is_closing():
             writer.close()
             await writer.wait_closed()
+
+
+def ended(answer):
+    """Whether these bytes are a whole answer with a length or in chunks, as nginx finds it out."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    fields = head.lower()
+    if b"transfer-encoding: chunked" in fields:
+        return body.endswith(b"0\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", fields)
+    return bool(length) and len(body) >= int(length[1])
 
 
 def unchunk(data):

@@ -74,16 +74,28 @@ class Place:
 
 
 @pytest.fixture
-def cube(daemon, net, certificates, tmp_path):
-    """A CubeSandbox cluster, through its proxy or through its guests' addresses."""
-    ca, tls = certificates
-    listeners = {"api": (net.listen(3000), tls), "master": (net.listen(8089), None),
-                 "proxy": (net.listen(443), tls), "direct": (net.listen(49983), None)}
-    place = Place(CubeFront(daemon, listeners, net.add_guest), net, ca, tmp_path)
-    yield place
-    place.close()
+def cubes(daemon, net, certificates, tmp_path):
+    """A CubeSandbox cluster, through its proxy or through its guests' addresses; the arguments are
+    its differences."""
+    places = []
+
+    def make(**how):
+        ca, tls = certificates
+        listeners = {"api": (net.listen(3000), tls), "master": (net.listen(8089), None),
+                     "proxy": (net.listen(443), tls), "direct": (net.listen(49983), None)}
+        places.append(Place(CubeFront(daemon, listeners, net.add_guest, **how), net, ca, tmp_path))
+        return places[-1]
+
+    yield make
+    for place in places:
+        place.close()
     empty(daemon)
-    assert place.front.wrong == []
+    assert all(place.front.wrong == [] for place in places)
+
+
+@pytest.fixture
+def cube(cubes):
+    return cubes()
 
 
 @pytest.fixture
@@ -242,12 +254,15 @@ def test_cube_ends_nothing_so_the_client_does(cube, daemon):
     assert not any(r.path.endswith("/timeout") for r in cube.front.requests)
 
 
-def test_what_an_old_envd_lacks_is_said(cube):
+def test_what_an_old_envd_lacks_is_said(cubes, tmp_path):
+    cube = cubes(envd_0_2=True)
     mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
     sandbox = mcp.tool("create_sandbox")["sandbox_id"]
     command = mcp.tool("start_command", sandbox_id=sandbox, command="cat")["command_id"]
     said = mcp.error("send_input", sandbox_id=sandbox, command_id=command, text="x", close_stdin=True)
     assert "0.2.0" in said and "CloseStdin" in said
+    commands(mcp, sandbox, "root")
+    files(mcp, sandbox, tmp_path)
 
 
 def test_cube_sandbox_that_is_gone(cube):
@@ -266,6 +281,85 @@ def test_a_closed_port_of_cube_means_that_there_is_no_kernel(cube):
     mcp = cube.mcp("--backend", f"https://{SERVER}:3000", "--template", "coder")
     sandbox = mcp.tool("create_sandbox")["sandbox_id"]
     assert mcp.tool("run_python_code", sandbox_id=sandbox, code="print(6 * 7)")["stdout"] == "42\n"
+
+
+def test_a_create_that_cube_gives_up_leaks_nothing(cube, daemon):
+    """CubeAPI answers 408 after 30 s, and the sandbox appears later."""
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
+    cube.front.given_up = 2
+    said = mcp.error("create_sandbox")
+    assert "408" in said and "late; it was ended" in said, said
+    assert cube.front.sandboxes == {} and cube.front.unfinished == []
+    assert daemon.request("GET", "/v2/sandboxes").json == []
+    cube.front.given_up = None
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    assert sandbox in mcp.text("list_sandboxes")
+
+
+# ---- CubeProxy holds streams back
+def listed(place):
+    return [r for r in place.front.requests if r.path == "/process.Process/List"]
+
+
+def test_a_quiet_command_behind_cubes_proxy(cube):
+    """Nothing of its stream comes until it ends, so envd's list tells that it runs."""
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    ran = mcp.tool("run_command", sandbox_id=sandbox, command="sleep 2; echo hi; exit 3")
+    assert (ran["stdout"], ran["exit_code"]) == ("hi\n", 3)
+    assert listed(cube)
+    many = mcp.tool("run_command", sandbox_id=sandbox, command="sleep 1; seq 20000; sleep 1; echo end")
+    assert many["stdout"].endswith("20000\nend\n")
+    late = mcp.tool("run_command", sandbox_id=sandbox, command="echo before; sleep 60", timeout=2)
+    assert late["timed_out"] and late["stdout"] == "before\n"
+
+
+def test_a_named_shell_behind_cubes_proxy(cube):
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    first = mcp.tool("run_command", sandbox_id=sandbox, session="s", command="cd /tmp; A=1; sleep 1")
+    assert first["exit_code"] == 0
+    second = mcp.tool("run_command", sandbox_id=sandbox, session="s", command="pwd; echo $A; exit 4")
+    assert (second["stdout"], second["exit_code"]) == ("/tmp\n1\n", 4)
+
+
+def test_python_behind_cubes_proxy(cube):
+    """The kernel's lines come at the end. A run that takes too long is interrupted and keeps its
+    variables."""
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000", "--template", "coder")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    code = "import time; a = 6; print('on'); time.sleep({})"
+    assert mcp.tool("run_python_code", sandbox_id=sandbox, code=code.format(2))["stdout"] == "on\n"
+    late = mcp.tool("run_python_code", sandbox_id=sandbox, code=code.format(60), timeout=2)
+    assert late["timed_out"] and late["stdout"] == "on\n", late
+    assert mcp.tool("run_python_code", sandbox_id=sandbox, code="print(a * 7)")["stdout"] == "42\n"
+
+
+def test_a_command_that_cannot_be_kept_behind_cubes_proxy(cube):
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    said = mcp.error("start_command", sandbox_id=sandbox, command="sleep 60", envs={"CUBBY_COMMANDS": "/proc/none"})
+    assert "cannot be kept" in said
+
+
+def test_a_watch_behind_cubes_proxy(cube):
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    mcp.tool("write_file", sandbox_id=sandbox, path="/tmp/watched", content="one")
+    uri = f"sandbox://{sandbox}/tmp/watched"
+    assert mcp.call("resources/subscribe", {"uri": uri})["result"] == {}
+    mcp.tool("run_command", sandbox_id=sandbox, command="echo two > /tmp/watched")
+    message = mcp.line()
+    assert (message["method"], message["params"]) == ("notifications/resources/updated", {"uri": uri})
+    paths = [r.path.rpartition("/")[2] for r in cube.front.requests]
+    assert {"WatchDir", "CreateWatcher", "GetWatcherEvents"} <= set(paths)
+
+
+def test_the_later_proxy_of_cube_passes_streams_on(cubes, tmp_path):
+    cube = cubes(streams=True)
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000", "--template", "coder")
+    tour(mcp, tmp_path, "root")
+    assert not [r for r in cube.front.requests if r.path.endswith("/CreateWatcher")]
 
 
 @pytest.mark.parametrize("master", [False, True])

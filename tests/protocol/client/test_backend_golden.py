@@ -70,7 +70,9 @@ def masked(request, sandbox):
     text = text.replace(sandbox, "SANDBOX")
     for pattern, name in ((r"127\.0\.0\.1:\d+", "ADDRESS"), (r"(?<=X-Access-Token: )\S+", "TOKEN"),
                           (r"(?<=boundary=)[0-9a-f]{32}", "BOUNDARY"), (r"(?<=\n--)[0-9a-f]{32}", "BOUNDARY"),
-                          (r'"cubby\.owner": ?"[^"]*"', '"cubby.owner":"OWNER"')):
+                          (r'"cubby\.owner": ?"[^"]*"', '"cubby.owner":"OWNER"'),
+                          (r'"cubby\.create": ?"[0-9a-f]{32}"', '"cubby.create":"MARK"'),
+                          (r'"tag": ?"cubby-[0-9a-f]{16}"', '"tag":"TAG"')):
         text = re.sub(pattern, name, text)
     return text.replace("\r\n", "\\r\\n\n")
 

@@ -237,8 +237,10 @@ static void on_many_end(const struct command_result *r, const struct err *e, voi
 
 static void test_many(void)
 {
-    static const struct command_events EVENTS = {on_many_start, cmd_on_stdout, cmd_on_stderr,
-                                                 on_many_end};
+    static const struct command_events EVENTS = {.on_start = on_many_start,
+                                                 .on_stdout = cmd_on_stdout,
+                                                 .on_stderr = cmd_on_stderr,
+                                                 .on_end = on_many_end};
     const struct command_opts opts = {.cmd = "sleep"};
     fake_open(&cmd.fake, NULL);
     cmd.fake.answer = cmd_answer_kill;

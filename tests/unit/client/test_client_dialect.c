@@ -249,16 +249,17 @@ static void test_cube_envd(void)
     ok(str_starts(buf_str(&f.content_type), "multipart/form-data; boundary="), "a form");
     ok(strstr(buf_str(&f.body), "name=\"file\"; filename=\"a%22b\"\r\n"), "%s", buf_str(&f.body));
     ok(strstr(buf_str(&f.body), "\r\n\r\nabc\r\n--"), "with the file in it");
-    static const struct command_events EVENTS = {NULL, on_output, on_output, on_command_end};
+    static const struct command_events EVENTS = {
+        .on_stdout = on_output, .on_stderr = on_output, .on_end = on_command_end};
     static const char *const ARGS[] = {"-c", "x", NULL};
     const struct command_opts opts = {.cmd = "/bin/bash", .args = ARGS};
     client_command(f.client, CUBE_ID, &opts, &EVENTS, &f);
     fake_run(&f);
-    is_str(f.body.data + CONNECT_ENVELOPE_HEAD,
-           "{\"process\":{\"args\":[\"-c\",\"exec \\\"$0\\\" \\\"$@\\\" "
-           "</dev/null\",\"/bin/bash\",\"-c\","
-           "\"x\"],\"cmd\":\"/bin/sh\"}}",
-           "stdin is closed for a command");
+    static const char CLOSED[] =
+        "{\"process\":{\"args\":[\"-c\",\"exec \\\"$0\\\" \\\"$@\\\" "
+        "</dev/null\",\"/bin/bash\",\"-c\",\"x\"],\"cmd\":\"/bin/sh\"},\"tag\":\"cubby-";
+    ok(str_starts(f.body.data + CONNECT_ENVELOPE_HEAD, CLOSED),
+       "stdin is closed for a command, which has a tag: %s", f.body.data + CONNECT_ENVELOPE_HEAD);
     char *seen auto_free = fake_seen(&f);
     lookup_status = 404;
     lookup = "{\"code\":404,\"message\":\"not found\"}";

@@ -36,7 +36,7 @@ static void on_end(int code, const struct err *e, void *ctx)
 
 static void begin(void)
 {
-    static const struct stream_events EVENTS = {on_line, on_end};
+    static const struct stream_events EVENTS = {.on_line = on_line, .on_end = on_end};
     json_t *body = json_pack("{s:s}", "code", "1+1");
     buf_clear(&told);
     buf_clear(&f.seen);
@@ -200,7 +200,7 @@ static void on_other_closed(void *ctx)
 
 static void run_other(const struct client_opts *opts, const char *id, int to)
 {
-    static const struct stream_events EVENTS = {on_line, on_end};
+    static const struct stream_events EVENTS = {.on_line = on_line, .on_end = on_end};
     bool closed = false;
     struct client *other = client_new(&f.loop, opts);
     client_stream(other, id, to, "POST", "/execute", NULL, &EVENTS, &f);
