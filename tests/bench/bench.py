@@ -30,13 +30,14 @@ from bench_ports import PortsBench
 from bench_progress import ProgressBench
 from bench_sandbox import SandboxBench
 from bench_scenario import ScenarioBench
+from bench_spares import SparesBench
 from bench_tiers import TiersBench
 
 # Only those whose figures are of a pool have one.
 os.environ["CUBBY_POOL"] = "off"
 
 PARTS = [SandboxBench, JailBench, NetworkBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench,
-         PauseBench, TiersBench, ScenarioBench, ProgressBench, PortsBench, HttpBench, BuildBench, ImageBench]
+         PauseBench, TiersBench, SparesBench, ScenarioBench, ProgressBench, PortsBench, HttpBench, BuildBench, ImageBench]
 
 
 def machine():

@@ -4,8 +4,10 @@
 import json
 import os
 import pathlib
+import socket
 import statistics
 import subprocess
+import time
 
 BIN = pathlib.Path(os.environ["BIN"])
 BASELINE = pathlib.Path(__file__).parent / "baseline"
@@ -34,6 +36,27 @@ def peak_kb(pid):
 
 def resident_kb(pid):
     return status_kb(pid, "VmRSS")
+
+
+def bare_qemu(work, wrap=()):
+    """Seconds from the start of `qemu-system-x86_64 -M microvm -S` until QMP answers. wrap: words before the command."""
+    path = str(work / "bare.qmp")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(1)
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [*wrap, "qemu-system-x86_64", "-M", "microvm", "-S", "-nodefaults", "-display", "none",
+             "-qmp", f"unix:{path}"], stderr=subprocess.DEVNULL)
+        peer, _ = listener.accept()
+        greeting = peer.recv(4096)
+        took = time.perf_counter() - start
+        assert b"QMP" in greeting
+        peer.close()
+    process.kill()
+    process.wait()
+    os.unlink(path)
+    return took
 
 
 def has_baseline():

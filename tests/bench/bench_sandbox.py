@@ -13,7 +13,7 @@ import struct
 import subprocess
 import time
 
-from bench_common import BASELINE, BIN, Mcp, has_baseline, median_ms, peak_kb, spread_ms
+from bench_common import BASELINE, BIN, Mcp, bare_qemu, has_baseline, median_ms, peak_kb, spread_ms
 from harness import Home
 from receive import receive
 
@@ -48,30 +48,10 @@ class SandboxBench:
 
     # ---- the figures
 
-    def bare_qemu(self):
-        """Seconds from the start of `qemu-system-x86_64 -M microvm -S` until QMP answers."""
-        path = str(self.work / "bare.qmp")
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(path)
-            listener.listen(1)
-            start = time.perf_counter()
-            process = subprocess.Popen(
-                ["qemu-system-x86_64", "-M", "microvm", "-S", "-nodefaults", "-display", "none",
-                 "-qmp", f"unix:{path}"], stderr=subprocess.DEVNULL)
-            peer, _ = listener.accept()
-            greeting = peer.recv(4096)
-            took = time.perf_counter() - start
-            assert b"QMP" in greeting
-            peer.close()
-        process.kill()
-        process.wait()
-        os.unlink(path)
-        return took
-
     def cold_create(self):
         creates, firsts, wholes, bases, kills = [], [], [], [], []
         for _ in range(self.rounds):
-            bases.append(self.bare_qemu())
+            bases.append(bare_qemu(self.work))
             t0 = time.perf_counter()
             sandbox = self.mcp.tool("create_sandbox")["sandbox_id"]
             t1 = time.perf_counter()

@@ -192,6 +192,12 @@ void subproc_end(struct subproc *p)
         syscall(SYS_pidfd_send_signal, p->pidfd, SIGTERM, NULL, 0);
 }
 
+void subproc_retarget(struct subproc *p, subproc_exit_cb on_exit, void *ctx)
+{
+    p->on_exit = on_exit;
+    p->ctx = ctx;
+}
+
 static void on_poll_closed(uv_handle_t *handle)
 {
     struct subproc *p = container_of((uv_poll_t *)handle, struct subproc, poll);

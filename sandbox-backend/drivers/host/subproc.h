@@ -41,6 +41,8 @@ int subproc_pidfd(const struct subproc *p);           // borrowed
 bool subproc_has_exited(const struct subproc *p);
 void subproc_kill(struct subproc *p); // SIGKILL; harmless when it has ended
 void subproc_end(struct subproc *p);  // SIGTERM; harmless, too
+// From now on, report the end of the process to `on_exit`. on_exit was not called for it yet.
+void subproc_retarget(struct subproc *p, subproc_exit_cb on_exit, void *ctx);
 // Stop watching the process, without ending it. on_exit is not called any more. `p` is freed from
 // the loop, then on_closed (may be NULL) is called.
 void subproc_close(struct subproc *p, void (*on_closed)(void *ctx), void *ctx);

@@ -30,6 +30,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/spare.h"
 
 #define START_LIMIT_MS 15000
 
@@ -68,6 +69,7 @@ static void free_members(struct machine_core *core)
     struct microvm *m = microvm_of_core(core);
     machine__save_abandon(m);
     machine__restore_free(m);
+    spare_drop(steal(&m->spare));
     free(m->qmp_path);
 }
 

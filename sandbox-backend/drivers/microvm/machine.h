@@ -20,6 +20,7 @@
 
 struct machine_save;
 struct machine_restore;
+struct spare;
 
 struct microvm {
     struct machine_core core; // first: the daemon's pointer to it
@@ -34,6 +35,8 @@ struct microvm {
     struct qmp *qmp;                 // owned; NULL before its start
     struct machine_save *save;       // owned; NULL: no saving
     struct machine_restore *restore; // owned; while it starts from an image
+    struct spare *spare;             // owned; taken for it, until QEMU is handed over
+    bool from_spare;                 // its QEMU was a spare
     int64_t grow_mb;                 // the size that its disk must get; 0: the disk stays
 };
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fault.h"
@@ -15,10 +14,10 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/host/childlog.h"
-#include "sandbox-backend/drivers/host/jailed.h"
 #include "sandbox-backend/drivers/microvm/fit.h"
+#include "sandbox-backend/drivers/microvm/launch.h"
 #include "sandbox-backend/drivers/microvm/qemu/qemu.h"
-#include "sandbox-backend/drivers/microvm/qemu/qemu_binary.h"
+#include "sandbox-backend/drivers/microvm/spare.h"
 
 // Memory beside the guest's: QEMU's own, netd's and egress's. Cached pages of the disk count too,
 // but the kernel drops them before it kills a process.
@@ -30,25 +29,15 @@
 // host, and a user who knows the whole id may open the sandbox's public ports.
 #define NAME_ID_CHARS 6
 
-// The descriptors that the processes inherit. The daemon closes its copies once both run.
-struct channels {
-    int qmp;       // listening
-    int frames[2]; // QEMU's end and netd's end
-    int vmstate;
-    int memory; // the file that the guest's memory is a private mapping of
-    int base;
-    int overlay;
-};
+#define IMAGE_STATE "image" // the name by which a spare knows the state of an image
 
 static void on_image_open(struct machine_core *core, const struct err *e);
 static int begin(struct microvm *m, struct err *e);
 static char *apply_size(struct microvm *m, struct template *t);
+static bool take_over(struct microvm *m, const char *memory, struct launched *qemu);
 static int make_overlay(const struct microvm *m, struct err *e);
-static int open_files(const struct microvm *m, const char *memory, struct channels *c,
-                      struct err *e);
-static int open_channels(struct microvm *m, struct channels *c, struct err *e);
 static int start_qemu(struct microvm *m, const struct template *t, const char *binary,
-                      const struct channels *c, struct err *e);
+                      const char *memory, struct launched *qemu, struct err *e);
 static void limit(struct microvm *m, const struct template *t);
 static void boot(struct microvm *m);
 static void prepare_load(struct microvm *m);
@@ -58,11 +47,22 @@ static void load_state(struct microvm *m);
 static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 
+// Take the spare of the template, if there is one that fits. Its disk becomes the machine's now,
+// before the disk of an image is copied over it. The pool fills itself when nobody waits.
+static void take_spare(struct microvm *m, const struct machine_spec *spec)
+{
+    char *overlay auto_free = str_printf("%s/" MACHINE_OVERLAY, m->core.dir);
+    m->spare = spec->background ? NULL : spare_take(spec->template, &spec->size);
+    if (m->spare && spare_move_disk(m->spare, overlay, NULL) < 0)
+        spare_drop(steal(&m->spare));
+}
+
 struct machine *machine__create(uv_loop_t *loop, const struct machine_spec *spec,
                                 machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx)
 {
     struct microvm *m = machine__new(loop, spec, on_ready, on_exit, ctx);
     struct err e = ERR_INIT;
+    take_spare(m, spec);
     if (spec->image)
         machine__restore_open(m, spec->image, on_image_open);
     else if (begin(m, &e) != 0)
@@ -84,38 +84,30 @@ static bool is_booting(const struct microvm *m, const char *memory)
     return m->restore ? machine__restore_boots(m) : sized_is_own(memory);
 }
 
-static void channels_close(const struct channels *c)
-{
-    const int fds[] = {c->qmp,    c->frames[0], c->frames[1], c->vmstate,
-                       c->memory, c->base,      c->overlay};
-    for (size_t i = 0; i < ARRAY_LEN(fds); i++)
-        mem_close_fd(&fds[i]);
-}
-
 // Run steps 1 to 6, all within this turn of the loop.
 static int begin(struct microvm *m, struct err *e)
 {
     struct template t;
-    struct channels c = {-1, {-1, -1}, -1, -1, -1, -1};
+    struct launched qemu = LAUNCHED_NONE;
     char *binary auto_free = NULL;
     // Step 1. Load the template and check that it fits this host.
     if (fit_load(m->core.template, &t, &binary, e) != 0)
         return -1;
     char *memory auto_free = apply_size(m, &t);
     bool boots = is_booting(m, memory);
-    // Steps 2 to 4. Make the disk, open the descriptors, start QEMU (first, because its start takes
-    // longest), then netd.
-    int failed = m->restore ? 0 : make_overlay(m, e);
-    failed = failed ? failed : open_files(m, memory, &c, e);
-    failed = failed ? failed : open_channels(m, &c, e);
-    failed = failed ? failed : start_qemu(m, &t, binary, &c, e);
-    failed = failed ? failed : core_network_start(&m->core, c.frames[1], e);
+    // Steps 2 to 4. Take over the spare, or start QEMU with a disk of its own (first, because its
+    // start takes longest). Then start netd.
+    int failed =
+        !boots && take_over(m, memory, &qemu) ? 0 : start_qemu(m, &t, binary, memory, &qemu, e);
+    m->core.guest = qemu.process;
+    m->core.guest_log = steal_fd(&qemu.log);
+    failed = failed ? failed : core_network_start(&m->core, qemu.frames, e);
     if (!failed)
         limit(m, &t);
     // Step 5. Connect to QMP while its listening socket is also here. So it succeeds even if QEMU
     // has ended already, and machine__on_lost explains that end.
     failed = failed ? failed : machine__open_qmp(m, e);
-    channels_close(&c);
+    launched_close(&qemu);
     template_fini(&t);
     core_step(&m->core, "started");
     if (failed)
@@ -136,6 +128,15 @@ static char *apply_size(struct microvm *m, struct template *t)
     return memory;
 }
 
+static bool take_over(struct microvm *m, const char *memory, struct launched *qemu)
+{
+    m->from_spare =
+        m->spare && spare_yield(m->spare, memory, m->qmp_path, core_on_guest_exit, &m->core, qemu);
+    if (m->from_spare)
+        m->spare = NULL;
+    return m->from_spare;
+}
+
 // Step 2. Copy the template's empty overlay as the machine's own disk. QEMU is told the backing
 // file of the overlay.
 static int make_overlay(const struct microvm *m, struct err *e)
@@ -145,91 +146,38 @@ static int make_overlay(const struct microvm *m, struct err *e)
     return file_copy(from, to, 0600, e);
 }
 
-static int open_file(const char *path, int flags, struct err *e)
+// Return a descriptor of the saved state, or -1.
+static int open_state(const struct microvm *m, struct err *e)
 {
-    int fd = open(path, flags | O_CLOEXEC);
+    char *path auto_free = m->restore ? machine__restore_vmstate(m)
+                                      : str_printf("%s/" TEMPLATE_VMSTATE, m->core.template);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     return fd < 0 ? err_sys(e, errno, "open %s", path) : fd;
 }
 
-// Step 3. Open the files, each with only the access that QEMU needs.
-static int open_files(const struct microvm *m, const char *memory, struct channels *c,
-                      struct err *e)
+// Step 3. QEMU's own files, sockets and jail.
+static int start_qemu(struct microvm *m, const struct template *t, const char *binary,
+                      const char *memory, struct launched *qemu, struct err *e)
 {
     bool boots = is_booting(m, memory);
-    char *vmstate auto_free = m->restore ? machine__restore_vmstate(m)
-                                         : str_printf("%s/" TEMPLATE_VMSTATE, m->core.template);
-    char *base auto_free = str_printf("%s/" TEMPLATE_DISK, m->core.template);
     char *overlay auto_free = str_printf("%s/" MACHINE_OVERLAY, m->core.dir);
-    if (fit_reserve(memory, e) < 0)
-        return -1;
-    if ((!boots && (c->vmstate = open_file(vmstate, O_RDONLY, e)) < 0) ||
-        (c->memory = open_file(memory, O_RDONLY, e)) < 0 ||
-        (c->base = open_file(base, O_RDONLY, e)) < 0 ||
-        (c->overlay = open_file(overlay, O_RDWR, e)) < 0)
-        return -1;
-    return 0;
-}
-
-// Step 3. Make the sockets and the log.
-static int open_channels(struct microvm *m, struct channels *c, struct err *e)
-{
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, c->frames) != 0)
-        return err_sys(e, errno, "make a socket pair");
-    c->qmp = fd_listen_unix(m->qmp_path, e);
-    m->core.guest_log = c->qmp < 0 ? -1 : childlog_open("qemu.log", e);
-    return m->core.guest_log < 0 ? -1 : 0;
-}
-
-static int start_qemu(struct microvm *m, const struct template *t, const char *binary,
-                      const struct channels *c, struct err *e)
-{
-    bool boots = c->vmstate < 0;
-    char *preload auto_free = qemu_preload(e);
-    char *kernel auto_free = str_printf("%s/" TEMPLATE_KERNEL, m->core.template);
-    char *initrd auto_free = str_printf("%s/" TEMPLATE_INITRD, m->core.template);
-    char *append auto_free = boots ? qemu_kernel_args(t->accel) : NULL;
     char *name auto_free = str_printf("cubby-%.*s", NAME_ID_CHARS, m->core.id);
-    struct qemu_config config = {.binary = binary,
-                                 .name = name,
-                                 .machine = t->machine,
-                                 .accel = t->accel,
-                                 .cpu_model = t->cpu_model,
-                                 .memory_mb = (int)t->memory_mb,
-                                 .cpus = (int)t->cpus,
-                                 .gives_back = t->gives_back,
-                                 .disk_overlay = true,
-                                 .kernel = boots ? kernel : NULL,
-                                 .initrd = boots ? initrd : NULL,
-                                 .append = append,
-                                 .incoming = !boots,
-                                 .image = !boots && m->restore};
-    if (!preload)
+    spare_drop(steal(&m->spare)); // it does not fit
+    if (!m->restore && make_overlay(m, e) < 0)
         return -1;
-    char **argv = qemu_argv(&config);
-    const int fds[QEMU_FD_COUNT] = {[0] = -1,
-                                    [1] = m->core.guest_log,
-                                    [2] = m->core.guest_log,
-                                    [QEMU_FD_QMP] = c->qmp,
-                                    [QEMU_FD_NET] = c->frames[0],
-                                    [QEMU_FD_VMSTATE] = c->vmstate,
-                                    [QEMU_FD_MEMORY] = c->memory,
-                                    [QEMU_FD_DISK] = c->base,
-                                    [QEMU_FD_OVERLAY] = c->overlay,
-                                    [QEMU_FD_CONSOLE] = -1};
-    // A later daemon, which is not the parent of QEMU, must be able to save the machine.
-    struct spawn_opts opts = {.file = binary,
-                              .argv = argv,
-                              .preload = preload,
-                              .fds = fds,
-                              .fd_count = QEMU_FD_COUNT,
-                              .is_open = true};
-    const char *files[QEMU_FILES_MAX];
-    qemu_files(files, config.kernel, config.initrd);
-    const struct jailed_program program = {
-        .kind = JAIL_VMM, .files = files, .kvm = str_eq(t->accel, "kvm")};
-    m->core.guest = core_start_jailed(&m->core, &program, &opts, core_on_guest_exit, e);
-    qemu_argv_free(argv);
-    return m->core.guest ? 0 : -1;
+    int vmstate auto_close = boots ? -1 : open_state(m, e);
+    const struct launch l = {.template = t,
+                             .template_dir = m->core.template,
+                             .binary = binary,
+                             .name = name,
+                             .memory = memory,
+                             .overlay = overlay,
+                             .qmp = m->qmp_path,
+                             .vmstate = vmstate,
+                             .no_header = m->restore != NULL};
+    if (!boots && vmstate < 0)
+        return -1;
+    return launch(m->core.loop, &l, core_on_guest_exit, &m->core, qemu, e);
 }
 
 // Runs before QEMU has more threads: they inherit the limits of the first.
@@ -293,11 +241,24 @@ static void on_filled(struct machine_core *core, const struct err *e)
         load_state(m);
 }
 
+// A QEMU that was started for this machine has its state as a descriptor already, and so has a
+// spare the state of its template. A spare is given the state of an image.
 static void load_state(struct microvm *m)
 {
+    const char *uri = QEMU_VMSTATE_URI;
+    struct err e = ERR_INIT;
+    if (m->from_spare && m->restore) {
+        int vmstate auto_close = open_state(m, &e);
+        if (vmstate < 0) {
+            core_fail(&m->core, &e);
+            return;
+        }
+        qmp_give_fd(m->qmp, IMAGE_STATE, vmstate, machine__qmp_ms(m), on_loading, m);
+        uri = "fd:" IMAGE_STATE;
+    }
     m->loading = true;
-    qmp_execute(m->qmp, "migrate-incoming", json_pack("{s:s}", "uri", QEMU_VMSTATE_URI),
-                machine__qmp_ms(m), on_loading, m);
+    qmp_execute(m->qmp, "migrate-incoming", json_pack("{s:s}", "uri", uri), machine__qmp_ms(m),
+                on_loading, m);
 }
 
 static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
@@ -336,13 +297,22 @@ void machine__on_migration(struct microvm *m, const char *status)
     }
 }
 
+// The pool fills itself when nobody waits.
+static void want_spare(const struct microvm *m)
+{
+    if (!m->core.background)
+        spares_want(&spare_shelves, m->core.loop, m->core.template);
+}
+
 // Step 8. The guest runs.
 static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
 {
     (void)value;
     struct microvm *m = ctx;
-    if (e)
+    if (e) {
         on_loading(q, NULL, e, ctx);
-    else if (m->core.state == MACHINE_STARTING)
+    } else if (m->core.state == MACHINE_STARTING) {
+        want_spare(m);
         machine__ready(m, MACHINE_RUNNING);
+    }
 }

@@ -20,6 +20,7 @@
 #include "sandbox-backend/drivers/microvm/machine.h"
 #include "sandbox-backend/drivers/microvm/qemu/qemu.h"
 #include "sandbox-backend/drivers/microvm/qemu/qemu_binary.h"
+#include "sandbox-backend/drivers/microvm/spare.h"
 
 #define JAIL_DIR         "jail" // in the home
 #define STAT_BLOCK_BYTES 512    // the unit of st_blocks, stat(2)
@@ -40,6 +41,7 @@ static int open_driver(uv_loop_t *loop, const char *home, const struct driver_ja
                        struct err *e)
 {
     char *dir auto_free = str_printf("%s/" JAIL_DIR, home);
+    spares_open(home);
     if (dir_make(dir, 0700, e) != 0 || resolv_conf_open(loop, dir, e) != 0)
         return -1;
     return host_jail_open(jail, find_libraries, e);
@@ -47,6 +49,7 @@ static int open_driver(uv_loop_t *loop, const char *home, const struct driver_ja
 
 static void close_driver(void)
 {
+    spares_end();
     host_jail_close();
     resolv_conf_close();
 }
@@ -110,6 +113,12 @@ static int usage(const struct machine *machine, struct machine_usage *out, struc
     return 0;
 }
 
+static void sweep(const char *sandboxes_dir)
+{
+    core_sweep(sandboxes_dir);
+    spares_sweep();
+}
+
 static bool owns(const char *program)
 {
     return str_starts(program, "qemu-system-");
@@ -132,7 +141,7 @@ const struct driver microvm_driver = {
     .image_check = image_check,
     .create = machine__create,
     .adopt = machine__adopt,
-    .sweep = core_sweep,
+    .sweep = sweep,
     .owns = owns,
     .doctor = microvm_doctor,
     .machine = {.record = core_record,

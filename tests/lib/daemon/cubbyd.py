@@ -136,7 +136,7 @@ class Daemon:
             except OSError:
                 continue
             if os.path.basename(words[0]) != b"cubbyd" and process_exists(entry.name):
-                if any(os.fsencode(self.home / place) in w for w in words for place in ("sandboxes", "runsc")):
+                if any(os.fsencode(self.home / place) in w for w in words for place in ("sandboxes", "runsc", "spares")):
                     found.append(int(entry.name))
         return found
 

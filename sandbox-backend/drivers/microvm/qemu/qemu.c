@@ -187,7 +187,7 @@ static void add_boot(struct argv *a, const struct qemu_config *c)
         add(a, "-incoming");
         add(a, "defer");
     }
-    if (c->image) { // an image has no such section
+    if (c->no_header) {
         add(a, "-global");
         add(a, "migration.send-configuration=off");
     }

@@ -80,8 +80,8 @@ struct qemu_config {
     const char *kernel; // this and the next two: for a boot
     const char *initrd;
     const char *append;
-    bool incoming; // instead of a boot, wait for "migrate-incoming"
-    bool image;    // with `incoming`: the state is an image's ("xen-save-devices-state")
+    bool incoming;  // instead of a boot, wait for "migrate-incoming"
+    bool no_header; // with `incoming`: the state has no configuration section (image/vmstate.h)
 };
 
 // Return QEMU's arguments as a new NULL-terminated array; free it with qemu_argv_free.
