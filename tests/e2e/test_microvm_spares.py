@@ -42,6 +42,10 @@ class WithSpares(MicroVMs):
 def shared():
     with WithSpares() as running:
         yield running
+        steps = re.findall(r"machine.step id=(\w+) step=(limited|ready) ", running.log.read_text())
+    at = {step: position for position, step in reversed(list(enumerate(steps)))}
+    late = [machine for machine, step in at if step == "limited" and at[machine, step] > at.get((machine, "ready"), len(steps))]
+    assert not late, "these guests ran before their QEMU was in its control groups"
 
 
 @pytest.fixture

@@ -163,6 +163,7 @@ static const struct core_kind KIND = {
     .log = "gvisor.log",
     .memory_is_shared = true,
     .child_levels = 2,
+    .first_ends = true,
     .limited = container__on_limited,
     .kill = kill_creator,
     .cause = panic_line,

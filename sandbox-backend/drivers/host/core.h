@@ -64,9 +64,10 @@ struct core_kind {
     char *(*cause)(const struct machine_core *c);
     // Return one sentence about a start that took too long. Literal.
     const char *(*late)(const struct machine_core *c);
-    // Called when core_limits_start has made the groups, or has found that this host cannot have
-    // them. A driver needs this function if the process `first` only starts the guest's process.
-    // The driver then calls core_limits_confine for the guest's process.
+    bool first_ends; // the process that core_limits_start gets only starts the guest's process
+    // Called when core_limits_start has made the groups and put its processes into them, or has
+    // found that this host cannot have groups. A driver runs no guest before. With `first_ends`,
+    // the driver then calls core_limits_confine for the guest's process.
     void (*limited)(struct machine_core *c);
     // Called when the machine has ended by itself and its processes are gone: cancel the driver's
     // work on it.

@@ -5,9 +5,10 @@
 // The processes of a machine run in cgroups of their own. A guest's size already limits what the
 // guest can use. The cgroups hold an attacker who breaks out of the guest into its process or into
 // netd to the same limits. Joining a cgroup takes the kernel up to 20 ms, because it waits once for
-// all processors. So a worker does it while the guest's process starts: the create takes no longer,
-// but the guest's first instruction runs only after it. On a host that does not allow cgroups, no
-// limit is enforced and nothing fails. The machine's record says which limits are in force.
+// all processors. So a worker does it while the guest's process starts, or while a saved state is
+// loaded. A driver that loads a state lets the guest run only after it (core_kind.limited). On a
+// host that does not allow cgroups, no limit is enforced and nothing fails. The machine's record
+// says which limits are in force.
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -78,7 +79,7 @@ static bool start_joining(struct machine_core *core, const struct subproc *first
                               .begins_idle = core->background,
                               .background = core->background,
                               .joining = true,
-                              .first_ends = core->kind->limited != NULL};
+                              .first_ends = core->kind->first_ends};
     l->work.data = core;
     core->limits = l;
     if (uv_queue_work(core->loop, &l->work, work, on_worked) != 0)

@@ -80,6 +80,7 @@ static const struct core_kind KIND = {
     .log = "qemu.log",
     .start_ms = START_LIMIT_MS,
     .late = why_late,
+    .limited = machine__on_limited,
     .ended = on_ended,
     .close = close_handles,
     .fini = free_members,

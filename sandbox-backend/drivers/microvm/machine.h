@@ -26,6 +26,8 @@ struct microvm {
     struct machine_core core; // first: the daemon's pointer to it
     bool adopted_paused;      // adopted, and QEMU says that its guest is stopped
     bool mending;             // adopted, and the job of a saving that was cut off is ending
+    bool is_limited;          // its processes are in their control groups, if the host has any
+    bool is_loaded;           // the device state was loaded
     bool loading;             // QEMU was told to load the device state; its event is valid now
     bool disk_failed;         // the host could not read or write for the guest's disk
     bool disk_full;           // QEMU holds the guest until the host's disk has room
@@ -73,6 +75,7 @@ void machine__ready(struct microvm *m, enum machine_state state);
 // ---- machine_create.c, machine_adopt.c
 struct machine *machine__create(uv_loop_t *loop, const struct machine_spec *spec,
                                 machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);
+void machine__on_limited(struct machine_core *core); // core_kind.limited
 void machine__on_migration(struct microvm *m, const char *status);
 void machine__adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t *record,
                     machine_ready_cb on_ready, machine_exit_cb on_exit, void *ctx);

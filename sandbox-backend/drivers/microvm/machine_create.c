@@ -45,6 +45,7 @@ static void on_prepared(struct qmp *q, const json_t *value, const struct err *e,
 static void on_filled(struct machine_core *core, const struct err *e);
 static void load_state(struct microvm *m);
 static void on_loading(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
+static void run_guest(struct microvm *m);
 static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx);
 
 // Take the spare of the template, if there is one that fits. Its disk becomes the machine's now,
@@ -275,8 +276,8 @@ static void on_loading(struct qmp *q, const json_t *value, const struct err *e, 
         core_step(&m->core, "accepted");
 }
 
-// Step 7. The device state is loaded: let the guest run. It was saved while stopped and would
-// otherwise stay stopped. An event that arrives before the load command is ignored, because a
+// Step 7. The device state is loaded. It was saved while the guest was stopped, so the guest stays
+// stopped. An event that arrives before the load command is ignored, because a
 // worker may still be writing the memory.
 void machine__on_migration(struct microvm *m, const char *status)
 {
@@ -290,11 +291,27 @@ void machine__on_migration(struct microvm *m, const char *status)
         core_fail(&m->core, &e);
     } else if (str_eq(status, "completed")) {
         core_step(&m->core, "loaded");
-        qmp_execute(m->qmp, "cont", NULL, machine__qmp_ms(m),
-                    m->grow_mb ? on_loading : on_continued, m);
-        if (m->grow_mb) // from now on QEMU may write the disk
-            grow_disk(m, on_continued);
+        m->is_loaded = true;
+        run_guest(m);
     }
+}
+
+void machine__on_limited(struct machine_core *core)
+{
+    struct microvm *m = microvm_of_core(core);
+    m->is_limited = true;
+    run_guest(m);
+}
+
+// Step 8. Both the state and the control groups are there, so the guest may run.
+static void run_guest(struct microvm *m)
+{
+    if (!m->is_loaded || !m->is_limited || m->core.state != MACHINE_STARTING)
+        return;
+    qmp_execute(m->qmp, "cont", NULL, machine__qmp_ms(m), m->grow_mb ? on_loading : on_continued,
+                m);
+    if (m->grow_mb) // from now on QEMU may write the disk
+        grow_disk(m, on_continued);
 }
 
 // The pool fills itself when nobody waits.
@@ -304,7 +321,7 @@ static void want_spare(const struct microvm *m)
         spares_want(&spare_shelves, m->core.loop, m->core.template);
 }
 
-// Step 8. The guest runs.
+// Step 9. The guest runs.
 static void on_continued(struct qmp *q, const json_t *value, const struct err *e, void *ctx)
 {
     (void)value;

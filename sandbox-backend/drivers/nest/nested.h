@@ -49,8 +49,9 @@ void nested_fini(struct machine_core *core);
 int nested_facts(const char *template_dir, struct machine_facts *out, struct err *e);
 
 // The members of struct core_kind that the drivers above cubby-nest share.
-#define NESTED_KIND(start_limit_ms)                                                          \
-    .member = "nest", .log = NESTED_LOG, .memory_is_shared = true, .memory_of_group = true,  \
-    .memory_bytes = nested_memory_bytes, .child_levels = NESTED_LEVELS, .ends_others = true, \
-    .start_ms = (start_limit_ms), .look_ms = NESTED_LOOK_MS, .late = nested_why_late,        \
-    .kill = nested_kill, .limited = nested_on_limited, .close = nested_close, .fini = nested_fini
+#define NESTED_KIND(start_limit_ms)                                                               \
+    .member = "nest", .log = NESTED_LOG, .memory_is_shared = true, .memory_of_group = true,       \
+    .memory_bytes = nested_memory_bytes, .child_levels = NESTED_LEVELS, .ends_others = true,      \
+    .start_ms = (start_limit_ms), .look_ms = NESTED_LOOK_MS, .late = nested_why_late,             \
+    .kill = nested_kill, .first_ends = true, .limited = nested_on_limited, .close = nested_close, \
+    .fini = nested_fini
