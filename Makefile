@@ -101,7 +101,7 @@ LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
 ARCHIVES := $(foreach a,mcp daemon cli web build template image drivers netd egress envd nest,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
 
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egress $(B)/bin/cubby-mcp $(B)/bin/cubby-qemu.so \
-         $(B)/bin/cubby-jail $(B)/bin/cubby-nest $(B)/bin/cubby-flatten
+         $(B)/bin/cubby-jail $(B)/bin/cubby-nest $(B)/bin/cubby-flatten $(B)/bin/git-remote-cubby
 GUEST := $(B)/guest/envd $(B)/guest/init $(B)/guest/fold
 # The Python kernel goes into templates unchanged. This copy leaves out Python's caches.
 KERNEL_DIR := $(SB)/guest/kernel
@@ -226,6 +226,9 @@ $(B)/bin/cubbyd: $(B)/obj/$(SB)/daemon/main.o $(B)/lib/libdaemon.a $(B)/lib/libd
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libweb.a $(B)/lib/libbuild.a $(B)/lib/libtemplate.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,-larchive -lwslay $(LIBS_TLS) $(LIBS_NET))
+# A script: git looks for it on PATH.
+$(B)/bin/git-remote-cubby: $(SB)/cli/git/git-remote-cubby
+	@install -D -m 755 $< $@
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
 	$(call link,-lslirp $(LIBS_NET))
 $(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/lib/libcubby.a
@@ -529,7 +532,7 @@ fuzz: $(B)/.deps-lint
 # is listed in share/cubby/manifest, for `make uninstall`.
 DESTDIR ?=
 ZSH_DIR ?= site-functions
-USER_PROGRAMS := cubby cubbyd cubby-mcp
+USER_PROGRAMS := cubby cubbyd cubby-mcp git-remote-cubby
 INNER_PROGRAMS := $(filter-out $(USER_PROGRAMS),$(notdir $(BIN)))
 STAGE := $(B)/stage
 stage: all

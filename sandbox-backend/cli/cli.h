@@ -20,6 +20,7 @@ int verb_exec(int argc, char **argv);
 int verb_expose(int argc, char **argv);
 int verb_fleet(int argc, char **argv);
 int verb_fork(int argc, char **argv);
+int verb_git_remote(int argc, char **argv); // git/git_remote.c
 int verb_key(int argc, char **argv);
 int verb_kill(int argc, char **argv);
 int verb_logs(int argc, char **argv);
@@ -36,6 +37,7 @@ int verb_snapshot(int argc, char **argv);
 int verb_stats(int argc, char **argv);
 int verb_template(int argc, char **argv);
 int verb_top(int argc, char **argv);
+int verb_work(int argc, char **argv); // git/work.c
 int verb_web(int argc, char **argv);
 
 int snapshot_export_verb(int argc, char **argv); // snapshot_move.c

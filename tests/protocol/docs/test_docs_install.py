@@ -31,7 +31,7 @@ def files(place):
 
 
 def test_programs(installed):
-    assert {f.name for f in (installed / "bin").iterdir()} == {"cubby", "cubbyd", "cubby-mcp"}
+    assert {f.name for f in (installed / "bin").iterdir()} == {"cubby", "cubbyd", "cubby-mcp", "git-remote-cubby"}
     inner = {f.name for f in (installed / "libexec/cubby").iterdir()}
     assert inner - {"runsc"} == {"cubby-netd", "cubby-egress", "cubby-jail", "cubby-nest", "cubby-flatten", "cubby-qemu.so"}
     said = subprocess.run([installed / "bin/cubby-mcp", "--version"], capture_output=True, text=True, check=True)
