@@ -64,7 +64,8 @@ static int set_draining(struct api_call *c, bool draining, struct err *e)
         c->error_code = "unix_socket_only";
         return err_set(e, ERR_DENIED, "only the daemon's unix socket takes this request");
     }
-    c->store->draining = draining;
+    if (store_set_draining(c->store, draining, e) < 0)
+        return -1;
     log_info("daemon.draining", "draining=%d", draining);
     reply_empty(c->req);
     return 0;

@@ -2,6 +2,7 @@
 // The store.
 #include "sandbox-backend/daemon/sandbox/store.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
@@ -17,7 +18,8 @@
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/host/meminfo.h"
 
-#define RECORDS_MAX 16 // writes of records in one turn
+#define RECORDS_MAX 16         // writes of records in one turn
+#define DRAINING    "draining" // a file of the home
 
 static void on_timer(struct deadline *timer);
 
@@ -37,12 +39,30 @@ void store_limits_defaults(struct store_limits *limits)
     admission_defaults(&limits->admission);
 }
 
+int store_set_draining(struct store *store, bool draining, struct err *e)
+{
+    char *path auto_free = home_path(store->home, DRAINING);
+    if (draining && file_write_atomic(path, "", 0, 0600, e) < 0)
+        return -1;
+    if (!draining && unlink(path) < 0 && errno != ENOENT)
+        return err_sys(e, errno, "remove %s", path);
+    store->draining = draining;
+    return 0;
+}
+
+static bool was_draining(const struct store *store)
+{
+    char *path auto_free = home_path(store->home, DRAINING);
+    return file_exists(path);
+}
+
 int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *hooks,
                const char *home, const struct store_limits *limits, struct err *e)
 {
     *store = (struct store){.loop = loop, .hooks = hooks, .limits = *limits};
     store->home = xstrdup(home);
     store->dir = home_path(home, "sandboxes");
+    store->draining = was_draining(store);
     TAILQ_INIT(&store->sandboxes);
     ended_log_open(&store->ended, home);
     deadline_init(&store->expiry, loop, on_timer);

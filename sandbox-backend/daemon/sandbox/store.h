@@ -102,7 +102,7 @@ struct store {
     // The result of store_find_ended for a sandbox that is being ended. Its detail is borrowed.
     struct ended_entry ending;
     struct deadline expiry;      // for the earliest deadline of any sandbox (store_plan)
-    bool draining;               // no new sandbox is created for callers (docs/fleet.md)
+    bool draining;               // no new sandbox is created for callers (store_set_draining)
     bool stopping;               // no new sandbox is created
     void (*on_empty)(void *ctx); // set while stopping
     void *on_empty_ctx;
@@ -112,6 +112,9 @@ struct store {
 // and the webhooks.
 int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *hooks,
                const char *home, const struct store_limits *limits, struct err *e);
+// Take no new sandboxes from callers, or take them again (docs/fleet.md). The file <home>/draining
+// keeps that for the next daemon. After a failure nothing has changed.
+int store_set_draining(struct store *store, bool draining, struct err *e);
 // Close the timers; the store must be empty. The handles close in the loop's next turns.
 void store_close(struct store *store);
 void store_fini(struct store *store); // after the loop has ended

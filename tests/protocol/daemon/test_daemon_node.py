@@ -121,6 +121,20 @@ def test_a_drained_node_takes_no_creates_and_serves_what_it_has(node):
     assert node.kill(kept) == 204 and node.kill(node.create()["sandboxID"]) == 204
 
 
+def test_a_restarted_node_is_still_drained(node):
+    node.request("POST", "/drain")
+    node.process.kill()
+    node.process.wait()
+    node.start()
+    assert node.request("GET", "/health").json["draining"] is True
+    assert node.request("POST", "/v2/sandboxes", {"templateID": "default"}).status == 503
+    assert node.request("DELETE", "/drain").status == 204
+    node.process.kill()
+    node.process.wait()
+    node.start()
+    assert node.kill(node.create()["sandboxID"]) == 204
+
+
 def test_the_agent_of_a_proxy():
     with closed_port() as held:
         port = held.getsockname()[1]
