@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make test-builds`: faults of builds that take minutes. It needs root, which mounts a small file system."""
 
+import gzip
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../e2e"))
 
-from harness import Home  # noqa: E402
+from harness import BIN, Home  # noqa: E402
 from liar import Liar  # noqa: E402
 from oci_image import Layout, busybox_layer  # noqa: E402
 from test_build import Builder, output, steps  # noqa: E402
@@ -43,6 +45,43 @@ def test_a_registry_that_stalls(tmp_path):
     finally:
         liar.close()
         home.close()
+
+
+def header(name):
+    info = tarfile.TarInfo(name)
+    info.mode = 0o755
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+def numbered(count):
+    """The headers of empty files with different names, by thousands."""
+    one = bytearray(header("f0000000"))
+    one[148:156] = b" " * 8  # as the sum of a header counts it
+    rest = sum(one) - sum(b"0000000")
+    for first in range(0, count, 1000):
+        many = b""
+        for number in range(first, first + 1000):
+            digits = b"%07d" % number
+            one[1:8], one[148:156] = digits, b"%06o\0 " % (rest + sum(digits))
+            many += one
+            one[148:156] = b" " * 8
+        yield many
+
+
+@pytest.mark.parametrize("parts, said", [
+    (lambda: (header("same") * 1000 for _ in range(10_000)), "the layers have more than 4000000 entries"),
+    (lambda: numbered(2_100_000), "the image has more than 2000000 files"),
+], ids=["ten-million-times-one", "two-million-files"])
+def test_a_layer_of_very_many_entries(tmp_path, parts, said):
+    layer = tmp_path / "layer.tar.gz"
+    with gzip.open(layer, "wb", compresslevel=1) as out:
+        out.write(header("bin/sh"))
+        for part in parts():
+            out.write(part)
+        out.write(bytes(1024))
+    done = subprocess.run([BIN / "cubby-flatten", layer], capture_output=True, text=True, timeout=600)
+    print(done.stderr)
+    assert done.returncode == 1 and said in done.stderr and done.stdout == ""
 
 
 def test_a_context_of_100_000_files(builder):
