@@ -130,7 +130,7 @@ static int make_gvisor_image(struct build *b, struct err *e)
     const struct gvisor_image_spec spec = {.build_dir = b->dir.path,
                                            .init = b->init,
                                            .envd = b->envd,
-                                           .fold = b->python ? b->fold : NULL,
+                                           .fold = b->setup.python ? b->fold : NULL,
                                            .memory_mb = b->spec->memory_mb,
                                            .tool = b->tool};
     if (b->runsc && gvisor_image_make(&spec, b->gvisor_digest, &b->no_runsc) == 0)
