@@ -250,12 +250,10 @@ static char *create_at(struct engine *b, const struct stage *s, size_t done, str
 
 static int build_stage(struct engine *b, struct stage *s, struct err *e);
 
-// Make the other stage of COPY --from, and a sandbox of it. New string, or NULL without one.
+// Make a sandbox of the other stage of COPY --from. New string, or NULL without one.
 static char *open_from(struct engine *b, const struct action *a, struct err *e)
 {
-    if (!a->from || build_stage(b, a->from, e) < 0)
-        return NULL;
-    return create_at(b, a->from, a->from->count, e);
+    return a->from ? create_at(b, a->from, a->from->count, e) : NULL;
 }
 
 static int wrap_step(const struct action *a, struct err *e)
@@ -297,12 +295,23 @@ static int run_actions(struct engine *b, struct stage *s, size_t done, struct er
     return result;
 }
 
+// Build the stages that the actions to run copy from, so that steps are told in the order of the
+// file.
+static int build_sources(struct engine *b, const struct stage *s, size_t done, struct err *e)
+{
+    for (size_t i = done; i < s->count; i++)
+        if (s->actions[i].from && build_stage(b, s->actions[i].from, e) < 0)
+            return -1;
+    return 0;
+}
+
 static int build_stage(struct engine *b, struct stage *s, struct err *e)
 {
     if (s->built)
         return 0;
     int done = count_cached(b, s, e);
-    if (done < 0 || (done == 0 && s->parent && build_stage(b, s->parent, e) < 0))
+    if (done < 0 || (done == 0 && s->parent && build_stage(b, s->parent, e) < 0) ||
+        build_sources(b, s, (size_t)done, e) < 0)
         return -1;
     report_from(b, s);
     for (int i = 0; i < done; i++)

@@ -197,6 +197,7 @@ static char *absolute(const struct stage_config *c, const char *path)
 static int make_later(struct resolving *r, const char *dir)
 {
     const char *user = r->stage->config.user;
+    r->stage->config.make_step = r->step;
     json_array_append_new(r->stage->config.make,
                           json_pack("[s, s]", dir, user ? user : BUILD_USER));
     return 0;
@@ -445,8 +446,10 @@ static int resolve_step(struct resolving *r)
 // Directories that no later action made need one of their own.
 static void make_the_rest(struct resolving *r)
 {
-    if (json_array_size(r->stage->config.make))
-        add_action(r, json_pack("{s:s}", "type", "WORKDIR"));
+    if (json_array_size(r->stage->config.make) == 0)
+        return;
+    r->step = r->stage->config.make_step;
+    add_action(r, json_pack("{s:s}", "type", "WORKDIR"));
 }
 
 int stage_resolve(struct stage *s, struct stage_world *w, struct err *e)

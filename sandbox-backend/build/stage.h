@@ -27,6 +27,7 @@ struct stage_config {
     json_t *make;            // owned; [directory, user] pairs that the next action makes
     char *user, *directory;  // owned; NULL: the base names none
     const json_t *user_step; // borrowed; the USER that set `user`; NULL: the base did
+    const json_t *make_step; // borrowed; the step that added the last pair to `make`
 };
 
 // What an action does, as JSON; the key is a hash of it:

@@ -160,6 +160,8 @@ CMD ["sleep", "5000"]
 HEALTHCHECK CMD pgrep -x sleep
 """, "--build-arg", "WHO=world")
     assert "RUN <<EOF" in steps(events)
+    order = [e["index"] for e in events if e["event"] == "step"]
+    assert order == sorted(order), "a stage that others copy from comes first"
     facts = json.loads((builder.path / "templates" / "made" / "template.json").read_text())
     assert facts["image"]["labels"] == {"org.example.name": "made"}
     assert "gvisor" in events[-1]["template"]["tiers"]

@@ -49,6 +49,18 @@ static char *last_key(const char *text)
     return key;
 }
 
+static void test_a_last_directory_is_named(void)
+{
+    struct resolved r;
+    resolve(&r, "FROM a\nRUN x\nWORKDIR /w\nUSER u\nCMD y");
+    const struct action *last = &r.stage.actions[r.stage.count - 1];
+    is_int((int)r.stage.count, 2, "the directory is made after the last step");
+    is_str(json_string_value(json_object_get(last->step, "type")), "WORKDIR",
+           "and the step that asked for it is told, not CMD");
+    is_int((int)json_integer_value(json_object_get(last->step, "line")), 3, "with its line");
+    release(&r);
+}
+
 static void test_keys(void)
 {
     static const struct {
@@ -120,6 +132,7 @@ static void test_errors(void)
 int main(void)
 {
     test_keys();
+    test_a_last_directory_is_named();
     test_configuration();
     test_errors();
     return tap_done();
