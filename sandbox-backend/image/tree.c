@@ -2,6 +2,7 @@
 // The file tree of an image, in memory.
 #include "sandbox-backend/image/tree.h"
 
+#include <assert.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,6 +296,7 @@ struct tree_node *tree_find(const struct tree *t, const char *path, bool follows
 int tree_add(struct tree *t, struct tree_node *parent, const char *name, struct tree_inode *inode,
              int layer, struct err *e)
 {
+    assert(parent); // the root itself without a name
     size_t len = name ? strcspn(name, "/") : 0;
     struct tree_node *n = name ? child_of(parent, name, len) : parent;
     if (!name && inode->kind != TREE_DIR) {
@@ -357,7 +359,7 @@ static void on_node(const void *node, VISIT visit, void *ctx)
         return;
     if (l->count == l->room) {
         l->room = l->room ? 2 * l->room : 16;
-        l->nodes = xrealloc(l->nodes, l->room * sizeof *l->nodes);
+        l->nodes = xrealloc(l->nodes, l->room * sizeof(struct tree_node *));
     }
     l->nodes[l->count++] = *(struct tree_node *const *)node;
 }

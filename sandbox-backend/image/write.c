@@ -32,7 +32,7 @@ static void add_file(struct files *f, struct tree_inode *inode)
 {
     if (f->count == f->room) {
         f->room = f->room ? 2 * f->room : 1024;
-        f->list = xrealloc(f->list, f->room * sizeof *f->list);
+        f->list = xrealloc(f->list, f->room * sizeof(struct tree_inode *));
     }
     f->list[f->count++] = inode;
 }
@@ -41,7 +41,7 @@ static void add_link(struct links *l, struct tree_node *node)
 {
     if (l->count == l->room) {
         l->room = l->room ? 2 * l->room : 64;
-        l->list = xrealloc(l->list, l->room * sizeof *l->list);
+        l->list = xrealloc(l->list, l->room * sizeof(struct tree_node *));
     }
     l->list[l->count++] = node;
 }
@@ -89,12 +89,12 @@ static int write_files(struct writer *w, int sources, write_source_cb cb, void *
     struct files *f = &w->files;
     size_t at = 0;
     if (f->count) // an image may have no files
-        qsort(f->list, f->count, sizeof *f->list, by_source);
+        qsort(f->list, f->count, sizeof(struct tree_inode *), by_source);
     for (int source = 1; source <= sources; source++) {
         size_t count = 0;
         while (at + count < f->count && f->list[at + count]->source == source)
             count++;
-        struct tree_inode **wanted auto_free = xcalloc(count + 1, sizeof *wanted);
+        struct tree_inode **wanted auto_free = xcalloc(count + 1, sizeof(struct tree_inode *));
         for (size_t i = 0; i < count; i++)
             wanted[i] = f->list[at + i];
         if (cb(source, wanted, w->out, ctx, e) < 0)

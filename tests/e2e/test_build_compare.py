@@ -133,7 +133,7 @@ class Buildah:
 
     def build(self, context, *words):
         done = subprocess.run([*self.options, *words, context], timeout=120, capture_output=True, text=True)
-        assert "BEGIN" in done.stdout, done.stderr
+        assert "BEGIN" in done.stdout.splitlines(), done.stdout[-1500:] + done.stderr
         return done.stdout.splitlines()
 
 
