@@ -24,7 +24,7 @@ DEPS_RUNSC := ca-certificates $(if $(shell command -v go),,python3 python3-venv)
 # Scripted models run pytest in a sandbox that is a process of this machine.
 DEPS_TEST  := python3 python3-venv python3-pytest python3-ipython python3-matplotlib python3-numpy python3-pandas \
               libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap esbuild \
-              busybox-static docker-registry buildah haproxy $(if $(shell command -v npm),,nodejs npm)
+              busybox-static docker-registry buildah haproxy minisign zstd $(if $(shell command -v npm),,nodejs npm)
 DEPS_BENCH := wrk nginx-light runsc bubblewrap buildah busybox-static
 DEPS_PACKAGE := debhelper dpkg-dev fakeroot lintian git python3 mmdebstrap
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev
@@ -56,7 +56,21 @@ LIBS_BASE := -ljansson -lzstd
 LIBS_NET  := -luv -ljansson -lz
 LIBS_ENVD := -lnettle
 LIBS_TLS  := -lssl -lcrypto
-LIBS_IMAGE := -larchive -lext2fs -lcom_err
+LIBS_ARCHIVE := -larchive
+LIBS_SLIRP := -lslirp
+LIBS_WSLAY := -lwslay
+# PORTABLE=1: programs for other distributions. What Debian has as static libraries is linked in. The
+# others lie in libexec/cubby (.ci/package/dist/portable).
+ifneq ($(PORTABLE),)
+LIBS_BEGIN := -Wl,-Bstatic
+LIBS_END   := -Wl,-Bdynamic
+LIBS_NET   := -luv_a -ljansson -lz
+LIBS_ARCHIVE := -larchive -lzstd -llzma -lbz2 -lz
+LIBS_SLIRP := -Wl,-Bdynamic,--disable-new-dtags,-rpath,'$$ORIGIN' -lslirp -Wl,-Bstatic
+LIBS_WSLAY := -Wl,-Bdynamic,--disable-new-dtags,-rpath,'$$ORIGIN/../libexec/cubby' -lwslay -Wl,-Bstatic
+DEPS_BUILD += liblzma-dev libbz2-dev
+endif
+LIBS_IMAGE := $(LIBS_ARCHIVE) -lext2fs -lcom_err
 
 # ---- sources: one archive a room, one program a main.c
 SB := sandbox-backend
@@ -218,19 +232,19 @@ $(B)/lib/libenvd.a: $(call obj,$(call parts,$(ENVD_SRC)))         ; $(archive)
 # ---- programs
 define link
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_BASE) $(1)
+	$(Q)$(CC) $(HOST_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_BEGIN) $(LIBS_BASE) $(1) $(LIBS_END)
 endef
 $(B)/bin/cubby-mcp: $(B)/obj/mcp-server/main.o $(B)/lib/libmcp.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubbyd: $(B)/obj/$(SB)/daemon/main.o $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby: $(B)/obj/$(SB)/cli/main.o $(B)/lib/libcli.a $(B)/lib/libweb.a $(B)/lib/libbuild.a $(B)/lib/libtemplate.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-	$(call link,-larchive -lwslay $(LIBS_TLS) $(LIBS_NET))
+	$(call link,$(LIBS_ARCHIVE) $(LIBS_WSLAY) $(LIBS_TLS) $(LIBS_NET))
 # A script: git looks for it on PATH.
 $(B)/bin/git-remote-cubby: $(SB)/cli/git/git-remote-cubby
 	@install -D -m 755 $< $@
 $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
-	$(call link,-lslirp $(LIBS_NET))
+	$(call link,$(LIBS_SLIRP) $(LIBS_NET))
 $(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/bin/cubby-nest: $(B)/obj/$(SB)/nest/main.o $(B)/lib/libnest.a $(B)/lib/libcubby.a
@@ -275,7 +289,7 @@ $(B)/test/http-serve: $(B)/obj/tests/bench/http_serve.o $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
 # Measures netd's filter: the time for one packet.
 $(B)/test/filter-cost: $(B)/obj/tests/bench/filter_cost.o $(B)/lib/libnetd.a $(B)/lib/libcubby.a
-	$(call link,-lslirp $(LIBS_NET))
+	$(call link,$(LIBS_SLIRP) $(LIBS_NET))
 $(HOST_ENVD): $(B)/obj/$(SB)/envd/main.o $(B)/lib/libenvd.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_NET) $(LIBS_ENVD))
 $(B)/guest/envd: $(call gobj,$(ENVD_SRC) $(GUEST_LIB)) $(LLHTTP_GOBJ)
@@ -581,6 +595,7 @@ deb-template: all $(TEST_TEMPLATE) | $(B)/.deps-package
 # By hand, as root: the packages in bare roots of Debian 12 and 13; twenty minutes.
 test-packages: deb deb-template $(VENV)/.done
 	$(call pytest,tests/packages -- -n 0)
+include .ci/package/dist/dist.mk
 
 help:
 	@echo 'make demo      install what is missing, build, make the template, show five bugs being fixed'
@@ -599,6 +614,7 @@ help:
 	@echo 'make tidy layers headers sizes fmt fmt-check fuzz'
 	@echo 'make install   DESTDIR= PREFIX=$(PREFIX); make uninstall removes it again'
 	@echo 'make deb deb-template  the Debian packages, in $(B); make test-packages tries them in bare roots'
+	@echo 'make dist      everything of a release: tarball, npm package, wheel, MCPB bundle, checksums'
 
 # ---- installing packages: checked once a tree, and again when this file changes
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -629,6 +645,9 @@ $(B)/.deps-test: Makefile | $(B)/.deps-run
 	@touch $@
 $(B)/.deps-package: Makefile | $(B)/.deps
 	$(call need,$(DEPS_PACKAGE),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-dist: Makefile | $(B)/.deps
+	$(call need,$(DEPS_DIST),$(B)/deps.log)
 	@touch $@
 $(B)/.deps-lint: Makefile | $(B)/.deps
 	$(call need,$(DEPS_LINT),$(B)/deps.log)

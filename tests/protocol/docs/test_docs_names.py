@@ -14,7 +14,7 @@ FILES = [name for name in FILES if (ROOT / name).is_file()]
 DOCUMENTS = [name for name in FILES if name.endswith(".md") and not name.startswith("tests/")]
 SUFFIX = r"\.(?:c|h|py|md|svg|txt|service|json|sh)"
 # Names of files that are not in the tree: what Cubby keeps on a host or in a guest, and what users write.
-ELSEWHERE = {"sandbox.json", "config.json", "image.json", "template.json", "cubbyd.json", "keys.json", "aliases.json", "envd.json",
+ELSEWHERE = {"server.json", "sandbox.json", "config.json", "image.json", "template.json", "cubbyd.json", "keys.json", "aliases.json", "envd.json",
              "environment.json", "tokens.json", "settings.json", "packages.txt", "server.py", "x.txt", "mcp.json", ".mcp.json",
              "claude_desktop_config.json", "snapshot.json", "sbom.spdx.json"}
 

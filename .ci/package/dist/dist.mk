@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# Releases: docs/releases.md. A part of the Makefile, included by it.
+
+DIST := $(B)/dist
+DEPS_DIST := minisign binutils python3
+# Where the files of the release will be; the name in the MCP registry; a template archive to name or to
+# pack; the secret key of minisign that signs the checksums.
+RELEASE_URL   ?=
+REGISTRY_NAME ?= localdomain.localhost/cubby-mcp
+TEMPLATE_URL  ?=
+TEMPLATE      ?=
+SIGN          ?=
+portable dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+
+.PHONY: portable dist
+# Programs for other distributions, with runsc, below build/portable/tree.
+portable: $(RUNSC_BIN) | $(B)/.deps
+	@mkdir -p $(B)/portable && ln -sfn $(abspath $(XTERM_DIR)) $(B)/portable/xterm
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/portable PORTABLE=1 RUNSC=$(abspath $(RUNSC_BIN)) all runsc stage
+	@.ci/package/dist/portable $(B)/portable $(VERSION) $(B)/portable/tree
+dist: portable | $(B)/.deps-dist
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@if [ -n "$(TEMPLATE)" ]; then cp --reflink=auto $(TEMPLATE) $(DIST)/default.cubby; fi
+	@if [ -n "$(TEMPLATE_URL)" ]; then .ci/package/dist/template-url $(TEMPLATE_URL) $(B)/portable/tree $(TEMPLATE); fi
+	@.ci/package/dist/channels $(B)/portable/tree $(DIST) $(VERSION) --registry-name $(REGISTRY_NAME) \
+	    $(if $(RELEASE_URL),--release-url $(RELEASE_URL)) $(if $(TEMPLATE),--template $(TEMPLATE))
+	@sed 's#@VERSION@#$(VERSION)#; s#@GLIBC@#'"$$(cat $(B)/portable/tree/share/cubby/glibc)"'#; s#@URL@#$(RELEASE_URL)#' \
+	    .ci/package/dist/install.sh >$(DIST)/install.sh
+	@cp $(B)/portable/tree/share/doc/cubby/sbom.spdx.json $(DIST)/
+	@for f in $(DEB) $(B)/cubby-template-default_$(VERSION)-1_amd64.deb $(B)/cubby-$(VERSION)-image.tar; do \
+	    if [ -e $$f ]; then cp --reflink=auto $$f $(DIST)/; fi; done
+	@cd $(DIST) && LC_ALL=C sha256sum * >../SHA256SUMS && mv ../SHA256SUMS .
+	@if [ -n "$(SIGN)" ]; then minisign -S -s $(SIGN) -m $(DIST)/SHA256SUMS -t "cubby $(VERSION)" </dev/null; \
+	    else echo "not signed: make dist SIGN=FILE names a secret key of minisign"; fi
+	@echo "$(DIST): $$(ls $(DIST) | wc -l) files"
