@@ -15,6 +15,7 @@
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/drivers/microvm/image/template.h"
 #include "sandbox-backend/drivers/microvm/qemu/accel.h"
+#include "sandbox-backend/drivers/microvm/qemu/known_holes.h"
 #include "sandbox-backend/drivers/microvm/qemu/qemu_binary.h"
 #include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/host/distribution.h"
@@ -60,6 +61,18 @@ static void look_for_qemu(struct look *l)
         tell(l, FINDING_OK, "qemu", NULL, "%s, version %s", l->qemu, version);
     else
         tell(l, FINDING_MISSING, "qemu", how, "%s", e.msg);
+}
+
+// Name holes that a guest reaches. The jail stands behind them, so a note is enough.
+static void look_for_holes(const struct look *l)
+{
+    const char *version = l->qemu ? qemu_binary_version(l->qemu, NULL) : NULL;
+    char *holes auto_free = known_holes(version ? version : "");
+    if (*holes)
+        tell(l, FINDING_NOTE, "qemu holes",
+             "upgrade QEMU, or see whether the distribution has fixed them: its package's "
+             "changelog names each; docs/advisories.md says what stands behind",
+             "QEMU %s has published holes in devices of a sandbox: %s", version, holes);
 }
 
 // Cubby's own programs are part of the installation; a missing one was not built.
@@ -190,6 +203,7 @@ void microvm_doctor(const char *home, finding_cb add, void *ctx)
     struct look l = {.home = home, .add = add, .ctx = ctx};
     struct template t = {0};
     look_for_qemu(&l);
+    look_for_holes(&l);
     look_for_parts(&l);
     look_for_builders(&l);
     look_at_template(&l, &t);

@@ -10,6 +10,8 @@
 //   not need it. Without arat the guest kernel assumes that the local timer stops in an idle CPU,
 //   and keeps its 250 ticks a second and timers of 4 ms. With arat an idle guest sleeps and timers
 //   are exact.
+// - CPU under KVM: that of the host, without nested virtualisation (vmx, svm). The shadow page
+//   tables that KVM needs for it were a way out of a guest (CVE-2026-53359).
 // - virtio-mmio in its modern form, and virtio-net without guest_announce, without offloads that it
 //   cannot use, and without announcements after a restore. All of these would make a restored guest
 //   run cold code.
@@ -256,7 +258,7 @@ char *qemu_preload(struct err *e)
 const char *qemu_cpu_model(const char *accel)
 {
     if (str_eq(accel, "kvm"))
-        return "host";
+        return "host,-vmx,-svm";
     return "qemu64,-svm,+arat,+ssse3,+sse4.1,+sse4.2,+popcnt,+rdrand,+fsgsbase";
 }
 
