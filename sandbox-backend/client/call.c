@@ -8,11 +8,12 @@
 //   2. call_send.c  send the request; once, but for a refusal that says to come again (retry.c)
 //   3. call_read.c  read the answer: pass it on, and say what a refusal means
 //
-//   QUEUED -> FINDING -> LOOKING_UP -> SENDING -> DOUBTING -> (the end)
-//                                       |  ^
-//                                      WAITING
+//   QUEUED -> FINDING -> DATING -> LOOKING_UP -> SENDING -> DOUBTING -> (the end)
+//                                                 |  ^
+//                                                WAITING
 //
-// LOOKING_UP is left out when the sandbox is known, DOUBTING when the answer is clear. Steps 1 to 3
+// DATING is left out unless the operation needs a feature that only later versions of the server
+// have, LOOKING_UP when the sandbox is known, DOUBTING when the answer is clear. Steps 1 to 3
 // make their HTTP round trips by roundtrip.c, which starts the local daemon when nobody listens.
 #include "sandbox-backend/client/call.h"
 
@@ -27,6 +28,9 @@
 
 static void find_server(struct call *call);
 static void on_server(const struct err *e, void *ctx);
+static void ask_version(struct call *call);
+static void on_version(const struct err *e, void *ctx);
+static void check_feature(struct call *call);
 static void find_sandbox(struct call *call);
 static void on_sandbox(const struct err *e, void *ctx);
 
@@ -34,7 +38,9 @@ void call__set_state(struct call *call, enum call_state to)
 {
     static const unsigned ALLOWED[] = {
         [CALL_QUEUED] = 1u << CALL_FINDING,
-        [CALL_FINDING] = 1u << CALL_LOOKING_UP | 1u << CALL_SENDING | 1u << CALL_ENDING,
+        [CALL_FINDING] =
+            1u << CALL_DATING | 1u << CALL_LOOKING_UP | 1u << CALL_SENDING | 1u << CALL_ENDING,
+        [CALL_DATING] = 1u << CALL_LOOKING_UP | 1u << CALL_SENDING | 1u << CALL_ENDING,
         [CALL_LOOKING_UP] = 1u << CALL_SENDING | 1u << CALL_ENDING,
         [CALL_SENDING] = 1u << CALL_WAITING | 1u << CALL_DOUBTING | 1u << CALL_ENDING,
         [CALL_WAITING] = 1u << CALL_SENDING | 1u << CALL_ENDING,
@@ -110,17 +116,57 @@ static void find_server(struct call *call)
         on_server(NULL, call);
 }
 
+static bool may_have_later(const struct client *c, enum feature feature)
+{
+    const struct dialect *d = c->dialect;
+    return feature && d->instead[feature] && d->later && !d->later->instead[feature] &&
+           !c->is_version_known;
+}
+
 static void on_server(const struct err *e, void *ctx)
 {
     struct call *call = ctx;
     if (e)
         call->err = *e;
+    if (!err_is(&call->err) && may_have_later(call->client, call->needs))
+        ask_version(call);
     else
+        check_feature(call);
+}
+
+static void check_feature(struct call *call)
+{
+    if (!err_is(&call->err))
         dialect_check(call->client->dialect, call->needs, &call->err);
     if (err_is(&call->err) || !call->method)
         call__end(call);
     else
         find_sandbox(call);
+}
+
+// ---- 1. the server's version
+static void ask_version(struct call *call)
+{
+    const struct client *c = call->client;
+    call__set_state(call, CALL_DATING);
+    c->dialect->to_api(c, c->dialect->later_path, &call->lookup);
+    call__look_up(call, on_version);
+}
+
+static void on_version(const struct err *e, void *ctx)
+{
+    struct call *call = ctx;
+    struct client *c = call->client;
+    int status = call->roundtrip.status;
+    bool is_old = !e && (status == 404 || status == 405);
+    if (!e && status == 200 && c->dialect->later)
+        c->dialect = c->dialect->later;
+    c->is_version_known |= is_old || (!e && status == 200);
+    call->status = status;
+    if (!is_old)
+        call__judge_api(call, e);
+    request_fini(&call->lookup);
+    check_feature(call);
 }
 
 // ---- 1. the sandbox
@@ -186,6 +232,7 @@ static bool stop(struct call *call)
     case CALL_WAITING:
         delay_cancel(steal(&call->delay));
         return false;
+    case CALL_DATING:
     case CALL_LOOKING_UP:
     case CALL_SENDING:
     case CALL_DOUBTING:

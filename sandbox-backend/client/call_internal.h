@@ -12,6 +12,7 @@
 enum call_state {
     CALL_QUEUED,     // until the loop's next turn
     CALL_FINDING,    // 1. which dialect does the server speak?
+    CALL_DATING,     //    is it a later version, which has the feature?
     CALL_LOOKING_UP, //    how is the sandbox reached?
     CALL_SENDING,    // 2. the request is out, the answer comes in
     CALL_WAITING,    //    refused for now, and sent again after a delay
@@ -41,7 +42,7 @@ struct call {
 
     // The progress.
     struct server_waiter waiter; // in FINDING
-    struct request lookup;       // in LOOKING_UP and DOUBTING
+    struct request lookup;       // in DATING, LOOKING_UP and DOUBTING
     struct request request;      // the operation's own
     struct roundtrip roundtrip;  // of `lookup` or `request`; holds the answer
     struct retry retry;

@@ -34,6 +34,7 @@ struct stream_times {
 struct client {
     uv_loop_t *loop;               // borrowed
     const struct dialect *dialect; // static; a guess until `identify` is done
+    bool is_version_known;         // whether it is the dialect's later version (dialect.h)
     char *api_url;                 // owned, without a trailing slash; NULL when local
     char *sandbox_url;             // owned, the same; NULL: from the sandbox's domain
     char *domain, *cube_master, *user, *ca_file, *api_key; // owned or NULL

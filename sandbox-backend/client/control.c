@@ -111,6 +111,8 @@ static void judge(struct control *op, json_t **info, const char *body, size_t le
     }
     if (!err_is(e) && op->json_cb && !access_cache_put(&c->accesses, *info))
         err_set(e, ERR_INTERNAL, "the answer of %s has no sandboxID", c->dialect->name);
+    if (!err_is(e) && op->needs == FEATURE_ROLLBACK && !json_object_get(*info, "envdVersion"))
+        access_cache_drop(&c->accesses, op->id); // CubeAPI does not say how to reach the sandbox
 }
 
 static void note_end(struct control *op, struct err *e)

@@ -48,6 +48,10 @@ struct dialect {
     bool ends_unknown;  // answers the end of an unknown sandbox as a success
     bool ends_builds;   // has DELETE /templates/{}/builds/{}
     bool takes_depth;   // takes the depth of a pause; false: it has one way to pause
+    // The dialect of later versions of the server, which has more features, and a path whose GET
+    // they answer with 200 and earlier ones with 404. NULL: there is none.
+    const struct dialect *later;
+    const char *later_path;
     // By enum feature: what to do instead, for a model or a person. NULL: it has the feature.
     const char *instead[FEATURES];
 
@@ -75,8 +79,9 @@ struct dialect {
 };
 
 extern const struct dialect dialect_cubbyd;
-extern const struct dialect dialect_e2b;  // E2B's cloud, and self-hosted E2B
-extern const struct dialect dialect_cube; // a CubeSandbox cluster
+extern const struct dialect dialect_e2b;        // E2B's cloud, and self-hosted E2B
+extern const struct dialect dialect_cube;       // a CubeSandbox cluster
+extern const struct dialect dialect_cube_later; // version 0.3 or newer
 
 // Return 0 if the server has the feature, else ERR_UNIMPLEMENTED with what to do instead.
 int dialect_check(const struct dialect *d, enum feature feature, struct err *e);

@@ -7,8 +7,11 @@
 // default user, so each request names one: root, which every image has, unless --backend-user says
 // otherwise. CubeAPI's timeout limited only its create call, so this client ends sandboxes
 // (expiry.c). CubeAPI ignores a sandbox's environment. This client filters its list. CubeProxy
-// answers 500 for a sandbox that it cannot find, so the client then asks CubeAPI. CubeAPI has a
-// route for snapshots, but no snapshots: it answers with an invented id.
+// answers 500 for a sandbox that it cannot find, so the client then asks CubeAPI.
+//
+// CubeAPI of before 0.3 has a route for snapshots, but no snapshots: it answers with an invented
+// id. Since 0.3 there are snapshots and rollback, and forks in later versions. GET /snapshots tells
+// the two apart.
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,35 +132,34 @@ static const struct access *take_lookup(struct client *c, const char *id, const 
     return address ? access_cache_put_address(&c->accesses, id, address, ENVD) : NULL;
 }
 
+#define COMMON                                                                                     \
+    .word = "cube", .name = "CubeSandbox", .create_path = "/sandboxes", .list_path = "/sandboxes", \
+    .creates_late = true, .may_hold_streams = true, .invents_times = true, .ends_unknown = true,   \
+    .id_ok = id_ok, .id_shape = "32 digits 0 to 9 and a to f", .to_api = dialect_api,              \
+    .to_guest = to_guest, .to_port = to_port, .knows = knows, .to_lookup = to_lookup,              \
+    .take_lookup = take_lookup
+
+#define LACKS                                                                \
+    [FEATURE_STATS] = "use the tools of its hosts instead",                  \
+    [FEATURE_LOGS] = "use the tools of its hosts instead",                   \
+    [FEATURE_NETWORK] = "set its allow and deny lists with its own tools",   \
+    [FEATURE_PORTS] = "every port of a sandbox already has a URL",           \
+    [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",        \
+    [FEATURE_TIERS] = "only cubbyd offers tiers; leave the tier out",        \
+    [FEATURE_TEMPLATES] = "ask its operator for the names of its templates", \
+    [FEATURE_BUILDS] = "ask its operator to build the template"
+
 const struct dialect dialect_cube = {
-    .word = "cube",
-    .name = "CubeSandbox",
-    .create_path = "/sandboxes",
-    .list_path = "/sandboxes",
-    .creates_late = true,
-    .may_hold_streams = true,
-    .invents_times = true,
-    .ends_unknown = true,
+    COMMON,
+    .later = &dialect_cube_later,
+    .later_path = "/snapshots?limit=1",
     .instead =
         {
+            LACKS,
             [FEATURE_SNAPSHOTS] = "download the files you need, or pause the sandbox",
             [FEATURE_FORK] = "create other sandboxes, and repeat the steps in each",
             [FEATURE_ROLLBACK] = "create another sandbox, and upload the files again",
-            [FEATURE_STATS] = "use the tools of its hosts instead",
-            [FEATURE_LOGS] = "use the tools of its hosts instead",
-            [FEATURE_NETWORK] = "set its allow and deny lists with its own tools",
-            [FEATURE_PORTS] = "every port of a sandbox already has a URL",
-            [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",
-            [FEATURE_TIERS] = "only cubbyd offers tiers; leave the tier out",
-            [FEATURE_TEMPLATES] = "ask its operator for the names of its templates",
-            [FEATURE_BUILDS] = "ask its operator to build the template",
         },
-    .id_ok = id_ok,
-    .id_shape = "32 digits 0 to 9 and a to f",
-    .to_api = dialect_api,
-    .to_guest = to_guest,
-    .to_port = to_port,
-    .knows = knows,
-    .to_lookup = to_lookup,
-    .take_lookup = take_lookup,
 };
+
+const struct dialect dialect_cube_later = {COMMON, .instead = {LACKS}};

@@ -68,8 +68,9 @@ struct branch {
     client_json_cb cb;
     void *ctx;
     enum feature feature;
-    json_t *made; // owned; what the server answered
-    json_t *undo; // owned; paths for DELETE of what was made; the last one is next
+    int64_t timeout_s; // of forks
+    json_t *made;      // owned; what the server answered
+    json_t *undo;      // owned; paths for DELETE of what was made; the last one is next
     bool canceled;
     struct err err;
 };
@@ -126,10 +127,15 @@ static void take_fork(struct branch *op, const json_t *one)
 {
     struct client *c = op->base.client;
     const json_t *sandbox = json_object_get(one, "sandbox");
-    if (sandbox && access_cache_put(&c->accesses, sandbox))
-        add_undo(op, str_printf("/sandboxes/%s",
-                                json_string_value(json_object_get(sandbox, "sandboxID"))));
-    else if (!json_is_object(json_object_get(one, "error")))
+    const char *id = json_string_value(json_object_get(sandbox, "sandboxID"));
+    bool is_known = sandbox && access_cache_put(&c->accesses, sandbox);
+    if (is_known)
+        add_undo(op, str_printf("/sandboxes/%s", id));
+    if (is_known && !c->dialect->keeps_time && !expiry_set(c, id, op->timeout_s))
+        err_set(&op->err, ERR_LIMIT, EXPIRY_FULL, EXPIRY_MAX);
+    if (is_known)
+        return;
+    if (!json_is_object(json_object_get(one, "error")))
         err_set(&op->err, ERR_INTERNAL,
                 "the answer of %s to a fork has an entry that is neither a sandbox nor an error",
                 c->dialect->name);
@@ -250,6 +256,7 @@ struct client_op *client_fork(struct client *c, const char *id, const struct for
     json_t *message = json_pack("{s:I, s:I}", "timeout", (json_int_t)opts->timeout_s, "count",
                                 (json_int_t)opts->count);
     struct client_op *op = make(c, id, FEATURE_FORK, message, &refused, cb, ctx);
+    container_of(op, struct branch, base)->timeout_s = opts->timeout_s;
     json_decref(message);
     return op;
 }

@@ -10,7 +10,7 @@ its pause, and no answer from the guest of a paused one. CubeProxy has proxy_buf
 an answer on when 16 KiB of it are there, or when it has ended.
 
 envd_0_2: the guest has an envd of the 0.2 line, as very old images do; "0.2.0" is what CubeAPI says
-of every envd. streams: the later CubeProxy, which passes on commands and watches as they come.
+of every envd. later: CubeAPI of 0.3 and later, with snapshots, rollback and forks. streams: the later CubeProxy, which passes on commands and watches as they come.
 """
 
 import base64
@@ -29,8 +29,8 @@ LIFE_S = 3600  # that cubbyd is told: CubeSandbox itself would end nothing
 
 
 class CubeFront(Front):
-    def __init__(self, daemon, listeners, add_address=None, envd_0_2=False, streams=False):
-        self.envd_0_2, self.streams = envd_0_2, streams
+    def __init__(self, daemon, listeners, add_address=None, envd_0_2=False, streams=False, later=False):
+        self.envd_0_2, self.streams, self.later = envd_0_2, streams, later
         self.sandboxes = {}  # cube's id: {"id": cubbyd's, "token":, "address":, "late":}
         self.unfinished = []  # bodies of creates that were answered 408
         self.add_address = add_address  # None: guests have no address of their own
@@ -70,10 +70,40 @@ class CubeFront(Front):
         match = re.fullmatch(r"/sandboxes/([0-9a-f]{32})/(pause|resume|connect)", request.path)
         if match and request.method == "POST":
             await self.pause_or_resume(match[1], match[2])
+        if self.later:
+            await self.later_api(request)
         if re.fullmatch(r"/sandboxes/[^/]+/(timeout|refreshes|snapshots|logs)", request.path):
             # What CubeAPI itself has no backend for, and says so: the client must do without.
             raise Answer(501, {"code": 501, "message": "not implemented"})
-        raise Answer(404, {"code": 404, "message": "not found"})
+        raise Answer(404)  # as axum answers for a route that is not there
+
+    async def later_api(self, request):
+        """What CubeAPI has since 0.3, in the form of its models."""
+        if (request.method, request.path) == ("GET", "/snapshots"):
+            _, _, found = await self.api("GET", "/snapshots")
+            ids = {s["id"]: cube_id for cube_id, s in self.sandboxes.items()}
+            raise Answer(200, [{"snapshotID": s["snapshotID"].partition(":")[0], "names": s["names"],
+                                "status": "READY", "originSandboxID": ids.get(s.get("sandboxID"))} for s in found])
+        match = re.fullmatch(r"/templates/(snap-[a-z0-9]+)", request.path)
+        if match and request.method == "DELETE":
+            status, _, said = await self.api("DELETE", request.path)
+            raise Answer(200, {"templateID": match[1], "operationID": "o", "status": "READY"}) if status == 204 \
+                else Answer(status, said)
+        match = re.fullmatch(r"/sandboxes/([0-9a-f]{32})/(snapshots|rollback|fork)", request.path)
+        if not match or request.method != "POST":
+            return
+        known = self.sandboxes.get(match[1])
+        if not known:
+            raise Answer(404, {"code": 404, "message": f"sandbox {match[1]} not found"})
+        status, _, said = await self.api("POST", f"/sandboxes/{known['id']}/{match[2]}", request.json)
+        if status >= 300:
+            raise Answer(status, said)
+        if match[2] == "snapshots":
+            raise Answer(201, {"snapshotID": said["snapshotID"].partition(":")[0], "names": said["names"]})
+        if match[2] == "rollback":
+            raise Answer(200, {"sandboxID": match[1], "snapshotID": request.json["snapshotID"], "operationID": "o",
+                               "status": "READY"})
+        raise Answer(201, [{"sandbox": self.known(one["sandbox"])} for one in said])
 
     def shape(self, cube_id, info):
         return {k: v for k, v in info.items()
@@ -98,6 +128,10 @@ class CubeFront(Front):
             "templateID": body["templateID"], "metadata": body.get("metadata", {}), "timeout": LIFE_S})
         if status != 201:
             raise Answer(status, made)
+        return self.known(made)
+
+    def known(self, made):
+        """Note a sandbox of cubbyd; return what CubeAPI says of it."""
         cube_id = secrets.token_hex(16)
         self.sandboxes[cube_id] = {"id": made["sandboxID"], "token": made["envdAccessToken"],
                                    "address": self.add_address() if self.add_address else None,

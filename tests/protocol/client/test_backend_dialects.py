@@ -296,6 +296,37 @@ def test_a_create_that_cube_gives_up_leaks_nothing(cube, daemon):
     assert sandbox in mcp.text("list_sandboxes")
 
 
+def test_snapshots_rollback_and_forks_of_a_later_cube(cubes):
+    cube = cubes(later=True)
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000", "--sandbox-timeout", "600")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+
+    def run(sandbox, command):
+        return mcp.tool("run_command", sandbox_id=sandbox, command=command)["stdout"]
+    run(sandbox, "echo one > /home/user/f")
+    snapshot = mcp.tool("snapshot_sandbox", sandbox_id=sandbox)["snapshot_id"]
+    run(sandbox, "echo two > /home/user/f")
+    other = mcp.tool("create_sandbox", template=snapshot)["sandbox_id"]
+    assert run(other, "cat /home/user/f") == "one\n"
+    mcp.tool("rollback_sandbox", sandbox_id=sandbox, snapshot_id=snapshot)
+    assert run(sandbox, "cat /home/user/f") == "one\n"
+    children = [c["sandbox_id"] for c in mcp.tool("fork_sandbox", sandbox_id=sandbox, count=2)["forks"]]
+    assert [run(child, "cat /home/user/f") for child in children] == ["one\n"] * 2
+    for one in sandbox, other, *children:
+        mcp.tool("kill_sandbox", sandbox_id=one)
+    mcp.tool("delete_snapshot", snapshot_id=snapshot)
+    asked = [r for r in cube.front.requests if r.path == "/snapshots" and r.query == "limit=1"]
+    assert len(asked) == 1, "the version is asked for once"
+
+
+def test_an_earlier_cube_has_no_snapshots(cube):
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    for _ in range(2):
+        assert "CubeSandbox has no snapshots" in mcp.error("snapshot_sandbox", sandbox_id=sandbox)
+    assert [r.target for r in cube.front.requests if "snapshots" in r.path] == ["/snapshots?limit=1"]
+
+
 # ---- CubeProxy holds streams back
 def listed(place):
     return [r for r in place.front.requests if r.path == "/process.Process/List"]

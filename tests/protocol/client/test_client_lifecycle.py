@@ -181,12 +181,28 @@ e2b = pytest.mark.parametrize("server", ["Health check successful"], indirect=Tr
 
 @cube
 def test_cube_has_neither_snapshots_nor_forks_nor_rollback(server):
-    """CubeAPI would answer a snapshot with an invented id, so the client sends nothing."""
+    """An early CubeAPI would answer a snapshot with an invented id, so the client asks for the version."""
     for words, what in ((["snapshot", CUBE], "snapshots"), (["snapshot", "ls"], "snapshots"),
                         (["snapshot", "rm", "x"], "snapshots"), (["fork", CUBE], "fork"),
                         (["rollback", CUBE, "x"], "rollback")):
         assert f"CubeSandbox has no {what}: " in said(server.cubby(*words))
-    assert server.seen == []
+    assert server.seen == [("GET", "/snapshots?limit=1", None)] * 5
+
+
+@cube
+def test_a_later_cube_without_forks(server):
+    """Forks came after snapshots: their route is then not there."""
+    server.answers["GET", "/snapshots?limit=1"] = 200, []
+    assert "this CubeSandbox has no fork (it answered 404)" in said(server.cubby("fork", CUBE))
+    server.answers["POST", f"/sandboxes/{CUBE}/snapshots"] = 404, {"code": 404, "message": f"sandbox {CUBE} not found"}
+    assert "not found" in said(server.cubby("snapshot", CUBE))
+
+
+@cube
+def test_a_cube_that_does_not_tell_its_version(server):
+    server.answers["GET", "/snapshots?limit=1"] = 500, {"code": 500, "message": "the database is gone"}
+    assert "the database is gone" in said(server.cubby("snapshot", CUBE))
+    assert server.seen == [("GET", "/snapshots?limit=1", None)]
 
 
 @cube
