@@ -35,6 +35,7 @@ int verb_setup(int argc, char **argv);
 int verb_shell(int argc, char **argv);
 int verb_snapshot(int argc, char **argv);
 int verb_stats(int argc, char **argv);
+int verb_sync(int argc, char **argv); // copy/sync.c
 int verb_template(int argc, char **argv);
 int verb_top(int argc, char **argv);
 int verb_work(int argc, char **argv); // git/work.c

@@ -23,6 +23,7 @@ static const struct verb {
     {"shell", verb_shell, "open a terminal in a sandbox"},
     {"run", verb_run, "create a sandbox, run a command in it, and end the sandbox"},
     {"cp", verb_cp, "copy files and directories into a sandbox, or out of it"},
+    {"sync", verb_sync, "keep a directory here and one in a sandbox the same, both ways"},
     {"work", verb_work, "let a sandbox work on this git repository, and fetch its commits"},
     {"git-remote", verb_git_remote, "serve git, as its remote helper git-remote-cubby"},
     {"expose", verb_expose, "give a port of a sandbox a URL on this host"},

@@ -62,6 +62,30 @@ def test_a_directory_goes_in_and_comes_out(home, sandbox, tmp_path):
     assert (tmp_path / "back/large").read_bytes() == (top / "large").read_bytes()
 
 
+def test_git_and_sync(home, sandbox, tmp_path):
+    top = tmp_path / "repo"
+    env = {**home.env, "HOME": str(tmp_path)}
+
+    def run(*words):
+        done = subprocess.run(words, cwd=top, env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    top.mkdir()
+    for name, value in {"user.name": "Host", "user.email": "host@example.org"}.items():
+        run("git", "config", "--global", name, value)
+    run("git", "init", "-q")
+    (top / "a.py").write_text("print(1)\n")
+    run("git", "add", "a.py")
+    run("git", "commit", "-qm", "first")
+    said = run(BIN / "cubby", "work", sandbox, "--", "sh", "-c", "python3 a.py > out; git add out; git commit -qm agent")
+    assert "agent" in said and run("git", "show", f"cubby/{sandbox[:8]}:out") == "1\n"
+    run(BIN / "cubby", "sync", ".", f"{sandbox}:same")
+    home.cubby("exec", "--cwd", "same", sandbox, "--", "sh", "-c", "echo 'print(2)' > a.py; rm -f none")
+    answer = json.loads(run(BIN / "cubby", "sync", "--json", ".", f"{sandbox}:same"))
+    assert answer["files"] == 1 and (top / "a.py").read_text() == "print(2)\n"
+
+
 def test_the_daemon_is_started_once(home):
     unknown = ["exec", "z" * 20, "--", "true"]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:

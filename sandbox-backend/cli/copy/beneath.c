@@ -20,7 +20,7 @@
 #define NEW_FILE    0600
 #define RANDOM      4 // bytes of a temporary name
 
-static mode_t allowed(unsigned mode)
+unsigned beneath_mode(unsigned mode)
 {
     mode_t mask = umask(0);
     umask(mask);
@@ -78,7 +78,7 @@ int beneath_dir_finish(int root, const struct entry *entry, struct err *e)
     int dir auto_close = beneath_open(root, entry->path, O_RDONLY | O_DIRECTORY, e);
     if (dir < 0)
         return -1;
-    return fchmod(dir, allowed(entry->mode)) < 0 ? fail(entry->path, e) : 0;
+    return fchmod(dir, beneath_mode(entry->mode)) < 0 ? fail(entry->path, e) : 0;
 }
 
 int beneath_file_begin(int root, const char *path, struct beneath_file *f, struct err *e)
@@ -119,7 +119,7 @@ int beneath_file_end(struct beneath_file *f, const struct entry *entry, struct e
 {
     const struct timespec times[] = {{.tv_nsec = UTIME_NOW},
                                      {.tv_sec = entry->seconds, .tv_nsec = entry->nanoseconds}};
-    if (fchmod(f->fd, allowed(entry->mode)) == 0 && futimens(f->fd, times) == 0 &&
+    if (fchmod(f->fd, beneath_mode(entry->mode)) == 0 && futimens(f->fd, times) == 0 &&
         renameat(f->dir, f->name, f->dir, f->last) == 0) {
         // A network file system may report only now that it is full.
         if (close(steal_fd(&f->fd)) == 0 || errno == EINTR) {

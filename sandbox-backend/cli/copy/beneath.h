@@ -11,6 +11,8 @@
 
 struct entry;
 
+unsigned beneath_mode(unsigned mode); // the permissions that an entry gets here
+
 // A file that is being written under a temporary name.
 struct beneath_file {
     int fd;     // to write to

@@ -84,7 +84,7 @@ static void drop_same(struct moving *t, struct listing *l, const struct listing 
     for (size_t i = 0; i < l->count; i++) {
         if (is_same(&l->entries[i], listing_find(other, l->entries[i].path))) {
             t->count.unchanged += l->entries[i].type == 'f';
-            free(l->entries[i].path);
+            entry_fini(&l->entries[i]);
         } else {
             l->entries[kept++] = l->entries[i];
         }

@@ -22,7 +22,7 @@
 int listing_add(struct listing *l, struct entry entry, struct err *e)
 {
     if (l->count == LISTING_ENTRIES_MAX) {
-        free(entry.path);
+        entry_fini(&entry);
         return err_set(e, ERR_LIMIT, "the directory has more than %d entries", LISTING_ENTRIES_MAX);
     }
     if (l->count == l->room) {
@@ -44,10 +44,23 @@ void listing_sort(struct listing *l)
         qsort(l->entries, l->count, sizeof *l->entries, compare);
 }
 
+void entry_copy(struct entry *to, const struct entry *from)
+{
+    *to = *from;
+    to->path = xstrdup(from->path);
+    to->target = from->target ? xstrdup(from->target) : NULL;
+}
+
+void entry_fini(struct entry *entry)
+{
+    free(entry->path);
+    free(entry->target);
+}
+
 void listing_fini(struct listing *l)
 {
     for (size_t i = 0; i < l->count; i++)
-        free(l->entries[i].path);
+        entry_fini(&l->entries[i]);
     free(l->entries);
     *l = (struct listing){0};
 }
@@ -90,6 +103,14 @@ struct walk {
 
 static int walk_dir(struct walk *w, int fd /* taken */, const char *path);
 
+// Return the target of a link, or NULL. New string.
+static char *read_target(int dir, const char *name)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(dir, name, target, sizeof target);
+    return n > 0 && n < PATH_MAX ? xstrndup(target, (size_t)n) : NULL;
+}
+
 static int walk_entry(struct walk *w, int dir, const char *name, const char *path)
 {
     struct stat st;
@@ -105,6 +126,7 @@ static int walk_entry(struct walk *w, int dir, const char *name, const char *pat
     };
     if (!is_ignored) {
         entry.path = xstrdup(path);
+        entry.target = entry.type == 'l' ? read_target(dir, name) : NULL;
         if (listing_add(w->out, entry, w->e) < 0)
             return -1;
     }
@@ -156,12 +178,13 @@ int listing_of_host(struct listing *l, int root, const struct ignore *ignored, s
 
 // ---- the sandbox
 //
-// GNU's find prints each entry as it is needed, ended by NUL. Other finds, such as busybox's, have
-// no -printf; then stat prints lines, and a name with a line end is refused.
+// GNU's find prints each entry as it is needed, ended by NUL, and then the target of a link. Other
+// finds, such as busybox's, have no -printf; then stat prints lines, the target of a link is not
+// known, and a name with a line end is refused.
 static const char LIST_SCRIPT[] =
     "cd -- \"$1\" || exit 1\n"
     "if find . -maxdepth 0 -printf '' 2>/dev/null; then\n"
-    "  printf G; exec find . -mindepth 1 -printf '%y %m %s %T@ ./%P\\0'\n"
+    "  printf G; exec find . -mindepth 1 -printf '%y %m %s %T@ ./%P\\0%l\\0'\n"
     "fi\n"
     "[ -z \"$(find . -name '*\n*')\" ] || {\n"
     "  echo 'a name in the directory has a line end, which the find of this sandbox cannot list'"
@@ -235,6 +258,18 @@ static bool is_left_out(const struct ignore *ignored, const char *path)
     return ignored && ignore_matches(ignored, path);
 }
 
+// Take the text up to `stop`. NULL: there is none.
+static char *take_field(char **at, char *end, char stop)
+{
+    char *field = *at;
+    char *found = field < end ? memchr(field, stop, (size_t)(end - field)) : NULL;
+    if (!found)
+        return NULL;
+    *found = '\0';
+    *at = found + 1;
+    return field;
+}
+
 static int parse_listing(struct listing *l, const struct buf *text, const struct ignore *ignored,
                          struct err *e)
 {
@@ -244,17 +279,18 @@ static int parse_listing(struct listing *l, const struct buf *text, const struct
     if (kind != 'G' && kind != 'S')
         return err_set(e, ERR_INTERNAL, "the sandbox sent no listing of the directory");
     while (at < end) {
-        char *stop = memchr(at, kind == 'G' ? '\0' : '\n', (size_t)(end - at));
         struct entry entry;
-        if (!stop)
+        char *line = take_field(&at, end, kind == 'G' ? '\0' : '\n');
+        const char *target = line && kind == 'G' ? take_field(&at, end, '\0') : line;
+        if (!target)
             return err_set(e, ERR_INTERNAL, "the sandbox's listing of the directory is cut off");
-        *stop = '\0';
-        if (!parse_entry(at, kind == 'G', &entry))
+        if (!parse_entry(line, kind == 'G', &entry))
             return err_set(e, ERR_INTERNAL, "the sandbox sent an invalid listing entry: %.100s",
-                           at);
-        at = stop + 1;
+                           line);
+        if (kind == 'G' && entry.type == 'l')
+            entry.target = xstrdup(target);
         if (is_left_out(ignored, entry.path))
-            free(entry.path);
+            entry_fini(&entry);
         else if (listing_add(l, entry, e) < 0)
             return -1;
     }

@@ -21,6 +21,7 @@ struct entry {
     int64_t size; // of a file; 0 for the others
     int64_t seconds;
     long nanoseconds; // the time of the last change
+    char *target;     // owned; of a link, NULL where it is not known
 };
 
 // Sorted by path in byte order, so a directory comes before what it holds.
@@ -29,9 +30,11 @@ struct listing {
     size_t count, room;
 };
 
-// Add an entry and take `path`. ERR_LIMIT: too many.
+// Add an entry and take `path` and `target`. ERR_LIMIT: too many.
 int listing_add(struct listing *l, struct entry entry, struct err *e);
 void listing_sort(struct listing *l);
+void entry_copy(struct entry *to, const struct entry *from);
+void entry_fini(struct entry *entry);
 void listing_fini(struct listing *l);
 const struct entry *listing_find(const struct listing *l, const char *path); // NULL: none
 

@@ -81,7 +81,7 @@ static void batch_add(struct batch *b, const struct entry *entry)
 }
 
 // Names that are not UTF-8 travel in tars only: the requests of a transfer are JSON and URLs.
-static bool travels_alone(const struct entry *entry)
+bool moving_is_alone(const struct entry *entry)
 {
     return entry->type == 'f' && entry->size >= MOVING_LARGE_BYTES &&
            utf8_is_valid(entry->path, strlen(entry->path));
@@ -109,7 +109,7 @@ static int in_batches(struct moving *t, const struct listing *l,
     int result = 0;
     for (size_t i = 0; result == 0 && i < l->count; i++) {
         const struct entry *entry = &l->entries[i];
-        if (entry->type == 'o' || travels_alone(entry))
+        if (entry->type == 'o' || moving_is_alone(entry))
             continue;
         if (!has_room(&b, entry)) {
             result = move(t, &b, e);
@@ -123,7 +123,7 @@ static int in_batches(struct moving *t, const struct listing *l,
     for (size_t i = 0; result == 0 && i < l->count; i++) {
         if (l->entries[i].type == 'o')
             moving_skip(t, l->entries[i].path, "neither a file, a directory nor a link");
-        else if (travels_alone(&l->entries[i]))
+        else if (moving_is_alone(&l->entries[i]))
             result = move_alone(t, &l->entries[i], e);
     }
     return result;

@@ -47,4 +47,6 @@ int moving_send_file(struct moving *t, int fd, const struct entry *entry, const 
                      bool *bare, struct err *e);
 // Copy one file of the sandbox to `entry->path` below the root.
 int moving_fetch_file(struct moving *t, const char *path, const struct entry *entry, struct err *e);
+// Return whether a file does not travel in a tar, so that its time keeps its nanoseconds.
+bool moving_is_alone(const struct entry *entry);
 void moving_skip(struct moving *t, const char *path, const char *reason);

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby sync: the verb, and the watching of both sides.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/build/ignore.h"
+#include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/connection.h"
+#include "sandbox-backend/cli/copy/beneath.h"
+#include "sandbox-backend/cli/copy/copy.h"
+#include "sandbox-backend/cli/copy/listing.h"
+#include "sandbox-backend/cli/copy/remote.h"
+#include "sandbox-backend/cli/copy/sync_state.h"
+#include "sandbox-backend/cli/copy/sync_turn.h"
+
+#define SIGNAL_STATUS 128
+#define IGNORE_FILE   ".cubbyignore"
+#define WATCH_MS      1000
+#define GUEST_EVERY   10 // turns of a watch between two looks at the sandbox without an event
+
+// ---- watching
+struct watch {
+    struct client_op *op; // NULL: it has ended
+    bool changed;
+};
+
+static void on_event(enum watch_kind kind, const char *name, void *ctx)
+{
+    (void)kind;
+    (void)name;
+    ((struct watch *)ctx)->changed = true;
+}
+
+static void on_watch_end(const struct err *e, void *ctx)
+{
+    (void)e; // the sandbox is then looked at from time to time only
+    ((struct watch *)ctx)->op = NULL;
+}
+
+static bool has_changed_here(int root, const struct ignore *ignored, const struct listing *before)
+{
+    struct listing now = {0};
+    struct err unused = ERR_INIT;
+    bool changed = listing_of_host(&now, root, ignored, &unused) < 0 || now.count != before->count;
+    for (size_t i = 0; !changed && i < now.count; i++)
+        changed = strcmp(now.entries[i].path, before->entries[i].path) != 0 ||
+                  sync_state_differs(&now.entries[i], &before->entries[i]);
+    listing_fini(&now);
+    return changed;
+}
+
+static void on_wait(uv_timer_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
+static void wait_ms(struct remote *r, uint64_t ms)
+{
+    bool over = false;
+    uv_timer_t timer;
+    uv_timer_init(&r->c->loop, &timer);
+    timer.data = &over;
+    uv_timer_start(&timer, on_wait, ms, 0);
+    while (!over && !r->caught)
+        uv_run(&r->c->loop, UV_RUN_ONCE);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(&r->c->loop, UV_RUN_NOWAIT);
+}
+
+// Wait until one side has changed, or it is time to look at the sandbox again.
+static void wait_for_change(struct remote *r, int root, const struct ignore *ignored,
+                            struct watch *w)
+{
+    struct listing before = {0};
+    struct err unused = ERR_INIT;
+    listing_of_host(&before, root, ignored, &unused);
+    for (int turn = 0; turn < GUEST_EVERY && !r->caught && !w->changed; turn++) {
+        wait_ms(r, WATCH_MS);
+        if (has_changed_here(root, ignored, &before))
+            break;
+    }
+    listing_fini(&before);
+}
+
+// Synchronise until a signal comes, which is no failure, or a turn fails.
+static int keep_watching(const struct sync *o, struct remote *r, int root, const char *path,
+                         const struct ignore *ignored, struct err *e)
+{
+    static const struct watch_events EVENTS = {.on_event = on_event, .on_end = on_watch_end};
+    struct watch w = {0};
+    int result = 0;
+    bool did = false;
+    while (result == 0 && !r->caught) {
+        if (!w.op)
+            w.op = client_watch(r->c->client, r->id, path, true, r->user, &EVENTS, &w);
+        wait_for_change(r, root, ignored, &w);
+        w.changed = false;
+        if (!r->caught)
+            result = sync_turn(o, r, root, path, ignored, &did, e);
+    }
+    if (w.op)
+        client_cancel(w.op);
+    while (w.op)
+        uv_run(&r->c->loop, UV_RUN_ONCE);
+    return result < 0 && r->caught ? 0 : result;
+}
+
+// ---- the verb
+//
+// .git and .env stay where they are, because a host runs what is in the one and a sandbox has no
+// need of the other; a line "!.git" in .cubbyignore brings it back. The sandbox has no say in the
+// rules: .cubbyignore itself is never copied.
+static struct ignore *read_ignored(int root, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    struct err why = ERR_INIT;
+    buf_adds(&text, "**/.git\n**/.env\n");
+    int fd auto_close = beneath_open(root, IGNORE_FILE, O_RDONLY | O_NONBLOCK, &why);
+    if (fd < 0 && why.code != ERR_NOT_FOUND)
+        return err_set(e, why.code, "%s", why.msg), NULL;
+    if (fd >= 0 && fd_read_all(fd, IGNORE_BYTES_MAX, &text, e) < 0)
+        return NULL;
+    buf_adds(&text, "\n" IGNORE_FILE "\n**/.cubby-*.part\n");
+    return ignore_new(buf_str(&text), text.len, e);
+}
+
+static int sync_both(struct connection *c, const char *id, const void *ctx)
+{
+    const struct sync *o = ctx;
+    struct err e = ERR_INIT;
+    struct remote r;
+    bool did = false;
+    json_t *sandbox = connection_get(c, id, &e);
+    int root auto_close = sandbox ? open(o->host, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    json_decref(sandbox);
+    if (root < 0 && !err_is(&e))
+        err_sys(&e, errno, "%.200s", o->host);
+    struct ignore *ignored = root < 0 ? NULL : read_ignored(root, &e);
+    if (err_is(&e))
+        return cli_fail(&e);
+    remote_open(&r, c, id, o->user);
+    char *path auto_free = copy_absolute(&r, o->guest, &e);
+    int result = path ? sync_turn(o, &r, root, path, ignored, &did, &e) : -1;
+    if (result == 0 && o->watches)
+        result = keep_watching(o, &r, root, path, ignored, &e);
+    int caught = r.caught;
+    remote_close(&r);
+    ignore_free(ignored);
+    if (result == 0)
+        return 0;
+    if (caught)
+        err_wrap(&e, "run cubby sync again, which goes on");
+    cli_fail(&e);
+    return caught ? SIGNAL_STATUS + caught : 1;
+}
+
+int verb_sync(int argc, char **argv)
+{
+    struct backend_opts server = {0};
+    struct sync o = {0};
+    const struct opt opts[] = {
+        CLI_FLAG("watch", &o.watches, "go on until interrupted, and copy each change"),
+        CLI_FLAG("force", &o.forces, "delete also when one side has lost all its files"),
+        CLI_STRING("user", &o.user, "NAME",
+                   "user of the sandbox who reads and writes (default: its default user)"),
+        CLI_FLAG("quiet", &o.quiet, "show no progress"),
+        CLI_FLAG("json", &o.as_json, "print the result as JSON"),
+    };
+    const struct cli_usage usage = {
+        .synopsis = "sync [OPTIONS] DIR ID:PATH",
+        .text =
+            "Brings a directory of this host and one of a sandbox to the same state, both ways.\n"
+            "A file that changed on both sides is kept in both versions, and named. .git, .env "
+            "and\n"
+            "what .cubbyignore lists in the form of .dockerignore stay where they are.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
+        .server = &server,
+    };
+    int done = cli_begin(&usage, &argc, argv);
+    if (done >= 0)
+        return done;
+    char *id auto_free = NULL;
+    if (argc != 3 || !copy_operand(argv[2], &id, &o.guest))
+        return cli_usage_error("sync takes a directory and ID:PATH; see cubby sync --help");
+    o.host = argv[1];
+    return connection_on_one(&server, id, sync_both, &o);
+}

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox-backend/cli/copy/sync_turn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/copy/beneath.h"
+#include "sandbox-backend/cli/copy/copy.h"
+#include "sandbox-backend/cli/copy/moving.h"
+#include "sandbox-backend/cli/copy/remote.h"
+#include "sandbox-backend/cli/copy/sync_state.h"
+
+enum action { KEEP, NOTE, SEND, FETCH, DELETE_GUEST, DELETE_HOST, CONFLICT, FORGET, SKIP };
+
+struct item {
+    const char *path;                 // borrowed
+    const struct entry *host, *guest; // borrowed; NULL: not there
+    enum action action;
+    char *other; // owned; of a conflict: the path that the sandbox's version gets
+    bool done;
+};
+
+struct turn {
+    const struct sync *o;
+    struct remote *r;
+    int root;
+    const char *path; // of the sandbox
+    const struct ignore *ignored;
+    struct sync_state state;
+    struct listing host, guest;
+    struct item *items; // owned
+    size_t count;
+    struct moving moving;
+    int64_t deleted;
+    json_t *conflicts; // owned; {"path", "kept"} of each
+};
+
+// ---- 1. what changed
+static bool is_same_now(const struct entry *a, const struct entry *b)
+{
+    if (a->type != b->type)
+        return false;
+    if (a->type == 'l')
+        return a->target && b->target && strcmp(a->target, b->target) == 0;
+    return a->type == 'd' || (a->type == 'f' && a->size == b->size && a->seconds == b->seconds);
+}
+
+static enum action judge(const struct turn *t, const struct item *i)
+{
+    bool here = sync_state_differs(i->host, listing_find(&t->state.host, i->path));
+    bool there = sync_state_differs(i->guest, listing_find(&t->state.guest, i->path));
+    if (!here && !there)
+        return i->host && i->guest ? KEEP : FORGET;
+    if (here && there && i->host && i->guest && is_same_now(i->host, i->guest))
+        return NOTE;
+    if (!i->host && !i->guest)
+        return FORGET;
+    if (!i->host) // deleted here, or new there: what changed wins over a deletion
+        return there ? FETCH : DELETE_GUEST;
+    if (!i->guest)
+        return here ? SEND : DELETE_HOST;
+    if (here && there)
+        return CONFLICT;
+    return here ? SEND : FETCH;
+}
+
+static void note_conflict(struct turn *t, const char *path, const char *kept)
+{
+    json_array_append_new(t->conflicts,
+                          json_pack("{s:o, s:o}", "path", json_lossy_string(path, strlen(path)),
+                                    "kept", json_lossy_string(kept, strlen(kept))));
+}
+
+// Return why an entry is left alone, or NULL. `below` is the last entry that is a directory on one
+// side only, or NULL.
+static const char *reason_to_skip(const struct item *i, const char *below)
+{
+    size_t len = below ? strlen(below) : 0;
+    const struct entry *guest = i->guest;
+    bool fetches = i->action == FETCH || i->action == CONFLICT;
+    if (below && strncmp(i->path, below, len) == 0 && i->path[len] == '/')
+        return "its directory is a directory on one side only";
+    if ((i->host && i->host->type == 'o') || (guest && guest->type == 'o'))
+        return "neither a file, a directory nor a link";
+    if (i->host && guest && (i->host->type == 'd') != (guest->type == 'd'))
+        return "a directory on one side only; rename one of them";
+    if (fetches && guest->type == 'l' &&
+        (!guest->target || beneath_leads_out(i->path, guest->target)))
+        return "a symbolic link of the sandbox that leads out of the directory";
+    return NULL;
+}
+
+static void add_item(struct turn *t, const char **below, const struct item *from)
+{
+    struct item *item = &t->items[t->count++];
+    *item = *from;
+    item->action = judge(t, item);
+    const char *reason = reason_to_skip(item, *below);
+    if (reason) {
+        moving_skip(&t->moving, item->path, reason);
+        item->action = SKIP;
+        if (item->host && item->guest && item->host->type != item->guest->type)
+            *below = item->path;
+        return;
+    }
+    bool was_noted = listing_find(&t->state.host, item->path) != NULL;
+    bool is_restored =
+        (item->action == SEND && !item->guest) || (item->action == FETCH && !item->host);
+    if (was_noted && is_restored)
+        note_conflict(t, item->path, item->path);
+    if (item->action == CONFLICT) {
+        char *random auto_free = random_hex(2);
+        item->other = str_printf("%s.sandbox-%s", item->path, random);
+        note_conflict(t, item->path, item->other);
+    }
+}
+
+// Join both listings, which are sorted.
+static void make_items(struct turn *t)
+{
+    size_t h = 0;
+    size_t g = 0;
+    const char *below = NULL;
+    t->items = xcalloc(t->host.count + t->guest.count + 1, sizeof *t->items);
+    while (h < t->host.count || g < t->guest.count) {
+        const struct entry *here = h < t->host.count ? &t->host.entries[h] : NULL;
+        const struct entry *there = g < t->guest.count ? &t->guest.entries[g] : NULL;
+        int order = !here ? 1 : !there ? -1 : strcmp(here->path, there->path);
+        const struct item item = {.path = order <= 0 ? here->path : there->path,
+                                  .host = order <= 0 ? here : NULL,
+                                  .guest = order >= 0 ? there : NULL};
+        h += order <= 0;
+        g += order >= 0;
+        add_item(t, &below, &item);
+    }
+}
+
+// A side that lost everything is more likely a mistake than a wish.
+static int check_loss(const struct turn *t, struct err *e)
+{
+    bool host_gone = !t->host.count && t->guest.count;
+    bool guest_gone = !t->guest.count && t->host.count;
+    if (!t->state.host.count || t->o->forces || (!host_gone && !guest_gone))
+        return 0;
+    return err_set(e, ERR_PRECONDITION,
+                   "all files of %.100s are gone since the last time, so nothing was deleted; "
+                   "--force deletes them on the other side, too",
+                   host_gone ? t->o->host : t->o->guest);
+}
+
+// ---- 2. conflicts
+static int rename_conflicts(struct turn *t, struct err *e)
+{
+    static const char SCRIPT[] = "cd -- \"$1\" && xargs -0 -n 2 mv -f -- <\"$2\"";
+    struct buf names auto_buf = BUF_INIT;
+    for (size_t i = 0; i < t->count; i++)
+        if (t->items[i].action == CONFLICT) {
+            buf_add(&names, t->items[i].path, strlen(t->items[i].path) + 1);
+            buf_add(&names, t->items[i].other, strlen(t->items[i].other) + 1);
+        }
+    const char *dir = names.len ? remote_dir(t->r, e) : NULL;
+    if (!names.len || !dir)
+        return names.len ? -1 : 0;
+    char *list auto_free = str_printf("%s/names", dir);
+    const char *args[] = {t->path, list, NULL};
+    if (remote_upload_bytes(t->r, &names, list, e) < 0)
+        return -1;
+    return remote_script(t->r, SCRIPT, args, NULL, 0, e);
+}
+
+// ---- 3. moving
+static void pick(struct listing *l, const struct entry *entry, const char *path)
+{
+    struct entry copy;
+    entry_copy(&copy, entry);
+    free(copy.path);
+    copy.path = xstrdup(path);
+    listing_add(l, copy, NULL);
+}
+
+static int move_all(struct turn *t, struct err *e)
+{
+    struct listing send = {0};
+    struct listing fetch = {0};
+    for (size_t i = 0; i < t->count; i++) {
+        const struct item *item = &t->items[i];
+        if (item->action == SEND || item->action == CONFLICT)
+            pick(&send, item->host, item->path);
+        if (item->action == FETCH)
+            pick(&fetch, item->guest, item->path);
+        if (item->action == CONFLICT)
+            pick(&fetch, item->guest, item->other);
+    }
+    listing_sort(&fetch);
+    bar_start(&t->moving.bar, !t->o->quiet, copy_total(&send) + copy_total(&fetch));
+    int result = rename_conflicts(t, e);
+    if (result == 0 && send.count)
+        result = moving_send(&t->moving, &send, 0777, e);
+    if (result == 0 && fetch.count)
+        result = moving_fetch(&t->moving, &fetch, e);
+    listing_fini(&send);
+    listing_fini(&fetch);
+    for (size_t i = 0; result == 0 && i < t->count; i++)
+        if (t->items[i].action != DELETE_GUEST && t->items[i].action != DELETE_HOST)
+            t->items[i].done = true;
+    return result;
+}
+
+// Directories after what is in them: the items are sorted, so from the last to the first.
+static int delete_in_guest(struct turn *t, struct err *e)
+{
+    static const char SCRIPT[] =
+        "cd -- \"$1\" && xargs -0 -n 50 sh -c 'for name; do\n"
+        "  if [ -d \"$name\" ] && [ ! -L \"$name\" ]; then rmdir -- \"$name\" 2>/dev/null || :\n"
+        "  else rm -f -- \"$name\" || exit 1; fi; done' sh <\"$2\"";
+    struct buf names auto_buf = BUF_INIT;
+    for (size_t i = t->count; i > 0; i--)
+        if (t->items[i - 1].action == DELETE_GUEST) {
+            buf_adds(&names, "./");
+            buf_add(&names, t->items[i - 1].path, strlen(t->items[i - 1].path) + 1);
+            t->deleted++;
+        }
+    const char *dir = names.len ? remote_dir(t->r, e) : NULL;
+    if (!names.len || !dir)
+        return names.len ? -1 : 0;
+    char *list auto_free = str_printf("%s/names", dir);
+    const char *args[] = {t->path, list, NULL};
+    if (remote_upload_bytes(t->r, &names, list, e) < 0)
+        return -1;
+    return remote_script(t->r, SCRIPT, args, NULL, 0, e);
+}
+
+static bool is_unchanged_here(const struct turn *t, const struct entry *entry)
+{
+    struct err unused = ERR_INIT;
+    struct stat st;
+    int fd auto_close = beneath_open(t->root, entry->path, O_PATH, &unused);
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_mtim.tv_sec == entry->seconds &&
+           st.st_mtim.tv_nsec == entry->nanoseconds &&
+           (entry->type != 'f' || st.st_size == entry->size);
+}
+
+static int delete_here(struct turn *t, struct err *e)
+{
+    for (size_t i = t->count; i > 0; i--) {
+        struct item *item = &t->items[i - 1];
+        struct err why = ERR_INIT;
+        if (item->action != DELETE_HOST)
+            continue;
+        bool is_dir = item->host->type == 'd';
+        if (!is_dir && !is_unchanged_here(t, item->host))
+            continue; // the next run sees the change
+        if (beneath_remove(t->root, item->path, &why) < 0 && !is_dir)
+            return err_set(e, why.code, "%s", why.msg);
+        item->done = true;
+        t->deleted++;
+    }
+    return 0;
+}
+
+// ---- 4. the next state
+static struct entry as_received(const struct entry *from, bool here, bool exact)
+{
+    struct entry to = *from;
+    if (here)
+        to.mode = beneath_mode(from->mode);
+    if (!exact)
+        to.nanoseconds = 0; // a tar has none
+    return to;
+}
+
+static void note_item(struct sync_state *s, const struct item *i)
+{
+    struct entry other;
+    if (i->action == SEND || i->action == CONFLICT) {
+        other = as_received(i->host, false, false);
+        sync_state_note(s, i->host, &other);
+    } else if (i->action == FETCH) {
+        other = as_received(i->guest, true, moving_is_alone(i->guest));
+        sync_state_note(s, &other, i->guest);
+    } else if (i->host && i->guest) {
+        sync_state_note(s, i->host, i->guest);
+    }
+    if (i->action == CONFLICT) {
+        struct entry there = *i->guest;
+        there.path = i->other;
+        other = as_received(&there, true, moving_is_alone(&there));
+        sync_state_note(s, &other, &there);
+    }
+}
+
+static void note_all(struct turn *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const struct item *item = &t->items[i];
+        const struct entry *host = listing_find(&t->state.host, item->path);
+        const struct entry *guest = listing_find(&t->state.guest, item->path);
+        if (item->action != SKIP && (item->done || item->action == NOTE))
+            note_item(&t->state, item);
+        else if (host && guest)
+            sync_state_note(&t->state, host, guest);
+    }
+}
+
+// ---- a turn
+static int list_both(struct turn *t, struct err *e)
+{
+    static const char SCRIPT[] = "[ -d \"$1\" ] || mkdir -p -- \"$1\"";
+    const char *args[] = {t->path, NULL};
+    struct remote_stat there;
+    if (listing_of_host(&t->host, t->root, t->ignored, e) < 0 ||
+        remote_stat(t->r, t->path, &there, e) < 0)
+        return -1;
+    char type = there.type;
+    free(there.path);
+    if (!type && t->state.host.count && !t->o->forces && t->host.count)
+        return err_set(e, ERR_PRECONDITION,
+                       "the directory %.150s of the sandbox is gone since the last time; --force "
+                       "deletes its files here, too",
+                       t->path);
+    if (!type && remote_script(t->r, SCRIPT, args, NULL, 0, e) < 0)
+        return -1;
+    return listing_of_sandbox(&t->guest, t->r, t->path, t->ignored, e);
+}
+
+static int turn_run(struct turn *t, struct err *e)
+{
+    if (list_both(t, e) < 0 || check_loss(t, e) < 0)
+        return -1;
+    make_items(t);
+    int result = move_all(t, e);
+    if (result == 0)
+        result = delete_in_guest(t, e);
+    for (size_t i = 0; result == 0 && i < t->count; i++)
+        t->items[i].done = t->items[i].done || t->items[i].action == DELETE_GUEST;
+    if (result == 0)
+        result = delete_here(t, e);
+    note_all(t);
+    struct err why = ERR_INIT;
+    if (sync_state_save(&t->state, &why) < 0 && result == 0)
+        return err_set(e, why.code, "%s", why.msg);
+    return result;
+}
+
+static void turn_report(const struct turn *t)
+{
+    const struct moving_count *n = &t->moving.count;
+    size_t i = 0;
+    const json_t *one = NULL;
+    if (t->o->as_json) {
+        json_t *all =
+            json_pack("{s:I, s:I, s:I, s:I, s:O, s:O}", "files", (json_int_t)n->files, "links",
+                      (json_int_t)n->links, "bytes", (json_int_t)n->bytes, "deleted",
+                      (json_int_t)t->deleted, "conflicts", t->conflicts, "skipped", n->skipped);
+        cli_print_json(all);
+        json_decref(all);
+        return;
+    }
+    json_array_foreach (t->conflicts, i, one) {
+        const char *path = cli_text(one, "path");
+        const char *kept = cli_text(one, "kept");
+        char *line auto_free =
+            str_eq(path, kept)
+                ? str_printf("conflict: %s was deleted on one side and changed on the other; "
+                             "it is kept",
+                             path)
+                : str_printf("conflict: %s changed on both sides; the sandbox's version is %s",
+                             path, kept);
+        cli_print_line(line);
+    }
+    copy_report(n, false);
+}
+
+int sync_turn(const struct sync *o, struct remote *r, int root, const char *path,
+              const struct ignore *ignored, bool *did_something, struct err *e)
+{
+    struct turn t = {.o = o, .r = r, .root = root, .path = path, .ignored = ignored};
+    char *real auto_free = realpath(o->host, NULL);
+    moving_init(&t.moving, r, root, path);
+    t.moving.keeps_links = true; // links that lead out are not in the plan
+    t.conflicts = json_array();
+    int result = real ? sync_state_open(&t.state, real, r->id, path, e)
+                      : err_sys(e, errno, "%.200s", o->host);
+    if (result == 0)
+        result = turn_run(&t, e);
+    bar_end(&t.moving.bar);
+    *did_something = t.moving.count.files || t.moving.count.links || t.deleted ||
+                     t.moving.count.directories || json_array_size(t.conflicts);
+    if (result == 0 && (!o->watches || *did_something))
+        turn_report(&t);
+    fflush(stdout);
+    for (size_t i = 0; i < t.count; i++)
+        free(t.items[i].other);
+    free(t.items);
+    json_decref(t.conflicts);
+    moving_fini(&t.moving);
+    sync_state_fini(&t.state);
+    listing_fini(&t.host);
+    listing_fini(&t.guest);
+    return result;
+}

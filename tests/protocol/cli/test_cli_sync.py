@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cubby sync, with a real envd: its files are those of this host."""
+
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from fake_cubbyd import ID, FakeDaemon, listed, wait_for
+
+CUBBY = pathlib.Path(os.environ["BIN"]) / "cubby"
+ME = pwd.getpwuid(os.getuid()).pw_name
+OLD = 1_600_000_000
+
+
+@pytest.fixture
+def fake():
+    daemon = FakeDaemon()
+    daemon.sandboxes[ID] = listed(ID)
+    yield daemon
+    daemon.close()
+
+
+@pytest.fixture
+def host(tmp_path):
+    made = tmp_path / "host"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def guest(tmp_path):
+    made = tmp_path / "guest"
+    made.mkdir()
+    return made
+
+
+def write(path, text, seconds=OLD):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (seconds, seconds))
+
+
+def run(fake, host, guest, *words):
+    done = subprocess.run([CUBBY, "sync", "--user", ME, *words, host, f"{ID}:{guest}"], env=fake.env,
+                          capture_output=True, timeout=120)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def sync(fake, host, guest, *words):
+    status, out, err = run(fake, host, guest, "--json", *words)
+    assert status == 0, err
+    return json.loads(out)
+
+
+def tree(top):
+    """The contents of all files, the targets of links, and None for directories."""
+    return {str(path.relative_to(top)): os.readlink(path) if path.is_symlink() else
+            None if path.is_dir() else path.read_text() for path in top.rglob("*")}
+
+
+def settled(fake, host, guest):
+    """Nothing is left to do, and both sides are the same."""
+    answer = sync(fake, host, guest)
+    assert (answer["files"], answer["links"], answer["deleted"], answer["conflicts"]) == (0, 0, 0, [])
+    assert tree(host) == tree(guest)
+
+
+def test_both_ways(fake, host, guest):
+    write(host / "a/one", "1")
+    write(guest / "b/two", "2")
+    (host / "a/link").symlink_to("one")
+    (guest / "b/run").write_text("x")
+    (guest / "b/run").chmod(0o755)
+    (host / "large").write_text("L" * (5 << 20))
+    answer = sync(fake, host, guest)
+    assert (answer["files"], answer["links"], answer["deleted"]) == (4, 1, 0)
+    assert (host / "b/run").stat().st_mode & 0o777 == 0o755
+    settled(fake, host, guest)
+    write(host / "a/one", "11", OLD + 1)
+    write(guest / "b/two", "22", OLD + 1)
+    (guest / "large").write_text("M" * (5 << 20))
+    (host / "a/link").unlink()
+    (host / "a/link").symlink_to("../b")
+    (host / "b/run").chmod(0o700)
+    assert sync(fake, host, guest)["files"] == 4
+    assert (guest / "a/one").read_text() == "11" and (host / "b/two").read_text() == "22"
+    assert (guest / "b/run").stat().st_mode & 0o777 == 0o700 and (host / "large").read_text()[0] == "M"
+    settled(fake, host, guest)
+
+
+def test_deletions(fake, host, guest):
+    for name in ("a/x", "a/y", "b/z", "c"):
+        write(host / name, name)
+    sync(fake, host, guest)
+    shutil.rmtree(host / "a")
+    (guest / "c").unlink()
+    assert sync(fake, host, guest)["deleted"] == 4
+    assert tree(host) == {"b": None, "b/z": "b/z"}
+    settled(fake, host, guest)
+
+
+def test_a_directory_that_is_deleted_here_and_used_there(fake, host, guest):
+    write(host / "d/old", "old")
+    write(host / "other", "other")
+    sync(fake, host, guest)
+    shutil.rmtree(host / "d")
+    write(guest / "d/new", "new")
+    sync(fake, host, guest)
+    sync(fake, host, guest)
+    assert tree(host) == {"d": None, "d/new": "new", "other": "other"}
+    settled(fake, host, guest)
+
+
+def test_a_conflict_keeps_both(fake, host, guest):
+    write(host / "f", "base")
+    sync(fake, host, guest)
+    write(host / "f", "ours!", OLD + 5)
+    write(guest / "f", "theirs", OLD + 6)
+    status, out, err = run(fake, host, guest)
+    assert status == 0 and "conflict: f changed on both sides; the sandbox's version is f.sandbox-" in out, err
+    (other,) = [name for name in tree(host) if name != "f"]
+    assert tree(host) == {"f": "ours!", other: "theirs"}
+    settled(fake, host, guest)
+
+
+def test_changed_wins_over_deleted(fake, host, guest):
+    write(host / "f", "base")
+    write(host / "g", "base")
+    sync(fake, host, guest)
+    (host / "f").unlink()
+    write(guest / "f", "theirs", OLD + 1)
+    write(host / "g", "ours", OLD + 1)
+    (guest / "g").unlink()
+    status, out, _ = run(fake, host, guest)
+    assert status == 0 and out.count("was deleted on one side and changed on the other; it is kept") == 2
+    assert tree(host) == {"f": "theirs", "g": "ours"}
+    settled(fake, host, guest)
+
+
+def test_the_first_time_equal_files_are_no_conflict(fake, host, guest):
+    write(host / "same", "text")
+    write(guest / "same", "text")
+    write(host / "differs", "a")
+    write(guest / "differs", "bb")
+    answer = sync(fake, host, guest)
+    assert [c["path"] for c in answer["conflicts"]] == ["differs"]
+    settled(fake, host, guest)
+
+
+def test_a_change_of_the_same_size_in_the_same_second(fake, host, guest):
+    write(host / "f", "aa")
+    sync(fake, host, guest)
+    (guest / "f").write_text("bb")
+    os.utime(guest / "f", ns=(OLD * 10**9 + 5, OLD * 10**9 + 5))
+    assert sync(fake, host, guest)["files"] == 1
+    assert (host / "f").read_text() == "bb"
+    settled(fake, host, guest)
+
+
+def test_names_that_are_not_utf8(fake, host, guest):
+    name = b"/caf\xe9 \n'x"
+    for top in (host, guest):
+        (top / "d").mkdir()
+        with open(os.fsencode(top / "d") + name, "w") as file:
+            file.write("same size" if top == host else "other text")
+    answer = sync(fake, host, guest)
+    assert len(answer["conflicts"]) == 1
+    settled(fake, host, guest)
+    assert len(tree(host)) == 3
+
+
+# ---- nothing is lost
+@pytest.mark.parametrize("side", ["host", "guest"])
+def test_a_side_that_lost_everything(fake, host, guest, side):
+    for i in range(3):
+        write(host / f"f{i}", "x")
+    sync(fake, host, guest)
+    lost, other = (host, guest) if side == "host" else (guest, host)
+    for path in lost.iterdir():
+        path.unlink()
+    status, _, said = run(fake, host, guest)
+    assert status == 1 and "are gone since the last time" in said and len(tree(other)) == 3
+    if side == "guest":
+        guest.rmdir()
+        status, _, said = run(fake, host, guest)
+        assert status == 1 and "is gone since the last time" in said and len(tree(host)) == 3
+    assert sync(fake, host, guest, "--force")["deleted"] == 3
+    assert tree(host) == tree(guest) == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_loses_nothing(fake, host, guest, number):
+    write(host / "a", "1")
+    write(guest / "b", "2")
+    sync(fake, host, guest)
+    write(host / "a", "ours", OLD + 1)
+    write(guest / "b", "theirs", OLD + 1)
+    fake.files_gate = threading.Event()
+    fake.seen.clear()
+    running = subprocess.Popen([CUBBY, "sync", "--user", ME, host, f"{ID}:{guest}"], env=fake.env,
+                               stderr=subprocess.PIPE)
+    wait_for(lambda: any("/files?" in path for _, _, path, _, _ in fake.seen))
+    running.send_signal(number)
+    _, said = running.communicate(timeout=60)
+    fake.files_gate.set()
+    assert running.returncode == 128 + number and b"run cubby sync again" in said
+    assert sync(fake, host, guest)["conflicts"] == []
+    assert tree(host) == tree(guest) == {"a": "ours", "b": "theirs"}
+    settled(fake, host, guest)
+
+
+def test_a_file_on_one_side_and_a_directory_on_the_other(fake, host, guest):
+    write(host / "x", "file")
+    write(guest / "x/in", "in")
+    write(host / "y", "y")
+    answer = sync(fake, host, guest)
+    assert [s["path"] for s in answer["skipped"]] == ["x", "x/in"]
+    assert tree(guest) == {"x": None, "x/in": "in", "y": "y"} and tree(host) == {"x": "file", "y": "y"}
+
+
+def test_a_damaged_state(fake, host, guest):
+    write(host / "f", "x")
+    sync(fake, host, guest)
+    (state,) = (pathlib.Path(fake.home) / "sync").iterdir()
+    for text in ("", "other\n", state.read_text() + "h f junk\n", state.read_text().replace(" Zg==", " Li4veA==")):
+        whole = state.read_text()
+        state.write_text(text)
+        status, _, said = run(fake, host, guest)
+        assert status == 1 and "remove it to begin again" in said
+        state.write_text(whole)
+    settled(fake, host, guest)
+
+
+# ---- what stays where it is
+def test_rules(fake, host, guest):
+    for top in (host, guest):
+        for name in (".git/config", ".env", "sub/.env", "build/out", "src/a.c"):
+            write(top / name, f"{top.name} {name}")
+        shutil.rmtree(top / "src")
+    write(host / ".cubbyignore", "build\n!sub/.env\n")
+    write(guest / ".cubbyignore", "!.git\n")
+    write(host / "new", "new")
+    answer = sync(fake, host, guest)
+    assert [c["path"] for c in answer["conflicts"]] == ["sub/.env"]
+    assert (host / ".git/config").read_text() == "host .git/config"
+    assert (guest / ".git/config").read_text() == "guest .git/config"
+    assert (host / ".cubbyignore").read_text() == "build\n!sub/.env\n" and (guest / "new").exists()
+    assert (host / "build/out").read_text() == "host build/out"
+
+
+def test_links_of_the_sandbox_that_lead_out(fake, host, guest):
+    (guest / "out").symlink_to("/etc/passwd")
+    (guest / "up").symlink_to("../x")
+    (guest / "in").symlink_to("y")
+    answer = sync(fake, host, guest)
+    assert sorted(s["path"] for s in answer["skipped"]) == ["out", "up"]
+    assert tree(host) == {"in": "y"} and len(tree(guest)) == 3
+    assert sync(fake, host, guest)["deleted"] == 0 and len(tree(guest)) == 3
+
+
+def test_a_link_of_the_host_is_not_followed(fake, host, guest, tmp_path):
+    (tmp_path / "OUT").mkdir()
+    write(host / "d/f", "f")
+    sync(fake, host, guest)
+    shutil.rmtree(host / "d")
+    (host / "d").symlink_to(tmp_path / "OUT")
+    write(guest / "d/g", "g")
+    run(fake, host, guest)
+    assert not list((tmp_path / "OUT").iterdir())
+
+
+# ---- watching
+def test_watch(fake, host, guest):
+    write(host / "a", "1")
+    running = subprocess.Popen([CUBBY, "sync", "--user", ME, "--watch", "--json", host, f"{ID}:{guest}"], env=fake.env,
+                               stdout=subprocess.PIPE)
+    assert json.loads(running.stdout.readline())["files"] == 1
+    (host / "mine").write_text("mine")
+    assert json.loads(running.stdout.readline())["files"] == 1
+    assert (guest / "mine").read_text() == "mine"
+    (guest / "theirs").write_text("theirs")
+    wait_for(lambda: (host / "theirs").exists() and (host / "theirs").read_text() == "theirs", 60)
+    (host / "a").unlink()
+    wait_for(lambda: not (guest / "a").exists(), 60)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 0
+    running.stdout.close()
+    settled(fake, host, guest)
+
+
+@pytest.mark.parametrize("words, status, said", [
+    ([], 2, "takes a directory and ID:PATH"), (["a", "b"], 2, "takes a directory and ID:PATH"),
+    (["none", f"{ID}:/x"], 1, "none: No such file"), (["/dev/null", f"{ID}:/x"], 1, "Not a directory"),
+    ([".", "ffffffffffffffffffff:/x"], 1, "does not exist")])
+def test_mistakes(fake, host, words, status, said):
+    done = subprocess.run([CUBBY, "sync", *words], env=fake.env, cwd=host, capture_output=True, timeout=60)
+    assert done.returncode == status and said in done.stderr.decode()
