@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what a spare saves: the same steps in a daemon without spares and in one with them, in turns.
 
-CUBBY_BENCH_REALTIME=1: the daemons and their machines run with real-time priority and outside of control groups. On a host that
-has other work, they then see little of it.
+CUBBY_BENCH_REALTIME=1: as in bench_tiers.py.
 """
 
 import os
@@ -10,14 +9,12 @@ import pathlib
 import time
 
 from bench_common import bare_qemu, median_ms, spread_ms
-from bench_tiers import Tier
+from bench_tiers import FIRST, Tier, alone
 from cubbyd import Shipped, wait_for
 from gvisor_world import RUNSC
 
 STEPS = ("create", "fork_child", "wake")
 PAUSE_S = 0.8  # between two steps, as between those of a client that thinks: the next spare starts meanwhile
-ALONE = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup && exec chrt --rr 20 "$@"', "alone"]
-REALTIME = bool(os.environ.get("CUBBY_BENCH_REALTIME"))
 STARTED = (" spare.started ", " blank.spare ")  # in the daemon's log
 
 
@@ -31,9 +28,7 @@ class World(Tier):
     """A daemon with or without spares."""
 
     def __init__(self, tier, spares):
-        self.cold = Shipped("--pool", "off", "--freeze-after", "0", "--hibernate-after", "0", "--spares", spares, tier=tier)
-        self.cold.wrap = ALONE if REALTIME else []
-        self.cold.start()
+        self.cold = alone(Shipped("--pool", "off", "--freeze-after", "0", "--hibernate-after", "0", "--spares", spares, tier=tier))
         self.took = {step: [] for step in STEPS}
 
     def close(self):
@@ -92,7 +87,7 @@ class SparesBench:
                     world.round()
                     if number == 0:
                         world.took = {step: [] for step in STEPS}
-                bare.append(bare_qemu(self.work, ["chrt", "--rr", "20"] if REALTIME else []))
+                bare.append(bare_qemu(self.work, FIRST))
                 load.append(os.getloadavg()[0])
             memory = worlds["on"].memory_mb()
         finally:

@@ -2,8 +2,9 @@
 """Spares of microVMs: the QEMU of the next machine is there before the machine is asked for."""
 
 import concurrent.futures
-import json
+import http.client
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -17,9 +18,12 @@ from harness import TEST_HOME
 from jail_peer import NAMESPACES, UIDS, status_of
 
 
+FAULTY = pathlib.Path(os.environ["TEST"]) / "faults" / "cubbyd-process"
+
+
 class WithSpares(MicroVMs):
-    def __init__(self, *args):
-        super().__init__("--pool", "off", *args, env={"CUBBY_SPARES": "on"})
+    def __init__(self, *args, env=None):
+        super().__init__("--pool", "off", *args, env={"CUBBY_SPARES": "on", **(env or {})})
 
     def spares(self):
         """The QEMUs that the log calls a spare, in order."""
@@ -232,6 +236,27 @@ def test_the_next_daemon_adopts_a_machine_that_was_a_spare():
         post(d, made, "pause", {"depth": "hibernate"}, status=204)
         post(d, made, "connect", {"timeout": 600})
         assert note(d, made) == ["kept", "kept"]
+
+
+@pytest.mark.parametrize("point", ["restore.2", "restore.4"])
+def test_a_daemon_that_is_killed_while_a_wake_takes_the_spare(point, tmp_path):
+    """After the image's disk has become that of the spare, and after the spare's QEMU has become the machine's."""
+    d = WithSpares(env={"CUBBY_FAULT": str(tmp_path / "fault")})
+    d.program = FAULTY
+    with d:
+        made = d.create()
+        put_note(d, made, "kept")
+        spare = d.next_spare(1)
+        post(d, made, "pause", {"depth": "hibernate"}, status=204)
+        (tmp_path / "fault").write_text(f"{point}:1\n")
+        with pytest.raises((OSError, http.client.HTTPException)):
+            post(d, made, "connect", {"timeout": 600})
+        assert d.process.wait(30) == -signal.SIGKILL
+        (tmp_path / "fault").unlink()
+        d.start()
+        wait_for(lambda: not process_exists(spare) and d.spare_dirs() == [], 30, "nothing of the spare is left")
+        post(d, made, "connect", {"timeout": 600})
+        assert note(d, made) == ["kept", "kept"] and d.guest_pid(made) != spare
 
 
 def test_off():
