@@ -15,7 +15,7 @@ Q      := $(if $(V),,@)
 # ---- Debian packages that a target installs if they are missing
 DEPS_BUILD := gcc make pkg-config libc6-dev libuv1-dev libjansson-dev libcurl4-openssl-dev \
               libssl-dev libjose-dev node-llhttp libslirp-dev zlib1g-dev nettle-dev libseccomp-dev libarchive-dev libext2fs-dev \
-              libzstd-dev libwslay-dev
+              libzstd-dev libwslay-dev libfuse3-dev
 DEPS_RUN   := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs erofs-utils fakeroot uidmap xz-utils ca-certificates libjose0 libcurl4 skopeo libarchive13 \
               libext2fs2 curl libzstd1
 # A machine without Go builds runsc with the Go of a Python package.
@@ -79,6 +79,9 @@ GUEST_LIB   := $(filter-out $(SB)/host/% $(SB)/keys/% $(SB)/net/http_client% $(S
 ENVD_SRC    := $(wildcard $(SB)/envd/*.c $(SB)/envd/*/*.c)
 INIT_SRC    := $(wildcard $(SB)/guest/*.c)
 FOLD_SRC    := $(wildcard $(SB)/guest/fold/*.c)
+# The two ends of a mounted directory.
+MOUNTFS_SRC := $(wildcard $(SB)/guest/mountfs/*.c)
+MOUNTD_SRC  := $(wildcard $(SB)/mountd/*.c)
 NETD_SRC    := $(wildcard $(SB)/netd/*.c $(SB)/netd/*/*.c)
 EGRESS_SRC  := $(wildcard $(SB)/egress/*.c)
 # The daemon describes a jail with these files; the program cubby-jail builds it.
@@ -112,11 +115,11 @@ gobj  = $(patsubst %.c,$(B)/obj-guest/%.o,$(1))
 parts = $(filter-out %/main.c,$(1))
 LLHTTP_OBJ  := $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llhttp.o
 LLHTTP_GOBJ := $(patsubst $(B)/obj/%,$(B)/obj-guest/%,$(LLHTTP_OBJ))
-ARCHIVES := $(foreach a,mcp daemon cli web build template image drivers netd egress envd nest,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
+ARCHIVES := $(foreach a,mcp daemon cli web build template image drivers netd egress envd nest mountd,$(B)/lib/lib$(a).a) $(B)/lib/libcubby.a
 
 BIN   := $(B)/bin/cubby $(B)/bin/cubbyd $(B)/bin/cubby-netd $(B)/bin/cubby-egress $(B)/bin/cubby-mcp $(B)/bin/cubby-qemu.so \
-         $(B)/bin/cubby-jail $(B)/bin/cubby-nest $(B)/bin/cubby-flatten $(B)/bin/git-remote-cubby
-GUEST := $(B)/guest/envd $(B)/guest/init $(B)/guest/fold
+         $(B)/bin/cubby-jail $(B)/bin/cubby-nest $(B)/bin/cubby-flatten $(B)/bin/cubby-mountd $(B)/bin/git-remote-cubby
+GUEST := $(B)/guest/envd $(B)/guest/init $(B)/guest/fold $(B)/guest/mountfs
 # The Python kernel goes into templates unchanged. This copy leaves out Python's caches.
 KERNEL_DIR := $(SB)/guest/kernel
 KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py $(KERNEL_DIR)/*/*/*.js)
@@ -227,6 +230,7 @@ $(B)/lib/libimage.a: $(call obj,$(call parts,$(IMAGE_SRC)))         ; $(archive)
 $(B)/lib/libnetd.a: $(call obj,$(call parts,$(NETD_SRC)))         ; $(archive)
 $(B)/lib/libegress.a: $(call obj,$(call parts,$(EGRESS_SRC)))     ; $(archive)
 $(B)/lib/libnest.a: $(call obj,$(call parts,$(NEST_SRC)))         ; $(archive)
+$(B)/lib/libmountd.a: $(call obj,$(call parts,$(MOUNTD_SRC)))     ; $(archive)
 $(B)/lib/libenvd.a: $(call obj,$(call parts,$(ENVD_SRC)))         ; $(archive)
 
 # ---- programs
@@ -247,6 +251,8 @@ $(B)/bin/cubby-netd: $(B)/obj/$(SB)/netd/main.o $(B)/lib/libnetd.a $(B)/lib/libc
 	$(call link,$(LIBS_SLIRP) $(LIBS_NET))
 $(B)/bin/cubby-egress: $(B)/obj/$(SB)/egress/main.o $(B)/lib/libegress.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
+$(B)/bin/cubby-mountd: $(B)/obj/$(SB)/mountd/main.o $(B)/lib/libmountd.a $(B)/lib/libcubby.a
+	$(call link,-ljansson)
 $(B)/bin/cubby-nest: $(B)/obj/$(SB)/nest/main.o $(B)/lib/libnest.a $(B)/lib/libcubby.a
 	$(call link,-lseccomp)
 $(B)/bin/cubby-flatten: $(B)/obj/$(SB)/image/main.o $(B)/lib/libimage.a $(B)/lib/libcubby.a
@@ -264,7 +270,7 @@ $(B)/bin/cubby-jail: $(call gobj,$(JAIL_SRC) $(filter $(SB)/base/%,$(GUEST_LIB))
 # The daemon with the tests' drivers beside the shipped ones: a test picks by the template. Their DRIVERS table is an
 # object, so the linker leaves the archive's out. The second ends itself where it is told to; objects go before archives.
 TEST_DAEMON = $(call obj,$(PROCESS_SRC)) $(B)/lib/libdaemon.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
-BESIDE := cubby-netd cubby-egress cubby-jail cubby-nest cubby-qemu.so
+BESIDE := cubby-netd cubby-egress cubby-mountd cubby-jail cubby-nest cubby-qemu.so
 $(B)/test/cubbyd-process: $(TEST_DAEMON) | $(BESIDE:%=$(B)/bin/%)
 	$(call link,$(LIBS_TLS) $(LIBS_NET) -lpthread)
 	@cd $(@D) && ln -sf $(BESIDE:%=../bin/%) ../bin/runsc . && ln -sf $(CURDIR)/tests/lib/daemon/build_engine.py cubby
@@ -301,6 +307,9 @@ $(B)/guest/fold: $(call gobj,$(FOLD_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 $(B)/guest/init: $(call gobj,$(INIT_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(GUEST_LDFLAGS) -o $@ $^ -ljansson
+$(B)/guest/mountfs: $(call gobj,$(MOUNTFS_SRC) $(filter $(SB)/base/%,$(GUEST_LIB)))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(GUEST_LDFLAGS) -s -o $@ $^ $$(pkg-config --static --libs fuse3) -ljansson
 $(B)/guest/%.py: $(SB)/guest/%.py
 	@install -D -m 644 $< $@
 $(B)/guest/%.js: $(SB)/guest/%.js

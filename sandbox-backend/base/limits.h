@@ -20,3 +20,6 @@
 #define ENVD_PORT       49983
 #define ENVD_RELAY_PORT 49982 // envd's relay to ports of the guest's loopback; never public
 #define KERNEL_PORT     49999 // the Python kernel's
+// mountfs's, one a mount; below those that the guest's kernel gives to connections. Never public
+#define MOUNT_PORT_FIRST 31960
+#define MOUNT_PORT_LAST  31967

@@ -30,6 +30,7 @@
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/listeners.h"
+#include "sandbox-backend/daemon/mounts/mounts.h"
 #include "sandbox-backend/daemon/options.h"
 #include "sandbox-backend/daemon/pool/pool.h"
 #include "sandbox-backend/daemon/proxy/ports.h"
@@ -65,6 +66,9 @@ static const struct store_hooks HOOKS = {
     .disconnect = proxy_disconnect,
     .ports_to_json = ports_to_json,
     .ports_from_json = ports_from_json,
+    .mounts_on_state = mounts_on_state,
+    .mounts_inherit = mounts_inherit,
+    .mounts_from_json = mounts_from_json,
 };
 
 struct daemon {

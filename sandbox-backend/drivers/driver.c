@@ -27,6 +27,7 @@ int driver_need(const struct driver *driver, enum driver_can what, struct err *e
         {DRIVER_SIZES, "give a sandbox another size than its template's"},
         {DRIVER_DISKS, "give a sandbox another disk size than its template's"},
         {DRIVER_SECRETS, "keep secrets from a sandbox"},
+        {DRIVER_MOUNTS, "mount a directory of the host"},
         {DRIVER_DISK_IMAGES, "save a sandbox's disk without its memory"},
     };
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)

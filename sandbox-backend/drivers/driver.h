@@ -142,6 +142,7 @@ enum driver_can {
     DRIVER_RESIZES = 1 << 5,     // other processors and memory make a start no slower
     DRIVER_DISKS = 1 << 6,       // a larger disk than the template's, if disk_grows
     DRIVER_DISK_IMAGES = 1 << 7, // SAVE_DISK, and machines from such images
+    DRIVER_MOUNTS = 1 << 8,      // guests can mount FUSE file systems
 };
 
 // How well a driver runs a template on this host. The choice `auto` takes the highest (tier.h).

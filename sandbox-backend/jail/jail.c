@@ -10,13 +10,16 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define OWN_ARGS_MAX 20
+#define OWN_ARGS_MAX 26
 
 // Return the walls of a kind: a network process has no network namespace of its own.
 static unsigned jail_walls_of(enum jail_kind kind)
 {
     return kind == JAIL_NETWORK ? WALLS_ALL & ~WALL_BIT(WALL_NETWORK) : WALLS_ALL;
 }
+
+static const char *const KINDS[] = {
+    [JAIL_VMM] = "vmm", [JAIL_NETWORK] = "network", [JAIL_FILES] = "files"};
 
 static int count(const char *const *list)
 {
@@ -33,7 +36,7 @@ char **jail_argv(const struct jail_spec *spec, const char *jail_program, const c
     char **out = xcalloc((size_t)(OWN_ARGS_MAX + files + args), sizeof(char *));
     out[n++] = xstrdup(jail_program);
     out[n++] = xstrdup("--kind");
-    out[n++] = xstrdup(spec->kind == JAIL_VMM ? "vmm" : "network");
+    out[n++] = xstrdup(KINDS[spec->kind]);
     out[n++] = xstrdup("--walls");
     out[n++] = walls_list(spec->walls & jail_walls_of(spec->kind), ",");
     if (spec->resolv_conf) {
@@ -42,6 +45,14 @@ char **jail_argv(const struct jail_spec *spec, const char *jail_program, const c
     }
     if (spec->kvm)
         out[n++] = xstrdup("--kvm");
+    if (spec->share) {
+        out[n++] = xstrdup("--share");
+        out[n++] = xstrdup(spec->share);
+        out[n++] = xstrdup("--share-fd");
+        out[n++] = str_printf("%d", spec->share_fd);
+    }
+    if (spec->share && spec->share_read_only)
+        out[n++] = xstrdup("--share-read-only");
     if (spec->instrumented)
         out[n++] = xstrdup("--instrumented");
     if (spec->dies_with >= 0) {

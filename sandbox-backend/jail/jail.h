@@ -22,6 +22,7 @@
 //   unshare: mount, network, ipc, uts, cgroup (both)
 //   root directory: tmpfs with read-only binds of what the process needs; the old root is detached
 //   uid JAIL_UID_FIRST + pid, no groups      -
+//     (JAIL_FILES: the directory's owner)
 //   unshare: user, without rights over the namespaces above; maps: JAIL_UID_INSIDE
 //   no_new_privs, no capabilities; limits; Landlock; parent-death signal; seccomp
 //
@@ -80,7 +81,12 @@ char *walls_list(unsigned walls, const char *between);
 enum jail_kind {
     JAIL_VMM,     // no network; a list of forbidden system calls
     JAIL_NETWORK, // the host's network; a list of allowed system calls
+    JAIL_FILES,   // no network; one directory of the host (cubby-mountd); a list of allowed calls
 };
+
+// Where a JAIL_FILES process with a root directory of its own would find its directory. It gets
+// the directory as a descriptor, and this path is in no rule but the jail's.
+#define JAIL_SHARE "/share"
 
 struct jail_spec {
     enum jail_kind kind;
@@ -88,6 +94,9 @@ struct jail_spec {
     const char *const *files; // NULL-terminated: in its root, read-only, at their own paths
     const char *resolv_conf;  // shown as /etc/resolv.conf, or NULL
     bool kvm;                 // it may open /dev/kvm
+    const char *share;        // JAIL_FILES: the directory, or NULL
+    int share_fd;             // descriptor in the child: the same directory, opened by the parent
+    bool share_read_only;     // no write reaches the directory
     int dies_with;            // descriptor in the child: a pidfd of the parent, whose end kills the
                               // process; -1: none
     bool instrumented;        // the program is built with sanitizers, which need /proc and ptrace

@@ -22,10 +22,12 @@
 #define FS_READ      (1ull << 2)
 #define FS_READ_DIR  (1ull << 3)
 #define FS_IOCTL_DEV (1ull << 15)
-#define NET_ALL      3ull // bind, connect
-#define SCOPE_ALL    3ull // abstract sockets, signals
-#define ABI_NET      4
-#define ABI_SCOPE    6
+// Not for a directory that is served: to run files, to make devices, sockets and pipes.
+#define FS_NOT_SHARED (FS_EXECUTE | 1ull << 6 | 1ull << 9 | 1ull << 10 | 1ull << 11 | FS_IOCTL_DEV)
+#define NET_ALL       3ull // bind, connect
+#define SCOPE_ALL     3ull // abstract sockets, signals
+#define ABI_NET       4
+#define ABI_SCOPE     6
 
 struct ruleset_attr {
     uint64_t fs, net, scoped;
@@ -76,6 +78,18 @@ static int allow_devices(int ruleset, bool kvm, uint64_t handled, struct err *e)
     return kvm ? allow(ruleset, JAIL_KVM, use, handled, e) : 0;
 }
 
+static int allow_share(int ruleset, const struct landlock_rules *rules, uint64_t handled,
+                       struct err *e)
+{
+    uint64_t rights = rules->share_read_only ? FS_READ | FS_READ_DIR : handled & ~FS_NOT_SHARED;
+    const struct beneath_attr rule = {.allowed = rights & handled, .parent = rules->share};
+    if (rules->share < 0)
+        return 0;
+    if (syscall(SYS_landlock_add_rule, ruleset, RULE_BENEATH, &rule, 0) != 0)
+        return err_sys(e, errno, "allow the directory");
+    return 0;
+}
+
 static int allow_files(int ruleset, const struct landlock_rules *rules, uint64_t handled,
                        struct err *e)
 {
@@ -106,6 +120,7 @@ int landlock_enforce(const struct landlock_rules *rules, struct err *e)
                    : err_set(e, ERR_PRECONDITION,
                              "this kernel has no Landlock, or it is not enabled");
     if (allow_files(ruleset, rules, attr.fs, e) != 0 ||
+        allow_share(ruleset, rules, attr.fs, e) != 0 ||
         allow_devices(ruleset, rules->kvm, attr.fs, e) != 0)
         return -1;
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0)

@@ -11,7 +11,9 @@ struct landlock_rules {
     int count;
     bool resolves; // allow /etc/resolv.conf, if it exists
     bool kvm;      // allow /dev/kvm, beside the devices that are always allowed
-    bool tcp;      // allow bind and connect
+    int share;     // descriptor of a directory whose files may be used; -1: none
+    bool share_read_only;
+    bool tcp; // allow bind and connect
 };
 
 int landlock_abi(void); // 0: this kernel has no Landlock, or it is off

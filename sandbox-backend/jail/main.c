@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,10 +24,10 @@
 #include "sandbox-backend/jail/seccomp.h"
 
 static struct {
-    const char *kind, *walls, *resolv_conf;
-    int64_t file_count, dies_with_fd, guard_fd;
-    bool kvm, instrumented, probe, help, version;
-} options = {.kind = "vmm", .walls = "", .dies_with_fd = -1, .guard_fd = -1};
+    const char *kind, *walls, *resolv_conf, *share;
+    int64_t file_count, dies_with_fd, guard_fd, share_fd;
+    bool kvm, instrumented, probe, share_read_only, help, version;
+} options = {.kind = "vmm", .walls = "", .dies_with_fd = -1, .guard_fd = -1, .share_fd = -1};
 
 static const struct opt table[] = {
     {.name = "kind",
@@ -34,8 +35,9 @@ static const struct opt table[] = {
      .value = &options.kind,
      .arg = "KIND",
      .help = "vmm (default): no network, a list of forbidden system calls; network: the "
-             "host's network, a list of allowed system calls",
-     .choices = "vmm|network"},
+             "host's network, a list of allowed system calls; files: no network, one directory of "
+             "the host, a list of allowed system calls",
+     .choices = "vmm|network|files"},
     {.name = "walls",
      .type = OPT_STRING,
      .value = &options.walls,
@@ -56,6 +58,22 @@ static const struct opt table[] = {
      .type = OPT_FLAG,
      .value = &options.kvm,
      .help = "the program may open /dev/kvm"},
+    {.name = "share",
+     .type = OPT_STRING,
+     .value = &options.share,
+     .arg = "DIR",
+     .help = "files: the directory"},
+    {.name = "share-fd",
+     .type = OPT_INT,
+     .value = &options.share_fd,
+     .arg = "FD",
+     .help = "files: the descriptor of the directory; the program finds it there",
+     .min = 3,
+     .max = INT16_MAX},
+    {.name = "share-read-only",
+     .type = OPT_FLAG,
+     .value = &options.share_read_only,
+     .help = "files: the directory is mounted read-only"},
     {.name = "dies-with-fd",
      .type = OPT_INT,
      .value = &options.dies_with_fd,
@@ -86,8 +104,8 @@ static const struct opt table[] = {
 struct jail {
     enum jail_kind kind;
     unsigned walls;
-    int proc;    // /proc/self, opened before it disappears
-    unsigned id; // the uid of its own
+    int proc;           // /proc/self, opened before it disappears
+    unsigned id, group; // the uid of its own, and the gid
     char **files;
     const char *program;
     char **argv;
@@ -120,8 +138,36 @@ static int own_id(struct jail *j, struct err *e)
     if (!str_to_int(text, 1, JAIL_UID_LAST - JAIL_UID_FIRST, &pid))
         return err_set(e, ERR_INTERNAL,
                        "/proc/self leads to \"%s\" instead of a process id: mount /proc", text);
-    j->id = JAIL_UID_FIRST + (unsigned)pid;
+    j->id = j->group = JAIL_UID_FIRST + (unsigned)pid;
     return 0;
+}
+
+// A process that serves a directory is its owner: what it makes there belongs to that user, and it
+// reads and writes what that user may.
+static int take_owner(struct jail *j, struct err *e)
+{
+    struct stat st;
+    if (!options.share)
+        return 0;
+    if (fstat((int)options.share_fd, &st) != 0)
+        return err_sys(e, errno, "look at %s", options.share);
+    j->id = st.st_uid;
+    j->group = st.st_gid;
+    return 0;
+}
+
+// Put the directory of the new root, which is its bind mount, in place of the parent's descriptor.
+static int take_share(const struct jail *j, struct err *e)
+{
+    struct stat had, now;
+    if (!options.share || !(j->walls & WALL_BIT(WALL_MOUNT)))
+        return 0;
+    int fd auto_close = open(JAIL_SHARE, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &now) != 0 || fstat((int)options.share_fd, &had) != 0)
+        return err_sys(e, errno, "open %s", options.share);
+    if (had.st_dev != now.st_dev || had.st_ino != now.st_ino)
+        return err_set(e, ERR_CONFLICT, "%s became another directory", options.share);
+    return dup2(fd, (int)options.share_fd) < 0 ? err_sys(e, errno, "pass the directory") : 0;
 }
 
 static int check_pid(const struct jail *j, struct err *e)
@@ -140,6 +186,8 @@ static int enter_root(const struct jail *j, struct err *e)
                             .count = (int)options.file_count,
                             .resolv_conf = options.resolv_conf,
                             .kvm = options.kvm,
+                            .share = options.share,
+                            .share_read_only = options.share_read_only,
                             .proc = options.instrumented,
                             .owner = has(j, WALL_UID) ? j->id : 0};
     return has(j, WALL_MOUNT) ? root_dir_enter(&root, e) : 0;
@@ -147,7 +195,7 @@ static int enter_root(const struct jail *j, struct err *e)
 
 static int become_nobody(const struct jail *j, struct err *e)
 {
-    if (has(j, WALL_UID) && identity_become(j->id, e) != 0)
+    if (has(j, WALL_UID) && identity_become(j->id, j->group, e) != 0)
         return -1;
     if (has(j, WALL_USER) && namespaces_enter_user(j->proc, JAIL_UID_INSIDE, e) != 0)
         return -1;
@@ -157,7 +205,8 @@ static int become_nobody(const struct jail *j, struct err *e)
 // Otherwise the host kernel would count all processes of the daemon's user.
 static bool is_counted_alone(const struct jail *j)
 {
-    return has(j, WALL_UID) || (has(j, WALL_USER) && limits_count_by_namespace());
+    return (has(j, WALL_UID) && !options.share) ||
+           (has(j, WALL_USER) && limits_count_by_namespace());
 }
 
 static int enforce_landlock(const struct jail *j, struct err *e)
@@ -167,6 +216,8 @@ static int enforce_landlock(const struct jail *j, struct err *e)
                                          .count = (int)options.file_count,
                                          .resolves = !own_root && options.resolv_conf,
                                          .kvm = options.kvm,
+                                         .share = options.share ? (int)options.share_fd : -1,
+                                         .share_read_only = options.share_read_only,
                                          .tcp = j->kind == JAIL_NETWORK};
     return has(j, WALL_LANDLOCK) ? landlock_enforce(&rules, e) : 0;
 }
@@ -191,8 +242,9 @@ static int build(struct jail *j, struct err *e)
     j->proc = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (j->proc < 0)
         return err_sys(e, errno, "open /proc/self");
-    if (own_id(j, e) != 0 || check_pid(j, e) != 0 || namespaces_enter(j->walls, e) != 0 ||
-        enter_root(j, e) != 0 || become_nobody(j, e) != 0)
+    if (own_id(j, e) != 0 || take_owner(j, e) != 0 || check_pid(j, e) != 0 ||
+        namespaces_enter(j->walls, e) != 0 || enter_root(j, e) != 0 || take_share(j, e) != 0 ||
+        become_nobody(j, e) != 0)
         return -1;
     if (has(j, WALL_RLIMITS) && limits_set(j->kind, is_counted_alone(j), e) != 0)
         return -1;
@@ -216,8 +268,13 @@ static int guard(struct err *e)
 
 static int run(int argc, char **argv, struct err *e)
 {
-    struct jail j = {.kind = str_eq(options.kind, "vmm") ? JAIL_VMM : JAIL_NETWORK,
+    struct jail j = {.kind = str_eq(options.kind, "vmm")     ? JAIL_VMM
+                             : str_eq(options.kind, "files") ? JAIL_FILES
+                                                             : JAIL_NETWORK,
                      .files = argv + 1};
+    if ((options.share != NULL) != (options.share_fd >= 0) ||
+        (options.share && j.kind != JAIL_FILES))
+        return err_set(e, ERR_INVALID, "--share and --share-fd belong together, and to files");
     if (argc < options.file_count + 3)
         return err_set(
             e, ERR_INVALID,

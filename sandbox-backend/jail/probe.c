@@ -43,7 +43,7 @@ static int no_new_privs(struct err *e)
 
 static int try_landlock(struct err *e)
 {
-    const struct landlock_rules rules = {0};
+    const struct landlock_rules rules = {.share = -1, 0};
     return no_new_privs(e) == 0 ? landlock_enforce(&rules, e) : -1;
 }
 
@@ -57,7 +57,7 @@ static int try_seccomp(struct err *e)
 static int try_user(int proc, bool is_root, struct err *e)
 {
     if (is_root)
-        identity_become(ID, NULL);
+        identity_become(ID, ID, NULL);
     return namespaces_enter_user(proc, JAIL_UID_INSIDE, e);
 }
 
@@ -83,7 +83,7 @@ static int try_wall(enum wall wall, struct err *e)
     case WALL_CGROUP:
         return namespaces_enter(WALL_BIT(wall), e);
     case WALL_UID:
-        return identity_become(ID, e);
+        return identity_become(ID, ID, e);
     case WALL_PRIVILEGES:
         return identity_drop(e);
     case WALL_RLIMITS:

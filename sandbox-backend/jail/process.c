@@ -38,12 +38,12 @@ static int set_capabilities(const struct __user_cap_data_struct data[2])
     return (int)syscall(SYS_capset, &header, data);
 }
 
-int identity_become(unsigned id, struct err *e)
+int identity_become(unsigned id, unsigned group, struct err *e)
 {
     struct __user_cap_data_struct had[2];
     if (setgroups(0, NULL) != 0)
         return err_sys(e, errno, "leave all groups");
-    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0 || setresgid(id, id, id) != 0 ||
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0 || setresgid(group, group, group) != 0 ||
         setresuid(id, id, id) != 0)
         return err_sys(e, errno, "become user %u", id);
     // The change of user clears the effective ones and keeps the permitted ones.
@@ -179,14 +179,14 @@ static int lower(__rlimit_resource_t what, rlim_t most, const char *name, struct
 
 int limits_set(enum jail_kind kind, bool counted_alone, struct err *e)
 {
-    bool vmm = kind == JAIL_VMM;
+    bool vmm = kind == JAIL_VMM, files = kind == JAIL_FILES;
     const struct {
         __rlimit_resource_t what;
         rlim_t most;
         const char *name;
     } limits[] = {{RLIMIT_CORE, 0, "core dumps"},
                   {RLIMIT_NOFILE, vmm ? OPEN_FILES_VMM : OPEN_FILES_NETWORK, "open files"},
-                  {RLIMIT_FSIZE, vmm ? RLIM_INFINITY : FILE_BYTES, "a file's size"},
+                  {RLIMIT_FSIZE, vmm || files ? RLIM_INFINITY : FILE_BYTES, "a file's size"},
                   {RLIMIT_NPROC, counted_alone ? PROCESSES : RLIM_INFINITY, "processes"},
                   {RLIMIT_MSGQUEUE, 0, "message queues"},
                   {RLIMIT_RTPRIO, 0, "real-time priority"},

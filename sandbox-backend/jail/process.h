@@ -8,7 +8,7 @@
 #include "sandbox-backend/jail/jail.h"
 
 // Become user and group `id` without other groups, and keep the capabilities.
-int identity_become(unsigned id, struct err *e);
+int identity_become(unsigned id, unsigned group, struct err *e);
 // Drop all capabilities, so that executing a program cannot regain any.
 int identity_drop(struct err *e);
 

@@ -117,6 +117,18 @@ static int add_devices(const struct root_dir *r, struct err *e)
     return r->owner ? make_kvm(r->owner, e) : bind_file(JAIL_KVM, JAIL_KVM, e);
 }
 
+// Without MS_REC: what is mounted below the directory is not part of it.
+static int add_share(const struct root_dir *r, struct err *e)
+{
+    if (!r->share)
+        return 0;
+    if (mkdir(NEW_ROOT JAIL_SHARE, 0755) != 0)
+        return err_sys(e, errno, "make " JAIL_SHARE);
+    if (mount(r->share, NEW_ROOT JAIL_SHARE, NULL, MS_BIND, NULL) != 0)
+        return err_sys(e, errno, "bind mount %s", r->share);
+    return 0;
+}
+
 static int add_proc(struct err *e)
 {
     if (mkdir(NEW_ROOT "/proc", 0755) != 0 ||
@@ -136,6 +148,9 @@ static int seal(const struct root_dir *r, struct err *e)
             set_attributes(target, 0, 0, MOUNT_ATTR_NODEV, e) != 0)
             return -1;
     }
+    if (r->share && !r->share_read_only &&
+        set_attributes(NEW_ROOT JAIL_SHARE, 0, 0, MOUNT_ATTR_RDONLY, e) != 0)
+        return -1;
     return r->kvm ? set_attributes(NEW_ROOT JAIL_KVM, 0, 0, MOUNT_ATTR_NODEV, e) : 0;
 }
 
@@ -156,7 +171,7 @@ static int fill(const struct root_dir *r, struct err *e)
             return -1;
     if (r->resolv_conf && bind_file(r->resolv_conf, JAIL_RESOLV_CONF, e) != 0)
         return -1;
-    return add_devices(r, e) != 0 || (r->proc && add_proc(e) != 0) ? -1 : 0;
+    return add_share(r, e) != 0 || add_devices(r, e) != 0 || (r->proc && add_proc(e) != 0) ? -1 : 0;
 }
 
 int root_dir_enter(const struct root_dir *r, struct err *e)

@@ -10,8 +10,10 @@ struct root_dir {
     int count;
     const char *resolv_conf; // shown as /etc/resolv.conf, or NULL
     bool kvm;                // include /dev/kvm
-    bool proc;               // include /proc, for a program with sanitizers
-    unsigned owner;          // owner of a new /dev/kvm, if one can be made; 0: show the host's
+    const char *share;       // a directory, shown as JAIL_SHARE without what is mounted in it; NULL
+    bool share_read_only;
+    bool proc;      // include /proc, for a program with sanitizers
+    unsigned owner; // owner of a new /dev/kvm, if one can be made; 0: show the host's
 };
 
 // Make the root directory and enter it. Nothing of the old root stays reachable. The process must

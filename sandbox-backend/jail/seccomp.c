@@ -152,12 +152,14 @@ static int build_vmm(scmp_filter_ctx ctx, bool instrumented)
 
 #define SOCKET_TYPE_MASK 0xf // without SOCK_CLOEXEC and SOCK_NONBLOCK (socket(2))
 
+// Sockets, except making them.
+static const int ALLOWED_SOCKETS[] = {
+    SCMP_SYS(accept),      SCMP_SYS(accept4),     SCMP_SYS(bind),       SCMP_SYS(connect),
+    SCMP_SYS(getpeername), SCMP_SYS(getsockname), SCMP_SYS(getsockopt), SCMP_SYS(listen),
+    SCMP_SYS(recvfrom),    SCMP_SYS(recvmmsg),    SCMP_SYS(recvmsg),    SCMP_SYS(sendmmsg),
+    SCMP_SYS(sendmsg),     SCMP_SYS(sendto),      SCMP_SYS(setsockopt), SCMP_SYS(shutdown)};
+
 static const int ALLOWED[] = {
-    // sockets, except making them
-    SCMP_SYS(accept), SCMP_SYS(accept4), SCMP_SYS(bind), SCMP_SYS(connect), SCMP_SYS(getpeername),
-    SCMP_SYS(getsockname), SCMP_SYS(getsockopt), SCMP_SYS(listen), SCMP_SYS(recvfrom),
-    SCMP_SYS(recvmmsg), SCMP_SYS(recvmsg), SCMP_SYS(sendmmsg), SCMP_SYS(sendmsg), SCMP_SYS(sendto),
-    SCMP_SYS(setsockopt), SCMP_SYS(shutdown),
     // descriptors
     SCMP_SYS(close), SCMP_SYS(close_range), SCMP_SYS(dup), SCMP_SYS(dup2), SCMP_SYS(dup3),
     SCMP_SYS(lseek), SCMP_SYS(pipe), SCMP_SYS(pipe2), SCMP_SYS(pread64), SCMP_SYS(preadv),
@@ -250,17 +252,45 @@ static int allow_threads(scmp_filter_ctx ctx)
                             SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
 }
 
-static int build_network(scmp_filter_ctx ctx)
+static int allow_calls(scmp_filter_ctx ctx, const int *calls, size_t count)
 {
     int failed = 0;
-    for (size_t i = 0; i < ARRAY_LEN(ALLOWED) && !failed; i++)
-        failed = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, ALLOWED[i], 0);
+    for (size_t i = 0; i < count && !failed; i++)
+        failed = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, calls[i], 0);
+    return failed;
+}
+
+// Allow what each process of ours does that is not a VMM.
+static int allow_common(scmp_filter_ctx ctx)
+{
+    int failed = allow_calls(ctx, ALLOWED, ARRAY_LEN(ALLOWED));
     for (size_t i = 0; i < ARRAY_LEN(PRCTLS) && !failed; i++)
         failed = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1,
                                   SCMP_A0_64(SCMP_CMP_EQ, (unsigned)PRCTLS[i]));
-    failed = failed ? failed : allow_commands(ctx);
+    return failed ? failed : allow_commands(ctx);
+}
+
+static int build_network(scmp_filter_ctx ctx)
+{
+    int failed = allow_common(ctx);
+    failed = failed ? failed : allow_calls(ctx, ALLOWED_SOCKETS, ARRAY_LEN(ALLOWED_SOCKETS));
     failed = failed ? failed : allow_sockets(ctx);
     failed = failed ? failed : allow_threads(ctx);
+    return failed ? failed : hide_calls(ctx);
+}
+
+// ---- a process that serves a directory: cubby-mountd. It has one connection already, and makes
+// neither sockets nor threads, devices nor owners.
+
+static const int ALLOWED_FILES[] = {SCMP_SYS(openat2),   SCMP_SYS(mkdirat),  SCMP_SYS(unlinkat),
+                                    SCMP_SYS(renameat2), SCMP_SYS(renameat), SCMP_SYS(linkat),
+                                    SCMP_SYS(symlinkat), SCMP_SYS(fchmod),   SYS_FCHMODAT2,
+                                    SCMP_SYS(utimensat), SCMP_SYS(fallocate)};
+
+static int build_files(scmp_filter_ctx ctx)
+{
+    int failed = allow_common(ctx);
+    failed = failed ? failed : allow_calls(ctx, ALLOWED_FILES, ARRAY_LEN(ALLOWED_FILES));
     return failed ? failed : hide_calls(ctx);
 }
 
@@ -268,14 +298,17 @@ static int build_network(scmp_filter_ctx ctx)
 
 int seccomp_install(enum jail_kind kind, bool instrumented, struct err *e)
 {
-    bool allows = kind == JAIL_NETWORK && !instrumented;
+    bool allows = kind != JAIL_VMM && !instrumented;
     scmp_filter_ctx ctx = seccomp_init(allows ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_ALLOW);
     if (!ctx)
         return err_set(e, ERR_INTERNAL, "libseccomp has no memory for the filter of system calls");
     // no_new_privs is already set, and no other thread has another filter
     int failed = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 0);
     failed = failed ? failed : seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-    failed = failed ? failed : allows ? build_network(ctx) : build_vmm(ctx, instrumented);
+    failed = failed                         ? failed
+             : kind == JAIL_FILES && allows ? build_files(ctx)
+             : allows                       ? build_network(ctx)
+                                            : build_vmm(ctx, instrumented);
     failed = failed ? failed : seccomp_load(ctx);
     seccomp_release(ctx);
     return failed ? err_sys(e, -failed, "load the filter of system calls into the kernel") : 0;

@@ -40,6 +40,7 @@ api_handler api_get, api_kill, api_timeout, api_refresh;                        
 api_handler api_pause, api_resume, api_rollback, api_connect;                     // api_pause.c
 api_handler api_fork, api_snapshot, api_snapshots;                                // api_snapshots.c
 api_handler api_expose, api_ports, api_unexpose;                                  // api_ports.c
+api_handler api_mount, api_mounts, api_unmount;                                   // api_mounts.c
 api_handler api_network, api_network_get;                                         // api_network.c
 api_handler api_stats, api_prometheus, api_metrics, api_metrics_all;              // api_stats.c
 api_handler api_logs;                                                             // api_logs.c

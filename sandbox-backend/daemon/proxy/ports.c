@@ -97,7 +97,8 @@ void ports_listen_fini(struct ports_listen *listen)
 // Ports of Cubby's own services in the guest, which are guarded by other tokens.
 static bool is_reserved(int number)
 {
-    return number == ENVD_PORT || number == ENVD_RELAY_PORT || number == KERNEL_PORT;
+    return number == ENVD_PORT || number == ENVD_RELAY_PORT || number == KERNEL_PORT ||
+           (number >= MOUNT_PORT_FIRST && number <= MOUNT_PORT_LAST);
 }
 
 bool ports_need_token(const struct sandbox *sb)

@@ -145,8 +145,9 @@ static bool is_health(const struct proxy_target *to, const struct http_request *
 // Answer requests that no sandbox gets. The relay's port is not a port of the guest.
 static bool refuse_reserved(struct http_request *req, const struct proxy_target *to)
 {
-    bool is_reserved =
-        to->port == ENVD_RELAY_PORT || (to->port == ENVD_PORT && route_is_reserved(to->path));
+    bool is_reserved = to->port == ENVD_RELAY_PORT ||
+                       (to->port >= MOUNT_PORT_FIRST && to->port <= MOUNT_PORT_LAST) ||
+                       (to->port == ENVD_PORT && route_is_reserved(to->path));
     if (is_reserved)
         proxy_error_reserved(req, to->path);
     else if (str_eq(http_request_method(req), "CONNECT"))

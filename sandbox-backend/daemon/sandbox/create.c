@@ -52,6 +52,7 @@ void create_identify(struct sandbox *sb, const struct create_spec *spec)
     sb->owner = spec->owner ? xstrdup(spec->owner) : NULL;
     sb->mask_request_host = spec->mask_request_host ? xstrdup(spec->mask_request_host) : NULL;
     sb->secrets = json_incref(spec->secrets);
+    sb->store->hooks->mounts_from_json(sb, spec->mounts, NULL); // they were made by this program
     sb->auto_pause = spec->auto_pause;
     sb->auto_pause_disk = spec->auto_pause_disk;
     sb->auto_resume = spec->auto_resume;
@@ -69,6 +70,7 @@ void create_spec_fini(struct create_spec *spec)
     templates_fini(&spec->template);
     net_policy_fini(&spec->policy);
     json_decref(spec->secrets);
+    json_decref(spec->mounts);
 }
 
 // ---- 1 and 2. quota and pool

@@ -20,6 +20,7 @@ struct create_spec {
     json_t *metadata; // object of strings, or NULL
     json_t *env;      // object of strings, or NULL
     json_t *secrets;  // owned; secrets.h; NULL: none
+    json_t *mounts;   // owned; of the parent's guest (store_hooks.mounts_inherit); NULL: none
     struct net_policy policy;
     const char *mask_request_host; // NULL: the client's
     bool secure;

@@ -68,6 +68,8 @@ static json_t *to_json(const struct sandbox *sb)
     json_object_set_new(json, "build", json_pack("s?", g.build));
     if (!LIST_EMPTY(&sb->ports))
         json_object_set_new(json, "ports", sb->store->hooks->ports_to_json(sb));
+    if (sb->mounts)
+        json_object_set_new(json, "mounts", sb->store->hooks->mounts_inherit(sb, false));
     if (sb->secrets)
         json_object_set(json, "secrets", sb->secrets);
     if (sb->handout_env)
@@ -154,7 +156,8 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
         json_get_string_map(json, "disk_env", &disk_env, e) < 0 ||
         net_policy_from_json(&sb->policy, json_object_get(json, "policy"), e) < 0 ||
         machine_facts_from_json(&sb->facts, json_object_get(json, "facts"), e) < 0 ||
-        sb->store->hooks->ports_from_json(sb, json_object_get(json, "ports"), e) < 0)
+        sb->store->hooks->ports_from_json(sb, json_object_get(json, "ports"), e) < 0 ||
+        sb->store->hooks->mounts_from_json(sb, json_object_get(json, "mounts"), e) < 0)
         return -1;
     if (!sb->template)
         return err_set(e, ERR_INVALID, "the template is missing");

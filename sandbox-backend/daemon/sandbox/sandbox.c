@@ -50,6 +50,8 @@ void sandbox_set_state(struct sandbox *sb, enum sandbox_state to)
     sb->state = to;
     if (to == SANDBOX_RUNNING)
         sb->used_ms = clock_mono_ms();
+    if (sb->mounts)
+        sb->store->hooks->mounts_on_state(sb);
 }
 
 struct sandbox *sandbox_new(struct store *store, const char *id)
@@ -80,7 +82,7 @@ void sandbox_free(struct sandbox *sb)
     assert(sb->state == SANDBOX_DEAD && !sb->machine);
     assert(TAILQ_EMPTY(&sb->wishes) && !sb->bringup && !sb->pausing);
     assert(LIST_EMPTY(&sb->streams) && upstream_is_closed(&sb->upstream));
-    assert(LIST_EMPTY(&sb->ports));
+    assert(LIST_EMPTY(&sb->ports) && !sb->mounts);
     store_remove(sb->store, sb);
     json_decref(sb->metadata);
     json_decref(sb->handout_env);

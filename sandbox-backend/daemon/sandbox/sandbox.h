@@ -34,6 +34,7 @@ struct proxy_stream;
 struct guest_call;
 struct bringup;
 struct pausing;
+struct mounts;
 struct sandbox_ground;
 
 enum sandbox_state {
@@ -95,6 +96,7 @@ struct sandbox {
     size_t passive_count;     // how many of them are passive streams
     bool unclaimed;           // a pool member that no caller has claimed
     json_t *handout_env;      // owned; environment, until the guest has it (pool/handout.c)
+    struct mounts *mounts;    // owned by mounts/; directories of the host; NULL: none
     char *snapshot;           // owned; id of the snapshot it was created from; NULL: a template
     struct machine_size size; // as asked for; 0: the template's
     char *image;              // owned; of a sandbox without a machine: "" means <dir>/image,

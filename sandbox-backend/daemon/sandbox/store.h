@@ -71,6 +71,12 @@ struct store_hooks {
     // proxy/: convert the exposed ports to and from the record. A new reference.
     json_t *(*ports_to_json)(const struct sandbox *sb);
     int (*ports_from_json)(struct sandbox *sb, const json_t *list, struct err *e);
+    // mounts/: a sandbox with mounts is in another state (mounts_on_state).
+    void (*mounts_on_state)(struct sandbox *sb);
+    // mounts/: convert the mounts to and from the record, or for a copy of the guest, which ends
+    // them if `ends` (mounts_inherit). A new reference; NULL: there are none.
+    json_t *(*mounts_inherit)(const struct sandbox *sb, bool ends);
+    int (*mounts_from_json)(struct sandbox *sb, const json_t *list, struct err *e);
 };
 
 struct store {

@@ -81,6 +81,7 @@ int snapshot_delete(struct store *store, struct snapshot *snap, void (*cb)(void 
 struct forking;
 struct fork_wish {
     int64_t count, timeout_s;
+    bool without_mounts; // the children unmount the host's directories of their parent
 };
 // The callbacks of a fork. They come from the loop, never inside fork_start, and never after
 // fork_abandon.

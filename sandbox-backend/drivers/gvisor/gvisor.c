@@ -112,7 +112,7 @@ const struct driver gvisor_driver = {
     .isolation = "gvisor",
     .logs = LOGS,
     .can = DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_RESIZES |
-           DRIVER_SECRETS | DRIVER_DISKS,
+           DRIVER_SECRETS | DRIVER_DISKS | DRIVER_MOUNTS,
     .disk_in_memory = true,
     .fresh_entropy = true,
     .disk_mb = 500,

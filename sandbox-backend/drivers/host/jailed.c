@@ -111,8 +111,11 @@ struct subproc *jailed_start(uv_loop_t *loop, const struct jailed_program *progr
                              .files = files,
                              .resolv_conf = program->resolves ? resolv_conf_copy() : NULL,
                              .kvm = program->kvm,
+                             .share = program->share,
+                             .share_fd = program->share_fd,
+                             .share_read_only = program->share_read_only,
                              .dies_with = -1,
-                             .instrumented = IS_INSTRUMENTED && program->kind == JAIL_NETWORK};
+                             .instrumented = IS_INSTRUMENTED && program->kind != JAIL_VMM};
     return plain.dies_with_us ? start_watched(loop, &spec, &plain, on_exit, ctx, e)
                               : start(loop, &spec, &plain, on_exit, ctx, e);
 }

@@ -10,6 +10,9 @@ struct jailed_program {
                               // libraries; missing files are left out. NULL: none
     bool kvm;                 // it needs /dev/kvm
     bool resolves;            // it needs /etc/resolv.conf
+    const char *share;        // JAIL_FILES: its directory; NULL: none
+    int share_fd;             // the same directory, as the program's descriptor of this number
+    bool share_read_only;
 };
 
 // Do the same as subproc_start, with opts->file in the jail, or in none if no jail is wanted.

@@ -131,7 +131,7 @@ const struct driver microvm_driver = {
     .isolation = "microvm",
     .logs = LOGS,
     .can = DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_SECRETS |
-           DRIVER_DISKS | DRIVER_DISK_IMAGES,
+           DRIVER_DISKS | DRIVER_DISK_IMAGES | DRIVER_MOUNTS,
     .disk_mb = 500,
     .open = open_driver,
     .close = close_driver,

@@ -33,7 +33,8 @@ def files(place):
 def test_programs(installed):
     assert {f.name for f in (installed / "bin").iterdir()} == {"cubby", "cubbyd", "cubby-mcp", "git-remote-cubby"}
     inner = {f.name for f in (installed / "libexec/cubby").iterdir()}
-    assert inner - {"runsc"} == {"cubby-netd", "cubby-egress", "cubby-jail", "cubby-nest", "cubby-flatten", "cubby-qemu.so"}
+    assert inner - {"runsc"} == {"cubby-netd", "cubby-egress", "cubby-jail", "cubby-nest", "cubby-flatten", "cubby-mountd",
+                                 "cubby-qemu.so"}
     said = subprocess.run([installed / "bin/cubby-mcp", "--version"], capture_output=True, text=True, check=True)
     assert said.stdout.startswith("cubby-mcp ")
     assert (installed / "share/man/man1/cubby.1").exists() and (installed / "lib/systemd/system/cubbyd.service").exists()

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mounts of a sandbox.
+#include "sandbox-backend/daemon/mounts/mounts.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/mounts/mount_internal.h"
+#include "sandbox-backend/daemon/sandbox/record.h"
+#include "sandbox-backend/daemon/sandbox/sandbox.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+
+static struct mount *first(const struct sandbox *sb)
+{
+    return sb->mounts ? LIST_FIRST(&sb->mounts->list) : NULL;
+}
+
+static struct mount *find(const struct sandbox *sb, const char *target)
+{
+    for (struct mount *m = first(sb); m; m = LIST_NEXT(m, link))
+        if (!m->ends && str_eq(m->target, target))
+            return m;
+    return NULL;
+}
+
+// ---- checks
+
+// A path that has one form only: no "//", "/./", "/../", no slash at its end, and not the root.
+static bool is_plain(const char *path)
+{
+    size_t len = strlen(path);
+    return len > 1 && len < PATH_MAX && path[0] == '/' && path[len - 1] != '/' &&
+           !strstr(path, "//") && !strstr(path, "/./") && !strstr(path, "/../") &&
+           !str_ends(path, "/.") && !str_ends(path, "/..");
+}
+
+// Directories of the guest without which its commands, or the mount itself, would not work.
+static bool is_needed(const char *target)
+{
+    static const char *const NEEDED[] = {"/bin",  "/dev", "/etc",  "/lib", "/lib64",
+                                         "/proc", "/run", "/sbin", "/sys", "/usr"};
+    for (size_t i = 0; i < ARRAY_LEN(NEEDED); i++) {
+        size_t len = strlen(NEEDED[i]);
+        bool below = strncmp(target, NEEDED[i], len) == 0 && target[len] == '/';
+        if (str_eq(target, NEEDED[i]) ||
+            (below && (str_starts(target, "/dev/") || str_starts(target, "/proc/") ||
+                       str_starts(target, "/sys/"))))
+            return true;
+    }
+    return false;
+}
+
+static int free_port(const struct sandbox *sb)
+{
+    for (int port = MOUNT_PORT_FIRST; port <= MOUNT_PORT_LAST; port++) {
+        const struct mount *m = first(sb);
+        while (m && m->port != port)
+            m = LIST_NEXT(m, link);
+        if (!m)
+            return port;
+    }
+    return -1;
+}
+
+int mounts_check(const struct sandbox *sb, const struct mount_want *want, struct err *e)
+{
+    struct stat st;
+    if (driver_need(sb->facts.driver, DRIVER_MOUNTS, e) < 0)
+        return -1;
+    if (!is_plain(want->source) || !is_plain(want->target))
+        return err_set(e, ERR_INVALID,
+                       "\"%.100s\" is not an absolute path in its plain form, such as /project",
+                       is_plain(want->source) ? want->target : want->source);
+    if (is_needed(want->target))
+        return err_set(e, ERR_INVALID, "%.100s is a directory that the guest itself needs",
+                       want->target);
+    if (stat(want->source, &st) < 0)
+        return err_set(e, ERR_NOT_FOUND, "the directory %.200s cannot be mounted: %s", want->source,
+                       strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return err_set(e, ERR_INVALID, "%.200s is no directory", want->source);
+    if (find(sb, want->target))
+        return err_set(e, ERR_EXISTS, "a directory is mounted at %.100s already", want->target);
+    if (free_port(sb) < 0)
+        return err_set(e, ERR_LIMIT, "a sandbox can have %d mounts",
+                       MOUNT_PORT_LAST - MOUNT_PORT_FIRST + 1);
+    return 0;
+}
+
+// ---- adding and removing
+struct mount *mounts_add(struct sandbox *sb, const struct mount_want *want, mounts_cb cb, void *ctx)
+{
+    int port = free_port(sb);
+    struct mount *m = mount__new(sb, want->source, want->target);
+    m->read_only = want->read_only;
+    m->port = port;
+    m->cb = cb;
+    m->ctx = ctx;
+    random_bytes(m->token, sizeof m->token);
+    record_write_or_log(sb);
+    mount__begin(m);
+    return m;
+}
+
+void mounts_forget_caller(struct mount *m)
+{
+    m->cb = NULL;
+}
+
+static void end_mount(struct mount *m)
+{
+    m->ends = true;
+    if (m->state == MOUNT_SERVES) {
+        subproc_kill(m->server); // on_server_exit closes it, so the guest is told first
+        subproc_close(steal(&m->server), NULL, NULL);
+    }
+    m->state = MOUNT_IDLE;
+    mount__serve(m);
+}
+
+int mounts_remove(struct sandbox *sb, const char *target, struct err *e)
+{
+    struct mount *m = find(sb, target);
+    if (!m)
+        return err_set(e, ERR_NOT_FOUND, "nothing is mounted at %.100s", target);
+    if (m->state == MOUNT_PUTS || m->state == MOUNT_STARTS)
+        return err_set(e, ERR_CONFLICT, "%.100s is being mounted; try again in a moment", target);
+    end_mount(m);
+    record_write_or_log(sb);
+    return 0;
+}
+
+// ---- views and the record
+static json_t *view(const struct mount *m)
+{
+    json_t *json = json_pack("{s:s, s:s, s:b, s:s}", "source", m->source, "target", m->target,
+                             "readOnly", m->read_only, "state", m->ready ? "ready" : "waiting");
+    if (err_is(&m->err))
+        json_object_set_new(json, "error", json_string(m->err.msg));
+    return json;
+}
+
+json_t *mounts_view(const struct sandbox *sb)
+{
+    json_t *list = json_array();
+    for (const struct mount *m = first(sb); m; m = LIST_NEXT(m, link))
+        if (!m->ends)
+            json_array_insert_new(list, 0, view(m));
+    return list;
+}
+
+static json_t *to_json(const struct mount *m, bool ends)
+{
+    char token[2 * MOUNT_TOKEN_BYTES + 1] = "";
+    hex_encode(token, m->token, MOUNT_TOKEN_BYTES);
+    return json_pack("{s:s, s:s, s:b, s:b, s:i, s:s}", "source", m->source, "target", m->target,
+                     "readOnly", m->read_only, "ends", ends || m->ends, "port", m->port, "token",
+                     token);
+}
+
+json_t *mounts_inherit(const struct sandbox *parent, bool ends)
+{
+    json_t *list = first(parent) ? json_array() : NULL;
+    for (const struct mount *m = first(parent); m; m = LIST_NEXT(m, link))
+        json_array_insert_new(list, 0, to_json(m, ends));
+    return list;
+}
+
+static int read_one(struct sandbox *sb, const json_t *entry, struct err *e)
+{
+    const char *source, *target, *token;
+    bool read_only, ends;
+    int64_t port;
+    if (json_get_string(entry, "source", &source, "", e) < 0 ||
+        json_get_string(entry, "target", &target, "", e) < 0 ||
+        json_get_string(entry, "token", &token, "", e) < 0 ||
+        json_get_bool(entry, "readOnly", &read_only, true, e) < 0 ||
+        json_get_bool(entry, "ends", &ends, false, e) < 0 ||
+        json_get_int(entry, "port", MOUNT_PORT_FIRST, MOUNT_PORT_LAST, &port, MOUNT_PORT_FIRST, e) <
+            0)
+        return -1;
+    struct mount *m = mount__new(sb, source, target);
+    m->read_only = read_only;
+    m->ends = ends;
+    m->port = (int)port;
+    if (strlen(token) != 2 * MOUNT_TOKEN_BYTES || !hex_decode(m->token, token, MOUNT_TOKEN_BYTES))
+        return err_set(e, ERR_INVALID, "a mount's token is not valid");
+    return 0;
+}
+
+int mounts_from_json(struct sandbox *sb, const json_t *list, struct err *e)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach (list, i, entry)
+        if (read_one(sb, entry, e) < 0)
+            return -1;
+    return 0;
+}
+
+// ---- the sandbox's life
+static void close_all(struct sandbox *sb)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_GONE, "the sandbox was ended in the meantime");
+    for (struct mount *m; (m = first(sb));)
+        mount__close(m, &e);
+    free(steal(&sb->mounts));
+}
+
+void mounts_on_state(struct sandbox *sb)
+{
+    if (sb->state == SANDBOX_KILLING && sb->mounts)
+        close_all(sb);
+    if (sb->state != SANDBOX_RUNNING)
+        return;
+    for (struct mount *m = first(sb), *next; m; m = next) {
+        next = LIST_NEXT(m, link); // a failure may close this one
+        if (m->state == MOUNT_IDLE) {
+            m->failures = 0;
+            m->err = ERR_INIT;
+            mount__serve(m);
+        }
+    }
+}

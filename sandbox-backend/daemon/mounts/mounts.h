@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Directories of the host that sandboxes show (docs/mounts.md).
+//
+// A mount has two programs. mountfs in the guest is a FUSE file system that listens on a port.
+// cubby-mountd on the host, in a jail that holds only this directory, connects to it. The steps:
+//
+//  1. PUT: write mountfs into the guest (envd's /files). It is no part of a template, so a guest
+//     without mounts has nothing of it.
+//  2. START: run it as root. It mounts, and waits for a connection.
+//  3. SERVE: start cubby-mountd with a connection to the guest. It says "ready".
+//
+// The guest's memory has all that mountfs knows, and the mount's token. So after a pause, a wake, a
+// rollback or a restart of the daemon, step 3 is enough. If nothing listens in the guest (a
+// rollback to a time before the mount, or a guest that booted), the steps begin with 1 again. A
+// cubby-mountd that ends is started again, with growing waits, while its sandbox runs.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "sandbox-backend/base/err.h"
+
+struct sandbox;
+
+struct mount_want {
+    const char *source; // absolute path of a directory of the host
+    const char *target; // absolute path in the guest
+    bool read_only;
+};
+
+// Check what a caller wants. ERR_INVALID, ERR_NOT_FOUND, ERR_EXISTS (the target is mounted),
+// ERR_LIMIT, ERR_UNIMPLEMENTED (the sandbox's driver).
+int mounts_check(const struct sandbox *sb, const struct mount_want *want, struct err *e);
+
+// Called once, from the loop. After an error nothing is mounted. ERR_GONE: the sandbox has ended.
+typedef void (*mounts_cb)(const struct err *e, void *ctx);
+// Mount a directory in a running sandbox, after mounts_check.
+struct mount *mounts_add(struct sandbox *sb, const struct mount_want *want, mounts_cb cb,
+                         void *ctx);
+void mounts_forget_caller(struct mount *m); // its callback is not called any more
+// Unmount. ERR_NOT_FOUND: nothing is mounted there. The guest does it in a moment.
+int mounts_remove(struct sandbox *sb, const char *target, struct err *e);
+// Return the mounts as the API shows them: source, target, readOnly, state. New reference.
+json_t *mounts_view(const struct sandbox *sb);
+
+// ---- hooks of the store (store.h)
+void mounts_on_state(struct sandbox *sb);
+int mounts_from_json(struct sandbox *sb, const json_t *list, struct err *e);
+// Convert the mounts for the record, or for a copy of the guest, which unmounts them if `ends`.
+// NULL: there are none.
+json_t *mounts_inherit(const struct sandbox *parent, bool ends);
