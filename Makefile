@@ -494,6 +494,19 @@ test-builds: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 .PHONY: test-recipes
 test-recipes: all $(VENV)/.done $(TEST_TEMPLATE)
 	$(call pytest,tests/templates/test_recipes.py -- -n 0 -s)
+# The page of cubby web in Debian's Chromium, with real sandboxes; five minutes. Pictures of it are in
+# $(B)/web-screens. T takes arguments of pytest.
+.PHONY: test-web
+DEPS_WEB := chromium fonts-dejavu-core
+WEB_VENV := $(BUILD)/web-venv
+$(WEB_VENV)/.done: tests/web/requirements.txt | $(B)/.deps-web
+	$(PYTHON) -m venv $(WEB_VENV)
+	$(WEB_VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+test-web: $(XTERM_DIR)/.done $(TEST_PROGRAMS) $(WEB_VENV)/.done $(RUNSC_BIN) $(TEST_TEMPLATE)
+	@$(MAKE) --no-print-directory all
+	@dir=$$(mktemp -d -t cXXXX) && { $(TEST_ENV) WEB_SCREENS=$(abspath $(B)/web-screens) $(WEB_VENV)/bin/python -m pytest -q --timeout 180 --rootdir=. \
+	    -p no:cacheprovider --basetemp=$$dir $(or $(T),tests/web); status=$$?; rm -rf $$dir; exit $$status; }
 # By hand, for docs/fleet.md: three daemons behind haproxy under load.
 .PHONY: fleet-test
 fleet-test: all $(TEST_PROGRAMS) $(VENV)/.done
@@ -614,6 +627,7 @@ help:
 	@echo 'make test      test everything; unit, protocol, e2e are its parts'
 	@echo "make pytest T=FILE   one test file, or any words of pytest"
 	@echo 'make check     units, and tests of what has changed since main, in less than a minute'
+	@echo "make test-web  the page of cubby web in Debian's Chromium"
 	@echo 'make test-clients  agent frameworks and coding agents as clients; some gigabytes of packages'
 	@echo 'make asan      the same in a second tree, with address and undefined-behaviour sanitizers'
 	@echo 'make bench     measure, and print the figures as JSON'
@@ -660,6 +674,9 @@ $(B)/.deps-dist: Makefile | $(B)/.deps
 	@touch $@
 $(B)/.deps-lint: Makefile | $(B)/.deps
 	$(call need,$(DEPS_LINT),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-web: Makefile | $(B)/.deps-test
+	$(call need,$(DEPS_WEB),$(B)/deps.log)
 	@touch $@
 $(B)/.deps-bench: Makefile | $(B)/.deps-test
 	$(call need,$(DEPS_BENCH),$(B)/deps.log)

@@ -46,7 +46,8 @@ function keep(answer) {
   } catch { /* a browser that stores nothing needs a new link after each reload */ }
 }
 
-export async function signIn() {
+// on_key is called as soon as there is a key, which may turn out to be an old one.
+export async function signIn(onKey) {
   const token = location.hash.slice(1);
   if (/^[0-9a-f]{64}$/.test(token)) {
     history.replaceState(null, '', '/');
@@ -59,6 +60,7 @@ export async function signIn() {
   }
   key = kept();
   if (!key) throw new Failure(401, 'this browser is not signed in');
+  onKey();
   keep(await (await send('GET', '/session')).json());
 }
 
@@ -68,6 +70,19 @@ function kept() {
   } catch {
     return null;
   }
+}
+
+export async function checkSession() {
+  try {
+    await send('GET', '/session');
+  } catch (error) {
+    if (error.status === 401) dispatchEvent(new Event('signed-out'));
+    throw error;
+  }
+}
+
+export function signOut() {
+  session = null;
 }
 
 // ---- the daemon's API

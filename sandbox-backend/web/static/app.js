@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: signs in, listens for the live figures, and shows the list and the chosen sandbox.
 
-import { api, apiList, Failure, session, signIn, socket } from './api.js';
+import { api, apiList, checkSession, Failure, session, signIn, signOut, socket } from './api.js';
 import { Detail } from './detail.js';
 import { ask, button, during, field, h, select, shown, toast } from './dom.js';
 import { draw, hostLine, known, take } from './list.js';
@@ -12,6 +12,7 @@ const banner = document.getElementById('banner');
 let detail = null;
 let live = null;
 let heard = false; // the first figures have come
+let early = null; // figures that came before the answer to signing in
 
 // ---- where the page is: "#/ID/TAB"
 
@@ -66,13 +67,24 @@ function listen() {
   let opened = false;
   live = socket('/live');
   live.onopen = () => { opened = true; };
-  live.onmessage = ({ data }) => onFigures(JSON.parse(data));
+  live.onmessage = ({ data }) => {
+    early = session ? null : data;
+    if (session) onFigures(JSON.parse(data));
+  };
   live.onclose = () => {
     live = null;
-    if (document.hidden) return;
+    if (document.hidden || !session) return;
     say('cubby web does not answer. Start it again in a terminal, and open the link that it prints.');
-    setTimeout(listen, opened ? 500 : 2000);
+    setTimeout(retry, opened ? 500 : 2000);
   };
+}
+
+// A WebSocket does not tell why it was refused: perhaps another cubby web is at this port now.
+async function retry() {
+  try {
+    await checkSession();
+  } catch { /* no answer: the banner says so */ }
+  if (session) listen();
 }
 
 function onFigures(answer) {
@@ -160,6 +172,11 @@ document.getElementById('theme').addEventListener('click', () => {
 // ---- the beginning
 
 function signedOut(error) {
+  signOut();
+  detail?.leave();
+  detail = null;
+  heard = false;
+  if (live) live.close();
   say(null);
   listView.replaceChildren();
   document.getElementById('new').disabled = true;
@@ -173,7 +190,7 @@ function signedOut(error) {
 
 async function begin() {
   try {
-    await signIn();
+    await signIn(listen);
   } catch (error) {
     signedOut(error);
     return;
@@ -183,6 +200,8 @@ async function begin() {
   if (!make.onclick) make.onclick = () => during(make, newSandbox);
   detailView.replaceChildren();
   listen();
+  if (early) onFigures(JSON.parse(early));
+  early = null;
 }
 
 setTheme(storedTheme());

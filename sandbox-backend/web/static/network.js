@@ -17,6 +17,11 @@ export function entryOf(refusal) {
   return refusal.port ? `${to}:${refusal.port}` : to;
 }
 
+// The daemon writes an address as a network.
+function isAllowed(policy, entry) {
+  return policy.allow.some(a => a === entry || a.replace('/32', '') === entry);
+}
+
 export function networkTab(where, sandbox) {
   const path = `/sandboxes/${sandbox.sandboxID}/network`;
   const policyView = h('div', { class: 'policy' });
@@ -24,20 +29,25 @@ export function networkTab(where, sandbox) {
   const sums = h('p', { class: 'quiet' });
   where.append(policyView, h('h3', {}, 'Refused'), refusedView, sums);
   let policy = null;
+  let wish = null; // a list of allowed entries that is still empty is the same to the daemon as "none"
   let last = '';
   let over = false;
   let timer = null;
 
+  function mode() {
+    return policy.mode === 'none' && wish === 'allow' ? 'allow' : policy.mode;
+  }
+
   async function set(change) {
-    const next = { mode: policy.mode, allow: policy.allow, deny: policy.deny, limits: policy.limits, ...change };
+    const next = { mode: mode(), allow: policy.allow, deny: policy.deny, limits: policy.limits, ...change };
     if (next.mode === 'none') next.allow = next.deny = [];
     await api('PUT', path, next);
     await look();
   }
 
   async function allow(entry) {
-    if (policy.allow.includes(entry)) throw new Error(`${shown(entry)} is allowed already. It was refused before.`);
-    await set({ mode: policy.mode === 'none' ? 'allow' : policy.mode, allow: [...policy.allow, entry] });
+    if (isAllowed(policy, entry)) throw new Error(`${shown(entry)} is allowed already. It was refused before.`);
+    await set({ mode: mode() === 'none' ? 'allow' : mode(), allow: [...policy.allow, entry] });
     toast(`${shown(entry)} is allowed now`);
   }
 
@@ -56,13 +66,16 @@ export function networkTab(where, sandbox) {
   }
 
   function drawPolicy() {
-    const modes = h('fieldset', {}, h('legend', {}, 'May connect to'), Object.entries(MODES).map(([mode, [label, hint]]) => {
-      const radio = h('input', { type: 'radio', name: 'mode', value: mode, checked: policy.mode === mode });
-      radio.addEventListener('change', () => set({ mode }).catch(error => { toast(error.message, true); drawPolicy(); }));
+    const modes = h('fieldset', {}, h('legend', {}, 'May connect to'), Object.entries(MODES).map(([value, [label, hint]]) => {
+      const radio = h('input', { type: 'radio', name: 'mode', value, checked: mode() === value });
+      radio.addEventListener('change', () => {
+        wish = value;
+        set({ mode: value }).then(drawPolicy, error => { toast(error.message, true); drawPolicy(); });
+      });
       return h('label', { class: 'choice' }, radio, h('span', {}, label, h('small', { class: 'quiet' }, hint)));
     }));
-    policyView.replaceChildren(modes, ...policy.mode === 'none' ? []
-      : [entries('allow', policy.mode === 'allow' ? 'Allowed' : 'Allowed besides', 'Allow'), entries('deny', 'Denied', 'Deny')]);
+    policyView.replaceChildren(modes, ...mode() === 'none' ? []
+      : [entries('allow', mode() === 'allow' ? 'Allowed' : 'Allowed besides', 'Allow'), entries('deny', 'Denied', 'Deny')]);
   }
 
   function drawRefused(refusals) {
@@ -72,7 +85,7 @@ export function networkTab(where, sandbox) {
       const entry = entryOf(r);
       return h('tr', {}, h('td', {}, name(entry), ' ', h('span', { class: 'quiet' }, shown(r.protocol))), h('td', {}, name(r.reason)),
         h('td', { class: 'number' }, String(r.count)), h('td', {}, when(r.timestamp)),
-        h('td', { class: 'row-actions' }, policy.allow.includes(entry) ? h('span', { class: 'quiet' }, 'allowed now')
+        h('td', { class: 'row-actions' }, isAllowed(policy, entry) ? h('span', { class: 'quiet' }, 'allowed now')
           : button('Allow', () => allow(entry), { 'aria-label': `Allow ${shown(entry)}` })));
     }))) : h('p', { class: 'quiet' }, 'Nothing was refused.'));
   }

@@ -7,6 +7,11 @@ import { ask, button, h, shown, sure } from './dom.js';
 
 const MANY = 262144; // bytes of one SendInput
 const SHELL = { cmd: '/bin/bash', args: ['-i', '-l'], envs: { TERM: 'xterm-256color', COLORTERM: 'truecolor', LANG: 'C.UTF-8' } };
+// xterm.js does some steps as often as a number in an escape sequence says. No screen needs that many,
+// and 2147483647 would stop the browser's tab.
+const REPEATS_MAX = 10000;
+const REPEATING = [...[...'@bILMPSTXZ'].map(final => ({ final })), { intermediates: ' ', final: '@' }, { intermediates: ' ', final: 'A' },
+  { intermediates: "'", final: '}' }, { intermediates: "'", final: '~' }];
 const panels = new Map(); // by sandbox: its terminals run on while another tab is shown
 let library = null;
 
@@ -77,6 +82,7 @@ class Shell {
     });
     this.fit = new FitAddon();
     this.term.loadAddon(this.fit);
+    for (const sequence of REPEATING) this.term.parser.registerCsiHandler(sequence, numbers => numbers.flat().some(n => n > REPEATS_MAX));
     this.term.open(this.place);
     this.fit.fit();
     const encoder = new TextEncoder();
