@@ -49,6 +49,7 @@ def test_sandboxes_come_live_change_and_go(page, daemon):
     s.close()
     daemon.kill(made["sandboxID"])
     page.tab.wait_for_selector("text=This sandbox has ended.")
+    page.tab.wait_for_selector("#detail .quiet:has-text('has ended: ')")  # and the daemon says why
     assert row.count() == 0
 
 

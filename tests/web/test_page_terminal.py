@@ -98,9 +98,11 @@ def test_input_is_in_order(terminal):
     terminal.type(text + "\n")
     terminal.tab.keyboard.press("Control+d")
     terminal.shows("1001$")
-    terminal.type("clear; read -r line; echo $line | md5sum\n")
+    terminal.type("clear; echo rea''dy; read -r line; echo got: $line\n")
+    terminal.shows("^ready$")
     terminal.tab.keyboard.insert_text("pasted → text")  # as an input method or the clipboard does
-    terminal.shows("pasted → text$")
+    terminal.type("\n")
+    terminal.shows("^got: pasted → text$")
 
 
 # What a hostile program may write. None of it may leave the terminal.

@@ -43,8 +43,9 @@ function show() {
   detail = null;
   if (!heard) return;
   if (id) {
-    detailView.replaceChildren(h('div', { class: 'empty' }, h('p', {}, 'This sandbox has ended.'),
-      h('p', { class: 'quiet' }, h('code', {}, shown(id)))));
+    const why = h('p', { class: 'quiet' }, h('code', {}, shown(id)));
+    detailView.replaceChildren(h('div', { class: 'empty' }, h('p', {}, 'This sandbox has ended.'), why));
+    if (/^[a-z0-9-]{1,64}$/.test(id)) api('GET', `/sandboxes/${id}`).catch(error => { why.textContent = shown(error.message); });
   } else {
     detailView.replaceChildren(h('div', { class: 'empty' },
       h('p', {}, known.size ? 'Choose a sandbox.' : 'Sandboxes appear here as soon as they exist.')));
