@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 
-from conftest import SCREENS
+from conftest import SCREENS, until
 from harness import BIN
 
 ROUNDS = 7
@@ -96,6 +96,7 @@ def test_figures(page, context, daemon, web):
         for process in daemon.rpc(made, "process.Process/List", {}).get("processes", []):
             if process.get("tag", "").startswith("web-"):
                 daemon.rpc(made, "process.Process/SendSignal", {"process": {"pid": process["pid"]}, "signal": "SIGNAL_SIGKILL"})
+        until(page.tab, lambda: "web-" not in json.dumps(daemon.rpc(made, "process.Process/List", {})))
         began = time.monotonic()
         page.tab.click("#tab-terminal")
         page.tab.wait_for_function(prompt, polling=5)

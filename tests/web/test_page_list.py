@@ -40,10 +40,10 @@ def test_sandboxes_come_live_change_and_go(page, daemon):
     row.wait_for()
     assert row.locator(".title").text_content() == "busy"
     s = daemon.open_command(made, "while :; do :; done")
-    until(page.tab, lambda: int(row.locator(".figure").nth(0).text_content().split("%")[0]) > 20, what="it is busy")
+    until(page.tab, lambda: int(row.locator(".figure").nth(0).text_content().split("%")[0]) > 3, what="it is busy")
     assert row.locator(".figure").nth(1).text_content().endswith("MB")
     page.choose(made["sandboxID"])
-    until(page.tab, lambda: int(page.tab.locator(".card strong").nth(0).text_content().rstrip("%")) > 20)
+    until(page.tab, lambda: int(page.tab.locator(".card strong").nth(0).text_content().rstrip("%")) > 3)
     assert page.tab.locator(".card .spark polyline").count() >= 2
     page.screen("overview")
     s.close()

@@ -2,13 +2,13 @@
 // The page: signs in, listens for the live figures, and shows the list and the chosen sandbox.
 
 import { api, apiList, checkSession, Failure, session, signIn, signOut, socket } from './api.js';
-import { Detail } from './detail.js';
 import { ask, button, during, field, h, select, shown, toast } from './dom.js';
 import { draw, hostLine, known, take } from './list.js';
 
 const listView = document.getElementById('list');
 const detailView = document.getElementById('detail');
 const banner = document.getElementById('banner');
+let Detail = null; // the class, which is loaded after the list is shown
 let detail = null;
 let live = null;
 let heard = false; // the first figures have come
@@ -27,10 +27,21 @@ function go(id, tab = place().tab) {
   else show();
 }
 
+async function loadDetail() {
+  try {
+    ({ Detail } = await import('./detail.js'));
+  } catch {
+    say('A part of the page could not be loaded. Reload the page.');
+    return;
+  }
+  show();
+}
+
 function show() {
   const { id, tab } = place();
   const s = known.get(id);
   drawList();
+  if (s && !Detail) return; // loadDetail shows it
   if (s && detail?.id !== id) {
     detail?.leave();
     detail = new Detail(detailView, s, { go, fork: made => go(made) });
@@ -99,6 +110,7 @@ function onFigures(answer) {
   heard = true;
   document.getElementById('host').textContent = hostLine(answer.host, session.backend);
   if (first || changed) show();
+  if (first && !Detail) requestAnimationFrame(() => setTimeout(loadDetail));
   else drawList();
   const s = known.get(place().id);
   if (s && detail) detail.update(s);
