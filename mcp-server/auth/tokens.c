@@ -87,7 +87,7 @@ static int check(const struct token_ring *ring, struct err *e)
     for (int i = 0; i < ring->list.count; i++) {
         const struct token *t = &ring->list.items[i];
         if (t->max_snapshots >= 0 || t->max_disk_mb >= 0 || t->max_ports >= 0 ||
-            t->max_builds >= 0 || *t->tiers)
+            t->max_builds >= 0 || *t->tiers || t->admin)
             return err_set(e, ERR_INVALID,
                            "%s: max_snapshots, max_disk_mb, max_ports, max_builds and tiers of "
                            "\"%s\" are not available for tokens, only for cubbyd's API keys",

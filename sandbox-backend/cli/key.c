@@ -46,11 +46,10 @@ static void print_exports(const char *home, const char *key)
 }
 
 static int key_new(const char *home, const char *path, const char *name, bool plain,
-                   const struct token_limit limits[LIMITS], const char *tiers)
+                   const struct token_wish *wish)
 {
     struct err e = ERR_INIT;
-    char *key auto_free =
-        token_file_add_limited(path, name, &TOKEN_API_KEY, limits, LIMITS, tiers, &e);
+    char *key auto_free = token_file_add_limited(path, name, &TOKEN_API_KEY, wish, &e);
     if (!key)
         return cli_fail(&e);
     if (plain)
@@ -74,6 +73,8 @@ static json_t *to_json(const struct token *t)
     for (int i = 0; i < LIMITS; i++)
         if (values[i] > 0)
             json_object_set_new(key, MEMBERS[i], json_integer(values[i]));
+    if (t->admin)
+        json_object_set_new(key, "admin", json_true());
     if (*t->tiers)
         json_object_set_new(key, "tiers", token_tiers_to_json(t->tiers));
     return key;
@@ -146,10 +147,11 @@ int verb_key(int argc, char **argv)
         limits[i] = (struct token_limit){MEMBERS[i], -1};
     bool as_json = false;
     bool plain = false;
-    const char *tiers = NULL;
+    struct token_wish wish = {.limits = limits, .count = LIMITS};
     const struct opt opts[] = {
         CLI_FLAG("json", &as_json, "ls: print JSON"),
         CLI_FLAG("plain", &plain, "new: print only the key"),
+        CLI_FLAG("admin", &wish.admin, "new: let the key make and delete API keys (/api-keys)"),
         LIMIT_OPT("max-sandboxes", SANDBOXES, "N", "maximum of running and paused sandboxes"),
         LIMIT_OPT("max-memory-mb", MEMORY, "MB",
                   "maximum memory of all guests, without hibernated ones"),
@@ -161,7 +163,7 @@ int verb_key(int argc, char **argv)
                   "let the key build templates, at most N at once (default: none)"),
         {.name = "tiers",
          .type = OPT_STRING,
-         .value = &tiers,
+         .value = &wish.tiers,
          .arg = "TIER,...",
          .help = "new: the tiers that the key may ask for, of those that cubbyd offers (default: "
                  "all that do not share the host's kernel)"},
@@ -182,7 +184,7 @@ int verb_key(int argc, char **argv)
         return cli_fail(&e);
     char *path auto_free = home_path(home, KEYS_FILE);
     if (strcmp(what, "new") == 0 && argc == 3)
-        return key_new(home, path, argv[2], plain, limits, tiers);
+        return key_new(home, path, argv[2], plain, &wish);
     if (strcmp(what, "ls") == 0 && argc == 2)
         return key_ls(path, as_json);
     if (strcmp(what, "rm") == 0 && argc == 3)

@@ -54,7 +54,8 @@ static int check_keys(const json_t *entry, struct err *e)
     static const char *const KEYS[] = {
         "name",          "sha256",      "max_sandboxes", "max_memory_mb", "max_cpus",
         "max_snapshots", "max_disk_mb", "max_ports",     "max_builds",    "calls_per_minute",
-        "max_timeout",   "expires",     "structured",    "images",        "tiers"};
+        "max_timeout",   "expires",     "structured",    "images",        "tiers",
+        "created",       "admin"};
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *)(uintptr_t)entry, key, value) {
@@ -66,9 +67,21 @@ static int check_keys(const json_t *entry, struct err *e)
                            "unknown key \"%.40s\"; allowed: name, sha256, max_sandboxes, "
                            "max_memory_mb, max_cpus, max_snapshots, max_disk_mb, "
                            "max_ports, max_builds, calls_per_minute, max_timeout, expires, "
-                           "structured, images, tiers",
+                           "structured, images, tiers, created, admin",
                            key);
     }
+    return 0;
+}
+
+// An absent time leaves *ns as it is.
+static int parse_time(const json_t *entry, const char *key, int64_t *ns, struct err *e)
+{
+    const char *text;
+    if (json_get_string(entry, key, &text, NULL, e) < 0)
+        return -1;
+    if (text && !clock_parse_rfc3339(text, ns))
+        return err_set(e, ERR_INVALID,
+                       "%s must be a time such as 2027-01-31T12:00:00Z, not \"%.80s\"", key, text);
     return 0;
 }
 
@@ -88,18 +101,14 @@ static int parse_limits(const json_t *entry, struct token *t, struct err *e)
         {"calls_per_minute", TOKEN_MAX_CALLS_PER_MINUTE, &t->calls_per_minute},
         {"max_timeout", TOKEN_MAX_TIMEOUT_S, &t->max_timeout_s},
     };
-    const char *expires;
     for (size_t i = 0; i < ARRAY_LEN(LIMITS); i++)
         if (json_get_int(entry, LIMITS[i].key, 0, LIMITS[i].max, LIMITS[i].value, -1, e) < 0)
             return -1;
-    if (json_get_string(entry, "expires", &expires, NULL, e) < 0)
-        return -1;
     t->expires_ns = INT64_MAX;
-    if (expires && !clock_parse_rfc3339(expires, &t->expires_ns))
-        return err_set(e, ERR_INVALID,
-                       "expires must be a time such as 2027-01-31T12:00:00Z, not \"%.80s\"",
-                       expires);
-    return 0;
+    if (parse_time(entry, "expires", &t->expires_ns, e) < 0 ||
+        parse_time(entry, "created", &t->created_ns, e) < 0)
+        return -1;
+    return json_get_bool(entry, "admin", &t->admin, false, e);
 }
 
 // Set *out to the static text that equals the member; NULL when it is absent.
@@ -338,7 +347,7 @@ static int set_tiers(json_t *entry, const char *tiers, struct err *e)
 }
 
 static int append(json_t *document, const char *name, const char *token,
-                  const struct token_limit *limits, size_t count, const char *tiers, struct err *e)
+                  const struct token_wish *wish, struct err *e)
 {
     json_t *entries = json_object_get(document, "tokens");
     if (index_of(entries, name) >= 0)
@@ -348,12 +357,16 @@ static int append(json_t *document, const char *name, const char *token,
     struct sha256 digest = sha256_of(token, strlen(token));
     char hex[SHA256_HEX_CHARS + 1];
     hex_encode(hex, digest.bytes, sizeof digest.bytes);
-    json_t *entry = json_pack("{s:s, s:s}", "name", name, "sha256", hex);
-    for (size_t i = 0; i < count; i++)
-        if (limits[i].value >= 0)
-            json_object_set_new(entry, limits[i].key, json_integer(limits[i].value));
+    char now[CLOCK_RFC3339_BYTES];
+    clock_rfc3339(now, clock_wall_ns() / 1000000000 * 1000000000);
+    json_t *entry = json_pack("{s:s, s:s, s:s}", "name", name, "sha256", hex, "created", now);
+    for (size_t i = 0; i < wish->count; i++)
+        if (wish->limits[i].value >= 0)
+            json_object_set_new(entry, wish->limits[i].key, json_integer(wish->limits[i].value));
+    if (wish->admin)
+        json_object_set_new(entry, "admin", json_true());
     json_array_append_new(entries, entry);
-    return tiers ? set_tiers(entry, tiers, e) : 0;
+    return wish->tiers ? set_tiers(entry, wish->tiers, e) : 0;
 }
 
 static int store(const char *path, const json_t *document, const struct stat *old, struct err *e)
@@ -373,12 +386,11 @@ static int store(const char *path, const json_t *document, const struct stat *ol
 char *token_file_add(const char *path, const char *name, const struct token_kind *kind,
                      struct err *e)
 {
-    return token_file_add_limited(path, name, kind, NULL, 0, NULL, e);
+    return token_file_add_limited(path, name, kind, &(struct token_wish){0}, e);
 }
 
 char *token_file_add_limited(const char *path, const char *name, const struct token_kind *kind,
-                             const struct token_limit *limits, size_t count, const char *tiers,
-                             struct err *e)
+                             const struct token_wish *wish, struct err *e)
 {
     struct stat st;
     if (check_name(name, e) < 0)
@@ -390,7 +402,7 @@ char *token_file_add_limited(const char *path, const char *name, const struct to
     char *random auto_free = random_hex(kind->random_bytes);
     char *token auto_free = str_printf("%s%s", kind->prefix, random);
     json_t *document = load(path, exists, e);
-    bool ok = document && append(document, name, token, limits, count, tiers, e) == 0 &&
+    bool ok = document && append(document, name, token, wish, e) == 0 &&
               store(path, document, exists ? &st : NULL, e) == 0;
     json_decref(document);
     return ok ? steal(&token) : NULL;

@@ -7,6 +7,7 @@
 // learn names and hashes, and tokens of 160 random bits or more cannot be found from their hashes.
 #pragma once
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
@@ -29,6 +30,8 @@ struct token {
     int64_t max_memory_mb, max_cpus, max_snapshots, max_disk_mb; // the same
     int64_t max_ports, max_builds, max_timeout_s;                // the same
     int64_t expires_ns;                                          // wall clock; INT64_MAX: never
+    int64_t created_ns;                                          // the same; 0: not known
+    bool admin; // of an API key: it may make and delete keys
     // The tiers that it may ask for, comma separated; "": not given.
     char tiers[TOKEN_TIERS_MAX * (TOKEN_TIER_CHARS + 1)];
     const char *structured, *images; // static: a value of the option; NULL: not given
@@ -67,9 +70,14 @@ struct token_limit {
 // nowhere; the caller frees it. NULL on failure. ERR_EXISTS: the name is taken.
 char *token_file_add(const char *path, const char *name, const struct token_kind *kind,
                      struct err *e);
-// The same, with limits. tiers: comma separated; NULL: not given.
+// What a new token has beside its name.
+struct token_wish {
+    const struct token_limit *limits;
+    size_t count;
+    const char *tiers; // comma separated; NULL: not given
+    bool admin;
+};
 char *token_file_add_limited(const char *path, const char *name, const struct token_kind *kind,
-                             const struct token_limit *limits, size_t count, const char *tiers,
-                             struct err *e);
+                             const struct token_wish *wish, struct err *e);
 // Remove the token with this name from the file. ERR_NOT_FOUND: the file has no such token.
 int token_file_remove(const char *path, const char *name, struct err *e);

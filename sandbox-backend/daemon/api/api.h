@@ -55,6 +55,8 @@ api_handler api_volumes, api_volume_make, api_volume, api_volume_remove;        
 api_handler api_volume_stat, api_volume_change, api_volume_delete; // api_volume_content.c
 api_handler api_volume_list, api_volume_make_dir;                  // api_volume_content.c
 api_handler api_volume_download, api_volume_upload;                // api_volume_content.c
+api_handler api_key_list, api_key_make, api_key_remove;            // api_key_admin.c
+api_handler api_team_metrics, api_team_metrics_max;                // api_team_metrics.c
 api_handler api_secrets, api_secret_make, api_secret;              // api_secrets.c
 api_handler api_secret_change, api_secret_remove;                  // api_secrets.c
 api_handler api_events;                                            // api_events.c

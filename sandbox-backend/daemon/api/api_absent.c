@@ -13,12 +13,11 @@
 static const struct absent {
     const char *path, *what, *instead;
 } ABSENT[] = {
-    {"/api-keys", "API keys made by requests are", "run `cubby key new NAME` on the server"},
+    {"/api-keys", "other names for API keys are",
+     "sandboxes belong to the name of their key: make another key and delete this one"},
     {"/access-tokens", "access tokens are", "run `cubby key new NAME` on the server"},
     {"/nodes", "nodes are", "one cubbyd serves one host; GET /health shows its load"},
     {"/admin", "administration by requests is", "use the command `cubby` on the server"},
-    {"/teams", "metrics of teams are",
-     "GET /sandboxes/metrics has those of sandboxes, GET /metrics those of the host"},
     {"/default-templates", "E2B's own templates are",
      "GET /templates lists the templates of this host"},
 };

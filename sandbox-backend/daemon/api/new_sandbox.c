@@ -19,11 +19,6 @@
 #define TIER_METADATA "cubby.tier"
 #define MEMORY_MB_MIN 256 // less has no room for more than the guest kernel and envd
 
-static int refuse(struct err *e, const char *what)
-{
-    return err_set(e, ERR_INVALID, "%s is not available here", what);
-}
-
 static int parse_resume(const json_t *body, struct create_spec *out, struct err *e)
 {
     const json_t *resume = json_object_get(body, "autoResume");
@@ -76,14 +71,23 @@ static int parse_idle(const struct store *store, const json_t *body, struct crea
 
 static int parse_unavailable(const json_t *body, struct err *e)
 {
-    static const char *const KEYS[] = {"volumeMounts", "mcp"};
+    static const struct {
+        const char *key, *instead;
+    } KEYS[] = {
+        {"volumeMounts", "no sandbox mounts a volume; copy its files through the volume's API"},
+        {"mcp", "the SDK would start mcp-gateway, a program of E2B's own; start MCP servers as "
+                "commands, and reach them at their port"},
+    };
     const json_t *iam = json_object_get(body, "iam");
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
-        if (!body_is_empty(json_object_get(body, KEYS[i])))
-            return refuse(e, KEYS[i]);
+        if (!body_is_empty(json_object_get(body, KEYS[i].key)))
+            return err_set(e, ERR_INVALID, "%s is not available here: %s", KEYS[i].key,
+                           KEYS[i].instead);
     if (!body_is_empty(iam) &&
         (!json_is_object(iam) || !body_is_empty(json_object_get(iam, "tokens"))))
-        return refuse(e, "iam");
+        return err_set(e, ERR_INVALID,
+                       "iam is not available here: its tokens are signed by E2B; put a token of "
+                       "your own into a secret");
     return body_check_members(iam, "iam.", e, "tokens");
 }
 

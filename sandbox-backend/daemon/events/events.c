@@ -198,22 +198,41 @@ static json_t *parse(const struct events_query *q, const char *line)
     return *line && fits ? json_parse(line, strlen(line), NULL) : NULL;
 }
 
-json_t *events_read(const struct events_query *q)
+void events_each(const struct events_query *q, events_cb *each, void *ctx)
 {
     char since[CLOCK_RFC3339_BYTES];
     struct buf text auto_buf = BUF_INIT;
-    json_t *list = json_array();
     size_t count = 0;
-    int64_t skipped = 0;
+    bool more = true;
     clock_rfc3339(since, clock_wall_ns() - EVENTS_AGE_NS);
     read_both(q, &text);
     buf_str(&text);
     size_t *lines auto_free = cut_lines(&text, &count);
-    for (size_t i = 0; i < count && (int64_t)json_array_size(list) < q->limit; i++) {
+    for (size_t i = 0; i < count && more; i++) {
         json_t *event = parse(q, text.data + lines[q->ascending ? i : count - 1 - i]);
-        if (event && is_wanted(q, event, since) && skipped++ >= q->offset)
-            json_array_append(list, event);
+        if (event && is_wanted(q, event, since))
+            more = each(event, ctx);
         json_decref(event);
     }
-    return list;
+}
+
+struct page {
+    const struct events_query *q;
+    json_t *list;
+    int64_t skipped;
+};
+
+static bool add_to_page(json_t *event, void *ctx)
+{
+    struct page *page = ctx;
+    if (page->skipped++ >= page->q->offset)
+        json_array_append(page->list, event);
+    return (int64_t)json_array_size(page->list) < page->q->limit;
+}
+
+json_t *events_read(const struct events_query *q)
+{
+    struct page page = {.q = q, .list = json_array()};
+    events_each(q, add_to_page, &page);
+    return page.list;
 }

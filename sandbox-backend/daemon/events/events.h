@@ -71,5 +71,9 @@ struct events_query {
     bool ascending;           // the oldest first
     int64_t offset, limit;
 };
-// Return the array of events. New reference. Blocking: for a worker.
+// Return the array of events. New reference. Blocking: for a worker, as the next.
 json_t *events_read(const struct events_query *q);
+// Call `each` for every event that the query wants, whatever its offset and limit are, until it
+// returns false. The event is borrowed for the call.
+typedef bool events_cb(json_t *event, void *ctx);
+void events_each(const struct events_query *q, events_cb *each, void *ctx);

@@ -157,6 +157,18 @@ bool api_keys_sees_host(const struct api_keys *k, struct http_request *req)
     return !api_keys_caller(k, req);
 }
 
+bool api_keys_may_change(const struct api_keys *k, struct http_request *req)
+{
+    const struct token *key = is_local(req) ? NULL : find(k, req);
+    return is_local(req) || (key && key->admin);
+}
+
+void api_keys_reread(struct api_keys *k)
+{
+    k->keys.looked_ms = 0; // long ago
+    refresh(k);
+}
+
 bool api_keys_is_key(struct api_keys *k, const char *authorization)
 {
     const char *key = bearer_of(authorization);

@@ -50,6 +50,12 @@ bool api_keys_sees(const struct api_keys *k, struct http_request *req, const cha
 // Return whether the caller may see figures of the whole host: only on the unix socket.
 bool api_keys_sees_host(const struct api_keys *k, struct http_request *req);
 
+// Return whether the caller may make and delete API keys: on the unix socket, and with a key whose
+// entry has "admin".
+bool api_keys_may_change(const struct api_keys *k, struct http_request *req);
+// Read the file now: it has just been changed.
+void api_keys_reread(struct api_keys *k);
+
 // Return whether an Authorization header holds a key of this daemon, expired or not. Reads a
 // changed file.
 bool api_keys_is_key(struct api_keys *k, const char *authorization);
