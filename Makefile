@@ -135,7 +135,7 @@ TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all runsc xterm deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench soak crash crash-builds kvm-rig stage install uninstall deb deb-template test-packages clean help
+.PHONY: all runsc xterm deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench bench-http2 soak crash crash-builds kvm-rig stage install uninstall deb deb-template test-packages clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -473,6 +473,9 @@ bench: all $(TEST_PROGRAMS) $(B)/test/filter-cost $(VENV)/.done $(TEST_TEMPLATE)
 	@$(TEST_ENV) $(VENV)/bin/python tests/bench/bench.py | tee $(B)/bench.json
 	@/usr/bin/python3 tests/bench/picture.py $(B)/bench.json $(B)/performance.svg
 
+# By hand, for docs/performance.md: E2B's SDK over HTTP/1.1 and HTTP/2.
+bench-http2: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done
+	@$(TEST_ENV) $(VENV)/bin/python tests/bench/bench_http2.py
 # The README's picture: a real session in a terminal.
 picture: all $(TEST_TEMPLATE)
 	@BIN=$(abspath $(B)/bin) CUBBY_HOME=$(TEST_HOME) $(PYTHON) tests/bench/terminal.py docs/terminal.svg

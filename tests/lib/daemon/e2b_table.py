@@ -32,7 +32,8 @@ def absent():
 
 def scenarios():
     source = (ROOT / "tests/lib/daemon/sdk.py").read_text()
-    return {prefix + name for prefix, names in LISTS.findall(source) for name in re.findall(r'"(\w+)"', names)}
+    known = {prefix + name for prefix, names in LISTS.findall(source) for name in re.findall(r'"(\w+)"', names)}
+    return known | set(re.findall(r'"((?:commands|files|pty|sandbox|code)_\w+)"', source))  # of one SDK
 
 
 def of_operation(operation, served, missing):
@@ -64,6 +65,18 @@ def operations():
         works, why = of_operation(operation, served, missing)
         lines.append(f"| `{operation}` | {'works' if works else 'refused' if why else 'not found'} | {why} |")
     return "\n".join(lines)
+
+
+def method_names():
+    """The methods and verbs of METHODS, each with its object: "sandbox.commands.kill", "e2b sandbox kill"."""
+    found = set()
+    for row in METHODS:
+        prefix = ""
+        for word in row.split(" | ")[0].split(":")[0].split(", "):
+            at = max(word.rfind("."), word.rfind(" "))
+            prefix = word[:at + 1] or prefix
+            found.add((prefix + word[at + 1:]).strip())
+    return found
 
 
 def methods():

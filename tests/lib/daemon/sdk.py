@@ -36,14 +36,14 @@ FILES = ["files_" + name for name in (
 PTY = ["pty_input", "pty_resize", "pty_kill", "pty_connect"]
 SANDBOX = ["sandbox_" + name for name in (
     "create", "timeout", "kill", "killed_during_run", "connect", "pause", "auto_pause", "auto_resume",
-    "list", "metrics", "host", "errors", "snapshot", "fork")]
+    "list", "metrics", "host", "errors", "snapshot", "fork", "git")]
 CODE = ["code_" + name for name in (
     "text", "state", "logs", "callbacks", "error", "every_kind", "chart", "data", "contexts", "bash",
     "envs", "timeout")]
 ALL = [*COMMANDS, *FILES, *PTY, *SANDBOX, *CODE]
 # What 1.9 does not have.
 SINCE_2 = {"files_metadata", "files_gzip", "pty_connect", "sandbox_killed_during_run", "sandbox_pause",
-           "sandbox_auto_pause", "sandbox_auto_resume", "sandbox_snapshot", "sandbox_fork"}
+           "sandbox_auto_pause", "sandbox_auto_resume", "sandbox_snapshot", "sandbox_fork", "sandbox_git"}
 SCENARIOS = {
     "js": [*ALL, "commands_parallel", "sandbox_websocket"],
     "python": [*ALL, "commands_stdin_closed", "commands_stdin_streamed"],

@@ -246,10 +246,47 @@ async function fork(world) {
   await fails(ended.fork(), SandboxNotFoundError);
 }
 
+async function git(world) {
+  const [sandbox, place] = await world.place();
+  const { git, files } = sandbox;
+  const [work, bare, copy] = ['work', 'bare.git', 'copy'].map((name) => `${place}/${name}`);
+  await git.init(work, { initialBranch: 'main' });
+  await git.init(bare, { bare: true, initialBranch: 'main' });
+  await git.configureUser('A Name', 'a@example.com', { scope: 'local', path: work });
+  await git.setConfig('cubby.key', 'value', { scope: 'local', path: work });
+  assert.equal(await git.getConfig('cubby.key', { scope: 'local', path: work }), 'value');
+  await files.write(`${work}/a`, 'one');
+  assert.equal((await git.status(work)).hasUntracked, true);
+  await git.add(work);
+  await git.commit(work, 'the first');
+  await git.remoteAdd(work, 'origin', bare);
+  assert.equal(await git.remoteGet(work, 'origin'), bare);
+  await git.push(work, { remote: 'origin', branch: 'main' });
+  await git.clone(bare, { path: copy });
+  assert.equal(await files.read(`${copy}/a`), 'one');
+  await git.createBranch(work, 'other');
+  await git.checkoutBranch(work, 'main');
+  assert.deepEqual((await git.branches(work)).branches.toSorted(), ['main', 'other']);
+  await git.deleteBranch(work, 'other', { force: true });
+  await files.write(`${work}/a`, 'two');
+  await git.restore(work, { paths: ['a'] });
+  assert.equal(await files.read(`${work}/a`), 'one');
+  await files.write(`${work}/a`, 'three');
+  await git.add(work);
+  await git.reset(work, { mode: 'hard' });
+  assert.equal((await git.status(work)).isClean, true);
+  await files.write(`${work}/b`, 'new');
+  await git.add(work);
+  await git.commit(work, 'the second');
+  await git.push(work, { remote: 'origin', branch: 'main' });
+  await git.pull(copy, { remote: 'origin', branch: 'main' });
+  assert.equal(await files.read(`${copy}/b`), 'new');
+}
+
 export const lifecycle = {
   sandbox_create: create, sandbox_timeout: timeout, sandbox_kill: kill,
   sandbox_killed_during_run: killedDuringRun, sandbox_connect: connect, sandbox_pause: pause,
   sandbox_auto_pause: autoPause, sandbox_auto_resume: autoResume, sandbox_list: list,
   sandbox_metrics: metrics, sandbox_host: host, sandbox_websocket: websocket, sandbox_errors: errors,
-  sandbox_snapshot: snapshot, sandbox_fork: fork,
+  sandbox_snapshot: snapshot, sandbox_fork: fork, sandbox_git: git,
 };

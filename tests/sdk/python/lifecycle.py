@@ -260,8 +260,43 @@ def fork(world):
         ended.fork()
 
 
+def git(world):
+    sandbox, place = world.place()
+    work, bare, copy = f"{place}/work", f"{place}/bare.git", f"{place}/copy"
+    run = sandbox.git
+    run.init(work, initial_branch="main")
+    run.init(bare, bare=True, initial_branch="main")
+    run.configure_user("A Name", "a@example.com", scope="local", path=work)
+    run.set_config("cubby.key", "value", scope="local", path=work)
+    assert run.get_config("cubby.key", scope="local", path=work) == "value"
+    sandbox.files.write(f"{work}/a", "one")
+    assert run.status(work).has_untracked
+    run.add(work)
+    run.commit(work, "the first")
+    run.remote_add(work, "origin", bare)
+    assert run.remote_get(work, "origin") == bare
+    run.push(work, remote="origin", branch="main")
+    run.clone(bare, path=copy)
+    assert sandbox.files.read(f"{copy}/a") == "one"
+    run.create_branch(work, "other")
+    run.checkout_branch(work, "main")
+    assert sorted(run.branches(work).branches) == ["main", "other"]
+    run.delete_branch(work, "other", force=True)
+    sandbox.files.write(f"{work}/a", "two")
+    run.restore(work, paths=["a"])
+    assert sandbox.files.read(f"{work}/a") == "one"
+    sandbox.files.write(f"{work}/b", "new")
+    run.add(work)
+    run.commit(work, "the second")
+    run.push(work, remote="origin", branch="main")
+    run.pull(copy, remote="origin", branch="main")
+    assert sandbox.files.read(f"{copy}/b") == "new"
+    run.reset(work, mode="hard", target="HEAD~1")
+    assert run.status(work).is_clean
+
+
 ALL = {"sandbox_" + name: scenario for name, scenario in {
     "create": create, "timeout": timeout, "kill": kill, "killed_during_run": killed_during_run,
     "connect": connect, "pause": pause, "auto_pause": auto_pause, "auto_resume": auto_resume,
     "list": listed, "metrics": metrics, "host": host, "errors": errors,
-    "snapshot": snapshot, "fork": fork}.items()}
+    "snapshot": snapshot, "fork": fork, "git": git}.items()}
