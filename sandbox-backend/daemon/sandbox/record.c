@@ -2,6 +2,8 @@
 // The record, sandbox.json.
 #include "sandbox-backend/daemon/sandbox/record.h"
 
+#include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
 
@@ -11,6 +13,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
 #include "sandbox-backend/daemon/sandbox/json_file.h"
@@ -188,4 +191,36 @@ int record_read(struct sandbox *sb, struct record_extra *extra, struct err *e)
     int result = from_json(sb, json, extra, e);
     json_decref(json);
     return result < 0 ? err_wrap(e, "%s", path) : 0;
+}
+
+// ---- records of a newer version
+
+static int64_t format_of(const char *dir, const char *id)
+{
+    char *path auto_free = str_printf("%s/%s/" FILES_RECORD, dir, id);
+    json_t *json = json_file_read(path, LIMIT_JSON_BODY_BYTES, NULL);
+    int64_t format = json_integer_value(json_object_get(json, "format"));
+    json_decref(json);
+    return format;
+}
+
+int records_check(const char *dir, struct err *e)
+{
+    struct dirent **names = NULL;
+    int64_t newest = 0;
+    int n = scandir(dir, &names, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        int64_t format =
+            sandbox_id_is_valid(names[i]->d_name) ? format_of(dir, names[i]->d_name) : 0;
+        newest = format > newest ? format : newest;
+        free(names[i]);
+    }
+    free(names);
+    if (newest <= RECORD_FORMAT)
+        return 0;
+    return err_set(e, ERR_PRECONDITION,
+                   "%s has sandboxes of a newer version of Cubby (format %lld; this version reads "
+                   "up to %d). Nothing was changed. Start the newer version again, or set "
+                   "CUBBY_HOME to another directory",
+                   dir, (long long)newest, RECORD_FORMAT);
 }

@@ -43,3 +43,7 @@ struct record_extra {
 // Fill `sb`, which sandbox_new has just made, from the record in its directory. The previous format
 // is understood as well. ERR_NOT_FOUND: there is no record; ERR_INVALID: the record is invalid.
 int record_read(struct sandbox *sb, struct record_extra *extra, struct err *e);
+
+// Check, before anything is adopted, that no record below `dir` is of a newer format. An older
+// daemon would otherwise take such a sandbox for a broken one, and end it. ERR_PRECONDITION.
+int records_check(const char *dir, struct err *e);

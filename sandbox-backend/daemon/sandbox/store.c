@@ -67,7 +67,8 @@ int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *h
     ended_log_open(&store->ended, home);
     deadline_init(&store->expiry, loop, on_timer);
     admit_open(store);
-    if (dir_make(store->dir, 0700, e) < 0 || built_names_open(&store->names, home, e) < 0)
+    if (dir_make(store->dir, 0700, e) < 0 || records_check(store->dir, e) < 0 ||
+        built_names_open(&store->names, home, e) < 0)
         return -1;
     if (volumes_open(&store->volumes, home, e) < 0 ||
         secret_store_open(&store->stored, home, e) < 0 ||

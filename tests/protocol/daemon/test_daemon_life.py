@@ -148,7 +148,7 @@ def test_crash_during_creation(daemon):
     assert daemon.directories() == [] and not process_exists(pid)
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format":9}', "[]", '{"format":1,"id":"x"}',
+@pytest.mark.parametrize("text", ["", "{", '{"format":1}', "[]", '{"format":1,"id":"x"}',
                                   '{"format":1,"facts":7}', "\xff"])
 def test_broken_records(daemon, text):
     sandbox = daemon.create()["sandboxID"]
@@ -158,6 +158,22 @@ def test_broken_records(daemon, text):
     daemon.start()
     assert daemon.directories() == [] and not process_exists(pid)
     assert daemon.get(sandbox).json["error_code"] == "sandbox_ended"
+
+
+def test_a_record_of_a_newer_version_is_refused_and_kept(daemon):
+    """The daemon of an older version starts only where it ends nothing that it cannot read."""
+    sandbox = daemon.create()["sandboxID"]
+    pid = daemon.machine(sandbox)
+    crash(daemon)
+    path = daemon.directory(sandbox) / "sandbox.json"
+    mine = path.read_text()
+    path.write_text(json.dumps({**json.loads(mine), "format": 99}))
+    done = subprocess.run([daemon.program], env=daemon.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "newer version of Cubby (format 99" in done.stderr and "CUBBY_HOME" in done.stderr
+    assert process_exists(pid) and path.exists()
+    path.write_text(mine)
+    daemon.start()
+    assert daemon.get(sandbox).json["state"] == "running"
 
 
 def test_an_unreadable_record_is_named_once(daemon):
