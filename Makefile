@@ -619,7 +619,7 @@ deb-template: all $(TEST_TEMPLATE) | $(B)/.deps-package
 	@CUBBY_HOME=$(TEST_HOME) .ci/package/deb-template $(BUILD) $(VERSION) $(B)/bin/cubby
 # By hand, as root: the packages in bare roots of Debian 12 and 13; twenty minutes.
 test-packages: deb deb-template $(VENV)/.done
-	$(call pytest,tests/packages -- -n 0)
+	$(call pytest,tests/packages/test_packages.py -- -n 0)
 include .ci/package/dist/dist.mk
 
 help:
@@ -640,6 +640,7 @@ help:
 	@echo 'make tidy layers headers sizes fmt fmt-check fuzz'
 	@echo 'make install   DESTDIR= PREFIX=$(PREFIX); make uninstall removes it again'
 	@echo 'make deb deb-template  the Debian packages, in $(B); make test-packages tries them in bare roots'
+	@echo 'make image     a container image as an OCI archive; make test-image runs it without root'
 	@echo 'make dist      everything of a release: tarball, npm package, wheel, MCPB bundle, checksums'
 
 # ---- installing packages: checked once a tree, and again when this file changes
@@ -674,6 +675,9 @@ $(B)/.deps-package: Makefile | $(B)/.deps
 	@touch $@
 $(B)/.deps-dist: Makefile | $(B)/.deps
 	$(call need,$(DEPS_DIST),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-image: Makefile | $(B)/.deps-dist
+	$(call need,$(DEPS_IMAGE),$(B)/deps.log)
 	@touch $@
 $(B)/.deps-lint: Makefile | $(B)/.deps
 	$(call need,$(DEPS_LINT),$(B)/deps.log)

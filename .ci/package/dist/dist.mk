@@ -10,9 +10,9 @@ REGISTRY_NAME ?= localdomain.localhost/cubby-mcp
 TEMPLATE_URL  ?=
 TEMPLATE      ?=
 SIGN          ?=
-portable dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+portable dist image: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 
-.PHONY: portable dist
+.PHONY: portable dist test-dist image test-image
 # Programs for other distributions, with runsc, below build/portable/tree.
 portable: $(RUNSC_BIN) | $(B)/.deps
 	@mkdir -p $(B)/portable && ln -sfn $(abspath $(XTERM_DIR)) $(B)/portable/xterm
@@ -33,3 +33,19 @@ dist: portable | $(B)/.deps-dist
 	@if [ -n "$(SIGN)" ]; then minisign -S -s $(SIGN) -m $(DIST)/SHA256SUMS -t "cubby $(VERSION)" </dev/null; \
 	    else echo "not signed: make dist SIGN=FILE names a secret key of minisign"; fi
 	@echo "$(DIST): $$(ls $(DIST) | wc -l) files"
+# By hand, with a network: the files as their readers judge them.
+test-dist: dist $(VENV)/.done $(UV)
+	$(call pytest,tests/packages/test_dist.py -- -n 0)
+
+# A container image, as an OCI archive, without an engine. It has the template of TEMPLATE, else that of the
+# tests.
+IMAGE := $(BUILD)/cubby-$(VERSION)-image.tar
+DEPS_IMAGE := mmdebstrap buildah skopeo umoci runc
+image: portable $(if $(TEMPLATE),,$(TEST_TEMPLATE)) | $(B)/.deps-image
+	@template="$(TEMPLATE)"; if [ -z "$$template" ]; then \
+	    template=$(B)/default.cubby; rm -f $$template; \
+	    CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template export default $$template >/dev/null; fi; \
+	.ci/package/dist/image $(B)/portable/tree $$template $(VERSION) $(REGISTRY_NAME) $(IMAGE)
+# By hand, as root: the image, run by runc as an ordinary user; ten minutes.
+test-image: image $(VENV)/.done
+	$(call pytest,tests/packages/test_image.py -- -n 0 -s)

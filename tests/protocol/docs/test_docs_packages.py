@@ -50,3 +50,16 @@ def test_the_profile_names_the_programs_that_make_namespaces():
     profile = (PACKAGE / "debian/cubby.apparmor").read_text()
     (paths,) = re.findall(r"^profile cubby (\S+)", profile, re.M)
     assert "userns," in profile and "libexec/cubby/*" in paths and "bin/cubbyd" in paths
+
+
+def test_the_compose_file_starts_programs_of_the_image():
+    """Its words are options of cubbyd, its volume is the image's, and the image has the name that buildah gives it."""
+    text = (ROOT / "docs/compose.yaml").read_text()
+    image = (PACKAGE / "dist/image").read_text()
+    version = re.search(r'CUBBY_VERSION "(.*)"', (ROOT / "sandbox-backend/base/version.h").read_text())[1]
+    assert f"image: localhost/cubby:{version}" in text and ":cubby:$version" in image
+    program, *words = re.search(r"entrypoint: \[(.*)\]", text)[1].split(", ")
+    shown = subprocess.run([BIN / program, "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(f"  {word} " in shown or f"  {word}\n" in shown for word in words if word.startswith("--"))
+    (volume,) = re.findall(r"volumes: \[home:(\S+)\]", text)
+    assert f"--volume {volume} " in image and f"CUBBY_HOME={volume} " in image
