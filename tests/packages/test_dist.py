@@ -6,6 +6,7 @@ uvx with the portable programs. By hand, with a network: make test-dist.
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import zipfile
 
@@ -62,3 +63,18 @@ def test_the_launchers_start_the_portable_programs(words, tmp_path):
     done = subprocess.run([*words(), "cubby", "doctor", "--json"], env=env, capture_output=True, text=True, timeout=300)
     found = {finding["name"]: finding for finding in json.loads(done.stdout)}
     assert found["programs"]["level"] == "ok" and found["qemu"]["level"] == "ok"
+
+
+def test_a_sandbox_of_the_portable_programs(tmp_path):
+    """In all walls of the jail, where cubby-netd finds the libraries beside it without /proc. The tests' template serves."""
+    tree = BUILD / "portable/tree"
+    home = tmp_path / "h"
+    (home / "templates").mkdir(parents=True, mode=0o700)
+    shutil.copytree(pathlib.Path(os.environ["CUBBY_TEST_HOME"]) / "templates/default", home / "templates/default")
+    env = {**os.environ, "CUBBY_HOME": str(home)}
+    try:
+        done = subprocess.run([tree / "bin/cubby", "run", "--tier", "microvm", "--", "echo", "works"], env=env, capture_output=True,
+                              text=True, timeout=300, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0 and done.stdout == "works\n", done.stderr
+    finally:
+        subprocess.run([tree / "bin/cubby", "daemon", "stop"], env=env, capture_output=True, timeout=60)

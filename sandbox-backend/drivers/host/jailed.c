@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/host/host_jail.h"
 #include "sandbox-backend/drivers/host/program_files.h"
 #include "sandbox-backend/drivers/host/resolv_conf.h"
@@ -47,6 +48,19 @@ static const char **files_of(const struct jailed_program *program, const struct 
     if (opts->preload)
         all[n++] = opts->preload;
     return all;
+}
+
+// Return the directory of the program if one of its libraries lies there, as in the portable
+// programs, or NULL. New string. A jail has no /proc, in which the linker looks up the program's
+// own directory ($ORIGIN).
+static char *own_libraries(const char *program, const char *const *files)
+{
+    size_t len = (size_t)(strrchr(program, '/') - program);
+    for (; *files; files++)
+        if (!str_eq(*files, program) && strncmp(*files, program, len) == 0 &&
+            strrchr(*files, '/') == *files + len)
+            return xstrndup(program, len);
+    return NULL;
 }
 
 // Return the clone flags for namespaces that only a parent can make for its child. The user
@@ -104,8 +118,11 @@ struct subproc *jailed_start(uv_loop_t *loop, const struct jailed_program *progr
     // First: this waits for the thread that also looks for program files.
     unsigned walls = host_jail_walls();
     const char **files auto_free = files_of(program, opts, e);
+    char *libraries auto_free =
+        files ? own_libraries(opts->file, program_files(opts->file, NULL)) : NULL;
     if (!files)
         return NULL;
+    plain.libraries = libraries;
     struct jail_spec spec = {.kind = program->kind,
                              .walls = walls,
                              .files = files,

@@ -171,7 +171,10 @@ pid_t spawn_program(const struct spawn_opts *opts, struct err *e)
     char *path_entry auto_free = str_printf("PATH=%s", path ? path : "/usr/bin:/bin");
     char lang[] = "LANG=C";
     char *preload auto_free = opts->preload ? str_printf("LD_PRELOAD=%s", opts->preload) : NULL;
-    char *const minimal[] = {path_entry, lang, preload, NULL};
+    char *libraries auto_free =
+        opts->libraries ? str_printf("LD_LIBRARY_PATH=%s", opts->libraries) : NULL;
+    char *const minimal[] = {path_entry, lang, preload ? preload : libraries,
+                             preload ? libraries : NULL, NULL};
     struct plan plan = {.opts = opts, .env = opts->env ? opts->env : minimal, .parent = getpid()};
     int null auto_close = open("/dev/null", O_RDWR | O_CLOEXEC);
     pid_t pid = -1;

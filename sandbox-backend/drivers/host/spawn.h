@@ -11,13 +11,14 @@
 struct spawn_opts {
     const char *file; // absolute path
     char *const *argv;
-    char *const *env;    // NULL: a minimal one (PATH and LANG=C)
-    const char *preload; // absolute path for LD_PRELOAD in the minimal environment, or NULL
-    const int *fds;      // child's descriptor i is a copy of fds[i]; -1: /dev/null
-    int fd_count;        // at most SPAWN_FDS_MAX; all other descriptors are closed
-    bool dies_with_us;   // SIGKILLed when this program ends: for builds, not for sandboxes
-    int namespaces;      // new namespaces: CLONE_NEWPID, CLONE_NEWNS, CLONE_NEWUSER.
-                         // With CLONE_NEWUSER it is root inside, and this user outside
+    char *const *env;      // NULL: a minimal one (PATH and LANG=C)
+    const char *preload;   // absolute path for LD_PRELOAD in the minimal environment, or NULL
+    const char *libraries; // a directory for LD_LIBRARY_PATH there, or NULL
+    const int *fds;        // child's descriptor i is a copy of fds[i]; -1: /dev/null
+    int fd_count;          // at most SPAWN_FDS_MAX; all other descriptors are closed
+    bool dies_with_us;     // SIGKILLed when this program ends: for builds, not for sandboxes
+    int namespaces;        // new namespaces: CLONE_NEWPID, CLONE_NEWNS, CLONE_NEWUSER.
+                           // With CLONE_NEWUSER it is root inside, and this user outside
     const char *meminfo; // a file that the program sees as /proc/meminfo, or NULL; CLONE_NEWNS only
     const char *hidden;  // a directory that the program sees empty (it may be missing), or NULL;
                          // CLONE_NEWNS only
