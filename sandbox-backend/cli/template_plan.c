@@ -192,8 +192,31 @@ static int run_verb(struct plan_options *o, const struct opt *opts, int count, i
     return run_with_lists(o);
 }
 
+// Refuse the options that only templates without a Dockerfile have.
+static int check_other_options(int argc, char **argv)
+{
+    static const char *const BASES[] = {"--from", "--from-disk", "--config"};
+    static const char *const CONTENTS[] = {"--packages", "--pip", "--npm", "--script"};
+    for (int i = 1; i < argc && !str_eq(argv[i], "--"); i++) {
+        for (size_t k = 0; k < ARRAY_LEN(BASES); k++)
+            if (is_flag(argv[i], BASES[k]))
+                return cli_usage_error("%s does not go with -f or --plan, where FROM names the "
+                                       "base",
+                                       BASES[k]);
+        for (size_t k = 0; k < ARRAY_LEN(CONTENTS); k++)
+            if (is_flag(argv[i], CONTENTS[k]))
+                return cli_usage_error("%s does not go with -f or --plan, where a RUN step "
+                                       "installs packages",
+                                       CONTENTS[k]);
+    }
+    return 0;
+}
+
 int template_plan_verb(int argc, char **argv)
 {
+    int status = check_other_options(argc, argv);
+    if (status)
+        return status;
     struct plan_options o = {.engine = {.accel = "auto", .step_timeout_s = ENGINE_STEP_TIMEOUT_S}};
     const struct opt opts[] = {
         CLI_STRING("file", &o.engine.dockerfile, "DOCKERFILE",

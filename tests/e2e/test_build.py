@@ -229,6 +229,9 @@ def test_what_is_refused(builder):
     assert "a file cannot replace the directory /etc/Dockerfile" in builder.bad(
         "FROM default\nRUN mkdir /etc/Dockerfile\nCOPY Dockerfile /etc/")
     assert "there is no template \"none\"" in builder.bad("FROM template:none")
+    for option, why in (("--from", "FROM names the base"), ("--pip", "a RUN step installs packages")):
+        done = subprocess.run([*builder.command("made"), option, "x"], env=builder.env, capture_output=True, text=True)
+        assert done.returncode == 2 and f"{option} does not go with -f or --plan" in done.stderr and why in done.stderr
 
 
 def test_a_step_that_fills_its_disk(builder):
