@@ -45,12 +45,29 @@
     "}\n"
 
 // Debian's pip is too old for long lists: it downloads each version that it considers.
+//
+// The versions that the list asks for hold for each package of it, also where a package is tried
+// alone. pip cannot remove some of Debian's packages, such as sympy. Then it installs them once
+// more, in a directory that goes before Debian's, and has nothing to remove in the next attempt.
 static const char PIP[] =
-    "set -eu\nroot=$1\n" NEW INSTALL "new python3 -m venv " PLACE "/venv\n"
+    "set -eu\nroot=$1\nsaid=$root" PLACE "/said\n" NEW INSTALL "new python3 -m venv " PLACE
+    "/venv\n"
     "new " PLACE "/venv/bin/python -m pip install -q --no-cache-dir --upgrade pip\n"
-    "one() { new " PLACE "/venv/bin/python -m pip --python /usr/bin/python3 install "
-    "--no-cache-dir --break-system-packages --root-user-action=ignore --progress-bar=off -- "
-    "\"$@\"; }\n"
+    "printf '%s\\n' \"$CUBBY_PIP\" | sed -n '/[<>=~!]/{/[/@]/!{s/\\[[^]]*\\]//;p}}' > \"$root" PLACE
+    "/versions\"\n"
+    "pip() { new " PLACE "/venv/bin/python -m pip --python /usr/bin/python3 install "
+    "--no-cache-dir --break-system-packages --root-user-action=ignore --progress-bar=off "
+    "--constraint " PLACE "/versions \"$@\" > \"$said\" 2>&1 && ended=0 || ended=1\n"
+    "    cat \"$said\"\n    return $ended\n}\n"
+    "one() {\n"
+    "    tried=\n"
+    "    until pip -- \"$@\"; do\n"
+    "        stays=$(sed -n 's/.*Cannot uninstall \\([^ ]*\\) .*/\\1/p' \"$said\")\n"
+    "        [ -n \"$stays\" ] && [ \"$stays\" != \"$tried\" ] || return 1\n"
+    "        tried=$stays\n"
+    "        pip --ignore-installed --no-deps -- $stays || return 1\n"
+    "    done\n"
+    "}\n"
     "install pip \"$CUBBY_PIP\"\n";
 
 static const char NPM[] =

@@ -52,7 +52,7 @@ def cubby(home, *words, timeout=120):
 @pytest.fixture(scope="module")
 def template(home):
     answer = cubby(home, "template", "build", "extras", "--minimal", "--json", "--modules", "docker", "--packages",
-                   "docker.io,iptables,busybox-static", "--pip", "tabulate,six>=1", "--npm", "semver", "--script",
+                   "docker.io,iptables,busybox-static,python3-pexpect", "--pip", "tabulate,six>=1,pexpect>=4.9", "--npm", "semver", "--script",
                    str(home / "script"), timeout=1800)
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout)
@@ -76,6 +76,12 @@ def test_the_facts_of_the_template(template):
 def test_packages_and_script_are_there(home, sandbox):
     answer = run(home, sandbox, "cat /etc/cubby-script; python3 -c 'import tabulate, six; print(six.__name__)'; semver 1.2.3")
     assert answer.stdout == "ran\nsix\n1.2.3\n", answer
+
+
+def test_pip_goes_before_what_it_cannot_remove(home, sandbox):
+    """Debian's pexpect is of a kind that pip refuses to uninstall."""
+    answer = run(home, sandbox, "python3 -c 'import pexpect; print(pexpect.__file__)'")
+    assert answer.stdout == "/usr/local/lib/python3.11/dist-packages/pexpect/__init__.py\n", answer
 
 
 def test_nothing_of_the_hosts_settings_stays(home, sandbox):
