@@ -16,6 +16,7 @@ int verb_cp(int argc, char **argv); // copy/cp.c
 int verb_create(int argc, char **argv);
 int verb_daemon(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
+int verb_events(int argc, char **argv);
 int verb_exec(int argc, char **argv);
 int verb_expose(int argc, char **argv);
 int verb_fleet(int argc, char **argv);

@@ -276,6 +276,13 @@ json_t *connection_logs(struct connection *c, const char *id, int64_t from_ms, c
     return wait_for(c, &w);
 }
 
+json_t *connection_events(struct connection *c, const char *id, int64_t offset, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_events(c->client, id, offset, on_json, &w);
+    return wait_for(c, &w);
+}
+
 json_t *connection_expose(struct connection *c, const char *id, const struct expose_opts *opts,
                           struct err *e)
 {
@@ -349,8 +356,19 @@ int connection_on_one(const struct backend_opts *server, const char *given,
     return status;
 }
 
+void connection_print_id(const char *id, bool as_json)
+{
+    if (!as_json) {
+        cli_print_line(id);
+        return;
+    }
+    json_t *object = json_pack("{s:s}", "sandboxID", id);
+    cli_print_json(object);
+    json_decref(object);
+}
+
 int connection_on_each(const struct backend_opts *server, char **ids, int count, connection_act act,
-                       int64_t arg)
+                       int64_t arg, bool as_json)
 {
     struct err e = ERR_INIT;
     struct connection c;
@@ -361,7 +379,7 @@ int connection_on_each(const struct backend_opts *server, char **ids, int count,
         e = ERR_INIT;
         char *id auto_free = connection_resolve(&c, ids[i], &e);
         if (id && act(&c, id, arg, &e) == 0)
-            cli_print_line(id);
+            connection_print_id(id, as_json);
         else
             status = cli_fail(&e);
     }

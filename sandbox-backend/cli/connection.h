@@ -63,6 +63,7 @@ int connection_network_set(struct connection *c, const char *id, const json_t *p
                            struct err *e);
 json_t *connection_logs(struct connection *c, const char *id, int64_t from_ms, const char *level,
                         struct err *e); // client_logs
+json_t *connection_events(struct connection *c, const char *id, int64_t offset, struct err *e);
 json_t *connection_expose(struct connection *c, const char *id, const struct expose_opts *opts,
                           struct err *e);
 json_t *connection_ports(struct connection *c, const char *id, struct err *e);
@@ -78,8 +79,9 @@ char *connection_resolve(struct connection *c, const char *given, struct err *e)
 int connection_on_one(const struct backend_opts *server, const char *given,
                       int (*act)(struct connection *c, const char *id, const void *ctx),
                       const void *ctx);
-// The same for each of the ids, or beginnings of ids: print the id after a success of `act`, or the
-// error. Return the exit status.
+// The same for each of the ids, or beginnings of ids: print the id after a success of `act`, as
+// text or as {"sandboxID": ID}, or the error. Return the exit status.
 typedef int (*connection_act)(struct connection *c, const char *id, int64_t arg, struct err *e);
 int connection_on_each(const struct backend_opts *server, char **ids, int count, connection_act act,
-                       int64_t arg);
+                       int64_t arg, bool as_json);
+void connection_print_id(const char *id, bool as_json);

@@ -16,13 +16,16 @@ void create_warn(const json_t *sandbox)
     fputc('\n', stderr);
 }
 
-static int create(struct connection *c, const struct sandbox_opts *opts)
+static int create(struct connection *c, const struct sandbox_opts *opts, bool as_json)
 {
     struct err e = ERR_INIT;
     json_t *sandbox = connection_create(c, opts, &e);
     if (!sandbox)
         return cli_fail(&e);
-    cli_print_line(cli_text(sandbox, "sandboxID"));
+    if (as_json)
+        cli_print_json(sandbox);
+    else
+        cli_print_line(cli_text(sandbox, "sandboxID"));
     create_warn(sandbox);
     json_decref(sandbox);
     return 0;
@@ -78,8 +81,11 @@ int verb_create(int argc, char **argv)
 {
     struct backend_opts server = {0};
     struct create_opts given = {0};
-    struct opt opts[CREATE_OPTS_COUNT];
-    create_opts_table(opts, &given);
+    bool as_json = false;
+    struct opt opts[CREATE_OPTS_COUNT + 1] = {
+        CLI_FLAG("json", &as_json, "print the API's JSON"),
+    };
+    create_opts_table(&opts[1], &given);
     const struct cli_usage usage = {
         .synopsis = "create [OPTIONS]",
         .text = "Creates a sandbox and prints its id.",
@@ -98,7 +104,7 @@ int verb_create(int argc, char **argv)
     if (create_opts_parse(&given, &e) < 0) {
         status = cli_usage_error("%s", e.msg);
     } else if (connection_open(&c, &server, CONNECT_STARTS, &e) == 0) {
-        status = create(&c, &given.want);
+        status = create(&c, &given.want, as_json);
         connection_close(&c);
     } else {
         cli_fail(&e);

@@ -8,6 +8,8 @@
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/connection.h"
 
+#define JSON_IDS "print the ids as JSON, one object a line"
+
 // ---- kill
 
 static int kill_one(struct connection *c, const char *id, int64_t unused, struct err *e)
@@ -17,16 +19,16 @@ static int kill_one(struct connection *c, const char *id, int64_t unused, struct
 }
 
 // A sandbox that ended by itself meanwhile counts as killed.
-static int kill_listed(struct connection *c, const char *id)
+static int kill_listed(struct connection *c, const char *id, bool as_json)
 {
     struct err e = ERR_INIT;
     if (connection_kill(c, id, &e) < 0 && e.code != ERR_GONE && e.code != ERR_NOT_FOUND)
         return cli_fail(&e);
-    cli_print_line(id);
+    connection_print_id(id, as_json);
     return 0;
 }
 
-static int kill_all(const struct backend_opts *server)
+static int kill_all(const struct backend_opts *server, bool as_json)
 {
     struct err e = ERR_INIT;
     struct connection c;
@@ -38,7 +40,7 @@ static int kill_all(const struct backend_opts *server)
     const json_t *sandbox = NULL;
     json_array_foreach (list, i, sandbox) {
         const char *id = json_string_value(json_object_get(sandbox, "sandboxID"));
-        if (id && kill_listed(&c, id) != 0)
+        if (id && kill_listed(&c, id, as_json) != 0)
             status = 1;
     }
     json_decref(list);
@@ -49,12 +51,14 @@ static int kill_all(const struct backend_opts *server)
 int verb_kill(int argc, char **argv)
 {
     bool all = false;
+    bool as_json = false;
     struct backend_opts server = {0};
     const struct opt opts[] = {
         CLI_FLAG("all", &all, "end all sandboxes"),
+        CLI_FLAG("json", &as_json, JSON_IDS),
     };
     const struct cli_usage usage = {
-        .synopsis = "kill ID... | --all",
+        .synopsis = "kill [--json] ID... | --all",
         .text = "Ends sandboxes at once, and prints the id of each. The beginning of an id is "
                 "enough when\n"
                 "no other id begins with it.",
@@ -67,7 +71,8 @@ int verb_kill(int argc, char **argv)
         return done;
     if (all == (argc > 1))
         return cli_usage_error("kill takes ids, or --all; see cubby kill --help");
-    return all ? kill_all(&server) : connection_on_each(&server, argv + 1, argc - 1, kill_one, 0);
+    return all ? kill_all(&server, as_json)
+               : connection_on_each(&server, argv + 1, argc - 1, kill_one, 0, as_json);
 }
 
 // ---- pause and resume
@@ -80,12 +85,14 @@ static int pause_one(struct connection *c, const char *id, int64_t depth, struct
 int verb_pause(int argc, char **argv)
 {
     bool hibernate = false;
+    bool as_json = false;
     struct backend_opts server = {0};
     const struct opt opts[] = {
         CLI_FLAG("hibernate", &hibernate, "save the memory to the disk, and free it on the host"),
+        CLI_FLAG("json", &as_json, JSON_IDS),
     };
     const struct cli_usage usage = {
-        .synopsis = "pause [--hibernate] ID...",
+        .synopsis = "pause [--hibernate] [--json] ID...",
         .text =
             "Stops sandboxes, and prints their ids. A paused sandbox keeps its memory, its disk "
             "and\n"
@@ -101,7 +108,7 @@ int verb_pause(int argc, char **argv)
     if (argc < 2)
         return cli_usage_error("pause takes the ids of sandboxes; see cubby ps");
     return connection_on_each(&server, argv + 1, argc - 1, pause_one,
-                              hibernate ? PAUSE_HIBERNATE : PAUSE_FREEZE);
+                              hibernate ? PAUSE_HIBERNATE : PAUSE_FREEZE, as_json);
 }
 
 #define RESUME_S 1800 // the default of cubby-mcp, too (--sandbox-timeout)
@@ -109,13 +116,15 @@ int verb_pause(int argc, char **argv)
 int verb_resume(int argc, char **argv)
 {
     int64_t seconds = RESUME_S;
+    bool as_json = false;
     struct backend_opts server = {0};
     const struct opt opts[] = {
         CLI_INT("timeout", &seconds, "SECONDS", 1, INT64_MAX,
                 "time to live from now on (default 1800); " TTL_LIMIT),
+        CLI_FLAG("json", &as_json, JSON_IDS),
     };
     const struct cli_usage usage = {
-        .synopsis = "resume [--timeout SECONDS] ID...",
+        .synopsis = "resume [--timeout SECONDS] [--json] ID...",
         .text = "Lets paused sandboxes run again, and prints their ids. A sandbox that already "
                 "runs\nkeeps at least this time to live.",
         .opts = opts,
@@ -127,29 +136,41 @@ int verb_resume(int argc, char **argv)
         return done;
     if (argc < 2)
         return cli_usage_error("resume takes the ids of sandboxes; see cubby ps");
-    return connection_on_each(&server, argv + 1, argc - 1, connection_resume, seconds);
+    return connection_on_each(&server, argv + 1, argc - 1, connection_resume, seconds, as_json);
 }
 
 // ---- rollback
 
-static int roll_back(struct connection *c, const char *id, const void *snapshot)
+struct rollback {
+    const char *snapshot;
+    bool as_json;
+};
+
+static int roll_back(struct connection *c, const char *id, const void *ctx)
 {
+    const struct rollback *want = ctx;
     struct err e = ERR_INIT;
-    if (connection_rollback(c, id, snapshot, &e) < 0)
+    if (connection_rollback(c, id, want->snapshot, &e) < 0)
         return cli_fail(&e);
-    cli_print_line(id);
+    connection_print_id(id, want->as_json);
     return 0;
 }
 
 int verb_rollback(int argc, char **argv)
 {
     struct backend_opts server = {0};
+    struct rollback want = {0};
+    const struct opt opts[] = {
+        CLI_FLAG("json", &want.as_json, JSON_IDS),
+    };
     const struct cli_usage usage = {
-        .synopsis = "rollback ID SNAPSHOT",
+        .synopsis = "rollback [--json] ID SNAPSHOT",
         .text =
             "Returns a sandbox to one of its snapshots, and prints its id. It has the files, "
             "memory\n"
             "and processes of the snapshot; later changes are lost. Its id and its end time stay.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
         .server = &server,
     };
     int done = cli_begin(&usage, &argc, argv);
@@ -158,7 +179,8 @@ int verb_rollback(int argc, char **argv)
     if (argc != 3)
         return cli_usage_error("rollback takes the ids of a sandbox and of a snapshot; see cubby "
                                "snapshot ls");
-    return connection_on_one(&server, argv[1], roll_back, argv[2]);
+    want.snapshot = argv[2];
+    return connection_on_one(&server, argv[1], roll_back, &want);
 }
 
 // ---- fork

@@ -11,14 +11,17 @@
 #include "sandbox-backend/cli/connection.h"
 
 // ---- making a snapshot
-static int make(struct connection *c, const char *given, const char *name)
+static int make(struct connection *c, const char *given, const char *name, bool as_json)
 {
     struct err e = ERR_INIT;
     char *id auto_free = connection_resolve(c, given, &e);
     json_t *snapshot = id ? connection_snapshot(c, id, name, &e) : NULL;
     if (!snapshot)
         return cli_fail(&e);
-    cli_print_line(cli_text(snapshot, "snapshotID"));
+    if (as_json)
+        cli_print_json(snapshot);
+    else
+        cli_print_line(cli_text(snapshot, "snapshotID"));
     json_decref(snapshot);
     return 0;
 }
@@ -26,12 +29,14 @@ static int make(struct connection *c, const char *given, const char *name)
 static int verb_make(int argc, char **argv)
 {
     const char *name = NULL;
+    bool as_json = false;
     struct backend_opts server = {0};
     const struct opt opts[] = {
         CLI_STRING("name", &name, "NAME", "a name for the snapshot"),
+        CLI_FLAG("json", &as_json, "print the API's JSON"),
     };
     const struct cli_usage usage = {
-        .synopsis = "snapshot [--name NAME] ID\n"
+        .synopsis = "snapshot [--name NAME] [--json] ID\n"
                     "       cubby snapshot export [--with-template] SNAPSHOT FILE\n"
                     "       cubby snapshot import [OPTIONS] FILE\n"
                     "       cubby snapshot ls [--json] [ID]\n"
@@ -54,7 +59,7 @@ static int verb_make(int argc, char **argv)
     struct connection c;
     if (connection_open(&c, &server, CONNECT_STARTS_IF_USED, &e) < 0)
         return cli_fail(&e);
-    int status = make(&c, argv[1], name);
+    int status = make(&c, argv[1], name, as_json);
     connection_close(&c);
     return status;
 }

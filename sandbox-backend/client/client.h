@@ -172,6 +172,13 @@ struct client_op *client_stats(struct client *c, const char *id, client_json_cb 
 struct client_op *client_logs(struct client *c, const char *id, int64_t from_ms, const char *level,
                               client_json_cb cb, void *ctx);
 
+// The events of the sandbox `id`, or of all when it is NULL, in the last days: an array of
+// {"id", "type", "sandboxId", "sandboxTemplateId", "timestamp", ...}, the newest first, at most
+// CLIENT_EVENTS_MAX after the newest `offset`.
+#define CLIENT_EVENTS_MAX 100
+struct client_op *client_events(struct client *c, const char *id, int64_t offset, client_json_cb cb,
+                                void *ctx);
+
 // ---- envd: commands
 struct command_opts {
     const char *cmd;         // program

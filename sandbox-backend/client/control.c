@@ -338,11 +338,31 @@ struct client_op *client_logs(struct client *c, const char *id, int64_t from_ms,
                                    .unsound = "the list of logs is missing"});
 }
 
-// ---- templates
+// ---- events
 static bool is_list(const json_t *info)
 {
     return json_is_array(info);
 }
+
+struct client_op *client_events(struct client *c, const char *id, int64_t offset, client_json_cb cb,
+                                void *ctx)
+{
+    struct buf target auto_buf = BUF_INIT;
+    buf_adds(&target, "/events/sandboxes");
+    if (id) {
+        buf_addc(&target, '/');
+        percent_encode(&target, id, false);
+    }
+    buf_printf(&target, "?limit=%d&offset=%lld", CLIENT_EVENTS_MAX, (long long)offset);
+    const struct call_opts opts = {
+        .method = "GET", .target = buf_str(&target), .timeout_ms = ASK_MS, .needs = FEATURE_EVENTS};
+    return ask_start(
+        c, &opts,
+        &(struct ask){
+            .json_cb = cb, .ctx = ctx, .is_sound = is_list, .unsound = "a list was expected"});
+}
+
+// ---- templates
 
 static bool has_builds(const json_t *info)
 {

@@ -27,6 +27,7 @@ static const char *const NAMES[FEATURES] = {
     [FEATURE_ROLLBACK] = "rollback",
     [FEATURE_STATS] = "figures of what sandboxes use of the host",
     [FEATURE_LOGS] = "log of a sandbox",
+    [FEATURE_EVENTS] = "list of events",
     [FEATURE_NETWORK] = "network policy as Cubby writes it",
     [FEATURE_PORTS] = "ports on the host",
     [FEATURE_SECRETS] = "secrets",

@@ -25,6 +25,7 @@ enum feature {
     FEATURE_TIERS, // what one sandbox runs in
     FEATURE_TEMPLATES,
     FEATURE_LOGS,
+    FEATURE_EVENTS,
     FEATURE_BUILDS, // of templates
     FEATURES,
 };

@@ -142,6 +142,7 @@ static const struct access *take_lookup(struct client *c, const char *id, const 
 #define LACKS                                                                \
     [FEATURE_STATS] = "use the tools of its hosts instead",                  \
     [FEATURE_LOGS] = "use the tools of its hosts instead",                   \
+    [FEATURE_EVENTS] = "use the tools of its hosts instead",                 \
     [FEATURE_NETWORK] = "set its allow and deny lists with its own tools",   \
     [FEATURE_PORTS] = "every port of a sandbox already has a URL",           \
     [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",        \
