@@ -85,7 +85,7 @@ static const char *reason_to_skip(const struct item *i, const char *below)
 {
     size_t len = below ? strlen(below) : 0;
     const struct entry *guest = i->guest;
-    bool fetches = i->action == FETCH || i->action == CONFLICT;
+    bool fetches = guest && (i->action == FETCH || i->action == CONFLICT);
     if (below && strncmp(i->path, below, len) == 0 && i->path[len] == '/')
         return "its directory is a directory on one side only";
     if ((i->host && i->host->type == 'o') || (guest && guest->type == 'o'))
@@ -130,9 +130,11 @@ static void make_items(struct turn *t)
     size_t g = 0;
     const char *below = NULL;
     t->items = xcalloc(t->host.count + t->guest.count + 1, sizeof *t->items);
-    while (h < t->host.count || g < t->guest.count) {
+    for (;;) {
         const struct entry *here = h < t->host.count ? &t->host.entries[h] : NULL;
         const struct entry *there = g < t->guest.count ? &t->guest.entries[g] : NULL;
+        if (!here && !there)
+            return;
         int order = !here ? 1 : !there ? -1 : strcmp(here->path, there->path);
         const struct item item = {.path = order <= 0 ? here->path : there->path,
                                   .host = order <= 0 ? here : NULL,

@@ -55,7 +55,7 @@ int api_secrets(struct api_call *c, struct err *e)
         if (!api_keys_sees(c->store->api_keys, c->req, secret->owner) ||
             !page_has_begun(&page, secret->created_ns, page_id(secret)))
             continue;
-        if ((int64_t)json_array_size(list) == page.limit) {
+        if (last && (int64_t)json_array_size(list) == page.limit) {
             page_tell_next(c->req, last->created_ns, page_id(last));
             break;
         }
