@@ -33,7 +33,7 @@ static json_t *mask_of(const char *key)
 {
     const char *end = key ? key + strlen(key) - SHOWN_CHARS : "";
     return json_pack("{s:s, s:I, s:s, s:s}", "prefix", TOKEN_API_KEY.prefix, "valueLength",
-                     (json_int_t)(TOKEN_API_KEY.random_bytes * 2), "maskedValuePrefix", "",
+                     2 * (json_int_t)TOKEN_API_KEY.random_bytes, "maskedValuePrefix", "",
                      "maskedValueSuffix", end);
 }
 
