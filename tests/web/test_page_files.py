@@ -103,6 +103,21 @@ def test_two_writers(files, daemon, made):
     assert run(daemon, made, f"cat {DIRECTORY}/f") == "mine\n"
 
 
+def test_text_that_is_not_saved_is_kept(files, daemon, made):
+    run(daemon, made, f"echo old >{DIRECTORY}/f")
+    show(files, "f")
+    files.tab.click("td button:has(bdi:text-is('f'))")
+    files.tab.fill("textarea", "draft\n")
+    files.tab.click("#tab-log")
+    files.tab.click("#tab-files")
+    files.tab.click("td button:has(bdi:text-is('f'))")
+    files.says("not saved are back")
+    assert files.tab.input_value("textarea") == "draft\n"
+    files.tab.click("button:text-is('Save')")
+    files.says("Saved")
+    assert run(daemon, made, f"cat {DIRECTORY}/f") == "draft\n"
+
+
 def test_upload_replace_and_download(files, daemon, made, tmp_path):
     data = os.urandom(3 << 20)
     (tmp_path / "big ünï.bin").write_bytes(data)

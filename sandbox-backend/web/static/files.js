@@ -7,6 +7,7 @@ import { ask, button, bytes, during, field, h, name, shown, sure, toast, when } 
 const TEXT_MAX = 1 << 20;
 const PICTURE_MAX = 16 << 20;
 const PICTURES = { png: 'image/png', jpg: 'image/jpeg', jpeg: 'image/jpeg', gif: 'image/gif', webp: 'image/webp', bmp: 'image/bmp' };
+const drafts = new Map(); // by sandbox and path: text that was not saved when another tab was chosen
 const places = new Map(); // by sandbox: the directory that was shown last
 
 function join(directory, file) {
@@ -213,9 +214,21 @@ class Files {
       await writeFile(this.id, path, new Blob([plain ? area.value : area.value.replaceAll('\n', '\r\n')]));
       entry = await this.stat(path);
       this.unsaved = false;
+      drafts.delete(draft);
       toast('Saved');
     }, { class: 'main' });
-    area.addEventListener('input', () => { this.unsaved = true; });
+    const draft = `${this.id} ${path}`;
+    const change = () => {
+      this.unsaved = true;
+      drafts.set(draft, area.value);
+    };
+    this.draft = draft;
+    area.addEventListener('input', change);
+    if (drafts.has(draft) && !area.readOnly) {
+      area.value = drafts.get(draft);
+      change();
+      toast('Your changes that were not saved are back');
+    }
     area.addEventListener('keydown', e => {
       if ((e.ctrlKey || e.metaKey) && e.key === 's') {
         e.preventDefault();
@@ -236,6 +249,7 @@ class Files {
 
   async back() {
     if (this.unsaved && !await sure('Leave without saving?', 'Your changes to this file are lost.', 'Leave')) return;
+    drafts.delete(this.draft);
     this.forget();
     await this.list(this.path);
   }
@@ -251,6 +265,9 @@ class Files {
     this.forget();
   }
 }
+
+// The browser asks before it closes a page that has such text.
+addEventListener('beforeunload', event => { if (drafts.size) event.preventDefault(); });
 
 export function filesTab(where, sandbox) {
   const files = new Files(where, sandbox.sandboxID);
