@@ -25,6 +25,7 @@ int verb_git_remote(int argc, char **argv); // git/git_remote.c
 int verb_key(int argc, char **argv);
 int verb_kill(int argc, char **argv);
 int verb_logs(int argc, char **argv);
+int verb_mount(int argc, char **argv);
 int verb_network(int argc, char **argv);
 int verb_pause(int argc, char **argv);
 int verb_ps(int argc, char **argv);

@@ -305,6 +305,28 @@ int connection_unexpose(struct connection *c, const char *id, int port, struct e
     return outcome(c, &w);
 }
 
+json_t *connection_mount(struct connection *c, const char *id, const struct mount_opts *opts,
+                         struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_mount(c->client, id, opts, on_json, &w);
+    return wait_for(c, &w);
+}
+
+json_t *connection_mounts(struct connection *c, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_mounts(c->client, id, on_json, &w);
+    return wait_for(c, &w);
+}
+
+int connection_unmount(struct connection *c, const char *id, const char *target, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_unmount(c->client, id, target, on_done, &w);
+    return outcome(c, &w);
+}
+
 // ---- ids
 static char *only_match(const json_t *list, const char *prefix, struct err *e)
 {

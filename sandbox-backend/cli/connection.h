@@ -68,6 +68,10 @@ json_t *connection_expose(struct connection *c, const char *id, const struct exp
                           struct err *e);
 json_t *connection_ports(struct connection *c, const char *id, struct err *e);
 int connection_unexpose(struct connection *c, const char *id, int port, struct err *e); // 0: all
+json_t *connection_mount(struct connection *c, const char *id, const struct mount_opts *opts,
+                         struct err *e);
+json_t *connection_mounts(struct connection *c, const char *id, struct err *e);
+int connection_unmount(struct connection *c, const char *id, const char *target, struct err *e);
 int connection_rollback(struct connection *c, const char *id, const char *snapshot, struct err *e);
 
 // Return the id that `given` means: itself, or the only id that begins with it. New string, or

@@ -16,12 +16,33 @@ void create_warn(const json_t *sandbox)
     fputc('\n', stderr);
 }
 
-static int create(struct connection *c, const struct sandbox_opts *opts, bool as_json)
+// Mount all, or end the sandbox, which is not what the caller wants.
+static int mount_all(struct connection *c, const char *id, const struct opt_list *mounts,
+                     struct err *e)
+{
+    struct err ignored = ERR_INIT;
+    for (int i = 0; i < mounts->count; i++) {
+        json_t *list = NULL;
+        if (mount_one(c, id, mounts->items[i], &list, e) < 0) {
+            connection_kill(c, id, &ignored);
+            return -1;
+        }
+        json_decref(list);
+    }
+    return 0;
+}
+
+static int create(struct connection *c, const struct sandbox_opts *opts,
+                  const struct opt_list *mounts, bool as_json)
 {
     struct err e = ERR_INIT;
     json_t *sandbox = connection_create(c, opts, &e);
     if (!sandbox)
         return cli_fail(&e);
+    if (mount_all(c, cli_text(sandbox, "sandboxID"), mounts, &e) < 0) {
+        json_decref(sandbox);
+        return cli_fail(&e);
+    }
     if (as_json)
         cli_print_json(sandbox);
     else
@@ -82,10 +103,13 @@ int verb_create(int argc, char **argv)
     struct backend_opts server = {0};
     struct create_opts given = {0};
     bool as_json = false;
-    struct opt opts[CREATE_OPTS_COUNT + 1] = {
+    struct opt_list mounts = {0};
+    struct opt opts[CREATE_OPTS_COUNT + 2] = {
         CLI_FLAG("json", &as_json, "print the API's JSON"),
+        CLI_LIST("mount", &mounts, "DIR:/path[:ro]",
+                 "show a directory of this host there; may be repeated"),
     };
-    create_opts_table(&opts[1], &given);
+    create_opts_table(&opts[2], &given);
     const struct cli_usage usage = {
         .synopsis = "create [OPTIONS]",
         .text = "Creates a sandbox and prints its id.",
@@ -104,7 +128,7 @@ int verb_create(int argc, char **argv)
     if (create_opts_parse(&given, &e) < 0) {
         status = cli_usage_error("%s", e.msg);
     } else if (connection_open(&c, &server, CONNECT_STARTS, &e) == 0) {
-        status = create(&c, &given.want, as_json);
+        status = create(&c, &given.want, &mounts, as_json);
         connection_close(&c);
     } else {
         cli_fail(&e);

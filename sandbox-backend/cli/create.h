@@ -17,6 +17,8 @@ struct create_opts {
 
 // Write the rows of the options into `out`; their values go to `o`.
 #define CREATE_OPTS_COUNT 10
+// Mount DIR:/path[:ro] in a sandbox (mount.c). *list: a new reference, all its mounts.
+int mount_one(struct connection *c, const char *id, const char *spec, json_t **list, struct err *e);
 void create_opts_table(struct opt out[CREATE_OPTS_COUNT], struct create_opts *o);
 
 // Check what was given. ERR_INVALID names the option. create_opts_fini frees in every case.

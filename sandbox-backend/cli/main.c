@@ -26,6 +26,7 @@ static const struct verb {
     {"sync", verb_sync, "keep a directory here and one in a sandbox the same, both ways"},
     {"work", verb_work, "let a sandbox work on this git repository, and fetch its commits"},
     {"git-remote", verb_git_remote, "serve git, as its remote helper git-remote-cubby"},
+    {"mount", verb_mount, "show a directory of this host in a sandbox"},
     {"expose", verb_expose, "give a port of a sandbox a URL on this host"},
     {"web", verb_web, "serve a page to watch sandboxes and to work in them"},
     {"ps", verb_ps, "list the sandboxes"},

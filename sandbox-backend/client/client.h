@@ -329,6 +329,21 @@ struct client_op *client_ports(struct client *c, const char *id, client_json_cb 
 struct client_op *client_unexpose(struct client *c, const char *id, int port, client_done_cb cb,
                                   void *ctx);
 
+// ---- directories of the server's host in a sandbox (mounts.c). cubbyd's unix socket only
+
+struct mount_opts {
+    const char *source; // absolute path on the server's host
+    const char *target; // absolute path in the sandbox
+    bool read_only;
+};
+// Mount a directory, and return all mounts: an array of {"source", "target", "readOnly", "state"}.
+struct client_op *client_mount(struct client *c, const char *id, const struct mount_opts *opts,
+                               client_json_cb cb, void *ctx);
+struct client_op *client_mounts(struct client *c, const char *id, client_json_cb cb, void *ctx);
+// ERR_NOT_FOUND: nothing is mounted there.
+struct client_op *client_unmount(struct client *c, const char *id, const char *target,
+                                 client_done_cb cb, void *ctx);
+
 // ---- the network of a sandbox: its policy, its counters and its refusals (network.c). cubbyd only
 
 // GET /sandboxes/{id}/network?since=N:

@@ -30,6 +30,7 @@ static const char *const NAMES[FEATURES] = {
     [FEATURE_EVENTS] = "list of events",
     [FEATURE_NETWORK] = "network policy as Cubby writes it",
     [FEATURE_PORTS] = "ports on the host",
+    [FEATURE_MOUNTS] = "mounts of directories of a host",
     [FEATURE_SECRETS] = "secrets",
     [FEATURE_SIZES] = "way to choose the size of one sandbox",
     [FEATURE_TIERS] = "choice between tiers",

@@ -19,7 +19,8 @@ enum feature {
     FEATURE_ROLLBACK,
     FEATURE_STATS,
     FEATURE_NETWORK,
-    FEATURE_PORTS, // ports of the host, listed and closed
+    FEATURE_PORTS,  // ports of the host, listed and closed
+    FEATURE_MOUNTS, // directories of the server's host
     FEATURE_SECRETS,
     FEATURE_SIZES, // cpus and memory of one sandbox
     FEATURE_TIERS, // what one sandbox runs in

@@ -96,6 +96,7 @@ const struct dialect dialect_e2b = {
                 [FEATURE_STATS] = "ask each sandbox for its metrics instead",
                 [FEATURE_NETWORK] = "set its allow and deny lists with its own SDK",
                 [FEATURE_PORTS] = "every port of a sandbox already has a URL",
+                [FEATURE_MOUNTS] = "copy the files with cubby cp instead",
                 [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",
                 [FEATURE_TIERS] = "only cubbyd offers tiers; leave the tier out",
                 [FEATURE_SIZES] = "each sandbox gets the cpus and memory of its template"},

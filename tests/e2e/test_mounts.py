@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A directory of the host in a real sandbox: what both sides see, and what the mount survives."""
 
+import json
 import os
 import signal
+import subprocess
 
 import pytest
 
 from cubbyd import Shipped, wait_for
+from harness import BIN
 from tiers import tier  # noqa: F401
 
 
@@ -196,3 +199,27 @@ def test_a_directory_that_is_removed(daemon, made, tmp_path):
     wait_for(lambda: daemon.command(made, "echo x >/gone/y")[0] != 0, 60, "an error")
     assert run(daemon, made, "echo fine >/project/fine; cat /project/fine; rm /project/fine") == "fine\n"
     assert daemon.request("DELETE", url(made, "mounts?target=/gone")).status == 204
+
+
+def cubby(daemon, *words, status=0):
+    env = dict(os.environ, CUBBY_HOME=str(daemon.home), CUBBY_TIER=daemon.tier)
+    done = subprocess.run([BIN / "cubby", *map(str, words)], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, (words, done.stderr)
+    return done.stdout if status == 0 else done.stderr
+
+
+def test_the_command_line(daemon, project):
+    ident = cubby(daemon, "create", "--mount", f"{project}:/project", "--mount", f"{project}:/look:ro").strip()
+    assert cubby(daemon, "exec", ident, "--", "cat", "/look/a.txt") == "from the host\n"
+    listed = json.loads(cubby(daemon, "mount", "--json", ident))
+    assert [(m["source"], m["target"], m["readOnly"]) for m in listed] == [
+        (str(project), "/project", False), (str(project), "/look", True)]
+    cubby(daemon, "mount", "--remove", ident, "/look")
+    table = cubby(daemon, "mount", ident).splitlines()
+    assert table[0].split() == ["TARGET", "DIRECTORY", "ACCESS", "STATE"] and len(table) == 2
+    assert "already" in cubby(daemon, "mount", ident, f"{project}:/project", status=1)
+    assert "DIR:/path" in cubby(daemon, "mount", ident, "nothing", status=1)
+    cubby(daemon, "kill", ident)
+    before = len(daemon.request("GET", "/v2/sandboxes").json)
+    assert "cannot be mounted" in cubby(daemon, "create", "--mount", f"{project}/none:/x", status=1)
+    assert len(daemon.request("GET", "/v2/sandboxes").json) == before, "no sandbox is left"

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Directories of the server's host in a sandbox.
+#include "sandbox-backend/client/client.h"
+
+#include <string.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/client/call.h"
+#include "sandbox-backend/client/client_internal.h"
+
+#define MOUNT_MS 120000 // the guest has to start a program
+
+static bool are_mounts(const json_t *list)
+{
+    size_t i;
+    json_t *one;
+    bool are = json_is_array(list);
+    json_array_foreach (list, i, one) {
+        are = are && json_is_string(json_object_get(one, "source")) &&
+              json_is_string(json_object_get(one, "target"));
+    }
+    return are;
+}
+
+static struct client_op *ask(struct client *c, const char *id, const char *query,
+                             struct call_opts *opts, const struct ask *want)
+{
+    char *suffix auto_free = str_printf("/mounts%s", query);
+    char *target auto_free = client__about(id, suffix);
+    opts->target = target;
+    opts->needs = FEATURE_MOUNTS;
+    return ask_start(c, opts, want);
+}
+
+struct client_op *client_mount(struct client *c, const char *id, const struct mount_opts *o,
+                               client_json_cb cb, void *ctx)
+{
+    json_t *want = json_pack("{s:s, s:s, s:b}", "source", o->source, "target", o->target,
+                             "readOnly", o->read_only);
+    char *text auto_free = want ? json_to_string(want) : xstrdup("{}"); // a path is not UTF-8
+    json_decref(want);
+    struct call_opts opts = {
+        .method = "POST", .body = text, .body_len = strlen(text), .timeout_ms = MOUNT_MS};
+    return ask(c, id, "", &opts,
+               &(struct ask){.json_cb = cb,
+                             .ctx = ctx,
+                             .is_sound = are_mounts,
+                             .unsound = "a list of mounts was expected"});
+}
+
+struct client_op *client_mounts(struct client *c, const char *id, client_json_cb cb, void *ctx)
+{
+    struct call_opts opts = {.method = "GET", .timeout_ms = ASK_MS};
+    return ask(c, id, "", &opts,
+               &(struct ask){.json_cb = cb,
+                             .ctx = ctx,
+                             .is_sound = are_mounts,
+                             .unsound = "a list of mounts was expected"});
+}
+
+struct client_op *client_unmount(struct client *c, const char *id, const char *target,
+                                 client_done_cb cb, void *ctx)
+{
+    struct buf query auto_buf = BUF_INIT;
+    struct call_opts opts = {.method = "DELETE", .timeout_ms = ASK_MS};
+    buf_adds(&query, "?target=");
+    percent_encode(&query, target, true);
+    return ask(c, id, buf_str(&query), &opts, &(struct ask){.done_cb = cb, .ctx = ctx});
+}
