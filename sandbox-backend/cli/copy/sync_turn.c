@@ -92,7 +92,7 @@ static const char *reason_to_skip(const struct item *i, const char *below)
         return "neither a file, a directory nor a link";
     if (i->host && guest && (i->host->type == 'd') != (guest->type == 'd'))
         return "a directory on one side only; rename one of them";
-    if (fetches && guest->type == 'l' &&
+    if (fetches && guest && guest->type == 'l' &&
         (!guest->target || beneath_leads_out(i->path, guest->target)))
         return "a symbolic link of the sandbox that leads out of the directory";
     return NULL;
@@ -136,7 +136,10 @@ static void make_items(struct turn *t)
         if (!here && !there)
             return;
         int order = !here ? 1 : !there ? -1 : strcmp(here->path, there->path);
-        const struct item item = {.path = order <= 0 ? here->path : there->path,
+        const struct entry *first = order <= 0 ? here : there;
+        if (!first)
+            break;
+        const struct item item = {.path = first->path,
                                   .host = order <= 0 ? here : NULL,
                                   .guest = order >= 0 ? there : NULL};
         h += order <= 0;
