@@ -144,29 +144,51 @@ static char *plain_path(struct archive_entry *entry)
     return len ? xstrndup(path, len) : NULL;
 }
 
-static int unpack_data(struct archive *a, int fd, const char *path, struct err *e)
+// Tell of a file that is larger than listed, or has holes: a small tar with holes could fill the
+// disk.
+static int check_block(const struct entry *wanted, int64_t written, int64_t offset, size_t len,
+                       struct err *e)
 {
-    char block[BLOCK_BYTES];
-    for (la_ssize_t n; (n = archive_read_data(a, block, sizeof block)) != 0;) {
-        if (n < 0)
-            return fail_archive(a, path, e);
-        if (fd_write_all(fd, block, (size_t)n, e) < 0)
-            return err_wrap(e, "write %.200s", path);
+    if (offset != written)
+        return err_set(e, ERR_INVALID,
+                       "the sandbox's archive has %.150s as a sparse file, which is refused; its "
+                       "tar must write files without holes (is TAR_OPTIONS set?)",
+                       wanted->path);
+    int64_t room = wanted->size + LISTING_GROWTH_BYTES - written;
+    return (int64_t)len > room ? changed(wanted->path, e) : 0;
+}
+
+static int unpack_data(struct archive *a, int fd, int64_t size, const struct entry *wanted,
+                       struct err *e)
+{
+    const void *block = NULL;
+    size_t len = 0;
+    la_int64_t offset = 0;
+    int64_t written = 0;
+    int status = ARCHIVE_OK;
+    while ((status = archive_read_data_block(a, &block, &len, &offset)) == ARCHIVE_OK) {
+        if (check_block(wanted, written, offset, len, e) < 0)
+            return -1;
+        if (fd_write_all(fd, block, len, e) < 0)
+            return err_wrap(e, "write %.200s", wanted->path);
+        written += (int64_t)len;
     }
-    return 0;
+    if (status != ARCHIVE_EOF)
+        return fail_archive(a, wanted->path, e);
+    return check_block(wanted, written, size, 0, e); // a hole at the end has no block
 }
 
 static int unpack_file(const struct unpacking *u, struct archive *a, struct archive_entry *entry,
-                       const char *path, struct err *e)
+                       const struct entry *wanted, struct err *e)
 {
     struct beneath_file file;
-    struct entry meta = {.path = (char *)(uintptr_t)path,
+    struct entry meta = {.path = wanted->path,
                          .mode = archive_entry_perm(entry),
                          .seconds = archive_entry_mtime(entry),
                          .nanoseconds = archive_entry_mtime_nsec(entry)};
-    if (beneath_file_begin(u->root, path, &file, e) < 0)
+    if (beneath_file_begin(u->root, wanted->path, &file, e) < 0)
         return -1;
-    if (unpack_data(a, file.fd, path, e) < 0) {
+    if (unpack_data(a, file.fd, archive_entry_size(entry), wanted, e) < 0) {
         beneath_file_drop(&file);
         return -1;
     }
@@ -186,17 +208,22 @@ static int unpack_link(const struct unpacking *u, struct archive_entry *entry, c
     return 0;
 }
 
-static int unpack_hard_link(const struct unpacking *u, const char *path, const char *from,
+// Make a second name of a file. A second name of a symbolic link could lead out of the destination,
+// since `..` leads elsewhere at another depth.
+static int unpack_hard_link(const struct unpacking *u, const struct entry *wanted, const char *from,
                             struct err *e)
 {
     while (strncmp(from, "./", 2) == 0)
         from += 2;
-    if (!find(u, from))
+    const struct entry *first = find(u, from);
+    if (!first)
         return err_set(e, ERR_INVALID,
                        "the sandbox's archive links %.100s to %.100s, which was "
                        "not asked for",
-                       path, from);
-    return beneath_hard_link(u->root, path, from, e);
+                       wanted->path, from);
+    if (wanted->type != 'f' || first->type != 'f')
+        return changed(wanted->path, e);
+    return beneath_hard_link(u->root, wanted->path, from, e);
 }
 
 static int unpack_one(const struct unpacking *u, struct archive *a, struct archive_entry *entry,
@@ -211,10 +238,10 @@ static int unpack_one(const struct unpacking *u, struct archive *a, struct archi
                        path ? path : "one without a name");
     const char *hard = archive_entry_hardlink(entry);
     if (hard)
-        return unpack_hard_link(u, path, hard, e);
+        return unpack_hard_link(u, wanted, hard, e);
     switch (archive_entry_filetype(entry)) {
     case AE_IFREG:
-        return wanted->type == 'f' ? unpack_file(u, a, entry, path, e) : changed(path, e);
+        return wanted->type == 'f' ? unpack_file(u, a, entry, wanted, e) : changed(path, e);
     case AE_IFDIR:
         return wanted->type == 'd' ? beneath_dir(u->root, path, e) : changed(path, e);
     case AE_IFLNK:

@@ -171,8 +171,17 @@ int beneath_link(int root, const char *path, const char *target, struct err *e)
 
 int beneath_hard_link(int root, const char *path, const char *from, struct err *e)
 {
-    int dir auto_close = open_parent(root, from, e);
-    return dir < 0 ? -1 : place(root, path, make_hard_link, str_base(from), dir, e);
+    struct stat st;
+    int fd auto_close = beneath_open(root, from, O_PATH, e);
+    int dir auto_close = fd < 0 ? -1 : open_parent(root, from, e);
+    if (dir < 0)
+        return -1;
+    if (fstat(fd, &st) < 0)
+        return fail(from, e);
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_DENIED, "%.100s is no file, so %.100s cannot be linked to it", from,
+                       path);
+    return place(root, path, make_hard_link, str_base(from), dir, e);
 }
 
 int beneath_remove(int root, const char *path, struct err *e)

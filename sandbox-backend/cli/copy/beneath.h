@@ -30,6 +30,7 @@ int beneath_file_begin(int root, const char *path, struct beneath_file *f, struc
 int beneath_file_end(struct beneath_file *f, const struct entry *entry, struct err *e);
 void beneath_file_drop(struct beneath_file *f);
 int beneath_link(int root, const char *path, const char *target, struct err *e); // symbolic
+// Give the file `from` a second name. Anything else than a file is refused.
 int beneath_hard_link(int root, const char *path, const char *from, struct err *e);
 // Open a file or link's directory. Return the descriptor, or -1.
 int beneath_open(int root, const char *path, int flags, struct err *e);

@@ -242,7 +242,8 @@ static bool parse_entry(char *text, bool is_gnu, struct entry *out)
         !take_number(&at, 10, &size) || !take_space(&at) || !take_number(&at, 10, &seconds))
         return false;
     out->nanoseconds = take_fraction(&at);
-    if (!take_space(&at) || strncmp(at, "./", 2) != 0 || !listing_path_is_plain(at + 2) || size < 0)
+    if (!take_space(&at) || strncmp(at, "./", 2) != 0 || !listing_path_is_plain(at + 2) ||
+        size < 0 || size > LISTING_SIZE_MAX)
         return false;
     if (!is_gnu)
         out->type = type_of((mode_t)mode);

@@ -13,6 +13,9 @@ struct ignore;
 #define LISTING_ENTRIES_MAX 1000000
 #define LISTING_BYTES_MAX   (128 << 20) // of a sandbox's answer
 #define LISTING_DEPTH_MAX   256
+#define LISTING_SIZE_MAX    (1LL << 42) // of a sandbox's file; the sum of all fits an int64_t
+// What a file of the sandbox may have grown by since it was listed.
+#define LISTING_GROWTH_BYTES (1 << 20)
 
 struct entry {
     char *path; // owned; relative to the tree, without "./"; any bytes

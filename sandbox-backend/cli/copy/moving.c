@@ -15,11 +15,10 @@
 #include "sandbox-backend/cli/copy/archive.h"
 #include "sandbox-backend/cli/copy/beneath.h"
 
-#define RANDOM       4         // bytes of a temporary name
-#define SLACK_BYTES  (1 << 20) // what a tar may have beyond its files
-#define ENTRY_BYTES  8192      // of a tar for each entry: headers, long names, padding
-#define GROWTH_BYTES (1 << 20) // what a file may have grown by since it was listed
-#define OWN_ACCESS   0700
+#define RANDOM      4         // bytes of a temporary name
+#define SLACK_BYTES (1 << 20) // what a tar may have beyond its files
+#define ENTRY_BYTES 8192      // of a tar for each entry: headers, long names, padding
+#define OWN_ACCESS  0700
 
 struct batch {
     const struct entry **entries; // borrowed
@@ -289,7 +288,7 @@ int moving_fetch_file(struct moving *t, const char *path, const struct entry *en
     if (beneath_file_begin(t->root, entry->path, &file, e) < 0)
         return -1;
     t->bar.fd = file.fd;
-    int result = remote_download(t->remote, path, file.fd, entry->size + GROWTH_BYTES, e);
+    int result = remote_download(t->remote, path, file.fd, entry->size + LISTING_GROWTH_BYTES, e);
     t->bar.fd = -1;
     if (result == 0)
         return beneath_file_end(&file, entry, e);

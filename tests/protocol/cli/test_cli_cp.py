@@ -231,6 +231,12 @@ def hostile(fake, guest, lines):
 
 
 ENTRY = "e = tarfile.TarInfo({!r}); "
+# A sparse file of GNU tar's old format: its map of (offset, bytes), and its size. It has 512 bytes of data.
+SPARSE = """e = tarfile.TarInfo("./d/x"); e.type = tarfile.GNUTYPE_SPARSE; e.size = 512; \\
+    h = bytearray(e.tobuf(tarfile.GNU_FORMAT)); n = lambda v: tarfile.itn(v, 12, tarfile.GNU_FORMAT); \\
+    h[386:482] = b"".join(n(v) for pair in {} for v in pair); h[483:495] = n({}); \\
+    h[148:156] = b" " * 8; h[148:156] = b"%06o\\0 " % sum(h); \\
+    out.fileobj.write(bytes(h) + b"x" * 512); out.offset += 1024"""
 HOSTILE = {
     "absolute": [ENTRY.format("/OUT/x") + "e.size = 1; out.addfile(e, io.BytesIO(b'x'))"],
     "dots": [ENTRY.format("../OUT/x") + "e.size = 1; out.addfile(e, io.BytesIO(b'x'))"],
@@ -241,6 +247,10 @@ HOSTILE = {
     "a device": [ENTRY.format("./d/x") + "e.type = tarfile.CHRTYPE; e.devmajor = 1; e.devminor = 3; out.addfile(e)"],
     "not asked for": [ENTRY.format("./other") + "e.size = 1; out.addfile(e, io.BytesIO(b'x'))"],
     "garbage": ["out.fileobj.write(os.urandom(100000))"],
+    "larger than listed": [ENTRY.format("./d/x") + "e.size = 3 << 20; out.addfile(e, io.BytesIO(bytes(e.size)))"],
+    "a hole at the beginning": [SPARSE.format([(64 << 20, 512), (0, 0), (0, 0), (0, 0)], (64 << 20) + 512)],
+    "a hole at the end": [SPARSE.format([(0, 512), (64 << 20, 0), (0, 0), (0, 0)], 64 << 20)],
+    "a hole of 8 TiB": [SPARSE.format([((8 << 40) - 512, 512), (0, 0), (0, 0), (0, 0)], 8 << 40)],
     "endless": ["e = tarfile.TarInfo('./d/x'); e.size = 9 << 20; out.addfile(e, open('/dev/zero', 'rb'))"],
 }
 
@@ -252,10 +262,14 @@ def test_a_hostile_archive_writes_nothing_outside(fake, host, guest, attack):
     (outside / "kept").write_text("kept")
     (guest / "p/d").mkdir(parents=True)
     (guest / "p/d/x").write_text("x")
+    for i in range(500):  # the more entries, the larger the archive may be
+        (guest / f"p/e{i}").mkdir()
     hostile(fake, guest, [line.replace("/OUT/", f"{outside}/") if attack == "absolute" else line
                           for line in HOSTILE[attack]])
     status, _, said = cp(fake, f"{ID}:{guest}/p", host / "copy")
     assert status == 1 and said.startswith("cubby: ")
+    assert ("sparse" in said) == ("hole" in attack)
+    assert "changed" in said or attack != "larger than listed"
     assert {k: v[1] for k, v in tree(outside).items()} == {b"kept": (b"kept", int((outside / "kept").stat().st_mtime))}
     assert (outside / "kept").stat().st_nlink == 1
     assert set(tree(host)) <= {b"OUT", b"OUT/kept", b"copy", b"copy/d"}
@@ -271,6 +285,41 @@ def test_links_that_lead_out_are_left_out(fake, host, guest):
     assert {k for k in tree(host / "a")} == {b"d", b"d/in", b"in", b"nowhere"}
     assert cp(fake, "--keep-links", f"{ID}:{guest}/p", host / "b") == (0, "", "")
     assert tree(host / "b") == tree(guest / "p")
+
+
+DEEP = "d/d/d/d/d/d/d/d"
+LINK = ENTRY.format(f"./{DEEP}/l") + "e.type = tarfile.SYMTYPE; e.linkname = '../' * 8 + 'f'; out.addfile(e)"
+SECOND = "e.type = tarfile.LNKTYPE; e.linkname = './{}'; out.addfile(e)"
+
+
+@pytest.mark.parametrize("lines", [
+    [LINK, ENTRY.format("./x") + SECOND.format(f"{DEEP}/l")], [LINK, ENTRY.format("./s") + SECOND.format(f"{DEEP}/l")],
+    [ENTRY.format("./x") + SECOND.format("was")], [ENTRY.format("./x") + SECOND.format("d")]],
+    ids=["of a link", "that should be a link", "of a link that was there", "of a directory"])
+def test_a_hard_link_of_a_symbolic_link_is_refused(fake, host, guest, lines):
+    """A link may lead up as far as it is deep. Its second name nearer to the top would lead out."""
+    (guest / "p" / DEEP).mkdir(parents=True)
+    (guest / "p" / DEEP / "l").symlink_to("../" * 8 + "f")
+    (guest / "p/s").symlink_to("f")
+    for name in ("f", "x", "was"):
+        (guest / "p" / name).touch()
+    (host / "copy/d").mkdir(parents=True)
+    (host / "copy/was").symlink_to("../../victim")
+    hostile(fake, guest, lines)
+    status, _, said = cp(fake, f"{ID}:{guest}/p/.", host / "copy")
+    assert status == 1 and ("changed while it was copied" in said or "is no file" in said)
+    links = {name: what for name, (_, what) in tree(host / "copy").items() if isinstance(what, str | bytes)}
+    assert set(links) <= {b"was", f"{DEEP}/l".encode()}
+
+
+def test_a_size_that_no_sum_can_hold(fake, host, guest):
+    tools = guest.parent / "tools"
+    tools.mkdir()
+    (tools / "find").write_text("#!/bin/sh\n[ \"$2\" = -maxdepth ] || printf 'f 644 9223372036854775807 1.0 ./x\\0\\0'\n")
+    (tools / "find").chmod(0o755)
+    fake.init(envVars={"PATH": f"{tools}:{os.environ['PATH']}"})
+    status, _, said = cp(fake, f"{ID}:{guest}", host / "copy")
+    assert status == 1 and "invalid listing entry" in said
 
 
 def test_a_link_in_the_destination_is_not_followed(fake, host, guest):
