@@ -20,6 +20,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/input.h"
+#include "sandbox-backend/cli/shown_lines.h"
 
 #define TIMEOUT_MAX_S (30LL * 24 * 3600)
 
@@ -30,8 +31,10 @@ struct exec {
     bool passes_stdin;
     uv_signal_t interrupt, terminate;
     int signals_open;
-    int caught;     // the signal that we received; 0: none
-    struct err out; // our own stdout or stderr could not be written
+    int caught;      // the signal that we received; 0: none
+    struct err out;  // our own stdout or stderr could not be written
+    bool shows;      // its stderr only as text
+    struct buf line; // of its stderr, until it is whole
     int64_t timeout_ms;
     int status;
 };
@@ -60,7 +63,24 @@ static void on_stdout(const char *data, size_t len, void *ctx)
 
 static void on_stderr(const char *data, size_t len, void *ctx)
 {
-    pass_on(ctx, STDERR_FILENO, data, len);
+    struct exec *x = ctx;
+    struct buf shown auto_buf = BUF_INIT;
+    if (x->shows) {
+        shown_lines_take(&x->line, data, len, &shown);
+        data = shown.data;
+        len = shown.len;
+    }
+    if (len)
+        pass_on(x, STDERR_FILENO, data, len);
+}
+
+static void end_stderr(struct exec *x)
+{
+    struct buf shown auto_buf = BUF_INIT;
+    shown_lines_end(&x->line, &shown);
+    if (shown.len)
+        pass_on(x, STDERR_FILENO, shown.data, shown.len);
+    buf_fini(&x->line);
 }
 
 int exec_status(const struct command_result *r, int64_t timeout_ms)
@@ -96,6 +116,7 @@ static void on_end(const struct command_result *r, const struct err *e, void *ct
 {
     struct exec *x = ctx;
     x->op = NULL;
+    end_stderr(x);
     if (x->caught) {
         x->status = 128 + x->caught;
     } else if (err_is(&x->out)) {
@@ -134,7 +155,7 @@ static void on_signal_closed(uv_handle_t *handle)
     x->signals_open--;
 }
 
-int exec_run(struct connection *c, const char *id, const struct command_opts *opts)
+static int run(struct connection *c, const char *id, const struct command_opts *opts, bool shows)
 {
     static const struct command_events EVENTS = {
         .on_start = on_start, .on_stdout = on_stdout, .on_stderr = on_stderr, .on_end = on_end};
@@ -142,6 +163,7 @@ int exec_run(struct connection *c, const char *id, const struct command_opts *op
         .connection = c,
         .timeout_ms = opts->timeout_ms,
         .passes_stdin = opts->open_stdin,
+        .shows = shows,
         .in = {.loop = &c->loop, .client = c->client, .id = id, .user = opts->user},
     };
     x.in.stream = "stdin";
@@ -155,6 +177,16 @@ int exec_run(struct connection *c, const char *id, const struct command_opts *op
     while (x.signals_open || !input_is_stopped(&x.in))
         uv_run(&c->loop, UV_RUN_ONCE);
     return x.status;
+}
+
+int exec_run(struct connection *c, const char *id, const struct command_opts *opts)
+{
+    return run(c, id, opts, false);
+}
+
+int exec_run_shown(struct connection *c, const char *id, const struct command_opts *opts)
+{
+    return run(c, id, opts, true);
 }
 
 static int exec_in(const struct backend_opts *server, const char *given,

@@ -13,6 +13,8 @@
 // Run a command to its end. The first SIGINT or SIGTERM kills it. Prints errors. Returns the exit
 // status for this program (exec.c has the list).
 int exec_run(struct connection *c, const char *id, const struct command_opts *opts);
+// The same, but print the command's stderr as lines of visible text (shown_lines.h).
+int exec_run_shown(struct connection *c, const char *id, const struct command_opts *opts);
 
 // Return the exit status for a command's end. Prints that the command took longer than timeout_ms.
 int exec_status(const struct command_result *r, int64_t timeout_ms);

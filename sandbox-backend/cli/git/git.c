@@ -14,9 +14,11 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/connection.h"
+#include "sandbox-backend/cli/shown_lines.h"
 
-#define OUTPUT_MAX (16 << 20)
-#define ARGS_MAX   32
+#define OUTPUT_MAX  (16 << 20)
+#define ARGS_MAX    32
+#define BLOCK_BYTES 4096
 
 extern char **environ;
 
@@ -26,6 +28,8 @@ static const char *const SAFE[] = {
     "protocol.ext.allow=never",
     "-c",
     "transfer.fsckObjects=true",
+    "-c",
+    "fetch.fsckObjects=true", // a user's own setting of it would win over the one above
     "-c",
     "fetch.recurseSubmodules=false",
     "-c",
@@ -54,7 +58,7 @@ int git_prepare(const struct backend_opts *server, struct err *e)
     return 0;
 }
 
-// Start git with its stdout at `out`. Return the pid, or -1.
+// Start git with its stdout, and its stderr unless it is quiet, at `out`. Return the pid, or -1.
 static pid_t start(const char *const *args, int out, bool is_quiet, struct err *e)
 {
     const char *argv[ARGS_MAX + ARRAY_LEN(SAFE)] = {NULL};
@@ -69,6 +73,8 @@ static pid_t start(const char *const *args, int out, bool is_quiet, struct err *
     posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
     if (is_quiet)
         posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    else
+        posix_spawn_file_actions_adddup2(&files, out, STDERR_FILENO);
     int failed = posix_spawnp(&pid, argv[0], &files, NULL, (char **)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&files);
     if (failed == ENOENT)
@@ -87,10 +93,37 @@ static int await(pid_t pid, const char *what, struct err *e)
     return err_set(e, ERR_PRECONDITION, "git %s failed", what);
 }
 
+// Print what git says as lines of visible text: messages of a sandbox's git are among it.
+static void show_all(int fd)
+{
+    struct buf rest auto_buf = BUF_INIT;
+    struct buf shown auto_buf = BUF_INIT;
+    struct err unused = ERR_INIT;
+    char block[BLOCK_BYTES];
+    for (ssize_t n; (n = read(fd, block, sizeof block)) != 0;) {
+        if (n < 0 && errno != EINTR)
+            break;
+        if (n > 0)
+            shown_lines_take(&rest, block, (size_t)n, &shown);
+        fd_write_all(STDERR_FILENO, buf_str(&shown), shown.len, &unused);
+        shown.len = 0;
+    }
+    shown_lines_end(&rest, &shown);
+    fd_write_all(STDERR_FILENO, buf_str(&shown), shown.len, &unused);
+}
+
 int git_run(const char *const *args, struct err *e)
 {
-    pid_t pid = start(args, STDERR_FILENO, false, e);
-    return pid < 0 ? -1 : await(pid, args[0], e);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "make a pipe");
+    int reader auto_close = ends[0];
+    pid_t pid = start(args, ends[1], false, e);
+    close(ends[1]);
+    if (pid < 0)
+        return -1;
+    show_all(reader);
+    return await(pid, args[0], e);
 }
 
 int git_output(const char *const *args, struct buf *out, struct err *e)

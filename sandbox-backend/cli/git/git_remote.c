@@ -77,7 +77,7 @@ static int serve(struct connection *c, const char *id, const void *ctx)
     struct err e = ERR_INIT;
     if (say("\n") != 0) // connected
         return 1;
-    int status = exec_run(c, id, &want);
+    int status = exec_run_shown(c, id, &want);
     if (status != NOT_THERE)
         return status;
     err_set(&e, ERR_NOT_FOUND, "the sandbox has no %s: install git in it", h->service);

@@ -169,10 +169,33 @@ def test_hostile_trees_are_refused(host, guest, name):
     commit = guest.git("commit-tree", "-m", "evil", "-p", "HEAD", top, cwd=there)
     guest.git("update-ref", "refs/heads/main", commit, cwd=there)
     mine = host.make("work")
+    host.git("config", "--global", "fetch.fsckObjects", "false", cwd=mine)
     refused = host.run(BIN / "cubby", "work", "--out", "--path", there, ID, cwd=mine, status=1)
     assert b"git fetch failed" in refused.stderr
     assert host.git("branch", "--list", "cubby/*", cwd=mine) == ""
     host.git("fetch", "-q", f"cubby::{ID}{there}", "main", cwd=mine)  # the control: git alone takes it
+
+
+def test_escape_sequences_do_not_reach_the_terminal(host, guest, fake):
+    """The stderr of the sandbox's git, and messages in git's protocol, which git itself may show as they are."""
+    there = guest.make("project")
+    tools = guest.path / "tools"
+    tools.mkdir()
+    for name, lines in {
+            "git-upload-pack": "printf 'a\\tb\\033]0;title\\007\\r\\nno end\\033[2J' >&2\n"
+                               f"exec git -c uploadpack.packObjectsHook={tools}/hook upload-pack \"$@\"",
+            "hook": "printf 'side\\033[31mband\\n' >&2\nexec \"$@\""}.items():
+        (tools / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (tools / name).chmod(0o755)
+    fake.init(defaultUser=ME, envVars={"PATH": f"{tools}:{os.environ['PATH']}"})
+    host.git("clone", "-q", there, "work")
+    mine = host.path / "work"
+    guest.git("commit", "-q", "--allow-empty", "-m", "second", cwd=there)
+    said = host.run("git", "ls-remote", f"cubby::{ID}{there}", cwd=mine, status=None)
+    assert said.returncode == 0 and b"a\tb\\x1b]0;title\\x07\n" in said.stderr and b"no end\\x1b[2J" in said.stderr
+    assert b"\x1b" not in said.stderr
+    said = host.run(BIN / "cubby", "work", "--out", "--path", there, ID, cwd=mine, status=None)
+    assert said.returncode == 0 and b"side\\x1b[31mband" in said.stderr and b"\x1b" not in said.stderr
 
 
 # ---- cubby work
