@@ -72,11 +72,13 @@ struct search {
     json_t *given;      // what has been found
 };
 
+// Return the owner's secret of this name, or NULL. An entry of the secrets file that is not for the
+// owner does not exist for the owner. New reference.
 static json_t *look_up(const struct secrets_opts *opts, const json_t *file, const char *name,
                        const char *owner)
 {
     json_t *entry = json_object_get(file, name);
-    if (entry)
+    if (entry && secret_file_allows(entry, owner))
         return json_incref(entry);
     return opts->stored ? secret_store_entry(opts->stored, name, owner) : NULL;
 }
@@ -102,10 +104,9 @@ static json_t *find(const struct search *s, const char *name, struct err *e)
 {
     const char *owner = s->wish->owner;
     json_t *entry = look_up(s->opts, s->file, name, owner);
-    bool in_file = json_object_get(s->file, name);
     struct err why = ERR_INIT;
     char *value = NULL;
-    if (!entry || (in_file && !secret_file_allows(entry, owner)))
+    if (!entry)
         no_secret(s, name, e);
     else if (json_object_size(s->given) >= SECRETS_OF_ONE_MAX)
         err_set(e, ERR_INVALID, "secrets: a sandbox may use at most %d secrets",
@@ -118,11 +119,13 @@ static json_t *find(const struct search *s, const char *name, struct err *e)
     return entry;
 }
 
-static json_t *add(const struct search *s, const char *name)
+static json_t *add(const struct search *s, const char *name, const json_t *entry)
 {
     char *unique auto_free = random_hex(PLACEHOLDER_BYTES);
     char *placeholder auto_free = str_printf(PLACEHOLDER_PREFIX "%s", unique);
     json_t *one = json_pack("{s:s}", "placeholder", placeholder);
+    if (entry != json_object_get(s->file, name))
+        json_object_set_new(one, "stored", json_true());
     json_object_set_new(s->given, name, one);
     return one;
 }
@@ -142,7 +145,7 @@ static int give(const struct search *s, const char *name, struct err *e)
                 name);
     else if (secret_file_check_use(entry, e) == 0 &&
              check_env(env_name, s->given, s->wish->env, e) == 0)
-        json_object_set_new(add(s, name), "env", json_string(env_name));
+        json_object_set_new(add(s, name, entry), "env", json_string(env_name));
     json_decref(entry);
     return err_is(e) ? -1 : 0;
 }
@@ -167,7 +170,7 @@ static int use_in_rule(const char *host, const char *name, void *ctx, struct err
     if (!entry)
         return err_is(e) ? err_wrap(e, "network.rules: %.80s", host) : no_secret(s, name, e);
     const json_t *own = json_object_get(entry, "hosts");
-    one = one ? one : add(s, name);
+    one = one ? one : add(s, name, entry);
     if (own && !is_for(own, host))
         err_set(e, ERR_INVALID, "network.rules: secret %.80s is not for the host %.80s", name,
                 host);
@@ -304,10 +307,12 @@ static void add_all(struct buf *out, const struct secrets_opts *opts, const json
     json_t *file = opts->path ? secret_file_read(opts->path, &unread) : NULL;
     json_object_foreach (json_object_get(secrets, "given"), name, given) {
         struct err e = unread;
-        json_t *entry = look_up(opts, file, name, owner);
+        bool stored = json_is_true(json_object_get(given, "stored"));
+        json_t *entry = look_up(opts, stored ? NULL : file, name, owner);
         if (!entry && !err_is(&e))
             err_set(&e, ERR_NOT_FOUND, "%s",
-                    opts->path ? "the secret is no longer in the file of --secrets, or was deleted"
+                    opts->path ? "the secret was deleted, or the file of --secrets no longer has "
+                                 "it for this caller"
                                : "the secret was deleted, or the daemon lacks --secrets FILE");
         if (!entry || add_one(out, entry, name, given, &e) < 0) {
             log_warn("secret.unusable", "name=%s error=\"%s\"", name, e.msg);

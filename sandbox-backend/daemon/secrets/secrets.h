@@ -6,6 +6,10 @@
 //    "rules": {...},   (header_rules.h)
 //    "ca": {"certificate": PEM, "key": PEM}}
 //
+// "stored": true marks a secret made through the API. A wake finds it in the store alone, so that a
+// later entry of the secrets file with its name does not replace it. Each wake checks again whether
+// the secrets file gives a secret to the owner.
+//
 // A secret that only the rules use has no "env": the guest does not get its placeholder. If it has
 // no hosts of its own, "hosts" has those of the rules that use it.
 //

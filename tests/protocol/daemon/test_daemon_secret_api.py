@@ -139,6 +139,46 @@ def test_tenants_have_names_of_their_own():
         assert status == 400 and "same" in answer["message"]  # the other tenant's is not used
 
 
+def test_the_operators_later_secret_is_not_given(tmp_path):
+    """An entry of the secrets file that is not for the owner reaches no sandbox that wakes or is forked."""
+    (tmp_path / "value").write_text(NEWER)
+    path = tmp_path / "secrets.json"
+
+    def write(name, *keys):
+        entry = {"file": str(tmp_path / "value"), "hosts": ["b.example.com"], "keys": keys}
+        path.write_text(json.dumps({name: entry}))
+
+    def sleep(sandbox):
+        assert daemon.ask(0, "POST", f"/sandboxes/{sandbox}/pause", {"depth": "hibernate"})[0] == 204
+
+    def wake(sandbox):
+        return daemon.ask(0, "POST", f"/sandboxes/{sandbox}/connect", {"timeout": 60})
+
+    def create(name):
+        status, made = daemon.ask(0, "POST", "/v2/sandboxes", {"templateID": "default", "secrets": [name]})
+        assert status == 201, made
+        return made["sandboxID"]
+
+    write("OTHER", "key0")
+    with Tenants("--secrets", str(path)) as daemon:
+        body = {"name": "SHARED", "value": VALUE, "metadata": {"cubby.hosts": "a.example.com"}}
+        assert daemon.ask(0, "POST", "/secrets", body)[0] == 201
+        own, filed = create("SHARED"), create("OTHER")
+        sleep(own)
+        write("SHARED", "key1")
+        assert wake(own)[0] == 201, "it wakes with its own secret"
+        status, children = daemon.ask(0, "POST", f"/sandboxes/{own}/fork", {})
+        assert status == 201 and "sandbox" in children[0], children
+        daemon.ask(0, "DELETE", "/secrets/SHARED")
+        for name, sandbox in (("SHARED", own), ("OTHER", filed)):
+            sleep(sandbox)
+            write(name, "key1")
+            status, answer = wake(sandbox)
+            assert status == 400 and name in answer["message"], answer
+        write("OTHER", "key0")
+        assert wake(filed)[0] == 201, "it wakes once its owner may use the secret again"
+
+
 def test_a_stored_secret_is_one_of_ours(daemon):
     """With cubby.hosts, a create may name it in `secrets`: the guest gets a placeholder."""
     made = make(daemon, "my-key", metadata={"cubby.hosts": "api.example.com, *.example.org"})

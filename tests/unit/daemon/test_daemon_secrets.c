@@ -145,6 +145,61 @@ static void test_rules(void)
     opts.stored = NULL;
 }
 
+// Return what a sandbox of the key "eve" gets of "B", which the secrets file has as `entry`.
+static char *woken(const json_t *secrets, const char *entry, struct secrets_missing *missing)
+{
+    char *text auto_free = str_printf("{\"B\": %s}", entry);
+    put("eve.json", text);
+    return secrets_egress(&opts, secrets, "eve", missing);
+}
+
+#define OF_FILE(keys) "{\"env\": \"TEST_B\", \"hosts\": [\"*.example.com\"], \"keys\": [" keys "]}"
+
+// An entry of the secrets file that is not for the owner is not used when the sandbox wakes.
+static void test_owners(void)
+{
+    struct secret_store store;
+    struct err e = ERR_INIT;
+    struct secrets taken;
+    struct secrets_missing missing;
+    const char *before = opts.path;
+    char *path auto_free = str_printf("%s/eve.json", dir);
+    json_t *names = json_pack("[s]", "B"), *hosts = json_pack("{s:s}", SECRET_HOSTS_KEY, "a.org");
+    json_t *stored = NULL, *filed = NULL;
+    const struct secrets_wish wish = {.names = names, .owner = "eve"};
+    opts.path = path;
+    put("eve.json", "{\"B\": " OF_FILE("\"bob\"") "}");
+    ok(secret_store_open(&store, dir, &e) == 0, "the store: %s", e.msg);
+    struct stored_secret *own = secret_store_add(&store, "B", "value of eve", hosts, "eve", &e);
+    opts.stored = &store;
+    ok(secrets_wanted(&opts, &wish, &stored, &e) == 0, "a stored secret: %s", e.msg);
+    static const char *const KEYS[] = {OF_FILE("\"bob\""), OF_FILE("\"eve\"")};
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
+        char *text = woken(stored, KEYS[i], &missing);
+        is_int(take(text, &taken), 1, "the sandbox wakes with its secret");
+        is_str(taken.items[0].value, "value of eve", "which is the stored one");
+        is_str(taken.items[0].hosts[0], "a.org", "for its hosts");
+        secrets_fini(&taken);
+        secrets_wipe(&text);
+    }
+    ok(secret_store_remove(&store, own, &e) == 0, "removed: %s", e.msg);
+    put("eve.json", "{\"B\": " OF_FILE("\"eve\"") "}");
+    ok(secrets_wanted(&opts, &wish, &filed, &e) == 0, "one of the secrets file: %s", e.msg);
+    char *text = woken(filed, OF_FILE("\"bob\""), &missing);
+    is_int(take(text, &taken), 0, "a secret whose keys name the owner no more is not given");
+    is_str(missing.names, "B", "and is missing");
+    secrets_fini(&taken);
+    secrets_wipe(&text);
+    secrets_missing_fini(&missing);
+    json_decref(stored);
+    json_decref(filed);
+    json_decref(names);
+    json_decref(hosts);
+    secret_store_fini(&store);
+    opts.stored = NULL;
+    opts.path = before;
+}
+
 static void test_no_file(void)
 {
     json_t *secrets = wanted("[\"A\"]");
@@ -177,6 +232,7 @@ int main(void)
     opts = (struct secrets_opts){.path = path, .trust = "/some/file.pem"};
     test_text();
     test_rules();
+    test_owners();
     test_no_file();
     dir_remove(dir, NULL);
     return tap_done();
