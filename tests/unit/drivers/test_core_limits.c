@@ -151,7 +151,8 @@ static bool is_idle(const json_t *record)
 // `runsc create` ends within the time that a join takes.
 static void test_first_has_ended(void)
 {
-    static const struct core_kind kind = {.process = "a test", .limited = on_limited};
+    static const struct core_kind kind = {
+        .process = "a test", .first_ends = true, .limited = on_limited};
     const struct cgroup_limits limits = {.memory_bytes = LIMIT_BYTES, .cpus = 1, .processes = 64};
     char id[] = "abcdefgh", dir[] = "/nonexistent/core-limits/abcdefgh";
     struct subproc *first = start("exit 0");
@@ -203,7 +204,8 @@ static void put_into(const char *dir, pid_t pid)
 // groups have the same name in each tree of version 1.
 static void test_confine(void)
 {
-    static const struct core_kind kind = {.process = "a test", .limited = on_limited};
+    static const struct core_kind kind = {
+        .process = "a test", .first_ends = true, .limited = on_limited};
     const struct cgroup_limits limits = {.memory_bytes = LIMIT_BYTES, .cpus = 1, .processes = 64};
     char id[] = "ijklmnop", dir[] = "/nonexistent/core-limits/ijklmnop";
     struct subproc *late = start("sleep 600 & echo; wait");
