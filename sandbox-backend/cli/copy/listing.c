@@ -13,8 +13,8 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/build/ignore.h"
 #include "sandbox-backend/cli/copy/remote.h"
+#include "sandbox-backend/cli/copy/sync_rules.h"
 
 #define OCTAL 8
 #define HEX   16
@@ -96,7 +96,7 @@ static char type_of(mode_t mode)
 // ---- the host
 struct walk {
     struct listing *out;
-    const struct ignore *ignored;
+    const struct sync_rules *ignored;
     int depth;
     struct err *e;
 };
@@ -114,7 +114,8 @@ static char *read_target(int dir, const char *name)
 static int walk_entry(struct walk *w, int dir, const char *name, const char *path)
 {
     struct stat st;
-    bool is_ignored = w->ignored && ignore_matches(w->ignored, path);
+    if (sync_rules_hide(w->ignored, path))
+        return 0;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : err_sys(w->e, errno, "%.200s", path);
     struct entry entry = {
@@ -124,13 +125,11 @@ static int walk_entry(struct walk *w, int dir, const char *name, const char *pat
         .seconds = st.st_mtim.tv_sec,
         .nanoseconds = st.st_mtim.tv_nsec,
     };
-    if (!is_ignored) {
-        entry.path = xstrdup(path);
-        entry.target = entry.type == 'l' ? read_target(dir, name) : NULL;
-        if (listing_add(w->out, entry, w->e) < 0)
-            return -1;
-    }
-    if (entry.type != 'd' || (is_ignored && !ignore_has_exceptions(w->ignored)))
+    entry.path = xstrdup(path);
+    entry.target = entry.type == 'l' ? read_target(dir, name) : NULL;
+    if (listing_add(w->out, entry, w->e) < 0)
+        return -1;
+    if (entry.type != 'd')
         return 0;
     int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? err_sys(w->e, errno, "%.200s", path) : walk_dir(w, fd, path);
@@ -165,7 +164,7 @@ static int walk_dir(struct walk *w, int fd, const char *path)
     return result;
 }
 
-int listing_of_host(struct listing *l, int root, const struct ignore *ignored, struct err *e)
+int listing_of_host(struct listing *l, int root, const struct sync_rules *ignored, struct err *e)
 {
     struct walk w = {.out = l, .ignored = ignored, .e = e};
     int fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -254,11 +253,6 @@ static bool parse_entry(char *text, bool is_gnu, struct entry *out)
     return true;
 }
 
-static bool is_left_out(const struct ignore *ignored, const char *path)
-{
-    return ignored && ignore_matches(ignored, path);
-}
-
 // Take the text up to `stop`. NULL: there is none.
 static char *take_field(char **at, char *end, char stop)
 {
@@ -271,8 +265,8 @@ static char *take_field(char **at, char *end, char stop)
     return field;
 }
 
-static int parse_listing(struct listing *l, const struct buf *text, const struct ignore *ignored,
-                         struct err *e)
+static int parse_listing(struct listing *l, const struct buf *text,
+                         const struct sync_rules *ignored, struct err *e)
 {
     char kind = text->len ? text->data[0] : 0;
     char *at = text->data + 1;
@@ -290,7 +284,7 @@ static int parse_listing(struct listing *l, const struct buf *text, const struct
                            line);
         if (kind == 'G' && entry.type == 'l')
             entry.target = xstrdup(target);
-        if (is_left_out(ignored, entry.path))
+        if (sync_rules_hide(ignored, entry.path))
             entry_fini(&entry);
         else if (listing_add(l, entry, e) < 0)
             return -1;
@@ -300,7 +294,7 @@ static int parse_listing(struct listing *l, const struct buf *text, const struct
 }
 
 int listing_of_sandbox(struct listing *l, struct remote *r, const char *path,
-                       const struct ignore *ignored, struct err *e)
+                       const struct sync_rules *ignored, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     const char *args[] = {path, NULL};

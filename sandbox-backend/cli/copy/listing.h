@@ -8,7 +8,7 @@
 #include "sandbox-backend/base/err.h"
 
 struct remote;
-struct ignore;
+struct sync_rules;
 
 #define LISTING_ENTRIES_MAX 1000000
 #define LISTING_BYTES_MAX   (128 << 20) // of a sandbox's answer
@@ -46,7 +46,7 @@ bool listing_path_is_plain(const char *path);
 
 // List the tree below the directory `root` of the host. `ignored` may be NULL. A directory of
 // another file system is entered, a symbolic link never.
-int listing_of_host(struct listing *l, int root, const struct ignore *ignored, struct err *e);
+int listing_of_host(struct listing *l, int root, const struct sync_rules *ignored, struct err *e);
 // List the tree below the directory `path` of the sandbox.
 int listing_of_sandbox(struct listing *l, struct remote *r, const char *path,
-                       const struct ignore *ignored, struct err *e);
+                       const struct sync_rules *ignored, struct err *e);

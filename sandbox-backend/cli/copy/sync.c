@@ -9,18 +9,17 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/build/ignore.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/connection.h"
 #include "sandbox-backend/cli/copy/beneath.h"
 #include "sandbox-backend/cli/copy/copy.h"
 #include "sandbox-backend/cli/copy/listing.h"
 #include "sandbox-backend/cli/copy/remote.h"
+#include "sandbox-backend/cli/copy/sync_rules.h"
 #include "sandbox-backend/cli/copy/sync_state.h"
 #include "sandbox-backend/cli/copy/sync_turn.h"
 
 #define SIGNAL_STATUS 128
-#define IGNORE_FILE   ".cubbyignore"
 #define WATCH_MS      1000
 #define GUEST_EVERY   10 // turns of a watch between two looks at the sandbox without an event
 
@@ -43,7 +42,8 @@ static void on_watch_end(const struct err *e, void *ctx)
     ((struct watch *)ctx)->op = NULL;
 }
 
-static bool has_changed_here(int root, const struct ignore *ignored, const struct listing *before)
+static bool has_changed_here(int root, const struct sync_rules *ignored,
+                             const struct listing *before)
 {
     struct listing now = {0};
     struct err unused = ERR_INIT;
@@ -74,7 +74,7 @@ static void wait_ms(struct remote *r, uint64_t ms)
 }
 
 // Wait until one side has changed, or it is time to look at the sandbox again.
-static void wait_for_change(struct remote *r, int root, const struct ignore *ignored,
+static void wait_for_change(struct remote *r, int root, const struct sync_rules *ignored,
                             struct watch *w)
 {
     struct listing before = {0};
@@ -90,7 +90,7 @@ static void wait_for_change(struct remote *r, int root, const struct ignore *ign
 
 // Synchronise until a signal comes, which is no failure, or a turn fails.
 static int keep_watching(const struct sync *o, struct remote *r, int root, const char *path,
-                         const struct ignore *ignored, struct err *e)
+                         const struct sync_rules *ignored, struct err *e)
 {
     static const struct watch_events EVENTS = {.on_event = on_event, .on_end = on_watch_end};
     struct watch w = {0};
@@ -114,20 +114,20 @@ static int keep_watching(const struct sync *o, struct remote *r, int root, const
 // ---- the verb
 //
 // .git and .env stay where they are, because a host runs what is in the one and a sandbox has no
-// need of the other; a line "!.git" in .cubbyignore brings it back. The sandbox has no say in the
-// rules: .cubbyignore itself is never copied.
-static struct ignore *read_ignored(int root, struct err *e)
+// need of the other; a line "!.git" in .cubbyignore brings it back. A file system of the host may
+// take .GIT for .git. The sandbox has no say in the rules: .cubbyignore itself is never copied.
+static struct sync_rules *read_ignored(int root, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     struct err why = ERR_INIT;
-    buf_adds(&text, "**/.git\n**/.env\n");
-    int fd auto_close = beneath_open(root, IGNORE_FILE, O_RDONLY | O_NONBLOCK, &why);
+    buf_adds(&text, ".[gG][iI][tT]\n.env\n");
+    int fd auto_close = beneath_open(root, SYNC_RULES_FILE, O_RDONLY | O_NONBLOCK, &why);
     if (fd < 0 && why.code != ERR_NOT_FOUND)
         return err_set(e, why.code, "%s", why.msg), NULL;
-    if (fd >= 0 && fd_read_all(fd, IGNORE_BYTES_MAX, &text, e) < 0)
+    if (fd >= 0 && fd_read_all(fd, SYNC_RULES_BYTES, &text, e) < 0)
         return NULL;
-    buf_adds(&text, "\n" IGNORE_FILE "\n**/.cubby-*.part\n");
-    return ignore_new(buf_str(&text), text.len, e);
+    buf_adds(&text, "\n/" SYNC_RULES_FILE "\n.cubby-*.part\n");
+    return sync_rules_new(buf_str(&text), text.len, e);
 }
 
 static int sync_both(struct connection *c, const char *id, const void *ctx)
@@ -141,7 +141,7 @@ static int sync_both(struct connection *c, const char *id, const void *ctx)
     json_decref(sandbox);
     if (root < 0 && !err_is(&e))
         err_sys(&e, errno, "%.200s", o->host);
-    struct ignore *ignored = root < 0 ? NULL : read_ignored(root, &e);
+    struct sync_rules *ignored = root < 0 ? NULL : read_ignored(root, &e);
     if (err_is(&e))
         return cli_fail(&e);
     remote_open(&r, c, id, o->user);
@@ -151,7 +151,7 @@ static int sync_both(struct connection *c, const char *id, const void *ctx)
         result = keep_watching(o, &r, root, path, ignored, &e);
     int caught = r.caught;
     remote_close(&r);
-    ignore_free(ignored);
+    sync_rules_free(ignored);
     if (result == 0)
         return 0;
     if (caught)
@@ -178,7 +178,7 @@ int verb_sync(int argc, char **argv)
             "Brings a directory of this host and one of a sandbox to the same state, both ways.\n"
             "A file that changed on both sides is kept in both versions, and named. .git, .env "
             "and\n"
-            "what .cubbyignore lists in the form of .dockerignore stay where they are.",
+            "what .cubbyignore lists stay where they are.",
         .opts = opts,
         .opt_count = ARRAY_LEN(opts),
         .server = &server,

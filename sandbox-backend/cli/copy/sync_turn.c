@@ -16,6 +16,7 @@
 #include "sandbox-backend/cli/copy/copy.h"
 #include "sandbox-backend/cli/copy/moving.h"
 #include "sandbox-backend/cli/copy/remote.h"
+#include "sandbox-backend/cli/copy/sync_git.h"
 #include "sandbox-backend/cli/copy/sync_state.h"
 
 enum action { KEEP, NOTE, SEND, FETCH, DELETE_GUEST, DELETE_HOST, CONFLICT, FORGET, SKIP };
@@ -33,10 +34,11 @@ struct turn {
     struct remote *r;
     int root;
     const char *path; // of the sandbox
-    const struct ignore *ignored;
+    const struct sync_rules *ignored;
     struct sync_state state;
     struct listing host, guest;
-    struct item *items; // owned
+    struct listing repositories; // sync_git.h
+    struct item *items;          // owned
     size_t count;
     struct moving moving;
     int64_t deleted;
@@ -98,7 +100,25 @@ static const char *reason_to_skip(const struct item *i, const char *below)
     return NULL;
 }
 
-static void add_item(struct turn *t, const char **below, const struct item *from)
+// Skip what the sandbox made or changed in a bare repository. `told` is the last one that was
+// named.
+static bool skip_repository(struct turn *t, struct item *item, const char **told)
+{
+    if (item->action != FETCH && item->action != CONFLICT)
+        return false;
+    const char *top = sync_git_repository(&t->repositories, item->path);
+    if (!top)
+        return false;
+    if (top != *told)
+        moving_skip(&t->moving, *top ? top : ".",
+                    "a git repository without .git: git here would run what the sandbox writes "
+                    "into its settings, so its changes are not taken");
+    *told = top;
+    item->action = SKIP;
+    return true;
+}
+
+static void add_item(struct turn *t, const char **below, const char **told, const struct item *from)
 {
     struct item *item = &t->items[t->count++];
     *item = *from;
@@ -111,6 +131,8 @@ static void add_item(struct turn *t, const char **below, const struct item *from
             *below = item->path;
         return;
     }
+    if (skip_repository(t, item, told))
+        return;
     bool was_noted = listing_find(&t->state.host, item->path) != NULL;
     bool is_restored =
         (item->action == SEND && !item->guest) || (item->action == FETCH && !item->host);
@@ -129,6 +151,7 @@ static void make_items(struct turn *t)
     size_t h = 0;
     size_t g = 0;
     const char *below = NULL;
+    const char *told = NULL;
     t->items = xcalloc(t->host.count + t->guest.count + 1, sizeof *t->items);
     for (;;) {
         const struct entry *here = h < t->host.count ? &t->host.entries[h] : NULL;
@@ -144,7 +167,7 @@ static void make_items(struct turn *t)
                                   .guest = order >= 0 ? there : NULL};
         h += order <= 0;
         g += order >= 0;
-        add_item(t, &below, &item);
+        add_item(t, &below, &told, &item);
     }
 }
 
@@ -338,7 +361,8 @@ static int list_both(struct turn *t, struct err *e)
 
 static int turn_run(struct turn *t, struct err *e)
 {
-    if (list_both(t, e) < 0 || check_loss(t, e) < 0)
+    if (list_both(t, e) < 0 || check_loss(t, e) < 0 ||
+        sync_git_find(&t->repositories, &t->host, &t->guest, e) < 0)
         return -1;
     make_items(t);
     int result = move_all(t, e);
@@ -385,7 +409,7 @@ static void turn_report(const struct turn *t)
 }
 
 int sync_turn(const struct sync *o, struct remote *r, int root, const char *path,
-              const struct ignore *ignored, bool *did_something, struct err *e)
+              const struct sync_rules *ignored, bool *did_something, struct err *e)
 {
     struct turn t = {.o = o, .r = r, .root = root, .path = path, .ignored = ignored};
     char *real auto_free = realpath(o->host, NULL);
@@ -410,5 +434,6 @@ int sync_turn(const struct sync *o, struct remote *r, int root, const char *path
     sync_state_fini(&t.state);
     listing_fini(&t.host);
     listing_fini(&t.guest);
+    listing_fini(&t.repositories);
     return result;
 }

@@ -19,7 +19,7 @@
 
 #include "sandbox-backend/base/err.h"
 
-struct ignore;
+struct sync_rules;
 struct remote;
 
 // The options of cubby sync.
@@ -32,4 +32,4 @@ struct sync {
 // `root` is the host's directory, `path` the sandbox's. *did_something: there was something to do.
 // Prints the result; while watching, only if there was something to do.
 int sync_turn(const struct sync *o, struct remote *r, int root, const char *path,
-              const struct ignore *ignored, bool *did_something, struct err *e);
+              const struct sync_rules *ignored, bool *did_something, struct err *e);

@@ -255,6 +255,80 @@ def test_rules(fake, host, guest):
     assert (host / "build/out").read_text() == "host build/out"
 
 
+HIDDEN = ["a.key", "sub/a.key", "x/y/a.key", "secret", "sub/secret", "top", "n/private/notes/in", "private/notes", ".GIT/config"]
+SHOWN = ["sub/top", "sub/ok.key", "private/other", "a.keys", "docs/.gitignore"]
+RULES = "# rules as for mounts\n*.key\n!ok.key\n**/secret\n/top\nprivate/notes/\n"
+
+
+def test_rules_mean_the_same_as_for_mounts(fake, host, guest):
+    for name in HIDDEN + SHOWN:
+        write(host / name, "host")
+    write(guest / "new/a.key", "guest")
+    write(host / ".cubbyignore", RULES)
+    sync(fake, host, guest)
+    files = {name for name, text in tree(guest).items() if text is not None}
+    assert files == {*SHOWN, "new/a.key"} and not (host / "new/a.key").exists()
+
+
+def test_an_exception_shows_nothing_in_a_hidden_directory(fake, host, guest):
+    """!.git/config is for mounts, where .git itself is shown."""
+    write(guest / ".git/config", "guest")
+    write(guest / "hidden/a", "guest")
+    write(guest / "b", "guest")
+    write(host / ".cubbyignore", "!.git/config\nhidden\n!hidden/a\n")
+    sync(fake, host, guest)
+    assert tree(host) == {".cubbyignore": "!.git/config\nhidden\n!hidden/a\n", "b": "guest"}
+
+
+@pytest.mark.parametrize("line", ["/", "!", "a\0b"])
+def test_a_rule_that_cannot_be_kept(fake, host, guest, line):
+    write(guest / "f", "guest")
+    write(host / ".cubbyignore", f"ok\n{line}\n")
+    status, _, said = run(fake, host, guest)
+    assert status == 1 and ".cubbyignore" in said and not (host / "f").exists()
+
+
+LAYOUTS = {"bare": ["x/HEAD", "x/objects/o", "x/refs/heads/main", "x/config"], "top": ["HEAD", "objects/o", "refs/r", "config"],
+           "elsewhere": ["x/HEAD", "x/commondir", "x/config"], "deep": ["a/x/HEAD", "a/x/objects/o", "a/x/refs/r", "a/x/hooks/h"]}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_bare_repository_of_the_sandbox_is_left_out(fake, host, guest, layout):
+    """git takes it for a repository, and runs what its config says."""
+    for name in LAYOUTS[layout]:
+        write(guest / name, "guest")
+    write(guest / "HEAD-1/refs", "guest")
+    write(host / "mine", "mine")
+    answer = sync(fake, host, guest)
+    top = layout == "top"
+    where = "." if top else LAYOUTS[layout][0].removesuffix("/HEAD")
+    assert [s["path"] for s in answer["skipped"]] == [where] and "a git repository" in answer["skipped"][0]["reason"]
+    assert {name for name, text in tree(host).items() if text is not None} == {"mine", *([] if top else ["HEAD-1/refs"])}
+    assert (guest / "mine").exists() and sync(fake, host, guest)["deleted"] == 0
+
+
+def test_a_bare_repository_that_comes_in_parts(fake, host, guest):
+    write(guest / "x/HEAD", "guest")
+    write(guest / "x/config", "guest")
+    sync(fake, host, guest)
+    for name in ("x/objects/o", "x/refs/r"):
+        write(guest / name, "guest")
+    assert len(sync(fake, host, guest)["skipped"]) == 1
+    assert not (host / "x/objects").exists() and not (host / "x/refs").exists()
+
+
+def test_a_bare_repository_of_the_host_is_the_hosts(fake, host, guest):
+    for name in LAYOUTS["bare"]:
+        write(host / name, "host")
+    assert sync(fake, host, guest)["files"] == 4 and (guest / "x/config").read_text() == "host"
+    write(guest / "x/config", "guest", OLD + 1)
+    write(guest / "x/hooks/h", "guest")
+    write(host / "x/HEAD", "host 2", OLD + 1)
+    assert [s["path"] for s in sync(fake, host, guest)["skipped"]] == ["x"]
+    assert (host / "x/config").read_text() == "host" and not (host / "x/hooks").exists()
+    assert (guest / "x/HEAD").read_text() == "host 2"
+
+
 def test_links_of_the_sandbox_that_lead_out(fake, host, guest):
     (guest / "out").symlink_to("/etc/passwd")
     (guest / "up").symlink_to("../x")
