@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sandbox-backend/base/mem.h"
 
@@ -20,7 +21,10 @@ struct flow {
 
 struct stream_join {
     struct flow flows[2];
-    stream_join_guard_fn guard; // NULL once it has been called
+    const struct stream_join_guard *guard; // borrowed; NULL once it has admitted
+    char early[STREAM_JOIN_EARLY_BYTES];   // the first bytes of flows[1] while there is a guard
+    size_t early_len;
+    size_t early_passed; // fewer than early_len while the guard lets bytes wait
     bool closing;
     int open; // open streams
     void (*on_closed)(void *ctx);
@@ -28,6 +32,7 @@ struct stream_join {
 };
 
 static void on_read(uv_stream_t *from, ssize_t n, const uv_buf_t *piece);
+static void pass_early(struct stream_join *j, const char *data, size_t len);
 
 // ---- the end
 
@@ -81,6 +86,10 @@ static void on_shutdown(uv_shutdown_t *shutdown, int status)
 static void pass_end(struct flow *f)
 {
     uv_read_stop(f->from);
+    if (f == &f->join->flows[1])
+        pass_early(f->join, NULL, 0);
+    if (f->join->closing)
+        return;
     if (uv_shutdown(&f->shutdown, f->to, on_shutdown) < 0)
         close_all(f->join, true);
 }
@@ -129,27 +138,64 @@ static void pass(struct flow *f, const char *data, size_t len)
         hold(f, data + (sent < 0 ? 0 : sent), len - (sent < 0 ? 0 : (size_t)sent));
 }
 
+// ---- the guard
+
+// Pass the bytes of flows[1] that wait, and then `data`.
+static void pass_early(struct stream_join *j, const char *data, size_t len)
+{
+    struct buf all auto_buf = BUF_INIT;
+    buf_add(&all, j->early + j->early_passed, j->early_len - j->early_passed);
+    buf_add(&all, data, len);
+    j->early_passed = j->early_len;
+    if (all.len)
+        pass(&j->flows[1], all.data, all.len);
+}
+
 // The answer is a few bytes, which an unused socket takes at once.
-static bool is_refused(struct flow *f, const char *data, size_t len)
+static bool is_refused(struct stream_join *j, const char *data, size_t len)
+{
+    struct buf answer auto_buf = BUF_INIT;
+    if (j->guard->admits(data, len, &answer)) {
+        j->guard = NULL;
+        pass_early(j, NULL, 0);
+        return j->closing;
+    }
+    uv_buf_t piece = {.base = answer.data, .len = answer.len};
+    uv_try_write(j->flows[0].from, &piece, 1);
+    close_all(j, false);
+    return true;
+}
+
+static void judge_early(struct stream_join *j, const char *data, size_t len)
+{
+    size_t room = sizeof j->early - j->early_len;
+    size_t taken = len < room ? len : room;
+    memcpy(j->early + j->early_len, data, taken);
+    j->early_len += taken;
+    enum stream_join_verdict verdict =
+        taken ? j->guard->judges(j->early, j->early_len) : STREAM_JOIN_PASS;
+    if (verdict == STREAM_JOIN_REFUSE)
+        close_all(j, true);
+    else if (verdict == STREAM_JOIN_PASS || j->early_len == sizeof j->early)
+        pass_early(j, data + taken, len - taken);
+}
+
+// Return whether the guard has refused or taken the bytes.
+static bool is_guarded(struct flow *f, const char *data, size_t len)
 {
     struct stream_join *j = f->join;
-    struct buf answer auto_buf = BUF_INIT;
-    stream_join_guard_fn guard = f == &j->flows[0] ? j->guard : NULL;
-    if (!guard)
+    if (!j->guard)
         return false;
-    j->guard = NULL;
-    if (guard(data, len, &answer))
-        return false;
-    uv_buf_t piece = {.base = answer.data, .len = answer.len};
-    uv_try_write(f->from, &piece, 1);
-    close_all(j, false);
+    if (f == &j->flows[0])
+        return is_refused(j, data, len);
+    judge_early(j, data, len);
     return true;
 }
 
 static void on_read(uv_stream_t *from, ssize_t n, const uv_buf_t *piece)
 {
     struct flow *f = from->data;
-    if (n > 0 && is_refused(f, piece->base, (size_t)n))
+    if (n > 0 && is_guarded(f, piece->base, (size_t)n))
         return;
     if (n > 0)
         pass(f, piece->base, (size_t)n);
@@ -184,7 +230,7 @@ struct stream_join *stream_join_new(uv_stream_t *a, uv_stream_t *b, const void *
     return j;
 }
 
-void stream_join_guard(struct stream_join *j, stream_join_guard_fn guard)
+void stream_join_set_guard(struct stream_join *j, const struct stream_join_guard *guard)
 {
     j->guard = guard;
 }

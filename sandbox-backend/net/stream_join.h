@@ -22,8 +22,21 @@ struct stream_join;
 // freed then.
 struct stream_join *stream_join_new(uv_stream_t *a, uv_stream_t *b, const void *first, size_t len,
                                     void (*on_closed)(void *ctx), void *ctx);
-// Checks the first bytes of `a` before `b` gets them. False: both are closed, after `answer` was
-// sent to `a`. Set it right after stream_join_new, and only for a join without `first`.
-typedef bool (*stream_join_guard_fn)(const char *data, size_t len, struct buf *answer);
-void stream_join_guard(struct stream_join *j, stream_join_guard_fn guard);
+// What to do with the bytes that `b` sends before `a` has sent any.
+enum stream_join_verdict {
+    STREAM_JOIN_PASS,
+    STREAM_JOIN_WAIT,  // for the next bytes of `b`, its end, or bytes of `a` that are admitted
+    STREAM_JOIN_REFUSE // break both streams
+};
+struct stream_join_guard {
+    // Checks the first bytes of `a` before `b` gets them. False: both are closed, after `answer`
+    // was sent to `a`.
+    bool (*admits)(const char *data, size_t len, struct buf *answer);
+    // Checks the bytes that `b` sends before `admits` was called: each time all of them so far, but
+    // at most STREAM_JOIN_EARLY_BYTES. Nothing waits when there are as many; later bytes pass.
+    enum stream_join_verdict (*judges)(const char *data, size_t len);
+};
+#define STREAM_JOIN_EARLY_BYTES 16
+// Set it right after stream_join_new, and only for a join without `first`. Borrowed.
+void stream_join_set_guard(struct stream_join *j, const struct stream_join_guard *guard);
 void stream_join_close(struct stream_join *j); // break both streams; on_closed follows as always

@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "sandbox-backend/daemon/proxy/ports.h"
+#include "sandbox-backend/net/stream_join.h"
 
 #define PORTS_TOKEN_QUERY  "cubby_token"
 #define PORTS_TOKEN_HEADER "X-Access-Token"
@@ -35,6 +36,9 @@ void ports_tcp_cut(struct port_tcp *tcp);       // cut its connections
 void ports_tcp_close(struct port_tcp *tcp);     // close the listener and its connections
 // Return whether these are the first bytes of an HTTP request, as a browser sends it.
 bool ports__is_http(const char *data, size_t len);
+// Refuse what a browser may take for an HTTP answer, in the first bytes that a guest sends. Wait if
+// they end with a part of it.
+enum stream_join_verdict ports__judge_early(const char *data, size_t len);
 
 // ---- ports_http.c: the rules for Host, Origin and access token, whose reasons are there. Pure.
 

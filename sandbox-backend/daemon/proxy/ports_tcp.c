@@ -3,11 +3,15 @@
 //
 // The way of a connection: wake the sandbox if needed, dial the guest's port (a server that speaks
 // first is heard at once), then pass bytes both ways (net/stream_join.h). Every failure is a reset,
-// as there is no way to tell the reason. The first bytes are checked: an HTTP request is refused,
-// because any page can make a browser send one (DNS rebinding), and no Host is checked here.
+// as there is no way to tell the reason. The first bytes of both sides are checked:
+//  - An HTTP request is refused, because any page can make a browser send one (DNS rebinding), and
+//    no Host is checked here.
+//  - An HTTP answer before any request is refused. A browser would take it for the answer to its
+//    request, and run it as a page of 127.0.0.1, whose storage other servers may share.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/proxy/ports_internal.h"
@@ -15,7 +19,6 @@
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/log/log.h"
-#include "sandbox-backend/net/stream_join.h"
 
 #define BACKLOG     128
 #define KEEPALIVE_S 60 // finds a peer that disappeared
@@ -234,8 +237,23 @@ static bool may_be_said(const char *data, size_t len, struct buf *answer)
     return false;
 }
 
+// Browsers skip bytes before a status line: Chromium 4, Firefox 10. Firefox also takes "ICY ".
+enum stream_join_verdict ports__judge_early(const char *data, size_t len)
+{
+    static const char *const STARTS[] = {"HTTP", "ICY "};
+    for (size_t at = 0; at < len; at++)
+        for (size_t i = 0; i < ARRAY_LEN(STARTS); i++) {
+            size_t left = len - at;
+            size_t whole = strlen(STARTS[i]);
+            if (strncasecmp(data + at, STARTS[i], left < whole ? left : whole) == 0)
+                return left < whole ? STREAM_JOIN_WAIT : STREAM_JOIN_REFUSE;
+        }
+    return STREAM_JOIN_PASS;
+}
+
 static void on_dialed(uv_stream_t *stream, const struct err *e, void *ctx)
 {
+    static const struct stream_join_guard GUARD = {may_be_said, ports__judge_early};
     struct tcp_link *l = ctx;
     l->dial = NULL;
     if (!stream) {
@@ -245,7 +263,7 @@ static void on_dialed(uv_stream_t *stream, const struct err *e, void *ctx)
     }
     l->join =
         stream_join_new((uv_stream_t *)steal(&l->client), stream, NULL, 0, on_joined_closed, l);
-    stream_join_guard(l->join, may_be_said);
+    stream_join_set_guard(l->join, &GUARD);
 }
 
 // ---- the listener

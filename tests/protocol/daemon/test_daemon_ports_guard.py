@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """cubbyd: who may ask an exposed port, and which names, tokens and cookies the guest sees."""
 
+import contextlib
 import http.cookiejar
+import queue
+import socket
 import subprocess
+import threading
 import urllib.request
 
 import pytest
@@ -211,3 +215,92 @@ def test_a_browser_reads_nothing_of_raw_tcp(daemon, sandbox):
         assert guest.heads == []
         # What no browser sends goes through, and the guest makes of it what it likes.
         assert b"hello" in ask(number, b"\r\nGET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+
+
+class Talker:
+    """A guest's server that says `words` as soon as it accepts, and then what the client sends."""
+
+    def __init__(self, *words, ends=False):
+        self.words = words
+        self.ends = ends  # after the words
+        self.told = queue.Queue()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *args):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join(30)
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                with self.listener.accept()[0] as s, contextlib.suppress(ConnectionError):
+                    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    s.settimeout(30)
+                    for word in self.words:
+                        s.sendall(word)
+                    while not self.ends and (data := s.recv(65536)):
+                        self.told.put(data)
+                        s.sendall(data)
+
+
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\nhello\n"
+
+
+def read_until_cut(s):
+    """All bytes until the end of the connection, or its reset."""
+    got = b""
+    with contextlib.suppress(ConnectionResetError):
+        while data := s.recv(65536):
+            got += data
+    return got
+
+
+@pytest.mark.parametrize("words", [(PAGE,), (b"H", b"TTP/1.1 200 OK\r\n\r\nhello"), (b"\r\n\r\n", PAGE), (b"junk" + PAGE,),
+                                   (PAGE.replace(b"HTTP", b"hTTp"),), (b"ICY 200 OK\r\n\r\nhello",)],
+                         ids=["page", "split", "newlines", "junk", "letters", "icy"])
+def test_a_guest_that_answers_before_it_is_asked_shows_no_page(daemon, sandbox, words):
+    """A browser takes bytes that come before its request for the answer, so they would be a page of 127.0.0.1."""
+    with Talker(*words) as guest:
+        number = expose(daemon, sandbox, guest.port, protocol="tcp")["hostPort"]
+        with socket.create_connection(("127.0.0.1", number), 30) as s:
+            got = read_until_cut(s)  # the daemon cuts it, as the client says nothing
+            assert b"http" not in got.lower() and b"hello" not in got and b"ICY" not in got
+        assert guest.told.empty()
+
+
+@pytest.mark.parametrize("words", [(b"220 mail.example ESMTP\r\n",), (b"\n",), (b"a" * 15 + b"h", b"HTTP/1.1 is spoken elsewhere"), (b"x" * 300000,)],
+                         ids=["greeting", "short", "later", "long"])
+def test_a_guest_that_speaks_first_is_heard(daemon, sandbox, words):
+    with Talker(*words) as guest:
+        number = expose(daemon, sandbox, guest.port, protocol="tcp")["hostPort"]
+        with socket.create_connection(("127.0.0.1", number), 30) as s:
+            want = b"".join(words)
+            got = b""
+            while len(got) < len(want):
+                data = s.recv(65536)
+                assert data, got
+                got += data
+            assert got == want
+            s.sendall(b"EHLO\r\n")
+            assert s.recv(65536) == guest.told.get(timeout=30) == b"EHLO\r\n"
+
+
+def test_what_waits_comes_when_the_client_speaks_or_the_guest_ends(daemon, sandbox):
+    """A greeting that ends with a part of "HTTP" waits; nothing of it is lost, and the order stays."""
+    with Talker(b"oh") as guest:
+        number = expose(daemon, sandbox, guest.port, protocol="tcp")["hostPort"]
+        with socket.create_connection(("127.0.0.1", number), 30) as s:
+            s.sendall(b"TTP\r\n")
+            s.shutdown(socket.SHUT_WR)
+            assert read_until_cut(s) == b"ohTTP\r\n"
+    with Talker(b"oh", ends=True) as guest:
+        number = expose(daemon, sandbox, guest.port, protocol="tcp")["hostPort"]
+        with socket.create_connection(("127.0.0.1", number), 30) as s:
+            assert read_until_cut(s) == b"oh"

@@ -132,6 +132,34 @@ static void test_requests(void)
     ok(!ports__is_http("GET /", 4), "no byte too far");
 }
 
+static void test_early_bytes(void)
+{
+    static const struct {
+        const char *data;
+        enum stream_join_verdict verdict;
+    } CASES[] = {
+        {"HTTP/1.1 200 OK", STREAM_JOIN_REFUSE},
+        {"http", STREAM_JOIN_REFUSE},
+        {"hTtP/1.1", STREAM_JOIN_REFUSE},
+        {"\r\n\r\nHTTP/1.1", STREAM_JOIN_REFUSE},
+        {"HHTTP/", STREAM_JOIN_REFUSE},
+        {"HTHTHTTP", STREAM_JOIN_REFUSE},
+        {"0123456789HTTP/1", STREAM_JOIN_REFUSE},
+        {"ICY 200 OK", STREAM_JOIN_REFUSE},
+        {"H", STREAM_JOIN_WAIT},
+        {"junkHTT", STREAM_JOIN_WAIT},
+        {"ICY", STREAM_JOIN_WAIT},
+        {"\n", STREAM_JOIN_PASS},
+        {"220 mail", STREAM_JOIN_PASS},
+        {"SSH-2.0-x", STREAM_JOIN_PASS},
+        {"HTT P", STREAM_JOIN_PASS},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
+        ok(ports__judge_early(CASES[i].data, strlen(CASES[i].data)) == CASES[i].verdict,
+           "case %zu is judged", i);
+    ok(ports__judge_early("HTTP", 3) == STREAM_JOIN_WAIT, "no byte too far");
+}
+
 int main(void)
 {
     test_hosts();
@@ -139,5 +167,6 @@ int main(void)
     test_token_of_a_target();
     test_cookies();
     test_requests();
+    test_early_bytes();
     return tap_done();
 }
