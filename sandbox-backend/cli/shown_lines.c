@@ -9,8 +9,8 @@
 
 static void show(struct buf *line, struct buf *out)
 {
-    const char *end = line->data + line->len;
-    for (const char *at = line->data; at < end;) {
+    const char *at = buf_str(line);
+    for (const char *end = at + line->len; at < end;) {
         const char *tab = memchr(at, '\t', (size_t)(end - at));
         visible_add(out, at, (size_t)((tab ? tab : end) - at));
         if (tab)
