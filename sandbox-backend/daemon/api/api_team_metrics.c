@@ -3,12 +3,12 @@
 // owners together on the unix socket.
 #include <stdlib.h>
 #include <string.h>
-#include <uv.h>
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/events/readings.h"
 #include "sandbox-backend/daemon/events/team_metrics.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
@@ -20,32 +20,30 @@
 #define LAST_S    253402300799LL // the end of the year 9999, which every client can show
 
 // A request whose figures a thread reads from the event log.
-struct reading {
-    uv_work_t work;
-    struct http_request *req; // NULL once the client has gone
+struct metrics_reading {
+    struct reading reading;
     struct team_query query;
     bool wants_max;
     enum team_metric metric;
-    char *path, *older, *owner; // owned; of the query
+    char *path, *older; // owned; of the query
     json_t *found;
 };
 
-static void read_metrics(uv_work_t *work)
+static void read_metrics(struct reading *reading)
 {
-    struct reading *r = work->data;
+    struct metrics_reading *r = container_of(reading, struct metrics_reading, reading);
     r->found = r->wants_max ? team_metrics_max(&r->query, r->metric) : team_metrics_read(&r->query);
 }
 
-static void on_read(uv_work_t *work, int status)
+static void on_read(struct reading *reading)
 {
-    (void)status;
-    struct reading *r = work->data;
-    if (r->req)
-        reply_json(r->req, 200, steal(&r->found));
+    struct metrics_reading *r = container_of(reading, struct metrics_reading, reading);
+    if (reading->req)
+        reply_json(reading->req, 200, steal(&r->found));
     json_decref(r->found);
     free(r->path);
     free(r->older);
-    free(r->owner);
+    free(reading->owner);
     free(r);
 }
 
@@ -82,7 +80,7 @@ static int64_t count_running(const struct api_call *c)
 
 static int start(struct api_call *c, bool wants_max, enum team_metric metric, struct err *e)
 {
-    const struct events *events = &c->store->events;
+    struct events *events = &c->store->events;
     const char *owner = api_keys_caller(c->store->api_keys, c->req);
     struct team_query q = {.running = count_running(c)};
     if (!str_eq(c->arg, event_team(NULL)) && !str_eq(c->arg, event_team(owner)))
@@ -92,16 +90,20 @@ static int start(struct api_call *c, bool wants_max, enum team_metric metric, st
                        c->arg);
     if (read_span(c->req, &q, e) < 0)
         return -1;
-    struct reading *r = xcalloc(1, sizeof *r);
-    r->work.data = r;
+    c->error_code = "too_many_readings";
+    if (readings_check(&events->readings, owner, e) < 0)
+        return -1;
+    struct metrics_reading *r = xcalloc(1, sizeof *r);
     r->query = q;
     r->wants_max = wants_max;
     r->metric = metric;
     r->query.path = r->path = xstrdup(events->path);
     r->query.older = r->older = xstrdup(events->older);
-    r->query.owner = r->owner = owner ? xstrdup(owner) : NULL;
-    reply_later(c->req, &r->req);
-    uv_queue_work(c->store->loop, &r->work, read_metrics, on_read);
+    r->query.owner = r->reading.owner = owner ? xstrdup(owner) : NULL;
+    r->reading.read = read_metrics;
+    r->reading.done = on_read;
+    reply_later(c->req, &r->reading.req);
+    readings_add(&events->readings, &r->reading);
     return 0;
 }
 

@@ -80,6 +80,7 @@ int events_open(struct events *ev, uv_loop_t *loop, const char *home,
     ev->path = home_path(home, "events.jsonl");
     ev->older = home_path(home, "events.1.jsonl");
     open_log(ev);
+    readings_init(&ev->readings, loop);
     return webhooks_open(&ev->webhooks, loop, home, guard, e);
 }
 

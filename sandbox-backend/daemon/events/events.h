@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/events/readings.h"
 #include "sandbox-backend/daemon/events/webhooks.h"
 
 #define EVENTS_FILE_BYTES (8L << 20)
@@ -39,9 +40,10 @@ struct event {
 };
 
 struct events {
-    char *path, *older; // owned
-    int fd;             // of the event log; -1: it could not be opened
-    int64_t bytes;      // in the event log
+    char *path, *older;       // owned
+    int fd;                   // of the event log; -1: it could not be opened
+    int64_t bytes;            // in the event log
+    struct readings readings; // of the event log
     struct webhooks webhooks;
 };
 

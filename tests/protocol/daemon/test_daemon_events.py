@@ -3,12 +3,14 @@
 
 import base64
 import hashlib
+import http.client
 import http.server
 import json
 import queue
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -150,7 +152,7 @@ def test_pages_and_types(daemon):
     assert len(get("")) <= 10
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "offset=-1", "orderAsc=1", "types=created"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "offset=-1", "offset=10001", "orderAsc=1", "types=created"])
 def test_a_wrong_query_is_refused(daemon, query):
     answer = daemon.request("GET", "/events/sandboxes?" + query)
     assert answer.status == 400 and query.split("=")[0] in answer.json["message"]
@@ -187,6 +189,39 @@ def test_old_events_go(daemon):
         assert (other.home / "events.1.jsonl").stat().st_size > 8_000_000
         assert (other.home / "events.jsonl").stat().st_size < 10_000
         assert words(events(other, made)) == ["created", "killed"]
+
+
+def fill_log(daemon, owner):
+    """Let a stopped daemon find a full event log of this owner."""
+    event = {"version": "v2", "type": "sandbox.lifecycle.created", "owner": owner, "sandboxId": "iold",
+             "eventData": {"sandbox_metadata": {"a": "x" * 200}},
+             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S.000000000Z", time.gmtime())}
+    line = "\n" + json.dumps(event)
+    for name in ("events.1.jsonl", "events.jsonl"):
+        (daemon.home / name).write_text(line * ((8 << 20) // len(line)))
+
+
+@pytest.mark.parametrize("path", ["/events/sandboxes?types=sandbox.lifecycle.killed", "/teams/key0/metrics",
+                                  "/teams/key0/metrics/max?metric=concurrent_sandboxes"])
+def test_one_key_has_few_readings_at_a_time(path):
+    with Tenants() as daemon:
+        daemon.stop()
+        fill_log(daemon, "key0")
+        daemon.start()
+        host, port = daemon.url.removeprefix("http://").split(":")
+        daemon.process.send_signal(signal.SIGSTOP)  # so that all requests wait for it together
+        asked = [http.client.HTTPConnection(host, int(port), timeout=60) for _ in range(12)]
+        for connection in asked:
+            connection.request("GET", path, headers={"X-API-KEY": daemon.KEYS[0]})
+        daemon.process.send_signal(signal.SIGCONT)
+        answers = [connection.getresponse() for connection in asked]
+        bodies = [json.loads(answer.read()) for answer in answers]
+        assert {answer.status for answer in answers} == {200, 429}
+        for answer, body in zip(answers, bodies):
+            if answer.status == 429:
+                assert answer.headers["Retry-After"] == "1" and body["error_code"] == "too_many_readings"
+        for key in (0, 1):  # none waits any more
+            assert daemon.ask(key, "GET", path.replace("key0", "cubby"))[0] == 200
 
 
 # ---- webhooks
