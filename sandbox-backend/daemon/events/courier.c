@@ -161,8 +161,8 @@ static void on_end(const struct err *e, void *ctx)
     }
     bool arrived = !e && c->status >= 200 && c->status < 300;
     if (!arrived)
-        log_warn("webhook.tried", "id=%s url=%s try=%d status=%d error=\"%s\"", c->id, c->url,
-                 c->tries, c->status, e ? e->msg : "");
+        log_warn("webhook.tried", "id=%s try=%d status=%d error=\"%s\"", c->id, c->tries, c->status,
+                 e ? e->msg : "");
     if (!arrived && c->tries <= COURIER_RETRIES) {
         deadline_arm(&c->again, COURIER_RETRY_MS);
         return;

@@ -204,7 +204,7 @@ struct webhook *webhooks_add(struct webhooks *w, const struct webhook_wish *wish
     TAILQ_INSERT_TAIL(&w->all, hook, link);
     if (save(w, e) == 0) {
         aim(w, hook);
-        log_info("webhook.added", "id=%s url=%s", hook->id, hook->url);
+        log_info("webhook.added", "id=%s", hook->id); // a URL may hold a secret
         return hook;
     }
     TAILQ_REMOVE(&w->all, hook, link);

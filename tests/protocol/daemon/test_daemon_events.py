@@ -336,6 +336,8 @@ def test_a_tenants_webhook_reaches_no_private_address(receiver):
         daemon.ask(0, "POST", "/sandboxes", {"templateID": "default"})
         wait_for(lambda: "webhook.tried" in daemon.log.read_text(), 30, "the delivery was tried")
         assert receiver.got.empty()
+        log = daemon.log.read_text()
+        assert hook["id"] in log and "/hook" not in log, "a URL may hold a secret"
         assert daemon.ask(0, "DELETE", f"/events/webhooks/{hook['id']}")[0] == 200
 
 
