@@ -131,18 +131,32 @@ static json_t *view(const struct event *event)
                      "sandboxTemplateId", event->template);
 }
 
-void events_add(struct events *ev, const struct event *event)
+// Write the event to the event log. `json` is changed.
+static void log_event(struct events *ev, const struct event *event, json_t *json)
 {
-    struct buf body auto_buf = BUF_INIT, line auto_buf = BUF_INIT;
-    json_t *json = view(event);
-    json_to_buf(&body, json);
+    struct buf line auto_buf = BUF_INIT, metadata auto_buf = BUF_INIT;
+    const json_t *its = json_object_get(event->data, "sandbox_metadata");
+    json_t *data = json_copy(event->data);
+    json_to_buf(&metadata, its);
+    if (metadata.len > EVENTS_METADATA_BYTES)
+        json_object_set_new(data, "sandbox_metadata", json_object());
+    json_object_set_new(json, "eventData", data);
     if (event->owner)
         json_object_set_new(json, "owner", json_string(event->owner));
     buf_addc(&line, '\n'); // at its beginning, so that half a line spoils no other
     json_to_buf(&line, json);
-    json_decref(json);
     append(ev, line.data, line.len);
+}
+
+void events_add(struct events *ev, const struct event *event)
+{
+    struct buf body auto_buf = BUF_INIT;
+    json_t *json = view(event);
+    json_to_buf(&body, json);
     webhooks_send(&ev->webhooks, event->type, event->owner, body.data, body.len);
+    if (!event->unlogged)
+        log_event(ev, event, json);
+    json_decref(json);
 }
 
 // ---- reading

@@ -5,8 +5,10 @@
 //   <home>/events.1.jsonl   the events before them
 //
 // The first file becomes the second when it has EVENTS_FILE_BYTES, so both together have a limit.
-// Events older than EVENTS_AGE_NS are not shown. A line is E2B's event and a member "owner". Each
-// event goes to the webhooks of its owner as well (webhooks.h).
+// Events older than EVENTS_AGE_NS are not shown. A line is E2B's event and a member "owner". If the
+// sandbox's metadata has more than EVENTS_METADATA_BYTES, the line has {} in its place, so that one
+// owner's events do not soon replace those of the others. Each event goes to the webhooks of its
+// owner as well (webhooks.h), always with the metadata.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -17,8 +19,9 @@
 #include "sandbox-backend/daemon/events/readings.h"
 #include "sandbox-backend/daemon/events/webhooks.h"
 
-#define EVENTS_FILE_BYTES (8L << 20)
-#define EVENTS_AGE_NS     (7LL * 24 * 3600 * 1000000000)
+#define EVENTS_FILE_BYTES     (8L << 20)
+#define EVENTS_AGE_NS         (7LL * 24 * 3600 * 1000000000)
+#define EVENTS_METADATA_BYTES 1024 // as JSON
 
 enum event_type {
     EVENT_CREATED,
@@ -37,6 +40,7 @@ struct event {
     const char *build; // NULL: unknown
     const char *owner; // name of the API key; NULL: the unix socket
     json_t *data;      // borrowed; E2B's eventData
+    bool unlogged;     // only the webhooks get it
 };
 
 struct events {

@@ -15,7 +15,7 @@ static json_t *execution_of(const struct sandbox *sb)
                      (json_int_t)((clock_wall_ns() - sb->started_ns) / 1000000));
 }
 
-void lifecycle_tell(const struct sandbox *sb, enum event_type type, json_t *data)
+static void tell(const struct sandbox *sb, enum event_type type, json_t *data, bool unlogged)
 {
     data = data ? data : json_object();
     json_object_set(data, "sandbox_metadata", sb->metadata);
@@ -26,19 +26,34 @@ void lifecycle_tell(const struct sandbox *sb, enum event_type type, json_t *data
                                 .template = sb->template,
                                 .build = sb->build,
                                 .owner = sb->owner,
-                                .data = data};
+                                .data = data,
+                                .unlogged = unlogged};
     events_add(&sb->store->events, &event);
     json_decref(data);
 }
 
-void lifecycle_tell_end(const struct sandbox *sb)
+void lifecycle_tell(const struct sandbox *sb, enum event_type type, json_t *data)
+{
+    tell(sb, type, data, false);
+}
+
+static void tell_update(const struct sandbox *sb, int64_t *logged_ms, json_t *data)
+{
+    int64_t now_ms = clock_mono_ms();
+    bool soon = *logged_ms && now_ms - *logged_ms < LIFECYCLE_UPDATE_MS;
+    if (!soon)
+        *logged_ms = now_ms;
+    tell(sb, EVENT_UPDATED, data, soon);
+}
+
+void lifecycle_tell_end(struct sandbox *sb)
 {
     char at[CLOCK_RFC3339_BYTES];
     clock_rfc3339(at, sb->end_ns / 1000000 * 1000000);
-    lifecycle_tell(sb, EVENT_UPDATED, json_pack("{s:s}", "set_timeout", at));
+    tell_update(sb, &sb->end_logged_ms, json_pack("{s:s}", "set_timeout", at));
 }
 
-void lifecycle_tell_network(const struct sandbox *sb)
+void lifecycle_tell_network(struct sandbox *sb)
 {
-    lifecycle_tell(sb, EVENT_UPDATED, json_pack("{s:b}", "set_network", 1));
+    tell_update(sb, &sb->network_logged_ms, json_pack("{s:b}", "set_network", 1));
 }

@@ -138,13 +138,15 @@ struct sandbox {
     // Life. The monotonic clock decides, since a change of the host's date does not move it. The
     // end time on the wall clock is stored as well, so that each answer shows the same text.
     int64_t timeout_ms;
-    int64_t first_timeout_ms; // of the create; a request that resumes the sandbox gives it again
-    int64_t started_ns;       // wall clock; sandbox_set_started
-    int64_t end_ms;           // monotonic
-    int64_t end_ns;           // wall clock
-    int64_t stored_end_ms;    // end_ms in the record
-    int64_t record_again_ms;  // when to write the record again after a failure; 0: the record is
-                              // up to date
+    int64_t first_timeout_ms;  // of the create; a request that resumes the sandbox gives it again
+    int64_t started_ns;        // wall clock; sandbox_set_started
+    int64_t end_ms;            // monotonic
+    int64_t end_ns;            // wall clock
+    int64_t stored_end_ms;     // end_ms in the record
+    int64_t record_again_ms;   // when to write the record again after a failure; 0: the record is
+                               // up to date
+    int64_t end_logged_ms;     // monotonic; when the event log got a new end time; 0: not yet
+    int64_t network_logged_ms; // the same for new rules of the network
 
     // The end (ending.c).
     enum ended_why why;

@@ -191,6 +191,24 @@ def test_old_events_go(daemon):
         assert words(events(other, made)) == ["created", "killed"]
 
 
+def test_one_sandbox_does_not_fill_the_log(daemon, receiver):
+    """Large metadata and a repeated change go to the webhooks, but not to the log."""
+    made = add(daemon, receiver.url, events=types("created", "updated"))
+    metadata = {"a": "x" * 2000}
+    sandbox = daemon.create(metadata=metadata)["sandboxID"]
+    for _ in range(50):
+        assert daemon.request("POST", f"/sandboxes/{sandbox}/timeout", {"timeout": 99}).status == 204
+    logged = events(daemon, sandbox, "&limit=100")
+    assert logged[0]["type"] == types("created")[0] and set(words(logged[1:])) == {"updated"}
+    assert len(logged) < 50, "a change that follows another at once is not logged"
+    assert all(event["eventData"]["sandbox_metadata"] == {} for event in logged)
+    sent = [json.loads(receiver.next()[2]) for _ in range(51)]
+    assert words(sent) == ["created"] + 50 * ["updated"]
+    assert all(event["eventData"]["sandbox_metadata"] == metadata for event in sent)
+    daemon.request("DELETE", f"/events/webhooks/{made['id']}")
+    daemon.kill(sandbox)
+
+
 def fill_log(daemon, owner):
     """Let a stopped daemon find a full event log of this owner."""
     event = {"version": "v2", "type": "sandbox.lifecycle.created", "owner": owner, "sandboxId": "iold",
