@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GET and POST /api-keys, DELETE /api-keys/{name}: the keys of the daemon's keys file, for callers
 // on the unix socket and for keys with "admin". The id of a key is its name, to which its sandboxes
-// belong, so a key gets no other name.
+// belong, so a key gets no other name. DELETE removes the secrets and webhooks of the name as well,
+// so that a later key of that name does not get them.
 #include <string.h>
 
 #include "sandbox-backend/base/clock.h"
@@ -112,7 +113,12 @@ int api_key_remove(struct api_call *c, struct err *e)
     if (check_caller(c, e) < 0 || token_file_remove(keys->keys.path, c->arg, e) < 0)
         return -1;
     log_info("key.removed", "name=%s", c->arg);
-    reply_empty(c->req);
+    if (secret_store_remove_of(&c->store->stored, c->arg, e) < 0 ||
+        webhooks_remove_of(&c->store->events.webhooks, c->arg, e) < 0)
+        err_wrap(e, "the key is deleted, but not all of its secrets and webhooks; delete them on "
+                    "the unix socket");
+    else
+        reply_empty(c->req);
     api_keys_reread(keys); // after the answer: the caller may have deleted its own key
-    return 0;
+    return err_is(e) ? -1 : 0;
 }

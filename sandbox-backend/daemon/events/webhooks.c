@@ -250,6 +250,17 @@ int webhooks_remove(struct webhooks *w, struct webhook *hook, struct err *e)
     return -1;
 }
 
+int webhooks_remove_of(struct webhooks *w, const char *owner, struct err *e)
+{
+    struct webhook *next;
+    for (struct webhook *hook = TAILQ_FIRST(&w->all); hook; hook = next) {
+        next = TAILQ_NEXT(hook, link);
+        if (is_of(hook, owner) && webhooks_remove(w, hook, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 // ---- events
 void webhooks_send(struct webhooks *w, unsigned type, const char *owner, const char *body,
                    size_t len)

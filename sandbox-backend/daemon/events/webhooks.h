@@ -56,6 +56,8 @@ struct webhook *webhooks_add(struct webhooks *w, const struct webhook_wish *wish
 int webhooks_change(struct webhooks *w, struct webhook *hook, const struct webhook_wish *wish,
                     struct err *e);
 int webhooks_remove(struct webhooks *w, struct webhook *hook, struct err *e);
+// Remove all webhooks of an API key. A failure leaves the rest.
+int webhooks_remove_of(struct webhooks *w, const char *owner, struct err *e);
 
 // Send an event of this type and owner to all webhooks that want it. `body` is copied.
 void webhooks_send(struct webhooks *w, unsigned type, const char *owner, const char *body,

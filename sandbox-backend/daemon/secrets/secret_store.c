@@ -329,3 +329,14 @@ int secret_store_remove(struct secret_store *s, struct stored_secret *secret, st
         TAILQ_INSERT_TAIL(&s->all, secret, link);
     return -1;
 }
+
+int secret_store_remove_of(struct secret_store *s, const char *owner, struct err *e)
+{
+    struct stored_secret *next;
+    for (struct stored_secret *secret = TAILQ_FIRST(&s->all); secret; secret = next) {
+        next = TAILQ_NEXT(secret, link);
+        if (is_of(secret, owner) && secret_store_remove(s, secret, e) < 0)
+            return -1;
+    }
+    return 0;
+}

@@ -55,6 +55,8 @@ struct stored_secret *secret_store_add(struct secret_store *s, const char *name,
 int secret_store_change(struct secret_store *s, struct stored_secret *secret, const char *value,
                         json_t *metadata, struct err *e);
 int secret_store_remove(struct secret_store *s, struct stored_secret *secret, struct err *e);
+// Remove all secrets of an API key. A failure leaves the rest.
+int secret_store_remove_of(struct secret_store *s, const char *owner, struct err *e);
 
 // Return the secret of this name as an entry of the secrets file (secret_file.h), without hosts if
 // it has none. New reference, or NULL: the owner has no such secret.

@@ -94,6 +94,31 @@ def test_a_key_may_delete_itself_and_a_broken_file_changes_nothing():
         assert daemon.ask(0, "GET", "/api-keys")[0] == 401
 
 
+def test_a_deleted_key_leaves_no_secret_and_no_webhook(daemon):
+    secret = {"name": "mine", "value": "sk-stored-0123456789"}
+    hook = {"name": "mine", "url": "http://127.0.0.1:1/", "signatureSecret": "its secret",
+            "events": ["sandbox.lifecycle.created"]}
+    mine = [(("POST", "/secrets", secret), 201), (("POST", "/events/webhooks", hook), 201)]
+
+    def ask(key, method, path, body=None):
+        request = urllib.request.Request(daemon.url + path, json.dumps(body).encode() if body else None,
+                                         {"X-API-KEY": key, "Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+
+    key = daemon.ask(0, "POST", "/api-keys", {"name": "new"})[1]["key"]
+    for request, status in mine:
+        assert ask(key, *request)[0] == daemon.ask(1, *request)[0] == status
+    assert daemon.ask(0, "DELETE", "/api-keys/new")[0] == 204
+    again = daemon.ask(0, "POST", "/api-keys", {"name": "new"})[1]["key"]
+    for path in ("/secrets", "/events/webhooks"):
+        assert ask(again, "GET", path) == (200, []), "a key of the same name has none of them"
+        status, others = daemon.ask(1, "GET", path)
+        assert status == 200 and len(others) == 1, "another key's stay"
+    assert len(list((daemon.home / "secrets").glob("sec_*"))) == 1
+    assert daemon.ask(0, "DELETE", "/api-keys/new")[0] == 204
+
+
 class Tcp(OnTcp, Daemon):
     """A daemon with one key that may not manage keys."""
 
