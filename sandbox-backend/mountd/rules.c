@@ -6,20 +6,25 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "sandbox-backend/base/mem.h"
 
 // Secrets of a project, and files by which a guest would run commands on the host: git executes
-// what its configuration and its hooks say.
+// what its configuration and its hooks say, and other files tell where those are (share_git.c).
 const char RULES_DEFAULT[] = ".env\n"
                              ".env.*\n"
                              "!.env.example\n"
                              "!.env.sample\n"
                              "!.env.template\n"
                              ".envrc\n"
+                             ".git/commondir\n"
                              ".git/config\n"
                              ".git/config.worktree\n"
+                             ".git/gitdir\n"
                              ".git/hooks\n"
+                             ".git/modules\n"
+                             ".git/worktrees\n"
                              ".git-credentials\n"
                              ".netrc\n"
                              ".npmrc\n"
@@ -45,44 +50,60 @@ struct names {
     size_t count;
 };
 
-static bool split(struct rule *rule)
+// Split a rule into its names. Return what is wrong with it, or NULL.
+static const char *split(struct rule *rule)
 {
     for (char *rest = rule->text, *name; (name = strsep(&rest, "/"));) {
         if (!*name)
             continue; // a slash at either end, or two together
+        if (strcmp(name, "**") == 0 && !rule->count && rest) {
+            rule->anchored = false; // any directory, as without it
+            continue;
+        }
+        if (strstr(name, "**"))
+            return "has \"**\" elsewhere than at its start, as in \"**/name\"";
+        if (strchr(name, '\\'))
+            return "has a backslash";
         if (rule->count == RULE_NAMES_MAX)
-            return false;
+            return "has more than 16 names";
         rule->names[rule->count++] = name;
     }
-    return rule->count > 0;
+    return rule->count ? NULL : "names nothing";
 }
 
-static void add_line(struct rules *r, const char *line, size_t len)
+static int add_line(struct rules *r, const char *line, size_t len, struct err *e)
 {
     struct rule rule = {0};
     while (len && strchr(" \t\r", line[len - 1]))
         len--;
-    if (!len || *line == '#' || r->count == RULES_MAX || memchr(line, '\0', len))
-        return;
+    if (!len || *line == '#')
+        return 0;
     rule.shows = *line == '!';
     rule.text = xstrndup(line + rule.shows, len - rule.shows);
     rule.anchored = *rule.text == '/';
-    if (!split(&rule)) {
+    const char *wrong = memchr(line, '\0', len) ? "has a zero byte"
+                        : r->count == RULES_MAX ? "is one more than 1024 rules"
+                                                : split(&rule);
+    if (wrong) {
         free(rule.text);
-        return;
+        return err_set(e, ERR_INVALID, "the rule \"%.*s\" of %s %s", (int)MIN(len, 60), line,
+                       RULES_FILE, wrong);
     }
     r->items = xrealloc(r->items, (r->count + 1) * sizeof *r->items);
     r->items[r->count++] = rule;
+    return 0;
 }
 
-void rules_add(struct rules *r, const char *text, size_t len)
+int rules_add(struct rules *r, const char *text, size_t len, struct err *e)
 {
     for (size_t at = 0; at < len;) {
         const char *end = memchr(text + at, '\n', len - at);
         size_t line = end ? (size_t)(end - text) - at : len - at;
-        add_line(r, text + at, line);
+        if (add_line(r, text + at, line, e) < 0)
+            return -1;
         at += line + 1;
     }
+    return 0;
 }
 
 void rules_fini(struct rules *r)

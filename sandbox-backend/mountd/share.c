@@ -37,8 +37,8 @@ int share__open(const struct share *s, const char *path, int flags, mode_t mode)
     int large = flags & O_PATH ? 0 : LARGE_FILE;
     const struct open_how how = {.flags = (unsigned)(flags | O_CLOEXEC | large),
                                  .mode = flags & O_CREAT ? mode : 0,
-                                 .resolve =
-                                     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                                            RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV};
     return (int)syscall(SYS_openat2, s->root, *path ? path : ".", &how, sizeof how);
 }
 
@@ -201,15 +201,15 @@ static int read_rules(struct share *s, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     struct err ignored = ERR_INIT;
-    rules_add(&s->rules, RULES_DEFAULT, strlen(RULES_DEFAULT));
+    if (rules_add(&s->rules, RULES_DEFAULT, strlen(RULES_DEFAULT), e) < 0)
+        return -1;
     int fd auto_close = share__open(s, RULES_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0)
         return errno == ENOENT ? 0 : err_sys(e, errno, "read %s of the directory", RULES_FILE);
     if (fd_read_all(fd, RULES_BYTES_MAX, &text, &ignored) < 0)
         return err_set(e, ERR_INVALID, "%s of the directory cannot be read: %s", RULES_FILE,
                        ignored.msg);
-    rules_add(&s->rules, text.data ? text.data : "", text.len);
-    return 0;
+    return rules_add(&s->rules, text.data ? text.data : "", text.len, e);
 }
 
 int share_init(struct share *s, int root, bool read_only, struct err *e)

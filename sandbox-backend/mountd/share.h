@@ -61,6 +61,12 @@ struct handle *share__handle(struct share *s, const struct request *r);
 // Close what the number has and put a descriptor there, which the handle takes.
 struct handle *share__take(struct share *s, uint32_t number, int *fd);
 
+// share_git.c: return whether the guest may make a file or a link of this name, change the file of
+// this name, or move a name to another one.
+bool share__git_may_make(const char *path);
+bool share__git_may_write(const char *path);
+bool share__git_may_move(const char *from, bool is_dir, const char *to);
+
 typedef int share_op(struct share *s, const struct request *r, struct buf *out, uint32_t *flags);
 // share_files.c: open files
 share_op share__op_open, share__op_create, share__op_read, share__op_write, share__op_release,

@@ -160,12 +160,16 @@ static int new_path(const struct share *s, const struct request *r, char path[PA
 }
 
 // A directory that the rules name keeps its name, and no other directory gets it.
-static bool is_pinned(const struct share *s, int dir, const char *name, const char *from,
-                      const char *to)
+static bool may_move(const struct share *s, int dir, const char *name, const char *from,
+                     const char *to)
 {
     struct stat st;
-    return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
-           (rules_pin(&s->rules, from) || rules_pin(&s->rules, to));
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return true; // the rename fails
+    bool is_dir = S_ISDIR(st.st_mode);
+    if (is_dir && (rules_pin(&s->rules, from) || rules_pin(&s->rules, to)))
+        return false;
+    return share__git_may_move(from, is_dir, to);
 }
 
 int share__op_rename(struct share *s, const struct request *r, struct buf *out, uint32_t *flags)
@@ -182,8 +186,8 @@ int share__op_rename(struct share *s, const struct request *r, struct buf *out, 
     int to_dir auto_close = from_dir < 0 ? -1 : share__parent(s, path, &to);
     if (to_dir < 0)
         return errno;
-    if (is_pinned(s, from_dir, from, r->path, path) ||
-        (how & RENAME_EXCHANGE && is_pinned(s, to_dir, to, r->path, path)))
+    if (!may_move(s, from_dir, from, r->path, path) ||
+        (how & RENAME_EXCHANGE && !may_move(s, to_dir, to, path, r->path)))
         return EPERM;
     if (renameat2(from_dir, from, to_dir, to, how) == 0)
         return 0;
@@ -203,6 +207,8 @@ int share__op_symlink(struct share *s, const struct request *r, struct buf *out,
         return EINVAL;
     memcpy(target, r->more, r->head->more_len);
     target[r->head->more_len] = '\0';
+    if (!share__git_may_make(r->path))
+        return EACCES;
     int dir auto_close = share__parent(s, r->path, &name);
     if (dir < 0)
         return errno;
@@ -219,6 +225,8 @@ int share__op_link(struct share *s, const struct request *r, struct buf *out, ui
     int failed = new_path(s, r, path);
     if (failed)
         return failed;
+    if (!share__git_may_write(r->path) || !share__git_may_make(path))
+        return EACCES; // through its second name, the file could be changed
     int from_dir auto_close = share__parent(s, r->path, &from);
     int to_dir auto_close = from_dir < 0 ? -1 : share__parent(s, path, &to);
     if (to_dir < 0)

@@ -45,10 +45,29 @@ static int take(struct share *s, const struct request *r, int *fd, struct buf *o
     return 0;
 }
 
+// Look at a file without opening it: to open a pipe or a device may already do something. Return 0
+// for a regular file or none.
+static int look(const struct share *s, const char *path)
+{
+    struct stat st;
+    int fd auto_close = share__open(s, path, O_PATH | O_NOFOLLOW, 0);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : errno;
+    if (fstat(fd, &st) < 0)
+        return errno;
+    return S_ISREG(st.st_mode)   ? 0
+           : S_ISDIR(st.st_mode) ? EISDIR
+           : S_ISLNK(st.st_mode) ? ELOOP
+                                 : EACCES;
+}
+
 static int open_file(struct share *s, const struct request *r, int flags, struct buf *out)
 {
+    int failed = look(s, r->path);
     if (r->head->handle >= MOUNT_HANDLES_MAX)
         return EMFILE;
+    if (failed && !(flags & O_EXCL)) // which opens nothing that exists
+        return failed;
     int fd auto_close = share__open(s, r->path, flags | OPEN_ALWAYS, r->head->mode & MODE_BITS);
     return fd < 0 ? errno : take(s, r, &fd, out);
 }
@@ -60,7 +79,7 @@ int share__op_open(struct share *s, const struct request *r, struct buf *out, ui
     bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
     if (writes && s->read_only)
         return EROFS;
-    if (writes && strcmp(r->path, RULES_FILE) == 0)
+    if (writes && (strcmp(r->path, RULES_FILE) == 0 || !share__git_may_write(r->path)))
         return EACCES;
     return open_file(s, r, flags, out);
 }
@@ -69,6 +88,8 @@ int share__op_create(struct share *s, const struct request *r, struct buf *out, 
 {
     (void)answer;
     int flags = ((int)r->head->flags & OPEN_ALLOWED) | O_CREAT;
+    if (!share__git_may_make(r->path))
+        return EACCES;
     if (r->head->how & MOUNT_RETRY) // it may exist because of the first try
         flags &= ~O_EXCL;
     return open_file(s, r, flags, out);
@@ -179,6 +200,9 @@ static int set_mode(const struct share *s, int dir, const char *name, const stru
         return 0;
     if (errno != ENOSYS && errno != EPERM)
         return errno;
+    int failed = look(s, r->path);
+    if (failed && failed != EISDIR)
+        return failed;
     int fd auto_close = share__open(s, r->path, O_RDONLY | OPEN_ALWAYS, 0);
     if (fd < 0 && errno == EACCES)
         fd = share__open(s, r->path, O_WRONLY | OPEN_ALWAYS, 0);
@@ -187,12 +211,12 @@ static int set_mode(const struct share *s, int dir, const char *name, const stru
 
 static int set_size(const struct share *s, const struct request *r)
 {
-    struct stat st;
+    int failed = share__git_may_write(r->path) ? look(s, r->path) : EACCES;
+    if (failed)
+        return failed;
     int fd auto_close = share__open(s, r->path, O_WRONLY | OPEN_ALWAYS, 0);
-    if (fd < 0 || fstat(fd, &st) < 0)
+    if (fd < 0)
         return errno;
-    if (!S_ISREG(st.st_mode))
-        return EINVAL;
     return ftruncate(fd, (off_t)r->head->size) < 0 ? errno : 0;
 }
 

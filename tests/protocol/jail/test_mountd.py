@@ -6,10 +6,13 @@ all there is.
 
 import errno
 import os
+import pathlib
 import struct
+import subprocess
 
 import pytest
 
+from harness import wait_for
 from jail_peer import WALLS
 from mountd_peer import BY_HANDLE, RETRY, Mountd
 
@@ -98,6 +101,81 @@ def test_hidden_files_stay_hidden(mountd, directory):
     assert (directory / ".env").read_text() == "hidden"
 
 
+CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tworktree = .\n\tfsmonitor = touch ran; false\n"
+
+
+def put(mountd, path, data):
+    return (mountd.error("create", path, handle=9, flags=os.O_RDWR, mode=0o755) or
+            mountd.error("write", b"", data, handle=9))
+
+
+def git_status(directory):
+    """git on the host, for whoever owns the directory."""
+    subprocess.run(["git", "-c", "safe.directory=*", "status"], cwd=directory, capture_output=True, timeout=60, check=False,
+                   env={"PATH": os.environ["PATH"], "HOME": str(directory), "GIT_CONFIG_NOSYSTEM": "1"})
+    return (directory / "ran").exists()
+
+
+def make_elsewhere(mountd):
+    """A configuration under a name that is not hidden, with what a repository needs beside HEAD."""
+    for name in (b"e", b"e/objects", b"e/refs"):
+        assert mountd.error("mkdir", name, mode=0o755) == 0
+    assert put(mountd, b"e/config", CONFIG) == 0
+
+
+@pytest.mark.parametrize("path", [b".git/commondir", b".git/gitdir", b".git/modules", b".git/worktrees",
+                                  b".git/modules/s/config", b"sub/.git/commondir"])
+def test_no_file_of_git_leads_elsewhere(mountd, directory, path):
+    mountd.error("mkdir", b"sub/.git", mode=0o755)
+    make_elsewhere(mountd)
+    assert put(mountd, path, b"../e\n") == errno.EACCES and mountd.error("mkdir", path) == errno.EACCES
+    assert mountd.error("rename", b"a", path) == errno.EACCES and mountd.error("rename", b"e", path) == errno.EACCES
+
+
+def test_git_is_a_directory(mountd, directory):
+    make_elsewhere(mountd)
+    assert put(mountd, b"g", b"gitdir: ../e\n") == 0
+    assert put(mountd, b"sub/.git", b"gitdir: ../e\n") == errno.EACCES
+    assert mountd.error("symlink", b"sub/.git", b"../e") == errno.EACCES
+    assert mountd.error("link", b"g", b"sub/.git") == errno.EACCES
+    assert mountd.error("rename", b"g", b"sub/.git") == errno.EPERM
+    assert mountd.error("rename", b"e", b"sub/.git") == errno.EPERM
+    assert mountd.error("mkdir", b"sub/.git", mode=0o755) == 0, "a directory may have the name"
+    assert mountd.error("rename", b"g", b"sub/.git", flags=2) == errno.EPERM
+    assert mountd.error("rename", b"sub/.git", b"g", flags=2) == errno.EPERM
+
+
+def test_a_file_git_of_the_host_is_only_read(mountd, directory):
+    (directory / "sub" / ".git").write_text("gitdir: ../.git/modules/sub")
+    os.chown(directory / "sub" / ".git", OWNER, OWNER)
+    assert mountd.error("open", b"sub/.git", handle=1) == 0
+    assert mountd.ask("read", b"", handle=1, size=7) == (0, b"gitdir:")
+    for flags in (os.O_RDWR, os.O_WRONLY, os.O_TRUNC):
+        assert mountd.error("open", b"sub/.git", handle=2, flags=flags) == errno.EACCES
+    assert mountd.error("change", b"sub/.git", mask=2, size=9) == errno.EACCES
+    assert mountd.error("link", b"sub/.git", b"second") == errno.EACCES
+    assert mountd.error("rename", b"a", b"sub/.git", flags=2) == errno.EPERM
+    assert mountd.error("rename", b"sub/.git", b"a", flags=2) == errno.EPERM
+    assert (directory / "sub" / ".git").read_text() == "gitdir: ../.git/modules/sub"
+
+
+def test_no_bare_repository_is_made(mountd, directory):
+    make_elsewhere(mountd)
+    assert put(mountd, b".git/HEAD", b"ref: refs/heads/main\n") == 0, "git itself writes it"
+    assert mountd.error("mkdir", b".git/refs", mode=0o755) == 0
+    assert put(mountd, b".git/refs/HEAD", b"ref: refs/heads/main\n") == 0
+    assert put(mountd, b"e/HEAD", b"ref: refs/heads/main\n") == errno.EACCES
+    assert mountd.error("symlink", b"e/HEAD", b"refs/heads/main") == errno.EACCES
+    assert mountd.error("link", b".git/HEAD", b"e/HEAD") == errno.EACCES
+    assert mountd.error("rename", b".git/HEAD", b"e/HEAD") == errno.EPERM
+    assert mountd.error("rename", b"a", b"e/HEAD") == errno.EPERM
+    assert mountd.error("rename", b".git/refs", b"f") == errno.EPERM, "with a HEAD in it"
+    assert mountd.error("rename", b"e", b".git/refs", flags=2) == errno.EPERM
+    assert not git_status(directory / "e")
+    (directory / "e" / "HEAD").write_text("ref: refs/heads/main\n")  # what the test would see otherwise
+    assert git_status(directory / "e")
+
+
 def test_rules_of_the_directory(directory):
     (directory / ".cubbyignore").write_text("# mine\n/sub\n*.log\n!.env\n")
     (directory / "x.log").touch()
@@ -106,6 +184,54 @@ def test_rules_of_the_directory(directory):
         assert server.error("stat", b".env") == 0 and server.error("stat", b".git/config") == errno.ENOENT
         assert server.error("unlink", b".cubbyignore") == errno.EACCES
         assert server.error("open", b".cubbyignore", handle=1, flags=os.O_RDWR) == errno.EACCES
+
+
+@pytest.mark.parametrize("rule", ["**/secret.txt", "/**/secret.txt", "secret.txt"])
+def test_a_rule_for_every_directory(directory, rule):
+    (directory / ".cubbyignore").write_text(rule + "\n")
+    for where in (directory, directory / "sub"):
+        (where / "secret.txt").write_text("secret")
+    with Mountd(directory) as server:
+        for path in (b"secret.txt", b"sub/secret.txt"):
+            assert server.error("stat", path) == errno.ENOENT
+        assert server.error("rename", b"sub", b"moved") == 0, "no directory is pinned by it"
+
+
+@pytest.mark.parametrize("text, words", [
+    ("a/**/b", '"**"'), ("a/**", '"**"'), ("**", '"**"'), ("a**", '"**"'), ("\\!x", "backslash"), ("/", "names nothing"),
+    ("/".join("abcdefghijklmnopq"), "16 names"), ("x\n" * 1100, "1024 rules")])
+def test_a_rule_that_cannot_be_kept(directory, text, words):
+    (directory / ".cubbyignore").write_text(text + "\n")
+    with Mountd(directory) as server:
+        with pytest.raises((EOFError, OSError)):
+            server.ask("stat", b"a")
+        said = server.server.stderr.read().decode()
+        assert words in said and "of .cubbyignore" in said and server.server.wait(60) == 1
+
+
+def test_what_is_mounted_below_is_not_served(directory):
+    subprocess.run(["mount", "-t", "tmpfs", "none", directory / "sub"], check=True)
+    try:
+        (directory / "sub" / "x").touch()
+        with Mountd(directory, walls=()) as server:
+            assert server.error("stat", b"sub/x") == errno.EXDEV
+            assert server.error("create", b"sub/y", handle=1, flags=os.O_RDWR, mode=0o600) == errno.EXDEV
+    finally:
+        subprocess.run(["umount", "-l", directory / "sub"], check=True)
+
+
+def test_a_pipe_gets_no_peer(mountd, directory):
+    os.mkfifo(directory / "pipe")
+    os.chmod(directory / "pipe", 0o666)
+    with subprocess.Popen(["sh", "-c", "exec 3>pipe; echo it has one"], cwd=directory, stdout=subprocess.PIPE) as writer:
+        wait_for(lambda: b"pipe" in pathlib.Path(f"/proc/{writer.pid}/wchan").read_bytes() or
+                 pathlib.Path(f"/proc/{writer.pid}/stat").read_text().split()[2] == "S", 60, "the writer waits")
+        assert mountd.error("open", b"pipe", handle=1) == errno.EACCES
+        assert mountd.error("change", b"pipe", mask=2, size=0) == errno.EACCES
+        assert mountd.error("create", b"pipe", handle=1, flags=os.O_RDWR) == errno.EACCES
+        with pytest.raises(subprocess.TimeoutExpired):
+            writer.wait(0.2)
+        writer.kill()
 
 
 def test_what_is_made_belongs_to_the_owner(directory):
