@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <uv.h>
 
 #include "sandbox-backend/base/err.h"
@@ -182,6 +183,7 @@ struct machine_ops {
     int (*network)(const struct machine *m, enum machine_net which, struct net_stats *out,
                    struct err *e);                              // may be NULL
     void (*set_background)(struct machine *m, bool background); // may be NULL
+    void (*confine)(struct machine *m, pid_t pid);              // may be NULL
 };
 
 struct driver {
@@ -426,6 +428,14 @@ static inline void machine_set_background(struct machine *m, bool background)
 {
     if (m->driver->machine.set_background)
         m->driver->machine.set_background(m, background);
+}
+
+// Put a process of the host that works for this machine into the machine's control groups, if it
+// has some. Takes tens of milliseconds on some kernels; failures are ignored.
+static inline void machine_confine(struct machine *m, pid_t pid)
+{
+    if (m->driver->machine.confine)
+        m->driver->machine.confine(m, pid);
 }
 
 // Return what a template contains, for people and models that choose one, such as "bash, git,

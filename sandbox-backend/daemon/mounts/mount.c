@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
@@ -18,6 +19,7 @@
 #include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/daemon/mounts/mount_internal.h"
 #include "sandbox-backend/daemon/sandbox/guest.h"
+#include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sandbox/templates.h"
@@ -36,7 +38,10 @@
 #define EXIT_ABSENT   3 // nothing listens in the guest
 #define RETRY_MIN_MS  50
 #define RETRY_MAX_MS  5000
-#define TRIES         6 // for a caller who waits
+#define TRIES         6     // for a caller who waits
+#define READY_MS      10000 // for the guest's answer to cubby-mountd
+#define LONG_MS       30000 // a server that has served so long did not fail at once
+#define LOG_EVERY_MS  60000 // a guest could make the same event happen again and again
 
 static void on_put(int status, const char *text, const struct err *e, void *ctx);
 static void start(struct mount *m);
@@ -63,7 +68,13 @@ static bool is_running(const struct mount *m)
 }
 
 // ---- 1. the program
-void mount__begin(struct mount *m)
+void mount__begin_later(struct mount *m)
+{
+    m->absent = true;
+    deadline_arm(&m->retry, 0);
+}
+
+static void begin(struct mount *m)
 {
     struct buf program auto_buf = BUF_INIT;
     char *file auto_free = self_guest("mountfs", &m->err);
@@ -239,19 +250,17 @@ static int start_server(struct mount *m, const int fds[6])
                                            .share_fd = SERVER_DIR,
                                            .share_read_only = m->read_only};
     m->server = jailed_start(m->sb->store->loop, &program, &opts, on_server_exit, m, &m->err);
-    return m->server ? 0 : -1;
-}
-
-static int open_source(struct mount *m)
-{
-    int fd = open(m->source, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? err_sys(&m->err, errno, "open the directory %s of the host", m->source) : fd;
+    if (!m->server)
+        return -1;
+    machine_confine(m->sb->machine, subproc_pid(m->server));
+    return 0;
 }
 
 static int serve(struct mount *m)
 {
     int pair[2];
-    int dir auto_close = m->ends ? -1 : open_source(m); // an end needs no directory
+    int dir auto_close =
+        m->ends ? -1 : source_open(m->source, &m->is, &m->err); // an end needs none
     int token auto_close =
         dir < 0 && !m->ends ? -1 : fd_open_memory("token", m->token, sizeof m->token, &m->err);
     int conn auto_close = token < 0 ? -1 : fd_connect_unix(machine_vmnet(m->sb->machine));
@@ -273,9 +282,23 @@ void mount__serve(struct mount *m)
 {
     m->state = MOUNT_SERVES;
     m->ready = false;
-    deadline_disarm(&m->retry);
+    if (!is_running(m)) { // mounts_on_state comes back
+        m->state = MOUNT_IDLE;
+        return;
+    }
+    deadline_arm(&m->retry, READY_MS);
     if (serve(m) < 0)
         fail(m);
+}
+
+// Return whether the log may have an event again that it had at *last.
+static bool may_log(int64_t *last)
+{
+    int64_t now = clock_mono_ms();
+    if (*last && now - *last < LOG_EVERY_MS)
+        return false;
+    *last = now;
+    return true;
 }
 
 static void answer(struct mount *m, const struct err *e)
@@ -298,9 +321,11 @@ static void on_said(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     if (n == 0 || m->ready)
         return;
     m->ready = true;
-    m->failures = 0;
+    m->ready_ms = clock_mono_ms();
     m->err = ERR_INIT;
-    log_info("mount.ready", "id=%s target=\"%s\" ro=%d", m->sb->id, m->target, m->read_only);
+    deadline_disarm(&m->retry);
+    if (may_log(&m->log_ready_ms))
+        log_info("mount.ready", "id=%s target=\"%s\" ro=%d", m->sb->id, m->target, m->read_only);
     answer(m, NULL);
 }
 
@@ -320,9 +345,12 @@ static void on_server_exit(struct subproc *p, int status, void *ctx)
     if (!is_running(m)) // it is served again when the sandbox runs
         return;
     m->absent = absent;
+    if (m->ready && clock_mono_ms() - m->ready_ms >= LONG_MS)
+        m->failures = 0;
+    m->ready = false;
     if (absent && !m->failures) {
         m->failures++;
-        mount__begin(m);
+        begin(m);
         return;
     }
     if (*said)
@@ -340,7 +368,7 @@ static void fail(struct mount *m)
     close_pipe(m);
     m->failures++;
     bool hopeless = m->err.code == ERR_PRECONDITION || m->failures > TRIES;
-    if (m->failures == 1 || hopeless)
+    if ((m->failures == 1 || hopeless) && may_log(&m->log_failed_ms))
         log_warn("mount.failed", "id=%s target=\"%s\" failures=%d error=\"%s\"", m->sb->id,
                  m->target, m->failures, m->err.msg);
     if (m->failures == TRIES)
@@ -354,14 +382,31 @@ static void fail(struct mount *m)
     deadline_arm(&m->retry, (uint64_t)wait);
 }
 
+// The guest took the connection and said nothing.
+static void give_server_up(struct mount *m)
+{
+    subproc_kill(m->server);
+    subproc_close(steal(&m->server), NULL, NULL);
+    close_pipe(m);
+    m->state = MOUNT_IDLE;
+    err_set(&m->err, ERR_PRECONDITION, "the guest's mountfs did not answer within %d s",
+            READY_MS / 1000);
+    if (m->ends || is_running(m)) // otherwise it is served again when the sandbox runs
+        fail(m);
+}
+
 static void on_retry(struct deadline *d)
 {
     struct mount *m = container_of(d, struct mount, retry);
+    if (m->state == MOUNT_SERVES && m->server && !m->ready) {
+        give_server_up(m);
+        return;
+    }
     if (m->state != MOUNT_IDLE || !is_running(m))
         return;
     m->err = ERR_INIT;
     if (m->absent)
-        mount__begin(m);
+        begin(m);
     else
         mount__serve(m);
 }
@@ -387,6 +432,8 @@ void mount__close(struct mount *m, const struct err *e)
         subproc_kill(m->server);
         subproc_close(steal(&m->server), NULL, NULL);
     }
+    if (m->sb->state != SANDBOX_KILLING)
+        record_write_or_log(m->sb); // without this mount, before anybody is told
     answer(m, e);
     m->sb = NULL;
     explicit_bzero(m->token, sizeof m->token);

@@ -21,21 +21,25 @@ struct mount {
     LIST_ENTRY(mount) link;
     struct sandbox *sb; // borrowed; NULL when it is closing
     enum mount_state state;
-    char *source, *target; // owned
+    char *source, *target;    // owned
+    struct mount_identity is; // the source's
     bool read_only;
     bool ends;   // the guest is told to unmount, then this is forgotten
     bool absent; // nothing listens in the guest, so the steps begin with 1
     bool ready;  // cubby-mountd has said so since it was started
     unsigned char token[MOUNT_TOKEN_BYTES];
     int port;
-    int failures; // in a row
+    int failures;         // in a row: a server that served long ends the row
+    int64_t ready_ms;     // when the server said so
+    int64_t log_ready_ms; // when the log got this event last; 0: never
+    int64_t log_failed_ms;
     struct guest_call *call;
     struct subproc *server; // owned; NULL: none
     uv_pipe_t *says;        // owned; stdout of the server
     int log;                // its stderr; -1: none
-    struct deadline retry;
-    struct err err; // the last failure
-    mounts_cb cb;   // NULL: nobody waits
+    struct deadline retry;  // in MOUNT_SERVES: until the server has to be ready
+    struct err err;         // the last failure
+    mounts_cb cb;           // NULL: nobody waits
     void *ctx;
     char line[16]; // what the server said
 };
@@ -47,7 +51,7 @@ struct mounts {
 };
 
 struct mount *mount__new(struct sandbox *sb, const char *source, const char *target);
-void mount__begin(struct mount *m); // step 1
-void mount__serve(struct mount *m); // step 3
+void mount__begin_later(struct mount *m); // step 1, from the loop
+void mount__serve(struct mount *m);       // step 3
 // End everything of the mount, call its caller back with `e`, and free it later.
 void mount__close(struct mount *m, const struct err *e);

@@ -2,11 +2,8 @@
 // The mounts of a sandbox.
 #include "sandbox-backend/daemon/mounts/mounts.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
@@ -68,9 +65,30 @@ static int free_port(const struct sandbox *sb)
     return -1;
 }
 
-int mounts_check(const struct sandbox *sb, const struct mount_want *want, struct err *e)
+static bool is_below(const char *path, const char *above)
 {
-    struct stat st;
+    size_t len = strlen(above);
+    return str_eq(above, "/") ? path[1] : strncmp(path, above, len) == 0 && path[len] == '/';
+}
+
+// A guest that writes to a directory could replace a directory below it that is mounted as well.
+static int check_overlap(const struct sandbox *sb, const struct mount_want *want, struct err *e)
+{
+    for (const struct sandbox *other = store_first(sb->store); other; other = store_next(other))
+        for (const struct mount *m = first(other); m; m = LIST_NEXT(m, link)) {
+            bool below = is_below(want->directory, m->source) && !m->read_only;
+            bool above = is_below(m->source, want->directory) && !want->read_only;
+            if (!m->ends && (below || above))
+                return err_set(e, ERR_CONFLICT,
+                               "%.200s lies %s %.200s, which is mounted in sandbox %s; the upper "
+                               "one of the two may only be mounted read-only",
+                               want->directory, below ? "below" : "above", m->source, other->id);
+        }
+    return 0;
+}
+
+int mounts_check(const struct sandbox *sb, struct mount_want *want, struct err *e)
+{
     if (driver_need(sb->facts.driver, DRIVER_MOUNTS, e) < 0)
         return -1;
     if (!is_plain(want->source) || !is_plain(want->target))
@@ -80,31 +98,29 @@ int mounts_check(const struct sandbox *sb, const struct mount_want *want, struct
     if (is_needed(want->target))
         return err_set(e, ERR_INVALID, "%.100s is a directory that the guest itself needs",
                        want->target);
-    if (stat(want->source, &st) < 0)
-        return err_set(e, ERR_NOT_FOUND, "the directory %.200s cannot be mounted: %s", want->source,
-                       strerror(errno));
-    if (!S_ISDIR(st.st_mode))
-        return err_set(e, ERR_INVALID, "%.200s is no directory", want->source);
+    if (source_resolve(want->source, want->directory, &want->is, e) < 0)
+        return -1;
     if (find(sb, want->target))
         return err_set(e, ERR_EXISTS, "a directory is mounted at %.100s already", want->target);
     if (free_port(sb) < 0)
         return err_set(e, ERR_LIMIT, "a sandbox can have %d mounts",
                        MOUNT_PORT_LAST - MOUNT_PORT_FIRST + 1);
-    return 0;
+    return check_overlap(sb, want, e);
 }
 
 // ---- adding and removing
 struct mount *mounts_add(struct sandbox *sb, const struct mount_want *want, mounts_cb cb, void *ctx)
 {
     int port = free_port(sb);
-    struct mount *m = mount__new(sb, want->source, want->target);
+    struct mount *m = mount__new(sb, want->directory, want->target);
+    m->is = want->is;
     m->read_only = want->read_only;
     m->port = port;
     m->cb = cb;
     m->ctx = ctx;
     random_bytes(m->token, sizeof m->token);
     record_write_or_log(sb);
-    mount__begin(m);
+    mount__begin_later(m);
     return m;
 }
 
@@ -129,7 +145,7 @@ int mounts_remove(struct sandbox *sb, const char *target, struct err *e)
     struct mount *m = find(sb, target);
     if (!m)
         return err_set(e, ERR_NOT_FOUND, "nothing is mounted at %.100s", target);
-    if (m->state == MOUNT_PUTS || m->state == MOUNT_STARTS)
+    if (m->state == MOUNT_PUTS || m->state == MOUNT_STARTS || m->cb)
         return err_set(e, ERR_CONFLICT, "%.100s is being mounted; try again in a moment", target);
     end_mount(m);
     record_write_or_log(sb);
@@ -159,9 +175,11 @@ static json_t *to_json(const struct mount *m, bool ends)
 {
     char token[2 * MOUNT_TOKEN_BYTES + 1] = "";
     hex_encode(token, m->token, MOUNT_TOKEN_BYTES);
-    return json_pack("{s:s, s:s, s:b, s:b, s:i, s:s}", "source", m->source, "target", m->target,
-                     "readOnly", m->read_only, "ends", ends || m->ends, "port", m->port, "token",
-                     token);
+    json_t *json = json_pack("{s:s, s:s, s:b, s:b, s:i, s:s}", "source", m->source, "target",
+                             m->target, "readOnly", m->read_only, "ends", ends || m->ends, "port",
+                             m->port, "token", token);
+    source_to_json(&m->is, json);
+    return json;
 }
 
 json_t *mounts_inherit(const struct sandbox *parent, bool ends)
@@ -189,6 +207,8 @@ static int read_one(struct sandbox *sb, const json_t *entry, struct err *e)
     m->read_only = read_only;
     m->ends = ends;
     m->port = (int)port;
+    if (source_from_json(&m->is, entry, e) < 0)
+        return -1;
     if (strlen(token) != 2 * MOUNT_TOKEN_BYTES || !hex_decode(m->token, token, MOUNT_TOKEN_BYTES))
         return err_set(e, ERR_INVALID, "a mount's token is not valid");
     return 0;

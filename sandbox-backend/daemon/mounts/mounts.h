@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/mounts/source.h"
 
 struct sandbox;
 
@@ -25,13 +26,18 @@ struct mount_want {
     const char *source; // absolute path of a directory of the host
     const char *target; // absolute path in the guest
     bool read_only;
+    // Set by mounts_check: the directory without links on the way, and its identity.
+    char directory[PATH_MAX];
+    struct mount_identity is;
 };
 
-// Check what a caller wants. ERR_INVALID, ERR_NOT_FOUND, ERR_EXISTS (the target is mounted),
-// ERR_LIMIT, ERR_UNIMPLEMENTED (the sandbox's driver).
-int mounts_check(const struct sandbox *sb, const struct mount_want *want, struct err *e);
+// Check what a caller wants, and find the directory. ERR_INVALID, ERR_NOT_FOUND, ERR_EXISTS (the
+// target is mounted), ERR_CONFLICT (a mount shows a directory above or below), ERR_LIMIT,
+// ERR_UNIMPLEMENTED (the sandbox's driver).
+int mounts_check(const struct sandbox *sb, struct mount_want *want, struct err *e);
 
-// Called once, from the loop. After an error nothing is mounted. ERR_GONE: the sandbox has ended.
+// Called once, from the loop, and never by mounts_add itself. After an error nothing is mounted.
+// ERR_GONE: the sandbox has ended.
 typedef void (*mounts_cb)(const struct err *e, void *ctx);
 // Mount a directory in a running sandbox, after mounts_check.
 struct mount *mounts_add(struct sandbox *sb, const struct mount_want *want, mounts_cb cb,

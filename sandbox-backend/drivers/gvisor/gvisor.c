@@ -140,5 +140,6 @@ const struct driver gvisor_driver = {
                 .save = container__save,
                 .usage = core_usage,
                 .network = core_network,
-                .set_background = core_set_background},
+                .set_background = core_set_background,
+                .confine = core_confine},
 };

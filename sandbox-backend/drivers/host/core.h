@@ -268,6 +268,7 @@ void core_limits_confine(struct machine_core *c, pid_t pid);
 // have ended them, but has ended before.
 void core_limits_kill(struct machine_core *c);
 void core_set_background(struct machine *machine, bool background); // machine_ops
+void core_confine(struct machine *machine, pid_t pid);              // machine_ops
 json_t *core_jail(const struct machine *machine);                   // driver.jail
 json_t *core_walls(unsigned walls, unsigned missing); // the same, of these. New reference
 void core_sweep(const char *sandboxes_dir); // driver.sweep: removes the groups of ended machines

@@ -141,6 +141,13 @@ void core_limits_confine(struct machine_core *core, pid_t pid)
     core->limits->holds &= holds;
 }
 
+void core_confine(struct machine *machine, pid_t pid)
+{
+    const struct machine_core *core = container_of(machine, struct machine_core, machine);
+    if (core->limits && !core->limits->joining)
+        cgroup_join(&core->limits->cgroup, pid);
+}
+
 void core_limits_kill(struct machine_core *core)
 {
     if (core->limits && !core->limits->joining)

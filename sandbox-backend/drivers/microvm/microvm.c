@@ -157,5 +157,6 @@ const struct driver microvm_driver = {
                 .stands = machine__stands,
                 .usage = usage,
                 .network = core_network,
-                .set_background = core_set_background},
+                .set_background = core_set_background,
+                .confine = core_confine},
 };

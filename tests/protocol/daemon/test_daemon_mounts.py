@@ -42,6 +42,8 @@ def test_a_key_may_not(daemon, tmp_path):
                                ("DELETE", f"/sandboxes/{made}/mounts?target=/project", None)):
         answer = ask(daemon, key, method, path, data)
         assert answer.status == 403 and "unix socket" in answer.json["message"], method
+    answer = ask(daemon, key, "POST", f"/sandboxes/{made}/fork", {"mounts": "same"})
+    assert answer.status == 403 and "unix socket" in answer.json["message"]
     assert ask(daemon, key, "DELETE", f"/sandboxes/{made}").status == 204
 
 
