@@ -76,7 +76,7 @@
 #include "sandbox-backend/egress/tls_context.h"
 
 #define EGRESS_MESSAGE_MAX     4096
-#define EGRESS_CONFIG_MAX      (4 << 20)
+#define EGRESS_CONFIG_MAX      (8 << 20) // the longest values, each byte escaped, and all rules
 #define EGRESS_CONNECTIONS_MAX 256
 #define EGRESS_LEAVES_MAX      128
 

@@ -243,3 +243,27 @@ json_t *header_rules_for_egress(const json_t *rules, const json_t *given)
     }
     return out;
 }
+
+int header_rules_check_filled(const json_t *rules, const json_t *given, struct err *e)
+{
+    json_t *filled = header_rules_for_egress(rules, given);
+    char *text auto_free = json_to_string(filled);
+    const json_t *rule;
+    const char *name;
+    json_t *value;
+    size_t i;
+    if (strlen(text) > HEADER_RULES_BYTES_MAX)
+        err_set(e, ERR_INVALID,
+                "network.rules may have %d bytes, where each ${e2b.secrets.NAME} counts as the 45 "
+                "bytes of its placeholder",
+                HEADER_RULES_BYTES_MAX);
+    json_array_foreach (filled, i, rule)
+        json_object_foreach (json_object_get(rule, "headers"), name, value)
+            if (json_string_length(value) > VALUE_BYTES_MAX)
+                err_set(e, ERR_INVALID,
+                        "network.rules: %.80s: header %s may have %d bytes, where each "
+                        "${e2b.secrets.NAME} counts as the 45 bytes of its placeholder",
+                        json_string_value(json_object_get(rule, "host")), name, VALUE_BYTES_MAX);
+    json_decref(filled);
+    return err_is(e) ? -1 : 0;
+}

@@ -232,7 +232,8 @@ int secrets_wanted(const struct secrets_opts *opts, const struct secrets_wish *w
         return 0;
     const struct secrets_wish checked = {names, rules, wish->owner, wish->env};
     struct search s = {.opts = opts, .wish = &checked, .given = json_object()};
-    json_t *ca = give_all(&s, e) == 0 ? make_ca(e) : NULL;
+    bool fits = give_all(&s, e) == 0 && header_rules_check_filled(rules, s.given, e) == 0;
+    json_t *ca = fits ? make_ca(e) : NULL;
     if (ca)
         *out = json_pack("{s:O, s:O*, s:o}", "given", s.given, "rules", rules, "ca", ca);
     json_decref(s.given);

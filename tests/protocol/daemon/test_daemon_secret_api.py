@@ -230,6 +230,20 @@ def test_wrong_rules_are_refused(daemon, rules, word):
     refuse(daemon, word, network={"rules": rules})
 
 
+def test_rules_that_egress_would_refuse_are_refused(daemon, secret):
+    """A mark counts as its placeholder of 45 bytes, and all rules have a limit."""
+    mark = "${e2b.secrets.openai}"
+
+    def rules(marks, hosts=1, headers=1):
+        values = {f"X{i}": mark * marks for i in range(headers)}
+        return {"rules": {f"a{i}.example": [{"transform": {"headers": values}}] for i in range(hosts)}}
+
+    refuse(daemon, "header X0 may have 8192 bytes", network=rules(183))
+    refuse(daemon, "network.rules may have 1048576 bytes", network=rules(182, 12, 12))
+    sandbox = daemon.create(network=rules(182))["sandboxID"]
+    assert daemon.kill(sandbox)
+
+
 def test_a_secret_of_the_operators_file_keeps_its_hosts(tmp_path):
     (tmp_path / "value").write_text(VALUE)
     path = tmp_path / "secrets.json"

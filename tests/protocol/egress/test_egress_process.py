@@ -12,7 +12,7 @@ import struct
 import subprocess
 
 import pytest
-from egress_peer import EGRESS, ask
+from egress_peer import EGRESS, Egress, ask
 from egress_world import NAME, PLACEHOLDER, SECRETS, VALUE
 from egress_world import fixture_authorities, fixture_world  # noqa: F401 (fixtures)
 from harness import wait_for
@@ -162,3 +162,13 @@ def test_configurations_that_are_wrong(authorities, spoil):
                              capture_output=True, timeout=60)
     assert out.returncode == 1 and b"egress.failed" in out.stderr
     assert VALUE.encode() not in out.stderr and b"PRIVATE" not in out.stderr
+
+
+def test_the_largest_configuration_of_the_daemon(authorities):
+    """The longest values, with each byte escaped, and the rules that the daemon allows beside them."""
+    hosts, ca, _ = authorities
+    secrets = [{"name": f"KEY{i}", "placeholder": f"cubby-secret-{i:032x}", "value": '"' * 65536, "hosts": [NAME]}
+               for i in range(32)]
+    rules = [{"host": f"a{i}.example", "headers": {f"X{j}": "x" * 8100 for j in range(8)}} for i in range(16)]
+    assert len(json.dumps(secrets)) > 4 << 20 and len(json.dumps(rules)) < 1 << 20
+    Egress(ca, secrets, hosts.path, rules).stop()  # it ends with 0
