@@ -164,14 +164,16 @@ def test_connections_that_end_at_once(daemon, made, project):
         return mounts(daemon, made)[0]["state"] == "ready"
 
     lines = daemon.log.read_text().count("mount.ready id=" + made["sandboxID"])
+    first, turns = time.monotonic(), []
     for _ in range(6):
-        wait_for(ready, 60, "it is served")
-        began = time.monotonic()
-        os.kill(one_server(daemon), signal.SIGKILL)
-        wait_for(lambda: not ready(), 60, "its end is seen")
-    wait_for(ready, 60, "it is served")
-    assert time.monotonic() - began > 1, "the waits grow, although each server was ready"
-    assert lines == 1 and daemon.log.read_text().count("mount.ready id=" + made["sandboxID"]) <= 2
+        ended, began = one_server(daemon), time.monotonic()
+        os.kill(ended, signal.SIGKILL)
+        wait_for(lambda: servers(daemon) not in ([], [ended]) and ready(), 60, "the next serves")  # noqa: B023
+        turns.append(time.monotonic() - began)
+    took = time.monotonic() - first
+    assert turns[-1] > 1 or took > 25, "the waits grow, although each server was ready"
+    assert lines == 1
+    assert daemon.log.read_text().count("mount.ready id=" + made["sandboxID"]) <= 1 + (took + 60) // 60
 
 
 def test_it_is_in_the_groups_of_its_machine(daemon, made, project):

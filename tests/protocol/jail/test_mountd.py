@@ -199,7 +199,7 @@ def test_a_rule_for_every_directory(directory, rule):
 
 @pytest.mark.parametrize("text, words", [
     ("a/**/b", '"**"'), ("a/**", '"**"'), ("**", '"**"'), ("a**", '"**"'), ("\\!x", "backslash"), ("/", "names nothing"),
-    ("/".join("abcdefghijklmnopq"), "16 names"), ("x\n" * 1100, "1024 rules")])
+    ("/".join("abcdefghijklmnopq"), "16 names"), ("x\n" * 1100, "1024 rules")], ids=range(8))
 def test_a_rule_that_cannot_be_kept(directory, text, words):
     (directory / ".cubbyignore").write_text(text + "\n")
     with Mountd(directory) as server:
