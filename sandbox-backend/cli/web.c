@@ -149,12 +149,12 @@ int verb_web(int argc, char **argv)
     struct backend_opts server = {0};
     int64_t port = 0;
     const struct opt opts[] = {
-        CLI_INT("port", &port, "N", 1024, 65535, "port on 127.0.0.1 (default: a free one)"),
+        CLI_INT("port", &port, "N", 1024, 65535, "port on loopback (default: a free one)"),
     };
     const struct cli_usage usage = {
         .synopsis = "web [--port N]",
         .text =
-            "Serves a page on 127.0.0.1 that shows the sandboxes of a cubbyd: live figures,\n"
+            "Serves a page on loopback that shows the sandboxes of a cubbyd: live figures,\n"
             "terminals, files, network, ports and snapshots. Prints a link that opens the page\n"
             "once, for one browser. Whoever has the link may do all that you may. The page\n"
             "ends with Ctrl-C; sandboxes and programs in its terminals run on.",

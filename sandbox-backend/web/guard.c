@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox-backend/web/guard.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +8,12 @@
 #include "sandbox-backend/base/str.h"
 
 #define NONCE_BYTES 16
+#define NAME_BYTES  8
 
 void guard_init(struct guard *g, int port)
 {
-    g->port = port;
+    char *name auto_free = random_hex(NAME_BYTES);
+    g->host = str_printf("%s.localhost:%d", name, port);
     g->token = NULL;
     g->key = random_hex(GUARD_SECRET_BYTES);
     g->nonce = random_hex(NONCE_BYTES);
@@ -30,6 +31,7 @@ void guard_fini(struct guard *g)
     free(g->token);
     free(g->nonce);
     free(g->policy);
+    free(g->host);
 }
 
 const char *guard_new_token(struct guard *g)
@@ -58,22 +60,10 @@ void guard_headers(const struct guard *g, struct http_request *req)
     http_response_header(req, "Cache-Control", "no-store");
 }
 
-static bool is_own_host(const struct guard *g, const char *host)
-{
-    static const char *const NAMES[] = {"127.0.0.1", "localhost"};
-    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
-        char own[32];
-        snprintf(own, sizeof own, "%s:%d", NAMES[i], g->port);
-        if (str_eq(host, own))
-            return true;
-    }
-    return false;
-}
-
 static bool is_own_origin(const struct guard *g, const char *origin)
 {
     static const char SCHEME[] = "http://";
-    return str_starts(origin, SCHEME) && is_own_host(g, origin + sizeof SCHEME - 1);
+    return str_starts(origin, SCHEME) && str_eq(origin + sizeof SCHEME - 1, g->host);
 }
 
 bool guard_admits(const struct guard *g, struct http_request *req)
@@ -81,11 +71,10 @@ bool guard_admits(const struct guard *g, struct http_request *req)
     const char *host = http_request_header(req, "Host");
     const char *origin = http_request_header(req, "Origin");
     const char *site = http_request_header(req, "Sec-Fetch-Site");
-    if (!is_own_host(g, host)) {
+    if (!str_eq(host, g->host)) {
         http_respond_error(req, 403,
-                           "this server is only for http://127.0.0.1:%d; open the URL that cubby "
-                           "web printed",
-                           g->port);
+                           "this server does not answer under the host name of this request; open "
+                           "the URL that cubby web printed");
         return false;
     }
     if (origin && !is_own_origin(g, origin)) {

@@ -3,8 +3,11 @@
 //
 // Theory of operation. Anything in the browser can send requests to 127.0.0.1: pages of the
 // internet, and pages of sandboxes on exposed ports of the same host. So
-//  - Host must be a name of this server. A foreign name whose DNS leads to 127.0.0.1 (DNS
-//    rebinding) is refused.
+//  - Host must be the name of this server, <16 random hexadecimal digits>.localhost, which browsers
+//    resolve to loopback themselves. The name is new in each run, so this origin has no service
+//    worker, cache or storage of any other page. At 127.0.0.1 a page that was once served at the
+//    same port could have left a service worker, which would see the token of the URL. A foreign
+//    name whose DNS leads to 127.0.0.1 (DNS rebinding) is refused too.
 //  - Origin, where the browser sends it, must be this server; Sec-Fetch-Site must be "same-origin",
 //    or "none" for an address that the person opened.
 //  - Everything but the static files needs the key of this process, in a header that only scripts
@@ -28,7 +31,7 @@ struct guard {
     char *token;  // owned; NULL: it was used
     char *nonce;  // owned; of the page's style elements
     char *policy; // owned; Content-Security-Policy
-    int port;
+    char *host;   // owned; the name of this server, with its port
 };
 
 void guard_init(struct guard *g, int port);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox-backend/web/web.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "sandbox-backend/web/relay.h"
 #include "sandbox-backend/web/stream.h"
 
-#define ADDRESS        "127.0.0.1"
+#define PORT_TRIES     8 // until a port is free on both addresses
 #define SMALL_BODY_MAX 16384
 #define JSON_TYPE      "application/json; charset=utf-8"
 
@@ -138,13 +139,40 @@ static void on_request(struct http_request *req, void *ctx)
 
 // ---- the server
 
+// Listen on both addresses of loopback: browsers connect to either for a name below .localhost, so
+// no other user of the host may have the port at one of them. A host without IPv6 has only one.
+static int listen_at(struct http_server *server, int port, struct err *e)
+{
+    if (http_server_listen_tcp(server, "127.0.0.1", port, e) < 0)
+        return -1;
+    if (http_server_listen_tcp(server, "::1", http_server_port(server), e) < 0) {
+        if (e->sys != EADDRNOTAVAIL && e->sys != EAFNOSUPPORT)
+            return -1;
+        *e = ERR_INIT;
+    }
+    return 0;
+}
+
+// Return a server that listens, or NULL with `e`.
+static struct http_server *open_server(struct web *w, uv_loop_t *loop, int port, struct err *e)
+{
+    const struct http_server_opts opts = {.on_request = on_request, .ctx = w};
+    for (int tries = 1;; tries++) {
+        struct http_server *server = http_server_new(loop, &opts);
+        if (listen_at(server, port, e) == 0)
+            return server;
+        http_server_close(server, NULL, NULL);
+        if (port || e->sys != EADDRINUSE || tries == PORT_TRIES)
+            return NULL;
+        *e = ERR_INIT;
+    }
+}
+
 struct web *web_open(uv_loop_t *loop, const struct backend *backend, int port, struct err *e)
 {
     struct web *w = xcalloc(1, sizeof *w);
-    const struct http_server_opts opts = {.on_request = on_request, .ctx = w};
-    w->server = http_server_new(loop, &opts);
-    if (http_server_listen_tcp(w->server, ADDRESS, port, e) < 0) {
-        http_server_close(w->server, NULL, NULL);
+    w->server = open_server(w, loop, port, e);
+    if (!w->server) {
         free(w);
         return NULL;
     }
@@ -158,7 +186,7 @@ struct web *web_open(uv_loop_t *loop, const struct backend *backend, int port, s
 
 char *web_link(struct web *w)
 {
-    return str_printf("http://" ADDRESS ":%d/#%s", w->guard.port, guard_new_token(&w->guard));
+    return str_printf("http://%s/#%s", w->guard.host, guard_new_token(&w->guard));
 }
 
 static void on_part_closed(void *ctx)

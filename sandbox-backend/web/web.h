@@ -16,8 +16,8 @@
 
 struct web;
 
-// Serve at 127.0.0.1:port; 0: any free port. NULL with `e`. The strings of `backend` are borrowed
-// until web_close is done; its HTTP client is made here.
+// Serve at `port` of 127.0.0.1 and ::1; 0: any free port. NULL with `e`. The strings of `backend`
+// are borrowed until web_close is done; its HTTP client is made here.
 struct web *web_open(uv_loop_t *loop, const struct backend *backend, int port, struct err *e);
 // Make a URL that opens the page, once. An earlier one that was not used becomes invalid. New
 // string.

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page in Chromium: signing in, the list with its live figures, create, pause, resume, kill, and its looks."""
 
+import http.server
 import json
 import signal
+import threading
 
 import pytest
 
@@ -209,7 +211,8 @@ def test_cubby_web_ends_and_comes_again(page, daemon, web):
     page.tab.wait_for_selector("#banner:has-text('Start it again')")
     again = Web(daemon.env, "--port", str(web.port))
     try:
-        page.tab.wait_for_selector("text=This browser is not signed in.")
+        assert again.host != web.host  # so the old tab hears nothing of it
+        page.web = again
         page.tab.goto(again.link)
         page.tab.wait_for_selector(row_of(made))
         assert page.tab.is_hidden("#banner")
@@ -240,6 +243,49 @@ def test_fifty_tabs(page, daemon, context, web):
     for other in tabs:
         assert not other.faults
         other.tab.close()
+
+
+class Earlier(http.server.BaseHTTPRequestHandler):
+    """A server that had the port before: its service worker answers every navigation by a page that tells the address."""
+
+    WORKER = b"""self.oninstall = () => self.skipWaiting();
+        self.onactivate = event => event.waitUntil(self.clients.claim());
+        const page = '<title>taken</title><script>document.title = "taken " + location.hash</script>';
+        self.onfetch = event => event.respondWith(new Response(page, { headers: { 'Content-Type': 'text/html' } }));"""
+
+    def do_GET(self):
+        body = self.WORKER if self.path == "/worker.js" else b"<p>earlier</p>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/javascript" if self.path == "/worker.js" else "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+def test_a_worker_of_an_earlier_page_at_this_port_sees_nothing(context, daemon):
+    """A sandbox's tenant may choose the port, and have a page there before cubby web starts."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Earlier)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_port
+    tab = context.new_page()
+    for name in ("127.0.0.1", "localhost"):
+        tab.goto(f"http://{name}:{port}/")
+        tab.evaluate("navigator.serviceWorker.register('/worker.js').then(() => navigator.serviceWorker.ready).then(() => null)")
+    server.shutdown()
+    server.server_close()
+    tab.goto(f"http://127.0.0.1:{port}/#x")  # nobody listens: the worker answers
+    assert tab.title() == "taken #x"
+    web = Web(daemon.env, "--port", str(port))
+    try:
+        page = Page(context, web).open()
+        assert "taken" not in page.tab.title()
+        assert web.send("POST", "/session", {"token": web.token})[0] == 401  # the page itself has used it
+        assert not page.faults
+    finally:
+        assert web.close() == 0
 
 
 @pytest.mark.parametrize("path", ["/app.js", "/xterm/xterm.mjs", "/api/sandboxes/stats", "/live"])

@@ -4,7 +4,9 @@
 import http.client
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 
 from harness import BIN
@@ -18,15 +20,14 @@ class Web:
         self.process = subprocess.Popen([BIN / "cubby", "web", *args], env=env, stdout=subprocess.PIPE, text=True,
                                         stdin=subprocess.DEVNULL, **options)
         self.link = self.process.stdout.readline().strip()
-        assert self.link.startswith("http://127.0.0.1:"), self.link
-        self.port = int(self.link.split(":")[2].split("/")[0])
-        self.token = self.link.split("#")[1]
-        self.host = f"127.0.0.1:{self.port}"
+        parts = re.fullmatch(r"http://([0-9a-f]{16}\.localhost:(\d+))/#(.*)", self.link)
+        assert parts, self.link
+        self.host, self.port, self.token = parts[1], int(parts[2]), parts[3]
         self.key = None
 
-    def send(self, method, path, body=None, headers=None, host=None, keyed=True, skip_host=False):
+    def send(self, method, path, body=None, headers=None, host=None, keyed=True, skip_host=False, address="127.0.0.1"):
         """Sends one request; returns (status, headers, body)."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection(address, self.port, timeout=30)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         if not skip_host:
             connection.putheader("Host", self.host if host is None else host)
@@ -55,7 +56,8 @@ class Web:
     def socket(self, path, origin=True, key=True, host=None):
         """A WebSocket as the page opens it."""
         offers = ["cubby"] + ([f"key.{self.key if key is True else key}"] if key else [])
-        return connect(f"ws://{host or self.host}{path}", subprotocols=offers, max_size=None, legacy=True,
+        at = socket.create_connection(("127.0.0.1", self.port), 30)  # not every resolver knows the name
+        return connect(f"ws://{host or self.host}{path}", sock=at, subprotocols=offers, max_size=None, legacy=True,
                        origin=f"http://{self.host}" if origin is True else origin or None, compression=None)
 
     def rss(self):

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """cubby web: who may use it. Other pages in the same browser, foreign names for 127.0.0.1, other programs."""
 
+import contextlib
 import re
 import socket
+import subprocess
 
 import pytest
 from websockets.exceptions import InvalidStatus
 
 from cubbyd_fixtures import daemon, shared  # noqa: F401
+from harness import BIN
 from web_server import Web
 
 SCRIPTS = ("/app.js", "/api.js", "/dom.js")
@@ -34,7 +37,7 @@ def test_the_link_works_once(fresh):
 
 
 def test_the_token_is_in_no_request_line_and_no_argument(fresh):
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#[0-9a-f]{64}", fresh.link)
+    assert re.fullmatch(r"http://[0-9a-f]{16}\.localhost:\d+/#[0-9a-f]{64}", fresh.link)
     with open(f"/proc/{fresh.process.pid}/cmdline", "rb") as words:
         assert fresh.token.encode() not in words.read()
 
@@ -54,29 +57,41 @@ def test_no_cookie_is_set(web):
         assert web.send(method, path)[1].get("Set-Cookie") is None
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil.example:{port}",
-                                  "localhost.evil.example:{port}", "[::1]:{port}", "0.0.0.0:{port}", "127.1:{port}", ""])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:{port}", "localhost:{port}", "127.0.0.1.evil.example:{port}",
+                                  "localhost.evil.example:{port}", "[::1]:{port}", "0.0.0.0:{port}", "127.1:{port}", "", "{name}", "{name}:1",
+                                  "{name}.:{port}", "x{name}:{port}", "x.{name}:{port}", "0123456789abcdef.localhost:{port}", ".localhost:{port}"])
 def test_a_foreign_name_for_this_address_is_refused(web, host):
     """DNS rebinding: the name of another site leads here, and its page sends the key that it does not have; even with it."""
     for path in ("/", "/app.js", "/api/sandboxes/stats"):
-        status, headers, _ = web.send("GET", path, host=host.format(port=web.port))
+        status, headers, text = web.send("GET", path, host=host.format(port=web.port, name=web.host.partition(":")[0]))
         assert status in (400, 403), (path, status)
         assert headers.get("Access-Control-Allow-Origin") is None
+        assert web.host.encode() not in text  # a page at another name of this address does not learn the name
 
 
 def test_a_request_without_a_host_is_refused(web):
     assert web.send("GET", "/", skip_host=True)[0] in (400, 403)
 
 
-def test_localhost_is_this_server(web):
-    assert web.send("GET", "/api/sandboxes/stats", host=f"localhost:{web.port}")[0] == 200
+def test_the_name_is_new_in_each_run(daemon, fresh):  # noqa: F811
+    """A browser keeps service workers, caches and storage by name and port, and one may have chosen the port."""
+    fresh.close()
+    again = Web(daemon.env, "--port", str(fresh.port))
+    try:
+        assert again.port == fresh.port and again.host != fresh.host
+        assert again.send("GET", "/")[0] == 200 and again.send("GET", "/", host=fresh.host)[0] == 403
+        old = {"Origin": f"http://{fresh.host}"}
+        assert again.send("POST", "/session", {"token": again.token}, headers=old)[0] == 403
+        assert again.send("POST", "/session", {"token": again.token}, headers={"Origin": f"http://{again.host}"})[0] == 200
+    finally:
+        assert again.close() == 0
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1", "https://127.0.0.1:{port}",
-                                    "http://127.0.0.1:{port}.evil.example", "http://localhost:1"])
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:{port}", "http://localhost:{port}", "http://{name}", "http://{name}:1", "https://{name}:{port}",
+                                    "http://{name}:{port}.evil.example", "http://x.{name}:{port}", "http://0123456789abcdef.localhost:{port}"])
 def test_another_origin_is_refused(web, origin):
     """Pages of sandboxes are on other ports of the same host, so the port counts."""
-    headers = {"Origin": origin.format(port=web.port)}
+    headers = {"Origin": origin.format(port=web.port, name=web.host.partition(":")[0])}
     assert web.send("GET", "/api/sandboxes/stats", headers=headers)[0] == 403
     assert web.send("POST", "/session", {"token": web.token}, headers=headers)[0] == 403
     assert web.send("DELETE", "/api/sandboxes/abc", headers=headers)[0] == 403
@@ -144,12 +159,22 @@ def test_no_path_leads_out_of_the_page(web, path):
     assert web.send("GET", path)[0] in (400, 403, 404), path
 
 
+def has_ipv6():
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
 def test_it_listens_on_loopback_only(web):
     with open("/proc/net/tcp", encoding="ascii") as table:
         addresses = [line.split()[1] for line in table if f":{web.port:04X} " in line and " 0A " in line]
     assert addresses == [f"0100007F:{web.port:04X}"]
     with open("/proc/net/tcp6", encoding="ascii") as table:
-        assert f":{web.port:04X} 0000" not in table.read()
+        addresses = [line.split()[1] for line in table if f":{web.port:04X} " in line and " 0A " in line]
+    # Browsers try ::1 first for a name below .localhost.
+    assert addresses == ([f"00000000000000000000000001000000:{web.port:04X}"] if has_ipv6() else [])
+    if has_ipv6():
+        assert web.send("GET", "/session", address="::1")[0] == 200
 
 
 def test_bytes_that_are_no_request(web):
@@ -162,8 +187,12 @@ def test_bytes_that_are_no_request(web):
     assert web.send("GET", "/session")[0] == 200
 
 
-def test_a_port_that_is_taken_is_told(daemon, fresh):  # noqa: F811
-    import subprocess
-    from harness import BIN
-    ended = subprocess.run([BIN / "cubby", "web", "--port", str(fresh.port)], env=daemon.env, capture_output=True, text=True, timeout=30)
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_port_that_is_taken_is_told(daemon, address):  # noqa: F811
+    """Also if another program has it at one address only, where browsers may connect."""
+    if address == "::1" and not has_ipv6():
+        pytest.skip("this host has no IPv6")
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as other:
+        ended = subprocess.run([BIN / "cubby", "web", "--port", str(other.getsockname()[1])], env=daemon.env, capture_output=True, text=True,
+                               timeout=30)
     assert ended.returncode == 1 and "in use" in ended.stderr and not ended.stdout
