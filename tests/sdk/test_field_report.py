@@ -40,7 +40,7 @@ def cluster(daemon):
     """(host, the port of envd, the front)."""
     listeners = {"api": (listener(), None), "master": (listener(), None),
                  "direct": (listener(ADDRESS), None)}
-    front = CubeFront(daemon, listeners, lambda: ADDRESS)
+    front = CubeFront(daemon, listeners, lambda: ADDRESS, envd_0_2=True)  # as the report's cluster
     yield (Host(f"http://127.0.0.1:{front.port('api')}", f"http://127.0.0.1:{front.port('master')}"),
            front.port("direct"))
     front.close()

@@ -158,8 +158,11 @@ class Daemon:
 
     def descriptors(self):
         """What the daemon has open, as text, for the report of a test that fails."""
-        where = pathlib.Path(f"/proc/{self.process.pid}/fd")
-        return "\n".join(f"{fd.name} {os.readlink(fd)}" for fd in sorted(where.iterdir(), key=lambda fd: int(fd.name)))
+        lines = []
+        for name in sorted(os.listdir(f"/proc/{self.process.pid}/fd"), key=int):
+            with contextlib.suppress(FileNotFoundError):  # closed since
+                lines.append(f"{name} {os.readlink(f'/proc/{self.process.pid}/fd/{name}')}")
+        return "\n".join(lines)
 
     def connects(self, sandbox):
         """The ports that were connected to in it, in order."""

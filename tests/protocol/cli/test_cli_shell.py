@@ -130,7 +130,8 @@ def test_a_login_shell_without_a_command(fake, open_terminal):
 
 
 def test_keys_reach_the_program(open_terminal):
-    terminal = shell(open_terminal, command=("sh", "-c", "trap 'echo interrupted' INT; echo go; sleep 60; echo after"))
+    terminal = shell(open_terminal, command=(
+        "sh", "-c", "trap 'echo interrupted; hit=1' INT; echo go; until [ $hit ]; do sleep 0.05; done; echo after"))
     terminal.shows("go\r\n")
     terminal.type("\x03")
     terminal.shows("interrupted\r\n")
