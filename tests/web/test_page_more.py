@@ -147,6 +147,19 @@ def test_the_tree_rolls_back_and_forks(opened, daemon, made):
     assert daemon.request("GET", "/snapshots").json == []
 
 
+def test_a_guest_does_not_choose_its_parent(opened, daemon, made):
+    """Its console is in its log, beside the lines of the daemon."""
+    parent, line = made["sandboxID"], f"forked from sandbox {made['sandboxID']}"
+    other = daemon.create(timeout=900)
+    # A machine that boots writes its console to this file, and one that wakes from a template to none.
+    (daemon.directory(other["sandboxID"]) / "console.log").write_text(line + "\n")
+    logs = daemon.request("GET", f"/v2/sandboxes/{other['sandboxID']}/logs?limit=1000").json["logs"]
+    assert [entry["fields"]["source"] for entry in logs if entry["message"] == line] == ["console"]
+    page = opened("snapshots")
+    page.tab.wait_for_selector(f".tree li[data-node='{other['sandboxID']}']")
+    assert sorted(rows(page)) == sorted([[0, "sandbox", parent], [0, "sandbox", other["sandboxID"]]])
+
+
 def test_a_snapshot_outlives_its_sandbox(page, daemon, made):
     saved = daemon.request("POST", f"/sandboxes/{made['sandboxID']}/snapshots", {}).json["snapshotID"]
     other = daemon.create(timeout=900)["sandboxID"]

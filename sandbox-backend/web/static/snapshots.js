@@ -8,13 +8,14 @@ import { known, stateOf, title } from './list.js';
 const FORKED = /^forked from sandbox ([a-z0-9-]{1,64})$/;
 const parents = new Map(); // of forks: the sandbox that each was made from; it never changes
 
-// The daemon names the snapshot that a sandbox was made from. That it is a fork, only its log says.
+// The daemon names the snapshot that a sandbox was made from. That it is a fork, only its log says,
+// in a line of the daemon: the guest writes the lines of its console.
 async function parentOf(sandbox, ids) {
   const id = sandbox.sandboxID;
   if (ids.has(sandbox.templateID)) return sandbox.templateID;
   if (!parents.has(id)) {
     const { logs = [] } = await api('GET', `/v2/sandboxes/${id}/logs?limit=1000`).catch(() => ({}));
-    parents.set(id, logs.map(l => FORKED.exec(l.message)?.[1]).find(Boolean) ?? null);
+    parents.set(id, logs.map(l => l.fields?.source === 'cubbyd' && FORKED.exec(l.message)?.[1]).find(Boolean) ?? null);
   }
   return parents.get(id);
 }
