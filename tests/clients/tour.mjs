@@ -82,12 +82,20 @@ async function tools(client) {
   return sandbox_id;
 }
 
-// It ends with a pause: these clients take a notification a turn later than an answer, so that one which
-// comes in the same piece as the answer is "for an unknown token" to them.
+// The command ends when its last notification has arrived: these clients take a notification a turn later
+// than an answer, so that one which comes in the same piece as the answer is "for an unknown token" to them.
 async function progress(client, sandbox_id) {
   seen.progress = [];
-  await tool(client, 'run_command', { sandbox_id, command: 'echo first; sleep 0.3; echo second; sleep 0.3' },
-    { onprogress: (p) => seen.progress.push(p) });
+  const told = Promise.withResolvers();
+  const onprogress = (p) => {
+    seen.progress.push(p);
+    if (p.message?.includes('second')) told.resolve();
+  };
+  const call = tool(client, 'run_command',
+    { sandbox_id, command: 'echo first; sleep 0.3; echo second; until [ -e told ]; do sleep 0.05; done' }, { onprogress });
+  await Promise.race([told.promise, call]);
+  await tool(client, 'run_command', { sandbox_id, command: 'touch told' });
+  await call;
 }
 
 // Stopping a call stops its command, which another call looks for.
