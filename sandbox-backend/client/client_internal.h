@@ -23,7 +23,7 @@ struct client_op {
         struct client_op *op); // may be called twice; must not complete before it returns
 };
 
-// What the streams of a client wait for, in ms. Constant, except in tests.
+// The waits of a client's streams, in ms. Constant, except in tests.
 struct stream_times {
     uint64_t silence;     // a stream that is silent for so long is broken
     uint64_t held_first;  // a stream without a byte after this is looked into (held.h)

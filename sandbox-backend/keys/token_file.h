@@ -70,7 +70,7 @@ struct token_limit {
 // nowhere; the caller frees it. NULL on failure. ERR_EXISTS: the name is taken.
 char *token_file_add(const char *path, const char *name, const struct token_kind *kind,
                      struct err *e);
-// What a new token has beside its name.
+// The settings of a new token, beside its name.
 struct token_wish {
     const struct token_limit *limits;
     size_t count;

@@ -22,7 +22,7 @@ struct stream_join;
 // freed then.
 struct stream_join *stream_join_new(uv_stream_t *a, uv_stream_t *b, const void *first, size_t len,
                                     void (*on_closed)(void *ctx), void *ctx);
-// What to do with the bytes that `b` sends before `a` has sent any.
+// The verdict of a guard on the bytes that `b` sends before `a` has sent any.
 enum stream_join_verdict {
     STREAM_JOIN_PASS,
     STREAM_JOIN_WAIT,  // for the next bytes of `b`, its end, or bytes of `a` that are admitted

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a template of Debian packages gets beside them.
+// The parts that a template gets beside its Debian packages.
 //
 // The programs run in the new system, with chroot, in the same namespaces as the maintainer scripts
 // of Debian's packages: they are trusted like these. pip, npm and the script see copies of the

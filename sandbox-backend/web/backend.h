@@ -15,7 +15,7 @@ struct backend {
     const char *ca_file;      // NULL: none; borrowed
 };
 
-// What a target of the page leads to:
+// The place to which a target of the page leads:
 //   /api/PATH      PATH of the daemon's API
 //   /box/ID/PATH   PATH of envd in the sandbox ID
 #define BACKEND_ID_BYTES 80

@@ -17,7 +17,7 @@
 
 #define BIG (1 << 20) // a guest may make files of any size, which costs a test too much time
 
-// What no answer may hold: a request cannot know it.
+// A text that no answer may hold, because a request cannot know it.
 static char *mark; // owned
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

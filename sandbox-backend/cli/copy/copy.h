@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the verbs that copy share.
+// Parts that the verbs cp and sync share.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -14,7 +14,7 @@ struct sync_rules;
 #define LISTING_BYTES_MAX   (128 << 20) // of a sandbox's answer
 #define LISTING_DEPTH_MAX   256
 #define LISTING_SIZE_MAX    (1LL << 42) // of a sandbox's file; the sum of all fits an int64_t
-// What a file of the sandbox may have grown by since it was listed.
+// A file of the sandbox may have grown by so many bytes since it was listed.
 #define LISTING_GROWTH_BYTES (1 << 20)
 
 struct entry {

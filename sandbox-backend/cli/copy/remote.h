@@ -47,8 +47,8 @@ int remote_upload_bytes(struct remote *r, const struct buf *data, const char *pa
 // Download a file to a descriptor, which stays open.
 int remote_download(struct remote *r, const char *path, int fd, int64_t max, struct err *e);
 
-// What a path of the sandbox leads to, after links. A sandbox that does not exist looks like one
-// without the path.
+// The file or directory to which a path of the sandbox leads, after links. A sandbox that does not
+// exist looks like one without the path.
 struct remote_stat {
     char type;             // 'f', 'd', 'o' for anything else; 0: there is nothing
     char *path;            // owned; absolute

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the last synchronisation of a directory left on both sides, in a file of the state
-// directory. An entry that differs from it has been changed since.
+// The state in which the last synchronisation left both sides, in a file of the state directory. An
+// entry that differs from it has been changed since.
 #pragma once
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/cli/copy/listing.h"

@@ -37,7 +37,7 @@ struct webhooks {
     struct couriers couriers;
 };
 
-// What a client sets. NULL and 0 leave a member as it is; all of `text` is borrowed.
+// The members that a client sets. NULL and 0 leave one as it is. All strings are borrowed.
 struct webhook_wish {
     const char *name, *url, *secret;
     unsigned types;

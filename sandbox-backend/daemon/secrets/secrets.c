@@ -64,7 +64,7 @@ static int hide(const struct secrets_opts *opts, const char *name, const json_t 
                    name ? name : "the daemon's", text);
 }
 
-// What the secrets of one request are found with. All is borrowed.
+// The sources in which one request's secrets are looked up. All are borrowed.
 struct search {
     const struct secrets_opts *opts;
     const struct secrets_wish *wish;

@@ -30,7 +30,7 @@ struct secrets_opts {
     const struct secret_store *stored; // secrets made through the API
 };
 
-// What a create request says. All is borrowed.
+// The part of a create request that is about secrets. All is borrowed.
 struct secrets_wish {
     const json_t *names; // "secrets": ["NAME", ...]; may be NULL
     const json_t *rules; // network.rules; may be NULL

@@ -18,7 +18,7 @@
 #include "sandbox-backend/drivers/microvm/qemu/qemu.h"
 #include "sandbox-backend/drivers/microvm/qemu/qemu_binary.h"
 
-// What only QEMU has. The daemon closes its copies once QEMU runs.
+// Descriptors that only QEMU keeps. The daemon closes its copies once QEMU runs.
 struct files {
     int memory, base, overlay;
     int frames; // its end of the network card
