@@ -195,9 +195,11 @@ def test_guest_panics(daemon):
 @SYSRQ
 def test_guest_powers_off(daemon):
     made = daemon.create()
-    s = daemon.open_command(made, "echo up; echo o > /proc/sysrq-trigger; sleep 60", user="root")
+    wait = "until [ -e /tmp/told ]; do sleep 0.05; done"  # a guest that is off sends nothing more
+    s = daemon.open_command(made, f"echo up; {wait}; echo o > /proc/sysrq-trigger; sleep 60", user="root")
     wait_started(s)
-    died(daemon, made, s)
+    with daemon.open_command(made, "touch /tmp/told", user="root"):
+        died(daemon, made, s)
 
 
 def test_envd_is_killed(daemon):
