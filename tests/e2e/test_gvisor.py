@@ -18,6 +18,7 @@ import pytest
 from cubbyd import ENVD, process_exists, wait_for
 from gvisor_world import RUNSC, Containers, files_of, note, post, put_note
 from jail_peer import AS_USER, USER, lacking, status_of
+from proc import descriptors
 
 pytestmark = pytest.mark.skipif(not RUNSC.exists(), reason="runsc is not built: make runsc")
 
@@ -146,11 +147,11 @@ def test_its_memory_is_counted_and_promised(daemon):
     """All of the memory file, also pages that only a command has touched; and the layer, which is in memory, too."""
     made = daemon.create()
     daemon.command(made, "head -c 30000000 /dev/zero >/home/user/big")
-    sentry = pathlib.Path(f"/proc/{daemon.sentry(made)}/fd")
-    (file,) = [fd for fd in sentry.iterdir() if os.readlink(fd).startswith("/memfd:runsc-memory")]
+    sentry = daemon.sentry(made)
+    (file,) = [fd for fd, link in descriptors(sentry).items() if link.startswith("/memfd:runsc-memory")]
     stats = daemon.request("GET", "/sandboxes/stats").json
     (line,) = [x for x in stats["sandboxes"] if x["sandboxID"] == made["sandboxID"]]
-    assert line["memoryBytes"] > os.stat(file).st_blocks * 512 * 0.9 > 20e6
+    assert line["memoryBytes"] > os.stat(f"/proc/{sentry}/fd/{file}").st_blocks * 512 * 0.9 > 20e6
     assert stats["host"]["promisedBytes"] == (128 + 256 + 192) << 20, stats["host"]
 
 

@@ -15,6 +15,7 @@ import pytest
 from harness import process_exists, wait_for
 from machine_fixtures import shell, shells  # noqa: F401
 from machine_peer import TEMPLATE, adopt, health, output_of
+from proc import descriptors
 
 # A process that counts into a file which it keeps open, and that has no name any more.
 # The number is written over the one before it: who reads it meanwhile finds one of the two.
@@ -302,8 +303,7 @@ def files_of(pid):
     """{path: mode} of the regular files that a process has open; a file open for writing anywhere
     counts as that."""
     found = {}
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        path = os.readlink(f"/proc/{pid}/fd/{fd}")
+    for fd, path in descriptors(pid).items():
         if not path.startswith("/") or path.startswith(("/dev/", "/memfd:")):
             continue
         with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii") as info:

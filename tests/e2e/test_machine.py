@@ -22,6 +22,7 @@ from harness import process_exists, wait_for
 from machine_fixtures import shell, shells  # noqa: F401
 from machine_peer import (ID, TEMPLATE, adopt, answers, connect, health, left_behind, one_word, output_of,
                           start_in_guest)
+from proc import descriptors
 
 
 def test_facts(shell, tmp_path):
@@ -69,7 +70,7 @@ def test_create_use_kill(shell):
     # Sessions of their own, and nothing inherited but what they need.
     for pid in (qemu, netd):
         assert os.getsid(pid) == pid
-        targets = [os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")]
+        targets = descriptors(pid).values()
         assert not [t for t in targets if "shell.log" in t], targets
     shell.ask("gone", "kill")
     assert not process_exists(qemu) and not process_exists(netd)
@@ -466,8 +467,8 @@ def reaches(vmnet, address):
 
 def netd_log(shell):
     _, netd = shell.pids()
-    logs = [p for p in pathlib.Path(f"/proc/{netd}/fd").iterdir() if "netd.log" in os.readlink(p)]
-    return logs[0].read_text()
+    log = next(fd for fd, link in descriptors(netd).items() if "netd.log" in link)
+    return pathlib.Path(f"/proc/{netd}/fd/{log}").read_text()
 
 
 def test_policy_while_it_runs(shells):

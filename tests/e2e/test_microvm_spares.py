@@ -16,6 +16,7 @@ from cubbyd import MicroVMs, process_exists, wait_for
 from gvisor_world import note, post, put_note
 from harness import TEST_HOME
 from jail_peer import NAMESPACES, UIDS, status_of
+from proc import descriptors
 
 
 FAULTY = pathlib.Path(os.environ["TEST"]) / "faults" / "cubbyd-process"
@@ -95,7 +96,7 @@ def walls_of(pid):
     own = {name: os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}") for name, kind in NAMESPACES.items()}
     groups = re.sub(r"/cubby-[^/\n]*", "/own", open(f"/proc/{pid}/cgroup").read())
     limits = open(f"/proc/{pid}/limits").read()
-    files = sorted(os.path.basename(re.sub(r"\[\d+\]", "[]", os.readlink(f.path))) for f in os.scandir(f"/proc/{pid}/fd"))
+    files = sorted(os.path.basename(re.sub(r"\[\d+\]", "[]", link)) for link in descriptors(pid).values())
     return {name: status[name] for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp", "Groups")}, own, groups, limits, files
 
 

@@ -17,6 +17,7 @@ from cubbyd import wait_for
 from harness import BIN, TEST_HOME, process_exists
 from jail_peer import AS_LEAST_ROOT, AS_USER, NAMESPACES, USER
 from nest_world import Nested, below, namespaces, users_of
+from proc import descriptors
 from tiers import BWRAP, SHARED
 
 @pytest.fixture(scope="module", params=SHARED)
@@ -415,7 +416,7 @@ def test_no_descriptor_of_the_host_is_inherited(daemon, sandbox):
     names = [line.split()[-3] for line in said.decode().splitlines() if "->" in line and not line.endswith("/fd")]
     assert code == 0 and names == ["0", "1", "2"], said
     for pid in below(daemon.nest(sandbox))[1:]:
-        links = [os.readlink(f) for f in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+        links = descriptors(pid).values()
         assert str(daemon.directory(sandbox["sandboxID"])) not in links and "anon_inode:[pidfd]" not in links, links
 
 
@@ -572,7 +573,7 @@ def test_envd_of_none_is_for_the_daemons_user_alone(none):
     assert "envdAccessToken" not in made
     assert none.through(made["sandboxID"], "GET", "/files?path=/etc/hostname&username=user").status == 200
     (envd,) = below(none.nest(made))[1:]
-    sockets = {os.readlink(f) for f in pathlib.Path(f"/proc/{envd}/fd").iterdir()}
+    sockets = set(descriptors(envd).values())
     ports = [line.split() for name in ("tcp", "tcp6") for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     assert [line for line in ports if f"socket:[{line[9]}]" in sockets] == []
     where = none.directory(made["sandboxID"]) / "run"

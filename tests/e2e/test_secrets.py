@@ -13,6 +13,7 @@ from cubbyd import Shipped
 from egress_peer import Authority, Host
 from harness import process_exists, wait_for
 from jail_peer import AS_USER, NAMESPACES, UIDS, USER, mounts_of, namespace_of, of_user, status_of
+from proc import descriptors
 from tiers import tier  # noqa: F401
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give this machine an address")
@@ -191,8 +192,8 @@ def pieces_of_qemu(pid):
 
 def pieces_of_sentry(pid):
     """The guest's memory is a file. To read where it has a hole would give it pages there."""
-    (path,) = [fd for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir() if "/memfd:runsc-memory" in os.readlink(fd)]
-    with open(path, "rb", 0) as memory:
+    (fd,) = [fd for fd, link in descriptors(pid).items() if "/memfd:runsc-memory" in link]
+    with open(f"/proc/{pid}/fd/{fd}", "rb", 0) as memory:
         at = 0
         with contextlib.suppress(OSError):  # no more data
             while True:

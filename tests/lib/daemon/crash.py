@@ -18,6 +18,7 @@ import shutil
 import signal
 
 from harness import process_exists, wait_for
+from proc import descriptors
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PASSINGS = 2  # of a point that is passed more often: at which of them it is the end
@@ -301,11 +302,7 @@ class World:
         """The kinds of the daemon's descriptors, without connections: those that may stay and those
         that may not."""
         kinds = collections.Counter()
-        for fd in pathlib.Path(f"/proc/{self.daemon.process.pid}/fd").iterdir():
-            try:
-                link = os.readlink(fd)
-            except OSError:
-                continue
+        for link in descriptors(self.daemon.process.pid).values():
             if not link.startswith("socket:"):
                 kinds[re.sub(r"[0-9a-z]{20}|\d+", "#", link)] += 1
         return kinds
@@ -365,7 +362,7 @@ def concerns(entry, home, sockets):
         if home in words:
             return words
         links = [os.readlink(entry / "cwd")]
-        links += [os.readlink(f) for f in (entry / "fd").iterdir()]
+        links += descriptors(entry.name).values()
     except OSError:
         return None
     known = any(os.fsencode(link).startswith(home) or link in sockets for link in links)

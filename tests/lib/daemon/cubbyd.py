@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 
 from harness import BIN, TEST_HOME, process_exists, wait_for
+from proc import descriptors
 from threaded import Threaded
 
 PROGRAM = pathlib.Path(os.environ["TEST"]) / "cubbyd-process"
@@ -132,7 +133,7 @@ class Daemon:
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
                 if b"qemu-system" in words[0]:  # it has descriptors, no names
-                    words += [os.fsencode(os.readlink(f)) for f in (entry / "fd").iterdir()]
+                    words += [os.fsencode(link) for link in descriptors(entry.name).values()]
             except OSError:
                 continue
             if os.path.basename(words[0]) != b"cubbyd" and process_exists(entry.name):
@@ -158,11 +159,7 @@ class Daemon:
 
     def descriptors(self):
         """What the daemon has open, as text, for the report of a test that fails."""
-        lines = []
-        for name in sorted(os.listdir(f"/proc/{self.process.pid}/fd"), key=int):
-            with contextlib.suppress(FileNotFoundError):  # closed since
-                lines.append(f"{name} {os.readlink(f'/proc/{self.process.pid}/fd/{name}')}")
-        return "\n".join(lines)
+        return "\n".join(f"{fd} {link}" for fd, link in sorted(descriptors(self.process.pid).items()))
 
     def connects(self, sandbox):
         """The ports that were connected to in it, in order."""

@@ -16,6 +16,7 @@ import threading
 import pytest
 
 from harness import BIN, TEST_HOME, process_exists
+from proc import descriptors
 from receive import receive_until
 
 TEST = pathlib.Path(os.environ["TEST"])
@@ -94,7 +95,7 @@ def left_behind(place):
     for proc in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             text = (proc / "cmdline").read_bytes()
-            text += b"".join(os.readlink(fd).encode() for fd in (proc / "fd").iterdir())
+            text += b"".join(os.fsencode(link) for link in descriptors(proc.name).values())
         except OSError:
             continue
         if str(place).encode() in text and process_exists(proc.name) and int(proc.name) != os.getpid():

@@ -9,6 +9,7 @@ import subprocess
 
 from cubbyd import Shipped, process_exists
 from harness import BIN, TEST_HOME
+from proc import descriptors
 
 NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts")
 
@@ -71,7 +72,7 @@ class Nested(Shipped):
         found = super().machines()
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:
-                files = [os.readlink(f) for f in (entry / "fd").iterdir()]
+                files = descriptors(entry.name).values()
                 program = (entry / "comm").read_text().strip()
             except OSError:
                 continue

@@ -17,6 +17,8 @@ import tempfile
 import threading
 import time
 
+from proc import descriptors
+
 BIN = pathlib.Path(os.environ["BIN"])
 TEST_HOME = pathlib.Path(os.environ.get("CUBBY_TEST_HOME", "/nonexistent"))
 
@@ -65,7 +67,7 @@ class Home:
                 words = (entry / "cmdline").read_bytes()
                 known = words + (entry / "environ").read_bytes()
                 if b"cubby-netd" in words or b"qemu-system" in words:
-                    links = [os.readlink(f) for f in (entry / "fd").iterdir()]
+                    links = descriptors(entry.name).values()
                     known += b" ".join(sockets.get(link, os.fsencode(link)) for link in links)
             except OSError:
                 continue

@@ -3,7 +3,6 @@
 finds.
 """
 
-import contextlib
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ import time
 import pytest
 
 from cubbyd import PROGRAM, Daemon, process_exists, wait_for
+from proc import descriptors
 
 
 @pytest.fixture
@@ -343,11 +343,7 @@ def test_no_descriptor_reaches_a_machine(daemon):
     pid = daemon.machine(daemon.create()["sandboxID"])
 
     def open_files(of):
-        found = set()
-        for n in os.listdir(f"/proc/{of}/fd"):
-            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-                found.add(os.readlink(f"/proc/{of}/fd/{n}"))
-        return {name for name in found if not name.startswith("anon_inode:")}
+        return {name for name in descriptors(of).values() if not name.startswith("anon_inode:")}
 
     assert open_files(pid) & open_files(daemon.process.pid) <= {"/dev/null", str(daemon.log)}
     busy.close()

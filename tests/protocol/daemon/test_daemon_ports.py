@@ -21,6 +21,7 @@ from websockets.sync.client import connect
 
 from cubbyd import Daemon, Guest, Web, closed_port, read_all, read_head, wait_for
 from cubbyd_fixtures import daemon, made, sandbox, shared  # noqa: F401 (fixtures)
+from proc import descriptors
 from receive import receive, receive_until
 from test_daemon_admission import Keyed, exceeds
 from tls_pair import make_pair
@@ -68,12 +69,9 @@ def ssl_ask(port, context, head):
 
 
 def files_of(pid):
-    found = set()
     with contextlib.suppress(FileNotFoundError):  # the process has ended
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(FileNotFoundError):
-                found.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
-    return found
+        return set(descriptors(pid).values())
+    return set()
 
 
 def is_closed(daemon, port):

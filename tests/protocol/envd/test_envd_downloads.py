@@ -10,6 +10,7 @@ import socket
 import pytest
 
 from envd_peer import Envd, wait_for
+from proc import descriptors
 from receive import receive
 
 KB, MB = 1 << 10, 1 << 20
@@ -221,15 +222,7 @@ def test_slow_clients_of_all_kinds(envd, tmp_path):
     assert len(rest) > len(data), "one that goes on gets it all"
     slow[10].close()
     slow[11].close()
-    wait_for(lambda: not [f for f in os.listdir(f"/proc/{envd.process.pid}/fd")
-                          if opened(envd, f) == str(tmp_path / "f")], 30, "all files are closed")
-
-
-def opened(envd, fd):
-    try:
-        return os.readlink(f"/proc/{envd.process.pid}/fd/{fd}")
-    except OSError:
-        return None
+    wait_for(lambda: str(tmp_path / "f") not in descriptors(envd.process.pid).values(), 30, "all files are closed")
 
 
 def test_a_file_that_shrinks_breaks_the_answer(envd, tmp_path):

@@ -13,6 +13,7 @@ import pytest
 import tiny_fuse
 from envd_fixtures import envd  # noqa: F401
 from envd_peer import IS_ROOT, Envd, Stream, envelope, wait_for
+from proc import descriptors
 
 CREATE, WRITE, REMOVE, RENAME, CHMOD = "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"
 
@@ -79,13 +80,7 @@ def refused(envd, **fields):
 
 
 def inotify_count(envd):
-    count = 0
-    for fd in list(pathlib.Path(f"/proc/{envd.process.pid}/fd").iterdir()):
-        try:
-            count += "inotify" in os.readlink(fd)
-        except FileNotFoundError:
-            pass  # closed in the meantime
-    return count
+    return sum("inotify" in link for link in descriptors(envd.process.pid).values())
 
 
 def memory_bound(envd, before):

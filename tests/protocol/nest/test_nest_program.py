@@ -14,6 +14,7 @@ import pytest
 
 from harness import BIN, process_exists, wait_for
 from jail_peer import AS_USER, USER
+from proc import descriptors
 
 NEST = BIN / "cubby-nest"
 ENVD = BIN.parent / "guest/envd"
@@ -147,7 +148,7 @@ def test_envd_is_for_its_user_alone(where):
     assert answer == b"OK\n" and s.recv(100).startswith(b"HTTP/1.1 204")
     s.close()
     (envd,) = below(nest.process.pid)
-    sockets = {os.readlink(f) for f in pathlib.Path(f"/proc/{envd}/fd").iterdir()}
+    sockets = set(descriptors(envd).values())
     listening = [line.split() for name in ("tcp", "tcp6", "udp", "udp6") for line in
                  pathlib.Path(f"/proc/{envd}/net/{name}").read_text().splitlines()[1:]]
     assert [line for line in listening if f"socket:[{line[9]}]" in sockets] == []

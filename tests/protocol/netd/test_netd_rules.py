@@ -7,7 +7,6 @@ import contextlib
 import errno
 import json
 import os
-import pathlib
 import socket
 import struct
 import threading
@@ -16,6 +15,7 @@ import pytest
 
 from netd_guest import (ACK, FIN, GUEST_IP, RST, SYN, Guest, Netd, Wire, World, checksum, ipv4, tcp, udp, wait_for)
 from netd_world import PORT, Echo, NameServer, ask, reaches
+from proc import descriptors
 from receive import receive
 
 OTHER = "9.9.9.9"  # public as well, and the world's
@@ -130,7 +130,7 @@ def test_a_policy_by_descriptor(world, make, tmp_path):
         netd = make(None, policy_file=f)
     with contextlib.closing(Guest(netd)) as guest:
         assert reaches(guest, OTHER) and not reaches(guest, world.PUBLIC)
-        assert str(file) not in [os.readlink(fd) for fd in pathlib.Path(f"/proc/{netd.process.pid}/fd").iterdir()]
+        assert str(file) not in descriptors(netd.process.pid).values()
         netd.set_policy({"mode": "none"})
         assert not reaches(guest, OTHER)
 
