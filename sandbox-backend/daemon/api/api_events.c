@@ -5,13 +5,11 @@
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/api/log_reading.h"
 #include "sandbox-backend/daemon/events/events.h"
-#include "sandbox-backend/daemon/events/readings.h"
-#include "sandbox-backend/daemon/http/api_keys.h"
-#include "sandbox-backend/daemon/http/reply.h"
-#include "sandbox-backend/daemon/sandbox/store.h"
 
 #define LIMIT      10 // without a parameter, as with E2B
 #define LIMIT_MAX  100
@@ -19,28 +17,24 @@
 
 // A request whose events a thread reads from the event log.
 struct events_reading {
-    struct reading reading;
+    struct log_reading log;
     struct events_query query;
-    char *path, *older, *sandbox; // owned; of the query
-    json_t *found;
+    char *sandbox; // owned; of the query
 };
 
-static void read_events(struct reading *reading)
+static json_t *find_events(struct log_reading *log)
 {
-    struct events_reading *r = container_of(reading, struct events_reading, reading);
-    r->found = events_read(&r->query);
+    struct events_reading *r = container_of(log, struct events_reading, log);
+    r->query.path = log->path;
+    r->query.older = log->older;
+    r->query.owner = log->reading.owner;
+    return events_read(&r->query);
 }
 
-static void on_read(struct reading *reading)
+static void events_reading_free(struct log_reading *log)
 {
-    struct events_reading *r = container_of(reading, struct events_reading, reading);
-    if (reading->req)
-        reply_json(reading->req, 200, steal(&r->found));
-    json_decref(r->found);
-    free(r->path);
-    free(r->older);
+    struct events_reading *r = container_of(log, struct events_reading, log);
     free(r->sandbox);
-    free(reading->owner);
     free(r);
 }
 
@@ -69,30 +63,16 @@ static int read_query(struct events_query *q, struct http_request *req, struct e
     return read_types(req, &q->types, e);
 }
 
-static char *copy_or_null(const char *text)
-{
-    return text ? xstrdup(text) : NULL;
-}
-
 int api_events(struct api_call *c, struct err *e)
 {
-    struct events *events = &c->store->events;
-    const char *owner = api_keys_caller(c->store->api_keys, c->req);
     struct events_query q;
-    if (read_query(&q, c->req, e) < 0)
-        return -1;
-    c->error_code = "too_many_readings";
-    if (readings_check(&events->readings, owner, e) < 0)
+    if (read_query(&q, c->req, e) < 0 || log_reading_check(c, e) < 0)
         return -1;
     struct events_reading *r = xcalloc(1, sizeof *r);
     r->query = q;
-    r->query.path = r->path = xstrdup(events->path);
-    r->query.older = r->older = xstrdup(events->older);
     r->query.sandbox = r->sandbox = *c->arg ? xstrndup(c->arg, sandbox_id_len(c->arg)) : NULL;
-    r->query.owner = r->reading.owner = copy_or_null(owner);
-    r->reading.read = read_events;
-    r->reading.done = on_read;
-    reply_later(c->req, &r->reading.req);
-    readings_add(&events->readings, &r->reading);
+    r->log.find = find_events;
+    r->log.free = events_reading_free;
+    log_reading_start(&r->log, c);
     return 0;
 }

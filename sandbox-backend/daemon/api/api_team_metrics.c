@@ -8,10 +8,9 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api/api.h"
-#include "sandbox-backend/daemon/events/readings.h"
+#include "sandbox-backend/daemon/api/log_reading.h"
 #include "sandbox-backend/daemon/events/team_metrics.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
-#include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 
@@ -21,30 +20,24 @@
 
 // A request whose figures a thread reads from the event log.
 struct metrics_reading {
-    struct reading reading;
+    struct log_reading log;
     struct team_query query;
     bool wants_max;
     enum team_metric metric;
-    char *path, *older; // owned; of the query
-    json_t *found;
 };
 
-static void read_metrics(struct reading *reading)
+static json_t *find_metrics(struct log_reading *log)
 {
-    struct metrics_reading *r = container_of(reading, struct metrics_reading, reading);
-    r->found = r->wants_max ? team_metrics_max(&r->query, r->metric) : team_metrics_read(&r->query);
+    struct metrics_reading *r = container_of(log, struct metrics_reading, log);
+    r->query.path = log->path;
+    r->query.older = log->older;
+    r->query.owner = log->reading.owner;
+    return r->wants_max ? team_metrics_max(&r->query, r->metric) : team_metrics_read(&r->query);
 }
 
-static void on_read(struct reading *reading)
+static void metrics_reading_free(struct log_reading *log)
 {
-    struct metrics_reading *r = container_of(reading, struct metrics_reading, reading);
-    if (reading->req)
-        reply_json(reading->req, 200, steal(&r->found));
-    json_decref(r->found);
-    free(r->path);
-    free(r->older);
-    free(reading->owner);
-    free(r);
+    free(container_of(log, struct metrics_reading, log));
 }
 
 static int read_time(struct http_request *req, const char *name, int64_t *seconds, struct err *e)
@@ -80,7 +73,6 @@ static int64_t count_running(const struct api_call *c)
 
 static int start(struct api_call *c, bool wants_max, enum team_metric metric, struct err *e)
 {
-    struct events *events = &c->store->events;
     const char *owner = api_keys_caller(c->store->api_keys, c->req);
     struct team_query q = {.running = count_running(c)};
     if (!str_eq(c->arg, event_team(NULL)) && !str_eq(c->arg, event_team(owner)))
@@ -88,22 +80,15 @@ static int start(struct api_call *c, bool wants_max, enum team_metric metric, st
                        "Team \"%.80s\" doesn't exist or you don't have access to it; GET /teams "
                        "has yours",
                        c->arg);
-    if (read_span(c->req, &q, e) < 0)
-        return -1;
-    c->error_code = "too_many_readings";
-    if (readings_check(&events->readings, owner, e) < 0)
+    if (read_span(c->req, &q, e) < 0 || log_reading_check(c, e) < 0)
         return -1;
     struct metrics_reading *r = xcalloc(1, sizeof *r);
     r->query = q;
     r->wants_max = wants_max;
     r->metric = metric;
-    r->query.path = r->path = xstrdup(events->path);
-    r->query.older = r->older = xstrdup(events->older);
-    r->query.owner = r->reading.owner = owner ? xstrdup(owner) : NULL;
-    r->reading.read = read_metrics;
-    r->reading.done = on_read;
-    reply_later(c->req, &r->reading.req);
-    readings_add(&events->readings, &r->reading);
+    r->log.find = find_metrics;
+    r->log.free = metrics_reading_free;
+    log_reading_start(&r->log, c);
     return 0;
 }
 

@@ -16,7 +16,6 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
-#include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/daemon/mounts/mount_internal.h"
 #include "sandbox-backend/daemon/sandbox/guest.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
@@ -27,7 +26,6 @@
 #include "sandbox-backend/drivers/host/jailed.h"
 #include "sandbox-backend/log/log.h"
 
-#define ROOT          "Basic cm9vdDo=" // root, without a password
 #define GUEST_FILE    "/run/cubby/mountfs"
 #define PROGRAM_BYTES (8 * 1024 * 1024)
 #define STEP_MS       20000 // for each of the guest's answers
@@ -139,30 +137,8 @@ static json_t *command_of(const struct mount *m)
 
 static void start(struct mount *m)
 {
-    struct buf body auto_buf = BUF_INIT;
-    json_t *command = command_of(m);
-    char *text auto_free = json_to_string(command);
-    json_decref(command);
     m->state = MOUNT_STARTS;
-    connect_envelope(&body, 0, text, strlen(text));
-    const struct guest_request request = {.port = ENVD_PORT,
-                                          .method = "POST",
-                                          .path = "/process.Process/Start",
-                                          .token = m->sb->token,
-                                          .basic = ROOT,
-                                          .is_stream = true,
-                                          .type = CONNECT_STREAM_TYPE,
-                                          .body = body.data,
-                                          .len = body.len,
-                                          .timeout_ms = STEP_MS};
-    m->call = guest_call_send(m->sb, &request, on_started, m);
-}
-
-// Tell whether the events of the command end with exit code 0.
-static bool has_succeeded(const char *text)
-{
-    const char *end = strstr(text, "\"end\"");
-    return end && strstr(end, "\"exited\":true") && strstr(end, "\"status\":\"exit status 0\"");
+    m->call = guest_call_command(m->sb, command_of(m), STEP_MS, on_started, m);
 }
 
 // Return what the command wrote to stderr, made printable. New string.
@@ -182,7 +158,7 @@ static void on_started(int status, const char *text, const struct err *e, void *
     m->call = NULL;
     if (e) {
         m->err = *e;
-    } else if (status != 200 || !has_succeeded(text)) {
+    } else if (!guest_command_succeeded(status, text)) {
         char *said auto_free = complaint(text);
         err_set(&m->err, ERR_PRECONDITION, "%s",
                 *said ? said : "the program mountfs failed in the guest");

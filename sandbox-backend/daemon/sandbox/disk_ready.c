@@ -5,17 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
-#include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/daemon/sandbox/guest.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 
 #define ENVS_MS 10000
-#define SYNC_MS 120000           // a slow disk may have gigabytes to write
-#define ROOT    "Basic cm9vdDo=" // "root:"
+#define SYNC_MS 120000 // a slow disk may have gigabytes to write
 
 struct disk_ready {
     struct sandbox *sb; // borrowed
@@ -57,8 +53,6 @@ void disk_ready_cancel(struct disk_ready *d)
 // ---- 1. the environment
 static void on_environment(int status, const char *text, const struct err *e, void *ctx)
 {
-    static const char SYNC[] =
-        "{\"process\": {\"cmd\": \"/bin/sh\", \"args\": [\"-c\", \"sync\"]}, \"stdin\": false}";
     struct disk_ready *d = ctx;
     struct err failed = e ? *e : ERR_INIT;
     d->call = NULL;
@@ -69,36 +63,19 @@ static void on_environment(int status, const char *text, const struct err *e, vo
         finish(d, &failed);
         return;
     }
-    struct buf body auto_buf = BUF_INIT;
-    connect_envelope(&body, 0, SYNC, sizeof SYNC - 1);
-    const struct guest_request request = {.port = ENVD_PORT,
-                                          .method = "POST",
-                                          .path = "/process.Process/Start",
-                                          .token = d->sb->token,
-                                          .basic = ROOT,
-                                          .is_stream = true,
-                                          .type = CONNECT_STREAM_TYPE,
-                                          .body = body.data,
-                                          .len = body.len,
-                                          .timeout_ms = SYNC_MS};
-    d->call = guest_call_send(d->sb, &request, on_synced, d);
+    json_t *sync = json_pack("{s:{s:s, s:[s, s]}, s:b}", "process", "cmd", "/bin/sh", "args", "-c",
+                             "sync", "stdin", 0);
+    d->call = guest_call_command(d->sb, sync, SYNC_MS, on_synced, d);
 }
 
 // ---- 2. the disk
-
-// Tell whether the events of the command end with exit code 0.
-static bool has_succeeded(const char *text)
-{
-    const char *end = strstr(text, "\"end\"");
-    return end && strstr(end, "\"exited\":true") && strstr(end, "\"status\":\"exit status 0\"");
-}
 
 static void on_synced(int status, const char *text, const struct err *e, void *ctx)
 {
     struct disk_ready *d = ctx;
     struct err failed = e ? *e : ERR_INIT;
     d->call = NULL;
-    if (!e && (status != 200 || !has_succeeded(text)))
+    if (!e && !guest_command_succeeded(status, text))
         err_set(&failed, ERR_INTERNAL,
                 "the guest could not write its file systems to the disk (sync)");
     finish(d, err_is(&failed) ? &failed : NULL);

@@ -6,9 +6,13 @@
 #include <string.h>
 
 #include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
+
+#define ROOT "Basic cm9vdDo=" // "root:", a user of the guest without a password
 
 struct guest_call {
     const char *method, *type, *basic;
@@ -190,6 +194,32 @@ struct guest_call *guest_call_start(struct sandbox *sb, const char *method, cons
                                           .len = body ? strlen(body) : 0,
                                           .timeout_ms = timeout_ms};
     return guest_call_send(sb, &request, cb, ctx);
+}
+
+struct guest_call *guest_call_command(struct sandbox *sb, json_t *command, uint64_t timeout_ms,
+                                      guest_call_cb cb, void *ctx)
+{
+    struct buf body auto_buf = BUF_INIT;
+    char *text auto_free = json_to_string(command);
+    json_decref(command);
+    connect_envelope(&body, 0, text, strlen(text));
+    const struct guest_request request = {.port = ENVD_PORT,
+                                          .method = "POST",
+                                          .path = "/process.Process/Start",
+                                          .token = sb->token,
+                                          .basic = ROOT,
+                                          .is_stream = true,
+                                          .type = CONNECT_STREAM_TYPE,
+                                          .body = body.data,
+                                          .len = body.len,
+                                          .timeout_ms = timeout_ms};
+    return guest_call_send(sb, &request, cb, ctx);
+}
+
+bool guest_command_succeeded(int status, const char *events)
+{
+    const char *end = status == 200 ? strstr(events, "\"end\"") : NULL;
+    return end && strstr(end, "\"exited\":true") && strstr(end, "\"status\":\"exit status 0\"");
 }
 
 void guest_call_cancel(struct guest_call *g)

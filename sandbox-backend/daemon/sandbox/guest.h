@@ -2,6 +2,7 @@
 // The daemon's own requests to a guest, such as envd's /init and /metrics, and the warm-up of a
 // pool member. Each has a deadline, and its answer is small.
 #pragma once
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,4 +40,10 @@ struct guest_call *guest_call_send(struct sandbox *sb, const struct guest_reques
 struct guest_call *guest_call_start(struct sandbox *sb, const char *method, const char *path,
                                     const char *body, uint64_t timeout_ms, guest_call_cb cb,
                                     void *ctx);
+// Run a command in the guest as root. `command` (owned by the call) is the body of envd's
+// process.Process/Start; the callback gets its events as text.
+struct guest_call *guest_call_command(struct sandbox *sb, json_t *command, uint64_t timeout_ms,
+                                      guest_call_cb cb, void *ctx);
+// Tell whether a command's events end with exit code 0.
+bool guest_command_succeeded(int status, const char *events);
 void guest_call_cancel(struct guest_call *g); // its callback is not called any more
