@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The methods of the two families of revisions. Each ends its exchange, now or later.
+// The methods of the legacy and the modern era. Each ends its exchange, inside the call or later.
 #pragma once
 #include "mcp-server/protocol/exchange.h"
 
@@ -16,7 +16,7 @@ json_t *methods_instructions(struct context *cx); // a string; it names offered 
 // request has one, and the exchange has been ended.
 bool methods_cursor_is_good(struct exchange *x);
 
-// ---- methods of both families (method_*.c)
+// ---- methods of both eras (method_*.c)
 void method_prompts_list(struct exchange *x);
 void method_prompts_get(struct exchange *x);
 void method_resources_list(struct exchange *x);
@@ -28,7 +28,7 @@ void method_skills_get(struct exchange *x);
 void method_tools_list(struct exchange *x);
 void method_tools_call(struct exchange *x);
 
-// ---- of one family
+// ---- of one era
 void method_resources_subscribe(struct exchange *x);
 void method_resources_unsubscribe(struct exchange *x);
 void method_subscriptions_listen(struct exchange *x);

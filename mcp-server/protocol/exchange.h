@@ -16,8 +16,9 @@ struct exchange {
     const struct era *era;  // of this request; NULL: legacy before initialize
     bool cancelled;         // nothing more is sent, and its id is free
     json_t *progress_token; // borrowed from params; NULL for none
-    // Set by a method that answers later: stop. The method must still end the exchange, later and
-    // never inside this call; its answer is not sent. NULL: the exchange is freed at once.
+    // Called on cancellation; a method that answers later sets it. The method then stops its work,
+    // and ends the exchange later, never inside this call. The answer is not sent. NULL: the
+    // exchange is freed at once.
     void (*on_cancel)(struct exchange *x);
     void *state; // the method's
     // The server ends (modern: subscriptions/listen answers now). NULL: as on_cancel.

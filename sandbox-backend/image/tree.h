@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file tree of an image, in memory: names and attributes, but not the contents of files.
+// The file tree of an OCI image, in memory: names and attributes, but not the contents of files.
 //
 // Theory of operation
 //
-// An image is hostile. Its layers name files by paths, in any order, and a later layer changes what
-// an earlier one had. The tree takes one entry after the other. A path is resolved inside the tree:
-// a symbolic link leads to a place in the tree, never to the host, and ".." is refused. So the tree
-// can be written as an archive in which every parent is a directory.
+// An OCI image may be hostile. Its layers name files by paths, in any order, and a later layer
+// changes what an earlier one had. The tree takes one entry after the other. A path is resolved
+// inside the tree: a symbolic link leads to a place in the tree, never to the host, and ".." is
+// refused. So the tree can be written as an archive in which every parent is a directory.
 //
 // Whiteouts (OCI image-spec, layer.md) remove only what comes from lower layers. A node remembers
 // the layer that named it last.
@@ -71,9 +71,9 @@ void tree_fini(struct tree *t);
 struct tree_inode *tree_inode_new(enum tree_kind kind, mode_t mode, uint32_t uid, uint32_t gid);
 void tree_inode_unref(struct tree_inode *inode); // frees it if it has no links
 
-// Find the directory for the last name of `path`, and make it if it is missing. name: the last
-// name, borrowed from `path`; NULL for the root itself, which is *parent then. ERR_INVALID for a
-// path that leaves the tree or is too long.
+// Find the parent directory of `path`, and make it and the directories above it if they are
+// missing. *name: the last name of `path`, borrowed; NULL if `path` is the root, and *parent is
+// then the root. ERR_INVALID for a path that leaves the tree or is too long.
 int tree_place(struct tree *t, const char *path, int layer, struct tree_node **parent,
                const char **name, struct err *e);
 

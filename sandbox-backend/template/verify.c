@@ -28,7 +28,9 @@ static int ask(struct pump *p, const struct trial *t, bool python, struct err *e
         return -1;
     return str_eq(buf_str(&out), "42\n")
                ? 0
-               : err_set(e, ERR_INTERNAL, "a restored sandbox answered \"%s\"", buf_str(&out));
+               : err_set(e, ERR_INTERNAL,
+                         "its test command printed \"%s\", not \"42\": build the template again",
+                         buf_str(&out));
 }
 
 int template_verify(struct pump *p, const struct driver *driver, const char *dir, bool python,

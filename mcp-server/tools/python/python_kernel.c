@@ -248,7 +248,10 @@ static void conclude(struct kernel_run *k)
 {
     const struct err *e = &k->e;
     if (e->code == ERR_NONE && !k->is_told)
-        err_set(&k->e, ERR_UNAVAILABLE, "the kernel's answer ended before its last line");
+        err_set(
+            &k->e, ERR_UNAVAILABLE,
+            "the Python kernel's answer broke off, so the code may have run only in part: check "
+            "its effects before you run it again");
     if (e->code == ERR_NONE || is_left(k, e))
         leave(k, save, NULL);
     else if (k->status == 404 && !k->is_default && !k->is_made && !k->is_stopping)

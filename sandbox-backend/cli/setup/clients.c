@@ -80,8 +80,10 @@ char *setup_client_path(const struct setup_client *client, struct err *e)
         return str_printf("%s/%s", config, client->config);
     if (home && *home == '/')
         return str_printf("%s/%s", home, client->file);
-    err_set(e, ERR_INVALID, "HOME is not set, so the configuration of %s is not found",
-            client->title);
+    err_set(
+        e, ERR_INVALID,
+        "HOME is not an absolute path, so the configuration file of %s cannot be found: set HOME",
+        client->title);
     return NULL;
 }
 

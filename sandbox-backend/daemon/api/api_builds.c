@@ -46,8 +46,8 @@ static int check_word(const char *what, const char *text, struct err *e)
     if (built_names_is_valid(text))
         return 0;
     return err_set(e, ERR_INVALID,
-                   "%s \"%.100s\" is not valid: it may have %d lower-case letters, digits, '-', "
-                   "'_' and '.', and begins with a letter or a digit",
+                   "%s \"%.100s\" is not valid: use at most %d lower-case letters, digits, '-', "
+                   "'_' and '.', and begin with a letter or a digit",
                    what, text, NAMES_BYTES);
 }
 

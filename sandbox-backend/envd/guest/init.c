@@ -63,7 +63,9 @@ static int refuse_unknown_wishes(const json_t *body, struct err *e)
     if (json_get_string(body, "hyperloopIP", &text, NULL, e) < 0)
         return -1;
     if (text && *text)
-        return err_set(e, ERR_INVALID, "hyperloopIP: this machine has no events server");
+        return err_set(
+            e, ERR_INVALID,
+            "hyperloopIP is not supported, because Cubby has no events server: leave it out");
     if (volumes && !json_is_null(volumes) && !json_is_array(volumes))
         return err_set(e, ERR_INVALID, "volumeMounts must be an array");
     if (json_array_size(volumes))

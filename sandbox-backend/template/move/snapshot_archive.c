@@ -345,10 +345,12 @@ static int check_manifest(struct import *im, struct err *e)
     if (!snapshot)
         return refuse(e, "it has no snapshot; if it has a template, use: cubby template import");
     if (!json_is_integer(format) || json_integer_value(format) != FORMAT)
-        return err_set(e, ERR_INVALID,
-                       "the archive has another format than %d, the only one that this version of "
-                       "Cubby reads; export it again, or use a newer Cubby",
-                       FORMAT);
+        return err_set(
+            e, ERR_INVALID,
+            "this Cubby reads only archives of format %d, and another version wrote this "
+            "one: export the snapshot again with the version of this host, or import it "
+            "with the version that wrote it",
+            FORMAT);
     im->snapshot = kept_of(snapshot);
     if (tier_of(tier) < 0 || !driver_find(tier) ||
         !str_eq(text_of(json_object_get(im->snapshot, "facts"), "driver"), tier))

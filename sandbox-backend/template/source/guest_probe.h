@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a guest has whose files are not of Cubby's list of packages.
+// Find out what a guest has that was not built from Cubby's own list of packages, such as one from
+// an OCI image.
 #pragma once
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
@@ -11,7 +12,8 @@ enum guest_python {
     GUEST_PYTHON_WARM,  // the Python kernel
 };
 
-// Ask the guest for its Python, and append its packages ("<package> <version>" in each line) to
-// `packages`: as its package manager names them, and python3, if it is not from there.
+// Check that the template's user can run a command, find out which Python the guest has, and append
+// its packages to `packages`, one "<package> <version>" a line. The list is the package manager's;
+// python3 is added if the package manager did not install it.
 int guest_probe(struct pump *p, const char *vmnet, enum guest_python *python, struct buf *packages,
                 struct err *e);
