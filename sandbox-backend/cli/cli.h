@@ -36,6 +36,8 @@ int verb_selftest(int argc, char **argv);
 int verb_setup(int argc, char **argv);
 int verb_shell(int argc, char **argv);
 int verb_snapshot(int argc, char **argv);
+int verb_ssh_config(int argc, char **argv); // ssh/ssh_config.c
+int verb_ssh_proxy(int argc, char **argv);  // ssh/ssh_proxy.c
 int verb_stats(int argc, char **argv);
 int verb_sync(int argc, char **argv); // copy/sync.c
 int verb_template(int argc, char **argv);

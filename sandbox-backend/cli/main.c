@@ -26,6 +26,8 @@ static const struct verb {
     {"sync", verb_sync, "keep a directory here and one in a sandbox the same, both ways"},
     {"work", verb_work, "let a sandbox work on this git repository, and fetch its commits"},
     {"git-remote", verb_git_remote, "serve git, as its remote helper git-remote-cubby"},
+    {"ssh-config", verb_ssh_config, "let ssh, scp, sftp, rsync and editors reach sandboxes"},
+    {"ssh-proxy", verb_ssh_proxy, "serve ssh, as the ProxyCommand of cubby ssh-config"},
     {"mount", verb_mount, "show a directory of this host in a sandbox"},
     {"expose", verb_expose, "give a port of a sandbox a URL on this host"},
     {"web", verb_web, "serve a page to watch sandboxes and to work in them"},

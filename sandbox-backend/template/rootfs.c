@@ -30,11 +30,11 @@
 #define CACHE_BYTES_MAX (2LL * 1024 * 1024 * 1024)
 
 // Packages beyond Debian's essential ones and apt.
-#define PACKAGES                                                                                  \
-    "bzip2,ca-certificates,curl,file,git,iproute2,iputils-ping,jq,less,mount,netbase,openssl,"    \
-    "passwd,"                                                                                     \
-    "patch,procps,python-is-python3,python3,python3-pip,python3-pytest,python3-venv,sudo,tzdata," \
-    "unzip,wget,xz-utils,zip"
+#define PACKAGES                                                                                 \
+    "bzip2,ca-certificates,curl,file,git,iproute2,iputils-ping,jq,less,mount,netbase,openssl,"   \
+    "openssh-server,passwd,"                                                                     \
+    "patch,procps,python-is-python3,python3,python3-pip,python3-pytest,python3-venv,rsync,sudo," \
+    "tzdata,unzip,wget,xz-utils,zip"
 
 // The packages that the Python kernel imports. The last three settle choices among alternatives:
 // apt's own choices would bring SciPy, and with it a C++ compiler and Boost.
@@ -47,7 +47,9 @@
 static const char CUSTOMIZE[] =
     "set -eu\n"
     "root=$1\n"
-    "chroot \"$root\" useradd --create-home --uid 1000 --user-group --shell /bin/bash user\n"
+    // sshd, running as the user, gives terminals to the group tty; only some kernels do it first.
+    "chroot \"$root\" useradd --create-home --uid 1000 --user-group --groups tty "
+    "--shell /bin/bash user\n"
     "echo 'user ALL=(ALL:ALL) NOPASSWD: ALL' > \"$root/etc/sudoers.d/user\"\n"
     "chmod 0440 \"$root/etc/sudoers.d/user\"\n"
     // pip puts scripts into this directory. Debian's ~/.profile puts the directory on PATH if it
@@ -77,6 +79,8 @@ static const char CUSTOMIZE[] =
     "PATH=\"$HOME/.local/bin:$PATH\"\n"
     "EOF\n"
     "echo LANG=C.UTF-8 > \"$root/etc/default/locale\"\n"
+    // Sandboxes share no host keys: each connection of `cubby ssh-config` brings its own.
+    "rm -f \"$root\"/etc/ssh/ssh_host_*\n"
     "mkdir \"$root/cubby-out\"\n"
     "chroot \"$root\" dpkg-query -W -f '${Package} ${Version}\\n' > "
     "\"$root/cubby-out/packages.txt\"\n"

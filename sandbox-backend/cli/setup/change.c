@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby setup: shows what an edit changes. An edit changes one part of a file, so the lines before
-// it and after it are the same.
+// A change of a file that is the user's: shown first, then written as a whole. A change is in one
+// part of the file, so the lines before it and after it are the same.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/setup/setup.h"
 
-#define CONTEXT_LINES 3
+#define CONTEXT_LINES  3
+#define FILE_BYTES_MAX (8 << 20)
+#define ANSWER_BYTES   16
+
+// ---- showing it
 
 // Return the length of the line at `text`, with its newline.
 static size_t line_bytes(const char *text)
@@ -62,7 +72,7 @@ static void print_lines(char mark, const char *text, size_t from, size_t to)
     }
 }
 
-void change_print(const char *before, const char *after)
+static void print(const char *before, const char *after)
 {
     size_t before_len = strlen(before);
     size_t start = same_start(before, after);
@@ -77,4 +87,69 @@ void change_print(const char *before, const char *after)
     print_lines('-', before, start, before_end);
     print_lines('+', after, start, after_end);
     print_lines(' ', before, before_end, rest);
+}
+
+// ---- writing it
+
+int change_read(const char *path, struct buf *out, struct err *e)
+{
+    if (!file_exists(path))
+        return 0;
+    if (file_read(path, FILE_BYTES_MAX, out, e) < 0)
+        return -1;
+    if (strlen(buf_str(out)) != out->len)
+        return err_set(e, ERR_INVALID, "%s is not a text file", path);
+    return 0;
+}
+
+static bool confirm(const char *path)
+{
+    char answer[ANSWER_BYTES] = "";
+    printf("\nWrite this to %s? [y/N] ", path);
+    fflush(stdout);
+    return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+static bool is_same(const struct buf *a, const struct buf *b)
+{
+    return a->len == b->len && memcmp(buf_str(a), buf_str(b), a->len) == 0;
+}
+
+// Replace the file as a whole. A link is followed: some users keep such files elsewhere.
+static int write_text(const char *path, const struct buf *before, const struct buf *after,
+                      struct err *e)
+{
+    struct buf now auto_buf = BUF_INIT;
+    struct stat st = {.st_mode = 0600};
+    char *real auto_free = realpath(path, NULL);
+    const char *target = real ? real : path;
+    if (change_read(target, &now, e) < 0)
+        return -1;
+    if (!is_same(&now, before))
+        return err_set(e, ERR_CONFLICT, "%s was changed by another program meanwhile; try again",
+                       target);
+    char *dir auto_free = xstrdup(target);
+    *strrchr(dir, '/') = '\0';
+    if (dir_make(dir, 0700, e) < 0)
+        return -1;
+    if (stat(target, &st) < 0 && errno != ENOENT)
+        return err_sys(e, errno, "stat %s", target);
+    return file_write_atomic(target, after->data, after->len, st.st_mode & 07777, e);
+}
+
+int change_apply(const char *path, const struct buf *before, const struct buf *after, bool yes,
+                 struct err *e)
+{
+    if (is_same(before, after)) {
+        printf("%s has the entry already.\n", path);
+        return CHANGE_SAME;
+    }
+    printf("%s%s:\n\n", path, before->len ? "" : " (new)");
+    print(buf_str(before), buf_str(after));
+    bool may = yes || (isatty(STDIN_FILENO) && confirm(path));
+    if (!may) {
+        puts("\nNothing was written. To write it: the same command with --yes.");
+        return CHANGE_REFUSED;
+    }
+    return write_text(path, before, after, e) < 0 ? -1 : CHANGE_WRITTEN;
 }

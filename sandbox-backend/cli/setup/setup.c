@@ -17,9 +17,6 @@
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/drivers/template_dirs.h"
 
-#define FILE_BYTES_MAX (8 << 20)
-#define ANSWER_BYTES   16
-
 struct setup_options {
     const char *client;
     bool yes, service, prepare;
@@ -71,48 +68,6 @@ static int edit(const struct setup_client *client, const char *text, json_t *ent
 
 // ---- writing it
 
-// Read a file that may be missing.
-static int read_text(const char *path, struct buf *out, struct err *e)
-{
-    if (!file_exists(path))
-        return 0;
-    if (file_read(path, FILE_BYTES_MAX, out, e) < 0)
-        return -1;
-    if (strlen(buf_str(out)) != out->len)
-        return err_set(e, ERR_INVALID, "%s is not a text file", path);
-    return 0;
-}
-
-static bool confirm(const char *path)
-{
-    char answer[ANSWER_BYTES] = "";
-    printf("\nWrite this to %s? [y/N] ", path);
-    fflush(stdout);
-    return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
-// Replace the file as a whole. A link is followed: some users keep such files elsewhere.
-static int write_text(const char *path, const struct buf *before, const struct buf *after,
-                      struct err *e)
-{
-    struct buf now auto_buf = BUF_INIT;
-    struct stat st = {.st_mode = 0600};
-    char *real auto_free = realpath(path, NULL);
-    const char *target = real ? real : path;
-    if (read_text(target, &now, e) < 0)
-        return -1;
-    if (now.len != before->len || (now.len && memcmp(now.data, before->data, now.len) != 0))
-        return err_set(e, ERR_CONFLICT, "%s was changed by another program meanwhile; try again",
-                       target);
-    char *dir auto_free = xstrdup(target);
-    *strrchr(dir, '/') = '\0';
-    if (dir_make(dir, 0700, e) < 0)
-        return -1;
-    if (stat(target, &st) < 0 && errno != ENOENT)
-        return err_sys(e, errno, "stat %s", target);
-    return file_write_atomic(target, after->data, after->len, st.st_mode & 07777, e);
-}
-
 // Say what to add by hand where no editor can.
 static int refuse(const char *path, const struct setup_client *client, json_t *entry,
                   const struct err *why)
@@ -126,26 +81,15 @@ static int refuse(const char *path, const struct setup_client *client, json_t *e
     return 1;
 }
 
-static int apply(const struct setup_options *o, const char *path, const struct buf *before,
-                 const struct buf *after)
+static int apply(const char *path, const struct buf *before, const struct buf *after, bool yes)
 {
     struct err e = ERR_INIT;
-    size_t len = before->len;
-    if (len == after->len && memcmp(buf_str(before), buf_str(after), len) == 0) {
-        printf("%s has the entry already.\n", path);
-        return 0;
-    }
-    printf("%s%s:\n\n", path, before->len ? "" : " (new)");
-    change_print(buf_str(before), buf_str(after));
-    bool may = o->yes || (isatty(STDIN_FILENO) && confirm(path));
-    if (!may) {
-        puts("\nNothing was written. To write it: the same command with --yes.");
-        return 1;
-    }
-    if (write_text(path, before, after, &e) < 0)
+    int result = change_apply(path, before, after, yes, &e);
+    if (result < 0)
         return cli_fail(&e);
-    printf("\nWritten. Start the client again.\n");
-    return 0;
+    if (result == CHANGE_WRITTEN)
+        printf("\nWritten. Start the client again.\n");
+    return result == CHANGE_REFUSED;
 }
 
 static int setup_client(const struct setup_options *o)
@@ -158,12 +102,12 @@ static int setup_client(const struct setup_options *o)
         return cli_usage_error("unknown client \"%s\"; see cubby setup --help", o->client);
     char *path auto_free = setup_client_path(client, &e);
     char *command auto_free = path ? setup_server_command(&e) : NULL;
-    if (!command || read_text(path, &before, &e) < 0)
+    if (!command || change_read(path, &before, &e) < 0)
         return cli_fail(&e);
     json_t *entry = make_entry(client, command);
     int status = edit(client, buf_str(&before), entry, &after, &e) < 0
                      ? refuse(path, client, entry, &e)
-                     : apply(o, path, &before, &after);
+                     : apply(path, &before, &after, o->yes);
     json_decref(entry);
     return status;
 }

@@ -50,8 +50,15 @@ int edit_yaml(const char *text, const char *section, json_t *entry, struct buf *
 // Parse JSON with comments and trailing commas. New reference.
 json_t *jsonc_parse(const char *text, struct err *e);
 
-// Print the lines that differ, with some lines around them.
-void change_print(const char *before, const char *after);
+// ---- change.c: a change of a file that is the user's
+// Read the file to `out`, which stays empty if the file is missing.
+int change_read(const char *path, struct buf *out, struct err *e);
+// Show what the change does, ask unless `yes`, and write it. CHANGE_SAME: there is nothing to
+// change. CHANGE_REFUSED: nothing was written, because the user said no or cannot be asked. -1 with
+// `e`, also if another program has changed the file since `before` was read.
+enum change_result { CHANGE_WRITTEN, CHANGE_SAME, CHANGE_REFUSED };
+int change_apply(const char *path, const struct buf *before, const struct buf *after, bool yes,
+                 struct err *e);
 
 // ---- make.c: the template "default"
 #define SETUP_ARCHIVE_ENV "CUBBY_TEMPLATE_ARCHIVE"

@@ -23,7 +23,7 @@ def shown(*words):
 
 
 def verbs():
-    return [verb for verb in re.findall(r"^  ([a-z]+) ", shown(), re.M) if verb != "daemon"]  # cubbyd(1) has its options
+    return [verb for verb in re.findall(r"^  ([a-z][a-z-]+) ", shown(), re.M) if verb != "daemon"]  # cubbyd(1) has its options
 
 
 def backend_options():

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of ssh connections to sandboxes. They are made by ssh-keygen, in <home>/ssh:
+//   id           the key of this user, which the ssh server of each connection accepts
+//   ca           signs the host key of each connection, which is a new one
+//   known_hosts  tells ssh to believe host keys that `ca` signed
+// No private key of this directory leaves the host. A sandbox gets the public half of `id`, and
+// the host key of its own connection, which is signed for the name that ssh was given.
+#pragma once
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/err.h"
+
+#define SSH_DIR "ssh" // in the home
+
+// Make the directory and its keys if they are missing. Several processes may try at once.
+int ssh_keys_make(const char *home, struct err *e);
+
+// Return the path of a file in the directory. New string.
+char *ssh_keys_path(const char *home, const char *name);
+
+// What the ssh server of one connection needs.
+struct ssh_server_keys {
+    struct buf host;        // its private key
+    struct buf certificate; // of that key, signed for one name
+    struct buf user;        // the public key that it accepts
+};
+// Make them for the name by which ssh calls the sandbox. ERR_PRECONDITION: ssh_keys_make has not
+// run in this home. ssh_server_keys_fini frees in every case.
+int ssh_server_keys_make(const char *home, const char *name, struct ssh_server_keys *out,
+                         struct err *e);
+void ssh_server_keys_fini(struct ssh_server_keys *k);
