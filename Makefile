@@ -74,8 +74,8 @@ LIBS_IMAGE := $(LIBS_ARCHIVE) -lext2fs -lcom_err
 
 # ---- sources: one archive a room, one program a main.c
 SB := sandbox-backend
-LIB_SRC     := $(wildcard $(SB)/base/*.c $(SB)/host/*.c $(SB)/log/*.c $(SB)/keys/*.c $(SB)/net/*.c $(SB)/connect/*.c $(SB)/client/*.c)
-GUEST_LIB   := $(filter-out $(SB)/host/% $(SB)/keys/% $(SB)/net/http_client% $(SB)/net/tls% $(SB)/client/%,$(LIB_SRC))
+LIB_SRC     := $(wildcard $(SB)/base/*.c $(SB)/volume/*.c $(SB)/host/*.c $(SB)/log/*.c $(SB)/keys/*.c $(SB)/net/*.c $(SB)/connect/*.c $(SB)/client/*.c)
+GUEST_LIB   := $(filter-out $(SB)/volume/% $(SB)/host/% $(SB)/keys/% $(SB)/net/http_client% $(SB)/net/tls% $(SB)/client/%,$(LIB_SRC))
 ENVD_SRC    := $(wildcard $(SB)/envd/*.c $(SB)/envd/*/*.c)
 INIT_SRC    := $(wildcard $(SB)/guest/*.c)
 FOLD_SRC    := $(wildcard $(SB)/guest/fold/*.c)

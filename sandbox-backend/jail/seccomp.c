@@ -282,10 +282,10 @@ static int build_network(scmp_filter_ctx ctx)
 // ---- a process that serves a directory: cubby-mountd. It has one connection already, and makes
 // neither sockets nor threads, devices nor owners.
 
-static const int ALLOWED_FILES[] = {SCMP_SYS(openat2),   SCMP_SYS(mkdirat),  SCMP_SYS(unlinkat),
-                                    SCMP_SYS(renameat2), SCMP_SYS(renameat), SCMP_SYS(linkat),
-                                    SCMP_SYS(symlinkat), SCMP_SYS(fchmod),   SYS_FCHMODAT2,
-                                    SCMP_SYS(utimensat), SCMP_SYS(fallocate)};
+static const int ALLOWED_FILES[] = {SCMP_SYS(openat2),   SCMP_SYS(mkdirat),   SCMP_SYS(unlinkat),
+                                    SCMP_SYS(renameat2), SCMP_SYS(renameat),  SCMP_SYS(linkat),
+                                    SCMP_SYS(symlinkat), SCMP_SYS(fchmod),    SYS_FCHMODAT2,
+                                    SCMP_SYS(utimensat), SCMP_SYS(fallocate), SCMP_SYS(flock)};
 
 static int build_files(scmp_filter_ctx ctx)
 {

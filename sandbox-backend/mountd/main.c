@@ -25,9 +25,9 @@
 #define EXIT_ABSENT 3
 
 static struct {
-    int64_t conn_fd, dir_fd, token_fd, port;
+    int64_t conn_fd, dir_fd, token_fd, space_fd, port;
     bool read_only, end, help, version;
-} options = {.conn_fd = 3, .dir_fd = 4, .token_fd = 5, .port = MOUNT_PORT_FIRST};
+} options = {.conn_fd = 3, .dir_fd = 4, .token_fd = 5, .space_fd = -1, .port = MOUNT_PORT_FIRST};
 
 #define NUMBER(word, field, what, least, text)                                                   \
     {                                                                                            \
@@ -38,6 +38,7 @@ static const struct opt table[] = {
     NUMBER("conn-fd", conn_fd, "FD", 0, "connection to the vm.net socket (default 3)"),
     NUMBER("dir-fd", dir_fd, "FD", 0, "the directory (default 4)"),
     NUMBER("token-fd", token_fd, "FD", 0, "file with the 32 bytes of the token (default 5)"),
+    NUMBER("space-fd", space_fd, "FD", 0, "counts of the volume; none: a directory of the host"),
     NUMBER("port", port, "PORT", 0,
            "port of the guest's mountfs; 0: the connection leads there already"),
     {.name = "read-only",
@@ -103,10 +104,37 @@ static int greet(int conn, struct err *e)
     return 0;
 }
 
+// The guest ends the connection when it has unmounted.
+static int wait_for_end(int conn, struct err *e)
+{
+    char more;
+    struct err end = ERR_INIT;
+    while (read_whole(conn, &more, 1, &end) == 0)
+        continue;
+    return end.code == ERR_GONE || end.sys == ECONNRESET ? 0 : err_set(e, end.code, "%s", end.msg);
+}
+
+static int serve(struct share *share, int conn, struct err *e)
+{
+    struct session session = {.share = share};
+    struct space space = {.fd = -1};
+    bool is_volume = options.space_fd >= 0;
+    if (is_volume && space_open(&space, (int)options.space_fd, e) < 0)
+        return -1;
+    int result =
+        share_init(share, (int)options.dir_fd, options.read_only, is_volume ? &space : NULL, e);
+    if (result == 0)
+        result = fd_write_all(STDOUT_FILENO, "ready\n", 6, e);
+    result = result < 0 ? -1 : session_run(&session, conn, e);
+    session_fini(&session);
+    share_fini(share);
+    space_fini(&space);
+    return result;
+}
+
 static int run(struct err *e)
 {
     struct share *share auto_free = xcalloc(1, sizeof *share);
-    struct session session = {.share = share};
     int conn = (int)options.conn_fd;
     int flags = fcntl(conn, F_GETFL);
     if (flags < 0 || fcntl(conn, F_SETFL, flags & ~O_NONBLOCK) < 0)
@@ -114,14 +142,8 @@ static int run(struct err *e)
     if ((options.port && reach_port(conn, e) < 0) || greet(conn, e) < 0)
         return -1;
     if (options.end)
-        return 0;
-    int result = share_init(share, (int)options.dir_fd, options.read_only, e);
-    if (result == 0)
-        result = fd_write_all(STDOUT_FILENO, "ready\n", 6, e);
-    result = result < 0 ? -1 : session_run(&session, conn, e);
-    session_fini(&session);
-    share_fini(share);
-    return result;
+        return wait_for_end(conn, e);
+    return serve(share, conn, e);
 }
 
 int main(int argc, char **argv)

@@ -6,12 +6,14 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <string.h>
+#include <sys/param.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/volume/removed.h"
 
 #define LARGE_FILE 0100000 // O_LARGEFILE, which the C library defines as 0, but openat2(2) needs
 
@@ -133,6 +135,21 @@ static int op_stat(struct share *s, const struct request *r, struct buf *out, ui
     return fstat(h->fd, &st) < 0 ? errno : share__answer_stat(s, &st, out);
 }
 
+// Show the limit of a volume as the size of its file system.
+static void limit_space(const struct share *s, struct statvfs *st)
+{
+    if (space_is_doubted(s->space) && space_lock(s->space, -1)) {
+        removed_measure(s->space, s->root);
+        space_unlock(s->space);
+    }
+    int64_t left = MAX(s->space->limit - space_used(s->space), 0);
+    fsblkcnt_t blocks = (fsblkcnt_t)s->space->limit / st->f_frsize;
+    fsblkcnt_t available = (fsblkcnt_t)left / st->f_frsize;
+    st->f_blocks = blocks;
+    st->f_bavail = MIN(st->f_bavail, available);
+    st->f_bfree = st->f_bavail;
+}
+
 static int op_statfs(struct share *s, const struct request *r, struct buf *out, uint32_t *flags)
 {
     (void)r;
@@ -140,6 +157,8 @@ static int op_statfs(struct share *s, const struct request *r, struct buf *out, 
     struct statvfs st;
     if (fstatvfs(s->root, &st) < 0)
         return errno;
+    if (s->space)
+        limit_space(s, &st);
     const struct mount_space space = {.block = st.f_frsize,
                                       .blocks = st.f_blocks,
                                       .free = st.f_bfree,
@@ -190,9 +209,12 @@ int share_serve(struct share *s, const struct request *r, struct buf *out, uint3
     // A guest cannot make what it cannot see, nor change the rules by which it sees.
     if (rules_hide(&s->rules, r->path))
         return op == MOUNT_CREATE || op == MOUNT_MKDIR || op == MOUNT_SYMLINK ? EACCES : ENOENT;
-    if (OPS[op].changes && strcmp(r->path, RULES_FILE) == 0)
+    if (OPS[op].changes && share__is_rules(s, r->path))
         return EACCES;
-    return OPS[op].serve(s, r, out, flags);
+    bool truncates = op == MOUNT_OPEN && r->head->flags & O_TRUNC && !s->read_only;
+    return s->space && (OPS[op].changes || truncates)
+               ? share__serve_within(s, r, out, flags, OPS[op].serve)
+               : OPS[op].serve(s, r, out, flags);
 }
 
 // ---- the beginning and the end
@@ -201,6 +223,8 @@ static int read_rules(struct share *s, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     struct err ignored = ERR_INIT;
+    if (s->space)
+        return rules_add(&s->rules, "/" REMOVED_DIR, strlen("/" REMOVED_DIR), e);
     if (rules_add(&s->rules, RULES_DEFAULT, strlen(RULES_DEFAULT), e) < 0)
         return -1;
     int fd auto_close = share__open(s, RULES_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
@@ -212,9 +236,9 @@ static int read_rules(struct share *s, struct err *e)
     return rules_add(&s->rules, text.data ? text.data : "", text.len, e);
 }
 
-int share_init(struct share *s, int root, bool read_only, struct err *e)
+int share_init(struct share *s, int root, bool read_only, const struct space *space, struct err *e)
 {
-    *s = (struct share){.root = root, .read_only = read_only, .uid = geteuid()};
+    *s = (struct share){.root = root, .read_only = read_only, .uid = geteuid(), .space = space};
     for (size_t i = 0; i < ARRAY_LEN(s->handles); i++)
         s->handles[i].fd = -1;
     umask(0);

@@ -6,10 +6,14 @@
 // never followed. Only regular files are opened, and only files, directories and links are made.
 // Hidden names do not exist for the guest, and it cannot make them. Set-user-id bits are dropped.
 //
+// A volume (docs/mounts.md) belongs to sandboxes and to no project of the host. So nothing of the
+// user is hidden in it, and it has a limit, which share_space.c keeps.
+//
 // A function that serves a request returns 0, or a positive errno, which the guest's program sees.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -17,11 +21,13 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/mountd/rules.h"
 #include "sandbox-backend/mountd/wire.h"
+#include "sandbox-backend/volume/space.h"
 
 struct share {
     int root; // owned
     bool read_only;
-    uid_t uid; // whose files are shown as the guest user's
+    uid_t uid;                 // whose files are shown as the guest user's
+    const struct space *space; // borrowed; of a volume. NULL: a directory of the host
     struct rules rules;
     struct handle {
         int fd;     // owned; -1: closed
@@ -37,8 +43,9 @@ struct request {
     const char *more; // `head->more_len` bytes
 };
 
-// Serve a directory, whose descriptor the share takes. Reads its RULES_FILE.
-int share_init(struct share *s, int root, bool read_only, struct err *e);
+// Serve a directory, whose descriptor the share takes. Reads its RULES_FILE, unless it is a volume
+// with this space.
+int share_init(struct share *s, int root, bool read_only, const struct space *space, struct err *e);
 void share_fini(struct share *s);
 
 // Return whether a path has the form that wire.h demands.
@@ -61,13 +68,31 @@ struct handle *share__handle(struct share *s, const struct request *r);
 // Close what the number has and put a descriptor there, which the handle takes.
 struct handle *share__take(struct share *s, uint32_t number, int *fd);
 
+// Return whether the path is that of the rules, which a guest only reads.
 // share_git.c: return whether the guest may make a file or a link of this name, change the file of
 // this name, or move a name to another one.
-bool share__git_may_make(const char *path);
-bool share__git_may_write(const char *path);
-bool share__git_may_move(const char *from, bool is_dir, const char *to);
+static inline bool share__is_rules(const struct share *s, const char *path)
+{
+    return !s->space && strcmp(path, RULES_FILE) == 0;
+}
+bool share__git_may_make(const struct share *s, const char *path);
+bool share__git_may_write(const struct share *s, const char *path);
+bool share__git_may_move(const struct share *s, const char *from, bool is_dir, const char *to);
 
 typedef int share_op(struct share *s, const struct request *r, struct buf *out, uint32_t *flags);
+
+// share_space.c: serve a request that changes a volume, within its limit.
+int share__serve_within(struct share *s, const struct request *r, struct buf *out, uint32_t *flags,
+                        share_op *serve);
+// Remove a file or a link, or prepare that another name takes its place: a file of a volume that is
+// in use gets a name in REMOVED_DIR. *hold is a descriptor to close afterwards, or -1. Each returns
+// 0, or -1 with errno.
+int share__remove(const struct share *s, int dir, const char *name);
+int share__replace(const struct share *s, int dir, const char *name, int *hold);
+// Return the bits that a mode has in any case: cubbyd must be able to use and remove the files of a
+// volume.
+mode_t share__mode_least(const struct share *s, bool is_dir);
+
 // share_files.c: open files
 share_op share__op_open, share__op_create, share__op_read, share__op_write, share__op_release,
     share__op_fsync, share__op_allocate, share__op_seek, share__op_change;

@@ -119,7 +119,8 @@ int share__op_mkdir(struct share *s, const struct request *r, struct buf *out, u
     int dir auto_close = share__parent(s, r->path, &name);
     if (dir < 0)
         return errno;
-    if (mkdirat(dir, name, r->head->mode & MODE_BITS) < 0 && !is_done(r, errno, EEXIST))
+    if (mkdirat(dir, name, (r->head->mode & MODE_BITS) | share__mode_least(s, true)) < 0 &&
+        !is_done(r, errno, EEXIST))
         return errno;
     return share__answer_path(s, r->path, out);
 }
@@ -128,7 +129,10 @@ static int remove_name(const struct share *s, const struct request *r, int flags
 {
     const char *name;
     int dir auto_close = share__parent(s, r->path, &name);
-    if (dir < 0 || unlinkat(dir, name, flags) < 0)
+    int failed = dir < 0                ? -1
+                 : flags & AT_REMOVEDIR ? unlinkat(dir, name, flags)
+                                        : share__remove(s, dir, name);
+    if (failed)
         return is_done(r, errno, ENOENT) ? 0 : errno;
     return 0;
 }
@@ -154,7 +158,7 @@ static int new_path(const struct share *s, const struct request *r, char path[PA
         return EINVAL;
     memcpy(path, r->more, r->head->more_len);
     path[r->head->more_len] = '\0';
-    if (rules_hide(&s->rules, path) || strcmp(path, RULES_FILE) == 0)
+    if (rules_hide(&s->rules, path) || share__is_rules(s, path))
         return EACCES;
     return 0;
 }
@@ -169,7 +173,7 @@ static bool may_move(const struct share *s, int dir, const char *name, const cha
     bool is_dir = S_ISDIR(st.st_mode);
     if (is_dir && (rules_pin(&s->rules, from) || rules_pin(&s->rules, to)))
         return false;
-    return share__git_may_move(from, is_dir, to);
+    return share__git_may_move(s, from, is_dir, to);
 }
 
 int share__op_rename(struct share *s, const struct request *r, struct buf *out, uint32_t *flags)
@@ -189,6 +193,9 @@ int share__op_rename(struct share *s, const struct request *r, struct buf *out, 
     if (!may_move(s, from_dir, from, r->path, path) ||
         (how & RENAME_EXCHANGE && !may_move(s, to_dir, to, path, r->path)))
         return EPERM;
+    int hold auto_close = -1;
+    if (!(how & RENAME_MASK) && share__replace(s, to_dir, to, &hold) < 0)
+        return errno;
     if (renameat2(from_dir, from, to_dir, to, how) == 0)
         return 0;
     failed = errno;
@@ -207,7 +214,7 @@ int share__op_symlink(struct share *s, const struct request *r, struct buf *out,
         return EINVAL;
     memcpy(target, r->more, r->head->more_len);
     target[r->head->more_len] = '\0';
-    if (!share__git_may_make(r->path))
+    if (!share__git_may_make(s, r->path))
         return EACCES;
     int dir auto_close = share__parent(s, r->path, &name);
     if (dir < 0)
@@ -225,7 +232,7 @@ int share__op_link(struct share *s, const struct request *r, struct buf *out, ui
     int failed = new_path(s, r, path);
     if (failed)
         return failed;
-    if (!share__git_may_write(r->path) || !share__git_may_make(path))
+    if (!share__git_may_write(s, r->path) || !share__git_may_make(s, path))
         return EACCES; // through its second name, the file could be changed
     int from_dir auto_close = share__parent(s, r->path, &from);
     int to_dir auto_close = from_dir < 0 ? -1 : share__parent(s, path, &to);

@@ -8,6 +8,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/mountd/share.h"
+#include "sandbox-backend/volume/removed.h"
 
 #define MODE_BITS      0777
 #define SYS_FCHMODAT2  452 // Linux 6.6; Debian 12's headers do not have it
@@ -37,6 +38,8 @@ static int take(struct share *s, const struct request *r, int *fd, struct buf *o
         return errno;
     if (!S_ISREG(st.st_mode))
         return S_ISDIR(st.st_mode) ? EISDIR : EACCES;
+    if (s->space && !removed_note_open(*fd))
+        return ENOENT;
     struct handle *h = share__take(s, r->head->handle, fd);
     h->appends = flags & O_APPEND;
     share__answer_stat(s, &st, out);
@@ -68,7 +71,8 @@ static int open_file(struct share *s, const struct request *r, int flags, struct
         return EMFILE;
     if (failed && !(flags & O_EXCL)) // which opens nothing that exists
         return failed;
-    int fd auto_close = share__open(s, r->path, flags | OPEN_ALWAYS, r->head->mode & MODE_BITS);
+    mode_t mode = (r->head->mode & MODE_BITS) | share__mode_least(s, false);
+    int fd auto_close = share__open(s, r->path, flags | OPEN_ALWAYS, mode);
     return fd < 0 ? errno : take(s, r, &fd, out);
 }
 
@@ -79,7 +83,7 @@ int share__op_open(struct share *s, const struct request *r, struct buf *out, ui
     bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
     if (writes && s->read_only)
         return EROFS;
-    if (writes && (strcmp(r->path, RULES_FILE) == 0 || !share__git_may_write(r->path)))
+    if (writes && (share__is_rules(s, r->path) || !share__git_may_write(s, r->path)))
         return EACCES;
     return open_file(s, r, flags, out);
 }
@@ -88,7 +92,7 @@ int share__op_create(struct share *s, const struct request *r, struct buf *out, 
 {
     (void)answer;
     int flags = ((int)r->head->flags & OPEN_ALLOWED) | O_CREAT;
-    if (!share__git_may_make(r->path))
+    if (!share__git_may_make(s, r->path))
         return EACCES;
     if (r->head->how & MOUNT_RETRY) // it may exist because of the first try
         flags &= ~O_EXCL;
@@ -165,8 +169,10 @@ int share__op_allocate(struct share *s, const struct request *r, struct buf *out
     const struct handle *h = share__handle(s, r);
     if (!h)
         return ESTALE;
-    if (r->head->mode & ~(uint32_t)ALLOCATE_MODES)
-        return EOPNOTSUPP;
+    bool punches = r->head->mode & FALLOC_FL_PUNCH_HOLE;
+    bool beyond = r->head->mode & FALLOC_FL_KEEP_SIZE && !punches;
+    if (r->head->mode & ~(uint32_t)ALLOCATE_MODES || (s->space && beyond))
+        return EOPNOTSUPP; // room beyond the end of a volume's file is hard to count
     if (r->head->offset > INT64_MAX || r->head->size > INT64_MAX)
         return EINVAL;
     int failed = fallocate(h->fd, (int)r->head->mode, (off_t)r->head->offset, (off_t)r->head->size);
@@ -195,7 +201,10 @@ int share__op_seek(struct share *s, const struct request *r, struct buf *out, ui
 // Set the mode of a name that is no link. A kernel without fchmodat2(2) needs an open file.
 static int set_mode(const struct share *s, int dir, const char *name, const struct request *r)
 {
-    mode_t mode = r->head->mode & MODE_BITS;
+    struct stat st;
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno;
+    mode_t mode = (r->head->mode & MODE_BITS) | share__mode_least(s, S_ISDIR(st.st_mode));
     if (syscall(SYS_FCHMODAT2, dir, name, mode, AT_SYMLINK_NOFOLLOW) == 0)
         return 0;
     if (errno != ENOSYS && errno != EPERM)
@@ -211,7 +220,7 @@ static int set_mode(const struct share *s, int dir, const char *name, const stru
 
 static int set_size(const struct share *s, const struct request *r)
 {
-    int failed = share__git_may_write(r->path) ? look(s, r->path) : EACCES;
+    int failed = share__git_may_write(s, r->path) ? look(s, r->path) : EACCES;
     if (failed)
         return failed;
     int fd auto_close = share__open(s, r->path, O_WRONLY | OPEN_ALWAYS, 0);
@@ -240,7 +249,8 @@ static int change_handle(struct share *s, const struct request *r, struct buf *o
     times_of(head, times);
     if (!h)
         return ESTALE;
-    if ((head->mask & MOUNT_SET_MODE && fchmod(h->fd, head->mode & MODE_BITS) < 0) ||
+    mode_t mode = (head->mode & MODE_BITS) | share__mode_least(s, h->path);
+    if ((head->mask & MOUNT_SET_MODE && fchmod(h->fd, mode) < 0) ||
         (head->mask & MOUNT_SET_SIZE && ftruncate(h->fd, (off_t)head->size) < 0) ||
         (head->mask & (MOUNT_SET_ATIME | MOUNT_SET_MTIME) && futimens(h->fd, times) < 0))
         return errno;

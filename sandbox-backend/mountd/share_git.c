@@ -8,6 +8,8 @@
 //     directory, and a file of this name is only read.
 //  2. A bare repository, which is any directory with HEAD, objects and refs. So HEAD can be made
 //     below `.git` only, and no directory leaves a `.git`.
+//
+// Nobody runs git on the host in a volume, so all is allowed there.
 #include <errno.h>
 #include <string.h>
 
@@ -33,17 +35,18 @@ static bool is_git(const char *path)
     return strcasecmp(last_name(path), ".git") == 0;
 }
 
-bool share__git_may_make(const char *path)
+bool share__git_may_make(const struct share *s, const char *path)
 {
-    return !is_git(path) && (strcasecmp(last_name(path), "HEAD") != 0 || is_in_git(path));
+    return s->space ||
+           (!is_git(path) && (strcasecmp(last_name(path), "HEAD") != 0 || is_in_git(path)));
 }
 
-bool share__git_may_write(const char *path)
+bool share__git_may_write(const struct share *s, const char *path)
 {
-    return !is_git(path);
+    return s->space || !is_git(path);
 }
 
-bool share__git_may_move(const char *from, bool is_dir, const char *to)
+bool share__git_may_move(const struct share *s, const char *from, bool is_dir, const char *to)
 {
-    return is_dir ? !is_in_git(from) || is_in_git(to) : share__git_may_make(to);
+    return is_dir ? s->space || !is_in_git(from) || is_in_git(to) : share__git_may_make(s, to);
 }

@@ -14,8 +14,10 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/mountd/session.h"
+#include "sandbox-backend/volume/removed.h"
 
-#define BIG (1 << 20) // a guest may make files of any size, which costs a test too much time
+#define BIG   (1 << 20)    // a guest may make files of any size, which costs a test too much time
+#define LIMIT (256 * 1024) // of the volume
 
 // A text that no answer may hold, because a request cannot know it.
 static char *mark; // owned
@@ -23,7 +25,7 @@ static char *mark; // owned
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 // Files in the directory, and a file beside it to which a link leads.
-static void fill(const char *dir)
+static void fill(const char *dir, const char *hidden_text)
 {
     struct err e = ERR_INIT;
     char *inside auto_free = NULL, *hidden auto_free = NULL, *link auto_free = NULL;
@@ -31,7 +33,7 @@ static void fill(const char *dir)
         asprintf(&link, "%s/in/l", dir) < 0)
         abort();
     assert(file_replace(inside, "text", 4, 0600, &e) == 0);
-    assert(file_replace(hidden, mark, strlen(mark), 0600, &e) == 0);
+    assert(file_replace(hidden, hidden_text, strlen(hidden_text), 0600, &e) == 0);
     assert(symlink("../secret", link) == 0);
 }
 
@@ -46,15 +48,22 @@ static void check(const char *dir, const struct session *s)
     assert(file_read(path, 100, &text, &e) == 0 && str_eq(buf_str(&text), mark));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+// Check that the counts of a volume are not too low, and its files within the limit.
+static void check_room(const struct space *space, const char *in)
+{
+    int64_t counted = space_used(space);
+    int root auto_close = open(in, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert(removed_measure(space, root));
+    assert(space_used(space) <= counted && space_used(space) <= LIMIT);
+}
+
+// Serve the requests: for a directory of the host (space NULL), or for a volume.
+static void serve(const uint8_t *data, size_t size, const struct space *space)
 {
     char dir[] = "/tmp/fuzz-mountd-XXXXXX";
     struct err e = ERR_INIT;
     struct share *share auto_free = xcalloc(1, sizeof *share);
     struct session session = {.share = share};
-    const struct mount_request *head = (const void *)data;
-    if (size >= sizeof *head && (head->size > BIG || head->offset > BIG))
-        return 0;
     mark = random_hex(16);
     if (!mkdtemp(dir))
         abort();
@@ -62,8 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (asprintf(&in, "%s/in", dir) < 0 || asprintf(&secret, "%s/secret", dir) < 0)
         abort();
     assert(mkdir(in, 0700) == 0 && file_replace(secret, mark, strlen(mark), 0600, &e) == 0);
-    fill(dir);
-    assert(share_init(share, open(in, O_PATH | O_DIRECTORY | O_CLOEXEC), false, &e) == 0);
+    fill(dir, space ? "shown" : mark); // nothing is hidden in a volume
+    assert(share_init(share, open(in, O_PATH | O_DIRECTORY | O_CLOEXEC), false, space, &e) == 0);
     buf_add(&session.in, data, size);
     while (session_serve(&session, &e) > 0) {
         check(dir, &session);
@@ -72,7 +81,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(dir, &session);
     session_fini(&session);
     share_fini(share);
+    if (space)
+        check_room(space, in);
     dir_remove(dir, &e);
     free(steal(&mark));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct err e = ERR_INIT;
+    struct space space;
+    const struct mount_request *head = (const void *)data;
+    if (size >= sizeof *head && (head->size > BIG || head->offset > BIG))
+        return 0;
+    serve(data, size, NULL);
+    assert(space_make(&space, LIMIT, &e) == 0);
+    serve(data, size, &space);
+    space_fini(&space);
     return 0;
 }

@@ -17,30 +17,54 @@ OPS = {name: i + 1 for i, name in enumerate(
     "stat list open create opendir read write readdir release fsync allocate seek mkdir unlink rmdir rename "
     "symlink link readlink change statfs".split())}
 RETRY, BY_HANDLE = 1, 2
-CONN, DIR, TOKEN = 63, 64, 65  # descriptors of the server
+CONN, DIR, TOKEN, SPACE = 63, 64, 65, 66  # descriptors of the server
+
+
+class Room:
+    """The counts of a volume that its servers share (sandbox-backend/volume/space.c)."""
+
+    COUNTS = struct.Struct("<qqqq")  # used, coming, when it was measured, the limit
+
+    def __init__(self, limit):
+        self.limit = limit
+        self.fd = os.memfd_create("volume")
+        os.write(self.fd, self.COUNTS.pack(limit, 0, 0, limit))
+
+    def used(self):
+        return self.COUNTS.unpack(os.pread(self.fd, self.COUNTS.size, 0))[0]
+
+    def opened(self):
+        """A descriptor with a lock of its own."""
+        return os.open(f"/proc/self/fd/{self.fd}", os.O_RDWR)
 
 
 class Mountd:
-    """A cubby-mountd that serves `directory`, in cubby-jail's walls or (with none) in no jail."""
+    """A cubby-mountd that serves `directory`, in cubby-jail's walls or (with none) in no jail. With a `room` the
+    directory is a volume."""
 
-    def __init__(self, directory, *options, walls=WALLS, read_only=False):
+    def __init__(self, directory, *options, walls=WALLS, read_only=False, room=None):
         ours, theirs = socket.socketpair()
         token = os.memfd_create("token")
         os.write(token, b"t" * 32)
         os.lseek(token, 0, 0)
         root = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+        space = room.opened() if room else None
         for fd, at in ((theirs.fileno(), CONN), (root, DIR), (token, TOKEN)):
             os.dup2(fd, at)
+        if room:
+            os.dup2(space, SPACE)
+        shown = (CONN, DIR, TOKEN, *([SPACE] if room else []))
         argv = [MOUNTD, "--port", "0", "--conn-fd", CONN, "--dir-fd", DIR, "--token-fd", TOKEN,
-                *(["--read-only"] if read_only else []), *options]
+                *(["--read-only"] if read_only else []),
+                *(["--space-fd", SPACE] if room else []), *options]
         if walls:
             files = files_of(MOUNTD)
             argv = ["unshare", "--pid", "--fork", JAIL, "--kind", "files", "--walls", ",".join(walls),
                     "--share", directory, "--share-fd", DIR, *(["--share-read-only"] if read_only else []),
                     "--file-count", len(files), "--", *files, MOUNTD, *argv]
-        self.server = subprocess.Popen([str(word) for word in argv], pass_fds=(CONN, DIR, TOKEN),
+        self.server = subprocess.Popen([str(word) for word in argv], pass_fds=shown,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for fd in (root, token, CONN, DIR, TOKEN):
+        for fd in (root, token, *shown, *([space] if room else [])):
             os.close(fd)
         theirs.close()
         self.socket = ours
