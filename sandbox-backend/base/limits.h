@@ -22,4 +22,4 @@
 #define KERNEL_PORT     49999 // the Python kernel's
 // mountfs's, one a mount; below those that the guest's kernel gives to connections. Never public
 #define MOUNT_PORT_FIRST 31960
-#define MOUNT_PORT_LAST  31967
+#define MOUNT_PORT_LAST  31975

@@ -61,7 +61,10 @@ static void print_table(const json_t *list)
     table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     json_array_foreach (list, i, one) {
         table_cell(&t, cli_text(one, "target"));
-        table_cell(&t, cli_text(one, "source"));
+        const char *volume = json_string_value(json_object_get(one, "volume"));
+        char *shown auto_free =
+            volume ? str_printf("volume %s", volume) : xstrdup(cli_text(one, "source"));
+        table_cell(&t, shown);
         table_cell(&t, json_is_true(json_object_get(one, "readOnly")) ? "read" : "write");
         table_cell(&t, cli_text(one, "state"));
     }

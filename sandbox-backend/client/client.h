@@ -337,6 +337,7 @@ struct mount_opts {
     bool read_only;
 };
 // Mount a directory, and return all mounts: an array of {"source", "target", "readOnly", "state"}.
+// A volume has "volume", its name, instead of "source".
 struct client_op *client_mount(struct client *c, const char *id, const struct mount_opts *opts,
                                client_json_cb cb, void *ctx);
 struct client_op *client_mounts(struct client *c, const char *id, client_json_cb cb, void *ctx);

@@ -19,8 +19,9 @@ static bool are_mounts(const json_t *list)
     json_t *one;
     bool are = json_is_array(list);
     json_array_foreach (list, i, one) {
-        are = are && json_is_string(json_object_get(one, "source")) &&
-              json_is_string(json_object_get(one, "target"));
+        are = are && json_is_string(json_object_get(one, "target")) &&
+              (json_is_string(json_object_get(one, "source")) ||
+               json_is_string(json_object_get(one, "volume")));
     }
     return are;
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /sandboxes and /v2/sandboxes.
 #include <stdlib.h>
+#include <string.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/api/new_sandbox.h"
+#include "sandbox-backend/daemon/api/volume_mounts.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/create.h"
@@ -13,10 +15,15 @@
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 
+#define LOST_CLIENT "the client disconnected while the sandbox was being created"
+
 struct pending_create {
     struct store *store;
-    struct http_request *req; // NULL once the client has gone
-    struct sandbox *sb;       // while it is being created
+    struct http_request *req;      // NULL once the client has gone
+    struct sandbox *sb;            // while it is being created
+    json_t *volumes;               // owned; what volume_mounts_start takes; NULL: none
+    char made[SANDBOX_ID_MAX + 1]; // while its volumes are being mounted; it may end meanwhile
+    struct volume_mounts *mounting;
     bool v2;
     struct body_claim body; // until the body was read
 };
@@ -24,6 +31,12 @@ struct pending_create {
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx);
 static void on_created(struct sandbox *sb, const struct err *e, void *ctx);
 static void on_client_gone(void *ctx);
+
+static void pending_free(struct pending_create *p)
+{
+    json_decref(p->volumes);
+    free(p);
+}
 
 int api_create(struct api_call *c, struct err *e)
 {
@@ -55,14 +68,15 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct err e = ERR_INIT;
     json_t *json = json_parse_few(body, len, NEW_VALUES_MAX, &e);
     snapshots_look(&p->store->snapshots);
-    if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0)
+    if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0 &&
+        volume_mounts_read(p->store, json, &spec, &p->volumes, &e) == 0)
         create_start(p->store, &spec, on_created, p, &p->sb, &e);
     create_spec_fini(&spec);
     json_decref(json);
     body_claim_give(&p->body);
     if (!err_is(&e))
         return;
-    free(p);
+    pending_free(p);
     reply_err(req, error_code(&e), &e);
 }
 
@@ -75,21 +89,8 @@ static enum err_code outside_code(enum err_code code)
                : ERR_INTERNAL;
 }
 
-static void on_created(struct sandbox *sb, const struct err *e, void *ctx)
+static void fail(struct http_request *req, const struct err *e)
 {
-    struct pending_create *p = ctx;
-    struct http_request *req = p->req;
-    free(p);
-    if (!req) {
-        if (sb) // it became ready in the turn of the loop in which the client went
-            ending_start(sb, ENDED_KILLED,
-                         "the client disconnected while the sandbox was being created");
-        return;
-    }
-    if (sb) {
-        reply_json(req, 201, view_new(sb));
-        return;
-    }
     struct err out = *e;
     out.code = outside_code(e->code);
     err_wrap(&out, "the sandbox could not be created%s",
@@ -97,13 +98,65 @@ static void on_created(struct sandbox *sb, const struct err *e, void *ctx)
     reply_err(req, error_code(&out), &out);
 }
 
+// Return the sandbox whose volumes are being mounted, unless it ends.
+static struct sandbox *made_sandbox(const struct pending_create *p)
+{
+    struct sandbox *sb = store_find_any(p->store, p->made);
+    return sb && sb->state != SANDBOX_KILLING && sb->state != SANDBOX_DEAD ? sb : NULL;
+}
+
+static void on_mounted(const struct err *e, void *ctx)
+{
+    struct err gone = ERR_INIT;
+    struct pending_create *p = ctx;
+    struct http_request *req = p->req;
+    struct sandbox *sb = made_sandbox(p);
+    pending_free(p);
+    http_request_on_close(req, NULL, NULL);
+    if (!e && sb) {
+        reply_json(req, 201, view_new(sb));
+        return;
+    }
+    if (sb)
+        ending_start(sb, ENDED_KILLED, "a volume could not be mounted");
+    err_set(&gone, ERR_GONE, "the sandbox was ended in the meantime");
+    fail(req, e ? e : &gone);
+}
+
+static void on_created(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    struct pending_create *p = ctx;
+    struct http_request *req = p->req;
+    p->sb = NULL;
+    if (sb && req && p->volumes) {
+        memcpy(p->made, sb->id, sizeof p->made);
+        p->mounting = volume_mounts_start(sb, p->volumes, on_mounted, p);
+        return;
+    }
+    pending_free(p);
+    if (!req && sb) // it became ready in the turn of the loop in which the client went
+        ending_start(sb, ENDED_KILLED, LOST_CLIENT);
+    else if (sb)
+        reply_json(req, 201, view_new(sb));
+    else if (req)
+        fail(req, e);
+}
+
 // End the sandbox: no other client knows its id.
 static void on_client_gone(void *ctx)
 {
     struct pending_create *p = ctx;
+    if (p->mounting) {
+        struct sandbox *sb = made_sandbox(p);
+        volume_mounts_abandon(p->mounting);
+        if (sb)
+            ending_start(sb, ENDED_KILLED, LOST_CLIENT);
+        pending_free(p);
+        return;
+    }
     if (!p->sb) {
         body_claim_give(&p->body);
-        free(p);
+        pending_free(p);
         return;
     }
     p->req = NULL;

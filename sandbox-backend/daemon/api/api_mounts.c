@@ -58,7 +58,7 @@ static void on_client_gone(void *ctx)
 
 int api_mount(struct api_call *c, struct err *e)
 {
-    struct mount_want want;
+    struct mount_want want = {0};
     if (check_caller(c, e) < 0 ||
         body_check_members(c->body, "", e, "source", "target", "readOnly") < 0 ||
         json_get_string(c->body, "source", &want.source, "", e) < 0 ||

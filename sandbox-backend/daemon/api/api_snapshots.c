@@ -211,20 +211,24 @@ static const struct fork_events EVENTS = {.on_child = on_child, .on_end = on_for
 
 static int read_wish(const struct api_call *c, struct fork_wish *wish, struct err *e)
 {
+    static const char *const KEPT[] = {"same", "volumes", "none"}; // as enum mounts_kept
     const char *mounts;
+    size_t kept = 0;
     bool sees_host = api_keys_sees_host(c->store->api_keys, c->req);
     if (body_check_members(c->body, "", e, "timeout", "count", "mounts") < 0 ||
-        json_get_string(c->body, "mounts", &mounts, sees_host ? "same" : "none", e) < 0 ||
+        json_get_string(c->body, "mounts", &mounts, sees_host ? "same" : "volumes", e) < 0 ||
         json_get_int(c->body, "count", 1, FORK_COUNT_MAX, &wish->count, 1, e) < 0)
         return -1;
-    wish->without_mounts = str_eq(mounts, "none");
-    if (!wish->without_mounts && !str_eq(mounts, "same"))
-        return err_set(e, ERR_INVALID, "mounts must be \"same\" or \"none\", not \"%.40s\"",
-                       mounts);
-    if (!wish->without_mounts && !sees_host)
+    while (kept < ARRAY_LEN(KEPT) && !str_eq(mounts, KEPT[kept]))
+        kept++;
+    if (kept == ARRAY_LEN(KEPT))
+        return err_set(e, ERR_INVALID,
+                       "mounts must be \"same\", \"volumes\" or \"none\", not \"%.40s\"", mounts);
+    wish->mounts = (enum mounts_kept)kept;
+    if (wish->mounts == MOUNTS_KEPT_ALL && !sees_host)
         return err_set(e, ERR_DENIED,
                        "Only the daemon's unix socket may fork a sandbox with the host's "
-                       "directories; an API key may use \"mounts\": \"none\"");
+                       "directories; an API key may use \"mounts\": \"volumes\"");
     const json_t *life = json_object_get(c->body, "timeout");
     wish->timeout_s = c->sb->timeout_ms / 1000; // for 0
     if (json_is_integer(life) && json_integer_value(life) == 0)

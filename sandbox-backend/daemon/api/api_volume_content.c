@@ -34,15 +34,18 @@ enum kind { STAT, LIST, MAKE_DIR, CHANGE, REMOVE, OPEN, ROOM, PUT };
 struct content {
     uv_work_t work;
     enum kind kind;
-    struct http_request *req; // NULL once the client has gone
-    char *dir, *data, *path;  // owned; the volume's, and the file's
+    struct http_request *req;   // NULL once the client has gone
+    char *dir, *path;           // owned; the volume's, and the file's
+    int root;                   // the volume's files
+    struct volume_space *space; // a reference; the volume's room
     struct volume_meta meta;
     bool force;
-    int64_t depth, limit; // limit: of the volume, in bytes
-    json_t *out;          // owned; the result
-    int fd;               // of a download or an upload; -1: none
-    int64_t size, left;   // of a download; for an upload, what the volume has room for
-    char *part;           // owned; the upload; NULL: none
+    int64_t depth;
+    json_t *out;        // owned; the result
+    int fd;             // of a download or an upload; -1: none
+    int64_t size, left; // of a download; for an upload, what is left of `reserved`
+    int64_t reserved;   // of the volume's room, in bytes
+    char *part;         // owned; the upload; NULL: none
     bool working;
     struct err err;
 };
@@ -53,8 +56,11 @@ static void content_free(struct content *c)
         close(c->fd);
     if (c->part)
         unlink(c->part); // nothing is there after volume_put
+    if (c->space)
+        space_arrived(&c->space->space, c->reserved);
+    volume_space_unref(c->space);
+    mem_close_fd(&c->root);
     free(c->dir);
-    free(c->data);
     free(c->path);
     free(c->part);
     json_decref(c->out);
@@ -106,7 +112,7 @@ static int read_query(struct content *c, struct http_request *req, struct err *e
 // out which ids exist.
 static struct content *content_new(struct api_call *call, enum kind kind, struct err *e)
 {
-    const struct volume *volume = volumes_find(&call->store->volumes, call->arg);
+    struct volume *volume = volumes_find(&call->store->volumes, call->arg);
     const char *said = http_request_header(call->req, "Authorization");
     bool known = volume && said && str_starts(said, BEARER) &&
                  str_eq_secret(said + strlen(BEARER), volume->token);
@@ -120,11 +126,11 @@ static struct content *content_new(struct api_call *call, enum kind kind, struct
     *c = (struct content){.kind = kind,
                           .req = call->req,
                           .dir = xstrdup(volume->dir),
-                          .data = xstrdup(volume->data),
-                          .limit = call->store->limits.volume_bytes,
+                          .root = volumes_open_files(&call->store->volumes, volume, e),
                           .fd = -1};
     c->work.data = c;
-    if (read_query(c, call->req, e) == 0)
+    c->space = c->root < 0 ? NULL : volumes_space(volume, call->store->limits.volume_bytes, e);
+    if (c->space && read_query(c, call->req, e) == 0)
         return c;
     content_free(c);
     return NULL;
@@ -134,7 +140,7 @@ static struct content *content_new(struct api_call *call, enum kind kind, struct
 static void run(uv_work_t *work)
 {
     struct content *c = work->data;
-    const struct volume_path p = {c->data, c->path};
+    const struct volume_path p = {c->root, c->path, &c->space->space};
     switch (c->kind) {
     case STAT:
         volume_stat(&p, &c->out, &c->err);
@@ -155,7 +161,7 @@ static void run(uv_work_t *work)
         c->fd = volume_open(&p, &c->size, &c->err);
         break;
     case ROOM:
-        c->left = c->limit - dir_disk_bytes(c->dir);
+        volume_expect(&p, c->left, &c->reserved, &c->err);
         break;
     case PUT:
         volume_put(&p, c->part, &c->meta, c->force, &c->out, &c->err);
@@ -297,12 +303,16 @@ static void fail(struct content *c, const struct err *e)
     reply_err(req, NULL, e);
 }
 
-static int refuse_size(const struct content *c, struct err *e)
+// Reserve room for more of an upload whose length is not known.
+static bool reserve_more(struct content *c, int64_t bytes)
 {
-    return err_set(e, ERR_NO_SPACE,
-                   "the volume would have more than %lld MB; remove files, or start the daemon "
-                   "with a higher --max-volume-size (CUBBY_MAX_VOLUME_SIZE)",
-                   (long long)(c->limit >> 20));
+    int64_t more = MAX(bytes, CHUNK);
+    if (!space_expect(&c->space->space, more) &&
+        !space_expect(&c->space->space, more = bytes)) // the last bytes may just fit
+        return false;
+    c->reserved += more;
+    c->left += more;
+    return true;
 }
 
 static void on_data(struct http_request *req, const char *data, size_t len, void *ctx)
@@ -310,11 +320,12 @@ static void on_data(struct http_request *req, const char *data, size_t len, void
     (void)req;
     struct content *c = ctx;
     struct err e = ERR_INIT;
+    bool fits = c->left >= (int64_t)len || reserve_more(c, (int64_t)len - c->left);
     c->left -= (int64_t)len;
-    if (c->left >= 0 && fd_write_all(c->fd, data, len, &e) == 0)
+    if (fits && fd_write_all(c->fd, data, len, &e) == 0)
         return;
     if (!err_is(&e))
-        refuse_size(c, &e);
+        volume_full(&c->space->space, &e);
     fail(c, &e);
 }
 
@@ -334,9 +345,8 @@ static void begin_upload(struct content *c)
     struct err e = ERR_INIT;
     char *name auto_free = random_hex(PUT_ROOM);
     c->part = str_printf("%s/" VOLUME_PUT "%s", c->dir, name);
-    if (http_request_length(c->req) > c->left)
-        refuse_size(c, &e);
-    else if ((c->fd = open(c->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) < 0)
+    c->left = c->reserved - SPACE_NAME_BYTES;
+    if ((c->fd = open(c->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) < 0)
         err_sys(&e, errno, "create %s", c->part);
     if (err_is(&e))
         fail(c, &e);
@@ -344,7 +354,13 @@ static void begin_upload(struct content *c)
         http_request_stream(c->req, &EVENTS, c);
 }
 
-int api_volume_upload(struct api_call *c, struct err *e)
+int api_volume_upload(struct api_call *call, struct err *e)
 {
-    return take(c, ROOM, e);
+    struct content *c = content_new(call, ROOM, e);
+    if (!c)
+        return -1;
+    c->left = http_request_length(c->req); // -1: not known
+    http_request_on_close(c->req, on_client_gone, c);
+    start(c);
+    return 0;
 }

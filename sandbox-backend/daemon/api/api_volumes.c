@@ -9,6 +9,7 @@
 #include "sandbox-backend/daemon/api/body.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/mounts/mounts.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/volumes/volumes.h"
@@ -83,6 +84,11 @@ static void on_removed(void *ctx)
 int api_volume_remove(struct api_call *c, struct err *e)
 {
     struct volume *volume = find(c, e);
+    const struct sandbox *user = volume ? mounts_user(c->store, volume) : NULL;
+    if (user)
+        return err_set(e, ERR_CONFLICT,
+                       "the volume \"%.80s\" is mounted in sandbox %s; end that sandbox first",
+                       volume->name, user->id);
     char *gone auto_free = volume ? volumes_drop(&c->store->volumes, volume, e) : NULL;
     if (!gone)
         return -1;

@@ -74,7 +74,6 @@ static int parse_unavailable(const json_t *body, struct err *e)
     static const struct {
         const char *key, *instead;
     } KEYS[] = {
-        {"volumeMounts", "no sandbox mounts a volume; copy its files through the volume's API"},
         {"mcp", "the SDK would start mcp-gateway, a program of E2B's own; start MCP servers as "
                 "commands, and reach them at their port"},
     };

@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
+#include "sandbox-backend/daemon/mounts/mounts.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sandbox/templates.h"
@@ -117,7 +118,7 @@ json_t *view_listed(const struct sandbox *sb)
                                            sb->metadata, "state", state));
     if (sb->state == SANDBOX_PAUSED)
         set(view, "depth", json_string(sb->machine ? "freeze" : "hibernate"));
-    set(view, "volumeMounts", json_array());
+    set(view, "volumeMounts", mounts_volumes(sb));
     set(view, "sliding", json_boolean(sb->sliding));
     return view;
 }

@@ -33,6 +33,7 @@
 #define SERVER_CONN   3 // its descriptors, by number
 #define SERVER_DIR    4
 #define SERVER_TOKEN  5
+#define SERVER_SPACE  6 // of a volume
 #define EXIT_ABSENT   3 // nothing listens in the guest
 #define RETRY_MIN_MS  50
 #define RETRY_MAX_MS  5000
@@ -72,6 +73,16 @@ void mount__begin_later(struct mount *m)
     deadline_arm(&m->retry, 0);
 }
 
+// Return the mount that the guest is to remove from the same place first; NULL: none.
+static const struct mount *in_the_way(const struct mount *m)
+{
+    const struct mount *other = NULL;
+    LIST_FOREACH (other, &m->sb->mounts->list, link)
+        if (other != m && other->ends && str_eq(other->target, m->target))
+            return other;
+    return NULL;
+}
+
 static void begin(struct mount *m)
 {
     struct buf program auto_buf = BUF_INIT;
@@ -79,6 +90,10 @@ static void begin(struct mount *m)
     m->state = MOUNT_PUTS;
     m->absent = true; // until step 2 has succeeded
     deadline_disarm(&m->retry);
+    if (in_the_way(m)) { // its end begins this one (mount__close)
+        m->state = MOUNT_IDLE;
+        return;
+    }
     if (!file || file_read(file, PROGRAM_BYTES, &program, &m->err) < 0) {
         fail(m);
         return;
@@ -206,7 +221,36 @@ static int open_pipe(struct mount *m, int fd)
     return uv_read_start((uv_stream_t *)says, on_alloc, on_said);
 }
 
-static int start_server(struct mount *m, const int fds[6])
+// Open the volume's files and its room, for its server.
+static int open_volume(struct mount *m, int *dir, int *space)
+{
+    struct store *store = m->sb->store;
+    struct volume *volume = volumes_find(&store->volumes, m->volume);
+    if (!volume)
+        return err_set(&m->err, ERR_PRECONDITION, "the volume was removed");
+    *dir = volumes_open_files(&store->volumes, volume, &m->err);
+    if (*dir < 0)
+        return -1;
+    if (!m->space)
+        m->space = volumes_space(volume, store->limits.volume_bytes, &m->err);
+    *space = m->space ? space_share(&m->space->space, &m->err) : -1;
+    return *space < 0 ? -1 : 0;
+}
+
+// Clients may see why a volume cannot be mounted, but no path of the host.
+static void hide_reason(struct mount *m)
+{
+    if (!m->volume || !err_is(&m->err))
+        return;
+    if (!m->failures)
+        log_warn("mount.unserved", "id=%s volume=%s error=\"%s\"", m->sb->id, m->volume,
+                 m->err.msg);
+    enum err_code code = m->err.code;
+    m->err = ERR_INIT;
+    err_set(&m->err, code, "the volume cannot be served; the log of cubbyd says why");
+}
+
+static int start_server(struct mount *m, const int *fds, int count)
 {
     char *file auto_free = self_program(SERVER, &m->err);
     char *port auto_free = str_printf("%d", m->port);
@@ -219,8 +263,10 @@ static int start_server(struct mount *m, const int fds[6])
         argv[n++] = (char *)(uintptr_t)args[i];
     if (m->ends)
         argv[n++] = (char *)(uintptr_t) "--end";
+    else if (m->volume)
+        argv[n++] = (char *)(uintptr_t) "--space-fd=6";
     const struct spawn_opts opts = {
-        .file = file, .argv = argv, .fds = fds, .fd_count = 6, .dies_with_us = true};
+        .file = file, .argv = argv, .fds = fds, .fd_count = count, .dies_with_us = true};
     const struct jailed_program program = {.kind = JAIL_FILES,
                                            .share = m->ends ? NULL : m->source,
                                            .share_fd = SERVER_DIR,
@@ -235,8 +281,11 @@ static int start_server(struct mount *m, const int fds[6])
 static int serve(struct mount *m)
 {
     int pair[2];
-    int dir auto_close =
-        m->ends ? -1 : source_open(m->source, &m->is, &m->err); // an end needs none
+    int dir auto_close = -1, space auto_close = -1; // an end needs none
+    if (!m->ends && m->volume && open_volume(m, &dir, &space) < 0)
+        return -1;
+    if (!m->ends && !m->volume)
+        dir = source_open(m->source, &m->is, &m->err);
     int token auto_close =
         dir < 0 && !m->ends ? -1 : fd_open_memory("token", m->token, sizeof m->token, &m->err);
     int conn auto_close = token < 0 ? -1 : fd_connect_unix(machine_vmnet(m->sb->machine));
@@ -249,9 +298,15 @@ static int serve(struct mount *m)
     if (m->log < 0 || pipe2(pair, O_CLOEXEC | O_NONBLOCK) < 0)
         return err_sys(&m->err, errno, "make a pipe");
     int says auto_close = pair[1];
-    const int fds[6] = {
-        -1, says, m->log, [SERVER_CONN] = conn, [SERVER_DIR] = dir, [SERVER_TOKEN] = token};
-    return open_pipe(m, pair[0]) < 0 ? -1 : start_server(m, fds);
+    const int fds[] = {-1,
+                       says,
+                       m->log,
+                       [SERVER_CONN] = conn,
+                       [SERVER_DIR] = dir,
+                       [SERVER_TOKEN] = token,
+                       [SERVER_SPACE] = space};
+    int count = space < 0 ? SERVER_SPACE : SERVER_SPACE + 1;
+    return open_pipe(m, pair[0]) < 0 ? -1 : start_server(m, fds, count);
 }
 
 void mount__serve(struct mount *m)
@@ -263,8 +318,10 @@ void mount__serve(struct mount *m)
         return;
     }
     deadline_arm(&m->retry, READY_MS);
-    if (serve(m) < 0)
-        fail(m);
+    if (serve(m) == 0)
+        return;
+    hide_reason(m);
+    fail(m);
 }
 
 // Return whether the log may have an event again that it had at *last.
@@ -333,6 +390,8 @@ static void on_server_exit(struct subproc *p, int status, void *ctx)
         err_set(&m->err, ERR_UNAVAILABLE, "%s", said);
     else
         err_set(&m->err, ERR_UNAVAILABLE, "the connection of %s to the guest ended", SERVER);
+    if (*said)
+        hide_reason(m);
     fail(m);
 }
 
@@ -392,14 +451,26 @@ static void on_closed(struct deadline *d)
 {
     struct mount *m = container_of(d, struct mount, retry);
     mem_close_fd(&m->log);
+    volume_space_unref(m->space);
+    free(m->volume);
     free(m->source);
     free(m->target);
     free(m);
 }
 
+static void begin_others(const struct mount *m)
+{
+    struct mount *other = NULL;
+    LIST_FOREACH (other, &m->sb->mounts->list, link)
+        if (other->absent && other->state == MOUNT_IDLE && str_eq(other->target, m->target))
+            mount__begin_later(other);
+}
+
 void mount__close(struct mount *m, const struct err *e)
 {
     LIST_REMOVE(m, link);
+    if (m->ends)
+        begin_others(m);
     m->state = MOUNT_CLOSING;
     if (m->call)
         guest_call_cancel(steal(&m->call));

@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include "sandbox-backend/daemon/mounts/mounts.h"
+#include "sandbox-backend/daemon/volumes/volumes.h"
 #include "sandbox-backend/drivers/host/subproc.h"
 #include "sandbox-backend/mountd/wire.h"
 #include "sandbox-backend/net/deadline.h"
@@ -21,8 +22,10 @@ struct mount {
     LIST_ENTRY(mount) link;
     struct sandbox *sb; // borrowed; NULL when it is closing
     enum mount_state state;
-    char *source, *target;    // owned
-    struct mount_identity is; // the source's
+    char *source, *target;      // owned
+    char *volume;               // owned; the id; NULL: a directory of the host
+    struct volume_space *space; // a reference; the volume's room; NULL: not served yet
+    struct mount_identity is;   // of the source, if it is no volume
     bool read_only;
     bool ends;   // the guest is told to unmount, then this is forgotten
     bool absent; // nothing listens in the guest, so the steps begin with 1

@@ -53,6 +53,17 @@ static bool is_needed(const char *target)
     return false;
 }
 
+int mounts_check_target(const char *target, struct err *e)
+{
+    if (!is_plain(target))
+        return err_set(e, ERR_INVALID,
+                       "\"%.100s\" is not an absolute path in its plain form, such as /project",
+                       target);
+    if (is_needed(target))
+        return err_set(e, ERR_INVALID, "%.100s is a directory that the guest itself needs", target);
+    return 0;
+}
+
 static int free_port(const struct sandbox *sb)
 {
     for (int port = MOUNT_PORT_FIRST; port <= MOUNT_PORT_LAST; port++) {
@@ -63,6 +74,14 @@ static int free_port(const struct sandbox *sb)
             return port;
     }
     return -1;
+}
+
+bool mounts_have_room(const struct sandbox *sb)
+{
+    int count = 0;
+    for (const struct mount *m = first(sb); m; m = LIST_NEXT(m, link))
+        count += !m->ends;
+    return count < MOUNTS_MAX && free_port(sb) > 0;
 }
 
 static bool is_below(const char *path, const char *above)
@@ -91,20 +110,17 @@ int mounts_check(const struct sandbox *sb, struct mount_want *want, struct err *
 {
     if (driver_need(sb->facts.driver, DRIVER_MOUNTS, e) < 0)
         return -1;
-    if (!is_plain(want->source) || !is_plain(want->target))
+    if (!is_plain(want->source))
         return err_set(e, ERR_INVALID,
-                       "\"%.100s\" is not an absolute path in its plain form, such as /project",
-                       is_plain(want->source) ? want->target : want->source);
-    if (is_needed(want->target))
-        return err_set(e, ERR_INVALID, "%.100s is a directory that the guest itself needs",
-                       want->target);
-    if (source_resolve(want->source, want->directory, &want->is, e) < 0)
+                       "\"%.100s\" is not an absolute path in its plain form, such as /home/me",
+                       want->source);
+    if (mounts_check_target(want->target, e) < 0 ||
+        source_resolve(want->source, want->directory, &want->is, e) < 0)
         return -1;
     if (find(sb, want->target))
         return err_set(e, ERR_EXISTS, "a directory is mounted at %.100s already", want->target);
-    if (free_port(sb) < 0)
-        return err_set(e, ERR_LIMIT, "a sandbox can have %d mounts",
-                       MOUNT_PORT_LAST - MOUNT_PORT_FIRST + 1);
+    if (!mounts_have_room(sb))
+        return err_set(e, ERR_LIMIT, "a sandbox can have %d mounts", MOUNTS_MAX);
     return check_overlap(sb, want, e);
 }
 
@@ -112,7 +128,9 @@ int mounts_check(const struct sandbox *sb, struct mount_want *want, struct err *
 struct mount *mounts_add(struct sandbox *sb, const struct mount_want *want, mounts_cb cb, void *ctx)
 {
     int port = free_port(sb);
-    struct mount *m = mount__new(sb, want->directory, want->target);
+    const struct volume *volume = want->volume;
+    struct mount *m = mount__new(sb, volume ? volume->data : want->directory, want->target);
+    m->volume = volume ? xstrdup(volume->id) : NULL;
     m->is = want->is;
     m->read_only = want->read_only;
     m->port = port;
@@ -153,9 +171,16 @@ int mounts_remove(struct sandbox *sb, const char *target, struct err *e)
 }
 
 // ---- views and the record
+static const char *volume_name(const struct mount *m)
+{
+    const struct volume *volume = volumes_find(&m->sb->store->volumes, m->volume);
+    return volume ? volume->name : m->volume;
+}
+
 static json_t *view(const struct mount *m)
 {
-    json_t *json = json_pack("{s:s, s:s, s:b, s:s}", "source", m->source, "target", m->target,
+    json_t *json = json_pack("{s:s, s:s, s:b, s:s}", m->volume ? "volume" : "source",
+                             m->volume ? volume_name(m) : m->source, "target", m->target,
                              "readOnly", m->read_only, "state", m->ready ? "ready" : "waiting");
     if (err_is(&m->err))
         json_object_set_new(json, "error", json_string(m->err.msg));
@@ -171,33 +196,61 @@ json_t *mounts_view(const struct sandbox *sb)
     return list;
 }
 
+json_t *mounts_volumes(const struct sandbox *sb)
+{
+    json_t *list = json_array();
+    for (const struct mount *m = first(sb); m; m = LIST_NEXT(m, link))
+        if (m->volume && !m->ends)
+            json_array_insert_new(
+                list, 0, json_pack("{s:s, s:s}", "name", volume_name(m), "path", m->target));
+    return list;
+}
+
+const struct sandbox *mounts_user(const struct store *store, const struct volume *volume)
+{
+    for (const struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
+        for (const struct mount *m = first(sb); m; m = LIST_NEXT(m, link))
+            if (m->volume && !m->ends && str_eq(m->volume, volume->id))
+                return sb;
+    return NULL;
+}
+
 static json_t *to_json(const struct mount *m, bool ends)
 {
     char token[2 * MOUNT_TOKEN_BYTES + 1] = "";
     hex_encode(token, m->token, MOUNT_TOKEN_BYTES);
-    json_t *json = json_pack("{s:s, s:s, s:b, s:b, s:i, s:s}", "source", m->source, "target",
-                             m->target, "readOnly", m->read_only, "ends", ends || m->ends, "port",
-                             m->port, "token", token);
-    source_to_json(&m->is, json);
+    json_t *json = json_pack("{s:s, s:b, s:i, s:s}", "target", m->target, "ends", ends || m->ends,
+                             "port", m->port, "token", token);
+    if (ends || m->ends) // what the guest showed does not matter any more
+        return json;
+    json_object_set_new(json, "readOnly", json_boolean(m->read_only));
+    json_object_set_new(json, "source", json_string(m->source));
+    if (m->volume)
+        json_object_set_new(json, "volume", json_string(m->volume));
+    else
+        source_to_json(&m->is, json);
     return json;
 }
 
-json_t *mounts_inherit(const struct sandbox *parent, bool ends)
+json_t *mounts_inherit(const struct sandbox *parent, enum mounts_kept kept)
 {
     json_t *list = first(parent) ? json_array() : NULL;
     for (const struct mount *m = first(parent); m; m = LIST_NEXT(m, link))
-        json_array_insert_new(list, 0, to_json(m, ends));
+        json_array_insert_new(
+            list, 0,
+            to_json(m, kept == MOUNTS_KEPT_NONE || (kept == MOUNTS_KEPT_VOLUMES && !m->volume)));
     return list;
 }
 
 static int read_one(struct sandbox *sb, const json_t *entry, struct err *e)
 {
-    const char *source, *target, *token;
+    const char *source, *target, *token, *volume;
     bool read_only, ends;
     int64_t port;
     if (json_get_string(entry, "source", &source, "", e) < 0 ||
         json_get_string(entry, "target", &target, "", e) < 0 ||
         json_get_string(entry, "token", &token, "", e) < 0 ||
+        json_get_string(entry, "volume", &volume, NULL, e) < 0 ||
         json_get_bool(entry, "readOnly", &read_only, true, e) < 0 ||
         json_get_bool(entry, "ends", &ends, false, e) < 0 ||
         json_get_int(entry, "port", MOUNT_PORT_FIRST, MOUNT_PORT_LAST, &port, MOUNT_PORT_FIRST, e) <
@@ -207,7 +260,8 @@ static int read_one(struct sandbox *sb, const json_t *entry, struct err *e)
     m->read_only = read_only;
     m->ends = ends;
     m->port = (int)port;
-    if (source_from_json(&m->is, entry, e) < 0)
+    m->volume = volume ? xstrdup(volume) : NULL;
+    if (!volume && !ends && source_from_json(&m->is, entry, e) < 0)
         return -1;
     if (strlen(token) != 2 * MOUNT_TOKEN_BYTES || !hex_decode(m->token, token, MOUNT_TOKEN_BYTES))
         return err_set(e, ERR_INVALID, "a mount's token is not valid");

@@ -52,7 +52,9 @@ void create_identify(struct sandbox *sb, const struct create_spec *spec)
     sb->owner = spec->owner ? xstrdup(spec->owner) : NULL;
     sb->mask_request_host = spec->mask_request_host ? xstrdup(spec->mask_request_host) : NULL;
     sb->secrets = json_incref(spec->secrets);
-    sb->store->hooks->mounts_from_json(sb, spec->mounts, NULL); // they were made by this program
+    // They were made by this program.
+    sb->store->hooks->mounts_from_json(sb, spec->mounts ? spec->mounts : spec->template.mounts,
+                                       NULL);
     sb->auto_pause = spec->auto_pause;
     sb->auto_pause_disk = spec->auto_pause_disk;
     sb->auto_resume = spec->auto_resume;

@@ -72,7 +72,7 @@ static json_t *to_json(const struct sandbox *sb)
     if (!LIST_EMPTY(&sb->ports))
         json_object_set_new(json, "ports", sb->store->hooks->ports_to_json(sb));
     if (sb->mounts)
-        json_object_set_new(json, "mounts", sb->store->hooks->mounts_inherit(sb, false));
+        json_object_set_new(json, "mounts", sb->store->hooks->mounts_inherit(sb, MOUNTS_KEPT_ALL));
     if (sb->secrets)
         json_object_set(json, "secrets", sb->secrets);
     if (sb->handout_env)

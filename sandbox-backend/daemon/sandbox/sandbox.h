@@ -35,6 +35,9 @@ struct guest_call;
 struct bringup;
 struct pausing;
 struct mounts;
+
+// Which mounts a copy of a guest keeps; it unmounts the others.
+enum mounts_kept { MOUNTS_KEPT_ALL, MOUNTS_KEPT_VOLUMES, MOUNTS_KEPT_NONE };
 struct sandbox_ground;
 
 enum sandbox_state {

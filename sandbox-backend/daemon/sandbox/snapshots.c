@@ -52,6 +52,7 @@ void snapshot_free(struct snapshot *snap)
     json_decref(snap->metadata);
     json_decref(snap->policy);
     json_decref(snap->disk_env);
+    json_decref(snap->mounts);
     free(snap->dir);
     free(snap->image);
     free(snap->name);
@@ -100,10 +101,11 @@ int snapshot_write(const struct snapshot *snap, const char *dir, struct err *e)
 {
     char *path auto_free = str_printf("%s/snapshot.json", dir);
     struct buf text auto_buf = BUF_INIT;
-    json_t *json = json_pack("{s:i, s:s, s:O*, s:O*, s:O*, s:o, s:o}", "format", SNAPSHOT_FORMAT,
-                             "id", snap->id, "metadata", snap->metadata, "policy", snap->policy,
-                             "disk_env", snap->disk_env, "size", machine_size_to_json(&snap->size),
-                             "facts", machine_facts_to_json(&snap->facts));
+    json_t *json =
+        json_pack("{s:i, s:s, s:O*, s:O*, s:O*, s:O*, s:o, s:o}", "format", SNAPSHOT_FORMAT, "id",
+                  snap->id, "metadata", snap->metadata, "policy", snap->policy, "disk_env",
+                  snap->disk_env, "mounts", snap->mounts, "size", machine_size_to_json(&snap->size),
+                  "facts", machine_facts_to_json(&snap->facts));
     json_fields_write(json, snap, FIELDS, ARRAY_LEN(FIELDS));
     json_to_buf(&text, json);
     json_decref(json);
@@ -146,6 +148,7 @@ static int from_json(struct snapshot *snap, const json_t *json, struct err *e)
         return err_set(e, ERR_INVALID, "the template or the sandbox is missing");
     snap->metadata = metadata ? json_incref(metadata) : json_object();
     snap->disk_env = json_incref(disk_env);
+    snap->mounts = json_incref(json_object_get(json, "mounts"));
     return 0;
 }
 

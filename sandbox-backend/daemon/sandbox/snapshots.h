@@ -55,6 +55,7 @@ struct snapshot {
     json_t *metadata; // owned; the sandbox's, at that time
     json_t *policy;   // owned; the sandbox's, at that time (net_policy_to_json); NULL: unknown
     json_t *disk_env; // owned; of an image of a disk alone (sandbox.disk_env); NULL: with memory
+    json_t *mounts;   // owned; what the image's guest has to unmount (mounts_inherit); NULL: none
     struct machine_size size;
     struct machine_facts facts;
     int64_t created_ns;    // wall clock

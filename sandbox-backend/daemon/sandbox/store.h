@@ -73,9 +73,9 @@ struct store_hooks {
     int (*ports_from_json)(struct sandbox *sb, const json_t *list, struct err *e);
     // mounts/: a sandbox with mounts is in another state (mounts_on_state).
     void (*mounts_on_state)(struct sandbox *sb);
-    // mounts/: convert the mounts to and from the record, or for a copy of the guest, which ends
-    // them if `ends` (mounts_inherit). A new reference; NULL: there are none.
-    json_t *(*mounts_inherit)(const struct sandbox *sb, bool ends);
+    // mounts/: convert the mounts to and from the record, or for a copy of the guest
+    // (mounts_inherit). A new reference; NULL: there are none.
+    json_t *(*mounts_inherit)(const struct sandbox *sb, enum mounts_kept kept);
     int (*mounts_from_json)(struct sandbox *sb, const json_t *list, struct err *e);
 };
 

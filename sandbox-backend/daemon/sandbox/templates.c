@@ -273,6 +273,7 @@ static int find_snapshot(const struct store *store, const struct snapshot *snap,
                                    .token = snap->token ? xstrdup(snap->token) : NULL,
                                    .policy = json_incref(snap->policy),
                                    .disk_env = json_incref(snap->disk_env),
+                                   .mounts = json_incref(snap->mounts),
                                    .size = snap->size,
                                    .facts = snap->facts};
     return 0;
@@ -310,5 +311,6 @@ void templates_fini(struct known_template *t)
     free(t->token);
     json_decref(t->policy);
     json_decref(t->disk_env);
+    json_decref(t->mounts);
     *t = (struct known_template){0};
 }

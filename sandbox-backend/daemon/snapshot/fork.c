@@ -46,7 +46,8 @@ struct forking {
     struct machine_saved saved;
     struct err err; // why no child can be created
     int64_t start_ms;
-    bool imaged, abandoned, without_mounts;
+    bool imaged, abandoned;
+    enum mounts_kept mounts;
     const struct fork_events *events; // borrowed
     void *ctx;
 };
@@ -82,7 +83,7 @@ static void inherit(struct forking *f, const struct sandbox *sb)
                                  .idle = sb->idle.policy};
     json_object_del(spec->metadata, NAME_KEY);
     net_policy_copy(&spec->policy, &sb->policy);
-    spec->mounts = sb->store->hooks->mounts_inherit(sb, f->without_mounts);
+    spec->mounts = sb->store->hooks->mounts_inherit(sb, f->mounts);
     spec->secrets = json_incref(sb->secrets); // the image's processes have these placeholders
     spec->template =
         (struct known_template){.name = xstrdup(sb->template),
@@ -112,7 +113,7 @@ struct forking *fork_start(struct sandbox *sb, const struct fork_wish *wish,
                           .dir = steal(&dir),
                           .count = (size_t)wish->count,
                           .timeout_s = wish->timeout_s,
-                          .without_mounts = wish->without_mounts,
+                          .mounts = wish->mounts,
                           .at_once = MIN(MAX(uv_available_parallelism(), AT_ONCE_MIN), AT_ONCE_MAX),
                           .start_ms = clock_mono_ms(),
                           .events = events,

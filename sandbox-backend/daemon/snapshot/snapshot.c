@@ -142,6 +142,8 @@ static void describe_image(struct snapshot *snap, const struct sandbox *sb, json
     snap->size = sb->size;
     snap->size.booted = snap->size.booted || disk_env;
     snap->disk_env = json_incref(disk_env);
+    if (!disk_env) // else the guest boots, and has nothing mounted
+        snap->mounts = sb->store->hooks->mounts_inherit(sb, MOUNTS_KEPT_NONE);
     snap->facts = sb->facts;
 }
 

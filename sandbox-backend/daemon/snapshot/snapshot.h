@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/snapshots.h"
 #include "sandbox-backend/drivers/driver.h"
 
@@ -81,7 +82,7 @@ int snapshot_delete(struct store *store, struct snapshot *snap, void (*cb)(void 
 struct forking;
 struct fork_wish {
     int64_t count, timeout_s;
-    bool without_mounts; // the children unmount the host's directories of their parent
+    enum mounts_kept mounts; // of the parent's mounts
 };
 // The callbacks of a fork. They come from the loop, never inside fork_start, and never after
 // fork_abandon.

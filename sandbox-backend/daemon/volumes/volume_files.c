@@ -20,34 +20,24 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/volumes/volume_internal.h"
+#include "sandbox-backend/volume/removed.h"
 
-#define META       "user.cubby.meta" // "mode:uid:gid", the mode in octal
 #define META_BYTES 64
 #define USER_ID    1000 // a guest's user, whose files these are until a client says otherwise
-#define FILE_MODE  0644
-#define DIR_MODE   0755
-#define NEW_FILE   0600 // on the host
-#define NEW_DIR    0700
 
 // ---- paths
-static int root_open(const char *data, struct err *e)
-{
-    int fd = open(data, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? err_set(e, ERR_NOT_FOUND, "the volume was removed") : fd;
-}
-
-static int below(int root, const char *path, int flags)
+int volume__open(int root, const char *path, int flags)
 {
     const struct open_how how = {.flags = (unsigned)(flags | O_CLOEXEC),
                                  .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof how);
 }
 
-// Return the path without empty parts and ".", relative to the root: "" is the root. New string, or
-// NULL: the path has "..", or a part that is too long.
-static char *plain(const char *path, struct err *e)
+char *volume__plain(const char *path, struct err *e)
 {
     struct buf out auto_buf = BUF_INIT;
+    int deep = 0;
     for (const char *at = path; *at;) {
         size_t len = strcspn(at, "/");
         bool up = len == 2 && strncmp(at, "..", 2) == 0;
@@ -60,13 +50,23 @@ static char *plain(const char *path, struct err *e)
             if (out.len)
                 buf_addc(&out, '/');
             buf_add(&out, at, len);
+            deep++;
         }
         at += len + (at[len] == '/');
+    }
+    if (deep > REMOVED_DEEP) {
+        err_set(e, ERR_INVALID, "path has more than %d names", REMOVED_DEEP);
+        return NULL;
+    }
+    size_t own = strlen(REMOVED_DIR);
+    if (strncmp(buf_str(&out), REMOVED_DIR, own) == 0 && strchr("/", buf_str(&out)[own])) {
+        err_set(e, ERR_NOT_FOUND, "path /%.200s not found", buf_str(&out));
+        return NULL;
     }
     return xstrdup(buf_str(&out));
 }
 
-static int not_found(const char *path, struct err *e)
+int volume__failed(const char *path, struct err *e)
 {
     if (errno == ENOENT || errno == ENOTDIR)
         return err_set(e, ERR_NOT_FOUND, "path /%.200s not found", path);
@@ -79,50 +79,32 @@ static int not_found(const char *path, struct err *e)
     return err_sys(e, errno, "/%.200s", path);
 }
 
-// Open the directory of the last part of a plain path, and set *name to that part. The root has no
-// such directory.
-static int parent_open(int root, const char *path, const char **name, struct err *e)
+int volume__parent(int root, const char *path, const char **name, struct err *e)
 {
     const char *slash = strrchr(path, '/');
     char *dir auto_free = slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup("");
     *name = slash ? slash + 1 : path;
     if (!**name)
         return err_set(e, ERR_INVALID, "this cannot be done to the volume's root directory");
-    int fd = below(root, dir, O_PATH | O_DIRECTORY);
-    return fd < 0 ? not_found(path, e) : fd;
+    int fd = volume__open(root, dir, O_PATH | O_DIRECTORY);
+    return fd < 0 ? volume__failed(path, e) : fd;
 }
 
 // ---- what a client sees
-static void meta_read(int fd, const struct stat *st, struct volume_meta *out)
+void volume__meta_read(int fd, const struct stat *st, struct volume_meta *out)
 {
     char path[64], text[META_BYTES] = "";
-    unsigned mode = S_ISDIR(st->st_mode) ? DIR_MODE : FILE_MODE, uid = USER_ID, gid = USER_ID;
+    unsigned mode = 0, uid = USER_ID, gid = USER_ID;
+    bool is_dir = S_ISDIR(st->st_mode);
+    *out = (struct volume_meta){.uid = uid, .gid = gid, .mode = st->st_mode & 0777};
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (getxattr(path, META, text, sizeof text - 1) > 0)
-        sscanf(text, "%o:%u:%u", &mode, &uid, &gid);
-    *out = (struct volume_meta){.uid = uid, .gid = gid, .mode = mode & 07777};
-}
-
-static int meta_write(int fd, const struct volume_meta *wanted, struct err *e)
-{
-    char path[64], text[META_BYTES];
-    struct stat st;
-    struct volume_meta now;
-    if (wanted->uid < 0 && wanted->gid < 0 && wanted->mode < 0)
-        return 0;
-    if (fstat(fd, &st) < 0)
-        return err_sys(e, errno, "look at a file");
-    meta_read(fd, &st, &now);
-    snprintf(text, sizeof text, "%o:%u:%u",
-             (unsigned)(wanted->mode < 0 ? now.mode : wanted->mode) & 07777,
-             (unsigned)(wanted->uid < 0 ? now.uid : wanted->uid),
-             (unsigned)(wanted->gid < 0 ? now.gid : wanted->gid));
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (setxattr(path, META, text, strlen(text), 0) == 0)
-        return 0;
-    return err_set(e, ERR_UNIMPLEMENTED,
-                   "uid, gid and mode cannot be kept: the file system of the volumes has no user "
-                   "attributes");
+    if (getxattr(path, VOLUME_META, text, sizeof text - 1) <= 0 ||
+        sscanf(text, "%o:%u:%u", &mode, &uid, &gid) != 3)
+        return;
+    out->uid = uid;
+    out->gid = gid;
+    if (volume__host_mode(mode, is_dir) == (st->st_mode & 0777))
+        out->mode = mode & 07777;
 }
 
 static const char *type_of(mode_t mode)
@@ -140,8 +122,7 @@ static json_t *time_of(const struct timespec *t)
     return json_string(text);
 }
 
-// `fd` is the file, opened with O_PATH and without following a link.
-static json_t *show(int fd, const char *path, struct err *e)
+json_t *volume__show(int fd, const char *path, struct err *e)
 {
     struct stat st;
     struct volume_meta meta;
@@ -150,7 +131,7 @@ static json_t *show(int fd, const char *path, struct err *e)
         err_sys(e, errno, "look at /%.200s", path);
         return NULL;
     }
-    meta_read(fd, &st, &meta);
+    volume__meta_read(fd, &st, &meta);
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : *path ? path : "/";
     char *whole auto_free = str_printf("/%s", path);
@@ -169,17 +150,17 @@ static json_t *show(int fd, const char *path, struct err *e)
 
 static json_t *show_at(int root, const char *path, struct err *e)
 {
-    int fd auto_close = below(root, path, O_PATH | O_NOFOLLOW);
+    int fd auto_close = volume__open(root, path, O_PATH | O_NOFOLLOW);
     if (fd >= 0)
-        return show(fd, path, e);
-    not_found(path, e);
+        return volume__show(fd, path, e);
+    volume__failed(path, e);
     return NULL;
 }
 
 int volume_stat(const struct volume_path *p, json_t **out, struct err *e)
 {
-    char *path auto_free = plain(p->path, e);
-    int root auto_close = path ? root_open(p->data, e) : -1;
+    char *path auto_free = volume__plain(p->path, e);
+    int root = path ? p->root : -1;
     *out = root < 0 ? NULL : show_at(root, path, e);
     return *out ? 0 : -1;
 }
@@ -187,19 +168,20 @@ int volume_stat(const struct volume_path *p, json_t **out, struct err *e)
 // ---- lists
 static int list_below(int root, const char *path, int64_t depth, json_t *list, struct err *e)
 {
-    int fd = below(root, path, O_RDONLY | O_DIRECTORY);
+    int fd = volume__open(root, path, O_RDONLY | O_DIRECTORY);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir)
         return errno == ENOTDIR ? err_set(e, ERR_INVALID, "/%.200s is no directory", path)
-                                : not_found(path, e);
+                                : volume__failed(path, e);
     struct dirent *entry;
     while (!err_is(e) && (entry = readdir(dir))) {
-        if (str_eq(entry->d_name, ".") || str_eq(entry->d_name, ".."))
+        if (str_eq(entry->d_name, ".") || str_eq(entry->d_name, "..") ||
+            (!*path && str_eq(entry->d_name, REMOVED_DIR)))
             continue;
         char *child auto_free =
             *path ? str_printf("%s/%s", path, entry->d_name) : xstrdup(entry->d_name);
         int one auto_close = openat(dirfd(dir), entry->d_name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        json_t *shown = one < 0 ? NULL : show(one, child, e); // it may be gone meanwhile
+        json_t *shown = one < 0 ? NULL : volume__show(one, child, e); // it may be gone meanwhile
         if (shown && json_array_size(list) >= VOLUME_ENTRIES_MAX)
             err_set(e, ERR_TOO_LARGE, "the list has more than %d entries", VOLUME_ENTRIES_MAX);
         bool deeper =
@@ -215,8 +197,8 @@ static int list_below(int root, const char *path, int64_t depth, json_t *list, s
 
 int volume_list(const struct volume_path *p, int64_t depth, json_t **out, struct err *e)
 {
-    char *path auto_free = plain(p->path, e);
-    int root auto_close = path ? root_open(p->data, e) : -1;
+    char *path auto_free = volume__plain(p->path, e);
+    int root = path ? p->root : -1;
     *out = json_array();
     if (root >= 0 && list_below(root, path, depth, *out, e) == 0)
         return 0;
@@ -224,108 +206,23 @@ int volume_list(const struct volume_path *p, int64_t depth, json_t **out, struct
     return -1;
 }
 
-// ---- changes
-static int make_parents(int root, const char *path, struct err *e)
-{
-    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-        char *dir auto_free = xstrndup(path, (size_t)(slash - path));
-        const char *name = NULL;
-        int parent auto_close = parent_open(root, dir, &name, e);
-        if (parent < 0)
-            return -1;
-        if (mkdirat(parent, name, NEW_DIR) < 0 && errno != EEXIST)
-            return not_found(dir, e);
-    }
-    return 0;
-}
-
-// Set what the client wants, and show the file.
-static int finish(int root, const char *path, const struct volume_meta *meta, json_t **out,
-                  struct err *e)
-{
-    int fd auto_close = below(root, path, O_PATH | O_NOFOLLOW);
-    if (fd < 0)
-        return not_found(path, e);
-    if (meta_write(fd, meta, e) < 0)
-        return -1;
-    *out = show(fd, path, e);
-    return *out ? 0 : -1;
-}
-
-int volume_make_dir(const struct volume_path *p, const struct volume_meta *meta, bool force,
-                    json_t **out, struct err *e)
-{
-    const char *name = NULL;
-    struct stat st;
-    char *path auto_free = plain(p->path, e);
-    int root auto_close = path ? root_open(p->data, e) : -1;
-    if (root < 0 || (force && make_parents(root, path, e) < 0))
-        return -1;
-    int parent auto_close = parent_open(root, path, &name, e);
-    if (parent < 0)
-        return -1;
-    if (mkdirat(parent, name, NEW_DIR) < 0 &&
-        !(force && errno == EEXIST && fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-          S_ISDIR(st.st_mode))) {
-        errno = errno ? errno : EEXIST;
-        return not_found(path, e);
-    }
-    return finish(root, path, meta, out, e);
-}
-
-int volume_change(const struct volume_path *p, const struct volume_meta *meta, json_t **out,
-                  struct err *e)
-{
-    char *path auto_free = plain(p->path, e);
-    int root auto_close = path ? root_open(p->data, e) : -1;
-    return root < 0 ? -1 : finish(root, path, meta, out, e);
-}
-
-int volume_remove(const struct volume_path *p, struct err *e)
-{
-    const char *name = NULL;
-    struct stat st;
-    char *path auto_free = plain(p->path, e);
-    int root auto_close = path ? root_open(p->data, e) : -1;
-    int parent auto_close = root < 0 ? -1 : parent_open(root, path, &name, e);
-    if (parent < 0)
-        return -1;
-    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return not_found(path, e);
-    if (!S_ISDIR(st.st_mode))
-        return unlinkat(parent, name, 0) < 0 ? not_found(path, e) : 0;
-    // dir_remove follows no links below its argument, and the parent is held by its descriptor.
-    char *tree auto_free = str_printf("/proc/self/fd/%d/%s", parent, name);
-    return dir_remove(tree, e);
-}
-
 // ---- contents
 int volume_open(const struct volume_path *p, int64_t *size, struct err *e)
 {
     struct stat st;
-    char *path auto_free = plain(p->path, e);
-    int root auto_close = path ? root_open(p->data, e) : -1;
+    char *path auto_free = volume__plain(p->path, e);
+    int root = path ? p->root : -1;
     if (root < 0)
         return -1;
-    int fd auto_close = below(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    int fd auto_close = volume__open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return not_found(path, e);
+        return volume__failed(path, e);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return err_set(e, ERR_INVALID, "/%.200s is no regular file", path);
+    if (!removed_note_open(fd)) {
+        errno = ENOENT;
+        return volume__failed(path, e);
+    }
     *size = st.st_size;
     return steal_fd(&fd);
-}
-
-int volume_put(const struct volume_path *p, const char *upload, const struct volume_meta *meta,
-               bool force, json_t **out, struct err *e)
-{
-    const char *name = NULL;
-    char *path auto_free = plain(p->path, e);
-    int root auto_close = path ? root_open(p->data, e) : -1;
-    int parent auto_close = root < 0 ? -1 : parent_open(root, path, &name, e);
-    if (parent < 0)
-        return -1;
-    if (renameat2(AT_FDCWD, upload, parent, name, force ? 0 : RENAME_NOREPLACE) < 0)
-        return not_found(path, e);
-    return finish(root, path, meta, out, e);
 }

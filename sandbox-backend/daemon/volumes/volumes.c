@@ -4,10 +4,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
@@ -45,6 +48,7 @@ static void volume_free(struct volume *volume)
     free(volume->name);
     free(volume->owner);
     free(volume->token);
+    volume_space_unref(volume->space);
     free(volume);
 }
 
@@ -143,14 +147,53 @@ struct volume *volumes_find(const struct volumes *v, const char *id)
     return NULL;
 }
 
-static bool has_name(const struct volumes *v, const char *name, const char *owner)
+struct volume *volumes_named(const struct volumes *v, const char *name, const char *owner)
 {
-    const struct volume *volume = NULL;
+    struct volume *volume = NULL;
     TAILQ_FOREACH (volume, &v->all, link)
         if (str_eq(volume->name, name) &&
             (owner ? str_eq(volume->owner, owner) : volume->owner == NULL))
-            return true;
-    return false;
+            return volume;
+    return NULL;
+}
+
+// ---- use
+int volumes_open_files(const struct volumes *v, const struct volume *volume, struct err *e)
+{
+    const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                                 .resolve =
+                                     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    char *path auto_free = str_printf("%s/data", volume->id);
+    int dir auto_close = open(v->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = dir < 0 ? -1 : (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+    if (fd >= 0)
+        return fd;
+    log_error("volume.unusable", "id=%s error=\"%s\"", volume->id, strerror(errno));
+    return err_set(e, ERR_INTERNAL, "the files of the volume \"%s\" cannot be opened: %s",
+                   volume->name, strerror(errno));
+}
+
+struct volume_space *volumes_space(struct volume *volume, int64_t limit, struct err *e)
+{
+    if (!volume->space) {
+        struct volume_space *space = xcalloc(1, sizeof *space);
+        if (space_make(&space->space, limit, e) < 0) {
+            free(space);
+            return NULL;
+        }
+        space->refs = 1;
+        volume->space = space;
+    }
+    volume->space->refs++;
+    return volume->space;
+}
+
+void volume_space_unref(struct volume_space *space)
+{
+    if (!space || --space->refs > 0)
+        return;
+    space_fini(&space->space);
+    free(space);
 }
 
 // ---- making and removing
@@ -171,7 +214,7 @@ static int check_name(const struct volumes *v, const char *name, const char *own
     if (!len || len > VOLUME_NAME_MAX || strspn(name, NAME_LETTERS) != len)
         return err_set(e, ERR_INVALID, "name must be 1 to %d letters, digits, '-' and '_'",
                        VOLUME_NAME_MAX);
-    if (has_name(v, name, owner))
+    if (volumes_named(v, name, owner))
         return err_set(e, ERR_CONFLICT, "there is a volume \"%s\" already", name);
     return 0;
 }

@@ -15,19 +15,28 @@
 #include <sys/queue.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/volume/space.h"
 
 #define VOLUME_ID_LEN   20
 #define VOLUME_NAME_MAX 128
 #define VOLUME_PUT      ".put-"
 
+// The room of a volume that is in use (space.h). Requests and mounts may outlive their volume, so
+// each has a reference.
+struct volume_space {
+    struct space space;
+    int refs;
+};
+
 struct volume {
     TAILQ_ENTRY(volume) link;
     char id[VOLUME_ID_LEN + 1];
-    char *dir;   // owned; <home>/volumes/<id>
-    char *data;  // owned; in dir
-    char *name;  // owned
-    char *owner; // owned; name of the API key that made it; NULL: the unix socket
-    char *token; // owned
+    char *dir;                  // owned; <home>/volumes/<id>
+    char *data;                 // owned; in dir
+    char *name;                 // owned
+    char *owner;                // owned; name of the API key that made it; NULL: the unix socket
+    char *token;                // owned
+    struct volume_space *space; // a reference; NULL: not used yet
     int64_t created_ns;
 };
 TAILQ_HEAD(volume_list, volume);
@@ -43,6 +52,14 @@ void volumes_fini(struct volumes *v);
 
 size_t volumes_count(const struct volumes *v, const char *owner);
 struct volume *volumes_find(const struct volumes *v, const char *id); // or NULL
+// Find the volume of this owner by its name (owner NULL: made on the unix socket). NULL: none.
+struct volume *volumes_named(const struct volumes *v, const char *name, const char *owner);
+// Open the directory of the volume's files, which is no link, nor is anything on the way from
+// <home>/volumes. Return a descriptor for paths below it, or -1.
+int volumes_open_files(const struct volumes *v, const struct volume *volume, struct err *e);
+// Return the room of a volume, a new reference; NULL on failure.
+struct volume_space *volumes_space(struct volume *volume, int64_t limit, struct err *e);
+void volume_space_unref(struct volume_space *space); // NULL is allowed
 // Make an empty volume and write it to the disk. ERR_INVALID: the name; ERR_CONFLICT: the owner has
 // a volume of that name. NULL on failure.
 struct volume *volumes_make(struct volumes *v, const char *name, const char *owner, struct err *e);

@@ -83,7 +83,7 @@ DELETE /events/webhooks/{}
 # scenario of tests/lib/daemon/sdk.py, or FILE::TEST below tests/. "" stands for a method without a test of its own.
 METHODS = """
 Sandbox.create | POST /sandboxes | sandbox_create
-Sandbox.create: volumeMounts | - | protocol/daemon/test_daemon_create.py::test_refused
+Sandbox.create: volumeMounts | POST /v2/sandboxes | e2e/test_volumes.py::test_sdks
 Sandbox.connect, sandbox.connect | POST /sandboxes/{}/connect | sandbox_connect
 Sandbox.list | GET /v2/sandboxes | sandbox_list
 Sandbox.kill, sandbox.kill | DELETE /sandboxes/{} | sandbox_kill

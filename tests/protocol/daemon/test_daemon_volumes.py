@@ -15,6 +15,7 @@ from cubbyd_fixtures import *  # noqa: F401,F403
 from sdk import CLIENTS, NODE, OURS, OnTcp
 
 HOSTILE = ["../x", "/a/../../x", "..", "a/.."]
+REMOVED = ".cubby-removed"
 
 
 class Volumes(OnTcp, Daemon):
@@ -97,6 +98,65 @@ def test_limits():
         assert sorted(os.listdir(daemon.home / "volumes" / volume["volumeID"])) == ["data", "volume.json"]
 
 
+class Upload:
+    """An upload that is under way: its body is sent in parts."""
+
+    def __init__(self, daemon, volume, path, length=None):
+        self.connection = daemon.connection()
+        self.chunked = length is None
+        self.connection.putrequest("PUT", f"/volumecontent/{volume['volumeID']}/file?path={path}")
+        self.connection.putheader("Authorization", "Bearer " + volume["token"])
+        self.connection.putheader(*(("Transfer-Encoding", "chunked") if self.chunked else ("Content-Length", length)))
+        self.connection.endheaders()
+
+    def send(self, data):
+        self.connection.send(b"%x\r\n%s\r\n" % (len(data), data) if self.chunked else data)
+
+    def end(self):
+        if self.chunked:
+            self.connection.send(b"0\r\n\r\n")
+        answer = self.connection.getresponse()
+        answer.read()
+        self.connection.close()
+        return answer.status
+
+
+@pytest.mark.parametrize("length", [600_000, None], ids=["length", "chunked"])
+def test_uploads_at_once_share_the_limit(length):
+    """Each alone would fit. The room of one that breaks off is free again."""
+    with Daemon("--max-volume-size", "1M") as daemon:
+        volume = make(daemon)
+        place = daemon.home / "volumes" / volume["volumeID"]
+        first = Upload(daemon, volume, "/a", length)
+        first.send(b"x" * 590_000)
+        wait_for(lambda: any(p.name.startswith(".put-") and p.stat().st_size == 590_000 for p in place.iterdir()),
+                 30, "it holds its room")
+        assert put(daemon, volume, "/b", b"x" * 600_000).status == 507
+        assert put(daemon, volume, "/b", iter([b"x" * 300_000] * 2)).status == 507
+        first.send(b"x" * 10_000)
+        assert first.end() == 201
+        assert put(daemon, volume, "/b", b"x" * 600_000).status == 507
+        assert put(daemon, volume, "/b", b"x" * 300_000).status == 201
+        assert ask(daemon, volume, "DELETE", "path", "/a").status == 204
+        broken = Upload(daemon, volume, "/c", length)
+        broken.send(b"x" * 500_000)
+        wait_for(lambda: any(p.name.startswith(".put-") and p.stat().st_size == 500_000 for p in place.iterdir()),
+                 30, "it holds its room")
+        broken.connection.close()
+        wait_for(lambda: put(daemon, volume, "/d", b"x" * 600_000).status == 201, 30, "its room is free")
+        assert sorted(os.listdir(place)) == ["data", "volume.json"]
+
+
+def test_directories_count():
+    with Daemon("--max-volume-size", "1M") as daemon:
+        volume = make(daemon)
+        made = [ask(daemon, volume, "POST", "dir", f"/{i}").status for i in range(300)]
+        assert made.count(201) == (1 << 20) // 4096 and set(made) == {201, 507}
+        assert ask(daemon, volume, "POST", "dir", "/x/y/z", force="true").status == 507
+        assert ask(daemon, volume, "DELETE", "path", "/0").status == 204
+        assert ask(daemon, volume, "POST", "dir", "/x").status == 201
+
+
 # ---- their files
 def test_files(daemon, volume):
     made = put(daemon, volume, "/a.txt", b"hello", uid=7, gid=8, mode=0o640)
@@ -114,7 +174,11 @@ def test_files(daemon, volume):
     changed = ask(daemon, volume, "PATCH", "path", "/a.txt", {"mode": 0o4755})
     assert changed.status == 200 and changed.json["mode"] == 0o4755
     kept = (data_of(daemon, volume) / "a.txt").stat()
-    assert kept.st_mode & 0o7777 == 0o600 and kept.st_uid == os.getuid()  # nothing of it counts on the host
+    assert kept.st_mode & 0o7777 == 0o755 and kept.st_uid == os.getuid()  # no other bit counts on the host
+    (data_of(daemon, volume) / "a.txt").chmod(0o640)  # as a sandbox does it
+    assert ask(daemon, volume, "GET", "path", "/a.txt").json["mode"] == 0o640
+    assert ask(daemon, volume, "PATCH", "path", "/a.txt", {"mode": 0o044}).json["mode"] == 0o044
+    assert ask(daemon, volume, "GET", "file", "/a.txt").body == b"other"
     assert ask(daemon, volume, "DELETE", "path", "/a.txt").status == 204
     for method, what in (("GET", "path"), ("GET", "file"), ("DELETE", "path"), ("GET", "dir")):
         missing = ask(daemon, volume, method, what, "/a.txt")
@@ -186,6 +250,27 @@ def test_no_link_leads_out(daemon, volume):
     assert ask(daemon, volume, "DELETE", "path", "/up/volume.json").status == 400
     assert ask(daemon, volume, "DELETE", "path", "/root").status == 204 and os.path.isdir("/etc")
     assert sorted(os.listdir(daemon.home / "volumes" / volume["volumeID"])) == ["data", "volume.json"]
+
+
+def test_what_was_removed_cannot_be_reached(daemon, volume):
+    (data_of(daemon, volume) / REMOVED).mkdir()
+    (data_of(daemon, volume) / REMOVED / "x").write_text("removed")
+    for method, what, path in (("GET", "file", f"/{REMOVED}/x"), ("GET", "dir", f"/{REMOVED}"),
+                               ("GET", "path", f"//./{REMOVED}"), ("POST", "dir", f"/{REMOVED}/y"),
+                               ("DELETE", "path", f"/{REMOVED}"), ("PUT", "file", f"/{REMOVED}/x")):
+        assert ask(daemon, volume, method, what, path).status == 404, (method, path)
+    assert ask(daemon, volume, "GET", "dir", "/").json == []
+
+
+def test_a_volume_that_became_a_link(daemon, volume):
+    """Whoever can write there could lead the daemon elsewhere."""
+    data = data_of(daemon, volume)
+    data.rmdir()
+    data.symlink_to("/etc")
+    for method, what, path in (("GET", "file", "/hostname"), ("GET", "dir", "/"), ("PUT", "file", "/x")):
+        answer = ask(daemon, volume, method, what, path, b"x" if method == "PUT" else None)
+        assert answer.status == 500 and str(daemon.home) not in answer.body.decode(), method
+    assert daemon.request("DELETE", f"/volumes/{volume['volumeID']}").status == 204 and os.path.exists("/etc/hostname")
 
 
 def test_each_volume_has_its_own_token(daemon, volume):
