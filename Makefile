@@ -462,7 +462,7 @@ asan:
 
 # This tree builds the template for the tests, in a state directory of its own, and again if its parts
 # have changed.
-$(TEST_TEMPLATE): $(RUNSC_BIN) $(GUEST) $(KERNEL) $(SITE) $(SB)/template/initramfs_modules.c | $(BIN) $(B)/.deps-run
+$(TEST_TEMPLATE): $(RUNSC_BIN) $(GUEST) $(KERNEL) $(SITE) $(SB)/template/initramfs_modules.c $(SB)/template/rootfs.c | $(BIN) $(B)/.deps-run
 	CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template build default
 
 demo: all $(VENV)/.done | $(B)/.deps-run

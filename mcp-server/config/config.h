@@ -10,18 +10,19 @@
 #include "sandbox-backend/client/client.h"
 
 struct config {
-    const char *profile;        // "default" or "miroflow"
-    struct opt_list local_dirs; // beside the working directory and LOGS_DIR/tmpfiles
-    struct opt_list allow_from; // private addresses and CIDRs that downloads may reach
-    struct opt_list disabled;   // tools that are not offered
-    struct opt_list secrets;    // of cubbyd, whose placeholders all sandboxes get
-    const char *logs_dir;       // NULL when not set
-    const char *template;       // NULL: the backend's default
-    const char *tier;           // of new sandboxes, NULL: as the backend chooses
-    const char *backend;        // a URL or "local"; NULL: api_url, or domain, or the local daemon
-    const char *api_url;        // after parsing; NULL: the local daemon
-    const char *api_key;        // NULL: none
-    const char *domain;         // of a remote backend, instead of its URL
+    const char *profile;          // "default" or "miroflow"
+    struct opt_list local_dirs;   // beside the working directory and LOGS_DIR/tmpfiles
+    struct opt_list project_dirs; // that upload_directory and download_directory may copy
+    struct opt_list allow_from;   // private addresses and CIDRs that downloads may reach
+    struct opt_list disabled;     // tools that are not offered
+    struct opt_list secrets;      // of cubbyd, whose placeholders all sandboxes get
+    const char *logs_dir;         // NULL when not set
+    const char *template;         // NULL: the backend's default
+    const char *tier;             // of new sandboxes, NULL: as the backend chooses
+    const char *backend;          // a URL or "local"; NULL: api_url, or domain, or the local daemon
+    const char *api_url;          // after parsing; NULL: the local daemon
+    const char *api_key;          // NULL: none
+    const char *domain;           // of a remote backend, instead of its URL
     // See client.h for these; NULL when not set.
     const char *dialect, *sandbox_url, *backend_proxy, *backend_user, *backend_ca, *cube_master;
     const char *network; // of new sandboxes: a mode or a file

@@ -32,6 +32,8 @@ static void sandbox_options(struct config *c, struct opt *t, int *n)
          "wording of results: default, or miroflow (that of MiroFlow)", 0, 0, "default|miroflow"},
         {"local-dir", NULL, OPT_LIST, &c->local_dirs, "DIR",
          "allow uploads from DIR and downloads into it", 0, 0, NULL},
+        {"project-dir", NULL, OPT_LIST, &c->project_dirs, "DIR",
+         "offer upload_directory and download_directory, which copy all of DIR", 0, 0, NULL},
         {"logs-dir", "LOGS_DIR", OPT_STRING, &c->logs_dir, "DIR",
          "write downloads to DIR/tmpfiles, not to the working directory", 0, 0, NULL},
         {"template", "DEFAULT_TEMPLATE_ID", OPT_STRING, &c->template, "NAME",

@@ -118,7 +118,8 @@ static void take_turn(struct tool_call *c)
 // would each expand it differently, so none is allowed.
 static const char *foreign_home(const struct tool_call *c)
 {
-    static const char *const PATHS[] = {"path", "new_path", "sandbox_file_path", "cwd"};
+    static const char *const PATHS[] = {"path", "new_path", "sandbox_file_path",
+                                        "sandbox_directory", "cwd"};
     for (size_t i = 0; i < ARRAY_LEN(PATHS); i++) {
         const char *path = tool_call_string(c, PATHS[i]);
         if (path && path[0] == '~' && path[1] != '/' && path[1] != '\0')

@@ -164,7 +164,14 @@ int verb_sync(int argc, char **argv)
 {
     struct backend_opts server = {0};
     struct sync o = {0};
+    const char *only = NULL;
     const struct opt opts[] = {
+        {"only", NULL, OPT_STRING, &only, "in|out",
+         "take only the changes of this host (in) or of the sandbox (out)", 0, 0, "in|out"},
+        {"max-size", NULL, OPT_SIZE, &o.max_bytes, "SIZE",
+         "copy nothing if more than this would be copied", 1, INT64_MAX, NULL},
+        CLI_FLAG("no-hidden", &o.guards_hidden,
+                 "take no change of the sandbox to names that begin with a dot"),
         CLI_FLAG("watch", &o.watches, "go on until interrupted, and copy each change"),
         CLI_FLAG("force", &o.forces, "delete also when one side has lost all its files"),
         CLI_STRING("user", &o.user, "NAME",
@@ -190,5 +197,6 @@ int verb_sync(int argc, char **argv)
     if (argc != 3 || !copy_operand(argv[2], &id, &o.guest))
         return cli_usage_error("sync takes a directory and ID:PATH; see cubby sync --help");
     o.host = argv[1];
+    o.way = !only ? SYNC_BOTH : str_eq(only, "in") ? SYNC_IN : SYNC_OUT;
     return connection_on_one(&server, id, sync_both, &o);
 }

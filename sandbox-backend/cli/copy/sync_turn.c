@@ -17,6 +17,7 @@
 #include "sandbox-backend/cli/copy/moving.h"
 #include "sandbox-backend/cli/copy/remote.h"
 #include "sandbox-backend/cli/copy/sync_git.h"
+#include "sandbox-backend/cli/copy/sync_rules.h"
 #include "sandbox-backend/cli/copy/sync_state.h"
 
 enum action { KEEP, NOTE, SEND, FETCH, DELETE_GUEST, DELETE_HOST, CONFLICT, FORGET, SKIP };
@@ -42,7 +43,9 @@ struct turn {
     size_t count;
     struct moving moving;
     int64_t deleted;
-    json_t *conflicts; // owned; {"path", "kept"} of each
+    const char *hidden; // borrowed: the last hidden name that was left out, and its path
+    int64_t waiting;    // changes that go the other way than this turn
+    json_t *conflicts;  // owned; {"path", "kept"} of each
 };
 
 // ---- 1. what changed
@@ -118,6 +121,49 @@ static bool skip_repository(struct turn *t, struct item *item, const char **told
     return true;
 }
 
+// Return the length of a path up to the end of its first name that begins with '.'; 0: it has none.
+static size_t hidden_length(const char *path)
+{
+    for (const char *at = path; at; at = strchr(at, '/')) {
+        at += *at == '/';
+        if (*at == '.')
+            return (size_t)(at - path) + strcspn(at, "/");
+    }
+    return 0;
+}
+
+// Skip changes of the sandbox below hidden names, which programs of the host may run: .envrc,
+// .vscode. Each such name is told once.
+static bool skip_hidden(struct turn *t, struct item *item)
+{
+    size_t len = t->o->guards_hidden ? hidden_length(item->path) : 0;
+    if (!len || (item->action != FETCH && item->action != CONFLICT && item->action != DELETE_HOST))
+        return false;
+    bool is_told =
+        t->hidden && strncmp(t->hidden, item->path, len) == 0 && hidden_length(t->hidden) == len;
+    char *name auto_free = xstrndup(item->path, len);
+    if (!is_told)
+        moving_skip(&t->moving, name, "its name begins with '.', and programs here may run it");
+    t->hidden = item->path;
+    item->action = SKIP;
+    return true;
+}
+
+// Skip what goes the other way than the turn does.
+static bool skip_other_way(struct turn *t, struct item *item)
+{
+    enum action a = item->action;
+    bool in = a == SEND || a == DELETE_GUEST;
+    bool out = a == FETCH || a == DELETE_HOST;
+    if (t->o->way == SYNC_IN && a == CONFLICT)
+        moving_skip(&t->moving, item->path, "changed on both sides; bring the sandbox's out first");
+    else if ((t->o->way != SYNC_IN || !out) && (t->o->way != SYNC_OUT || !in))
+        return false;
+    t->waiting++;
+    item->action = SKIP;
+    return true;
+}
+
 static void add_item(struct turn *t, const char **below, const char **told, const struct item *from)
 {
     struct item *item = &t->items[t->count++];
@@ -131,7 +177,7 @@ static void add_item(struct turn *t, const char **below, const char **told, cons
             *below = item->path;
         return;
     }
-    if (skip_repository(t, item, told))
+    if (skip_repository(t, item, told) || skip_other_way(t, item) || skip_hidden(t, item))
         return;
     bool was_noted = listing_find(&t->state.host, item->path) != NULL;
     bool is_restored =
@@ -205,6 +251,18 @@ static int rename_conflicts(struct turn *t, struct err *e)
 }
 
 // ---- 3. moving
+static int check_size(const struct turn *t, int64_t bytes, struct err *e)
+{
+    if (!t->o->max_bytes || bytes <= t->o->max_bytes)
+        return 0;
+    char *all auto_free = bar_bytes(bytes);
+    char *most auto_free = bar_bytes(t->o->max_bytes);
+    return err_set(e, ERR_LIMIT,
+                   "%s would be copied, and at most %s may be (--max-size); leave out more by "
+                   "lines in " SYNC_RULES_FILE,
+                   all, most);
+}
+
 static void pick(struct listing *l, const struct entry *entry, const char *path)
 {
     struct entry copy;
@@ -228,8 +286,11 @@ static int move_all(struct turn *t, struct err *e)
             pick(&fetch, item->guest, item->other);
     }
     listing_sort(&fetch);
-    bar_start(&t->moving.bar, !t->o->quiet, copy_total(&send) + copy_total(&fetch));
-    int result = rename_conflicts(t, e);
+    int64_t bytes = copy_total(&send) + copy_total(&fetch);
+    bar_start(&t->moving.bar, !t->o->quiet, bytes);
+    int result = check_size(t, bytes, e);
+    if (result == 0)
+        result = rename_conflicts(t, e);
     if (result == 0 && send.count)
         result = moving_send(&t->moving, &send, 0777, e);
     if (result == 0 && fetch.count)
@@ -385,10 +446,10 @@ static void turn_report(const struct turn *t)
     size_t i = 0;
     const json_t *one = NULL;
     if (t->o->as_json) {
-        json_t *all =
-            json_pack("{s:I, s:I, s:I, s:I, s:O, s:O}", "files", (json_int_t)n->files, "links",
-                      (json_int_t)n->links, "bytes", (json_int_t)n->bytes, "deleted",
-                      (json_int_t)t->deleted, "conflicts", t->conflicts, "skipped", n->skipped);
+        json_t *all = json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:O, s:O}", "files", (json_int_t)n->files, "links",
+            (json_int_t)n->links, "bytes", (json_int_t)n->bytes, "deleted", (json_int_t)t->deleted,
+            "waiting", (json_int_t)t->waiting, "conflicts", t->conflicts, "skipped", n->skipped);
         cli_print_json(all);
         json_decref(all);
         return;
@@ -405,6 +466,9 @@ static void turn_report(const struct turn *t)
                              path, kept);
         cli_print_line(line);
     }
+    if (t->waiting)
+        fprintf(stderr, "cubby: changes of the other side that wait: %lld\n",
+                (long long)t->waiting);
     copy_report(n, false);
 }
 

@@ -9,6 +9,9 @@
 //      one side deleted and the other changed is kept as changed.
 //   3. Files are moved and then deletions made. A file of the host that changed since it was listed
 //      is not deleted. Directories are removed only when they are empty.
+//   With SYNC_IN or SYNC_OUT, changes of the other side wait: they are counted, and keep the state
+//   that they had. A conflict is then only resolved on the way out.
+//
 //   4. What is now the same on both sides is the next state. After a failure or an interrupt, what
 //      was not reached keeps its old state, and the next run goes on.
 //
@@ -16,17 +19,23 @@
 // seconds, is replaced.
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
 
 struct sync_rules;
 struct remote;
 
+enum sync_way { SYNC_BOTH, SYNC_IN, SYNC_OUT }; // to the sandbox; to the host
+
 // The options of cubby sync.
 struct sync {
     const char *user;
     const char *host, *guest; // as given
     bool watches, quiet, as_json, forces;
+    bool guards_hidden; // take no change of the sandbox to names that begin with '.'
+    enum sync_way way;
+    int64_t max_bytes; // of all files that one turn may move; 0: no limit
 };
 
 // `root` is the host's directory, `path` the sandbox's. *did_something: there was something to do.

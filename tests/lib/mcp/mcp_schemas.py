@@ -9,7 +9,8 @@ from harness import text_of
 
 SCHEMAS = {t["name"]: t for t in json.loads(
     (pathlib.Path(__file__).parents[3] / "schemas/tools.json").read_text())}
-OFFERED = [name for name in SCHEMAS if name != "build_template"]  # without --allow-builds
+ON_REQUEST = ["upload_directory", "download_directory", "build_template"]  # with --project-dir, with --allow-builds
+OFFERED = [name for name in SCHEMAS if name not in ON_REQUEST]
 
 
 def checked(server, name, /, **arguments):

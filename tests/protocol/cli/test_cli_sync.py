@@ -351,6 +351,28 @@ def test_a_link_of_the_host_is_not_followed(fake, host, guest, tmp_path):
 
 
 # ---- watching
+def test_one_way(fake, host, guest):
+    for name in ("here", "there", "gone here", "gone there"):
+        write(host / name, name)
+    sync(fake, host, guest)
+    write(host / "here", "changed", OLD + 1)
+    write(guest / "there", "changed", OLD + 1)
+    (host / "gone here").unlink()
+    (guest / "gone there").unlink()
+    answer = sync(fake, host, guest, "--only", "in")
+    assert (answer["files"], answer["deleted"], answer["waiting"]) == (1, 1, 2)
+    assert (host / "there").read_text() == "there" and (host / "gone there").exists()
+    assert tree(guest) == {"here": "changed", "there": "changed"}
+    write(host / "new", "new")
+    answer = sync(fake, host, guest, "--only", "out")
+    assert (answer["files"], answer["deleted"], answer["waiting"]) == (1, 1, 1)
+    assert not (guest / "new").exists()
+    status, _, err = run(fake, host, guest, "--only", "out")
+    assert status == 0 and "changes of the other side that wait: 1" in err
+    sync(fake, host, guest)
+    settled(fake, host, guest)
+
+
 def test_watch(fake, host, guest):
     write(host / "a", "1")
     running = subprocess.Popen([CUBBY, "sync", "--user", ME, "--watch", "--json", host, f"{ID}:{guest}"], env=fake.env,

@@ -9,6 +9,7 @@ import pytest
 from harness import BIN, wait_for
 from mcp import ClientSession, McpError, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp_envd import real  # noqa: F401
 from mcp_stdio import backend  # noqa: F401
 
 
@@ -95,3 +96,23 @@ def test_a_call_the_client_gives_up_is_ended_with_it(backend, tmp_path):
 
     asyncio.run(asyncio.wait_for(main(), 120))
     wait_for(lambda: not backend.running, 30, "the command went with the server")
+
+
+def test_a_directory_goes_in_and_its_changes_come_out(real, tmp_path):  # noqa: F811
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/a.py").write_text("print(1)\n")
+    there = tmp_path / "there"
+
+    async def main():
+        async with session(real, tmp_path, "--project-dir", str(tmp_path / "here")) as s:
+            words = {"sandbox_id": real.sandbox(), "sandbox_directory": str(there)}
+            done = await s.call_tool("upload_directory", words)
+            assert not done.isError and done.structuredContent["files"] == 1, done
+            (there / "b.py").write_text("print(2)\n")
+            done = await s.call_tool("download_directory", words)
+            assert not done.isError and done.structuredContent["files"] == 1, done
+            assert (tmp_path / "here/b.py").read_text() == "print(2)\n"
+            refused = await s.call_tool("download_directory", {**words, "local_directory": str(tmp_path)})
+            assert refused.isError and "local_path_denied" in refused.content[0].text
+
+    asyncio.run(main())

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""upload_directory and download_directory: cubby sync for a model, in a real envd."""
+
+import os
+import pathlib
+import stat
+
+import pytest
+from harness import process_exists, wait_for
+from mcp_envd import fresh, real, sandbox, server, start  # noqa: F401
+from mcp_schemas import checked
+
+UPLOAD, DOWNLOAD = "upload_directory", "download_directory"
+OLD = 1700000000
+
+
+def write(path, text, seconds=OLD):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (seconds, seconds))
+
+
+def files(top):
+    return {str(p.relative_to(top)): p.read_text() for p in top.rglob("*") if p.is_file() and not p.is_symlink()}
+
+
+@pytest.fixture
+def here(tmp_path):
+    made = tmp_path / "host/project"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def there(tmp_path):
+    return tmp_path / "guest/project"
+
+
+@pytest.fixture
+def project(start, here):  # noqa: F811
+    return start("--project-dir", str(here))
+
+
+@pytest.fixture
+def copy(project, sandbox, there):  # noqa: F811
+    """(structuredContent, text) of a copy between the project and `there`."""
+    return lambda name, **more: checked(project, name, sandbox_id=sandbox, sandbox_directory=str(there), **more)[:2]
+
+
+def tools_of(server):  # noqa: F811
+    return {t["name"]: t for t in server.request("tools/list", {})["tools"]}
+
+
+def test_they_are_offered_on_purpose_only(start, here):  # noqa: F811
+    assert not {UPLOAD, DOWNLOAD} & set(tools_of(start("--local-dir", str(here))))
+    offered = tools_of(start("--project-dir", str(here)))
+    assert offered[UPLOAD]["annotations"].get("destructiveHint", True) and DOWNLOAD in offered
+    assert DOWNLOAD not in tools_of(start("--project-dir", str(here), "--disable-tool", DOWNLOAD))
+
+
+def test_in_and_out(copy, here, there):
+    write(here / "a.py", "one")
+    write(here / "sub/b.py", "two")
+    write(here / "large", "L" * (5 << 20))
+    (here / "sub/run").write_text("x")
+    (here / "sub/run").chmod(0o755)
+    o, text = copy(UPLOAD)
+    assert (o["files"], o["deleted"], o["waiting"], o["conflicts"], o["skipped"]) == (4, 0, 0, [], [])
+    assert files(there) == files(here) and os.access(there / "sub/run", os.X_OK)
+    assert f"{here} -> {there}: copied 4 files" in text
+    write(there / "a.py", "ONE", OLD + 1)
+    write(there / "new.py", "new")
+    (there / "sub/b.py").unlink()
+    o, text = copy(UPLOAD)
+    assert (o["files"], o["waiting"]) == (0, 3) and "3 changes of the sandbox were not brought out" in text
+    assert (here / "a.py").read_text() == "one" and (there / "a.py").read_text() == "ONE"
+    o, text = copy(DOWNLOAD)
+    assert (o["files"], o["deleted"], o["waiting"]) == (2, 1, 0)
+    assert files(here) == files(there) and not (here / "sub/b.py").exists()
+    write(here / "mine.py", "mine")
+    o, text = copy(DOWNLOAD)
+    assert (o["files"], o["waiting"]) == (0, 1) and "were not brought in" in text and not (there / "mine.py").exists()
+
+
+def test_both_sides_changed(copy, here, there):
+    write(here / "a", "old")
+    copy(UPLOAD)
+    write(here / "a", "mine", OLD + 1)
+    write(there / "a", "theirs", OLD + 2)
+    o, text = copy(UPLOAD)
+    assert o["skipped"][0]["path"] == "a" and "bring the sandbox's out first" in text
+    assert (here / "a").read_text() == "mine" and (there / "a").read_text() == "theirs"
+    o, text = copy(DOWNLOAD)
+    (conflict,) = o["conflicts"]
+    assert conflict["path"] == "a" and (here / conflict["kept"]).read_text() == "theirs" and conflict["kept"] in text
+    assert (here / "a").read_text() == "mine"
+
+
+def test_what_stays(copy, here, there):
+    """.git, .env and what the operator's rules hide stay here; of the sandbox no hidden name is taken."""
+    for name in (".git/config", ".env", "secret/key", "kept/.vscode/settings.json", "code.py"):
+        write(here / name, name)
+    write(here / ".cubbyignore", "/secret\n")
+    copy(UPLOAD)
+    assert set(files(there)) == {"code.py", "kept/.vscode/settings.json"}
+    for name in (".git/hooks/post-checkout", ".envrc", "kept/.vscode/settings.json", "kept/.vscode/tasks.json", "secret/key",
+                 ".cubbyignore", "new.py"):
+        write(there / name, "of the sandbox", OLD + 1)
+    before = files(here)
+    o, text = copy(DOWNLOAD)
+    assert files(here) == {**before, "new.py": "of the sandbox"}
+    assert {s["path"] for s in o["skipped"]} == {".envrc", "kept/.vscode"} and "programs here may run it" in text
+    (there / "kept/.vscode/settings.json").unlink()
+    copy(DOWNLOAD)
+    assert (here / "kept/.vscode/settings.json").exists()
+
+
+def test_nothing_leads_out(copy, here, there, tmp_path):
+    outside = tmp_path / "outside"
+    write(outside / "f", "mine")
+    write(here / "a", "a")
+    (here / "in").symlink_to(outside)
+    copy(UPLOAD)
+    assert (there / "in").is_symlink()
+    write(there / "in/f", "of the sandbox", OLD + 1)  # below a link: not part of the tree
+    write(outside / "f", "mine")
+    (there / "up").symlink_to("../../outside")
+    (there / "a").unlink()
+    (there / "a").symlink_to(outside / "f")
+    o, _ = copy(DOWNLOAD)
+    assert files(outside) == {"f": "mine"} and (here / "a").read_text() == "a" and not (here / "up").is_symlink()
+    assert {s["path"] for s in o["skipped"]} == {"a", "up"}
+
+
+@pytest.mark.parametrize("name", ["/etc", "..", "../x", "sub", ".git", "", "project/sub", "/", "~"])
+def test_no_other_directory(project, sandbox, here, there, name):  # noqa: F811
+    (here / "sub").mkdir()
+    said = project.result(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(there), local_directory=name)
+    if not name:  # an empty argument counts as absent
+        assert not said.get("isError"), said
+        return
+    text = said["content"][0]["text"]
+    assert said["isError"] and text.startswith("local_path_denied: ") and str(here) in text and "--project-dir" in text
+    assert not there.exists()
+
+
+def test_two_directories(start, sandbox, here, there, tmp_path):  # noqa: F811
+    other = tmp_path / "host/other"
+    write(other / "o", "o")
+    server = start("--project-dir", str(here), "--project-dir", f"{other}/")  # noqa: F811
+    assert "local_path_denied" in server.error(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(there))
+    for name in ("other", str(other)):
+        o = checked(server, UPLOAD, sandbox_id=sandbox, local_directory=name, sandbox_directory=str(there))[0]
+        assert o["local_directory"] == str(other)
+    assert files(there) == {"o": "o"}
+
+
+def test_the_default_is_a_directory_of_that_name_at_home(project, real, sandbox, here):  # noqa: F811
+    write(here / "a", "a")
+    o, text, _ = checked(project, UPLOAD, sandbox_id=sandbox)
+    assert o["sandbox_directory"] == "~/project" and "~/project" in text
+
+
+def test_too_much(start, sandbox, here, there):  # noqa: F811
+    server = start("--project-dir", str(here), "--max-download-bytes", "1000")  # noqa: F811
+    write(here / "big", "x" * 2000)
+    said = server.error(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(there))
+    assert said.startswith("copy_failed: 2.0 kB would be copied, and at most 1.0 kB may be"), said
+    assert files(there) == {}
+
+
+def test_what_cannot_be(start, sandbox, here, there, tmp_path):  # noqa: F811
+    server = start("--project-dir", str(tmp_path / "none"))  # noqa: F811
+    assert "local_file_not_found" in server.error(UPLOAD, sandbox_id=sandbox)
+    server = start("--project-dir", str(here))  # noqa: F811
+    assert "sandbox_not_found" in server.error(UPLOAD, sandbox_id="a" * 20)
+    assert "invalid_sandbox_id" in server.error(UPLOAD, sandbox_id=f"{sandbox}:/etc")
+    write(tmp_path / "guest/file", "f")
+    assert "copy_failed" in server.error(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(tmp_path / "guest/file"))
+
+
+def test_a_call_that_is_cancelled_ends_the_program(project, real, sandbox, here, there, tmp_path):  # noqa: F811
+    """Its tar in the sandbox never ends by itself."""
+    write(tmp_path / "bin/tar", f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 987\n")
+    (tmp_path / "bin/tar").chmod(0o755)
+    assert real.envd.init(envVars={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})[0] == 204
+    write(here / "a", "a")
+    request = project.start_tool(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(there))
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"), 60, "tar")
+    (child,) = children(project.process.pid)
+    project.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}})
+    wait_for(lambda: not process_exists(child), 60, "the end of the program")
+    wait_for(lambda: not process_exists(int((tmp_path / "pid").read_text())), 60, "the end of tar")
+    assert project.request("ping", {}) == {}
+
+
+def children(pid):
+    return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_permissions_here(copy, here, there):
+    write(there / "tool", "x")
+    (there / "tool").chmod(0o4777)
+    copy(DOWNLOAD)
+    assert stat.S_IMODE((here / "tool").stat().st_mode) & 0o7022 == 0
