@@ -276,8 +276,9 @@ static void help(FILE *to)
 {
     fputs("Usage: cubby template build [OPTIONS] [NAME]\n"
           "       cubby template build [OPTIONS] NAME -f DOCKERFILE [CONTEXT]\n"
-          "       cubby template export NAME FILE\n"
+          "       cubby template export [--with-machine] NAME FILE\n"
           "       cubby template import [OPTIONS] FILE|URL\n"
+          "       cubby template finish [NAME]\n"
           "       cubby template gc [OPTIONS]\n"
           "       cubby template ls [--json]\n"
           "       cubby template rm [--force] [--system] NAME...\n"
@@ -294,6 +295,7 @@ int verb_template(int argc, char **argv)
     } VERBS[] = {{"build", template_build_verb},
                  {"export", template_export_verb},
                  {"import", template_import_verb},
+                 {"finish", template_finish_verb},
                  {"gc", template_gc_verb},
                  {"ls", list},
                  {"rm", rm},

@@ -26,4 +26,5 @@ int template_check_name(const char *name);
 int template_build_verb(int argc, char **argv); // template build
 int template_export_verb(int argc, char **argv);
 int template_import_verb(int argc, char **argv);
+int template_finish_verb(int argc, char **argv);
 int template_gc_verb(int argc, char **argv);

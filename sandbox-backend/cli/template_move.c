@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby template export|import|gc: move templates between machines, and remove what builds left.
+// cubby template export|import|finish|gc: move templates between machines, complete them, and
+// remove what builds left.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/build.h"
+#include "sandbox-backend/template/finish.h"
 #include "sandbox-backend/template/move/collect.h"
 #include "sandbox-backend/template/move/transfer.h"
 
@@ -34,10 +36,18 @@ static int fail(const struct err *e)
 // ---- export
 int template_export_verb(int argc, char **argv)
 {
+    bool with_machine = false;
+    const struct opt opts[] = {
+        CLI_FLAG("with-machine", &with_machine,
+                 "also write the saved machine, which a host without KVM and with the same version "
+                 "of QEMU takes over: it neither boots it nor warms it up"),
+    };
     const struct cli_usage usage = {
-        .synopsis = "template export NAME FILE",
+        .synopsis = "template export [--with-machine] NAME FILE",
         .text = "Writes a template to FILE, compressed, for \"cubby template import\" on another\n"
-                "machine, and prints the SHA-256 digest of its contents. FILE must not exist."};
+                "machine, and prints the SHA-256 digest of its contents. FILE must not exist.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts)};
     int status = cli_begin(&usage, &argc, argv);
     if (status >= 0)
         return status;
@@ -52,7 +62,7 @@ int template_export_verb(int argc, char **argv)
     if (!template_name_ok(argv[1]))
         return cli_usage_error("\"%s\" is not a valid template name", argv[1]);
     tool_watch_signals();
-    int result = transfer_export(home, argv[1], argv[2], &digest, &e);
+    int result = transfer_export(home, argv[1], argv[2], with_machine, &digest, &e);
     tool_unwatch_signals();
     if (result < 0)
         return fail(&e);
@@ -65,7 +75,7 @@ int template_export_verb(int argc, char **argv)
 struct import_options {
     const char *name, *accel, *digest;
     const char *templates; // directory of the system that gets the template; NULL: the home
-    bool force, json, system;
+    bool force, json, system, microvm_only;
 };
 
 static const char *text_of(const json_t *object, const char *key)
@@ -82,6 +92,7 @@ static int build_imported(const struct import_options *o, const char *home,
     char *disk auto_free = str_printf("%s/" TEMPLATE_DISK, t->dir);
     char *kernel auto_free = str_printf("%s/" TEMPLATE_KERNEL, t->dir);
     char *initramfs auto_free = str_printf("%s/" TEMPLATE_INITRD, t->dir);
+    const struct saved_machine saved = {.dir = t->dir, .facts = json_object_get(facts, "saved")};
     struct template_build spec = {
         .home = home,
         .templates = o->templates,
@@ -90,12 +101,14 @@ static int build_imported(const struct import_options *o, const char *home,
         .kernel_release = text_of(facts, "kernel"),
         .initramfs = initramfs,
         .accel = o->accel,
+        .microvm_only = o->microvm_only,
         .memory_mb = json_integer_value(json_object_get(facts, "memory_mb")),
         .cpus = json_integer_value(json_object_get(facts, "cpus")),
         .disk_mb = json_integer_value(json_object_get(facts, "disk_mb")),
         .progress = stderr,
         .terminal = isatty(STDERR_FILENO) == 1,
         .source = {.kind = FROM_DISK, .disk = disk},
+        .saved = saved.facts ? &saved : NULL,
         .environment = {.variables = json_object_get(environment, "variables"),
                         .directory = text_of(environment, "directory"),
                         .user = text_of(environment, "user")},
@@ -161,6 +174,8 @@ int template_import_verb(int argc, char **argv)
          .help = "as of template build"},
         {.name = "force", .type = OPT_FLAG, .value = &o.force, .help = "replace a template"},
         CLI_FLAG("system", &o.system, "make it for all users of this host, as root"),
+        CLI_FLAG("microvm-only", &o.microvm_only,
+                 "make it without its part for gVisor, which \"template finish\" adds"),
         {.name = "json", .type = OPT_FLAG, .value = &o.json, .help = "print the result as JSON"},
     };
     const struct cli_usage usage = {
@@ -191,6 +206,35 @@ int template_import_verb(int argc, char **argv)
         result = import(&o, home, argv[1], o.digest ? &expected : NULL, &e);
     tool_unwatch_signals();
     return result < 0 ? fail(&e) : 0;
+}
+
+// ---- finish
+int template_finish_verb(int argc, char **argv)
+{
+    const struct cli_usage usage = {
+        .synopsis = "template finish [NAME]",
+        .text = "Adds the part for gVisor to a template that was made without it, for example\n"
+                "before runsc or erofs-utils was installed. The template can be used meanwhile,\n"
+                "and its sandboxes and snapshots stay usable. The default NAME is \"default\"."};
+    int status = cli_begin(&usage, &argc, argv);
+    if (status >= 0)
+        return status;
+    if (argc > 2)
+        return cli_usage_error("template finish takes one NAME");
+    struct err e = ERR_INIT;
+    char *home auto_free = home_open(&e);
+    if (!home)
+        return cli_fail(&e);
+    const struct template_finish spec = {.home = home,
+                                         .name = argc == 2 ? argv[1] : TEMPLATE_DEFAULT,
+                                         .progress = stderr,
+                                         .terminal = isatty(STDERR_FILENO) == 1};
+    bool made = false;
+    if (template_finish(&spec, &made, &e) < 0)
+        return fail(&e);
+    template_say(stdout, "template \"%s\" has its part for gVisor%s", spec.name,
+                 made ? "" : " already");
+    return 0;
 }
 
 // ---- gc

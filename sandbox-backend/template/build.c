@@ -54,22 +54,38 @@ char *build_file(const struct build *b, const char *file)
     return str_printf("%s/%s", b->dir.path, file);
 }
 
-static int find_programs(struct build *b, struct err *e)
+// Name a missing tool before the first stage, which may take a minute.
+static int find_tools(const struct template_build *spec, struct err *e)
 {
-    static const char *const TOOLS[][2] = {
-        {"mmdebstrap", "mmdebstrap"}, {"mke2fs", "e2fsprogs"},  {"qemu-img", "qemu-utils"},
-        {"dpkg-deb", "dpkg"},         {"fakeroot", "fakeroot"}, {"newuidmap", "uidmap"},
+    bool packages = spec->source.kind == FROM_PACKAGES;
+    const struct {
+        const char *name, *package;
+        bool needed;
+    } TOOLS[] = {
+        {"mmdebstrap", "mmdebstrap", packages},
+        {"mke2fs", "e2fsprogs", spec->source.kind != FROM_DISK},
+        {"qemu-img", "qemu-utils", true},
+        {"dpkg-deb", "dpkg", !spec->kernel},
+        {"fakeroot", "fakeroot", geteuid() != 0 && spec->source.kind != FROM_DISK},
+        {"newuidmap", "uidmap", geteuid() != 0 && packages},
     };
-    // Only a build without root needs the last two tools.
-    size_t count = ARRAY_LEN(TOOLS) - (geteuid() == 0 ? 2 : 0);
-    size_t first = b->spec->source.kind == FROM_PACKAGES ? 0 : 1;
-    for (size_t i = first; i < count; i++) {
-        char *path auto_free = tool_find(TOOLS[i][0], TOOLS[i][1], e);
-        if (!path)
+    for (size_t i = 0; i < ARRAY_LEN(TOOLS); i++) {
+        char *path auto_free =
+            TOOLS[i].needed ? tool_find(TOOLS[i].name, TOOLS[i].package, e) : NULL;
+        if (TOOLS[i].needed && !path)
             return -1;
     }
+    return 0;
+}
+
+static int find_programs(struct build *b, struct err *e)
+{
+    if (find_tools(b->spec, e) < 0)
+        return -1;
     if (b->spec->extra_modules)
         err_set(&b->no_runsc, ERR_UNIMPLEMENTED, "gVisor's kernel has no modules");
+    else if (b->spec->microvm_only)
+        err_set(&b->no_runsc, ERR_UNIMPLEMENTED, "it is made later");
     else
         b->runsc = runsc_find(NULL, &b->no_runsc);
     char *mkfs auto_free = b->runsc ? tool_find("mkfs.erofs", "erofs-utils", &b->no_runsc) : NULL;
@@ -122,7 +138,7 @@ static int start_jail(struct build *b, struct err *e)
     return 0;
 }
 
-static int prepare(struct build *b, struct err *e)
+int build_open(struct build *b, struct err *e)
 {
     if (check_files(b->spec, e) < 0 || find_programs(b, e) < 0 ||
         build_dir_open(&b->dir, b->templates, b->spec->name, b->spec->templates != NULL, e) < 0)
@@ -191,11 +207,6 @@ static void name_full_disk(const struct build *b, struct err *e)
                  (long long)(free_bytes >> 20), b->spec->home);
 }
 
-static const struct progress_stage *shown(const struct build *b)
-{
-    return build_stages_shown(b->spec->source.kind);
-}
-
 static void explain(struct build *b, struct err *e)
 {
     char *log auto_free = build_file(b, TEMPLATE_LOG);
@@ -206,31 +217,31 @@ static void explain(struct build *b, struct err *e)
     if (!b->spec->hidden && file_copy(log, kept, 0600, NULL) == 0)
         fprintf(b->spec->progress, "--- the whole log: %s\n", kept);
     name_full_disk(b, e);
-    err_wrap(e, "%s", shown(b)[b->progress.at].name);
+    err_wrap(e, "%s", b->progress.stages[b->progress.at].name);
 }
 
-static int run_stages(struct build *b, struct err *e)
+int build_run(struct build *b, int first, struct err *e)
 {
-    int count = BUILD_STAGES - (b->runsc ? 0 : BUILD_STAGES_GVISOR);
-    progress_init(&b->progress, b->spec->progress, b->spec->terminal, shown(b), count);
+    const struct progress_stage *stages = build_stages_shown(b->spec->source.kind) + first;
+    int count = BUILD_STAGES - first - (b->runsc ? 0 : BUILD_STAGES_GVISOR);
+    progress_init(&b->progress, b->spec->progress, b->spec->terminal, stages, count);
     for (int i = 0; i < count; i++) {
         progress_next(&b->progress);
-        if (BUILD_STAGE[i](b, e) < 0) {
+        if (BUILD_STAGE[first + i](b, e) < 0) {
             int at = b->progress.at;
             progress_fail(&b->progress);
             b->progress.at = at;
             if (e->code != ERR_CANCELED)
                 explain(b, e);
-            return e->code != ERR_CANCELED
-                       ? -1
-                       : err_wrap(e, "%d/%d %s", i + 1, count, shown(b)[i].name);
+            return e->code != ERR_CANCELED ? -1
+                                           : err_wrap(e, "%d/%d %s", i + 1, count, stages[i].name);
         }
     }
     progress_done(&b->progress);
     return 0;
 }
 
-static void finish(struct build *b)
+void build_close(struct build *b)
 {
     if (b->guest)
         template_guest_close(b->guest);
@@ -270,12 +281,12 @@ int template_build(const struct template_build *spec, struct template *built, st
     // stricter umask.
     mode_t before = umask(022);
     tool_watch_signals();
-    int result = prepare(&b, e);
+    int result = build_open(&b, e);
     if (result == 0)
-        result = run_stages(&b, e);
+        result = build_run(&b, 0, e);
     if (result == 0)
         result = build_dir_commit(&b.dir, e);
-    finish(&b);
+    build_close(&b);
     tool_unwatch_signals();
     umask(before);
     return result < 0 ? -1 : template_load(final, built, e);

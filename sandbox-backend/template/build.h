@@ -11,6 +11,7 @@
 #include "sandbox-backend/drivers/microvm/image/template.h"
 #include "sandbox-backend/template/extras.h"
 #include "sandbox-backend/template/setup.h"
+#include "sandbox-backend/template/source/saved_machine.h"
 
 #define TEMPLATE_MEMORY_MB_DEFAULT 512
 #define TEMPLATE_DISK_MB_DEFAULT   8192
@@ -45,12 +46,15 @@ struct template_build {
     const char *packages; // FROM_PACKAGES: additional Debian packages, separated by commas; or NULL
     const char *accel;    // "auto", "kvm" or "tcg"
     bool minimal;         // without the Python kernel and its libraries
+    bool microvm_only;    // without the part for gVisor, which finish.h can add
     int64_t memory_mb;
     int64_t cpus;
     int64_t disk_mb; // a larger file of FROM_DISK keeps its size
     FILE *progress;  // the stages are shown there
     bool terminal;   // `progress` is a terminal: show a bar
     struct template_source source;
+    // FROM_DISK: a saved machine of the disk, which is taken over where it fits; or NULL
+    const struct saved_machine *saved;
     // What commands in each sandbox get. FROM_IMAGE: it goes before that of the image.
     struct template_environment environment;
     struct template_extras extras; // FROM_PACKAGES: what is installed beside the Debian packages

@@ -164,9 +164,23 @@ static int open_to_all(const char *dir, struct err *e)
     return result;
 }
 
+static int seal(const struct build_dir *p, struct err *e)
+{
+    return p->is_shared && open_to_all(p->path, e) < 0 ? -1 : sync_files(p->path, e);
+}
+
+int build_dir_commit_part(struct build_dir *p, const char *part, struct err *e)
+{
+    char *from auto_free = str_printf("%s/%s", p->path, part);
+    char *to auto_free = str_printf("%s/%s/%s", p->templates, p->name, part);
+    if (seal(p, e) < 0 || dir_remove(to, e) < 0)
+        return -1;
+    return rename(from, to) < 0 ? err_sys(e, errno, "rename %s to %s", from, to) : 0;
+}
+
 int build_dir_commit(struct build_dir *p, struct err *e)
 {
-    if ((p->is_shared && open_to_all(p->path, e) < 0) || sync_files(p->path, e) < 0)
+    if (seal(p, e) < 0)
         return -1;
     char *final auto_free = str_printf("%s/%s", p->templates, p->name);
     if (renameat2(AT_FDCWD, p->path, AT_FDCWD, final, RENAME_NOREPLACE) == 0)

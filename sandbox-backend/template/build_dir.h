@@ -28,5 +28,9 @@ int build_dir_open(struct build_dir *p, const char *templates, const char *name,
 // any. Machines of the old template keep their open files.
 int build_dir_commit(struct build_dir *p, struct err *e);
 
+// Sync all files and move a directory of the build into the template `name`, which exists. A
+// directory of that name, which an interrupted build left there, is replaced.
+int build_dir_commit_part(struct build_dir *p, const char *part, struct err *e);
+
 // Remove the rest of the build (after a commit: the old template) and release the lock.
 void build_dir_close(struct build_dir *p);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A template build in progress: shared by build.c, which runs it, and stages.c, which has the
-// stages.
+// A template build in progress: shared by build.c, which runs it, stages.c, which has the stages,
+// and finish.c, which runs the last ones.
 #pragma once
 #include <stdbool.h>
 
@@ -20,7 +20,8 @@
 
 struct build {
     const struct template_build *spec; // borrowed
-    const char *templates;             // borrowed; the directory that gets the template
+    const struct template *finishes; // borrowed; a template that gets its part for gVisor, or NULL
+    const char *templates;           // borrowed; the directory that gets the template
     struct build_dir dir;
     struct progress progress;
     struct rootfs_spec rootfs;
@@ -45,6 +46,7 @@ struct build {
     char gvisor_digest[SHA256_HEX_CHARS + 1]; // "" until gVisor's files are made
     const char *accel;
     char no_kvm[BUILD_WHY_BYTES]; // why `accel` is "tcg"
+    bool takes_saved;             // the machine is that of spec->saved
     int64_t disk_mb;
     const char *python_kernel; // of template.json: "warm", "fresh" or NULL
     json_t *image;             // owned; of template.json, or NULL
@@ -60,6 +62,13 @@ struct build {
 #define BUILD_STAGES        10
 #define BUILD_STAGES_GVISOR 2
 extern int (*const BUILD_STAGE[BUILD_STAGES])(struct build *b, struct err *e);
+
+// Check the host and make the build directory. `b` has spec, templates, and -1 for its descriptors.
+int build_open(struct build *b, struct err *e);
+// Run the stages from `first` (0: all of them).
+int build_run(struct build *b, int first, struct err *e);
+// Free everything, and remove the build directory unless it was committed.
+void build_close(struct build *b);
 
 // Return what to show of the stages.
 const struct progress_stage *build_stages_shown(enum template_source_kind kind);

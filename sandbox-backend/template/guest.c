@@ -35,8 +35,9 @@
 #define FILE_MODE  0644
 
 // A guest looks for free memory two seconds after memory was freed (Linux, mm/page_reporting.c). It
-// looks again as long as there is more than one report holds.
-#define QUIET_MS  5000
+// looks again, two seconds later, as long as there is more than one report holds. A guest that is
+// late costs memory, and nothing else.
+#define QUIET_MS  3000
 #define LOOK_MS   500
 #define SETTLE_MS 40000
 

@@ -116,6 +116,7 @@ static int leave_gvisor_out(struct build *b, const struct err *why, struct err *
     b->gvisor_digest[0] = '\0';
     if (why->code == ERR_CANCELED)
         return err_set(e, ERR_CANCELED, "%s", why->msg);
+    b->no_runsc = *why;
     if (b->runsc)
         free(steal(&b->runsc));
     b->pump.dead = ERR_INIT; // the part's machine may have set it
@@ -207,6 +208,28 @@ static int stage_initramfs(struct build *b, struct err *e)
 }
 
 // ---- 4. accelerator
+
+// Take over the machine of an archive where it fits. Then there is nothing to boot, to warm up and
+// to save, but the trial restore comes as ever.
+static int choose_machine(struct build *b, struct err *e)
+{
+    const struct saved_machine *saved = b->spec->saved;
+    struct err why = ERR_INIT;
+    if (!saved)
+        return 0;
+    b->takes_saved =
+        b->disk_mb == b->spec->disk_mb && saved_machine_fits(saved, b->qemu, b->accel, &why);
+    if (!b->takes_saved) {
+        progress_say(&b->progress, "    saved machine: that of the archive does not fit (%s)",
+                     err_is(&why) ? why.msg : "its disk has another size");
+        return 0;
+    }
+    b->setup.python = json_is_true(json_object_get(saved->facts, "python"));
+    b->python_kernel = saved_machine_text(saved, "python_kernel");
+    progress_say(&b->progress, "    saved machine: that of the archive fits this host");
+    return saved_machine_take(saved, &b->tool, e);
+}
+
 static int stage_accel(struct build *b, struct err *e)
 {
     char *why = b->no_kvm;
@@ -220,12 +243,14 @@ static int stage_accel(struct build *b, struct err *e)
         progress_say(&b->progress, "    accelerator: KVM (%s)", why);
     else
         progress_say(&b->progress, "    accelerator: TCG, emulation without KVM (%s)", why);
-    return 0;
+    return choose_machine(b, e);
 }
 
 // ---- 5. boot
 static int stage_boot(struct build *b, struct err *e)
 {
+    if (b->takes_saved)
+        return 0;
     struct template_guest_spec spec = {.dir = b->dir.path,
                                        .qemu = b->qemu,
                                        .netd = b->netd,
@@ -299,6 +324,8 @@ static int keep_disk_before_start(const struct build *b, struct err *e)
 
 static int stage_warm_up(struct build *b, struct err *e)
 {
+    if (b->takes_saved)
+        return 0;
     const char *vmnet = template_guest_vmnet(b->guest);
     const struct template_setup *setup = &b->setup;
     if (b->spec->source.kind == FROM_DISK)
@@ -330,8 +357,24 @@ static json_t *start_of(const struct template_build *spec)
                        : NULL;
 }
 
+// The other facts of a template that gets its part for gVisor stay.
+static int write_finished(const struct build *b, struct err *e)
+{
+    struct template t = *b->finishes;
+    char *digest auto_free = b->runsc ? xstrdup(b->gvisor_digest) : NULL;
+    t.gvisor_rootfs = digest;
+    return template_save(b->dir.path, &t, e);
+}
+
+static const char *envd_version_of(const struct build *b)
+{
+    return b->takes_saved ? saved_machine_text(b->spec->saved, "envd_version") : ENVD_VERSION;
+}
+
 static int write_facts(const struct build *b, struct err *e)
 {
+    if (b->finishes)
+        return write_finished(b, e);
     char created[CLOCK_RFC3339_BYTES];
     clock_rfc3339(created, clock_wall_ns() / 1000000000 * 1000000000);
     const char *version = qemu_binary_version(b->qemu, e);
@@ -345,7 +388,7 @@ static int write_facts(const struct build *b, struct err *e)
                          .cpu_model = xstrdup(qemu_cpu_model(b->accel)),
                          .accel = xstrdup(b->accel),
                          .no_kvm = str_eq(b->accel, "kvm") ? NULL : xstrdup(b->no_kvm),
-                         .envd_version = xstrdup(ENVD_VERSION),
+                         .envd_version = xstrdup(envd_version_of(b)),
                          .processor = str_eq(b->accel, "kvm") ? processor_here() : NULL,
                          .gvisor_rootfs =
                              b->runsc && *b->gvisor_digest ? xstrdup(b->gvisor_digest) : NULL,
@@ -370,6 +413,8 @@ static int write_facts(const struct build *b, struct err *e)
 
 static int stage_save(struct build *b, struct err *e)
 {
+    if (b->takes_saved)
+        return write_facts(b, e);
     // The guest kernel must have seen the end of our last connection before the save: a
     // connection that is open there would be open in every sandbox. Nothing tells the host when
     // that has happened.
@@ -381,9 +426,31 @@ static int stage_save(struct build *b, struct err *e)
 }
 
 // ---- 8. a restore
-static int stage_verify(struct build *b, struct err *e)
+static int verify(struct build *b, struct err *e)
 {
     return template_verify(&b->pump, &microvm_driver, b->dir.path, b->setup.python, e);
+}
+
+// The trial has written to an overlay only, so the disk can be booted.
+static int make_own_machine(struct build *b, const struct err *why, struct err *e)
+{
+    b->takes_saved = false;
+    b->pump.dead = ERR_INIT; // the trial may have set it
+    progress_say(&b->progress,
+                 "    saved machine: that of the archive does not run here, because %s", why->msg);
+    return stage_boot(b, e) < 0 || stage_warm_up(b, e) < 0 || stage_save(b, e) < 0 ? -1
+                                                                                   : verify(b, e);
+}
+
+static int stage_verify(struct build *b, struct err *e)
+{
+    struct err why = ERR_INIT;
+    if (!b->takes_saved)
+        return verify(b, e);
+    if (verify(b, &why) == 0)
+        return 0;
+    return why.code == ERR_CANCELED ? err_set(e, why.code, "%s", why.msg)
+                                    : make_own_machine(b, &why, e);
 }
 
 // ---- 9. and 10. gVisor
@@ -411,7 +478,9 @@ static int save_gvisor(struct build *b, struct err *e)
 // jail.
 static int make_gvisor_of_disk(struct build *b, struct err *e)
 {
-    char *disk auto_free = build_file(b, b->setup.start ? DISK_BEFORE_START : TEMPLATE_DISK);
+    bool is_copy = b->setup.start && !b->takes_saved; // made before the start command ran
+    char *disk auto_free = b->finishes ? xstrdup(b->spec->source.disk)
+                                       : build_file(b, is_copy ? DISK_BEFORE_START : TEMPLATE_DISK);
     char *tree auto_free = build_file(b, ROOTFS_DIR);
     char *tar auto_free = build_file(b, ROOTFS_TAR);
     const struct flatten_spec flat = {
@@ -422,7 +491,7 @@ static int make_gvisor_of_disk(struct build *b, struct err *e)
     if (result == 0)
         result = make_gvisor_image(b, e);
     unlink(tar);
-    if (b->setup.start)
+    if (is_copy)
         unlink(disk);
     if (dir_remove(tree, result == 0 ? e : NULL) < 0)
         result = -1;

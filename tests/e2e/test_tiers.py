@@ -182,7 +182,7 @@ def test_a_template_without_a_part_for_gvisor():
     with Stripped("--tier", "gvisor", "--pool", "off") as daemon:
         answer = daemon.request("POST", "/sandboxes", {"templateID": "default"})
         assert answer.status == 404
-        assert "cannot run under gVisor; rebuild it with `cubby template build`" in answer.json["message"]
+        assert "cannot run under gVisor; run `cubby template finish`" in answer.json["message"]
 
 
 # ---- auto

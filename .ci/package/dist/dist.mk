@@ -44,7 +44,8 @@ DEPS_IMAGE := mmdebstrap buildah skopeo umoci runc
 image: portable $(if $(TEMPLATE),,$(TEST_TEMPLATE)) | $(B)/.deps-image
 	@template="$(TEMPLATE)"; if [ -z "$$template" ]; then \
 	    template=$(B)/default.cubby; rm -f $$template; \
-	    CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template export default $$template >/dev/null; fi; \
+	    CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template export --with-machine default $$template >/dev/null || \
+	    CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template export default $$template >/dev/null || exit 1; fi; \
 	.ci/package/dist/image $(B)/portable/tree $$template $(VERSION) $(REGISTRY_NAME) $(IMAGE)
 # By hand, as root: the image, run by runc as an ordinary user; ten minutes.
 test-image: image $(VENV)/.done

@@ -6,9 +6,15 @@
 //  3. the URL and SHA-256 digest in share/cubby/templates/default.url, where the publisher of this
 //     installation keeps the archive;
 //  4. a build from Debian's packages.
+//
+// A template from an archive is ready when its microVM is saved. Its part for gVisor is made after
+// that, in the background (setup_finish): sandboxes can start meanwhile.
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
@@ -17,9 +23,11 @@
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/setup/setup.h"
 #include "sandbox-backend/drivers/host/tool.h"
+#include "sandbox-backend/template/finish.h"
 
 #define SHARED        "../share/cubby/templates/default"
 #define URL_BYTES_MAX 8192
+#define FINISH_LOG    "finish.log" // in the state directory
 
 struct source {
     char *archive; // owned: a file or URL; NULL: the template is built
@@ -100,6 +108,7 @@ static int import(const struct source *s, bool for_all)
         words[count++] = "--sha256";
         words[count++] = s->digest;
     }
+    words[count++] = "--microvm-only";
     if (for_all)
         words[count++] = "--system";
     int status = setup_run(verb_template, words, count);
@@ -135,4 +144,46 @@ int setup_template(bool for_all)
     }
     source_fini(&s);
     return status;
+}
+
+// ---- the part for gVisor
+
+// Start `cubby template finish` in a session of its own, so that it outlives the terminal. Its
+// output goes to `log`.
+static int start_finish(const char *log, struct err *e)
+{
+    char *program auto_free = self_program("cubby", e);
+    char name[] = "cubby", verb[] = "template", word[] = "finish";
+    char *argv[] = {name, verb, word, NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    pid_t pid;
+    if (!program)
+        return -1;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&how);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC,
+                                     0600);
+    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSID);
+    int rc = posix_spawn(&pid, program, &files, &how, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&how);
+    return rc == 0 ? 0 : err_sys(e, rc, "start %s", program);
+}
+
+void setup_finish(const char *home)
+{
+    struct err e = ERR_INIT;
+    char *log auto_free = home_path(home, FINISH_LOG);
+    if (!template_finish_is_wanted(home, "default"))
+        return;
+    fflush(stdout);
+    if (start_finish(log, &e) < 0)
+        cli_fail(&e);
+    else
+        printf("template: its part for gVisor is made in the background, for about a minute; until "
+               "then\nsandboxes are microVMs (%s)\n",
+               log);
 }

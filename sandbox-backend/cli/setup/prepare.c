@@ -79,5 +79,8 @@ int setup_prepare(const char *home)
         err_sys(&e, errno, "empty " LOG_NAME);
     if (err_is(&e) || check_programs(&e) < 0)
         return cli_fail(&e);
-    return setup_template(false);
+    int status = setup_template(false);
+    if (status == 0)
+        setup_finish(home);
+    return status;
 }

@@ -182,6 +182,8 @@ static int setup_machine(const struct setup_options *o)
         status = start_service();
     if (status != 0)
         return status;
+    puts("Sandboxes can start now.");
+    setup_finish(home);
     putchar('\n');
     fflush(stdout);
     status = setup_run(verb_doctor, DOCTOR, 1);

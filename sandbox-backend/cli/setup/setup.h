@@ -65,8 +65,11 @@ int change_apply(const char *path, const struct buf *before, const struct buf *a
 // Run a verb of `cubby` with these words, the verb's name first. Return its exit status.
 int setup_run(int (*verb)(int argc, char **argv), const char *const *words, int count);
 // Make the template from the nearest source. for_all: for all users of this machine. Return an exit
-// status.
+// status. A template from an archive may lack its part for gVisor then.
 int setup_template(bool for_all);
+// Add that part to the template, in a process of its own that goes on after this one, and say so.
+// Do nothing if the template has the part, or this host cannot make it.
+void setup_finish(const char *home);
 
 // ---- prepare.c: the same in the background, unless the home has a template.
 int setup_prepare(const char *home);

@@ -71,7 +71,7 @@ static int load(int from, const char *template_dir, struct bundle_template *out,
         result = err_set(e, ERR_NOT_FOUND, "%s/" BUNDLE_DIR "/" BUNDLE_ROOTFS " is missing",
                          template_dir);
     if (result < 0) {
-        err_wrap(e, "template %s cannot run under gVisor; rebuild it with `cubby template build`",
+        err_wrap(e, "template %s cannot run under gVisor; run `cubby template finish`",
                  str_base(template_dir));
         e->code = ERR_NOT_FOUND;
     }

@@ -15,6 +15,7 @@
 
 #define TEMPLATE "default"
 #define REBUILD  "cubby template build " TEMPLATE
+#define FINISH   "cubby template finish " TEMPLATE
 
 static void look_at_template(const char *home, finding_cb add, void *ctx)
 {
@@ -23,7 +24,7 @@ static void look_at_template(const char *home, finding_cb add, void *ctx)
     char *dir auto_free = template_dirs_find(home, TEMPLATE);
     char *saved auto_free = str_printf("%s/" BUNDLE_DIR, dir);
     if (bundle_load(dir, &t, &e) < 0) {
-        add(ctx, FINDING_NOTE, "gvisor", REBUILD, e.msg);
+        add(ctx, FINDING_NOTE, "gvisor", FINISH, e.msg);
         return;
     }
     if (checkpoint_check(saved, &t, &e) < 0) {

@@ -30,18 +30,33 @@
 
 // The files of an archive, in their order, and their largest sizes.
 static const struct carry_rule FILES[] = {
-    {TEMPLATE_KERNEL, 256 * MIB, false},
-    {TEMPLATE_INITRD, 512 * MIB, false},
-    {TEMPLATE_PACKAGES, 16 * MIB, false},
-    {TEMPLATE_DISK, 1024LL * 1024 * MIB, false},
+    {TEMPLATE_KERNEL, 256 * MIB, false},        {TEMPLATE_INITRD, 512 * MIB, false},
+    {TEMPLATE_PACKAGES, 16 * MIB, false},       {TEMPLATE_DISK, 1024LL * 1024 * MIB, false},
+    {TEMPLATE_MEMORY, 64LL * 1024 * MIB, true}, {TEMPLATE_VMSTATE, 64 * MIB, true},
 };
+#define FILES_OF_MACHINE 2 // the last ones
 
 // The members of template.json that say how to build the machine again.
 static const char *const KEPT[] = {"name",  "kernel",      "memory_mb", "cpus", "disk_mb",
                                    "image", "environment", "start",     "key",  "modules"};
+// Those that say which saved machine the archive has. They are the member "saved".
+static const char *const SAVED[] = {"qemu",         "machine", "cpu_model",    "accel",
+                                    "envd_version", "python",  "python_kernel"};
+static const char *const SAVED_TEXTS[] = {"qemu", "machine", "cpu_model", "accel", "envd_version"};
 
 // ---- export
-static json_t *kept_of(int dir, struct err *e)
+static json_t *take_members(const json_t *from, const char *const *keys, size_t count)
+{
+    json_t *kept = json_object();
+    for (size_t i = 0; i < count; i++) {
+        json_t *value = json_object_get(from, keys[i]);
+        if (value)
+            json_object_set(kept, keys[i], value);
+    }
+    return kept;
+}
+
+static json_t *kept_of(int dir, bool with_machine, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     int fd auto_close = openat(dir, TEMPLATE_JSON, O_RDONLY | O_CLOEXEC);
@@ -52,44 +67,56 @@ static json_t *kept_of(int dir, struct err *e)
     if (fd_read_all(fd, JSON_BYTES_MAX, &text, e) < 0)
         return NULL;
     json_t *facts = json_parse(buf_str(&text), text.len, e);
-    json_t *kept = json_object();
-    for (size_t i = 0; i < ARRAY_LEN(KEPT); i++) {
-        json_t *value = json_object_get(facts, KEPT[i]);
-        if (value)
-            json_object_set(kept, KEPT[i], value);
-    }
+    json_t *kept = take_members(facts, KEPT, ARRAY_LEN(KEPT));
+    if (with_machine)
+        json_object_set_new(kept, "saved", take_members(facts, SAVED, ARRAY_LEN(SAVED)));
     json_decref(facts);
     return kept;
 }
 
-static int add_files(struct carry *c, int dir, struct err *e)
+static int add_files(struct carry *c, int dir, bool with_machine, struct err *e)
 {
-    for (size_t i = 0; i < ARRAY_LEN(FILES); i++)
+    size_t count = ARRAY_LEN(FILES) - (with_machine ? 0 : FILES_OF_MACHINE);
+    for (size_t i = 0; i < count; i++)
         if (carry_add(c, dir, FILES[i].name, FILES[i].name, e) < 0)
             return -1;
     return 0;
 }
 
-int transfer_export(const char *home, const char *name, const char *path, struct sha256 *digest,
-                    struct err *e)
+// Under KVM the guest has seen a processor that another host need not have.
+static int check_accel(const struct template *t, struct err *e)
+{
+    return str_eq(t->accel, "tcg")
+               ? 0
+               : err_set(e, ERR_PRECONDITION,
+                         "the machine of template \"%s\" was saved under %s and fits only hosts "
+                         "like this one; export it without the machine",
+                         t->name, t->accel);
+}
+
+int transfer_export(const char *home, const char *name, const char *path, bool with_machine,
+                    struct sha256 *digest, struct err *e)
 {
     char *dir_path auto_free = template_dirs_find(home, name);
     struct template t;
     if (carry_check_path(path, e) < 0 || template_dirs_check(home, name, e) < 0 ||
         template_load(dir_path, &t, e) < 0)
         return -1;
+    int fits = with_machine ? check_accel(&t, e) : 0;
     template_fini(&t);
+    if (fits < 0)
+        return -1;
     int dir auto_close = open(dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return err_sys(e, errno, "open %s", dir_path);
-    json_t *kept = kept_of(dir, e);
+    json_t *kept = kept_of(dir, with_machine, e);
     if (!kept)
         return -1;
     json_t *manifest =
         json_pack("{s:i, s:s, s:o}", "format", FORMAT, "cubby", CUBBY_VERSION, "template", kept);
     struct carry c;
     carry_init(&c);
-    int result = add_files(&c, dir, e);
+    int result = add_files(&c, dir, with_machine, e);
     if (result == 0)
         result = carry_write(&c, manifest, path, 0644, digest, e);
     carry_fini(&c);
@@ -125,6 +152,24 @@ static int check_facts(const json_t *facts, struct err *e)
     return name && template_name_ok(name) ? 0 : refuse(e, "its template has an invalid name");
 }
 
+// Check that the member "saved" and the files of the saved machine come together, and that the
+// memory has the machine's size.
+static int check_saved(const json_t *facts, const json_t *files, struct err *e)
+{
+    size_t first = ARRAY_LEN(FILES) - FILES_OF_MACHINE, count = json_array_size(files);
+    const json_t *saved = json_object_get(facts, "saved");
+    int64_t bytes = number_of(json_object_get(facts, "memory_mb")) * MIB;
+    if (!saved && count == first)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(SAVED_TEXTS); i++)
+        if (!json_is_string(json_object_get(saved, SAVED_TEXTS[i])))
+            return refuse(e, "its saved machine is not described");
+    if (count != ARRAY_LEN(FILES) ||
+        number_of(json_object_get(json_array_get(files, first), "size")) != bytes)
+        return refuse(e, "its saved machine is not complete");
+    return 0;
+}
+
 int transfer_check_manifest(const json_t *manifest, const char *dir, struct err *e)
 {
     int64_t format = number_of(json_object_get(manifest, "format"));
@@ -138,7 +183,9 @@ int transfer_check_manifest(const json_t *manifest, const char *dir, struct err 
     if (carry_check(json_object_get(manifest, "files"), FILES, ARRAY_LEN(FILES), dir, "template",
                     e) < 0)
         return -1;
-    return check_facts(json_object_get(manifest, "template"), e);
+    const json_t *facts = json_object_get(manifest, "template");
+    return check_facts(facts, e) < 0 ? -1
+                                     : check_saved(facts, json_object_get(manifest, "files"), e);
 }
 
 // ---- import: the files

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving templates between machines. An archive has a template's disk, guest kernel and initramfs,
-// and not its saved machine, which fits only the processor, accelerator and QEMU that made it. An
-// import boots and saves the machine again.
+// Moving templates between machines. An archive has a template's disk, guest kernel and initramfs.
+// An import boots the machine and saves it again, because a saved machine fits only the accelerator
+// and the QEMU that made it, and under KVM the processor. An archive may have a machine that was
+// saved under TCG. An import takes that over where it fits, which saves the boot and the warm-up.
 #pragma once
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/keys/sha256.h"
 
-// Write the template to a new file, which must not exist. digest: gets that of the contents.
-// Blocking; takes about a second for each 300 MB.
-int transfer_export(const char *home, const char *name, const char *path, struct sha256 *digest,
-                    struct err *e);
+// Write the template to a new file, which must not exist. with_machine: also its saved machine,
+// which must be one of TCG. digest: gets that of the contents. Blocking; takes about a second for
+// each 300 MB.
+int transfer_export(const char *home, const char *name, const char *path, bool with_machine,
+                    struct sha256 *digest, struct err *e);
 
 // A template that was read from an archive, in a directory of its own.
 struct transfer {
-    char *dir;            // owned; has disk.ext4, vmlinuz, initramfs.cpio
+    char *dir;            // owned; has disk.ext4, vmlinuz, initramfs.cpio, packages.txt, and with
+                          // "saved" in `template` memory and vmstate
     json_t *template;     // owned; the members of its template.json that an import keeps
     struct sha256 digest; // of the contents
     int lock;             // descriptor that holds the lock on `dir`

@@ -38,12 +38,24 @@ static int check(const char *file, struct err *e)
     return 0;
 }
 
-static int copy(const char *file, const struct tool *tool, struct err *e)
+static int copy(const char *file, const char *name, const struct tool *tool, struct err *e)
 {
     const char *argv[] = {
-        "cp", "--sparse=always", "--reflink=auto", "--no-preserve=all", "--", file, TEMPLATE_DISK,
-        NULL};
+        "cp", "--sparse=always", "--reflink=auto", "--no-preserve=all", "--", file, name, NULL};
     return tool_run_like(tool, argv, "coreutils", e);
+}
+
+int disk_file_move(const char *file, const char *name, const struct tool *tool, struct err *e)
+{
+    char *to auto_free = str_printf("%s/%s", tool->cwd, name);
+    if (rename(file, to) == 0)
+        return 0;
+    if (errno != EXDEV)
+        return err_sys(e, errno, "move %s", file);
+    if (copy(file, name, tool, e) < 0)
+        return -1;
+    unlink(file);
+    return 0;
 }
 
 static int grow(const char *disk, int64_t *disk_mb, struct err *e)
@@ -70,13 +82,8 @@ int disk_file_take(const char *file, bool keeps, const struct tool *tool, int64_
         return err_sys(e, errno, "find the disk file %s", file);
     if (check(from, e) < 0)
         return -1;
-    if (keeps || rename(from, to) < 0) {
-        if (!keeps && errno != EXDEV)
-            return err_sys(e, errno, "move %s", from);
-        if (copy(from, tool, e) < 0)
-            return -1;
-        if (!keeps)
-            unlink(from);
-    }
+    if ((keeps ? copy(from, TEMPLATE_DISK, tool, e)
+               : disk_file_move(from, TEMPLATE_DISK, tool, e)) < 0)
+        return -1;
     return grow(to, disk_mb, e);
 }

@@ -12,3 +12,5 @@
 // itself keeps its size. ERR_INVALID if the file is no ext4 file system.
 int disk_file_take(const char *file, bool keeps, const struct tool *tool, int64_t *disk_mb,
                    struct err *e);
+// Move a sparse file, also from another file system, to `name` in tool->cwd.
+int disk_file_move(const char *file, const char *name, const struct tool *tool, struct err *e);

@@ -53,6 +53,15 @@ def left(home):
     return sorted(str(p.relative_to(home)) for p in home.rglob("*") if p.is_file())
 
 
+SAVED = {"qemu": "7.2.22", "machine": "microvm", "cpu_model": "qemu64", "accel": "tcg", "envd_version": "1.0"}
+MACHINE = [{"name": "memory", "size": 512 << 20, "extents": [[0, 4]]}, {"name": "vmstate", "size": 4096, "extents": [[0, 4]]}]
+
+
+def with_machine(files=MACHINE, **changes):
+    """A manifest with a saved machine."""
+    return manifest(template={**FACTS, "saved": {**SAVED, **changes}}, files=[*manifest()["files"], *files])
+
+
 def files_with(index, **changes):
     files = manifest()["files"]
     files[index] = {**files[index], **changes}
@@ -81,6 +90,13 @@ def files_with(index, **changes):
     (archive(manifest(template={**FACTS, "name": 3})), "invalid name"),
     (archive(manifest(template={**FACTS, "memory_mb": 2**40})), "memory_mb is out of range"),
     (archive(manifest(template={**FACTS, "cpus": 0})), "cpus is out of range"),
+    (archive(with_machine(qemu=7)), "saved machine is not described"),
+    (archive(manifest(template={**FACTS, "saved": "x"})), "saved machine is not described"),
+    (archive(with_machine([])), "saved machine is not complete"),
+    (archive(with_machine(MACHINE[:1])), "saved machine is not complete"),
+    (archive(with_machine([{**MACHINE[0], "size": 4096}, MACHINE[1]])), "saved machine is not complete"),
+    (archive(manifest(files=[*manifest()["files"], *MACHINE])), "saved machine is not described"),
+    (archive(with_machine(), data=b"abcd" * 7), "digest"),
     (archive(manifest(), data=b"abcd" * 3), "ends too early"),
     (archive(manifest(), data=b"abcd" * 5), "digest"),
     (archive(manifest(), digest=b"\0" * 32), "digest"),
@@ -171,6 +187,43 @@ def test_export_says_what_is_wrong(home, tmp_path):
     answer = cubby(home, "export", "none", str(tmp_path / "there"))
     assert answer.returncode == 1 and "exists already" in answer.stderr
     assert cubby(home, "export", "one").returncode == 2
+
+
+def test_finish_says_what_is_wrong(home):
+    answer = cubby(home, "finish", "none")
+    assert answer.returncode == 1 and "there is no template" in answer.stderr, answer
+    assert "not a valid template name" in cubby(home, "finish", "../x").stderr
+    assert cubby(home, "finish", "a", "b").returncode == 2
+    facts = {**FACTS, "format": 1, "driver": "microvm", "created_at": "2026-01-01T00:00:00Z", "qemu": "7.2", "machine": "m",
+             "cpu_model": "c", "accel": "tcg", "envd_version": "1"}
+    for name, changes, text in [("modules", {"modules": "docker"}, "kernel has no modules"),
+                                ("start", {"start": {"command": "true"}}, "build it again"),
+                                ("newer", {"format": 2}, "reads only format 1")]:
+        entry(home, f"templates/{name}", "template.json", **{**facts, "name": name, **changes})
+        answer = cubby(home, "finish", name)
+        assert answer.returncode == 1 and text in answer.stderr, answer
+    entry(home, "templates/whole", "template.json", **{**facts, "name": "whole", "gvisor": {"rootfs": "x"}})
+    answer = cubby(home, "finish", "whole")
+    assert answer.returncode == 0 and "already" in answer.stdout, answer
+
+
+def test_finish_waits_for_no_other_build(home):
+    """Two users at once, or a build of the same name: the second one is told."""
+    facts = {**FACTS, "name": "a", "format": 1, "driver": "microvm", "created_at": "2026-01-01T00:00:00Z", "qemu": "7.2",
+             "machine": "m", "cpu_model": "c", "accel": "tcg", "envd_version": "1"}
+    template = entry(home, "templates/a", "template.json", **facts)
+    for name in "vmlinuz", "disk.ext4":
+        (template / name).touch()
+    running = entry(home, "templates/.build-a-00000000", "build.log")
+    lock = subprocess.Popen(["flock", str(running), "sh", "-c", "echo ready; read x"], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE)
+    try:
+        assert lock.stdout.readline() == b"ready\n"
+        answer = cubby(home, "finish", "a")
+        assert answer.returncode == 1 and "is being built by another process" in answer.stderr, answer
+    finally:
+        lock.communicate(b"\n")
+    assert "gvisor" not in json.loads((template / "template.json").read_text())
 
 
 # ---- gc

@@ -13,7 +13,7 @@ from harness import BIN
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = (ROOT / "docs/man/cubby.1").read_text(encoding="utf-8").replace("\\-", "-")
-MORE = {"template": ["build", "build -f Dockerfile", "ls", "rm", "import", "gc"],
+MORE = {"template": ["build", "build -f Dockerfile", "ls", "rm", "import", "export", "finish", "gc"],
         "snapshot": ["ls", "rm", "export", "import"]}
 OF_CUBBYD = {"agent", "listen", "max-timeout", "node"}  # which the page names as another program's
 

@@ -67,6 +67,34 @@ static void test_commit(void)
     ok(!file_exists(second), "the old one is gone");
 }
 
+// A part of a template that is there. What an interrupted build left of the part goes.
+static void test_commit_of_a_part(void)
+{
+    struct build_dir p;
+    struct err e = ERR_INIT;
+    struct buf got auto_buf = BUF_INIT;
+    is_int(build_dir_open(&p, templates, "a", false, &e), 0, "opens: %s", e.msg);
+    char *part auto_free = str_printf("%s/part", p.path);
+    char *old auto_free = str_printf("%s/a/part/old", templates);
+    char *new auto_free = str_printf("%s/a/part/mark", templates);
+    dir_make(part, 0700, NULL);
+    mark(part, "third");
+    dir_make(old, 0700, NULL);
+    is_int(build_dir_commit_part(&p, "part", &e), 0, "commits: %s", e.msg);
+    build_dir_close(&p);
+    has_mark("a", "second");
+    file_read(new, 100, &got, NULL);
+    is_str(buf_str(&got), "third", "the part is there");
+    ok(!file_exists(old), "what was left of it is gone");
+
+    is_int(build_dir_open(&p, templates, "none", false, &e), 0, "opens: %s", e.msg);
+    char *lost auto_free = str_printf("%s/part", p.path);
+    dir_make(lost, 0700, NULL);
+    ok(build_dir_commit_part(&p, "part", &e) < 0, "a removed template gets none: %s", e.msg);
+    build_dir_close(&p);
+    ok(!file_exists(lost), "nothing is left of the build");
+}
+
 static void test_sync(void)
 {
     struct build_dir p;
@@ -136,6 +164,7 @@ int main(void)
         return 1;
     snprintf(templates, sizeof templates, "%s/templates", home);
     test_commit();
+    test_commit_of_a_part();
     test_sync();
     test_give_up();
     test_two_at_once();
