@@ -16,6 +16,22 @@ void create_warn(const json_t *sandbox)
     fputc('\n', stderr);
 }
 
+int create_fail(const struct err *e)
+{
+    static const char *const NAMES[][2] = {{"cpuCount: ", "--cpus: "},
+                                           {"memoryMB: ", "--memory, in MB: "},
+                                           {"diskSizeMB: ", "--disk, in MB: "}};
+    struct err told = *e;
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+        const char *at = strstr(e->msg, NAMES[i][0]);
+        if (at) {
+            told = (struct err)ERR_INIT;
+            err_set(&told, e->code, "%s%s", NAMES[i][1], at + strlen(NAMES[i][0]));
+        }
+    }
+    return cli_fail(&told);
+}
+
 // Mount all, or end the sandbox, which is not what the caller wants.
 static int mount_all(struct connection *c, const char *id, const struct opt_list *mounts,
                      struct err *e)
@@ -38,7 +54,7 @@ static int create(struct connection *c, const struct sandbox_opts *opts,
     struct err e = ERR_INIT;
     json_t *sandbox = connection_create(c, opts, &e);
     if (!sandbox)
-        return cli_fail(&e);
+        return create_fail(&e);
     if (mount_all(c, cli_text(sandbox, "sandboxID"), mounts, &e) < 0) {
         json_decref(sandbox);
         return cli_fail(&e);
@@ -60,6 +76,13 @@ void create_opts_table(struct opt out[CREATE_OPTS_COUNT], struct create_opts *o)
         CLI_STRING("tier", &o->want.tier, "TIER",
                    "its tier: microvm, gvisor, bubblewrap, none, or auto for the best (default: "
                    "cubbyd --tier)"),
+        CLI_INT("cpus", &o->want.cpus, "N", 1, 1024,
+                "processors (default: as many as the template has)"),
+        {"memory", NULL, OPT_SIZE, &o->memory, "SIZE",
+         "memory, such as 2G (default: that of the template)", 1 << 20, INT64_MAX, NULL},
+        {"disk", NULL, OPT_SIZE, &o->disk, "SIZE",
+         "disk, such as 20G (default: that of the template, which is the least)", 1 << 20,
+         INT64_MAX, NULL},
         CLI_INT("timeout", &o->want.timeout_s, "SECONDS", 1, INT64_MAX,
                 "time to live (default 3600); " TTL_LIMIT),
         CLI_LIST("env", &o->envs, "NAME=VALUE",
@@ -83,6 +106,8 @@ int create_opts_parse(struct create_opts *o, struct err *e)
     if (want->no_internet && (net->what || net->allow.count || net->deny.count))
         return err_set(e, ERR_INVALID,
                        "--no-internet cannot be combined with --network, --allow or --deny");
+    want->memory_mb = o->memory >> 20;
+    want->disk_mb = o->disk >> 20;
     want->secrets = names_parse(&o->secrets, "--secret", e);
     if (!want->secrets || network_opts_policy(net, &want->network, e) < 0 ||
         pairs_parse(&o->envs, "--env", &want->envs, e) < 0)

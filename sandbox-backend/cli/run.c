@@ -127,7 +127,7 @@ static int run_in(struct connection *c, const struct run_opts *o, char **words)
         create_warn(made.sandbox);
         status = run_command(c, id, o, words);
     } else {
-        cli_fail(&made.err);
+        create_fail(&made.err);
     }
     json_decref(made.sandbox);
     return status;

@@ -64,8 +64,8 @@ struct sandbox_opts {
     json_t *network;      // policy (network_spec), or NULL. Borrowed for the call
     bool no_wider;        // refuse a policy that is wider than the snapshot's; cubbyd only
     bool sliding;         // each use restarts timeout_s; ignored where client_slides is false
-    int64_t cpus;         // 0: as many as the template has; the same for memory
-    int64_t memory_mb;
+    int64_t cpus;         // 0: as many as the template has; the same for memory and disk
+    int64_t memory_mb, disk_mb;
     const char *tier; // what it runs in; NULL: what the daemon's operator has chosen
 };
 // `info` is E2B's JSON (Sandbox, SandboxDetail, array of ListedSandbox), borrowed for the call.

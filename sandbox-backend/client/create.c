@@ -117,6 +117,8 @@ static json_t *body_of(const struct client *c, const struct sandbox_opts *opts)
         json_object_set_new(body, "cpuCount", json_integer(opts->cpus));
     if (opts->memory_mb)
         json_object_set_new(body, "memoryMB", json_integer(opts->memory_mb));
+    if (opts->disk_mb)
+        json_object_set_new(body, "diskSizeMB", json_integer(opts->disk_mb));
     if (opts->tier)
         json_object_set_new(body, "tier", json_lossy_string(opts->tier, strlen(opts->tier)));
     if (opts->no_internet)
@@ -381,7 +383,7 @@ struct client_op *client_create(struct client *c, const struct sandbox_opts *opt
     op->slides = opts->sliding;
     op->has_envs = json_object_size(opts->envs) > 0;
     op->has_secrets = json_array_size(opts->secrets) > 0;
-    op->has_size = opts->cpus || opts->memory_mb;
+    op->has_size = opts->cpus || opts->memory_mb || opts->disk_mb;
     op->has_tier = opts->tier != NULL;
     op_begin(&op->base, c, cancel);
     if (opts->template && !utf8_is_valid(opts->template, strlen(opts->template)))

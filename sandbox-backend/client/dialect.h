@@ -22,7 +22,7 @@ enum feature {
     FEATURE_PORTS,  // ports of the host, listed and closed
     FEATURE_MOUNTS, // directories of the server's host
     FEATURE_SECRETS,
-    FEATURE_SIZES, // cpus and memory of one sandbox
+    FEATURE_SIZES, // cpus, memory and disk of one sandbox
     FEATURE_TIERS, // what one sandbox runs in
     FEATURE_TEMPLATES,
     FEATURE_LOGS,

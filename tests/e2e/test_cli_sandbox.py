@@ -35,6 +35,24 @@ def test_a_sandbox_from_the_command_line(home, sandbox):
     assert json.loads(home.cubby("ps", "--json").stdout) == []
 
 
+def test_the_size_of_a_sandbox(home):
+    try:
+        made = json.loads(home.cubby("create", "--json", "--cpus", "2", "--memory", "768M", "--disk", "10G", timeout=180).stdout)
+        seen = home.cubby("exec", made["sandboxID"], "--", "sh", "-c", "nproc; sed -n 's/MemTotal: *//p' /proc/meminfo").stdout
+        cpus, kilobytes = seen.split()[:2]
+        assert int(cpus) == 2 and 640 << 10 < int(kilobytes) <= 768 << 10, seen
+        listed = json.loads(home.cubby("ps", "--json").stdout)[0]
+        assert (listed["cpuCount"], listed["memoryMB"], listed["diskSizeMB"]) == (2, 768, 10240)
+        for words, said in [(("--cpus", "1024"), "--cpus: 1024 is out of range: it may be 1 to"),
+                            (("--memory", "1M"), "--memory, in MB: 1 is out of range: it may be"),
+                            (("--disk", "16M"), "--disk, in MB: 16 is out of range: it may be")]:
+            for verb in (("create",), ("run", "--")):
+                done = home.cubby(verb[0], *words, *verb[1:], *(["true"] if verb[1:] else []), check=False)
+                assert done.returncode in (1, 125) and said in done.stderr.decode(), done.stderr
+    finally:
+        home.cubby("kill", "--all")
+
+
 def test_interrupt_kills_in_the_guest(home, sandbox):
     process = subprocess.Popen([BIN / "cubby", "exec", sandbox, "--", "sh", "-c", "echo up; sleep 987"],
                                env=home.env, stdout=subprocess.PIPE)

@@ -105,6 +105,14 @@ def test_no_maximum_is_named_that_only_the_server_knows(fake, verb):
     assert (answer.returncode, answer.stderr) == (2, b"cubby: --timeout must be at least 1, not 0\n")
 
 
+@pytest.mark.parametrize("size", [["--cpus", "2"], ["--memory", "1G"], ["--disk", "20G"]])
+def test_a_size_for_a_backend_that_has_none(size):
+    """Nothing is asked of the backend, which would ignore it."""
+    done = subprocess.run([CUBBY, "create", "--backend", "http://127.0.0.1:1", "--dialect", "e2b", "--api-key", "k", *size],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "each sandbox gets the" in done.stderr and "of its template" in done.stderr
+
+
 def test_a_daemon_that_is_killed_during_a_create():
     """What happened, and what to do next."""
     with Daemon() as daemon:

@@ -51,6 +51,20 @@ def test_put_by_mode_and_by_lists(daemon, sandbox):
     assert network(daemon, sandbox).json["policy"]["mode"] == "none"
 
 
+def test_an_empty_allow_list_opens_nothing(daemon, sandbox):
+    """It is the mode none, and shown as such; the way back is a PUT with an entry or another mode."""
+    closed = {"mode": "none", "allow": [], "deny": [], "denyWins": True, "limits": {}}
+    for empty in ({"mode": "allow", "allow": []}, {"mode": "allow"}, {"mode": "allow", "allow": None}):
+        assert put(daemon, sandbox, {"mode": "public"}).status == 204
+        assert put(daemon, sandbox, empty).status == 204
+        assert network(daemon, sandbox).json["policy"] == closed
+        assert daemon.get(sandbox).json["allowInternetAccess"] is False
+        made = daemon.create(network=empty)["sandboxID"]
+        assert network(daemon, made).json["policy"] == closed
+    assert put(daemon, sandbox, {"mode": "allow", "allow": ["a.example"]}).status == 204
+    assert network(daemon, sandbox).json["policy"]["allow"] == ["a.example"]
+
+
 def test_nothing_at_all_is_no_policy(daemon, sandbox):
     """A forgotten body must not open a closed network; the control is {}, by which E2B means an open one."""
     assert put(daemon, sandbox, {"mode": "none"}).status == 204
