@@ -200,6 +200,14 @@ static int listen_all(struct daemon *d)
                           &d->err);
 }
 
+static bool is_there(const char *id, void *store)
+{
+    for (const struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
+        if (strcmp(sb->id, id) == 0)
+            return true;
+    return false;
+}
+
 static void on_adopted(void *ctx)
 {
     struct daemon *d = ctx;
@@ -213,6 +221,7 @@ static void on_adopted(void *ctx)
         return;
     }
     d->store.url = d->listeners.url;
+    call_logs_end_others(&d->store.calls, is_there, &d->store);
     log_info("daemon.started", "version=%s pid=%d tier=%s home=%s url=%s sandboxes=%zu",
              CUBBY_VERSION, (int)getpid(), d->options->tier, d->home,
              d->listeners.url ? d->listeners.url : "-", d->store.count);

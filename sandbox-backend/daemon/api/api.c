@@ -61,6 +61,7 @@ static const struct route {
     {"GET", "/sandboxes/{}/metrics", API_SANDBOX, api_metrics},
     {"GET", "/sandboxes/{}/logs", API_SANDBOX, api_logs},
     {"GET", "/v2/sandboxes/{}/logs", API_SANDBOX, api_logs},
+    {"GET", "/sandboxes/{}/record", API_PLAIN, api_record}, // also of one that has ended
     {"GET", "/snapshots", API_PLAIN, api_snapshots},
     {"GET", "/templates", API_PLAIN, api_templates},
     {"GET", "/v2/templates", API_PLAIN, api_templates},
@@ -115,17 +116,18 @@ static const struct route {
 };
 
 // ---- 1. the handler
-static void call_handler(api_handler *handler, struct api_call *c)
+static void call_handler(const struct route *r, struct api_call *c)
 {
     struct err e = ERR_INIT;
-    if (handler(c, &e) < 0)
+    api_note_change(c, r->method, r->pattern);
+    if (r->handler(c, &e) < 0)
         reply_err(c->req, c->error_code, &e);
 }
 
 // ---- 2. API_BODY: body; API_CHANGE: body, sandbox, wake
 struct change {
     struct api_call call; // req NULL once the client has gone
-    api_handler *handler;
+    const struct route *route;
     bool has_sandbox;
     char *id;     // owned
     char *id2;    // owned
@@ -161,7 +163,7 @@ static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
     if (p->call.req && e)
         api_reply_moved(p->call.req, e);
     else if (p->call.req)
-        call_handler(p->handler, &p->call);
+        call_handler(p->route, &p->call);
     change_free(p);
 }
 
@@ -184,7 +186,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     if (p->has_sandbox)
         check_life(&p->call, &e);
     if (!p->has_sandbox && !err_is(&e)) {
-        call_handler(p->handler, &p->call);
+        call_handler(p->route, &p->call);
         change_free(p);
         return;
     }
@@ -213,7 +215,7 @@ static void change(const struct route *r, const struct api_call *c)
         return;
     struct change *p = xmalloc(sizeof *p);
     *p = (struct change){.call = *c,
-                         .handler = r->handler,
+                         .route = r,
                          .has_sandbox = has_sandbox,
                          .id = xstrdup(c->arg),
                          .id2 = xstrdup(c->arg2),
@@ -257,7 +259,7 @@ static void take_route(const struct route *r, struct store *store, struct http_r
     if (r->needs == API_CHANGE || r->needs == API_BODY)
         change(r, &c);
     else if (r->needs == API_PLAIN || (c.sb = api_find(store, req, holes[0])))
-        call_handler(r->handler, &c);
+        call_handler(r, &c);
 }
 
 // A page in a browser may ask too, if it has a key: no request is authorized by a cookie.

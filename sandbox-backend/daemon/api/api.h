@@ -43,6 +43,7 @@ api_handler api_expose, api_ports, api_unexpose;                                
 api_handler api_mount, api_mounts, api_unmount;                                   // api_mounts.c
 api_handler api_network, api_network_get;                                         // api_network.c
 api_handler api_stats, api_prometheus, api_metrics, api_metrics_all;              // api_stats.c
+api_handler api_record;                                                           // api_record.c
 api_handler api_logs;                                                             // api_logs.c
 api_handler api_templates, api_template, api_template_delete;                     // api_templates.c
 api_handler api_alias, api_teams, api_pool, api_no_feature;                       // api_templates.c
@@ -67,6 +68,10 @@ api_handler api_webhook_change, api_webhook_remove;                // api_webhoo
 int api_build_delete(struct api_call *c, struct err *e);
 // Set the error that a name is unknown, or that the caller may not change it.
 int api_check_owner(struct api_call *c, const char *name, struct err *e);
+
+// api_record.c: write a line about a request that changes c->sb into its call log. `pattern` is
+// that of the route.
+void api_note_change(const struct api_call *c, const char *method, const char *pattern);
 
 // api_absent.c: answer a request for a part of E2B's API that this daemon does not have. Return
 // false if the path is no part of it.

@@ -120,6 +120,8 @@ json_t *view_listed(const struct sandbox *sb)
         set(view, "depth", json_string(sb->machine ? "freeze" : "hibernate"));
     set(view, "volumeMounts", mounts_volumes(sb));
     set(view, "sliding", json_boolean(sb->sliding));
+    if (sb->parent)
+        set(view, "parentSandboxID", json_string(sb->parent));
     return view;
 }
 

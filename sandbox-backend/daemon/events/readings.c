@@ -21,7 +21,8 @@ int readings_check(const struct readings *all, const char *owner, struct err *e)
     if (count < READINGS_OF_ONE_MAX)
         return 0;
     err_set(e, ERR_LIMIT,
-            "%d requests of this caller for events or team metrics are unanswered, which is the "
+            "%d requests of this caller for events, records or team metrics are unanswered, which "
+            "is the "
             "limit; try again in %d s",
             count, RETRY_S);
     e->retry_s = RETRY_S;

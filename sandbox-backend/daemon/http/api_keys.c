@@ -133,6 +133,14 @@ const char *api_keys_caller(const struct api_keys *k, struct http_request *req)
     return key ? key->name : NOBODY;
 }
 
+char *api_keys_who(const struct api_keys *k, struct http_request *req)
+{
+    const struct token *key = is_local(req) ? NULL : find(k, req);
+    if (key)
+        return str_printf("key %s", key->name);
+    return xstrdup(is_local(req) ? "socket" : "token");
+}
+
 bool api_keys_takes_body(struct api_keys *k, struct http_request *req, size_t most,
                          struct body_claim *claim)
 {

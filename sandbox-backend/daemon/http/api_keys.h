@@ -41,6 +41,9 @@ const char *api_keys_tiers(struct api_keys *k, const char *name);
 // Return the owner of an admitted request: the name of the key, borrowed for this turn of the loop;
 // NULL: the unix socket. A key that has become invalid since then sees nothing.
 const char *api_keys_caller(const struct api_keys *k, struct http_request *req);
+// Return who sent a request to a sandbox, which needs no API key: "socket", "key NAME", or
+// "token" for a client that has only the sandbox's access token. New string.
+char *api_keys_who(const struct api_keys *k, struct http_request *req);
 // Reserve room for the body of an admitted request, of at most `most` bytes. Give the claim back
 // when the body was handled, or will not be. False after a 429.
 bool api_keys_takes_body(struct api_keys *k, struct http_request *req, size_t most,

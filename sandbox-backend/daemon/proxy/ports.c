@@ -248,7 +248,9 @@ static int listen_at(struct port *port, struct err *e)
 
 struct port *ports_open(struct sandbox *sb, const struct port_want *want, struct err *e)
 {
+    const struct call_place place = sandbox_calls(sb);
     struct port *port = add(sb, want);
+    call_log_hide(&place, want->token);
     if (listen_at(port, e) < 0) {
         LIST_REMOVE(port, link);
         port_free(port);

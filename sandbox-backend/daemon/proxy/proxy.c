@@ -192,6 +192,12 @@ static bool has_access(struct http_request *req, const struct sandbox *sb,
            is_signed_by(req, sb->token, clock_wall_ns() / 1000000000);
 }
 
+bool proxy_has_token(struct http_request *req, const struct sandbox *sb,
+                     const struct proxy_target *to)
+{
+    return !sb->token || has_access(req, sb, to);
+}
+
 // A preflight has no token. Where one is needed it is answered here, and wakes nothing.
 static bool refuse_stranger(struct http_request *req, const struct sandbox *sb,
                             const struct proxy_target *to)

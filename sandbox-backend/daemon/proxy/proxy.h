@@ -34,6 +34,11 @@ bool proxy_takes(struct store *store, struct http_request *req);
 // Pass on a request that was allowed: wake the sandbox if needed, or answer why it cannot be woken.
 void proxy_enter(struct sandbox *sb, struct http_request *req, const struct proxy_target *to);
 
+// Return whether the request has the sandbox's access token, or for /files a signature made with
+// it, or the sandbox has no token.
+bool proxy_has_token(struct http_request *req, const struct sandbox *sb,
+                     const struct proxy_target *to);
+
 // Cut every stream of a sandbox that is being ended or paused.
 void proxy_cut_streams(struct sandbox *sb);
 // Do the same, and close the exposed ports of a sandbox that is being ended.

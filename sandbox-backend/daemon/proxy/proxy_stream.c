@@ -9,11 +9,14 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/calls/call_tap.h"
+#include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/proxy/ports.h"
 #include "sandbox-backend/daemon/proxy/proxy.h"
 #include "sandbox-backend/daemon/proxy/proxy_error.h"
 #include "sandbox-backend/daemon/proxy/proxy_head.h"
 #include "sandbox-backend/daemon/proxy/route.h"
+#include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 
@@ -35,6 +38,7 @@ struct proxy_stream {
     char *target;                  // owned
     int port;
     const struct port *via; // borrowed, valid as long as `req`; NULL: no exposed port
+    struct call_tap *tap;   // owned; for the call log; NULL: nothing is recorded
     enum route_use use;
     bool wake_owed; // on_woken will be called
     bool is_kept;   // the connection was used before
@@ -89,9 +93,19 @@ static void stream_free(struct proxy_stream *s)
     free(s);
 }
 
+// Write the end of the call, and what the network refused meanwhile, into the call log.
+static void end_tap(struct proxy_stream *s, const char *fate)
+{
+    if (!s->tap)
+        return;
+    call_tap_end(steal(&s->tap), fate);
+    usage_note_refusals(s->sb);
+}
+
 // The client has been answered or is gone. Return the request, for a last answer.
 static struct http_request *detach(struct proxy_stream *s)
 {
+    end_tap(s, "cut off");
     struct sandbox *sb = steal(&s->sb);
     if (s->use == ROUTE_USED)
         sandbox_touch(sb);
@@ -113,6 +127,16 @@ static void release(struct proxy_stream *s)
         stream_free(s);
 }
 
+static struct call_tap *tap_of(struct sandbox *sb, struct http_request *req,
+                               const struct proxy_target *to)
+{
+    const struct call_place place = sandbox_calls(sb);
+    if (!call_logs_is_on(place.logs) || to->via || !proxy_has_token(req, sb, to))
+        return NULL;
+    char *who auto_free = api_keys_who(sb->store->api_keys, req);
+    return call_tap_new(&place, req, to->port, to->path, who);
+}
+
 void proxy_stream_start(struct sandbox *sb, struct http_request *req, const struct proxy_target *to)
 {
     struct proxy_stream *s = xcalloc(1, sizeof *s);
@@ -120,6 +144,7 @@ void proxy_stream_start(struct sandbox *sb, struct http_request *req, const stru
         .sb = sb, .req = req, .port = to->port, .via = to->via, .state = STREAM_WAKING};
     s->target = str_printf("%s%s", *to->path ? "" : "/", to->target);
     s->use = route_use(to->port, http_request_method(req), to->path);
+    s->tap = tap_of(sb, req, to);
     LIST_INSERT_HEAD(&sb->streams, s, link);
     sb->stream_count++;
     sb->passive_count += s->use != ROUTE_USED;
@@ -219,6 +244,7 @@ static void start_call(struct proxy_stream *s)
 static void on_request_data(struct http_request *req, const char *data, size_t len, void *ctx)
 {
     struct proxy_stream *s = ctx;
+    call_tap_request(s->tap, data, len);
     if (s->conn && !http_conn_write(s->conn->http, data, len))
         http_request_pause(req);
 }
@@ -276,6 +302,7 @@ static void on_head(int status, const struct http_header *headers, size_t count,
     struct proxy_stream *s = ctx;
     if (!s->req)
         return;
+    call_tap_head(s->tap, status);
     upstream_heard(s->conn, headers, count);
     const char *protocol = http_header_get(headers, count, "Upgrade");
     pass_headers(s, headers, count);
@@ -295,6 +322,7 @@ static void on_answer_data(const char *data, size_t len, void *ctx)
     struct proxy_stream *s = ctx;
     if (s->req && !http_response_write(s->req, data, len))
         http_conn_pause(s->conn->http);
+    call_tap_answer(s->tap, data, len);
 }
 
 static void on_answer_trailers(const struct http_header *trailers, size_t count, void *ctx)
@@ -348,6 +376,7 @@ static void on_answer_end(const struct err *e, void *ctx)
     }
     bool begun = is_begun(s);
     char *id auto_free = xstrdup(s->sb->id);
+    end_tap(s, e ? "connection lost" : NULL);
     struct http_request *req = detach(s);
     stream_free(s);
     if (!e)
@@ -364,6 +393,7 @@ static void on_answer_end(const struct err *e, void *ctx)
 static void on_client_gone(void *ctx)
 {
     struct proxy_stream *s = ctx;
+    end_tap(s, "client left");
     detach(s);
     release(s);
 }
@@ -376,6 +406,7 @@ void proxy_cut_streams(struct sandbox *sb)
         next = LIST_NEXT(s, link);
         bool begun = is_begun(s);
         bool sent = s->state == STREAM_WAITING;
+        end_tap(s, "sandbox paused or ended");
         struct http_request *req = detach(s);
         release(s);
         if (begun)

@@ -99,6 +99,25 @@ static void add_target(struct buf *out, const struct net_stats_refusal *r)
         buf_printf(out, " port %d", r->port);
 }
 
+// A pool member that nobody has claimed, and a sandbox that no caller knows, have no call log.
+static void record_refusal(const struct sandbox *sb, const struct net_stats_refusal *r)
+{
+    char address[INET_ADDRSTRLEN];
+    if (sb->unclaimed || sb->forget)
+        return;
+    const struct call_place place = sandbox_calls(sb);
+    json_t *line =
+        json_pack("{s:s, s:s, s:s, s:I}", "kind", "refused", "protocol", net_stats_proto(r->proto),
+                  "why", r->why, "count", (json_int_t)r->count);
+    if (r->address)
+        json_object_set_new(line, "address", json_string(net_stats_address(r, address)));
+    if (r->name[0])
+        json_object_set_new(line, "name", json_string(r->name));
+    if (r->port)
+        json_object_set_new(line, "port", json_integer(r->port));
+    call_log_add(&place, line);
+}
+
 static void note_new(struct sandbox *sb, const struct net_stats *s, uint64_t *noted)
 {
     if (s->refused < *noted) // a new machine began to count at 0
@@ -111,6 +130,7 @@ static void note_new(struct sandbox *sb, const struct net_stats *s, uint64_t *no
         add_target(&target, r);
         journal_add(&sb->journal, JOURNAL_WARN, "network: refused %s: %s (%lld)", buf_str(&target),
                     r->why, (long long)r->count);
+        record_refusal(sb, r);
     }
     *noted = s->refused;
 }

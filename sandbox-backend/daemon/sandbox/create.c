@@ -45,6 +45,15 @@ static void bring_up(struct creation *c);
 static void on_up(struct sandbox *sb, int64_t ready_ms, const struct err *e, void *ctx);
 static void on_gone(struct operation *op);
 
+// The call log must not hold the sandbox's tokens, and no value of its environment.
+static void hide_from_calls(struct sandbox *sb, const struct create_spec *spec)
+{
+    const struct call_place place = sandbox_calls(sb);
+    sandbox_hide_tokens(sb);
+    call_log_hide_values(&place, spec->env);
+    masks_from_json(&sb->calls->own, spec->template.masks);
+}
+
 void create_identify(struct sandbox *sb, const struct create_spec *spec)
 {
     sb->token = spec->secure ? random_hex(32) : NULL;
@@ -65,6 +74,8 @@ void create_identify(struct sandbox *sb, const struct create_spec *spec)
     sb->timeout_ms = sb->first_timeout_ms = spec->timeout_s * 1000;
     if (spec->metadata)
         json_object_update(sb->metadata, spec->metadata);
+    sb->parent = spec->parent ? xstrdup(spec->parent) : NULL;
+    hide_from_calls(sb, spec);
 }
 
 void create_spec_fini(struct create_spec *spec)

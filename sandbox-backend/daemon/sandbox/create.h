@@ -15,7 +15,8 @@ struct store;
 
 struct create_spec {
     struct known_template template;
-    const char *owner; // name of the API key; NULL: the unix socket's
+    const char *owner;  // name of the API key; NULL: the unix socket's
+    const char *parent; // id of the sandbox that is forked; NULL: none
     int64_t timeout_s;
     json_t *metadata; // object of strings, or NULL
     json_t *env;      // object of strings, or NULL

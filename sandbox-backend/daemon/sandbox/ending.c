@@ -41,6 +41,7 @@ static void remember(struct sandbox *sb)
                  ended_why_name(sb->why), sb->why_detail ? sb->why_detail : "",
                  (long long)((clock_wall_ns() - sb->started_ns) / 1000000));
     }
+    call_log_end(&(struct call_place){&sb->store->calls, sb->calls, sb->id, sb->owner});
     FAULT("delete.4");
     unlink(record);
     FAULT("delete.5");
@@ -119,6 +120,8 @@ static void take_apart(struct sandbox *sb)
 {
     sandbox_set_state(sb, SANDBOX_KILLING);
     sb->store->hooks->disconnect(sb);
+    if (!sb->released)
+        usage_note_refusals(sb); // the last ones
     operation_cancel(sb);
     bringup_cancel(sb);
     usage_stop_asking(sb);

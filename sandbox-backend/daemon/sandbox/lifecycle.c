@@ -2,7 +2,10 @@
 // A sandbox's lifecycle events.
 #include "sandbox-backend/daemon/sandbox/lifecycle.h"
 
+#include <string.h>
+
 #include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 
 // How long the sandbox has run, and with what, as E2B tells it of a pause and of the end.
@@ -15,9 +18,35 @@ static json_t *execution_of(const struct sandbox *sb)
                      (json_int_t)((clock_wall_ns() - sb->started_ns) / 1000000));
 }
 
+void lifecycle_note(const struct sandbox *sb, const char *what, json_t *more)
+{
+    const struct call_place place = sandbox_calls(sb);
+    json_t *line = json_pack("{s:s, s:s}", "kind", "life", "what", what);
+    if (more)
+        json_object_update(line, more);
+    json_decref(more);
+    call_log_add(&place, line);
+}
+
+// The call log tells of a new sandbox's origin, and of an end's reason. Metadata may be anything.
+static void note(const struct sandbox *sb, enum event_type type, const json_t *data)
+{
+    json_t *more = json_copy((json_t *)(uintptr_t)data);
+    if (type == EVENT_CREATED)
+        json_object_update_new(more, json_pack("{s:s, s:s*, s:s*}", "template", sb->template,
+                                               "snapshot", sb->snapshot, "parent", sb->parent));
+    if (type == EVENT_KILLED)
+        json_object_update_new(more, json_pack("{s:s, s:s*}", "why", ended_why_name(sb->why),
+                                               "message", sb->why_detail));
+    reply_hide(more); // the reason may name the home
+    lifecycle_note(sb, strrchr(event_type_name(type), '.') + 1, more);
+}
+
 static void tell(const struct sandbox *sb, enum event_type type, json_t *data, bool unlogged)
 {
     data = data ? data : json_object();
+    if (!unlogged)
+        note(sb, type, data);
     json_object_set(data, "sandbox_metadata", sb->metadata);
     if (type == EVENT_PAUSED || type == EVENT_KILLED)
         json_object_set_new(data, "execution", execution_of(sb));

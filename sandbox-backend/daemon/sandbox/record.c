@@ -50,7 +50,7 @@ static const struct json_field FIELDS[] = {
     LONG(timeout_ms),      LONG(started_ns),  LONG(end_ms),        LONG(end_ns),
     LONG(used_ms),         IDLE(freeze_ms),   IDLE(hibernate_ms),  BOOL(sliding),
     BOOL(auto_pause),      BOOL(auto_resume), BOOL(asleep),        LONG(first_timeout_ms),
-    BOOL(auto_pause_disk),
+    BOOL(auto_pause_disk), TEXT(parent),
 };
 
 static json_t *to_json(const struct sandbox *sb)
@@ -79,6 +79,8 @@ static json_t *to_json(const struct sandbox *sb)
         json_object_set(json, "handout_env", sb->handout_env);
     if (sb->disk_env)
         json_object_set(json, "disk_env", sb->disk_env);
+    if (sb->calls->own.count)
+        json_object_set_new(json, "masks", masks_to_json(&sb->calls->own));
     return json;
 }
 
@@ -172,6 +174,8 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
     }
     sb->handout_env = json_incref(env);
     sb->disk_env = json_incref(disk_env);
+    masks_from_json(&sb->calls->own, json_object_get(json, "masks"));
+    sandbox_hide_tokens(sb); // the record of an older daemon has no masks
     if (json_is_object(json_object_get(json, "secrets")))
         sb->secrets = json_incref(json_object_get(json, "secrets"));
     if (metadata) {

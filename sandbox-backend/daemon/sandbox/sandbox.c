@@ -64,6 +64,8 @@ struct sandbox *sandbox_new(struct store *store, const char *id)
         sandbox_id_make(sb->id, store->node);
     sb->dir = str_printf("%s/%s", store->dir, sb->id);
     sb->metadata = json_object();
+    sb->calls = xcalloc(1, sizeof *sb->calls);
+    sb->calls->recent.is_recent = true;
     sb->started_ns = clock_wall_ns();
     sb->idle.policy = store->limits.idle;
     sb->used_ms = clock_mono_ms();
@@ -90,6 +92,9 @@ void sandbox_free(struct sandbox *sb)
     json_decref(sb->secrets);
     free(sb->why_detail);
     journal_fini(&sb->journal);
+    call_log_fini(sb->calls);
+    free(sb->calls);
+    free(sb->parent);
     guest_usage_fini(&sb->guest_usage);
     net_policy_fini(&sb->policy);
     free(sb->snapshot);
@@ -137,10 +142,28 @@ struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *t
                                  .on_note = on_note};
 }
 
+struct call_place sandbox_calls(const struct sandbox *sb)
+{
+    return (struct call_place){&sb->store->calls, sb->calls, sb->id, sb->owner};
+}
+
+void sandbox_hide_tokens(const struct sandbox *sb)
+{
+    const struct call_place place = sandbox_calls(sb);
+    call_log_hide(&place, sb->token);
+    call_log_hide(&place, sb->traffic_token);
+}
+
+static void hide_value(const char *value, void *ctx)
+{
+    const struct call_place place = sandbox_calls(ctx);
+    call_log_hide(&place, value);
+}
+
 int sandbox_egress(struct sandbox *sb, char **out, struct err *e)
 {
     struct secrets_missing missing;
-    *out = secrets_egress(&sb->store->secrets, sb->secrets, sb->owner, &missing);
+    *out = secrets_egress(&sb->store->secrets, sb->secrets, sb->owner, hide_value, sb, &missing);
     if (!missing.names)
         return 0;
     secrets_wipe(out);

@@ -19,6 +19,7 @@
 #include <sys/queue.h>
 
 #include "sandbox-backend/base/sandbox_id.h"
+#include "sandbox-backend/daemon/calls/call_log.h"
 #include "sandbox-backend/daemon/limits/guest_usage.h"
 #include "sandbox-backend/daemon/limits/host_usage.h"
 #include "sandbox-backend/daemon/sandbox/ended_log.h"
@@ -100,6 +101,8 @@ struct sandbox {
     bool unclaimed;           // a pool member that no caller has claimed
     json_t *handout_env;      // owned; environment, until the guest has it (pool/handout.c)
     struct mounts *mounts;    // owned by mounts/; directories of the host; NULL: none
+    struct call_log *calls;   // owned; what was done in it (calls/call_log.h)
+    char *parent;             // owned; id of the sandbox that it was forked from; NULL: none
     char *snapshot;           // owned; id of the snapshot it was created from; NULL: a template
     struct machine_size size; // as asked for; 0: the template's
     char *image;              // owned; of a sandbox without a machine: "" means <dir>/image,
@@ -187,6 +190,10 @@ struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *t
 // caller wipes (secrets_wipe), or NULL. A missing secret is an error, because programs would send
 // its placeholder as text.
 int sandbox_egress(struct sandbox *sb, char **out, struct err *e);
+
+// Return where lines about the sandbox belong in the call log. Valid until it is freed.
+struct call_place sandbox_calls(const struct sandbox *sb);
+void sandbox_hide_tokens(const struct sandbox *sb); // from its call log
 
 void sandbox_set_state(struct sandbox *sb, enum sandbox_state to);
 const char *sandbox_state_name(enum sandbox_state state);

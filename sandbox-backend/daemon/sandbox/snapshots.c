@@ -53,6 +53,7 @@ void snapshot_free(struct snapshot *snap)
     json_decref(snap->policy);
     json_decref(snap->disk_env);
     json_decref(snap->mounts);
+    json_decref(snap->masks);
     free(snap->dir);
     free(snap->image);
     free(snap->name);
@@ -106,6 +107,8 @@ int snapshot_write(const struct snapshot *snap, const char *dir, struct err *e)
                   snap->id, "metadata", snap->metadata, "policy", snap->policy, "disk_env",
                   snap->disk_env, "mounts", snap->mounts, "size", machine_size_to_json(&snap->size),
                   "facts", machine_facts_to_json(&snap->facts));
+    if (snap->masks)
+        json_object_set(json, "masks", snap->masks);
     json_fields_write(json, snap, FIELDS, ARRAY_LEN(FIELDS));
     json_to_buf(&text, json);
     json_decref(json);
@@ -149,6 +152,7 @@ static int from_json(struct snapshot *snap, const json_t *json, struct err *e)
     snap->metadata = metadata ? json_incref(metadata) : json_object();
     snap->disk_env = json_incref(disk_env);
     snap->mounts = json_incref(json_object_get(json, "mounts"));
+    snap->masks = json_incref(json_object_get(json, "masks"));
     return 0;
 }
 

@@ -54,6 +54,7 @@ struct snapshot {
     char *token;      // owned; the access token of envd in the image; NULL: none
     json_t *metadata; // owned; the sandbox's, at that time
     json_t *policy;   // owned; the sandbox's, at that time (net_policy_to_json); NULL: unknown
+    json_t *masks;    // owned; of the sandbox's environment (masks.h); NULL: none
     json_t *disk_env; // owned; of an image of a disk alone (sandbox.disk_env); NULL: with memory
     json_t *mounts;   // owned; what the image's guest has to unmount (mounts_inherit); NULL: none
     struct machine_size size;

@@ -35,6 +35,10 @@ void store_limits_defaults(struct store_limits *limits)
         .volumes = 100,
         .volume_bytes = (int64_t)10 << 30,
         .idle = {IDLE_FREEZE_S * 1000, IDLE_HIBERNATE_S * 1000},
+        .calls = {.file_bytes = CALL_LOG_BYTES,
+                  .output_bytes = CALL_LOG_OUTPUT,
+                  .keep_s = CALL_LOG_KEEP_S,
+                  .space_bytes = CALL_LOG_SPACE},
     };
     admission_defaults(&limits->admission);
 }
@@ -74,6 +78,7 @@ int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *h
         secret_store_open(&store->stored, home, e) < 0 ||
         snapshots_open(&store->snapshots, home, e) < 0)
         return -1;
+    call_logs_open(&store->calls, loop, home, &limits->calls);
     return events_open(&store->events, loop, home, &limits->webhooks_to, e);
 }
 
@@ -91,6 +96,7 @@ void store_fini(struct store *store)
     volumes_fini(&store->volumes);
     secret_store_fini(&store->stored);
     events_fini(&store->events);
+    call_logs_fini(&store->calls);
     built_names_fini(&store->names);
     ended_log_close(&store->ended);
     free(store->dir);

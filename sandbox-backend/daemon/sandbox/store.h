@@ -7,6 +7,7 @@
 #include <sys/queue.h>
 #include <uv.h>
 
+#include "sandbox-backend/daemon/calls/call_log.h"
 #include "sandbox-backend/daemon/events/events.h"
 #include "sandbox-backend/daemon/limits/admission.h"
 #include "sandbox-backend/daemon/limits/host_usage.h"
@@ -36,6 +37,7 @@ struct store_limits {
     bool private_network;           // network.allowOut may name private and other special addresses
     struct fetch_guard webhooks_to; // addresses that webhooks of API keys may reach
     struct idle_policy idle;        // of sandboxes that are created without one
+    struct call_logs_opts calls;
 };
 
 void store_limits_defaults(struct store_limits *limits); // for this host
@@ -100,6 +102,7 @@ struct store {
     struct snapshots snapshots;
     struct volumes volumes;
     struct events events;       // what happened to sandboxes, for clients
+    struct call_logs calls;     // what was done in sandboxes
     struct built_names names;   // of templates that were built through the API
     struct builds *builds;      // owned by builds.c; NULL before builds_open and after builds_close
     struct admission admission; // to the host's resources

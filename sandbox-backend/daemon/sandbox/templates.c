@@ -274,6 +274,7 @@ static int find_snapshot(const struct store *store, const struct snapshot *snap,
                                    .policy = json_incref(snap->policy),
                                    .disk_env = json_incref(snap->disk_env),
                                    .mounts = json_incref(snap->mounts),
+                                   .masks = json_incref(snap->masks),
                                    .size = snap->size,
                                    .facts = snap->facts};
     return 0;
@@ -312,5 +313,6 @@ void templates_fini(struct known_template *t)
     json_decref(t->policy);
     json_decref(t->disk_env);
     json_decref(t->mounts);
+    json_decref(t->masks);
     *t = (struct known_template){0};
 }

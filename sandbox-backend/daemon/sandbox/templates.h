@@ -21,6 +21,7 @@ struct known_template {
     json_t *policy;   // owned; of the snapshot's sandbox; NULL: unknown, or this is a template
     json_t *disk_env; // owned; of a snapshot of a disk alone (sandbox.disk_env); NULL: with memory
     json_t *mounts;   // owned; of the snapshot; NULL: none
+    json_t *masks;    // owned; values in the image that the call log must not hold; NULL: none
     struct machine_size size; // that was requested for the snapshot's sandbox at its creation
     struct machine_facts facts;
 };

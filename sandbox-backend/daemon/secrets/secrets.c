@@ -263,13 +263,20 @@ static void add_string(struct buf *out, const char *text)
     buf_addc(out, '"');
 }
 
+struct value_user {
+    secrets_value_cb use;
+    void *ctx;
+};
+
 static int add_one(struct buf *out, const json_t *entry, const char *name, const json_t *given,
-                   struct err *e)
+                   const struct value_user *user, struct err *e)
 {
     const json_t *own = json_object_get(entry, "hosts");
     char *value = secret_file_value(entry, e);
     if (!value)
         return -1;
+    if (user->use)
+        user->use(value, user->ctx);
     char *hosts auto_free = json_to_string(own ? own : json_object_get(given, "hosts"));
     buf_printf(out, "%s{\"name\":", out->data[out->len - 1] == '[' ? "" : ",");
     add_string(out, name);
@@ -300,7 +307,8 @@ void secrets_missing_fini(struct secrets_missing *missing)
 }
 
 static void add_all(struct buf *out, const struct secrets_opts *opts, const json_t *secrets,
-                    const char *owner, struct secrets_missing *missing)
+                    const char *owner, const struct value_user *user,
+                    struct secrets_missing *missing)
 {
     struct err unread = ERR_INIT;
     const char *name;
@@ -315,7 +323,7 @@ static void add_all(struct buf *out, const struct secrets_opts *opts, const json
                     opts->path ? "the secret was deleted, or the file of --secrets no longer has "
                                  "it for this caller"
                                : "the secret was deleted, or the daemon lacks --secrets FILE");
-        if (!entry || add_one(out, entry, name, given, &e) < 0) {
+        if (!entry || add_one(out, entry, name, given, user, &e) < 0) {
             log_warn("secret.unusable", "name=%s error=\"%s\"", name, e.msg);
             note(missing, name, cause(opts, entry, owner, &e));
         }
@@ -325,8 +333,9 @@ static void add_all(struct buf *out, const struct secrets_opts *opts, const json
 }
 
 char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, const char *owner,
-                     struct secrets_missing *missing)
+                     secrets_value_cb on_value, void *ctx, struct secrets_missing *missing)
 {
+    const struct value_user user = {on_value, ctx};
     struct buf out = BUF_INIT;
     *missing = (struct secrets_missing){0};
     if (!secrets)
@@ -345,7 +354,7 @@ char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, con
         buf_addc(&out, ',');
     }
     buf_adds(&out, "\"secrets\":[");
-    add_all(&out, opts, secrets, owner, missing);
+    add_all(&out, opts, secrets, owner, &user, missing);
     buf_adds(&out, "]}");
     explicit_bzero(ca, strlen(ca));
     return buf_take(&out);

@@ -52,9 +52,11 @@ void secrets_missing_fini(struct secrets_missing *missing);
 
 // Return the text for cubby-egress (egress/egress.h), with the present values, as a new string to
 // be wiped (secrets_wipe); NULL when `secrets` is. A secret that cannot be used is left out,
-// logged, and named in `missing`.
+// logged, and named in `missing`. `on_value` (may be NULL) is called
+// with each value, which is borrowed.
+typedef void (*secrets_value_cb)(const char *value, void *ctx);
 char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, const char *owner,
-                     struct secrets_missing *missing);
+                     secrets_value_cb on_value, void *ctx, struct secrets_missing *missing);
 void secrets_wipe(char **text); // wipe, free, and set to NULL
 
 // Add to the environment of a guest: placeholders, and where programs find certificate authorities.

@@ -12,6 +12,7 @@
 #include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/templates.h"
 #include "sandbox-backend/daemon/sleep/pause_internal.h"
@@ -170,6 +171,7 @@ void rollback__succeed(struct pausing *p)
         rollback__undo(p);
         return;
     }
+    lifecycle_note(sb, "rolled_back", json_pack("{s:s*}", "snapshot", image));
     FAULT("rollback.5");
     if (!r->was.machine) {
         clean(p);

@@ -16,6 +16,7 @@
 #include "sandbox-backend/daemon/sandbox/create.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sandbox/templates.h"
@@ -71,6 +72,7 @@ static void inherit(struct forking *f, const struct sandbox *sb)
     f->owner = sb->owner ? xstrdup(sb->owner) : NULL;
     f->mask_request_host = sb->mask_request_host ? xstrdup(sb->mask_request_host) : NULL;
     *spec = (struct create_spec){.owner = f->owner,
+                                 .parent = f->parent,
                                  .timeout_s = f->timeout_s,
                                  .metadata = json_deep_copy(sb->metadata),
                                  .mask_request_host = f->mask_request_host,
@@ -92,6 +94,7 @@ static void inherit(struct forking *f, const struct sandbox *sb)
                                 .snapshot = sb->snapshot ? xstrdup(sb->snapshot) : NULL,
                                 .image = xstrdup(f->dir),
                                 .token = sb->token ? xstrdup(sb->token) : NULL,
+                                .masks = masks_to_json(&sb->calls->own),
                                 .size = sb->size,
                                 .facts = sb->facts};
 }
@@ -183,6 +186,13 @@ static void start_child(struct child *c)
         give_up(f, &e);
 }
 
+static void tell_parent(const struct forking *f, const char *child)
+{
+    const struct sandbox *parent = store_find_any(f->store, f->parent);
+    if (parent)
+        lifecycle_note(parent, "forked", json_pack("{s:s}", "child", child));
+}
+
 static void on_child(struct sandbox *sb, const struct err *e, void *ctx)
 {
     struct child *c = ctx;
@@ -193,6 +203,7 @@ static void on_child(struct sandbox *sb, const struct err *e, void *ctx)
     if (sb) {
         memcpy(c->id, sb->id, sizeof c->id);
         journal_add(&sb->journal, JOURNAL_INFO, "forked from sandbox %s", f->parent);
+        tell_parent(f, sb->id);
     } else if (e->code == ERR_BUSY) {
         give_up(f, e);
     }

@@ -102,6 +102,7 @@ static struct snapshot *describe(const struct sandbox *sb, const char *name)
     snap->template = xstrdup(sb->template);
     snap->token = sb->token ? xstrdup(sb->token) : NULL;
     snap->metadata = json_deep_copy(sb->metadata);
+    snap->masks = masks_to_json(&sb->calls->own);
     return snap;
 }
 

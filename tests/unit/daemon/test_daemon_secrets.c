@@ -67,7 +67,7 @@ static void test_text(void)
 {
     json_t *secrets = wanted("[\"A\", \"B\"]");
     struct secrets_missing missing;
-    char *text = secrets_egress(&opts, secrets, NULL, &missing);
+    char *text = secrets_egress(&opts, secrets, NULL, NULL, NULL, &missing);
     struct secrets taken;
     is_int(take(text, &taken), 2, "both");
     is_str(taken.items[0].value, QUOTED, "its value, without the newline of its file");
@@ -79,14 +79,14 @@ static void test_text(void)
     ok(!text, "wiped");
 
     put("value", "another value");
-    text = secrets_egress(&opts, secrets, NULL, &missing);
+    text = secrets_egress(&opts, secrets, NULL, NULL, NULL, &missing);
     take(text, &taken);
     is_str(taken.items[0].value, "another value", "what changed counts the next time");
     secrets_fini(&taken);
     secrets_wipe(&text);
 
     put("value", "short");
-    text = secrets_egress(&opts, secrets, NULL, &missing);
+    text = secrets_egress(&opts, secrets, NULL, NULL, NULL, &missing);
     is_int(take(text, &taken), 1, "one that is of no use is left out");
     is_str(missing.names, "A", "and named");
     is_str(missing.why, "the secret's value must have 8 to 65536 bytes", "and why");
@@ -114,7 +114,7 @@ static void test_rules(void)
        e.msg);
     opts.stored = &store;
     json_t *secrets = wanted_with("[]", RULES);
-    char *text = secrets_egress(&opts, secrets, NULL, &missing);
+    char *text = secrets_egress(&opts, secrets, NULL, NULL, NULL, &missing);
     is_int(take(text, &taken), 2, "both secrets");
     is_str(taken.items[0].value, "value of mine", "the value of the file in the store");
     is_str(taken.items[0].hosts[0], "api.example.com", "for the rule's host");
@@ -150,7 +150,7 @@ static char *woken(const json_t *secrets, const char *entry, struct secrets_miss
 {
     char *text auto_free = str_printf("{\"B\": %s}", entry);
     put("eve.json", text);
-    return secrets_egress(&opts, secrets, "eve", missing);
+    return secrets_egress(&opts, secrets, "eve", NULL, NULL, missing);
 }
 
 #define OF_FILE(keys) "{\"env\": \"TEST_B\", \"hosts\": [\"*.example.com\"], \"keys\": [" keys "]}"
@@ -206,7 +206,7 @@ static void test_no_file(void)
     struct secrets taken;
     struct secrets_missing missing;
     opts.path = NULL;
-    char *text = secrets_egress(&opts, secrets, NULL, &missing);
+    char *text = secrets_egress(&opts, secrets, NULL, NULL, NULL, &missing);
     is_int(take(text, &taken), 0, "a daemon that has none any more still starts it");
     is_str(missing.names, "A", "and says so");
     ok(strstr(missing.why, "--secrets FILE") != NULL, "and why: %s", missing.why);
@@ -214,7 +214,7 @@ static void test_no_file(void)
     secrets_wipe(&text);
     secrets_missing_fini(&missing);
     json_decref(secrets);
-    ok(!secrets_egress(&opts, NULL, NULL, &missing), "none for who has none");
+    ok(!secrets_egress(&opts, NULL, NULL, NULL, NULL, &missing), "none for who has none");
 }
 
 int main(void)
