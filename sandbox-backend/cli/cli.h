@@ -29,6 +29,7 @@ int verb_mount(int argc, char **argv);
 int verb_network(int argc, char **argv);
 int verb_pause(int argc, char **argv);
 int verb_ps(int argc, char **argv);
+int verb_record(int argc, char **argv); // record/record.c
 int verb_resume(int argc, char **argv);
 int verb_rollback(int argc, char **argv);
 int verb_run(int argc, char **argv);

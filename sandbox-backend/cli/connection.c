@@ -283,6 +283,27 @@ json_t *connection_events(struct connection *c, const char *id, int64_t offset, 
     return wait_for(c, &w);
 }
 
+struct text_wait {
+    struct wait base;
+    struct buf *out; // borrowed
+};
+
+static void on_text(const char *data, size_t len, const struct err *e, void *ctx)
+{
+    struct text_wait *w = ctx;
+    if (data)
+        buf_add(w->out, data, len);
+    on_done(e, &w->base);
+}
+
+int connection_record(struct connection *c, const char *id, int64_t after, struct buf *out,
+                      struct err *e)
+{
+    struct text_wait w = {.base = {.loop = &c->loop, .e = e}, .out = out};
+    client_record(c->client, id, after, on_text, &w);
+    return outcome(c, &w.base);
+}
+
 json_t *connection_expose(struct connection *c, const char *id, const struct expose_opts *opts,
                           struct err *e)
 {

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/opts.h"
@@ -64,6 +65,9 @@ int connection_network_set(struct connection *c, const char *id, const json_t *p
 json_t *connection_logs(struct connection *c, const char *id, int64_t from_ms, const char *level,
                         struct err *e); // client_logs
 json_t *connection_events(struct connection *c, const char *id, int64_t offset, struct err *e);
+// client_record: appends to `out`.
+int connection_record(struct connection *c, const char *id, int64_t after, struct buf *out,
+                      struct err *e);
 json_t *connection_expose(struct connection *c, const char *id, const struct expose_opts *opts,
                           struct err *e);
 json_t *connection_ports(struct connection *c, const char *id, struct err *e);

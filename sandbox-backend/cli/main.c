@@ -36,6 +36,7 @@ static const struct verb {
     {"stats", verb_stats, "show what the sandboxes use of this host, once"},
     {"logs", verb_logs, "show what happened to a sandbox, and follow it"},
     {"events", verb_events, "show what happened to all sandboxes, and follow it"},
+    {"record", verb_record, "show what was done in a sandbox, and verify or export it"},
     {"pause", verb_pause, "stop sandboxes and keep their state"},
     {"resume", verb_resume, "let paused sandboxes run again"},
     {"snapshot", verb_snapshot, "save the state of a sandbox; list and remove snapshots"},

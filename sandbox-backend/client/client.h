@@ -250,6 +250,11 @@ typedef void (*client_read_cb)(const char *data, size_t len, const struct err *e
 struct client_op *client_read(struct client *c, const char *id, const char *path, int64_t max_bytes,
                               const char *user, client_read_cb cb, void *ctx);
 
+// Lines of a sandbox's record with numbers above `after`, each with its newline; "" when there are
+// no more. cubbyd only; also of a sandbox that has ended.
+struct client_op *client_record(struct client *c, const char *id, int64_t after, client_read_cb cb,
+                                void *ctx);
+
 // ---- envd: watching a directory
 enum watch_kind { WATCH_CREATE, WATCH_WRITE, WATCH_REMOVE, WATCH_RENAME, WATCH_CHMOD };
 struct watch_events {

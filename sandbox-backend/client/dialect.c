@@ -28,6 +28,7 @@ static const char *const NAMES[FEATURES] = {
     [FEATURE_STATS] = "figures of what sandboxes use of the host",
     [FEATURE_LOGS] = "log of a sandbox",
     [FEATURE_EVENTS] = "list of events",
+    [FEATURE_RECORD] = "record of what is done in a sandbox",
     [FEATURE_NETWORK] = "network policy as Cubby writes it",
     [FEATURE_PORTS] = "ports on the host",
     [FEATURE_MOUNTS] = "mounts of directories of a host",

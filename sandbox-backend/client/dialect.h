@@ -27,6 +27,7 @@ enum feature {
     FEATURE_TEMPLATES,
     FEATURE_LOGS,
     FEATURE_EVENTS,
+    FEATURE_RECORD,
     FEATURE_BUILDS, // of templates
     FEATURES,
 };

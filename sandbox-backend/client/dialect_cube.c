@@ -143,6 +143,7 @@ static const struct access *take_lookup(struct client *c, const char *id, const 
     [FEATURE_STATS] = "use the tools of its hosts instead",                  \
     [FEATURE_LOGS] = "use the tools of its hosts instead",                   \
     [FEATURE_EVENTS] = "use the tools of its hosts instead",                 \
+    [FEATURE_RECORD] = "keep a log on the side of the agent",                \
     [FEATURE_NETWORK] = "set its allow and deny lists with its own tools",   \
     [FEATURE_PORTS] = "every port of a sandbox already has a URL",           \
     [FEATURE_MOUNTS] = "copy the files with cubby cp instead",               \
