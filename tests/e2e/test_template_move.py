@@ -13,7 +13,7 @@ import tempfile
 
 import pytest
 
-from harness import BIN, TEST_HOME
+from harness import BIN, TEST_HOME, wait_for
 
 pytestmark = pytest.mark.timeout(2400)  # a build takes minutes, on a busy host many
 
@@ -124,3 +124,65 @@ def test_a_saved_machine_that_does_not_run_is_made_again(home, whole, tmp_path):
     assert answer.returncode == 0 and "that of the archive does not run here" in answer.stderr, answer.stderr
     sandbox = cubby(home, "create", "--template", "own").stdout.strip()
     assert cubby(home, "exec", sandbox, "--", "python3", "-c", "print(6 * 7)").stdout == "42\n"
+
+
+def start(home, *words):
+    return subprocess.Popen([BIN / "cubby", "template", *words], env=dict(os.environ, CUBBY_HOME=str(home)), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def kill_at(process, mark):
+    """Kill the program when it prints a line with the mark, as a power failure would end it."""
+    for line in process.stderr:
+        if mark in line:
+            break
+    else:
+        raise AssertionError(f"it never printed {mark}")
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+
+def unfinished(home):
+    """What an interrupted import or build left."""
+    return [*(home / "templates").glob(".build-*"), *(home / "cache").glob("import-*")]
+
+
+def test_an_import_killed_at_any_step_leaves_no_template(whole, tmp_path):
+    """The template is there as a whole, or not at all; and what is left goes with the next import."""
+    home = tmp_path / "h"
+    home.mkdir(mode=0o700)
+    try:
+        for mark in "1/8 disk file", "4/8 accelerator", "8/8 trial restore":
+            kill_at(start(home, "import", "--microvm-only", str(whole)), mark)
+            assert not (home / "templates/default").exists()
+            assert cubby(home, "template", "ls").stdout == ""
+        done = cubby(home, "template", "import", "--microvm-only", str(whole), timeout=1200)
+        assert done.returncode == 0, done.stderr
+        wait_for(lambda: cubby(home, "template", "gc").returncode == 0 and not unfinished(home), what="the remains are gone")
+        sandbox = cubby(home, "create").stdout.strip()
+        assert cubby(home, "exec", sandbox, "--", "echo", "works").stdout == "works\n"
+        if (BIN / "runsc").exists() and shutil.which("mkfs.erofs"):
+            before = (home / "templates/default/template.json").read_text()
+            kill_at(start(home, "finish"), "1/2 gVisor save")
+            assert json.loads((home / "templates/default/template.json").read_text()) == json.loads(before)
+            assert cubby(home, "exec", sandbox, "--", "echo", "works").stdout == "works\n"
+            wait_for(lambda: cubby(home, "template", "gc").returncode == 0 and not unfinished(home), what="the remains are gone")
+    finally:
+        cubby(home, "kill", "--all")
+        cubby(home, "daemon", "stop")
+
+
+def test_two_imports_of_one_name_at_once(whole, tmp_path):
+    """Two users, or a user and a client that prepares: one imports, and the other is told so, or finds the name taken. (The
+    second one may also come just after the first, and replace it.)"""
+    home = tmp_path / "h"
+    home.mkdir(mode=0o700)
+    both = [start(home, "import", "--microvm-only", str(whole)) for _ in range(2)]
+    said = [process.communicate(timeout=1200)[1] for process in both]
+    codes = [process.returncode for process in both]
+    assert 0 in codes, said
+    for code, text in zip(codes, said):
+        assert code == 0 or "is being built by another process" in text or 'there is a template "default" already' in text, said
+    assert [path.name for path in (home / "templates").iterdir()] == ["default"]
+    assert not list((home / "cache").glob("import-*"))

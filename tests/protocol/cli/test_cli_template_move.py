@@ -111,6 +111,36 @@ def test_a_bad_archive_is_refused_and_leaves_nothing(home, tmp_path, content, te
     assert left(home) == []
 
 
+def test_a_changed_byte_or_a_missing_end_is_refused_wherever_it_is(home, tmp_path):
+    """An archive of random bytes, which the compression keeps as they are. Each part of the file is hit."""
+    whole = archive(with_machine(), data=os.urandom(24))
+    path = tmp_path / "bad"
+    for at in range(0, len(whole), 7):
+        for content in whole[:at], whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1:]:
+            path.write_bytes(content)
+            answer = cubby(home, "import", "--microvm-only", str(path))
+            damaged = "is not an archive of Cubby, or is damaged" in answer.stderr
+            assert answer.returncode == 1 and (damaged or "the archive cannot be imported" in answer.stderr), (at, answer)
+            assert left(home) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_a_disk_that_is_too_small_is_said_before_anything_is_written(tmp_path):
+    home = tmp_path / "h"
+    home.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=290m,mode=700", "home", home], check=True)
+    try:
+        files = manifest()["files"]
+        files[3] = {**files[3], "size": 64 << 20, "extents": [[0, 64 << 20]]}
+        path = tmp_path / "large"
+        path.write_bytes(archive(manifest(files=files), data=b"abcd" * 3 + b"\0" * (64 << 20)))
+        answer = cubby(home, "import", str(path))
+        assert answer.returncode == 1 and "make room and import it again" in answer.stderr, answer
+        assert left(home) == []
+    finally:
+        subprocess.run(["umount", home], check=True)
+
+
 def test_a_manifest_without_end_is_refused(home, tmp_path):
     """A small file that would expand to gigabytes."""
     plain = b"CUBBYTP1" + struct.pack("<Q", 2**40) + b" " * 2**26
