@@ -116,6 +116,28 @@ static int check_builds(const struct config *c, struct err *e)
                    c->network);
 }
 
+// The local daemon alone has the directories of this host.
+static int check_mounts(const struct config *c, struct err *e)
+{
+    if ((c->mounts.count || c->allow_mounts.count) && config_is_remote(c))
+        return err_set(e, ERR_INVALID,
+                       "--mount and --allow-mount need the local daemon: another backend has no "
+                       "directories of this host. Leave them out, or --backend");
+    for (int i = 0; i < c->mounts.count; i++) {
+        char *source auto_free = NULL, *target auto_free = NULL;
+        bool read_only;
+        if (client_mount_parse(c->mounts.items[i], &source, &target, &read_only, e) < 0)
+            return err_wrap(e, "--mount");
+    }
+    for (int i = 0; i < c->allow_mounts.count; i++) {
+        char *root auto_free = client_mount_root(c->allow_mounts.items[i], NULL);
+        if (!root)
+            return err_set(e, ERR_NOT_FOUND, "--allow-mount: there is no directory %.200s",
+                           c->allow_mounts.items[i]);
+    }
+    return 0;
+}
+
 int config_parse(struct config *c, int *argc, char **argv, struct err *e)
 {
     int first_argc = *argc;
@@ -135,7 +157,8 @@ int config_parse(struct config *c, int *argc, char **argv, struct err *e)
     if (c->new_token && !c->token_file)
         return err_set(e, ERR_INVALID,
                        "--new-token needs --token-file, the file to which the token is added");
-    if (choose_backend(c, e) < 0 || choose_timeout(c, e) < 0 || check_builds(c, e) < 0)
+    if (choose_backend(c, e) < 0 || choose_timeout(c, e) < 0 || check_builds(c, e) < 0 ||
+        check_mounts(c, e) < 0)
         return -1;
     return split_tools(c, e);
 }

@@ -15,6 +15,8 @@ struct config {
     struct opt_list project_dirs; // that upload_directory and download_directory may copy
     struct opt_list allow_from;   // private addresses and CIDRs that downloads may reach
     struct opt_list disabled;     // tools that are not offered
+    struct opt_list mounts;       // DIR:/path[:ro], which every new sandbox shows
+    struct opt_list allow_mounts; // DIR[:ro], of which a model may mount what lies in it
     struct opt_list secrets;      // of cubbyd, whose placeholders all sandboxes get
     const char *logs_dir;         // NULL when not set
     const char *template;         // NULL: the backend's default

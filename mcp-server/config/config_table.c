@@ -74,6 +74,10 @@ static void sandbox_options(struct config *c, struct opt *t, int *n)
          "make the template in the background if this user has none", 0, 0, NULL},
         {"disable-tool", NULL, OPT_LIST, &c->disabled, "NAME", "do not offer this tool", 0, 0,
          NULL},
+        {"mount", NULL, OPT_LIST, &c->mounts, "DIR:/PATH[:ro]",
+         "show this directory in each new sandbox, live; with :ro for reading only", 0, 0, NULL},
+        {"allow-mount", NULL, OPT_LIST, &c->allow_mounts, "DIR[:ro]",
+         "let a model mount this directory, and those in it, in new sandboxes", 0, 0, NULL},
         {"secret", NULL, OPT_LIST, &c->secrets, "NAME",
          "let new sandboxes use this secret of cubbyd", 0, 0, NULL},
     };

@@ -12,6 +12,7 @@
 #include "mcp-server/protocol/exchange.h"
 #include "mcp-server/text/text.h"
 #include "mcp-server/tools/call/tools.h"
+#include "mcp-server/tools/mounts.h"
 #include "mcp-server/tools/owner/named_spec.h"
 #include "mcp-server/tools/owner/quota.h"
 #include "mcp-server/tools/owner/snapshot_owner.h"
@@ -128,6 +129,16 @@ static void add_tier(json_t *o, const json_t *info)
         json_object_set(o, "tier_warning", warning);
 }
 
+static void add_mounts(const struct tool_call *c, json_t *o)
+{
+    struct err ignored = ERR_INIT;
+    json_t *mounts = mounts_wanted(c, &ignored);
+    char *hint auto_free = mounts_hint(mounts);
+    if (*hint)
+        json_object_set_new(o, "hint", json_lossy_string(hint, strlen(hint)));
+    json_decref(mounts);
+}
+
 // info: the backend's description of the sandbox, NULL if it cannot be had.
 static void finish(struct tool_call *c, const char *id, const json_t *info)
 {
@@ -136,6 +147,7 @@ static void finish(struct tool_call *c, const char *id, const json_t *info)
     if (tool_call_string(c, "name"))
         json_object_set(o, "name", json_object_get(c->args, "name"));
     add_tier(o, info);
+    add_mounts(c, o);
     tool_call_finish(c, o);
 }
 
@@ -307,11 +319,27 @@ static void fail_invalid(struct tool_call *c, const struct err *e)
     tool_call_fail(c, "invalid_argument", "could not create a sandbox: %s", e->msg);
 }
 
+// A sandbox without its mounts is not what the call wants.
+static void on_mounted(struct tool_call *c, const json_t *info, const struct err *e)
+{
+    const char *id = text_string(info, "sandboxID");
+    if (e) {
+        client_kill(c->context->client, id, on_extra_killed, NULL);
+        tool_call_fail_err(c, "mount a directory in the new sandbox", e);
+    } else if (tool_call_string(c, "name")) {
+        c->state = xstrdup(id);
+        look_up(c, on_looked_again);
+    } else {
+        finish(c, id, info);
+    }
+}
+
 // The client undoes a cancelled creation, because the caller does not get the id.
 static void on_created(const json_t *info, const struct err *e, void *ctx)
 {
     struct tool_call *c = ctx;
     const char *id = text_string(info, "sandboxID");
+    struct err missing = ERR_INIT;
     c->op = NULL;
     quota_release(c);
     if (e && e->code != ERR_INVALID && e->code != ERR_UNIMPLEMENTED)
@@ -331,12 +359,13 @@ static void on_created(const json_t *info, const struct err *e, void *ctx)
     owner_note(c->context, c->caller, id);
     if (int_of(c, "timeout_s"))
         tool_call_note_timeout(c, id, timeout_of(c));
-    if (!tool_call_string(c, "name")) {
-        finish(c, id, info);
+    json_t *mounts = mounts_wanted(c, &missing);
+    if (json_array_size(mounts)) {
+        mounts_make(c, info, mounts, on_mounted);
         return;
     }
-    c->state = xstrdup(id);
-    look_up(c, on_looked_again);
+    json_decref(mounts);
+    on_mounted(c, info, mounts ? NULL : &missing);
 }
 
 static json_t *secrets_of(const struct config *config)
@@ -489,6 +518,7 @@ static void start(struct tool_call *c)
 {
     struct err e = ERR_INIT;
     json_decref(policy_of(c, &e));
+    json_decref(mounts_wanted(c, &e));
     if (err_is(&e) || check_limits(c, &e) < 0) {
         tool_call_fail(c, "invalid_argument", "%s", e.msg);
         return;

@@ -14,6 +14,7 @@
 #include "sandbox-backend/drivers/host/host_jail.h"
 #include "sandbox-backend/host/cgroup_place.h"
 #include "sandbox-backend/host/meminfo.h"
+#include "sandbox-backend/mountd/hidden.h"
 
 #define LIMITS_REMEDY   "run the daemon as root, or in a delegated group (systemd: Delegate=yes)"
 #define BUILD_NEEDS_MB  3000 // a template, and the temporary files of its build
@@ -130,6 +131,19 @@ static void look_at_jail(struct doctor *d)
     host_walls_fini(&walls);
 }
 
+// What mounts keep from sandboxes, in one line.
+static void look_at_mounts(struct doctor *d)
+{
+    char text[] = HIDDEN_BY_DEFAULT;
+    for (char *at = text; *at; at++)
+        if (*at == '\n')
+            *at = at[1] ? ' ' : '\0';
+    doctor_ok(d, "mounts",
+              "cubby mount hides these files of a directory, unless its .cubbyignore says "
+              "otherwise: %s",
+              text);
+}
+
 void doctor_host(struct doctor *d)
 {
     look_at_disk(d);
@@ -137,4 +151,5 @@ void doctor_host(struct doctor *d)
     look_at_namespaces(d);
     look_at_limits(d);
     look_at_jail(d);
+    look_at_mounts(d);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cubby mount: show a directory of this host in a sandbox.
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,31 +19,11 @@ struct mount_verb {
     bool remove, as_json;
 };
 
-// Parse DIR:/path or DIR:/path:ro. The paths are new strings.
-static int parse_spec(const char *spec, char **source, char **target, bool *read_only,
-                      struct err *e)
-{
-    char *copy auto_free = xstrdup(spec);
-    *read_only = str_ends(copy, ":ro");
-    if (*read_only)
-        copy[strlen(copy) - 3] = '\0';
-    char *colon = strrchr(copy, ':');
-    if (!colon || colon == copy || colon[1] != '/')
-        return err_set(e, ERR_INVALID, "\"%.200s\" is not DIR:/path or DIR:/path:ro", spec);
-    *colon = '\0';
-    *source = realpath(copy, NULL);
-    if (!*source)
-        return err_set(e, ERR_NOT_FOUND, "the directory %.200s cannot be mounted: %s", copy,
-                       strerror(errno));
-    *target = xstrdup(colon + 1);
-    return 0;
-}
-
 int mount_one(struct connection *c, const char *id, const char *spec, json_t **list, struct err *e)
 {
     char *source auto_free = NULL, *target auto_free = NULL;
     struct mount_opts want = {0};
-    if (parse_spec(spec, &source, &target, &want.read_only, e) < 0)
+    if (client_mount_parse(spec, &source, &target, &want.read_only, e) < 0)
         return -1;
     want.source = source;
     want.target = target;
@@ -72,6 +51,23 @@ static void print_table(const json_t *list)
     table_fini(&t);
 }
 
+// Tell what the sandbox does not see of a directory that was mounted.
+static void tell_hidden(const json_t *list)
+{
+    const json_t *hidden =
+        json_object_get(json_array_get(list, json_array_size(list) - 1), "hidden");
+    size_t i;
+    const json_t *one;
+    if (!json_array_size(hidden))
+        return;
+    fputs("Hidden from the sandbox, unless .cubbyignore says otherwise:", stderr);
+    json_array_foreach (hidden, i, one) {
+        fputc(' ', stderr);
+        cli_print_safe(stderr, json_string_value(one));
+    }
+    fputc('\n', stderr);
+}
+
 static int act(struct connection *c, const char *id, const void *ctx)
 {
     const struct mount_verb *v = ctx;
@@ -87,6 +83,8 @@ static int act(struct connection *c, const char *id, const void *ctx)
         cli_print_json(list);
     else
         print_table(list);
+    if (v->spec)
+        tell_hidden(list);
     json_decref(list);
     return 0;
 }

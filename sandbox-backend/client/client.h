@@ -337,12 +337,19 @@ struct client_op *client_unexpose(struct client *c, const char *id, int port, cl
 // ---- directories of the server's host in a sandbox (mounts.c). cubbyd's unix socket only
 
 struct mount_opts {
-    const char *source; // absolute path on the server's host
+    const char *source; // absolute path on the server's host, without symbolic links
     const char *target; // absolute path in the sandbox
     bool read_only;
 };
-// Mount a directory, and return all mounts: an array of {"source", "target", "readOnly", "state"}.
-// A volume has "volume", its name, instead of "source".
+// Parse DIR:/path or DIR:/path:ro. *source is the directory without symbolic links on the way, as
+// it is on this host; both paths are new strings. ERR_INVALID, ERR_NOT_FOUND.
+int client_mount_parse(const char *spec, char **source, char **target, bool *read_only,
+                       struct err *e);
+// Return the directory of DIR or DIR:ro without symbolic links; new string, NULL: there is none.
+char *client_mount_root(const char *spec, bool *read_only); // read_only: may be NULL
+// Mount a directory, and return all mounts: an array of {"source", "target", "readOnly", "state"},
+// and "hidden": the patterns of the files that are hidden by default. A volume has "volume", its
+// name, instead of "source".
 struct client_op *client_mount(struct client *c, const char *id, const struct mount_opts *opts,
                                client_json_cb cb, void *ctx);
 struct client_op *client_mounts(struct client *c, const char *id, client_json_cb cb, void *ctx);

@@ -2,6 +2,8 @@
 // Directories of the server's host in a sandbox.
 #include "sandbox-backend/client/client.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/base/buf.h"
@@ -36,11 +38,39 @@ static struct client_op *ask(struct client *c, const char *id, const char *query
     return ask_start(c, opts, want);
 }
 
+char *client_mount_root(const char *spec, bool *read_only)
+{
+    bool reads = str_ends(spec, ":ro");
+    char *path auto_free = xstrndup(spec, strlen(spec) - (reads ? 3 : 0));
+    if (read_only)
+        *read_only = reads;
+    return realpath(path, NULL);
+}
+
+int client_mount_parse(const char *spec, char **source, char **target, bool *read_only,
+                       struct err *e)
+{
+    char *copy auto_free = xstrdup(spec);
+    *read_only = str_ends(copy, ":ro");
+    if (*read_only)
+        copy[strlen(copy) - 3] = '\0';
+    char *colon = strrchr(copy, ':');
+    if (!colon || colon == copy || colon[1] != '/')
+        return err_set(e, ERR_INVALID, "\"%.200s\" is not DIR:/path or DIR:/path:ro", spec);
+    *colon = '\0';
+    *source = realpath(copy, NULL);
+    if (!*source)
+        return err_set(e, ERR_NOT_FOUND, "the directory %.200s cannot be mounted: %s", copy,
+                       strerror(errno));
+    *target = xstrdup(colon + 1);
+    return 0;
+}
+
 struct client_op *client_mount(struct client *c, const char *id, const struct mount_opts *o,
                                client_json_cb cb, void *ctx)
 {
-    json_t *want = json_pack("{s:s, s:s, s:b}", "source", o->source, "target", o->target,
-                             "readOnly", o->read_only);
+    json_t *want = json_pack("{s:s, s:s, s:b, s:b}", "source", o->source, "target", o->target,
+                             "readOnly", o->read_only, "resolved", 1);
     char *text auto_free = want ? json_to_string(want) : xstrdup("{}"); // a path is not UTF-8
     json_decref(want);
     struct call_opts opts = {

@@ -196,3 +196,13 @@ def test_an_installation_without_mountfs(project, tmp_path):
             assert "mountfs" in mount(daemon, sandbox, project, "/project", 400)["message"]
         assert mounts(daemon, sandbox) == []
         daemon.kill(sandbox["sandboxID"])
+
+
+def test_a_source_that_became_a_link(daemon, made, project, tmp_path):
+    """A guest that writes to a directory can make a name in it a link, after somebody has checked that name."""
+    (project / "sub").rename(project / "moved")
+    (project / "sub").symlink_to("/etc")
+    said = mount(daemon, made, project / "sub", "/x", 409, resolved=True)["message"]
+    assert "symbolic link" in said and mounts(daemon, made) == []
+    shown = mount(daemon, made, project / "moved", "/x", resolved=True)
+    assert ".env" in shown[0]["hidden"] and "!.env.example" not in shown[0]["hidden"]

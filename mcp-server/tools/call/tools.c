@@ -309,6 +309,8 @@ static void tell_all(struct context *cx, const struct caller *caller, json_t *sh
     json_t *input = json_deep_copy(json_object_get(shown, "inputSchema"));
     const char *name;
     json_t *one;
+    if (!cx->config->allow_mounts.count) // create_sandbox refuses it then
+        json_object_del(json_object_get(input, "properties"), "mounts");
     json_object_foreach (json_object_get(input, "properties"), name, one) {
         tell(cx, caller, one);
     }

@@ -39,6 +39,8 @@ json_t *named_spec_new(const struct tool_call *c, const char *template)
     for (size_t i = 0; i < ARRAY_LEN(SIZES); i++)
         if (json_object_get(c->args, SIZES[i]))
             json_object_set(spec, SIZES[i], json_object_get(c->args, SIZES[i]));
+    if (json_object_get(c->args, "mounts"))
+        json_object_set(spec, "mounts", json_object_get(c->args, "mounts"));
     return spec;
 }
 
@@ -110,6 +112,8 @@ static bool is_same(const json_t *has, const json_t *info, const char *key, cons
         return is_template(has, info, json_string_value(asked));
     if (str_eq(key, "network"))
         return is_network(has, info, json_string_value(asked));
+    if (str_eq(key, "mounts"))
+        return json_equal(json_object_get(has, key), asked);
     return is_size(has, info, key, asked);
 }
 
@@ -118,7 +122,8 @@ const char *named_spec_other(const struct tool_call *c, const json_t *info, cons
     static const char *const KEYS[][2] = {{"template", "template"},
                                           {"network", "network"},
                                           {"cpus", "number of cpus"},
-                                          {"memory_mb", "memory size"}};
+                                          {"memory_mb", "memory size"},
+                                          {"mounts", "list of mounts"}};
     json_t *has = named_spec_in(info);
     const char *bad = NULL;
     for (size_t i = 0; i < ARRAY_LEN(KEYS) && !bad; i++) {

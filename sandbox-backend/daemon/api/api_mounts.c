@@ -60,10 +60,11 @@ int api_mount(struct api_call *c, struct err *e)
 {
     struct mount_want want = {0};
     if (check_caller(c, e) < 0 ||
-        body_check_members(c->body, "", e, "source", "target", "readOnly") < 0 ||
+        body_check_members(c->body, "", e, "source", "target", "readOnly", "resolved") < 0 ||
         json_get_string(c->body, "source", &want.source, "", e) < 0 ||
         json_get_string(c->body, "target", &want.target, "", e) < 0 ||
         json_get_bool(c->body, "readOnly", &want.read_only, false, e) < 0 ||
+        json_get_bool(c->body, "resolved", &want.resolved, false, e) < 0 ||
         mounts_check(c->sb, &want, e) < 0)
         return -1;
     if (api_need_running(c, e) < 0)

@@ -12,6 +12,7 @@
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/mountd/hidden.h"
 
 static struct mount *first(const struct sandbox *sb)
 {
@@ -117,6 +118,9 @@ int mounts_check(const struct sandbox *sb, struct mount_want *want, struct err *
     if (mounts_check_target(want->target, e) < 0 ||
         source_resolve(want->source, want->directory, &want->is, e) < 0)
         return -1;
+    if (want->resolved && !str_eq(want->source, want->directory))
+        return err_set(e, ERR_CONFLICT, "%.200s leads elsewhere by a symbolic link now",
+                       want->source);
     if (find(sb, want->target))
         return err_set(e, ERR_EXISTS, "a directory is mounted at %.100s already", want->target);
     if (!mounts_have_room(sb))
@@ -177,11 +181,25 @@ static const char *volume_name(const struct mount *m)
     return volume ? volume->name : m->volume;
 }
 
+// Return the patterns of the files that a directory of the host hides by default. New reference.
+static json_t *hidden_by_default(void)
+{
+    char text[] = HIDDEN_BY_DEFAULT;
+    json_t *list = json_array();
+    char *rest = text;
+    for (char *line = strtok_r(rest, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (*line != '!')
+            json_array_append_new(list, json_string(line));
+    return list;
+}
+
 static json_t *view(const struct mount *m)
 {
     json_t *json = json_pack("{s:s, s:s, s:b, s:s}", m->volume ? "volume" : "source",
                              m->volume ? volume_name(m) : m->source, "target", m->target,
                              "readOnly", m->read_only, "state", m->ready ? "ready" : "waiting");
+    if (!m->volume)
+        json_object_set_new(json, "hidden", hidden_by_default());
     if (err_is(&m->err))
         json_object_set_new(json, "error", json_string(m->err.msg));
     return json;

@@ -31,6 +31,7 @@ struct mount_want {
     const struct volume *volume; // instead of a directory, and not for mounts_check; NULL: none
     const char *target;          // absolute path in the guest
     bool read_only;
+    bool resolved; // the source has no symbolic link: refuse it otherwise
     // Set by mounts_check: the directory without links on the way, and its identity.
     char directory[PATH_MAX];
     struct mount_identity is;

@@ -77,7 +77,7 @@ def test_blanks_are_as_if_absent(start, real, sandbox, tmp_path, tool):  # noqa:
                 blank[name] = value
     assert outcome(server, tool, {**given, **blank}) == usual
     if tool == "create_sandbox":
-        assert len({json.dumps(body, sort_keys=True) for body in real.created}) == 1 and len(real.created) == 16
+        assert len({json.dumps(body, sort_keys=True) for body in real.created}) == 1 and len(real.created) == 18
 
 
 def test_a_blank_path_lists_the_home_directory(start, sandbox):  # noqa: F811

@@ -371,3 +371,38 @@ def test_what_a_named_sandbox_must_have_is_in_its_metadata(server, backend):  # 
     metadata = backend.created[0]["metadata"]
     assert metadata["cubby-name"] == "work"
     assert json.loads(metadata["cubby-spec"]) == {"template": "default", "network": "none", "memory_mb": 300}
+
+
+# ---- directories of the host (tests/e2e/test_mcp_mounts.py mounts them)
+def shown(server):  # noqa: F811
+    (tool,) = [t for t in server.call("tools/list")["result"]["tools"] if t["name"] == "create_sandbox"]
+    return tool["inputSchema"]["properties"].keys()
+
+
+def test_a_model_names_no_directory_unless_the_operator_allows_one(start, backend, tmp_path):  # noqa: F811
+    server = start()  # noqa: F811
+    assert "mounts" not in shown(server)
+    assert "--allow-mount" in server.error("create_sandbox", mounts=[f"{tmp_path}:/x"])
+    allowed = tmp_path / "allowed"
+    (allowed / "in").mkdir(parents=True)
+    (allowed / "out").symlink_to("/etc")
+    (tmp_path / "allowed-not").mkdir()
+    (tmp_path / "read").mkdir()
+    server = start("--allow-mount", allowed, "--allow-mount", f"{tmp_path}/read:ro")
+    assert "mounts" in shown(server)
+    for spec in (f"{tmp_path}:/x", "/etc:/x", f"{allowed}/out:/x", f"{allowed}/../read:/x", f"{allowed}/none:/x",
+                 f"{tmp_path}/none:/x", f"{tmp_path}/allowed-not:/x", f"{tmp_path}/read:/x", "/:/x:ro"):
+        said = server.error("create_sandbox", mounts=[spec])
+        assert said.startswith("invalid_argument: argument 'mounts':") and "may be mounted" in said, spec
+    assert "is not DIR:/path" in server.error("create_sandbox", mounts=[str(allowed)])
+    assert backend.created == []
+
+
+@pytest.mark.parametrize("words, said", [
+    (["--mount", "/none:/x"], "cannot be mounted"), (["--mount", "/tmp"], "is not DIR:/path"),
+    (["--allow-mount", "/none"], "there is no directory"),
+    (["--mount", "/tmp:/x", "--backend", "https://example.com"], "need the local daemon")])
+def test_mounts_that_cannot_be(words, said):
+    done = subprocess.run([BIN / "cubby-mcp", *words], capture_output=True, text=True, timeout=60,
+                          stdin=subprocess.DEVNULL)
+    assert done.returncode != 0 and said in done.stderr
