@@ -125,6 +125,17 @@ void cli_print_json(const json_t *value)
     puts(safe);
 }
 
+void cli_print_word(const char *name, const char *text, bool as_json)
+{
+    if (!as_json) {
+        cli_print_line(text);
+        return;
+    }
+    json_t *object = json_pack("{s:o}", name, json_lossy_string(text, strlen(text)));
+    cli_print_json(object);
+    json_decref(object);
+}
+
 const char *cli_text(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));

@@ -89,6 +89,8 @@ int cli_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void cli_print_safe(FILE *to, const char *text);
 void cli_print_line(const char *text);    // on stdout
 void cli_print_json(const json_t *value); // a line on stdout, as safe, and still that JSON
+// Print a line with a text, or with {NAME: TEXT}.
+void cli_print_word(const char *name, const char *text, bool as_json);
 
 // Return a string member as a table shows it: "-" when it is absent or empty. Borrowed.
 const char *cli_text(const json_t *object, const char *key);

@@ -401,13 +401,7 @@ int connection_on_one(const struct backend_opts *server, const char *given,
 
 void connection_print_id(const char *id, bool as_json)
 {
-    if (!as_json) {
-        cli_print_line(id);
-        return;
-    }
-    json_t *object = json_pack("{s:s}", "sandboxID", id);
-    cli_print_json(object);
-    json_decref(object);
+    cli_print_word("sandboxID", id, as_json);
 }
 
 int connection_on_each(const struct backend_opts *server, char **ids, int count, connection_act act,

@@ -17,6 +17,7 @@
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
@@ -86,33 +87,59 @@ char *daemon_url(const char *home)
 #define LOOK_EVERY_MS 20
 
 // ---- status
-static void print_running(const char *home, const json_t *list)
+static json_t *state_of(const char *home, const char *state)
+{
+    return json_pack("{s:s, s:o}", "state", state, "home", json_lossy_string(home, strlen(home)));
+}
+
+static void print_running(const char *home, const json_t *list, bool as_json)
 {
     char *url auto_free = daemon_url(home);
-    printf("runs\nsocket: %s/cubbyd.sock\nurl: %s\nsandboxes: %zu\n", home,
-           url ? url : "none (set with cubbyd --listen)", json_array_size(list));
+    if (!as_json) {
+        printf("runs\nsocket: %s/cubbyd.sock\nurl: %s\nsandboxes: %zu\n", home,
+               url ? url : "none (set with cubbyd --listen)", json_array_size(list));
+        return;
+    }
+    json_t *all = state_of(home, "running");
+    json_object_set_new(all, "url", url ? json_string(url) : json_null());
+    json_object_set_new(all, "sandboxes", json_integer((json_int_t)json_array_size(list)));
+    cli_print_json(all);
+    json_decref(all);
 }
 
 // The daemon gave no list; `e` says why.
-static int print_other(const char *home, const struct err *e)
+static int print_other(const char *home, const struct err *e, bool as_json)
 {
     static const char *const TEXTS[] = {[DAEMON_NONE] = "does not run",
                                         [DAEMON_RUNS] = "is starting",
                                         [DAEMON_STOPS] = "is stopping"};
+    static const char *const STATES[] = {
+        [DAEMON_NONE] = "none", [DAEMON_RUNS] = "starting", [DAEMON_STOPS] = "stopping"};
     enum daemon_phase phase = DAEMON_NONE;
     if (!daemon_phase_explains(home, e, &phase))
         return cli_fail(e);
-    printf("%s\nhome: %s\n", TEXTS[phase], home);
+    json_t *all = state_of(home, STATES[phase]);
+    if (as_json)
+        cli_print_json(all);
+    else
+        printf("%s\nhome: %s\n", TEXTS[phase], home);
+    json_decref(all);
     return 1;
 }
 
 static int status(int argc, char **argv)
 {
+    bool as_json = false;
+    const struct opt opts[] = {
+        CLI_FLAG("json", &as_json, "print the state as JSON"),
+    };
     const struct cli_usage usage = {
-        .synopsis = "daemon status",
+        .synopsis = "daemon status [--json]",
         .text = "Says whether the daemon runs, starts, stops or does not run, where it listens, "
                 "and how\n"
                 "many sandboxes it has. The exit status is 0 when it runs, else 1.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
     };
     struct err e = ERR_INIT;
     struct connection c;
@@ -126,8 +153,8 @@ static int status(int argc, char **argv)
         return cli_fail(&e);
     json_t *list = connection_list(&c, &e);
     if (list)
-        print_running(c.home, list);
-    int result = list ? 0 : print_other(c.home, &e);
+        print_running(c.home, list, as_json);
+    int result = list ? 0 : print_other(c.home, &e, as_json);
     json_decref(list);
     connection_close(&c);
     return result;
@@ -202,13 +229,14 @@ int daemon_end(const char *home, int number, bool *was_there, struct err *e)
 
 static int stop(int argc, char **argv)
 {
-    bool keep = false;
+    bool keep = false, as_json = false;
     bool was_there = false;
     const struct opt opts[] = {
+        CLI_FLAG("json", &as_json, "print the result as JSON"),
         CLI_FLAG("keep", &keep, "leave the sandboxes for the next daemon"),
     };
     const struct cli_usage usage = {
-        .synopsis = "daemon stop [--keep]",
+        .synopsis = "daemon stop [--keep] [--json]",
         .text = "Stops the daemon, and returns when it has ended. All its sandboxes end with it, "
                 "paused\n"
                 "ones too. With --keep they stay: running ones keep running, and the next daemon "
@@ -228,7 +256,7 @@ static int stop(int argc, char **argv)
     char *home auto_free = home_open(&e);
     if (!home || daemon_end(home, keep ? SIGUSR1 : SIGTERM, &was_there, &e) < 0)
         return cli_fail(&e);
-    puts(was_there ? "stopped" : "does not run");
+    cli_print_word("result", was_there ? "stopped" : "does not run", as_json);
     return 0;
 }
 

@@ -99,8 +99,10 @@ static int act(struct connection *c, const char *id, const void *ctx)
 {
     const struct network *want = ctx;
     struct err e = ERR_INIT;
-    if (want->policy)
-        return connection_network_set(c, id, want->policy, &e) < 0 ? cli_fail(&e) : 0;
+    if (want->policy && connection_network_set(c, id, want->policy, &e) < 0)
+        return cli_fail(&e);
+    if (want->policy && !want->as_json)
+        return 0;
     json_t *network = connection_network(c, id, &e);
     if (!network)
         return cli_fail(&e);
@@ -119,7 +121,7 @@ int verb_network(int argc, char **argv)
     struct backend_opts server = {0};
     const struct opt opts[] = {
         NETWORK_OPTS(&policy),
-        CLI_FLAG("json", &want.as_json, "print the API's JSON"),
+        CLI_FLAG("json", &want.as_json, "print the API's JSON, also after a change"),
     };
     const struct cli_usage usage = {
         .synopsis = "network [--network POLICY] [--allow ENTRY]... [--deny ENTRY]... ID",

@@ -140,13 +140,19 @@ static int verb_list(int argc, char **argv)
 // ---- rm
 static int verb_remove(int argc, char **argv)
 {
+    bool as_json = false;
     struct backend_opts server = {0};
+    const struct opt opts[] = {
+        CLI_FLAG("json", &as_json, "print the ids as JSON, one object a line"),
+    };
     const struct cli_usage usage = {
-        .synopsis = "snapshot rm SNAPSHOT...",
+        .synopsis = "snapshot rm [--json] SNAPSHOT...",
         .text =
             "Removes snapshots, and prints the id of each. A snapshot that a sandbox still needs "
             "is\n"
             "kept, with an error. A sandbox does not need the snapshot that it was created from.",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts),
         .server = &server,
     };
     int done = cli_begin(&usage, &argc, argv);
@@ -162,7 +168,7 @@ static int verb_remove(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         struct err why = ERR_INIT;
         if (connection_snapshot_delete(&c, argv[i], &why) == 0)
-            cli_print_line(argv[i]);
+            cli_print_word("snapshotID", argv[i], as_json);
         else
             status = cli_fail(&why);
     }

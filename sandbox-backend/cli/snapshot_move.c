@@ -21,14 +21,15 @@ static int fail(const struct err *e)
 
 int snapshot_export_verb(int argc, char **argv)
 {
-    bool with_template = false;
+    bool with_template = false, as_json = false;
     const struct opt opts[] = {
+        CLI_FLAG("json", &as_json, "print the digest as JSON"),
         CLI_FLAG("with-template", &with_template,
                  "also write its template, with the saved machine, for a computer that has not "
                  "the same build of it"),
     };
     const struct cli_usage usage = {
-        .synopsis = "snapshot export [--with-template] SNAPSHOT FILE",
+        .synopsis = "snapshot export [--with-template] [--json] SNAPSHOT FILE",
         .text = "Writes a snapshot to FILE, compressed, for \"cubby snapshot import\", and prints "
                 "the\n"
                 "SHA-256 digest of its contents. FILE must not exist. It has the memory of the\n"
@@ -52,7 +53,7 @@ int snapshot_export_verb(int argc, char **argv)
     if (result < 0)
         return fail(&e);
     sha256_to_hex(&digest, hex);
-    cli_print_line(hex);
+    cli_print_word("sha256", hex, as_json);
     return 0;
 }
 

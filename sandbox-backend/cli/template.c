@@ -208,8 +208,9 @@ static int remove_one(const char *home, const char *name, bool force)
 
 static int rm(int argc, char **argv)
 {
-    bool force = false, system = false;
+    bool force = false, system = false, as_json = false;
     const struct opt opts[] = {
+        CLI_FLAG("json", &as_json, "print the names as JSON, one object a line"),
         CLI_FLAG("system", &system,
                  "remove templates that serve all users; snapshots and hibernated sandboxes of "
                  "any user become useless"),
@@ -221,7 +222,7 @@ static int rm(int argc, char **argv)
              "files) or snapshots need it (they become "
              "useless)"},
     };
-    const struct cli_usage usage = {.synopsis = "template rm [--force] [--system] NAME...",
+    const struct cli_usage usage = {.synopsis = "template rm [--force] [--system] [--json] NAME...",
                                     .text = "Removes templates.",
                                     .opts = opts,
                                     .opt_count = ARRAY_LEN(opts)};
@@ -238,6 +239,8 @@ static int rm(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if ((system ? remove_system : remove_one)(home, argv[i], force) < 0)
             result = 1;
+        else if (as_json)
+            cli_print_word("template", argv[i], true);
     collect_quietly(home, false);
     return result;
 }
@@ -252,11 +255,17 @@ static int check_name(const char *name, struct err *e)
 
 static int unpack(int argc, char **argv)
 {
+    bool as_json = false;
+    const struct opt opts[] = {
+        CLI_FLAG("json", &as_json, "print the name as JSON"),
+    };
     const struct cli_usage usage = {
-        .synopsis = "template unpack [NAME]",
+        .synopsis = "template unpack [--json] [NAME]",
         .text =
             "Unpacks the disk of a template into a directory, which the tier bubblewrap needs.\n"
-            "The default NAME is \"default\"."};
+            "The default NAME is \"default\".",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts)};
     int status = cli_begin(&usage, &argc, argv);
     if (status >= 0)
         return status;
@@ -268,7 +277,10 @@ static int unpack(int argc, char **argv)
     bool made = false;
     if (!home || check_name(name, &e) < 0 || template_unpack(home, name, &made, &e) < 0)
         return cli_fail(&e);
-    template_say(stdout, "template \"%s\" is unpacked%s", name, made ? "" : " already");
+    if (as_json)
+        cli_print_word("template", name, true);
+    else
+        template_say(stdout, "template \"%s\" is unpacked%s", name, made ? "" : " already");
     return 0;
 }
 

@@ -36,14 +36,15 @@ static int fail(const struct err *e)
 // ---- export
 int template_export_verb(int argc, char **argv)
 {
-    bool with_machine = false;
+    bool with_machine = false, as_json = false;
     const struct opt opts[] = {
+        CLI_FLAG("json", &as_json, "print the digest as JSON"),
         CLI_FLAG("with-machine", &with_machine,
                  "also write the saved machine, which a host without KVM and with the same version "
                  "of QEMU takes over: it neither boots it nor warms it up"),
     };
     const struct cli_usage usage = {
-        .synopsis = "template export [--with-machine] NAME FILE",
+        .synopsis = "template export [--with-machine] [--json] NAME FILE",
         .text = "Writes a template to FILE, compressed, for \"cubby template import\" on another\n"
                 "machine, and prints the SHA-256 digest of its contents. FILE must not exist.",
         .opts = opts,
@@ -67,7 +68,7 @@ int template_export_verb(int argc, char **argv)
     if (result < 0)
         return fail(&e);
     sha256_to_hex(&digest, hex);
-    template_say(stdout, "%s", hex);
+    cli_print_word("sha256", hex, as_json);
     return 0;
 }
 
@@ -211,11 +212,17 @@ int template_import_verb(int argc, char **argv)
 // ---- finish
 int template_finish_verb(int argc, char **argv)
 {
+    bool as_json = false;
+    const struct opt opts[] = {
+        CLI_FLAG("json", &as_json, "print the name as JSON"),
+    };
     const struct cli_usage usage = {
-        .synopsis = "template finish [NAME]",
+        .synopsis = "template finish [--json] [NAME]",
         .text = "Adds the part for gVisor to a template that was made without it, for example\n"
                 "before runsc or erofs-utils was installed. The template can be used meanwhile,\n"
-                "and its sandboxes and snapshots stay usable. The default NAME is \"default\"."};
+                "and its sandboxes and snapshots stay usable. The default NAME is \"default\".",
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts)};
     int status = cli_begin(&usage, &argc, argv);
     if (status >= 0)
         return status;
@@ -232,8 +239,11 @@ int template_finish_verb(int argc, char **argv)
     bool made = false;
     if (template_finish(&spec, &made, &e) < 0)
         return fail(&e);
-    template_say(stdout, "template \"%s\" has its part for gVisor%s", spec.name,
-                 made ? "" : " already");
+    if (as_json)
+        cli_print_word("template", spec.name, true);
+    else
+        template_say(stdout, "template \"%s\" has its part for gVisor%s", spec.name,
+                     made ? "" : " already");
     return 0;
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
@@ -31,7 +32,7 @@
 
 struct work {
     const char *path, *branch;
-    bool only_out, commits;
+    bool only_out, commits, as_json;
     char **command; // NULL: a shell
 };
 
@@ -178,6 +179,25 @@ static void print_lines(const char *text)
         cli_print_line(line);
 }
 
+static int report_json(const struct run *r, const char *log)
+{
+    json_t *commits = json_array();
+    char *copy auto_free = xstrdup(log);
+    char *rest = NULL;
+    for (char *line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *subject = strchr(line, ' ');
+        if (subject)
+            *subject++ = '\0';
+        json_array_append_new(commits, json_pack("{s:s, s:o}", "commit", line, "subject",
+                                                 json_lossy_string(subject ? subject : "",
+                                                                   subject ? strlen(subject) : 0)));
+    }
+    json_t *all = json_pack("{s:s, s:o}", "branch", r->branch, "commits", commits);
+    cli_print_json(all);
+    json_decref(all);
+    return 0;
+}
+
 static int report(const struct run *r, struct err *e)
 {
     char *commits auto_free = str_printf("HEAD..refs/heads/%s", r->branch);
@@ -190,6 +210,8 @@ static int report(const struct run *r, struct err *e)
                 e);
     if (!log || !stat)
         return -1;
+    if (r->o->as_json)
+        return report_json(r, log);
     if (!*log) {
         puts("no new commits");
         return 0;
@@ -256,6 +278,7 @@ int verb_work(int argc, char **argv)
                    "branch here that gets the commits (default: cubby/ and the id's beginning)"),
         CLI_FLAG("commit", &o.commits, "commit in the sandbox what is not committed there"),
         CLI_FLAG("out", &o.only_out, "only bring the commits out"),
+        CLI_FLAG("json", &o.as_json, "print the branch and its new commits as JSON, last"),
     };
     const struct cli_usage usage = {
         .synopsis = "work [OPTIONS] ID [-- COMMAND [ARGUMENT...]]",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """git-remote-cubby and cubby work, with real git on both sides and a real envd."""
 
+import json
 import os
 import pathlib
 import pwd
@@ -221,6 +222,9 @@ def test_the_whole_flow(host, guest):
     assert host.git("show", f"{branch}:c.txt", cwd=mine) == "mine"
     assert host.git("status", "--porcelain", cwd=mine) == ""
     assert work(host, mine, "--path", there, "--branch", "other", "--out", ID).endswith("git diff HEAD...other")
+    told = json.loads(work(host, mine, "--path", there, "--out", "--json", ID))
+    assert told["branch"] == branch and [c["subject"] for c in told["commits"]] == ["Work in a sandbox"]
+    assert host.git("rev-parse", branch, cwd=mine).startswith(told["commits"][0]["commit"])
 
 
 def test_the_status_of_the_command(host, guest):
