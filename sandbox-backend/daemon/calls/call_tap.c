@@ -41,6 +41,7 @@ struct call_tap {
     const struct service_method *method; // NULL: none
     bool is_proto, is_gzip, is_terminal;
     bool is_long;       // the request was not collected as a whole
+    bool is_blind;      // the request was not read: its environment may be in any output
     json_t *line;       // owned; the line, or the first of two
     json_t *end;        // owned; members that the answer told
     struct buf request; // owned; as it came
@@ -200,13 +201,19 @@ void call_tap_request(struct call_tap *t, const char *data, size_t len)
     t->place.logs->collected += (int64_t)len;
 }
 
+static void tell_unread(struct call_tap *t)
+{
+    t->is_blind = true;
+    json_object_set_new(t->line, "unread", json_true());
+}
+
 static void tell_code_request(struct call_tap *t)
 {
     json_t *body = json_parse(buf_str(&t->request), t->request.len, NULL);
     if (body)
         call_tell_code(&t->place, body, t->line);
     else
-        json_object_set_new(t->line, "unread", json_true());
+        tell_unread(t);
     json_decref(body);
 }
 
@@ -215,7 +222,7 @@ static void tell_request(struct call_tap *t)
 {
     json_t *message = NULL;
     if (t->is_long)
-        json_object_set_new(t->line, "unread", json_true());
+        tell_unread(t);
     if (!is_collected(t) || t->is_long)
         return;
     if (t->kind == TAP_CODE) {
@@ -227,7 +234,7 @@ static void tell_request(struct call_tap *t)
     if (t->is_terminal)
         json_object_set_new(t->line, "kind", json_string("terminal"));
     if (!message)
-        json_object_set_new(t->line, "unread", json_true());
+        tell_unread(t);
     else if (t->kind == TAP_START)
         call_tell_command(&t->place, message, t->line);
     else
@@ -272,7 +279,10 @@ static void on_envelope(const struct piece *piece, void *ctx)
 {
     struct call_tap *t = ctx;
     struct call_data data = {0};
-    if (!call_read_data(piece, t->is_proto, &data))
+    bool is_data = call_read_data(piece, t->is_proto, &data);
+    if (t->is_blind)
+        buf_clear(&data.bytes); // it is counted only
+    if (!is_data)
         call_tell_event(&t->place, piece, t->is_proto, t->method, t->end);
     else if (str_eq(data.stream, "pty"))
         call_screen_add(&t->screen, &t->place, t->n, buf_str(&data.bytes), data.bytes.len,
@@ -302,7 +312,7 @@ static void count_member(json_t *object, const char *key)
 static void on_line(const struct piece *piece, void *ctx)
 {
     struct call_tap *t = ctx;
-    json_t *line = call_kernel_line(piece);
+    json_t *line = t->is_blind ? NULL : call_kernel_line(piece);
     const char *type = json_string_value(json_object_get(line, "type"));
     const json_t *text = json_object_get(line, "text");
     if (str_eq(type, "stdout") || str_eq(type, "stderr")) {

@@ -2,6 +2,9 @@
 // A tap: it reads a request to a sandbox, and its answer, while the proxy passes them on, and
 // writes what they did into the sandbox's call log.
 //
+// If a request could not be read, its output is counted and not kept, because the values of its
+// environment are not known.
+//
 // Theory of operation. The daemon's proxy is the one place that all clients pass (E2B's SDKs,
 // cubby-mcp, cubby, the page), and the guest cannot reach it: a log that envd kept could be changed
 // by root in the guest. A tap never holds a byte back. It only copies, and what it copies has a

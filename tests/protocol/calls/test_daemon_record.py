@@ -92,6 +92,16 @@ def test_long_output_is_counted_and_cut(guests):
     assert end["stderr"] == "end\n"
 
 
+def test_output_of_a_request_that_was_not_read(guests):
+    """It has too many values. Its environment is not known, so that its output may hold anything."""
+    made = guests.create(templateID="bare")
+    answer = start(guests, made, process={"cmd": "/bin/sh", "args": ["-c", "echo $A_SECRET", *["x"] * 30000],
+                                          "envs": {"A_SECRET": SECRETS["request"]}})
+    assert base64.b64encode(SECRETS["request"].encode())[:-4] in answer.body
+    command, end = record(guests, made["sandboxID"], "command", "end")
+    assert command["unread"] and end["exit"] == 0 and end["out"] == len(SECRETS["request"]) + 1 and "stdout" not in end
+
+
 def test_the_client_leaves(guests):
     made = guests.create(templateID="bare")
     s = MicroVMs.open_command(guests, made, "echo begun; sleep 1000")
