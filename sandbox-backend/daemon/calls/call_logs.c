@@ -54,7 +54,8 @@ void call_logs_open(struct call_logs *logs, uv_loop_t *loop, const char *home,
     logs->dir = home_path(home, "calls");
     logs->ended = home_path(logs->dir, "ended");
     if (dir_make(logs->ended, 0700, &e) == 0 && read_key(logs, &e) == 0) {
-        sweep(logs);
+        if (dir_has_entries(logs->ended)) // else no thread need start
+            sweep(logs);
         return;
     }
     log_warn("calls.open", "error=\"%s\"", e.msg);
