@@ -117,7 +117,8 @@ static void sweep_in_thread(uv_work_t *work)
     if (fd < 0)
         return;
     collect(&files, fd);
-    qsort(files.all, files.count, sizeof *files.all, by_age);
+    if (files.count)
+        qsort(files.all, files.count, sizeof *files.all, by_age);
     int64_t oldest = clock_wall_ns() - logs->opts.keep_s * 1000000000LL;
     for (size_t i = 0; i < files.count; i++) {
         struct old_file *f = &files.all[i];
