@@ -176,6 +176,41 @@ def test_a_record_of_a_newer_version_is_refused_and_kept(daemon):
     assert daemon.get(sandbox).json["state"] == "running"
 
 
+# What the daemon of commit 52a3fd0, the earliest whose state was tried, wrote into these files.
+OLD_RECORD = """format id template build token owner metadata policy facts state asleep image snapshot traffic_token
+    mask_request_host size aside machine auto_pause auto_resume sliding timeout_ms started_ns end_ms end_ns used_ms freeze_ms
+    hibernate_ms""".split()
+OLD_SNAPSHOT = "format id metadata policy size facts created_ns bytes standstill_us sandbox template build token".split()
+OLD_FACTS = ["cpus", "memory_mb", "disk_mb", "accel", "python", "driver"]  # "driver" is the test's: without it, microvm
+
+
+def make_old(path, members, version):
+    """Leave in a state file what that daemon would have written."""
+    text = json.loads(path.read_text())
+    old = {name: text.get(name) for name in members}
+    path.write_text(json.dumps({**old, "format": version, "facts": {name: text["facts"].get(name) for name in OLD_FACTS
+                                                                    if name in text["facts"]}}))
+
+
+def test_the_state_of_an_old_version_is_carried_over(daemon):
+    """A running, a frozen and a hibernated sandbox, and a snapshot."""
+    running, frozen, hibernated = (daemon.create() for _ in range(3))
+    snapshot = daemon.request("POST", f"/sandboxes/{running['sandboxID']}/snapshots", {}).json["snapshotID"]
+    assert daemon.request("POST", f"/sandboxes/{frozen['sandboxID']}/pause", {"depth": "freeze"}).status == 204
+    assert daemon.request("POST", f"/sandboxes/{hibernated['sandboxID']}/pause", {"depth": "hibernate"}).status == 204
+    crash(daemon)
+    for made in running, frozen, hibernated:
+        make_old(daemon.directory(made["sandboxID"]) / "sandbox.json", OLD_RECORD, 3)
+    make_old(daemon.home / "snapshots" / snapshot.split(":")[0] / "snapshot.json", OLD_SNAPSHOT, 1)
+    daemon.start()
+    assert [daemon.get(made["sandboxID"]).json["state"] for made in (running, frozen, hibernated)] == ["running", "paused", "paused"]
+    for made in frozen, hibernated:
+        assert daemon.request("POST", f"/sandboxes/{made['sandboxID']}/resume", {}).status in (200, 201)
+    assert all(works(daemon, made) for made in (running, frozen, hibernated))
+    again = daemon.create(templateID=snapshot)
+    assert works(daemon, again)
+
+
 def test_an_unreadable_record_is_named_once(daemon):
     sandbox = daemon.create()["sandboxID"]
     path = daemon.directory(sandbox) / "sandbox.json"
