@@ -186,12 +186,22 @@ struct machine_ops {
     void (*confine)(struct machine *m, pid_t pid);              // may be NULL
 };
 
+// A file of an image. An archive with an image (template/move/) has these files, in this order.
+struct driver_file {
+    const char *name;
+    int64_t max; // bytes
+    bool optional;
+};
+#define DRIVER_FILES_MAX 8
+
 struct driver {
     const char *name;        // "microvm", as template.json says it
     const char *isolation;   // start of the isolation label, before the accelerator: "microvm"
     const char *const *logs; // NULL-terminated: files in a sandbox's directory whose last lines
                              // tell why a machine ended
-    unsigned can;            // of enum driver_can
+    const struct driver_file *image_files; // all that an image can have, ending with a name of
+                                           // NULL. NULL: its images cannot go to another host
+    unsigned can;                          // of enum driver_can
     bool fresh_entropy;   // random numbers of the guest's kernel are the host's: machines that are
                           // made from one image get different ones without being told
     bool must_be_allowed; // its sandboxes share the host's kernel: only the operator's list

@@ -107,10 +107,19 @@ void gvisor_for_build(void)
 
 static const char *const LOGS[] = {"gvisor.log", "netd.log", NULL};
 
+static const struct driver_file IMAGE_FILES[] = {
+    {"image.json", 1LL << 20, false},
+    {"checkpoint.img", 1LL << 30, false},
+    {"pages_meta.img", 1LL << 30, false},
+    {"pages.img", 256LL << 30, false},
+    {NULL, 0, false},
+};
+
 const struct driver gvisor_driver = {
     .name = "gvisor",
     .isolation = "gvisor",
     .logs = LOGS,
+    .image_files = IMAGE_FILES,
     .can = DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_RESIZES |
            DRIVER_SECRETS | DRIVER_DISKS | DRIVER_MOUNTS,
     .disk_in_memory = true,

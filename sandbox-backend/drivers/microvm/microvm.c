@@ -126,10 +126,20 @@ static bool owns(const char *program)
 
 static const char *const LOGS[] = {"qemu.log", "console.log", "netd.log", NULL};
 
+// An image of a disk alone has neither devices nor pages.
+static const struct driver_file IMAGE_FILES[] = {
+    {"image.json", 1LL << 20, false},
+    {"vmstate", 64LL << 20, true},
+    {"pages", 256LL << 30, true},
+    {"disk.qcow2", 1LL << 40, false},
+    {NULL, 0, false},
+};
+
 const struct driver microvm_driver = {
     .name = TEMPLATE_DRIVER,
     .isolation = "microvm",
     .logs = LOGS,
+    .image_files = IMAGE_FILES,
     .can = DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_SECRETS |
            DRIVER_DISKS | DRIVER_DISK_IMAGES | DRIVER_MOUNTS,
     .disk_mb = 500,

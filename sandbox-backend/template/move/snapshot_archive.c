@@ -17,7 +17,6 @@
 #include "sandbox-backend/base/json_fields.h"
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
-#include "sandbox-backend/base/net_policy.h"
 #include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
@@ -26,6 +25,7 @@
 #include "sandbox-backend/drivers/microvm/image/template.h"
 #include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/move/carry.h"
+#include "sandbox-backend/template/move/image_archive.h"
 
 #define FORMAT          1
 #define SNAPSHOT_FORMAT 1 // of snapshot.json (daemon/sandbox/snapshots.c)
@@ -33,24 +33,10 @@
 #define ID_PREFIX       "snap-"
 #define NAME_MAX_CHARS  128
 #define MIB             (1024LL * 1024)
-#define IMAGE           "image"
+#define IMAGE           IMAGE_ARCHIVE_DIR
 #define TEMPLATE        "template"
-#define SUM_DIGITS      8 // of a build's sum, in the name of a template that an archive brought
 
-// The files of an archive. Those of an image lie in the snapshot's directory, and those of a
-// template in the template's.
-static const struct carry_rule MICROVM[] = {
-    {IMAGE "/image.json", MIB, false},
-    {IMAGE "/vmstate", 64 * MIB, false},
-    {IMAGE "/pages", 256 * 1024 * MIB, false},
-    {IMAGE "/disk.qcow2", 1024LL * 1024 * MIB, false},
-};
-static const struct carry_rule GVISOR[] = {
-    {IMAGE "/image.json", MIB, false},
-    {IMAGE "/checkpoint.img", 1024 * MIB, false},
-    {IMAGE "/pages_meta.img", 1024 * MIB, false},
-    {IMAGE "/pages.img", 256 * 1024 * MIB, false},
-};
+// The files of a template. Those of an image are the driver's (driver.image_files).
 static const struct carry_rule BUILD[] = {
     {TEMPLATE "/template.json", MIB, false},
     {TEMPLATE "/vmstate", 64 * MIB, false},
@@ -70,12 +56,6 @@ static const struct carry_rule BUILD[] = {
     {TEMPLATE "/gvisor/pages.img", 256 * 1024 * MIB, true},
 };
 
-static const struct {
-    const char *tier;
-    const struct carry_rule *files;
-    size_t count;
-} TIERS[] = {{"microvm", MICROVM, ARRAY_LEN(MICROVM)}, {"gvisor", GVISOR, ARRAY_LEN(GVISOR)}};
-
 // The members of snapshot.json that an import keeps, with their types. The owner stays behind: keys
 // belong to one daemon.
 static const struct {
@@ -93,14 +73,6 @@ static const char *text_of(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
-static int tier_of(const char *name)
-{
-    for (size_t i = 0; i < ARRAY_LEN(TIERS); i++)
-        if (str_eq(name, TIERS[i].tier))
-            return (int)i;
-    return -1;
-}
-
 static json_t *kept_of(const json_t *snapshot)
 {
     json_t *kept = json_object();
@@ -110,27 +82,6 @@ static json_t *kept_of(const json_t *snapshot)
             json_object_set(kept, KEPT[i].key, value);
     }
     return kept;
-}
-
-static char *sum_of(const char *template_dir, struct err *e)
-{
-    char *path auto_free = str_printf("%s/" TEMPLATE_VMSTATE, template_dir);
-    struct sha256 sum;
-    char hex[SHA256_HEX_CHARS + 1];
-    if (sha256_of_file(path, &sum, e) < 0)
-        return NULL;
-    sha256_to_hex(&sum, hex);
-    return xstrdup(hex);
-}
-
-static char *build_of(const char *template_dir)
-{
-    char *path auto_free = str_printf("%s/" TEMPLATE_JSON, template_dir);
-    json_t *json = json_file_read(path, MIB, NULL);
-    const char *made = text_of(json, "created_at");
-    char *build = made ? xstrdup(made) : NULL;
-    json_decref(json);
-    return build;
 }
 
 // ---- export
@@ -174,7 +125,7 @@ static char *find_build(const char *home, const json_t *snapshot, struct err *e)
 {
     const char *name = text_of(snapshot, "template"), *build = text_of(snapshot, "build");
     char *dir auto_free = template_dirs_find_build(home, name ? name : "", build);
-    char *has auto_free = build_of(dir);
+    char *has auto_free = image_archive_build(dir);
     if (has && (!build || !*build || str_eq(has, build)))
         return steal(&dir);
     err_set(e, ERR_PRECONDITION,
@@ -183,41 +134,27 @@ static char *find_build(const char *home, const json_t *snapshot, struct err *e)
     return NULL;
 }
 
-static int add_files(struct carry *c, const char *dir, const struct carry_rule *rules, size_t count,
-                     const char *below, struct err *e)
-{
-    int fd auto_close = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return err_sys(e, errno, "open %s", dir);
-    for (size_t i = 0; i < count; i++) {
-        const char *name = rules[i].name + strlen(below);
-        if (rules[i].optional && faccessat(fd, name, F_OK, 0) < 0)
-            continue;
-        if (carry_add(c, fd, name, rules[i].name, e) < 0)
-            return -1;
-    }
-    return 0;
-}
-
 static int export_found(const char *dir, const json_t *snapshot, const char *template_dir,
                         bool with_template, const char *path, struct sha256 *digest, struct err *e)
 {
     const char *driver = text_of(json_object_get(snapshot, "facts"), "driver");
-    int tier = tier_of(driver);
-    char *sum auto_free = sum_of(template_dir, e);
+    const struct driver *tier = image_archive_driver(driver, NULL);
+    struct image_rules image;
+    char *sum auto_free = image_archive_sum(template_dir, e);
     if (!sum)
         return err_wrap(e, "template \"%s\"", str_base(template_dir));
-    if (tier < 0)
+    if (!tier)
         return err_set(e, ERR_UNIMPLEMENTED, "a snapshot of the tier \"%.32s\" cannot be exported",
                        driver ? driver : "");
+    image_archive_rules(tier, &image);
     json_t *manifest = json_pack("{s:i, s:s, s:o, s:s, s:s, s:b}", "format", FORMAT, "cubby",
-                                 CUBBY_VERSION, "snapshot", kept_of(snapshot), "tier",
-                                 TIERS[tier].tier, "sum", sum, "with_template", (int)with_template);
+                                 CUBBY_VERSION, "snapshot", kept_of(snapshot), "tier", tier->name,
+                                 "sum", sum, "with_template", (int)with_template);
     struct carry c;
     carry_init(&c);
-    int result = add_files(&c, dir, TIERS[tier].files, TIERS[tier].count, "", e);
+    int result = image_archive_add(&c, dir, image.rules, image.count, "", e);
     if (result == 0 && with_template)
-        result = add_files(&c, template_dir, BUILD, ARRAY_LEN(BUILD), TEMPLATE "/", e);
+        result = image_archive_add(&c, template_dir, BUILD, ARRAY_LEN(BUILD), TEMPLATE "/", e);
     if (result == 0)
         result = carry_write(&c, manifest, path, 0600, digest, e);
     carry_fini(&c);
@@ -264,58 +201,14 @@ bool snapshot_archive_name_ok(const char *name)
     return len && len <= NAME_MAX_CHARS && *name != '.' && strspn(name, CHARS) == len;
 }
 
-static int check_policy(const json_t *json, struct err *e)
-{
-    struct net_policy policy;
-    if (!json)
-        return 0;
-    if (net_policy_from_json(&policy, json, e) < 0)
-        return err_wrap(e, "the archive cannot be imported: its network policy");
-    net_policy_fini(&policy);
-    return 0;
-}
-
-static int check_numbers(const json_t *object, struct err *e)
-{
-    static const struct {
-        const char *key;
-        int64_t max;
-    } NUMBERS[] = {{"cpus", 1024}, {"memory_mb", 1 << 24}, {"disk_mb", 1 << 30}};
-    for (size_t i = 0; i < ARRAY_LEN(NUMBERS); i++) {
-        const json_t *value = json_object_get(object, NUMBERS[i].key);
-        if (value && (!json_is_integer(value) || json_integer_value(value) < 0 ||
-                      json_integer_value(value) > NUMBERS[i].max))
-            return refuse(e, "a size is out of range");
-    }
-    return 0;
-}
-
-static int check_metadata(const json_t *snapshot, struct err *e)
-{
-    json_t *ignored;
-    return json_get_string_map(snapshot, "metadata", &ignored, e) < 0
-               ? err_wrap(e, "the archive cannot be imported")
-               : 0;
-}
-
 static int check_snapshot(const json_t *snapshot, struct err *e)
 {
-    const char *template = text_of(snapshot, "template"), *name = text_of(snapshot, "name");
-    const json_t *facts = json_object_get(snapshot, "facts");
-    const json_t *python = json_object_get(facts, "python"),
-                 *accel = json_object_get(facts, "accel");
-    if (!template || !template_name_ok(template))
-        return refuse(e, "its template has an invalid name");
+    const char *name = text_of(snapshot, "name");
     if (!text_of(snapshot, "build") || !text_of(snapshot, "sandbox"))
         return refuse(e, "it does not say of which sandbox and template it is");
     if (name && !snapshot_archive_name_ok(name))
         return refuse(e, "its name is invalid");
-    if ((python && !json_is_boolean(python)) || (accel && !json_is_string(accel)))
-        return refuse(e, "the facts of its machine are malformed");
-    return check_numbers(facts, e) < 0 || check_numbers(json_object_get(snapshot, "size"), e) < 0 ||
-                   check_policy(json_object_get(snapshot, "policy"), e) < 0
-               ? -1
-               : check_metadata(snapshot, e);
+    return image_archive_check(snapshot, e);
 }
 
 static bool has_template(const struct import *im)
@@ -323,17 +216,16 @@ static bool has_template(const struct import *im)
     return json_is_true(json_object_get(im->manifest, "with_template"));
 }
 
-static int check_files(const struct import *im, int tier, struct err *e)
+static int check_files(const struct import *im, const struct driver *tier, struct err *e)
 {
-    struct carry_rule rules[CARRY_FILES_MAX];
-    size_t count = TIERS[tier].count;
-    memcpy(rules, TIERS[tier].files, count * sizeof *rules);
+    struct image_rules image;
+    image_archive_rules(tier, &image);
     if (has_template(im)) {
-        memcpy(rules + count, BUILD, sizeof BUILD);
-        count += ARRAY_LEN(BUILD);
+        memcpy(image.rules + image.count, BUILD, sizeof BUILD);
+        image.count += ARRAY_LEN(BUILD);
     }
-    return carry_check(json_object_get(im->manifest, "files"), rules, count, im->dir, "snapshot",
-                       e);
+    return carry_check(json_object_get(im->manifest, "files"), image.rules, image.count, im->dir,
+                       "snapshot", e);
 }
 
 static int check_manifest(struct import *im, struct err *e)
@@ -352,46 +244,30 @@ static int check_manifest(struct import *im, struct err *e)
             "with the version that wrote it",
             FORMAT);
     im->snapshot = kept_of(snapshot);
-    if (tier_of(tier) < 0 || !driver_find(tier) ||
-        !str_eq(text_of(json_object_get(im->snapshot, "facts"), "driver"), tier))
+    const struct driver *driver = image_archive_driver(tier, NULL);
+    if (!driver || !str_eq(text_of(json_object_get(im->snapshot, "facts"), "driver"), tier))
         return err_set(e, ERR_INVALID,
                        "the archive cannot be imported: this Cubby has no tier \"%.32s\" whose "
                        "snapshots can be moved",
                        tier ? tier : "");
     if (!sum || !sha256_from_hex(sum, &digest))
         return refuse(e, "it does not say of which build its template is");
-    return check_snapshot(im->snapshot, e) < 0 ? -1 : check_files(im, tier_of(tier), e);
+    return check_snapshot(im->snapshot, e) < 0 ? -1 : check_files(im, driver, e);
 }
 
 // ---- import: the template
-
-// Tell whether the template in `dir` is the build of the archive.
-static bool is_build(const struct import *im, const char *dir)
-{
-    char *build auto_free = build_of(dir);
-    char *sum auto_free = str_eq(build, text_of(im->snapshot, "build")) ? sum_of(dir, NULL) : NULL;
-    return str_eq(sum, text_of(im->manifest, "sum"));
-}
 
 // Find the build, also under the name that an earlier import gave it. Otherwise choose that name.
 static int find_template(struct import *im, struct err *e)
 {
     const char *home = im->spec->home, *name = text_of(im->snapshot, "template");
     const char *build = text_of(im->snapshot, "build"), *sum = text_of(im->manifest, "sum");
+    if ((im->template_dir = image_archive_find_build(home, im->snapshot, sum)))
+        return 0;
     char *dir auto_free = template_dirs_find_build(home, name, build);
-    char *other auto_free =
-        str_printf("%.*s-%.*s", TEMPLATE_NAME_MAX - SUM_DIGITS - 1, name, SUM_DIGITS, sum);
+    char *other auto_free = image_archive_other_name(name, sum);
     char *other_dir auto_free = template_dirs_find_build(home, other, build);
     bool taken = file_exists(dir);
-    if (is_build(im, dir)) {
-        im->template_dir = steal(&dir);
-        return 0;
-    }
-    if (is_build(im, other_dir)) {
-        im->template_dir = steal(&other_dir);
-        json_object_set_new(im->snapshot, "template", json_string(other));
-        return 0;
-    }
     if (!has_template(im))
         return err_set(e, ERR_PRECONDITION,
                        "the snapshot needs template \"%s\" as it was built at %s, and %s; export "
@@ -429,7 +305,7 @@ static int check_template(const struct import *im, struct err *e)
     char *overlay auto_free = str_printf("%s/" TEMPLATE_OVERLAY, im->template_dir);
     if (!im->template_name)
         return 0;
-    sum = sum_of(im->template_dir, e);
+    sum = image_archive_sum(im->template_dir, e);
     if (!sum || !str_eq(sum, text_of(im->manifest, "sum")))
         return sum ? refuse(e, "its template is another build than its snapshot needs") : -1;
     return disk_image_check(overlay, e) < 0 ? -1 : rename_template(im, e);
@@ -437,24 +313,13 @@ static int check_template(const struct import *im, struct err *e)
 
 // ---- import: the snapshot
 
-// The driver says whether this host can go on from the image: its QEMU or runsc, its processor.
 static int check_fit(const struct import *im, struct err *e)
 {
-    const json_t *size = json_object_get(im->snapshot, "size");
     const struct driver *driver = driver_find(text_of(im->manifest, "tier"));
-    const struct machine_size machine = {
-        .cpus = (int)json_integer_value(json_object_get(size, "cpus")),
-        .memory_mb = json_integer_value(json_object_get(size, "memory_mb")),
-        .disk_mb = json_integer_value(json_object_get(size, "disk_mb"))};
     char *image auto_free = str_printf("%s/" IMAGE, im->dir);
-    char *disk auto_free = str_printf("%s/disk.qcow2", image);
-    struct machine_facts facts = {0};
-    if (file_exists(disk) && disk_image_check(disk, e) < 0)
-        return -1;
-    if (driver->facts(im->template_dir, &facts, e) < 0 ||
-        driver->image_check(image, im->template_dir, &machine, e) < 0)
-        return err_wrap(e, "the snapshot cannot run here");
-    return 0;
+    return image_archive_check_fit(im->snapshot, driver, image, im->template_dir, e) < 0
+               ? err_wrap(e, "the snapshot cannot run here")
+               : 0;
 }
 
 static int check_new_name(const struct import *im, struct err *e)

@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests' daemon: cubbyd with the tests' drivers beside the shipped ones.
+// The tests' daemon: cubbyd with the tests' drivers beside the shipped ones
+// (process_driver/process_drivers.c).
 #include <stdlib.h>
 #include <string.h>
 
 #include "sandbox-backend/daemon/daemon.h"
-#include "sandbox-backend/drivers/bubblewrap/bubblewrap.h"
-#include "sandbox-backend/drivers/gvisor/gvisor.h"
-#include "sandbox-backend/drivers/microvm/microvm.h"
-#include "sandbox-backend/drivers/none/none.h"
 #include "sandbox-backend/host/meminfo.h"
 #include "tests/lib/process_driver/process_driver.h"
-
-const struct driver *const DRIVERS[] = {&microvm_driver,
-                                        &gvisor_driver,
-                                        &process_driver,
-                                        &plain_driver,
-                                        &bubblewrap_driver,
-                                        &none_driver,
-                                        NULL};
 
 int main(int argc, char **argv)
 {

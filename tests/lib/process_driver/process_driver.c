@@ -400,10 +400,16 @@ static void adopt_plain(uv_loop_t *loop, const struct machine_spec *spec, const 
     .stands = process__stands, .network = process_network,                            \
     .set_background = process_set_background
 
+static const struct driver_file IMAGE_FILES[] = {
+    {"image.json", 4096, false}, {"memory", 1 << 20, true}, {"disk.tar", 1 << 30, true},
+    {"home.tar", 1 << 30, true}, {NULL, 0, false},
+};
+
 const struct driver process_driver = {
     .name = "process",
     .isolation = "none (test)",
     .logs = (const char *const[]){"console.log", NULL},
+    .image_files = IMAGE_FILES,
     .can = DRIVER_PAUSES | DRIVER_SAVES | DRIVER_POLICY | DRIVER_SIZES | DRIVER_SECRETS |
            DRIVER_DISKS | DRIVER_DISK_IMAGES,
     .facts = facts,

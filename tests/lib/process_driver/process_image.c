@@ -18,32 +18,57 @@
 
 static const char *const PARTS[] = {"memory", "disk", "home"}; // the first is not on the disk
 
-// Copy with cp(1), which keeps file owners, attributes and links. cp is killed with the daemon: a
-// test that kills the daemon checks at once what is left.
-static int copy(const char *from, const char *to, struct err *e)
+// Run a program that is killed with the daemon: a test that kills the daemon checks at once what is
+// left.
+static int run(const char *const argv[], struct err *e)
 {
     int status = 0;
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGPIPE, SIG_DFL);
-        execlp("cp", "cp", "-a", "--reflink=auto", "-T", from, to, (char *)NULL);
+        execvp(argv[0], (char *const *)(uintptr_t)argv);
         _exit(127);
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
-            return err_sys(e, errno, "wait for cp");
+            return err_sys(e, errno, "wait for %s", argv[0]);
     if (pid < 0 || status != 0)
-        return err_set(e, ERR_LIMIT, "the copy of %s to %s failed", from, to);
+        return err_set(e, ERR_LIMIT, "%s failed", argv[0]);
     return 0;
 }
 
-static int copy_parts(const char *from, const char *to, bool disk_only, struct err *e)
+// tar and cp keep file owners and links.
+static int pack(const char *from, const char *tar, struct err *e)
+{
+    const char *argv[] = {"tar", "-C", from, "-cf", tar, ".", NULL};
+    return run(argv, e);
+}
+
+static int unpack(const char *tar, const char *to, struct err *e)
+{
+    const char *argv[] = {"tar", "-C", to, "-xpf", tar, NULL};
+    return mkdir(to, 0700) < 0 && errno != EEXIST ? err_sys(e, errno, "make %s", to) : run(argv, e);
+}
+
+static int copy(const char *from, const char *to, struct err *e)
+{
+    const char *argv[] = {"cp", "-a", "--reflink=auto", "-T", from, to, NULL};
+    return run(argv, e);
+}
+
+// An image has plain files only: its directories are archives.
+static int copy_parts(const char *machine, const char *image, bool saves, bool disk_only,
+                      struct err *e)
 {
     for (size_t i = disk_only; i < ARRAY_LEN(PARTS); i++) {
-        char *source auto_free = str_printf("%s/%s", from, PARTS[i]);
-        char *target auto_free = str_printf("%s/%s", to, PARTS[i]);
-        if (file_exists(source) && copy(source, target, e) < 0)
+        char *ours auto_free = str_printf("%s/%s", machine, PARTS[i]);
+        char *saved auto_free = str_printf("%s/%s%s", image, PARTS[i], i ? ".tar" : "");
+        if (!file_exists(saves ? ours : saved))
+            continue;
+        int result = i == 0 ? (saves ? copy(ours, saved, e) : copy(saved, ours, e))
+                            : (saves ? pack(ours, saved, e) : unpack(saved, ours, e));
+        if (result < 0)
             return -1;
     }
     return 0;
@@ -84,7 +109,7 @@ int process_image_write(const char *machine, const char *image, bool disk_only, 
                         struct err *e)
 {
     char *path auto_free = str_printf("%s/image.json", image);
-    if (copy_parts(machine, image, disk_only, e) < 0) {
+    if (copy_parts(machine, image, true, disk_only, e) < 0) {
         empty(image);
         return -1;
     }
@@ -105,7 +130,7 @@ int process_image_check(const char *image, const char *template_dir,
     char *path auto_free = str_printf("%s/image.json", image);
     char *memory auto_free = str_printf("%s/memory", image);
     char *home auto_free =
-        str_printf("%s/home", image); // of the real envd, whose memory is not saved here
+        str_printf("%s/home.tar", image); // of the real envd, whose memory is not saved here
     if (!file_exists(path))
         return err_set(e, ERR_NOT_FOUND, "%s is no whole image", image);
     struct buf text auto_buf = BUF_INIT;
@@ -121,5 +146,5 @@ int process_image_read(const char *image, const char *machine, struct err *e)
     char *path auto_free = str_printf("%s/image.json", image);
     if (!file_exists(path))
         return err_set(e, ERR_NOT_FOUND, "%s is no whole image", image);
-    return copy_parts(image, machine, false, e);
+    return copy_parts(machine, image, false, false, e);
 }
