@@ -127,7 +127,7 @@ KERNEL := $(patsubst $(KERNEL_DIR)/%,$(B)/guest/kernel/%,$(KERNEL_SRC))
 # What every template's Python does first.
 SITE := $(B)/guest/python/sitecustomize.py
 HOST_ENVD := $(B)/test/envd
-TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/machine-shell $(B)/test/http-serve \
+TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/cubby-process $(B)/test/machine-shell $(B)/test/http-serve \
                  $(B)/test/faults/cubbyd-process $(B)/test/cubby-mcp-fixtures $(B)/test/breakout
 RUNSC_BIN := $(B)/bin/runsc
 TEST_HOME ?= $(abspath $(B)/test-home)
@@ -274,6 +274,10 @@ BESIDE := cubby-netd cubby-egress cubby-mountd cubby-jail cubby-nest cubby-qemu.
 $(B)/test/cubbyd-process: $(TEST_DAEMON) | $(BESIDE:%=$(B)/bin/%)
 	$(call link,$(LIBS_TLS) $(LIBS_NET) -lpthread)
 	@cd $(@D) && ln -sf $(BESIDE:%=../bin/%) ../bin/runsc . && ln -sf $(CURDIR)/tests/lib/daemon/build_engine.py cubby
+# The command line with the tests' drivers.
+$(B)/test/cubby-process: $(call obj,$(filter-out tests/lib/daemon/%,$(PROCESS_SRC)) $(SB)/cli/main.c) $(B)/lib/libcli.a \
+                         $(B)/lib/libweb.a $(B)/lib/libbuild.a $(B)/lib/libtemplate.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_ARCHIVE) $(LIBS_WSLAY) $(LIBS_TLS) $(LIBS_NET) -lpthread)
 $(B)/test/faults/cubbyd-process: $(FAULT_DAEMON) $(TEST_DAEMON) | $(BESIDE:%=$(B)/bin/%)
 	$(call link,$(LIBS_TLS) $(LIBS_NET) -lpthread)
 	@cd $(@D) && ln -sf $(BESIDE:%=../../bin/%) ../../bin/runsc . && \

@@ -12,7 +12,7 @@
 #include "sandbox-backend/base/str.h"
 
 #define FILE_BYTES    65536
-#define WORDS_MAX     4
+#define WORDS_MAX     5
 #define ADDRESS_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_[]:"
 
 // Check "HOST:PORT". The characters matter, because the address goes into a proxy's configuration.
@@ -57,7 +57,10 @@ static int read_option(struct node *n, const char *word, struct err *e)
     }
     if (str_starts(word, "moved=") && !*n->moved)
         return read_name(n->moved, word + 6, e);
-    return err_set(e, ERR_INVALID, "\"%.40s\" is not agent=HOST:PORT or moved=NAME", word);
+    if (str_starts(word, "then=") && !*n->then)
+        return read_name(n->then, word + 5, e);
+    return err_set(e, ERR_INVALID, "\"%.40s\" is not agent=HOST:PORT, then=NAME or moved=NAME",
+                   word);
 }
 
 // Split a line at blanks. Return the number of words, WORDS_MAX + 1 if there are more.
@@ -78,7 +81,8 @@ static int add_line(struct nodes *out, char *line, struct err *e)
     if (count == 0)
         return 0;
     if (count < 2 || count > WORDS_MAX)
-        return err_set(e, ERR_INVALID, "a line is: NAME URL [agent=HOST:PORT] [moved=NAME]");
+        return err_set(e, ERR_INVALID,
+                       "a line is: NAME URL [agent=HOST:PORT] [then=NAME] [moved=NAME]");
     if (out->count == NODES_MAX)
         return err_set(e, ERR_INVALID, "there are more than %d nodes", NODES_MAX);
     if (nodes_find(out, words[0]))
@@ -92,14 +96,34 @@ static int add_line(struct nodes *out, char *line, struct err *e)
     return 0;
 }
 
-static int check_moved(const struct nodes *nodes, const struct node *n, struct err *e)
+// Check that the other node, which a line names, serves sandboxes itself.
+static int check_other(const struct nodes *nodes, const struct node *n, const char *option,
+                       const char *other, struct err *e)
 {
-    const struct node *to = nodes_find(nodes, n->moved);
-    if (!*n->moved || (to && to != n && !*to->moved))
+    const struct node *to = nodes_find(nodes, other);
+    if (!*other || (to && to != n && !*to->moved))
         return 0;
     return err_set(e, ERR_INVALID,
-                   "moved=%s of node \"%s\" does not name another node that was not moved",
-                   n->moved, n->name);
+                   "%s=%s of node \"%s\" does not name another node that was not moved", option,
+                   other, n->name);
+}
+
+// The proxy asks two nodes at most for one id.
+static int check_others(const struct nodes *nodes, const struct node *n, struct err *e)
+{
+    const struct node *then = nodes_find(nodes, n->then);
+    if (check_other(nodes, n, "moved", n->moved, e) < 0 ||
+        check_other(nodes, n, "then", n->then, e) < 0)
+        return -1;
+    if (*n->then && *n->moved)
+        return err_set(e, ERR_INVALID,
+                       "node \"%s\" has both then= and moved=: keep moved=", n->name);
+    if (then && *then->then)
+        return err_set(e, ERR_INVALID,
+                       "then=%s of node \"%s\" names a node that has a then= itself; end that "
+                       "drain first, and write moved= for it",
+                       n->then, n->name);
+    return 0;
 }
 
 static int read_lines(char *text, struct nodes *out, struct err *e)
@@ -112,7 +136,7 @@ static int read_lines(char *text, struct nodes *out, struct err *e)
             return err_wrap(e, "line %d", number);
     }
     for (size_t i = 0; i < out->count; i++)
-        if (check_moved(out, &out->all[i], e) < 0)
+        if (check_others(out, &out->all[i], e) < 0)
             return -1;
     return out->count ? 0 : err_set(e, ERR_INVALID, "it names no node");
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file with the nodes of a fleet, which `cubby fleet` and `cubbyd --peers` read. A line is
 //
-//   NAME URL [agent=HOST:PORT] [moved=NAME]      # such as: a https://10.0.0.1:3000
+//   NAME URL [agent=HOST:PORT] [then=NAME] [moved=NAME]     # such as: a https://10.0.0.1:3000
 //
-// `agent` is the address of cubbyd's --agent. `moved` says that the node's sandboxes were moved to
-// another node, which answers for it from now on. "#" begins a comment.
+// `agent` is the address of cubbyd's --agent. `then` names the node to which this one is drained:
+// it has those sandboxes of this node that were moved. `moved` says that all of them were moved to
+// another node, which answers for this one from now on. "#" begins a comment.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,6 +22,7 @@ struct node {
     char *address;                 // owned; "10.0.0.1:3000"
     char *agent;                   // owned; NULL: none
     char moved[NODE_NAME_MAX + 1]; // "": it serves its sandboxes itself
+    char then[NODE_NAME_MAX + 1];  // "": no other node has sandboxes of this one
 };
 
 struct nodes {

@@ -253,6 +253,50 @@ int connection_snapshot_delete(struct connection *c, const char *snapshot, struc
     return outcome(c, &w);
 }
 
+json_t *connection_health(struct connection *c, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_health(c->client, on_json, &w);
+    return wait_for(c, &w);
+}
+
+int connection_drain(struct connection *c, bool wakes, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_drain(c->client, wakes, on_done, &w);
+    return outcome(c, &w);
+}
+
+json_t *connection_move(struct connection *c, const char *id, const char *node, bool cut,
+                        struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_move(c->client, id, node, cut, on_json, &w);
+    return wait_for(c, &w);
+}
+
+int connection_move_cancel(struct connection *c, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_move_cancel(c->client, id, on_done, &w);
+    return outcome(c, &w);
+}
+
+int connection_moved(struct connection *c, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_moved(c->client, id, on_done, &w);
+    return outcome(c, &w);
+}
+
+json_t *connection_arrive(struct connection *c, const char *id, const char *dir, bool wake,
+                          struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_arrive(c->client, id, dir, wake, on_json, &w);
+    return wait_for(c, &w);
+}
+
 json_t *connection_fork(struct connection *c, const char *id, const struct fork_opts *opts,
                         struct err *e)
 {

@@ -78,6 +78,16 @@ json_t *connection_mounts(struct connection *c, const char *id, struct err *e);
 int connection_unmount(struct connection *c, const char *id, const char *target, struct err *e);
 int connection_rollback(struct connection *c, const char *id, const char *snapshot, struct err *e);
 
+// A node that is drained (client.h).
+json_t *connection_health(struct connection *c, struct err *e);
+int connection_drain(struct connection *c, bool wakes, struct err *e);
+json_t *connection_move(struct connection *c, const char *id, const char *node, bool cut,
+                        struct err *e);
+int connection_move_cancel(struct connection *c, const char *id, struct err *e);
+int connection_moved(struct connection *c, const char *id, struct err *e);
+json_t *connection_arrive(struct connection *c, const char *id, const char *dir, bool wake,
+                          struct err *e);
+
 // Return the id that `given` means: itself, or the only id that begins with it. New string, or
 // NULL.
 char *connection_resolve(struct connection *c, const char *given, struct err *e);

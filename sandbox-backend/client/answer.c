@@ -78,7 +78,7 @@ void answer_api_error(struct err *e, int status, const char *body, size_t len)
         code = ERR_GONE;
     else if (status == 500 && is_unknown_to_cube(text_of(object, "message")))
         code = ERR_NOT_FOUND;
-    else if (str_eq(error_code, "host_full"))
+    else if (str_eq(error_code, "host_full") || str_eq(error_code, "sandbox_in_use"))
         code = ERR_BUSY;
     else if (str_eq(error_code, "port_exposed") || str_eq(error_code, "host_port_taken"))
         code = ERR_EXISTS; // in any state of the sandbox

@@ -399,3 +399,21 @@ struct client_op *client_network_set(struct client *c, const char *id, const jso
 // NULL in *out when nothing was given.
 int network_spec(json_t **out, const char *what, const json_t *allow, const json_t *deny,
                  struct err *e);
+
+// ---- a node of a fleet that is drained, at the local daemon's socket. `id` and `node` are valid.
+
+// Get {"node", "draining", ...}.
+struct client_op *client_health(struct client *c, client_json_cb cb, void *ctx);
+// Take no new sandboxes; and, unless `wakes`, wake none.
+struct client_op *client_drain(struct client *c, bool wakes, client_done_cb cb, void *ctx);
+// Begin to move a sandbox: it is hibernated. Gets {"ran", "again"}: it ran; an earlier command
+// began this. ERR_BUSY: it answers requests, which `cut` would cut.
+struct client_op *client_move(struct client *c, const char *id, const char *node, bool cut,
+                              client_json_cb cb, void *ctx);
+struct client_op *client_move_cancel(struct client *c, const char *id, client_done_cb cb,
+                                     void *ctx);
+struct client_op *client_moved(struct client *c, const char *id, client_done_cb cb, void *ctx);
+// Take a sandbox that came, from the directory `dir` of the home's cache. NULL: ask whether it is
+// here already; ERR_NOT_FOUND.
+struct client_op *client_arrive(struct client *c, const char *id, const char *dir, bool wake,
+                                client_json_cb cb, void *ctx);

@@ -37,6 +37,7 @@
 #include "sandbox-backend/daemon/proxy/proxy.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
+#include "sandbox-backend/daemon/sleep/move.h"
 #include "sandbox-backend/daemon/sleep/pause.h"
 #include "sandbox-backend/log/log.h"
 
@@ -58,6 +59,7 @@ static const int SIGNALS[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 static const struct store_hooks HOOKS = {
     .wake = pause_wake_by_use,
     .pause_overdue = pause_overdue,
+    .move_let_go = move_let_go,
     .sleep_next_ms = idle_next_ms,
     .sleep_look = idle_look,
     .take_pooled = pool_take,
@@ -66,6 +68,7 @@ static const struct store_hooks HOOKS = {
     .disconnect = proxy_disconnect,
     .ports_to_json = ports_to_json,
     .ports_from_json = ports_from_json,
+    .ports_reopen = ports_reopen,
     .mounts_on_state = mounts_on_state,
     .mounts_inherit = mounts_inherit,
     .mounts_from_json = mounts_from_json,

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fleet under load, by hand (`make fleet-test`): three daemons behind haproxy, 300 sandboxes, 20 clients; one daemon
-is killed and started again, and one is drained, while the clients work. Then the cost of the proxy.
+is killed and started again, and the sandboxes of another one are moved to the third, while the clients work. Then the
+cost of the proxy.
 
-Prints a line of JSON. Fails if a sandbox is lost, if a request reaches a wrong node, or if a request fails that was not
-for the killed node. FLEET_SANDBOXES, FLEET_CLIENTS and FLEET_SECONDS change the size.
+Prints a line of JSON. Fails if a sandbox is lost or is there twice, if a request reaches a wrong node, or if a request
+fails that was not for the killed node. FLEET_SANDBOXES, FLEET_CLIENTS and FLEET_SECONDS change the size.
 """
 
 import collections
@@ -18,13 +19,13 @@ import threading
 import time
 
 from cubbyd import wait_for
-from fleet import Fleet, GuestNode
+from fleet import DrainNode, Fleet, GuestNode
 
 SANDBOXES = int(os.environ.get("FLEET_SANDBOXES", "300"))
 CLIENTS = int(os.environ.get("FLEET_CLIENTS", "20"))
 SECONDS = int(os.environ.get("FLEET_SECONDS", "30"))
 COMMANDS = 600
-KILLED, DRAINED = "b", "c"
+KILLED, DRAINED, TAKER = "b", "c", "a"
 
 
 class Client(threading.Thread):
@@ -99,7 +100,8 @@ def fill(fleet):
 
 
 def trouble(fleet, made):
-    """Kills one node and starts it again, and drains another, a third of the time each."""
+    """Kills one node and starts it again, and moves the sandboxes of another away, a third of the time each or more.
+    Returns the seconds that both took, and what was said of each sandbox."""
     time.sleep(SECONDS / 3)
     killed = fleet.nodes[KILLED]
     killed.process.kill()
@@ -110,19 +112,25 @@ def trouble(fleet, made):
     wait_for(lambda: fleet.through(theirs).status == 204, 60, "the killed node is back")
     back = time.monotonic() - died
     time.sleep(SECONDS / 3)
-    assert fleet.nodes[DRAINED].request("POST", "/drain").status == 204
+    began = time.monotonic()
+    drain = fleet.start_drain(DRAINED, TAKER)
+    out, err = drain.communicate(timeout=600)
+    moved = time.monotonic() - began
+    assert drain.returncode == 0, out + err
     time.sleep(SECONDS / 3)
-    return back
+    return back, moved, collections.Counter(line.split(" ", 1)[1] for line in out.splitlines())
 
 
 def under_load():
-    with Fleet("a", "b", "c") as fleet:
+    fleet = Fleet("a", "b", "c", kind=DrainNode)
+    fleet.list_nodes(**{DRAINED: f"then={TAKER}"})
+    with fleet:
         made = fill(fleet)
         clients = [Client(fleet, made, seed) for seed in range(CLIENTS)]
         started = time.monotonic()
         for client in clients:
             client.start()
-        back = trouble(fleet, made)
+        back, moved, said = trouble(fleet, made)
         for client in clients:
             client.over.set()
         for client in clients:
@@ -137,7 +145,8 @@ def under_load():
         elsewhere = [key for key in failed if key.split()[0] not in (KILLED, "create", "any")]
         report = {"sandboxes": len(made), "per_node": dict(collections.Counter(s[0] for s in made)), "clients": CLIENTS,
                   "requests": sum(seen.values()), "per_second": round(sum(seen.values()) / seconds), "failed": failed,
-                  "back_after_s": round(back, 2), "lost": lost, "wrong_node": wrong,
+                  "back_after_s": round(back, 2), "moved_in_s": round(moved, 2), "moves": said,
+                  "left_behind": fleet.nodes[DRAINED].directories(), "twice": len(listed) - len(set(listed)), "lost": lost, "wrong_node": wrong,
                   "missing_in_list": sorted(expected - set(listed)), "unexpected_failures": elsewhere}
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda s: fleet.request("DELETE", f"/sandboxes/{s}"), listed))
@@ -181,7 +190,7 @@ def cost():
 def main():
     report = {**under_load(), **cost()}
     print(json.dumps(report))
-    bad = [report[k] for k in ("lost", "wrong_node", "missing_in_list", "unexpected_failures") if report[k]]
+    bad = [report[k] for k in ("left_behind", "twice", "lost", "wrong_node", "missing_in_list", "unexpected_failures") if report[k]]
     return 1 if bad else 0
 
 

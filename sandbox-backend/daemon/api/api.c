@@ -10,13 +10,16 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/sleep/move.h"
 #include "sandbox-backend/daemon/sleep/pause.h"
 
 #define SMALL_BODY_BYTES 65536
 #define BODY_BYTES       2097152 // of API_BODY: a build's steps
 #define HOLES            2       // "{}" in a pattern, at most
+#define MOVING_RETRY_S   2
 
 enum needs {
     API_PLAIN,   // nothing: the handler reads the request
@@ -33,6 +36,10 @@ static const struct route {
     {"GET", "/health", API_PLAIN, api_health},
     {"POST", "/drain", API_PLAIN, api_drain},
     {"DELETE", "/drain", API_PLAIN, api_undrain},
+    {"POST", "/sandboxes/{}/move", API_SANDBOX, api_move},
+    {"DELETE", "/sandboxes/{}/move", API_SANDBOX, api_move_end},
+    {"POST", "/sandboxes/{}/moved", API_PLAIN, api_moved},
+    {"POST", "/arrivals/{}", API_PLAIN, api_arrive},
     {"POST", "/sandboxes", API_PLAIN, api_create},
     {"POST", "/v2/sandboxes", API_PLAIN, api_create},
     {"GET", "/sandboxes", API_PLAIN, api_list},
@@ -160,8 +167,12 @@ static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
     p->call.sb = sb;
     if (p->call.req)
         http_request_on_close(p->call.req, NULL, NULL); // a handler that answers later sets its own
-    if (p->call.req && e)
-        api_reply_moved(p->call.req, e);
+    struct err moves = ERR_INIT;
+    char *node auto_free = e && p->call.req ? moved_to(p->call.store, p->id) : NULL;
+    if (node)
+        reply_moved(p->call.req, p->id, node);
+    else if (p->call.req && (e || api_check_stays(sb, &moves) < 0))
+        api_reply_moved(p->call.req, e ? e : &moves);
     else if (p->call.req)
         call_handler(p->route, &p->call);
     change_free(p);
@@ -191,10 +202,13 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
         return;
     }
     struct sandbox *sb = err_is(&e) ? NULL : api_find(p->call.store, req, p->id);
-    if (sb && sb->asleep) { // callers see it as running
+    if (sb && (sb->asleep || sb->moving)) { // callers see a sandbox that is asleep as running
         p->waking = true;
         http_request_on_close(req, on_client_gone, p);
-        pause_wake(sb, on_woken, p);
+        if (sb->asleep)
+            pause_wake(sb, on_woken, p);
+        else
+            move_wait(sb, on_woken, p);
         return;
     }
     if (sb) {
@@ -328,6 +342,11 @@ struct sandbox *api_find(struct store *store, struct http_request *req, const ch
     if (sb && api_keys_sees(store->api_keys, req, sb->owner))
         return sb;
     const struct ended_entry *ended = store_find_ended(store, id);
+    char *node auto_free = ended ? NULL : moved_to(store, id);
+    if (node) {
+        reply_moved(req, id, node);
+        return NULL;
+    }
     if (!ended && sandbox_id_is_foreign(id, store->node)) {
         reply_foreign(req, id, store->node);
         return NULL;
@@ -340,6 +359,15 @@ struct sandbox *api_find(struct store *store, struct http_request *req, const ch
     char *sentence auto_free = ended_sentence(ended);
     reply_error(req, 404, "sandbox_ended", "Sandbox \"%.80s\" has ended: %s", id, sentence);
     return NULL;
+}
+
+int api_check_stays(const struct sandbox *sb, struct err *e)
+{
+    if (!sb->moving)
+        return 0;
+    e->retry_s = MOVING_RETRY_S;
+    return err_set(e, ERR_BUSY, "Sandbox \"%s\" is being moved to node %s; try again in a moment",
+                   sb->id, sb->moving);
 }
 
 int api_need_running(struct api_call *c, struct err *e)

@@ -48,6 +48,7 @@ api_handler api_logs;                                                           
 api_handler api_templates, api_template, api_template_delete;                     // api_templates.c
 api_handler api_alias, api_teams, api_pool, api_no_feature;                       // api_templates.c
 api_handler api_health, api_drain, api_undrain;                                   // api_health.c
+api_handler api_move, api_move_end, api_moved, api_arrive;                        // api_move.c
 api_handler api_build_request, api_build_start, api_build_status, api_build_logs; // api_builds.c
 api_handler api_build_end, api_template_publish;                                  // api_builds.c
 api_handler api_upload_link, api_upload;                                          // api_uploads.c
@@ -85,6 +86,8 @@ int api_snapshot_delete(struct api_call *c, struct snapshot *snap, struct err *e
 // Return the sandbox with this id if the sender of `req` may see it; NULL after a 404, which tells
 // a sandbox that has ended from one that never existed.
 struct sandbox *api_find(struct store *store, struct http_request *req, const char *id);
+// Check that the sandbox is not being moved to another node, for a request that changes it.
+int api_check_stays(const struct sandbox *sb, struct err *e);
 // Check that the sandbox runs; the error says its state.
 int api_need_running(struct api_call *c, struct err *e);
 // Check a time to live.

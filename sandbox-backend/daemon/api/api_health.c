@@ -9,6 +9,7 @@
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/sleep/move.h"
 #include "sandbox-backend/log/log.h"
 
 #define ROOM_BYTES ((int64_t)512 << 20) // of the guest of the template default
@@ -58,25 +59,29 @@ int api_health(struct api_call *c, struct err *e)
     return 0;
 }
 
-static int set_draining(struct api_call *c, bool draining, struct err *e)
+static int set_draining(struct api_call *c, bool draining, bool leaving, struct err *e)
 {
     if (!api_keys_sees_host(c->store->api_keys, c->req)) {
         c->error_code = "unix_socket_only";
         return err_set(e, ERR_DENIED, "only the daemon's unix socket takes this request");
     }
-    if (store_set_draining(c->store, draining, e) < 0)
+    if (store_set_draining(c->store, draining, leaving, e) < 0)
         return -1;
-    log_info("daemon.draining", "draining=%d", draining);
+    // No command goes on with moves, so nothing waits for their ends.
+    for (struct sandbox *sb = store_first(c->store); !leaving && sb; sb = store_next(sb))
+        if (sb->hold_ms)
+            move_let_go(sb);
+    log_info("daemon.draining", "draining=%d leaving=%d", draining, leaving);
     reply_empty(c->req);
     return 0;
 }
 
 int api_drain(struct api_call *c, struct err *e)
 {
-    return set_draining(c, true, e);
+    return set_draining(c, true, str_eq(http_request_query(c->req, "wakes", NULL), "off"), e);
 }
 
 int api_undrain(struct api_call *c, struct err *e)
 {
-    return set_draining(c, false, e);
+    return set_draining(c, false, false, e);
 }

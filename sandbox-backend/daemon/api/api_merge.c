@@ -46,6 +46,17 @@ static int by_page(const void *a, const void *b, void *page)
     return page_is_before(page, left->ns, left->id, right->ns, right->id) ? -1 : 1;
 }
 
+// While a sandbox is moved, two nodes may have it for a moment. In the order of a page, the two are
+// neighbours. Return how many entries are left.
+static size_t drop_twins(struct entry *all, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!kept || strcmp(all[kept - 1].id, all[i].id) != 0)
+            all[kept++] = all[i];
+    return kept;
+}
+
 static void reply_list(struct merge *m)
 {
     size_t count = json_array_size(m->ours);
@@ -54,6 +65,7 @@ static void reply_list(struct merge *m)
     for (size_t i = 0; i < count; i++)
         all[i] = entry_of(m, json_array_get(m->ours, i));
     qsort_r(all, count, sizeof *all, by_page, &m->how.page);
+    count = drop_twins(all, count);
     size_t most = (uint64_t)m->how.page.limit < count ? (size_t)m->how.page.limit : count;
     for (size_t i = 0; i < most; i++)
         json_array_append(shown, all[i].value);

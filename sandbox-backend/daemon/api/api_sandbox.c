@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // GET and DELETE of one sandbox, POST timeout and refreshes.
+#include <stdlib.h>
+#include <string.h>
+
 #include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
@@ -8,6 +12,7 @@
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/sleep/move.h"
 
 #define REFRESH_S     15 // at least, as with E2B
 #define REFRESH_MAX_S 3600
@@ -27,9 +32,41 @@ static void on_killed(void *ctx)
         reply_empty(req);
 }
 
+// A kill that waits for the end of a move.
+struct late_kill {
+    struct http_request *req; // NULL once the client has gone
+    struct store *store;
+    char id[SANDBOX_ID_MAX + 1];
+};
+
+static void on_move_over(struct sandbox *sb, const struct err *e, void *ctx)
+{
+    struct late_kill *late = ctx;
+    struct err why = ERR_INIT;
+    struct api_call c = {.store = late->store, .req = late->req};
+    (void)sb;
+    (void)e;
+    if (c.req)
+        http_request_on_close(c.req, NULL, NULL);
+    c.sb = c.req ? api_find(late->store, c.req, late->id) : NULL; // or it answers
+    if (c.sb && api_check_stays(c.sb, &why) < 0)
+        reply_err(c.req, NULL, &why);
+    else if (c.sb)
+        api_kill(&c, &why);
+    free(late);
+}
+
 int api_kill(struct api_call *c, struct err *e)
 {
     (void)e;
+    if (c->sb->moving) {
+        struct late_kill *late = xcalloc(1, sizeof *late);
+        late->store = c->store;
+        memcpy(late->id, c->sb->id, sizeof late->id);
+        reply_later(c->req, &late->req);
+        move_wait(c->sb, on_move_over, late);
+        return 0;
+    }
     c->sb->on_ended = on_killed;
     c->sb->on_ended_ctx = api_later_new(c);
     ending_start(c->sb, ENDED_KILLED, NULL);

@@ -116,6 +116,15 @@ struct quota api_keys_quota(struct api_keys *k, const char *name)
     return QUOTA_UNLIMITED;
 }
 
+bool api_keys_knows(struct api_keys *k, const char *name)
+{
+    refresh(k);
+    for (int i = 0; i < k->keys.list.count; i++)
+        if (str_eq(k->keys.list.items[i].name, name))
+            return true;
+    return false;
+}
+
 const char *api_keys_tiers(struct api_keys *k, const char *name)
 {
     refresh(k);

@@ -35,6 +35,8 @@ struct quota;
 
 // Return the quota of the key of this name, as the file has it now; no limits for an unknown name.
 struct quota api_keys_quota(struct api_keys *k, const char *name);
+// Return whether there is a key of this name, expired or not.
+bool api_keys_knows(struct api_keys *k, const char *name);
 // Return the tiers that the key of this name may ask for, as tier_wish.tiers_of_key has them.
 // Borrowed for this turn of the loop.
 const char *api_keys_tiers(struct api_keys *k, const char *name);

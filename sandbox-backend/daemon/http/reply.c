@@ -87,6 +87,15 @@ void reply_foreign(struct http_request *req, const char *id, const char *node)
                 id, (int)sandbox_id_node_len(id), id, ours);
 }
 
+void reply_moved(struct http_request *req, const char *id, const char *node)
+{
+    http_response_header(req, "Cubby-Node", node);
+    reply_error(req, 425, "sandbox_moved",
+                "sandbox \"%.60s\" was moved to node \"%s\": send requests to the proxy of the "
+                "fleet, whose list must say then=%s or moved=%s for this node (cubby fleet config)",
+                id, node, node, node);
+}
+
 static void on_client_gone(void *ctx)
 {
     struct http_request **slot = ctx;

@@ -22,6 +22,9 @@ void reply_err(struct http_request *req, const char *code, const struct err *e);
 // Answer 421: the id of this sandbox, snapshot or build is of another node than `node` (NULL: this
 // daemon has no node name).
 void reply_foreign(struct http_request *req, const char *id, const char *node);
+// Answer 425: the sandbox was moved to this node. The proxy of a fleet then asks that node (425,
+// because HAProxy repeats a request after that status, and programs in guests hardly use it).
+void reply_moved(struct http_request *req, const char *id, const char *node);
 // `req` is answered later. Set *slot to it, and to NULL when the client goes before that.
 void reply_later(struct http_request *req, struct http_request **slot);
 // Answer a browser's preflight request: every origin may send every header. That is safe because no

@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 
@@ -117,7 +118,10 @@ static void reply_ended(struct http_request *req, const char *id, const struct e
 
 static void not_here(struct http_request *req, const struct store *store, const char *id)
 {
-    if (sandbox_id_is_foreign(id, store->node))
+    char *node auto_free = moved_to(store, id);
+    if (node)
+        reply_moved(req, id, node);
+    else if (sandbox_id_is_foreign(id, store->node))
         reply_foreign(req, id, store->node);
     else
         proxy_error(req, 502, id, "sandbox_not_found", NOT_FOUND);
@@ -140,7 +144,10 @@ void proxy_error_gone(struct http_request *req, struct store *store, const char 
 void proxy_error_ending(struct http_request *req, const struct sandbox *sb)
 {
     struct ended_entry now = sandbox_ending_entry(sb);
-    reply_ended(req, sb->id, &now);
+    if (sb->why == ENDED_MOVED)
+        not_here(req, sb->store, sb->id);
+    else
+        reply_ended(req, sb->id, &now);
 }
 
 void proxy_error_transition(struct http_request *req, const struct sandbox *sb)

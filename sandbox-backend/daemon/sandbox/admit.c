@@ -246,8 +246,44 @@ int admit_check_create(const struct store *store, const struct create_spec *spec
     return check_quota(store, spec->owner, &want, NULL, e);
 }
 
+int admit_check_arrival(const struct store *store, struct err *e)
+{
+    long long most = store->limits.admission.sandboxes;
+    if (store->stopping)
+        return err_set(e, ERR_UNAVAILABLE, "the daemon is stopping");
+    if (store->draining)
+        return err_set(e, ERR_BUSY, "this node is being drained itself");
+    return (long long)store->count < most
+               ? 0
+               : err_set(e, ERR_BUSY, "this node has its maximum of %lld sandboxes", most);
+}
+
+int admit_check_owner(const struct sandbox *sb, struct err *e)
+{
+    const struct quota_want want = {1, 0, 0};
+    if (sb->owner && !api_keys_knows(sb->store->api_keys, sb->owner))
+        return err_set(e, ERR_PRECONDITION,
+                       "this node does not know the API key \"%.64s\", whose sandbox it is; give "
+                       "all nodes the same keys",
+                       sb->owner);
+    return check_quota(sb->store, sb->owner, &want, sb, e);
+}
+
+static int check_leaving(const struct sandbox *sb, struct err *e)
+{
+    if (!sb->moving && (sb->stays || !sb->store->leaving))
+        return 0;
+    if (e)
+        e->retry_s = DRAINING_RETRY_S;
+    return err_set(e, ERR_BUSY,
+                   "the sandbox is about to be moved to another node; try again in "
+                   "a moment");
+}
+
 int admit_check_wake(const struct sandbox *sb, struct err *e)
 {
     const struct quota_want want = {0, sb->machine ? 0 : sb->facts.memory_mb, sb->facts.cpus};
+    if (check_leaving(sb, e) < 0)
+        return -1;
     return check_quota(sb->store, sb->owner, &want, sb, e);
 }

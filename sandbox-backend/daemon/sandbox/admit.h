@@ -22,6 +22,11 @@ struct quota admit_quota(const struct store *store, const char *owner);
 
 // Refuse a create at once: the daemon is stopping, or a quota of the owner is used up.
 int admit_check_create(const struct store *store, const struct create_spec *spec, struct err *e);
+// Check that this host may take one more sandbox from another node.
+int admit_check_arrival(const struct store *store, struct err *e);
+// Check that the owner of a sandbox that came from another node may have it here.
+// ERR_PRECONDITION: its API key is unknown.
+int admit_check_owner(const struct sandbox *sb, struct err *e);
 // Refuse a wake at once: a quota of the owner is used up. A woken sandbox takes processors, and
 // memory if it has no machine.
 int admit_check_wake(const struct sandbox *sb, struct err *e);

@@ -31,6 +31,7 @@ static const struct {
     [ENDED_DIED] = {"died", "its machine ended unexpectedly"},
     [ENDED_STOPPED] = {"stopped", "the daemon was stopped"},
     [ENDED_LOST] = {"lost", "it no longer ran when the daemon was started again"},
+    [ENDED_MOVED] = {"moved", "it was moved to another node"},
 };
 
 const char *ended_why_name(enum ended_why why)

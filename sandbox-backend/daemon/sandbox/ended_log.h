@@ -21,6 +21,7 @@ enum ended_why {
     ENDED_DIED,    // its machine ended by itself
     ENDED_STOPPED, // the daemon was stopped
     ENDED_LOST,    // a starting daemon could not adopt it
+    ENDED_MOVED,   // another node has it; never in the log
 };
 
 struct ended_entry {

@@ -152,7 +152,7 @@ void ending_all(struct store *store, bool leave)
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
         if (sb->state == SANDBOX_CREATING)
             create_abandon(sb, "the daemon is stopping");
-        else if (sb->state < SANDBOX_KILLING && leave)
+        else if (sb->state < SANDBOX_KILLING && (leave || sb->moving)) // another node may have it
             release(sb);
         else if (sb->state < SANDBOX_KILLING)
             ending_start(sb, ENDED_STOPPED, NULL);

@@ -15,7 +15,8 @@ static const char *const NAMES[] = {
     [OPERATION_POOL] = "pool",   [OPERATION_HAND_OUT] = "hand-out",
     [OPERATION_ADOPT] = "adopt", [OPERATION_PAUSE] = "pause",
     [OPERATION_WAKE] = "wake",   [OPERATION_ROLLBACK] = "rollback",
-    [OPERATION_SAVE] = "save",   [OPERATION_END] = "end",
+    [OPERATION_SAVE] = "save",   [OPERATION_MOVE] = "move",
+    [OPERATION_END] = "end",
 };
 
 enum {
@@ -28,17 +29,18 @@ enum {
 // clang-format off
 // A row for each operation under way, a column for each operation that a request asks for.
 static const unsigned char VERDICTS[OPERATION_KINDS][OPERATION_KINDS] = {
-                           //    create pool hand-out adopt pause wake rollback save end
-    [OPERATION_NONE]     = {R,   B,     B,   B,       B,    B,    B,   B,       B,   B},
-    [OPERATION_CREATE]   = {R,   R,     R,   R,       R,    R,    R,   R,       R,   C},
-    [OPERATION_POOL]     = {R,   R,     R,   W,       R,    R,    R,   R,       R,   C},
-    [OPERATION_HAND_OUT] = {R,   R,     R,   R,       R,    R,    J,   R,       W,   C},
-    [OPERATION_ADOPT]    = {R,   R,     R,   R,       R,    R,    R,   R,       R,   C},
-    [OPERATION_PAUSE]    = {R,   R,     R,   R,       R,    R,    W,   R,       W,   C},
-    [OPERATION_WAKE]     = {R,   R,     R,   R,       R,    R,    J,   R,       W,   C},
-    [OPERATION_ROLLBACK] = {R,   R,     R,   R,       R,    R,    W,   R,       W,   C},
-    [OPERATION_SAVE]     = {R,   R,     R,   R,       R,    W,    W,   W,       W,   C},
-    [OPERATION_END]      = {R,   R,     R,   R,       R,    R,    R,   R,       R,   R},
+                           //    create pool hand-out adopt pause wake rollback save move end
+    [OPERATION_NONE]     = {R,   B,     B,   B,       B,    B,    B,   B,       B,   B,   B},
+    [OPERATION_CREATE]   = {R,   R,     R,   R,       R,    R,    R,   R,       R,   R,   C},
+    [OPERATION_POOL]     = {R,   R,     R,   W,       R,    R,    R,   R,       R,   R,   C},
+    [OPERATION_HAND_OUT] = {R,   R,     R,   R,       R,    R,    J,   R,       W,   R,   C},
+    [OPERATION_ADOPT]    = {R,   R,     R,   R,       R,    R,    R,   R,       R,   R,   C},
+    [OPERATION_PAUSE]    = {R,   R,     R,   R,       R,    R,    W,   R,       W,   R,   C},
+    [OPERATION_WAKE]     = {R,   R,     R,   R,       R,    R,    J,   R,       W,   R,   C},
+    [OPERATION_ROLLBACK] = {R,   R,     R,   R,       R,    R,    W,   R,       W,   R,   C},
+    [OPERATION_SAVE]     = {R,   R,     R,   R,       R,    W,    W,   W,       W,   R,   C},
+    [OPERATION_MOVE]     = {R,   R,     R,   R,       R,    W,    W,   W,       W,   R,   C},
+    [OPERATION_END]      = {R,   R,     R,   R,       R,    R,    R,   R,       R,   R,   R},
 };
 // clang-format on
 

@@ -33,6 +33,7 @@ enum operation_kind {
     OPERATION_WAKE,     // sleep/hibernate.c
     OPERATION_ROLLBACK, // sleep/rollback.c
     OPERATION_SAVE,     // snapshot/saving.c
+    OPERATION_MOVE,     // sleep/move.c: another node is getting the sandbox
     OPERATION_END,      // sandbox/ending.c; never gives the slot back
     OPERATION_KINDS,
 };

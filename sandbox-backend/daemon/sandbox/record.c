@@ -50,7 +50,7 @@ static const struct json_field FIELDS[] = {
     LONG(timeout_ms),      LONG(started_ns),  LONG(end_ms),        LONG(end_ns),
     LONG(used_ms),         IDLE(freeze_ms),   IDLE(hibernate_ms),  BOOL(sliding),
     BOOL(auto_pause),      BOOL(auto_resume), BOOL(asleep),        LONG(first_timeout_ms),
-    BOOL(auto_pause_disk), TEXT(parent),
+    BOOL(auto_pause_disk), TEXT(parent),      TEXT(moving),        BOOL(moving_ran),
 };
 
 static json_t *to_json(const struct sandbox *sb)

@@ -97,6 +97,7 @@ void sandbox_free(struct sandbox *sb)
     free(sb->parent);
     guest_usage_fini(&sb->guest_usage);
     net_policy_fini(&sb->policy);
+    free(sb->moving);
     free(sb->snapshot);
     free(sb->image);
     free(sb->mask_request_host);

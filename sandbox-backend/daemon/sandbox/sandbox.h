@@ -121,6 +121,13 @@ struct sandbox {
     bool booted; // this daemon booted its machine, because of its size, and did not restore it
     bool asleep; // paused for lack of use: callers see it as running, any request wakes it
 
+    // A move to another node (sleep/move.h).
+    char *moving;          // owned; the node that gets it; NULL: it stays
+    bool moving_ran;       // it ran when the move began, so it is woken there
+    bool stays;            // it cannot be moved, so it wakes here while others are moved
+    struct operation move; // in the slot while requests wait for the end of the move
+    int64_t hold_ms;       // monotonic; when they stop waiting; 0: none waits
+
     // The operation under way (operation.h).
     struct operation *op;           // borrowed; NULL: none
     struct operation *cancelled;    // borrowed; cancelled by the sandbox's end, its on_gone is due;

@@ -8,6 +8,7 @@
 #include <sys/param.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
@@ -18,8 +19,10 @@
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/host/meminfo.h"
 
-#define RECORDS_MAX 16         // writes of records in one turn
-#define DRAINING    "draining" // a file of the home
+#define RECORDS_MAX    16          // writes of records in one turn
+#define DRAINING       "draining"  // a file of the home
+#define LEAVING        "leaving\n" // its contents, if no sandbox wakes
+#define DRAINING_BYTES 64
 
 static void on_timer(struct deadline *timer);
 
@@ -43,21 +46,26 @@ void store_limits_defaults(struct store_limits *limits)
     admission_defaults(&limits->admission);
 }
 
-int store_set_draining(struct store *store, bool draining, struct err *e)
+int store_set_draining(struct store *store, bool draining, bool leaving, struct err *e)
 {
     char *path auto_free = home_path(store->home, DRAINING);
-    if (draining && file_write_atomic(path, "", 0, 0600, e) < 0)
+    const char *text = leaving ? LEAVING : "";
+    if (draining && file_write_atomic(path, text, strlen(text), 0600, e) < 0)
         return -1;
     if (!draining && unlink(path) < 0 && errno != ENOENT)
         return err_sys(e, errno, "remove %s", path);
     store->draining = draining;
+    store->leaving = leaving;
     return 0;
 }
 
-static bool was_draining(const struct store *store)
+static void read_draining(struct store *store)
 {
     char *path auto_free = home_path(store->home, DRAINING);
-    return file_exists(path);
+    struct buf text auto_buf = BUF_INIT;
+    store->draining = file_exists(path);
+    store->leaving = store->draining && file_read(path, DRAINING_BYTES, &text, NULL) == 0 &&
+                     str_eq(buf_str(&text), LEAVING);
 }
 
 int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *hooks,
@@ -66,7 +74,7 @@ int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *h
     *store = (struct store){.loop = loop, .hooks = hooks, .limits = *limits};
     store->home = xstrdup(home);
     store->dir = home_path(home, "sandboxes");
-    store->draining = was_draining(store);
+    read_draining(store);
     TAILQ_INIT(&store->sandboxes);
     ended_log_open(&store->ended, home);
     deadline_init(&store->expiry, loop, on_timer);
@@ -165,7 +173,7 @@ void store_stop(struct store *store, void (*on_empty)(void *ctx), void *ctx)
 static bool has_end(const struct sandbox *sb)
 {
     bool runs = sb->state == SANDBOX_RUNNING || (sb->state == SANDBOX_PAUSED && sb->asleep);
-    return runs && !(sb->auto_pause && sb->op);
+    return runs && !(sb->auto_pause && sb->op) && !sb->moving; // the other node ends it
 }
 
 // Return when to write the record again. A sandbox that is being ended gets no new record.
@@ -174,12 +182,18 @@ static int64_t record_ms(const struct sandbox *sb)
     return sb->record_again_ms && sandbox_is_known(sb) ? sb->record_again_ms : INT64_MAX;
 }
 
+// Return when to let the requests go that wait for the end of a move.
+static int64_t hold_ms(const struct sandbox *sb)
+{
+    return sb->hold_ms && sandbox_is_known(sb) ? sb->hold_ms : INT64_MAX;
+}
+
 void store_plan(struct store *store)
 {
     int64_t earliest = INT64_MAX;
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb))
         earliest = MIN(MIN(earliest, has_end(sb) ? sb->end_ms : INT64_MAX),
-                       MIN(store->hooks->sleep_next_ms(sb), record_ms(sb)));
+                       MIN(MIN(store->hooks->sleep_next_ms(sb), record_ms(sb)), hold_ms(sb)));
     if (earliest == INT64_MAX || store->stopping) {
         deadline_disarm(&store->expiry);
         return;
@@ -213,6 +227,8 @@ static void on_timer(struct deadline *timer)
     for (struct sandbox *sb = store_first(store); sb; sb = store_next(sb)) {
         if (record_ms(sb) <= now && records++ < RECORDS_MAX)
             record_write_or_log(sb);
+        if (hold_ms(sb) <= now)
+            store->hooks->move_let_go(sb);
         if (has_end(sb) && is_due(sb, now))
             end_overdue(sb);
         else

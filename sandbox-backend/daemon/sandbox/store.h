@@ -68,11 +68,15 @@ struct store_hooks {
     void (*sleep_look)(struct sandbox *sb, int64_t now_ms);
     // sleep/: pause the sandbox, because its end time came (pause_overdue).
     void (*pause_overdue)(struct sandbox *sb);
+    // sleep/: the other node has not taken the sandbox in time (move_let_go).
+    void (*move_let_go)(struct sandbox *sb);
     // proxy/: the sandbox is being ended, so cut its streams and close its exposed ports.
     void (*disconnect)(struct sandbox *sb);
     // proxy/: convert the exposed ports to and from the record. A new reference.
     json_t *(*ports_to_json)(const struct sandbox *sb);
     int (*ports_from_json)(struct sandbox *sb, const json_t *list, struct err *e);
+    // proxy/: open the exposed ports of the record (ports_reopen).
+    void (*ports_reopen)(struct sandbox *sb);
     // mounts/: a sandbox with mounts is in another state (mounts_on_state).
     void (*mounts_on_state)(struct sandbox *sb);
     // mounts/: convert the mounts to and from the record, or for a copy of the guest
@@ -112,6 +116,7 @@ struct store {
     struct ended_entry ending;
     struct deadline expiry;      // for the earliest deadline of any sandbox (store_plan)
     bool draining;               // no new sandbox is created for callers (store_set_draining)
+    bool leaving;                // draining, and no sandbox wakes: they go to another node
     bool stopping;               // no new sandbox is created
     void (*on_empty)(void *ctx); // set while stopping
     void *on_empty_ctx;
@@ -121,9 +126,10 @@ struct store {
 // and the webhooks.
 int store_open(struct store *store, uv_loop_t *loop, const struct store_hooks *hooks,
                const char *home, const struct store_limits *limits, struct err *e);
-// Take no new sandboxes from callers, or take them again (docs/fleet.md). The file <home>/draining
-// keeps that for the next daemon. After a failure nothing has changed.
-int store_set_draining(struct store *store, bool draining, struct err *e);
+// Take no new sandboxes from callers, or take them again (docs/fleet.md). With `leaving`, which
+// includes `draining`, no sandbox wakes either. The file <home>/draining keeps that for the next
+// daemon. After a failure nothing has changed.
+int store_set_draining(struct store *store, bool draining, bool leaving, struct err *e);
 // Close the timers; the store must be empty. The handles close in the loop's next turns.
 void store_close(struct store *store);
 void store_fini(struct store *store); // after the loop has ended

@@ -34,6 +34,7 @@ struct pause_waiter {
     bool at_once;             // the sandbox ran at the request: a pause since is a conflict
     bool rollback;            // the request is a rollback
     bool by_use;              // the request goes to a port, and does not name a time to live
+    bool leaves;              // the sandbox is moved: it is put to sleep, not paused
     struct sandbox_ground to; // for a rollback that has not begun; its strings are owned
 };
 
@@ -213,7 +214,7 @@ static void begin_for(struct pausing *p, struct pause_waiter *w)
     else if (w->goal == GOAL_DISK)
         disk_pause__start(p);
     else if (running)
-        freeze(p, false);
+        freeze(p, w->leaves);
     else
         hibernate__start(p);
 }
@@ -255,6 +256,19 @@ void pause_begin(struct sandbox *sb, enum pause_depth depth, sandbox_cb cb, void
     if (sb->asleep)
         show_paused(sb);
     ask_for(p, add_waiter(p, GOALS[depth], cb, ctx), OPERATION_PAUSE);
+}
+
+void pause__leave(struct sandbox *sb, sandbox_cb cb, void *ctx)
+{
+    struct pausing *p = pausing_of(sb);
+    struct pause_waiter *w = add_waiter(p, GOAL_HIBERNATED, cb, ctx);
+    w->leaves = true;
+    if (sb->state == SANDBOX_RUNNING)
+        proxy_cut_streams(sb);
+    if (sandbox_is_hibernated(sb))
+        operation_wait(sb, &p->wish);
+    else
+        ask_for(p, w, OPERATION_PAUSE);
 }
 
 void pause_sleep(struct sandbox *sb)
@@ -316,6 +330,8 @@ static void wake(struct sandbox *sb, bool by_use, sandbox_cb cb, void *ctx)
     struct pause_waiter *w = add_waiter(p, GOAL_RUNNING, cb, ctx);
     w->at_once = sb->state == SANDBOX_RUNNING;
     w->by_use = by_use;
+    if (sb->moving)
+        log_debug("sandbox.waits", "id=%s node=%s", sb->id, sb->moving);
     if (w->at_once)
         operation_wait(sb, &p->wish);
     else

@@ -66,6 +66,10 @@ void pause__stop_machine(struct pausing *p, pause_next next);
 // End the sandbox's machine, which the record must not name any more.
 void pause__end_machine(struct pausing *p, pause_next next);
 
+// For move.c: hibernate a RUNNING or PAUSED sandbox. One that callers see as running stays so: it
+// is asleep. Its streams are cut.
+void pause__leave(struct sandbox *sb, sandbox_cb cb, void *ctx);
+
 // Return the time to live of a sandbox that wakes after its end time, by the requests that wait.
 int64_t pause__life_ms(const struct pausing *p);
 

@@ -35,6 +35,10 @@ def points_in(*folders):
     return found
 
 
+# The points of a move between two daemons.
+MOVES = sorted(n for n in points_in("sandbox-backend/daemon") if n.startswith(("move.", "arrival.")))
+
+
 class Known:
     """The right state of a sandbox in the world, as far as the test has determined it."""
 

@@ -5,6 +5,7 @@ config` writes.
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -19,13 +20,28 @@ from harness import BIN
 from sdk import Guests
 
 HAPROXY = "/usr/sbin/haproxy"
+CUBBY = pathlib.Path(os.environ["TEST"]) / "cubby-process"  # knows the tests' driver
+
+
+def candidates():
+    """Ports below those that the kernel gives to outgoing connections: one of these could take the port of a daemon
+    that a test has killed. Test processes at the same time begin at different ones."""
+    first = 10000 + os.getpid() % 500 * 40
+    for at in itertools.count(first - 10000):
+        yield 10000 + at % 20000
+
+
+PORTS = candidates()
 
 
 def free_ports(count):
     """Ports that were free a moment ago. The daemons must know each other's before they start."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [s.getsockname()[1] for s in sockets]
+    found = []
+    while len(found) < count:
+        port = next(PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    return found
 
 
 class Node(Daemon):
@@ -33,6 +49,14 @@ class Node(Daemon):
         self.name, self.port, self.agent = name, port, agent
         super().__init__("--node", name, "--listen", f"127.0.0.1:{port}", "--agent", f"127.0.0.1:{agent}",
                          "--pool", "off", *args, program=PROGRAM)
+
+
+class DrainNode(Node):
+    """Its templates are the same builds as those of the other nodes, so that sandboxes can be moved."""
+
+    def template(self, name, **facts):
+        super().template(name, created_at="2026-11-26T10:00:00Z", **facts)
+        (self.home / "templates" / name / "vmstate").write_bytes(b"devices")
 
 
 class GuestNode(Node):
@@ -112,6 +136,16 @@ class Fleet:
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
+    # ---- moving sandboxes
+    def via(self, node):
+        """How `cubby fleet drain` runs cubby on the host of this node."""
+        return f"env CUBBY_HOME={self.nodes[node].home} {CUBBY}"
+
+    def start_drain(self, node, to, *words, via=None):
+        command = [CUBBY, "fleet", "drain", "--via", via or self.via(to), *words, node, self.nodes_file]
+        return subprocess.Popen(command, env=self.nodes[node].env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                stdin=subprocess.DEVNULL, text=True)
+
     # ---- talking
     def connection(self, timeout=30):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -146,4 +180,4 @@ class Fleet:
         return {name: self.request(method, path, port=node.port) for name, node in self.nodes.items()}
 
 
-__all__ = ["HAPROXY", "Fleet", "GuestNode", "Node", "free_ports"]
+__all__ = ["CUBBY", "HAPROXY", "DrainNode", "Fleet", "GuestNode", "Node", "free_ports"]

@@ -205,13 +205,30 @@ def config(tmp_path, text, *options):
                           text=True, timeout=60)
 
 
+def test_a_node_that_is_drained_has_two_servers(tmp_path):
+    """Also under the name of a node that was moved to it before. haproxy takes it."""
+    made = config(tmp_path, "a http://127.0.0.1:1 then=b\nb http://127.0.0.1:2\nold http://127.0.0.1:3 moved=a\n")
+    for backend in ("node_a", "node_old"):
+        part = made.stdout.partition(f"backend {backend}\n")[2].partition("\nbackend")[0]
+        servers = [line.split()[1] for line in part.splitlines() if line.split()[:1] == ["server"]]
+        assert servers == ["a", "b"] and "retry-on conn-failure 425" in part, part
+    assert "425" not in made.stdout.partition("backend node_b\n")[2].partition("\nbackend")[0]
+    (tmp_path / "cfg").write_text(made.stdout)
+    checked = subprocess.run([HAPROXY, "-c", "-f", tmp_path / "cfg"], capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0 and "WARNING" not in checked.stderr, checked.stderr
+
+
 @pytest.mark.parametrize("text, why", [
     ("", "it names no node"), ("a", "line 1: a line is: NAME URL"), ("A http://x:1", "is not a node's name"),
     ("a ftp://x:1", "does not begin with http"), ("a http://x", "not of the form HOST:PORT"),
     ("a http://x:1/y z", "not of the form HOST:PORT"), ("a http://x';:1", "not of the form HOST:PORT"),
     ("a http://x:0", "not of the form HOST:PORT"), ("a http://x:1\na http://y:1", "line 2: node \"a\" is there twice"),
     ("a http://x:1 agent=1", "not of the form HOST:PORT"), ("a http://x:1 moved=b", "does not name another node"),
-    ("a http://x:1 moved=a", "does not name another node"), ("a http://x:1 weight=2", "is not agent=HOST:PORT")])
+    ("a http://x:1 moved=a", "does not name another node"), ("a http://x:1 weight=2", "is not agent=HOST:PORT"),
+    ("a http://x:1 then=b", "then=b of node \"a\" does not name another node"),
+    ("a http://x:1 then=b moved=b\nb http://y:1", "has both then= and moved="),
+    ("a http://x:1 then=b\nb http://y:1 moved=c\nc http://z:1", "does not name another node that was not moved"),
+    ("a http://x:1 then=b\nb http://y:1 then=c\nc http://z:1", "names a node that has a then= itself")])
 def test_a_wrong_list_of_nodes_is_told(tmp_path, text, why):
     ran = config(tmp_path, text)
     assert ran.returncode == 1 and why in ran.stderr and ran.stdout == ""

@@ -8,12 +8,17 @@
 #include "sandbox-backend/base/nodes_file.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
-#include "sandbox-backend/cli/fleet.h"
+#include "sandbox-backend/cli/fleet/fleet.h"
 
 #define TEXT                                                                                       \
     "config writes a configuration for HAProxy to standard output. The proxy sends each request\n" \
-    "to the node that the sandbox's id names, and creates to the node with most room.\n"           \
-    "A line of NODES-FILE is: NAME URL [agent=HOST:PORT] [moved=NAME]"
+    "to the node that the sandbox's id names, and creates to the node with most room.\n\n"         \
+    "drain moves the sandboxes of NODE, on whose host it runs, to the node that NODE's line in\n"  \
+    "the list names by then=, with their memory. It prints each sandbox that stays, and why.\n"    \
+    "Interrupted, it can be run again. receive is its other side, which it runs there by ssh.\n\n" \
+    "A line of NODES-FILE is: NAME URL [agent=HOST:PORT] [then=NAME] [moved=NAME]"
+
+static struct fleet_config config; // too large for the stack
 
 // A path goes into the configuration between quotes.
 static int check_path(const char *option, const char *path, struct err *e)
@@ -53,9 +58,27 @@ static int fleet_config(struct fleet_config *c, const char *path)
     return rc < 0 ? cli_fail(&e) : 0;
 }
 
+// The second word says what to do.
+static int run(int argc, char **argv, struct fleet_drain *drain, bool wake)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (argc == 3 && strcmp(what, "config") == 0)
+        return fleet_config(&config, argv[2]);
+    if (argc == 3 && strcmp(what, "receive") == 0)
+        return fleet_receive(argv[2], wake);
+    if (argc == 4 && strcmp(what, "drain") == 0) {
+        drain->node = argv[2];
+        drain->nodes = argv[3];
+        return fleet_drain(drain);
+    }
+    return cli_usage_error("fleet takes config NODES-FILE, drain NODE NODES-FILE, or receive ID; "
+                           "see cubby fleet --help");
+}
+
 int verb_fleet(int argc, char **argv)
 {
-    static struct fleet_config config; // too large for the stack
+    struct fleet_drain drain = {0};
+    bool wake = false;
     config = (struct fleet_config){.listen = "127.0.0.1:8080"};
     const struct opt opts[] = {
         CLI_STRING("listen", &config.listen, "HOST:PORT",
@@ -66,15 +89,18 @@ int verb_fleet(int argc, char **argv)
                    "config: authorities (PEM) of the nodes' certificates (default: the system's)"),
         CLI_FLAG("allow-plaintext-network", &config.allow_plaintext,
                  "config: listen beyond loopback without TLS"),
+        CLI_STRING("to", &drain.to, "NODE", "drain: the node that must be the one of the list"),
+        CLI_STRING("via", &drain.via, "COMMAND",
+                   "drain: how to run cubby on the other host (default: \"ssh HOST cubby\")"),
+        CLI_FLAG("wake", &wake, "receive: let the sandbox run at once"),
     };
-    const struct cli_usage usage = {.synopsis = "fleet config [OPTIONS] NODES-FILE",
-                                    .text = TEXT,
-                                    .opts = opts,
-                                    .opt_count = ARRAY_LEN(opts)};
+    const struct cli_usage usage = {
+        .synopsis = "fleet config [OPTIONS] NODES-FILE\n"
+                    "       cubby fleet drain [--to NODE] [--via COMMAND] NODE NODES-FILE\n"
+                    "       cubby fleet receive [--wake] ID",
+        .text = TEXT,
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts)};
     int done = cli_begin(&usage, &argc, argv);
-    if (done >= 0)
-        return done;
-    if (argc == 3 && strcmp(argv[1], "config") == 0)
-        return fleet_config(&config, argv[2]);
-    return cli_usage_error("fleet takes config NODES-FILE; see cubby fleet --help");
+    return done >= 0 ? done : run(argc, argv, &drain, wake);
 }

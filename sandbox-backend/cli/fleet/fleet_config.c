@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sandbox-backend/cli/fleet.h"
+#include "sandbox-backend/cli/fleet/fleet.h"
 
 #define SYSTEM_CA "/etc/ssl/certs/ca-certificates.crt"
 
@@ -127,14 +127,33 @@ static void add_servers(const struct fleet_config *c, bool agents, struct buf *o
     }
 }
 
+// A node that is drained is asked first, and the other one if it answers 425 (the sandbox was
+// moved) or does not run. The body must be in the buffer to be sent again. A node that does not
+// have the sandbox answers 421.
+static const char THEN[] =
+    "    balance first\n"
+    "    retries 2\n"
+    "    retry-on conn-failure 425\n"
+    "    http-request wait-for-body time 1s at-least 100000 if { req.fhdr(content-length) -m "
+    "found }\n"
+    "    http-response return status 503 content-type application/json string '{\"code\":503,"
+    "\"message\":\"the sandbox is being moved, or the node that has it does not answer; try again "
+    "in a moment\",\"error_code\":\"node_unavailable\"}' hdr Retry-After 5 if { status 421 }\n";
+
 static void add_node(const struct fleet_config *c, const struct node *n, const char *name,
                      struct buf *out)
 {
+    const struct node *has = *n->moved ? nodes_find(&c->nodes, n->moved) : n;
+    const struct node *then = nodes_find(&c->nodes, has->then);
     buf_printf(out,
                "\nbackend node_%s\n"
                "    option httpchk GET /health\n",
                name);
-    add_server(c, *n->moved ? nodes_find(&c->nodes, n->moved) : n, "", out);
+    if (then)
+        buf_adds(out, THEN);
+    add_server(c, has, "", out);
+    if (then)
+        add_server(c, then, "", out);
 }
 
 void fleet_config_write(const struct fleet_config *c, struct buf *out)

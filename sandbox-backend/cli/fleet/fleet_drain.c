@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby fleet drain: move the sandboxes of this node to another one. daemon/sleep/move.h has the
+// steps of a move. Each can be repeated, so a command that was interrupted is run again.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/nodes_file.h"
+#include "sandbox-backend/base/sandbox_id.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/connection.h"
+#include "sandbox-backend/cli/fleet/fleet.h"
+#include "sandbox-backend/drivers/host/tool.h"
+#include "sandbox-backend/template/move/sandbox_archive.h"
+
+#define REQUESTS_MS  3000 // for requests under way to end by themselves
+#define LOOK_MS      100
+#define ANSWER_BYTES 4096
+#define EXIT_STAYS   1
+
+enum outcome {
+    MOVED,
+    ENDED,  // meanwhile
+    STAYS,  // it is as it was before
+    UNSURE, // the other node may have it; it does not wake here
+    OUTCOMES,
+};
+
+struct drain {
+    struct connection c;
+    const char *to;
+    char *via;     // owned
+    char *archive; // owned; path of the file that carries one sandbox
+    int counts[OUTCOMES];
+};
+
+// ---- 1. what was asked for
+static char *ssh_to(const struct node *n)
+{
+    const char *colon = strrchr(n->address, ':');
+    bool v6 = n->address[0] == '[';
+    int len = (int)(colon - n->address) - (v6 ? 2 : 0);
+    return str_printf("ssh -oBatchMode=yes -- '%.*s' cubby", len, n->address + v6);
+}
+
+// Find the other node. *via: a new string.
+static int find_other(const struct fleet_drain *o, const struct nodes *nodes, char to[], char **via,
+                      struct err *e)
+{
+    const struct node *n = nodes_find(nodes, o->node);
+    if (!n)
+        return err_set(e, ERR_NOT_FOUND, "%s does not name the node \"%.40s\"", o->nodes, o->node);
+    const struct node *other = nodes_find(nodes, n->then);
+    if (!other || (o->to && !str_eq(o->to, n->then)))
+        return err_set(e, ERR_PRECONDITION,
+                       "the proxy would not find the sandboxes at their new node: write then=%s "
+                       "into the line of \"%s\" in %s, and give the proxy the configuration of "
+                       "that list (cubby fleet config)",
+                       o->to ? o->to : "NAME", n->name, o->nodes);
+    snprintf(to, NODE_NAME_MAX + 1, "%s", other->name);
+    *via = o->via ? xstrdup(o->via) : ssh_to(other);
+    return 0;
+}
+
+static int check_here(struct drain *d, const char *node, struct err *e)
+{
+    json_t *health = connection_health(&d->c, e);
+    const char *here = json_string_value(json_object_get(health, "node"));
+    int result = !health ? -1
+                 : str_eq(here, node)
+                     ? 0
+                     : err_set(e, ERR_PRECONDITION,
+                               "the daemon here is %s%s, not node \"%.40s\": run this on the host "
+                               "of that node, as the user that runs its daemon",
+                               here ? "node " : "no node of a fleet", here ? here : "", node);
+    json_decref(health);
+    return result;
+}
+
+// One drain at a time: two would disagree about what the other node has.
+static int lock_home(struct drain *d, struct err *e)
+{
+    char *dir auto_free = str_printf("%s/cache", d->c.home);
+    char *path auto_free = str_printf("%s/drain.lock", dir);
+    if (dir_make(dir, 0700, e) < 0)
+        return -1;
+    int fd auto_close = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return err_set(e, ERR_CONFLICT, "another cubby fleet drain runs here");
+    d->archive = str_printf("%s/drain.cubby", dir);
+    return steal_fd(&fd);
+}
+
+// ---- 2. one sandbox
+static void pause_ms(int ms)
+{
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
+    nanosleep(&time, NULL);
+}
+
+// Hibernate it, if possible when it answers no request. Return {"ran", "again"}, or NULL.
+static json_t *begin(struct drain *d, const char *id, struct err *e)
+{
+    json_t *begun = NULL;
+    for (int ms = 0;; ms += LOOK_MS) {
+        *e = ERR_INIT;
+        begun = connection_move(&d->c, id, d->to, ms >= REQUESTS_MS, e);
+        if (begun || e->code != ERR_BUSY || ms >= REQUESTS_MS || tool_interrupted())
+            return begun;
+        pause_ms(LOOK_MS);
+    }
+}
+
+// Run `cubby fleet receive` there. Return its answer, or NULL: it is not known whether the other
+// node has the sandbox.
+static json_t *send_archive(struct drain *d, const char *id, bool ran, struct err *e)
+{
+    char *script auto_free =
+        str_printf("exec %s fleet receive %s%s <\"$0\"", d->via, ran ? "--wake " : "", id);
+    const char *argv[] = {"sh", "-c", script, d->archive, NULL};
+    int out auto_close = memfd_create("answer", MFD_CLOEXEC);
+    struct tool tool = {.argv = argv, .package = "dash", .out = out, .log = 2, .keep = -1};
+    struct buf text auto_buf = BUF_INIT;
+    if (out < 0) {
+        err_sys(e, errno, "memfd_create");
+        return NULL;
+    }
+    int ended = tool_run(&tool, e);
+    if (lseek(out, 0, SEEK_SET) < 0 || fd_read_all(out, ANSWER_BYTES, &text, NULL) < 0)
+        return NULL;
+    json_t *answer = json_parse(buf_str(&text), text.len, NULL);
+    if (answer && json_is_boolean(json_object_get(answer, "taken")))
+        return answer;
+    json_decref(answer);
+    if (ended == 0)
+        err_set(e, ERR_INTERNAL, "%s printed no answer", d->via);
+    return NULL;
+}
+
+// The sandbox is not at the other node.
+static enum outcome stay(struct drain *d, const char *id)
+{
+    struct err e = ERR_INIT;
+    if (connection_move_cancel(&d->c, id, &e) == 0)
+        return STAYS;
+    cli_fail(&e);
+    return UNSURE;
+}
+
+static enum outcome finish(struct drain *d, const char *id, json_t *answer, struct err *e)
+{
+    bool taken = json_is_true(json_object_get(answer, "taken"));
+    const char *why = json_string_value(json_object_get(answer, "why"));
+    if (taken)
+        return connection_moved(&d->c, id, e) == 0 ? MOVED : UNSURE;
+    err_set(e, ERR_PRECONDITION, "%s", why ? why : "the other node refused it");
+    return stay(d, id);
+}
+
+static enum outcome carry(struct drain *d, const char *id, const json_t *begun, struct err *e)
+{
+    bool again = json_is_true(json_object_get(begun, "again"));
+    bool ran = json_is_true(json_object_get(begun, "ran"));
+    struct sha256 digest;
+    unlink(d->archive);
+    if (sandbox_archive_export(d->c.home, id, d->archive, &digest, e) < 0) {
+        unlink(d->archive);
+        return again ? UNSURE : stay(d, id);
+    }
+    json_t *answer = send_archive(d, id, ran, e);
+    unlink(d->archive);
+    struct err after = ERR_INIT;
+    enum outcome result = answer ? finish(d, id, answer, &after) : UNSURE;
+    if (answer)
+        *e = after;
+    json_decref(answer);
+    return result;
+}
+
+static enum outcome move_one(struct drain *d, const char *id, struct err *e)
+{
+    json_t *begun = begin(d, id, e);
+    if (!begun)
+        return e->code == ERR_NOT_FOUND || e->code == ERR_GONE        ? ENDED
+               : e->code == ERR_UNAVAILABLE || e->code == ERR_TIMEOUT ? UNSURE
+                                                                      : STAYS;
+    enum outcome result = carry(d, id, begun, e);
+    json_decref(begun);
+    return result;
+}
+
+// ---- 3. all of them
+static void print(const char *id, enum outcome what, const struct err *e)
+{
+    static const char *const WORDS[] = {"moved", "has ended", "stays", "unsure, run this again"};
+    char *line auto_free = what == MOVED || what == ENDED
+                               ? str_printf("%s %s", id, WORDS[what])
+                               : str_printf("%s %s: %s", id, WORDS[what], e->msg);
+    cli_print_line(line);
+    fflush(stdout);
+}
+
+static int move_all(struct drain *d, struct err *e)
+{
+    size_t i;
+    json_t *one, *list = connection_list(&d->c, e);
+    if (!list)
+        return -1;
+    json_array_foreach (list, i, one) {
+        const char *id = json_string_value(json_object_get(one, "sandboxID"));
+        struct err why = ERR_INIT;
+        if (tool_interrupted() || !id || !sandbox_id_is_valid(id))
+            break;
+        enum outcome what = move_one(d, id, &why);
+        d->counts[what]++;
+        print(id, what, &why);
+    }
+    json_decref(list);
+    return tool_interrupted() ? err_set(e, ERR_CANCELED, "interrupted; run this again") : 0;
+}
+
+// While it works, nothing wakes here. What stays may wake again afterwards.
+static int drain(struct drain *d, const char *node, struct err *e)
+{
+    if (check_here(d, node, e) < 0)
+        return -1;
+    int lock auto_close = lock_home(d, e);
+    if (lock < 0 || connection_drain(&d->c, false, e) < 0)
+        return -1;
+    tool_watch_signals();
+    int result = move_all(d, e);
+    tool_unwatch_signals();
+    struct err after = ERR_INIT;
+    if (connection_drain(&d->c, true, &after) < 0 && result == 0) {
+        *e = after;
+        return -1;
+    }
+    return result;
+}
+
+static int report(const struct drain *d, const char *node)
+{
+    const int *n = d->counts;
+    fprintf(stderr, "%d moved to node %s, %d stay, %d unsure. Node %s takes no new sandboxes.\n",
+            n[MOVED], d->to, n[STAYS], n[UNSURE], node);
+    if (n[STAYS] + n[UNSURE])
+        return EXIT_STAYS;
+    fprintf(stderr,
+            "Now write moved=%s in place of then=%s into its line of the list, make the "
+            "proxy's configuration again, and stop its daemon.\n",
+            d->to, d->to);
+    return 0;
+}
+
+int fleet_drain(const struct fleet_drain *o)
+{
+    static struct nodes nodes; // too large for the stack
+    const struct backend_opts local = {.backend = "local"};
+    struct err e = ERR_INIT;
+    char to[NODE_NAME_MAX + 1] = "";
+    struct drain d = {.to = to};
+    int result = nodes_read(o->nodes, &nodes, &e) < 0 || find_other(o, &nodes, to, &d.via, &e) < 0
+                     ? -1
+                     : connection_open(&d.c, &local, CONNECT_NEVER_STARTS, &e);
+    if (result == 0) {
+        result = drain(&d, o->node, &e);
+        connection_close(&d.c);
+    }
+    nodes_fini(&nodes);
+    free(d.via);
+    free(d.archive);
+    return result < 0 ? cli_fail(&e) : report(&d, o->node);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// cubby fleet receive: take a sandbox from another node.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/connection.h"
+#include "sandbox-backend/cli/fleet/fleet.h"
+#include "sandbox-backend/drivers/host/tool.h"
+#include "sandbox-backend/template/move/sandbox_archive.h"
+
+enum outcome { TAKEN, REFUSED, UNKNOWN };
+
+// Of two commands for one sandbox, the second waits for the first: else a refusal of one could come
+// before the success of the other.
+static int lock_one(const char *home, const char *id, struct err *e)
+{
+    char *dir auto_free = str_printf("%s/cache", home);
+    char *path auto_free = str_printf("%s/receive-%s.lock", dir, id);
+    if (dir_make(dir, 0700, e) < 0)
+        return -1;
+    int fd auto_close = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX) < 0)
+        return err_sys(e, errno, "lock %s", path);
+    unlink(path); // one that waited for this file locks it all the same, and is the last
+    return steal_fd(&fd);
+}
+
+// The daemon did not answer, so it may have taken the sandbox.
+static bool is_unanswered(const struct err *e)
+{
+    return e->code == ERR_UNAVAILABLE || e->code == ERR_TIMEOUT || e->code == ERR_CANCELED ||
+           e->code == ERR_REFUSED;
+}
+
+static enum outcome take(struct connection *c, const char *id, bool wake, struct err *e)
+{
+    struct sandbox_arrival a;
+    enum outcome result = REFUSED;
+    tool_watch_signals();
+    if (sandbox_archive_read(&a, c->home, id, "/dev/stdin", e) == 0) {
+        json_t *answer = connection_arrive(c, id, str_base(a.dir), wake, e);
+        result = answer ? TAKEN : is_unanswered(e) ? UNKNOWN : REFUSED;
+        json_decref(answer);
+    }
+    tool_unwatch_signals();
+    sandbox_arrival_fini(&a);
+    return result;
+}
+
+static enum outcome receive(struct connection *c, const char *id, bool wake, struct err *e)
+{
+    struct err absent = ERR_INIT;
+    int lock auto_close = lock_one(c->home, id, e);
+    if (lock < 0)
+        return UNKNOWN;
+    json_t *here = connection_arrive(c, id, NULL, false, &absent);
+    json_decref(here);
+    if (here)
+        return TAKEN; // by an earlier command
+    if (absent.code == ERR_NOT_FOUND)
+        return take(c, id, wake, e);
+    *e = absent;
+    return UNKNOWN;
+}
+
+int fleet_receive(const char *id, bool wake)
+{
+    struct err e = ERR_INIT;
+    struct connection c;
+    const struct backend_opts local = {.backend = "local"};
+    if (!sandbox_id_is_valid(id))
+        return cli_usage_error("fleet receive takes the id of one sandbox");
+    if (connection_open(&c, &local, CONNECT_NEVER_STARTS, &e) < 0)
+        return cli_fail(&e);
+    enum outcome result = receive(&c, id, wake, &e);
+    connection_close(&c);
+    if (result == UNKNOWN)
+        return cli_fail(&e);
+    json_t *answer = result == TAKEN ? json_pack("{s:b}", "taken", 1)
+                                     : json_pack("{s:b, s:s}", "taken", 0, "why", e.msg);
+    cli_print_json(answer);
+    json_decref(answer);
+    return result == TAKEN ? 0 : 1;
+}
