@@ -27,7 +27,7 @@ int move_check(const struct sandbox *sb, struct err *e)
 {
     if (sb->mounts)
         return err_set(e, ERR_PRECONDITION,
-                       "it has mounts of this host's directories; unmount them (cubby mount)");
+                       "it has mounts of directories or volumes, which are of this host");
     if (driver_need(sb->facts.driver, DRIVER_PAUSES, e) < 0 ||
         driver_need(sb->facts.driver, DRIVER_SAVES, e) < 0 || templates_check(sb, e) < 0)
         return -1;
