@@ -240,11 +240,13 @@ int verb_fork(int argc, char **argv)
                 "number of copies (default 1)"),
         CLI_INT("timeout", &want.opts.timeout_s, "SECONDS", 1, INT64_MAX,
                 "time to live of the copies (default 3600); " TTL_LIMIT),
+        CLI_STRING("mounts", &want.opts.mounts, "same|volumes|none",
+                   "what the copies show of the sandbox's directories and volumes (default same)"),
         CLI_FLAG("json", &want.as_json,
                  "print JSON: an array with a sandbox or an error for each copy"),
     };
     const struct cli_usage usage = {
-        .synopsis = "fork [--count N] [--timeout SECONDS] [--json] ID",
+        .synopsis = "fork [--count N] [--timeout SECONDS] [--mounts WHICH] [--json] ID",
         .text = "Creates copies of a running sandbox, with its present files, memory and "
                 "processes, and\n"
                 "prints their ids. The sandbox itself keeps running. When a copy cannot be "

@@ -253,8 +253,8 @@ struct client_op *client_fork(struct client *c, const char *id, const struct for
                               client_json_cb cb, void *ctx)
 {
     struct err refused = ERR_INIT;
-    json_t *message = json_pack("{s:I, s:I}", "timeout", (json_int_t)opts->timeout_s, "count",
-                                (json_int_t)opts->count);
+    json_t *message = json_pack("{s:I, s:I, s:s*}", "timeout", (json_int_t)opts->timeout_s, "count",
+                                (json_int_t)opts->count, "mounts", opts->mounts);
     struct client_op *op = make(c, id, FEATURE_FORK, message, &refused, cb, ctx);
     container_of(op, struct branch, base)->timeout_s = opts->timeout_s;
     json_decref(message);

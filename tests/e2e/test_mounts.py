@@ -219,6 +219,11 @@ def test_the_command_line(daemon, project):
     assert table[0].split() == ["TARGET", "DIRECTORY", "ACCESS", "STATE"] and len(table) == 2
     assert "already" in cubby(daemon, "mount", ident, f"{project}:/project", status=1)
     assert "DIR:/path" in cubby(daemon, "mount", ident, "nothing", status=1)
+    for which, kept in (("same", 1), ("volumes", 0), ("none", 0)):
+        child = cubby(daemon, "fork", "--mounts", which, ident).strip()
+        assert len(json.loads(cubby(daemon, "mount", "--json", child))) == kept
+        cubby(daemon, "kill", child)
+    assert "mounts must be" in cubby(daemon, "fork", "--mounts", "all", ident, status=1)
     cubby(daemon, "kill", ident)
     before = len(daemon.request("GET", "/v2/sandboxes").json)
     assert "cannot be mounted" in cubby(daemon, "create", "--mount", f"{project}/none:/x", status=1)
