@@ -10,6 +10,9 @@ import pytest
 from cubbyd import Shipped, wait_for
 from tiers import tier  # noqa: F401
 
+# The pool fills itself when the host has nothing else to do, which takes minutes on a busy one.
+pytestmark = pytest.mark.timeout(1200)
+
 KERNEL = 49999
 # What would tell that something was run before: files of users, and processes (but ps itself).
 TRACES = ("find /home/user /root /tmp /var/tmp /dev/shm -printf '%p %s\\n' | sort; "
@@ -24,7 +27,7 @@ class Pool(Shipped):
         return self.request("GET", "/pool").json["templates"][0]
 
     def await_ready(self, count):
-        wait_for(lambda: self.shelf()["ready"] >= count, 300, f"{count} are ready")
+        wait_for(lambda: self.shelf()["ready"] >= count, 500, f"{count} are ready")
 
     def python(self, made, code):
         """A cell's result as text."""
