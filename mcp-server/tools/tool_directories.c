@@ -159,7 +159,9 @@ static void on_ended(uv_process_t *process, int64_t status, int number)
 static void on_cancel(struct tool_call *c)
 {
     struct copying *d = c->state;
-    uv_process_kill(&d->process, SIGTERM); // it leaves no file half written
+    if (!uv_is_closing(
+            (uv_handle_t *)&d->process)) // else it has ended, and its pid may be another's
+        uv_process_kill(&d->process, SIGTERM);
 }
 
 // The words of the command line; the first ones of `args` are there. Secrets go by `env`.

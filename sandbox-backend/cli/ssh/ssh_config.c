@@ -25,6 +25,7 @@
 #define USER_DEFAULT   "user" // of Cubby's templates
 #define USER_BYTES_MAX 256
 #define HOST_LETTERS   "abcdefghijklmnopqrstuvwxyz0123456789._-"
+#define ID_LETTERS     HOST_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 struct ssh_config {
     const char *name, *file; // options; may be NULL
@@ -93,10 +94,10 @@ static int add_command(struct buf *out, const struct ssh_config *o, const char *
     buf_adds(out, " ssh-proxy");
     add_backend(out, o->server);
     buf_adds(out, " --user '%r'");
+    buf_adds(out, id ? " --name '%h'" : " '%h'");
     if (id)
-        buf_printf(out, " --name '%%h' %s\n", id);
-    else
-        buf_adds(out, " '%h'\n");
+        add_word(out, id);
+    buf_addc(out, '\n');
     return 0;
 }
 
@@ -210,7 +211,7 @@ static char *default_user(struct connection *c, const char *id, struct err *e)
     remote_close(&r);
     if (result < 0)
         return NULL;
-    size_t len = strspn(buf_str(&answer), HOST_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    size_t len = strspn(buf_str(&answer), ID_LETTERS);
     if (!len || *answer.data == '-' || buf_str(&answer)[len] != '\n') {
         err_set(e, ERR_INTERNAL, "the sandbox named no user");
         return NULL;
@@ -221,6 +222,10 @@ static char *default_user(struct connection *c, const char *id, struct err *e)
 static int for_one(struct connection *c, const char *id, const void *ctx)
 {
     struct err e = ERR_INIT;
+    if (id[strspn(id, ID_LETTERS)]) { // a server chose it
+        err_set(&e, ERR_INVALID, "ssh's configuration cannot hold the id %.80s", id);
+        return cli_fail(&e);
+    }
     struct buf entry auto_buf = BUF_INIT;
     char *user auto_free = default_user(c, id, &e);
     if (!user || add_entry(&entry, ctx, id, user, &e) < 0)
@@ -239,8 +244,7 @@ static int check(const struct ssh_config *o, bool has_id)
         return cli_usage_error("--yes and --file belong to --write");
     if (o->name && !has_id)
         return cli_usage_error("--name belongs to the id of a sandbox");
-    if (o->name && (!strchr(HOST_LETTERS, *o->name) || *o->name == '-' || !*o->name ||
-                    o->name[strspn(o->name, HOST_LETTERS)]))
+    if (o->name && (!*o->name || *o->name == '-' || o->name[strspn(o->name, HOST_LETTERS)]))
         return cli_usage_error("the name for ssh must have lower-case letters, digits, '.', '_' "
                                "and '-' only");
     return -1;

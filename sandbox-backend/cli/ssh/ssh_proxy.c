@@ -143,7 +143,7 @@ static int look(struct connection *c, const char *id, const char *user, char **s
         return -1;
     size_t len = strcspn(buf_str(&answer), "\n");
     *server = xstrndup(buf_str(&answer), len);
-    if (**server != '/')
+    if (**server != '/' || buf_str(&answer)[len] != '\n')
         return err_set(e, ERR_INTERNAL, "the sandbox named no path of its ssh server");
     buf_adds(config, CONFIG);
     add_environment(config, answer.data + len + 1, answer.len - len - 1);

@@ -117,7 +117,7 @@ def test_one_sandbox(tmp_path):
         fake.sandboxes[ID] = listed(ID)
         (tmp_path / "config").write_text(run(fake.home, "ssh-config", ID[:6], "--name", "box"))
         told = read_by_ssh(tmp_path / "config", "box")
-        assert told["user"] == ME and told["proxycommand"].endswith(f"--user '%r' --name '%h' {ID}")
+        assert told["user"] == ME and told["proxycommand"].endswith(f"--user '%r' --name '%h' '{ID}'")
         assert f"Host {ID}\n" in run(fake.home, "ssh-config", ID)
         assert "no sandbox" in run(fake.home, "ssh-config", "zz", status=1)
         for name in ("a b", "-x", "*", "A", ""):
