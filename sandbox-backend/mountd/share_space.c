@@ -80,9 +80,8 @@ static int watch(struct share *s, const struct request *r)
 // Return how many names the file has. One without a name is in use, so it still takes up room.
 static int64_t names_of(const struct stat *st, bool by_handle)
 {
-    if (S_ISDIR(st->st_mode))
-        return st->st_nlink > 0;
-    return by_handle ? MAX((int64_t)st->st_nlink, 1) : (int64_t)st->st_nlink;
+    int64_t count = S_ISDIR(st->st_mode) ? st->st_nlink > 0 : (int64_t)st->st_nlink;
+    return by_handle && count < 1 ? 1 : count;
 }
 
 static int64_t cost_of(int fd, bool by_handle)

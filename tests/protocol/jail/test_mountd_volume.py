@@ -88,6 +88,15 @@ def test_allocation(serve, volume, size, mode, failed):
     assert taken(volume) <= LIMIT
 
 
+def test_a_directory_that_was_removed_while_it_is_open(serve):
+    server = serve()
+    assert server.error("mkdir", b"d", mode=0o755) == 0 and server.error("opendir", b"d", handle=1) == 0
+    assert server.error("rmdir", b"d") == 0
+    assert server.error("allocate", handle=1, size=MB) in (errno.EBADF, errno.EISDIR, errno.ENODEV)
+    assert server.error("write", b"", b"x", handle=1) == errno.EINVAL
+    assert create(server, b"a", 2) == 0, "it still serves"
+
+
 def test_many_empty_files(serve, volume):
     server = serve()
     results = [create(server, b"%d" % i, 1) for i in range(LIMIT // 4096 + 10)]
