@@ -644,6 +644,7 @@ help:
 	@echo 'make tidy layers headers sizes fmt fmt-check fuzz'
 	@echo 'make install   DESTDIR= PREFIX=$(PREFIX); make uninstall removes it again'
 	@echo 'make deb deb-template  the Debian packages, in $(B); make test-packages tries them in bare roots'
+	@echo 'make rpm       the rpm for Fedora, of the portable programs; make test-rpm installs it in a directory'
 	@echo 'make image     a container image as an OCI archive; make test-image runs it without root'
 	@echo 'make dist      everything of a release: tarball, npm package, wheel, MCPB bundle, checksums'
 
@@ -679,6 +680,9 @@ $(B)/.deps-package: Makefile | $(B)/.deps
 	@touch $@
 $(B)/.deps-dist: Makefile | $(B)/.deps
 	$(call need,$(DEPS_DIST),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-rpm: Makefile | $(B)/.deps-dist
+	$(call need,$(DEPS_RPM),$(B)/deps.log)
 	@touch $@
 $(B)/.deps-image: Makefile | $(B)/.deps-dist
 	$(call need,$(DEPS_IMAGE),$(B)/deps.log)

@@ -10,14 +10,21 @@ REGISTRY_NAME ?= localdomain.localhost/cubby-mcp
 TEMPLATE_URL  ?=
 TEMPLATE      ?=
 SIGN          ?=
-portable dist image: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+portable dist image rpm: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 
-.PHONY: portable dist test-dist image test-image
+.PHONY: portable dist test-dist image test-image rpm test-rpm
 # Programs for other distributions, with runsc, below build/portable/tree.
 portable: $(RUNSC_BIN) | $(B)/.deps
 	@mkdir -p $(B)/portable && ln -sfn $(abspath $(XTERM_DIR)) $(B)/portable/xterm
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/portable PORTABLE=1 RUNSC=$(abspath $(RUNSC_BIN)) all runsc stage
 	@.ci/package/dist/portable $(B)/portable $(VERSION) $(B)/portable/tree
+# The rpm, by Debian's rpmbuild; and by hand, as root: installed with rpm --root.
+RPM := $(BUILD)/cubby-$(VERSION)-1.x86_64.rpm
+DEPS_RPM := rpm
+rpm: portable | $(B)/.deps-rpm
+	@.ci/package/rpm $(B)/portable/tree $(VERSION) $(BUILD)
+test-rpm: rpm $(VENV)/.done
+	$(call pytest,tests/packages/test_rpm.py -- -n 0)
 dist: portable | $(B)/.deps-dist
 	@rm -rf $(DIST) && mkdir -p $(DIST)
 	@if [ -n "$(TEMPLATE)" ]; then cp --reflink=auto $(TEMPLATE) $(DIST)/default.cubby; fi
@@ -27,7 +34,7 @@ dist: portable | $(B)/.deps-dist
 	@sed 's#@VERSION@#$(VERSION)#; s#@GLIBC@#'"$$(cat $(B)/portable/tree/share/cubby/glibc)"'#; s#@URL@#$(RELEASE_URL)#' \
 	    .ci/package/dist/install.sh >$(DIST)/install.sh
 	@cp $(B)/portable/tree/share/doc/cubby/sbom.spdx.json $(DIST)/
-	@for f in $(DEB) $(B)/cubby-template-default_$(VERSION)-1_amd64.deb $(B)/cubby-$(VERSION)-image.tar; do \
+	@for f in $(DEB) $(B)/cubby-template-default_$(VERSION)-1_amd64.deb $(RPM) $(B)/cubby-$(VERSION)-image.tar; do \
 	    if [ -e $$f ]; then cp --reflink=auto $$f $(DIST)/; fi; done
 	@cd $(DIST) && LC_ALL=C sha256sum * >../SHA256SUMS && mv ../SHA256SUMS .
 	@if [ -n "$(SIGN)" ]; then minisign -S -s $(SIGN) -m $(DIST)/SHA256SUMS -t "cubby $(VERSION)" </dev/null; \
