@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/nodes_file.h"
 
 struct fleet_config {
@@ -25,6 +26,10 @@ struct fleet_drain {
     const char *via; // command that runs cubby on the other host; NULL: by ssh
 };
 int fleet_drain(const struct fleet_drain *o);
+
+// Sync a file, or a directory, and the name that it has to the disk. The daemon does not do it,
+// because its loop would wait.
+int fleet_sync(const char *path, struct err *e);
 
 // The other side of a drain: take the sandbox `id` from an archive on standard input, and print
 // {"taken": true} or {"taken": false, "why": "..."}. Without either, it may have been taken. Return

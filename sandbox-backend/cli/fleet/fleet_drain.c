@@ -164,8 +164,9 @@ static enum outcome finish(struct drain *d, const char *id, json_t *answer, stru
 {
     bool taken = json_is_true(json_object_get(answer, "taken"));
     const char *why = json_string_value(json_object_get(answer, "why"));
+    char *moved auto_free = str_printf("%s/moved/%s", d->c.home, id);
     if (taken)
-        return connection_moved(&d->c, id, e) == 0 ? MOVED : UNSURE;
+        return connection_moved(&d->c, id, e) == 0 && fleet_sync(moved, e) == 0 ? MOVED : UNSURE;
     err_set(e, ERR_PRECONDITION, "%s", why ? why : "the other node refused it");
     return stay(d, id);
 }
@@ -175,8 +176,11 @@ static enum outcome carry(struct drain *d, const char *id, const json_t *begun, 
     bool again = json_is_true(json_object_get(begun, "again"));
     bool ran = json_is_true(json_object_get(begun, "ran"));
     struct sha256 digest;
+    // A host that loses its power must not let it run again, beside the other node.
+    char *record auto_free = str_printf("%s/sandboxes/%s/sandbox.json", d->c.home, id);
     unlink(d->archive);
-    if (sandbox_archive_export(d->c.home, id, d->archive, &digest, e) < 0) {
+    if (fleet_sync(record, e) < 0 ||
+        sandbox_archive_export(d->c.home, id, d->archive, &digest, e) < 0) {
         unlink(d->archive);
         return again ? UNSURE : stay(d, id);
     }

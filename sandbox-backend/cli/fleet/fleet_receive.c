@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -40,6 +41,18 @@ static bool is_unanswered(const struct err *e)
            e->code == ERR_REFUSED;
 }
 
+static int sync_one(const char *path, struct err *e)
+{
+    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 || fsync(fd) < 0 ? err_sys(e, errno, "sync %s", path) : 0;
+}
+
+int fleet_sync(const char *path, struct err *e)
+{
+    char *parent auto_free = xstrndup(path, (size_t)(strrchr(path, '/') - path));
+    return sync_one(path, e) < 0 ? -1 : sync_one(parent, e);
+}
+
 static enum outcome take(struct connection *c, const char *id, bool wake, struct err *e)
 {
     struct sandbox_arrival a;
@@ -49,6 +62,9 @@ static enum outcome take(struct connection *c, const char *id, bool wake, struct
         json_t *answer = connection_arrive(c, id, str_base(a.dir), wake, e);
         result = answer ? TAKEN : is_unanswered(e) ? UNKNOWN : REFUSED;
         json_decref(answer);
+        char *place auto_free = str_printf("%s/sandboxes/%s", c->home, id);
+        if (result == TAKEN && fleet_sync(place, e) < 0)
+            result = UNKNOWN;
     }
     tool_unwatch_signals();
     sandbox_arrival_fini(&a);

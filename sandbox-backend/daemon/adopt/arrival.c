@@ -6,11 +6,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fault.h"
-#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox/admit.h"
@@ -30,18 +28,13 @@ static int put_in_place(const struct store *store, const char *id, const char *d
 {
     char *from auto_free = str_printf("%s/cache/%s/sandbox", store->home, dir);
     char *to auto_free = str_printf("%s/%s", store->dir, id);
-    int all auto_close = open(store->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (!str_starts(dir, DIR_PREFIX) || strspn(dir, DIR_CHARS) != strlen(dir))
         return err_set(e, ERR_INVALID, "dir must name a directory of cubby fleet receive");
     FAULT("arrival.1");
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) < 0)
         return err_sys(e, errno, "rename %s", from);
     FAULT("arrival.2");
-    if (all >= 0 && fsync(all) == 0)
-        return 0;
-    err_sys(e, errno, "sync %s", store->dir);
-    dir_remove(to, NULL);
-    return -1;
+    return 0; // cubby fleet receive syncs the directory
 }
 
 // Check the secrets now: a wake without them fails, and the other node still has the sandbox.

@@ -24,7 +24,7 @@ int moved_note(const struct store *store, const char *id, const char *node, stru
 {
     char *dir auto_free = home_path(store->home, MOVED);
     char *path auto_free = path_of(store, id);
-    return dir_make(dir, 0700, e) < 0 ? -1 : file_write_atomic(path, node, strlen(node), 0600, e);
+    return dir_make(dir, 0700, e) < 0 ? -1 : file_replace(path, node, strlen(node), 0600, e);
 }
 
 char *moved_to(const struct store *store, const char *id)

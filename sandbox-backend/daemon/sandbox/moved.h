@@ -8,7 +8,7 @@
 
 struct store;
 
-// Write the file, and sync it to the disk. `id` is a valid one.
+// Write the file, for a valid id. `cubby fleet drain` syncs it to the disk.
 int moved_note(const struct store *store, const char *id, const char *node, struct err *e);
 // Return the node that a sandbox was moved to, a new string; NULL: it was not moved. `id` is a
 // caller's, "<id>-<client id>" as well.

@@ -125,7 +125,7 @@ int move_begin(struct sandbox *sb, const char *node, bool cuts, sandbox_cb cb, v
     if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_PAUSED)
         return err_set(e, ERR_CONFLICT, "it is %s; try again in a moment",
                        sandbox_state_name(sb->state));
-    if (!cuts && sb->state == SANDBOX_RUNNING && sb->stream_count > sb->passive_count)
+    if (!cuts && sb->state == SANDBOX_RUNNING && sb->stream_count) // passive ones are cut as well
         return err_set(e, ERR_BUSY, "it answers requests");
     struct departure *d = xmalloc(sizeof *d);
     *d = (struct departure){
