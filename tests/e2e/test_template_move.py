@@ -186,3 +186,25 @@ def test_two_imports_of_one_name_at_once(whole, tmp_path):
         assert code == 0 or "is being built by another process" in text or 'there is a template "default" already' in text, said
     assert [path.name for path in (home / "templates").iterdir()] == ["default"]
     assert not list((home / "cache").glob("import-*"))
+
+
+@pytest.mark.skipif(not (BIN / "runsc").exists() or not shutil.which("mkfs.erofs"), reason="this host has no runsc or no mkfs.erofs")
+def test_setup_lets_sandboxes_start_and_goes_on_in_the_background(whole, tmp_path):
+    """The first sandbox does not wait for the part for gVisor, which a process of its own makes."""
+    home = tmp_path / "h"
+    home.mkdir(mode=0o700)
+    facts = home / "templates/default/template.json"
+    env = dict(os.environ, CUBBY_HOME=str(home), CUBBY_SYSTEM_TEMPLATES="", CUBBY_TEMPLATE_ARCHIVE=str(whole))
+    try:
+        done = subprocess.run([BIN / "cubby", "setup"], env=env, capture_output=True, text=True, timeout=1200, stdin=subprocess.DEVNULL)
+        assert "Sandboxes can start now." in done.stdout and "made in the background" in done.stdout, done.stdout + done.stderr
+        sandbox = cubby(home, "create").stdout.strip()
+        assert cubby(home, "exec", sandbox, "--", "echo", "works").stdout == "works\n"
+        log = home / "finish.log"
+        wait_for(lambda: "has its part for gVisor" in log.read_text(), 1200, "the part for gVisor")
+        assert json.loads(facts.read_text())["gvisor"]["rootfs"]
+        again = subprocess.run([BIN / "cubby", "setup"], env=env, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        assert '"default" is there' in again.stdout and "background" not in again.stdout, again.stdout
+    finally:
+        cubby(home, "kill", "--all")
+        cubby(home, "daemon", "stop")
