@@ -129,7 +129,7 @@ def test_keys_alone(page, daemon):
     assert focus("id") == "tab-log"
     page.tab.wait_for_selector(".log li")
     page.tab.keyboard.press("ArrowLeft")
-    page.tab.wait_for_selector("#tab-snapshots[aria-selected=true]:focus")
+    page.tab.wait_for_selector("#tab-calls[aria-selected=true]:focus")
     page.tab.focus(".head button:has-text('Kill')")
     page.tab.keyboard.press("Enter")
     page.tab.wait_for_selector("dialog")

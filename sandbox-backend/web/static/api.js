@@ -93,6 +93,10 @@ export async function api(method, path, body) {
   return text ? JSON.parse(text) : null;
 }
 
+export async function apiText(path) {
+  return (await send('GET', `/api${path}`)).text();
+}
+
 // All pages of a list.
 export async function apiList(path) {
   const all = [];

@@ -2,6 +2,7 @@
 // The chosen sandbox: its head with pause, resume and kill, and its tabs.
 
 import { api } from './api.js';
+import { callsTab } from './calls.js';
 import { button, bytes, h, name, shown, span, spark, sure, toast, when } from './dom.js';
 import { filesTab } from './files.js';
 import { stateOf, title } from './list.js';
@@ -20,6 +21,7 @@ const TABS = [
   ['network', 'Network', networkTab],
   ['ports', 'Ports', portsTab],
   ['snapshots', 'Snapshots', snapshotsTab],
+  ['calls', 'Calls', callsTab],
   ['log', 'Log', logTab],
 ];
 

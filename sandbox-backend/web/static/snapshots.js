@@ -5,19 +5,9 @@ import { api, apiList } from './api.js';
 import { ask, button, field, h, name, shown, sure, toast, when } from './dom.js';
 import { known, stateOf, title } from './list.js';
 
-const FORKED = /^forked from sandbox ([a-z0-9-]{1,64})$/;
-const parents = new Map(); // of forks: the sandbox that each was made from; it never changes
-
-// The daemon names the snapshot that a sandbox was made from. That it is a fork, only its log says,
-// in a line of the daemon: the guest writes the lines of its console.
-async function parentOf(sandbox, ids) {
-  const id = sandbox.sandboxID;
-  if (ids.has(sandbox.templateID)) return sandbox.templateID;
-  if (!parents.has(id)) {
-    const { logs = [] } = await api('GET', `/v2/sandboxes/${id}/logs?limit=1000`).catch(() => ({}));
-    parents.set(id, logs.map(l => l.fields?.source === 'cubbyd' && FORKED.exec(l.message)?.[1]).find(Boolean) ?? null);
-  }
-  return parents.get(id);
+// The daemon names the snapshot that a sandbox was made from, or the sandbox that was forked.
+function parentOf(sandbox, ids) {
+  return ids.has(sandbox.templateID) ? sandbox.templateID : sandbox.parentSandboxID;
 }
 
 async function load() {
@@ -25,8 +15,7 @@ async function load() {
   const nodes = new Map();
   for (const s of snapshots) nodes.set(s.snapshotID, { kind: 'snapshot', id: s.snapshotID, parent: s.sandboxID, data: s, children: [] });
   const ids = new Set(nodes.keys());
-  for (const s of sandboxes) nodes.set(s.sandboxID, { kind: 'sandbox', id: s.sandboxID, data: s, children: [] });
-  await Promise.all(sandboxes.map(async s => { nodes.get(s.sandboxID).parent = await parentOf(s, ids); }));
+  for (const s of sandboxes) nodes.set(s.sandboxID, { kind: 'sandbox', id: s.sandboxID, parent: parentOf(s, ids), data: s, children: [] });
   const roots = [];
   const newest = (a, b) => String(a.data.createdAt ?? a.data.startedAt).localeCompare(String(b.data.createdAt ?? b.data.startedAt));
   for (const node of [...nodes.values()].sort(newest)) {

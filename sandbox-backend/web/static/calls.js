@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was done in a sandbox, the newest first, from its record. A call, its end and its output are
+// one entry.
+
+import { apiText } from './api.js';
+import { bytes, h, name, select, shown, when } from './dom.js';
+
+const EVERY_MS = 2000;
+const MOST = 500; // entries on the page
+const GROUPS = { command: 'run', terminal: 'run', code: 'run', join: 'run', input: 'run', signal: 'run', file: 'files', refused: 'network' };
+const FILTERS = [['', 'All calls'], ['run', 'Commands and code'], ['files', 'Files'], ['network', 'Refused by the network'], ['life', 'The sandbox itself']];
+const OWN = new Set(['n', 'at', 'sandbox', 'kind', 'what', 'prev', 'who', 'from', 'client', 'user', 'ms', 'in', 'out', 'cut']);
+
+// A shell with -c is shown as its command alone, as `cubby record` does.
+function command(line) {
+  const args = line.args ?? [];
+  const isShell = /(^|\/)(ba)?sh$/.test(line.cmd) && ['-c', '-lc'].includes(args.at(-2));
+  return isShell ? args.at(-1) : [line.cmd, ...args].join(' ');
+}
+
+// Members that the line has beside those of every line.
+function members(line) {
+  return Object.entries(line).filter(([k, v]) => !OWN.has(k) && typeof v !== 'object').map(([k, v]) => `${k} ${v}`).join(', ');
+}
+
+function titleOf(line) {
+  switch (line.kind) {
+    case 'command': case 'terminal': return command(line);
+    case 'code': return (line.code ?? '').split('\n')[0];
+    case 'file': return `${line.what} ${line.path ?? line.paths?.join(', ') ?? [line.source, line.destination].filter(Boolean).join(' → ')}`;
+    case 'refused': return `${line.name ?? line.address ?? ''}${line.port ? `:${line.port}` : ''} (${line.protocol}): ${line.why}, ${line.count}×`;
+    default: return [line.what, members(line)].filter(Boolean).join(': ');
+  }
+}
+
+// Text of more lines, each of which stays on its own.
+function block(text, attributes) {
+  return h('pre', attributes, String(text).split('\n').map(shown).join('\n'));
+}
+
+function resultOf(end) {
+  const code = end.fate ?? (end.exit === undefined ? 'done' : end.exit ? end.status ?? `exit ${end.exit}` : 'ok');
+  return [code, `${end.ms} ms`, end.out && `${bytes(end.out)} out`, end.in && `${bytes(end.in)} in`].filter(Boolean).join(' · ');
+}
+
+class Entry {
+  constructor(line) {
+    this.group = GROUPS[line.kind] ?? 'life';
+    this.state = h('span', { class: 'quiet' });
+    this.output = h('div', { class: 'output' });
+    const who = [line.who, line.user && `as ${line.user}`, line.cwd && `in ${line.cwd}`].filter(Boolean).join(', ');
+    this.element = h('li', { 'data-kind': line.kind }, h('time', { datetime: line.at }, when(line.at)), h('span', { class: 'kind' }, shown(line.kind)),
+      h('div', {}, name(titleOf(line), { class: 'call' }), ' ', h('small', { class: 'quiet' }, shown(who)), ' ', this.state, this.output));
+    const more = line.kind === 'code' ? line.code : command(line);
+    if (/\n/.test(more ?? '')) this.add('Code', more);
+    if (line.ms !== undefined) this.end(line);
+    else if (['command', 'terminal', 'code', 'join'].includes(line.kind)) this.state.textContent = 'running';
+  }
+
+  add(label, text, attributes = {}) {
+    if (text) this.output.append(h('details', { open: text.length < 400 && label !== 'Code' }, h('summary', {}, label), block(text, attributes)));
+  }
+
+  end(line) {
+    this.state.textContent = resultOf(line);
+    if (line.exit || line.error || line.fate) this.element.dataset.failed = 'true';
+    this.add('Output', line.stdout);
+    this.add('Errors', line.stderr, { class: 'error' });
+    this.add('Result', line.result);
+    if (line.error && this.element.dataset.kind !== 'file') this.add('Error', line.error, { class: 'error' });
+  }
+}
+
+export function callsTab(where, sandbox) {
+  const filter = select({ 'aria-label': 'Calls' }, FILTERS);
+  const list = h('ol', { class: 'log calls' });
+  const entries = new Map(); // by number
+  where.append(h('div', { class: 'strip' }, filter), list);
+  let after = 0;
+  let over = false;
+  let timer = null;
+
+  function take(line) {
+    after = line.n;
+    if (line.kind === 'end') entries.get(line.of)?.end(line);
+    if (['end', 'head', 'screen'].includes(line.kind)) return;
+    const entry = new Entry(line);
+    entry.element.hidden = filter.value !== '' && filter.value !== entry.group;
+    entries.set(line.n, entry);
+    list.prepend(entry.element);
+    if (entries.size <= MOST) return;
+    const [oldest] = entries.keys();
+    entries.get(oldest).element.remove();
+    entries.delete(oldest);
+  }
+
+  async function look() {
+    for (;;) {
+      const text = await apiText(`/sandboxes/${sandbox.sandboxID}/record?after=${after}`);
+      if (over || !text) break;
+      if (!entries.size) list.replaceChildren();
+      text.split('\n').filter(Boolean).forEach(line => take(JSON.parse(line)));
+    }
+    if (!entries.size && !over) list.replaceChildren(h('li', { class: 'quiet' }, 'Nothing yet.'));
+  }
+
+  function again() {
+    clearTimeout(timer);
+    if (over || document.hidden) return;
+    look().catch(error => { if (!entries.size) list.replaceChildren(h('li', { class: 'error' }, shown(error.message))); })
+      .finally(() => { if (!over) timer = setTimeout(again, EVERY_MS); });
+  }
+  filter.addEventListener('change', () => entries.forEach(e => { e.element.hidden = filter.value !== '' && filter.value !== e.group; }));
+  document.addEventListener('visibilitychange', again);
+  again();
+  return { leave: () => { over = true; clearTimeout(timer); document.removeEventListener('visibilitychange', again); } };
+}

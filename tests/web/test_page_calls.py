@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page in Chromium: what was done in a sandbox, as a timeline from its record."""
+
+import json
+
+import pytest
+
+from conftest import until
+
+
+@pytest.fixture
+def made(daemon):
+    return daemon.create(timeout=900)
+
+
+@pytest.fixture
+def opened(page, made):
+    return lambda tab: page.open().choose(made["sandboxID"], tab)
+
+
+def entry(page, text):
+    return page.tab.locator(f".calls li:has-text({json.dumps(text)})")
+
+
+def test_calls_appear_with_their_output(opened, daemon, made):
+    page = opened("calls")
+    page.tab.wait_for_selector(".calls li:has-text('created')")
+    daemon.command(made, "echo out of it; exit 3")
+    call = entry(page, "echo out of it; exit 3")
+    call.wait_for()
+    until(page.tab, lambda: "exit status 3" in call.text_content(), what="its end is shown")
+    assert call.locator("pre").text_content().rstrip("\n") == "out of it" and call.get_attribute("data-failed")
+    assert "socket, as user" in call.text_content()
+    page.screen("calls")
+    page.tab.select_option("[aria-label=Calls]", "files")
+    call.wait_for(state="hidden")
+    page.tab.select_option("[aria-label=Calls]", "run")
+    call.wait_for()
+
+
+def test_the_newest_is_first_and_a_running_one_says_so(opened, daemon, made):
+    page = opened("calls")
+    s = daemon.open_command(made, "echo begun; sleep 1000")
+    entry(page, "sleep 1000").wait_for()
+    assert "running" in entry(page, "sleep 1000").text_content()
+    assert "sleep 1000" in page.tab.locator(".calls li").first.text_content()
+    s.close()
+    until(page.tab, lambda: "client left" in entry(page, "sleep 1000").text_content(), what="its end is shown")
+
+
+def test_hostile_calls_are_text(opened, daemon, made):
+    page = opened("calls")
+    markup = "<img src=x onerror=alert(1)>"
+    daemon.command(made, f"echo '{markup}'; printf '\\342\\200\\256turned \\033[31m'")
+    call = entry(page, "onerror")
+    until(page.tab, lambda: call.locator("pre").count() == 1, what="its output is shown")
+    text = call.locator("pre").text_content()
+    assert markup in text and "\\u{202e}turned \\u{1b}[31m" in text
+    assert page.tab.locator(".calls img").count() == 0
