@@ -217,23 +217,41 @@ static void print(const char *id, enum outcome what, const struct err *e)
     fflush(stdout);
 }
 
-static int move_all(struct drain *d, struct err *e)
+// Move those that are not in `tried`, and add them. Return how many there were, or -1.
+static int move_new(struct drain *d, json_t *tried, struct err *e)
 {
     size_t i;
+    int count = 0;
     json_t *one, *list = connection_list(&d->c, e);
     if (!list)
         return -1;
     json_array_foreach (list, i, one) {
         const char *id = json_string_value(json_object_get(one, "sandboxID"));
         struct err why = ERR_INIT;
-        if (tool_interrupted() || !id || !sandbox_id_is_valid(id))
+        if (tool_interrupted())
             break;
+        if (!id || !sandbox_id_is_valid(id) || json_object_get(tried, id))
+            continue;
+        json_object_set_new(tried, id, json_true());
         enum outcome what = move_one(d, id, &why);
         d->counts[what]++;
         print(id, what, &why);
+        count++;
     }
     json_decref(list);
-    return tool_interrupted() ? err_set(e, ERR_CANCELED, "interrupted; run this again") : 0;
+    return count;
+}
+
+// A create that was under way when the drain began ends later, so look again until nothing is new.
+static int move_all(struct drain *d, struct err *e)
+{
+    json_t *tried = json_object();
+    int count;
+    do
+        count = move_new(d, tried, e);
+    while (count > 0 && !tool_interrupted());
+    json_decref(tried);
+    return tool_interrupted() ? err_set(e, ERR_CANCELED, "interrupted; run this again") : count;
 }
 
 // While it works, nothing wakes here. What stays may wake again afterwards.

@@ -219,6 +219,23 @@ def test_requests_for_a_paused_one_wait_too(fleet, tmp_path, method, path, statu
     assert fleet.here("b") == (set() if method == "DELETE" else {sandbox})
 
 
+def test_one_that_was_being_created_is_moved_too(fleet, tmp_path):
+    """It is not in the first list."""
+    first = fleet.create("a")["sandboxID"]
+    gate = Gate(fleet, tmp_path, before=True)
+    process = fleet.begin(via=gate.via)
+    gate.wait()
+    node = fleet.nodes["a"]
+    assert node.request("DELETE", "/drain").status == 204
+    second = fleet.create("a")["sandboxID"]
+    gate.reached.unlink()
+    gate.open()
+    gate.wait()  # with the second one
+    gate.open()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.split() == [first, "moved", second, "moved"], out + err
+
+
 # ---- what stays
 def test_those_that_stay_are_named_and_work_on(fleet):
     node = fleet.nodes["a"]
