@@ -25,7 +25,10 @@ struct departure {
 
 int move_check(const struct sandbox *sb, struct err *e)
 {
-    if (sb->mounts)
+    json_t *mounts = sb->mounts ? sb->store->hooks->mounts_inherit(sb, MOUNTS_KEPT_ALL) : NULL;
+    bool has_mounts = json_array_size(mounts) > 0;
+    json_decref(mounts);
+    if (has_mounts)
         return err_set(e, ERR_PRECONDITION,
                        "it has mounts of directories or volumes, which are of this host");
     if (driver_need(sb->facts.driver, DRIVER_PAUSES, e) < 0 ||
