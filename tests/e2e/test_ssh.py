@@ -184,8 +184,8 @@ def test_a_terminal(world):
     shown.resize(91, 33)
     os.write(shown.fd, b"until [ \"$(stty size)\" = '33 91' ]; do :; done; echo si''zed $TERM\n")
     shown.wait_for(b"sized xterm")
-    os.write(shown.fd, b"echo wa''its; sleep 987; echo co''de $?\n")
-    shown.wait_for(b"waits")
+    os.write(shown.fd, b"sh -c \"echo wa''its; exec sleep 987\"\n")
+    shown.wait_for(b"waits")  # printed by the job itself, so the terminal is its
     shown.screen = b""
     os.write(shown.fd, b"\x03")
     shown.wait_for(b"$ ")  # only some kernels show ^C
@@ -208,7 +208,8 @@ def test_a_client_that_ends(world, number):
 
 def test_what_runs_on(world):
     world.ssh("nohup sleep 985 >/dev/null 2>&1 & echo $! > pid")
-    assert world.in_sandbox("ps -o args= -p $(cat /home/user/pid)").strip() == "sleep 985"
+    wait_for(lambda: world.in_sandbox("ps -o args= -p $(cat /home/user/pid); true").strip() == "sleep 985", SECONDS,
+             "a process that outlives the session")
     world.in_sandbox("kill $(cat /home/user/pid)")
 
 
