@@ -36,7 +36,7 @@ def test_what_runs_goes_on_at_the_other_node(pair):
     try:
         busy, quiet = a.create(timeout=3600, metadata={"who": "busy"}), a.create(timeout=3600)
         counter = a.open_command(busy, COUNTER)
-        wait_for(lambda: counted(a, busy) > 3, 60, "the program counts")
+        wait_for(lambda: a.command(busy, "test -s /tmp/count")[0] == 0, 60, "the program counts")
         python(a, busy, "import threading, time\nn = 0\ndef count():\n    global n\n    while True:\n        n += 1\n"
                         "        time.sleep(0.05)\nthreading.Thread(target=count, daemon=True).start()")
         run(a, quiet, "echo kept >/home/user/note")
