@@ -62,7 +62,7 @@ WHOLE = archive(head())
     (b"", "ends too early"),
     (b"PK\x03\x04 a zip file", "not an archive of Cubby"),
     (archive(manifest()), "cubby template import"),
-    (archive(head(format=2)), "another format"),
+    (archive(head(format=2)), "reads only archives of format 1"),
     (archive(head(tier="none")), "no tier"),
     (archive(head(tier="gvisor")), "no tier"),
     (archive(head(sum="abc")), "which build"),
