@@ -299,6 +299,17 @@ def proxy_of(world):
                 if "ProxyCommand" in line)
 
 
+def test_keys_of_the_user_are_not_shown(world, tmp_path):
+    """A configuration often names a key for all hosts, which ssh adds to the one of the entry."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "mine"], check=True)
+    said = world.ssh("true", options=["-v", "-o", f"IdentityFile={tmp_path}/mine"]).stderr.decode()
+    offered = [line for line in said.splitlines() if "Offering public key" in line]
+    assert offered and not [line for line in offered if "mine" in line], offered
+    assert f"Skipping ssh-ed25519 key {tmp_path}/mine" in said, said
+    dates = [line for line in said.splitlines() if "Server host certificate" in line]
+    assert "forever" not in " ".join(dates) and "from" in " ".join(dates), dates
+
+
 def test_who_cannot_log_in(world):
     said = world.ssh("true", host=f"nobody-here@{world.host}", status=255).stderr.decode()
     assert "nobody-here" in said, said

@@ -117,6 +117,7 @@ static int add_entry(struct buf *out, const struct ssh_config *o, const char *id
     buf_adds(out, "    GlobalKnownHostsFile /dev/null\n"
                   "    StrictHostKeyChecking yes\n"
                   "    HostKeyAlgorithms ssh-ed25519-cert-v01@openssh.com\n"
+                  "    PubkeyAcceptedAlgorithms ssh-ed25519-cert-v01@openssh.com\n"
                   "    UpdateHostKeys no\n"
                   "    CheckHostIP no\n"
                   "    IdentitiesOnly yes\n"

@@ -15,6 +15,7 @@
 #define KEY_BYTES_MAX 16384
 #define KNOWN_HOSTS   "known_hosts"
 #define USER_KEY      "id"
+#define PRINCIPAL     "cubby" // whom the certificate of `id` names
 #define AUTHORITY     "ca"
 #define PACKAGE       "openssh-client"
 
@@ -50,9 +51,19 @@ static int write_known_hosts(const char *dir, struct err *e)
     return file_write_atomic(path, line.data, line.len, 0600, e);
 }
 
+static int sign_user_key(const char *dir, struct err *e)
+{
+    char *authority auto_free = str_printf("%s/" AUTHORITY, dir);
+    char *key auto_free = str_printf("%s/" USER_KEY ".pub", dir);
+    const char *argv[] = {"ssh-keygen", "-q", "-s",      authority, "-I",
+                          "cubby",      "-n", PRINCIPAL, key,       NULL};
+    return keygen(argv, e);
+}
+
 static int fill(const char *dir, struct err *e)
 {
-    if (make_key(dir, USER_KEY, e) < 0 || make_key(dir, AUTHORITY, e) < 0)
+    if (make_key(dir, USER_KEY, e) < 0 || make_key(dir, AUTHORITY, e) < 0 ||
+        sign_user_key(dir, e) < 0)
         return -1;
     return write_known_hosts(dir, e);
 }
@@ -79,12 +90,13 @@ int ssh_keys_make(const char *home, struct err *e)
 
 // ---- the keys of a connection
 
+// For minutes only: a sandbox keeps the certificate of its connection.
 static int sign(const char *home, const char *dir, const char *name, struct err *e)
 {
     char *authority auto_free = ssh_keys_path(home, AUTHORITY);
     char *key auto_free = str_printf("%s/host.pub", dir);
-    const char *argv[] = {"ssh-keygen", "-q", "-h", "-s", authority, "-I",
-                          "cubby",      "-n", name, key,  NULL};
+    const char *argv[] = {"ssh-keygen", "-q", "-h", "-s",       authority, "-I", "cubby",
+                          "-n",         name, "-V", "-5m:+10m", key,       NULL};
     return keygen(argv, e);
 }
 
@@ -102,12 +114,14 @@ static int make_host_key(const char *home, const char *dir, const char *name,
 int ssh_server_keys_make(const char *home, const char *name, struct ssh_server_keys *out,
                          struct err *e)
 {
-    char *user auto_free = ssh_keys_path(home, USER_KEY ".pub");
+    char *authority auto_free = ssh_keys_path(home, AUTHORITY ".pub");
     char *dir auto_free = str_printf("%s/" SSH_DIR "/.XXXXXX", home);
     *out = (struct ssh_server_keys){0};
-    if (!file_exists(user))
-        return err_set(e, ERR_PRECONDITION, "there is no %s: run cubby ssh-config first", user);
-    if (file_read(user, KEY_BYTES_MAX, &out->user, e) < 0)
+    if (!file_exists(authority))
+        return err_set(e, ERR_PRECONDITION, "there is no %s: run cubby ssh-config first",
+                       authority);
+    buf_adds(&out->user, "cert-authority,principals=\"" PRINCIPAL "\" ");
+    if (file_read(authority, KEY_BYTES_MAX, &out->user, e) < 0)
         return -1;
     if (!mkdtemp(dir))
         return err_sys(e, errno, "make %s", dir);

@@ -45,6 +45,7 @@ def test_the_entry_as_ssh_reads_it(home, tmp_path):
     assert told["globalknownhostsfile"] == "/dev/null"
     # -G shows the words as they are in the file: ssh replaces %% later.
     assert told["identityfile"].replace("%%", "%") == f"{home}/ssh/id"
+    assert told["pubkeyacceptedalgorithms"] == "ssh-ed25519-cert-v01@openssh.com"
     assert told["userknownhostsfile"].replace("%%", "%") == f"{home}/ssh/known_hosts"
     command = told["proxycommand"].replace("%%", "%").replace("%r", "root").replace("%h", "x.cubby")
     words = subprocess.run(["sh", "-c", f"printf '%s\\n' {command}"], capture_output=True, text=True).stdout.splitlines()
@@ -63,7 +64,7 @@ def test_keys_are_private_and_made_once(home):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: run(home, "ssh-config"), range(8)))) == 1
     keys = home / "ssh"
-    assert sorted(p.name for p in keys.iterdir()) == ["ca", "ca.pub", "id", "id.pub", "known_hosts"]
+    assert sorted(p.name for p in keys.iterdir()) == ["ca", "ca.pub", "id", "id-cert.pub", "id.pub", "known_hosts"]
     assert [p.name for p in home.iterdir()] == ["ssh"]
     assert stat.S_IMODE(keys.stat().st_mode) == 0o700
     assert {stat.S_IMODE((keys / name).stat().st_mode) for name in ("ca", "id", "known_hosts")} == {0o600}
