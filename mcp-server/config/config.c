@@ -116,26 +116,18 @@ static int check_builds(const struct config *c, struct err *e)
                    c->network);
 }
 
-// The local daemon alone has the directories of this host.
-static int check_mounts(const struct config *c, struct err *e)
+// Find the directories that the options name. The local daemon alone has those of this host.
+static int find_dirs(struct config *c, struct err *e)
 {
     if ((c->mounts.count || c->allow_mounts.count) && config_is_remote(c))
         return err_set(e, ERR_INVALID,
                        "--mount and --allow-mount need the local daemon: another backend has no "
                        "directories of this host. Leave them out, or --backend");
-    for (int i = 0; i < c->mounts.count; i++) {
-        char *source auto_free = NULL, *target auto_free = NULL;
-        bool read_only;
-        if (client_mount_parse(c->mounts.items[i], &source, &target, &read_only, e) < 0)
-            return err_wrap(e, "--mount");
-    }
-    for (int i = 0; i < c->allow_mounts.count; i++) {
-        char *root auto_free = client_mount_root(c->allow_mounts.items[i], NULL);
-        if (!root)
-            return err_set(e, ERR_NOT_FOUND, "--allow-mount: there is no directory %.200s",
-                           c->allow_mounts.items[i]);
-    }
-    return 0;
+    if (host_dirs_find(&c->found_mounts, &c->mounts, HOST_DIR_MOUNTED, e) < 0)
+        return err_wrap(e, "--mount");
+    if (host_dirs_find(&c->found_allowed, &c->allow_mounts, HOST_DIR_ALLOWED, e) < 0)
+        return err_wrap(e, "--allow-mount");
+    return host_dirs_find(&c->found_projects, &c->project_dirs, HOST_DIR_PROJECT, e);
 }
 
 int config_parse(struct config *c, int *argc, char **argv, struct err *e)
@@ -158,7 +150,7 @@ int config_parse(struct config *c, int *argc, char **argv, struct err *e)
         return err_set(e, ERR_INVALID,
                        "--new-token needs --token-file, the file to which the token is added");
     if (choose_backend(c, e) < 0 || choose_timeout(c, e) < 0 || check_builds(c, e) < 0 ||
-        check_mounts(c, e) < 0)
+        find_dirs(c, e) < 0)
         return -1;
     return split_tools(c, e);
 }
@@ -171,6 +163,9 @@ void config_fini(struct config *c)
     c->tool_words = NULL;
     free(c->url_of_domain);
     c->url_of_domain = NULL;
+    host_dirs_fini(&c->found_mounts);
+    host_dirs_fini(&c->found_allowed);
+    host_dirs_fini(&c->found_projects);
 }
 
 void config_help(void)

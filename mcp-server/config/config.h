@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mcp-server/config/host_dirs.h"
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/opts.h"
 #include "sandbox-backend/client/client.h"
@@ -69,6 +70,8 @@ struct config {
     struct opt_list raw_tools; // as given, with commas
     char *tool_words;          // owned, backs tools
     json_t *file;              // owned, backs values from config_file
+    // What project_dirs, mounts and allow_mounts name, in the same order.
+    struct host_dirs found_projects, found_mounts, found_allowed;
 };
 
 #define CONFIG_OPTIONS_MAX       64

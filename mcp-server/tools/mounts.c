@@ -25,17 +25,28 @@ static bool is_in(const char *path, const char *root)
     return str_eq(root, "/") || (strncmp(path, root, len) == 0 && strchr("/", path[len]));
 }
 
-// Return whether the operator allows a model to mount the directory, for writing or for reading.
-// Both paths are resolved, and cubbyd follows no link later.
-static bool is_allowed(const struct config *config, const char *source, bool read_only)
+// Return the operator's directory that decides about `source`, the deepest that contains it; NULL:
+// none does. *writable: neither that one nor one in `source` is for reading only. Both paths are
+// resolved, and cubbyd follows no link later.
+static const struct host_dir *find_allowed(const struct config *config, const char *source,
+                                           bool *writable)
 {
-    for (int i = 0; i < config->allow_mounts.count; i++) {
-        bool only_read;
-        char *root auto_free = client_mount_root(config->allow_mounts.items[i], &only_read);
-        if (root && is_in(source, root) && (read_only || !only_read))
-            return true;
+    const struct host_dir *best = NULL;
+    bool holds_read_only = false;
+    for (int i = 0; i < config->found_allowed.count; i++) {
+        const struct host_dir *dir = &config->found_allowed.items[i];
+        if (is_in(source, dir->path) && (!best || is_in(dir->path, best->path)))
+            best = dir;
+        holds_read_only = holds_read_only || (dir->read_only && is_in(dir->path, source));
     }
-    return false;
+    *writable = best && !best->read_only && !holds_read_only;
+    return best;
+}
+
+static int check_same(const struct host_dir *dir, struct err *e)
+{
+    int fd auto_close = host_dir_open(dir, e);
+    return fd < 0 ? -1 : 0;
 }
 
 // A model must not learn from the error whether a directory exists.
@@ -43,50 +54,61 @@ static int check_asked(const struct tool_call *c, const char *spec, const struct
                        const char *source, bool read_only, struct err *e)
 {
     const struct config *config = c->context->config;
+    bool writable = false;
     if (parsed->code == ERR_INVALID)
         return err_set(e, ERR_INVALID, "argument 'mounts': %s", parsed->msg);
     if (!config->allow_mounts.count)
         return err_set(e, ERR_INVALID,
                        "argument 'mounts' is not allowed here. Ask the user to allow a directory "
                        "(--allow-mount of cubby-mcp)");
-    if (!source || !is_allowed(config, source, read_only))
+    const struct host_dir *dir = source ? find_allowed(config, source, &writable) : NULL;
+    if (!dir || (!read_only && !writable))
         return err_set(e, ERR_INVALID,
                        "argument 'mounts': %.200s is not a directory that may be mounted%s. Ask "
                        "the user to allow it (--allow-mount of cubby-mcp)",
                        spec, read_only ? "" : " for writing");
+    return check_same(dir, e) < 0 ? err_wrap(e, "--allow-mount of cubby-mcp") : 0;
+}
+
+static int add(json_t *list, const char *source, const char *target, bool read_only, struct err *e)
+{
+    json_t *one =
+        json_pack("{s:s, s:s, s:b}", "source", source, "target", target, "readOnly", read_only);
+    if (!one)
+        return err_set(e, ERR_INVALID, "the directory %.200s has a name that is not UTF-8", source);
+    json_array_append_new(list, one);
     return 0;
 }
 
-static int add(const struct tool_call *c, json_t *list, const char *spec, bool is_asked,
-               struct err *e)
+static int add_asked(const struct tool_call *c, json_t *list, const char *spec, struct err *e)
 {
     struct err parsed = ERR_INIT;
     char *source auto_free = NULL, *target auto_free = NULL;
     bool read_only;
     client_mount_parse(spec, &source, &target, &read_only, &parsed);
-    if (is_asked && check_asked(c, spec, &parsed, source, read_only, e) < 0)
+    if (check_asked(c, spec, &parsed, source, read_only, e) < 0)
         return -1;
-    if (err_is(&parsed))
-        return err_set(e, parsed.code, "--mount of cubby-mcp: %s", parsed.msg);
-    json_t *one =
-        json_pack("{s:s, s:s, s:b}", "source", source, "target", target, "readOnly", read_only);
-    if (!one)
-        return err_set(e, ERR_INVALID, "the directory %.200s has a name that is not UTF-8", spec);
-    json_array_append_new(list, one);
-    return 0;
+    return add(list, source, target, read_only, e);
+}
+
+static int add_usual(json_t *list, const struct host_dir *dir, struct err *e)
+{
+    if (check_same(dir, e) < 0)
+        return err_wrap(e, "--mount of cubby-mcp");
+    return add(list, dir->path, dir->target, dir->read_only, e);
 }
 
 json_t *mounts_wanted(const struct tool_call *c, struct err *e)
 {
-    const struct opt_list *usual = &c->context->config->mounts;
+    const struct host_dirs *usual = &c->context->config->found_mounts;
     const json_t *asked = json_object_get(c->args, "mounts"), *one;
     json_t *list = json_array();
     size_t i;
     bool fits = true;
     for (int at = 0; at < usual->count && fits; at++)
-        fits = add(c, list, usual->items[at], false, e) == 0;
+        fits = add_usual(list, &usual->items[at], e) == 0;
     json_array_foreach (asked, i, one)
-        fits = fits && add(c, list, json_string_value(one), true, e) == 0;
+        fits = fits && add_asked(c, list, json_string_value(one), e) == 0;
     if (fits)
         return list;
     json_decref(list);

@@ -5,7 +5,9 @@
 //
 // The operator names each directory (--project-dir). A model chooses among them; it cannot name
 // another, nor one below, where the .cubbyignore of the directory above would not count. From the
-// sandbox no name that begins with '.' is taken, because programs run what they find there.
+// sandbox no name that begins with '.' is taken, because programs run what they find there. The
+// program gets an open descriptor of the directory, because a sandbox with a mount might put a link
+// in the directory's place.
 //
 // 1. choose the directory and find the sandbox, 2. start the program, 3. read what it prints, 4.
 // make the result.
@@ -29,11 +31,14 @@
 #define OUTPUT_BYTES (4 << 20)
 #define ERRORS_BYTES 4096
 #define LISTED_MAX   50 // conflicts and skipped names of a result
+#define DIR_FD       3  // of the program: the directory of this computer
+#define DIR_OF_FD    "/proc/self/fd/3"
 
 struct copying {
     struct tool_call *call;
     const char *only; // "in" or "out"
     char *dir;        // owned; of this computer
+    int dir_fd;       // owned; the same, opened
     char *guest;      // owned; as the result names it
     uv_process_t process;
     uv_pipe_t out, err;
@@ -48,6 +53,7 @@ static void end(struct copying *d);
 
 static void copying_free(struct copying *d)
 {
+    mem_close_fd(&d->dir_fd);
     free(d->dir);
     free(d->guest);
     buf_fini(&d->out_text);
@@ -65,18 +71,18 @@ static bool is_called(const char *dir, const char *wanted)
     return str_eq(path, wanted) || str_eq(dir, wanted) || str_eq(str_base(path), wanted);
 }
 
-// Return the absolute path of the directory that the call names; NULL with the call failed.
-static char *choose_dir(struct tool_call *c)
+// Return the directory that the call names; NULL with the call failed.
+static const struct host_dir *choose_dir(struct tool_call *c)
 {
     const struct opt_list *dirs = &c->context->config->project_dirs;
     const char *wanted = tool_call_string(c, "local_directory");
-    const char *found = !wanted && dirs->count == 1 ? dirs->items[0] : NULL;
     struct buf names auto_buf = BUF_INIT;
-    int count = found != NULL;
+    int found = 0;
+    int count = !wanted && dirs->count == 1;
     for (int i = 0; i < dirs->count; i++) {
         buf_printf(&names, "%s%s", i ? ", " : "", dirs->items[i]);
         if (wanted && is_called(dirs->items[i], wanted)) {
-            found = dirs->items[i];
+            found = i;
             count++;
         }
     }
@@ -87,11 +93,24 @@ static char *choose_dir(struct tool_call *c)
                        buf_str(&names));
         return NULL;
     }
-    char *real = realpath(found, NULL);
-    if (!real)
-        tool_call_fail(c, "local_file_not_found",
-                       "the directory %s is not on the computer that runs this server", found);
-    return real;
+    const struct host_dir *dir = &c->context->config->found_projects.items[found];
+    if (dir->path)
+        return dir;
+    tool_call_fail(c, "local_file_not_found",
+                   "the directory %s was not there when this server started. Ask the user to make "
+                   "it and to start cubby-mcp again",
+                   dirs->items[found]);
+    return NULL;
+}
+
+// Return a descriptor of the directory; -1 with the call failed.
+static int open_dir(struct tool_call *c, const struct host_dir *dir)
+{
+    struct err e = ERR_INIT;
+    int fd = host_dir_open(dir, &e);
+    if (fd < 0)
+        tool_call_fail(c, "local_path_denied", "--project-dir of cubby-mcp: %s", e.msg);
+    return fd;
 }
 
 // Return the sandbox's directory: by default the one of this name, in the home. New string.
@@ -121,15 +140,17 @@ static void on_found(const json_t *sandbox, const struct err *e, void *ctx)
 
 static void start(struct tool_call *c, const char *only)
 {
-    char *dir auto_free = choose_dir(c);
-    struct client *client = dir ? tool_call_client(c, 0) : NULL;
+    const struct host_dir *dir = choose_dir(c);
+    int fd auto_close = dir ? open_dir(c, dir) : -1;
+    struct client *client = fd < 0 ? NULL : tool_call_client(c, 0);
     if (!client)
         return;
     struct copying *d = xcalloc(1, sizeof *d);
     d->call = c;
     d->only = only;
-    d->guest = guest_of(c, dir);
-    d->dir = steal(&dir);
+    d->guest = guest_of(c, dir->path);
+    d->dir = xstrdup(dir->path);
+    d->dir_fd = steal_fd(&fd);
     c->op = client_get(client, c->id, on_found, d);
 }
 
@@ -208,6 +229,7 @@ static int spawn(struct copying *d, const char *program, const char **args)
         {.flags = UV_IGNORE},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&d->out},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&d->err},
+        [DIR_FD] = {.flags = UV_INHERIT_FD, .data.fd = d->dir_fd},
     };
     char **env = environment(config);
     const uv_process_options_t options = {
@@ -273,7 +295,7 @@ static void start_program(struct copying *d)
         args[n++] = config->backend_user;
     }
     args[n++] = "--";
-    args[n++] = d->dir;
+    args[n++] = DIR_OF_FD;
     args[n++] = there;
     c->state = d;
     c->on_cancel = on_cancel;

@@ -34,6 +34,7 @@ struct turn {
     const struct sync *o;
     struct remote *r;
     int root;
+    const char *here; // borrowed; the path of `root`, resolved
     const char *path; // of the sandbox
     const struct sync_rules *ignored;
     struct sync_state state;
@@ -227,7 +228,7 @@ static int check_loss(const struct turn *t, struct err *e)
     return err_set(e, ERR_PRECONDITION,
                    "all files of %.100s are gone since the last time, so nothing was deleted; "
                    "--force deletes them on the other side, too",
-                   host_gone ? t->o->host : t->o->guest);
+                   host_gone ? t->here : t->o->guest);
 }
 
 // ---- 2. conflicts
@@ -477,6 +478,7 @@ int sync_turn(const struct sync *o, struct remote *r, int root, const char *path
 {
     struct turn t = {.o = o, .r = r, .root = root, .path = path, .ignored = ignored};
     char *real auto_free = realpath(o->host, NULL);
+    t.here = real;
     moving_init(&t.moving, r, root, path);
     t.moving.keeps_links = true; // links that lead out are not in the plan
     t.conflicts = json_array();

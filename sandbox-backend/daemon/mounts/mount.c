@@ -285,7 +285,7 @@ static int serve(struct mount *m)
     if (!m->ends && m->volume && open_volume(m, &dir, &space) < 0)
         return -1;
     if (!m->ends && !m->volume)
-        dir = source_open(m->source, &m->is, &m->err);
+        dir = source_open(m->source, &m->is, "unmount it and mount it again", &m->err);
     int token auto_close =
         dir < 0 && !m->ends ? -1 : fd_open_memory("token", m->token, sizeof m->token, &m->err);
     int conn auto_close = token < 0 ? -1 : fd_connect_unix(machine_vmnet(m->sb->machine));

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/daemon/mounts/source.h"
+#include "sandbox-backend/host/source.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 
 struct store;

@@ -169,6 +169,22 @@ def test_too_much(start, sandbox, here, there):  # noqa: F811
     assert files(there) == {}
 
 
+@pytest.mark.parametrize("name", [UPLOAD, DOWNLOAD])
+def test_a_directory_that_became_a_link(project, sandbox, here, there, tmp_path, name):  # noqa: F811
+    """A sandbox that a directory above is mounted in can put it there."""
+    outside = tmp_path / "outside"
+    write(outside / "secret", "mine")
+    write(there / "new", "of the sandbox")
+    here.rename(here.with_name("old"))
+    here.symlink_to(outside)
+    said = project.error(name, sandbox_id=sandbox, sandbox_directory=str(there))
+    assert said.startswith("local_path_denied: ") and "another directory now" in said, said
+    here.unlink()
+    here.mkdir()
+    assert "another directory now" in project.error(name, sandbox_id=sandbox, sandbox_directory=str(there))
+    assert files(outside) == {"secret": "mine"} and files(there) == {"new": "of the sandbox"} and not files(here)
+
+
 def test_what_cannot_be(start, sandbox, here, there, tmp_path):  # noqa: F811
     server = start("--project-dir", str(tmp_path / "none"))  # noqa: F811
     assert "local_file_not_found" in server.error(UPLOAD, sandbox_id=sandbox)

@@ -398,6 +398,39 @@ def test_a_model_names_no_directory_unless_the_operator_allows_one(start, backen
     assert backend.created == []
 
 
+@pytest.mark.parametrize("option", ["--mount", "--allow-mount"])
+def test_a_directory_that_became_a_link_is_not_mounted(start, backend, tmp_path, option):  # noqa: F811
+    """A sandbox that writes to the directory above can do that."""
+    project, other = tmp_path / "src/app", tmp_path / "other"
+    for one in (project, other):
+        one.mkdir(parents=True)
+    named = {"--mount": f"{project}:/x"}.get(option, project)
+    server = start("--allow-mount", tmp_path / "src", option, named)  # noqa: F811
+    project.rename(tmp_path / "src/old")
+    project.symlink_to(other)
+    asked = {} if option == "--mount" else {"mounts": [f"{project}:/x"]}
+    said = server.error("create_sandbox", **asked)
+    assert ("may be mounted" if asked else "another directory now") in said, said
+    project.unlink()
+    (tmp_path / "src/old").rename(tmp_path / "src/older")
+    project.mkdir()  # a directory again, and another one
+    said = server.error("create_sandbox", **asked)
+    assert f"{option} of cubby-mcp: {project} on the host is another directory now" in said, said
+    assert "start cubby-mcp again" in said and backend.created == []
+
+
+def test_a_directory_for_reading_in_one_for_writing(start, backend, tmp_path):  # noqa: F811
+    (tmp_path / "src/data/in").mkdir(parents=True)
+    (tmp_path / "src/data/out").mkdir()
+    server = start("--allow-mount", tmp_path / "src", "--allow-mount", f"{tmp_path}/src/data:ro",  # noqa: F811
+                   "--allow-mount", tmp_path / "src/data/out")
+    for path in ("src", "src/data", "src/data/in"):
+        assert "may be mounted for writing" in server.error("create_sandbox", mounts=[f"{tmp_path}/{path}:/x"]), path
+    assert backend.created == []
+    server.error("create_sandbox", mounts=[f"{tmp_path}/src/data/out:/x"])  # this backend mounts nothing
+    assert len(backend.created) == 1
+
+
 @pytest.mark.parametrize("words, said", [
     (["--mount", "/none:/x"], "cannot be mounted"), (["--mount", "/tmp"], "is not DIR:/path"),
     (["--allow-mount", "/none"], "there is no directory"),

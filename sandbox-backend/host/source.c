@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of the host that a mount shows.
-#include "sandbox-backend/daemon/mounts/source.h"
+// A directory of the host that is resolved once and found again.
+#include "sandbox-backend/host/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +45,8 @@ int source_resolve(const char *wanted, char path[PATH_MAX], struct mount_identit
     return 0;
 }
 
-int source_open(const char *path, const struct mount_identity *is, struct err *e)
+int source_open(const char *path, const struct mount_identity *is, const char *remedy,
+                struct err *e)
 {
     struct mount_identity now;
     int fd auto_close = open_plain(path);
@@ -54,9 +55,8 @@ int source_open(const char *path, const struct mount_identity *is, struct err *e
     if (fd < 0 || identify(fd, &now) < 0 || now.dev != is->dev || now.ino != is->ino ||
         now.uid != is->uid)
         return err_set(e, ERR_PRECONDITION,
-                       "%.200s on the host is another directory now, or has another owner; "
-                       "unmount it and mount it again",
-                       path);
+                       "%.200s on the host is another directory now, or has another owner; %s",
+                       path, remedy);
     return steal_fd(&fd);
 }
 
