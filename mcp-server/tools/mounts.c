@@ -142,15 +142,39 @@ static void finish(struct tool_call *c, const struct err *e)
     free(m);
 }
 
+// Set `e` in place of the daemon's error, which names the other mount and its sandbox: they may be those of
+// another caller.
+static void explain_conflict(const struct making *m, struct err *e)
+{
+    const json_t *failed = json_array_get(m->wanted, m->next - 1);
+    const char *source = text_string(failed, "source"), *target = text_string(failed, "target");
+    bool is_taken = false;
+    for (size_t i = 0; i + 1 < m->next; i++)
+        is_taken = is_taken || str_eq(text_string(json_array_get(m->wanted, i), "target"), target);
+    if (is_taken)
+        err_set(e, ERR_CONFLICT, "a directory is mounted at %.200s already; name another path",
+                target);
+    else
+        err_set(e, ERR_CONFLICT,
+                "%.200s leads elsewhere now, or a directory above or below it is mounted in a "
+                "running sandbox. The upper one of two can only be mounted for reading: add :ro, "
+                "choose another directory, or wait until that sandbox has ended",
+                source);
+}
+
 static void on_mounted(const json_t *list, const struct err *e, void *ctx)
 {
     struct tool_call *c = ctx;
     (void)list;
     c->op = NULL;
-    if (e)
-        finish(c, e);
-    else
+    if (!e) {
         make_next(c);
+        return;
+    }
+    struct err told = ERR_INIT;
+    if (e->code == ERR_CONFLICT)
+        explain_conflict(c->state, &told);
+    finish(c, err_is(&told) ? &told : e);
 }
 
 static void make_next(struct tool_call *c)
