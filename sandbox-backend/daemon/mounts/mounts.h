@@ -18,8 +18,8 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
-#include "sandbox-backend/host/source.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
+#include "sandbox-backend/host/source.h"
 
 struct store;
 struct volume;
