@@ -142,8 +142,8 @@ static void finish(struct tool_call *c, const struct err *e)
     free(m);
 }
 
-// Set `e` in place of the daemon's error, which names the other mount and its sandbox: they may be those of
-// another caller.
+// Set `e` in place of the daemon's error, which names the other mount and its sandbox: they may be
+// those of another caller.
 static void explain_conflict(const struct making *m, struct err *e)
 {
     const json_t *failed = json_array_get(m->wanted, m->next - 1);
