@@ -78,9 +78,11 @@ struct request {
     struct err err;
 };
 
+// A signal may come in the same turn of the loop, when the operation is gone.
 static void end_request(struct request *q, const struct err *e)
 {
     q->done = true;
+    q->remote->op = NULL;
     if (e)
         q->err = *e;
     uv_stop(&q->remote->c->loop);

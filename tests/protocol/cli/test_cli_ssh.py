@@ -7,6 +7,7 @@ import pathlib
 import pwd
 import stat
 import subprocess
+import tempfile
 
 import pytest
 
@@ -18,8 +19,9 @@ MINE = "# mine\nHost old\n    Port 2222\nHost *\n    User somebody\n    StrictHo
 
 
 @pytest.fixture
-def home(tmp_path):
-    return tmp_path / "a home's 100%"
+def home():
+    with tempfile.TemporaryDirectory(prefix="cubby-test-") as place:  # a short name: sockets are below it
+        yield pathlib.Path(place) / "a home's 100%"
 
 
 def run(home, *words, status=0, **env):

@@ -164,7 +164,7 @@ def test_doctor_refuses_runsc_under_another_name(tmp_path):
 def test_doctor_tells_of_runsc_and_of_the_template(tmp_path):
     found = gvisor_findings(tmp_path)
     assert found["runsc"]["level"] == "ok" and "version" in found["runsc"]["text"]
-    assert found["gvisor"]["level"] == "note" and found["gvisor"]["remedy"] == "cubby template build default"
+    assert found["gvisor"]["level"] == "note" and found["gvisor"]["remedy"] == "cubby template finish default"
 
 
 # ---- top on a terminal

@@ -21,8 +21,8 @@ def resident_kb(daemon):
 
 
 def files(daemon):
-    """The sizes of all files except the two logs, which have limits of their own."""
-    logs = {daemon.log, daemon.home / "events.jsonl"}
+    """The sizes of all files except the logs and the record, which have limits of their own."""
+    logs = {daemon.log, daemon.home / "events.jsonl", *daemon.home.glob("calls/*")}
     return {str(p.relative_to(daemon.home)): p.stat().st_size for p in daemon.home.rglob("*") if p not in logs}
 
 

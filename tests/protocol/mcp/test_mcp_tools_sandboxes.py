@@ -130,7 +130,7 @@ def arguments_of(name):
 
 @pytest.mark.parametrize("name", [n for n, t in SCHEMAS.items() if "sandbox_id" in t["inputSchema"]["properties"]])
 def test_a_foreign_sandbox_is_an_unknown_one(http_start, backend, tokens, tmp_path, name):  # noqa: F811
-    server = http_start("--token-file", tokens.path, "--local-dir", tmp_path)
+    server = http_start("--token-file", tokens.path, "--local-dir", tmp_path, "--project-dir", tmp_path)
     mine = tokens.call(server, "ann", "create_sandbox")["structuredContent"]["sandbox_id"]
     nobodys = backend.sandbox()
     unknown = "u" * 20
