@@ -146,11 +146,19 @@ static int read_from_file(struct reader *r, struct err *e)
 
 // ---- the verb
 
+// Never over a file that exists. A record may hold what only its reader may see.
+static int create(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
 static int write_cast(const struct reader *r, struct err *e)
 {
-    FILE *to = fopen(r->o->cast, "wxe");
+    int fd auto_close = create(r->o->cast);
+    FILE *to = fd < 0 ? NULL : fdopen(fd, "w");
     if (!to)
         return err_sys(e, errno, "create %s", r->o->cast);
+    fd = -1; // it is the stream's
     int result = record_cast(&r->all, r->o->call, to, e);
     bool failed = ferror(to);
     if (fclose(to) != 0 || failed)
@@ -176,8 +184,8 @@ static int run(const struct backend_opts *server, const char *id, const struct r
 {
     struct err e = ERR_INIT;
     struct reader r = {.o = o, .fd = -1, .check = {.wanted = o->hash}};
-    if (o->export) // never over a file that exists
-        r.fd = open(o->export, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (o->export)
+        r.fd = create(o->export);
     if (o->export && r.fd < 0)
         err_sys(&e, errno, "create %s", o->export);
     int result = err_is(&e) ? -1

@@ -16,23 +16,35 @@ static const char *text(const json_t *line, const char *key)
 
 // ---- what was done
 
-// A shell with -c is shown as its command alone.
+static const char *arg(const json_t *args, size_t i)
+{
+    const char *value = json_string_value(json_array_get(args, i));
+    return value ? value : "";
+}
+
+// Return what a shell was asked to run, if nothing but that decides what it does; else NULL.
+static const char *shell_text(const json_t *line)
+{
+    const json_t *args = json_object_get(line, "args");
+    const char *cmd = text(line, "cmd");
+    size_t count = json_array_size(args);
+    if (!str_eq(cmd, "/bin/sh") && !str_eq(cmd, "/bin/bash"))
+        return NULL;
+    if (count == 2 && (str_eq(arg(args, 0), "-c") || str_eq(arg(args, 0), "-lc")))
+        return arg(args, 1);
+    if (count == 3 && str_eq(arg(args, 0), "-l") && str_eq(arg(args, 1), "-c"))
+        return arg(args, 2);
+    return NULL;
+}
+
+// A shell that runs one text is shown as this text alone.
 static void add_command(struct buf *out, const json_t *line)
 {
     const json_t *args = json_object_get(line, "args");
-    size_t count = json_array_size(args);
-    const char *last = count ? json_string_value(json_array_get(args, count - 1)) : NULL;
-    const char *before = count > 1 ? json_string_value(json_array_get(args, count - 2)) : "";
-    const char *shell = str_base(text(line, "cmd"));
-    bool is_shell = (str_eq(shell, "sh") || str_eq(shell, "bash")) &&
-                    (str_eq(before, "-c") || str_eq(before, "-lc"));
-    if (is_shell) {
-        buf_printf(out, " %s", last);
-        return;
-    }
-    buf_printf(out, " %s", text(line, "cmd"));
-    for (size_t i = 0; i < count; i++) {
-        char *word auto_free = str_shell_word(json_string_value(json_array_get(args, i)));
+    const char *shown = shell_text(line);
+    buf_printf(out, " %s", shown ? shown : text(line, "cmd"));
+    for (size_t i = 0; !shown && i < json_array_size(args); i++) {
+        char *word auto_free = str_shell_word(arg(args, i));
         buf_printf(out, " %s", word);
     }
 }

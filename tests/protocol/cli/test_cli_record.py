@@ -136,6 +136,7 @@ def test_cast(guests, tmp_path):
                               headers={"Content-Type": "application/connect+json"}, token=made["envdAccessToken"]).status == 200
     file = tmp_path / "session.cast"
     cubby(guests, "record", "--cast", file, made["sandboxID"])
+    assert file.stat().st_mode & 0o777 == 0o600
     head, *events = [json.loads(line) for line in file.read_text().splitlines()]
     assert (head["version"], head["width"], head["height"]) == (2, 91, 31) and head["timestamp"] > 1e9
     assert all(code == "o" for _, code, _ in events) and [e[0] for e in events] == sorted(e[0] for e in events)
@@ -148,6 +149,27 @@ def test_cast(guests, tmp_path):
     assert "".join(data for *_, data in events) == "first\r\nit's\033[0m"
     assert "is not a terminal" in cubby(guests, "record", "--cast", tmp_path / "x", "--call", 1, made["sandboxID"], status=1)
     assert not (tmp_path / "x").exists() and first < second
+
+
+@pytest.mark.parametrize("cmd, args, shown", [
+    ("/bin/sh", ["-c", "true; false"], "true; false"),
+    ("/bin/bash", ["-l", "-c", "true; false"], "true; false"),
+    ("/bin/bash", ["-lc", "true; false"], "true; false"),
+    ("/bin/sh", ["-c", "rm -rf x", "-c", "true"], "/bin/sh '-c' 'rm -rf x' '-c' 'true'"),
+    ("/bin/bash", ["--rcfile", "/tmp/x", "-c", "true"], "/bin/bash '--rcfile' '/tmp/x' '-c' 'true'"),
+    ("/tmp/evil/sh", ["-c", "true"], "/tmp/evil/sh '-c' 'true'"),
+    ("/bin/sh", ["-c"], "/bin/sh '-c'"),
+])
+def test_a_command_is_shown_whole(daemon, tmp_path, cmd, args, shown):
+    """A shell is left out only if nothing but its text decides what is run."""
+    file = tmp_path / "record"
+    file.write_text(json.dumps({"n": 1, "at": "now", "kind": "command", "cmd": cmd, "args": args, "who": "socket"}) + "\n")
+    assert cubby(daemon, "record", "--from", file) == f"now    1 command {shown} (socket)\n"
+
+
+def test_a_record_that_could_not_be_read():
+    done = subprocess.run([CUBBY.parent / "cubbyd", "--record-size", "2G"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "record-size" in done.stderr
 
 
 @pytest.mark.parametrize("words, told", [
