@@ -38,6 +38,7 @@
 #define CALL_LOG_KEEP_S     (7LL * 24 * 3600)
 #define CALL_LOG_SPACE      (1LL << 30)
 #define CALL_LOG_BYTES_MIN  (1LL << 16)
+#define CALL_LOG_BYTES_MAX  (1LL << 30) // both files are read at once
 #define CALL_LOG_OUTPUT_MAX 65536
 #define CALL_LOG_LINE_MAX   (1LL << 20) // longer than the caps of all its texts allow
 
