@@ -19,7 +19,7 @@ static void read_piece(const struct piece *p, struct buf *out)
 {
     static const char *const METHODS[] = {"/process.Process/Start", "/filesystem.Filesystem/Stat"};
     struct call_log log = {.recent = {.is_recent = true}};
-    const struct call_place place = {&logs, &log, "id", NULL};
+    const struct call_place place = {&logs, &log, "id", NULL, NULL};
     for (int i = 0; i < 2; i++) {
         struct call_data found = {0};
         json_t *line = json_object();

@@ -14,6 +14,7 @@
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/calls/call_files.h"
 #include "sandbox-backend/daemon/calls/call_message.h"
+#include "sandbox-backend/daemon/calls/call_output.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/admit.h"
@@ -23,6 +24,7 @@
 #define RECORD_TYPE  "application/x-ndjson"
 #define AGENT_BYTES  80
 #define LIST_MAX     64
+#define BODY_BYTES   2048 // of the texts of a body
 #define SANDBOXES    "/sandboxes/{}"
 
 // ---- 1. the record
@@ -32,6 +34,7 @@ struct record_reading {
     struct store *store;
     char *id; // owned
     int64_t after;
+    bool is_seen; // the sandbox was found, and the caller may see it
     struct buf lines;
     json_t *owner; // owned; as the log has it
     struct err err;
@@ -48,9 +51,12 @@ static void read_record(struct reading *reading)
 static void answer(struct record_reading *r, struct http_request *req)
 {
     const char *owner = json_string_value(r->owner);
+    bool is_foreign = sandbox_id_is_foreign(r->id, r->store->node);
+    if (err_is(&r->err) && is_foreign && !api_find(r->store, req, r->id))
+        return; // it said which node has it
     if (err_is(&r->err))
         reply_err(req, "no_record", &r->err);
-    else if (!api_keys_sees(r->store->api_keys, req, owner))
+    else if (!r->is_seen && !api_keys_sees(r->store->api_keys, req, owner))
         reply_error(req, 404, "sandbox_not_found",
                     "Sandbox \"%.80s\" doesn't exist or you don't have access to it", r->id);
     else
@@ -87,7 +93,7 @@ static int read_after(struct http_request *req, int64_t *after, struct err *e)
 }
 
 // A sandbox that exists is found as for any other request. Of one that has ended, the log itself
-// tells the owner.
+// tells the owner: also of one that was made on another node and ended here.
 int api_record(struct api_call *c, struct err *e)
 {
     struct events *events = &c->store->events;
@@ -97,7 +103,7 @@ int api_record(struct api_call *c, struct err *e)
     int64_t after = 0;
     if (sb && !api_find(c->store, c->req, id))
         return 0;
-    if (!sb && (!sandbox_id_is_valid(id) || sandbox_id_is_foreign(id, c->store->node))) {
+    if (!sb && !sandbox_id_is_valid(id)) {
         api_find(c->store, c->req, c->arg); // which says what is wrong
         return 0;
     }
@@ -112,6 +118,7 @@ int api_record(struct api_call *c, struct err *e)
     r->store = c->store;
     r->id = steal(&id);
     r->after = after;
+    r->is_seen = sb;
     r->reading.owner = caller ? xstrdup(caller) : NULL;
     r->reading.read = read_record;
     r->reading.done = on_read;
@@ -122,25 +129,54 @@ int api_record(struct api_call *c, struct err *e)
 
 // ---- 2. requests that change a sandbox
 
-static void copy_plain(const struct call_place *p, const json_t *body, const char *key,
-                       json_t *line)
+// What a line may still hold of a body.
+struct telling {
+    const struct call_place *place;
+    size_t left; // bytes of texts
+    bool cut;
+};
+
+// New reference, or NULL: it is not told.
+static json_t *told(struct telling *t, const json_t *value)
 {
-    json_t *value = json_object_get(body, key);
-    if (json_is_string(value))
-        call_set_text(p, line, key, json_string_value(value), CALL_PATH_BYTES);
-    else if (json_is_integer(value) || json_is_boolean(value) ||
-             (json_is_array(value) && json_array_size(value) <= LIST_MAX))
-        json_object_set_new(line, key, json_deep_copy(value));
+    if (!json_is_string(value))
+        return json_is_integer(value) || json_is_boolean(value) ? json_deep_copy(value) : NULL;
+    json_t *text =
+        call_text(t->place, json_string_value(value), json_string_length(value), t->left, &t->cut);
+    t->left -= json_string_length(text) < t->left ? json_string_length(text) : t->left;
+    return text;
 }
 
-// Members of the bodies that are told. Others may hold a secret, as network.rules does.
+static json_t *told_list(struct telling *t, const json_t *list)
+{
+    json_t *copy = json_array();
+    for (size_t i = 0; i < json_array_size(list) && i < LIST_MAX && t->left; i++) {
+        json_t *one = told(t, json_array_get(list, i));
+        if (one)
+            json_array_append_new(copy, one);
+    }
+    t->cut = t->cut || json_array_size(copy) < json_array_size(list);
+    return copy;
+}
+
+// Members of the bodies that are told. Others may hold a secret, as network.rules does. The source
+// of a mount is a path of the host, which the owner of a key must not learn from the operator.
 static void copy_body(const struct call_place *p, const json_t *body, json_t *line)
 {
     static const char *const TOLD[] = {"port",     "hostPort", "protocol", "timeout", "count",
                                        "snapshot", "target",   "readOnly", "mode",    "allow",
                                        "deny",     "allowOut", "denyOut",  "memory",  "source"};
-    for (size_t i = 0; i < ARRAY_LEN(TOLD); i++)
-        copy_plain(p, body, TOLD[i], line);
+    struct telling telling = {p, BODY_BYTES, false};
+    for (size_t i = 0; i < ARRAY_LEN(TOLD); i++) {
+        const json_t *value = json_object_get(body, TOLD[i]);
+        if (p->owner && str_eq(TOLD[i], "source"))
+            continue;
+        json_t *copy = json_is_array(value) ? told_list(&telling, value) : told(&telling, value);
+        if (copy)
+            json_object_set_new(line, TOLD[i], copy);
+    }
+    if (telling.cut)
+        json_object_set_new(line, "cut", json_true());
 }
 
 void api_note_change(const struct api_call *c, const char *method, const char *pattern)

@@ -2,6 +2,7 @@
 // The files of call logs: their names and reading them.
 #include "sandbox-backend/daemon/calls/call_files.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,16 +36,19 @@ int64_t call_line_number(const char *line, size_t len)
     return str_to_int(digits, 1, INT64_MAX, &number) ? number : 0;
 }
 
-// Read both files, the older one first. It is left out if the newest one became it in between.
+// Read both files, the older one first. It is left out if the newest one became it in between. It
+// is alone while its successor's head is not written yet.
 static int read_both(const char *dir, const char *id, struct buf *out, struct err *e)
 {
     char *path auto_free = call_file(dir, id, false);
     char *older auto_free = call_file(dir, id, true);
     struct buf newest auto_buf = BUF_INIT;
+    struct err why = ERR_INIT;
     struct file_stamp first, second;
     file_stamp_get(path, &first);
-    if (file_read(path, FILE_MAX, &newest, e) < 0)
-        return -1;
+    if (file_read(path, FILE_MAX, &newest, &why) < 0)
+        return why.sys == ENOENT ? file_read(older, FILE_MAX, out, e)
+                                 : err_set(e, why.code, "%s", why.msg);
     file_stamp_get(older, &second);
     if (first.inode != second.inode)
         file_read(older, FILE_MAX, out, NULL);
@@ -85,7 +89,9 @@ static bool is_too_old(const char *dir, const char *id, int64_t oldest_ns)
 {
     struct file_stamp stamp;
     char *path auto_free = call_file(dir, id, false);
-    file_stamp_get(path, &stamp);
+    char *older auto_free = call_file(dir, id, true);
+    if (!file_stamp_get(path, &stamp))
+        file_stamp_get(older, &stamp);
     return stamp.modified.tv_sec * 1000000000LL + stamp.modified.tv_nsec < oldest_ns;
 }
 

@@ -46,43 +46,22 @@ void call_log_hide_values(const struct call_place *p, const json_t *object)
 
 void call_log_mask(const struct call_place *p, char *text, size_t len)
 {
-    masks_apply(&p->log->own, p->logs->base, text, len);
-    masks_apply(&p->log->recent, p->logs->base, text, len);
-}
-
-static void mask_all(const struct call_place *p, json_t *value);
-
-static void mask_string(const struct call_place *p, json_t *value)
-{
-    struct buf clean auto_buf = BUF_INIT;
-    size_t len = json_string_length(value);
-    char *text auto_free = xmemdup(json_string_value(value), len + 1);
-    call_log_mask(p, text, len);
-    if (memcmp(text, json_string_value(value), len) == 0)
-        return;
-    utf8_sanitize(&clean, text, len); // a piece of a value may end within a character
-    json_string_setn(value, buf_str(&clean), clean.len);
-}
-
-static void mask_all(const struct call_place *p, json_t *value)
-{
-    const char *key;
-    size_t i;
-    json_t *part;
-    if (json_is_string(value))
-        mask_string(p, value);
-    else if (json_is_array(value))
-        json_array_foreach (value, i, part)
-            mask_all(p, part);
-    else if (json_is_object(value))
-        json_object_foreach (value, key, part)
-            mask_all(p, part);
+    const struct masks *const sets[] = {&p->log->own, &p->log->recent, p->request};
+    masks_apply(sets, ARRAY_LEN(sets), p->logs->base, text, len);
 }
 
 // ---- the files after a restart
 
-// Read the last whole line of the newest file, and cut off what follows it. Return the number of
-// bytes cut off, or -1 when the file cannot be continued.
+// Once, until a line can be written again.
+static void tell_failure(const struct call_place *p, const struct err *e)
+{
+    if (!p->logs->is_failing)
+        log_warn("calls.append", "id=%s error=\"%s\"", p->id, e->msg);
+    p->logs->is_failing = true;
+}
+
+// Read the last whole line of a file, and cut off what follows it. Return the number of bytes cut
+// off, or -1 when the file cannot be continued.
 static int64_t read_last(struct call_log *log, int fd, int64_t size)
 {
     int64_t from = size > CALL_LOG_LINE_MAX ? size - CALL_LOG_LINE_MAX : 0;
@@ -127,26 +106,81 @@ static void begin_anew(const struct call_place *p, const char *path)
         write_line(p, json_pack("{s:s, s:s}", "kind", "gap", "why", "damaged"));
 }
 
-// Continue the files of an earlier daemon, if there are any.
-static void open_log(const struct call_place *p)
+// Continue a file. Return false if there is none, or it is empty, or (with `e`) it cannot be
+// opened now. *torn is as read_last returns it.
+static bool continue_file(struct call_log *log, const char *path, int64_t *torn, struct err *e)
 {
-    struct call_log *log = p->log;
     struct stat st;
-    char *path auto_free = call_file(p->logs->dir, p->id, false);
-    log->is_open = true;
     int fd auto_close = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size == 0)
-        return;
-    int64_t torn = read_last(log, fd, st.st_size);
-    log->first = first_number(fd);
-    if (torn < 0 || log->first <= 0) {
-        begin_anew(p, path);
-        return;
+    if (fd < 0 && errno == ENOENT)
+        return false;
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        err_sys(e, errno, "open %s", path);
+        return false;
     }
+    if (st.st_size == 0)
+        return false;
+    *torn = read_last(log, fd, st.st_size);
+    log->first = first_number(fd);
+    if (log->first <= 0)
+        *torn = -1;
+    return true;
+}
+
+// A daemon that ended between the rename and the next head left an older file alone.
+static bool continue_older(struct call_log *log, const char *path, int64_t *torn, struct err *e)
+{
+    if (!continue_file(log, path, torn, e))
+        return false;
+    log->dropped = log->first - 1;
+    log->first = 0;
+    return true;
+}
+
+// Lines that were lost before the numbers of the files were known come after them.
+static void renumber_lost(struct call_log *log)
+{
+    if (!log->lost_first)
+        return;
+    int64_t count = log->lost_last - log->lost_first + 1;
+    log->lost_first = log->n + 1;
+    log->n = log->lost_last = log->n + count;
+}
+
+static void tell_opened(const struct call_place *p, int64_t torn)
+{
+    if (!p->log->first && !write_head(p))
+        return;
     if (torn > 0)
         write_line(p, json_pack("{s:s, s:s, s:I}", "kind", "gap", "why", "torn", "bytes",
                                 (json_int_t)torn));
     write_line(p, json_pack("{s:s, s:s}", "kind", "life", "what", "daemon_restarted"));
+}
+
+// Continue the files of an earlier daemon, if there are any. Return false if they cannot be opened
+// now: another chain must not begin over them.
+static bool open_log(const struct call_place *p)
+{
+    struct call_log *log = p->log;
+    struct err e = ERR_INIT;
+    int64_t torn = 0;
+    char *newest auto_free = call_file(p->logs->dir, p->id, false);
+    char *older auto_free = call_file(p->logs->dir, p->id, true);
+    bool has_newest = continue_file(log, newest, &torn, &e);
+    bool has_any = has_newest || (!err_is(&e) && continue_older(log, older, &torn, &e));
+    if (err_is(&e)) {
+        tell_failure(p, &e);
+        return false;
+    }
+    log->is_open = true;
+    if (has_any && torn < 0)
+        begin_anew(p, has_newest ? newest : older);
+    else if (has_any)
+        tell_opened(p, torn);
+    else if (log->lost_first)
+        log->n = log->lost_first - 1;
+    renumber_lost(log);
+    return true;
 }
 
 // ---- writing
@@ -159,7 +193,6 @@ static void add_text(const struct call_place *p, struct buf *out, json_t *line)
     sha256_to_hex(&p->log->last, prev);
     json_t *whole =
         json_pack("{s:I, s:s, s:s}", "n", (json_int_t)p->log->n + 1, "at", at, "sandbox", p->id);
-    mask_all(p, line);
     json_object_update(whole, line);
     json_object_set_new(whole, "prev", json_string(prev));
     json_to_buf(out, whole);
@@ -203,9 +236,7 @@ static int64_t write_line(const struct call_place *p, json_t *line)
     struct sha256 hash = sha256_of(text.data, text.len);
     buf_addc(&text, '\n');
     if (append(p, &text, &e) < 0) {
-        if (!p->logs->is_failing)
-            log_warn("calls.append", "id=%s error=\"%s\"", p->id, e.msg);
-        p->logs->is_failing = true;
+        tell_failure(p, &e);
         return 0;
     }
     p->logs->is_failing = false;
@@ -267,8 +298,11 @@ int64_t call_log_add(const struct call_place *p, json_t *line)
         json_decref(line);
         return 0;
     }
-    if (!log->is_open)
-        open_log(p);
+    if (!log->is_open && !open_log(p)) {
+        json_decref(line);
+        lose(log);
+        return 0; // its number is not known yet
+    }
     bool has_file = log->first > 0;
     int64_t n = 0;
     if (has_file ? tell_lost(p) && make_room(p) : make_room(p) && tell_lost(p))

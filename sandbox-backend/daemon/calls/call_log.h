@@ -20,7 +20,9 @@
 //    lines that are missing. The sandbox never waits for its log.
 //  - A daemon that was killed may leave half a line. The next daemon cuts it off, and says so in a
 //    line of the kind "gap".
-//  - Each text is masked (masks.h) before it is written.
+//  - Free texts (commands, paths, output, names that a guest chose) are masked (masks.h) by those
+//    who put them into a line, once, before they are cut. Members that this program chose are not:
+//    a tenant whose value is "kill", or the name of its key, must not change what a line says.
 //
 // calls/ knows no sandboxes; callers say where a line belongs by struct call_place.
 #pragma once
@@ -55,7 +57,7 @@ struct call_logs {
     char *dir, *ended; // owned
     struct call_logs_opts opts;
     uint64_t base;     // of the masks
-    int64_t collected; // bytes of requests that taps hold (call_tap.c)
+    int64_t collected; // the same of all sandboxes as in struct call_log
     uv_work_t work;
     int64_t swept_ms; // monotonic
     bool is_sweeping, is_failing;
@@ -72,6 +74,7 @@ struct call_log {
     int64_t bytes;                 // in the newest file
     int64_t lost_first, lost_last; // lines that could not be written; 0: none is missing
     int64_t lost_ns;               // wall clock of the first of them
+    int64_t collected;             // bytes of requests that taps hold (call_tap.c)
     bool is_open;                  // the members above are those of the files
 };
 
@@ -79,6 +82,7 @@ struct call_place {
     struct call_logs *logs;
     struct call_log *log;
     const char *id, *owner; // borrowed; owner NULL: the unix socket
+    struct masks *request;  // borrowed; of one request, beside those of the log; NULL: none
 };
 
 // Open the directory and remove old logs. A failure is logged, and nothing is recorded then.
@@ -97,7 +101,8 @@ void call_log_hide_values(const struct call_place *p, const json_t *object);
 // Mask a text of this sandbox.
 void call_log_mask(const struct call_place *p, char *text, size_t len);
 
-// Write a line with the members of `line` (taken). Return its number; 0: nothing is recorded.
+// Write a line with the members of `line` (taken), as they are. Return its number; 0: nothing is
+// recorded, or the log cannot be opened now.
 int64_t call_log_add(const struct call_place *p, json_t *line);
 
 // The sandbox has ended: move its files, and remove logs that are too old.

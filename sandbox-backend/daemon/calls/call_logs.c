@@ -176,13 +176,14 @@ void call_log_end(const struct call_place *p)
     sweep(p->logs);
 }
 
-// Return the id in the name of a newest file; NULL: it is another file. New string.
+// Return the id in the name of a file, the newest or the older one; NULL: it is another file. New
+// string.
 static char *id_in(const char *name)
 {
     size_t len = strlen(name);
-    if (!str_ends(name, SUFFIX) || str_ends(name, OLDER SUFFIX))
+    if (!str_ends(name, SUFFIX))
         return NULL;
-    return xstrndup(name, len - strlen(SUFFIX));
+    return xstrndup(name, len - strlen(str_ends(name, OLDER SUFFIX) ? OLDER SUFFIX : SUFFIX));
 }
 
 void call_logs_end_others(struct call_logs *logs, bool (*exists)(const char *id, void *ctx),

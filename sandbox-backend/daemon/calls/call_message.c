@@ -62,6 +62,8 @@ void call_set_text(const struct call_place *p, json_t *line, const char *key, co
 void call_hide_environment(const struct call_place *p, const json_t *variables)
 {
     masks_add_values(&p->log->recent, p->logs->base, variables);
+    if (p->request)
+        masks_add_values(p->request, p->logs->base, variables);
 }
 
 // The names of variables are told, their values never.
@@ -235,13 +237,15 @@ bool call_read_data(const struct piece *p, bool is_proto, struct call_data *out)
 
 // ---- other answers
 
-static void tell_exit(const struct call_place *p, const json_t *end, json_t *line)
+static void tell_exit(const json_t *end, json_t *line)
 {
     const json_t *code = json_object_get(end, "exitCode");
     if (!end)
         return;
     json_object_set_new(line, "exit", json_integer(json_integer_value(code)));
-    call_set_text(p, line, "status", text_of(end, "status"), NAME_BYTES);
+    const char *status = text_of(end, "status");
+    if (status)
+        json_object_set_new(line, "status", json_lossy_string(status, strnlen(status, NAME_BYTES)));
 }
 
 void call_tell_event(const struct call_place *p, const struct piece *piece, bool is_proto,
@@ -261,7 +265,7 @@ void call_tell_event(const struct call_place *p, const struct piece *piece, bool
         call_set_text(p, line, "error", text_of(json_object_get(message, "error"), "message"),
                       ERROR_BYTES);
     copy_member(started, "pid", line);
-    tell_exit(p, json_object_get(event, "end"), line);
+    tell_exit(json_object_get(event, "end"), line);
     json_decref(message);
 }
 

@@ -18,6 +18,7 @@
 
 #define AGENT_BYTES  80
 #define ANSWER_BYTES 16384 // of a short answer: the paths of an upload, an error
+#define EARLY_BYTES  65536 // of an answer that comes before the request is complete
 #define KEEP_BYTES   1024  // of a piece without output
 #define KEEP_LINE    8192  // of a line of the Python kernel
 #define KEEP_SCREEN  (LIMIT_PTY_CHUNK_BYTES / 3 * 4 + KEEP_BYTES)
@@ -41,11 +42,15 @@ struct call_tap {
     const struct service_method *method; // NULL: none
     bool is_proto, is_gzip, is_terminal;
     bool is_long;       // the request was not collected as a whole
+    bool has_ended;     // all of the request has come
+    bool is_told;       // the first line is written
+    bool is_deaf;       // the answer was not read as a whole
     bool is_blind;      // the request was not read: its environment may be in any output
     json_t *line;       // owned; the line, or the first of two
     json_t *end;        // owned; members that the answer told
     struct buf request; // owned; as it came
-    struct buf answer;  // owned; a short one
+    struct buf answer;  // owned; a short one, or what came before the request was complete
+    struct masks masks; // owned; the values of this request
     struct pieces pieces;
     struct call_output out, err;
     struct call_screen screen;
@@ -54,6 +59,9 @@ struct call_tap {
     int64_t n;             // number of the first line; 0: it is not written
     int status;            // of the answer; 0: none yet
 };
+
+static void tell_first(struct call_tap *t);
+static void read_answer(struct call_tap *t, const char *data, size_t len);
 
 // ---- which requests
 
@@ -120,15 +128,21 @@ static char *user_of(struct http_request *req)
     return xstrndup(buf_str(&name), strcspn(buf_str(&name), ":"));
 }
 
+static void hide_token(const struct call_place *p, const char *token)
+{
+    masks_add(&p->log->recent, p->logs->base, token);
+    masks_add(p->request, p->logs->base, token);
+}
+
 // The client's own tokens may be in what it sends to the guest.
 static void hide_tokens(const struct call_place *p, struct http_request *req)
 {
     static const char *const NAMES[] = {"X-Access-Token", "X-API-KEY", "E2b-Traffic-Access-Token"};
     const char *bearer = http_request_header(req, "Authorization");
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
-        masks_add(&p->log->recent, p->logs->base, http_request_header(req, NAMES[i]));
+        hide_token(p, http_request_header(req, NAMES[i]));
     if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0)
-        masks_add(&p->log->recent, p->logs->base, bearer + 7);
+        hide_token(p, bearer + 7);
 }
 
 static void tell_who(struct call_tap *t, struct http_request *req, const char *who)
@@ -151,16 +165,17 @@ struct call_tap *call_tap_new(const struct call_place *place, struct http_reques
     if (!call_logs_is_on(place->logs) || !choose(&chosen, http_request_method(req), port, path))
         return NULL;
     struct call_tap *t = xmemdup(&chosen, sizeof chosen);
+    t->place.request = &t->masks;
     t->end = json_object();
     t->is_proto = type && (str_starts(type, CONNECT_UNARY_PROTO_TYPE) ||
                            str_starts(type, CONNECT_STREAM_PROTO_TYPE));
     t->is_gzip = str_eq(http_request_header(req, "Content-Encoding"), "gzip");
     t->pieces.is_lines = t->kind == TAP_CODE;
     t->screen.start_ms = t->screen.flushed_ms = t->start_ms;
-    hide_tokens(place, req);
+    hide_tokens(&t->place, req);
     tell_who(t, req, who);
     if (t->kind == TAP_READ || t->kind == TAP_WRITE)
-        call_set_text(place, t->line, "path", http_request_query(req, "path", NULL),
+        call_set_text(&t->place, t->line, "path", http_request_query(req, "path", NULL),
                       CALL_PATH_BYTES);
     return t;
 }
@@ -168,6 +183,8 @@ struct call_tap *call_tap_new(const struct call_place *place, struct http_reques
 static void tap_free(struct call_tap *t)
 {
     t->place.logs->collected -= (int64_t)t->request.len;
+    t->place.log->collected -= (int64_t)t->request.len;
+    masks_fini(&t->masks);
     json_decref(t->line);
     json_decref(t->end);
     buf_fini(&t->request);
@@ -186,6 +203,26 @@ static bool is_collected(const struct call_tap *t)
     return t->kind != TAP_READ && t->kind != TAP_WRITE && t->kind != TAP_INPUT;
 }
 
+static bool has_room(const struct call_tap *t, size_t len)
+{
+    size_t all = t->request.len + len;
+    if (all <= CALL_TAP_SMALL_BYTES)
+        return true;
+    return all <= CALL_TAP_REQUEST_BYTES &&
+           t->place.log->collected + (int64_t)len <= CALL_TAP_LOG_BYTES &&
+           t->place.logs->collected + (int64_t)len <= CALL_TAP_ALL_BYTES;
+}
+
+static void collect(struct call_tap *t, const char *data, size_t len)
+{
+    t->is_long = !has_room(t, len);
+    if (t->is_long)
+        return;
+    buf_add(&t->request, data, len);
+    t->place.logs->collected += (int64_t)len;
+    t->place.log->collected += (int64_t)len;
+}
+
 void call_tap_request(struct call_tap *t, const char *data, size_t len)
 {
     if (!t)
@@ -193,12 +230,16 @@ void call_tap_request(struct call_tap *t, const char *data, size_t len)
     t->in += (int64_t)len;
     if (!is_collected(t) || t->is_long)
         return;
-    t->is_long = t->request.len + len > CALL_TAP_REQUEST_BYTES ||
-                 t->place.logs->collected + (int64_t)len > CALL_TAP_ALL_BYTES;
-    if (t->is_long)
+    collect(t, data, len);
+    tell_first(t);
+}
+
+void call_tap_request_end(struct call_tap *t)
+{
+    if (!t)
         return;
-    buf_add(&t->request, data, len);
-    t->place.logs->collected += (int64_t)len;
+    t->has_ended = true;
+    tell_first(t);
 }
 
 static void tell_unread(struct call_tap *t)
@@ -214,6 +255,7 @@ static void tell_code_request(struct call_tap *t)
         call_tell_code(&t->place, body, t->line);
     else
         tell_unread(t);
+    t->is_blind = t->is_blind || t->masks.is_full;
     json_decref(body);
 }
 
@@ -239,12 +281,41 @@ static void tell_request(struct call_tap *t)
         call_tell_command(&t->place, message, t->line);
     else
         call_tell_other(&t->place, message, t->line);
+    t->is_blind = t->is_blind || t->masks.is_full; // not all of its values can be hidden
     json_decref(message);
 }
 
 static bool has_two_lines(const struct call_tap *t)
 {
     return t->kind == TAP_START || t->kind == TAP_JOIN || t->kind == TAP_CODE;
+}
+
+// A client may leave its stream open after the one message of a command.
+static bool is_complete(const struct call_tap *t)
+{
+    struct connect_frame frame;
+    if (t->has_ended || t->is_long)
+        return true;
+    return t->kind != TAP_CODE && connect_frame_read(t->request.data, t->request.len,
+                                                     LIMIT_ENVELOPE_BYTES, &frame, NULL) != 0;
+}
+
+// Write the first of two lines, and read what the guest has answered already.
+static void tell_now(struct call_tap *t)
+{
+    struct buf early auto_buf = t->answer;
+    t->answer = (struct buf)BUF_INIT;
+    t->is_told = true;
+    tell_request(t);
+    t->n = call_log_add(&t->place, steal(&t->line));
+    if (early.len)
+        read_answer(t, early.data, early.len);
+}
+
+static void tell_first(struct call_tap *t)
+{
+    if (has_two_lines(t) && !t->is_told && t->status && is_complete(t))
+        tell_now(t);
 }
 
 // ---- the answer
@@ -254,10 +325,7 @@ void call_tap_head(struct call_tap *t, int status)
     if (!t || t->status)
         return;
     t->status = status;
-    if (status == 401 || !has_two_lines(t))
-        return;
-    tell_request(t);
-    t->n = call_log_add(&t->place, steal(&t->line));
+    tell_first(t);
 }
 
 // Keep as much of a piece as its output needs: base64 takes four bytes for three.
@@ -331,18 +399,32 @@ static void on_line(const struct piece *piece, void *ctx)
     json_decref(line);
 }
 
+static void keep_answer(struct call_tap *t, const char *data, size_t len, size_t max)
+{
+    size_t room = max - t->answer.len;
+    buf_add(&t->answer, data, len < room ? len : room);
+    t->is_deaf = t->is_deaf || (len > room && has_two_lines(t) && t->status == 200);
+}
+
+static void read_answer(struct call_tap *t, const char *data, size_t len)
+{
+    if (has_two_lines(t) && t->status == 200) {
+        t->pieces.keep = t->pieces.keep ? t->pieces.keep : wanted(t);
+        pieces_feed(&t->pieces, data, len, t->kind == TAP_CODE ? on_line : on_envelope, t);
+    } else if (t->kind != TAP_READ || t->status >= 400) {
+        keep_answer(t, data, len, ANSWER_BYTES);
+    }
+}
+
 void call_tap_answer(struct call_tap *t, const char *data, size_t len)
 {
     if (!t)
         return;
     t->out_bytes += (int64_t)len;
-    if (has_two_lines(t) && t->status == 200) {
-        t->pieces.keep = t->pieces.keep ? t->pieces.keep : wanted(t);
-        pieces_feed(&t->pieces, data, len, t->kind == TAP_CODE ? on_line : on_envelope, t);
-    } else if (t->kind != TAP_READ || t->status >= 400) {
-        size_t room = ANSWER_BYTES - t->answer.len;
-        buf_add(&t->answer, data, len < room ? len : room);
-    }
+    if (has_two_lines(t) && !t->is_told)
+        keep_answer(t, data, len, EARLY_BYTES);
+    else if (!t->is_deaf)
+        read_answer(t, data, len);
 }
 
 // ---- the end
@@ -394,7 +476,7 @@ static void end_two_lines(struct call_tap *t, const char *fate)
     call_screen_end(&t->screen, &t->place, t->n);
     if (t->screen.bytes)
         json_object_set_new(line, "out", json_integer(t->screen.bytes));
-    if (t->screen.bytes > CALL_SCREEN_BYTES)
+    if (t->screen.bytes > CALL_SCREEN_BYTES || t->is_deaf)
         json_object_set_new(line, "cut", json_true());
     call_output_tell(&t->out, &t->place, "stdout", "out", line);
     call_output_tell(&t->err, &t->place, "stderr", "err", line);
@@ -417,12 +499,11 @@ void call_tap_end(struct call_tap *t, const char *fate)
 {
     if (!t)
         return;
-    bool reached = t->status ? t->status != 401 : t->in > 0; // the guest, and was let in
-    if (reached && !t->status && has_two_lines(t))
-        call_tap_head(t, 0);
-    if (t->n)
+    if (has_two_lines(t) && !t->is_told)
+        tell_now(t);
+    if (has_two_lines(t))
         end_two_lines(t, fate);
-    else if (reached && !has_two_lines(t))
+    else
         end_one_line(t, fate);
     tap_free(t);
 }

@@ -238,6 +238,8 @@ static void start_call(struct proxy_stream *s)
     proxy_head_fini(&head);
     if (length != 0)
         http_request_stream(s->req, &CLIENT_EVENTS, s);
+    else
+        call_tap_request_end(s->tap);
 }
 
 // After the whole answer the connection is gone, and what the client still sends is dropped.
@@ -252,6 +254,7 @@ static void on_request_data(struct http_request *req, const char *data, size_t l
 static void on_request_end(struct http_request *req, void *ctx)
 {
     struct proxy_stream *s = ctx;
+    call_tap_request_end(s->tap);
     if (!s->conn || !s->sb)
         return;
     struct http_header trailers[HTTP_HEADERS_MAX];

@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/net_stats.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/calls/call_message.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/sandbox/create.h"
 #include "sandbox-backend/daemon/sandbox/guest.h"
@@ -111,8 +112,8 @@ static void record_refusal(const struct sandbox *sb, const struct net_stats_refu
                   "why", r->why, "count", (json_int_t)r->count);
     if (r->address)
         json_object_set_new(line, "address", json_string(net_stats_address(r, address)));
-    if (r->name[0])
-        json_object_set_new(line, "name", json_string(r->name));
+    if (r->name[0]) // the guest chose it
+        call_set_text(&place, line, "name", r->name, CALL_PATH_BYTES);
     if (r->port)
         json_object_set_new(line, "port", json_integer(r->port));
     call_log_add(&place, line);

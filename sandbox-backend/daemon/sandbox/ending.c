@@ -41,7 +41,8 @@ static void remember(struct sandbox *sb)
                  ended_why_name(sb->why), sb->why_detail ? sb->why_detail : "",
                  (long long)((clock_wall_ns() - sb->started_ns) / 1000000));
     }
-    call_log_end(&(struct call_place){&sb->store->calls, sb->calls, sb->id, sb->owner});
+    const struct call_place place = sandbox_calls(sb);
+    call_log_end(&place);
     FAULT("delete.4");
     unlink(record);
     FAULT("delete.5");

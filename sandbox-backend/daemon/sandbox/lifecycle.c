@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/daemon/calls/call_message.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 
@@ -24,6 +25,8 @@ void lifecycle_note(const struct sandbox *sb, const char *what, json_t *more)
     json_t *line = json_pack("{s:s, s:s}", "kind", "life", "what", what);
     if (more)
         json_object_update(line, more);
+    call_set_text(&place, line, "message", json_string_value(json_object_get(more, "message")),
+                  CALL_PATH_BYTES); // it may be what the guest said
     json_decref(more);
     call_log_add(&place, line);
 }

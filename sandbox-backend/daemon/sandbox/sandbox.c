@@ -145,7 +145,7 @@ struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *t
 
 struct call_place sandbox_calls(const struct sandbox *sb)
 {
-    return (struct call_place){&sb->store->calls, sb->calls, sb->id, sb->owner};
+    return (struct call_place){&sb->store->calls, sb->calls, sb->id, sb->owner, NULL};
 }
 
 void sandbox_hide_tokens(const struct sandbox *sb)

@@ -2,15 +2,17 @@
 """The call log: what was done in a sandbox, by whom; what must not be in it; and how long it is kept."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
+import re
 import signal
 import urllib.request
 
 import pytest
 
-from cubbyd import Daemon, MicroVMs, wait_for
+from cubbyd import Daemon, Guest, MicroVMs, read_head, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
 from network_files import refusal, write
 from sdk import Guests, run_program
@@ -278,6 +280,148 @@ def test_no_record_by_the_configuration():
         assert not files(daemon)
 
 
+def test_values_of_one_request_with_many(guests):
+    """All values of a request are hidden in its own output; if they are too many, none of it is kept."""
+    for count, known in ((300, True), (500, False)):
+        made = guests.create(templateID="bare")
+        lines = [f"planted-line-{i:06}" for i in range(count)]
+        start(guests, made, process={"cmd": "/bin/sh", "args": ["-c", "echo \"$MANY\" | head -1"],
+                                     "envs": {"MANY": "\n".join(lines)}})
+        command, end = record(guests, made["sandboxID"], "command", "end")
+        assert command["env"] == ["MANY"] and end["out"] == len(lines[0]) + 1
+        assert end.get("stdout") == ("*" * len(lines[0]) + "\n" if known else None)
+
+
+def test_a_variable_does_not_change_who_did_what():
+    """A tenant's values are names and words that lines have, and more of them than are hidden."""
+    daemon = Tenants()
+    digest = hashlib.sha256(Tenants.KEYS[0].encode()).hexdigest()
+    (daemon.home / "keys.json").write_text(json.dumps({"tokens": [{"name": "somebodys-key", "sha256": digest}]}))
+    with daemon:
+        for value in ("somebodys-key", "\n".join(["somebodys-key", *(f"line-{i:06}" for i in range(5000))])):
+            made = daemon.ask(0, "POST", "/v2/sandboxes", {"templateID": "default", "envVars": {
+                "A": value, "B": "killed\nrequest\ntimeout\ndaemon_restarted"}})[1]["sandboxID"]
+            assert daemon.ask(0, "POST", f"/sandboxes/{made}/timeout", {"timeout": 70})[0] == 204
+            daemon.ask(0, "DELETE", f"/sandboxes/{made}")
+            head, asked = record(daemon, made, "head", "request")[:2]
+            assert (head["owner"], asked["who"], asked["what"]) == ("somebodys-key", "key somebodys-key", "timeout")
+            assert daemon.request("GET", f"/sandboxes/{made}/record").status == 200
+            request = urllib.request.Request(f"{daemon.url}/sandboxes/{made}/record", headers={"X-API-KEY": daemon.KEYS[0]})
+            assert urllib.request.urlopen(request, timeout=60).status == 200
+
+
+def test_a_long_request_is_cut(daemon):
+    sandbox = daemon.create(envVars={"MANY": "\n".join(f"line-{i:06}" for i in range(4090))})["sandboxID"]
+    names = [f"{'x' * 50}{i:04}.example" for i in range(900)]
+    daemon.request("PUT", f"/sandboxes/{sandbox}/network", {"allowOut": names, "denyOut": ["0.0.0.0/0"]})
+    line, = [line for line in raw(daemon, sandbox).splitlines() if b'"what":"network"' in line]
+    assert len(line) < 4096 and json.loads(line)["cut"] and json.loads(line)["allowOut"][0] == names[0]
+
+
+def test_a_path_of_the_host_is_the_operators(tmp_path):
+    with Tenants() as daemon:
+        theirs = daemon.ask(0, "POST", "/v2/sandboxes", {"templateID": "default"})[1]["sandboxID"]
+        mine = daemon.create()["sandboxID"]
+        for sandbox in (theirs, mine):
+            daemon.request("POST", f"/sandboxes/{sandbox}/mounts", {"source": str(tmp_path), "target": "/project"})
+        for sandbox, source in ((theirs, None), (mine, str(tmp_path))):
+            asked, = record(daemon, sandbox, "request")
+            assert asked["target"] == "/project" and asked.get("source") == source
+
+
+# ---- a guest that wants to hide what clients ask for
+
+@contextlib.contextmanager
+def kernel(daemon, serve):
+    """A sandbox whose Python kernel is this server; and the head of a request for code in it."""
+    with Guest(serve) as guest:
+        made = daemon.create()
+        (daemon.directory(made["sandboxID"]) / "kernel-port").write_text(str(guest.port))
+        yield made
+
+
+def execute(daemon, made, length):
+    return daemon.open(made["sandboxID"], 49999, "POST /execute HTTP/1.1",
+                       f"Content-Length: {length}\r\nX-Access-Token: {made['envdAccessToken']}\r\n")
+
+
+def test_a_guest_that_answers_before_the_request_is_complete(daemon):
+    value = SECRETS["kernel"]
+    body = json.dumps({"code": "6 * 7", "env_vars": {"K": value}}).encode()
+
+    def serve(connection):
+        _, rest = read_head(connection)
+        said = json.dumps({"type": "stdout", "text": value + "\n"}).encode() + b"\n"
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(said), said))
+        while len(rest) < len(body):
+            rest += connection.recv(65536)
+        connection.sendall(b"0\r\n\r\n")
+
+    with kernel(daemon, serve) as made:
+        s = execute(daemon, made, len(body))
+        read = s.recv(65536)
+        while value.encode() not in read:
+            read += s.recv(65536)
+        s.sendall(body)
+        wait_for(lambda: record(daemon, made["sandboxID"], "end"), 30, "the request has its lines")
+        s.close()
+        code, end = record(daemon, made["sandboxID"], "code", "end")
+        assert code["code"] == "6 * 7" and code["env"] == ["K"] and "unread" not in code
+        assert end["of"] == code["n"] and end["stdout"] == "*" * len(value) + "\n"
+
+
+@pytest.mark.parametrize("answer, http", [(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", 401), (b"", None)])
+def test_a_guest_that_says_no(daemon, answer, http):
+    """401, as envd says it to a stranger, or nothing."""
+    body = json.dumps({"code": "6 * 7"}).encode()
+
+    def serve(connection):
+        _, rest = read_head(connection)
+        while len(rest) < len(body):
+            rest += connection.recv(65536)
+        connection.sendall(answer)
+
+    with kernel(daemon, serve) as made:
+        s = execute(daemon, made, len(body))
+        s.sendall(body)
+        read_head(s)
+        s.close()
+        wait_for(lambda: record(daemon, made["sandboxID"], "end"), 30, "the request has its lines")
+        code, end = record(daemon, made["sandboxID"], "code", "end")
+        assert code["code"] == "6 * 7" and end.get("http") == http and end.get("fate") == (None if http else "connection lost")
+
+
+def test_half_sent_requests_blind_no_other_sandbox(daemon):
+    """Five of almost 4 MiB wait in one sandbox."""
+    part, got = b"x" * (4000 << 10), []
+
+    def serve(connection):
+        head, rest = read_head(connection)
+        length = int(re.search(r"(?i)content-length: (\d+)", head)[1])
+        while len(rest) < length:
+            chunk = connection.recv(1 << 20)
+            if not chunk:
+                return
+            got.append(len(chunk))
+            rest += chunk
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    def run(made, code):
+        body = json.dumps({"code": code}).encode()
+        assert daemon.through(made["sandboxID"], "POST", "/execute", body, port=49999, token=made["envdAccessToken"]).status == 200
+        return record(daemon, made["sandboxID"], "code")[-1]
+
+    with kernel(daemon, serve) as loud, kernel(daemon, serve) as other:
+        held = [execute(daemon, loud, len(part) + 1) for _ in range(5)]
+        for s in held:
+            s.sendall(part)
+        wait_for(lambda: sum(got) > 4 * len(part), 60, "they came")
+        assert "unread" not in run(other, "#" * (1 << 20)) and "unread" not in run(other, "6 * 7")
+        assert "unread" not in run(loud, "6 * 7") and run(loud, "#" * (1 << 20))["unread"]
+        for s in held:
+            s.close()
+
+
 # ---- who may read it
 
 def test_owners():
@@ -319,6 +463,21 @@ def test_who_came_with_a_key():
         assert [(line["who"], line["from"], line["client"]) for line in commands] == \
             [("key key0", "127.0.0.1", "tester/1"), ("token", "127.0.0.1", "tester/1")]
         assert daemon.KEYS[0].encode() not in data
+
+
+def test_a_sandbox_of_another_node_that_ended_here():
+    """It was moved. Its record is here, whatever node its id names."""
+    with Daemon("--node", "one") as daemon:
+        sandbox = daemon.create()["sandboxID"]
+        daemon.kill(sandbox)
+        wait_for(lambda: files(daemon) == {f"ended/{sandbox}.jsonl"}, 30, "its record is put away")
+        daemon.stop()
+        daemon.args = ["--node", "two"]
+        (daemon.home / "ended.jsonl").unlink(missing_ok=True)
+        daemon.start()
+        assert record(daemon, sandbox)[-1]["what"] == "killed"
+        other = daemon.request("GET", f"/sandboxes/{sandbox[:-1]}{'a' if sandbox[-1] != 'a' else 'b'}/record")
+        assert other.status in (404, 421) and "record" not in other.json["message"]
 
 
 @pytest.mark.parametrize("query", ["?after=x", "?after=-1", "?from=1"])

@@ -31,7 +31,7 @@ static const char *masked(const struct masks *m, const char *text)
 {
     static char copy[4096];
     snprintf(copy, sizeof copy, "%s", text);
-    masks_apply(m, 12345677, copy, strlen(copy));
+    masks_apply(&m, 1, 12345677, copy, strlen(copy));
     return copy;
 }
 
@@ -74,13 +74,41 @@ static void test_recent(void)
     is_str(masked(&m, "value-000000"), "value-000000",
            "the oldest of the recent ones is forgotten");
     is_str(masked(&m, "value-000256"), "************", "the newest is hidden");
+    for (int i = 0; i < 4 * MASKS_RECENT_MAX; i++) { // the ring goes round
+        snprintf(value, sizeof value, "value-%06d", i);
+        masks_add(&m, 12345677, value);
+    }
+    is_str(masked(&m, "value-000767 value-000768 value-001023"),
+           "value-000767 ************ ************", "the last 256 are known");
     for (int i = 0; i <= MASKS_MAX; i++) {
         snprintf(value, sizeof value, "value-%06d", i);
         masks_add(&all, 12345677, value);
     }
-    is_str(masked(&all, "anything"), "********", "too many to know: all is hidden");
+    ok(all.is_full && all.count == MASKS_MAX, "a sandbox has so many");
+    is_str(masked(&all, "anything"), "anything", "too many values do not blacken the log");
     masks_fini(&m);
     masks_fini(&all);
+}
+
+// Variables cannot take the room of tokens and secrets, which are marked after them.
+static void test_many_values(void)
+{
+    struct masks m = {0}, other = {0};
+    struct buf lines auto_buf = BUF_INIT;
+    for (int i = 0; i < 4090; i++)
+        buf_printf(&lines, "line-%06d\n", i);
+    json_t *variables = json_pack("{s:s}", "MANY", buf_str(&lines));
+    masks_add_values(&m, 12345677, variables);
+    json_decref(variables);
+    ok(m.is_full && m.count == MASKS_VALUES_MAX, "a variable of many lines has so many masks");
+    masks_add(&m, 12345677, "token-token");
+    masks_add(&other, 12345677, "other-value");
+    char text[] = "line-000383 line-000384 token-token other-value";
+    const struct masks *const sets[] = {&m, NULL, &other};
+    masks_apply(sets, ARRAY_LEN(sets), 12345677, text, strlen(text));
+    is_str(text, "*********** line-000384 *********** ***********", "all sets are applied at once");
+    masks_fini(&m);
+    masks_fini(&other);
 }
 
 // ---- the log
@@ -102,7 +130,7 @@ static void begin(struct fixture *f, const char *home)
     uv_loop_init(&f->loop);
     call_logs_open(&f->logs, &f->loop, home, &opts);
     f->log.recent.is_recent = true;
-    f->place = (struct call_place){&f->logs, &f->log, ID, "ci"};
+    f->place = (struct call_place){&f->logs, &f->log, ID, "ci", NULL};
 }
 
 static void end(struct fixture *f)
@@ -115,7 +143,9 @@ static void end(struct fixture *f)
 
 static int64_t add(struct fixture *f, const char *text)
 {
-    return call_log_add(&f->place, json_pack("{s:s, s:s}", "kind", "test", "text", text));
+    json_t *line = json_pack("{s:s}", "kind", "test");
+    call_set_text(&f->place, line, "text", text, CALL_PATH_BYTES);
+    return call_log_add(&f->place, line);
 }
 
 // Read the whole log, and return whether each line has the hash of the one before.
@@ -162,6 +192,11 @@ static void test_chain(const char *home)
     add(&f, "say hunter2-hunter2\n");
     read_all(&f, &lines);
     ok(count(&lines, "hunter2") == 0 && count(&lines, "***************") == 1, "texts are masked");
+    call_log_hide(&f.place, "somebodys-key");
+    f.place.owner = "somebodys-key";
+    call_log_add(&f.place, json_pack("{s:s, s:s}", "kind", "request", "who", "somebodys-key"));
+    read_all(&f, &lines);
+    ok(count(&lines, "\"who\":\"somebodys-key\"") == 1, "a value does not change who did it");
     end(&f);
 }
 
@@ -238,6 +273,99 @@ static void test_cap(const char *home)
     ok(first > 1 && count(&lines, dropped) == 1, "the newest head names what was dropped");
     call_log_end(&f.place);
     ok(read_all(&f, &lines), "it can be read after the end");
+    end(&f);
+}
+
+// A daemon ended between the rename and the next head.
+static void test_older_alone(const char *home)
+{
+    struct fixture f;
+    struct buf lines auto_buf = BUF_INIT;
+    char *path auto_free = str_printf("%s/calls/" ID ".jsonl", home);
+    char *older auto_free = str_printf("%s/calls/" ID ".1.jsonl", home);
+    begin(&f, home);
+    int64_t n = add(&f, "before the rename");
+    end(&f);
+    ok(rename(path, older) == 0, "the newest file became the older one");
+    begin(&f, home);
+    ok(read_all(&f, &lines) && count(&lines, "before the rename") == 1, "it can be read alone");
+    add(&f, "after the rename");
+    ok(read_all(&f, &lines), "the chain goes on from it");
+    int64_t first = call_line_number(buf_str(&lines), lines.len);
+    ok(first == 1 && f.log.n == n + 3, "with its numbers: head, restart, line");
+    ok(count(&lines, "rename") == 2 && count(&lines, "\"kind\":\"head\"") == 2,
+       "in a file of its own");
+    end(&f);
+}
+
+static bool none_exists(const char *id, void *ctx)
+{
+    (void)id;
+    (void)ctx;
+    return false;
+}
+
+static void test_older_alone_of_an_ended(const char *home)
+{
+    struct fixture f;
+    struct buf lines auto_buf = BUF_INIT;
+    char *path auto_free = str_printf("%s/calls/" ID ".jsonl", home);
+    char *older auto_free = str_printf("%s/calls/" ID ".1.jsonl", home);
+    char *ended auto_free = str_printf("%s/calls/ended/" ID ".1.jsonl", home);
+    begin(&f, home);
+    add(&f, "before");
+    end(&f);
+    unlink(older);
+    rename(path, older);
+    begin(&f, home);
+    call_logs_end_others(&f.logs, none_exists, NULL);
+    ok(access(ended, F_OK) == 0 && access(older, F_OK) < 0, "an older file alone is put away");
+    ok(read_all(&f, &lines) && count(&lines, "\"before\"") == 1, "and read");
+    end(&f);
+    unlink(ended);
+}
+
+static void lose_two(struct fixture *f)
+{
+    struct rlimit before, limit;
+    getrlimit(RLIMIT_NOFILE, &before);
+    limit = before;
+    limit.rlim_cur = 0; // no descriptor is free
+    setrlimit(RLIMIT_NOFILE, &limit);
+    ok(add(f, "lost 1") == 0 && add(f, "lost 2") == 0, "lines without a number are lost");
+    setrlimit(RLIMIT_NOFILE, &before);
+    add(f, "found");
+}
+
+static bool has_gap(const struct buf *lines, int64_t first)
+{
+    char *gap auto_free =
+        str_printf("\"first\":%lld,\"last\":%lld,", (long long)first, (long long)first + 1);
+    return count(lines, gap) == 1 && count(lines, "\"found\"") == 1;
+}
+
+// A file that cannot be opened now is no missing file.
+static void test_unreadable(const char *home)
+{
+    struct fixture f;
+    struct buf lines auto_buf = BUF_INIT;
+    begin(&f, home);
+    int64_t n = add(&f, "seen");
+    end(&f);
+    begin(&f, home);
+    lose_two(&f);
+    ok(read_all(&f, &lines) && has_gap(&lines, n + 2), "the chain goes on, and tells the gap");
+    end(&f);
+}
+
+static void test_unreadable_and_new(const char *home)
+{
+    struct fixture f;
+    struct buf lines auto_buf = BUF_INIT;
+    begin(&f, home);
+    lose_two(&f);
+    ok(read_all(&f, &lines) && has_gap(&lines, 1), "the first lines are missing");
+    call_log_end(&f.place);
     end(&f);
 }
 
@@ -330,9 +458,14 @@ int main(void)
     ok(mkdtemp(home) && mkdtemp(other), "two homes");
     test_masks();
     test_recent();
+    test_many_values();
     test_chain(home);
     test_restart(home);
     test_full(home);
+    test_older_alone(home);
+    test_unreadable(home);
+    test_older_alone_of_an_ended(home);
+    test_unreadable_and_new(other);
     test_cap(other);
     test_damaged(home);
     test_pieces();
