@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "mcp-server/text/text.h"
@@ -286,9 +287,11 @@ static void start_program(struct copying *d)
     }
     char *most auto_free = str_printf("%lld", (long long)config->max_download_bytes);
     char *there auto_free = str_printf("%s:%s", c->id, d->guest);
-    const char *args[ARGS_MAX] = {PROGRAM, "sync",        "--json",     "--quiet", "--only",
-                                  d->only, "--no-hidden", "--max-size", most};
-    int n = 9;
+    char *self auto_free = str_printf("%d", (int)getpid());
+    const char *args[ARGS_MAX] = {PROGRAM,  "sync",     "--json",      "--quiet",
+                                  "--only", d->only,    "--no-hidden", "--max-size",
+                                  most,     "--parent", self};
+    int n = 11;
     add_backend(args, &n, config);
     if (config->backend_user) {
         args[n++] = "--user";

@@ -2,8 +2,11 @@
 // cubby sync: the verb, and the watching of both sides.
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -160,10 +163,18 @@ static int sync_both(struct connection *c, const char *id, const void *ctx)
     return caught ? SIGNAL_STATUS + caught : 1;
 }
 
+// Arrange that SIGTERM comes when the program that started this one ends, which is `parent`. Return
+// false if it has ended already.
+static bool ends_with(int64_t parent)
+{
+    return prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent;
+}
+
 int verb_sync(int argc, char **argv)
 {
     struct backend_opts server = {0};
     struct sync o = {0};
+    int64_t parent = 0;
     const char *only = NULL;
     const struct opt opts[] = {
         {"only", NULL, OPT_STRING, &only, "in|out",
@@ -172,6 +183,9 @@ int verb_sync(int argc, char **argv)
          "copy nothing if more than this would be copied", 1, INT64_MAX, NULL},
         CLI_FLAG("no-hidden", &o.guards_hidden,
                  "take no change of the sandbox to names that begin with a dot"),
+        {"parent", NULL, OPT_INT, &parent, "PID",
+         "stop when the program that started this one ends, which has this number", 1, INT_MAX,
+         NULL},
         CLI_FLAG("watch", &o.watches, "go on until interrupted, and copy each change"),
         CLI_FLAG("force", &o.forces, "delete also when one side has lost all its files"),
         CLI_STRING("user", &o.user, "NAME",
@@ -193,6 +207,12 @@ int verb_sync(int argc, char **argv)
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;
+    if (parent && !ends_with(parent)) {
+        struct err e = ERR_INIT;
+        err_set(&e, ERR_CANCELED, "process %lld did not start this one, or has ended",
+                (long long)parent);
+        return cli_fail(&e);
+    }
     char *id auto_free = NULL;
     if (argc != 3 || !copy_operand(argv[2], &id, &o.guest))
         return cli_usage_error("sync takes a directory and ID:PATH; see cubby sync --help");

@@ -195,7 +195,8 @@ def test_what_cannot_be(start, sandbox, here, there, tmp_path):  # noqa: F811
     assert "copy_failed" in server.error(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(tmp_path / "guest/file"))
 
 
-def test_a_call_that_is_cancelled_ends_the_program(project, real, sandbox, here, there, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("is_killed", [False, True], ids=["cancelled", "killed"])
+def test_the_program_ends_with_its_call(project, real, sandbox, here, there, tmp_path, is_killed):  # noqa: F811
     """Its tar in the sandbox never ends by itself."""
     write(tmp_path / "bin/tar", f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 987\n")
     (tmp_path / "bin/tar").chmod(0o755)
@@ -204,10 +205,14 @@ def test_a_call_that_is_cancelled_ends_the_program(project, real, sandbox, here,
     request = project.start_tool(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(there))
     wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"), 60, "tar")
     (child,) = children(project.process.pid)
-    project.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}})
+    if is_killed:
+        project.process.kill()
+        project.process.wait(60)
+    else:
+        project.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}})
     wait_for(lambda: not process_exists(child), 60, "the end of the program")
     wait_for(lambda: not process_exists(int((tmp_path / "pid").read_text())), 60, "the end of tar")
-    assert project.request("ping", {}) == {}
+    assert is_killed or project.request("ping", {}) == {}
 
 
 def children(pid):
