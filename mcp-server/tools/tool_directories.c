@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // upload_directory and download_directory: whole directories, between this computer and a sandbox.
 // Both start `cubby sync` for one way, so there is one implementation, with its rules: what
-// .cubbyignore hides stays, .git and .env do, links lead nowhere out, and nothing is lost.
+// .cubbyignore hides stays, .git and what a mount hides do, links lead nowhere out, and nothing is
+// lost.
 //
 // The operator names each directory (--project-dir). A model chooses among them; it cannot name
 // another, nor one below, where the .cubbyignore of the directory above would not count. From the
@@ -288,10 +289,10 @@ static void start_program(struct copying *d)
     char *most auto_free = str_printf("%lld", (long long)config->max_download_bytes);
     char *there auto_free = str_printf("%s:%s", c->id, d->guest);
     char *self auto_free = str_printf("%d", (int)getpid());
-    const char *args[ARGS_MAX] = {PROGRAM,  "sync",     "--json",      "--quiet",
-                                  "--only", d->only,    "--no-hidden", "--max-size",
-                                  most,     "--parent", self};
-    int n = 11;
+    const char *args[ARGS_MAX] = {PROGRAM,      "sync",  "--json",      "--quiet",
+                                  "--only",     d->only, "--no-hidden", "--no-secrets",
+                                  "--max-size", most,    "--parent",    self};
+    int n = 12;
     add_backend(args, &n, config);
     if (config->backend_user) {
         args[n++] = "--user";

@@ -21,6 +21,7 @@
 #include "sandbox-backend/cli/copy/sync_rules.h"
 #include "sandbox-backend/cli/copy/sync_state.h"
 #include "sandbox-backend/cli/copy/sync_turn.h"
+#include "sandbox-backend/mountd/hidden.h"
 
 #define SIGNAL_STATUS 128
 #define WATCH_MS      1000
@@ -119,11 +120,13 @@ static int keep_watching(const struct sync *o, struct remote *r, int root, const
 // .git and .env stay where they are, because a host runs what is in the one and a sandbox has no
 // need of the other; a line "!.git" in .cubbyignore brings it back. A file system of the host may
 // take .GIT for .git. The sandbox has no say in the rules: .cubbyignore itself is never copied.
-static struct sync_rules *read_ignored(int root, struct err *e)
+static struct sync_rules *read_ignored(const struct sync *o, int root, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT;
     struct err why = ERR_INIT;
     buf_adds(&text, ".[gG][iI][tT]\n.env\n");
+    if (o->guards_secrets)
+        buf_adds(&text, HIDDEN_BY_DEFAULT);
     int fd auto_close = beneath_open(root, SYNC_RULES_FILE, O_RDONLY | O_NONBLOCK, &why);
     if (fd < 0 && why.code != ERR_NOT_FOUND)
         return err_set(e, why.code, "%s", why.msg), NULL;
@@ -144,7 +147,7 @@ static int sync_both(struct connection *c, const char *id, const void *ctx)
     json_decref(sandbox);
     if (root < 0 && !err_is(&e))
         err_sys(&e, errno, "%.200s", o->host);
-    struct sync_rules *ignored = root < 0 ? NULL : read_ignored(root, &e);
+    struct sync_rules *ignored = root < 0 ? NULL : read_ignored(o, root, &e);
     if (err_is(&e))
         return cli_fail(&e);
     remote_open(&r, c, id, o->user);
@@ -183,6 +186,8 @@ int verb_sync(int argc, char **argv)
          "copy nothing if more than this would be copied", 1, INT64_MAX, NULL},
         CLI_FLAG("no-hidden", &o.guards_hidden,
                  "take no change of the sandbox to names that begin with a dot"),
+        CLI_FLAG("no-secrets", &o.guards_secrets,
+                 "leave out what a mount hides by default, such as .npmrc and .ssh"),
         {"parent", NULL, OPT_INT, &parent, "PID",
          "stop when the program that started this one ends, which has this number", 1, INT_MAX,
          NULL},

@@ -33,7 +33,8 @@ struct sync {
     const char *user;
     const char *host, *guest; // as given
     bool watches, quiet, as_json, forces;
-    bool guards_hidden; // take no change of the sandbox to names that begin with '.'
+    bool guards_hidden;  // take no change of the sandbox to names that begin with '.'
+    bool guards_secrets; // leave out what a mount hides by default
     enum sync_way way;
     int64_t max_bytes; // of all files that one turn may move; 0: no limit
 };

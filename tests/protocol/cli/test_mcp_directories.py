@@ -9,6 +9,7 @@ import pytest
 from harness import process_exists, wait_for
 from mcp_envd import fresh, real, sandbox, server, start  # noqa: F401
 from mcp_schemas import checked
+from mcp_stdio import Stdio
 
 UPLOAD, DOWNLOAD = "upload_directory", "download_directory"
 OLD = 1700000000
@@ -103,16 +104,36 @@ def test_what_stays(copy, here, there):
     write(here / ".cubbyignore", "/secret\n")
     copy(UPLOAD)
     assert set(files(there)) == {"code.py", "kept/.vscode/settings.json"}
-    for name in (".git/hooks/post-checkout", ".envrc", "kept/.vscode/settings.json", "kept/.vscode/tasks.json", "secret/key",
+    for name in (".git/hooks/post-checkout", ".bashrc", "kept/.vscode/settings.json", "kept/.vscode/tasks.json", "secret/key",
                  ".cubbyignore", "new.py"):
         write(there / name, "of the sandbox", OLD + 1)
     before = files(here)
     o, text = copy(DOWNLOAD)
     assert files(here) == {**before, "new.py": "of the sandbox"}
-    assert {s["path"] for s in o["skipped"]} == {".envrc", "kept/.vscode"} and "programs here may run it" in text
+    assert {s["path"] for s in o["skipped"]} == {".bashrc", "kept/.vscode"} and "programs here may run it" in text
     (there / "kept/.vscode/settings.json").unlink()
     copy(DOWNLOAD)
     assert (here / "kept/.vscode/settings.json").exists()
+
+
+SECRETS = (".npmrc", ".netrc", "sub/.aws/credentials", ".git-credentials", ".ssh/config", "id_rsa", "sub/.env.local", ".envrc")
+
+
+def test_what_a_mount_hides_stays(copy, here, there):
+    for name in (*SECRETS, ".env.example", "code.py"):
+        write(here / name, "mine")
+    copy(UPLOAD)
+    assert set(files(there)) == {".env.example", "code.py"}
+    for name in SECRETS:
+        write(there / name, "of the sandbox", OLD + 1)
+    before = files(here)
+    assert copy(DOWNLOAD)[0]["files"] == 0 and files(here) == before
+    write(here / ".cubbyignore", "!.npmrc\n!id_rsa\n")
+    (there / ".npmrc").unlink()
+    (there / "id_rsa").unlink()
+    copy(UPLOAD)
+    assert (there / ".npmrc").read_text() == (there / "id_rsa").read_text() == "mine"
+    assert (there / ".netrc").read_text() == "of the sandbox"
 
 
 def test_nothing_leads_out(copy, here, there, tmp_path):
@@ -195,24 +216,35 @@ def test_what_cannot_be(start, sandbox, here, there, tmp_path):  # noqa: F811
     assert "copy_failed" in server.error(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(tmp_path / "guest/file"))
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["cancelled", "killed"])
-def test_the_program_ends_with_its_call(project, real, sandbox, here, there, tmp_path, is_killed):  # noqa: F811
-    """Its tar in the sandbox never ends by itself."""
+def hang(server, real, sandbox, here, there, tmp_path):  # noqa: F811
+    """An upload whose tar in the sandbox never ends by itself: (request, pid of the program, pid of tar)."""
     write(tmp_path / "bin/tar", f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 987\n")
     (tmp_path / "bin/tar").chmod(0o755)
     assert real.envd.init(envVars={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})[0] == 204
     write(here / "a", "a")
-    request = project.start_tool(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(there))
+    request = server.start_tool(UPLOAD, sandbox_id=sandbox, sandbox_directory=str(there))
     wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"), 60, "tar")
-    (child,) = children(project.process.pid)
-    if is_killed:
-        project.process.kill()
-        project.process.wait(60)
-    else:
-        project.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}})
+    (child,) = children(server.process.pid)
+    return request, child, int((tmp_path / "pid").read_text())
+
+
+def test_a_call_that_is_cancelled_ends_the_program(project, real, sandbox, here, there, tmp_path):  # noqa: F811
+    request, child, tar = hang(project, real, sandbox, here, there, tmp_path)
+    project.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}})
     wait_for(lambda: not process_exists(child), 60, "the end of the program")
-    wait_for(lambda: not process_exists(int((tmp_path / "pid").read_text())), 60, "the end of tar")
-    assert is_killed or project.request("ping", {}) == {}
+    wait_for(lambda: not process_exists(tar), 60, "the end of tar")
+    assert project.request("ping", {}) == {}
+
+
+def test_a_server_that_is_killed_ends_the_program(real, sandbox, here, there, tmp_path):  # noqa: F811
+    killed = Stdio("--project-dir", str(here), env=real.environment(), cwd=tmp_path)
+    killed.initialize("2025-11-25")
+    _, child, tar = hang(killed, real, sandbox, here, there, tmp_path)
+    killed.process.kill()
+    killed.process.wait(60)
+    wait_for(lambda: not process_exists(child), 60, "the end of the program")
+    wait_for(lambda: not process_exists(tar), 60, "the end of tar")
+    killed.close()
 
 
 def children(pid):
