@@ -32,8 +32,7 @@
 #define ARGS_MAX     32
 #define OUTPUT_BYTES (4 << 20)
 #define ERRORS_BYTES 4096
-#define LISTED_MAX   50 // conflicts and skipped names of a result
-#define DIR_FD       3  // of the program: the directory of this computer
+#define DIR_FD       3 // of the program: the directory of this computer
 #define DIR_OF_FD    "/proc/self/fd/3"
 
 struct copying {
@@ -318,14 +317,11 @@ static void start_program(struct copying *d)
 
 // ---- 4. the result
 
-// Return the first items of a list of the program's answer; new reference.
-static json_t *first_of(const json_t *answer, const char *name)
+// Return a list of the program's answer, which has its first names only; new reference.
+static json_t *list_of(const json_t *answer, const char *name)
 {
     json_t *list = json_object_get(answer, name);
-    json_t *few = json_array();
-    for (size_t i = 0; i < json_array_size(list) && i < LISTED_MAX; i++)
-        json_array_append(few, json_array_get(list, i));
-    return few;
+    return json_is_array(list) ? json_incref(list) : json_array();
 }
 
 static json_t *result_of(const struct copying *d, const json_t *answer)
@@ -334,9 +330,11 @@ static json_t *result_of(const struct copying *d, const json_t *answer)
     json_t *o = json_pack("{s:o, s:o, s:o, s:o}", "local_directory",
                           json_lossy_string(d->dir, strlen(d->dir)), "sandbox_directory",
                           json_lossy_string(d->guest, strlen(d->guest)), "conflicts",
-                          first_of(answer, "conflicts"), "skipped", first_of(answer, "skipped"));
+                          list_of(answer, "conflicts"), "skipped", list_of(answer, "skipped"));
     for (size_t i = 0; i < ARRAY_LEN(COUNTS); i++)
         json_object_set_new(o, COUNTS[i], json_integer(text_int(answer, COUNTS[i])));
+    json_object_set_new(o, "conflict_count", json_integer(text_int(answer, "conflictCount")));
+    json_object_set_new(o, "skipped_count", json_integer(text_int(answer, "skippedCount")));
     return o;
 }
 
@@ -370,16 +368,20 @@ static void end(struct copying *d)
     copying_free(d);
 }
 
-static void add_list(struct buf *out, const json_t *o, const char *name, const char *key,
-                     const char *title)
+static void add_list(struct buf *out, const json_t *o, const char *name, const char *count,
+                     const char *key, const char *title)
 {
     size_t i;
     json_t *one;
-    json_array_foreach (json_object_get(o, name), i, one) {
+    const json_t *list = json_object_get(o, name);
+    json_array_foreach (list, i, one) {
         char *path auto_free = visible_text(text_string(one, "path"));
         char *other auto_free = visible_text(text_string(one, key));
         buf_printf(out, "\n%s %s: %s", title, path, other);
     }
+    if (text_int(o, count) > (long long)json_array_size(list))
+        buf_printf(out, "\n%s %lld more, which are not named here", title,
+                   text_int(o, count) - (long long)json_array_size(list));
 }
 
 static char *text_of(const json_t *o, const char *from, const char *to, const char *waits)
@@ -391,8 +393,9 @@ static char *text_of(const json_t *o, const char *from, const char *to, const ch
                text_int(o, "files"), text_int(o, "bytes"), text_int(o, "deleted"));
     if (text_int(o, "waiting"))
         buf_printf(&out, "\n%lld changes %s", text_int(o, "waiting"), waits);
-    add_list(&out, o, "conflicts", "kept", "Changed on both sides; the sandbox's version of");
-    add_list(&out, o, "skipped", "reason", "Left out");
+    add_list(&out, o, "conflicts", "conflict_count", "kept",
+             "Changed on both sides; the sandbox's version of");
+    add_list(&out, o, "skipped", "skipped_count", "reason", "Left out");
     return buf_take(&out);
 }
 

@@ -20,6 +20,9 @@
 #include "sandbox-backend/cli/copy/sync_rules.h"
 #include "sandbox-backend/cli/copy/sync_state.h"
 
+#define FEW_DELETIONS 10 // of the sandbox, which --only out never asks about
+#define NAMED_MAX     50 // conflicts and skipped names of a result in JSON
+
 enum action { KEEP, NOTE, SEND, FETCH, DELETE_GUEST, DELETE_HOST, CONFLICT, FORGET, SKIP };
 
 struct item {
@@ -231,6 +234,26 @@ static int check_loss(const struct turn *t, struct err *e)
                    host_gone ? t->here : t->o->guest);
 }
 
+// With --only out nobody may have looked at what the sandbox did.
+static int check_deletions(const struct turn *t, struct err *e)
+{
+    size_t known = 0;
+    size_t deleted = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        const struct item *item = &t->items[i];
+        if (!item->host || item->host->type == 'd' || !listing_find(&t->state.host, item->path))
+            continue;
+        known++;
+        deleted += item->action == DELETE_HOST;
+    }
+    if (t->o->way != SYNC_OUT || t->o->forces || deleted <= FEW_DELETIONS || deleted * 2 <= known)
+        return 0;
+    return err_set(e, ERR_PRECONDITION,
+                   "%zu of %zu files of %.200s are gone in the sandbox, so nothing was copied or "
+                   "deleted; if that is right, a person can run cubby sync --only out --force",
+                   deleted, known, t->here);
+}
+
 // ---- 2. conflicts
 static int rename_conflicts(struct turn *t, struct err *e)
 {
@@ -427,6 +450,8 @@ static int turn_run(struct turn *t, struct err *e)
         sync_git_find(&t->repositories, &t->host, &t->guest, e) < 0)
         return -1;
     make_items(t);
+    if (check_deletions(t, e) < 0)
+        return -1;
     int result = move_all(t, e);
     if (result == 0)
         result = delete_in_guest(t, e);
@@ -441,18 +466,35 @@ static int turn_run(struct turn *t, struct err *e)
     return result;
 }
 
+// Return the first names of a list, because a sandbox decides how many there are. New reference.
+static json_t *first_names(const json_t *list)
+{
+    json_t *few = json_array();
+    for (size_t i = 0; i < json_array_size(list) && i < NAMED_MAX; i++)
+        json_array_append(few, json_array_get(list, i));
+    return few;
+}
+
+static void print_json(const struct turn *t)
+{
+    const struct moving_count *n = &t->moving.count;
+    json_t *all = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:I}", "files", (json_int_t)n->files, "links",
+        (json_int_t)n->links, "bytes", (json_int_t)n->bytes, "deleted", (json_int_t)t->deleted,
+        "waiting", (json_int_t)t->waiting, "conflicts", first_names(t->conflicts), "conflictCount",
+        (json_int_t)json_array_size(t->conflicts), "skipped", first_names(n->skipped),
+        "skippedCount", (json_int_t)json_array_size(n->skipped));
+    cli_print_json(all);
+    json_decref(all);
+}
+
 static void turn_report(const struct turn *t)
 {
     const struct moving_count *n = &t->moving.count;
     size_t i = 0;
     const json_t *one = NULL;
     if (t->o->as_json) {
-        json_t *all = json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:O, s:O}", "files", (json_int_t)n->files, "links",
-            (json_int_t)n->links, "bytes", (json_int_t)n->bytes, "deleted", (json_int_t)t->deleted,
-            "waiting", (json_int_t)t->waiting, "conflicts", t->conflicts, "skipped", n->skipped);
-        cli_print_json(all);
-        json_decref(all);
+        print_json(t);
         return;
     }
     json_array_foreach (t->conflicts, i, one) {

@@ -195,6 +195,31 @@ def test_a_side_that_lost_everything(fake, host, guest, side):
     assert tree(host) == tree(guest) == {}
 
 
+def test_a_sandbox_that_deletes_most(fake, host, guest):
+    """--only out, which programs use, asks for a person's word when more than half would go."""
+    for i in range(50):
+        write(host / f"d/f{i}", "x")
+    sync(fake, host, guest)
+    for i in range(49):
+        (guest / f"d/f{i}").unlink()
+    write(guest / "new", "new")
+    status, _, said = run(fake, host, guest, "--only", "out")
+    assert status == 1 and f"49 of 50 files of {host} are gone in the sandbox" in said and "--force" in said, said
+    assert len(list((host / "d").iterdir())) == 50 and not (host / "new").exists()
+    assert sync(fake, host, guest, "--only", "out", "--force")["deleted"] == 49
+    assert tree(host) == tree(guest)
+
+
+@pytest.mark.parametrize("gone, of", [(25, 50), (10, 11)], ids=["half", "few"])
+def test_a_sandbox_that_deletes_some(fake, host, guest, gone, of):
+    for i in range(of):
+        write(host / f"f{i}", "x")
+    sync(fake, host, guest)
+    for i in range(gone):
+        (guest / f"f{i}").unlink()
+    assert sync(fake, host, guest, "--only", "out")["deleted"] == gone and len(tree(host)) == of - gone
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_loses_nothing(fake, host, guest, number):
     write(host / "a", "1")

@@ -116,6 +116,29 @@ def test_what_stays(copy, here, there):
     assert (here / "kept/.vscode/settings.json").exists()
 
 
+def test_a_sandbox_that_deletes_most(copy, project, sandbox, here, there):  # noqa: F811
+    for i in range(50):
+        write(here / f"f{i}", "mine")
+    copy(UPLOAD)
+    for i in range(49):
+        (there / f"f{i}").unlink()
+    said = project.error(DOWNLOAD, sandbox_id=sandbox, sandbox_directory=str(there))
+    assert said.startswith(f"copy_failed: 49 of 50 files of {here} are gone in the sandbox") and "--force" in said, said
+    assert len(files(here)) == 50
+
+
+def test_more_is_left_out_than_fits_an_answer(copy, here, there):
+    """The sandbox's links lead out, and the names of all together are larger than the answer may be."""
+    deep = there.joinpath(*["d" * 250] * 13)
+    deep.mkdir(parents=True)
+    for i in range(1400):
+        (deep / f"link{i}").symlink_to("/")
+    write(there / "new", "new")
+    o, text = copy(DOWNLOAD)
+    assert (o["files"], len(o["skipped"]), o["skipped_count"], o["conflict_count"]) == (1, 50, 1400, 0)
+    assert "Left out 1350 more, which are not named here" in text and files(here) == {"new": "new"}
+
+
 SECRETS = (".npmrc", ".netrc", "sub/.aws/credentials", ".git-credentials", ".ssh/config", "id_rsa", "sub/.env.local", ".envrc")
 
 
