@@ -176,7 +176,8 @@ int share__serve_within(struct share *s, const struct request *r, struct buf *ou
         failed = ENOSPC;
     if (!failed) {
         failed = serve(s, r, out, flags);
-        int made auto_close = fd < 0 ? watch(s, r) : -1;
+        // A rename makes no file: what has the new name afterwards was counted under its old one.
+        int made auto_close = fd < 0 && r->head->op != MOUNT_RENAME ? watch(s, r) : -1;
         space_correct(space, cost_of(fd < 0 ? made : fd, by_handle) - before - room);
     }
     space_unlock(space);

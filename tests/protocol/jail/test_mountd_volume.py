@@ -118,6 +118,21 @@ def test_a_second_name_costs_as_much(serve):
     assert server.error("write", b"", b"x" * MB, handle=1, offset=3 * MB) == 0
 
 
+def test_a_file_that_is_renamed_counts_once(serve, volume, room):
+    """Most programs write a file under a temporary name, and rename it."""
+    server = serve()
+    assert create(server, b"a.tmp", 1, 3 * MB) == 0
+    server.send("release", handle=1)
+    used = room.used()
+    assert server.error("rename", b"a.tmp", b"a") == 0 and room.used() == used
+    assert create(server, b"b.tmp", 1, 3 * MB) == 0 and room.used() > used
+    server.send("release", handle=1)
+    assert server.error("rename", b"b.tmp", b"a") == 0 and room.used() == used, "the replaced file is gone"
+    assert create(server, b"c", 1, MB) == 0
+    both = room.used()
+    assert server.error("rename", b"c", b"a", flags=EXCHANGE) == 0 and room.used() == both
+
+
 def test_files_that_are_removed_while_they_are_open(serve, volume):
     """They have no name that the guest sees, but take up room until the last guest closes them."""
     one, two = serve(), serve()
