@@ -24,7 +24,7 @@
 
 #define BACKLOG      128 // connections that may wait to be accepted
 #define COPY_BYTES   (1 << 20)
-#define DIRS_DEEPEST 128 // Cubby creates no deeper trees
+#define DIRS_DEEPEST 128 // directories that are open at once while a tree is removed
 
 int fd_set_nonblock(int fd, struct err *e)
 {
@@ -291,28 +291,48 @@ int dir_make(const char *path, mode_t mode, struct err *e)
     return err_sys(e, sys, "make directory %s", path);
 }
 
-static int remove_entries(int dir_fd, int depth, struct err *e);
+// Removing a tree of any depth, with a bounded number of descriptors: a directory that is too deep
+// is moved to the top of the tree, and removed from there afterwards.
+struct removal {
+    int top;    // borrowed; the tree's root
+    bool moved; // directories came to the top
+};
 
-static int remove_entry(int dir_fd, const char *name, int depth, struct err *e)
+static int remove_entries(int dir_fd, struct removal *r, int depth, struct err *e);
+
+static int move_to_top(int dir_fd, const char *name, struct removal *r, struct err *e)
+{
+    char *unique auto_free = random_hex(16);
+    if (renameat(dir_fd, name, r->top, unique) < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "move %s, which is too deep", name);
+    r->moved = true;
+    return 0;
+}
+
+static int remove_entry(int dir_fd, const char *name, struct removal *r, int depth, struct err *e)
 {
     if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
         return 0;
     if (errno != EISDIR && errno != EPERM)
         return err_sys(e, errno, "remove %s", name);
+    if (depth > DIRS_DEEPEST)
+        return move_to_top(dir_fd, name, r, e);
     int fd auto_close = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? 0 : err_sys(e, errno, "open directory %s", name);
-    if (remove_entries(fd, depth + 1, e) < 0)
+    if (depth == 0)
+        *r = (struct removal){.top = fd};
+    if (remove_entries(fd, r, depth + 1, e) < 0)
         return err_wrap(e, "%s", name);
+    if (depth == 0 && r->moved)
+        return 0; // it is not empty yet
     if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         return err_sys(e, errno, "remove directory %s", name);
     return 0;
 }
 
-static int remove_entries(int dir_fd, int depth, struct err *e)
+static int remove_entries(int dir_fd, struct removal *r, int depth, struct err *e)
 {
-    if (depth > DIRS_DEEPEST)
-        return err_set(e, ERR_LIMIT, "more than %d directories deep", DIRS_DEEPEST);
     int copy = fcntl(dir_fd, F_DUPFD_CLOEXEC, 3);
     DIR *dir = copy < 0 ? NULL : fdopendir(copy);
     if (!dir) {
@@ -324,14 +344,20 @@ static int remove_entries(int dir_fd, int depth, struct err *e)
     const struct dirent *entry;
     while (rc == 0 && (entry = readdir(dir)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            rc = remove_entry(dir_fd, entry->d_name, depth, e);
+            rc = remove_entry(dir_fd, entry->d_name, r, depth, e);
     closedir(dir);
     return rc;
 }
 
 int dir_remove(const char *path, struct err *e)
 {
-    return remove_entry(AT_FDCWD, path, 0, e);
+    struct removal r;
+    int rc;
+    do {
+        r = (struct removal){.top = -1};
+        rc = remove_entry(AT_FDCWD, path, &r, 0, e);
+    } while (rc == 0 && r.moved);
+    return rc;
 }
 
 // ---- the version of a file

@@ -27,11 +27,45 @@
 #define USER_ID    1000 // a guest's user, whose files these are until a client says otherwise
 
 // ---- paths
-int volume__open(int root, const char *path, int flags)
+static int open_below(int root, const char *path, int flags, unsigned resolve)
 {
     const struct open_how how = {.flags = (unsigned)(flags | O_CLOEXEC),
-                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve};
     return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof how);
+}
+
+int volume__open(int root, const char *path, int flags)
+{
+    return open_below(root, path, flags, RESOLVE_NO_SYMLINKS);
+}
+
+static ssize_t name_of(int fd, char name[PATH_MAX])
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return readlink(path, name, PATH_MAX);
+}
+
+// Return whether a descriptor, opened below the root, is of REMOVED_DIR or lies in it.
+static bool is_removed(int root, int fd)
+{
+    char top[PATH_MAX], at[PATH_MAX];
+    ssize_t top_len = name_of(root, top), len = name_of(fd, at);
+    size_t own = strlen("/" REMOVED_DIR), begin = (size_t)top_len;
+    if (top_len < 0 || len < 0 || len >= PATH_MAX)
+        return true; // nobody knows
+    return (size_t)len >= begin + own && memcmp(at, top, begin) == 0 &&
+           memcmp(at + begin, "/" REMOVED_DIR, own) == 0 &&
+           ((size_t)len == begin + own || at[begin + own] == '/');
+}
+
+int volume__open_to_read(int root, const char *path, int flags)
+{
+    int fd auto_close = open_below(root, path, flags, 0);
+    if (fd < 0 || !is_removed(root, fd))
+        return steal_fd(&fd);
+    errno = ENOENT;
+    return -1;
 }
 
 char *volume__plain(const char *path, struct err *e)
@@ -70,8 +104,13 @@ int volume__failed(const char *path, struct err *e)
 {
     if (errno == ENOENT || errno == ENOTDIR)
         return err_set(e, ERR_NOT_FOUND, "path /%.200s not found", path);
-    if (errno == EXDEV || errno == ELOOP)
+    if (errno == EXDEV)
         return err_set(e, ERR_INVALID, "path /%.200s leads out of the volume", path);
+    if (errno == ELOOP)
+        return err_set(e, ERR_INVALID,
+                       "path /%.200s leads through a symbolic link; a change follows none, so name "
+                       "the directory itself",
+                       path);
     if (errno == EEXIST || errno == ENOTEMPTY)
         return err_set(e, ERR_CONFLICT, "path /%.200s exists already", path);
     if (errno == EISDIR)
@@ -150,7 +189,7 @@ json_t *volume__show(int fd, const char *path, struct err *e)
 
 static json_t *show_at(int root, const char *path, struct err *e)
 {
-    int fd auto_close = volume__open(root, path, O_PATH | O_NOFOLLOW);
+    int fd auto_close = volume__open_to_read(root, path, O_PATH | O_NOFOLLOW);
     if (fd >= 0)
         return volume__show(fd, path, e);
     volume__failed(path, e);
@@ -166,17 +205,25 @@ int volume_stat(const struct volume_path *p, json_t **out, struct err *e)
 }
 
 // ---- lists
+static bool is_same(int one, int two)
+{
+    struct stat a, b;
+    return fstat(one, &a) == 0 && fstat(two, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
 static int list_below(int root, const char *path, int64_t depth, json_t *list, struct err *e)
 {
-    int fd = volume__open(root, path, O_RDONLY | O_DIRECTORY);
+    int fd = volume__open_to_read(root, path, O_RDONLY | O_DIRECTORY);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir)
         return errno == ENOTDIR ? err_set(e, ERR_INVALID, "/%.200s is no directory", path)
                                 : volume__failed(path, e);
     struct dirent *entry;
+    bool is_root = is_same(fd, root); // by whatever path
     while (!err_is(e) && (entry = readdir(dir))) {
         if (str_eq(entry->d_name, ".") || str_eq(entry->d_name, "..") ||
-            (!*path && str_eq(entry->d_name, REMOVED_DIR)))
+            (is_root && str_eq(entry->d_name, REMOVED_DIR)))
             continue;
         char *child auto_free =
             *path ? str_printf("%s/%s", path, entry->d_name) : xstrdup(entry->d_name);
@@ -214,7 +261,7 @@ int volume_open(const struct volume_path *p, int64_t *size, struct err *e)
     int root = path ? p->root : -1;
     if (root < 0)
         return -1;
-    int fd auto_close = volume__open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    int fd auto_close = volume__open_to_read(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return volume__failed(path, e);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))

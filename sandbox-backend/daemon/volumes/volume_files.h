@@ -2,7 +2,8 @@
 // The files of one volume, for the content API. Blocking: for a worker.
 //
 // The contents are a guest's: names and links may be hostile. Every path is resolved by openat2(2)
-// below the volume's data directory (RESOLVE_BENEATH), so no link leads out of it. A file has its
+// below the volume's data directory (RESOLVE_BENEATH), so no link leads out of it. A change follows
+// no link at all: so what the request names is what it changes, and as deep. A file has its
 // permissions on the host, too, and its owner may always use it: the directory above lets in nobody
 // else. What has no meaning on the host is in an extended attribute, which only clients see: the
 // owner, and the other bits of a mode. An attribute whose permissions are no longer those of the

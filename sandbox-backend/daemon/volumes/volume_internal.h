@@ -16,8 +16,12 @@ static inline mode_t volume__host_mode(int64_t mode, bool is_dir)
     return ((mode_t)mode & 0777) | (is_dir ? 0700 : 0600);
 }
 
-// Open a path below the root, whose links may lead to other files below it. -1 with errno.
+// Open a path below the root, without following any link on the way. Flags may have O_NOFOLLOW for
+// the last name. -1 with errno.
 int volume__open(int root, const char *path, int flags);
+// The same for a request that changes nothing: links may lead to other files below the root, but
+// not into REMOVED_DIR.
+int volume__open_to_read(int root, const char *path, int flags);
 // Return the path without empty parts and ".", relative to the root: "" is the root. New string, or
 // NULL: the path has "..", a part that is too long, or too many parts.
 char *volume__plain(const char *path, struct err *e);

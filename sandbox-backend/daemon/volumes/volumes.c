@@ -108,11 +108,12 @@ int volumes_open(struct volumes *v, const char *home, struct err *e)
     if (!dir && errno != ENOENT)
         return err_sys(e, errno, "open %s", v->dir);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        struct err gone = ERR_INIT;
         char *path auto_free = str_printf("%s/%s", v->dir, entry->d_name);
         if (is_id(entry->d_name))
             read_one(v, entry->d_name);
-        else if (str_starts(entry->d_name, HIDDEN))
-            dir_remove(path, NULL);
+        else if (str_starts(entry->d_name, HIDDEN) && dir_remove(path, &gone) < 0)
+            log_warn("volume.left", "dir=%s error=\"%s\"", entry->d_name, gone.msg);
     }
     if (dir)
         closedir(dir);

@@ -262,6 +262,67 @@ def test_what_was_removed_cannot_be_reached(daemon, volume):
     assert ask(daemon, volume, "GET", "dir", "/").json == []
 
 
+def test_changes_follow_no_link(daemon, volume):
+    """A link would hide how deep a tree is, and lead to what was removed."""
+    data = data_of(daemon, volume)
+    (data / "d").mkdir()
+    (data / "self").symlink_to(".")
+    (data / "to").symlink_to("d")
+    for path in ("/self/x", f"/self/{REMOVED}", "/to/x", "/self/self/x"):
+        for method, what, body in (("PUT", "file", b"x"), ("POST", "dir", None), ("DELETE", "path", None),
+                                   ("PATCH", "path", {"mode": 0o600})):
+            answer = ask(daemon, volume, method, what, path, body)
+            assert answer.status == 400 and "symbolic link" in answer.json["message"], (method, path)
+        forced = ask(daemon, volume, "POST", "dir", path + "/deeper", force="true")
+        assert forced.status == 400, path
+    assert ask(daemon, volume, "DELETE", "path", "/self").status == 204, "the link itself"
+    assert sorted(os.listdir(data)) == ["d", "to"] and os.listdir(data / "d") == []
+
+
+def test_no_link_leads_to_what_was_removed(daemon, volume):
+    data = data_of(daemon, volume)
+    (data / REMOVED / "tree").mkdir(parents=True)
+    (data / REMOVED / "x").write_text("removed")
+    (data / REMOVED / "tree" / "y").write_text("removed")
+    (data / (REMOVED + "-not")).write_text("a file of the user")
+    (data / "in").symlink_to(REMOVED)
+    (data / "self").symlink_to(".")
+    (data / "file").symlink_to(f"{REMOVED}/x")
+    for path in ("/in/x", "/in/tree/y", "/file", f"/self/{REMOVED}/x"):
+        assert ask(daemon, volume, "GET", "file", path).status == 404, path
+    for path in ("/in", "/in/tree", f"/self/{REMOVED}"):
+        assert ask(daemon, volume, "GET", "dir", path).status == 404, path
+    assert ask(daemon, volume, "GET", "path", "/in/x").status == 404
+    assert ask(daemon, volume, "GET", "file", f"/self/{REMOVED}-not").body == b"a file of the user"
+    assert REMOVED not in [e["name"] for e in ask(daemon, volume, "GET", "dir", "/self").json]
+
+
+def make_deep(top, levels):
+    """A tree that is deeper than a path can name."""
+    fd = os.open(top, os.O_PATH)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=fd)
+        below = os.open("d", os.O_PATH, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+    os.close(fd)
+
+
+def test_a_tree_of_any_depth_is_removed():
+    with Daemon() as daemon:
+        volume = make(daemon)
+        make_deep(data_of(daemon, volume), 3000)
+        assert daemon.request("DELETE", f"/volumes/{volume['volumeID']}").status == 204
+        wait_for(lambda: os.listdir(daemon.home / "volumes") == [], 60, "its files are removed")
+        left = daemon.home / "volumes" / ".gone-left"
+        left.mkdir()
+        make_deep(left, 3000)
+        daemon.stop(signal.SIGKILL)
+        daemon.start()
+        assert os.listdir(daemon.home / "volumes") == []
+
+
 def test_a_volume_that_became_a_link(daemon, volume):
     """Whoever can write there could lead the daemon elsewhere."""
     data = data_of(daemon, volume)
