@@ -138,7 +138,7 @@ static int op_stat(struct share *s, const struct request *r, struct buf *out, ui
 // Show the limit of a volume as the size of its file system.
 static void limit_space(const struct share *s, struct statvfs *st)
 {
-    if (space_is_doubted(s->space) && space_lock(s->space, -1)) {
+    if (space_is_doubted(s->space) && space_may_err(s->space) && space_lock(s->space)) {
         removed_measure(s->space, s->root);
         space_unlock(s->space);
     }

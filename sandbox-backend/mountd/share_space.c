@@ -166,7 +166,7 @@ int share__serve_within(struct share *s, const struct request *r, struct buf *ou
 {
     const struct space *space = s->space;
     bool by_handle = is_by_handle(r->head);
-    if (!space_lock(space, -1))
+    if (!space_lock(space))
         return EIO;
     int fd auto_close = watch(s, r);
     int64_t before = cost_of(fd, by_handle), room = needs(s, r, fd);

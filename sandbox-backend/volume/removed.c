@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
@@ -137,12 +138,12 @@ static bool add_entry(int dir, const char *name, const struct stat *st, int dept
 
 bool removed_measure(const struct space *s, int root)
 {
-    int64_t total = 0;
+    int64_t total = 0, began_ms = clock_mono_ms();
     walk_below(root, REMOVED_DIR, 0, sweep_entry, NULL);
     unlinkat(root, REMOVED_DIR, AT_REMOVEDIR); // if it is empty
     if (!walk(root, 0, add_entry, &total))
         return false;
-    space_set_used(s, total);
+    space_set_used(s, total, began_ms);
     return true;
 }
 

@@ -15,9 +15,9 @@
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/mem.h"
 
-#define STAT_BLOCK   512  // unit of st_blocks on every file system
-#define LOCK_LOOK_MS 5    // between two tries, for a process that does not wait for ever
-#define FRESH_MS     5000 // a measurement is not repeated before, unless it is doubted
+#define STAT_BLOCK 512  // unit of st_blocks on every file system
+#define FRESH_MS   5000 // a measurement is not repeated before, unless it is doubted
+#define REST       4    // times as long as it took, no other is made: others want the lock, too
 
 // In the shared file. A process that a guest has taken over may write anything here; that is why
 // the limit is not taken from here by cubbyd.
@@ -25,6 +25,7 @@ struct space_counts {
     _Atomic int64_t used, coming;
     _Atomic int64_t measured_ms; // when `used` was last measured; 0: it is doubted
     int64_t limit;
+    _Atomic int64_t rest_until_ms;
 };
 
 static int map(struct space *s, struct err *e)
@@ -97,17 +98,14 @@ static bool lock(const struct space *s, int how)
     return failed == 0;
 }
 
-bool space_lock(const struct space *s, int64_t wait_ms)
+bool space_lock(const struct space *s)
 {
-    const struct timespec look = {.tv_nsec = (long)LOCK_LOOK_MS * 1000000};
-    if (wait_ms < 0)
-        return lock(s, LOCK_EX);
-    for (int64_t end = clock_mono_ms() + wait_ms; !lock(s, LOCK_EX | LOCK_NB);) {
-        if (clock_mono_ms() >= end)
-            return false;
-        nanosleep(&look, NULL);
-    }
-    return true;
+    return lock(s, LOCK_EX);
+}
+
+bool space_try_lock(const struct space *s)
+{
+    return lock(s, LOCK_EX | LOCK_NB);
 }
 
 void space_unlock(const struct space *s)
@@ -159,10 +157,12 @@ void space_doubt(const struct space *s)
     atomic_store(&s->counts->measured_ms, 0);
 }
 
-void space_set_used(const struct space *s, int64_t used)
+void space_set_used(const struct space *s, int64_t used, int64_t began_ms)
 {
+    int64_t now = MAX(clock_mono_ms(), 1);
     atomic_store(&s->counts->used, used);
-    atomic_store(&s->counts->measured_ms, MAX(clock_mono_ms(), 1));
+    atomic_store(&s->counts->measured_ms, now);
+    atomic_store(&s->counts->rest_until_ms, now + REST * (now - began_ms));
 }
 
 bool space_is_doubted(const struct space *s)
@@ -172,8 +172,9 @@ bool space_is_doubted(const struct space *s)
 
 bool space_may_err(const struct space *s)
 {
-    return space_is_doubted(s) ||
-           clock_mono_ms() - atomic_load(&s->counts->measured_ms) >= FRESH_MS;
+    int64_t now = clock_mono_ms();
+    return now >= atomic_load(&s->counts->rest_until_ms) &&
+           (space_is_doubted(s) || now - atomic_load(&s->counts->measured_ms) >= FRESH_MS);
 }
 
 int64_t space_cost(const struct stat *st)

@@ -36,8 +36,10 @@ void space_fini(struct space *s);
 // Return a descriptor of the shared file for another process, with a lock of its own; or -1.
 int space_share(const struct space *s, struct err *e);
 
-// Wait for the lock; at most `wait_ms`, if that is not negative. False: another process has it.
-bool space_lock(const struct space *s, int64_t wait_ms);
+// Wait for the lock, or try to get it. It excludes other processes, but no thread that uses the
+// same `struct space`. False: another process has it, or there is no lock.
+bool space_lock(const struct space *s);
+bool space_try_lock(const struct space *s);
 void space_unlock(const struct space *s);
 
 // Reserve `bytes` for files. With 0, tell whether the volume is within its limit. False: no room.
@@ -48,10 +50,12 @@ void space_correct(const struct space *s, int64_t bytes);
 bool space_expect(const struct space *s, int64_t bytes);
 void space_arrived(const struct space *s, int64_t bytes);
 
-// Note that `used` may be too high, or set it: `used` was measured under the lock.
+// Note that `used` may be too high, or set it: `used` was measured under the lock, from `began_ms`
+// by the monotonic clock until now.
 void space_doubt(const struct space *s);
-void space_set_used(const struct space *s, int64_t used);
-// Return whether another measurement may find room.
+void space_set_used(const struct space *s, int64_t used, int64_t began_ms);
+// Return whether another measurement may find room, and may be made: a guest can cause doubts, but
+// measurements have at most a fifth of the time.
 bool space_may_err(const struct space *s);
 // Return whether nothing was measured yet, or the count is known to be too high.
 bool space_is_doubted(const struct space *s);

@@ -3,8 +3,9 @@
 // volume's token authorizes a request (Authorization: Bearer), not an API key.
 //
 // The work on the disk is done by a thread of the pool, except that an upload's bytes are written
-// as they come. An upload is written beside the volume's files and moved to its place at its end,
-// so one that breaks changes nothing.
+// as they come. A request that changes the volume first waits for its turn, outside the pool. An
+// upload is written beside the volume's files and moved to its place at its end, so one that breaks
+// changes nothing.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/api/body.h"
+#include "sandbox-backend/daemon/api/volume_turn.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/volumes/volume_files.h"
@@ -33,6 +35,7 @@ enum kind { STAT, LIST, MAKE_DIR, CHANGE, REMOVE, OPEN, ROOM, PUT };
 // A request for a file. It outlives its client while a thread works on it.
 struct content {
     uv_work_t work;
+    struct volume_turn turn; // of a change, while it works or waits for that
     enum kind kind;
     struct http_request *req;   // NULL once the client has gone
     char *dir, *path;           // owned; the volume's, and the file's
@@ -50,8 +53,15 @@ struct content {
     struct err err;
 };
 
+static void on_turn_closed(struct deadline *again)
+{
+    struct volume_turn *turn = container_of(again, struct volume_turn, again);
+    free(container_of(turn, struct content, turn));
+}
+
 static void content_free(struct content *c)
 {
+    volume_turn_close(&c->turn, on_turn_closed);
     if (c->fd >= 0)
         close(c->fd);
     if (c->part)
@@ -64,7 +74,6 @@ static void content_free(struct content *c)
     free(c->path);
     free(c->part);
     json_decref(c->out);
-    free(c);
 }
 
 static void on_client_gone(void *ctx)
@@ -76,6 +85,7 @@ static void on_client_gone(void *ctx)
 }
 
 // ---- the request
+static void on_turn(struct volume_turn *turn, bool has_lock);
 
 static int read_number(struct http_request *req, const char *name, int64_t max, int64_t *out,
                        struct err *e)
@@ -129,6 +139,7 @@ static struct content *content_new(struct api_call *call, enum kind kind, struct
                           .root = volumes_open_files(&call->store->volumes, volume, e),
                           .fd = -1};
     c->work.data = c;
+    volume_turn_init(&c->turn, call->store->loop, on_turn);
     c->space = c->root < 0 ? NULL : volumes_space(volume, call->store->limits.volume_bytes, e);
     if (c->space && read_query(c, call->req, e) == 0)
         return c;
@@ -172,15 +183,9 @@ static void run(uv_work_t *work)
 static void send_file(struct content *c);
 static void begin_upload(struct content *c);
 
-static void on_done(uv_work_t *work, int status)
+// The work is done, or could not begin.
+static void finish(struct content *c)
 {
-    (void)status;
-    struct content *c = work->data;
-    c->working = false;
-    if (!c->req) {
-        content_free(c);
-        return;
-    }
     if (!err_is(&c->err) && c->kind == OPEN) {
         send_file(c);
         return;
@@ -199,10 +204,43 @@ static void on_done(uv_work_t *work, int status)
     content_free(c);
 }
 
-static void start(struct content *c)
+static void on_done(uv_work_t *work, int status)
+{
+    (void)status;
+    struct content *c = work->data;
+    c->working = false;
+    volume_turn_end(&c->turn);
+    if (c->req)
+        finish(c);
+    else
+        content_free(c);
+}
+
+static void work_on(struct content *c)
 {
     c->working = true;
     uv_queue_work(http_request_loop(c->req), &c->work, run, on_done);
+}
+
+static void on_turn(struct volume_turn *turn, bool has_lock)
+{
+    struct content *c = container_of(turn, struct content, turn);
+    if (has_lock) {
+        work_on(c);
+        return;
+    }
+    volume_turn_end(turn);
+    err_set(&c->err, ERR_BUSY, "the volume is in use; try again in a moment");
+    finish(c);
+}
+
+static void start(struct content *c)
+{
+    bool changes = c->kind == MAKE_DIR || c->kind == REMOVE || c->kind == ROOM || c->kind == PUT;
+    if (changes)
+        volume_turn_begin(&c->turn, c->space);
+    else
+        work_on(c);
 }
 
 static int take(struct api_call *call, enum kind kind, struct err *e)

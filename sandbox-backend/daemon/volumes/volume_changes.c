@@ -18,16 +18,8 @@
 #define META_BYTES 64
 #define FILE_MODE  0644 // unless the client names another one
 #define DIR_MODE   0755
-#define LOCK_MS    5000
 
 // ---- room
-
-static int take_lock(const struct space *space, struct err *e)
-{
-    return space_lock(space, LOCK_MS)
-               ? 0
-               : err_set(e, ERR_BUSY, "the volume is in use; try again in a moment");
-}
 
 int volume_full(const struct space *space, struct err *e)
 {
@@ -45,10 +37,7 @@ int volume_expect(const struct volume_path *p, int64_t length, int64_t *bytes, s
         return volume_full(space, e);
     wanted += SPACE_NAME_BYTES;
     if (space_is_doubted(space) || !space_expect(space, wanted)) {
-        if (take_lock(space, e) < 0)
-            return -1;
         bool measured = !space_may_err(space) || removed_measure(space, p->root);
-        space_unlock(space);
         if (!measured || !space_expect(space, wanted))
             return volume_full(space, e);
     }
@@ -172,7 +161,7 @@ int volume_make_dir(const struct volume_path *p, const struct volume_meta *meta,
 {
     int64_t most = SPACE_NAME_BYTES, made = 0;
     char *path auto_free = volume__plain(p->path, e);
-    if (!path || take_lock(p->space, e) < 0)
+    if (!path)
         return -1;
     for (const char *at = path; force && (at = strchr(at, '/')); at++)
         most += SPACE_NAME_BYTES;
@@ -183,7 +172,6 @@ int volume_make_dir(const struct volume_path *p, const struct volume_meta *meta,
     } else {
         volume_full(p->space, e);
     }
-    space_unlock(p->space);
     return is_new < 0 ? -1 : finish(p->root, path, meta, is_new, out, e);
 }
 
@@ -195,13 +183,12 @@ int volume_remove(const struct volume_path *p, struct err *e)
     const char *name = NULL;
     char *path auto_free = volume__plain(p->path, e);
     int parent auto_close = path ? volume__parent(p->root, path, &name, e) : -1;
-    if (parent < 0 || take_lock(p->space, e) < 0)
+    if (parent < 0)
         return -1;
     int failed = removed_bury(p->root, parent, name) < 0 ? volume__failed(path, e) : 0;
     space_doubt(p->space);
     if (!failed)
         removed_measure(p->space, p->root); // which removes what nobody uses
-    space_unlock(p->space);
     return failed;
 }
 
@@ -232,9 +219,8 @@ int volume_put(const struct volume_path *p, const char *upload, const struct vol
                bool force, json_t **out, struct err *e)
 {
     char *path auto_free = volume__plain(p->path, e);
-    if (!path || take_lock(p->space, e) < 0)
+    if (!path)
         return -1;
     int failed = replace(p, path, upload, force, e);
-    space_unlock(p->space);
     return failed ? -1 : finish(p->root, path, meta, true, out, e);
 }

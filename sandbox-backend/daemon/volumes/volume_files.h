@@ -9,7 +9,7 @@
 // owner, and the other bits of a mode. An attribute whose permissions are no longer those of the
 // file is out of date: a sandbox has changed them.
 //
-// Changes are made under the lock of the volume's room (space.h).
+// Whoever calls a change has the lock of the volume's room (space.h).
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -33,14 +33,14 @@ struct volume_path {
     const struct space *space; // borrowed; for changes
 };
 
-// Each returns 0, or -1 with `e`: ERR_NOT_FOUND, ERR_INVALID, ERR_CONFLICT, ERR_NO_SPACE, ERR_BUSY.
+// Each returns 0, or -1 with `e`: ERR_NOT_FOUND, ERR_INVALID, ERR_CONFLICT, ERR_NO_SPACE.
 // *out is a new reference: E2B's VolumeEntryStat, or a list of them.
 int volume_stat(const struct volume_path *p, json_t **out, struct err *e);
 int volume_list(const struct volume_path *p, int64_t depth, json_t **out, struct err *e);
 // Open a regular file for reading. Return a descriptor and set *size.
 int volume_open(const struct volume_path *p, int64_t *size, struct err *e);
 
-// ---- changes (volume_changes.c)
+// ---- changes (volume_changes.c). The caller has the lock, but for volume_change.
 
 // With `force`, make parents too, and accept an existing directory.
 int volume_make_dir(const struct volume_path *p, const struct volume_meta *meta, bool force,

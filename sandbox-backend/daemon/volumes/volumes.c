@@ -182,6 +182,7 @@ struct volume_space *volumes_space(struct volume *volume, int64_t limit, struct 
             free(space);
             return NULL;
         }
+        TAILQ_INIT(&space->turns);
         space->refs = 1;
         volume->space = space;
     }

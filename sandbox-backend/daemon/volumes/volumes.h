@@ -25,6 +25,7 @@
 // each has a reference.
 struct volume_space {
     struct space space;
+    TAILQ_HEAD(volume_turns, volume_turn) turns; // daemon/api/volume_turn.h
     int refs;
 };
 

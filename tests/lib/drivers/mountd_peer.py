@@ -23,12 +23,12 @@ CONN, DIR, TOKEN, SPACE = 63, 64, 65, 66  # descriptors of the server
 class Room:
     """The counts of a volume that its servers share (sandbox-backend/volume/space.c)."""
 
-    COUNTS = struct.Struct("<qqqq")  # used, coming, when it was measured, the limit
+    COUNTS = struct.Struct("<qqqqq")  # used, coming, when it was measured, the limit, when it may be again
 
     def __init__(self, limit):
         self.limit = limit
         self.fd = os.memfd_create("volume")
-        os.write(self.fd, self.COUNTS.pack(limit, 0, 0, limit))
+        os.write(self.fd, self.COUNTS.pack(limit, 0, 0, limit, 0))
 
     def used(self):
         return self.COUNTS.unpack(os.pread(self.fd, self.COUNTS.size, 0))[0]

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes and their content API, also through E2B's own SDKs."""
 
+import fcntl
 import http.client
 import json
 import os
 import signal
+import struct
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 import urllib.parse
 
 import pytest
@@ -155,6 +158,52 @@ def test_directories_count():
         assert ask(daemon, volume, "POST", "dir", "/x/y/z", force="true").status == 507
         assert ask(daemon, volume, "DELETE", "path", "/0").status == 204
         assert ask(daemon, volume, "POST", "dir", "/x").status == 201
+
+
+def counts_of(daemon):
+    """The counts of the daemon's one volume in use, opened anew: with a lock of its own."""
+    fds = f"/proc/{daemon.process.pid}/fd"
+    for fd in os.listdir(fds):
+        if os.readlink(f"{fds}/{fd}").startswith("/memfd:volume"):
+            return os.open(f"{fds}/{fd}", os.O_RDWR)
+    raise AssertionError("no volume is in use")
+
+
+def test_changes_at_once_lose_no_bytes():
+    with Daemon() as daemon:
+        volume = make(daemon)
+        assert put(daemon, volume, "/first", b"").status == 201
+        counts = counts_of(daemon)
+
+        def change(i):
+            results = [put(daemon, volume, f"/{i}-{n}", b"x" * 50_000).status for n in range(15)]
+            return results + [ask(daemon, volume, "DELETE", "path", f"/{i}-{n}").status for n in range(10)]
+
+        with ThreadPoolExecutor(8) as pool:
+            results = list(pool.map(change, range(8)))
+        assert results == [[201] * 15 + [204] * 10] * 8
+        kept = [path.stat().st_blocks * 512 for path in data_of(daemon, volume).iterdir()]
+        assert len(kept) == 1 + 8 * 5
+        assert struct.unpack("<q", os.pread(counts, 8, 0))[0] >= sum(max(size, 4096) for size in kept)
+        os.close(counts)
+
+
+def test_a_volume_in_use_delays_no_other():
+    """A process that keeps the lock of a volume keeps no thread of the daemon."""
+    with Daemon() as daemon:
+        volume, other = make(daemon), make(daemon, "other")
+        for i in range(6):
+            assert put(daemon, volume, f"/{i}", b"").status == 201
+        counts = counts_of(daemon)
+        fcntl.flock(counts, fcntl.LOCK_EX)
+        with ThreadPoolExecutor(6) as pool:
+            waiting = [pool.submit(ask, daemon, volume, "DELETE", "path", f"/{i}") for i in range(6)]
+            assert ask(daemon, volume, "GET", "dir", "/").status == 200
+            assert ask(daemon, other, "GET", "dir", "/").status == 200
+            os.close(counts)
+            statuses = [one.result().status for one in waiting]
+        # Only the first in the queue gives up after some seconds, on a machine that is very slow.
+        assert statuses.count(204) >= 5, statuses
 
 
 # ---- their files

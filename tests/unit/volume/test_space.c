@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/volume/removed.h"
@@ -26,7 +27,7 @@ static void test_counts(void)
     struct space one, two;
     is_int(space_make(&one, LIMIT, &e), 0, "made");
     ok(!space_take(&one, 1), "there is no room before a measurement");
-    space_set_used(&one, 0);
+    space_set_used(&one, 0, clock_mono_ms());
     is_int(space_open(&two, space_share(&one, &e), &e), 0, "a second process's view");
     ok(space_take(&two, LIMIT / 2) && space_expect(&one, LIMIT / 2), "each takes a half");
     ok(!space_take(&two, 1) && !space_expect(&two, 1), "then there is no room");
@@ -42,24 +43,41 @@ static void test_counts(void)
     is_int(space_open(&two, memfd_create("small", 0), &e), -1, "another file: %s", e.msg);
 }
 
+static void test_rest(void)
+{
+    const int64_t hour_ms = 3600 * 1000;
+    struct err e = ERR_INIT;
+    struct space s;
+    space_make(&s, LIMIT, &e);
+    ok(space_may_err(&s), "nothing was measured");
+    space_set_used(&s, 0, clock_mono_ms());
+    space_doubt(&s);
+    ok(space_may_err(&s), "a doubt after a measurement that took no time");
+    space_set_used(&s, 0, clock_mono_ms() - hour_ms);
+    space_doubt(&s);
+    ok(!space_may_err(&s), "after a long one, no doubt makes another at once");
+    ok(space_is_doubted(&s), "but the doubt stays");
+    space_fini(&s);
+}
+
 static void test_lock(void)
 {
     struct err e = ERR_INIT;
     struct space one, two;
     space_make(&one, LIMIT, &e);
     space_open(&two, space_share(&one, &e), &e);
-    ok(space_lock(&one, 0), "locked");
-    ok(!space_lock(&two, 0), "for all others");
+    ok(space_try_lock(&one), "locked");
+    ok(!space_try_lock(&two), "for all others");
     space_unlock(&one);
     pid_t pid = fork();
     if (pid == 0) {
-        space_lock(&two, -1);
+        space_lock(&two);
         _exit(0);
     }
     waitpid(pid, NULL, 0);
     // The child's descriptor is the parent's, too, which closes it here.
     space_fini(&two);
-    ok(space_lock(&one, 0), "the lock of a process ends with it");
+    ok(space_try_lock(&one), "the lock of a process ends with it");
     space_fini(&one);
 }
 
@@ -140,6 +158,7 @@ int main(void)
     if (!mkdtemp(dir))
         return 1;
     test_counts();
+    test_rest();
     test_lock();
     test_measurement();
     test_files_in_use();
