@@ -31,14 +31,22 @@ struct volume_mounts {
 
 // ---- the request
 
-static bool is_taken(const json_t *list, const char *path)
+// The volumes are mounted at once, so of two paths below each other it would be chance which one a
+// file comes to.
+static int check_others(const json_t *list, const char *path, struct err *e)
 {
     size_t i;
     const json_t *one;
-    json_array_foreach (list, i, one)
-        if (str_eq(json_string_value(json_object_get(one, "path")), path))
-            return true;
-    return false;
+    json_array_foreach (list, i, one) {
+        const char *other = json_string_value(json_object_get(one, "path"));
+        if (str_eq(other, path))
+            return err_set(e, ERR_INVALID, "path '%.100s' is already used", path);
+        if (mounts_is_below(path, other) || mounts_is_below(other, path))
+            return err_set(e, ERR_INVALID,
+                           "of the paths '%.100s' and '%.100s' one lies below the other", other,
+                           path);
+    }
+    return 0;
 }
 
 static int read_one(const struct store *store, const json_t *entry, const char *owner, json_t *out,
@@ -55,10 +63,8 @@ static int read_one(const struct store *store, const json_t *entry, const char *
     const struct volume *volume = volumes_named(&store->volumes, name, owner);
     if (!volume)
         return err_set(e, ERR_INVALID, "volume '%.128s' not found", name);
-    if (mounts_check_target(path, e) < 0)
+    if (mounts_check_target(path, e) < 0 || check_others(out, path, e) < 0)
         return -1;
-    if (is_taken(out, path))
-        return err_set(e, ERR_INVALID, "path '%.100s' is already used", path);
     json_array_append_new(
         out, json_pack("{s:s, s:s, s:s}", "id", volume->id, "name", name, "path", path));
     return 0;

@@ -66,6 +66,15 @@ def test_make_list_get_destroy(daemon):
     wait_for(lambda: os.listdir(daemon.home / "volumes") == [], 30, "its files are removed")
 
 
+@pytest.mark.parametrize("paths, message", [
+    (["/a", "/a/b"], "below the other"), (["/a/b/c", "/x", "/a"], "below the other"), (["/a", "/a"], "already used"),
+    (["/a", "/ab", "relative"], "plain form")])
+def test_paths_of_mounts_lie_apart(daemon, volume, paths, message):
+    mounts = [{"name": volume["name"], "path": path} for path in paths]
+    refused = daemon.request("POST", "/sandboxes", {"templateID": "default", "volumeMounts": mounts})
+    assert refused.status == 400 and message in refused.json["message"], refused.body
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "..", "x" * 129, 7, None])
 def test_bad_names(daemon, name):
     assert daemon.request("POST", "/volumes", {"name": name}).status == 400
