@@ -59,22 +59,38 @@ static bool is_by_handle(const struct mount_request *head)
            (head->op == MOUNT_CHANGE && head->how & MOUNT_BY_HANDLE);
 }
 
+// Set `path` to the new path of a request that has two.
+static bool new_path(const struct request *r, char path[PATH_MAX])
+{
+    if (!share_path_is_valid(r->more, r->head->more_len)) // it has at most PATH_MAX - 1 bytes
+        return false;
+    memcpy(path, r->more, r->head->more_len);
+    path[r->head->more_len] = '\0';
+    return true;
+}
+
 // Open the file whose room the request changes, without reading it. -1: there is none.
 static int watch(struct share *s, const struct request *r)
 {
     const struct handle *h = is_by_handle(r->head) ? share__handle(s, r) : NULL;
-    const char *path = r->path;
-    char new_path[PATH_MAX];
+    char path[PATH_MAX];
     if (is_by_handle(r->head))
         return h ? fcntl(h->fd, F_DUPFD_CLOEXEC, 3) : -1;
-    if (r->head->op == MOUNT_RENAME) {
-        if (!share_path_is_valid(r->more, r->head->more_len)) // it has at most PATH_MAX - 1 bytes
-            return -1;
-        memcpy(new_path, r->more, r->head->more_len);
-        new_path[r->head->more_len] = '\0';
-        path = new_path;
-    }
-    return share__open(s, path, O_PATH | O_NOFOLLOW, 0);
+    bool renames = r->head->op == MOUNT_RENAME;
+    if (renames && !new_path(r, path))
+        return -1;
+    return share__open(s, renames ? path : r->path, O_PATH | O_NOFOLLOW, 0);
+}
+
+// Open the directory in which the request may make a name. -1: there is none.
+static int watch_dir(struct share *s, const struct request *r)
+{
+    const char *name;
+    char path[PATH_MAX];
+    bool has_two = r->head->op == MOUNT_RENAME || r->head->op == MOUNT_LINK;
+    if (is_by_handle(r->head) || (has_two && !new_path(r, path)))
+        return -1;
+    return share__parent(s, has_two ? path : r->path, &name);
 }
 
 // Return how many names the file has. One without a name is in use, so it still takes up room.
@@ -168,17 +184,20 @@ int share__serve_within(struct share *s, const struct request *r, struct buf *ou
     bool by_handle = is_by_handle(r->head);
     if (!space_lock(space))
         return EIO;
-    int fd auto_close = watch(s, r);
-    int64_t before = cost_of(fd, by_handle), room = needs(s, r, fd);
+    int fd auto_close = watch(s, r), dir auto_close = watch_dir(s, r);
+    int64_t before = cost_of(fd, by_handle) + space_dir_cost(dir), room = needs(s, r, fd);
     int failed = makes_too_deep(s, r) ? ENAMETOOLONG : 0;
-    // A change that needs no room is never refused, but for a write: it may need some after all.
-    if (!failed && (room || r->head->op == MOUNT_WRITE) && !removed_make_room(space, s->root, room))
+    // A change that needs no room is never refused, but for what may need some after all: a write,
+    // and a new name, for which its directory may grow.
+    bool may_grow = room || r->head->op == MOUNT_WRITE || r->head->op == MOUNT_RENAME;
+    if (!failed && may_grow && !removed_make_room(space, s->root, room))
         failed = ENOSPC;
     if (!failed) {
         failed = serve(s, r, out, flags);
         // A rename makes no file: what has the new name afterwards was counted under its old one.
         int made auto_close = fd < 0 && r->head->op != MOUNT_RENAME ? watch(s, r) : -1;
-        space_correct(space, cost_of(fd < 0 ? made : fd, by_handle) - before - room);
+        space_correct(space,
+                      cost_of(fd < 0 ? made : fd, by_handle) + space_dir_cost(dir) - before - room);
     }
     space_unlock(space);
     return failed;

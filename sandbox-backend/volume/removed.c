@@ -129,8 +129,8 @@ static bool sweep_entry(int dir, const char *name, const struct stat *st, int de
 static bool add_entry(int dir, const char *name, const struct stat *st, int depth, void *ctx)
 {
     int64_t *total = ctx;
-    if (depth > 0 || strcmp(name, REMOVED_DIR) != 0)
-        *total += space_cost(st);
+    bool is_ours = depth == 0 && strcmp(name, REMOVED_DIR) == 0; // costs only what it has grown
+    *total += space_cost(st) - (is_ours ? SPACE_NAME_BYTES : 0);
     if (!S_ISDIR(st->st_mode))
         return true;
     return depth < 2 * REMOVED_DEEP && walk_below(dir, name, depth + 1, add_entry, ctx);
@@ -138,7 +138,7 @@ static bool add_entry(int dir, const char *name, const struct stat *st, int dept
 
 bool removed_measure(const struct space *s, int root)
 {
-    int64_t total = 0, began_ms = clock_mono_ms();
+    int64_t total = space_dir_cost(root) - SPACE_NAME_BYTES, began_ms = clock_mono_ms();
     walk_below(root, REMOVED_DIR, 0, sweep_entry, NULL);
     unlinkat(root, REMOVED_DIR, AT_REMOVEDIR); // if it is empty
     if (!walk(root, 0, add_entry, &total))

@@ -179,6 +179,12 @@ bool space_may_err(const struct space *s)
 
 int64_t space_cost(const struct stat *st)
 {
-    int64_t blocks = S_ISREG(st->st_mode) ? (int64_t)st->st_blocks * STAT_BLOCK : 0;
-    return MAX(blocks, SPACE_NAME_BYTES);
+    bool has_blocks = S_ISREG(st->st_mode) || S_ISDIR(st->st_mode);
+    return MAX(has_blocks ? (int64_t)st->st_blocks * STAT_BLOCK : 0, SPACE_NAME_BYTES);
+}
+
+int64_t space_dir_cost(int dir)
+{
+    struct stat st;
+    return dir < 0 || fstat(dir, &st) < 0 ? 0 : space_cost(&st);
 }

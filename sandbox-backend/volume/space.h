@@ -10,8 +10,10 @@
 // A process that finds no room measures the files again (removed.h). For that, whoever changes the
 // files holds the lock meanwhile.
 //
-// What a name costs: the blocks of its file, and at least SPACE_NAME_BYTES, so that the limit also
-// limits how many files there are. A file with two names costs twice.
+// What a name costs: the blocks of its file or directory, and at least SPACE_NAME_BYTES, so that
+// the limit also limits how many files there are. A file with two names costs twice. A directory
+// that grows by a name is corrected afterwards, so the count may exceed the limit by what one
+// change makes a directory grow; then there is no room for another.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,3 +65,4 @@ int64_t space_used(const struct space *s); // of both counts
 
 // Return what each name of a file costs.
 int64_t space_cost(const struct stat *st);
+int64_t space_dir_cost(int dir); // of an open directory; 0 for none

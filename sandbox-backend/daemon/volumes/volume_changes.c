@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -109,13 +110,16 @@ int volume_change(const struct volume_path *p, const struct volume_meta *meta, j
 
 // ---- directories
 
-// Make a directory whose mode does not depend on this process's umask.
-static int new_dir(int parent, const char *name)
+// Make a directory whose mode does not depend on this process's umask. Add to *made what it costs,
+// and what its parent has grown.
+static int new_dir(int parent, const char *name, int64_t *made)
 {
     char path[64];
+    int64_t before = space_dir_cost(parent);
     if (mkdirat(parent, name, DIR_MODE) < 0)
         return -1;
     int fd auto_close = openat(parent, name, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+    *made += MAX(space_dir_cost(fd), SPACE_NAME_BYTES) + space_dir_cost(parent) - before;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     return fd < 0 ? -1 : chmod(path, DIR_MODE);
 }
@@ -128,9 +132,7 @@ static int make_parents(int root, const char *path, int64_t *made, struct err *e
         int parent auto_close = volume__parent(root, dir, &name, e);
         if (parent < 0)
             return -1;
-        if (new_dir(parent, name) == 0)
-            ++*made;
-        else if (errno != EEXIST)
+        if (new_dir(parent, name, made) < 0 && errno != EEXIST)
             return volume__failed(dir, e);
     }
     return 0;
@@ -145,10 +147,8 @@ static int make_dir(int root, const char *path, bool force, int64_t *made, struc
     int parent auto_close = volume__parent(root, path, &name, e);
     if (parent < 0)
         return -1;
-    if (new_dir(parent, name) == 0) {
-        ++*made;
+    if (new_dir(parent, name, made) == 0)
         return 1;
-    }
     if (force && errno == EEXIST && fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISDIR(st.st_mode))
         return 0;
@@ -168,7 +168,7 @@ int volume_make_dir(const struct volume_path *p, const struct volume_meta *meta,
     int is_new = -1;
     if (removed_make_room(p->space, p->root, most)) {
         is_new = make_dir(p->root, path, force, &made, e);
-        space_correct(p->space, made * SPACE_NAME_BYTES - most);
+        space_correct(p->space, made - most);
     } else {
         volume_full(p->space, e);
     }
@@ -202,7 +202,7 @@ static int replace(const struct volume_path *p, const char *path, const char *up
     if (parent < 0)
         return -1;
     int old auto_close = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    int64_t before = cost_of(old);
+    int64_t before = cost_of(old) + space_dir_cost(parent);
     if (old >= 0 && force && removed_look(parent, name, &hold) == REMOVED_IN_USE) {
         space_doubt(p->space);
         if (removed_keep(p->root, parent, name) < 0)
@@ -211,7 +211,7 @@ static int replace(const struct volume_path *p, const char *path, const char *up
     if (renameat2(AT_FDCWD, upload, parent, name, force ? 0 : RENAME_NOREPLACE) < 0)
         return volume__failed(path, e);
     int now auto_close = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    space_correct(p->space, cost_of(now) + cost_of(old) - before);
+    space_correct(p->space, cost_of(now) + cost_of(old) + space_dir_cost(parent) - before);
     return 0;
 }
 

@@ -163,9 +163,11 @@ def test_directories_count():
     with Daemon("--max-volume-size", "1M") as daemon:
         volume = make(daemon)
         made = [ask(daemon, volume, "POST", "dir", f"/{i}").status for i in range(300)]
-        assert made.count(201) == (1 << 20) // 4096 and set(made) == {201, 507}
+        # The directory above has grown, and counts, too.
+        assert (1 << 20) // 4096 - 8 <= made.count(201) <= (1 << 20) // 4096 and set(made) == {201, 507}
         assert ask(daemon, volume, "POST", "dir", "/x/y/z", force="true").status == 507
-        assert ask(daemon, volume, "DELETE", "path", "/0").status == 204
+        for i in range(8):
+            assert ask(daemon, volume, "DELETE", "path", f"/{i}").status == 204
         assert ask(daemon, volume, "POST", "dir", "/x").status == 201
 
 
