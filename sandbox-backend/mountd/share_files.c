@@ -131,15 +131,28 @@ static bool was_appended(const struct handle *h, const struct request *r)
     return n == (ssize_t)r->head->more_len && memcmp(had, r->more, r->head->more_len) == 0;
 }
 
+// A file may be known to append only since a write.
+static int append_from_now_on(struct handle *h)
+{
+    int flags = fcntl(h->fd, F_GETFL);
+    if (flags < 0 || fcntl(h->fd, F_SETFL, flags | O_APPEND) < 0)
+        return errno;
+    h->appends = true;
+    return 0;
+}
+
 int share__op_write(struct share *s, const struct request *r, struct buf *out, uint32_t *answer)
 {
     (void)out;
     (void)answer;
-    const struct handle *h = share__handle(s, r);
+    struct handle *h = share__handle(s, r);
     if (!h)
         return ESTALE;
     if (h->path || r->head->offset > INT64_MAX - MOUNT_DATA_MAX)
         return EINVAL;
+    int failed = r->head->flags & O_APPEND && !h->appends ? append_from_now_on(h) : 0;
+    if (failed)
+        return failed;
     if (h->appends && r->head->how & MOUNT_RETRY && was_appended(h, r))
         return 0;
     for (size_t done = 0; done < r->head->more_len;) {

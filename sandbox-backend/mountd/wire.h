@@ -45,7 +45,7 @@ enum mount_op {
     MOUNT_CREATE,   // path, handle, flags, mode: mount_facts
     MOUNT_OPENDIR,  // path, handle
     MOUNT_READ,     // handle, offset, size: bytes
-    MOUNT_WRITE,    // handle, offset, more: nothing; all bytes were written
+    MOUNT_WRITE,    // handle, offset, more, flags (O_APPEND): nothing; all bytes were written
     MOUNT_READDIR,  // handle, offset: mount_entry...; none: the end
     MOUNT_RELEASE,  // handle; has no answer
     MOUNT_FSYNC,    // handle, size: 1 for the data only

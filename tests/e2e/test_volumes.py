@@ -102,6 +102,26 @@ def test_two_sandboxes_on_one_volume(daemon):
     drop(daemon, volume, one, two)
 
 
+def test_a_file_that_is_made_for_appending(daemon):
+    """gVisor says only in each write that the file is open for appending."""
+    volume = new_volume(daemon, "grows")
+    sandbox = start(daemon, ("grows", "/data"))
+    data = data_of(daemon, volume)
+    code = ("import os, time; f = os.open('/data/log', os.O_WRONLY | os.O_APPEND | os.O_CREAT)\n"
+            "while not os.path.exists('/data/written'): time.sleep(0.1)\n"
+            "os.write(f, b'guest\\n')")
+    writing = daemon.open_command(sandbox, f'python3 -c "{code}"')
+    wait_for(lambda: (data / "log").exists(), 60, "the file is made")
+    with (data / "log").open("ab") as log:
+        log.write(b"host\n")
+    (data / "written").touch()
+    while writing.recv(65536):
+        pass
+    writing.close()
+    assert (data / "log").read_bytes() == b"host\nguest\n"
+    drop(daemon, volume, sandbox)
+
+
 def test_the_list_of_the_command_line(daemon):
     volume = new_volume(daemon, "listed")
     sandbox = start(daemon, ("listed", "/data"))

@@ -174,12 +174,14 @@ static void on_written(struct call *c, const struct answer *a)
 void fs__write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
                struct fuse_file_info *fi)
 {
-    const struct open_file *f = file_of(fi);
+    struct open_file *f = file_of(fi);
     (void)ino;
+    f->flags |= fi->flags & O_APPEND; // gVisor does not tell it when it makes a file
     struct call *c = host_call(MOUNT_WRITE, req, f->node, on_written);
     c->size = size < MOUNT_DATA_MAX ? size : MOUNT_DATA_MAX;
     c->head.handle = f->number;
     c->head.offset = (uint64_t)off;
+    c->head.flags = (uint32_t)(f->flags & O_APPEND);
     node_changed(f->node);
     host_send(c, "", data, c->size);
 }

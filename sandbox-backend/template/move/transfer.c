@@ -175,6 +175,8 @@ int transfer_check_manifest(const json_t *manifest, const char *dir, struct err 
     int64_t format = number_of(json_object_get(manifest, "format"));
     if (json_object_get(manifest, "snapshot"))
         return refuse(e, "it has a snapshot; use: cubby snapshot import");
+    if (!json_is_integer(json_object_get(manifest, "format")))
+        return refuse(e, "it does not say its format");
     if (format != FORMAT)
         return err_set(e, ERR_INVALID,
                        "the archive has format %lld, but this version of Cubby reads only format "

@@ -111,16 +111,26 @@ def test_a_bad_archive_is_refused_and_leaves_nothing(home, tmp_path, content, te
     assert left(home) == []
 
 
+def expanded(content):
+    done = subprocess.run(["zstd", "-q", "-d", "-c"], input=content, capture_output=True, check=False)
+    return done.stdout if done.returncode == 0 else None
+
+
 def test_a_changed_byte_or_a_missing_end_is_refused_wherever_it_is(home, tmp_path):
     """An archive of random bytes, which the compression keeps as they are. Each part of the file is hit."""
     whole = archive(with_machine(), data=os.urandom(24))
     path = tmp_path / "bad"
+    plain = expanded(whole)
     for at in range(0, len(whole), 7):
         for content in whole[:at], whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1:]:
+            if expanded(content) == plain:  # zstd has bits that mean nothing
+                continue
             path.write_bytes(content)
             answer = cubby(home, "import", "--microvm-only", str(path))
             damaged = "is not an archive of Cubby, or is damaged" in answer.stderr
-            assert answer.returncode == 1 and (damaged or "the archive cannot be imported" in answer.stderr), (at, answer)
+            other = "the archive has format" in answer.stderr  # the digit was hit
+            assert answer.returncode == 1 and (damaged or other or "the archive cannot be imported" in answer.stderr), (
+                at, answer)
             assert left(home) == []
 
 

@@ -273,6 +273,14 @@ def test_read_only(directory, walls):
     assert (directory / "a").read_text() == "text"
 
 
+def test_a_write_that_appends(mountd, directory):
+    """A guest may say O_APPEND for the first time when it writes."""
+    assert mountd.error("create", b"log", handle=1, flags=os.O_RDWR, mode=0o644) == 0
+    (directory / "log").write_bytes(b"host\n")
+    assert mountd.error("write", b"", b"guest\n", handle=1, offset=0, flags=os.O_APPEND) == 0
+    assert (directory / "log").read_bytes() == b"host\nguest\n"
+
+
 def test_a_request_that_comes_again(directory):
     with Mountd(directory, walls=()) as server:
         assert server.error("mkdir", b"sub") == errno.EEXIST and server.error("mkdir", b"sub", how=RETRY) == 0

@@ -7,6 +7,7 @@ says there what happens. The whole way is in tests/e2e/test_build.py.
 
 import json
 import os
+import signal
 import subprocess
 import urllib.error
 import urllib.request
@@ -221,8 +222,11 @@ def test_a_daemon_that_is_killed_fails_the_build(start):
         server = start("--allow-builds", CUBBY_HOME=str(own.home))
         begin(server, name="lost", commands=[f"wait {own.home}/never"])
         told(server, "RUN wait")
+        # The server stands still, so that it does not start a daemon of its own in between.
+        server.process.send_signal(signal.SIGSTOP)
         own.stop(9)
         own.start()
+        server.process.send_signal(signal.SIGCONT)
         while "id" not in (answer := server.line()):
             pass
         assert answer["result"]["isError"]
