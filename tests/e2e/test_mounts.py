@@ -166,7 +166,8 @@ def test_a_fork_has_its_own_or_none(daemon, made, project):
             wait_for(lambda: "/project" not in run(daemon, child, "cat /proc/mounts"), 60, "unmounted")
             assert daemon.request("GET", url(child, "mounts")).json == []
         daemon.kill(child["sandboxID"])
-    run(daemon, made, "rm /project/child")
+    # The parent sees within a second what its child made.
+    wait_for(lambda: daemon.command(made, "rm /project/child")[0] == 0, 60, "the file is seen, and removed")
 
 
 def test_rollback_to_before_the_mount(daemon, project):
