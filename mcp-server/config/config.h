@@ -70,7 +70,7 @@ struct config {
     struct opt_list raw_tools; // as given, with commas
     char *tool_words;          // owned, backs tools
     json_t *file;              // owned, backs values from config_file
-    // What project_dirs, mounts and allow_mounts name, in the same order.
+    // The directories of project_dirs, mounts and allow_mounts, in the same order.
     struct host_dirs found_projects, found_mounts, found_allowed;
 };
 

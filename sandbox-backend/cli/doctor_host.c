@@ -131,7 +131,7 @@ static void look_at_jail(struct doctor *d)
     host_walls_fini(&walls);
 }
 
-// What mounts keep from sandboxes, in one line.
+// List on one line the files that mounts hide from sandboxes.
 static void look_at_mounts(struct doctor *d)
 {
     char text[] = HIDDEN_BY_DEFAULT;

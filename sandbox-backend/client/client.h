@@ -103,8 +103,8 @@ struct client_op *client_resume(struct client *c, const char *id, int64_t second
 struct fork_opts {
     int64_t timeout_s; // the children's time to live
     int64_t count;     // of children, at most CLIENT_FORKS_MAX
-    // What the children keep of the mounts, "same", "volumes" or "none", which only cubbyd knows;
-    // NULL: what is usual for the caller.
+    // Which mounts the children keep: "same", "volumes" or "none". Only cubbyd knows it. NULL: the
+    // caller's default.
     const char *mounts;
 };
 // Make a snapshot. `info` is E2B's SnapshotInfo: {"snapshotID", "names"}; client_create takes the

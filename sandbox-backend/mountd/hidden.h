@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mounted directory of the host hides from a sandbox by default, as rules (rules.h). cubbyd
-// and `cubby doctor` tell it, too.
+// The files that a mounted directory of the host hides from a sandbox by default, as rules
+// (rules.h). cubbyd and `cubby doctor` list them, too.
 #pragma once
 
 // Secrets of a project, and files by which a guest would run commands on the host: git executes

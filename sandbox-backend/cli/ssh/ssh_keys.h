@@ -19,7 +19,7 @@ int ssh_keys_make(const char *home, struct err *e);
 // Return the path of a file in the directory. New string.
 char *ssh_keys_path(const char *home, const char *name);
 
-// What the ssh server of one connection needs.
+// The keys for the ssh server of one connection.
 struct ssh_server_keys {
     struct buf host;        // its private key
     struct buf certificate; // of that key, signed for one name

@@ -129,7 +129,7 @@ int api_record(struct api_call *c, struct err *e)
 
 // ---- 2. requests that change a sandbox
 
-// What a line may still hold of a body.
+// How much of a body the line can still take.
 struct telling {
     const struct call_place *place;
     size_t left; // bytes of texts

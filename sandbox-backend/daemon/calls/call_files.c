@@ -66,8 +66,8 @@ static json_t *owner_of(const struct buf *all)
     return owner;
 }
 
-// What was not a line when it was read, such as the rest of a torn one, is given as it is: whoever
-// verifies the log sees it.
+// Text that is no line, such as the rest of a torn one, is passed on unchanged, so that a check of
+// the record finds it.
 static void add_lines(struct buf *out, const struct buf *all, int64_t after, size_t max)
 {
     int64_t last = 0;
