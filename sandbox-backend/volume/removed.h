@@ -22,7 +22,7 @@
 // removed in the meantime.
 bool removed_note_open(int fd);
 
-// What is to be done before a name goes.
+// The state of a file before one of its names is removed.
 enum removed_last {
     REMOVED_NOT_LAST, // the file has another name, or is no regular file
     REMOVED_UNUSED,   // nobody has it open, and nobody can open it until *hold is closed

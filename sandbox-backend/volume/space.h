@@ -10,8 +10,8 @@
 // A process that finds no room measures the files again (removed.h). For that, whoever changes the
 // files holds the lock meanwhile.
 //
-// What a name costs: the blocks of its file or directory, and at least SPACE_NAME_BYTES, so that
-// the limit also limits how many files there are. A file with two names costs twice. A directory
+// Each name counts the blocks of its file or directory, and at least SPACE_NAME_BYTES, so that the
+// limit also limits how many files there are. A file with two names costs twice. A directory
 // that grows by a name is corrected afterwards, so the count may exceed the limit by what one
 // change makes a directory grow; then there is no room for another.
 #pragma once

@@ -9,8 +9,8 @@
 // Theory of operation. Every line is {"n": 1, "at": ..., "sandbox": ..., "kind": ..., ...,
 // "prev": <SHA-256 of the bytes of the line before>}. The numbers go up by one, and the first line
 // of each file has the kind "head". So a line that was changed, removed or put in later does not
-// fit the next one. The hashes have no key: somebody who may write the files can write the whole
-// rest anew, unless a later hash was noted elsewhere.
+// fit the next one. The hashes have no key. So a person who may write the files can replace all
+// lines from one on. A hash that was kept in another place shows that.
 //
 //  - The newest file becomes the older one when it has half of the cap. Its successor's head names
 //    the last line that was dropped with the file that was the older one before.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What archives of snapshots and of sandboxes share.
+// The common part of the archives of snapshots and of sandboxes.
 #include "sandbox-backend/template/move/image_archive.h"
 
 #include <errno.h>

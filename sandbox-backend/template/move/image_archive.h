@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What archives of snapshots and of sandboxes share: an image, and the build of the template from
-// which it differs. A manifest has the members "tier" (the driver's name), "sum" (the SHA-256 of
-// the build's saved devices), "files" (carry.h), and an object that says of what the image is, with
-// the members "template", "build", "facts", "size", "policy" and "metadata".
+// The common part of the archives of snapshots and of sandboxes: an image, and the build of the
+// template from which it differs. A manifest has the members "tier" (the driver's name), "sum" (the
+// SHA-256 of the build's saved devices), "files" (carry.h), and an object that says of what the
+// image is, with the members "template", "build", "facts", "size", "policy" and "metadata".
 #pragma once
 #include <jansson.h>
 #include <stddef.h>
