@@ -21,8 +21,7 @@ struct making {
 
 static bool is_in(const char *path, const char *root)
 {
-    size_t len = strlen(root);
-    return str_eq(root, "/") || (strncmp(path, root, len) == 0 && strchr("/", path[len]));
+    return str_eq(path, root) || str_path_is_below(path, root);
 }
 
 // Return the operator's directory that decides about `source`, the deepest that contains it; NULL:

@@ -47,6 +47,12 @@ bool str_starts(const char *s, const char *prefix)
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
+bool str_path_is_below(const char *path, const char *above)
+{
+    size_t len = strlen(above);
+    return str_eq(above, "/") ? path[1] : strncmp(path, above, len) == 0 && path[len] == '/';
+}
+
 bool str_ends(const char *s, const char *suffix)
 {
     size_t n = strlen(s);

@@ -17,6 +17,8 @@ char *str_replace(const char *s, const char *what, const char *with);
 bool str_eq(const char *a, const char *b); // two NULLs are equal
 bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
+// Tell whether the absolute path leads to something below `above`; not for `above` itself.
+bool str_path_is_below(const char *path, const char *above);
 const char *str_base(const char *path); // after the last '/'. Borrowed from `path`
 char *str_shell_word(const char *s);    // new string: quoted, so that a shell reads it as one word
 

@@ -22,16 +22,15 @@ static const struct absent {
      "GET /templates lists the templates of this host"},
 };
 
-static bool is_below(const char *path, const char *prefix)
+static bool is_at(const char *path, const char *prefix)
 {
-    size_t len = strlen(prefix);
-    return strncmp(path, prefix, len) == 0 && (!path[len] || path[len] == '/');
+    return str_eq(path, prefix) || str_path_is_below(path, prefix);
 }
 
 bool api_absent(struct http_request *req)
 {
     for (size_t i = 0; i < ARRAY_LEN(ABSENT); i++) {
-        if (!is_below(http_request_path(req), ABSENT[i].path))
+        if (!is_at(http_request_path(req), ABSENT[i].path))
             continue;
         reply_error(req, 501, "not_implemented", "%s %.200s: %s not available in Cubby; %s",
                     http_request_method(req), http_request_path(req), ABSENT[i].what,

@@ -41,7 +41,7 @@ static int check_others(const json_t *list, const char *path, struct err *e)
         const char *other = json_string_value(json_object_get(one, "path"));
         if (str_eq(other, path))
             return err_set(e, ERR_INVALID, "path '%.100s' is already used", path);
-        if (mounts_is_below(path, other) || mounts_is_below(other, path))
+        if (str_path_is_below(path, other) || str_path_is_below(other, path))
             return err_set(e, ERR_INVALID,
                            "of the paths '%.100s' and '%.100s' one lies below the other", other,
                            path);

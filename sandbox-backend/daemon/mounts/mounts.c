@@ -85,19 +85,13 @@ bool mounts_have_room(const struct sandbox *sb)
     return count < MOUNTS_MAX && free_port(sb) > 0;
 }
 
-bool mounts_is_below(const char *path, const char *above)
-{
-    size_t len = strlen(above);
-    return str_eq(above, "/") ? path[1] : strncmp(path, above, len) == 0 && path[len] == '/';
-}
-
 // A guest that writes to a directory could replace a directory below it that is mounted as well.
 static int check_overlap(const struct sandbox *sb, const struct mount_want *want, struct err *e)
 {
     for (const struct sandbox *other = store_first(sb->store); other; other = store_next(other))
         for (const struct mount *m = first(other); m; m = LIST_NEXT(m, link)) {
-            bool below = mounts_is_below(want->directory, m->source) && !m->read_only;
-            bool above = mounts_is_below(m->source, want->directory) && !want->read_only;
+            bool below = str_path_is_below(want->directory, m->source) && !m->read_only;
+            bool above = str_path_is_below(m->source, want->directory) && !want->read_only;
             if (!m->ends && (below || above))
                 return err_set(e, ERR_CONFLICT,
                                "%.200s lies %s %.200s, which is mounted in sandbox %s; the upper "

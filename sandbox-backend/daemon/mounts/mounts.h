@@ -43,8 +43,6 @@ struct mount_want {
 int mounts_check(const struct sandbox *sb, struct mount_want *want, struct err *e);
 
 bool mounts_have_room(const struct sandbox *sb); // for one more
-// Return whether a plain path lies below another.
-bool mounts_is_below(const char *path, const char *above);
 // Check a path of the guest. ERR_INVALID.
 int mounts_check_target(const char *target, struct err *e);
 

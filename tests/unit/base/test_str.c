@@ -11,6 +11,10 @@ static void test_comparing(void)
 {
     ok(str_eq("a", "a") && str_eq(NULL, NULL), "equal");
     ok(!str_eq("a", "b") && !str_eq("a", NULL) && !str_eq(NULL, "a"), "not equal");
+    ok(str_path_is_below("/a/b", "/a") && str_path_is_below("/a", "/") &&
+           !str_path_is_below("/a", "/a") && !str_path_is_below("/ab", "/a") &&
+           !str_path_is_below("/", "/") && !str_path_is_below("/a", "/a/b"),
+       "below");
     ok(str_starts("abc", "ab") && str_starts("abc", "") && !str_starts("ab", "abc"), "starts");
     ok(str_ends("abc", "bc") && str_ends("abc", "") && !str_ends("bc", "abc"), "ends");
     is_str(str_base("/a/b"), "b", "base of a path");
