@@ -77,7 +77,7 @@ def test_a_mount_that_another_one_forbids_tells_nothing_of_it(start, project):
     server = start("--allow-mount", project.parent)
     one = create(server, mounts=[f"{project}/sub:/lower"])["sandbox_id"]
     said = refused(server, mounts=[f"{project}:/upper"])
-    assert f"{project} leads elsewhere now, or a directory above or below it" in said and "add :ro" in said, said
+    assert f"cannot mount {project}: it is now another directory, or a running sandbox mounts" in said and "add :ro" in said, said
     assert one not in said and "/sub" not in said
     assert "mounted at /x already" in refused(server, mounts=[f"{project}/sub:/x", f"{project}/sub:/x"])
     server.tool("kill_sandbox", sandbox_id=one)

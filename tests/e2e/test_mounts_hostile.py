@@ -3,20 +3,17 @@
 is tested is the daemon's part, which is the same in both.
 """
 
-import http.client
-import json
 import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import time
-import urllib.parse
 
 import pytest
 
-from cubbyd import Answer, Shipped, wait_for
+from cubbyd import Shipped, wait_for
 from harness import BIN
+from key_holder import ask, new_key
 from tiers import GVISOR
 
 pytestmark = GVISOR
@@ -113,26 +110,13 @@ def test_another_directory_in_its_place(daemon, made, project, tmp_path):
     wait_for(lambda: daemon.command(made, "cat /lower/a")[1] == b"mine", 60, "and served")
 
 
-def ask(daemon, key, method, path, body=None):
-    """A request over TCP with a key."""
-    to = urllib.parse.urlsplit((daemon.home / "cubbyd.url").read_text().strip())
-    connection = http.client.HTTPConnection(to.hostname, to.port, timeout=120)
-    try:
-        connection.request(method, path, body and json.dumps(body), {"X-API-KEY": key})
-        answer = connection.getresponse()
-        return Answer(answer.status, answer.headers, answer.read())
-    finally:
-        connection.close()
-
-
 def test_a_fork_by_a_key_has_no_mounts(daemon, project):
-    key = subprocess.run([BIN / "cubby", "key", "new", "--plain", "me"], capture_output=True, text=True, check=True,
-                         env={"CUBBY_HOME": str(daemon.home), "PATH": "/usr/bin:/bin"}, timeout=60).stdout.strip()
-    wait_for(lambda: ask(daemon, key, "GET", "/v2/sandboxes").status == 200, 30, "it is known")
-    parent = ask(daemon, key, "POST", "/v2/sandboxes", {"templateID": "base", "timeout": 600}).json
+    key = new_key(daemon, "me")
+    wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes", key=key, timeout=120).status == 200, 30, "it is known")
+    parent = ask(daemon, "POST", "/v2/sandboxes", {"templateID": "base", "timeout": 600}, key=key, timeout=120).json
     mount(daemon, parent, project, "/project")
-    assert ask(daemon, key, "POST", url(parent, "fork"), {"mounts": "same"}).status == 403
-    forked = ask(daemon, key, "POST", url(parent, "fork"), {"timeout": 600})
+    assert ask(daemon, "POST", url(parent, "fork"), {"mounts": "same"}, key=key, timeout=120).status == 403
+    forked = ask(daemon, "POST", url(parent, "fork"), {"timeout": 600}, key=key, timeout=120)
     assert forked.status == 201, forked.body
     child = forked.json[0]["sandbox"]
     assert mounts(daemon, child) == [] and len(mounts(daemon, parent)) == 1

@@ -14,22 +14,13 @@ import pytest
 
 from cubbyd import Daemon, Guest, MicroVMs, read_head, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
+from guests_fixtures import *  # noqa: F401,F403
 from network_files import refusal, write
-from sdk import Guests, run_program
+from sdk import run_program
 from tenants import Tenants
 
 SECRETS = {"create": "planted-in-the-create-1", "request": "planted-in-the-request-2",
            "kernel": "planted-in-the-kernel-3"}
-
-
-@pytest.fixture(scope="module")
-def guests():
-    if os.geteuid() != 0:
-        pytest.skip("only root can make users and mounts for envd")
-    with Guests() as d:
-        yield d
-        for sandbox in d.request("GET", "/v2/sandboxes").json:
-            d.kill(sandbox["sandboxID"])
 
 
 def raw(daemon, sandbox, after=0):

@@ -14,34 +14,12 @@ import threading
 
 import pytest
 
-from fake_cubbyd import ID, FakeDaemon, listed, wait_for
+from fake_cubbyd import ID, wait_for
+from fake_fixtures import *  # noqa: F401,F403
 
 CUBBY = pathlib.Path(os.environ["BIN"]) / "cubby"
 ME = pwd.getpwuid(os.getuid()).pw_name
 LARGE = 5 << 20  # travels by itself
-
-
-@pytest.fixture
-def fake():
-    daemon = FakeDaemon()
-    daemon.sandboxes[ID] = listed(ID)
-    yield daemon
-    daemon.close()
-
-
-@pytest.fixture
-def host(tmp_path):
-    made = tmp_path / "host"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def guest(tmp_path):
-    """A directory that only the sandbox is told of."""
-    made = tmp_path / "guest"
-    made.mkdir()
-    return made
 
 
 def cp(fake, *words, env=None, cwd=None):

@@ -10,19 +10,9 @@ import subprocess
 import pytest
 
 from cubbyd import Daemon
-from sdk import Guests
+from guests_fixtures import *  # noqa: F401,F403
 
 CUBBY = pathlib.Path(os.environ["BIN"]) / "cubby"
-
-
-@pytest.fixture(scope="module")
-def guests():
-    if os.geteuid() != 0:
-        pytest.skip("only root can make users and mounts for envd")
-    with Guests() as d:
-        yield d
-        for sandbox in d.request("GET", "/v2/sandboxes").json:
-            d.kill(sandbox["sandboxID"])
 
 
 @pytest.fixture

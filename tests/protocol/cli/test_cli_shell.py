@@ -16,19 +16,12 @@ import tty
 
 import pytest
 
-from fake_cubbyd import ID, FakeDaemon, listed, wait_for
+from fake_cubbyd import ID, wait_for
+from fake_fixtures import *  # noqa: F401,F403
 
 CUBBY = pathlib.Path(os.environ["BIN"]) / "cubby"
 ME = pwd.getpwuid(os.getuid()).pw_name
 SECONDS = 30
-
-
-@pytest.fixture
-def fake():
-    daemon = FakeDaemon()
-    daemon.sandboxes[ID] = listed(ID)
-    yield daemon
-    daemon.close()
 
 
 class Terminal:

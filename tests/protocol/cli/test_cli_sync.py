@@ -12,33 +12,12 @@ import threading
 
 import pytest
 
-from fake_cubbyd import ID, FakeDaemon, listed, wait_for
+from fake_cubbyd import ID, wait_for
+from fake_fixtures import *  # noqa: F401,F403
 
 CUBBY = pathlib.Path(os.environ["BIN"]) / "cubby"
 ME = pwd.getpwuid(os.getuid()).pw_name
 OLD = 1_600_000_000
-
-
-@pytest.fixture
-def fake():
-    daemon = FakeDaemon()
-    daemon.sandboxes[ID] = listed(ID)
-    yield daemon
-    daemon.close()
-
-
-@pytest.fixture
-def host(tmp_path):
-    made = tmp_path / "host"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def guest(tmp_path):
-    made = tmp_path / "guest"
-    made.mkdir()
-    return made
 
 
 def write(path, text, seconds=OLD):
@@ -258,7 +237,7 @@ def test_a_damaged_state(fake, host, guest):
         whole = state.read_text()
         state.write_text(text)
         status, _, said = run(fake, host, guest)
-        assert status == 1 and "remove it to begin again" in said
+        assert status == 1 and "the state of the last cubby sync, and run it again" in said
         state.write_text(whole)
     settled(fake, host, guest)
 
@@ -393,7 +372,7 @@ def test_one_way(fake, host, guest):
     assert (answer["files"], answer["deleted"], answer["waiting"]) == (1, 1, 1)
     assert not (guest / "new").exists()
     status, _, err = run(fake, host, guest, "--only", "out")
-    assert status == 0 and "changes of the other side that wait: 1" in err
+    assert status == 0 and "changes of the other side that were not copied (--only): 1" in err
     sync(fake, host, guest)
     settled(fake, host, guest)
 

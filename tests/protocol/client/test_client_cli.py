@@ -15,18 +15,11 @@ import tempfile
 import pytest
 
 from cubbyd import Daemon
-from fake_cubbyd import ID, OTHER, FakeDaemon, listed, wait_for
+from fake_cubbyd import ID, OTHER, listed, wait_for
+from fake_fixtures import *  # noqa: F401,F403
 
 CUBBY = pathlib.Path(os.environ["BIN"]) / "cubby"
 ME = pwd.getpwuid(os.getuid()).pw_name
-
-
-@pytest.fixture
-def fake():
-    daemon = FakeDaemon()
-    daemon.sandboxes[ID] = listed(ID)
-    yield daemon
-    daemon.close()
 
 
 def cubby(fake, *words, **options):

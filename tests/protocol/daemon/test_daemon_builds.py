@@ -18,7 +18,7 @@ import uuid
 import pytest
 
 from cubbyd import Daemon, wait_for
-from test_daemon_keys import ask, cubby
+from key_holder import ask, cubby
 
 HASH = "ab" * 32
 BASE = {"fromTemplate": "default"}

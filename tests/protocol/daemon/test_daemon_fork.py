@@ -11,8 +11,8 @@ import pytest
 
 from cubbyd import Daemon, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
+from key_holder import ask, new_key
 from test_daemon_api import to_live
-from test_daemon_keys import ask, new_key
 from test_daemon_snapshots import count, entries, in_guest, init_of, log_of, read, wait_for_count, write
 
 

@@ -4,7 +4,8 @@
 import os
 
 from cubbyd import Daemon
-from test_daemon_keys import ask, new_key, taken
+from key_holder import ask, new_key
+from test_daemon_keys import taken
 from test_daemon_snapshots import delete, entries, ids, read, take, write
 
 KEY = "0123456789abcdef" * 4

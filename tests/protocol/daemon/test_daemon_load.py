@@ -8,7 +8,8 @@ import urllib.parse
 import pytest
 
 from cubbyd import Daemon, wait_for
-from test_daemon_keys import LISTEN, ask, new_key, taken, url
+from key_holder import ask, new_key, url
+from test_daemon_keys import LISTEN, taken
 
 BODY = 2 << 20  # the most that a create may have
 ROOM = 32 << 20

@@ -3,15 +3,10 @@
 driver cannot mount; tests/e2e/test_mounts.py does it.
 """
 
-import http.client
-import json
-import subprocess
-import urllib.parse
-
 import pytest
 
-from cubbyd import Answer, Daemon, wait_for
-from harness import BIN
+from cubbyd import Daemon, wait_for
+from key_holder import ask, new_key
 
 
 @pytest.fixture(scope="module")
@@ -20,31 +15,18 @@ def daemon():
         yield d
 
 
-def ask(daemon, key, method, path, body=None):
-    """A request over TCP with a key."""
-    to = urllib.parse.urlsplit((daemon.home / "cubbyd.url").read_text().strip())
-    connection = http.client.HTTPConnection(to.hostname, to.port, timeout=30)
-    try:
-        connection.request(method, path, body and json.dumps(body), {"X-API-KEY": key})
-        answer = connection.getresponse()
-        return Answer(answer.status, answer.headers, answer.read())
-    finally:
-        connection.close()
-
-
 def test_a_key_may_not(daemon, tmp_path):
-    key = subprocess.run([BIN / "cubby", "key", "new", "--plain", "me"], capture_output=True, text=True, check=True,
-                         env={"CUBBY_HOME": str(daemon.home), "PATH": "/usr/bin:/bin"}, timeout=60).stdout.strip()
-    wait_for(lambda: ask(daemon, key, "GET", "/v2/sandboxes").status == 200, 30, "it is known")
-    made = ask(daemon, key, "POST", "/v2/sandboxes", {"templateID": "base"}).json["sandboxID"]
+    key = new_key(daemon, "me")
+    wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes", key=key).status == 200, 30, "it is known")
+    made = ask(daemon, "POST", "/v2/sandboxes", {"templateID": "base"}, key=key).json["sandboxID"]
     body = {"source": str(tmp_path), "target": "/project"}
     for method, path, data in (("POST", f"/sandboxes/{made}/mounts", body), ("GET", f"/sandboxes/{made}/mounts", None),
                                ("DELETE", f"/sandboxes/{made}/mounts?target=/project", None)):
-        answer = ask(daemon, key, method, path, data)
+        answer = ask(daemon, method, path, data, key=key)
         assert answer.status == 403 and "unix socket" in answer.json["message"], method
-    answer = ask(daemon, key, "POST", f"/sandboxes/{made}/fork", {"mounts": "same"})
+    answer = ask(daemon, "POST", f"/sandboxes/{made}/fork", {"mounts": "same"}, key=key)
     assert answer.status == 403 and "unix socket" in answer.json["message"]
-    assert ask(daemon, key, "DELETE", f"/sandboxes/{made}").status == 204
+    assert ask(daemon, "DELETE", f"/sandboxes/{made}", key=key).status == 204
 
 
 def test_a_driver_that_cannot(daemon, tmp_path):

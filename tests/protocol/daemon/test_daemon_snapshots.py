@@ -10,9 +10,9 @@ import socket
 
 import pytest
 
-from cubbyd import Daemon, PROGRAM, wait_for
+from cubbyd import Daemon, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
-from test_daemon_keys import ask, new_key
+from key_holder import ask, new_key
 
 
 @pytest.fixture(autouse=True)
