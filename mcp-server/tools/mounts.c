@@ -155,9 +155,10 @@ static void explain_conflict(const struct making *m, struct err *e)
                 target);
     else
         err_set(e, ERR_CONFLICT,
-                "%.200s leads elsewhere now, or a directory above or below it is mounted in a "
-                "running sandbox. The upper one of two can only be mounted for reading: add :ro, "
-                "choose another directory, or wait until that sandbox has ended",
+                "cannot mount %.200s: it is now another directory, or a running sandbox mounts a "
+                "directory that contains it or is inside it. If one mounted directory contains "
+                "another, the outer one must be read-only: add :ro, choose another directory, or "
+                "wait until that sandbox has ended",
                 source);
 }
 

@@ -211,8 +211,9 @@ static void start(struct tool_call *c)
         return;
     }
     if (!old_text && json_is_true(json_object_get(c->args, "replace_all"))) {
-        tool_call_fail(c, "invalid_argument",
-                       "replace_all beside edits changes none of them: give it in each of edits");
+        tool_call_fail(
+            c, "invalid_argument",
+            "replace_all has no effect on edits: set replace_all inside each entry of edits");
         return;
     }
     struct client *client = tool_call_client(c, 60);

@@ -312,7 +312,7 @@ static void add_range(struct buf *out, const json_t *o)
 static const char *hint_of(const json_t *o)
 {
     if (json_is_true(json_object_get(o, "cut_line")))
-        return "this line is longer than what can be shown; a command with cut shows parts of it";
+        return "this line is too long to show; use run_command with cut to see parts of it";
     if (!json_is_false(json_object_get(o, "shown")))
         return NULL;
     return (size_t)text_int(o, "size") > IMAGE_BYTES ? "too large to show" : "not shown";

@@ -17,7 +17,7 @@ static const struct verb {
     int (*run)(int argc, char **argv);
     const char *help;
 } VERBS[] = {
-    {"setup", verb_setup, "make this machine ready, and let MCP clients use Cubby"},
+    {"setup", verb_setup, "make this host ready, and let MCP clients use Cubby"},
     {"create", verb_create, "create a sandbox and print its id"},
     {"exec", verb_exec, "run a command in a sandbox"},
     {"shell", verb_shell, "open a terminal in a sandbox"},
@@ -48,14 +48,15 @@ static const struct verb {
     {"doctor", verb_doctor, "check this host, and say what to do about what is missing"},
     {"selftest", verb_selftest, "prove in a minute that sandboxes work on this host"},
     {"key", verb_key, "create, list and remove API keys for programs that use TCP"},
-    {"fleet", verb_fleet, "write the configuration of the proxy in front of several daemons"},
+    {"fleet", verb_fleet,
+     "configure the proxy of several daemons, and move sandboxes between them"},
     {"daemon", verb_daemon, "run the daemon in the foreground, show its state, stop it"},
 };
 
 static void help(FILE *to)
 {
     fputs("Usage: cubby VERB [OPTIONS]\n\n"
-          "Sandboxes for AI agents: microVMs that start from a saved state.\n\nVerbs:\n",
+          "Sandboxes for AI agents, which start from a saved state.\n\nVerbs:\n",
           to);
     for (size_t i = 0; i < ARRAY_LEN(VERBS); i++)
         fprintf(to, "  %-10s %s\n", VERBS[i].name, VERBS[i].help);

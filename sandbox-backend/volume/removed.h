@@ -36,12 +36,12 @@ int removed_bury(int root, int dir, const char *name);
 // Give the file a second name there, before another file takes its name. The same results.
 int removed_keep(int root, int dir, const char *name);
 
-// Measure the volume, after removing what nobody uses any more from REMOVED_DIR. False if that is
-// not possible: then the counts stay, which are too high at most.
+// Remove from REMOVED_DIR the files that nobody uses any more, and measure the volume. Return false
+// on failure. The counts then stay as they were, and are never too low.
 bool removed_measure(const struct space *s, int root);
 // Reserve `bytes` (space_take), after another measurement if that may help.
 bool removed_make_room(const struct space *s, int root, int64_t bytes);
 
-// Return how many directories of the tree are in each other at most, without looking further than
-// `most`; -1 with errno.
+// Return the depth of the deepest directory below `name`. The search stops at the depth `most`.
+// Return -1 with errno on failure.
 int removed_depth(int dir, const char *name, int most);

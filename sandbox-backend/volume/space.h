@@ -7,8 +7,8 @@
 // to a count before it takes the room, so no two of them together exceed the limit. One that is
 // killed leaves a count that is too high, never one that is too low.
 //
-// A process that finds no room measures the files again (removed.h). For that, whoever changes the
-// files holds the lock meanwhile.
+// A process that finds no room measures the files again (removed.h). Each process that changes
+// files holds the lock, so that no file changes during a measurement.
 //
 // Each name counts the blocks of its file or directory, and at least SPACE_NAME_BYTES, so that the
 // limit also limits how many files there are. A file with two names costs twice. A directory
@@ -56,8 +56,8 @@ void space_arrived(const struct space *s, int64_t bytes);
 // by the monotonic clock until now.
 void space_doubt(const struct space *s);
 void space_set_used(const struct space *s, int64_t used, int64_t began_ms);
-// Return whether another measurement may find room, and may be made: a guest can cause doubts, but
-// measurements have at most a fifth of the time.
+// Return whether to measure again: the count may be too high, and the last measurement is long
+// enough ago. Measurements take at most a fifth of the time, because a guest can cause doubts.
 bool space_may_err(const struct space *s);
 // Return whether nothing was measured yet, or the count is known to be too high.
 bool space_is_doubted(const struct space *s);

@@ -36,10 +36,12 @@ static void answer(struct tool_call *c, void (*go)(struct tool_call *c))
                        "the next call tries again",
                        failure);
     else
-        tool_call_fail(c, "preparing",
-                       "Cubby still prepares this computer for its first sandbox, which takes some "
-                       "minutes once. It is at: %s. Call the tool again in a moment",
-                       text);
+        tool_call_fail(
+            c, "preparing",
+            "Cubby is still preparing this computer for its first sandbox, which takes "
+            "some minutes and happens once. The current step is: %s. Call the tool again "
+            "in a moment",
+            text);
 }
 
 static void on_limit(struct deadline *d)

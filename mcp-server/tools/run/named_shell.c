@@ -118,7 +118,9 @@ static void on_stderr(const char *data, size_t len, void *ctx)
 static void fail_without_code(struct named_shell *s)
 {
     fail(s, "failed",
-         "the keeper of session '%s' sent no exit code. The command may have run in part", s->name);
+         "session '%s' returned no exit code, so the command may have run in part. Check its "
+         "effects before you run it again",
+         s->name);
 }
 
 static void fail_without_files(struct named_shell *s)
@@ -172,8 +174,8 @@ static void fail_by_exit(struct named_shell *s, int exit_code)
         break;
     case SHELL_NONE:
         fail(s, "session_lost",
-             "the keeper of session '%s' was killed again before the command began, so the command "
-             "was not run. Try again, or without a session",
+             "the process that serves session '%s' was killed again before the command began, so "
+             "the command was not run. Call the tool again, or leave session out",
              s->name);
         break;
     case SHELL_NOT_RUN:

@@ -59,7 +59,7 @@ static int read_entry(struct sync_state *s, const char *line, struct err *e)
         sscanf(line, "%c %c %o %lld %lld %ld %n%*s %n%*s%n", &side, &entry.type, &entry.mode, &size,
                &seconds, &entry.nanoseconds, &at_path, &at_target, &end);
     if (count != 6 || !at_path || !at_target || !end || (side != 'h' && side != 'g'))
-        return err_set(e, ERR_INVALID, "it is damaged");
+        return err_set(e, ERR_INVALID, "the file is damaged");
     char *path auto_free = xstrndup(line + at_path, strcspn(line + at_path, " "));
     entry.size = size;
     entry.seconds = seconds;
@@ -67,7 +67,7 @@ static int read_entry(struct sync_state *s, const char *line, struct err *e)
     entry.target = str_eq(line + at_target, "-") ? NULL : decoded(line + at_target);
     if (!entry.path || !listing_path_is_plain(entry.path)) {
         entry_fini(&entry);
-        return err_set(e, ERR_INVALID, "it is damaged");
+        return err_set(e, ERR_INVALID, "the file is damaged");
     }
     return listing_add(side == 'h' ? &s->host : &s->guest, entry, e);
 }
@@ -77,7 +77,7 @@ static int parse(struct sync_state *s, struct buf *text, struct err *e)
     char *rest = NULL;
     char *line = text->len ? strtok_r(text->data, "\n", &rest) : NULL;
     if (!line || strcmp(line, s->key) != 0)
-        return err_set(e, ERR_INVALID, "it is for other directories");
+        return err_set(e, ERR_INVALID, "the file is for other directories");
     while ((line = strtok_r(NULL, "\n", &rest)))
         if (read_entry(s, line, e) < 0)
             return -1;
@@ -109,8 +109,8 @@ int sync_state_open(struct sync_state *s, const char *host, const char *id, cons
     if (!file_exists(s->file))
         return 0;
     if (file_read(s->file, FILE_MAX, &text, e) < 0 || parse(s, &text, e) < 0)
-        return err_wrap(
-            e, "the state of the last synchronisation, %.150s; remove it to begin again", s->file);
+        return err_wrap(e, "remove %.150s, the state of the last cubby sync, and run it again",
+                        s->file);
     return 0;
 }
 

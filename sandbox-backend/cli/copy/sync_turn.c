@@ -510,7 +510,9 @@ static void turn_report(const struct turn *t)
         cli_print_line(line);
     }
     if (t->waiting)
-        fprintf(stderr, "cubby: changes of the other side that wait: %lld\n",
+        fprintf(stderr,
+                "cubby: changes of the other side that were not copied (--only): %lld; cubby sync "
+                "without --only copies them\n",
                 (long long)t->waiting);
     copy_report(n, false);
 }

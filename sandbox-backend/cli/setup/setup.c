@@ -217,9 +217,10 @@ int verb_setup(int argc, char **argv)
                     "       cubby setup --client NAME [--yes]\n"
                     "       cubby setup --prepare",
         .text =
-            "Makes this machine ready: makes the template \"default\" if it is missing,\n"
+            "Makes this host ready: makes the template \"default\" if it is missing,\n"
             "checks the host, and lists the clients. Root makes the template for all users,\n"
-            "in /var/lib/cubby-templates, unless CUBBY_HOME is set; a user makes an own one.\n"
+            "in /var/lib/cubby-templates, unless CUBBY_HOME is set. Any other user makes one for\n"
+            "that user alone.\n"
             "CUBBY_TEMPLATE_ARCHIVE names an archive to take the template from, a file or URL.\n"
             "With --client it adds Cubby to the client's configuration. It shows the change\n"
             "first, and keeps everything else in the file as it is.",

@@ -20,8 +20,8 @@
 //    lines that are missing. The sandbox never waits for its log.
 //  - A daemon that was killed may leave half a line. The next daemon cuts it off, and says so in a
 //    line of the kind "gap".
-//  - Free texts (commands, paths, output, names that a guest chose) are masked (masks.h) by those
-//    who put them into a line, once, before they are cut. Members that this program chose are not:
+//  - The caller masks each free text (a command, a path, output, a name that the guest chose) once
+//    (masks.h), and cuts it afterwards. Members that this program chose are not masked:
 //    a tenant whose value is "kill", or the name of its key, must not change what a line says.
 //
 // calls/ knows no sandboxes; callers say where a line belongs by struct call_place.

@@ -22,7 +22,7 @@ struct call_output {
 };
 
 void call_output_fini(struct call_output *o);
-// `len` bytes of a piece of output that has `all`.
+// Add the next piece of output, of `all` bytes. `data` has the first `len` of them.
 void call_output_add(struct call_output *o, const struct call_place *p, const char *data,
                      size_t len, int64_t all);
 bool call_output_is_full(const struct call_output *o, const struct call_place *p);

@@ -44,5 +44,6 @@ void call_tap_request(struct call_tap *t, const char *data, size_t len);
 void call_tap_request_end(struct call_tap *t); // all of it has come
 void call_tap_head(struct call_tap *t, int status);
 void call_tap_answer(struct call_tap *t, const char *data, size_t len);
-// The answer is complete, or will not be. fate: why not, in a word; NULL: it is. Frees the tap.
+// End the call and free the tap. `fate` is one word that says why the answer is incomplete; NULL if
+// it is complete.
 void call_tap_end(struct call_tap *t, const char *fate);
