@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/gvisor/attempt.h"
 #include "sandbox-backend/drivers/gvisor/runsc.h"
 #include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/build_internal.h"
@@ -30,17 +31,26 @@ static bool is_possible(const struct template *t, struct err *e)
     return !t->modules && !t->start;
 }
 
-bool template_finish_is_wanted(const char *home, const char *name)
+// Return the directory with the template's directory. New string.
+static char *parent_of(const char *dir)
+{
+    return xstrndup(dir, (size_t)(str_base(dir) - dir - 1));
+}
+
+bool template_finish_is_wanted(const char *home, const char *name, char **failed)
 {
     struct err unused = ERR_INIT;
     struct template t;
     char *dir auto_free = template_dirs_find(home, name);
+    char *templates auto_free = parent_of(dir);
     char *runsc auto_free = runsc_find(NULL, &unused);
     char *mkfs auto_free = tool_find("mkfs.erofs", "erofs-utils", NULL);
-    if (!runsc || !mkfs || template_load(dir, &t, &unused) < 0)
+    *failed = NULL;
+    if (!runsc || !mkfs || access(templates, W_OK) < 0 || template_load(dir, &t, &unused) < 0)
         return false;
     bool wanted = !t.gvisor_rootfs && is_possible(&t, &unused);
     template_fini(&t);
+    *failed = wanted ? attempt_reason(dir) : NULL;
     return wanted;
 }
 
@@ -67,6 +77,7 @@ static int commit(struct build *b, const char *dir, struct err *e)
     if (check_same(b, dir, &is_new, e) < 0 || build_dir_commit_part(&b->dir, GVISOR_DIR, e) < 0)
         return -1;
     t.gvisor_rootfs = b->gvisor_digest;
+    attempt_forget(dir);
     return template_save(dir, &t, e);
 }
 
@@ -91,7 +102,7 @@ static int finish(const struct template_finish *spec, const struct template *t, 
 {
     char *disk auto_free = str_printf("%s/" TEMPLATE_DISK, dir);
     char *kernel auto_free = str_printf("%s/" TEMPLATE_KERNEL, dir);
-    char *templates auto_free = xstrndup(dir, (size_t)(str_base(dir) - dir - 1));
+    char *templates auto_free = parent_of(dir);
     bool is_shared = template_dirs_is_system(spec->home, dir);
     if (access(templates, W_OK) < 0)
         return err_set(e, ERR_DENIED,

@@ -16,8 +16,10 @@ struct template_finish {
     bool terminal;  // `progress` is a terminal: show a bar
 };
 
-// Tell whether this host has what the part needs, and the template lacks the part.
-bool template_finish_is_wanted(const char *home, const char *name);
+// Tell whether the template lacks the part, this host has what the part needs, and this user may
+// write it. *failed: why the last attempt failed, if nothing has changed since that may change the
+// result (drivers/gvisor/attempt.h); else NULL. New string.
+bool template_finish_is_wanted(const char *home, const char *name, char **failed);
 
 // Make the part from the template's disk, for the home's template or that of the system. Blocking,
 // and takes up to a minute. *made: false if the template has the part already. Signals end it as

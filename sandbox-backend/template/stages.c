@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
+#include "sandbox-backend/drivers/gvisor/attempt.h"
 #include "sandbox-backend/drivers/gvisor/gvisor.h"
 #include "sandbox-backend/drivers/microvm/image/processor.h"
 #include "sandbox-backend/drivers/microvm/microvm.h"
@@ -108,6 +109,15 @@ static int stage_source(struct build *b, struct err *e)
 }
 
 // ---- 2. disk
+// The record goes with the template: where the part is added, into the directory that stays.
+static void remember_failure(const struct build *b, const struct err *why)
+{
+    char *dir auto_free =
+        b->finishes ? str_printf("%s/%s", b->templates, b->spec->name) : xstrdup(b->dir.path);
+    if (!build_disk_is_full(b))
+        attempt_failed(dir, why);
+}
+
 // A host on which gVisor's part cannot be made, for whatever reason, gets a template for microVMs.
 // The failure is returned only if it is the end of the build.
 static int leave_gvisor_out(struct build *b, const struct err *why, struct err *e)
@@ -117,8 +127,10 @@ static int leave_gvisor_out(struct build *b, const struct err *why, struct err *
     if (why->code == ERR_CANCELED)
         return err_set(e, ERR_CANCELED, "%s", why->msg);
     b->no_runsc = *why;
-    if (b->runsc)
+    if (b->runsc) {
+        remember_failure(b, why);
         free(steal(&b->runsc));
+    }
     b->pump.dead = ERR_INIT; // the part's machine may have set it
     progress_say(&b->progress, "    gVisor: the template gets no files for gVisor, because %s",
                  why->msg);

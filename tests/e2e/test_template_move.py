@@ -208,3 +208,41 @@ def test_setup_lets_sandboxes_start_and_goes_on_in_the_background(whole, tmp_pat
     finally:
         cubby(home, "kill", "--all")
         cubby(home, "daemon", "stop")
+
+
+@pytest.mark.skipif(not (BIN / "runsc").exists(), reason="this host has no runsc")
+def test_setup_does_not_repeat_a_failed_part_for_gvisor(whole, tmp_path):
+    """A host on which it cannot be made: an mkfs.erofs that fails, and counts its runs. Another one is tried again."""
+    home, tools = tmp_path / "h", tmp_path / "tools"
+    home.mkdir(mode=0o700)
+    tools.mkdir()
+    runs, mkfs = tools / "runs", tools / "mkfs.erofs"
+
+    def put_tool(status):
+        mkfs.write_text(f"#!/bin/sh\necho run >>{runs}\nexit {status}\n")
+        mkfs.chmod(0o755)
+
+    env = dict(os.environ, CUBBY_HOME=str(home), CUBBY_SYSTEM_TEMPLATES="", CUBBY_TEMPLATE_ARCHIVE=str(whole),
+               PATH=f"{tools}:{os.environ['PATH']}")
+
+    def run(*words):
+        done = subprocess.run([BIN / "cubby", *words], env=env, capture_output=True, text=True, timeout=1200, stdin=subprocess.DEVNULL)
+        return done.stdout + done.stderr
+
+    def count():
+        return len(runs.read_text().splitlines()) if runs.exists() else 0
+
+    put_tool(1)
+    assert "made in the background" in run("setup")
+    log = home / "finish.log"
+    wait_for(lambda: "gets no part for gVisor" in log.read_text(), 1200, "the end of the first attempt")
+    assert count() == 1 and json.loads((home / "templates/default/gvisor-attempt.json").read_text())["format"] == 1
+    said = run("setup")
+    assert "background" not in said and "no part for gVisor, because" in said and "cubby template finish" in said, said
+    found = {finding["name"]: finding for finding in json.loads(run("doctor", "--json"))}
+    assert "the last attempt failed" in found["gvisor"]["text"], found
+    assert count() == 1
+    assert "gets no part for gVisor" in run("template", "finish") and count() == 2  # when somebody asks
+    put_tool(10)
+    assert "made in the background" in run("setup")
+    wait_for(lambda: count() == 3 and "gets no part for gVisor" in log.read_text(), 1200, "another mkfs.erofs is tried")

@@ -177,8 +177,17 @@ void setup_finish(const char *home)
 {
     struct err e = ERR_INIT;
     char *log auto_free = home_path(home, FINISH_LOG);
-    if (!template_finish_is_wanted(home, "default"))
+    char *failed = NULL;
+    if (!template_finish_is_wanted(home, "default", &failed))
         return;
+    if (failed) {
+        fputs("template: it has no part for gVisor, because ", stdout);
+        cli_print_safe(stdout, failed);
+        puts("\nTo try again, for example after a change of this host's settings: cubby template "
+             "finish");
+        free(failed);
+        return;
+    }
     fflush(stdout);
     if (start_finish(log, &e) < 0)
         cli_fail(&e);

@@ -68,7 +68,8 @@ int setup_run(int (*verb)(int argc, char **argv), const char *const *words, int 
 // status. A template from an archive may lack its part for gVisor then.
 int setup_template(bool for_all);
 // Add that part to the template, in a process of its own that goes on after this one, and say so.
-// Do nothing if the template has the part, or this host cannot make it.
+// Do nothing if the template has the part, or this host cannot make it. If the last attempt failed
+// and nothing has changed since, only say why.
 void setup_finish(const char *home);
 
 // ---- prepare.c: the same in the background, unless the home has a template.

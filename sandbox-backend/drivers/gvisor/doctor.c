@@ -6,6 +6,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/gvisor/attempt.h"
 #include "sandbox-backend/drivers/gvisor/bundle.h"
 #include "sandbox-backend/drivers/gvisor/checkpoint.h"
 #include "sandbox-backend/drivers/gvisor/container.h"
@@ -24,7 +25,10 @@ static void look_at_template(const char *home, finding_cb add, void *ctx)
     char *dir auto_free = template_dirs_find(home, TEMPLATE);
     char *saved auto_free = str_printf("%s/" BUNDLE_DIR, dir);
     if (bundle_load(dir, &t, &e) < 0) {
-        add(ctx, FINDING_NOTE, "gvisor", FINISH, e.msg);
+        char *failed auto_free = attempt_reason(dir);
+        char *text auto_free =
+            failed ? str_printf("%s (the last attempt failed: %s)", e.msg, failed) : NULL;
+        add(ctx, FINDING_NOTE, "gvisor", FINISH, text ? text : e.msg);
         return;
     }
     if (checkpoint_check(saved, &t, &e) < 0) {
