@@ -176,6 +176,8 @@ struct machine_ops {
     bool (*is_paused)(const struct machine *m);                       // DRIVER_PAUSES
     void (*set_policy)(struct machine *m, const struct net_policy *policy, machine_done_cb cb,
                        void *ctx); // DRIVER_POLICY
+    void (*set_egress)(struct machine *m, const struct net_policy *policy, const char *egress,
+                       machine_done_cb cb, void *ctx); // DRIVER_POLICY and DRIVER_SECRETS
     void (*save)(struct machine *m, const char *dir, enum machine_save_use use,
                  machine_runs_cb on_runs, machine_saved_cb cb, void *ctx); // DRIVER_SAVES
     int (*stands)(const struct machine *m, struct err *e);                 // may be NULL
@@ -390,6 +392,15 @@ static inline void machine_set_policy(struct machine *m, const struct net_policy
                                       machine_done_cb cb, void *ctx)
 {
     m->driver->machine.set_policy(m, policy, cb, ctx);
+}
+
+// Replace the policy and cubby-egress's configuration (machine_spec; both copied; NULL: no egress
+// from now on). When `cb` comes, both are in force, and the guest's connections to the outside are
+// cut, so that none goes on under the old configuration. On failure the old ones stay in force.
+static inline void machine_set_egress(struct machine *m, const struct net_policy *policy,
+                                      const char *egress, machine_done_cb cb, void *ctx)
+{
+    m->driver->machine.set_egress(m, policy, egress, cb, ctx);
 }
 
 // Write the whole state of a running or paused machine into `dir`. The directory exists, is empty,

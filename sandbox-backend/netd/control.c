@@ -16,16 +16,22 @@
 #define CHUNK_BYTES    16384
 
 void control_init(struct control *c, int listen_fd,
-                  void (*on_policy)(void *ctx, const struct net_policy *rules), void *ctx)
+                  void (*on_change)(void *ctx, struct control_change *change), void *ctx)
 {
-    *c = (struct control){
-        .listen_fd = listen_fd, .fd = -1, .poll_index = -1, .on_policy = on_policy, .ctx = ctx};
+    *c = (struct control){.listen_fd = listen_fd,
+                          .fd = -1,
+                          .passed_fd = -1,
+                          .poll_index = -1,
+                          .on_change = on_change,
+                          .ctx = ctx};
 }
 
 static void hang_up(struct control *c)
 {
     if (c->fd >= 0)
         close(steal_fd(&c->fd));
+    if (c->passed_fd >= 0)
+        close(steal_fd(&c->passed_fd));
     buf_fini(&c->line);
     c->line = BUF_INIT;
 }
@@ -47,25 +53,63 @@ static void say(struct control *c, const struct err *e)
         log_warn("control.answer", "errno=%d", errno);
 }
 
+static int parse_change(struct control *c, const json_t *json, struct control_change *out,
+                        struct err *e)
+{
+    const json_t *egress = json_object_get(json, "egress");
+    if (net_policy_from_json(&out->rules, json_object_get(json, "policy"), e) < 0)
+        return -1;
+    if (json_is_true(egress) != (c->passed_fd >= 0))
+        return err_set(e, ERR_INVALID, "egress and the descriptor do not agree");
+    out->sets_egress = json_is_boolean(egress);
+    out->egress_fd = steal_fd(&c->passed_fd);
+    return 0;
+}
+
 static void on_line(struct control *c, size_t len)
 {
     struct err e = ERR_INIT;
-    struct net_policy rules = {0};
+    struct control_change change = {.egress_fd = -1};
     json_t *json = json_parse(c->line.data, len, &e);
-    if (json && net_policy_from_json(&rules, json_object_get(json, "policy"), &e) == 0) {
-        c->on_policy(c->ctx, &rules);
-        log_info("control.policy", "internet=%d allow=%zu deny=%zu", rules.internet,
-                 rules.allow_count, rules.deny_count);
+    if (json && parse_change(c, json, &change, &e) == 0) {
+        log_info("control.policy", "internet=%d allow=%zu deny=%zu egress=%s",
+                 change.rules.internet, change.rules.allow_count, change.rules.deny_count,
+                 !change.sets_egress    ? "kept"
+                 : change.egress_fd < 0 ? "none"
+                                        : "new");
+        c->on_change(c->ctx, &change);
     }
-    net_policy_fini(&rules);
+    net_policy_fini(&change.rules);
     json_decref(json);
     say(c, &e);
+}
+
+// Receive some of the line, and keep the descriptor that comes with it.
+static ssize_t receive(struct control *c, char *chunk, size_t size)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec piece = {.iov_base = chunk, .iov_len = size};
+    struct msghdr message = {.msg_iov = &piece,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+    ssize_t n = recvmsg(c->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    struct cmsghdr *head = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+        return n;
+    if (c->passed_fd >= 0)
+        close(c->passed_fd);
+    memcpy(&c->passed_fd, CMSG_DATA(head), sizeof(int));
+    return n;
 }
 
 static void read_line(struct control *c)
 {
     char chunk[CHUNK_BYTES];
-    ssize_t n = recv(c->fd, chunk, sizeof(chunk), MSG_DONTWAIT);
+    ssize_t n = receive(c, chunk, sizeof(chunk));
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0 || !buf_try_add(&c->line, chunk, (size_t)n, LINE_MAX_BYTES)) {

@@ -17,7 +17,7 @@ static void on_stack_late(void *ctx, int fd, const struct endpoint *to);
 static void on_gate_refused(void *ctx, const struct endpoint *to, const char *why,
                             const char *name);
 static void on_guest_frame(void *ctx, uint8_t *frame, size_t len);
-static void on_policy(void *ctx, const struct net_policy *rules);
+static void on_change(void *ctx, struct control_change *change);
 
 // Ask the guest for its address. The question tells the guest our address, so it need not ask
 // before its first answer.
@@ -47,7 +47,7 @@ static int open_parts(struct netd *n, const struct netd_options *options, struct
         return -1;
     if (options->control_fd >= 0 && fd_set_nonblock(options->control_fd, e) < 0)
         return -1;
-    control_init(&n->control, options->control_fd, on_policy, n);
+    control_init(&n->control, options->control_fd, on_change, n);
     if (hostaddr_init(&n->hostaddr, &n->policy, e) < 0)
         return err_wrap(e, "enumerate this host's addresses");
     n->stack = stack_new(&events, is_off, e);
@@ -229,6 +229,8 @@ static const char *denies_connection(void *ctx, const struct stack_connection *c
 {
     struct netd *n = ctx;
     const char *why = filter_denies(&n->policy, &c->to);
+    if (!why && n->egress_changes)
+        why = "the rules for its headers have changed";
     if (!why && !c->is_connecting)
         why = gate_denies(n->gate, c->fd, &c->to);
     if (why)
@@ -237,15 +239,20 @@ static const char *denies_connection(void *ctx, const struct stack_connection *c
 }
 
 // The host's addresses were not watched while the policy was closed, so renew them.
-static void on_policy(void *ctx, const struct net_policy *rules)
+static void on_change(void *ctx, struct control_change *change)
 {
     struct netd *n = ctx;
     struct err e = ERR_INIT;
+    const struct net_policy *rules = &change->rules;
     if (net_policy_is_closed(&n->policy.rules) && hostaddr_renew(&n->hostaddr, &e) < 0)
         log_error("hostaddr.failed", "error=\"%s\"", e.msg);
     policy_set_rules(&n->policy, rules);
     set_rates(n, &rules->limits);
+    if (change->sets_egress)
+        gate_set_egress(n->gate, steal_fd(&change->egress_fd));
+    n->egress_changes = change->sets_egress;
     int count = stack_cut(n->stack, denies_connection, n);
+    n->egress_changes = false;
     if (count > 0)
         log_info("policy.cut", "connections=%d", count);
 }

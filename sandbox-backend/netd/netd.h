@@ -21,7 +21,9 @@
 // into the guest (inward.h, stack_dial). Outward: the filter judges each frame on its own before
 // libslirp sees it (filter.h, policy.h). The only state in that decision is the addresses that netd
 // itself resolved (resolver.h). A new policy comes over the control socket (control.h) and is in
-// force from the next frame on. Connections that it denies are cut at once.
+// force from the next frame on. Connections that it denies are cut at once. A new cubby-egress
+// comes the same way. Then all TCP connections to the outside are cut, because they began under the
+// old one.
 //
 // Limits. Connections and UDP ports: INWARD_MAX, shaper.h. Half-open connections: outward.h.
 // Connections whose guest sends the gate nothing: gate.h. Segments after a hole: outward.h. Bytes
@@ -55,6 +57,7 @@ struct netd {
     struct gate *gate;             // owned
     struct shaper sends, receives; // of the guest's bytes to and from the outside
     struct control control;
+    bool egress_changes; // while open connections are judged
     struct pace pace;
     struct refusals refusals;
     struct filter_result result; // of the current frame
@@ -68,7 +71,7 @@ struct netd_options {
     int control_fd; // control socket, listening; set to non-blocking, borrowed; -1: the policy
                     // never changes
     int stats_fd;   // a file that net_stats_create made; borrowed; -1: none
-    int egress_fd;  // SOCK_SEQPACKET to cubby-egress; borrowed; -1: the sandbox has no secrets
+    int egress_fd;  // SOCK_SEQPACKET to cubby-egress; taken; -1: the sandbox has no secrets
     const struct net_policy *policy; // copied
 };
 

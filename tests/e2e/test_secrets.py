@@ -113,6 +113,59 @@ def test_a_header_of_a_rule(world, address):
     assert world.kill(made["sandboxID"]) == 204
 
 
+def test_rules_change_while_it_runs(world, address):
+    """A running sandbox gets rules, others, and none; it keeps them over pause, hibernation, the daemon and a fork."""
+    lists = {"allowOut": [f"{address}/32"], "denyOut": ["0.0.0.0/0"]}
+    made = world.create(timeout=600, network=lists)
+    sandbox = made["sandboxID"]
+    assert world.command(made, f"echo {address} {NAME} {OTHER} >>/etc/hosts", "root")[0] == 0
+
+    def check_without():
+        code, out = curl(world, NAME, world.host, "-k --http1.1", made=made)
+        assert code == 0 and "Authorization" not in dict(world.host.requests[-1][1]), out
+
+    def put(rules):
+        answer = world.request("PUT", f"/sandboxes/{sandbox}/network", {**lists, "rules": rules}, timeout=60)
+        assert answer.status == 204, answer.body
+
+    def header(value):
+        return {NAME: [{"transform": {"headers": {"Authorization": value}}}]}
+
+    def check(value, sandbox=made):
+        code, out = curl(world, NAME, world.host, made=sandbox)
+        assert code == 0 and sent(world.host) == value and VALUE not in out, out
+
+    check_without()
+    put(header("Bearer ${e2b.secrets.API_KEY}"))
+    check(f"Bearer {VALUE}")
+    assert b"cubby-secret" not in world.command(made, "env; cat /proc/*/environ 2>/dev/null", "root")[1]
+    first = world.record(sandbox)["machine"]["egress"]["pid"]
+    put(header("Bearer another"))
+    check("Bearer another")
+    wait_for(lambda: not process_exists(first), what="the end of the egress of before")
+    for depth in ("freeze", "hibernate"):
+        assert world.request("POST", f"/sandboxes/{sandbox}/pause", {"depth": depth}, timeout=120).status == 204
+        assert world.request("POST", f"/sandboxes/{sandbox}/resume", {"timeout": 600}, timeout=120).status == 201
+        check("Bearer another")
+    answer = world.request("POST", f"/sandboxes/{sandbox}/fork", {"count": 1}, timeout=120)
+    child = answer.json[0]["sandbox"]
+    check("Bearer another", child)
+    assert world.kill(child["sandboxID"]) == 204
+    world.process.kill()
+    world.process.wait()
+    world.start()
+    check("Bearer another")
+    put(header("${e2b.secrets.API_KEY}"))
+    check(VALUE)
+    last = world.record(sandbox)["machine"]["egress"]["pid"]
+    put({})
+    wait_for(lambda: not process_exists(last), what="the end of its egress")
+    assert "egress" not in world.record(sandbox)["machine"]
+    check_without()
+    assert VALUE not in world.log.read_text() and not holders(world, VALUE)
+    assert world.kill(sandbox) == 204
+
+
 def test_elsewhere(world):
     before = len(world.other.requests)
     code, out = curl(world, OTHER, world.other, KEY + " -w '%{http_code}'")

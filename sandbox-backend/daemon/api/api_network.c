@@ -11,8 +11,7 @@
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/api/body.h"
 #include "sandbox-backend/daemon/http/reply.h"
-#include "sandbox-backend/daemon/sandbox/lifecycle.h"
-#include "sandbox-backend/daemon/sandbox/record.h"
+#include "sandbox-backend/daemon/sandbox/network_change.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
@@ -20,26 +19,15 @@
 // ---- PUT
 struct pending_network {
     struct http_request *req; // NULL once the client has gone
-    struct sandbox *sb;       // borrowed; the machine calls back before the sandbox is gone
-    struct net_policy policy;
 };
 
-static void on_set(struct machine *m, const struct err *e, void *ctx)
+static void on_changed(const struct err *e, void *ctx)
 {
-    (void)m;
     struct pending_network *p = ctx;
     struct http_request *req = p->req;
-    if (!e) {
-        net_policy_fini(&p->sb->policy);
-        p->sb->policy = p->policy;
-        record_write_or_log(p->sb);
-        journal_add(&p->sb->journal, JOURNAL_INFO, "the network's rules were replaced");
-        lifecycle_tell_network(p->sb);
-    } else {
-        net_policy_fini(&p->policy);
-    }
     free(p);
-    bool tells = e && (e->code == ERR_CONFLICT || e->code == ERR_UNIMPLEMENTED);
+    bool tells = e && (e->code == ERR_CONFLICT || e->code == ERR_UNIMPLEMENTED ||
+                       e->code == ERR_PRECONDITION || e->code == ERR_GONE);
     if (req && e)
         reply_error(req, tells ? err_http_status(e->code) : 500, NULL,
                     "the network's rules could not be replaced: %s", e->msg);
@@ -47,40 +35,55 @@ static void on_set(struct machine *m, const struct err *e, void *ctx)
         reply_empty(req);
 }
 
-// The running cubby-egress has the rules, so they stay as they are.
-static int check_rules(const struct api_call *c, struct err *e)
+// Set *out to the sandbox's secrets with the body's header rules. A body in Cubby's own form
+// ("mode") without rules keeps them, because `cubby network` knows none. E2B's form clears what it
+// leaves out.
+static int new_secrets(const struct api_call *c, json_t **out, struct err *e)
 {
-    const json_t *rules = json_object_get(c->body, "rules");
-    const json_t *own = secrets_rules(c->sb->secrets);
-    bool same = own ? json_equal(rules, own) : body_is_empty(rules);
-    if (!rules || same)
+    const struct sandbox *sb = c->sb;
+    const json_t *rules = json_object_get(c->body, "rules"), *own = secrets_rules(sb->secrets);
+    bool keeps = !rules && json_object_get(c->body, "mode");
+    const struct secrets_wish wish = {.rules = keeps ? own : rules, .owner = sb->owner};
+    *out = NULL;
+    if (keeps || (own ? json_equal(rules, own) : body_is_empty(rules))) {
+        *out = json_incref(sb->secrets);
         return 0;
-    return err_set(e, ERR_INVALID,
-                   "rules cannot be changed while the sandbox lives; name them in network.rules "
-                   "when you create it, and leave them out here");
+    }
+    if (driver_need(sb->facts.driver, DRIVER_SECRETS, e) < 0)
+        return -1;
+    return secrets_with_rules(&c->store->secrets, sb->secrets, &wish, out, e);
+}
+
+// Read the body into a policy and secrets, which are the caller's.
+static int read_body(struct api_call *c, struct net_policy *policy, json_t **secrets, struct err *e)
+{
+    bool internet;
+    if (json_get_bool(c->body, "allow_internet_access", &internet, true, e) < 0 ||
+        body_network(c->body, "", internet, c->store->limits.private_network, policy, e) < 0)
+        return -1;
+    if (api_need_running(c, e) == 0 && new_secrets(c, secrets, e) == 0)
+        return 0;
+    net_policy_fini(policy);
+    return -1;
 }
 
 int api_network(struct api_call *c, struct err *e)
 {
     struct net_policy policy;
-    bool internet;
+    json_t *secrets;
     if (!c->body)
         return err_set(e, ERR_INVALID,
                        "the body is missing: send the policy, such as {\"mode\": \"none\"}; "
                        "{} opens the whole public internet");
     if (driver_need(c->sb->facts.driver, DRIVER_POLICY, e) < 0 ||
-        json_get_bool(c->body, "allow_internet_access", &internet, true, e) < 0 ||
-        check_rules(c, e) < 0 ||
-        body_network(c->body, "", internet, c->store->limits.private_network, &policy, e) < 0)
+        read_body(c, &policy, &secrets, e) < 0)
         return -1;
-    if (api_need_running(c, e) < 0) {
-        net_policy_fini(&policy);
+    struct pending_network *p = xcalloc(1, sizeof *p);
+    if (network_change_start(c->sb, &policy, secrets, on_changed, p, e) < 0) {
+        free(p);
         return -1;
     }
-    struct pending_network *p = xmalloc(sizeof *p);
-    *p = (struct pending_network){.sb = c->sb, .policy = policy};
     reply_later(c->req, &p->req);
-    machine_set_policy(c->sb->machine, &p->policy, on_set, p);
     return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "sandbox-backend/daemon/sandbox/bringup.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
 #include "sandbox-backend/daemon/sandbox/lifecycle.h"
+#include "sandbox-backend/daemon/sandbox/network_change.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/log/log.h"
@@ -126,6 +127,7 @@ static void take_apart(struct sandbox *sb)
     operation_cancel(sb);
     bringup_cancel(sb);
     usage_stop_asking(sb);
+    network_change_cancel(sb);
     upstream_close(&sb->upstream, on_upstream_closed);
     FAULT("delete.1");
     if (sb->machine)

@@ -163,14 +163,19 @@ static void hide_value(const char *value, void *ctx)
 
 int sandbox_egress(struct sandbox *sb, char **out, struct err *e)
 {
+    if (sandbox_egress_of(sb, sb->secrets, out, e) == 0)
+        return 0;
+    journal_add(&sb->journal, JOURNAL_WARN, "the sandbox was not started: %s", e->msg);
+    return -1;
+}
+
+int sandbox_egress_of(struct sandbox *sb, const json_t *secrets, char **out, struct err *e)
+{
     struct secrets_missing missing;
-    *out = secrets_egress(&sb->store->secrets, sb->secrets, sb->owner, hide_value, sb, &missing);
+    *out = secrets_egress(&sb->store->secrets, secrets, sb->owner, hide_value, sb, &missing);
     if (!missing.names)
         return 0;
     secrets_wipe(out);
-    journal_add(&sb->journal, JOURNAL_WARN,
-                "the sandbox was not started, because its secrets cannot be used now: %s",
-                missing.names);
     err_set(e, ERR_PRECONDITION,
             "secrets: %.100s cannot be used now: %.160s; correct this, then try again",
             missing.names, missing.why);

@@ -135,7 +135,9 @@ struct sandbox {
     struct operation_wishes wishes; // waiting for the slot; borrowed
     struct deadline turn;           // runs the wishes, later the removal steps (ending.c)
     struct bringup *bringup;        // owned; during a bring-up (bringup.h)
-    struct pausing *pausing;        // owned by sleep/; while a request for a pause or wake waits
+    struct network_change
+        *network_change;     // owned; while its header rules change; NULL: they do not
+    struct pausing *pausing; // owned by sleep/; while a request for a pause or wake waits
     const struct sandbox_ground *ground; // borrowed; during a rollback, the record describes this
 
     // Settings that the proxy reads.
@@ -197,6 +199,8 @@ struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *t
 // caller wipes (secrets_wipe), or NULL. A missing secret is an error, because programs would send
 // its placeholder as text.
 int sandbox_egress(struct sandbox *sb, char **out, struct err *e);
+// The same for other secrets than the sandbox's own, and without a line in its log.
+int sandbox_egress_of(struct sandbox *sb, const json_t *secrets, char **out, struct err *e);
 
 // Return where lines about the sandbox belong in the call log. Valid until it is freed.
 struct call_place sandbox_calls(const struct sandbox *sb);

@@ -161,12 +161,19 @@ static bool is_for(const json_t *hosts, const char *host)
     return false;
 }
 
+// Return the entry of a secret that is given already. New reference, or NULL.
+static json_t *find_again(const struct search *s, const char *name, const json_t *one)
+{
+    bool stored = json_is_true(json_object_get(one, "stored"));
+    return look_up(s->opts, stored ? NULL : s->file, name, s->wish->owner);
+}
+
 // Note that a rule uses a secret.
 static int use_in_rule(const char *host, const char *name, void *ctx, struct err *e)
 {
     const struct search *s = ctx;
     json_t *one = json_object_get(s->given, name);
-    json_t *entry = one ? look_up(s->opts, s->file, name, s->wish->owner) : find(s, name, e);
+    json_t *entry = one ? find_again(s, name, one) : find(s, name, e);
     if (!entry)
         return err_is(e) ? err_wrap(e, "network.rules: %.80s", host) : no_secret(s, name, e);
     const json_t *own = json_object_get(entry, "hosts");
@@ -216,6 +223,16 @@ static json_t *make_ca(struct err *e)
     return ca;
 }
 
+// Find the secrets of the search, and make the object. `ca` NULL: make an authority, too.
+static int complete(struct search *s, json_t *rules, json_t *ca, json_t **out, struct err *e)
+{
+    bool fits = give_all(s, e) == 0 && header_rules_check_filled(rules, s->given, e) == 0;
+    json_t *own = !fits ? NULL : ca ? json_incref(ca) : make_ca(e);
+    if (own)
+        *out = json_pack("{s:O, s:O*, s:o}", "given", s->given, "rules", rules, "ca", own);
+    return own ? 0 : -1;
+}
+
 int secrets_wanted(const struct secrets_opts *opts, const struct secrets_wish *wish, json_t **out,
                    struct err *e)
 {
@@ -232,13 +249,43 @@ int secrets_wanted(const struct secrets_opts *opts, const struct secrets_wish *w
         return 0;
     const struct secrets_wish checked = {names, rules, wish->owner, wish->env};
     struct search s = {.opts = opts, .wish = &checked, .given = json_object()};
-    bool fits = give_all(&s, e) == 0 && header_rules_check_filled(rules, s.given, e) == 0;
-    json_t *ca = fits ? make_ca(e) : NULL;
-    if (ca)
-        *out = json_pack("{s:O, s:O*, s:o}", "given", s.given, "rules", rules, "ca", ca);
+    int rc = complete(&s, rules, NULL, out, e);
     json_decref(s.given);
     json_decref(rules);
-    return *out ? 0 : -1;
+    return rc;
+}
+
+// Return the secrets that the guest has placeholders of. New reference.
+static json_t *given_to_guest(const json_t *secrets)
+{
+    json_t *given = json_object(), *one;
+    const char *name;
+    json_object_foreach (json_object_get(secrets, "given"), name, one)
+        if (json_object_get(one, "env"))
+            json_object_set_new(given, name, json_deep_copy(one));
+    return given;
+}
+
+int secrets_with_rules(const struct secrets_opts *opts, const json_t *secrets,
+                       const struct secrets_wish *wish, json_t **out, struct err *e)
+{
+    json_t *rules = NULL;
+    *out = NULL;
+    if (header_rules_parse(wish->rules, &rules, e) < 0)
+        return -1;
+    if (!secrets && !rules)
+        return 0;
+    const struct secrets_wish checked = {.rules = rules, .owner = wish->owner};
+    struct search s = {.opts = opts, .wish = &checked, .given = given_to_guest(secrets)};
+    int rc = complete(&s, rules, json_object_get(secrets, "ca"), out, e);
+    json_decref(s.given);
+    json_decref(rules);
+    return rc;
+}
+
+bool secrets_need_egress(const json_t *secrets)
+{
+    return json_object_size(json_object_get(secrets, "given")) > 0 || secrets_rules(secrets);
 }
 
 // ---- for egress
@@ -338,7 +385,7 @@ char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, con
     const struct value_user user = {on_value, ctx};
     struct buf out = BUF_INIT;
     *missing = (struct secrets_missing){0};
-    if (!secrets)
+    if (!secrets_need_egress(secrets))
         return NULL;
     json_t *rules =
         header_rules_for_egress(secrets_rules(secrets), json_object_get(secrets, "given"));
@@ -362,10 +409,19 @@ char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, con
 
 // ---- for the guest
 
-void secrets_environment(const json_t *secrets, json_t *env)
+void secrets_add_bundles(json_t *env)
 {
     static const char *const BUNDLES[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
                                           "GIT_SSL_CAINFO"};
+    for (size_t i = 0; i < ARRAY_LEN(BUNDLES); i++)
+        if (!json_object_get(env, BUNDLES[i]))
+            json_object_set_new(env, BUNDLES[i], json_string(GUEST_BUNDLE));
+    if (!json_object_get(env, "NODE_EXTRA_CA_CERTS"))
+        json_object_set_new(env, "NODE_EXTRA_CA_CERTS", json_string(GUEST_CERTIFICATE));
+}
+
+void secrets_environment(const json_t *secrets, json_t *env)
+{
     const char *name;
     json_t *given;
     if (!secrets)
@@ -375,11 +431,7 @@ void secrets_environment(const json_t *secrets, json_t *env)
         if (variable)
             json_object_set(env, variable, json_object_get(given, "placeholder"));
     }
-    for (size_t i = 0; i < ARRAY_LEN(BUNDLES); i++)
-        if (!json_object_get(env, BUNDLES[i]))
-            json_object_set_new(env, BUNDLES[i], json_string(GUEST_BUNDLE));
-    if (!json_object_get(env, "NODE_EXTRA_CA_CERTS"))
-        json_object_set_new(env, "NODE_EXTRA_CA_CERTS", json_string(GUEST_CERTIFICATE));
+    secrets_add_bundles(env);
 }
 
 const char *secrets_certificate(const json_t *secrets)

@@ -13,12 +13,17 @@
 // A secret that only the rules use has no "env": the guest does not get its placeholder. If it has
 // no hosts of its own, "hosts" has those of the rules that use it.
 //
+// The rules can change while the sandbox lives. The secrets of its create and the authority stay. A
+// sandbox whose last rule was removed, and that has no secrets, keeps its authority but needs no
+// cubby-egress.
+//
 // The sandbox's record keeps this object (sandbox.json, 0600), because a wake from an image needs
 // it. A snapshot has none of it. A fork has its parent's, because its processes go on with the
 // parent's placeholders. A sandbox that is created from a snapshot gets new placeholders and a new
 // authority.
 #pragma once
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
 
@@ -43,6 +48,13 @@ struct secrets_wish {
 int secrets_wanted(const struct secrets_opts *opts, const struct secrets_wish *wish, json_t **out,
                    struct err *e);
 
+// *out is `secrets` (the object above, or NULL) with other rules: a new object, or NULL if nothing
+// is left. `wish` has the rules and the owner. Values are read and checked.
+int secrets_with_rules(const struct secrets_opts *opts, const json_t *secrets,
+                       const struct secrets_wish *wish, json_t **out, struct err *e);
+// Return whether a sandbox with these secrets needs a cubby-egress.
+bool secrets_need_egress(const json_t *secrets);
+
 // Secrets that cannot be used now, as `owner` may be told. NULL: none is missing.
 struct secrets_missing {
     char *names; // owned, as is the next
@@ -51,7 +63,7 @@ struct secrets_missing {
 void secrets_missing_fini(struct secrets_missing *missing);
 
 // Return the text for cubby-egress (egress/egress.h), with the present values, as a new string to
-// be wiped (secrets_wipe); NULL when `secrets` is. A secret that cannot be used is left out,
+// be wiped (secrets_wipe); NULL if no egress is needed. A secret that cannot be used is left out,
 // logged, and named in `missing`. `on_value` (may be NULL) is called
 // with each value, which is borrowed.
 typedef void (*secrets_value_cb)(const char *value, void *ctx);
@@ -59,7 +71,9 @@ char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, con
                      secrets_value_cb on_value, void *ctx, struct secrets_missing *missing);
 void secrets_wipe(char **text); // wipe, free, and set to NULL
 
-// Add to the environment of a guest: placeholders, and where programs find certificate authorities.
+// Add to the environment of a guest where programs find certificate authorities.
+void secrets_add_bundles(json_t *env);
+// Add this, and the placeholders.
 void secrets_environment(const json_t *secrets, json_t *env);
 // Return the certificate that the guest trusts, as PEM; "" without secrets. Borrowed.
 const char *secrets_certificate(const json_t *secrets);

@@ -288,6 +288,7 @@ const struct driver bubblewrap_driver = {
                 .abandon = core_abandon,
                 .release = core_release,
                 .set_policy = core_set_policy,
+                .set_egress = core_set_egress,
                 .usage = usage,
                 .network = core_network,
                 .set_background = core_set_background},

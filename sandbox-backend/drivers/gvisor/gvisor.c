@@ -146,6 +146,7 @@ const struct driver gvisor_driver = {
                 .resume = container__resume,
                 .is_paused = container__is_paused,
                 .set_policy = core_set_policy,
+                .set_egress = core_set_egress,
                 .save = container__save,
                 .usage = core_usage,
                 .network = core_network,

@@ -110,6 +110,7 @@ void core_init(struct machine_core *c, const struct core_kind *kind, uv_loop_t *
                                .guest_log = -1,
                                .netd_log = -1,
                                .egress_log = -1,
+                               .egress_next_log = -1,
                                .egress_config = spec->egress ? xstrdup(spec->egress) : NULL,
                                .egress_trust =
                                    spec->egress_trust ? xstrdup(spec->egress_trust) : NULL,
@@ -137,11 +138,22 @@ bool core_is_alive(const struct machine_core *c)
     return c->state <= MACHINE_RESUMING;
 }
 
+int core__processes(const struct machine_core *c, struct subproc *out[CORE_PROCESSES_MAX])
+{
+    struct subproc *const all[CORE_PROCESSES_MAX] = {c->guest, c->netd, c->egress, c->egress_next,
+                                                     c->egress_unused};
+    int count = 0;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i])
+            out[count++] = all[i];
+    return count;
+}
+
 bool core_is_gone(const struct machine_core *c)
 {
-    const struct subproc *const all[] = {c->guest, c->netd, c->egress};
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i] && !subproc_has_exited(all[i]))
+    struct subproc *all[CORE_PROCESSES_MAX];
+    for (int i = core__processes(c, all); i-- > 0;)
+        if (!subproc_has_exited(all[i]))
             return false;
     return !c->working;
 }
@@ -178,17 +190,16 @@ static void on_deadline_closed(struct deadline *d)
 
 void core_close(struct machine_core *c)
 {
-    struct subproc *const all[] = {c->guest, c->netd, c->egress};
+    struct subproc *all[CORE_PROCESSES_MAX];
+    int count = core__processes(c, all);
     core_set_state(c, MACHINE_CLOSING);
     core__policy_abandon(c);
     core__boot_abandon(c);
     c->handles = 1 + c->working + core__limits_close(c);
     c->handles += c->kind->close ? c->kind->close(c) : 0;
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-        c->handles += all[i] != NULL;
-        if (all[i])
-            subproc_close(all[i], on_process_closed, c);
-    }
+    c->handles += count;
+    for (int i = 0; i < count; i++)
+        subproc_close(all[i], on_process_closed, c);
     deadline_close(&c->deadline, on_deadline_closed);
 }
 
@@ -204,6 +215,7 @@ void core_handle_closed(struct machine_core *c)
     mem_close_fd(&c->guest_log);
     mem_close_fd(&c->netd_log);
     mem_close_fd(&c->egress_log);
+    mem_close_fd(&c->egress_next_log);
     free(c->id);
     free(c->dir);
     free(c->template);

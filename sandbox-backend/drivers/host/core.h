@@ -4,8 +4,8 @@
 // that are the same for all drivers.
 //
 // A machine consists of one process in which the guest runs (QEMU, for example), a cubby-netd, and
-// a cubby-egress if the sandbox has secrets. A machine without a network card has no cubby-netd.
-// The beginning of core.c explains the states. Each section below names its file.
+// a cubby-egress if the sandbox has secrets or header rules. A machine without a network card has
+// no cubby-netd. The beginning of core.c explains the states. Each section below names its file.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -114,6 +114,12 @@ struct machine_core {
     char *egress_trust;     // file that egress reads beside the system's; or NULL
     int netd_log;
     int egress_log;
+    // During core_set_egress (core_egress.c):
+    bool egress_changes;             // netd has been asked
+    struct subproc *egress_next;     // started, and not netd's yet
+    int egress_next_log;             //
+    struct subproc *egress_unused;   // killed; the answer waits for its end
+    struct err egress_error;         // the answer
     struct policy_call *policy_call; // owned; NULL: no call
 
     machine_ready_cb on_ready;
@@ -147,6 +153,9 @@ uint64_t core_patience(const struct machine_core *c);
 void core_ready(struct machine_core *c, enum machine_state state);
 bool core_is_alive(const struct machine_core *c); // neither ending nor ended
 bool core_is_gone(const struct machine_core *c);  // no process or worker of it is left
+// List the processes of the machine that exist, as they were started. Return their number.
+#define CORE_PROCESSES_MAX 5
+int core__processes(const struct machine_core *c, struct subproc *out[CORE_PROCESSES_MAX]);
 // Close all handles, then free the machine and call on_ready with an error, or on_gone.
 void core_close(struct machine_core *c);
 void core_handle_closed(struct machine_core *c); // a handle that core_close waits for has closed
@@ -190,7 +199,8 @@ struct machine_request {
     machine_saved_cb on_saved; // or this
     machine_runs_cb on_runs;   // of a save; may be NULL
     void *ctx;
-    char *text; // owned; the argument of `serve`: a policy or a directory
+    char *text;   // owned; the argument of `serve`: a policy or a directory
+    char *egress; // owned; of core_set_egress. It holds secrets
     enum machine_save_use use;
     bool answered; // the result is known, and stored below
     struct err error;
@@ -229,15 +239,23 @@ void core_work(struct machine_core *c, core_work_run *run, core_work_then *then,
 void core_boot_start(struct machine_core *core);
 void core__boot_abandon(struct machine_core *core);
 
-// ---- core_network.c: netd and egress
+// ---- core_network.c: netd
 
 // Start cubby-netd, and cubby-egress if the sandbox has secrets. `frames` is netd's end of the
 // guest's network card. vm.net and net.ctl accept connections from now on.
 int core_network_start(struct machine_core *c, int frames, struct err *e);
 void core__network_adopt(struct machine_core *c, const json_t *record);
-void core__egress_forget(struct machine_core *c); // wipes the configuration of egress
 int core_network(const struct machine *machine, enum machine_net which, struct net_stats *out,
                  struct err *e); // machine_ops
+
+// ---- core_egress.c
+
+// Start cubby-egress if there is an egress_config. *netd_end stays -1 without one.
+int core__egress_start(struct machine_core *c, int *netd_end, struct err *e);
+void core__egress_adopt(struct machine_core *c, const json_t *record);
+void core__egress_forget(struct machine_core *c); // wipes the configuration of egress
+void core_set_egress(struct machine *machine, const struct net_policy *policy, const char *egress,
+                     machine_done_cb cb, void *ctx); // machine_ops
 
 // ---- core_policy.c
 
@@ -247,6 +265,14 @@ void core_policy_send(struct machine_core *c,
                       void (*done)(struct machine_core *c, const struct err *e));
 void core_set_policy(struct machine *machine, const struct net_policy *policy, machine_done_cb cb,
                      void *ctx); // machine_ops
+// A message to netd.
+struct policy_message {
+    const char *text; // the policy; copied
+    bool sets_egress; // netd hands connections to `egress_fd` from now on, or to nobody if it is -1
+    int egress_fd;    // closed in any case
+    void (*done)(struct machine_core *c, const struct err *e); // from the loop
+};
+void core__policy_send(struct machine_core *c, const struct policy_message *message);
 void core__policy_abandon(struct machine_core *c);
 char *core__policy_text(const struct net_policy *policy); // new string: JSON, one line
 

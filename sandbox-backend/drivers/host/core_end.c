@@ -67,9 +67,9 @@ void core_abandon(struct machine *machine)
 
 void core__kill_all(struct machine_core *c)
 {
-    struct subproc *const all[] = {c->guest, c->netd, c->egress};
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i] && (i > 0 || !c->kind->ends_others))
+    struct subproc *all[CORE_PROCESSES_MAX];
+    for (int i = core__processes(c, all); i-- > 0;)
+        if (all[i] != c->guest || !c->kind->ends_others)
             subproc_kill(all[i]);
     if (c->guest && c->kind->ends_others)
         subproc_end(c->guest);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Setting a new policy in a machine's netd, over its control socket. The request is one line of
-// JSON, {"policy": ...}; the answer is one line, {} or {"error": "..."}.
+// Setting a new policy in a machine's netd, over its control socket (netd/control.h).
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
@@ -17,6 +18,7 @@ struct policy_call {
     uv_pipe_t *pipe;           // owned; NULL before it is connected
     uv_write_t write;          // of `line`
     char *line;                // owned
+    int egress_fd;             // owned; goes with the line; -1: none
     char answer[ANSWER_MAX_BYTES];
     size_t answer_len;
     struct deadline deadline;
@@ -50,6 +52,7 @@ static void on_handle_closed(struct policy_call *c)
     struct machine_core *core = c->core;
     struct err e = c->error;
     void (*done)(struct machine_core *, const struct err *) = c->done;
+    mem_close_fd(&c->egress_fd);
     free(c->pipe);
     free(c->line);
     free(c);
@@ -97,15 +100,44 @@ void core__policy_abandon(struct machine_core *core)
 
 // ---- 1. connect, 2. write, 3. read
 
-static void send_policy(struct machine_core *core, const char *text,
-                        void (*done)(struct machine_core *core, const struct err *e))
+void core__policy_send(struct machine_core *core, const struct policy_message *message)
 {
     struct policy_call *c = xcalloc(1, sizeof *c);
-    *c = (struct policy_call){.core = core, .done = done, .handles = 2};
-    c->line = str_printf("{\"policy\":%s}\n", text);
+    int fd = message->sets_egress ? message->egress_fd : -1;
+    *c = (struct policy_call){.core = core, .done = message->done, .handles = 2, .egress_fd = fd};
+    const char *egress = !message->sets_egress ? ""
+                         : fd < 0              ? ",\"egress\":false"
+                                               : ",\"egress\":true";
+    c->line = str_printf("{\"policy\":%s%s}\n", message->text, egress);
     deadline_init(&c->deadline, core->loop, on_late);
     core->policy_call = c;
     unix_stream_connect(core->loop, core->control, on_connected, c);
+}
+
+// Send egress's socket with the first byte of the line; libuv passes only streams on. Return the
+// bytes that were sent. On failure netd refuses the line, because it got no descriptor.
+static size_t send_fd(struct policy_call *c)
+{
+    uv_os_fd_t to;
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.bytes = {0}};
+    struct iovec piece = {.iov_base = c->line, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &piece,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &c->egress_fd, sizeof(int));
+    if (uv_fileno((uv_handle_t *)c->pipe, &to) != 0 ||
+        sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+        return 0;
+    close(steal_fd(&c->egress_fd));
+    return 1;
 }
 
 static void on_connected(uv_stream_t *stream, const struct err *e, void *ctx)
@@ -123,7 +155,8 @@ static void on_connected(uv_stream_t *stream, const struct err *e, void *ctx)
         uv_close((uv_handle_t *)stream, on_pipe_closed);
         return;
     }
-    uv_buf_t piece = {.base = c->line, .len = strlen(c->line)};
+    size_t sent = c->egress_fd < 0 ? 0 : send_fd(c);
+    uv_buf_t piece = {.base = c->line + sent, .len = strlen(c->line) - sent};
     deadline_arm(&c->deadline, POLICY_MS);
     uv_write(&c->write, stream, &piece, 1, on_written);
 }
@@ -180,7 +213,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 void core_policy_send(struct machine_core *core,
                       void (*done)(struct machine_core *core, const struct err *e))
 {
-    send_policy(core, core->policy, done);
+    core__policy_send(core, &(struct policy_message){.text = core->policy, .done = done});
 }
 
 static void on_set(struct machine_core *core, const struct err *e)
@@ -193,7 +226,7 @@ static void serve_policy(struct machine_core *core, struct machine_request *r)
 {
     struct err e = ERR_INIT;
     if (core->netd) {
-        send_policy(core, r->text, on_set);
+        core__policy_send(core, &(struct policy_message){.text = r->text, .done = on_set});
         return;
     }
     err_set(&e, ERR_UNIMPLEMENTED, "this sandbox has no network, so it has no network policy");

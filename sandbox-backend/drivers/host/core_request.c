@@ -2,6 +2,7 @@
 // The daemon's requests to a machine. They run one after another, in the order in which they were
 // made, and each is answered once. Also here: work of a machine that would block the loop.
 #include <stdlib.h>
+#include <string.h>
 #include <sys/queue.h>
 
 #include "sandbox-backend/base/mem.h"
@@ -11,6 +12,9 @@ static void on_freed(struct deadline *d)
 {
     struct machine_request *r = container_of(d, struct machine_request, turn);
     free(r->text);
+    if (r->egress) // it was not served
+        explicit_bzero(r->egress, strlen(r->egress));
+    free(r->egress);
     free(r);
 }
 

@@ -163,6 +163,7 @@ const struct driver microvm_driver = {
                 .resume = machine__resume,
                 .is_paused = core_is_paused,
                 .set_policy = core_set_policy,
+                .set_egress = core_set_egress,
                 .save = machine__save,
                 .stands = machine__stands,
                 .usage = usage,

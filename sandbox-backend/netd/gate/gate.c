@@ -22,7 +22,7 @@
 struct gate {
     struct policy *policy; // borrowed
     struct stack *stack;   // borrowed
-    int egress_fd;         // borrowed; -1: none
+    int egress_fd;         // owned; -1: none
     struct gate_events events;
     struct gated *by_fd[POLLSET_MAX]; // by libslirp's descriptor
     struct gated *items[GATE_MAX];    // owned; those whose real socket the gate holds
@@ -79,7 +79,14 @@ void gate_free(struct gate *g)
     for (int fd = 0; fd < POLLSET_MAX; fd++)
         if (g->by_fd[fd])
             forget(g, g->by_fd[fd]);
+    mem_close_fd(&g->egress_fd);
     free(g);
+}
+
+void gate_set_egress(struct gate *g, int egress_fd)
+{
+    mem_close_fd(&g->egress_fd);
+    g->egress_fd = egress_fd;
 }
 
 bool gate_wants(struct gate *g, const struct endpoint *to)

@@ -58,11 +58,14 @@ struct gate_events {
     void (*on_refused)(void *ctx, const struct endpoint *to, const char *why, const char *name);
 };
 
-// `policy` and `stack` are borrowed, as is `egress_fd`: a SOCK_SEQPACKET socket to cubby-egress, or
-// -1.
+// `policy` and `stack` are borrowed. The gate takes `egress_fd`: a SOCK_SEQPACKET socket to
+// cubby-egress, or -1.
 struct gate *gate_new(struct policy *policy, struct stack *stack, int egress_fd,
                       const struct gate_events *events);
 void gate_free(struct gate *g); // after the stack
+// Hand connections to another cubby-egress (the gate takes its socket), or to none (-1). The old
+// one ends, and with it the connections that it has.
+void gate_set_egress(struct gate *g, int egress_fd);
 
 // Return whether a connection to `to` must pass the gate.
 bool gate_wants(struct gate *g, const struct endpoint *to);

@@ -116,7 +116,7 @@ Sandbox.getFullInfo | GET /sandboxes/{} | sandbox_create
 Sandbox.getMetrics, sandbox.getMetrics | GET /sandboxes/{}/metrics | sandbox_metrics
 Sandbox.createSnapshot, listSnapshots, deleteSnapshot, sandbox.createSnapshot, listSnapshots | POST /sandboxes/{}/snapshots, GET /snapshots, DELETE /templates/{} | sandbox_snapshot
 Sandbox.updateNetwork, sandbox.updateNetwork | PUT /sandboxes/{}/network | protocol/daemon/test_daemon_control.py::test_network_put_replaces_all
-Sandbox.updateNetwork: rules | - | protocol/daemon/test_daemon_secret_api.py::test_rules_stay_over_hibernation_fork_and_an_update
+Sandbox.updateNetwork: rules | PUT /sandboxes/{}/network | protocol/daemon/test_daemon_secret_api.py::test_sdks
 sandbox.getHost | | sandbox_host
 sandbox.isRunning | | sandbox_kill
 Sandbox.create: mcp | - | protocol/daemon/test_daemon_create.py::test_refused

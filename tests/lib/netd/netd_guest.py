@@ -207,18 +207,25 @@ class Netd:
         """(counters, {reason: count}, refusals with the newest first)."""
         return net_stats.read_stats(self.stats_path)
 
-    def control(self, line, timeout=20):
+    def control(self, line, timeout=20, fds=()):
         """Send a line to the control socket. Return the answer, or None when netd hangs up without one."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(timeout)
             s.connect(self.control_path)
-            s.sendall(line)
+            if fds:
+                socket.send_fds(s, [line[:1]], fds)
+            s.sendall(line[1:] if fds else line)
             answer = read_line(s)
             assert not answer or not s.recv(1), "one line, then the end"
             return json.loads(answer) if answer else None
 
     def set_policy(self, policy):
         assert self.control(json.dumps({"policy": policy}).encode() + b"\n") == {}
+
+    def set_egress(self, policy, egress):
+        """A new policy, and a new egress (its socket) or none."""
+        line = json.dumps({"policy": policy, "egress": egress is not None}).encode() + b"\n"
+        assert self.control(line, fds=[egress.fileno()] if egress else ()) == {}
 
     def dial(self, port, timeout=20):
         """Sends CONNECT; returns (socket, answer line)."""

@@ -168,6 +168,12 @@ void process__keep_policy(const struct process_machine *m, const struct net_poli
     keep(m, "policy.json", text, e);
 }
 
+// Write the configuration of cubby-egress to egress.json for tests. The driver starts none.
+void process__keep_egress(const struct process_machine *m, const char *egress, struct err *e)
+{
+    keep(m, "egress.json", egress ? egress : "null", e);
+}
+
 // Write the requested size to size.json for tests. The driver enforces no size.
 static void keep_size(struct process_machine *m, const struct machine_size *size)
 {
@@ -418,7 +424,7 @@ const struct driver process_driver = {
     .adopt = adopt,
     .machine = {OPS, .pause = process__pause, .resume = process__resume,
                 .is_paused = process__is_paused, .set_policy = process__set_policy,
-                .save = process__save},
+                .set_egress = process__set_egress, .save = process__save},
 };
 
 const struct driver plain_driver = {

@@ -48,6 +48,7 @@ struct process_machine {
 // process_driver.c
 void process__keep_policy(const struct process_machine *m, const struct net_policy *policy,
                           struct err *e);
+void process__keep_egress(const struct process_machine *m, const char *egress, struct err *e);
 json_t *process__template_json(const char *dir, struct err *e);
 // Tell whether the template says "held" for a step: "create", "restore" or "save". From any thread.
 bool process__is_held(const char *dir, const char *step);
@@ -75,6 +76,8 @@ int process__stands(const struct machine *machine, struct err *e);
 bool process__is_paused(const struct machine *machine);
 void process__set_policy(struct machine *machine, const struct net_policy *policy,
                          machine_done_cb cb, void *ctx);
+void process__set_egress(struct machine *machine, const struct net_policy *policy,
+                         const char *egress, machine_done_cb cb, void *ctx);
 void process__save(struct machine *machine, const char *dir, enum machine_save_use use,
                    machine_runs_cb on_runs, machine_saved_cb cb, void *ctx);
 

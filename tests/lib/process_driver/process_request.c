@@ -30,6 +30,8 @@ struct process_request {
     bool begun; // the processes were told to stop
 
     struct net_policy policy; // for POLICY
+    bool sets_egress;         // likewise
+    char *egress;             // owned; NULL: none
     char *dir;                // owned; for SAVE
     enum machine_save_use use;
     bool was_running;
@@ -69,6 +71,16 @@ void process__set_policy(struct machine *machine, const struct net_policy *polic
     net_policy_copy(&request_new(m, POLICY, cb, ctx)->policy, policy);
 }
 
+void process__set_egress(struct machine *machine, const struct net_policy *policy,
+                         const char *egress, machine_done_cb cb, void *ctx)
+{
+    struct process_machine *m = process_of(machine);
+    struct process_request *r = request_new(m, POLICY, cb, ctx);
+    net_policy_copy(&r->policy, policy);
+    r->sets_egress = true;
+    r->egress = egress ? xstrdup(egress) : NULL;
+}
+
 void process__save(struct machine *machine, const char *dir, enum machine_save_use use,
                    machine_runs_cb on_runs, machine_saved_cb cb, void *ctx)
 {
@@ -95,6 +107,7 @@ static void answer(struct process_request *r)
     STAILQ_REMOVE_HEAD(&m->requests, link);
     deadline_arm(&m->turn, 0);
     net_policy_fini(&it.policy);
+    free(it.egress);
     free(it.dir);
     free(r);
     const struct err *e = err_is(&it.err) ? &it.err : NULL;
@@ -202,6 +215,8 @@ static void serve(struct process_request *r)
         break;
     case POLICY:
         process__keep_policy(r->m, &r->policy, &r->err);
+        if (r->sets_egress)
+            process__keep_egress(r->m, r->egress, &r->err);
         answer(r);
         break;
     }

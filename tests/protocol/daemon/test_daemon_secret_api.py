@@ -260,20 +260,115 @@ def test_a_secret_of_the_operators_file_keeps_its_hosts(tmp_path):
             refuse(daemon, "not for the host", network=rules(host))
 
 
-def test_rules_stay_over_hibernation_fork_and_an_update(daemon, secret):
+def put(daemon, sandbox, **body):
+    return daemon.request("PUT", f"/sandboxes/{sandbox}/network", body)
+
+
+def put_rules(daemon, sandbox, rules):
+    answer = put(daemon, sandbox, rules=rules)
+    assert answer.status == 204, answer.body
+    assert daemon.get(sandbox).json["network"].get("rules", {}) == rules
+
+
+def egress_of(daemon, sandbox):
+    """The configuration that the machine's egress has got last."""
+    return json.loads((daemon.directory(sandbox) / "egress.json").read_text())
+
+
+def init_of(daemon, sandbox):
+    return json.loads((daemon.directory(sandbox) / "init.json").read_text())
+
+
+def test_rules_stay_over_hibernation_fork_and_cubbys_own_form(daemon, secret):
     sandbox = daemon.create(network={"rules": RULES})["sandboxID"]
-    assert daemon.request("PUT", f"/sandboxes/{sandbox}/network", {"allowOut": ["api.example.com"],
-                                                                  "denyOut": ["0.0.0.0/0"]}).status == 204
-    assert daemon.request("PUT", f"/sandboxes/{sandbox}/network", {"rules": RULES}).status == 204
-    for rules in ({}, {"other.example.com": []}):
-        answer = daemon.request("PUT", f"/sandboxes/{sandbox}/network", {"rules": rules})
-        assert answer.status == 400 and "network.rules" in answer.json["message"]
+    assert put(daemon, sandbox, mode="allow", allow=["api.example.com"]).status == 204
+    assert put(daemon, sandbox, rules=RULES, denyOut=["0.0.0.0/0"], allowOut=["api.example.com"]).status == 204
+    assert not (daemon.directory(sandbox) / "egress.json").exists(), "the same rules are no change"
     child = daemon.request("POST", f"/sandboxes/{sandbox}/fork", {}).json[0]["sandbox"]["sandboxID"]
     for one in (sandbox, child):
         assert daemon.get(one).json["network"]["rules"] == RULES
-    bare = daemon.create()["sandboxID"]
-    assert daemon.request("PUT", f"/sandboxes/{bare}/network", {"rules": {}}).status == 204
-    assert daemon.request("PUT", f"/sandboxes/{bare}/network", {"rules": RULES}).status == 400
+
+
+def test_rules_change_while_the_sandbox_lives(daemon, secret):
+    """None, some, others, none: E2B's form clears what it leaves out."""
+    sandbox = daemon.create()["sandboxID"]
+    assert put(daemon, sandbox, rules={}).status == 204 and "secrets" not in daemon.record(sandbox)
+    put_rules(daemon, sandbox, RULES)
+    record = daemon.record(sandbox)["secrets"]
+    init = init_of(daemon, sandbox)
+    assert init["caBundle"] == record["ca"]["certificate"] and init["inheritEnvVars"] is True
+    assert "SSL_CERT_FILE" in init["envVars"] and record["given"]["openai"]["placeholder"] not in json.dumps(init)
+    config = egress_of(daemon, sandbox)
+    assert config["ca"] == record["ca"] and [s["value"] for s in config["secrets"]] == [VALUE]
+    assert config["rules"][0]["host"] == "api.example.com"
+    other = {"*.example.org": [{"transform": {"headers": {"X": "plain"}}}]}
+    put_rules(daemon, sandbox, other)
+    config = egress_of(daemon, sandbox)
+    assert config["ca"] == record["ca"] and config["secrets"] == [] and config["rules"][0]["headers"] == {"X": "plain"}
+    assert init_of(daemon, sandbox) == init, "the guest knows the authority already"
+    assert put(daemon, sandbox).status == 204, "as E2B's API, a network without rules clears them"
+    assert "rules" not in daemon.get(sandbox).json["network"] and egress_of(daemon, sandbox) is None
+    assert daemon.record(sandbox)["secrets"] == {"given": {}, "ca": record["ca"]}
+    put_rules(daemon, sandbox, RULES)
+    assert egress_of(daemon, sandbox)["ca"] == record["ca"]
+
+
+def test_changed_rules_outlive_pause_hibernation_fork_and_the_daemon():
+    other = {"b.example.com": [{"transform": {"headers": {"X": "changed"}}}]}
+    with Daemon() as daemon:
+        sandbox = daemon.create(network={"rules": {"a.example.com": []}})["sandboxID"]
+        put_rules(daemon, sandbox, other)
+        for depth in ("freeze", "hibernate"):
+            assert daemon.request("POST", f"/sandboxes/{sandbox}/pause", {"depth": depth}).status == 204
+            answer = put(daemon, sandbox, rules=RULES)
+            assert answer.status == 409 and "resume it first" in answer.json["message"]
+            assert daemon.request("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 60}).status in (200, 201)
+            assert daemon.get(sandbox).json["network"]["rules"] == other
+        child = daemon.request("POST", f"/sandboxes/{sandbox}/fork", {}).json[0]["sandbox"]["sandboxID"]
+        daemon.stop(signal.SIGKILL)
+        daemon.start()
+        for one in (sandbox, child):
+            assert daemon.get(one).json["network"]["rules"] == other
+            put_rules(daemon, one, {})
+
+
+def test_secrets_of_the_create_stay_when_rules_change(daemon, secret):
+    own = make(daemon, "own", metadata={"cubby.hosts": "c.example.com"})
+    sandbox = daemon.create(secrets=["own"])["sandboxID"]
+    before = daemon.record(sandbox)["secrets"]
+    for rules in (RULES, {}):
+        put_rules(daemon, sandbox, rules)
+        after = daemon.record(sandbox)["secrets"]
+        assert after["given"]["own"] == before["given"]["own"] and after["ca"] == before["ca"]
+        assert set(after["given"]) == ({"own", "openai"} if rules else {"own"})
+        assert {s["name"] for s in egress_of(daemon, sandbox)["secrets"]} == set(after["given"])
+    daemon.request("DELETE", f"/secrets/{own['secretID']}")
+    answer = put(daemon, sandbox, rules=RULES)
+    assert answer.status == 400 and "own" in answer.json["message"], "its value cannot be read any more"
+    assert daemon.record(sandbox)["secrets"] == before, "a failure changes nothing"
+
+
+@pytest.mark.parametrize("rules, word", [
+    ({"*.com": []}, "too many hosts"), ({"a.example": [{"transform": {"headers": {"X": "${e2b.secrets.no}"}}}]}, "no"),
+    ([], "rules"), ({"a.example": [{"transform": {"headers": {"hOst": "b"}}}]}, "connection")])
+def test_wrong_rules_change_nothing(daemon, rules, word):
+    sandbox = daemon.create()["sandboxID"]
+    if rules == []:
+        rules = ["x"]
+    answer = put(daemon, sandbox, rules=rules, denyOut=["0.0.0.0/0"])
+    assert answer.status == 400 and word in answer.json["message"], answer.body
+    assert daemon.get(sandbox).json["allowInternetAccess"] is True and "secrets" not in daemon.record(sandbox)
+
+
+def test_rules_use_the_owners_secrets():
+    """An operator who changes a tenant's sandbox cannot give it a secret of another owner."""
+    with Tenants() as daemon:
+        make(daemon)  # of the unix socket
+        status, made = daemon.ask(0, "POST", "/v2/sandboxes", {"templateID": "default"})
+        assert status == 201
+        answer = put(daemon, made["sandboxID"], rules=RULES)
+        assert answer.status == 400 and "openai" in answer.json["message"]
+        assert daemon.ask(1, "PUT", f"/sandboxes/{made['sandboxID']}/network", {"rules": {}})[0] == 404
 
 
 def test_a_deleted_secret_stops_a_wake(daemon):
@@ -307,6 +402,11 @@ sandbox = Sandbox.create("default", network={
 network = sandbox.get_info().network
 assert network["rules"] == {"api.example.com": [{"transform": {"headers": {"Authorization": "Bearer " + fill}}}]}
 assert network["allow_out"] == ["api.example.com"], network
+changed = {"*.example.org": [{"transform": {"headers": {"X-Changed": "yes"}}}]}
+sandbox.update_network({"rules": changed})
+assert sandbox.get_info().network["rules"] == changed
+sandbox.update_network({"deny_out": ["1.2.3.4"]})
+assert "rules" not in sandbox.get_info().network
 assert sandbox.kill()
 assert Secret.destroy("openai") and Secret.destroy(second.secret_id) and not Secret.destroy("openai")
 try:
@@ -335,6 +435,11 @@ const sandbox = await Sandbox.create('default', { network: {
 const { network } = await sandbox.getInfo()
 assert.deepEqual(network.rules, rules)
 assert.deepEqual(network.allowOut, ['api.example.com'])
+const changed = { '*.example.org': [{ transform: { headers: { 'X-Changed': 'yes' } } }] }
+await sandbox.updateNetwork({ rules: changed })
+assert.deepEqual((await sandbox.getInfo()).network.rules, changed)
+await sandbox.updateNetwork({ denyOut: ['1.2.3.4'] })
+assert.equal((await sandbox.getInfo()).network.rules, undefined)
 assert.equal(await sandbox.kill(), true)
 assert.equal(await Secret.destroy('openai'), true)
 assert.equal(await Secret.destroy(second.secretId), true)

@@ -124,3 +124,52 @@ def test_egress_that_is_busy_or_gone(world, start, egress):
     assert netd.stats()[1]["the egress proxy is gone"] >= 2
     wait_for(lambda: len(server.got) == server.accepted, what="all are over")
     assert not any(data for data, _ in server.got), "nothing went round it"
+
+
+def test_another_egress_while_it_runs(world, start, egress):
+    """Connections begin under one egress, and end with it: also those that it never saw."""
+    serve(world, 443)
+    serve(world, 2222)
+    netd, guest = start(OPEN)
+
+    def ends(s):
+        with pytest.raises(ConnectionResetError):
+            while s.recv(100):
+                pass
+        s.close()
+
+    direct, other = (guest.connect(world.PUBLIC, port, timeout=30) for port in (443, 2222))
+    for s, hello in ((direct, client_hello("api.example")), (other, b"SSH-2.0-x\r\n")):
+        s.sendall(hello)
+        assert receive(s, 2) == b"ok"
+    netd.set_egress(OPEN, egress.theirs)
+    ends(direct)
+    ends(other)
+    first = guest.connect(world.PUBLIC, 443, timeout=30)
+    first.sendall(client_hello("api.example"))
+    assert '"tls":true' in egress.take()[0]
+    second = Egress()
+    netd.set_egress(OPEN, second.theirs)
+    ends(first)
+    egress.theirs.close()
+    assert egress.ours.recv(100) == b"", "netd has closed its end, which ends the old one"
+    with guest.connect(world.PUBLIC, 443, timeout=30) as s:
+        s.sendall(client_hello("api.example"))
+        assert '"tls":true' in second.take()[0]
+        netd.set_policy(OPEN)
+        netd.set_egress(OPEN, None)
+        ends(s)
+    assert says(guest, world.PUBLIC, 443, client_hello("api.example")) == b"ok", "it goes by itself again"
+    second.close()
+
+
+@pytest.mark.parametrize("line, has_fd", [(b'{"policy": {}, "egress": true}\n', False),
+                                          (b'{"policy": {}, "egress": false}\n', True),
+                                          (b'{"policy": {}}\n', True)])
+def test_an_egress_without_its_socket_is_refused(start, egress, line, has_fd):
+    netd = start(OPEN, with_guest=False, egress=egress.theirs)
+    netd.set_policy(OPEN)  # it has started
+    before = netd.fds()
+    answer = netd.control(line, fds=[egress.ours.fileno()] if has_fd else ())
+    assert "do not agree" in answer["error"]
+    wait_for(lambda: netd.fds() == before, what="the descriptor is closed")

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// A change of a running sandbox's network.
+#include "sandbox-backend/daemon/sandbox/network_change.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/json.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/daemon/sandbox/guest.h"
+#include "sandbox-backend/daemon/sandbox/lifecycle.h"
+#include "sandbox-backend/daemon/sandbox/record.h"
+#include "sandbox-backend/daemon/sandbox/sandbox.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/daemon/secrets/secrets.h"
+
+#define TRUST_MS 30000
+
+struct network_change {
+    struct sandbox *sb; // borrowed; the machine and the guest call back before it is gone
+    struct net_policy policy;
+    json_t *secrets; // owned; NULL: none
+    bool sets_egress;
+    struct guest_call *trust; // step 1
+    network_change_cb cb;
+    void *ctx;
+};
+
+static void send_authority(struct network_change *n);
+static void on_trust(int status, const char *text, const struct err *e, void *ctx);
+static int give_to_machine(struct network_change *n, struct err *e);
+static void on_set(struct machine *m, const struct err *e, void *ctx);
+static void finish(struct network_change *n, const struct err *e);
+static void change_free(struct network_change *n);
+
+int network_change_start(struct sandbox *sb, struct net_policy *policy, json_t *secrets,
+                         network_change_cb cb, void *ctx, struct err *e)
+{
+    struct network_change *n = xmalloc(sizeof *n);
+    *n = (struct network_change){.sb = sb,
+                                 .policy = *policy,
+                                 .secrets = secrets,
+                                 .sets_egress = secrets != sb->secrets,
+                                 .cb = cb,
+                                 .ctx = ctx};
+    *policy = (struct net_policy){0};
+    if (n->sets_egress && sb->network_change)
+        err_set(e, ERR_CONFLICT, "another change of the rules is under way; try again in a moment");
+    else if (n->sets_egress)
+        sb->network_change = n;
+    if (!err_is(e) && n->sets_egress && !sb->secrets)
+        send_authority(n);
+    else if (!err_is(e))
+        give_to_machine(n, e);
+    if (!err_is(e))
+        return 0;
+    change_free(n);
+    return -1;
+}
+
+// ---- 1. the guest trusts the authority
+
+static void send_authority(struct network_change *n)
+{
+    char now[CLOCK_RFC3339_BYTES];
+    json_t *env = json_object();
+    clock_rfc3339(now, clock_wall_ns());
+    secrets_add_bundles(env);
+    json_t *body = json_pack("{s:s, s:s*, s:s, s:o, s:b}", "timestamp", now, "accessToken",
+                             n->sb->token, "caBundle", secrets_certificate(n->secrets), "envVars",
+                             env, "inheritEnvVars", true);
+    char *text auto_free = json_to_string(body);
+    json_decref(body);
+    n->trust = guest_call_start(n->sb, "POST", "/init", text, TRUST_MS, on_trust, n);
+}
+
+static void on_trust(int status, const char *text, const struct err *e, void *ctx)
+{
+    struct network_change *n = ctx;
+    struct err why = ERR_INIT;
+    n->trust = NULL;
+    if (e)
+        why = *e;
+    else if (status != 204)
+        err_set(&why, ERR_INTERNAL, "envd answered /init with HTTP status %d: %.200s", status,
+                text);
+    if (err_is(&why)) {
+        err_wrap(&why, "tell the guest the certificate authority of the sandbox");
+        finish(n, &why);
+    } else if (give_to_machine(n, &why) < 0) {
+        finish(n, &why);
+    }
+}
+
+// ---- 2. the machine
+
+static int give_to_machine(struct network_change *n, struct err *e)
+{
+    struct sandbox *sb = n->sb;
+    char *egress = NULL;
+    if (sb->state != SANDBOX_RUNNING || !sb->machine)
+        return err_set(e, ERR_CONFLICT, "the sandbox is no longer running; try again when it runs");
+    if (n->sets_egress && sandbox_egress_of(sb, n->secrets, &egress, e) < 0)
+        return -1;
+    if (n->sets_egress)
+        machine_set_egress(sb->machine, &n->policy, egress, on_set, n);
+    else
+        machine_set_policy(sb->machine, &n->policy, on_set, n);
+    secrets_wipe(&egress);
+    return 0;
+}
+
+// ---- 3. the sandbox and its record
+
+static void on_set(struct machine *m, const struct err *e, void *ctx)
+{
+    (void)m;
+    struct network_change *n = ctx;
+    struct sandbox *sb = n->sb;
+    if (!e) {
+        net_policy_fini(&sb->policy);
+        sb->policy = n->policy;
+        n->policy = (struct net_policy){0};
+        if (n->sets_egress) { // else another change may have replaced them meanwhile
+            json_decref(sb->secrets);
+            sb->secrets = json_incref(n->secrets);
+        }
+        record_write_or_log(sb);
+        journal_add(&sb->journal, JOURNAL_INFO, "the network's rules were replaced");
+        lifecycle_tell_network(sb);
+    }
+    finish(n, e);
+}
+
+static void change_free(struct network_change *n)
+{
+    if (n->sb->network_change == n)
+        n->sb->network_change = NULL;
+    net_policy_fini(&n->policy);
+    json_decref(n->secrets);
+    free(n);
+}
+
+static void finish(struct network_change *n, const struct err *e)
+{
+    network_change_cb cb = n->cb;
+    void *ctx = n->ctx;
+    change_free(n);
+    cb(e, ctx);
+}
+
+void network_change_cancel(struct sandbox *sb)
+{
+    struct network_change *n = sb->network_change;
+    struct err e = ERR_INIT;
+    if (!n || !n->trust) // the machine calls back
+        return;
+    guest_call_cancel(steal(&n->trust));
+    err_set(&e, ERR_GONE, "the sandbox ended");
+    finish(n, &e);
+}
