@@ -87,8 +87,8 @@ EGRESS_SRC  := $(wildcard $(SB)/egress/*.c)
 # The daemon describes a jail with these files; the program cubby-jail builds it.
 JAIL_LIB    := $(patsubst %,$(SB)/jail/%.c,jail)
 JAIL_SRC    := $(wildcard $(SB)/jail/*.c)
-# And the files of the guest's init that set up a network card.
-NEST_SRC    := $(wildcard $(SB)/nest/*.c) $(SB)/guest/netif.c $(SB)/guest/step.c
+# The files of the guest's init that set up a network card, and those that drop capabilities.
+NEST_SRC    := $(wildcard $(SB)/nest/*.c) $(SB)/guest/netif.c $(SB)/guest/step.c $(SB)/jail/process.c $(JAIL_LIB)
 DRIVERS_SRC := $(wildcard $(SB)/drivers/*.c $(SB)/drivers/*/*.c $(SB)/drivers/microvm/*/*.c)
 IMAGE_SRC   := $(wildcard $(SB)/image/*.c)
 BUILD_SRC   := $(wildcard $(SB)/build/*.c)

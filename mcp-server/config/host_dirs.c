@@ -25,6 +25,15 @@ static int find(struct host_dir *dir, const char *spec, enum host_dir_kind kind,
     return 0;
 }
 
+// Check the last one against those before it.
+static int check_target(const struct host_dirs *dirs, struct err *e)
+{
+    for (int i = 0; i < dirs->count; i++)
+        if (source_targets_apart(dirs->items[dirs->count].target, dirs->items[i].target, e) < 0)
+            return -1;
+    return 0;
+}
+
 int host_dirs_find(struct host_dirs *dirs, const struct opt_list *specs, enum host_dir_kind kind,
                    struct err *e)
 {
@@ -32,8 +41,12 @@ int host_dirs_find(struct host_dirs *dirs, const struct opt_list *specs, enum ho
     for (; dirs->count < specs->count; dirs->count++) {
         struct err why = ERR_INIT;
         struct host_dir *dir = &dirs->items[dirs->count];
-        if (find(dir, specs->items[dirs->count], kind, &why) == 0 || kind == HOST_DIR_PROJECT)
+        if (find(dir, specs->items[dirs->count], kind, &why) == 0 &&
+            (kind != HOST_DIR_MOUNTED || check_target(dirs, &why) == 0))
             continue;
+        if (kind == HOST_DIR_PROJECT)
+            continue;
+        free(dir->path);
         free(dir->target);
         return err_set(e, why.code, "%s", why.msg);
     }

@@ -148,12 +148,10 @@ static void explain_conflict(const struct making *m, struct err *e)
     const json_t *failed = json_array_get(m->wanted, m->next - 1);
     const char *source = text_string(failed, "source"), *target = text_string(failed, "target");
     bool is_taken = false;
-    for (size_t i = 0; i + 1 < m->next; i++)
-        is_taken = is_taken || str_eq(text_string(json_array_get(m->wanted, i), "target"), target);
-    if (is_taken)
-        err_set(e, ERR_CONFLICT, "a directory is mounted at %.200s already; name another path",
-                target);
-    else
+    for (size_t i = 0; i + 1 < m->next && !is_taken; i++)
+        is_taken = source_targets_apart(target, text_string(json_array_get(m->wanted, i), "target"),
+                                        e) < 0;
+    if (!is_taken)
         err_set(e, ERR_CONFLICT,
                 "cannot mount %.200s: it is now another directory, or a running sandbox mounts a "
                 "directory that contains it or is inside it. If one mounted directory contains "

@@ -31,9 +31,11 @@ int driver_need(const struct driver *driver, enum driver_can what, struct err *e
         {DRIVER_DISK_IMAGES, "save a sandbox's disk without its memory"},
     };
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
-        if (what & NAMES[i].can & ~driver->can)
-            return err_set(e, ERR_UNIMPLEMENTED, "driver '%s' cannot %s", driver->name,
-                           NAMES[i].text);
+        if (what & NAMES[i].can & ~driver->can) {
+            const char *why = NAMES[i].can == DRIVER_MOUNTS ? driver->no_mounts : NULL;
+            return err_set(e, ERR_UNIMPLEMENTED, "driver '%s' cannot %s%s%s", driver->name,
+                           NAMES[i].text, why ? ": " : "", why ? why : "");
+        }
     return 0;
 }
 

@@ -143,7 +143,7 @@ enum driver_can {
     DRIVER_RESIZES = 1 << 5,     // other processors and memory make a start no slower
     DRIVER_DISKS = 1 << 6,       // a larger disk than the template's, if disk_grows
     DRIVER_DISK_IMAGES = 1 << 7, // SAVE_DISK, and machines from such images
-    DRIVER_MOUNTS = 1 << 8,      // guests can mount FUSE file systems
+    DRIVER_MOUNTS = 1 << 8,      // guests show FUSE file systems (machine_mount)
 };
 
 // How well a driver runs a template on this host. The choice `auto` takes the highest (tier.h).
@@ -163,6 +163,17 @@ enum finding_level {
 };
 typedef void (*finding_cb)(void *ctx, enum finding_level level, const char *name,
                            const char *remedy, const char *text);
+
+// A FUSE file system in a guest, served by the program mountfs (guest/mountfs). All members are
+// borrowed.
+struct machine_mount {
+    int port;           // mountfs listens there in the guest
+    const char *target; // absolute path in the guest
+    const char *user;   // the guest's user of commands
+    const char *token;  // for mountfs, as hex digits
+    bool read_only;
+};
+struct subproc; // drivers/host/subproc.h
 
 // The operations of a machine. The functions at the end of this file define each of them.
 struct machine_ops {
@@ -186,6 +197,9 @@ struct machine_ops {
                    struct err *e);                              // may be NULL
     void (*set_background)(struct machine *m, bool background); // may be NULL
     void (*confine)(struct machine *m, pid_t pid);              // may be NULL
+    struct subproc *(*mount)(struct machine *m, const struct machine_mount *what, int log,
+                             void (*on_exit)(struct subproc *p, int status, void *ctx), void *ctx,
+                             struct err *e); // may be NULL
 };
 
 // A file of an image. An archive with an image (template/move/) has these files, in this order.
@@ -204,14 +218,15 @@ struct driver {
     const struct driver_file *image_files; // all that an image can have, ending with a name of
                                            // NULL. NULL: its images cannot go to another host
     unsigned can;                          // of enum driver_can
-    bool fresh_entropy;   // random numbers of the guest's kernel are the host's: machines that are
-                          // made from one image get different ones without being told
-    bool must_be_allowed; // its sandboxes share the host's kernel: only the operator's list
-                          // (--tiers-allowed) offers it, also where --tier names it
-    bool has_host_users;  // commands run as users of the host, not of the template
-    bool disk_in_memory;  // what a guest writes to its disk is kept in the host's memory
-    int64_t disk_mb;      // room that the host's disk must have for one more machine, in 10^6
-                          // bytes (driver_check_disk); 0: a machine takes no room
+    bool fresh_entropy;    // random numbers of the guest's kernel are the host's: machines that are
+                           // made from one image get different ones without being told
+    bool must_be_allowed;  // its sandboxes share the host's kernel: only the operator's list
+                           // (--tiers-allowed) offers it, also where --tier names it
+    bool has_host_users;   // commands run as users of the host, not of the template
+    bool disk_in_memory;   // what a guest writes to its disk is kept in the host's memory
+    const char *no_mounts; // without DRIVER_MOUNTS: why, a clause; or NULL
+    int64_t disk_mb;       // room that the host's disk must have for one more machine, in 10^6
+                           // bytes (driver_check_disk); 0: a machine takes no room
 
     // Open the driver. Called once, before all functions below. home: the state directory.
     // ERR_PRECONDITION names walls that are required and missing. NULL: there is nothing to open.
@@ -457,6 +472,24 @@ static inline void machine_confine(struct machine *m, pid_t pid)
 {
     if (m->driver->machine.confine)
         m->driver->machine.confine(m, pid);
+}
+
+// Return whether machine_mount mounts. Otherwise root of the guest starts mountfs, which mounts.
+static inline bool machine_can_mount(const struct machine *m)
+{
+    return m->driver->machine.mount;
+}
+
+// Start a process that mounts at a path of the guest, for a driver whose guests may not mount.
+// on_exit: the file system is mounted and served if the status is 0. Otherwise the last line in
+// `log`, which is borrowed for this call, says why not, and nothing is mounted. The caller may kill
+// the process, and closes it. NULL with `e`: it did not start. What serves the file system ends
+// with the guest, and unmounts when it is told to end.
+static inline struct subproc *machine_mount(
+    struct machine *m, const struct machine_mount *what, int log,
+    void (*on_exit)(struct subproc *p, int status, void *ctx), void *ctx, struct err *e)
+{
+    return m->driver->machine.mount(m, what, log, on_exit, ctx, e);
 }
 
 // Return what a template contains, for people and models that choose one, such as "bash, git,

@@ -13,6 +13,7 @@
 
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 
 static int open_plain(const char *path)
 {
@@ -58,6 +59,19 @@ int source_open(const char *path, const struct mount_identity *is, const char *r
                        "%.200s on the host is another directory now, or has another owner; %s",
                        path, remedy);
     return steal_fd(&fd);
+}
+
+// A directory in another one's mount would be made in that one's source, and would go with it.
+int source_targets_apart(const char *target, const char *other, struct err *e)
+{
+    if (str_eq(target, other))
+        return err_set(e, ERR_EXISTS, "the path %.100s is already used by a mount", target);
+    if (str_path_is_below(target, other) || str_path_is_below(other, target))
+        return err_set(e, ERR_CONFLICT,
+                       "of the paths %.100s and %.100s, one lies below the other; mount at paths "
+                       "that lie apart",
+                       other, target);
+    return 0;
 }
 
 void source_to_json(const struct mount_identity *is, json_t *json)

@@ -25,5 +25,9 @@ int source_resolve(const char *wanted, char path[PATH_MAX], struct mount_identit
 int source_open(const char *path, const struct mount_identity *is, const char *remedy,
                 struct err *e);
 
+// Check the paths of two mounts in one sandbox, in their plain form: they differ, and neither lies
+// below the other. ERR_EXISTS: they are the same; ERR_CONFLICT.
+int source_targets_apart(const char *target, const char *other, struct err *e);
+
 void source_to_json(const struct mount_identity *is, json_t *json);
 int source_from_json(struct mount_identity *is, const json_t *json, struct err *e);

@@ -15,8 +15,11 @@
 
 #include "sandbox-backend/base/limits.h"
 
-#define MOUNT_MAGIC       0x744d6243u // "CbMt"
-#define MOUNT_VERSION     1
+#define MOUNT_MAGIC   0x744d6243u // "CbMt"
+#define MOUNT_VERSION 1
+// The environment of mountfs.
+#define MOUNT_TOKEN_NAME  "CUBBY_MOUNT_TOKEN" // the token, as hex digits
+#define MOUNT_FUSE_NAME   "CUBBY_MOUNT_FUSE"  // the descriptor of a mount that was made for it
 #define MOUNT_TOKEN_BYTES 32
 
 #define MOUNT_DATA_MAX    (1 << 20)    // of one read or write

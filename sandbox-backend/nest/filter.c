@@ -74,20 +74,35 @@ static int refuse_families(scmp_filter_ctx ctx)
     return failed;
 }
 
-int filter_write(int fd, struct err *e)
+// Return 0 and the filter, or a negative errno.
+static int build(scmp_filter_ctx *out)
 {
     // A program could put words into the terminal of another one with this command.
     const struct scmp_arg_cmp push = SCMP_A1_64(SCMP_CMP_MASKED_EQ, UINT32_MAX, TIOCSTI);
-    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
+    scmp_filter_ctx ctx = *out = seccomp_init(SCMP_ACT_ALLOW);
     if (!ctx)
-        return err_set(e, ERR_INTERNAL, "make a filter of system calls");
+        return -ENOMEM;
     int failed = refuse(ctx, FORBIDDEN, ARRAY_LEN(FORBIDDEN), EPERM);
     failed = failed ? failed : refuse(ctx, UNKNOWN, ARRAY_LEN(UNKNOWN), ENOSYS);
     failed = failed ? failed : refuse_namespaces(ctx);
     failed = failed ? failed : refuse_families(ctx);
-    failed =
-        failed ? failed : seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1, push);
+    return failed ? failed : seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1, push);
+}
+
+int filter_write(int fd, struct err *e)
+{
+    scmp_filter_ctx ctx = NULL;
+    int failed = build(&ctx);
     failed = failed ? failed : seccomp_export_bpf(ctx, fd);
     seccomp_release(ctx);
     return failed ? err_sys(e, -failed, "make a filter of system calls") : 0;
+}
+
+int filter_load(struct err *e)
+{
+    scmp_filter_ctx ctx = NULL;
+    int failed = build(&ctx);
+    failed = failed ? failed : seccomp_load(ctx);
+    seccomp_release(ctx);
+    return failed ? err_sys(e, -failed, "load a filter of system calls") : 0;
 }

@@ -7,3 +7,5 @@
 // kernel that no guest needs and that exploits have used. All other system calls are allowed,
 // because a guest runs any program.
 int filter_write(int fd, struct err *e);
+// Put this process and its children under the same filter, after no_new_privs.
+int filter_load(struct err *e);

@@ -21,6 +21,7 @@
 #include "sandbox-backend/nest/filter.h"
 #include "sandbox-backend/nest/host_dir.h"
 #include "sandbox-backend/nest/keep.h"
+#include "sandbox-backend/nest/mounting.h"
 #include "sandbox-backend/nest/nest.h"
 #include "sandbox-backend/nest/root.h"
 #include "sandbox-backend/nest/users.h"
@@ -29,8 +30,8 @@
 #define NAME_BYTES  (HOST_NAME_MAX + 2)
 
 static struct {
-    const char *kind, *dir, *template, *tools, *image;
-    int64_t layer_mb, frames_fd, vmnet_fd, go_fd, dir_fd, daemon_fd;
+    const char *kind, *dir, *template, *tools, *image, *target, *user, *port;
+    int64_t layer_mb, frames_fd, vmnet_fd, go_fd, dir_fd, daemon_fd, guest_fd, holder_fd;
     bool help, version;
 } options = {.kind = "",
              .layer_mb = 1024,
@@ -38,7 +39,9 @@ static struct {
              .vmnet_fd = -1,
              .go_fd = -1,
              .dir_fd = -1,
-             .daemon_fd = -1};
+             .daemon_fd = -1,
+             .guest_fd = -1,
+             .holder_fd = -1};
 
 #define TEXT(word, field, what, text)                                               \
     {                                                                               \
@@ -52,12 +55,16 @@ static struct {
     }
 static const struct opt table[] = {
     TEXT("kind", kind, "KIND",
-         "bubblewrap: run a guest in namespaces; none: run a guest on the host; unpack, remove: "
-         "make or remove a template's root directory"),
+         "bubblewrap: run a guest in namespaces; none: run a guest on the host; mount: mount a "
+         "file system in a guest of bubblewrap; unpack, remove: make or remove a template's root "
+         "directory"),
     TEXT("dir", dir, "DIR", "unpack, remove: the template's root directory"),
     TEXT("template", template, "DIR", "bubblewrap: the unpacked template"),
     TEXT("tools", tools, "DIR", "bubblewrap: the directory of init and envd"),
     TEXT("image", image, "FILE", "unpack: the template's disk"),
+    TEXT("target", target, "DIR", "mount: the path in the guest"),
+    TEXT("user", user, "NAME", "mount: the guest's user of commands"),
+    TEXT("port", port, "PORT", "mount: the port in the guest"),
     NUMBER("layer-mb", layer_mb, "MB", 1, "bubblewrap: the size of the layer above the template"),
     NUMBER("frames-fd", frames_fd, "FD", 3, "cubby-netd's packet socket"),
     NUMBER("vmnet-fd", vmnet_fd, "FD", 3, "listening socket, for a guest without a network card"),
@@ -66,6 +73,8 @@ static const struct opt table[] = {
            "pidfd of the daemon; the guest ends when the daemon does"),
     NUMBER("go-fd", go_fd, "FD", 3,
            "descriptor that sends the guest's name and a newline to start it"),
+    NUMBER("guest-fd", guest_fd, "FD", 3, "mount: pidfd of the guest's init"),
+    NUMBER("holder-fd", holder_fd, "FD", 3, "mount: pidfd of the process that holds the guest"),
     {.name = "help", .type = OPT_FLAG, .value = &options.help, .help = "print this and exit"},
     {.name = "version", .type = OPT_FLAG, .value = &options.version, .help = "print the version"},
 };
@@ -187,6 +196,21 @@ static int run_in_bubblewrap(char **argv, struct err *e)
     return run(&k, e);
 }
 
+// ---- a mount
+
+static int run_mount(char **argv, struct err *e)
+{
+    const struct mounting m = {.go = (int)options.go_fd,
+                               .guest = (int)options.guest_fd,
+                               .holder = (int)options.holder_fd,
+                               .program = argv[0],
+                               .port = options.port,
+                               .target = options.target,
+                               .user = options.user,
+                               .read_only = argv[1] != NULL};
+    return mounting_run(&m, e) < 0 ? EXIT_FAILED : 0;
+}
+
 // ---- a template's root
 
 // debugfs makes the files in its current directory, as root of the guest's users.
@@ -221,14 +245,27 @@ static const struct {
     int operands; // at least
 } KINDS[] = {{"bubblewrap", run_in_bubblewrap, 1},
              {"none", run_on_host, 1},
+             {"mount", run_mount, 1},
              {"unpack", unpack, 1},
              {"remove", remove_root, 0}};
+
+static int check_mount(int operands, struct err *e)
+{
+    if (operands > 0 && options.guest_fd >= 0 && options.holder_fd >= 0 && options.go_fd >= 0 &&
+        options.target && options.user && options.port)
+        return 0;
+    return err_set(e, ERR_INVALID,
+                   "mount takes --guest-fd, --holder-fd, --go-fd, --target, --user, --port, the "
+                   "program mountfs, and ro for reading only");
+}
 
 static int check_options(size_t kind, int operands, struct err *e)
 {
     if (kind == ARRAY_LEN(KINDS))
-        return err_set(e, ERR_INVALID, "--kind must be bubblewrap, none, unpack or remove");
+        return err_set(e, ERR_INVALID, "--kind must be bubblewrap, none, mount, unpack or remove");
     bool is_guest = kind < 2;
+    if (KINDS[kind].run == run_mount)
+        return check_mount(operands, e);
     if ((is_guest ? options.dir_fd < 0 || options.go_fd < 0 : !options.dir) ||
         operands < KINDS[kind].operands)
         return err_set(e, ERR_INVALID, "%s%s",

@@ -12,6 +12,7 @@
 //
 //   cubby-nest bubblewrap   users, mounts and network card, then bwrap; frames or connections
 //   cubby-nest none         envd on the host itself; connections
+//   cubby-nest mount        a FUSE file system in a guest of bubblewrap (mounting.h)
 //   cubby-nest unpack       a template's disk as a directory, with the guest's users
 //
 // bubblewrap, as a daemon of root starts it:

@@ -79,7 +79,8 @@ def test_a_mount_that_another_one_forbids_tells_nothing_of_it(start, project):
     said = refused(server, mounts=[f"{project}:/upper"])
     assert f"cannot mount {project}: it is now another directory, or a running sandbox mounts" in said and "add :ro" in said, said
     assert one not in said and "/sub" not in said
-    assert "mounted at /x already" in refused(server, mounts=[f"{project}/sub:/x", f"{project}/sub:/x"])
+    assert "/x is already used" in refused(server, mounts=[f"{project}/sub:/x", f"{project}/sub:/x"])
+    assert "one lies below the other" in refused(server, mounts=[f"{project}/sub:/x", f"{project}/sub:/x/y"])
     server.tool("kill_sandbox", sandbox_id=one)
 
 

@@ -187,7 +187,8 @@ def test_refusals(daemon, made, project):
     for source, target, status, words in [
             (project / "none", "/x", 404, "No such file"), (project / "a.txt", "/x", 400, "no directory"),
             ("relative", "/x", 400, "absolute"), (project, "/project/../x", 400, "plain"),
-            (project, "/etc", 400, "guest itself"), (project, "/project", 409, "already")]:
+            (project, "/etc", 400, "guest itself"), (project, "/project", 409, "already"),
+            (project, "/project/sub", 409, "lies below")]:
         assert words in mount(daemon, made, source, target, status)["message"]
 
 

@@ -38,13 +38,9 @@ static int check_others(const json_t *list, const char *path, struct err *e)
     size_t i;
     const json_t *one;
     json_array_foreach (list, i, one) {
-        const char *other = json_string_value(json_object_get(one, "path"));
-        if (str_eq(other, path))
-            return err_set(e, ERR_INVALID, "path '%.100s' is already used", path);
-        if (str_path_is_below(path, other) || str_path_is_below(other, path))
-            return err_set(e, ERR_INVALID,
-                           "of the paths '%.100s' and '%.100s' one lies below the other", other,
-                           path);
+        struct err why = ERR_INIT;
+        if (source_targets_apart(path, json_string_value(json_object_get(one, "path")), &why) < 0)
+            return err_set(e, ERR_INVALID, "%s", why.msg);
     }
     return 0;
 }

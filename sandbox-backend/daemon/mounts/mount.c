@@ -45,6 +45,8 @@
 static void on_put(int status, const char *text, const struct err *e, void *ctx);
 static void start(struct mount *m);
 static void on_started(int status, const char *text, const struct err *e, void *ctx);
+static void mount_from_outside(struct mount *m);
+static void on_mounted(struct subproc *p, int status, void *ctx);
 static void on_said(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 static void on_server_exit(struct subproc *p, int status, void *ctx);
 static void fail(struct mount *m);
@@ -73,12 +75,19 @@ void mount__begin_later(struct mount *m)
     deadline_arm(&m->retry, 0);
 }
 
-// Return the mount that the guest is to remove from the same place first; NULL: none.
+static bool is_apart(const struct mount *m, const struct mount *other)
+{
+    struct err ignored = ERR_INIT;
+    return source_targets_apart(m->target, other->target, &ignored) == 0;
+}
+
+// Return the mount that the guest is to remove from the same place, or from above or below it,
+// first; NULL: none.
 static const struct mount *in_the_way(const struct mount *m)
 {
     const struct mount *other = NULL;
     LIST_FOREACH (other, &m->sb->mounts->list, link)
-        if (other != m && other->ends && str_eq(other->target, m->target))
+        if (other != m && other->ends && !is_apart(m, other))
             return other;
     return NULL;
 }
@@ -92,6 +101,10 @@ static void begin(struct mount *m)
     deadline_disarm(&m->retry);
     if (in_the_way(m)) { // its end begins this one (mount__close)
         m->state = MOUNT_IDLE;
+        return;
+    }
+    if (machine_can_mount(m->sb->machine)) {
+        mount_from_outside(m);
         return;
     }
     if (!file || file_read(file, PROGRAM_BYTES, &program, &m->err) < 0) {
@@ -184,6 +197,46 @@ static void on_started(int status, const char *text, const struct err *e, void *
     }
     m->absent = false;
     mount__serve(m);
+}
+
+// ---- 1 and 2 together, where the guest may not mount
+
+static void mount_from_outside(struct mount *m)
+{
+    char token[2 * MOUNT_TOKEN_BYTES + 1] = "";
+    char *user auto_free = guest_user(m->sb);
+    hex_encode(token, m->token, MOUNT_TOKEN_BYTES);
+    const struct machine_mount what = {.port = m->port,
+                                       .target = m->target,
+                                       .user = user,
+                                       .token = token,
+                                       .read_only = m->read_only};
+    m->state = MOUNT_STARTS;
+    mem_close_fd(&m->log);
+    m->log = childlog_open("mountfs.log", &m->err);
+    m->server =
+        m->log < 0 ? NULL : machine_mount(m->sb->machine, &what, m->log, on_mounted, m, &m->err);
+    explicit_bzero(token, sizeof token);
+    if (m->server)
+        deadline_arm(&m->retry, STEP_MS);
+    else
+        fail(m);
+}
+
+static void on_mounted(struct subproc *p, int status, void *ctx)
+{
+    struct mount *m = ctx;
+    char *said auto_free = childlog_last_line(m->log);
+    (void)p;
+    subproc_close(steal(&m->server), NULL, NULL);
+    deadline_disarm(&m->retry);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        m->absent = false;
+        mount__serve(m);
+        return;
+    }
+    err_set(&m->err, ERR_PRECONDITION, "%s", *said ? said : "the program mountfs failed");
+    fail(m);
 }
 
 // ---- 3. the host's end
@@ -417,15 +470,16 @@ static void fail(struct mount *m)
     deadline_arm(&m->retry, (uint64_t)wait);
 }
 
-// The guest took the connection and said nothing.
+// The guest took the connection and said nothing, or does not let itself be mounted.
 static void give_server_up(struct mount *m)
 {
+    bool serves = m->state == MOUNT_SERVES;
     subproc_kill(m->server);
     subproc_close(steal(&m->server), NULL, NULL);
     close_pipe(m);
     m->state = MOUNT_IDLE;
     err_set(&m->err, ERR_PRECONDITION, "the guest's mountfs did not answer within %d s",
-            READY_MS / 1000);
+            (serves ? READY_MS : STEP_MS) / 1000);
     if (m->ends || is_running(m)) // otherwise it is served again when the sandbox runs
         fail(m);
 }
@@ -433,7 +487,7 @@ static void give_server_up(struct mount *m)
 static void on_retry(struct deadline *d)
 {
     struct mount *m = container_of(d, struct mount, retry);
-    if (m->state == MOUNT_SERVES && m->server && !m->ready) {
+    if ((m->state == MOUNT_SERVES || m->state == MOUNT_STARTS) && m->server && !m->ready) {
         give_server_up(m);
         return;
     }
@@ -462,7 +516,7 @@ static void begin_others(const struct mount *m)
 {
     struct mount *other = NULL;
     LIST_FOREACH (other, &m->sb->mounts->list, link)
-        if (other->absent && other->state == MOUNT_IDLE && str_eq(other->target, m->target))
+        if (other->absent && other->state == MOUNT_IDLE && !is_apart(m, other))
             mount__begin_later(other);
 }
 

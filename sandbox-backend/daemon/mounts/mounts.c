@@ -115,8 +115,9 @@ int mounts_check(const struct sandbox *sb, struct mount_want *want, struct err *
     if (want->resolved && !str_eq(want->source, want->directory))
         return err_set(e, ERR_CONFLICT, "%.200s leads elsewhere by a symbolic link now",
                        want->source);
-    if (find(sb, want->target))
-        return err_set(e, ERR_EXISTS, "a directory is mounted at %.100s already", want->target);
+    for (const struct mount *m = first(sb); m; m = LIST_NEXT(m, link))
+        if (!m->ends && source_targets_apart(want->target, m->target, e) < 0)
+            return -1;
     if (!mounts_have_room(sb))
         return err_set(e, ERR_LIMIT, "a sandbox can have %d mounts", MOUNTS_MAX);
     return check_overlap(sb, want, e);

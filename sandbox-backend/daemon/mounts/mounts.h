@@ -38,7 +38,8 @@ struct mount_want {
 };
 
 // Check what a caller wants, and find the directory. ERR_INVALID, ERR_NOT_FOUND, ERR_EXISTS (the
-// target is mounted), ERR_CONFLICT (a mount shows a directory above or below), ERR_LIMIT,
+// target is mounted), ERR_CONFLICT (a mount shows a directory above or below, or is at a path
+// above or below), ERR_LIMIT,
 // ERR_UNIMPLEMENTED (the sandbox's driver).
 int mounts_check(const struct sandbox *sb, struct mount_want *want, struct err *e);
 

@@ -2,12 +2,14 @@
 // The bubblewrap driver: the operations of drivers/driver.h, implemented with cubby-nest and bwrap.
 #include "sandbox-backend/drivers/bubblewrap/bubblewrap.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -19,6 +21,7 @@
 #include "sandbox-backend/drivers/nest/nested.h"
 #include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/jail/jail.h"
+#include "sandbox-backend/mountd/wire.h"
 #include "sandbox-backend/nest/nest.h"
 
 #define TUN              "/dev/net/tun"
@@ -182,17 +185,95 @@ static void adopt(uv_loop_t *loop, const struct machine_spec *spec, const json_t
     nested_adopt(nested_new(&KIND, loop, spec, on_ready, on_exit, ctx), record);
 }
 
-// ---- usage, reports
+// ---- the guest's processes, and mounts
 
-// Return the pid of the guest's init: below cubby-nest and bwrap. 0: unknown.
+// Find bwrap, and the guest's init below it. False: unknown.
+static bool find_processes(const struct machine_core *core, pid_t *bwrap, pid_t *init)
+{
+    return subproc_children(subproc_pid(core->guest), bwrap, 1) == 1 &&
+           subproc_children(*bwrap, init, 1) == 1;
+}
+
+// Return the pid of the guest's init. 0: unknown.
 static pid_t init_of(const struct machine_core *core)
 {
-    pid_t bwrap = 0, init = 0;
-    if (subproc_children(subproc_pid(core->guest), &bwrap, 1) != 1 ||
-        subproc_children(bwrap, &init, 1) != 1)
-        return 0;
-    return init;
+    pid_t bwrap, init;
+    return find_processes(core, &bwrap, &init) ? init : 0;
 }
+
+static int open_process(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+// Open both processes. The kernel reuses pids, so they are looked for again.
+static int open_processes(const struct machine_core *core, int *bwrap, int *init, struct err *e)
+{
+    pid_t pids[2], again[2];
+    if (find_processes(core, &pids[0], &pids[1]) && (*bwrap = open_process(pids[0])) >= 0 &&
+        (*init = open_process(pids[1])) >= 0 && find_processes(core, &again[0], &again[1]) &&
+        pids[0] == again[0] && pids[1] == again[1])
+        return 0;
+    return err_set(e, ERR_UNAVAILABLE, "the guest is ending");
+}
+
+static struct subproc *start_mount(struct machine_core *core, const struct machine_mount *what,
+                                   const int *fds, int count, subproc_exit_cb on_exit, void *ctx,
+                                   struct err *e)
+{
+    char *file auto_free = self_program(NEST_PROGRAM, e);
+    char *mountfs auto_free = file ? self_guest("mountfs", e) : NULL;
+    if (!mountfs)
+        return NULL;
+    char *port auto_free = str_printf("%d", what->port);
+    char *token auto_free = str_printf(MOUNT_TOKEN_NAME "=%s", what->token);
+    const char *const words[] = {NEST_PROGRAM,
+                                 "--kind=mount",
+                                 "--go-fd=3",
+                                 "--guest-fd=4",
+                                 "--holder-fd=5",
+                                 "--port",
+                                 port,
+                                 "--target",
+                                 what->target,
+                                 "--user",
+                                 what->user,
+                                 "--",
+                                 mountfs,
+                                 what->read_only ? "ro" : NULL,
+                                 NULL};
+    char *argv[ARRAY_LEN(words)]; // execve(2) takes no const, but changes nothing
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        argv[i] = (char *)(uintptr_t)words[i];
+    char *env[] = {token, NULL};
+    const struct spawn_opts opts = {
+        .file = file, .argv = argv, .env = env, .fds = fds, .fd_count = count};
+    struct subproc *p = subproc_start(core->loop, &opts, on_exit, ctx, e);
+    if (p)
+        core_confine(&core->machine, subproc_pid(p));
+    explicit_bzero(token, strlen(token));
+    return p;
+}
+
+// The program goes on when it is in the control groups, so that all of its children are.
+static struct subproc *mount_in(struct machine *m, const struct machine_mount *what, int log,
+                                subproc_exit_cb on_exit, void *ctx, struct err *e)
+{
+    struct machine_core *core = core_of(m);
+    int bwrap auto_close = -1, init auto_close = -1, go[2];
+    if (open_processes(core, &bwrap, &init, e) < 0)
+        return NULL;
+    if (pipe2(go, O_CLOEXEC) < 0) {
+        err_sys(e, errno, "make a pipe");
+        return NULL;
+    }
+    int its_end auto_close = go[0], own_end auto_close = go[1];
+    const int fds[] = {-1, -1, log, its_end, init, bwrap};
+    (void)own_end; // closed when this function returns
+    return start_mount(core, what, fds, (int)ARRAY_LEN(fds), on_exit, ctx, e);
+}
+
+// ---- usage, reports
 
 // The layer is in memory.
 static int usage(const struct machine *machine, struct machine_usage *out, struct err *e)
@@ -267,7 +348,8 @@ const struct driver bubblewrap_driver = {
     .name = "bubblewrap",
     .isolation = "bubblewrap (shares the host's kernel)",
     .logs = LOGS,
-    .can = DRIVER_POLICY | DRIVER_SIZES | DRIVER_RESIZES | DRIVER_SECRETS | DRIVER_DISKS,
+    .can = DRIVER_POLICY | DRIVER_SIZES | DRIVER_RESIZES | DRIVER_SECRETS | DRIVER_DISKS |
+           DRIVER_MOUNTS,
     .disk_in_memory = true,
     .must_be_allowed = true,
     .disk_mb = 50,
@@ -291,5 +373,7 @@ const struct driver bubblewrap_driver = {
                 .set_egress = core_set_egress,
                 .usage = usage,
                 .network = core_network,
-                .set_background = core_set_background},
+                .set_background = core_set_background,
+                .confine = core_confine,
+                .mount = mount_in},
 };

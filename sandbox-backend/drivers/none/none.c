@@ -14,7 +14,10 @@
 #define START_MS  30000
 #define CPU_SPARE 1
 #define PROCESSES 4096 // and threads
-#define WARNING   "no isolation: commands run on the host itself, as the user of cubbyd"
+#define NO_MOUNTS                                                                               \
+    "its commands see the host's own file systems, so a mount would be there for all programs " \
+    "of the host; a directory is at its own path there, and for a volume take another tier"
+#define WARNING "no isolation: commands run on the host itself, as the user of cubbyd"
 
 static const struct core_kind KIND;
 
@@ -103,6 +106,7 @@ const struct driver none_driver = {
     .can = DRIVER_SIZES | DRIVER_RESIZES,
     .must_be_allowed = true,
     .has_host_users = true,
+    .no_mounts = NO_MOUNTS,
     .disk_mb = 50,
     .warning = warning,
     .facts = facts,

@@ -8,6 +8,9 @@
 // It makes the target directory, mounts, and goes to the background; it then exits with 0, or with
 // 1 and one sentence. cubby-mountd connects to the port (host.h). The program ends when the host
 // says so, or when somebody unmounts the directory.
+//
+// With CUBBY_MOUNT_FUSE in the environment, its parent has mounted the directory, and unmounts it
+// (nest/mounting.h). The program then writes a line when it serves, and stays in the foreground.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +32,6 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/guest/mountfs/fs.h"
 
-#define TOKEN_NAME   "CUBBY_MOUNT_TOKEN"
 #define DEVICE       "/dev/fuse"
 #define DEVICE_MAJOR 10
 #define DEVICE_MINOR 229
@@ -42,6 +44,7 @@ struct mounting {
     const char *user;
     bool read_only;
     int listener;
+    const char *fuse; // the descriptor of a mount that its parent has made; NULL: none
     struct fuse_session *session;
 };
 
@@ -64,12 +67,12 @@ static int find_user(const char *name, uid_t *uid, gid_t *gid, struct err *e)
 
 static int take_token(unsigned char token[MOUNT_TOKEN_BYTES], struct err *e)
 {
-    const char *text = getenv(TOKEN_NAME);
+    const char *text = getenv(MOUNT_TOKEN_NAME);
     bool fits = text && strlen(text) == 2 * MOUNT_TOKEN_BYTES;
     for (int i = 0; i < MOUNT_TOKEN_BYTES && fits; i++)
         fits = sscanf(text + 2 * i, "%2hhx", &token[i]) == 1;
-    unsetenv(TOKEN_NAME);
-    return fits ? 0 : err_set(e, ERR_INVALID, TOKEN_NAME " does not have the token");
+    unsetenv(MOUNT_TOKEN_NAME);
+    return fits ? 0 : err_set(e, ERR_INVALID, MOUNT_TOKEN_NAME " does not have the token");
 }
 
 static int listen_at(int port, struct err *e)
@@ -103,11 +106,13 @@ static int mount_target(struct mounting *m, struct err *e)
         *strrchr(options, ',') = '\0';
     char *argv[] = {name, option, options, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(3, argv);
-    if (access(DEVICE, F_OK) < 0)
+    if (!m->fuse && access(DEVICE, F_OK) < 0)
         mknod(DEVICE, S_IFCHR | 0666, makedev(DEVICE_MAJOR, DEVICE_MINOR));
+    // libfuse takes the place of a descriptor for a directory that is mounted already.
+    char *made auto_free = m->fuse ? str_printf("/dev/fd/%s", m->fuse) : NULL;
     m->session = fuse_session_new(&args, &FS_OPS, sizeof FS_OPS, NULL);
     fuse_opt_free_args(&args);
-    if (!m->session || fuse_session_mount(m->session, m->target) < 0)
+    if (!m->session || fuse_session_mount(m->session, made ? made : m->target) < 0)
         return err_set(e, ERR_INTERNAL, "this guest's kernel cannot mount %s by FUSE: %s",
                        m->target, strerror(errno));
     return fd_set_nonblock(fuse_session_fd(m->session), e);
@@ -155,7 +160,8 @@ static void run(struct mounting *m)
         host_serve();
         serve_kernel(m, &buf);
     }
-    umount2(m->target, MNT_DETACH);
+    if (!m->fuse)
+        umount2(m->target, MNT_DETACH);
     free(buf.mem);
 }
 
@@ -165,8 +171,8 @@ static int prepare(struct mounting *m, struct err *e)
     uid_t uid;
     gid_t gid;
     if (take_token(token, e) < 0 || find_user(m->user, &uid, &gid, e) < 0 ||
-        (m->listener = listen_at((int)m->port, e)) < 0 || make_target(m->target, e) < 0 ||
-        mount_target(m, e) < 0)
+        (m->listener = listen_at((int)m->port, e)) < 0 ||
+        (!m->fuse && make_target(m->target, e) < 0) || mount_target(m, e) < 0)
         return -1;
     fs_init(uid, gid);
     host_init(m->listener, token);
@@ -181,6 +187,10 @@ static void go_to_background(void)
         _exit(0);
     setsid();
     settle();
+}
+
+static void leave_terminal(void)
+{
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i <= STDERR_FILENO; i++)
         dup2(null, i);
@@ -202,12 +212,17 @@ int main(int argc, char **argv)
     m.target = argv[2];
     m.user = argv[3];
     m.read_only = argc == 5;
+    m.fuse = getenv(MOUNT_FUSE_NAME);
     signal(SIGPIPE, SIG_IGN);
     if (prepare(&m, &e) < 0) {
         fprintf(stderr, "mountfs: %s\n", e.msg);
         return 1;
     }
-    go_to_background();
+    if (m.fuse)
+        puts("ready"), fflush(stdout);
+    else
+        go_to_background();
+    leave_terminal();
     run(&m);
     return 0;
 }

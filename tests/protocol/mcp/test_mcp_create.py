@@ -432,6 +432,8 @@ def test_a_directory_for_reading_in_one_for_writing(start, backend, tmp_path):  
 
 
 @pytest.mark.parametrize("words, said", [
+    (["--mount", "/tmp:/x", "--mount", "/usr:/x/y"], "one lies below the other"),
+    (["--mount", "/tmp:/x", "--mount", "/usr:/x"], "already used"),
     (["--mount", "/none:/x"], "cannot be mounted"), (["--mount", "/tmp"], "is not DIR:/path"),
     (["--allow-mount", "/none"], "there is no directory"),
     (["--mount", "/tmp:/x", "--backend", "https://example.com"], "need the local daemon")])

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Directories and volumes in the tiers that share the host's kernel. bubblewrap mounts from outside of the guest; none
+refuses.
+"""
+
+import errno
+import os
+import pathlib
+import signal
+
+import pytest
+
+from cubbyd import wait_for
+from harness import process_exists
+from nest_world import Nested, below, namespaces, users_of
+from tiers import BWRAP
+
+
+@pytest.fixture(name="daemon", scope="module")
+def fixture_daemon():
+    with Nested("bubblewrap", "--max-volume-size", "16M") as running:
+        yield running
+
+
+@pytest.fixture(name="project")
+def fixture_project(tmp_path):
+    path = tmp_path / "project"
+    (path / ".git").mkdir(parents=True)
+    (path / "a.txt").write_text("from the host\n")
+    (path / ".env").write_text("SECRET=1\n")
+    (path / ".git" / "config").write_text("[core]\n")
+    return path
+
+
+@pytest.fixture(name="made")
+def fixture_made(daemon):
+    sandbox = daemon.create(timeout=900)
+    yield sandbox
+    daemon.kill(sandbox["sandboxID"])
+
+
+def url(sandbox, what):
+    return f"/sandboxes/{sandbox['sandboxID']}/{what}"
+
+
+def mount(daemon, sandbox, source, target, status=201, **more):
+    answer = daemon.request("POST", url(sandbox, "mounts"), {"source": str(source), "target": target, **more}, timeout=90)
+    assert answer.status == status, answer.body
+    return answer.json
+
+
+def run(daemon, sandbox, command, status=0, user="user"):
+    code, text = daemon.command(sandbox, f"exec 2>&1; {command}", user)
+    assert code == status, (command, code, text)
+    return text.decode()
+
+
+def servers(daemon, sandbox):
+    """The processes that serve mounts of the sandbox: those in its network that are not below its cubby-nest."""
+    nest = daemon.nest(sandbox)
+    return sorted(set(users_of([namespaces(below(nest)[-1])["net"]])) - set(below(nest)))
+
+
+def serving(daemon, sandbox):
+    """mountfs, of one mount."""
+    (found,) = [p for p in servers(daemon, sandbox) if pathlib.Path(f"/proc/{p}/cmdline").read_bytes().startswith(b"mountfs\0")]
+    return found
+
+
+@BWRAP
+def test_both_sides_see_the_same(daemon, made, project):
+    shown = mount(daemon, made, project, "/project")
+    assert [(m["target"], m["state"]) for m in shown] == [("/project", "ready")]
+    assert run(daemon, made, "cat /project/a.txt; stat -c '%U %a' /project/a.txt") == "from the host\nuser 644\n"
+    run(daemon, made, "mkdir -p /project/d && echo guest >/project/d/f && mv /project/d/f /project/g && rmdir /project/d")
+    assert (project / "g").read_text() == "guest\n" and (project / "g").stat().st_uid == project.stat().st_uid
+    (project / "new").write_text("later\n")
+    wait_for(lambda: daemon.command(made, "cat /project/new")[1] == b"later\n", 60, "the host's file")
+    assert run(daemon, made, "python3 -c \"import mmap; f = open('/project/new'); print(len(mmap.mmap(f.fileno(), 0, "
+                             "access=mmap.ACCESS_READ)))\"") == "6\n"
+    assert run(daemon, made, "ls -A /project /project/.git") == "/project:\n.git\na.txt\ng\nnew\n\n/project/.git:\n"
+    for command in ("cat /project/.env", "echo x >/project/.env", "cat /project/.git/config", "mkdir /project/.git/hooks",
+                    "mkfifo /project/p", "mknod /project/n c 1 3"):
+        assert daemon.command(made, command, "root")[0] != 0, command
+    (project / "out").symlink_to(project / ".env")
+    wait_for(lambda: "No such file" in daemon.command(made, "cat /project/out 2>&1")[1].decode(), 60, "a path of the guest")
+
+
+@BWRAP
+def test_reading_only_and_unmounting(daemon, made, project):
+    mount(daemon, made, project, "/deep/er/look", readOnly=True)
+    assert run(daemon, made, "cat /deep/er/look/a.txt") == "from the host\n"
+    assert "Read-only" in run(daemon, made, "touch /deep/er/look/a.txt", status=1, user="root")
+    gone = servers(daemon, made)
+    assert len(gone) == 2
+    assert daemon.request("DELETE", url(made, "mounts?target=/deep/er/look")).status == 204
+    wait_for(lambda: "/deep" not in run(daemon, made, "cat /proc/mounts"), 60, "unmounted")
+    wait_for(lambda: not [p for p in gone if process_exists(p)], 60, "nothing of it is left")
+    mount(daemon, made, project, "/deep/er/look")
+    run(daemon, made, "echo w >/deep/er/look/w")
+    assert (project / "w").read_text() == "w\n"
+
+
+@BWRAP
+def test_paths_lie_apart(daemon, made, project):
+    """One that is below the place of a mount that ends waits for that end."""
+    mount(daemon, made, project, "/a/b")
+    for target in "/a/b", "/a", "/a/b/c":
+        refused = mount(daemon, made, project, target, 409)["message"]
+        assert ("already used" if target == "/a/b" else "lies below") in refused
+    mount(daemon, made, project, "/a/bc")
+    for target in "/a/b/c", "/a/b":
+        gone = {"/a/b/c": "/a/b", "/a/b": "/a/b/c"}[target]
+        assert daemon.request("DELETE", url(made, f"mounts?target={gone}")).status == 204
+        mount(daemon, made, project, target)
+        assert run(daemon, made, f"cat {target}/a.txt; grep -c ' /a/b' /proc/mounts") == "from the host\n2\n"
+    assert not (project / "c").exists()
+
+
+@BWRAP
+def test_what_the_guest_can_do_to_it(daemon, made, project):
+    """Its root sees neither mountfs nor /dev/fuse, and can neither mount nor unmount."""
+    mount(daemon, made, project, "/project")
+    assert "mountfs" not in run(daemon, made, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; ls -l /proc/[0-9]*/fd", user="root",
+                                status=daemon.command(made, "ls -l /proc/[0-9]*/fd >/dev/null 2>&1", "root")[0])
+    assert run(daemon, made, "test -e /dev/fuse || echo none; mknod /tmp/fuse c 10 229 || echo refused", user="root").endswith("refused\n")
+    assert daemon.command(made, "umount /project; umount -l /project", "root")[0] != 0
+    status = pathlib.Path(f"/proc/{serving(daemon, made)}/status").read_text()
+    for line in ("NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapBnd:\t0000000000000000"):
+        assert line in status, (line, status)
+    assert os.readlink(f"/proc/{serving(daemon, made)}/ns/pid") not in (
+        os.readlink("/proc/self/ns/pid"), os.readlink(f"/proc/{below(daemon.nest(made))[-1]}/ns/pid"))
+    for pid in servers(daemon, made):
+        assert made["sandboxID"].encode() not in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+@BWRAP
+def test_a_target_that_is_a_link_of_the_guest(daemon, made, project):
+    """It leads to a directory of the guest, wherever it points."""
+    run(daemon, made, f"mkdir -p /tmp/there {project.parent} && ln -s /tmp/there /there && ln -s {project.parent} /out", user="root")
+    mount(daemon, made, project, "/there")
+    assert run(daemon, made, "cat /tmp/there/a.txt") == "from the host\n"
+    before = sorted(os.listdir(project.parent))
+    mount(daemon, made, project, "/out/x")
+    assert sorted(os.listdir(project.parent)) == before, "the directory was made in the guest"
+    run(daemon, made, "mv /tmp/there /tmp/moved || rm /there; mkdir -p /there", user="root")
+    assert daemon.request("DELETE", url(made, "mounts?target=/there")).status == 204
+    wait_for(lambda: "/tmp/there" not in run(daemon, made, "cat /proc/mounts"), 60, "unmounted where it is")
+    assert run(daemon, made, "cat /out/x/a.txt") == "from the host\n"
+
+
+@BWRAP
+def test_a_new_daemon_and_an_open_file(project):
+    with Nested("bubblewrap") as daemon:
+        made = daemon.create(timeout=900)
+        mount(daemon, made, project, "/project")
+        run(daemon, made, "rm -f /tmp/in; mkfifo /tmp/in; (exec 3<>/tmp/in; exec 4>>/project/log; "
+                          "while read -r line <&3; do echo $line >&4; done) >/dev/null 2>&1 & echo one >/tmp/in")
+        log = project / "log"
+        wait_for(lambda: log.exists() and log.read_text() == "one\n", 60, "the first line")
+        processes = servers(daemon, made)
+        daemon.stop(signal.SIGKILL)
+        daemon.start()
+        run(daemon, made, "echo two >/tmp/in")
+        wait_for(lambda: log.read_text() == "one\ntwo\n", 60, "the second line")
+        assert servers(daemon, made) == processes
+        daemon.kill(made["sandboxID"])
+        wait_for(lambda: not [p for p in processes if process_exists(p)], 30, "nothing is left")
+
+
+@BWRAP
+def test_a_mountfs_that_is_killed(daemon, made, project):
+    """Nothing is written beside the directory meanwhile, and it is mounted again."""
+    mount(daemon, made, project, "/project")
+    code = ("import errno\nfor i in range(10 ** 9):\n  try:\n    open('/project/f%d' % i, 'x').close()\n"
+            "  except OSError as e:\n    print(errno.errorcode[e.errno]); break\n")
+    writer = daemon.open_command(made, f'python3 -c "{code}"')
+    wait_for(lambda: (project / "f10").exists(), 60, "it writes")
+    os.kill(serving(daemon, made), signal.SIGKILL)
+    while writer.recv(65536):
+        pass
+    writer.close()
+    wait_for(lambda: daemon.command(made, "echo again >/project/again 2>/dev/null && cat /project/a.txt")[1] == b"from the host\n",
+             60, "it is mounted again")
+    assert (project / "again").read_text() == "again\n"
+    assert run(daemon, made, "grep -c ' /project ' /proc/mounts") == "1\n"
+
+
+@BWRAP
+def test_a_guest_that_ends_while_it_uses_it(daemon, project):
+    made = daemon.create(timeout=900)
+    mount(daemon, made, project, "/project")
+    nest, processes = daemon.nest(made), servers(daemon, made)
+    busy = daemon.open_command(made, "while :; do cat /project/a.txt; echo x >>/project/log; done >/dev/null")
+    wait_for((project / "log").exists, 60, "it is busy")
+    processes += below(nest)
+    assert daemon.kill(made["sandboxID"]) == 204
+    busy.close()
+    wait_for(lambda: not [p for p in processes if process_exists(p)], 30, "nothing is left")
+
+
+@BWRAP
+def test_volumes(daemon):
+    assert daemon.request("POST", "/volumes", {"name": "shared"}).status == 201
+    body = {"templateID": "default", "timeout": 900, "volumeMounts": [{"name": "shared", "path": "/data"}]}
+    one, two = (daemon.request("POST", "/sandboxes", body, timeout=90).json for _ in range(2))
+    run(daemon, one, "echo one >/data/a")
+    assert run(daemon, two, "cat /data/a; stat -c %U /data/a") == "one\nuser\n"
+    full = "head -c 20000000 /dev/zero >/data/big"
+    assert os.strerror(errno.ENOSPC) in run(daemon, two, full, status=daemon.command(two, full)[0])
+    for sandbox in one, two:
+        daemon.kill(sandbox["sandboxID"])
+
+
+def test_none_says_why_not(project):
+    with Nested("none") as daemon:
+        made = daemon.create()
+        refused = mount(daemon, made, project, "/project", 501)["message"]
+        assert "the host's own file systems" in refused and "another tier" in refused
+        assert daemon.request("POST", "/volumes", {"name": "mine"}).status == 201
+        answer = daemon.request("POST", "/sandboxes", {"templateID": "default", "volumeMounts": [{"name": "mine", "path": "/d"}]})
+        assert answer.status == 501 and "another tier" in answer.json["message"], answer.body
+        assert not os.path.exists("/project")
+        daemon.kill(made["sandboxID"])
