@@ -37,8 +37,11 @@ struct machine_spec {
     // directory has to stay until on_ready. The driver only reads it, and several machines may
     // start from it at once.
     const char *image;
-    struct machine_size size;        // with an image: the size of the saved machine
-    bool background;                 // machine_set_background from the start
+    struct machine_size size; // with an image: the size of the saved machine
+    bool background;          // machine_set_background from the start
+    // Where the driver notes, before on_ready, that it made the machine of a spare (host/spares.h).
+    // If such a machine fails, the caller can make another one without. NULL: take no spare.
+    bool *spare_taken;
     const struct net_policy *policy; // what the machine may open to the outside; NULL: nothing
     // The configuration of cubby-egress as JSON (egress/egress.h). It holds secrets: the driver
     // wipes it after use and keeps it nowhere. NULL: the sandbox has none. Adoption ignores it,

@@ -10,6 +10,7 @@ import pytest
 
 from cubbyd import process_exists, wait_for
 from gvisor_world import RUNSC, Containers, files_of, note, post, put_note
+from harness import Later
 from jail_peer import status_of
 
 pytestmark = pytest.mark.skipif(not RUNSC.exists(), reason="runsc is not built: make runsc")
@@ -103,6 +104,25 @@ def test_a_spare_that_has_died_is_not_used(daemon):
     wait_for(lambda: f"template={d.home}/templates/default: the sentry of a spare has ended" in d.log.read_text(), 30, "it is seen")
     made = d.create()
     assert d.sentry(made) != spare and d.command(made, "echo hi") == (0, b"hi\n")
+
+
+@pytest.mark.parametrize("way", ["create", "wake", "fork"])
+def test_a_spare_that_dies_as_it_is_taken(daemon, way):
+    """It stands still from before it is taken, so it cannot have become the machine when it is killed."""
+    d, made, spare = daemon
+    put_note(d, made, "kept")
+    if way == "wake":
+        post(d, made, "pause", {"depth": "hibernate"}, status=204)
+    taken = d.log.read_text().count(" blank.taken ")
+    os.kill(spare, signal.SIGSTOP)
+    asked = Later({"create": d.create, "wake": lambda: post(d, made, "connect", {"timeout": 600}) and made,
+                   "fork": lambda: {**made, **post(d, made, "fork")[0]["sandbox"]}}[way])
+    wait_for(lambda: d.log.read_text().count(" blank.taken ") > taken, 60, "it is taken")
+    os.kill(spare, signal.SIGKILL)
+    other = asked.join()
+    assert d.sentry(other) != spare and d.command(other, "echo hi") == (0, b"hi\n")
+    assert way == "create" or note(d, other) == ["kept", "kept"]
+    assert f"id={other['sandboxID']} a machine is made without a spare" in d.log.read_text()
 
 
 def test_a_daemon_that_stops_ends_its_spare():

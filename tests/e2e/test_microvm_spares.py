@@ -14,7 +14,7 @@ import pytest
 
 from cubbyd import MicroVMs, process_exists, wait_for
 from gvisor_world import note, post, put_note
-from harness import TEST_HOME
+from harness import TEST_HOME, Later
 from jail_peer import NAMESPACES, UIDS, status_of
 from proc import descriptors
 
@@ -168,6 +168,24 @@ def test_a_spare_that_has_died_is_not_used(daemon):
     wait_for(lambda: f"pid={spare}: the QEMU of a spare was killed" in d.log.read_text(), 30, "it is seen")
     made = d.create()
     assert d.guest_pid(made) != spare and d.command(made, "echo hi") == (0, b"hi\n")
+
+
+@pytest.mark.parametrize("way", ["create", "wake", "fork"])
+def test_a_spare_that_dies_as_it_is_taken(daemon, way):
+    """It stands still from before it is taken, so it cannot have become the machine when it is killed."""
+    d, made, spare = daemon
+    put_note(d, made, "kept")
+    if way == "wake":
+        post(d, made, "pause", {"depth": "hibernate"}, status=204)
+    os.kill(spare, signal.SIGSTOP)
+    asked = Later({"create": d.create, "wake": lambda: post(d, made, "connect", {"timeout": 600}) and made,
+                   "fork": lambda: {**made, **post(d, made, "fork")[0]["sandbox"]}}[way])
+    wait_for(lambda: re.search(rf" spare.taken .*pid={spare}\b", d.log.read_text()), 60, "it is taken")
+    os.kill(spare, signal.SIGKILL)
+    other = asked.join()
+    assert d.guest_pid(other) != spare and d.command(other, "echo hi") == (0, b"hi\n")
+    assert way == "create" or note(d, other) == ["kept", "kept"]
+    assert f"id={other['sandboxID']} a machine is made without a spare" in d.log.read_text()
 
 
 def test_a_template_that_was_built_again_has_no_spare():

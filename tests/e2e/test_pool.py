@@ -2,7 +2,9 @@
 """Real sandboxes of the pool: usable at once, no two alike, and with no trace of use."""
 
 import json
+import os
 import re
+import signal
 import time
 
 import pytest
@@ -92,3 +94,26 @@ def test_nothing_tells_that_they_were_warmed(daemon, made):
     finally:
         plain.close()
         daemon.kill(other["sandboxID"])
+
+
+def test_one_that_dies_as_it_is_handed_out(daemon):
+    """Its guest stands still from before the hand-out, so it has not answered when it is killed."""
+    daemon.await_ready(1)
+    guests = {}
+    for name in daemon.directories():
+        try:
+            record = daemon.record(name)
+        except FileNotFoundError:
+            continue
+        if record["state"] == "pooled":
+            guests[name] = record["machine"]["qemu" if daemon.tier == "microvm" else "sentry"]["pid"]
+    for pid in guests.values():
+        os.kill(pid, signal.SIGSTOP)
+    other = daemon.create(envVars={"WHO": "it"})
+    pid = guests.pop(other["sandboxID"])
+    os.kill(pid, signal.SIGKILL)
+    for still in guests.values():
+        os.kill(still, signal.SIGCONT)
+    assert daemon.command(other, "hostname; echo $WHO") == (0, f"{other['sandboxID']}\nit\n".encode())
+    assert daemon.guest_pid(other) != pid and f"pool.replaced id={other['sandboxID']}" in daemon.log.read_text()
+    daemon.kill(other["sandboxID"])

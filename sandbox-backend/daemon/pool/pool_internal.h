@@ -18,7 +18,7 @@
 
 // Build a new member. Its state is CREATING, then POOLED. `cb` is called once, from the loop, when
 // the member is ready, or when its hand-out begins after a claim. After a failure `sb` is NULL, and
-// everything is removed.
+// everything is removed, unless the member is claimed.
 void pool__make(struct store *store, const struct known_template *template, sandbox_cb cb,
                 void *ctx);
 // Claim a member that is being built and has a machine, after create_identify.
@@ -35,12 +35,18 @@ void pool__claim(struct sandbox *sb, sandbox_cb cb, void *ctx);
 //  5. /init is answered: the guest has its token, environment, clock and entropy. The state is
 //     RUNNING.
 //
+// If step 3, 4 or 5 fails, or the machine ends before, the sandbox gets another machine, once: the
+// daemon ends the member's machine and brings up one from the template (bringup.h). Nobody has used
+// the first machine. A claimed member that fails while it is built is handed out in the same way.
+//
 // Requests that come before step 5 is done wait for it, as they do for a wake (pause_wake). A
-// failure after step 2 ends the sandbox, with the reason. The record holds the environment until
+// failure of that machine ends the sandbox, with the reason. The record holds the environment until
 // step 5 is done, so that the next daemon can finish the hand-out.
 
 // Begin a hand-out, after create_identify. `sb` is POOLED and its slot is free. `cb`: as for
 // create_start.
 void pool__hand_out(struct sandbox *sb, sandbox_cb cb, void *ctx);
+// The same with another machine than the member's, which has failed with `why` or is NULL.
+void pool__hand_out_other(struct sandbox *sb, const struct err *why, sandbox_cb cb, void *ctx);
 // Finish a hand-out that an earlier daemon began. `sb` is CREATING and has its machine.
 void pool__hand_out_again(struct sandbox *sb);

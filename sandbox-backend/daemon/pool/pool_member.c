@@ -55,6 +55,8 @@ static void warm(struct pool_member *p);
 static void on_warm_answer(int status, const char *text, const struct err *e, void *ctx);
 static void on_look(struct deadline *d);
 static void on_stopped(struct machine *m, const struct err *e, void *ctx);
+static bool on_exit_of_machine(struct operation *op, struct sandbox *sb, struct machine *m,
+                               const char *reason);
 static void cancel(struct operation *op, struct sandbox *sb);
 static void on_gone(struct operation *op);
 
@@ -65,12 +67,12 @@ static void on_look_closed(struct deadline *d)
     free(p);
 }
 
-// Give back the slot. The sandbox is POOLED.
-static void finish(struct pool_member *p)
+// Give back the slot. The sandbox is POOLED. e: why the member is not ready; NULL: it is.
+static void finish(struct pool_member *p, const struct err *e)
 {
     struct sandbox *sb = p->sb;
     operation_end(sb, &p->op);
-    p->cb(sb, NULL, p->ctx);
+    p->cb(e ? NULL : sb, e, p->ctx);
     deadline_close(&p->look, on_look_closed);
 }
 
@@ -84,11 +86,12 @@ void pool__make(struct store *store, const struct known_template *template, sand
                               .background = true,
                               .template_dir = xstrdup(template->dir),
                               .what = BRINGUP_INIT_ALL};
-    *p = (struct pool_member){.op = {.cancel = cancel, .on_gone = on_gone},
-                              .sb = sb,
-                              .cb = cb,
-                              .ctx = ctx,
-                              .start_ms = clock_mono_ms()};
+    *p = (struct pool_member){
+        .op = {.cancel = cancel, .on_gone = on_gone, .on_exit = on_exit_of_machine},
+        .sb = sb,
+        .cb = cb,
+        .ctx = ctx,
+        .start_ms = clock_mono_ms()};
     deadline_init(&p->look, store->loop, on_look);
     sb->unclaimed = true;
     sb->template = xstrdup(template->name);
@@ -110,8 +113,41 @@ static bool hand_out_if_claimed(struct pool_member *p)
     sandbox_cb cb = p->claim_cb;
     void *ctx = p->claim_ctx;
     sandbox_set_state(sb, SANDBOX_POOLED);
-    finish(p);
+    finish(p, NULL);
     pool__hand_out(sb, cb, ctx);
+    return true;
+}
+
+// The caller that has claimed the member gets the sandbox with another machine. Otherwise the
+// member ends.
+static void fail(struct pool_member *p, const char *doing, const struct err *e)
+{
+    struct sandbox *sb = p->sb;
+    sandbox_cb cb = p->claim_cb;
+    void *ctx = p->claim_ctx;
+    if (!cb) {
+        operation_fail(sb, doing, e);
+        return;
+    }
+    deadline_disarm(&p->look);
+    sandbox_set_state(sb, SANDBOX_POOLED);
+    finish(p, e);
+    pool__hand_out_other(sb, e, cb, ctx);
+}
+
+// A machine that is brought up is bringup_on_exit's. Before a claim, nobody knows the member.
+static bool on_exit_of_machine(struct operation *op, struct sandbox *sb, struct machine *m,
+                               const char *reason)
+{
+    struct pool_member *p = container_of(op, struct pool_member, op);
+    struct err e = ERR_INIT;
+    if (sb->bringup || !p->claim_cb || m != sb->machine)
+        return false;
+    if (p->call)
+        guest_call_cancel(steal(&p->call));
+    ending_log_tails(sb);
+    err_set(&e, ERR_UNAVAILABLE, "the machine ended: %s", reason);
+    fail(p, NULL, &e);
     return true;
 }
 
@@ -134,7 +170,7 @@ static void on_up(struct sandbox *sb, int64_t ready_ms, const struct err *e, voi
     struct pool_member *p = ctx;
     p->ready_ms = ready_ms;
     if (e) {
-        operation_fail(sb, NULL, e);
+        fail(p, NULL, e);
         return;
     }
     FAULT("pool.1");
@@ -226,7 +262,7 @@ static void on_warm_answer(int status, const char *text, const struct err *e, vo
         take_context(p, text, &failed);
     if (err_is(&failed)) {
         err_wrap(&failed, "warm-up step %zu", p->step + 1);
-        operation_fail(p->sb, NULL, &failed);
+        fail(p, NULL, &failed);
         return;
     }
     p->step++;
@@ -268,7 +304,7 @@ static void on_stopped(struct machine *m, const struct err *e, void *ctx)
     if (err_is(&p->op.err))
         return; // the member is being ended
     if (e) {
-        operation_fail(sb, "freeze the machine", e);
+        fail(p, "freeze the machine", e);
         return;
     }
     if (hand_out_if_claimed(p))
@@ -285,7 +321,7 @@ static void on_stopped(struct machine *m, const struct err *e, void *ctx)
     log_info("pool.ready", "id=%s template=%s ms=%lld machine_ms=%lld quiet_ms=%lld", sb->id,
              sb->template, (long long)(now - p->start_ms), (long long)(p->ready_ms - p->start_ms),
              (long long)(now - p->warm_ms));
-    finish(p);
+    finish(p, NULL);
 }
 
 // ---- failure

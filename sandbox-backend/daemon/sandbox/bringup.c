@@ -44,6 +44,8 @@ struct bringup {
     bool continues;           // bringup_continue: the machine existed before
     bool resumed;             // the machine was frozen and has been resumed
     bool cancelled;           // the sandbox is being ended
+    bool spare_taken;         // the machine was made of a spare
+    bool is_second;           // such a machine has failed, and this one is made without a spare
     int64_t ready_ms;
     struct err err;
     bringup_cb cb;
@@ -60,6 +62,7 @@ static void finish(struct bringup *b);
 static void on_machine_gone(void *ctx);
 static void on_stopped(struct machine *m, const struct err *e, void *ctx);
 static void done(struct bringup *b);
+static void start_again(struct bringup *b);
 
 void bringup_spec_fini(struct bringup_spec *spec)
 {
@@ -101,6 +104,12 @@ static bool goes_on(struct bringup *b)
 }
 
 // ---- 1. the directory
+static void strip(struct bringup *b)
+{
+    b->owed = true;
+    files_strip(b->sb, b->spec.dir != BRINGUP_DIR_DROP_IMAGE, on_stripped, b);
+}
+
 int bringup_start(struct sandbox *sb, struct bringup_spec *spec, bringup_cb cb, void *ctx,
                   struct err *e)
 {
@@ -108,8 +117,7 @@ int bringup_start(struct sandbox *sb, struct bringup_spec *spec, bringup_cb cb, 
     b->spec = *spec;
     *spec = (struct bringup_spec){0};
     if (b->spec.dir != BRINGUP_DIR_NEW) {
-        b->owed = true;
-        files_strip(sb, b->spec.dir == BRINGUP_DIR_STRIP, on_stripped, b);
+        strip(b);
         return 0;
     }
     if (mkdir(sb->dir, 0700) < 0)
@@ -144,6 +152,7 @@ static int make_machine(struct bringup *b)
         return -1;
     spec.image = b->spec.image;
     spec.background = b->spec.background;
+    spec.spare_taken = b->is_second ? NULL : &b->spare_taken;
     spec.egress = egress;
     b->owed = true;
     b->starting = sb->facts.driver->create(sb->store->loop, &spec, on_ready, ending_on_exit, sb);
@@ -380,8 +389,28 @@ static void on_stopped(struct machine *m, const struct err *e, void *ctx)
     done(b);
 }
 
+static bool falls_back(const struct bringup *b)
+{
+    return err_is(&b->err) && b->err.code != ERR_CANCELED && b->spare_taken && !b->is_second;
+}
+
+static void start_again(struct bringup *b)
+{
+    log_warn("sandbox.again", "id=%s a machine is made without a spare, because: %s", b->sb->id,
+             b->err.msg);
+    b->is_second = true;
+    b->err = ERR_INIT;
+    b->ready_ms = 0;
+    b->told = 0;
+    strip(b);
+}
+
 static void done(struct bringup *b)
 {
+    if (falls_back(b)) {
+        start_again(b);
+        return;
+    }
     struct sandbox *sb = b->sb;
     struct err e = b->err;
     int64_t ready_ms = b->ready_ms;
@@ -389,6 +418,18 @@ static void done(struct bringup *b)
     void *ctx = b->ctx;
     bringup_free(b);
     cb(sb, ready_ms, err_is(&e) ? &e : NULL, ctx);
+}
+
+// The driver has answered all requests to a machine that has ended.
+void bringup_leave(struct sandbox *sb)
+{
+    struct bringup *b = sb->bringup;
+    if (!b)
+        return;
+    assert(b->continues && !b->owed);
+    if (b->init)
+        guest_call_cancel(steal(&b->init));
+    bringup_free(b);
 }
 
 void bringup_cancel(struct sandbox *sb)

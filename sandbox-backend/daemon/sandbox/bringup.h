@@ -9,7 +9,9 @@
 //  4. Wait until the machine is ready, or has failed.
 //  5. POST /init to envd: token, environment, clock, host name, entropy.
 //  6. Wait for the answer 204: the guest is usable. If the machine ends first, that is a failure.
-//  7. After a failure: end the machine, and close the connections to it.
+//  7. After a failure: end the machine, and close the connections to it. If the machine was made of
+//     a spare (drivers/host/spares.h), repeat steps 1 to 6 once, without one: the spare may have
+//     ended while it waited, or as it was taken.
 //
 // A frozen machine needs only steps 5 to 7. The daemon sends /init and resumes the machine, whose
 // first work is then that request. After a failure the machine is frozen again.
@@ -73,5 +75,8 @@ void bringup_continue(struct sandbox *sb, enum bringup_init what, json_t *env, b
 
 // For ending.c: give up, because the sandbox is being ended. The callback does not come.
 void bringup_cancel(struct sandbox *sb);
+// Give up bringup_continue, because the machine has ended and the sandbox gets another one. The
+// callback does not come. Does nothing without a bring-up.
+void bringup_leave(struct sandbox *sb);
 // The machine ended by itself. Return true if a bring-up handles that.
 bool bringup_on_exit(struct sandbox *sb, const struct machine *m, const char *reason);

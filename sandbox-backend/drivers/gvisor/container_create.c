@@ -72,7 +72,8 @@ struct machine *container__create(uv_loop_t *loop, const struct machine_spec *sp
     // Step 1. The pinned runsc. Only after it has changed does this read the whole file.
     c->runsc = runsc_find(gvisor__runsc(), &e);
     c->from = spec->image ? xstrdup(spec->image) : NULL;
-    c->blank = spec->background ? NULL : blank_take(c->from, c->core.template, &c->core.size);
+    if (spec->spare_taken && !spec->background)
+        c->blank = blank_take(c->from, c->core.template, &c->core.size);
     if (c->runsc)
         core_work(&c->core, run_prepare, on_prepared, c);
     else
@@ -179,6 +180,7 @@ static int start_runsc(struct container *c, struct err *e)
 static void take_over(struct container *c)
 {
     struct blank *b = steal(&c->blank);
+    *c->core.spare_taken = true;
     c->creator = blank_yield(b, &c->dir, &c->core.guest_log, created, c);
     c->core.working = true; // until `created`
     c->untold = c->creator ? NULL : b;

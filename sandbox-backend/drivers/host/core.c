@@ -103,6 +103,7 @@ void core_init(struct machine_core *c, const struct core_kind *kind, uv_loop_t *
                                .dir = xstrdup(spec->dir),
                                .template = xstrdup(spec->template),
                                .background = spec->background,
+                               .spare_taken = spec->spare_taken,
                                .size = spec->size,
                                .vmnet = str_printf("%s/" CORE_VMNET, spec->dir),
                                .control = str_printf("%s/" CORE_CONTROL, spec->dir),

@@ -83,12 +83,13 @@ struct machine_core {
     const struct core_kind *kind;
     uv_loop_t *loop; // borrowed
     enum machine_state state;
-    bool ready;       // on_ready was called with the machine
-    bool adopted;     // an earlier daemon started it
-    bool cause_known; // `error` is the cause; otherwise a process that ends may give a better one
-    bool background;  // from its start
-    struct err error; // why it failed or ended
-    char *id;         // owned, as all strings here
+    bool ready;        // on_ready was called with the machine
+    bool adopted;      // an earlier daemon started it
+    bool cause_known;  // `error` is the cause; otherwise a process that ends may give a better one
+    bool background;   // from its start
+    bool *spare_taken; // borrowed, until on_ready (machine_spec); NULL: take no spare
+    struct err error;  // why it failed or ended
+    char *id;          // owned, as all strings here
     char *dir;
     char *template;                // the template's directory
     struct machine_size size;      // requested; 0: the template's

@@ -53,7 +53,8 @@ static void on_continued(struct qmp *q, const json_t *value, const struct err *e
 static void take_spare(struct microvm *m, const struct machine_spec *spec)
 {
     char *overlay auto_free = str_printf("%s/" MACHINE_OVERLAY, m->core.dir);
-    m->spare = spec->background ? NULL : spare_take(spec->template, &spec->size);
+    bool may = spec->spare_taken && !spec->background;
+    m->spare = may ? spare_take(spec->template, &spec->size) : NULL;
     if (m->spare && spare_move_disk(m->spare, overlay, NULL) < 0)
         spare_drop(steal(&m->spare));
 }
@@ -133,8 +134,10 @@ static bool take_over(struct microvm *m, const char *memory, struct launched *qe
 {
     m->from_spare =
         m->spare && spare_yield(m->spare, memory, m->qmp_path, core_on_guest_exit, &m->core, qemu);
-    if (m->from_spare)
+    if (m->from_spare) {
         m->spare = NULL;
+        *m->core.spare_taken = true;
+    }
     return m->from_spare;
 }
 

@@ -243,7 +243,7 @@ static bool is_second(void)
     return ++started % 2 == 0;
 }
 
-static void read_template(struct process_machine *m, bool with_image)
+static void read_template(struct process_machine *m, bool with_image, bool *spare_taken)
 {
     const char *how = "", *init = "", *guest = "";
     json_t *json = process__template_json(m->template, &m->err);
@@ -260,6 +260,11 @@ static void read_template(struct process_machine *m, bool with_image)
     json_decref(json);
     if (str_eq(m->how, "fail") || (str_eq(m->how, "second fails") && is_second()))
         err_set(&m->err, ERR_NOT_FOUND, "the machine would not start");
+    if (str_eq(m->how, "spare") && spare_taken) { // the spare ends as soon as it is taken
+        *spare_taken = true;
+        free(m->init_mode);
+        m->init_mode = xstrdup("die");
+    }
 }
 
 static void on_startable(struct process_machine *m)
@@ -289,7 +294,7 @@ static struct machine *start_machine(const struct driver *driver, uv_loop_t *loo
 {
     struct process_machine *m = machine_new(driver, loop, spec, on_ready, on_exit, ctx);
     m->image = spec->image ? xstrdup(spec->image) : NULL;
-    read_template(m, m->image != NULL);
+    read_template(m, m->image != NULL, spec->spare_taken);
     keep_size(m, &spec->size);
     process_set_background(&m->machine, spec->background);
     if (m->image && !err_is(&m->err))

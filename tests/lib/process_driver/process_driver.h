@@ -5,9 +5,11 @@
 //
 // A template is a directory with a template.json. Its members are "driver": "process" (or "plain"),
 // cpus, memory_mb and disk_mb. These members make a machine misbehave:
-// - "create": "fail", "second fails", "late", "held" or "never" (not ready until it is abandoned)
+// - "create": "fail", "second fails", "late", "held", "never" (not ready until it is abandoned), or
+//   "spare" (it is made of a spare, which ends before it answers /init; without one it is as usual)
 // - "restore": the same, for a start from an image only
 // - "save": "fail", "late" or "held"
+// - "resume": "held"
 // "late" is one second later. "held" lasts until the template no longer says so: what a test does
 // meanwhile is done in time on a busy host, too.
 // - "init": "refuse", "once" (refuses the second), "stop" (the machine stops before the first

@@ -50,7 +50,8 @@ void process__keep_policy(const struct process_machine *m, const struct net_poli
                           struct err *e);
 void process__keep_egress(const struct process_machine *m, const char *egress, struct err *e);
 json_t *process__template_json(const char *dir, struct err *e);
-// Tell whether the template says "held" for a step: "create", "restore" or "save". From any thread.
+// Tell whether the template says "held" for a step: "create", "restore", "save" or "resume". From
+// any thread.
 bool process__is_held(const char *dir, const char *step);
 void process__close(struct process_machine *m); // then calls on_gone
 

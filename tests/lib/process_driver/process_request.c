@@ -184,6 +184,10 @@ static void serve_pause(struct process_request *r)
 
 static void serve_resume(struct process_request *r)
 {
+    if (process__is_held(r->m->template, "resume")) {
+        deadline_arm(&r->m->turn, PROCESS_LOOK_MS);
+        return;
+    }
     if (!r->m->paused)
         err_set(&r->err, ERR_CONFLICT, "the machine is not paused");
     else

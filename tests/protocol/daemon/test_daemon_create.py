@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """cubbyd makes sandboxes: fields that it honours, requests that it refuses, limits, failures on the
-way.
+way, and machines that are made again.
 """
 
 import os
@@ -309,3 +309,101 @@ def test_disk_full():
         filler.unlink()
         made = daemon.create()
         assert daemon.kill(made["sandboxID"]) == 204
+
+
+# ---- a machine that is made of a spare, and ends before its guest has answered, is made again
+def post(daemon, made, what, body=None):
+    return daemon.request("POST", f"/sandboxes/{made['sandboxID']}/{what}", body or {})
+
+
+def whoami(daemon, made):
+    return daemon.through(made["sandboxID"], path="/whoami", token=made["envdAccessToken"]).status
+
+
+def put(daemon, made, text):
+    answer = daemon.through(made["sandboxID"], "PUT", "/disk/note", text, token=made["envdAccessToken"])
+    assert answer.status == 204, answer.body
+
+
+def note(daemon, made):
+    return daemon.through(made["sandboxID"], path="/disk/note", token=made["envdAccessToken"]).body
+
+
+def again(daemon):
+    return daemon.log.read_text().count(" sandbox.again ")
+
+
+@pytest.fixture
+def spares_end(daemon):
+    """From now on spares end as they are taken: a function that tells how often that has happened."""
+    def begin(**more):
+        daemon.template("default", **more)
+        return lambda: again(daemon) - before
+    before = again(daemon)
+    yield begin
+    daemon.template("default")
+    for name in daemon.directories():
+        daemon.kill(name)
+
+
+def test_a_spare_that_ends_as_it_is_taken(daemon, spares_end):
+    before = daemon.machines()
+    times = spares_end(create="spare")
+    made = daemon.create(envVars={"A": "b"})
+    assert whoami(daemon, made) == 200 and times() == 1
+    assert len(daemon.machines()) == len(before) + 1
+    assert not [name for name in daemon.directory(made["sandboxID"]).iterdir() if name.name.startswith("image")]
+
+
+def test_it_is_made_again_once(daemon, spares_end):
+    machines, directories = daemon.machines(), daemon.directories()
+    times = spares_end(create="spare", init="die")
+    answer = daemon.request("POST", "/v2/sandboxes", {"templateID": "default"})
+    assert answer.status // 100 == 5 and "envd" in answer.json["message"]
+    assert times() == 1 and daemon.machines() == machines and daemon.directories() == directories
+
+
+def test_a_failure_without_a_spare_is_one(daemon, spares_end):
+    times = spares_end(init="die")
+    assert daemon.request("POST", "/v2/sandboxes", {"templateID": "default"}).status // 100 == 5
+    assert times() == 0
+
+
+@pytest.mark.parametrize("depth", ["hibernate", "freeze"])
+def test_a_wake(daemon, spares_end, depth):
+    """A frozen machine is not made again."""
+    made = daemon.create()
+    put(daemon, made, b"kept")
+    assert post(daemon, made, "pause", {"depth": depth}).status == 204
+    times = spares_end(restore="spare")
+    assert post(daemon, made, "connect", {"timeout": 300}).status in (200, 201)
+    assert note(daemon, made) == b"kept" and times() == (depth == "hibernate")
+
+
+def test_a_rollback_and_a_create_from_a_snapshot(daemon, spares_end):
+    made = daemon.create()
+    put(daemon, made, b"before")
+    snapshot = post(daemon, made, "snapshots").json["snapshotID"]
+    put(daemon, made, b"after")
+    times = spares_end(restore="spare")
+    assert post(daemon, made, "rollback", {"snapshotID": snapshot}).status == 200
+    assert note(daemon, made) == b"before" and times() == 1
+    assert note(daemon, daemon.create(templateID=snapshot)) == b"before" and times() == 2
+
+
+def test_a_rollback_that_fails_twice_changes_nothing(daemon, spares_end):
+    made = daemon.create()
+    snapshot = post(daemon, made, "snapshots").json["snapshotID"]
+    put(daemon, made, b"after")
+    times = spares_end(restore="spare", init="die")
+    assert post(daemon, made, "rollback", {"snapshotID": snapshot}).status // 100 == 5
+    assert times() == 1 and note(daemon, made) == b"after"
+
+
+def test_a_fork(daemon, spares_end):
+    made = daemon.create()
+    put(daemon, made, b"kept")
+    times = spares_end(restore="spare")
+    children = [{**made, **one["sandbox"]} for one in post(daemon, made, "fork", {"count": 2}).json]
+    assert len(children) == 2 and times() == 2
+    assert [note(daemon, child) for child in children] == [b"kept", b"kept"]

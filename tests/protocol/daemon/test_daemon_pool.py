@@ -219,6 +219,69 @@ def test_one_that_is_being_made_is_taken():
         d.await_ready(1)
 
 
+def is_usable(d, made):
+    """Its one machine is another one than the pool's, and has all that was asked for."""
+    assert d.whoami(made) == 200
+    wait_for(lambda: d.record(made["sandboxID"])["state"] == "running", 30, "its record says that it runs")
+    told = d.init_of(made["sandboxID"])
+    assert told["accessToken"] == made["envdAccessToken"] and told["envVars"]["A"] == "b"
+    assert json.loads((d.directory(made["sandboxID"]) / "policy.json").read_text())["allowOut"] == ["8.8.8.8/32"]
+    return d.machine(made["sandboxID"]) in d.machines() and d.log.read_text().count(" pool.replaced ") == 1
+
+
+ASKED = {"envVars": {"A": "b"}, "network": {"allowOut": ["8.8.8.8"], "denyOut": ["0.0.0.0/0"]}}
+
+
+def handed_out_and_killed(d):
+    """A sandbox whose machine from the pool was killed after the create was answered."""
+    d.await_ready(1)
+    d.template("default", created_at="first", resume="held")
+    (name, record), = d.pooled().items()
+    made = d.create(**ASKED)
+    assert made["sandboxID"] == name
+    return made, record["machine"]["pid"]
+
+
+def test_one_that_dies_as_it_is_handed_out():
+    with Pool("1") as d:
+        made, pid = handed_out_and_killed(d)
+        os.kill(pid, signal.SIGKILL)
+        assert is_usable(d, made) and d.machine(made["sandboxID"]) != pid
+
+
+def test_one_that_dies_twice_ends():
+    with Pool("1") as d:
+        made, pid = handed_out_and_killed(d)
+        d.template("default", created_at="first", init="die")
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: d.get(made["sandboxID"]).status == 404, 30, "it has ended")
+        assert d.log.read_text().count(" pool.replaced ") == 1
+
+
+def test_one_that_is_killed_while_it_gets_another_machine():
+    with Pool("1") as d:
+        made, pid = handed_out_and_killed(d)
+        d.template("default", created_at="first", create="held")
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: " pool.replaced " in d.log.read_text(), 30, "it is on its way")
+        assert d.kill(made["sandboxID"]) == 204
+        wait_for(lambda: made["sandboxID"] not in d.directories(), 30, "nothing is left")
+
+
+def test_one_that_is_taken_and_dies_while_it_is_made():
+    d = Pool("1")
+    d.template("default", created_at="first", init="stop")
+    with d:
+        pid, = wait_for(lambda: [p for p in d.machines() if is_stopped(p)], 30, "one is being made")
+        d.template("default", created_at="first")
+        name, = d.directories()
+        asked = Later(lambda: d.create(**ASKED))
+        wait_for(lambda: d.shelf()["claimed"] == 1, 30, "it is taken")
+        os.kill(pid, signal.SIGKILL)
+        made = asked.join()
+        assert made["sandboxID"] == name and is_usable(d, made) and d.shelf()["failed"] == 1
+
+
 def test_one_that_has_no_machine_yet_is_not_waited_for():
     d = Pool("1")
     d.template("default", created_at="first", create="held")
@@ -300,6 +363,7 @@ def test_a_failure_after_the_answer_is_told():
     d.template("default", created_at="first", init="once")
     with d:
         d.await_ready(1)
+        d.template("default", created_at="first", init="refuse")  # of the machine in its place
         made = d.create()
         answer = d.through(made["sandboxID"], path="/whoami", token=made["envdAccessToken"])
         assert answer.status == 502
