@@ -253,6 +253,13 @@ int connection_snapshot_delete(struct connection *c, const char *snapshot, struc
     return outcome(c, &w);
 }
 
+json_t *connection_volumes(struct connection *c, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volumes(c->client, on_json, &w);
+    return wait_for(c, &w);
+}
+
 json_t *connection_health(struct connection *c, struct err *e)
 {
     struct wait w = {.loop = &c->loop, .e = e};

@@ -78,7 +78,8 @@ json_t *connection_mounts(struct connection *c, const char *id, struct err *e);
 int connection_unmount(struct connection *c, const char *id, const char *target, struct err *e);
 int connection_rollback(struct connection *c, const char *id, const char *snapshot, struct err *e);
 
-// A node that is drained (client.h).
+// For the daemon's operator (client.h).
+json_t *connection_volumes(struct connection *c, struct err *e);
 json_t *connection_health(struct connection *c, struct err *e);
 int connection_drain(struct connection *c, bool wakes, struct err *e);
 json_t *connection_move(struct connection *c, const char *id, const char *node, bool cut,

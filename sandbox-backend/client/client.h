@@ -405,7 +405,9 @@ int network_spec(json_t **out, const char *what, const json_t *allow, const json
 
 // ---- a node of a fleet that is drained, at the local daemon's socket. `id` and `node` are valid.
 
-// Get {"node", "draining", ...}.
+// Get the volumes of all owners: [{"volumeID", "name"}].
+struct client_op *client_volumes(struct client *c, client_json_cb cb, void *ctx);
+// Get {"node", "draining", "load", "room", ...}.
 struct client_op *client_health(struct client *c, client_json_cb cb, void *ctx);
 // Take no new sandboxes; and, unless `wakes`, wake none.
 struct client_op *client_drain(struct client *c, bool wakes, client_done_cb cb, void *ctx);

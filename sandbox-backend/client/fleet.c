@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node of a fleet that is drained, for the local daemon's socket (docs/fleet.md).
+// A node of a fleet that is drained, and other requests to the local daemon's socket that only its
+// operator makes (docs/fleet.md).
 #include <string.h>
 
 #include "sandbox-backend/base/mem.h"
@@ -20,6 +21,20 @@ static struct client_op *tell(struct client *c, const char *method, const char *
 static bool is_object(const json_t *answer)
 {
     return json_is_object(answer);
+}
+
+static bool is_list(const json_t *answer)
+{
+    return json_is_array(answer);
+}
+
+struct client_op *client_volumes(struct client *c, client_json_cb cb, void *ctx)
+{
+    const struct call_opts opts = {.method = "GET", .target = "/volumes", .timeout_ms = ASK_MS};
+    return ask_start(
+        c, &opts,
+        &(struct ask){
+            .json_cb = cb, .ctx = ctx, .is_sound = is_list, .unsound = "a list was expected"});
 }
 
 static struct client_op *ask(struct client *c, const char *method, const char *target,

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real sandboxes of one daemon are moved to another one, a home of its own on this host, with their memory: programs
-and Python variables go on. tests/protocol/fleet/test_fleet_drain.py has the proxy, and what is interrupted."""
+and Python variables go on. Sandboxes of the process driver are moved by real ssh, between two hosts.
+tests/protocol/fleet/test_fleet_drain.py has the proxy, and what is interrupted."""
 
+import os
 import subprocess
 
 import pytest
 
 from cubbyd import Shipped, wait_for
+from fleet import DrainNode, Fleet
+from fleet_hosts import Hosts
 from harness import BIN
 from test_hibernate import COUNTER, counted, python, run
 from tiers import tier  # noqa: F401
@@ -81,3 +85,63 @@ def test_a_mount_of_this_host_stays(pair, tmp_path):
         for node in (a, b):
             for one in node.directories():
                 node.kill(one)
+
+
+# ---- by ssh
+@pytest.fixture
+def hosts(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    fleet = Fleet("a", "b", kind=DrainNode)
+    fleet.list_nodes(a="then=b")
+    with fleet:
+        made = Hosts(fleet, tmp_path)
+        yield made
+        made.close()
+
+
+def count(fleet, made, method="GET"):
+    answer = fleet.through(made["sandboxID"], method, "/count", headers={"X-Access-Token": made["envdAccessToken"]})
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def here(fleet, node):
+    return {one["sandboxID"] for one in fleet.nodes[node].request("GET", "/v2/sandboxes").json}
+
+
+def test_sandboxes_go_over_the_wire(hosts):
+    fleet = hosts.fleet
+    running, paused = fleet.create("a"), fleet.create("a")
+    count(fleet, running, "POST")
+    before = count(fleet, running)
+    assert fleet.request("POST", f"/sandboxes/{paused['sandboxID']}/pause", {}).status == 204
+    ids = {one["sandboxID"] for one in (running, paused)}
+    assert hosts.drain() == dict.fromkeys(ids, "moved")
+    assert here(fleet, "a") == set() and here(fleet, "b") == ids
+    after = count(fleet, running)
+    assert after["boot"] == before["boot"] and after["count"] >= before["count"]
+    assert hosts.log.read_text().count("Accepted publickey for root from ") == len(ids)
+
+
+def test_a_host_that_is_not_the_one_that_is_known(hosts):
+    """Nothing is sent to it. The command cannot tell how far it came, so the sandbox waits for the next run."""
+    fleet = hosts.fleet
+    made = fleet.create("a")
+    hosts.trust((hosts.where / "root/.ssh/id_ed25519.pub").read_text())
+    said = hosts.drain(status=1)
+    assert said[made["sandboxID"]].startswith("unsure") and "Host key verification failed" in hosts.said
+    assert here(fleet, "b") == set() and "Accepted" not in hosts.log.read_text()
+    hosts.trust()
+    assert hosts.drain() == {made["sandboxID"]: "moved"} and here(fleet, "b") == {made["sandboxID"]}
+
+
+def test_a_cable_that_breaks_is_no_loss(hosts):
+    """The other host cannot be reached; once it can, the command goes on."""
+    fleet = hosts.fleet
+    made = fleet.create("a")
+    hosts.a.ip("link", "set", "eth0", "down")
+    assert hosts.drain(status=1)[made["sandboxID"]].startswith("unsure")
+    hosts.a.ip("link", "set", "eth0", "up")
+    assert hosts.drain() == {made["sandboxID"]: "moved"}
+    assert here(fleet, "a") == set() and here(fleet, "b") == {made["sandboxID"]}

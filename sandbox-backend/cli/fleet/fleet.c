@@ -13,9 +13,11 @@
 #define TEXT                                                                                       \
     "config writes a configuration for HAProxy to standard output. The proxy sends each request\n" \
     "to the node that the sandbox's id names, and creates to the node with most room.\n\n"         \
-    "drain moves the sandboxes of NODE, on whose host it runs, to the node that NODE's line in\n"  \
-    "the list names by then=, with their memory. It prints each sandbox that stays, and why.\n"    \
-    "Interrupted, it can be run again. receive is its other side, which it runs there by ssh.\n\n" \
+    "drain moves the sandboxes of NODE, on whose host it runs, to another node, with their\n"      \
+    "memory: to the one that NODE's line in the list names by then=. If it names none, drain\n"    \
+    "writes the node with the least load into the list, which the proxy has to get then.\n"        \
+    "--reload COMMAND does that. drain prints each sandbox, snapshot and volume that stays, and\n" \
+    "why. Interrupted, it can be run again. receive is its other side, which it runs by ssh.\n\n"  \
     "A line of NODES-FILE is: NAME URL [agent=HOST:PORT] [then=NAME] [moved=NAME]"
 
 static struct fleet_config config; // too large for the stack
@@ -69,6 +71,7 @@ static int run(int argc, char **argv, struct fleet_drain *drain, bool wake)
     if (argc == 4 && strcmp(what, "drain") == 0) {
         drain->node = argv[2];
         drain->nodes = argv[3];
+        drain->ca = config.ca;
         return fleet_drain(drain);
     }
     return cli_usage_error("fleet takes config NODES-FILE, drain NODE NODES-FILE, or receive ID; "
@@ -86,21 +89,23 @@ int verb_fleet(int argc, char **argv)
         CLI_STRING("cert", &config.cert, "FILE",
                    "config: the proxy's certificate and key (PEM, one file)"),
         CLI_STRING("ca", &config.ca, "FILE",
-                   "config: authorities (PEM) of the nodes' certificates (default: the system's)"),
+                   "authorities (PEM) of the nodes' certificates (default: the system's)"),
         CLI_FLAG("allow-plaintext-network", &config.allow_plaintext,
                  "config: listen beyond loopback without TLS"),
-        CLI_STRING("to", &drain.to, "NODE", "drain: the node that must be the one of the list"),
+        CLI_STRING("to", &drain.to, "NODE,...", "drain: only one of these nodes may get them"),
         CLI_STRING("via", &drain.via, "COMMAND",
                    "drain: how to run cubby on the other host (default: \"ssh HOST cubby\")"),
+        CLI_STRING("reload", &drain.reload, "COMMAND",
+                   "drain: brings the changed list to the proxy and to the nodes"),
         CLI_FLAG("wake", &wake, "receive: let the sandbox run at once"),
     };
-    const struct cli_usage usage = {
-        .synopsis = "fleet config [OPTIONS] NODES-FILE\n"
-                    "       cubby fleet drain [--to NODE] [--via COMMAND] NODE NODES-FILE\n"
-                    "       cubby fleet receive [--wake] ID",
-        .text = TEXT,
-        .opts = opts,
-        .opt_count = ARRAY_LEN(opts)};
+    const struct cli_usage usage = {.synopsis =
+                                        "fleet config [OPTIONS] NODES-FILE\n"
+                                        "       cubby fleet drain [OPTIONS] NODE NODES-FILE\n"
+                                        "       cubby fleet receive [--wake] ID",
+                                    .text = TEXT,
+                                    .opts = opts,
+                                    .opt_count = ARRAY_LEN(opts)};
     int done = cli_begin(&usage, &argc, argv);
     return done >= 0 ? done : run(argc, argv, &drain, wake);
 }

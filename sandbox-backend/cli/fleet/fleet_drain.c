@@ -39,10 +39,12 @@ enum outcome {
 
 struct drain {
     struct connection c;
+    const struct fleet_drain *o;
     const char *to;
     char *via;     // owned
     char *archive; // owned; path of the file that carries one sandbox
     int counts[OUTCOMES];
+    int left; // snapshots and volumes, which stay
 };
 
 // ---- 1. what was asked for
@@ -54,23 +56,49 @@ static char *ssh_to(const struct node *n)
     return str_printf("ssh -oBatchMode=yes -- '%.*s' cubby", len, n->address + v6);
 }
 
-// Find the other node. *via: a new string.
+// Find the other node. *via: a new string. Without one in the list, *to stays empty.
 static int find_other(const struct fleet_drain *o, const struct nodes *nodes, char to[], char **via,
                       struct err *e)
 {
     const struct node *n = nodes_find(nodes, o->node);
     if (!n)
         return err_set(e, ERR_NOT_FOUND, "%s does not name the node \"%.40s\"", o->nodes, o->node);
+    if (*n->moved)
+        return err_set(e, ERR_PRECONDITION, "node \"%s\" was moved to \"%s\" already", n->name,
+                       n->moved);
     const struct node *other = nodes_find(nodes, n->then);
-    if (!other || (o->to && !str_eq(o->to, n->then)))
+    if (other && !fleet_allows(o->to, n->then))
         return err_set(e, ERR_PRECONDITION,
-                       "the proxy would not find the sandboxes at their new node: write then=%s "
-                       "into the line of \"%s\" in %s, and give the proxy the configuration of "
-                       "that list (cubby fleet config)",
-                       o->to ? o->to : "NAME", n->name, o->nodes);
+                       "the line of \"%s\" in %s has then=%s, which --to does not name: the proxy "
+                       "would not find the sandboxes at another node",
+                       n->name, o->nodes, n->then);
+    if (!other)
+        return 0;
     snprintf(to, NODE_NAME_MAX + 1, "%s", other->name);
     *via = o->via ? xstrdup(o->via) : ssh_to(other);
     return 0;
+}
+
+// Choose the other node, and write it into the list. The proxy must have that before a sandbox is
+// moved.
+static int choose_other(const struct fleet_drain *o, struct nodes *nodes, struct err *e)
+{
+    struct node_choice choice;
+    if (fleet_choose(o, nodes, &choice, e) < 0)
+        return -1;
+    char *word auto_free = str_printf("then=%s", choice.node->name);
+    if (fleet_list_set(o->nodes, o->node, word, e) < 0)
+        return -1;
+    fprintf(stderr, "Node %s has most room (load %lld %%), so %s has %s now.\n", choice.node->name,
+            (long long)choice.load, o->nodes, word);
+    nodes_fini(nodes);
+    if (nodes_read(o->nodes, nodes, e) < 0)
+        return -1;
+    if (o->reload)
+        return 0;
+    return err_set(e, ERR_PRECONDITION,
+                   "give that list to the proxy (cubby fleet config) and to each node, and run "
+                   "this again; --reload COMMAND does both");
 }
 
 static int check_here(struct drain *d, const char *node, struct err *e)
@@ -206,6 +234,8 @@ static enum outcome move_one(struct drain *d, const char *id, struct err *e)
     return result;
 }
 
+static int report_rest(struct drain *d, struct err *e);
+
 // ---- 3. all of them
 static void print(const char *id, enum outcome what, const struct err *e)
 {
@@ -255,15 +285,14 @@ static int move_all(struct drain *d, struct err *e)
 }
 
 // While it works, nothing wakes here. What stays may wake again afterwards.
-static int drain(struct drain *d, const char *node, struct err *e)
+static int drain(struct drain *d, struct err *e)
 {
-    if (check_here(d, node, e) < 0)
-        return -1;
     int lock auto_close = lock_home(d, e);
-    if (lock < 0 || connection_drain(&d->c, false, e) < 0)
+    if (lock < 0 || (d->o->reload && fleet_reload(d->o->reload, e) < 0) ||
+        connection_drain(&d->c, false, e) < 0)
         return -1;
     tool_watch_signals();
-    int result = move_all(d, e);
+    int result = move_all(d, e) < 0 ? -1 : report_rest(d, e);
     tool_unwatch_signals();
     struct err after = ERR_INIT;
     if (connection_drain(&d->c, true, &after) < 0 && result == 0) {
@@ -273,17 +302,93 @@ static int drain(struct drain *d, const char *node, struct err *e)
     return result;
 }
 
-static int report(const struct drain *d, const char *node)
+// ---- 4. what belongs to the node
+
+static void print_left(struct drain *d, const char *what, const char *id, const char *command)
+{
+    char *line auto_free = str_printf("%s stays: %s; copy it with: %s", id, what, command);
+    cli_print_line(line);
+    d->left++;
+}
+
+// An imported snapshot has another id, and belongs to the operator.
+static int report_snapshots(struct drain *d, struct err *e)
+{
+    size_t i;
+    json_t *one, *list = connection_snapshots(&d->c, NULL, e);
+    json_array_foreach (list, i, one) {
+        const char *id = json_string_value(json_object_get(one, "snapshotID"));
+        char *plain auto_free = id ? xstrndup(id, strcspn(id, ":")) : NULL;
+        char *command auto_free =
+            str_printf("cubby snapshot export %s %s.cubby && %s snapshot import /dev/stdin "
+                       "<%s.cubby",
+                       plain, plain, d->via, plain);
+        if (plain)
+            print_left(d, "a snapshot's id names its node", plain, command);
+    }
+    json_decref(list);
+    return list ? 0 : -1;
+}
+
+static int report_volumes(struct drain *d, struct err *e)
+{
+    char *all auto_free = str_printf("%s/volumes", d->c.home);
+    char *where auto_free = str_shell_word(all);
+    size_t i;
+    json_t *one, *list = connection_volumes(&d->c, e);
+    json_array_foreach (list, i, one) {
+        const char *id = json_string_value(json_object_get(one, "volumeID"));
+        char *command auto_free =
+            str_printf("tar --xattrs -C %s -cf - %s, unpacked in the directory volumes of the "
+                       "other node's home, before its daemon starts",
+                       where, id);
+        if (id)
+            print_left(d, "volumes are of one node", id, command);
+    }
+    json_decref(list);
+    return list ? 0 : -1;
+}
+
+static int report_rest(struct drain *d, struct err *e)
+{
+    return report_snapshots(d, e) < 0 ? -1 : report_volumes(d, e);
+}
+
+// ---- 5. the end
+// Nothing asks this node any more once the proxy has moved= in its list.
+static int close_node(const struct drain *d, struct err *e)
+{
+    char *word auto_free = str_printf("moved=%s", d->to);
+    if (fleet_list_set(d->o->nodes, d->o->node, word, e) < 0 || fleet_reload(d->o->reload, e) < 0)
+        return -1;
+    fprintf(stderr, "%s has %s now; its daemon can be stopped.\n", d->o->nodes, word);
+    return 0;
+}
+
+static int report(const struct drain *d)
 {
     const int *n = d->counts;
+    struct err e = ERR_INIT;
     fprintf(stderr, "%d moved to node %s, %d stay, %d unsure. Node %s takes no new sandboxes.\n",
-            n[MOVED], d->to, n[STAYS], n[UNSURE], node);
-    if (n[STAYS] + n[UNSURE])
+            n[MOVED], d->to, n[STAYS] + d->left, n[UNSURE], d->o->node);
+    if (n[STAYS] + n[UNSURE] + d->left)
         return EXIT_STAYS;
+    if (d->o->reload)
+        return close_node(d, &e) < 0 ? cli_fail(&e) : 0;
     fprintf(stderr,
             "Now write moved=%s in place of then=%s into its line of the list, make the "
             "proxy's configuration again, and stop its daemon.\n",
             d->to, d->to);
+    return 0;
+}
+
+static int prepare(const struct fleet_drain *o, struct nodes *nodes, struct drain *d, char to[],
+                   struct err *e)
+{
+    if (nodes_read(o->nodes, nodes, e) < 0 || find_other(o, nodes, to, &d->via, e) < 0)
+        return -1;
+    if (!*to && (choose_other(o, nodes, e) < 0 || find_other(o, nodes, to, &d->via, e) < 0))
+        return -1;
     return 0;
 }
 
@@ -293,16 +398,16 @@ int fleet_drain(const struct fleet_drain *o)
     const struct backend_opts local = {.backend = "local"};
     struct err e = ERR_INIT;
     char to[NODE_NAME_MAX + 1] = "";
-    struct drain d = {.to = to};
-    int result = nodes_read(o->nodes, &nodes, &e) < 0 || find_other(o, &nodes, to, &d.via, &e) < 0
-                     ? -1
-                     : connection_open(&d.c, &local, CONNECT_NEVER_STARTS, &e);
+    struct drain d = {.o = o, .to = to};
+    int result = connection_open(&d.c, &local, CONNECT_NEVER_STARTS, &e);
     if (result == 0) {
-        result = drain(&d, o->node, &e);
+        result = check_here(&d, o->node, &e) < 0 || prepare(o, &nodes, &d, to, &e) < 0 ? -1 : 0;
+        result = result < 0 ? -1 : drain(&d, &e);
         connection_close(&d.c);
     }
     nodes_fini(&nodes);
+    result = result < 0 ? cli_fail(&e) : report(&d);
     free(d.via);
     free(d.archive);
-    return result < 0 ? cli_fail(&e) : report(&d, o->node);
+    return result;
 }

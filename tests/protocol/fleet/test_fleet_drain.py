@@ -350,7 +350,7 @@ def test_streams_are_cut_and_the_end_time_comes_there(fleet):
     assert fleet.drain() == {}
 
 
-@pytest.mark.parametrize("words, why", [(["--to", "c"], "write then=c"), ([], "not node")])
+@pytest.mark.parametrize("words, why", [(["--to", "c"], "which --to does not name"), ([], "not node")])
 def test_what_cannot_begin(fleet, words, why):
     if words:
         fleet.drain(*words, status=1)
@@ -418,6 +418,7 @@ def test_killed_in_the_middle(tmp_path, killed, before_it):
         gate = Gate(fleet, tmp_path, before_it)
         process = fleet.begin(via=gate.via)
         gate.wait()
+        assert (fleet.nodes["a"].home / "cache/drain.cubby").stat().st_mode & 0o777 == 0o600
         if killed == "command":
             process.kill()
             process.communicate(timeout=60)

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node that gets the sandboxes of a drained one: its choice by load, and its name in the list.
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/cli/connection.h"
+#include "sandbox-backend/cli/fleet/fleet.h"
+#include "sandbox-backend/drivers/host/tool.h"
+
+#define LIST_BYTES 65536 // of the file
+
+// ---- the choice
+
+bool fleet_allows(const char *names, const char *node)
+{
+    char *copy auto_free = names ? xstrdup(names) : NULL;
+    char *rest = copy;
+    for (char *name; (name = strsep(&rest, ","));)
+        if (str_eq(name, node))
+            return true;
+    return !names;
+}
+
+// Return the node's load in percent, or -1: it takes no sandboxes, or does not answer.
+static int64_t load_of(const struct node *n, const char *ca, struct err *e)
+{
+    const struct backend_opts far = {.backend = n->url,
+                                     .client = {.dialect = "cubbyd", .ca_file = ca}};
+    struct connection c;
+    if (connection_open(&c, &far, CONNECT_NEVER_STARTS, e) < 0)
+        return -1;
+    json_t *health = connection_health(&c, e);
+    const json_t *load = json_object_get(health, "load");
+    int64_t percent = json_is_integer(load) ? json_integer_value(load) : -1;
+    connection_close(&c);
+    if (health && !str_eq(json_string_value(json_object_get(health, "node")), n->name))
+        percent = err_set(e, ERR_PRECONDITION, "another daemon answers at %s", n->url);
+    else if (health && !json_is_true(json_object_get(health, "room")))
+        percent = err_set(e, ERR_BUSY, "it is full, or is drained itself");
+    else if (health && percent < 0)
+        err_set(e, ERR_INTERNAL, "it does not tell its load");
+    json_decref(health);
+    return percent;
+}
+
+int fleet_choose(const struct fleet_drain *o, const struct nodes *nodes, struct node_choice *out,
+                 struct err *e)
+{
+    struct buf why auto_buf = BUF_INIT;
+    *out = (struct node_choice){.load = -1};
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct node *n = &nodes->all[i];
+        struct err no = ERR_INIT;
+        if (str_eq(n->name, o->node) || *n->moved || *n->then || !fleet_allows(o->to, n->name))
+            continue;
+        int64_t load = load_of(n, o->ca, &no);
+        if (load < 0)
+            buf_printf(&why, "; %s: %.80s", n->name, no.msg);
+        else if (!out->node || load < out->load)
+            *out = (struct node_choice){.node = n, .load = load};
+    }
+    if (out->node)
+        return 0;
+    return err_set(e, ERR_UNAVAILABLE, "no other node of %s can take the sandboxes%s", o->nodes,
+                   buf_str(&why));
+}
+
+// ---- the list
+
+// Copy a line without the words "then=..." and "moved=...", up to its comment.
+static void copy_words(const char *line, size_t len, struct buf *out)
+{
+    for (size_t i = 0; i < len;) {
+        size_t blanks = strspn(line + i, " \t\r"), word = strcspn(line + i + blanks, " \t\r#\n");
+        const char *at = line + i + blanks;
+        if (!word)
+            break;
+        if (!str_starts(at, "then=") && !str_starts(at, "moved="))
+            buf_add(out, line + i, blanks + word);
+        i += blanks + word;
+    }
+}
+
+static bool is_of(const char *line, const char *node)
+{
+    const char *at = line + strspn(line, " \t\r");
+    size_t len = strcspn(at, " \t\r#\n");
+    return len == strlen(node) && strncmp(at, node, len) == 0;
+}
+
+static void edit(const char *text, const char *node, const char *word, struct buf *out)
+{
+    for (const char *line = text; *line;) {
+        size_t len = strcspn(line, "\n"), words = strcspn(line, "#\n");
+        if (is_of(line, node)) {
+            copy_words(line, words, out);
+            buf_printf(out, " %s%s%.*s", word, words < len ? "  " : "", (int)(len - words),
+                       line + words);
+        } else {
+            buf_add(out, line, len);
+        }
+        if (line[len])
+            buf_addc(out, line[len++]);
+        line += len;
+    }
+}
+
+int fleet_list_set(const char *path, const char *node, const char *word, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT, edited auto_buf = BUF_INIT;
+    struct stat st;
+    if (file_read(path, LIST_BYTES, &text, e) < 0)
+        return -1;
+    edit(buf_str(&text), node, word, &edited);
+    mode_t mode = stat(path, &st) == 0 ? st.st_mode & 0777 : 0644;
+    if (file_write_atomic(path, edited.data, edited.len, mode, e) == 0)
+        return 0;
+    return err_wrap(e, "write %s into the line of \"%s\" yourself, because it cannot be written",
+                    word, node);
+}
+
+// ---- the command that brings the list to the proxy and the nodes
+
+int fleet_reload(const char *command, struct err *e)
+{
+    const char *argv[] = {"sh", "-c", command, NULL};
+    const struct tool tool = {.argv = argv, .package = "dash", .out = 2, .log = 2, .keep = -1};
+    return tool_run(&tool, e) == 0 ? 0 : err_wrap(e, "--reload");
+}
