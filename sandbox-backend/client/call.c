@@ -40,7 +40,8 @@ void call__set_state(struct call *call, enum call_state to)
         [CALL_QUEUED] = 1u << CALL_FINDING,
         [CALL_FINDING] =
             1u << CALL_DATING | 1u << CALL_LOOKING_UP | 1u << CALL_SENDING | 1u << CALL_ENDING,
-        [CALL_DATING] = 1u << CALL_LOOKING_UP | 1u << CALL_SENDING | 1u << CALL_ENDING,
+        [CALL_DATING] =
+            1u << CALL_DATING | 1u << CALL_LOOKING_UP | 1u << CALL_SENDING | 1u << CALL_ENDING,
         [CALL_LOOKING_UP] = 1u << CALL_SENDING | 1u << CALL_ENDING,
         [CALL_SENDING] = 1u << CALL_WAITING | 1u << CALL_DOUBTING | 1u << CALL_ENDING,
         [CALL_WAITING] = 1u << CALL_SENDING | 1u << CALL_ENDING,
@@ -98,6 +99,7 @@ struct call *call_start(struct client *c, const struct call_opts *opts,
     call->body_total = opts->body_total;
     call->timeout_ms = opts->timeout_ms;
     call->needs = opts->needs;
+    call->depends = opts->depends;
     if (opts->refused)
         call->err = *opts->refused;
     enqueue(call);
@@ -116,11 +118,21 @@ static void find_server(struct call *call)
         on_server(NULL, call);
 }
 
+// Return whether a later version of the server has the feature, and the present one is not known.
 static bool may_have_later(const struct client *c, enum feature feature)
 {
     const struct dialect *d = c->dialect;
-    return feature && d->instead[feature] && d->later && !d->later->instead[feature] &&
-           !c->is_version_known;
+    if (!feature || !d->instead[feature] || c->is_version_known)
+        return false;
+    for (d = d->later; d; d = d->later)
+        if (!d->instead[feature])
+            return true;
+    return false;
+}
+
+static bool is_to_be_dated(const struct call *call)
+{
+    return may_have_later(call->client, call->needs) || may_have_later(call->client, call->depends);
 }
 
 static void on_server(const struct err *e, void *ctx)
@@ -128,7 +140,7 @@ static void on_server(const struct err *e, void *ctx)
     struct call *call = ctx;
     if (e)
         call->err = *e;
-    if (!err_is(&call->err) && may_have_later(call->client, call->needs))
+    if (!err_is(&call->err) && is_to_be_dated(call))
         ask_version(call);
     else
         check_feature(call);
@@ -149,24 +161,31 @@ static void ask_version(struct call *call)
 {
     const struct client *c = call->client;
     call__set_state(call, CALL_DATING);
+    call->dated = c->dialect->later;
     c->dialect->to_api(c, c->dialect->later_path, &call->lookup);
     call__look_up(call, on_version);
 }
 
+// Another call may have found the later version meanwhile. Without an answer, a call that only
+// depends on the version goes on as with the earlier one, and the next one asks again.
 static void on_version(const struct err *e, void *ctx)
 {
     struct call *call = ctx;
     struct client *c = call->client;
     int status = call->roundtrip.status;
+    bool is_later = !e && status == 200;
     bool is_old = !e && (status == 404 || status == 405);
-    if (!e && status == 200 && c->dialect->later)
-        c->dialect = c->dialect->later;
-    c->is_version_known |= is_old || (!e && status == 200);
+    if (is_later && c->dialect->later == call->dated)
+        c->dialect = call->dated;
+    c->is_version_known |= is_old || (is_later && !c->dialect->later);
     call->status = status;
-    if (!is_old)
+    if (!is_later && !is_old && may_have_later(c, call->needs))
         call__judge_api(call, e);
     request_fini(&call->lookup);
-    check_feature(call);
+    if (is_later && !err_is(&call->err) && is_to_be_dated(call))
+        ask_version(call);
+    else
+        check_feature(call);
 }
 
 // ---- 1. the sandbox

@@ -31,6 +31,7 @@ struct call_opts {
     int64_t body_total;
     uint64_t timeout_ms;       // of the request with its answer; 0: none
     enum feature needs;        // ERR_UNIMPLEMENTED, and nothing is sent, if the server lacks it
+    enum feature depends;      // the caller acts otherwise if it lacks this: find that out first
     const struct err *refused; // end the call with this error, and send nothing; NULL: none
 };
 

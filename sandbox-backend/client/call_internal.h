@@ -38,10 +38,11 @@ struct call {
     ssize_t (*read_body)(void *into, size_t room, void *ctx);
     int64_t body_total;
     uint64_t timeout_ms;
-    enum feature needs;
+    enum feature needs, depends;
 
     // The progress.
     struct server_waiter waiter; // in FINDING
+    const struct dialect *dated; // in DATING: the version that is asked for
     struct request lookup;       // in DATING, LOOKING_UP and DOUBTING
     struct request request;      // the operation's own
     struct roundtrip roundtrip;  // of `lookup` or `request`; holds the answer

@@ -43,6 +43,20 @@ static void explain_envd(struct call *call)
             a && a->envd_version[0] ? a->envd_version : "unknown", call->target + 1);
 }
 
+// CubeProxy since 0.5 answers {"error": "..."} for a sandbox that it cannot find (404), that has
+// ended (410), or that it cannot reach (503).
+static bool is_of_proxy(const struct call *call)
+{
+    const struct buf *body = &call->roundtrip.body;
+    if (call->client->dialect->tells_gone ||
+        (call->status != 404 && call->status != 410 && call->status != 503))
+        return false;
+    json_t *answer = json_parse(buf_str(body), body->len, NULL);
+    bool is = json_object_size(answer) == 1 && json_is_string(json_object_get(answer, "error"));
+    json_decref(answer);
+    return is;
+}
+
 // A port that is closed now but answered before had a server, whose state is lost.
 static void explain_closed(struct call *call)
 {
@@ -118,6 +132,8 @@ static void judge_guest(struct call *call, const struct err *e)
         explain_envd(call);
         explain_page(call);
     }
+    if (!is_broken && is_of_proxy(call))
+        call->err.code = ERR_UNAVAILABLE;
     explain_closed(call);
     // The sandbox may have moved, or its token changed: the next call looks it up.
     if (is_broken ? call->client->cube_master != NULL : call->status == 401)
@@ -134,7 +150,7 @@ static bool is_vague(const struct call *call)
         return true;
     if (call->client->dialect->tells_gone)
         return false;
-    return call->status == 0 || (call->status >= 500 && !retry_is_json(body));
+    return call->status == 0 || is_of_proxy(call) || (call->status >= 500 && !retry_is_json(body));
 }
 
 void call__read(struct call *call, const struct err *e)

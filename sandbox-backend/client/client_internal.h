@@ -68,6 +68,11 @@ char *client__about(const char *id, const char *suffix);
 // snapshot. E2B's ids hold '/' and ':'.
 char *snapshot_target(const char *snapshot, struct err *e);
 
+// Return the policy, in either form of net_policy.h, as {"allowOut": [...], "denyOut":
+// ["0.0.0.0/0"]}. ERR_UNIMPLEMENTED, which names the server: these lists cannot say it. New
+// reference.
+json_t *network_lists(const json_t *policy, const char *server, struct err *e);
+
 // Return whether the URL is the control plane of one of E2B's own domains.
 bool client__is_e2b(const char *api_url);
 

@@ -28,9 +28,9 @@ struct control {
     enum its_end its_end;   // after a success
     int64_t timeout_s;      // of client_set_timeout and client_resume
     enum pause_depth depth; // of client_pause
-    json_t *message;        // of client_rollback; owned, or NULL
+    json_t *message;        // of client_rollback and client_network_set; owned, or NULL
     struct err refused;     // an error from before the start
-    enum feature needs;
+    enum feature needs, depends;
     uint64_t answer_ms;
 };
 
@@ -165,6 +165,7 @@ static void when_known(struct control *op,
     const struct call_events events = {.on_end = on_known};
     const struct call_opts known = {
         .needs = op->needs,
+        .depends = op->depends,
         .refused = err_is(&op->refused) ? &op->refused : NULL,
     };
     op->call = call_start(op->base.client, &known, &events, op);
@@ -224,7 +225,36 @@ struct client_op *client_set_timeout(struct client *c, const char *id, int64_t s
     struct control *op = control_new(c, id, ctx);
     op->done_cb = cb;
     op->timeout_s = seconds;
+    op->depends = FEATURE_TIME;
     when_known(op, on_known_of_time);
+    return &op->base;
+}
+
+// ---- the network
+static void on_known_of_network(int status, const char *body, size_t len, const struct err *e,
+                                void *ctx)
+{
+    struct control *op = ctx;
+    const struct dialect *dialect = op->base.client->dialect;
+    struct err refused = e ? *e : ERR_INIT;
+    json_t *lists =
+        !e && dialect->takes_lists ? network_lists(op->message, dialect->name, &refused) : NULL;
+    char *message auto_free = json_to_string(lists ? lists : op->message);
+    json_decref(lists);
+    if (err_is(&refused) || op->canceled)
+        on_answer(status, body, len, &refused, ctx);
+    else
+        call_about(op, "PUT", "/network", message);
+}
+
+struct client_op *client_network_set(struct client *c, const char *id, const json_t *policy,
+                                     client_done_cb cb, void *ctx)
+{
+    struct control *op = control_new(c, id, ctx);
+    op->done_cb = cb;
+    op->message = json_deep_copy(policy);
+    op->needs = FEATURE_NETWORK;
+    when_known(op, on_known_of_network);
     return &op->base;
 }
 

@@ -158,6 +158,19 @@ static void add_mark(struct create *op)
     json_object_set_new(op->body, "metadata", metadata);
 }
 
+// The server's own form of the policy. It knows no snapshots with policies of their own.
+static void fit_network(struct create *op)
+{
+    const struct dialect *dialect = op->base.client->dialect;
+    const json_t *policy = json_object_get(op->body, "network");
+    if (!policy || !dialect->takes_lists)
+        return;
+    json_t *lists = network_lists(policy, dialect->name, &op->err);
+    json_object_del(op->body, "noWiderNetwork");
+    if (lists)
+        json_object_set_new(op->body, "network", lists);
+}
+
 // A server may refuse an unknown member, or ignore it unnoticed.
 static void fit_body(struct create *op)
 {
@@ -172,6 +185,7 @@ static void fit_body(struct create *op)
         dialect_check(dialect, FEATURE_SIZES, &op->err);
     if (op->has_tier)
         dialect_check(dialect, FEATURE_TIERS, &op->err);
+    fit_network(op);
     if (op->slides && dialect->slides)
         json_object_set_new(op->body, "sliding", json_true());
     if (dialect->creates_late)
@@ -391,7 +405,8 @@ struct client_op *client_create(struct client *c, const struct sandbox_opts *opt
     else
         op->body = body_of(c, opts);
     const struct call_opts known = {.refused = err_is(&refused) ? &refused : NULL,
-                                    .needs = network_of(c, opts) ? FEATURE_NETWORK : FEATURE_NONE};
+                                    .needs = network_of(c, opts) ? FEATURE_NETWORK : FEATURE_NONE,
+                                    .depends = FEATURE_TIME};
     op->call = call_start(c, &known, &EVENTS, op);
     return &op->base;
 }

@@ -18,9 +18,11 @@ enum feature {
     FEATURE_FORK,
     FEATURE_ROLLBACK,
     FEATURE_STATS,
-    FEATURE_NETWORK,
-    FEATURE_PORTS,  // ports of the host, listed and closed
-    FEATURE_MOUNTS, // directories of the server's host
+    FEATURE_NETWORK,       // a policy for a sandbox
+    FEATURE_NETWORK_SHOWN, // the policy, and what it refused
+    FEATURE_TIME,          // the server ends sandboxes in time
+    FEATURE_PORTS,         // ports of the host, listed and closed
+    FEATURE_MOUNTS,        // directories of the server's host
     FEATURE_SECRETS,
     FEATURE_SIZES, // cpus, memory and disk of one sandbox
     FEATURE_TIERS, // what one sandbox runs in
@@ -42,6 +44,7 @@ struct dialect {
     bool slides;           // takes `sliding`: each use of a sandbox restarts its time to live
     bool keeps_time;       // ends sandboxes in time; false: expiry.c does
     bool takes_envs;       // false: it ignores the environment of a create
+    bool takes_lists;      // takes a network policy as E2B's lists; false: as Cubby writes it
     bool filters;          // filters its list by metadata
     bool creates_ready;    // answers a create when envd listens; false: earlier
     bool creates_late;     // may make the sandbox after it has given up the request for it
@@ -52,7 +55,8 @@ struct dialect {
     bool ends_builds;   // has DELETE /templates/{}/builds/{}
     bool takes_depth;   // takes the depth of a pause; false: it has one way to pause
     // The dialect of later versions of the server, which has more features, and a path whose GET
-    // they answer with 200 and earlier ones with 404. NULL: there is none.
+    // they answer with 200 and earlier ones with 404. It may have a later one itself. NULL: there
+    // is none.
     const struct dialect *later;
     const char *later_path;
     // By enum feature: what to do instead, for a model or a person. NULL: it has the feature.
@@ -82,9 +86,10 @@ struct dialect {
 };
 
 extern const struct dialect dialect_cubbyd;
-extern const struct dialect dialect_e2b;        // E2B's cloud, and self-hosted E2B
-extern const struct dialect dialect_cube;       // a CubeSandbox cluster
-extern const struct dialect dialect_cube_later; // version 0.3 or newer
+extern const struct dialect dialect_e2b;     // E2B's cloud, and self-hosted E2B
+extern const struct dialect dialect_cube;    // a CubeSandbox cluster
+extern const struct dialect dialect_cube_03; // version 0.3 or newer
+extern const struct dialect dialect_cube_06; // version 0.6 or newer
 
 // Return 0 if the server has the feature, else ERR_UNIMPLEMENTED with what to do instead.
 int dialect_check(const struct dialect *d, enum feature feature, struct err *e);

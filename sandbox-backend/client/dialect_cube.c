@@ -5,13 +5,16 @@
 //
 // CubeAPI of before 0.5 reports "0.2.0" for every envd. An envd of that age has no token and no
 // default user, so each request names one: root, which every image has, unless --backend-user says
-// otherwise. CubeAPI's timeout limited only its create call, so this client ends sandboxes
-// (expiry.c). CubeAPI ignores a sandbox's environment. This client filters its list. CubeProxy
-// answers 500 for a sandbox that it cannot find, so the client then asks CubeAPI.
+// otherwise. This client filters its list. CubeProxy answers 500 for a sandbox that it cannot find,
+// and since 0.5 404 and 410, so the client then asks CubeAPI.
 //
-// CubeAPI of before 0.3 has a route for snapshots, but no snapshots: it answers with an invented
-// id. Since 0.3 there are snapshots and rollback, and forks in later versions. GET /snapshots tells
-// the two apart.
+// The versions differ, and tell no number:
+//   before 0.3   There is a route for snapshots, but no snapshots: it answers with an invented id.
+//   0.3          GET /snapshots is there: snapshots and rollback, and forks in later versions.
+//   0.5          It ends sandboxes in time, and sets the environment of a create.
+//   0.6          GET /volumes is there. Only this tells what came with 0.5 as well.
+//   0.7          PUT /sandboxes/{id}/network changes the lists of a sandbox that runs.
+// Before 0.6, this client ends the sandboxes (expiry.c), and refuses an environment.
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +147,7 @@ static const struct access *take_lookup(struct client *c, const char *id, const 
     [FEATURE_LOGS] = "use the tools of its hosts instead",                   \
     [FEATURE_EVENTS] = "use the tools of its hosts instead",                 \
     [FEATURE_RECORD] = "keep a log on the side of the agent",                \
-    [FEATURE_NETWORK] = "set its allow and deny lists with its own tools",   \
+    [FEATURE_NETWORK_SHOWN] = "ask with its own tools",                      \
     [FEATURE_PORTS] = "every port of a sandbox already has a URL",           \
     [FEATURE_MOUNTS] = "copy the files with cubby cp instead",               \
     [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",        \
@@ -152,17 +155,31 @@ static const struct access *take_lookup(struct client *c, const char *id, const 
     [FEATURE_TEMPLATES] = "ask its operator for the names of its templates", \
     [FEATURE_BUILDS] = "ask its operator to build the template"
 
+#define LACKS_BEFORE_06                                                    \
+    [FEATURE_NETWORK] = "set its allow and deny lists with its own tools", \
+    [FEATURE_TIME] = "end them with cubby kill"
+
 const struct dialect dialect_cube = {
     COMMON,
-    .later = &dialect_cube_later,
+    .later = &dialect_cube_03,
     .later_path = "/snapshots?limit=1",
     .instead =
         {
             LACKS,
+            LACKS_BEFORE_06,
             [FEATURE_SNAPSHOTS] = "download the files you need, or pause the sandbox",
             [FEATURE_FORK] = "create other sandboxes, and repeat the steps in each",
             [FEATURE_ROLLBACK] = "create another sandbox, and upload the files again",
         },
 };
 
-const struct dialect dialect_cube_later = {COMMON, .instead = {LACKS}};
+const struct dialect dialect_cube_03 = {
+    COMMON,
+    .later = &dialect_cube_06,
+    .later_path = "/volumes",
+    .instead = {LACKS, LACKS_BEFORE_06},
+};
+
+const struct dialect dialect_cube_06 = {
+    COMMON, .keeps_time = true, .takes_envs = true, .takes_lists = true, .instead = {LACKS},
+};

@@ -96,6 +96,7 @@ const struct dialect dialect_e2b = {
                 [FEATURE_STATS] = "ask each sandbox for its metrics instead",
                 [FEATURE_RECORD] = "keep a log on the side of the agent",
                 [FEATURE_NETWORK] = "set its allow and deny lists with its own SDK",
+                [FEATURE_NETWORK_SHOWN] = "ask with its own SDK",
                 [FEATURE_PORTS] = "every port of a sandbox already has a URL",
                 [FEATURE_MOUNTS] = "copy the files with cubby cp instead",
                 [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",

@@ -26,7 +26,7 @@ struct client_op *client_network(struct client *c, const char *id, int64_t since
     const struct call_opts opts = {.method = "GET",
                                    .target = target,
                                    .timeout_ms = timeout_ms ? timeout_ms : ASK_MS,
-                                   .needs = FEATURE_NETWORK};
+                                   .needs = FEATURE_NETWORK_SHOWN};
     return ask_start(c, &opts,
                      &(struct ask){.json_cb = cb,
                                    .ctx = ctx,
@@ -34,18 +34,46 @@ struct client_op *client_network(struct client *c, const char *id, int64_t since
                                    .unsound = "the policy and the refusals are missing"});
 }
 
-struct client_op *client_network_set(struct client *c, const char *id, const json_t *policy,
-                                     client_done_cb cb, void *ctx)
+// ---- the form that CubeSandbox takes
+static bool has_ports(const struct net_policy *p)
 {
-    char *target auto_free = client__about(id, "/network");
-    char *body auto_free = json_to_string(policy);
-    const struct call_opts opts = {.method = "PUT",
-                                   .target = target,
-                                   .body = body,
-                                   .body_len = strlen(body),
-                                   .timeout_ms = ASK_MS,
-                                   .needs = FEATURE_NETWORK};
-    return ask_start(c, &opts, &(struct ask){.done_cb = cb, .ctx = ctx});
+    for (size_t i = 0; i < p->allow_count; i++)
+        if (p->allow_out[i].proto || p->allow_out[i].last_port)
+            return true;
+    return false;
+}
+
+static bool denies_more(const struct net_policy *p)
+{
+    for (size_t i = 0; i < p->deny_count; i++)
+        if (!net_rule_is_everything(&p->deny_out[i]))
+            return true;
+    return false;
+}
+
+static json_t *lists_of(const struct net_policy *p)
+{
+    return json_pack("{s:o, s:[s]}", "allowOut", net_rules_to_json(p->allow_out, p->allow_count),
+                     "denyOut", "0.0.0.0/0");
+}
+
+json_t *network_lists(const json_t *policy, const char *server, struct err *e)
+{
+    struct net_policy p;
+    json_t *lists = NULL;
+    if (net_policy_from_json(&p, policy, e) < 0)
+        return NULL;
+    json_t *limits = net_limits_to_json(&p.limits);
+    if (!net_policy_denies_rest(&p) || has_ports(&p) || denies_more(&p) || json_object_size(limits))
+        err_set(e, ERR_UNIMPLEMENTED,
+                "%s cannot hold a sandbox to this network policy; it can to \"none\", and to "
+                "\"allow\" with names and public addresses, without ports, \"deny\" and limits",
+                server);
+    else if (net_policy_check_names(&p, false, e) == 0)
+        lists = lists_of(&p);
+    json_decref(limits);
+    net_policy_fini(&p);
+    return lists;
 }
 
 // ---- a policy on a command line

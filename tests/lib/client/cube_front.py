@@ -2,17 +2,23 @@
 """cubbyd in the shape of a CubeSandbox cluster: CubeAPI ("api"), CubeMaster ("master"), CubeProxy
 ("proxy"), and the guests' own addresses ("direct").
 
-Its behaviour is what the real CubeAPI, CubeMaster and CubeProxy were seen to do: version 1 of the
-routes, ids of 32 hexadecimal digits, no token, no time to live, an environment that is dropped, 422
-in plain text, nginx's pages for a closed port (502) and an unknown sandbox (500), a list whose times
-are all now and whose states are all "running", success for the end of an unknown sandbox, 500 for
-its pause, and no answer from the guest of a paused one. CubeProxy has proxy_buffering on: it passes
-an answer on when 16 KiB of it are there, or when it has ended.
+Its behaviour is what the real CubeAPI, CubeMaster and CubeProxy of May 2026 (before 0.3) were seen
+to do: version 1 of the routes, ids of 32 hexadecimal digits, no token, no time to live, an
+environment that is dropped, 422 in plain text, nginx's pages for a closed port (502), for a sandbox
+that it never knew (500), and, after three seconds, for one whose address it knows and that has ended
+(504), a list whose times are all now and whose states are all "running", success for the end of an
+unknown sandbox, 500 for its pause, and no answer from the guest of a paused one. CubeProxy has
+proxy_buffering on: it passes an answer on when 16 KiB of it are there, or when it has ended.
 
-envd_0_2: the guest has an envd of the 0.2 line, as very old images do; "0.2.0" is what CubeAPI says
-of every envd. later: CubeAPI of 0.3 and later, with snapshots, rollback and forks. streams: the later CubeProxy, which passes on commands and watches as they come.
+version: what its documents and source say of later ones. (0, 3): snapshots, rollback and forks.
+(0, 6), with what came in 0.5: times to live, the environment of a create, network policies as E2B's
+lists, the list of volumes, 404 for an unknown sandbox, and from CubeProxy JSON in place of pages: 404
+and 410. (0, 7): the policy of a sandbox that runs. streams: the later CubeProxy, which passes on
+commands and watches as they come. envd_0_2: the guest has an envd of the 0.2 line, as very old
+images do; "0.2.0" is what CubeAPI of before 0.5 says of every envd.
 """
 
+import asyncio
 import base64
 import datetime
 import json
@@ -26,11 +32,13 @@ HOST = re.compile(r"(\d+)-([0-9a-f]{32})\." + re.escape(DOMAIN))
 HELD = 16384   # proxy_buffer_size
 STREAMS = {"/process.Process/Start", "/process.Process/Connect", "/filesystem.Filesystem/WatchDir"}
 LIFE_S = 3600  # that cubbyd is told: CubeSandbox itself would end nothing
+CACHED_S = 3   # until CubeProxy gives up an address at which nobody answers
 
 
 class CubeFront(Front):
-    def __init__(self, daemon, listeners, add_address=None, envd_0_2=False, streams=False, later=False):
-        self.envd_0_2, self.streams, self.later = envd_0_2, streams, later
+    def __init__(self, daemon, listeners, add_address=None, envd_0_2=False, streams=False, version=(0, 2)):
+        self.envd_0_2, self.streams, self.version = envd_0_2, streams, version
+        self.cached = set()  # cube's ids whose addresses CubeProxy knows
         self.sandboxes = {}  # cube's id: {"id": cubbyd's, "token":, "address":, "late":}
         self.unfinished = []  # bodies of creates that were answered 408
         self.add_address = add_address  # None: guests have no address of their own
@@ -70,8 +78,10 @@ class CubeFront(Front):
         match = re.fullmatch(r"/sandboxes/([0-9a-f]{32})/(pause|resume|connect)", request.path)
         if match and request.method == "POST":
             await self.pause_or_resume(match[1], match[2])
-        if self.later:
+        if self.version >= (0, 3):
             await self.later_api(request)
+        if self.version >= (0, 6):
+            await self.newer_api(request)
         if re.fullmatch(r"/sandboxes/[^/]+/(timeout|refreshes|snapshots|logs)", request.path):
             # What CubeAPI itself has no backend for, and says so: the client must do without.
             raise Answer(501, {"code": 501, "message": "not implemented"})
@@ -105,18 +115,36 @@ class CubeFront(Front):
                                "status": "READY"})
         raise Answer(201, [{"sandbox": self.known(one["sandbox"])} for one in said])
 
+    async def newer_api(self, request):
+        """What CubeAPI has since 0.6, and some of it since 0.5 or 0.7."""
+        if (request.method, request.path) == ("GET", "/volumes"):
+            raise Answer(200, [])
+        match = re.fullmatch(r"/sandboxes/([0-9a-f]{32})/(timeout|network)", request.path)
+        method = {"timeout": "POST", "network": "PUT"}.get(match and match[2])
+        if not match or request.method != method or (match[2] == "network" and self.version < (0, 7)):
+            return
+        known = self.sandboxes.get(match[1])
+        if not known:
+            raise Answer(404, {"code": 404, "message": f"sandbox {match[1]} not found"})
+        allowed = {"timeout"} if match[2] == "timeout" else {"allowOut", "denyOut", "allow_internet_access"}
+        if set(request.json) - allowed:
+            self.wrong.append(f"{request.method} {request.path} with {request.json}")
+        status, _, said = await self.api(method, f"/sandboxes/{known['id']}/{match[2]}", request.json)
+        raise Answer(status, said) if said else Answer(status)
+
     def shape(self, cube_id, info):
+        envd = {} if self.version >= (0, 6) else {"envdVersion": "0.2.0"}
         return {k: v for k, v in info.items()
-                if k not in ("envdAccessToken", "trafficAccessToken", "sandboxID")} | {
-                    "sandboxID": cube_id, "envdVersion": "0.2.0", "domain": DOMAIN,
-                    "clientID": "10.0.0.1"}
+                if k not in ("envdAccessToken", "trafficAccessToken", "sandboxID")} | envd | {
+                    "sandboxID": cube_id, "domain": DOMAIN, "clientID": "10.0.0.1"}
 
     async def create(self, request):
         body = request.json
         if "templateID" not in body:
             raise Answer(422, "Failed to deserialize the JSON body into the target type: "
                               "missing field `templateID` at line 1 column 2", "text/plain")
-        for key in set(body) - {"templateID", "timeout", "metadata", "allow_internet_access", "network"}:
+        newer = {"envVars"} if self.version >= (0, 6) else set()
+        for key in set(body) - {"templateID", "timeout", "metadata", "allow_internet_access", "network", *newer}:
             self.wrong.append(f"a create with {key}, which is dropped")
         if self.given_up is not None:
             self.unfinished.append(body)
@@ -124,8 +152,10 @@ class CubeFront(Front):
         raise Answer(201, await self.make(body))
 
     async def make(self, body):
-        status, _, made = await self.api("POST", "/v2/sandboxes", {
-            "templateID": body["templateID"], "metadata": body.get("metadata", {}), "timeout": LIFE_S})
+        wish = {"templateID": body["templateID"], "metadata": body.get("metadata", {}), "timeout": LIFE_S}
+        if self.version >= (0, 6):
+            wish |= {key: body[key] for key in ("timeout", "envVars", "network", "allow_internet_access") if key in body}
+        status, _, made = await self.api("POST", "/v2/sandboxes", wish)
         if status != 201:
             raise Answer(status, made)
         return self.known(made)
@@ -165,7 +195,7 @@ class CubeFront(Front):
 
     async def one(self, method, cube_id):
         known = self.sandboxes.get(cube_id)
-        if not known and method == "DELETE":
+        if not known and method == "DELETE" and self.version < (0, 6):
             raise Answer(204)
         if not known:
             raise Answer(404, {"code": 404, "message": f"sandbox {cube_id} not found"})
@@ -197,10 +227,18 @@ class CubeFront(Front):
             known["late"] -= 1
             raise Answer(502, "<html><body>Bad Gateway</body></html>", "text/html")
         if not known:
-            raise Answer(500, "<html><body>Internal Error</body></html>", "text/html",
-                         X_Cube_Retcode="310500")
+            await self.unknown(host[2])
+        self.cached.add(host[2])
         hold = 0 if self.streams and request.path in STREAMS else HELD
         await self.guest(known, int(host[1]), request, reader, writer, hold)
+
+    async def unknown(self, cube_id):
+        if self.version >= (0, 6):
+            raise Answer(410, {"error": "sandbox killed"}) if cube_id in self.cached else Answer(404, {"error": "not found"})
+        if cube_id in self.cached:
+            await asyncio.sleep(CACHED_S)
+            raise Answer(504, "<html><head><title>504 Gateway Time-out</title></head></html>", "text/html")
+        raise Answer(500, "<html><body>Internal Error</body></html>", "text/html", X_Cube_Retcode="310500")
 
     async def direct(self, request, reader, writer):
         known = next((s for s in self.sandboxes.values() if s["address"] == request.where[1]), None)

@@ -265,15 +265,21 @@ def test_what_an_old_envd_lacks_is_said(cubes, tmp_path):
     files(mcp, sandbox, tmp_path)
 
 
-def test_cube_sandbox_that_is_gone(cube):
-    """CubeProxy answers 500 for it; the client then finds out that it has ended."""
+@pytest.mark.parametrize("version", [(0, 2), (0, 6)])
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_cube_sandbox_that_is_gone(cubes, version, is_cached):
+    """CubeProxy answers 500, or 504 after a while if it knows the address; later ones 404 and 410. The client then finds out
+    that the sandbox has ended."""
+    cube = cubes(version=version)
     mcp = cube.mcp("--backend", f"https://{SERVER}:3000")
     sandbox = mcp.tool("create_sandbox")["sandbox_id"]
     del cube.front.sandboxes[sandbox]
+    if not is_cached:
+        cube.front.cached.clear()
     for tool, more in ("run_command", {"command": "true"}), ("read_file", {"path": "/etc/hostname"}):
         said = mcp.error(tool, sandbox_id=sandbox, **more)
-        assert "not found" in said or "no sandbox" in said, said
-        assert "html" not in said
+        assert "sandbox_ended" in said or "not found" in said or "no sandbox" in said, said
+        assert "html" not in said and "410" not in said
 
 
 def test_a_closed_port_of_cube_means_that_there_is_no_kernel(cube):
@@ -297,7 +303,7 @@ def test_a_create_that_cube_gives_up_leaks_nothing(cube, daemon):
 
 
 def test_snapshots_rollback_and_forks_of_a_later_cube(cubes):
-    cube = cubes(later=True)
+    cube = cubes(version=(0, 3))
     mcp = cube.mcp("--backend", f"https://{SERVER}:3000", "--sandbox-timeout", "600")
     sandbox = mcp.tool("create_sandbox")["sandbox_id"]
 
@@ -325,6 +331,34 @@ def test_an_earlier_cube_has_no_snapshots(cube):
     for _ in range(2):
         assert "CubeSandbox has no snapshots" in mcp.error("snapshot_sandbox", sandbox_id=sandbox)
     assert [r.target for r in cube.front.requests if "snapshots" in r.path] == ["/snapshots?limit=1"]
+
+
+def test_a_cube_of_0_7_ends_sandboxes_and_holds_them_to_a_policy(cubes, daemon):
+    """The server has the time to live, the environment and the network policy; the version is found out at the first create."""
+    cube = cubes(version=(0, 7))
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000", "--sandbox-timeout", "600", "--network", "none")
+    sandbox = mcp.tool("create_sandbox", envs=["A=b c"])["sandbox_id"]
+    assert mcp.tool("run_command", sandbox_id=sandbox, command="echo $A")["stdout"] == "b c\n"
+    inner = cube.front.sandboxes[sandbox]["id"]
+    policy = daemon.get(inner).json["network"]
+    assert (policy["allowOut"], policy["denyOut"]) == ([], ["0.0.0.0/0"])
+    assert "denied" in mcp.error("download_file_from_internet_to_sandbox", sandbox_id=sandbox, url="http://192.0.2.1/", sandbox_file_path="/tmp/x")
+    mcp.tool("extend_sandbox", sandbox_id=sandbox, timeout_s=300)
+    paths = [r.target for r in cube.front.requests if r.where[0] == "api"]
+    assert [p for p in paths if p in ("/snapshots?limit=1", "/volumes")] == ["/snapshots?limit=1", "/volumes"]
+    assert f"/sandboxes/{sandbox}/timeout" in paths
+    mcp.tool("kill_sandbox", sandbox_id=sandbox)
+    assert "sandbox_ended" in mcp.error("run_command", sandbox_id=sandbox, command="true")
+
+
+def test_a_sandbox_of_a_cube_of_0_6_ends_without_the_client(cubes, daemon):
+    cube = cubes(version=(0, 6))
+    mcp = cube.mcp("--backend", f"https://{SERVER}:3000", "--sandbox-timeout", "2")
+    sandbox = mcp.tool("create_sandbox")["sandbox_id"]
+    inner = cube.front.sandboxes[sandbox]["id"]
+    mcp.finish()
+    wait_for(lambda: daemon.get(inner).status == 404, 60, "its time is over")
+    assert not any(r.method == "DELETE" for r in cube.front.requests)
 
 
 # ---- CubeProxy holds streams back

@@ -165,7 +165,7 @@ class ScriptedHandler(http.server.BaseHTTPRequestHandler):
         if status != 204:
             self.wfile.write(data)
 
-    do_GET = do_POST = do_DELETE = do
+    do_GET = do_POST = do_PUT = do_DELETE = do
 
 
 @pytest.fixture
@@ -203,6 +203,26 @@ def test_a_cube_that_does_not_tell_its_version(server):
     server.answers["GET", "/snapshots?limit=1"] = 500, {"code": 500, "message": "the database is gone"}
     assert "the database is gone" in said(server.cubby("snapshot", CUBE))
     assert server.seen == [("GET", "/snapshots?limit=1", None)]
+
+
+@cube
+def test_the_network_of_a_cube(server):
+    """Lists are what it takes, since 0.6 for a create and since 0.7 for a sandbox that runs."""
+    policy = ["network", "--allow", "example.com", CUBE]
+    assert "CubeSandbox has no network policy as Cubby writes it: " in said(server.cubby(*policy))
+    server.answers |= {("GET", "/snapshots?limit=1"): (200, []), ("GET", "/volumes"): (200, [])}
+    assert "this CubeSandbox has no network policy as Cubby writes it (it answered 404)" in said(server.cubby(*policy))
+    server.answers["PUT", f"/sandboxes/{CUBE}/network"] = 204, ""
+    server.seen.clear()
+    lists = {"allowOut": ["example.com"], "denyOut": ["0.0.0.0/0"]}
+    for words, sent in (["--allow", "example.com"], lists), (["--network", "none"], {**lists, "allowOut": []}):
+        run = server.cubby("network", *words, CUBE)
+        assert run.returncode == 0, run.stderr
+        assert server.seen.pop() == ("PUT", f"/sandboxes/{CUBE}/network", sent)
+    for words in ["--allow", "example.com:443"], ["--allow", "example.com", "--deny", "a.example.com"], ["--deny", "1.1.1.1"]:
+        assert "cannot hold a sandbox to this network policy" in said(server.cubby("network", *words, CUBE))
+    assert "no way to show a sandbox's network policy" in said(server.cubby("network", CUBE))
+    assert not any(method == "PUT" for method, _, _ in server.seen)
 
 
 @cube

@@ -14,6 +14,7 @@ static int status;
 static const char *health, *create, *lookup, *envd_health;
 static int lookup_status, early;
 static int pages, health_status;
+static int cube_version; // its second number
 
 static void on_json(const json_t *got, const struct err *e, void *ctx)
 {
@@ -76,6 +77,10 @@ static void answer(struct fake *fake, struct http_request *req, const char *targ
         fake_json(req, 201, create);
     else if (strstr(target, "sandboxes") && strcmp(method, "GET") == 0)
         answer_page(req);
+    else if (str_starts(target, "/snapshots"))
+        fake_json(req, cube_version >= 3 ? 200 : 404, "[]");
+    else if (str_eq(target, "/volumes"))
+        fake_json(req, cube_version >= 6 ? 200 : 404, "[]");
     else if (str_starts(target, "/files"))
         fake_json(req, 200, "[{\"path\":\"/a\"}]");
     else
@@ -147,7 +152,7 @@ static void test_refused_first(void)
         health_status = 0;
         make(false, NULL);
         ok(!err_is(&f.err), "asked again: %s", f.err.msg);
-        saw("GET /health\nPOST /sandboxes\nGET /health\n");
+        saw("GET /health\nGET /snapshots?limit=1\nPOST /sandboxes\nGET /health\n");
         fake_close(&f);
     }
 }
@@ -207,7 +212,7 @@ static void test_cube_create(void)
     early = 2;
     make(true, NULL);
     ok(!err_is(&f.err), "created: %s", f.err.msg);
-    saw("GET /health\nPOST /sandboxes\nGET /health\nGET /sandboxes/" CUBE_ID
+    saw("GET /health\nGET /snapshots?limit=1\nPOST /sandboxes\nGET /health\nGET /sandboxes/" CUBE_ID
         "\nGET /health\nGET /sandboxes/" CUBE_ID "\nGET /health\n");
     ok(!client_slides(f.client), "it does not slide");
     json_t *envs = json_pack("{s:s}", "A", "b");
@@ -235,12 +240,31 @@ static void test_cube_create(void)
     fake_close(&f);
 }
 
+// The version is asked for once, before the first request that depends on it.
+static void test_cube_later(void)
+{
+    open_fake(CUBE_OK);
+    create = CUBE;
+    cube_version = 6;
+    json_t *envs = json_pack("{s:s}", "A", "b");
+    make(false, envs);
+    json_decref(envs);
+    ok(!err_is(&f.err), "created: %s", f.err.msg);
+    saw("GET /health\nGET /snapshots?limit=1\nGET /volumes\nPOST /sandboxes\nGET /health\n");
+    client_set_timeout(f.client, CUBE_ID, 5, on_done, &f);
+    fake_run(&f);
+    ok(!err_is(&f.err), "its end is moved");
+    saw("POST /sandboxes/" CUBE_ID "/timeout\n");
+    cube_version = 0;
+    fake_close(&f);
+}
+
 static void test_cube_envd(void)
 {
     open_fake(CUBE_OK);
     create = CUBE;
     make(false, NULL);
-    saw("GET /health\nPOST /sandboxes\nGET /health\n");
+    saw("GET /health\nGET /snapshots?limit=1\nPOST /sandboxes\nGET /health\n");
     client_upload_bytes(f.client, CUBE_ID, "abc", 3, "a\"b", NULL, on_file, &f);
     fake_run(&f);
     ok(!err_is(&f.err), "uploaded: %s", f.err.msg);
@@ -302,7 +326,8 @@ static void test_options(void)
 // An error names each feature that a server lacks.
 static void test_what_they_lack(void)
 {
-    static const struct dialect *const ALL[] = {&dialect_cubbyd, &dialect_e2b, &dialect_cube};
+    static const struct dialect *const ALL[] = {&dialect_cubbyd, &dialect_e2b, &dialect_cube,
+                                                &dialect_cube_03, &dialect_cube_06};
     for (size_t i = 0; i < ARRAY_LEN(ALL); i++)
         for (int feature = FEATURE_NONE + 1; feature < FEATURES; feature++) {
             struct err lacks = ERR_INIT, old = ERR_INIT;
@@ -328,6 +353,7 @@ int main(void)
     lookup = "{}";
     lookup_status = 200;
     test_cube_create();
+    test_cube_later();
     test_refused_first();
     test_cube_envd();
     json_decref(info);
