@@ -25,8 +25,7 @@ struct events_reading {
 static json_t *find_events(struct log_reading *log)
 {
     struct events_reading *r = container_of(log, struct events_reading, log);
-    r->query.path = log->path;
-    r->query.older = log->older;
+    r->query.home = log->home;
     r->query.owner = log->reading.owner;
     return events_read(&r->query);
 }

@@ -29,8 +29,7 @@ struct metrics_reading {
 static json_t *find_metrics(struct log_reading *log)
 {
     struct metrics_reading *r = container_of(log, struct metrics_reading, log);
-    r->query.path = log->path;
-    r->query.older = log->older;
+    r->query.home = log->home;
     r->query.owner = log->reading.owner;
     return r->wants_max ? team_metrics_max(&r->query, r->metric) : team_metrics_read(&r->query);
 }

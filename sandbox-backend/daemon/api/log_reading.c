@@ -23,8 +23,7 @@ static void on_found(struct reading *reading)
     if (reading->req)
         reply_json(reading->req, 200, steal(&r->found));
     json_decref(r->found);
-    free(r->path);
-    free(r->older);
+    free(r->home);
     free(reading->owner);
     r->free(r);
 }
@@ -40,8 +39,7 @@ void log_reading_start(struct log_reading *r, struct api_call *c)
 {
     struct events *events = &c->store->events;
     const char *owner = api_keys_caller(c->store->api_keys, c->req);
-    r->path = xstrdup(events->path);
-    r->older = xstrdup(events->older);
+    r->home = xstrdup(events->home);
     r->reading.owner = owner ? xstrdup(owner) : NULL;
     r->reading.read = find;
     r->reading.done = on_found;

@@ -9,7 +9,7 @@ struct api_call;
 
 struct log_reading {
     struct reading reading;
-    char *path, *older; // owned: the log's files
+    char *home; // owned; where the log is
     json_t *found;
     // In a thread: return the answer's body, which the caller owns.
     json_t *(*find)(struct log_reading *r);

@@ -2,6 +2,7 @@
 // The lifecycle of sandboxes as events: the event log.
 #include "sandbox-backend/daemon/events/events.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,13 +14,17 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
-#include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/log/log.h"
 
-#define TEAM "cubby" // without an API key
+#define TEAM       "cubby" // without an API key
+#define NEWEST     "events.jsonl"
+#define OLDER      "events.1.jsonl"
+#define KEYS       "events" // the directory with those of the API keys
+#define KEY_PREFIX "key-"   // a name may begin with "."
+#define TIME       "\"timestamp\":\""
 
 static const char *const NAMES[] = {
     [EVENT_CREATED] = "sandbox.lifecycle.created",
@@ -65,21 +70,43 @@ const char *event_team(const char *owner)
 }
 
 // ---- the event log
-static void open_log(struct events *ev)
+
+// Return the directory of an owner's log. New string.
+static char *dir_of(const char *home, const char *owner)
 {
+    return owner ? str_printf("%s/" KEYS "/" KEY_PREFIX "%s", home, owner) : xstrdup(home);
+}
+
+// Call `each` for the directory of each API key that has a log.
+static void each_key(const char *home, void (*each)(const char *dir, void *ctx), void *ctx)
+{
+    char *all auto_free = str_printf("%s/" KEYS, home);
+    DIR *dir = opendir(all);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        char *one auto_free = str_printf("%s/%s", all, entry->d_name);
+        if (str_starts(entry->d_name, KEY_PREFIX))
+            each(one, ctx);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static void drop_old(const char *dir, void *ctx)
+{
+    const time_t *since = ctx;
+    char *path auto_free = str_printf("%s/" NEWEST, dir);
     struct stat st;
-    ev->fd = open(ev->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    ev->bytes = ev->fd >= 0 && fstat(ev->fd, &st) == 0 ? st.st_size : 0;
-    if (ev->fd < 0)
-        log_warn("events.open", "path=%s error=\"%s\"", ev->path, strerror(errno));
+    struct err e = ERR_INIT;
+    if (stat(path, &st) == 0 && st.st_mtime < *since && dir_remove(dir, &e) < 0)
+        log_warn("events.remove", "error=\"%s\"", e.msg);
 }
 
 int events_open(struct events *ev, uv_loop_t *loop, const char *home,
                 const struct fetch_guard *guard, struct err *e)
 {
-    ev->path = home_path(home, "events.jsonl");
-    ev->older = home_path(home, "events.1.jsonl");
-    open_log(ev);
+    time_t since = (time_t)((clock_wall_ns() - EVENTS_AGE_NS) / 1000000000);
+    ev->home = xstrdup(home);
+    each_key(home, drop_old, &since);
     readings_init(&ev->readings, loop);
     return webhooks_open(&ev->webhooks, loop, home, guard, e);
 }
@@ -91,31 +118,41 @@ void events_close(struct events *ev)
 
 void events_fini(struct events *ev)
 {
-    if (!ev->path)
+    if (!ev->home)
         return;
-    mem_close_fd(&ev->fd);
     webhooks_fini(&ev->webhooks);
-    free(ev->path);
-    free(ev->older);
+    free(ev->home);
 }
 
-static void rotate(struct events *ev)
+static int open_log(const char *path, struct err *e)
 {
-    if (rename(ev->path, ev->older) < 0)
-        log_warn("events.rotate", "error=\"%s\"", strerror(errno));
-    mem_close_fd(&ev->fd);
-    open_log(ev);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? err_sys(e, errno, "open %s", path) : fd;
+}
+
+// Open the log that has room for `len` more bytes. Return the descriptor, or -1.
+static int open_with_room(const char *dir, int64_t most, size_t len, struct err *e)
+{
+    char *path auto_free = str_printf("%s/" NEWEST, dir);
+    char *older auto_free = str_printf("%s/" OLDER, dir);
+    struct stat st;
+    int fd auto_close = open_log(path, e);
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size == 0 || st.st_size + (int64_t)len <= most)
+        return steal_fd(&fd);
+    if (rename(path, older) < 0)
+        return err_sys(e, errno, "rename %s", path);
+    return open_log(path, e);
 }
 
 // A line that was written in part (the disk is full) ends where the next one begins.
-static void append(struct events *ev, const char *line, size_t len)
+static int append(const struct events *ev, const char *owner, const char *line, size_t len,
+                  struct err *e)
 {
-    struct err e = ERR_INIT;
-    if (ev->bytes > 0 && ev->bytes + (int64_t)len > EVENTS_FILE_BYTES)
-        rotate(ev);
-    if (ev->fd >= 0 && fd_write_all(ev->fd, line, len, &e) < 0)
-        log_warn("events.append", "error=\"%s\"", e.msg);
-    ev->bytes += (int64_t)len;
+    char *dir auto_free = dir_of(ev->home, owner);
+    if (owner && dir_make(dir, 0700, e) < 0)
+        return -1;
+    int fd auto_close = open_with_room(dir, owner ? EVENTS_KEY_BYTES : EVENTS_FILE_BYTES, len, e);
+    return fd < 0 ? -1 : fd_write_all(fd, line, len, e);
 }
 
 // E2B's event.
@@ -132,9 +169,10 @@ static json_t *view(const struct event *event)
 }
 
 // Write the event to the event log. `json` is changed.
-static void log_event(struct events *ev, const struct event *event, json_t *json)
+static void log_event(const struct events *ev, const struct event *event, json_t *json)
 {
     struct buf line auto_buf = BUF_INIT, metadata auto_buf = BUF_INIT;
+    struct err e = ERR_INIT;
     const json_t *its = json_object_get(event->data, "sandbox_metadata");
     json_t *data = json_copy(event->data);
     json_to_buf(&metadata, its);
@@ -145,7 +183,8 @@ static void log_event(struct events *ev, const struct event *event, json_t *json
         json_object_set_new(json, "owner", json_string(event->owner));
     buf_addc(&line, '\n'); // at its beginning, so that half a line spoils no other
     json_to_buf(&line, json);
-    append(ev, line.data, line.len);
+    if (append(ev, event->owner, line.data, line.len, &e) < 0)
+        log_warn("events.append", "error=\"%s\"", e.msg);
 }
 
 void events_add(struct events *ev, const struct event *event)
@@ -175,34 +214,87 @@ static bool is_wanted(const struct events_query *q, json_t *event, const char *s
     return wanted;
 }
 
-// Read the older file, unless it is the same one: it became the older one in between.
-static void read_both(const struct events_query *q, struct buf *out)
+struct line {
+    const char *text; // borrowed
+    int64_t at_ns;    // 0: not needed
+};
+
+// The lines of one or several logs.
+struct lines {
+    struct buf text;
+    struct line *all;
+    size_t count;
+    int logs; // that have any
+};
+
+// Add a log. Read the older file, unless it is the same one: it became the older one in between.
+static void add_log(const char *dir, void *ctx)
 {
+    struct lines *lines = ctx;
+    char *path auto_free = str_printf("%s/" NEWEST, dir);
+    char *older auto_free = str_printf("%s/" OLDER, dir);
     struct buf newest auto_buf = BUF_INIT;
     struct file_stamp first, second;
-    file_stamp_get(q->path, &first);
-    file_read(q->path, EVENTS_FILE_BYTES * 2, &newest, NULL);
-    file_stamp_get(q->older, &second);
+    size_t before = lines->text.len;
+    file_stamp_get(path, &first);
+    file_read(path, EVENTS_FILE_BYTES * 2, &newest, NULL);
+    file_stamp_get(older, &second);
     if (first.inode != second.inode)
-        file_read(q->older, EVENTS_FILE_BYTES * 2, out, NULL);
-    buf_addc(out, '\n');
-    buf_add(out, newest.data, newest.len);
+        file_read(older, EVENTS_FILE_BYTES * 2, &lines->text, NULL);
+    buf_addc(&lines->text, '\n');
+    buf_add(&lines->text, newest.data, newest.len);
+    lines->logs += lines->text.len - before > 1;
 }
 
-// A line begins where `text + at` points; the lines' ends are cut to strings.
-static size_t *cut_lines(struct buf *text, size_t *count)
+static int64_t time_of(const char *line)
 {
-    size_t room = 0, *lines = NULL;
-    for (char *at = text->data, *end; at && *at; at = end + 1) {
+    const char *at = strstr(line, TIME);
+    char *text auto_free =
+        at ? xstrndup(at + strlen(TIME), strcspn(at + strlen(TIME), "\"")) : NULL;
+    int64_t ns = 0;
+    return text && clock_parse_rfc3339(text, &ns) ? ns : 0;
+}
+
+// The lines of one log are in their order.
+static int compare(const void *a, const void *b)
+{
+    const struct line *one = a, *other = b;
+    if (one->at_ns != other->at_ns)
+        return one->at_ns < other->at_ns ? -1 : 1;
+    return one->text < other->text ? -1 : one->text > other->text;
+}
+
+// Cut the text to lines, and order the lines by time. The text does not change any more.
+static void cut_lines(struct lines *lines)
+{
+    size_t room = 0;
+    buf_str(&lines->text);
+    for (char *at = lines->text.data, *end; at && *at; at = end + 1) {
         end = at + strcspn(at, "\n");
         bool last = !*end;
         *end = '\0';
-        if (*count == room)
-            lines = xrealloc(lines, (room = room ? room * 2 : 1024) * sizeof *lines);
-        lines[(*count)++] = (size_t)(at - text->data);
+        if (lines->count == room)
+            lines->all = xrealloc(lines->all, (room = room ? room * 2 : 1024) * sizeof *lines->all);
+        lines->all[lines->count++] =
+            (struct line){.text = at, .at_ns = lines->logs > 1 ? time_of(at) : 0};
         if (last)
             break;
     }
+    if (lines->logs > 1)
+        qsort(lines->all, lines->count, sizeof *lines->all, compare);
+}
+
+// An older version wrote the events of all owners to one log.
+static struct lines read_lines(const struct events_query *q)
+{
+    struct lines lines = {.text = BUF_INIT};
+    char *own auto_free = dir_of(q->home, q->owner);
+    add_log(q->home, &lines);
+    if (q->owner)
+        add_log(own, &lines);
+    else
+        each_key(q->home, add_log, &lines);
+    cut_lines(&lines);
     return lines;
 }
 
@@ -216,19 +308,17 @@ static json_t *parse(const struct events_query *q, const char *line)
 void events_each(const struct events_query *q, events_cb *each, void *ctx)
 {
     char since[CLOCK_RFC3339_BYTES];
-    struct buf text auto_buf = BUF_INIT;
-    size_t count = 0;
     bool more = true;
     clock_rfc3339(since, clock_wall_ns() - EVENTS_AGE_NS);
-    read_both(q, &text);
-    buf_str(&text);
-    size_t *lines auto_free = cut_lines(&text, &count);
-    for (size_t i = 0; i < count && more; i++) {
-        json_t *event = parse(q, text.data + lines[q->ascending ? i : count - 1 - i]);
+    struct lines lines = read_lines(q);
+    for (size_t i = 0; i < lines.count && more; i++) {
+        json_t *event = parse(q, lines.all[q->ascending ? i : lines.count - 1 - i].text);
         if (event && is_wanted(q, event, since))
             more = each(event, ctx);
         json_decref(event);
     }
+    free(lines.all);
+    buf_fini(&lines.text);
 }
 
 struct page {

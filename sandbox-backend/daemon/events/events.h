@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lifecycle of sandboxes as events, in the form of E2B's events API.
 //
-//   <home>/events.jsonl     the newest events, one JSON object per line, mode 0600
-//   <home>/events.1.jsonl   the events before them
+//   events.jsonl     the newest events, one JSON object per line, mode 0600
+//   events.1.jsonl   the events before them
 //
-// The first file becomes the second when it has EVENTS_FILE_BYTES, so both together have a limit.
-// Events older than EVENTS_AGE_NS are not shown. A line is E2B's event and a member "owner". If the
-// sandbox's metadata has more than EVENTS_METADATA_BYTES, the line has {} in its place, so that one
-// owner's events do not soon replace those of the others. Each event goes to the webhooks of its
-// owner as well (webhooks.h), always with the metadata.
+// There is a pair of these files in <home>/events/key-NAME/ for each API key that has events, and
+// in <home> for the unix socket. So no owner's events replace those of another. The first file
+// becomes the second when it has EVENTS_FILE_BYTES, or EVENTS_KEY_BYTES for an API key. Events
+// older than EVENTS_AGE_NS are not shown. A starting daemon removes the files of a key that has had
+// no event since then.
+//
+// A line is E2B's event and a member "owner". If the sandbox's metadata has more than
+// EVENTS_METADATA_BYTES, the line has {} in its place. Each event goes to the webhooks of its owner
+// as well (webhooks.h), always with the metadata.
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -20,6 +24,7 @@
 #include "sandbox-backend/daemon/events/webhooks.h"
 
 #define EVENTS_FILE_BYTES     (8L << 20)
+#define EVENTS_KEY_BYTES      (1L << 20)
 #define EVENTS_AGE_NS         (7LL * 24 * 3600 * 1000000000)
 #define EVENTS_METADATA_BYTES 1024 // as JSON
 
@@ -44,15 +49,13 @@ struct event {
 };
 
 struct events {
-    char *path, *older;       // owned
-    int fd;                   // of the event log; -1: it could not be opened
-    int64_t bytes;            // in the event log
+    char *home;               // owned
     struct readings readings; // of the event log
     struct webhooks webhooks;
 };
 
-// Open the event log and read the webhooks. ERR_INVALID: the webhooks' file is damaged. If the
-// event log cannot be opened, the daemon's log says so, and events go to the webhooks alone.
+// Open the event log and read the webhooks. ERR_INVALID: the webhooks' file is damaged. If an event
+// cannot be logged, the daemon's log says so, and it goes to the webhooks alone.
 int events_open(struct events *ev, uv_loop_t *loop, const char *home,
                 const struct fetch_guard *guard, struct err *e);
 // End all deliveries. The handles close in the loop's next turns.
@@ -70,11 +73,11 @@ int event_types_add(const char *names, unsigned *types, struct err *e);
 const char *event_team(const char *owner);
 
 struct events_query {
-    const char *path, *older; // of struct events
-    const char *sandbox;      // NULL: of all
-    const char *owner;        // NULL: of all
-    unsigned types;           // bit set
-    bool ascending;           // the oldest first
+    const char *home;    // of struct events
+    const char *sandbox; // NULL: of all
+    const char *owner;   // NULL: of all
+    unsigned types;      // bit set
+    bool ascending;      // the oldest first
     int64_t offset, limit;
 };
 // Return the array of events. New reference. Blocking: for a worker, as the next.

@@ -58,8 +58,7 @@ static bool on_event(json_t *event, void *ctx)
 
 static void history_read(struct history *h, const struct team_query *q)
 {
-    const struct events_query events = {.path = q->path,
-                                        .older = q->older,
+    const struct events_query events = {.home = q->home,
                                         .owner = q->owner,
                                         .types = 1u << EVENT_CREATED | 1u << EVENT_PAUSED |
                                                  1u << EVENT_RESUMED | 1u << EVENT_KILLED,

@@ -14,10 +14,10 @@
 enum team_metric { TEAM_CONCURRENT, TEAM_START_RATE };
 
 struct team_query {
-    const char *path, *older; // of struct events
-    const char *owner;        // NULL: of all
-    int64_t from_s, to_s;     // seconds since 1970
-    int64_t running;          // number of sandboxes that run now
+    const char *home;     // of struct events
+    const char *owner;    // NULL: of all
+    int64_t from_s, to_s; // seconds since 1970
+    int64_t running;      // number of sandboxes that run now
     int64_t now_s;
 };
 

@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import http.server
 import json
+import os
 import queue
 import signal
 import subprocess
@@ -215,8 +216,43 @@ def fill_log(daemon, owner):
              "eventData": {"sandbox_metadata": {"a": "x" * 200}},
              "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S.000000000Z", time.gmtime())}
     line = "\n" + json.dumps(event)
-    for name in ("events.1.jsonl", "events.jsonl"):
+    for name in ("events.1.jsonl", "events.jsonl"):  # as a version wrote it that had one log
         (daemon.home / name).write_text(line * ((8 << 20) // len(line)))
+
+
+def pair(where):
+    return {name: (where / name).stat().st_size for name in ("events.1.jsonl", "events.jsonl") if (where / name).exists()}
+
+
+def test_one_owner_does_not_push_out_the_others():
+    """Each has a log of its own, with a limit."""
+    with Tenants() as daemon:
+        _, quiet = daemon.ask(1, "POST", "/sandboxes", {"templateID": "default"})
+        local = daemon.create()["sandboxID"]
+        loud = daemon.home / "events/key-key0"
+        _, first = daemon.ask(0, "POST", "/sandboxes", {"templateID": "default"})
+        line = "\n" + (loud / "events.jsonl").read_text().strip()
+        for name in ("events.1.jsonl", "events.jsonl"):
+            (loud / name).write_text(line * ((1 << 20) // len(line)))
+        _, second = daemon.ask(0, "POST", "/sandboxes", {"templateID": "default"})
+        assert pair(loud)["events.1.jsonl"] <= 1 << 20 and pair(loud)["events.jsonl"] < 10_000
+        told = daemon.ask(0, "GET", "/events/sandboxes?limit=2")[1]
+        assert [event["sandboxId"] for event in told] == [second["sandboxID"], first["sandboxID"]]
+        assert [event["sandboxId"] for event in daemon.ask(1, "GET", "/events/sandboxes")[1]] == [quiet["sandboxID"]]
+        for query, expected in [("orderAsc=true&limit=2", [quiet["sandboxID"], local]), ("limit=1", [second["sandboxID"]])]:
+            told = daemon.request("GET", "/events/sandboxes?" + query).json  # the unix socket sees all, by their time
+            assert [event["sandboxId"] for event in told] == expected
+
+
+def test_the_log_of_a_key_without_events_is_removed():
+    with Tenants() as daemon:
+        for key in (0, 1):
+            daemon.ask(key, "POST", "/sandboxes", {"templateID": "default"})
+        daemon.stop()
+        log = daemon.home / "events/key-key0"
+        os.utime(log / "events.jsonl", (0, 0))
+        daemon.start()
+        assert not log.exists() and (daemon.home / "events/key-key1").exists()
 
 
 @pytest.mark.parametrize("path", ["/events/sandboxes?types=sandbox.lifecycle.killed", "/teams/key0/metrics",
