@@ -20,6 +20,18 @@
 #define STATUS_BYTES  16384
 #define STAT_BYTES    4096
 
+const char *proc_boot_id(void)
+{
+    static char known[64]; // the id does not change while the process runs
+    struct buf text auto_buf = BUF_INIT;
+    if (!known[0] && file_read("/proc/sys/kernel/random/boot_id", 256, &text, NULL) == 0) {
+        size_t len = strcspn(buf_str(&text), "\n");
+        if (len < sizeof known)
+            memcpy(known, buf_str(&text), len);
+    }
+    return known;
+}
+
 // The name before the fields may contain blanks and parentheses; the last parenthesis closes it
 // (proc(5)).
 int proc_stat_read(pid_t pid, struct proc_stat *out)

@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+// Return the id of the host's present boot (random(4)). A pid, and an instant on the monotonic
+// clock, mean something only within one. Borrowed; "" when /proc does not say.
+const char *proc_boot_id(void);
+
 struct proc_stat {
     char state; // 'R', 'S', 'Z' ...
     pid_t parent;

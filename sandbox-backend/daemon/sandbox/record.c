@@ -19,6 +19,7 @@
 #include "sandbox-backend/daemon/sandbox/json_file.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
+#include "sandbox-backend/host/proc.h"
 #include "sandbox-backend/log/log.h"
 
 #define AGAIN_MS      2000 // after a record could not be written
@@ -67,6 +68,7 @@ static json_t *to_json(const struct sandbox *sb)
         json_decref(json);
         return NULL;
     }
+    json_object_set_new(json, "boot_id", json_string(proc_boot_id()));
     json_object_set_new(json, "image", json_pack("s?", g.image));
     json_object_set_new(json, "build", json_pack("s?", g.build));
     if (!LIST_EMPTY(&sb->ports))
@@ -148,6 +150,23 @@ static int read_identity(const struct sandbox *sb, const json_t *json, struct er
     return 0;
 }
 
+// A sandbox without a machine outlives the host's boot, and it can come from another host. The
+// monotonic clock is then another one, so the wall clock tells the instants.
+static void take_times(struct sandbox *sb, const json_t *json)
+{
+    int64_t now_ms = clock_mono_ms(), now_ns = clock_wall_ns();
+    if (!str_eq(json_string_value(json_object_get(json, "boot_id")), proc_boot_id())) {
+        sb->end_ns = MAX(sb->end_ns, 0);
+        sb->end_ms = now_ms + (sb->end_ns - now_ns) / 1000000;
+        sb->used_ms = now_ms;
+    }
+    sb->stored_end_ms = sb->end_ms;
+    if (sb->sliding) {
+        sb->end_ms += RECORD_SLACK_MS;
+        sb->end_ns += RECORD_SLACK_MS * 1000000LL;
+    }
+}
+
 static int from_json(struct sandbox *sb, const json_t *json, struct record_extra *extra,
                      struct err *e)
 {
@@ -167,11 +186,7 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
     if (!sb->template)
         return err_set(e, ERR_INVALID, "the template is missing");
     sb->store->started_ns = MAX(sb->store->started_ns, sb->started_ns);
-    sb->stored_end_ms = sb->end_ms;
-    if (sb->sliding) {
-        sb->end_ms += RECORD_SLACK_MS;
-        sb->end_ns += RECORD_SLACK_MS * 1000000LL;
-    }
+    take_times(sb, json);
     sb->handout_env = json_incref(env);
     sb->disk_env = json_incref(disk_env);
     masks_from_json(&sb->calls->own, json_object_get(json, "masks"));

@@ -35,12 +35,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/host/childlog.h"
+#include "sandbox-backend/host/proc.h"
 #include "sandbox-backend/log/log.h"
 
 #define IDLE_PATIENCE 6 // the factor for a background machine, which runs on idle processors only
@@ -233,20 +233,6 @@ void core_handle_closed(struct machine_core *c)
 
 // ---- the record
 
-// Return the id of the host's present boot (random(4)): a pid means something only within one.
-// Borrowed; "" when /proc does not say.
-static const char *boot_id(void)
-{
-    static char known[64]; // the id does not change while the process runs
-    struct buf text auto_buf = BUF_INIT;
-    if (!known[0] && file_read("/proc/sys/kernel/random/boot_id", 256, &text, NULL) == 0) {
-        size_t len = strcspn(buf_str(&text), "\n");
-        if (len < sizeof known)
-            memcpy(known, buf_str(&text), len);
-    }
-    return known;
-}
-
 static json_t *process_record(const struct subproc *p)
 {
     return json_pack("{s:i, s:I}", "pid", (int)subproc_pid(p), "start_time",
@@ -256,7 +242,7 @@ static json_t *process_record(const struct subproc *p)
 json_t *core_record(const struct machine *machine)
 {
     const struct machine_core *c = core_of_const(machine);
-    json_t *record = json_pack("{s:s, s:o, s:o, s:o}", "boot_id", boot_id(), c->kind->member,
+    json_t *record = json_pack("{s:s, s:o, s:o, s:o}", "boot_id", proc_boot_id(), c->kind->member,
                                process_record(c->guest), "limits", core__limits_record(c), "jail",
                                core_jail(machine));
     if (c->netd)
@@ -288,7 +274,7 @@ int core_adopt(struct machine_core *c, const json_t *record, struct err *e)
     c->adopted = true;
     core__limits_adopt(c, record);
     core__jail_adopt(c, json_object_get(record, "jail"));
-    if (!str_eq(boot, boot_id()))
+    if (!str_eq(boot, proc_boot_id()))
         return err_set(e, ERR_GONE, "the host was rebooted");
     c->guest = find_process(c, record, c->kind->member, core_on_guest_exit, e);
     bool has_netd = json_object_get(record, "netd") != NULL;

@@ -5,11 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/param.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
-#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/json_fields.h"
@@ -37,7 +35,7 @@ static const char *text_of(const json_t *object, const char *key)
 // Return what the other node gets of the record. New reference, or NULL.
 static json_t *read_record(const char *dir, struct err *e)
 {
-    static const char *const OF_HOST[] = {"moving", "moving_ran", "end_ms", "used_ms"};
+    static const char *const OF_HOST[] = {"moving", "moving_ran", "boot_id", "end_ms", "used_ms"};
     char *path auto_free = str_printf("%s/" RECORD, dir);
     json_t *record = json_file_read(path, LIMIT_JSON_BODY_BYTES, e);
     if (!record)
@@ -118,21 +116,10 @@ static int check_manifest(const json_t *manifest, const char *wanted, struct err
     return image_archive_check(record, e);
 }
 
-// The end time counts on this host's monotonic clock from now on. The time of the last use does not
-// matter: the sandbox does not run.
-static void convert_times(json_t *record)
-{
-    int64_t now_ms = clock_mono_ms(), now_ns = clock_wall_ns();
-    int64_t end_ns = MAX(json_integer_value(json_object_get(record, "end_ns")), 0);
-    json_object_set_new(record, "end_ms", json_integer(now_ms + (end_ns - now_ns) / 1000000));
-    json_object_set_new(record, "used_ms", json_integer(now_ms));
-}
-
-static int write_record(json_t *record, const char *dir, struct err *e)
+static int write_record(const json_t *record, const char *dir, struct err *e)
 {
     char *path auto_free = str_printf("%s/" RECORD, dir);
     struct buf text auto_buf = BUF_INIT;
-    convert_times(record);
     json_to_buf(&text, record);
     return file_write_atomic(path, text.data, text.len, 0600, e);
 }

@@ -5,9 +5,12 @@ failures, and a daemon that dies in between.
 
 import json
 import os
+import pathlib
 import random
+import re
 import signal
 import threading
+import time
 
 import pytest
 
@@ -265,6 +268,35 @@ def test_the_next_daemon_has_it():
         assert view(daemon, sandbox)["state"] == "paused"
         assert post(daemon, sandbox, "connect", {"timeout": 60}).status == 201
         assert get(daemon, made, "note") == b"kept"
+
+
+def of_another_boot(daemon, sandbox, **changes):
+    """Makes the record of a stopped daemon one from before a reboot of the host, whose monotonic clock was far ahead."""
+    path = daemon.directory(sandbox) / "sandbox.json"
+    record = json.loads(path.read_text())
+    day = 24 * 3600 * 1000
+    record |= {"boot_id": "of-another-boot", "end_ms": record["end_ms"] + day, "used_ms": record["used_ms"] + day, **changes}
+    path.write_text(json.dumps(record))
+
+
+def test_the_end_time_is_right_after_a_reboot_of_the_host():
+    """A sandbox that is asleep ends at its time, and one that is paused stays."""
+    with Daemon() as daemon:
+        over, asleep = (daemon.create(timeout=600, idle={"freeze": 0, "hibernate": 1})["sandboxID"]
+                        for _ in range(2))
+        for sandbox in over, asleep:
+            wait_for(lambda: daemon.record(sandbox)["image"] == "", 60, "it sleeps")
+        end = view(daemon, asleep)["endAt"]
+        daemon.stop(signal.SIGKILL)
+        of_another_boot(daemon, asleep)
+        of_another_boot(daemon, over, end_ns=time.time_ns() - 1_000_000_000)
+        daemon.start()
+        wait_for(lambda: view(daemon, over).get("error_code") == "sandbox_ended", 30, "its time is over")
+        assert view(daemon, asleep)["endAt"] == end
+        (left,) = re.findall(rf"sandbox.adopted id={asleep} .*left_ms=(\d+)", daemon.log.read_text())
+        assert 0 < int(left) <= 600_000
+        assert post(daemon, asleep, "timeout", {"timeout": 300}).status == 204
+        assert daemon.record(asleep)["boot_id"] == pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def test_an_image_that_is_not_the_records_goes():
