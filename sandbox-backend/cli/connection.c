@@ -253,6 +253,13 @@ int connection_snapshot_delete(struct connection *c, const char *snapshot, struc
     return outcome(c, &w);
 }
 
+int connection_key_remove(struct connection *c, const char *name, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_key_remove(c->client, name, on_done, &w);
+    return outcome(c, &w);
+}
+
 json_t *connection_volumes(struct connection *c, struct err *e)
 {
     struct wait w = {.loop = &c->loop, .e = e};

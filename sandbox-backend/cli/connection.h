@@ -79,6 +79,7 @@ int connection_unmount(struct connection *c, const char *id, const char *target,
 int connection_rollback(struct connection *c, const char *id, const char *snapshot, struct err *e);
 
 // For the daemon's operator (client.h).
+int connection_key_remove(struct connection *c, const char *name, struct err *e);
 json_t *connection_volumes(struct connection *c, struct err *e);
 json_t *connection_health(struct connection *c, struct err *e);
 int connection_drain(struct connection *c, bool wakes, struct err *e);

@@ -4,23 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
+#include "sandbox-backend/cli/connection.h"
 #include "sandbox-backend/keys/token_file.h"
 
-#define KEYS_FILE "keys.json" // as in the daemon's api_keys.h
-#define LIMIT_MAX 1000000     // the file takes no larger limit
+#define KEYS_FILE     "keys.json" // as in the daemon's api_keys.h
+#define SECRETS_FILE  "secrets/index.json"
+#define WEBHOOKS_FILE "webhooks.json"
+#define STATE_BYTES   (4 << 20) // of each
+#define LIMIT_MAX     1000000   // the file takes no larger limit
 
 static const char TEXT[] =
     "  new NAME   creates a key, and prints what to export so that E2B's SDKs use it. The key\n"
     "             is shown only now: Cubby keeps its hash. The daemon checks the limits\n"
     "             when the key creates, forks or wakes sandboxes\n"
     "  ls         lists the keys\n"
-    "  rm NAME    revokes a key; a running daemon notices within a second\n\n"
+    "  rm NAME    revokes a key, and removes its secrets and webhooks. Its sandboxes stay.\n"
+    "             --keep leaves all to a new key of that name\n\n"
     "Programs need a key where cubbyd listens on TCP (cubbyd --listen). A key sees only the\n"
     "sandboxes that were created with it. On the unix socket no key is needed.";
 
@@ -129,10 +136,42 @@ static int key_ls(const char *path, bool as_json)
     return 0;
 }
 
-static int key_rm(const char *path, const char *name)
+// Return whether a file of the daemon has the name, so that there may be something of the key.
+static bool is_named_in(const char *home, const char *file, const char *name)
 {
-    struct err e = ERR_INIT;
-    return token_file_remove(path, name, &e) < 0 ? cli_fail(&e) : 0;
+    char *path auto_free = home_path(home, file);
+    char *quoted auto_free = str_printf("\"%s\"", name);
+    struct buf text auto_buf = BUF_INIT;
+    return file_read(path, STATE_BYTES, &text, NULL) == 0 && strstr(buf_str(&text), quoted);
+}
+
+// Let the daemon remove the secrets and webhooks. Start it if it does not run.
+static int remove_belongings(const char *name, struct err *e)
+{
+    const struct backend_opts local = {.backend = "local"};
+    struct connection c;
+    if (connection_open(&c, &local, CONNECT_STARTS, e) < 0)
+        return -1;
+    int result = connection_key_remove(&c, name, e);
+    connection_close(&c);
+    return result;
+}
+
+static int key_rm(const char *home, const char *path, const char *name, bool keep)
+{
+    struct err e = ERR_INIT, later = ERR_INIT;
+    bool removed = token_file_remove(path, name, &e) == 0;
+    bool may_have =
+        !keep && (is_named_in(home, SECRETS_FILE, name) || is_named_in(home, WEBHOOKS_FILE, name));
+    if (!removed && e.code != ERR_NOT_FOUND)
+        return cli_fail(&e);
+    if (!may_have)
+        return removed ? 0 : cli_fail(&e);
+    if (remove_belongings(name, &later) == 0 || (removed && later.code == ERR_NOT_FOUND))
+        return 0;
+    err_wrap(&later, "the key is revoked, but its secrets and webhooks are still there; run this "
+                     "again");
+    return cli_fail(&later);
 }
 
 #define LIMIT_OPT(name, which, arg, help)                                                \
@@ -147,10 +186,12 @@ int verb_key(int argc, char **argv)
         limits[i] = (struct token_limit){MEMBERS[i], -1};
     bool as_json = false;
     bool plain = false;
+    bool keep = false;
     struct token_wish wish = {.limits = limits, .count = LIMITS};
     const struct opt opts[] = {
         CLI_FLAG("json", &as_json, "ls: print JSON"),
         CLI_FLAG("plain", &plain, "new: print only the key"),
+        CLI_FLAG("keep", &keep, "rm: keep the key's secrets and webhooks"),
         CLI_FLAG("admin", &wish.admin, "new: let the key make and delete API keys (/api-keys)"),
         LIMIT_OPT("max-sandboxes", SANDBOXES, "N", "maximum of running and paused sandboxes"),
         LIMIT_OPT("max-memory-mb", MEMORY, "MB",
@@ -188,6 +229,6 @@ int verb_key(int argc, char **argv)
     if (strcmp(what, "ls") == 0 && argc == 2)
         return key_ls(path, as_json);
     if (strcmp(what, "rm") == 0 && argc == 3)
-        return key_rm(path, argv[2]);
+        return key_rm(home, path, argv[2], keep);
     return cli_usage_error("key takes new NAME, ls, or rm NAME; see cubby key --help");
 }

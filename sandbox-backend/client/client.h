@@ -407,6 +407,10 @@ int network_spec(json_t **out, const char *what, const json_t *allow, const json
 
 // Get the volumes of all owners: [{"volumeID", "name"}].
 struct client_op *client_volumes(struct client *c, client_json_cb cb, void *ctx);
+// Delete an API key with its secrets and webhooks. `name` is valid. ERR_NOT_FOUND: there is none,
+// nor anything of it.
+struct client_op *client_key_remove(struct client *c, const char *name, client_done_cb cb,
+                                    void *ctx);
 // Get {"node", "draining", "load", "room", ...}.
 struct client_op *client_health(struct client *c, client_json_cb cb, void *ctx);
 // Take no new sandboxes; and, unless `wakes`, wake none.

@@ -52,6 +52,13 @@ struct client_op *client_health(struct client *c, client_json_cb cb, void *ctx)
     return ask(c, "GET", "/health", ASK_MS, cb, ctx);
 }
 
+struct client_op *client_key_remove(struct client *c, const char *name, client_done_cb cb,
+                                    void *ctx)
+{
+    char *target auto_free = str_printf("/api-keys/%s", name);
+    return tell(c, "DELETE", target, cb, ctx);
+}
+
 struct client_op *client_drain(struct client *c, bool wakes, client_done_cb cb, void *ctx)
 {
     return tell(c, "POST", wakes ? "/drain" : "/drain?wakes=off", cb, ctx);

@@ -2,7 +2,7 @@
 // GET and POST /api-keys, DELETE /api-keys/{name}: the keys of the daemon's keys file, for callers
 // on the unix socket and for keys with "admin". The id of a key is its name, to which its sandboxes
 // belong, so a key gets no other name. DELETE removes the secrets and webhooks of the name as well,
-// so that a later key of that name does not get them.
+// so that a later key of that name does not get them; also if `cubby key rm` has removed the key.
 #include <string.h>
 
 #include "sandbox-backend/base/clock.h"
@@ -107,11 +107,30 @@ int api_key_make(struct api_call *c, struct err *e)
     return 0;
 }
 
+static bool has_belongings(const struct store *store, const char *name)
+{
+    const struct stored_secret *secret;
+    const struct webhook *hook;
+    TAILQ_FOREACH (secret, &store->stored.all, link)
+        if (str_eq(secret->owner, name))
+            return true;
+    TAILQ_FOREACH (hook, &store->events.webhooks.all, link)
+        if (str_eq(hook->owner, name))
+            return true;
+    return false;
+}
+
 int api_key_remove(struct api_call *c, struct err *e)
 {
     struct api_keys *keys = c->store->api_keys;
-    if (check_caller(c, e) < 0 || token_file_remove(keys->keys.path, c->arg, e) < 0)
+    struct err none = ERR_INIT;
+    if (check_caller(c, e) < 0)
         return -1;
+    if (token_file_remove(keys->keys.path, c->arg, &none) < 0 &&
+        (none.code != ERR_NOT_FOUND || !has_belongings(c->store, c->arg))) {
+        *e = none;
+        return -1;
+    }
     log_info("key.removed", "name=%s", c->arg);
     if (secret_store_remove_of(&c->store->stored, c->arg, e) < 0 ||
         webhooks_remove_of(&c->store->events.webhooks, c->arg, e) < 0)

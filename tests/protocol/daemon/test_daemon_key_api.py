@@ -119,6 +119,35 @@ def test_a_deleted_key_leaves_no_secret_and_no_webhook(daemon):
     assert daemon.ask(0, "DELETE", "/api-keys/new")[0] == 204
 
 
+def key_rm(daemon, *words):
+    return subprocess.run([BIN / "cubby", "key", "rm", *words], env=daemon.env, text=True, capture_output=True, timeout=60)
+
+
+def left(daemon):
+    """How many secrets and webhooks there are, of all owners."""
+    return [len(daemon.request("GET", path).json) for path in ("/secrets", "/events/webhooks")]
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+def test_a_key_that_the_command_line_removes_leaves_no_secret_and_no_webhook(runs):
+    hook = {"name": "mine", "url": "http://127.0.0.1:1/", "signatureSecret": "its secret", "events": ["sandbox.lifecycle.created"]}
+    with Tenants() as daemon:
+        for key in (0, 1):
+            assert daemon.ask(key, "POST", "/secrets", {"name": "mine", "value": "sk-stored-0123456789"})[0] == 201
+            assert daemon.ask(key, "POST", "/events/webhooks", hook)[0] == 201
+        assert key_rm(daemon, "--keep", "key0").returncode == 0 and left(daemon) == [2, 2]
+        if not runs:
+            daemon.stop()
+        assert key_rm(daemon, "key0").returncode == 0, "it finds what was kept"
+        assert key_rm(daemon, "key1").returncode == 0
+        again = key_rm(daemon, "key1")
+        assert again.returncode == 1 and "key1" in again.stderr
+        if not runs:  # the command has started one
+            subprocess.run([BIN / "cubby", "daemon", "stop"], env=daemon.env, check=True, capture_output=True, timeout=60)
+            daemon.start()
+        assert left(daemon) == [0, 0] and list((daemon.home / "secrets").glob("sec_*")) == []
+
+
 class Tcp(OnTcp, Daemon):
     """A daemon with one key that may not manage keys."""
 
