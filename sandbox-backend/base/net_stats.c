@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,18 +60,18 @@ static void count_reason(struct net_stats *s, const char *why, uint64_t count)
     reason->count += count;
 }
 
-static bool is_same(const struct net_stats_refusal *a, const struct net_stats_refusal *b)
+static bool is_same(const struct net_stats_contact *a, const struct net_stats_contact *b)
 {
     return a->seq > 0 && a->address == b->address && a->port == b->port && a->proto == b->proto &&
            strcmp(a->why, b->why) == 0 && strcmp(a->name, b->name) == 0;
 }
 
-// Store a refusal over an equal one, or else over the oldest. The number is written last, so that a
-// reader in between sees an empty element.
-static void keep(struct net_stats *s, struct net_stats_refusal *one)
+// Store an element over an equal one, or else over the oldest. The number is written last, so that
+// a reader in between sees an empty element.
+static void keep(struct net_stats_contact *list, size_t count, struct net_stats_contact *one)
 {
-    struct net_stats_refusal *element = s->refusals;
-    for (struct net_stats_refusal *r = s->refusals; r < s->refusals + NET_STATS_REFUSALS; r++) {
+    struct net_stats_contact *element = list;
+    for (struct net_stats_contact *r = list; r < list + count; r++) {
         if (is_same(r, one)) {
             element = r;
             one->count = r->count;
@@ -88,14 +89,25 @@ static void keep(struct net_stats *s, struct net_stats_refusal *one)
     one->seq = seq;
 }
 
-void net_stats_refused(struct net_stats *s, struct net_stats_refusal *one)
+static void number(struct net_stats_contact *one, uint64_t *last)
 {
-    one->seq = s->refused + 1;
+    one->seq = *last + 1;
     one->count = 0;
     one->at_ns = clock_wall_ns();
+    __atomic_store_n(last, one->seq, __ATOMIC_RELEASE);
+}
+
+void net_stats_refused(struct net_stats *s, struct net_stats_contact *one)
+{
     count_reason(s, one->why, 1);
-    __atomic_store_n(&s->refused, one->seq, __ATOMIC_RELEASE);
-    keep(s, one);
+    number(one, &s->refused);
+    keep(s->refusals, NET_STATS_REFUSALS, one);
+}
+
+void net_stats_reached(struct net_stats *s, struct net_stats_contact *one)
+{
+    number(one, &s->allowed);
+    keep(s->reached, NET_STATS_ALLOWED, one);
 }
 
 // ---- the reader
@@ -128,12 +140,12 @@ static void make_printable(char *text, size_t size)
             *c = '?';
 }
 
-static void check_refusal(struct net_stats_refusal *r, const struct net_stats_refusal *again,
-                          uint64_t refused, int64_t now)
+static void check_contact(struct net_stats_contact *r, const struct net_stats_contact *again,
+                          uint64_t last, int64_t now)
 {
-    // A refusal that was being written is reported at the next read.
-    if (r->seq == 0 || r->seq > refused || memcmp(r, again, sizeof *r) != 0) {
-        *r = (struct net_stats_refusal){0};
+    // An element that was being written is reported at the next read.
+    if (r->seq == 0 || r->seq > last || memcmp(r, again, sizeof *r) != 0) {
+        *r = (struct net_stats_contact){0};
         return;
     }
     bound(&r->count);
@@ -145,31 +157,45 @@ static void check_refusal(struct net_stats_refusal *r, const struct net_stats_re
 
 static int by_age(const void *a, const void *b)
 {
-    const struct net_stats_refusal *left = a, *right = b;
+    const struct net_stats_contact *left = a, *right = b;
     return (left->seq < right->seq) - (left->seq > right->seq);
+}
+
+static void check_list(struct net_stats_contact *list, const struct net_stats_contact *again,
+                       size_t count, uint64_t last)
+{
+    for (size_t i = 0; i < count; i++)
+        check_contact(&list[i], &again[i], last, clock_wall_ns());
+    qsort(list, count, sizeof *list, by_age);
 }
 
 static void check(struct net_stats *s, const struct net_stats *again)
 {
     uint64_t *const numbers[] = {&s->received_bytes, &s->received_packets, &s->sent_bytes,
-                                 &s->sent_packets, &s->refused};
+                                 &s->sent_packets,   &s->refused,          &s->allowed};
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         bound(numbers[i]);
     for (size_t i = 0; i < NET_STATS_REASONS; i++) {
         bound(&s->reasons[i].count);
         make_printable(s->reasons[i].why, sizeof s->reasons[i].why);
     }
-    for (size_t i = 0; i < NET_STATS_REFUSALS; i++)
-        check_refusal(&s->refusals[i], &again->refusals[i], s->refused, clock_wall_ns());
-    qsort(s->refusals, NET_STATS_REFUSALS, sizeof *s->refusals, by_age);
+    check_list(s->refusals, again->refusals, NET_STATS_REFUSALS, s->refused);
+    check_list(s->reached, again->reached, NET_STATS_ALLOWED, s->allowed);
+}
+
+// Read the file, whose end is missing if an older writer has it.
+static bool read_all(int fd, struct net_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    ssize_t got = pread(fd, out, sizeof *out, 0);
+    return got == sizeof *out || got == offsetof(struct net_stats, allowed);
 }
 
 int net_stats_read(const char *path, struct net_stats *out, struct err *e)
 {
     struct net_stats *again auto_free = xmalloc(sizeof *again);
     int fd auto_close = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool is_read = fd >= 0 && pread(fd, out, sizeof *out, 0) == sizeof *out &&
-                   pread(fd, again, sizeof *again, 0) == sizeof *again;
+    bool is_read = fd >= 0 && read_all(fd, out) && read_all(fd, again);
     if (!is_read || out->magic != NET_STATS_MAGIC) {
         *out = (struct net_stats){0};
         return err_set(e, ERR_NOT_FOUND, "nothing is known of this sandbox's network");
@@ -185,7 +211,7 @@ static uint64_t count_since(const struct net_stats *s, int64_t at_ns)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < NET_STATS_REFUSALS; i++) {
-        const struct net_stats_refusal *r = &s->refusals[i];
+        const struct net_stats_contact *r = &s->refusals[i];
         if (r->seq == 0 || r->at_ns <= at_ns)
             break;
         count = s->refused - r->seq + 1;
@@ -193,7 +219,7 @@ static uint64_t count_since(const struct net_stats *s, int64_t at_ns)
     return count;
 }
 
-static void number_anew(struct net_stats_refusal *r, const struct net_stats *other)
+static void number_anew(struct net_stats_contact *r, const struct net_stats *other)
 {
     if (r->seq == 0)
         return;
@@ -203,7 +229,7 @@ static void number_anew(struct net_stats_refusal *r, const struct net_stats *oth
 
 void net_stats_merge(struct net_stats *into, const struct net_stats *more)
 {
-    struct net_stats_refusal all[2 * NET_STATS_REFUSALS];
+    struct net_stats_contact all[2 * NET_STATS_REFUSALS];
     for (size_t i = 0; i < NET_STATS_REFUSALS; i++) {
         all[i] = into->refusals[i];
         all[NET_STATS_REFUSALS + i] = more->refusals[i];
@@ -235,7 +261,7 @@ const char *net_stats_proto(uint8_t proto)
     }
 }
 
-const char *net_stats_address(const struct net_stats_refusal *r, char out[INET_ADDRSTRLEN])
+const char *net_stats_address(const struct net_stats_contact *r, char out[INET_ADDRSTRLEN])
 {
     const struct in_addr in = {htonl(r->address)};
     return r->address ? inet_ntop(AF_INET, &in, out, INET_ADDRSTRLEN) : "";

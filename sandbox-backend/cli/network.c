@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubby network: show what a sandbox may connect to and what it was refused; set its policy.
+// cubby network: show what a sandbox may connect to, what it was refused and which hosts it
+// reached; set its policy.
 #include <stdio.h>
 
 #include "sandbox-backend/base/mem.h"
@@ -50,10 +51,10 @@ static void print_counters(const json_t *counters)
            count_of(counters, "receivedPackets"));
     printf("sent: %lld bytes, %lld packets\n", count_of(counters, "sentBytes"),
            count_of(counters, "sentPackets"));
-    printf("refused: %lld\n", count_of(counters, "refused"));
 }
 
-static void print_refusal(const json_t *r)
+// Print a refusal, or a connection that was allowed.
+static void print_contact(const json_t *r)
 {
     const char *const parts[] = {string_of(r, "timestamp"), string_of(r, "protocol"),
                                  string_of(r, "address"), string_of(r, "name")};
@@ -65,19 +66,30 @@ static void print_refusal(const json_t *r)
     }
     if (count_of(r, "port") > 0)
         printf(" port %lld", count_of(r, "port"));
-    fputs(": ", stdout);
+    if (*string_of(r, "reason"))
+        fputs(": ", stdout);
     cli_print_safe(stdout, string_of(r, "reason"));
     if (count_of(r, "count") > 1)
         printf(" (%lld times)", count_of(r, "count"));
     putchar('\n');
 }
 
+// Print how many there are, and the latest of them.
+static void print_contacts(const json_t *network, const char *counter, const char *list)
+{
+    const json_t *counters = json_object_get(network, "counters");
+    size_t i;
+    const json_t *one;
+    if (json_object_get(counters, counter))
+        printf("%s: %lld\n", counter, count_of(counters, counter));
+    json_array_foreach (json_object_get(network, list), i, one) {
+        print_contact(one);
+    }
+}
+
 static void print_network(const json_t *network)
 {
     const json_t *policy = json_object_get(network, "policy");
-    const json_t *refusals = json_object_get(network, "refusals");
-    size_t i;
-    const json_t *refusal;
     fputs("mode: ", stdout);
     cli_print_safe(stdout, string_of(policy, "mode"));
     putchar('\n');
@@ -85,9 +97,8 @@ static void print_network(const json_t *network)
     print_list("deny", json_object_get(policy, "deny"));
     print_limits(json_object_get(policy, "limits"));
     print_counters(json_object_get(network, "counters"));
-    json_array_foreach (refusals, i, refusal) {
-        print_refusal(refusal);
-    }
+    print_contacts(network, "refused", "refusals");
+    print_contacts(network, "allowed", "allowed");
 }
 
 struct network {
@@ -126,8 +137,8 @@ int verb_network(int argc, char **argv)
     const struct cli_usage usage = {
         .synopsis = "network [--network POLICY] [--allow ENTRY]... [--deny ENTRY]... ID",
         .text =
-            "Shows what a sandbox may connect to, what it sent and received, and its last "
-            "refusals.\n"
+            "Shows what a sandbox may connect to, what it sent and received, its last refusals, "
+            "and\nthe hosts that it reached last.\n"
             "With --network, --allow or --deny, replaces its policy at once, and cuts connections "
             "that\n"
             "are no longer allowed. An ENTRY is an address, a network or a name, with an optional\n"

@@ -144,7 +144,7 @@ struct egress *egress_new(const struct egress_options *o, struct err *e)
 // Count a refusal for the daemon. `what` has a few words, because equal ones are counted together.
 static void count(struct egress *g, const struct tunnel_report *r)
 {
-    struct net_stats_refusal one = {.proto = NET_PROTO_TCP, .port = (uint16_t)r->port};
+    struct net_stats_contact one = {.proto = NET_PROTO_TCP, .port = (uint16_t)r->port};
     struct in_addr address;
     if (inet_pton(AF_INET, r->address, &address) == 1)
         one.address = ntohl(address.s_addr);

@@ -16,6 +16,7 @@ static void on_stack_connected(void *ctx, int fd, const struct endpoint *to);
 static void on_stack_late(void *ctx, int fd, const struct endpoint *to);
 static void on_gate_refused(void *ctx, const struct endpoint *to, const char *why,
                             const char *name);
+static void on_gate_allowed(void *ctx, const struct endpoint *to, const char *name);
 static void on_guest_frame(void *ctx, uint8_t *frame, size_t len);
 static void on_change(void *ctx, struct control_change *change);
 
@@ -41,7 +42,7 @@ static int open_parts(struct netd *n, const struct netd_options *options, struct
 {
     const struct stack_events events = {n, on_stack_frame, on_stack_closed, on_stack_connected,
                                         on_stack_late};
-    const struct gate_events gate_events = {n, on_gate_refused};
+    const struct gate_events gate_events = {n, on_gate_refused, on_gate_allowed};
     bool is_off = options->control_fd < 0 && net_policy_is_closed(options->policy);
     if (fd_set_nonblock(options->frames_fd, e) < 0 || fd_set_nonblock(options->listen_fd, e) < 0)
         return -1;
@@ -74,6 +75,7 @@ struct netd *netd_new(const struct netd_options *options, struct err *e)
         return NULL;
     }
     n->frames.stats = n->refusals.stats;
+    reached_init(&n->reached, n->refusals.stats, &n->policy);
     return n;
 }
 
@@ -86,6 +88,7 @@ void netd_free(struct netd *n)
     control_fini(&n->control);
     hostaddr_fini(&n->hostaddr);
     frames_fini(&n->frames);
+    reached_fini(&n->reached);
     refusals_fini(&n->refusals);
     policy_fini(&n->policy);
     free(n);
@@ -109,6 +112,8 @@ static void send_outside(struct netd *n, const struct packet *p)
     bool is_over = shaper_wait_ms(&n->sends, clock_mono_ms()) > 0;
     if (is_over && p->proto == WIRE_PROTO_UDP)
         return;
+    if (p->proto == WIRE_PROTO_UDP)
+        reached_add_datagram(&n->reached, p);
     shaper_spend(&n->sends, (int64_t)p->len);
     n->frames.is_held =
         p->proto == WIRE_PROTO_TCP && shaper_wait_ms(&n->sends, clock_mono_ms()) > 0;
@@ -189,6 +194,7 @@ static void on_stack_frame(void *ctx, const uint8_t *frame, size_t len)
     memcpy(copy, frame, len);
     if (wire_parse(&p, copy, len) || filter_to_guest(&n->policy, &p))
         return;
+    reached_learn(&n->reached, &p);
     bool is_inward = p.proto == WIRE_PROTO_TCP && p.src == WIRE_GATEWAY_IP;
     if (!is_inward)
         shaper_spend(&n->receives, (int64_t)len);
@@ -208,6 +214,8 @@ static void on_stack_connected(void *ctx, int fd, const struct endpoint *to)
     struct netd *n = ctx;
     if (gate_wants(n->gate, to))
         gate_take(n->gate, fd, to);
+    else
+        reached_add(&n->reached, to, "");
 }
 
 static void on_stack_late(void *ctx, int fd, const struct endpoint *to)
@@ -221,6 +229,12 @@ static void on_gate_refused(void *ctx, const struct endpoint *to, const char *wh
 {
     struct netd *n = ctx;
     refusals_add(&n->refusals, why, to, name);
+}
+
+static void on_gate_allowed(void *ctx, const struct endpoint *to, const char *name)
+{
+    struct netd *n = ctx;
+    reached_add(&n->reached, to, name);
 }
 
 // ---- from the daemon

@@ -42,6 +42,7 @@
 #include "sandbox-backend/netd/inward/inward.h"
 #include "sandbox-backend/netd/policy/filter.h"
 #include "sandbox-backend/netd/policy/hostaddr.h"
+#include "sandbox-backend/netd/policy/reached.h"
 #include "sandbox-backend/netd/policy/resolver.h"
 #include "sandbox-backend/netd/stack/stack.h"
 #include "sandbox-backend/netd/wire/frames.h"
@@ -60,6 +61,7 @@ struct netd {
     bool egress_changes; // while open connections are judged
     struct pace pace;
     struct refusals refusals;
+    struct reached reached;
     struct filter_result result; // of the current frame
     struct pollset set;
     int frames_index; // index of the frames socket in `set`

@@ -28,7 +28,8 @@ static void check_question(const struct dns_question *q, const struct dns_result
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct dns_question q;
-    struct dns_result r = {0};
+    struct dns_result r = {0}, reply;
+    char asked[NET_NAME_MAX + 1];
     uint8_t *message = malloc(size + 1); // its own block, so that a sanitizer sees its end
     if (!message)
         return 0;
@@ -38,6 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         id = wire_get16(data);
     if (dns_parse_answer(&r, id, "a.example", message, size))
         require(r.count <= DNS_ADDRESSES_MAX);
+    if (dns_parse_reply(&reply, asked, message, size))
+        require(reply.count <= DNS_ADDRESSES_MAX && strlen(asked) <= NET_NAME_MAX);
     if (dns_parse_question(&q, message, size))
         check_question(&q, &r);
     free(message);

@@ -48,6 +48,17 @@ def test_the_newest_is_first_and_a_running_one_says_so(opened, daemon, made):
     until(page.tab, lambda: "client left" in entry(page, "sleep 1000").text_content(), what="its end is shown")
 
 
+def test_hosts_of_a_call_are_shown(opened, daemon, made):
+    page = opened("calls")
+    daemon.request("PUT", f"/sandboxes/{made['sandboxID']}/network", {"mode": "allow", "allow": ["9.9.9.9"]})
+    daemon.command(made, "bash -c 'echo one >/dev/udp/9.9.9.9/9; echo two >/dev/udp/8.8.8.8/9'")
+    page.tab.select_option("[aria-label=Calls]", "network")
+    for kind, text in (("allowed", "9.9.9.9:9 (udp), 1×"), ("refused", "8.8.8.8:9 (udp): not in the allow list, 1×")):
+        line = page.tab.locator(f".calls li[data-kind={kind}]")
+        line.wait_for()
+        assert text in line.text_content()
+
+
 def test_hostile_calls_are_text(opened, daemon, made):
     page = opened("calls")
     markup = "<img src=x onerror=alert(1)>"

@@ -42,6 +42,16 @@ def test_one_click_allows_what_was_refused(opened, daemon, made):
     until(page.tab, lambda: policy(daemon, made)["allow"] == [])
 
 
+def test_hosts_that_were_reached(opened, daemon, made):
+    page = opened("network")
+    page.tab.wait_for_selector("text=Nothing was reached.")
+    daemon.command(made, "bash -c 'echo one >/dev/udp/9.9.9.9/9'")
+    row = page.tab.locator(".reached tr", has_text="9.9.9.9:9")
+    row.wait_for()
+    assert "udp" in row.text_content() and page.tab.locator(".refused tr").count() == 0
+    page.screen("network-reached")
+
+
 def test_the_lists_and_the_modes(opened, daemon, made):
     page = opened("network")
     page.tab.wait_for_selector("legend")

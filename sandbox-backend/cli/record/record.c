@@ -232,8 +232,8 @@ int verb_record(int argc, char **argv)
     const struct cli_usage usage = {
         .synopsis = "record [OPTIONS] ID",
         .text = "Shows what was done in a sandbox: commands, code, files, terminals, ports, what "
-                "the network\nrefused, and by whom. Works for some days after the sandbox's end, "
-                "with its whole id.",
+                "the network\nrefused and allowed, and by whom. Works for some days after the "
+                "sandbox's end, with\nits whole id.",
         .opts = opts,
         .opt_count = ARRAY_LEN(opts),
         .server = &server,

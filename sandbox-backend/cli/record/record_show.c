@@ -126,6 +126,8 @@ void record_show_line(const json_t *line)
         if (str_eq(kind, "command") || str_eq(kind, "terminal"))
             add_command(&out, line);
         add_members(&out, line);
+        if (json_is_true(json_object_get(line, "others")))
+            buf_adds(&out, " and others");
         add_who(&out, line);
     }
     cli_print_line(buf_str(&out));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PUT /sandboxes/{id}/network replaces the whole network policy; members that are left out are
-// cleared. GET shows the policy, and what was counted and refused under it.
+// cleared. GET shows the policy, what was counted and refused under it, and the hosts that were
+// reached.
 #include <stdlib.h>
 
 #include "sandbox-backend/base/clock.h"
@@ -132,28 +133,37 @@ static json_t *reasons_of(const struct net_stats *s)
 
 static json_t *counters_of(const struct net_stats *s)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "receivedBytes",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "receivedBytes",
                      (json_int_t)s->received_bytes, "receivedPackets",
                      (json_int_t)s->received_packets, "sentBytes", (json_int_t)s->sent_bytes,
-                     "sentPackets", (json_int_t)s->sent_packets, "refused", (json_int_t)s->refused,
-                     "refusedByReason", reasons_of(s));
+                     "sentPackets", (json_int_t)s->sent_packets, "allowed", (json_int_t)s->allowed,
+                     "refused", (json_int_t)s->refused, "refusedByReason", reasons_of(s));
 }
 
-static json_t *refusal_of(const struct net_stats_refusal *r)
+// `reason` is NULL for connections that were allowed.
+static json_t *contact_of(const struct net_stats_contact *r, const char *reason)
 {
     char at[CLOCK_RFC3339_BYTES], address[INET_ADDRSTRLEN];
     clock_rfc3339(at, r->at_ns);
-    return json_pack("{s:I, s:I, s:s, s:s, s:s, s:i, s:s, s:s}", "sequence", (json_int_t)r->seq,
+    return json_pack("{s:I, s:I, s:s, s:s, s:s, s:i, s:s, s:s*}", "sequence", (json_int_t)r->seq,
                      "count", (json_int_t)r->count, "timestamp", at, "protocol",
                      net_stats_proto(r->proto), "address", net_stats_address(r, address), "port",
-                     r->port, "name", r->name, "reason", r->why);
+                     r->port, "name", r->name, "reason", reason);
 }
 
 static json_t *refusals_of(const struct net_stats *s, int64_t since)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < NET_STATS_REFUSALS && s->refusals[i].seq > (uint64_t)since; i++)
-        json_array_append_new(all, refusal_of(&s->refusals[i]));
+        json_array_append_new(all, contact_of(&s->refusals[i], s->refusals[i].why));
+    return all;
+}
+
+static json_t *reached_of(const struct net_stats *s)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < NET_STATS_ALLOWED && s->reached[i].seq > 0; i++)
+        json_array_append_new(all, contact_of(&s->reached[i], NULL));
     return all;
 }
 
@@ -166,9 +176,9 @@ static json_t *network_of(struct sandbox *sb, int64_t since)
         net_stats_merge(s, more);
         is_known = true;
     }
-    return json_pack("{s:o, s:o, s:I, s:o}", "policy", policy_of(&sb->policy), "counters",
+    return json_pack("{s:o, s:o, s:I, s:o, s:o}", "policy", policy_of(&sb->policy), "counters",
                      is_known ? counters_of(s) : json_null(), "sequence", (json_int_t)s->refused,
-                     "refusals", refusals_of(s, since));
+                     "refusals", refusals_of(s, since), "allowed", reached_of(s));
 }
 
 int api_network_get(struct api_call *c, struct err *e)

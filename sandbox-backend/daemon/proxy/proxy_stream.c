@@ -93,13 +93,13 @@ static void stream_free(struct proxy_stream *s)
     free(s);
 }
 
-// Write the end of the call, and what the network refused meanwhile, into the call log.
+// Write the end of the call, and what the network refused and allowed meanwhile, into the call log.
 static void end_tap(struct proxy_stream *s, const char *fate)
 {
     if (!s->tap)
         return;
     call_tap_end(steal(&s->tap), fate);
-    usage_note_refusals(s->sb);
+    usage_note_network(s->sb, true);
 }
 
 // The client has been answered or is gone. Return the request, for a last answer.

@@ -22,6 +22,7 @@
 #define MB               ((int64_t)1 << 20)
 #define ANSWER_MS        5000 // for envd's metrics
 #define DRAINING_RETRY_S 5
+#define REACHED_EVERY_MS 10000
 
 // ---- host usage
 const struct host_usage *usage_of(struct sandbox *sb)
@@ -42,7 +43,7 @@ static bool measure_next(void *ctx, int64_t older_ms)
         if (usage_of(sb)->at_ms >= older_ms || !sb->machine || sb->state >= SANDBOX_KILLING)
             continue;
         host_usage_measure(&sb->usage, sb->machine, sb->id);
-        usage_note_refusals(sb);
+        usage_note_network(sb, false);
         return true;
     }
     return false;
@@ -86,9 +87,9 @@ void usage_stop_asking(struct sandbox *sb)
     guest_usage_tell(&sb->guest_usage);
 }
 
-// ---- refusals
+// ---- refusals, and the hosts that were reached
 // Append, for example, "tcp to 10.0.0.1 api.example.com port 443". Unknown parts are left out.
-static void add_target(struct buf *out, const struct net_stats_refusal *r)
+static void add_target(struct buf *out, const struct net_stats_contact *r)
 {
     char address[INET_ADDRSTRLEN];
     bool is_placed = r->address || r->name[0];
@@ -101,15 +102,20 @@ static void add_target(struct buf *out, const struct net_stats_refusal *r)
 }
 
 // A pool member that nobody has claimed, and a sandbox that no caller knows, have no call log.
-static void record_refusal(const struct sandbox *sb, const struct net_stats_refusal *r)
+// `has_others`: there are more hosts than the file of netd has room for.
+static void record_contact(const struct sandbox *sb, const char *kind,
+                           const struct net_stats_contact *r, bool has_others)
 {
     char address[INET_ADDRSTRLEN];
     if (sb->unclaimed || sb->forget)
         return;
     const struct call_place place = sandbox_calls(sb);
-    json_t *line =
-        json_pack("{s:s, s:s, s:s, s:I}", "kind", "refused", "protocol", net_stats_proto(r->proto),
-                  "why", r->why, "count", (json_int_t)r->count);
+    json_t *line = json_pack("{s:s, s:s, s:I}", "kind", kind, "protocol", net_stats_proto(r->proto),
+                             "count", (json_int_t)r->count);
+    if (str_eq(kind, "refused"))
+        json_object_set_new(line, "why", json_string(r->why));
+    if (has_others)
+        json_object_set_new(line, "others", json_true());
     if (r->address)
         json_object_set_new(line, "address", json_string(net_stats_address(r, address)));
     if (r->name[0]) // the guest chose it
@@ -119,29 +125,48 @@ static void record_refusal(const struct sandbox *sb, const struct net_stats_refu
     call_log_add(&place, line);
 }
 
-static void note_new(struct sandbox *sb, const struct net_stats *s, uint64_t *noted)
+static void note_refused(struct sandbox *sb, const struct net_stats *s, uint64_t *noted)
 {
     if (s->refused < *noted) // a new machine began to count at 0
         *noted = 0;
     for (size_t i = NET_STATS_REFUSALS; i-- > 0;) {
-        const struct net_stats_refusal *r = &s->refusals[i];
+        const struct net_stats_contact *r = &s->refusals[i];
         struct buf target auto_buf = BUF_INIT;
         if (r->seq <= *noted)
             continue;
         add_target(&target, r);
         journal_add(&sb->journal, JOURNAL_WARN, "network: refused %s: %s (%lld)", buf_str(&target),
                     r->why, (long long)r->count);
-        record_refusal(sb, r);
+        record_contact(sb, "refused", r, false);
     }
     *noted = s->refused;
 }
 
-void usage_note_refusals(struct sandbox *sb)
+static void note_reached(struct sandbox *sb, const struct net_stats *s)
+{
+    const struct net_stats_contact *oldest = &s->reached[NET_STATS_ALLOWED - 1];
+    if (s->allowed < sb->reached_noted)
+        sb->reached_noted = 0;
+    for (size_t i = NET_STATS_ALLOWED; i-- > 0;)
+        if (s->reached[i].seq > sb->reached_noted)
+            record_contact(sb, "allowed", &s->reached[i],
+                           i == 0 && oldest->seq > sb->reached_noted);
+    sb->reached_noted = s->allowed;
+    sb->reached_ms = clock_mono_ms();
+}
+
+void usage_note_network(struct sandbox *sb, bool is_call)
 {
     struct net_stats *s auto_free = xcalloc(1, sizeof *s);
-    for (enum machine_net which = 0; which < MACHINE_NETS; which++)
-        if (sb->machine && machine_network(sb->machine, which, s, NULL) == 0)
-            note_new(sb, s, &sb->net_noted[which]);
+    bool is_time =
+        is_call || !sb->reached_ms || clock_mono_ms() - sb->reached_ms >= REACHED_EVERY_MS;
+    for (enum machine_net which = 0; which < MACHINE_NETS; which++) {
+        if (!sb->machine || machine_network(sb->machine, which, s, NULL) < 0)
+            continue;
+        note_refused(sb, s, &sb->net_noted[which]);
+        if (which == MACHINE_NET_POLICY && is_time && s->allowed != sb->reached_noted)
+            note_reached(sb, s);
+    }
 }
 
 // ---- the host's room

@@ -46,5 +46,8 @@ void usage_ask_guest(struct sandbox *sb, guest_usage_cb cb, void *ctx);
 // ended.
 void usage_stop_asking(struct sandbox *sb);
 
-// Write the network refusals since the last call into the sandbox's journal. Cheap.
-void usage_note_refusals(struct sandbox *sb);
+// Write what the network refused since the last call into the sandbox's journal and call log, and
+// what it allowed into its call log. Allowed connections are written when a call has ended
+// (`is_call`), and else at most every 10 s, so that a page that looks often does not make lines.
+// Cheap.
+void usage_note_network(struct sandbox *sb, bool is_call);

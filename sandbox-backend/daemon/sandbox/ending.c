@@ -123,7 +123,7 @@ static void take_apart(struct sandbox *sb)
     sandbox_set_state(sb, SANDBOX_KILLING);
     sb->store->hooks->disconnect(sb);
     if (!sb->released)
-        usage_note_refusals(sb); // the last ones
+        usage_note_network(sb, true); // the last ones
     operation_cancel(sb);
     bringup_cancel(sb);
     usage_stop_asking(sb);

@@ -91,6 +91,8 @@ struct sandbox {
     json_t *secrets;  // owned; secrets.h; NULL: none
     struct net_policy policy;         // what its guest may connect to
     uint64_t net_noted[MACHINE_NETS]; // number of the last refusal in the journal
+    uint64_t reached_noted;           // number of the last allowed connection in the call log
+    int64_t reached_ms;               // monotonic; when it was written
     struct machine_facts facts;
     struct machine *machine; // owned; NULL before it is ready and after its end
     struct upstream upstream;

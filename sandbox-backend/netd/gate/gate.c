@@ -32,7 +32,7 @@ struct gate {
 static void judge_hello(struct gate *g, struct gated *c);
 static void judge_silence(struct gate *g, struct gated *c);
 static void allow(struct gate *g, struct gated *c, const struct hello *h);
-static void hand_over(struct gate *g, struct gated *c, const struct hello *h);
+static bool hand_over(struct gate *g, struct gated *c, const struct hello *h);
 static bool clear_requests(struct gate *g, struct gated *c);
 static void watch_time(struct gate *g, struct gated *c);
 static void refuse(struct gate *g, struct gated *c, const char *why, const char *name);
@@ -107,6 +107,11 @@ void gate_take(struct gate *g, int fd, const struct endpoint *to)
     g->items[g->count++] = c;
 }
 
+static void tell_allowed(struct gate *g, const struct gated *c, const char *name)
+{
+    g->events.on_allowed(g->events.ctx, &c->to, name);
+}
+
 // Return whether the guest had ended its side before libslirp closed the descriptor; otherwise the
 // guest has reset the connection.
 static bool has_ended(const struct gated *c)
@@ -120,6 +125,8 @@ void gate_on_closed(struct gate *g, int fd)
     struct gated *c = g->by_fd[fd];
     if (!c)
         return;
+    if (c->state == GATED_HELLO) // the guest ended it without a word
+        tell_allowed(g, c, "");
     bool has_rest = c->real >= 0 && has_ended(c) && g->orphans < GATE_ORPHANS_MAX;
     if (!has_rest) {
         gated_reset(c);
@@ -159,6 +166,7 @@ static void judge_silence(struct gate *g, struct gated *c)
 {
     int64_t now = clock_mono_ms();
     if (c->is_guest_done) {
+        tell_allowed(g, c, "");
         gated_set_state(c, GATED_FORWARD);
     } else if (now >= c->deadline) {
         c->deadline = now + GATE_SILENT_MS;
@@ -200,9 +208,12 @@ static void allow(struct gate *g, struct gated *c, const struct hello *h)
 {
     bool is_web = h->kind == HELLO_TLS || h->kind == HELLO_HTTP;
     c->name = h->name;
-    if (is_web && g->egress_fd >= 0)
-        hand_over(g, c, h);
-    else if (h->kind == HELLO_HTTP)
+    if (is_web && g->egress_fd >= 0 && !hand_over(g, c, h))
+        return;
+    tell_allowed(g, c, c->name.text);
+    if (c->state == GATED_HANDED)
+        return;
+    if (h->kind == HELLO_HTTP)
         gated_set_state(c, GATED_WATCH);
     else
         gated_set_state(c, GATED_FORWARD);
@@ -247,7 +258,8 @@ static const char *send_to_egress(int egress_fd, int fd, const struct endpoint *
     return errno == EAGAIN ? "the egress proxy is busy" : "the egress proxy is gone";
 }
 
-static void hand_over(struct gate *g, struct gated *c, const struct hello *h)
+// Return false if the connection is refused instead.
+static bool hand_over(struct gate *g, struct gated *c, const struct hello *h)
 {
     int guest = gated_take_guest(c);
     const char *why =
@@ -255,9 +267,10 @@ static void hand_over(struct gate *g, struct gated *c, const struct hello *h)
                   : send_to_egress(g->egress_fd, guest, &c->to, c->name.text, h->kind == HELLO_TLS);
     if (why) {
         refuse(g, c, why, c->name.text);
-        return;
+        return false;
     }
     gated_set_state(c, GATED_HANDED);
+    return true;
 }
 
 static const char *judge_request(struct gate *g, const struct gated *c, enum http_watch_step step,
@@ -284,6 +297,8 @@ static bool clear_requests(struct gate *g, struct gated *c)
             refuse(g, c, why, head.host.text);
             return false;
         }
+        if (step == HTTP_WATCH_ASK && strcmp(head.host.text, c->name.text) != 0)
+            tell_allowed(g, c, head.host.text);
         c->clear += used;
     }
     return true;

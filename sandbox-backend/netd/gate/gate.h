@@ -56,6 +56,9 @@ struct gate;
 struct gate_events {
     void *ctx;
     void (*on_refused)(void *ctx, const struct endpoint *to, const char *why, const char *name);
+    // A connection was allowed under this name, or a later request of it under another; "" for
+    // none.
+    void (*on_allowed)(void *ctx, const struct endpoint *to, const char *name);
 };
 
 // `policy` and `stack` are borrowed. The gate takes `egress_fd`: a SOCK_SEQPACKET socket to

@@ -188,20 +188,42 @@ static bool follow(struct dns_result *out, char name[NET_NAME_MAX + 1], struct r
     return false;
 }
 
+// Read the question of an answer, and move the reader behind it.
+static bool take_asked(struct reader *r, char name[NET_NAME_MAX + 1])
+{
+    uint16_t type = 0, class = 0;
+    return r->len >= HEAD_BYTES && wire_get16(r->data + 2) & FLAG_QR &&
+           wire_get16(r->data + 4) == 1 && take_name(r, name, false) && take16(r, &type) &&
+           take16(r, &class) && type == DNS_TYPE_A && class == CLASS_IN;
+}
+
+static void take_addresses(struct dns_result *out, const char *name, const struct reader *r)
+{
+    char asked[NET_NAME_MAX + 1];
+    memcpy(asked, name, sizeof asked);
+    *out = (struct dns_result){.ttl_s = UINT32_MAX, .rcode = wire_get16(r->data + 2) & RCODE_MASK};
+    for (int i = 0; i < ALIASES_MAX && follow(out, asked, *r, wire_get16(r->data + 6)); i++)
+        continue;
+}
+
 bool dns_parse_answer(struct dns_result *out, uint16_t id, const char *name, const uint8_t *data,
                       size_t len)
 {
     struct reader r = {data, len, HEAD_BYTES};
     char asked[NET_NAME_MAX + 1];
-    uint16_t type = 0, class = 0;
-    *out = (struct dns_result){.ttl_s = UINT32_MAX};
-    if (len < HEAD_BYTES || wire_get16(data) != id || !(wire_get16(data + 2) & FLAG_QR) ||
-        wire_get16(data + 4) != 1 || !take_name(&r, asked, false) || !take16(&r, &type) ||
-        !take16(&r, &class) || type != DNS_TYPE_A || class != CLASS_IN || strcmp(asked, name) != 0)
+    if (!take_asked(&r, asked) || wire_get16(data) != id || strcmp(asked, name) != 0)
         return false;
-    out->rcode = wire_get16(data + 2) & RCODE_MASK;
-    for (int i = 0; i < ALIASES_MAX && follow(out, asked, r, wire_get16(data + 6)); i++)
-        continue;
+    take_addresses(out, asked, &r);
+    return true;
+}
+
+bool dns_parse_reply(struct dns_result *out, char name[NET_NAME_MAX + 1], const uint8_t *data,
+                     size_t len)
+{
+    struct reader r = {data, len, HEAD_BYTES};
+    if (!take_asked(&r, name))
+        return false;
+    take_addresses(out, name, &r);
     return true;
 }
 

@@ -45,6 +45,10 @@ size_t dns_make_question(uint8_t out[DNS_ANSWER_MAX], uint16_t id, const char *n
 bool dns_parse_answer(struct dns_result *r, uint16_t id, const char *name, const uint8_t *data,
                       size_t len);
 
+// Parse an answer to a question that another program asked. `name` is the name in it, lower case.
+bool dns_parse_reply(struct dns_result *r, char name[NET_NAME_MAX + 1], const uint8_t *data,
+                     size_t len);
+
 // Make the answer for the guest. Return its length.
 size_t dns_make_answer(uint8_t out[DNS_ANSWER_MAX], const struct dns_question *q,
                        const struct dns_result *r);

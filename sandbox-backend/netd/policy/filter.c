@@ -202,7 +202,7 @@ static bool take_token(struct refusals *r)
     return true;
 }
 
-static void write_line(struct refusals *r, const struct net_stats_refusal *one)
+static void write_line(struct refusals *r, const struct net_stats_contact *one)
 {
     if (!take_token(r)) {
         r->suppressed++;
@@ -219,7 +219,7 @@ static void write_line(struct refusals *r, const struct net_stats_refusal *one)
 
 void refusals_add(struct refusals *r, const char *why, const struct endpoint *to, const char *name)
 {
-    struct net_stats_refusal one = {.seq = 0};
+    struct net_stats_contact one = {.seq = 0};
     snprintf(one.why, sizeof one.why, "%s", why);
     snprintf(one.name, sizeof one.name, "%s", name ? name : "");
     if (to) {

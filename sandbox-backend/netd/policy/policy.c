@@ -69,6 +69,15 @@ bool names_hold(struct names *n, const struct net_policy *rules, const struct en
     return is_held;
 }
 
+const char *names_find(const struct names *n, uint32_t address)
+{
+    const struct named_address *found = NULL;
+    for (size_t i = 0; i < n->count; i++)
+        if (n->items[i].address == address && (!found || n->items[i].until_ms > found->until_ms))
+            found = &n->items[i];
+    return found ? found->name : NULL;
+}
+
 bool names_know(const struct names *n, const char *name, uint32_t address, int64_t now_ms)
 {
     for (size_t i = 0; i < n->count; i++)

@@ -36,6 +36,8 @@ void names_add(struct names *n, const char *name, uint32_t address, uint32_t ttl
 // Return whether `to` was resolved for a name that the rules allow there, and keep it open.
 bool names_hold(struct names *n, const struct net_policy *rules, const struct endpoint *to,
                 int64_t now_ms);
+// Return the name whose entry for this address closes last, or NULL. Borrowed.
+const char *names_find(const struct names *n, uint32_t address);
 // Return whether this address was resolved for this name.
 bool names_know(const struct names *n, const char *name, uint32_t address, int64_t now_ms);
 

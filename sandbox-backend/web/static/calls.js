@@ -7,8 +7,8 @@ import { bytes, h, name, select, shown, when } from './dom.js';
 
 const EVERY_MS = 2000;
 const MOST = 500; // entries on the page
-const GROUPS = { command: 'run', terminal: 'run', code: 'run', join: 'run', input: 'run', signal: 'run', file: 'files', refused: 'network' };
-const FILTERS = [['', 'All calls'], ['run', 'Commands and code'], ['files', 'Files'], ['network', 'Refused by the network'], ['life', 'The sandbox itself']];
+const GROUPS = { command: 'run', terminal: 'run', code: 'run', join: 'run', input: 'run', signal: 'run', file: 'files', refused: 'network', allowed: 'network' };
+const FILTERS = [['', 'All calls'], ['run', 'Commands and code'], ['files', 'Files'], ['network', 'Network'], ['life', 'The sandbox itself']];
 const OWN = new Set(['n', 'at', 'sandbox', 'kind', 'what', 'prev', 'who', 'from', 'client', 'user', 'ms', 'in', 'out', 'cut']);
 
 // A shell with -c is shown as its command alone, as `cubby record` does.
@@ -23,12 +23,18 @@ function members(line) {
   return Object.entries(line).filter(([k, v]) => !OWN.has(k) && typeof v !== 'object').map(([k, v]) => `${k} ${v}`).join(', ');
 }
 
+// A host that was reached, or what was refused.
+function contact(line) {
+  const to = `${line.name ?? line.address ?? ''}${line.port ? `:${line.port}` : ''} (${line.protocol})`;
+  return [to, line.why && `: ${line.why}`, `, ${line.count}×`, line.others && ', and others'].filter(Boolean).join('');
+}
+
 function titleOf(line) {
   switch (line.kind) {
     case 'command': case 'terminal': return command(line);
     case 'code': return (line.code ?? '').split('\n')[0];
     case 'file': return `${line.what} ${line.path ?? line.paths?.join(', ') ?? [line.source, line.destination].filter(Boolean).join(' → ')}`;
-    case 'refused': return `${line.name ?? line.address ?? ''}${line.port ? `:${line.port}` : ''} (${line.protocol}): ${line.why}, ${line.count}×`;
+    case 'refused': case 'allowed': return contact(line);
     default: return [line.what, members(line)].filter(Boolean).join(': ');
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sandbox may connect to, what was refused, and one click to allow it.
+// What a sandbox may connect to, what was refused, with one click to allow it, and what was reached.
 
 import { api } from './api.js';
 import { button, bytes, h, name, shown, toast, when } from './dom.js';
@@ -11,10 +11,23 @@ const MODES = {
   none: ['Nothing', 'No connection leaves the sandbox.'],
 };
 
-// The entry that allows what was refused.
-export function entryOf(refusal) {
-  const to = refusal.name || refusal.address;
-  return refusal.port ? `${to}:${refusal.port}` : to;
+// The entry that allows what was refused, and the name of what was reached.
+export function entryOf(contact) {
+  const to = contact.name || contact.address;
+  return contact.port ? `${to}:${contact.port}` : to;
+}
+
+function table(columns, rows) {
+  return h('table', {}, h('thead', {}, h('tr', {}, columns.map(t => h('th', { scope: 'col' }, t)))), h('tbody', {}, rows));
+}
+
+// The cells that a refusal and a connection share.
+function target(contact) {
+  return h('td', {}, name(entryOf(contact)), ' ', h('span', { class: 'quiet' }, shown(contact.protocol)));
+}
+
+function often(contact) {
+  return [h('td', { class: 'number' }, String(contact.count)), h('td', {}, when(contact.timestamp))];
 }
 
 // The daemon writes an address as a network.
@@ -26,8 +39,9 @@ export function networkTab(where, sandbox) {
   const path = `/sandboxes/${sandbox.sandboxID}/network`;
   const policyView = h('div', { class: 'policy' });
   const refusedView = h('div', { class: 'refused' });
+  const reachedView = h('div', { class: 'reached' });
   const sums = h('p', { class: 'quiet' });
-  where.append(policyView, h('h3', {}, 'Refused'), refusedView, sums);
+  where.append(policyView, h('h3', {}, 'Refused'), refusedView, h('h3', {}, 'Reached'), reachedView, sums);
   let policy = null;
   let wish = null; // a list of allowed entries that is still empty is the same to the daemon as "none"
   let last = '';
@@ -79,30 +93,33 @@ export function networkTab(where, sandbox) {
   }
 
   function drawRefused(refusals) {
-    refusedView.replaceChildren(refusals.length ? h('table', {}, h('thead', {}, h('tr', {},
-      ['To', 'Why', 'Times', 'Last'].map(t => h('th', { scope: 'col' }, t)), h('th', { scope: 'col' }, h('span', { class: 'unseen' }, 'Actions')))),
-    h('tbody', {}, refusals.map(r => {
+    refusedView.replaceChildren(refusals.length ? table(['To', 'Why', 'Times', 'Last', h('span', { class: 'unseen' }, 'Actions')], refusals.map(r => {
       const entry = entryOf(r);
-      return h('tr', {}, h('td', {}, name(entry), ' ', h('span', { class: 'quiet' }, shown(r.protocol))), h('td', {}, name(r.reason)),
-        h('td', { class: 'number' }, String(r.count)), h('td', {}, when(r.timestamp)),
+      return h('tr', {}, target(r), h('td', {}, name(r.reason)), often(r),
         h('td', { class: 'row-actions' }, isAllowed(policy, entry) ? h('span', { class: 'quiet' }, 'allowed now')
           : button('Allow', () => allow(entry), { 'aria-label': `Allow ${shown(entry)}` })));
-    }))) : h('p', { class: 'quiet' }, 'Nothing was refused.'));
+    })) : h('p', { class: 'quiet' }, 'Nothing was refused.'));
+  }
+
+  function drawReached(contacts) {
+    reachedView.replaceChildren(contacts.length ? table(['To', 'Address', 'Times', 'Last'], contacts.map(c =>
+      h('tr', {}, target(c), h('td', {}, name(c.address)), often(c)))) : h('p', { class: 'quiet' }, 'Nothing was reached.'));
   }
 
   async function look() {
     const answer = await api('GET', path);
     if (over) return;
-    const now = JSON.stringify([answer.policy, answer.refusals]);
+    const now = JSON.stringify([answer.policy, answer.refusals, answer.allowed]);
     if (now !== last) {
       const samePolicy = policy && JSON.stringify(policy) === JSON.stringify(answer.policy);
       policy = answer.policy;
       if (!samePolicy) drawPolicy();
       drawRefused(answer.refusals);
+      drawReached(answer.allowed ?? []);
       last = now;
     }
     const c = answer.counters;
-    sums.textContent = c ? `${bytes(c.receivedBytes)} received, ${bytes(c.sentBytes)} sent, ${c.refused} refused` : 'The sandbox is paused on the disk.';
+    sums.textContent = c ? `${bytes(c.receivedBytes)} received, ${bytes(c.sentBytes)} sent, ${c.refused} refused, ${c.allowed ?? 0} allowed` : 'The sandbox is paused on the disk.';
   }
 
   function again() {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the file in which netd and egress report their counts and refusals (base/net_stats.h)."""
+"""Reads the file in which netd and egress report their counts, refusals and reached hosts (base/net_stats.h)."""
 
 import socket
 import struct
@@ -7,7 +7,8 @@ import struct
 STATS = struct.Struct("<6Q")
 REASON = struct.Struct("<Q48s")
 REFUSAL = struct.Struct("<QQqIHBx48s256s")
-BYTES = STATS.size + REASON.size * 32 + REFUSAL.size * 16
+OLD_BYTES = STATS.size + REASON.size * 32 + REFUSAL.size * 16  # without the hosts
+BYTES = OLD_BYTES + 8 + REFUSAL.size * 32
 
 
 def text(field):
@@ -26,12 +27,21 @@ def read_stats(path):
         count, why = REASON.unpack_from(data, at + i * REASON.size)
         if count:
             reasons[text(why)] = count
-    at += 32 * REASON.size
-    refusals = []
-    for i in range(16):
+    return counters, reasons, contacts(data, at + 32 * REASON.size, 16)
+
+
+def contacts(data, at, room):
+    found = []
+    for i in range(room):
         seq, count, _, address, port, proto, why, name = REFUSAL.unpack_from(data, at + i * REFUSAL.size)
         if seq:
-            refusals.append({"seq": seq, "count": count, "port": port, "proto": proto,
-                             "address": socket.inet_ntoa(struct.pack(">I", address)),
-                             "why": text(why), "name": text(name)})
-    return counters, reasons, sorted(refusals, key=lambda r: -r["seq"])
+            found.append({"seq": seq, "count": count, "port": port, "proto": proto,
+                          "address": socket.inet_ntoa(struct.pack(">I", address)),
+                          "why": text(why), "name": text(name)})
+    return sorted(found, key=lambda r: -r["seq"])
+
+
+def read_reached(path):
+    """The hosts that were reached, with the newest first."""
+    with open(path, "rb") as f:
+        return contacts(f.read(), OLD_BYTES + 8, 32)

@@ -207,6 +207,10 @@ class Netd:
         """(counters, {reason: count}, refusals with the newest first)."""
         return net_stats.read_stats(self.stats_path)
 
+    def reached(self):
+        """The hosts that were reached, with the newest first."""
+        return net_stats.read_reached(self.stats_path)
+
     def control(self, line, timeout=20, fds=()):
         """Send a line to the control socket. Return the answer, or None when netd hangs up without one."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:

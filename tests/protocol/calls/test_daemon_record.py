@@ -2,7 +2,6 @@
 """The call log: what was done in a sandbox, by whom; what must not be in it; and how long it is kept."""
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
@@ -12,41 +11,16 @@ import urllib.request
 
 import pytest
 
-from cubbyd import Daemon, Guest, MicroVMs, read_head, wait_for
+from cubbyd import Daemon, MicroVMs, read_head, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
 from guests_fixtures import *  # noqa: F401,F403
 from network_files import refusal, write
+from records import is_chained, kernel, raw, record
 from sdk import run_program
 from tenants import Tenants
 
 SECRETS = {"create": "planted-in-the-create-1", "request": "planted-in-the-request-2",
            "kernel": "planted-in-the-kernel-3"}
-
-
-def raw(daemon, sandbox, after=0):
-    """The lines of a record as bytes, page by page."""
-    pages = b""
-    while True:
-        answer = daemon.request("GET", f"/sandboxes/{sandbox}/record?after={after}")
-        assert answer.status == 200, answer.body
-        if not answer.body:
-            return pages
-        pages += answer.body
-        after = json.loads(answer.body.splitlines()[-1])["n"]
-
-
-def record(daemon, sandbox, *kinds):
-    lines = [json.loads(line) for line in raw(daemon, sandbox).splitlines()]
-    return [line for line in lines if not kinds or line["kind"] in kinds]
-
-
-def is_chained(data):
-    last = "0" * 64
-    for line in data.splitlines():
-        if json.loads(line)["prev"] != last:
-            return False
-        last = hashlib.sha256(line).hexdigest()
-    return True
 
 
 def files(daemon):
@@ -321,15 +295,6 @@ def test_a_path_of_the_host_is_the_operators(tmp_path):
 
 
 # ---- a guest that wants to hide what clients ask for
-
-@contextlib.contextmanager
-def kernel(daemon, serve):
-    """A sandbox whose Python kernel is this server; and the head of a request for code in it."""
-    with Guest(serve) as guest:
-        made = daemon.create()
-        (daemon.directory(made["sandboxID"]) / "kernel-port").write_text(str(guest.port))
-        yield made
-
 
 def execute(daemon, made, length):
     return daemon.open(made["sandboxID"], 49999, "POST /execute HTTP/1.1",

@@ -8,7 +8,7 @@ import pytest
 
 from cubbyd import Daemon
 from harness import BIN
-from network_files import policy, refusal, write
+from network_files import contact, policy, refusal, write
 
 CUBBY = BIN / "cubby"
 
@@ -66,11 +66,12 @@ def test_show_and_change(daemon):
     made = daemon.create()["sandboxID"]
     assert cubby(daemon, "network", made) == "mode: public\n"
     write(daemon, made, [refusal(2, b"not an allowed name", name=b"\x1b[31mevil", count=2),
-                         refusal(1, b"unknown ethertype", "0.0.0.0", 0, 0)], [(2, b"x")], refused=2)
+                         refusal(1, b"unknown ethertype", "0.0.0.0", 0, 0)], [(2, b"x")], refused=2, reached=[contact(1, b"a.example")])
     cubby(daemon, "network", "--allow", "a.example", "--deny", "10.0.0.0/8", made[:10])
     text = cubby(daemon, "network", made)
     assert text.startswith("mode: allow\nallow: a.example\ndeny: 10.0.0.0/8\nreceived: 100 bytes, 2 packets\n"
                            "sent: 200 bytes, 4 packets\nrefused: 2\n")
+    assert text.endswith("allowed: 1\n" + text.splitlines()[-1] + "\n") and text.endswith("Z tcp 93.184.216.34 a.example port 443\n")
     assert "tcp 10.0.0.1 ?[31mevil port 5432: not an allowed name (2 times)\n" in text and "\x1b" not in text
     assert " other: unknown ethertype\n" in text, "no address, and no port"
     assert json.loads(cubby(daemon, "network", "--json", made))["sequence"] == 2

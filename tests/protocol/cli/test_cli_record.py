@@ -11,6 +11,7 @@ import pytest
 
 from cubbyd import Daemon
 from guests_fixtures import *  # noqa: F401,F403
+from network_files import contact, refusal, write
 
 CUBBY = pathlib.Path(os.environ["BIN"]) / "cubby"
 
@@ -40,6 +41,16 @@ def test_shown_for_people_and_as_json(guests):
     assert lines[-1]["stdout"] == "one\ntwo \033[31m"
     cubby(guests, "kill", sandbox)
     assert cubby(guests, "record", sandbox).splitlines()[:len(shown.splitlines())] == shown.splitlines()
+
+
+def test_the_network_is_shown(daemon):
+    sandbox = daemon.create()["sandboxID"]
+    write(daemon, sandbox, [refusal(1, b"not an allowed name", name=b"evil.example", port=443)],
+          reached=[contact(n, b"h%d.example" % n) for n in range(2, 34)], allowed=33)
+    shown = cubby(daemon, "record", sandbox)
+    assert re.search(r"\d+ refused port 443 protocol tcp address 10\.0\.0\.1 name evil\.example why not an allowed name\n", shown)
+    assert re.search(r"\d+ allowed port 443 protocol tcp address 93\.184\.216\.34 name h2\.example\n", shown)
+    assert re.search(r"name h33\.example and others\n", shown)
 
 
 def test_follow(daemon):

@@ -11,7 +11,7 @@ import pytest
 
 from cubbyd import Daemon
 from cubbyd_fixtures import *  # noqa: F401,F403
-from network_files import MAGIC, policy, refusal, write
+from network_files import MAGIC, contact, policy, refusal, write
 
 def network(daemon, sandbox, since=None):
     query = "" if since is None else f"?since={since}"
@@ -125,7 +125,7 @@ def test_counters_and_refusals(daemon, sandbox):
           [(2, b"private"), (1, b"a name that is not allowed")], refused=3)
     told = network(daemon, sandbox).json
     assert told["counters"] == {
-        "receivedBytes": 100, "receivedPackets": 2, "sentBytes": 200, "sentPackets": 4, "refused": 3,
+        "receivedBytes": 100, "receivedPackets": 2, "sentBytes": 200, "sentPackets": 4, "allowed": 0, "refused": 3,
         "refusedByReason": {"private": 2, "a name that is not allowed": 1}}
     first, second = told["refusals"]
     assert {k: first[k] for k in first if k != "timestamp"} == {
@@ -161,6 +161,30 @@ def test_the_log_says_no_more_than_is_known(daemon, sandbox):
         "network: refused udp to x.example port 53: a name that is not allowed (1)"]
 
 
+def test_reached_hosts(daemon, sandbox):
+    assert network(daemon, sandbox).json["allowed"] == []
+    write(daemon, sandbox, reached=[contact(1, b"a.example"), contact(3, address="1.1.1.1", port=53, proto=17, count=2)],
+          allowed=3)
+    told = network(daemon, sandbox).json
+    assert told["counters"]["allowed"] == 3 and told["refusals"] == [] and told["sequence"] == 0
+    assert [{k: one[k] for k in one if k != "timestamp"} for one in told["allowed"]] == [
+        {"sequence": 3, "count": 2, "protocol": "udp", "address": "1.1.1.1", "port": 53, "name": ""},
+        {"sequence": 1, "count": 1, "protocol": "tcp", "address": "93.184.216.34", "port": 443, "name": "a.example"}]
+    write(daemon, sandbox, [refusal(1)], reached=None)
+    told = network(daemon, sandbox).json
+    assert told["allowed"] == [] and told["sequence"] == 1, "an older netd, which a newer daemon adopted"
+
+
+def test_reached_hosts_are_not_believed(daemon, sandbox):
+    big = (1 << 64) - 1
+    write(daemon, sandbox, reached=[contact(big), contact(9), contact(2, b"\x1b]0;y\x07\xff" + b"n" * 252, count=big, at=-1)],
+          allowed=3)
+    told = network(daemon, sandbox).json
+    one, = told["allowed"]
+    assert one["sequence"] == 2 and one["name"].startswith("?]0;y??n") and one["timestamp"].startswith("20")
+    assert one["count"] == (1 << 63) - 1 and told["counters"]["allowed"] == 3
+
+
 def test_what_was_refused_for_the_sake_of_secrets(daemon, sandbox):
     """cubby-egress has a statistics file of its own; its refusals stand beside netd's, and in the log."""
     now = time.time_ns()
@@ -172,7 +196,7 @@ def test_what_was_refused_for_the_sake_of_secrets(daemon, sandbox):
     write(daemon, sandbox, [refusal(1, at=now - 20), refusal(2, port=1, at=now)], [(2, b"private")])
     told = network(daemon, sandbox).json
     assert told["counters"] == {
-        "receivedBytes": 100, "receivedPackets": 2, "sentBytes": 200, "sentPackets": 4, "refused": 4,
+        "receivedBytes": 100, "receivedPackets": 2, "sentBytes": 200, "sentPackets": 4, "allowed": 0, "refused": 4,
         "refusedByReason": {"private": 2, "secret KEY: not for this host": 2}}
     assert [(r["sequence"], r["reason"], r["count"]) for r in told["refusals"]] == [
         (4, "private", 1), (3, "secret KEY: not for this host", 2), (2, "private", 1)]

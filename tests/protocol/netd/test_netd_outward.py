@@ -11,6 +11,8 @@ import threading
 import pytest
 
 from netd_guest import RST, SYN, Guest, Netd, Wire, World, checksum, ipv4, tcp, udp, wait_for
+from netd_world import NameServer
+from netd_world import ask as name_of
 from receive import receive
 
 PORT = 8080
@@ -195,6 +197,40 @@ def test_dns_goes_to_the_hosts_resolver(world, guest):
             ask(guest, "10.0.2.3", dns_query(), port=54)
     finally:
         resolver.close()
+
+
+def test_reached_hosts(world, netd, guest):
+    """In the open network a host has the name for which the guest got the address from the resolver."""
+    names = NameServer(world.host)
+    names.records = {"a.example": [world.PUBLIC], "unused.example": ["8.8.4.5"]}
+    try:
+        for name, addresses in names.records.items():
+            assert name_of(guest, name) == (0, addresses)
+        assert netd.reached() == []
+        assert fetch(guest, world.PUBLIC) == fetch(guest, world.PUBLIC) == b"hello"
+        with guest.socket(socket.SOCK_DGRAM) as s:
+            s.settimeout(30)
+            s.connect((world.PUBLIC, PORT))
+            for _ in range(3):
+                s.send(b"hi")
+                assert s.recv(100) == b"re:hi"
+    finally:
+        names.close()
+    with pytest.raises(ConnectionRefusedError):
+        fetch(guest, world.PUBLIC, 9)
+    with pytest.raises(ConnectionRefusedError):
+        fetch(guest, world.DENIED[0])
+    assert [(r["name"], r["address"], r["port"], r["proto"], r["count"]) for r in netd.reached()] == [
+        ("a.example", world.PUBLIC, PORT, 17, 1), ("a.example", world.PUBLIC, PORT, 6, 2)]
+
+
+def test_many_reached_hosts(world, netd, guest):
+    """The newest ones are kept, and all are counted."""
+    for port in range(2000, 2040):
+        with world.world.listen("0.0.0.0", port) as listener, guest.connect(world.PUBLIC, port, timeout=30):
+            listener.accept()[0].close()
+    assert [r["port"] for r in netd.reached()] == list(range(2039, 2007, -1))
+    assert netd.reached()[0]["seq"] == 40
 
 
 def test_mode_none(world, tmp_path):

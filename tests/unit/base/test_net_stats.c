@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The refusals of two processes of one sandbox, joined.
+// The refusals of two processes of one sandbox, joined; and the hosts that were reached.
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/net_stats.h"
@@ -12,8 +14,8 @@ static struct net_stats a, b;
 
 static void put(struct net_stats *s, size_t place, uint64_t seq, int64_t at_ns, const char *why)
 {
-    struct net_stats_refusal *r = &s->refusals[place];
-    *r = (struct net_stats_refusal){.seq = seq, .count = 1, .at_ns = at_ns};
+    struct net_stats_contact *r = &s->refusals[place];
+    *r = (struct net_stats_contact){.seq = seq, .count = 1, .at_ns = at_ns};
     snprintf(r->why, sizeof r->why, "%s", why);
     if (s->refused < seq)
         s->refused = seq;
@@ -113,6 +115,39 @@ static void test_large(void)
     ok(fits, "numbers fit in an int64_t");
 }
 
+// ---- reached hosts
+
+static void reach(struct net_stats *s, uint16_t port)
+{
+    struct net_stats_contact one = {.address = 1, .port = port, .proto = NET_PROTO_TCP};
+    net_stats_reached(s, &one);
+}
+
+static void test_reached(void)
+{
+    char path[] = "/tmp/net_stats.XXXXXX";
+    struct err e = ERR_INIT;
+    close(mkstemp(path));
+    int fd = net_stats_create(path, &e);
+    struct net_stats *s = net_stats_map(fd, &e);
+    for (uint16_t port = 1; port <= NET_STATS_ALLOWED + 2; port++)
+        reach(s, port);
+    reach(s, NET_STATS_ALLOWED);
+    ok(net_stats_read(path, &a, &e) == 0 && a.allowed == NET_STATS_ALLOWED + 3, "all are counted");
+    ok(a.reached[0].port == NET_STATS_ALLOWED && a.reached[0].count == 2 && a.refused == 0,
+       "an equal one is one, and the newest");
+    ok(a.reached[NET_STATS_ALLOWED - 1].port == 3, "the oldest ones made room");
+    net_stats_unmap(s);
+    ok(truncate(path, offsetof(struct net_stats, allowed)) == 0 &&
+           net_stats_read(path, &a, &e) == 0 && a.allowed == 0 && a.reached[0].seq == 0,
+       "the file of an older writer has none");
+    ok(truncate(path, offsetof(struct net_stats, allowed) + 1) == 0 &&
+           net_stats_read(path, &a, NULL) < 0,
+       "a file that is cut off is none");
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     test_order();
@@ -120,5 +155,6 @@ int main(void)
     test_nothing_more();
     test_reasons();
     test_large();
+    test_reached();
     return tap_done();
 }

@@ -165,6 +165,21 @@ static void test_what_is_no_answer(void)
     ok(parse_answer() && r.count == 0, "a pointer to itself ends");
 }
 
+static void test_reply(void)
+{
+    char asked[NET_NAME_MAX + 1];
+    begin_answer(0, 1);
+    record_a("a.example", 4, 300);
+    ok(dns_parse_reply(&r, asked, message, len) && strcmp(asked, "a.example") == 0 &&
+           r.count == 1 && r.addresses[0] == 0x08080404,
+       "the name and the address of an answer to anybody");
+    head(0x0100, 1, 0);
+    name("a.example");
+    put16(DNS_TYPE_A);
+    put16(1);
+    ok(!dns_parse_reply(&r, asked, message, len), "not a question");
+}
+
 static void test_many_addresses(void)
 {
     begin_answer(0, 40);
@@ -186,6 +201,7 @@ int main(void)
     test_questions();
     test_answers();
     test_what_is_no_answer();
+    test_reply();
     test_many_addresses();
     return tap_done();
 }
