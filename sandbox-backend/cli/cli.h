@@ -43,6 +43,7 @@ int verb_stats(int argc, char **argv);
 int verb_sync(int argc, char **argv); // copy/sync.c
 int verb_template(int argc, char **argv);
 int verb_top(int argc, char **argv);
+int verb_volume(int argc, char **argv);
 int verb_work(int argc, char **argv); // git/work.c
 int verb_web(int argc, char **argv);
 

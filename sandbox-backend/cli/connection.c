@@ -53,7 +53,8 @@ static bool is_used(const char *home)
 {
     char *sandboxes auto_free = home_path(home, "sandboxes");
     char *snapshots auto_free = home_path(home, "snapshots");
-    return dir_has_entries(sandboxes) || dir_has_entries(snapshots);
+    char *volumes auto_free = home_path(home, "volumes");
+    return dir_has_entries(sandboxes) || dir_has_entries(snapshots) || dir_has_entries(volumes);
 }
 
 // Without a daemon, what it left tells whether there are sandboxes, if this user may look.
@@ -260,13 +261,6 @@ int connection_key_remove(struct connection *c, const char *name, struct err *e)
     return outcome(c, &w);
 }
 
-json_t *connection_volumes(struct connection *c, struct err *e)
-{
-    struct wait w = {.loop = &c->loop, .e = e};
-    client_volumes(c->client, on_json, &w);
-    return wait_for(c, &w);
-}
-
 json_t *connection_health(struct connection *c, struct err *e)
 {
     struct wait w = {.loop = &c->loop, .e = e};
@@ -403,6 +397,82 @@ int connection_unmount(struct connection *c, const char *id, const char *target,
 {
     struct wait w = {.loop = &c->loop, .e = e};
     client_unmount(c->client, id, target, on_done, &w);
+    return outcome(c, &w);
+}
+
+// ---- volumes
+json_t *connection_volumes(struct connection *c, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volumes(c->client, on_json, &w);
+    return wait_for(c, &w);
+}
+
+json_t *connection_volume(struct connection *c, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volume(c->client, id, on_json, &w);
+    return wait_for(c, &w);
+}
+
+json_t *connection_volume_make(struct connection *c, const char *name, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volume_make(c->client, name, on_json, &w);
+    return wait_for(c, &w);
+}
+
+int connection_volume_remove(struct connection *c, const char *id, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volume_remove(c->client, id, on_done, &w);
+    return outcome(c, &w);
+}
+
+json_t *connection_volume_files(struct connection *c, const struct volume_ref *v, const char *path,
+                                struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volume_files(c->client, v, path, on_json, &w);
+    return wait_for(c, &w);
+}
+
+int connection_volume_make_dir(struct connection *c, const struct volume_ref *v, const char *path,
+                               struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volume_make_dir(c->client, v, path, on_done, &w);
+    return outcome(c, &w);
+}
+
+int connection_volume_unlink(struct connection *c, const struct volume_ref *v, const char *path,
+                             struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volume_unlink(c->client, v, path, on_done, &w);
+    return outcome(c, &w);
+}
+
+static void on_file(const char *path, int64_t bytes, const struct err *e, void *ctx)
+{
+    (void)path;
+    (void)bytes;
+    on_done(e, ctx);
+}
+
+int connection_volume_upload(struct connection *c, const struct volume_ref *v, int fd,
+                             const char *path, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volume_upload(c->client, v, fd, path, on_file, &w);
+    return outcome(c, &w);
+}
+
+int connection_volume_download(struct connection *c, const struct volume_ref *v, const char *path,
+                               int fd, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_volume_download(c->client, v, path, fd, INT64_MAX, on_file, &w);
     return outcome(c, &w);
 }
 

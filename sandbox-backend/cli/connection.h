@@ -76,6 +76,20 @@ json_t *connection_mount(struct connection *c, const char *id, const struct moun
                          struct err *e);
 json_t *connection_mounts(struct connection *c, const char *id, struct err *e);
 int connection_unmount(struct connection *c, const char *id, const char *target, struct err *e);
+json_t *connection_volume(struct connection *c, const char *id, struct err *e);
+json_t *connection_volume_make(struct connection *c, const char *name, struct err *e);
+int connection_volume_remove(struct connection *c, const char *id, struct err *e);
+json_t *connection_volume_files(struct connection *c, const struct volume_ref *v, const char *path,
+                                struct err *e);
+int connection_volume_make_dir(struct connection *c, const struct volume_ref *v, const char *path,
+                               struct err *e);
+int connection_volume_unlink(struct connection *c, const struct volume_ref *v, const char *path,
+                             struct err *e);
+// Each takes the descriptor.
+int connection_volume_upload(struct connection *c, const struct volume_ref *v, int fd,
+                             const char *path, struct err *e);
+int connection_volume_download(struct connection *c, const struct volume_ref *v, const char *path,
+                               int fd, struct err *e);
 int connection_rollback(struct connection *c, const char *id, const char *snapshot, struct err *e);
 
 // For the daemon's operator (client.h).

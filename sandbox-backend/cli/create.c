@@ -91,12 +91,29 @@ void create_opts_table(struct opt out[CREATE_OPTS_COUNT], struct create_opts *o)
                  "metadata, which cubby ps shows; may be repeated"),
         CLI_LIST("secret", &o->secrets, "NAME",
                  "secret (cubbyd --secrets) that it may use; may be repeated"),
+        CLI_LIST("volume", &o->volumes, "NAME:/path",
+                 "show a volume there (cubby volume); may be repeated"),
         CLI_FLAG("no-internet", &o->want.no_internet, "no network"),
         NETWORK_OPTS(&o->network),
     };
     _Static_assert(ARRAY_LEN(rows) == CREATE_OPTS_COUNT, "CREATE_OPTS_COUNT");
     o->want.timeout_s = TTL_DEFAULT_S;
     memcpy(out, rows, sizeof rows);
+}
+
+static int volumes_parse(const struct opt_list *list, json_t **out, struct err *e)
+{
+    *out = json_array();
+    for (int i = 0; i < list->count; i++) {
+        const char *spec = list->items[i], *colon = strstr(spec, ":/");
+        json_t *one = colon && colon > spec ? json_pack("{s:s%, s:s}", "name", spec,
+                                                        (size_t)(colon - spec), "path", colon + 1)
+                                            : NULL;
+        if (!one)
+            return err_set(e, ERR_INVALID, "--volume: \"%.200s\" is not NAME:/path", spec);
+        json_array_append_new(*out, one);
+    }
+    return 0;
 }
 
 int create_opts_parse(struct create_opts *o, struct err *e)
@@ -109,7 +126,8 @@ int create_opts_parse(struct create_opts *o, struct err *e)
     want->memory_mb = o->memory >> 20;
     want->disk_mb = o->disk >> 20;
     want->secrets = names_parse(&o->secrets, "--secret", e);
-    if (!want->secrets || network_opts_policy(net, &want->network, e) < 0 ||
+    if (!want->secrets || volumes_parse(&o->volumes, &want->volumes, e) < 0 ||
+        network_opts_policy(net, &want->network, e) < 0 ||
         pairs_parse(&o->envs, "--env", &want->envs, e) < 0)
         return -1;
     return pairs_parse(&o->metadata, "--metadata", &want->metadata, e);
@@ -121,6 +139,7 @@ void create_opts_fini(struct create_opts *o)
     json_decref(o->want.envs);
     json_decref(o->want.metadata);
     json_decref(o->want.secrets);
+    json_decref(o->want.volumes);
 }
 
 int verb_create(int argc, char **argv)

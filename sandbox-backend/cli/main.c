@@ -29,6 +29,7 @@ static const struct verb {
     {"ssh-config", verb_ssh_config, "let ssh, scp, sftp, rsync and editors reach sandboxes"},
     {"ssh-proxy", verb_ssh_proxy, "serve ssh, as the ProxyCommand of cubby ssh-config"},
     {"mount", verb_mount, "show a directory of this host in a sandbox"},
+    {"volume", verb_volume, "make, list and remove volumes, and copy files to and from them"},
     {"expose", verb_expose, "give a port of a sandbox a URL on this host"},
     {"web", verb_web, "serve a page to watch sandboxes and to work in them"},
     {"ps", verb_ps, "list the sandboxes"},

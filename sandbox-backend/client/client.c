@@ -2,8 +2,8 @@
 // The client and its life: made, used by operations, closed when the last of them has ended.
 //
 // Theory of operation. An operation is one task of the caller: create.c, list.c, control.c,
-// snapshot.c, network.c and ports.c ask the control plane; command.c, files.c, watch.c and
-// envd_call.c ask envd; stream.c asks another server in the sandbox. An operation makes one or
+// snapshot.c, network.c, ports.c and volumes.c ask the control plane; command.c, files.c, watch.c
+// and envd_call.c ask envd; stream.c asks another server in the sandbox. An operation makes one or
 // several calls. A call (call.c) has three steps: find the server (identify.c) and the sandbox
 // (access.c), send the request, read the answer (answer.c). Its HTTP round trips (roundtrip.c)
 // start the local daemon when it does not run (daemon_start.c). The dialect says where a request

@@ -66,6 +66,7 @@ struct sandbox_opts {
     bool sliding;         // each use restarts timeout_s; ignored where client_slides is false
     int64_t cpus;         // 0: as many as the template has; the same for memory and disk
     int64_t memory_mb, disk_mb;
+    json_t *volumes;  // array of {"name", "path"}, or NULL; cubbyd only. Borrowed for the call
     const char *tier; // what it runs in; NULL: what the daemon's operator has chosen
 };
 // `info` is E2B's JSON (Sandbox, SandboxDetail, array of ListedSandbox), borrowed for the call.
@@ -360,6 +361,37 @@ struct client_op *client_mounts(struct client *c, const char *id, client_json_cb
 struct client_op *client_unmount(struct client *c, const char *id, const char *target,
                                  client_done_cb cb, void *ctx);
 
+// ---- volumes (volumes.c): directories of files that the server keeps. cubbyd only
+
+// A volume's id and the token that its files need. Borrowed.
+struct volume_ref {
+    const char *id, *token;
+};
+// List the caller's volumes, or on the unix socket those of all owners: [{"volumeID", "name"}].
+struct client_op *client_volumes(struct client *c, client_json_cb cb, void *ctx);
+// Get or make one: {"volumeID", "name", "token"}. ERR_NOT_FOUND, ERR_CONFLICT (the name is used).
+struct client_op *client_volume(struct client *c, const char *id, client_json_cb cb, void *ctx);
+struct client_op *client_volume_make(struct client *c, const char *name, client_json_cb cb,
+                                     void *ctx);
+// Remove a volume with its files. ERR_CONFLICT: it is mounted.
+struct client_op *client_volume_remove(struct client *c, const char *id, client_done_cb cb,
+                                       void *ctx);
+// List a directory of a volume: an array of E2B's VolumeEntryStat, {"name", "path", "type", ...}.
+struct client_op *client_volume_files(struct client *c, const struct volume_ref *v,
+                                      const char *path, client_json_cb cb, void *ctx);
+// Make a directory with those above; it may exist.
+struct client_op *client_volume_make_dir(struct client *c, const struct volume_ref *v,
+                                         const char *path, client_done_cb cb, void *ctx);
+// Remove a file, or a directory with all in it.
+struct client_op *client_volume_unlink(struct client *c, const struct volume_ref *v,
+                                       const char *path, client_done_cb cb, void *ctx);
+// As client_upload, which replaces a file, and client_download (files.c).
+struct client_op *client_volume_upload(struct client *c, const struct volume_ref *v, int fd,
+                                       const char *path, client_file_cb cb, void *ctx);
+struct client_op *client_volume_download(struct client *c, const struct volume_ref *v,
+                                         const char *path, int fd, int64_t max_bytes,
+                                         client_file_cb cb, void *ctx);
+
 // ---- the network of a sandbox: its policy, its counters and its refusals (network.c). cubbyd only
 
 // GET /sandboxes/{id}/network?since=N:
@@ -405,8 +437,6 @@ int network_spec(json_t **out, const char *what, const json_t *allow, const json
 
 // ---- a node of a fleet that is drained, at the local daemon's socket. `id` and `node` are valid.
 
-// Get the volumes of all owners: [{"volumeID", "name"}].
-struct client_op *client_volumes(struct client *c, client_json_cb cb, void *ctx);
 // Delete an API key with its secrets and webhooks. `name` is valid. ERR_NOT_FOUND: there is none,
 // nor anything of it.
 struct client_op *client_key_remove(struct client *c, const char *name, client_done_cb cb,

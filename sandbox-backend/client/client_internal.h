@@ -73,6 +73,10 @@ char *snapshot_target(const char *snapshot, struct err *e);
 // reference.
 json_t *network_lists(const json_t *policy, const char *server, struct err *e);
 
+// Append the encoded path and query of a volume's file to `out`. what: "file", "dir" or "path".
+struct buf;
+void volume_target(struct buf *out, const struct volume_ref *v, const char *what, const char *path);
+
 // Return whether the URL is the control plane of one of E2B's own domains.
 bool client__is_e2b(const char *api_url);
 

@@ -39,7 +39,7 @@ struct create {
     void *ctx;
     json_t *body; // owned; NULL when refused
     int64_t timeout_s;
-    bool has_envs, has_secrets, has_size, has_tier, slides;
+    bool has_envs, has_secrets, has_volumes, has_size, has_tier, slides;
     bool retried; // by the older route
     bool canceled;
     bool is_removing;
@@ -113,6 +113,8 @@ static json_t *body_of(const struct client *c, const struct sandbox_opts *opts)
         json_object_set(body, "envVars", opts->envs);
     if (opts->secrets && json_array_size(opts->secrets))
         json_object_set(body, "secrets", opts->secrets);
+    if (opts->volumes && json_array_size(opts->volumes))
+        json_object_set(body, "volumeMounts", opts->volumes);
     if (opts->cpus)
         json_object_set_new(body, "cpuCount", json_integer(opts->cpus));
     if (opts->memory_mb)
@@ -181,6 +183,8 @@ static void fit_body(struct create *op)
                 dialect->name);
     if (op->has_secrets)
         dialect_check(dialect, FEATURE_SECRETS, &op->err);
+    if (op->has_volumes)
+        dialect_check(dialect, FEATURE_VOLUMES, &op->err);
     if (op->has_size)
         dialect_check(dialect, FEATURE_SIZES, &op->err);
     if (op->has_tier)
@@ -397,6 +401,7 @@ struct client_op *client_create(struct client *c, const struct sandbox_opts *opt
     op->slides = opts->sliding;
     op->has_envs = json_object_size(opts->envs) > 0;
     op->has_secrets = json_array_size(opts->secrets) > 0;
+    op->has_volumes = json_array_size(opts->volumes) > 0;
     op->has_size = opts->cpus || opts->memory_mb || opts->disk_mb;
     op->has_tier = opts->tier != NULL;
     op_begin(&op->base, c, cancel);

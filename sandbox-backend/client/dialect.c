@@ -34,6 +34,7 @@ static const char *const NAMES[FEATURES] = {
     [FEATURE_TIME] = "end of sandboxes in time",
     [FEATURE_PORTS] = "ports on the host",
     [FEATURE_MOUNTS] = "mounts of directories of a host",
+    [FEATURE_VOLUMES] = "volumes that this program can use",
     [FEATURE_SECRETS] = "secrets",
     [FEATURE_SIZES] = "way to choose the size of one sandbox",
     [FEATURE_TIERS] = "choice between tiers",

@@ -23,6 +23,7 @@ enum feature {
     FEATURE_TIME,          // the server ends sandboxes in time
     FEATURE_PORTS,         // ports of the host, listed and closed
     FEATURE_MOUNTS,        // directories of the server's host
+    FEATURE_VOLUMES,       // and their files
     FEATURE_SECRETS,
     FEATURE_SIZES, // cpus, memory and disk of one sandbox
     FEATURE_TIERS, // what one sandbox runs in

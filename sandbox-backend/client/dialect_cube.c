@@ -150,6 +150,7 @@ static const struct access *take_lookup(struct client *c, const char *id, const 
     [FEATURE_NETWORK_SHOWN] = "ask with its own tools",                      \
     [FEATURE_PORTS] = "every port of a sandbox already has a URL",           \
     [FEATURE_MOUNTS] = "copy the files with cubby cp instead",               \
+    [FEATURE_VOLUMES] = "copy the files with cubby cp instead",              \
     [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",        \
     [FEATURE_TIERS] = "only cubbyd offers tiers; leave the tier out",        \
     [FEATURE_TEMPLATES] = "ask its operator for the names of its templates", \

@@ -99,6 +99,7 @@ const struct dialect dialect_e2b = {
                 [FEATURE_NETWORK_SHOWN] = "ask with its own SDK",
                 [FEATURE_PORTS] = "every port of a sandbox already has a URL",
                 [FEATURE_MOUNTS] = "copy the files with cubby cp instead",
+                [FEATURE_VOLUMES] = "use its own SDK for volumes",
                 [FEATURE_SECRETS] = "only cubbyd offers secrets; leave them out",
                 [FEATURE_TIERS] = "only cubbyd offers tiers; leave the tier out",
                 [FEATURE_SIZES] = "each sandbox gets the cpus, memory and disk of its template"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files into a sandbox and out of it: POST and GET /files, streamed, or read into memory. A
-// transfer has no time limit as long as bytes move; a stalled one ends. An envd older than 0.5.7
-// takes a file only as a part of a form.
+// Files into a sandbox and out of it: POST and GET /files, streamed, or read into memory. And files
+// into a volume and out of it. A transfer has no time limit as long as bytes move; a stalled one
+// ends. An envd older than 0.5.7 takes a file only as a part of a form.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,19 +195,25 @@ static ssize_t read_file(void *into, size_t room, void *ctx)
     return HTTP_READ_ABORT;
 }
 
+// Set op->limit to the size of the local file.
+static void measure(struct transfer *op)
+{
+    struct stat st;
+    if (fstat(op->fd, &st) < 0)
+        err_sys(&op->err, errno, "stat the local file");
+    else if (!S_ISREG(st.st_mode))
+        err_set(&op->err, ERR_INVALID, "the local file is not a regular file");
+    else
+        op->limit = st.st_size;
+}
+
 struct client_op *client_upload(struct client *c, const char *id, int fd, const char *path,
                                 const char *user, client_file_cb cb, void *ctx)
 {
     static const struct call_events EVENTS = {.on_access = on_upload_access,
                                               .on_end = on_upload_end};
     struct transfer *op = transfer_new(c, path, fd, cb, ctx);
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        err_sys(&op->err, errno, "stat the local file");
-    else if (!S_ISREG(st.st_mode))
-        err_set(&op->err, ERR_INVALID, "the local file is not a regular file");
-    else
-        op->limit = st.st_size;
+    measure(op);
     struct call_opts opts = {
         .method = "POST",
         .read_body = read_file,
@@ -274,8 +280,7 @@ static void on_download_data(const char *data, size_t len, void *ctx)
     }
 }
 
-static void on_download_end(int status, const char *body, size_t len, const struct err *e,
-                            void *ctx)
+static void on_end_of_file(int status, const char *body, size_t len, const struct err *e, void *ctx)
 {
     (void)status;
     (void)body;
@@ -287,12 +292,13 @@ static void on_download_end(int status, const char *body, size_t len, const stru
     complete(op, e);
 }
 
+static const struct call_events DOWNLOAD = {
+    .on_head = on_download_head, .on_data = on_download_data, .on_end = on_end_of_file};
+
 static void start_download(struct transfer *op, const char *id, const char *user)
 {
-    static const struct call_events EVENTS = {
-        .on_head = on_download_head, .on_data = on_download_data, .on_end = on_download_end};
     struct call_opts opts = {.method = "GET"};
-    start(op, id, user, &opts, &EVENTS);
+    start(op, id, user, &opts, &DOWNLOAD);
 }
 
 struct client_op *client_download(struct client *c, const char *id, const char *path, int fd,
@@ -311,5 +317,46 @@ struct client_op *client_read(struct client *c, const char *id, const char *path
     op->read_cb = cb;
     op->limit = max_bytes;
     start_download(op, id, user);
+    return &op->base;
+}
+
+// ---- of a volume (volumes.c)
+static void start_volume(struct transfer *op, const struct volume_ref *v, struct call_opts *opts,
+                         const struct call_events *events)
+{
+    struct buf target auto_buf = BUF_INIT;
+    char *bearer auto_free = str_printf("Bearer %s", v->token);
+    const struct http_header headers[] = {{"Authorization", bearer},
+                                          {"Content-Type", "application/octet-stream"}};
+    volume_target(&target, v, "file", op->path);
+    if (opts->read_body)
+        buf_adds(&target, "&force=true");
+    opts->target = buf_str(&target);
+    opts->headers = headers;
+    opts->header_count = opts->read_body ? 2 : 1;
+    opts->needs = FEATURE_VOLUMES;
+    opts->refused = err_is(&op->err) ? &op->err : NULL;
+    op->call = call_start(op->base.client, opts, events, op);
+}
+
+struct client_op *client_volume_upload(struct client *c, const struct volume_ref *v, int fd,
+                                       const char *path, client_file_cb cb, void *ctx)
+{
+    static const struct call_events EVENTS = {.on_end = on_end_of_file};
+    struct transfer *op = transfer_new(c, path, fd, cb, ctx);
+    measure(op);
+    struct call_opts opts = {.method = "PUT", .read_body = read_file, .body_total = op->limit};
+    start_volume(op, v, &opts, &EVENTS);
+    return &op->base;
+}
+
+struct client_op *client_volume_download(struct client *c, const struct volume_ref *v,
+                                         const char *path, int fd, int64_t max_bytes,
+                                         client_file_cb cb, void *ctx)
+{
+    struct transfer *op = transfer_new(c, path, fd, cb, ctx);
+    struct call_opts opts = {.method = "GET"};
+    op->limit = max_bytes;
+    start_volume(op, v, &opts, &DOWNLOAD);
     return &op->base;
 }

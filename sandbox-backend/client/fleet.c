@@ -23,20 +23,6 @@ static bool is_object(const json_t *answer)
     return json_is_object(answer);
 }
 
-static bool is_list(const json_t *answer)
-{
-    return json_is_array(answer);
-}
-
-struct client_op *client_volumes(struct client *c, client_json_cb cb, void *ctx)
-{
-    const struct call_opts opts = {.method = "GET", .target = "/volumes", .timeout_ms = ASK_MS};
-    return ask_start(
-        c, &opts,
-        &(struct ask){
-            .json_cb = cb, .ctx = ctx, .is_sound = is_list, .unsound = "a list was expected"});
-}
-
 static struct client_op *ask(struct client *c, const char *method, const char *target,
                              uint64_t timeout_ms, client_json_cb cb, void *ctx)
 {

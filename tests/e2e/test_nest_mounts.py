@@ -4,14 +4,16 @@ refuses.
 """
 
 import errno
+import json
 import os
 import pathlib
 import signal
+import subprocess
 
 import pytest
 
 from cubbyd import wait_for
-from harness import process_exists
+from harness import BIN, process_exists
 from nest_world import Nested, below, namespaces, users_of
 from tiers import BWRAP
 
@@ -208,7 +210,12 @@ def test_volumes(daemon):
     assert run(daemon, two, "cat /data/a; stat -c %U /data/a") == "one\nuser\n"
     full = "head -c 20000000 /dev/zero >/data/big"
     assert os.strerror(errno.ENOSPC) in run(daemon, two, full, status=daemon.command(two, full)[0])
-    for sandbox in one, two:
+    words = [BIN / "cubby", "create", "--tier", "bubblewrap", "--volume", "shared:/v", "--json"]
+    done = subprocess.run(words, env={**os.environ, "CUBBY_HOME": str(daemon.home)}, check=True, capture_output=True, timeout=90)
+    three = json.loads(done.stdout)
+    assert daemon.get(three["sandboxID"]).json["volumeMounts"] == [{"name": "shared", "path": "/v"}]
+    assert run(daemon, one, "rm /data/big; echo more >>/data/a; cat /data/a") == "one\nmore\n"
+    for sandbox in one, two, three:
         daemon.kill(sandbox["sandboxID"])
 
 
