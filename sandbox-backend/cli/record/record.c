@@ -158,7 +158,8 @@ static int write_cast(const struct reader *r, struct err *e)
     FILE *to = fd < 0 ? NULL : fdopen(fd, "w");
     if (!to)
         return err_sys(e, errno, "create %s", r->o->cast);
-    fd = -1; // it is the stream's
+    // The stream has it. NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): auto_close reads it.
+    fd = -1;
     int result = record_cast(&r->all, r->o->call, to, e);
     bool failed = ferror(to);
     if (fclose(to) != 0 || failed)
