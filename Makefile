@@ -24,7 +24,7 @@ DEPS_RUNSC := ca-certificates $(if $(shell command -v go),,python3 python3-venv)
 # Scripted models run pytest in a sandbox that is a process of this machine.
 DEPS_TEST  := python3 python3-venv python3-pytest python3-ipython python3-matplotlib python3-numpy python3-pandas \
               libblas3 liblapack3 python3-munkres perl git procps iproute2 openssl curl bubblewrap esbuild \
-              busybox-static docker-registry buildah haproxy minisign zstd openssh-client rsync $(if $(shell command -v npm),,nodejs npm)
+              busybox-static docker-registry buildah haproxy microsocks minisign zstd openssh-client rsync $(if $(shell command -v npm),,nodejs npm)
 DEPS_BENCH := wrk nginx-light runsc bubblewrap buildah busybox-static
 DEPS_PACKAGE := debhelper dpkg-dev fakeroot lintian git python3 mmdebstrap
 DEPS_LINT  := clang clang-tidy clang-format cppcheck libclang-rt-14-dev

@@ -145,6 +145,7 @@ static int open_rooms(struct daemon *d)
         return -1;
     d->store.secrets = o->secrets;
     d->store.secrets.stored = &d->store.stored;
+    d->store.secrets.private_network = o->limits.private_network;
     d->store.domain = o->domain;
     d->store.peers = peers_new(&d->loop, &o->peers);
     d->store.node = d->store.snapshots.node = o->node;

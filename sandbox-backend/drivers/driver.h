@@ -28,6 +28,15 @@ struct machine_size {
                  // no copy of the template's, whatever its size is
 };
 
+// The cubby-egress of a machine.
+struct machine_egress {
+    // Its configuration as JSON (egress/egress.h). It holds secrets: the driver wipes it after use
+    // and keeps it nowhere. NULL: the sandbox needs no cubby-egress.
+    const char *config;
+    bool hands; // it gets the guest's TLS and HTTP connections
+    bool dials; // it makes the guest's connections to the outside, by an upstream proxy
+};
+
 struct machine_spec {
     const char *id;       // SANDBOX_ID_LEN of [a-z0-9]
     const char *dir;      // <home>/sandboxes/<id>, exists and is empty; the driver puts files in it
@@ -43,10 +52,7 @@ struct machine_spec {
     // If such a machine fails, the caller can make another one without. NULL: take no spare.
     bool *spare_taken;
     const struct net_policy *policy; // what the machine may open to the outside; NULL: nothing
-    // The configuration of cubby-egress as JSON (egress/egress.h). It holds secrets: the driver
-    // wipes it after use and keeps it nowhere. NULL: the sandbox has none. Adoption ignores it,
-    // because the running cubby-egress has it already.
-    const char *egress;
+    struct machine_egress egress;    // adoption ignores it: the running cubby-egress has it already
     const char *egress_trust; // file of certificate authorities for egress; NULL: the system's
     // Report an event of the machine for the sandbox's log, which the sandbox's user can read.
     // Called from the loop with the `ctx` of create or adopt, never after the machine's end. May be
@@ -190,8 +196,9 @@ struct machine_ops {
     bool (*is_paused)(const struct machine *m);                       // DRIVER_PAUSES
     void (*set_policy)(struct machine *m, const struct net_policy *policy, machine_done_cb cb,
                        void *ctx); // DRIVER_POLICY
-    void (*set_egress)(struct machine *m, const struct net_policy *policy, const char *egress,
-                       machine_done_cb cb, void *ctx); // DRIVER_POLICY and DRIVER_SECRETS
+    void (*set_egress)(struct machine *m, const struct net_policy *policy,
+                       const struct machine_egress *egress, machine_done_cb cb,
+                       void *ctx); // DRIVER_POLICY and DRIVER_SECRETS
     void (*save)(struct machine *m, const char *dir, enum machine_save_use use,
                  machine_runs_cb on_runs, machine_saved_cb cb, void *ctx); // DRIVER_SAVES
     int (*stands)(const struct machine *m, struct err *e);                 // may be NULL
@@ -412,11 +419,12 @@ static inline void machine_set_policy(struct machine *m, const struct net_policy
     m->driver->machine.set_policy(m, policy, cb, ctx);
 }
 
-// Replace the policy and cubby-egress's configuration (machine_spec; both copied; NULL: no egress
-// from now on). When `cb` comes, both are in force, and the guest's connections to the outside are
-// cut, so that none goes on under the old configuration. On failure the old ones stay in force.
+// Replace the policy and the cubby-egress (both copied). When `cb` comes, both are in force, and
+// the guest's connections to the outside are cut, so that none goes on under the old configuration.
+// On failure the old ones stay in force.
 static inline void machine_set_egress(struct machine *m, const struct net_policy *policy,
-                                      const char *egress, machine_done_cb cb, void *ctx)
+                                      const struct machine_egress *egress, machine_done_cb cb,
+                                      void *ctx)
 {
     m->driver->machine.set_egress(m, policy, egress, cb, ctx);
 }

@@ -50,7 +50,10 @@ static int take(struct egress_config *c, const json_t *json, struct err *e)
         return err_set(e, ERR_INVALID, "ca must have a certificate and a key");
     if (secrets_from_json(&c->secrets, json_object_get(json, "secrets"), e) < 0)
         return -1;
-    if (rules_from_json(&c->rules, json_object_get(json, "rules"), e) < 0)
+    if (rules_from_json(&c->rules, json_object_get(json, "rules"), e) < 0 ||
+        proxy_from_json(&c->proxy, json_object_get(json, "proxy"), e) < 0)
+        return -1;
+    if (c->proxy.tls && !(c->proxy_tls = tls_contexts_for_proxy(c->proxy.ca, trust, e)))
         return -1;
     c->leaves = leaves_new(certificate, key, e);
     c->tls = c->leaves ? tls_contexts_new(c->leaves, trust, e) : NULL;
@@ -81,6 +84,9 @@ void egress_config_fini(struct egress_config *c)
         tls_contexts_free(c->tls);
     if (c->leaves)
         leaves_free(c->leaves);
+    if (c->proxy_tls)
+        tls_contexts_free(c->proxy_tls);
+    proxy_fini(&c->proxy);
     rules_fini(&c->rules);
     secrets_fini(&c->secrets);
     *c = (struct egress_config){0};
@@ -101,6 +107,7 @@ struct egress {
     int socket;     // owned
     struct egress_config config;
     struct tunnel_room room;
+    struct dial_room dials;
     LIST_HEAD(entries, entry) tunnels;
     size_t count;
     struct net_stats *stats; // owned; counts refusals
@@ -130,12 +137,16 @@ struct egress *egress_new(const struct egress_options *o, struct err *e)
                                    .report = on_report,
                                    .on_gone = on_gone,
                                    .ctx = g};
+    g->dials = (struct dial_room){.loop = &g->loop, .proxy = &g->config.proxy};
+    LIST_INIT(&g->dials.all);
     int rc = egress_config_read(&g->config, o->config_fd, e);
     if (rc < 0 || !(g->stats = net_stats_map(o->stats_fd, e))) {
         egress_free(g);
         return NULL;
     }
     g->room.tls = g->config.tls;
+    g->room.dials = g->config.proxy.host ? &g->dials : NULL;
+    g->dials.tls = g->config.proxy_tls;
     return g;
 }
 
@@ -207,6 +218,27 @@ static void start(struct egress *g, const struct tunnel_target *target, int fd)
     LIST_INSERT_HEAD(&g->tunnels, entry, link);
 }
 
+static void on_dialled(void *ctx, const struct dial *d, const char *what, const char *why)
+{
+    const struct tunnel_target target = {
+        .name = "", .address = dial_address(d), .port = dial_port(d)};
+    if (why)
+        drop(ctx, &target, what, why);
+}
+
+static void start_dial(struct egress *g, const struct tunnel_target *target, int fd)
+{
+    struct err e = ERR_INIT;
+    const struct dial_target to = {target->address, target->port};
+    if (!g->room.dials) {
+        close(fd);
+        err_set(&e, ERR_INVALID, "there is no upstream proxy");
+        on_wrong_message(g, &e);
+    } else if (!dial_start(&g->dials, &to, fd, true, on_dialled, g, &e)) {
+        drop(g, target, "too many connections through the upstream proxy", e.msg);
+    }
+}
+
 static void on_message(uv_poll_t *poll, int status, int events)
 {
     struct egress *g = container_of(poll, struct egress, poll);
@@ -225,7 +257,9 @@ static void on_message(uv_poll_t *poll, int status, int events)
             uv_stop(&g->loop);
             return;
         }
-        if (got == HANDOVER_ONE)
+        if (got == HANDOVER_ONE && target.dial)
+            start_dial(g, &target, fd);
+        else if (got == HANDOVER_ONE)
             start(g, &target, fd);
         else
             on_wrong_message(g, &e);
@@ -265,6 +299,7 @@ void egress_free(struct egress *g)
     LIST_FOREACH (entry, &g->tunnels, link) {
         tunnel_cut(entry->tunnel);
     }
+    dial_cut_all(&g->dials);
     uv_close((uv_handle_t *)&g->poll, NULL);
     uv_run(&g->loop, UV_RUN_DEFAULT);
     uv_loop_close(&g->loop);

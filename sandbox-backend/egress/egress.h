@@ -22,6 +22,10 @@
 //            at this address; cubby-egress looks up no name
 //   tls      whether the first bytes are a ClientHello
 //
+// With "dial": true (and no name or tls) the descriptor is netd's end of a connection that does not
+// exist yet: dial.c makes it through the sandbox's upstream proxy, says so by one zero byte, and
+// relays bytes, whatever they are. netd lets the guest's handshake wait for that byte.
+//
 // A message has at most EGRESS_MESSAGE_MAX bytes and one descriptor (SCM_RIGHTS): the guest's side
 // of the connection, a stream socket from which no byte of the guest has been read (MSG_PEEK is
 // allowed). The descriptor then belongs to this process, which also connects to the destination
@@ -38,7 +42,13 @@
 //    "secrets": [{"name": "OPENAI_API_KEY", "placeholder": "cubby-...", "value": "sk-...",
 //                 "hosts": ["api.openai.com", "*.openai.com"]}],
 //    "rules": [{"host": "api.openai.com",       (optional)
-//               "headers": {"Authorization": "Bearer cubby-..."}}]}
+//               "headers": {"Authorization": "Bearer cubby-..."}}],
+//    "proxy": {"host": "proxy.example", "port": 1080, "username": ..., "password": ...,
+//              "special": false, "tls": {"name": ..., "ca": PEM}}}    (optional, as are its user
+//                                              name, password and tls, and the members of tls)
+//
+// With a proxy, each connection to a host leaves through it (dial.h). Its host is looked up for
+// each connection, and must be public unless "special" is set.
 //
 // A rule sets headers in requests that go over TLS to its host, whether the guest sends them or
 // not. Among several rules that fit a host, one applies: the exact name, else the longest suffix.
@@ -71,6 +81,7 @@
 // bypasses it.
 #pragma once
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/egress/proxy.h"
 #include "sandbox-backend/egress/rules.h"
 #include "sandbox-backend/egress/secret.h"
 #include "sandbox-backend/egress/tls_context.h"
@@ -101,6 +112,8 @@ struct egress_config {
     struct tls_contexts *tls;
     struct secrets secrets;
     struct rules rules;
+    struct proxy proxy;
+    struct tls_contexts *proxy_tls; // NULL: the proxy is spoken to without TLS
 };
 
 // Read the descriptor to its end and close it. Call egress_config_fini in any case.

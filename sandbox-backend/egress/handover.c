@@ -25,7 +25,8 @@ int handover_parse(const json_t *json, struct tunnel_target *target, struct err 
     if (json_get_string(json, "name", &target->name, "", e) < 0 ||
         json_get_string(json, "address", &target->address, "", e) < 0 ||
         json_get_int(json, "port", 1, 65535, &port, 0, e) < 0 ||
-        json_get_bool(json, "tls", &target->tls, false, e) < 0)
+        json_get_bool(json, "tls", &target->tls, false, e) < 0 ||
+        json_get_bool(json, "dial", &target->dial, false, e) < 0)
         return -1;
     target->port = (int)port;
     if (inet_pton(AF_INET, target->address, bytes) != 1 &&

@@ -39,8 +39,9 @@ static int no_tls(struct link *l, struct err *e)
 
 // ---- the beginning
 
-int link_accept(struct link *l, uv_loop_t *loop, int fd, struct tls_contexts *tls, const char *name,
-                const struct link_events *events, struct err *e)
+// Take over a descriptor. Return -1 when it fails; it is closed then.
+static int open_pipe(struct link *l, uv_loop_t *loop, int fd, const struct link_events *events,
+                     struct err *e)
 {
     int failed = uv_pipe_init(loop, &l->io.pipe, 0);
     if (failed) {
@@ -54,6 +55,14 @@ int link_accept(struct link *l, uv_loop_t *loop, int fd, struct tls_contexts *tl
         link_close(l);
         return err_sys(e, -failed, "take a connection");
     }
+    return 0;
+}
+
+int link_accept(struct link *l, uv_loop_t *loop, int fd, struct tls_contexts *tls, const char *name,
+                const struct link_events *events, struct err *e)
+{
+    if (open_pipe(l, loop, fd, events, e) < 0)
+        return -1;
     l->is_ready = !tls;
     if (!tls)
         return 0;
@@ -62,6 +71,24 @@ int link_accept(struct link *l, uv_loop_t *loop, int fd, struct tls_contexts *tl
         return no_tls(l, e);
     l->out.seal = on_seal;
     return 0;
+}
+
+static int prepare_tls(struct link *l, struct tls_contexts *tls, const char *name, struct err *e)
+{
+    l->tls = tls ? tls_contexts_dial(tls, name, &l->out.sealed) : NULL;
+    if (tls && !l->tls)
+        return no_tls(l, e);
+    if (tls)
+        l->out.seal = on_seal;
+    return 0;
+}
+
+int link_take(struct link *l, uv_loop_t *loop, int fd, struct tls_contexts *tls, const char *name,
+              const struct link_events *events, struct err *e)
+{
+    if (open_pipe(l, loop, fd, events, e) < 0)
+        return -1;
+    return prepare_tls(l, tls, name, e);
 }
 
 static int parse_address(const char *address, int port, struct sockaddr_storage *out)
@@ -83,11 +110,8 @@ int link_connect(struct link *l, uv_loop_t *loop, const char *address, int port,
     begin(l, events);
     uv_tcp_nodelay(&l->io.tcp, 1);
     uv_tcp_keepalive(&l->io.tcp, 1, 60);
-    l->tls = tls ? tls_contexts_dial(tls, name, &l->out.sealed) : NULL;
-    if (tls && !l->tls)
-        return no_tls(l, e);
-    if (tls)
-        l->out.seal = on_seal;
+    if (prepare_tls(l, tls, name, e) < 0)
+        return -1;
     failed = uv_tcp_connect(&l->connect, &l->io.tcp, (const struct sockaddr *)&to, on_connected);
     if (!failed)
         return 0;
@@ -104,6 +128,11 @@ static void on_connected(uv_connect_t *connect, int status)
         l->events->on_failed(l, uv_strerror(status));
         return;
     }
+    link_connected(l);
+}
+
+void link_connected(struct link *l)
+{
     link_read(l, true);
     if (l->tls) {
         tls_session_start(l->tls);

@@ -49,6 +49,11 @@ int link_accept(struct link *l, uv_loop_t *loop, int fd, struct tls_contexts *tl
 int link_connect(struct link *l, uv_loop_t *loop, const char *address, int port,
                  struct tls_contexts *tls, const char *name, const struct link_events *events,
                  struct err *e);
+// Take a socket (closed on failure) whose other end is not connected to the host yet. Nothing is
+// read or sent until link_connected.
+int link_take(struct link *l, uv_loop_t *loop, int fd, struct tls_contexts *tls, const char *name,
+              const struct link_events *events, struct err *e);
+void link_connected(struct link *l); // it is connected: begin, as after link_connect
 void link_read(struct link *l, bool on);
 // Send all of `data`, or keep what cannot be sent yet. False: the socket is broken.
 bool link_send(struct link *l, const struct buf *data);

@@ -286,6 +286,36 @@ struct tls_contexts *tls_contexts_new(struct leaves *leaves, const char *trust, 
     return NULL;
 }
 
+// Trust the certificates in this text.
+static int load_text(SSL_CTX *ctx, const char *pem, struct err *e)
+{
+    BIO *bio = BIO_new_mem_buf(pem, -1);
+    X509 *x;
+    int count = 0;
+    while (bio && (x = PEM_read_bio_X509(bio, NULL, NULL, NULL))) {
+        count += X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), x);
+        X509_free(x);
+    }
+    BIO_free(bio);
+    ERR_clear_error();
+    return count ? 0 : err_set(e, ERR_INVALID, "the proxy's authorities are not certificates");
+}
+
+struct tls_contexts *tls_contexts_for_proxy(const char *ca, const char *trust, struct err *e)
+{
+    struct tls_contexts *t = xcalloc(1, sizeof *t);
+    t->client = tls_context_new(false);
+    if (!t->client)
+        err_set(e, ERR_INTERNAL, "OpenSSL cannot be set up: %s", reason());
+    else if ((ca ? load_text(t->client, ca, e) : load_trust(t->client, trust, e)) == 0) {
+        SSL_CTX_set_verify(t->client, SSL_VERIFY_PEER, NULL);
+        SSL_CTX_set_alpn_protos(t->client, NULL, 0);
+        return t;
+    }
+    tls_contexts_free(t);
+    return NULL;
+}
+
 void tls_contexts_free(struct tls_contexts *t)
 {
     SSL_CTX_free(t->server);

@@ -25,6 +25,10 @@ struct tls_contexts;
 struct tls_contexts *tls_contexts_new(struct leaves *leaves, const char *trust, struct err *e);
 void tls_contexts_free(struct tls_contexts *t); // the leaves stay
 
+// The same for sessions with an upstream proxy alone. `ca`: PEM of its authorities, in place of
+// `trust`; NULL: none.
+struct tls_contexts *tls_contexts_for_proxy(const char *ca, const char *trust, struct err *e);
+
 // Begin a session that serves the guest, or that dials a host. `name` is the connection's only
 // valid server name, or an address in digits. `name` and `sealed` must outlive the session. Return
 // NULL when OpenSSL fails.

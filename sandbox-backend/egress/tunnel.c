@@ -17,8 +17,11 @@
 #include "sandbox-backend/egress/tunnel.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
@@ -180,6 +183,14 @@ static void on_pause_closed(struct deadline *d)
     on_handle_closed(container_of(d, struct tunnel, pause));
 }
 
+// Close the host's side. A dial that is under way ends with it.
+static void close_host(struct tunnel *t)
+{
+    if (t->dial)
+        dial_forget(steal(&t->dial));
+    link_close(&t->host);
+}
+
 void tunnel__close(struct tunnel *t)
 {
     if (t->is_closing)
@@ -187,7 +198,7 @@ void tunnel__close(struct tunnel *t)
     t->is_closing = true;
     tunnel__set_state(t, TUNNEL_CLOSED);
     link_close(&t->guest);
-    link_close(&t->host);
+    close_host(t);
     deadline_close(&t->deadline, on_deadline_closed);
     deadline_close(&t->pause, on_pause_closed);
 }
@@ -199,7 +210,7 @@ void tunnel_cut(struct tunnel *t)
 
 void tunnel__linger(struct tunnel *t)
 {
-    link_close(&t->host);
+    close_host(t);
     buf_clear(&t->from_guest);
     link_shut(&t->guest);
     tunnel__set_state(t, TUNNEL_LINGER);
@@ -336,12 +347,44 @@ static const struct link_events GUEST_EVENTS = {
 
 // ---- the host's side
 
+static void on_dialled(void *ctx, const struct dial *d, const char *what, const char *why)
+{
+    struct tunnel *t = ctx;
+    (void)d;
+    t->dial = NULL;
+    if (!why) {
+        link_connected(&t->host);
+        return;
+    }
+    char *text auto_free = str_printf("%s (%s port %d) could not be connected: %s", t->name,
+                                      t->address, t->judge.port, why);
+    refuse(t, 502, what, text);
+}
+
+// The dial has one end of a socket pair, and the link to the host has the other.
+static int connect_by_proxy(struct tunnel *t, struct err *e)
+{
+    int pair[2];
+    const struct dial_target target = {t->address, t->judge.port};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+        return err_sys(e, errno, "make a socket pair");
+    if (link_take(&t->host, t->room->loop, pair[0], t->judge.tls ? t->room->tls : NULL, t->name,
+                  &HOST_EVENTS, e) < 0) {
+        close(pair[1]);
+        return -1;
+    }
+    t->dial = dial_start(t->room->dials, &target, pair[1], false, on_dialled, t, e);
+    return t->dial ? 0 : -1;
+}
+
 void tunnel__connect(struct tunnel *t)
 {
     struct err e = ERR_INIT;
     tunnel__set_state(t, TUNNEL_CONNECT);
-    int rc = link_connect(&t->host, t->room->loop, t->address, t->judge.port,
-                          t->judge.tls ? t->room->tls : NULL, t->name, &HOST_EVENTS, &e);
+    int rc = t->room->dials
+                 ? connect_by_proxy(t, &e)
+                 : link_connect(&t->host, t->room->loop, t->address, t->judge.port,
+                                t->judge.tls ? t->room->tls : NULL, t->name, &HOST_EVENTS, &e);
     t->handles += t->host.is_open;
     if (rc < 0)
         tunnel__fail(t, 502, e.msg);

@@ -3,6 +3,7 @@
 #pragma once
 #include <uv.h>
 
+#include "sandbox-backend/egress/dial.h"
 #include "sandbox-backend/egress/rules.h"
 #include "sandbox-backend/egress/secret.h"
 #include "sandbox-backend/egress/tls_context.h"
@@ -15,6 +16,7 @@ struct tunnel_target {
     const char *address;
     int port;
     bool tls;
+    bool dial; // not for a tunnel: only to be dialled through the upstream proxy
 };
 
 // A refusal or a failure.
@@ -33,6 +35,7 @@ struct tunnel_room {
     struct tls_contexts *tls;
     const struct secrets *secrets;
     const struct rules *rules;
+    struct dial_room *dials; // NULL: there is no upstream proxy
     void (*report)(void *ctx, const struct tunnel_report *r);
     void (*on_gone)(void *ctx, struct tunnel *t); // the tunnel is freed after this
     void *ctx;

@@ -26,6 +26,7 @@ struct tunnel {
     char *name, *address; // owned
     struct judge judge;
     struct link guest, host;
+    struct dial *dial;        // the host's connection through the upstream proxy, until it is made
     struct deadline deadline; // of the state
     int handles;              // open handles; the tunnel is freed when all have closed
     bool is_closing, unborn, guest_ended, host_ended;

@@ -57,25 +57,28 @@ static int parse_change(struct control *c, const json_t *json, struct control_ch
                         struct err *e)
 {
     const json_t *egress = json_object_get(json, "egress");
+    const char *use = json_string_value(egress);
     if (net_policy_from_json(&out->rules, json_object_get(json, "policy"), e) < 0)
         return -1;
-    if (json_is_true(egress) != (c->passed_fd >= 0))
+    if ((use != NULL) != (c->passed_fd >= 0))
         return err_set(e, ERR_INVALID, "egress and the descriptor do not agree");
-    out->sets_egress = json_is_boolean(egress);
-    out->egress_fd = steal_fd(&c->passed_fd);
+    if (use && gate_parse_use(use, &out->egress, e) < 0)
+        return -1;
+    out->sets_egress = egress != NULL;
+    out->egress.fd = steal_fd(&c->passed_fd);
     return 0;
 }
 
 static void on_line(struct control *c, size_t len)
 {
     struct err e = ERR_INIT;
-    struct control_change change = {.egress_fd = -1};
+    struct control_change change = {.egress = {.fd = -1}};
     json_t *json = json_parse(c->line.data, len, &e);
     if (json && parse_change(c, json, &change, &e) == 0) {
         log_info("control.policy", "internet=%d allow=%zu deny=%zu egress=%s",
                  change.rules.internet, change.rules.allow_count, change.rules.deny_count,
                  !change.sets_egress    ? "kept"
-                 : change.egress_fd < 0 ? "none"
+                 : change.egress.fd < 0 ? "none"
                                         : "new");
         c->on_change(c->ctx, &change);
     }

@@ -3,13 +3,14 @@
 //
 // The client sends one line of JSON, {"policy": <net_policy.h>}, and gets one back: {} when the new
 // policy is in force, {"error": "<a sentence>"} when the old one stays in force. Then the
-// connection is closed. With "egress": true, the line brings a descriptor (SCM_RIGHTS): the packet
-// socket of a new cubby-egress. With false, there is no egress any more. The socket belongs to the
-// daemon: its mode keeps other users out, and the guest cannot reach it. netd serves a single
-// client at a time; the others wait to be accepted.
+// connection is closed. With "egress": "hand", "dial" or "both" (gate.h), the line brings a
+// descriptor (SCM_RIGHTS): the packet socket of a new cubby-egress. With false, there is no egress
+// any more. The socket belongs to the daemon: its mode keeps other users out, and the guest cannot
+// reach it. netd serves a single client at a time; the others wait to be accepted.
 #pragma once
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/net_policy.h"
+#include "sandbox-backend/netd/gate/gate.h"
 #include "sandbox-backend/netd/wire/pollset.h"
 
 #define CONTROL_LINE_MS (10 * 1000) // time for a client to send its line
@@ -17,8 +18,8 @@
 // What a client wants.
 struct control_change {
     struct net_policy rules;
-    bool sets_egress; // or the egress stays as it is
-    int egress_fd;    // the callback takes it (steal_fd); -1: none
+    bool sets_egress;          // or the egress stays as it is
+    struct gate_egress egress; // the callback takes its socket
 };
 
 struct control {

@@ -78,7 +78,7 @@ static int confine_self(struct err *e)
 
 static struct {
     int64_t frames_fd, listen_fd, control_fd, stats_fd, policy_fd, egress_fd, log_fd;
-    const char *mode, *policy, *log_level;
+    const char *mode, *policy, *egress_use, *log_level;
     bool help, version;
 } options = {.frames_fd = -1,
              .listen_fd = -1,
@@ -86,6 +86,7 @@ static struct {
              .stats_fd = -1,
              .policy_fd = -1,
              .egress_fd = -1,
+             .egress_use = "hand",
              .log_fd = 2,
              .mode = "public",
              .log_level = "info"};
@@ -120,8 +121,16 @@ static const struct opt table[] = {
      .type = OPT_INT,
      .value = &options.egress_fd,
      .arg = "FD",
-     .help = "packet socket to cubby-egress, which gets every TLS and HTTP connection",
+     .help = "packet socket to cubby-egress",
      .max = INT16_MAX},
+    {.name = "egress-use",
+     .type = OPT_STRING,
+     .value = &options.egress_use,
+     .arg = "USE",
+     .help =
+         "hand: cubby-egress gets every TLS and HTTP connection (default); dial: it makes every "
+         "TCP connection to the outside; both",
+     .choices = "hand|dial|both"},
     {.name = "mode",
      .type = OPT_STRING,
      .value = &options.mode,
@@ -210,15 +219,16 @@ static int read_policy(struct net_policy *policy, struct err *e)
 static int run(struct err *e)
 {
     struct net_policy policy;
-    const struct netd_options o = {
+    struct netd_options o = {
         .frames_fd = (int)options.frames_fd,
         .listen_fd = (int)options.listen_fd,
         .control_fd = (int)options.control_fd,
         .stats_fd = (int)options.stats_fd,
-        .egress_fd = (int)options.egress_fd,
+        .egress = {.fd = (int)options.egress_fd},
         .policy = &policy,
     };
-    if (confine_self(e) < 0 || read_policy(&policy, e) < 0)
+    if ((options.egress_fd >= 0 && gate_parse_use(options.egress_use, &o.egress, e) < 0) ||
+        confine_self(e) < 0 || read_policy(&policy, e) < 0)
         return -1;
     struct netd *n = netd_new(&o, e);
     net_policy_fini(&policy);

@@ -14,6 +14,7 @@ static void on_stack_frame(void *ctx, const uint8_t *frame, size_t len);
 static void on_stack_closed(void *ctx, int fd);
 static void on_stack_connected(void *ctx, int fd, const struct endpoint *to);
 static void on_stack_late(void *ctx, int fd, const struct endpoint *to);
+static bool on_stack_dial(void *ctx, int fd, const struct endpoint *to);
 static void on_gate_refused(void *ctx, const struct endpoint *to, const char *why,
                             const char *name);
 static void on_gate_allowed(void *ctx, const struct endpoint *to, const char *name);
@@ -40,8 +41,8 @@ static void set_rates(struct netd *n, const struct net_limits *limits)
 
 static int open_parts(struct netd *n, const struct netd_options *options, struct err *e)
 {
-    const struct stack_events events = {n, on_stack_frame, on_stack_closed, on_stack_connected,
-                                        on_stack_late};
+    const struct stack_events events = {
+        n, on_stack_frame, on_stack_closed, on_stack_connected, on_stack_late, on_stack_dial};
     const struct gate_events gate_events = {n, on_gate_refused, on_gate_allowed};
     bool is_off = options->control_fd < 0 && net_policy_is_closed(options->policy);
     if (fd_set_nonblock(options->frames_fd, e) < 0 || fd_set_nonblock(options->listen_fd, e) < 0)
@@ -56,7 +57,7 @@ static int open_parts(struct netd *n, const struct netd_options *options, struct
         return -1;
     n->resolver = resolver_new(&n->policy, &n->frames, &n->refusals);
     n->inward = inward_new(options->listen_fd, n->stack, &n->frames);
-    n->gate = gate_new(&n->policy, n->stack, options->egress_fd, &gate_events);
+    n->gate = gate_new(&n->policy, n->stack, &options->egress, &gate_events);
     set_rates(n, &options->policy->limits);
     prime_guest_arp(n);
     return 0;
@@ -144,10 +145,18 @@ static const char *refuses_opening(struct netd *n, const struct packet *packet)
     return NULL;
 }
 
+// A packet of a known UDP port opens nothing, so this is asked for each packet.
+static bool is_udp_past_proxy(struct netd *n, const struct packet *p)
+{
+    return p->proto == WIRE_PROTO_UDP && gate_dials(n->gate) && p->dst != WIRE_DNS_IP;
+}
+
 static void open_or_refuse(struct netd *n, struct filter_result *r)
 {
     const char *why = refuses_opening(n, &r->packet);
-    if (why)
+    if (is_udp_past_proxy(n, &r->packet))
+        filter_refuse(r, "UDP does not go through the upstream proxy");
+    else if (why)
         filter_refuse(r, why);
     else if (is_early_data(n, &r->packet))
         filter_refuse(r, "data in a SYN");
@@ -225,6 +234,12 @@ static void on_stack_late(void *ctx, int fd, const struct endpoint *to)
     gate_cut(n->gate, fd);
 }
 
+static bool on_stack_dial(void *ctx, int fd, const struct endpoint *to)
+{
+    struct netd *n = ctx;
+    return gate_dial(n->gate, fd, to);
+}
+
 static void on_gate_refused(void *ctx, const struct endpoint *to, const char *why, const char *name)
 {
     struct netd *n = ctx;
@@ -263,7 +278,7 @@ static void on_change(void *ctx, struct control_change *change)
     policy_set_rules(&n->policy, rules);
     set_rates(n, &rules->limits);
     if (change->sets_egress)
-        gate_set_egress(n->gate, steal_fd(&change->egress_fd));
+        gate_set_egress(n->gate, &change->egress);
     n->egress_changes = change->sets_egress;
     int count = stack_cut(n->stack, denies_connection, n);
     n->egress_changes = false;

@@ -73,7 +73,7 @@ struct netd_options {
     int control_fd; // control socket, listening; set to non-blocking, borrowed; -1: the policy
                     // never changes
     int stats_fd;   // a file that net_stats_create made; borrowed; -1: none
-    int egress_fd;  // SOCK_SEQPACKET to cubby-egress; taken; -1: the sandbox has no secrets
+    struct gate_egress egress;       // its socket is taken
     const struct net_policy *policy; // copied
 };
 

@@ -14,6 +14,7 @@ from egress_peer import Authority, Host
 from harness import process_exists, wait_for
 from jail_peer import AS_USER, NAMESPACES, UIDS, USER, mounts_of, namespace_of, of_user, status_of
 from proc import descriptors
+from socks_proxy import microsocks
 from tiers import tier  # noqa: F401
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give this machine an address")
@@ -164,6 +165,52 @@ def test_rules_change_while_it_runs(world, address):
     check_without()
     assert VALUE not in world.log.read_text() and not holders(world, VALUE)
     assert world.kill(sandbox) == 204
+
+
+def test_an_upstream_proxy(world, address):
+    """All connections of a running sandbox leave through a proxy, those with secrets and rules too, or not at all."""
+    password = secrets.token_hex(16)
+    lists = {"allowOut": [f"{address}/32"], "denyOut": ["0.0.0.0/0"]}
+    rules = {NAME: [{"transform": {"headers": {"Authorization": "Bearer ${e2b.secrets.API_KEY}"}}}]}
+    with microsocks(address, "me", password) as port:
+        proxy = {"address": f"{address}:{port}", "username": "me", "password": password}
+        made = world.create(timeout=600, network={**lists, "egressProxy": proxy})
+        sandbox = made["sandboxID"]
+
+        def put(**more):
+            answer = world.request("PUT", f"/sandboxes/{sandbox}/network", {**lists, **more}, timeout=60)
+            assert answer.status == 204, answer.body
+
+        assert world.command(made, f"echo {address} {NAME} {OTHER} >>/etc/hosts", "root")[0] == 0
+        code, out = curl(world, NAME, world.plain, scheme="http", made=made)
+        assert code == 0, out
+        put(egressProxy=proxy, rules=rules)
+        code, out = curl(world, NAME, world.host, made=made)
+        assert code == 0 and sent(world.host) == f"Bearer {VALUE}" and VALUE not in out, out
+        for depth in ("freeze", "hibernate"):
+            assert world.request("POST", f"/sandboxes/{sandbox}/pause", {"depth": depth}, timeout=120).status == 204
+            assert world.request("POST", f"/sandboxes/{sandbox}/resume", {"timeout": 600}, timeout=120).status == 201
+            code, out = curl(world, NAME, world.host, made=made)
+            assert code == 0, out
+        everything = world.command(made, "env; cat /proc/*/environ /proc/net/tcp 2>/dev/null", "root")[1]
+        assert password.encode() not in everything and not [p for p in holders(world, password) if p.name != "sandbox.json"]
+        before = len(world.host.requests), len(world.plain.requests)
+        put(egressProxy={**proxy, "password": "wrong"})
+        code, out = curl(world, NAME, world.plain, scheme="http", made=made)
+        assert code == 7, "refused, as by a host: " + out
+        put(egressProxy={**proxy, "password": "wrong"}, rules=rules)
+        code, out = curl(world, NAME, world.host, made=made)
+        assert code != 0, out
+    put(egressProxy=proxy)  # it has ended
+    code, out = curl(world, NAME, world.plain, scheme="http", made=made)
+    assert code == 7 and before == (len(world.host.requests), len(world.plain.requests)), "no other way"
+    told = world.request("GET", f"/sandboxes/{sandbox}/network").json
+    reasons = set(told["counters"]["refusedByReason"])
+    assert {"the upstream proxy refused the connection", "the upstream proxy cannot be reached"} <= reasons, told
+    put()
+    code, out = curl(world, NAME, world.plain, scheme="http", made=made)
+    assert code == 0, out
+    assert password not in world.log.read_text() and world.kill(sandbox) == 204
 
 
 def test_elsewhere(world):

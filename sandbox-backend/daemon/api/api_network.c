@@ -36,23 +36,36 @@ static void on_changed(const struct err *e, void *ctx)
         reply_empty(req);
 }
 
-// Set *out to the sandbox's secrets with the body's header rules. A body in Cubby's own form
-// ("mode") without rules keeps them, because `cubby network` knows none. E2B's form clears what it
-// leaves out.
+static bool is_same(const json_t *asked, const json_t *own)
+{
+    return own ? json_equal(asked, own) : !asked || json_is_null(asked);
+}
+
+// Return a member of the body. A body in Cubby's own form ("mode") keeps what it leaves out,
+// because `cubby network` knows neither rules nor a proxy. E2B's form clears it.
+static const json_t *member_or(const struct api_call *c, const char *name, const json_t *own)
+{
+    const json_t *asked = json_object_get(c->body, name);
+    return !asked && json_object_get(c->body, "mode") ? own : asked;
+}
+
+// Set *out to the sandbox's secrets with the body's header rules and upstream proxy.
 static int new_secrets(const struct api_call *c, json_t **out, struct err *e)
 {
     const struct sandbox *sb = c->sb;
-    const json_t *rules = json_object_get(c->body, "rules"), *own = secrets_rules(sb->secrets);
-    bool keeps = !rules && json_object_get(c->body, "mode");
-    const struct secrets_wish wish = {.rules = keeps ? own : rules, .owner = sb->owner};
+    const json_t *rules = secrets_rules(sb->secrets), *proxy = secrets_proxy(sb->secrets);
+    const struct secrets_wish wish = {.rules = member_or(c, "rules", rules),
+                                      .proxy = member_or(c, "egressProxy", proxy),
+                                      .owner = sb->owner};
     *out = NULL;
-    if (keeps || (own ? json_equal(rules, own) : body_is_empty(rules))) {
+    bool same_rules = is_same(wish.rules, rules) || (!rules && body_is_empty(wish.rules));
+    if (same_rules && is_same(wish.proxy, proxy)) {
         *out = json_incref(sb->secrets);
         return 0;
     }
     if (driver_need(sb->facts.driver, DRIVER_SECRETS, e) < 0)
         return -1;
-    return secrets_with_rules(&c->store->secrets, sb->secrets, &wish, out, e);
+    return secrets_with_network(&c->store->secrets, sb->secrets, &wish, out, e);
 }
 
 // Read the body into a policy and secrets, which are the caller's.

@@ -81,7 +81,6 @@ static int refuse_unavailable(const json_t *lists, const char *where, struct err
     static const struct {
         const char *key, *instead;
     } KEYS[] = {
-        {"egressProxy", "set https_proxy in envVars, and allow the proxy's address in allowOut"},
         {"httpsPorts", "Cubby does not look into TLS on any port"},
     };
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)

@@ -22,8 +22,8 @@ int body__check_members(const json_t *object, const char *where, const char *con
                         struct err *e);
 
 // Read a policy from `lists` (may be NULL): allowOut and denyOut, or mode, allow and deny; and
-// limits. Members that Cubby cannot offer (egressProxy, httpsPorts) are refused; the caller reads
-// rules. `where` as above. `special`: allowOut may name private addresses. *out is ended with
+// limits. Members that Cubby cannot offer (httpsPorts) are refused; the caller reads rules and
+// egressProxy. `where` as above. `special`: allowOut may name private addresses. *out is ended with
 // net_policy_fini, and zeroed after a failure.
 int body_network(const json_t *lists, const char *where, bool internet, bool special,
                  struct net_policy *out, struct err *e);

@@ -134,6 +134,7 @@ static int parse_secrets(const struct store *store, const json_t *body, struct c
     const struct secrets_wish wish = {
         .names = json_object_get(body, "secrets"),
         .rules = json_object_get(json_object_get(body, "network"), "rules"),
+        .proxy = json_object_get(json_object_get(body, "network"), "egressProxy"),
         .owner = out->owner,
         .env = out->env};
     return secrets_wanted(&store->secrets, &wish, &out->secrets, e);

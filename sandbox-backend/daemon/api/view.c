@@ -14,6 +14,7 @@
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sandbox/templates.h"
+#include "sandbox-backend/daemon/secrets/egress_proxy.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
 
 #define CLIENT_ID   "cubby"
@@ -158,6 +159,9 @@ static json_t *network_of(const struct sandbox *sb)
                              "denyOut", plain_addresses(deny));
     if (secrets_rules(sb->secrets))
         json_object_set(view, "rules", secrets_rules(sb->secrets));
+    json_t *proxy = egress_proxy_view(secrets_proxy(sb->secrets));
+    if (proxy)
+        set(view, "egressProxy", proxy);
     if (sb->mask_request_host)
         set(view, "maskRequestHost", json_string(sb->mask_request_host));
     json_decref(policy);

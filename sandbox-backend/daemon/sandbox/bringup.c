@@ -153,7 +153,7 @@ static int make_machine(struct bringup *b)
     spec.image = b->spec.image;
     spec.background = b->spec.background;
     spec.spare_taken = b->is_second ? NULL : &b->spare_taken;
-    spec.egress = egress;
+    spec.egress.config = egress;
     b->owed = true;
     b->starting = sb->facts.driver->create(sb->store->loop, &spec, on_ready, ending_on_exit, sb);
     secrets_wipe(&egress);

@@ -103,8 +103,10 @@ static int give_to_machine(struct network_change *n, struct err *e)
         return err_set(e, ERR_CONFLICT, "the sandbox is no longer running; try again when it runs");
     if (n->sets_egress && sandbox_egress_of(sb, n->secrets, &egress, e) < 0)
         return -1;
+    const struct machine_egress machine_egress = {egress, secrets_need_hands(n->secrets),
+                                                  secrets_need_dials(n->secrets)};
     if (n->sets_egress)
-        machine_set_egress(sb->machine, &n->policy, egress, on_set, n);
+        machine_set_egress(sb->machine, &n->policy, &machine_egress, on_set, n);
     else
         machine_set_policy(sb->machine, &n->policy, on_set, n);
     secrets_wipe(&egress);

@@ -138,6 +138,8 @@ struct machine_spec sandbox_machine_spec(const struct sandbox *sb, const char *t
                                  .dir = sb->dir,
                                  .template = template,
                                  .size = sb->size,
+                                 .egress = {.hands = secrets_need_hands(sb->secrets),
+                                            .dials = secrets_need_dials(sb->secrets)},
                                  .egress_trust = sb->store->secrets.trust,
                                  .policy = &sb->policy,
                                  .on_note = on_note};

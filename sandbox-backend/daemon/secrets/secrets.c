@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/secrets/egress_proxy.h"
 #include "sandbox-backend/daemon/secrets/header_rules.h"
 #include "sandbox-backend/daemon/secrets/secret_file.h"
 #include "sandbox-backend/daemon/secrets/secret_store.h"
@@ -224,34 +225,49 @@ static json_t *make_ca(struct err *e)
 }
 
 // Find the secrets of the search, and make the object. `ca` NULL: make an authority, too.
-static int complete(struct search *s, json_t *rules, json_t *ca, json_t **out, struct err *e)
+static int complete(struct search *s, json_t *ca, json_t **out, struct err *e)
 {
+    const json_t *rules = s->wish->rules;
     bool fits = give_all(s, e) == 0 && header_rules_check_filled(rules, s->given, e) == 0;
     json_t *own = !fits ? NULL : ca ? json_incref(ca) : make_ca(e);
     if (own)
-        *out = json_pack("{s:O, s:O*, s:o}", "given", s->given, "rules", rules, "ca", own);
+        *out = json_pack("{s:O, s:O*, s:O*, s:o}", "given", s->given, "rules", rules, "proxy",
+                         s->wish->proxy, "ca", own);
     return own ? 0 : -1;
+}
+
+// Check the rules and the proxy. On success both are new references, or NULL.
+static int check_network(const struct secrets_opts *opts, const struct secrets_wish *wish,
+                         json_t **rules, json_t **proxy, struct err *e)
+{
+    *rules = *proxy = NULL;
+    if (header_rules_parse(wish->rules, rules, e) == 0 &&
+        egress_proxy_parse(wish->proxy, opts->private_network, proxy, e) == 0)
+        return 0;
+    json_decref(steal(rules));
+    return -1;
 }
 
 int secrets_wanted(const struct secrets_opts *opts, const struct secrets_wish *wish, json_t **out,
                    struct err *e)
 {
     const json_t *names = wish->names;
-    json_t *rules = NULL;
+    json_t *rules, *proxy;
     *out = NULL;
     if (names && !json_is_null(names) &&
         (!json_is_array(names) || json_array_size(names) > SECRETS_OF_ONE_MAX))
         return err_set(e, ERR_INVALID, "secrets must be a list of at most %d names",
                        SECRETS_OF_ONE_MAX);
-    if (header_rules_parse(wish->rules, &rules, e) < 0)
+    if (check_network(opts, wish, &rules, &proxy, e) < 0)
         return -1;
-    if (!json_array_size(names) && !rules)
+    if (!json_array_size(names) && !rules && !proxy)
         return 0;
-    const struct secrets_wish checked = {names, rules, wish->owner, wish->env};
+    const struct secrets_wish checked = {names, rules, proxy, wish->owner, wish->env};
     struct search s = {.opts = opts, .wish = &checked, .given = json_object()};
-    int rc = complete(&s, rules, NULL, out, e);
+    int rc = complete(&s, NULL, out, e);
     json_decref(s.given);
     json_decref(rules);
+    json_decref(proxy);
     return rc;
 }
 
@@ -266,26 +282,32 @@ static json_t *given_to_guest(const json_t *secrets)
     return given;
 }
 
-int secrets_with_rules(const struct secrets_opts *opts, const json_t *secrets,
-                       const struct secrets_wish *wish, json_t **out, struct err *e)
+int secrets_with_network(const struct secrets_opts *opts, const json_t *secrets,
+                         const struct secrets_wish *wish, json_t **out, struct err *e)
 {
-    json_t *rules = NULL;
+    json_t *rules, *proxy;
     *out = NULL;
-    if (header_rules_parse(wish->rules, &rules, e) < 0)
+    if (check_network(opts, wish, &rules, &proxy, e) < 0)
         return -1;
-    if (!secrets && !rules)
+    if (!secrets && !rules && !proxy)
         return 0;
-    const struct secrets_wish checked = {.rules = rules, .owner = wish->owner};
+    const struct secrets_wish checked = {.rules = rules, .proxy = proxy, .owner = wish->owner};
     struct search s = {.opts = opts, .wish = &checked, .given = given_to_guest(secrets)};
-    int rc = complete(&s, rules, json_object_get(secrets, "ca"), out, e);
+    int rc = complete(&s, json_object_get(secrets, "ca"), out, e);
     json_decref(s.given);
     json_decref(rules);
+    json_decref(proxy);
     return rc;
 }
 
-bool secrets_need_egress(const json_t *secrets)
+bool secrets_need_hands(const json_t *secrets)
 {
     return json_object_size(json_object_get(secrets, "given")) > 0 || secrets_rules(secrets);
+}
+
+bool secrets_need_dials(const json_t *secrets)
+{
+    return secrets_proxy(secrets) != NULL;
 }
 
 // ---- for egress
@@ -379,13 +401,29 @@ static void add_all(struct buf *out, const struct secrets_opts *opts, const json
     json_decref(file);
 }
 
+// Add the proxy, whose password is a value, too.
+static void add_proxy(struct buf *out, const struct secrets_opts *opts, const json_t *proxy,
+                      const struct value_user *user)
+{
+    const char *password = json_string_value(json_object_get(proxy, "password"));
+    json_t *json = egress_proxy_for_egress(proxy, opts->private_network);
+    char *text auto_free = json ? json_to_string(json) : NULL;
+    json_decref(json);
+    if (!text)
+        return;
+    if (password && user->use)
+        user->use(password, user->ctx);
+    buf_printf(out, "\"proxy\":%s,", text);
+    explicit_bzero(text, strlen(text));
+}
+
 char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, const char *owner,
                      secrets_value_cb on_value, void *ctx, struct secrets_missing *missing)
 {
     const struct value_user user = {on_value, ctx};
     struct buf out = BUF_INIT;
     *missing = (struct secrets_missing){0};
-    if (!secrets_need_egress(secrets))
+    if (!secrets_need_hands(secrets) && !secrets_need_dials(secrets))
         return NULL;
     json_t *rules =
         header_rules_for_egress(secrets_rules(secrets), json_object_get(secrets, "given"));
@@ -400,6 +438,7 @@ char *secrets_egress(const struct secrets_opts *opts, const json_t *secrets, con
         add_string(&out, opts->trust);
         buf_addc(&out, ',');
     }
+    add_proxy(&out, opts, secrets_proxy(secrets), &user);
     buf_adds(&out, "\"secrets\":[");
     add_all(&out, opts, secrets, owner, &user, missing);
     buf_adds(&out, "]}");
@@ -456,4 +495,9 @@ json_t *secrets_names(const json_t *secrets)
 json_t *secrets_rules(const json_t *secrets)
 {
     return json_object_get(secrets, "rules");
+}
+
+json_t *secrets_proxy(const json_t *secrets)
+{
+    return json_object_get(secrets, "proxy");
 }

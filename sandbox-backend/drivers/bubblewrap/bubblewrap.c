@@ -174,7 +174,7 @@ static struct machine *create(uv_loop_t *loop, const struct machine_spec *spec,
 {
     struct nested *n = nested_new(&KIND, loop, spec, on_ready, on_exit, ctx);
     struct err e = ERR_INIT;
-    if (begin(n, spec->egress != NULL, &e) < 0)
+    if (begin(n, spec->egress.config != NULL, &e) < 0)
         core_fail(&n->core, &e); // the loop reports the failure to the daemon
     return &n->core.machine;
 }

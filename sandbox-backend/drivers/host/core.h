@@ -112,6 +112,7 @@ struct machine_core {
     struct subproc *netd;   // NULL: the machine has no network card
     struct subproc *egress; // NULL: the sandbox has no secrets
     char *egress_config;    // for the start; then NULL
+    const char *egress_use; // literal; --egress-use of cubby-netd, for a start
     char *egress_trust;     // file that egress reads beside the system's; or NULL
     int netd_log;
     int egress_log;
@@ -200,8 +201,9 @@ struct machine_request {
     machine_saved_cb on_saved; // or this
     machine_runs_cb on_runs;   // of a save; may be NULL
     void *ctx;
-    char *text;   // owned; the argument of `serve`: a policy or a directory
-    char *egress; // owned; of core_set_egress. It holds secrets
+    char *text;             // owned; the argument of `serve`: a policy or a directory
+    char *egress;           // owned; of core_set_egress. It holds secrets
+    const char *egress_use; // literal
     enum machine_save_use use;
     bool answered; // the result is known, and stored below
     struct err error;
@@ -255,8 +257,10 @@ int core_network(const struct machine *machine, enum machine_net which, struct n
 int core__egress_start(struct machine_core *c, int *netd_end, struct err *e);
 void core__egress_adopt(struct machine_core *c, const json_t *record);
 void core__egress_forget(struct machine_core *c); // wipes the configuration of egress
-void core_set_egress(struct machine *machine, const struct net_policy *policy, const char *egress,
-                     machine_done_cb cb, void *ctx); // machine_ops
+const char *core__egress_use(const struct machine_egress *egress); // for cubby-netd; a literal
+void core_set_egress(struct machine *machine, const struct net_policy *policy,
+                     const struct machine_egress *egress, machine_done_cb cb,
+                     void *ctx); // machine_ops
 
 // ---- core_policy.c
 
@@ -268,9 +272,10 @@ void core_set_policy(struct machine *machine, const struct net_policy *policy, m
                      void *ctx); // machine_ops
 // A message to netd.
 struct policy_message {
-    const char *text; // the policy; copied
-    bool sets_egress; // netd hands connections to `egress_fd` from now on, or to nobody if it is -1
-    int egress_fd;    // closed in any case
+    const char *text;       // the policy; copied
+    bool sets_egress;       // netd uses the egress at `egress_fd` from now on, or none if it is -1
+    int egress_fd;          // closed in any case
+    const char *egress_use; // literal
     void (*done)(struct machine_core *c, const struct err *e); // from the loop
 };
 void core__policy_send(struct machine_core *c, const struct policy_message *message);

@@ -92,7 +92,8 @@ static struct subproc *start(struct machine_core *c, int *netd_end, int *log, st
     const int fds[] = {-1, *log, *log, its, config, stats};
     struct spawn_opts opts = {.file = file, .argv = argv, .fds = fds, .fd_count = ARRAY_LEN(fds)};
     const char *const files[] = {EGRESS_BUNDLES, c->egress_trust, NULL};
-    const struct jailed_program program = {.kind = JAIL_NETWORK, .files = files};
+    const struct jailed_program program = {
+        .kind = JAIL_NETWORK, .files = files, .resolves = !str_eq(c->egress_use, "hand")};
     struct subproc *p = stats < 0 ? NULL : core_start_jailed(c, &program, &opts, on_egress_exit, e);
     *netd_end = pair[0];
     return p;
@@ -177,6 +178,7 @@ static void serve_egress(struct machine_core *c, struct machine_request *r)
     struct err e = ERR_INIT;
     int netd_end = -1;
     c->egress_config = steal(&r->egress);
+    c->egress_use = r->egress_use;
     if (!c->netd)
         err_set(&e, ERR_UNIMPLEMENTED, "this sandbox has no network, so it has no network policy");
     else if (c->egress_config)
@@ -191,17 +193,22 @@ static void serve_egress(struct machine_core *c, struct machine_request *r)
     c->egress_changes = true;
     if (c->egress_next)
         core_confine(&c->machine, subproc_pid(c->egress_next));
-    const struct policy_message message = {
-        .text = r->text, .sets_egress = true, .egress_fd = netd_end, .done = on_netd_answer};
+    const struct policy_message message = {r->text, true, netd_end, r->egress_use, on_netd_answer};
     core__policy_send(c, &message);
 }
 
-void core_set_egress(struct machine *machine, const struct net_policy *policy, const char *egress,
-                     machine_done_cb cb, void *ctx)
+const char *core__egress_use(const struct machine_egress *egress)
+{
+    return egress->hands && egress->dials ? "both" : egress->dials ? "dial" : "hand";
+}
+
+void core_set_egress(struct machine *machine, const struct net_policy *policy,
+                     const struct machine_egress *egress, machine_done_cb cb, void *ctx)
 {
     struct machine_request *r = core_request_new(core_of(machine), serve_egress, ctx);
     r->on_done = cb;
     r->text = core__policy_text(policy);
-    r->egress = egress ? xstrdup(egress) : NULL;
+    r->egress = egress->config ? xstrdup(egress->config) : NULL;
+    r->egress_use = core__egress_use(egress);
     core_request(r);
 }

@@ -41,15 +41,15 @@ static int start_netd(struct machine_core *c, const struct netd_fds *own, struct
     int policy auto_close = fd_open_memory("policy", c->policy, strlen(c->policy), e);
     if (policy < 0)
         return -1;
-    const char *const args[] = {
-        NETD_PROGRAM,   "--frames-fd",   NETD_FD_FRAMES, "--listen-fd", NETD_FD_LISTEN,
-        "--control-fd", NETD_FD_CONTROL, "--stats-fd",   NETD_FD_STATS, "--policy-fd",
-        NETD_FD_POLICY, "--egress-fd",   NETD_FD_EGRESS, NULL};
+    const char *const args[] = {NETD_PROGRAM,   "--frames-fd",  NETD_FD_FRAMES,  "--listen-fd",
+                                NETD_FD_LISTEN, "--control-fd", NETD_FD_CONTROL, "--stats-fd",
+                                NETD_FD_STATS,  "--policy-fd",  NETD_FD_POLICY,  "--egress-fd",
+                                NETD_FD_EGRESS, "--egress-use", c->egress_use,   NULL};
     char *argv[ARRAY_LEN(args)]; // execve(2) takes no const, but changes nothing
     for (size_t i = 0; i < ARRAY_LEN(args); i++)
         argv[i] = (char *)(uintptr_t)args[i];
     if (egress < 0)
-        argv[ARRAY_LEN(args) - 3] = NULL;
+        argv[ARRAY_LEN(args) - 5] = NULL;
     char *path auto_free = str_printf("%s/" CORE_NET_STATS, c->dir);
     int stats auto_close = net_stats_create(path, e);
     if (stats < 0)

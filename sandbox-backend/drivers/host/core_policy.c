@@ -105,9 +105,8 @@ void core__policy_send(struct machine_core *core, const struct policy_message *m
     struct policy_call *c = xcalloc(1, sizeof *c);
     int fd = message->sets_egress ? message->egress_fd : -1;
     *c = (struct policy_call){.core = core, .done = message->done, .handles = 2, .egress_fd = fd};
-    const char *egress = !message->sets_egress ? ""
-                         : fd < 0              ? ",\"egress\":false"
-                                               : ",\"egress\":true";
+    char *egress auto_free = fd < 0 ? xstrdup(message->sets_egress ? ",\"egress\":false" : "")
+                                    : str_printf(",\"egress\":\"%s\"", message->egress_use);
     c->line = str_printf("{\"policy\":%s%s}\n", message->text, egress);
     deadline_init(&c->deadline, core->loop, on_late);
     core->policy_call = c;

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -20,9 +21,9 @@
 #include "sandbox-backend/netd/policy/filter.h"
 
 struct gate {
-    struct policy *policy; // borrowed
-    struct stack *stack;   // borrowed
-    int egress_fd;         // owned; -1: none
+    struct policy *policy;     // borrowed
+    struct stack *stack;       // borrowed
+    struct gate_egress egress; // its socket is owned
     struct gate_events events;
     struct gated *by_fd[POLLSET_MAX]; // by libslirp's descriptor
     struct gated *items[GATE_MAX];    // owned; those whose real socket the gate holds
@@ -37,14 +38,15 @@ static bool clear_requests(struct gate *g, struct gated *c);
 static void watch_time(struct gate *g, struct gated *c);
 static void refuse(struct gate *g, struct gated *c, const char *why, const char *name);
 
-struct gate *gate_new(struct policy *policy, struct stack *stack, int egress_fd,
+struct gate *gate_new(struct policy *policy, struct stack *stack, const struct gate_egress *egress,
                       const struct gate_events *events)
 {
     struct gate *g = xcalloc(1, sizeof(*g));
     g->policy = policy;
     g->stack = stack;
-    g->egress_fd = egress_fd;
+    g->egress = *egress;
     g->events = *events;
+    stack_set_dials(stack, egress->dials);
     return g;
 }
 
@@ -79,19 +81,36 @@ void gate_free(struct gate *g)
     for (int fd = 0; fd < POLLSET_MAX; fd++)
         if (g->by_fd[fd])
             forget(g, g->by_fd[fd]);
-    mem_close_fd(&g->egress_fd);
+    mem_close_fd(&g->egress.fd);
     free(g);
 }
 
-void gate_set_egress(struct gate *g, int egress_fd)
+void gate_set_egress(struct gate *g, const struct gate_egress *egress)
 {
-    mem_close_fd(&g->egress_fd);
-    g->egress_fd = egress_fd;
+    mem_close_fd(&g->egress.fd);
+    g->egress = *egress;
+    stack_set_dials(g->stack, egress->dials);
+}
+
+int gate_parse_use(const char *text, struct gate_egress *out, struct err *e)
+{
+    bool both = strcmp(text, "both") == 0;
+    out->hands = both || strcmp(text, "hand") == 0;
+    out->dials = both || strcmp(text, "dial") == 0;
+    if (out->hands || out->dials)
+        return 0;
+    return err_set(e, ERR_INVALID, "the use of egress must be hand, dial or both");
+}
+
+// Return whether TLS and HTTP connections are handed over.
+static bool hands(const struct gate *g)
+{
+    return g->egress.fd >= 0 && g->egress.hands;
 }
 
 bool gate_wants(struct gate *g, const struct endpoint *to)
 {
-    return g->egress_fd >= 0 || policy_asks_name(g->policy, to);
+    return hands(g) || policy_asks_name(g->policy, to);
 }
 
 void gate_take(struct gate *g, int fd, const struct endpoint *to)
@@ -154,7 +173,7 @@ static const char *denies_hello(struct gate *g, const struct gated *c, const str
         return "CONNECT to a proxy";
     if (!h->name.text[0])
         return "no server name was shown";
-    if (h->has_upgrade && g->egress_fd < 0)
+    if (h->has_upgrade && !hands(g))
         return "a change of protocol (Upgrade)";
     return policy_denies_name(g->policy, &c->to, h->name.text);
 }
@@ -192,7 +211,7 @@ static void judge_hello(struct gate *g, struct gated *c)
         return;
     if (h.kind == HELLO_MORE) {
         // Slowness must not let TLS or HTTP bypass cubby-egress.
-        bool is_needed = policy_asks_name(g->policy, &c->to) || (g->egress_fd >= 0 && is_late);
+        bool is_needed = policy_asks_name(g->policy, &c->to) || (hands(g) && is_late);
         h.kind = is_needed ? HELLO_BAD : HELLO_OTHER;
         h.why =
             is_late ? "the protocol was not known in time" : "an end before the protocol was known";
@@ -208,7 +227,7 @@ static void allow(struct gate *g, struct gated *c, const struct hello *h)
 {
     bool is_web = h->kind == HELLO_TLS || h->kind == HELLO_HTTP;
     c->name = h->name;
-    if (is_web && g->egress_fd >= 0 && !hand_over(g, c, h))
+    if (is_web && hands(g) && !hand_over(g, c, h))
         return;
     tell_allowed(g, c, c->name.text);
     if (c->state == GATED_HANDED)
@@ -219,30 +238,32 @@ static void allow(struct gate *g, struct gated *c, const struct hello *h)
         gated_set_state(c, GATED_FORWARD);
 }
 
-static void write_message(struct buf *text, const struct endpoint *to, const char *name,
-                          bool is_tls)
+static void write_message(struct buf *text, const struct endpoint *to, const struct hello *h)
 {
     char address[INET_ADDRSTRLEN];
     struct in_addr in = {.s_addr = htonl(to->address)};
     inet_ntop(AF_INET, &in, address, sizeof(address));
-    json_t *json = json_pack("{s:s, s:s, s:i, s:b}", "name", name, "address", address, "port",
-                             (int)to->port, "tls", is_tls);
+    json_t *json =
+        h ? json_pack("{s:s, s:s, s:i, s:b}", "name", h->name.text, "address", address, "port",
+                      (int)to->port, "tls", h->kind == HELLO_TLS)
+          : json_pack("{s:s, s:i, s:b}", "address", address, "port", (int)to->port, "dial", true);
     json_to_buf(text, json);
     json_decref(json);
 }
 
-// Send the guest's end `fd`, which is closed in any case, to the egress proxy (egress.h has the
-// contract). Return NULL, or why the proxy did not take it. Never waits.
-static const char *send_to_egress(int egress_fd, int fd, const struct endpoint *to,
-                                  const char *name, bool is_tls)
+// Send a socket, which is closed in any case, to cubby-egress (egress.h has the contract): the
+// guest's end of a connection that showed `h`, or (`h` NULL) the other end of one to be dialled.
+// Return NULL, or why it was not taken. Never waits.
+static const char *send_to_egress(struct gate *g, int fd, const struct endpoint *to,
+                                  const struct hello *h)
 {
-    int guest auto_close = fd;
+    int sent auto_close = fd;
     struct buf text auto_buf = BUF_INIT;
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {.bytes = {0}};
-    write_message(&text, to, name, is_tls);
+    write_message(&text, to, h);
     struct iovec iov = {.iov_base = text.data, .iov_len = text.len};
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
@@ -252,19 +273,38 @@ static const char *send_to_egress(int egress_fd, int fd, const struct endpoint *
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &guest, sizeof(int));
-    if (sendmsg(egress_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+    memcpy(CMSG_DATA(c), &sent, sizeof(int));
+    if (sendmsg(g->egress.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
         return NULL;
     return errno == EAGAIN ? "the egress proxy is busy" : "the egress proxy is gone";
+}
+
+bool gate_dials(const struct gate *g)
+{
+    return g->egress.dials;
+}
+
+bool gate_dial(struct gate *g, int fd, const struct endpoint *to)
+{
+    int pair[2];
+    const char *why = "too few descriptors for the gate";
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0) {
+        why = send_to_egress(g, pair[1], to, NULL);
+        if (!why && dup3(pair[0], fd, O_CLOEXEC) < 0)
+            why = "too few descriptors for the gate";
+        close(pair[0]);
+    }
+    if (why)
+        g->events.on_refused(g->events.ctx, to, why, "");
+    return !why;
 }
 
 // Return false if the connection is refused instead.
 static bool hand_over(struct gate *g, struct gated *c, const struct hello *h)
 {
     int guest = gated_take_guest(c);
-    const char *why =
-        guest < 0 ? "the server spoke first, or no descriptors left"
-                  : send_to_egress(g->egress_fd, guest, &c->to, c->name.text, h->kind == HELLO_TLS);
+    const char *why = guest < 0 ? "the server spoke first, or no descriptors left"
+                                : send_to_egress(g, guest, &c->to, h);
     if (why) {
         refuse(g, c, why, c->name.text);
         return false;

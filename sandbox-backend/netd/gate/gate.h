@@ -26,6 +26,10 @@
 //   80 or 443 (policy_denies_nameless), for example "github.com:22".
 // - CONNECT: refused. A rule can allow a proxy by its address.
 //
+// A sandbox with an upstream proxy has a cubby-egress, too, which makes the connections
+// (gate_dial). Everything above is then the same, with a socket to cubby-egress in place of the
+// real one.
+//
 // A sandbox with secrets has a cubby-egress, and every outward connection comes to the gate. If the
 // policy asks for a name, the gate first judges the name. Then it hands TLS and HTTP connections
 // over to cubby-egress, and closes its own connection, which only showed that the server answers.
@@ -53,6 +57,16 @@
 
 struct gate;
 
+// What cubby-egress does for this sandbox.
+struct gate_egress {
+    int fd;     // a SOCK_SEQPACKET socket to it; -1: there is none
+    bool hands; // TLS and HTTP connections are handed over to it
+    bool dials; // it makes all TCP connections to the outside (stack_set_dials)
+};
+
+// Set `hands` and `dials` of *out from "hand", "dial" or "both".
+int gate_parse_use(const char *text, struct gate_egress *out, struct err *e);
+
 struct gate_events {
     void *ctx;
     void (*on_refused)(void *ctx, const struct endpoint *to, const char *why, const char *name);
@@ -61,14 +75,17 @@ struct gate_events {
     void (*on_allowed)(void *ctx, const struct endpoint *to, const char *name);
 };
 
-// `policy` and `stack` are borrowed. The gate takes `egress_fd`: a SOCK_SEQPACKET socket to
-// cubby-egress, or -1.
-struct gate *gate_new(struct policy *policy, struct stack *stack, int egress_fd,
+// `policy` and `stack` are borrowed. The gate takes the socket of `egress`.
+struct gate *gate_new(struct policy *policy, struct stack *stack, const struct gate_egress *egress,
                       const struct gate_events *events);
 void gate_free(struct gate *g); // after the stack
-// Hand connections to another cubby-egress (the gate takes its socket), or to none (-1). The old
-// one ends, and with it the connections that it has.
-void gate_set_egress(struct gate *g, int egress_fd);
+// Use another cubby-egress (the gate takes its socket), or none. The old one ends, and with it the
+// connections that it has.
+void gate_set_egress(struct gate *g, const struct gate_egress *egress);
+
+bool gate_dials(const struct gate *g); // whether cubby-egress makes the connections
+// Let cubby-egress make a connection (on_dial, stack.h). False: it is refused and noted.
+bool gate_dial(struct gate *g, int fd, const struct endpoint *to);
 
 // Return whether a connection to `to` must pass the gate.
 bool gate_wants(struct gate *g, const struct endpoint *to);

@@ -27,6 +27,10 @@ struct stack {
     uint8_t owner[POLLSET_MAX];      // enum owner of each descriptor that libslirp registered
     struct outward_list outward;     // the guest's connections, for OWNER_TCP_OUT
     bool is_connecting[POLLSET_MAX]; // likewise
+    bool dials;                      // stack_set_dials()
+    bool is_dialling[POLLSET_MAX];   // connecting, and on_dial's socket tells how it goes
+    int idle_fd;                     // owned; stands for a connection before on_dial
+    int opened_fd;                   // the connection that the packet has opened; -1: none
     struct halfopen half;            // likewise
     uint16_t udp_port[POLLSET_MAX];  // the guest's source port, for OWNER_UDP_OUT
     uint8_t udp_known[65536 / 8];    // bit set of source ports that have a socket
@@ -112,6 +116,16 @@ static void adopt(struct stack *s, int fd)
     s->adopt_fd = -1;
 }
 
+// libslirp has made a socket for a connection, and will connect it next. If somebody else makes the
+// connection, put a datagram socket in its place: connecting that sends nothing.
+static void note_opened(struct stack *s, int fd)
+{
+    s->opened_fd = fd;
+    s->is_dialling[fd] = s->dials && s->input->dst != WIRE_DNS_IP;
+    if (s->is_dialling[fd])
+        dup3(s->idle_fd, fd, O_CLOEXEC); // fails only for wrong arguments
+}
+
 static void on_register_fd(int fd, void *ctx)
 {
     struct stack *s = ctx;
@@ -125,6 +139,7 @@ static void on_register_fd(int fd, void *ctx)
         outward_list_add(&s->outward, fd, s->input, &s->behind);
         s->is_connecting[fd] = true;
         s->tcp_out++;
+        note_opened(s, fd);
     } else if (s->input && s->input->proto == WIRE_PROTO_UDP) {
         s->owner[fd] = OWNER_UDP_OUT;
         s->udp_port[fd] = s->input->sport;
@@ -142,6 +157,8 @@ static void on_unregister_fd(int fd, void *ctx)
     s->owner[fd] = OWNER_NONE;
     if (owner == OWNER_TCP_OUT) {
         s->tcp_out--;
+        s->is_dialling[fd] = false;
+        s->opened_fd = fd == s->opened_fd ? -1 : s->opened_fd;
         outward_list_remove(&s->outward, fd);
         halfopen_end(&s->half, fd);
         s->events.on_closed(s->events.ctx, fd);
@@ -190,7 +207,8 @@ struct stack *stack_new(const struct stack_events *events, bool is_restricted, s
 {
     struct stack *s = xcalloc(1, sizeof(*s));
     s->events = *events;
-    s->adopt_fd = s->adopted_fd = -1;
+    s->adopt_fd = s->adopted_fd = s->opened_fd = -1;
+    s->idle_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     SlirpConfig config = {
         .version = 4,
         .restricted = is_restricted,
@@ -206,9 +224,10 @@ struct stack *stack_new(const struct stack_events *events, bool is_restricted, s
         .disable_dns = is_restricted,
         .disable_dhcp = true,
     };
-    s->slirp = slirp_new(&config, &callbacks, s);
+    s->slirp = s->idle_fd < 0 ? NULL : slirp_new(&config, &callbacks, s);
     if (!s->slirp) {
         err_set(e, ERR_INTERNAL, "libslirp %s did not start", slirp_version_string());
+        mem_close_fd(&s->idle_fd);
         free(s);
         return NULL;
     }
@@ -221,7 +240,44 @@ void stack_free(struct stack *s)
     if (!s)
         return;
     slirp_cleanup(s->slirp);
+    close(s->idle_fd);
     free(s);
+}
+
+// ---- connections that somebody else makes
+
+// Refuse a connection that could not be made: the guest gets a reset in answer to its SYN. libslirp
+// goes on with a broken connection.
+static void refuse_dial(struct stack *s, int fd)
+{
+    uint8_t frame[WIRE_TCP_FRAME_BYTES];
+    const struct outward o = s->outward.items[fd];
+    const struct outward_numbers n = {.are_known = true, .ack = o.first_seq + 1};
+    s->is_dialling[fd] = s->is_connecting[fd] = false;
+    outward_reset_guest(&o, &n, frame);
+    s->events.on_frame(s->events.ctx, frame, sizeof(frame));
+    stack_reset(fd);
+}
+
+static void dial(struct stack *s, int fd)
+{
+    const struct endpoint to = s->outward.items[fd].to;
+    if (!s->events.on_dial(s->events.ctx, fd, &to))
+        refuse_dial(s, fd);
+}
+
+// The socket of on_dial is readable. Return false if it says nothing yet.
+static bool finish_dial(struct stack *s, int fd)
+{
+    char byte = 1;
+    ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n == 1 && byte == 0)
+        s->is_dialling[fd] = false;
+    else
+        refuse_dial(s, fd);
+    return true;
 }
 
 // ---- frames
@@ -233,8 +289,16 @@ void stack_input(struct stack *s, const struct packet *p)
     if (o && !behind_take(&o->behind, p))
         return;
     s->input = p;
+    s->opened_fd = -1;
     slirp_input(s->slirp, p->frame, (int)p->len);
     s->input = NULL;
+    if (s->opened_fd >= 0 && s->is_dialling[s->opened_fd])
+        dial(s, s->opened_fd);
+}
+
+void stack_set_dials(struct stack *s, bool dials)
+{
+    s->dials = dials;
 }
 
 void stack_input_made(struct stack *s, uint8_t frame[WIRE_TCP_FRAME_BYTES])
@@ -291,6 +355,8 @@ static int on_add_poll(int fd, int events, void *ctx)
                        (s->hold == STACK_HOLD_OUTSIDE && s->owner[fd] != OWNER_DIALLED);
         if (is_held || s->is_eof_held[fd])
             wanted &= (short)~POLLIN;
+        if (s->is_dialling[fd])
+            wanted = POLLIN;
     }
     return pollset_add(s->filling, wanted ? fd : -1, wanted);
 }
@@ -320,6 +386,12 @@ static int on_get_revents(int index, void *ctx)
 {
     struct stack *s = ctx;
     const struct pollfd *p = &s->polled->fds[index];
+    struct pollfd dialled = {p->fd, POLLOUT, POLLOUT};
+    if (p->fd >= 0 && p->fd < POLLSET_MAX && s->is_dialling[p->fd]) {
+        if (!p->revents || !finish_dial(s, p->fd))
+            return 0;
+        p = &dialled; // libslirp waits until its socket can be written
+    }
     short events = p->revents;
     if (p->fd < 0)
         return 0;

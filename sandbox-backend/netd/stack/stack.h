@@ -31,11 +31,19 @@ struct stack_events {
     // The guest has not ended this handshake within HALFOPEN_MS; the connection is about to be
     // ended.
     void (*on_late)(void *ctx, int fd, const struct endpoint *to);
+    // With stack_set_dials: the guest opens a connection to the outside. Put a socket in the place
+    // of its descriptor that becomes readable when the connection is made (one zero byte) or has
+    // failed (anything else). False: it has failed already.
+    bool (*on_dial)(void *ctx, int fd, const struct endpoint *to);
 };
 
 // `is_restricted` makes libslirp itself refuse everything but inward connections.
 struct stack *stack_new(const struct stack_events *events, bool is_restricted, struct err *e);
 void stack_free(struct stack *s); // closes every socket, and calls on_closed for the dialled ones
+
+// Whether somebody else makes the guest's TCP connections to the outside (on_dial). libslirp then
+// never connects a TCP socket, except to the host's resolver.
+void stack_set_dials(struct stack *s, bool dials);
 
 // Give libslirp a frame that the filter let through. A frame after a hole is dropped when libslirp
 // holds too many of them.

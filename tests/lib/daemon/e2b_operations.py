@@ -109,14 +109,14 @@ Template.assignTags, removeTags, getTags | POST /templates/tags, DELETE /templat
 Volume.create, connect, list, getInfo, destroy | POST /volumes, GET /volumes, GET /volumes/{}, DELETE /volumes/{} | protocol/daemon/test_daemon_volumes.py::test_sdks
 volume.list, makeDir, getInfo, exists, updateMetadata, readFile, writeFile, remove | | protocol/daemon/test_daemon_volumes.py::test_sdks
 Sandbox.create: network rules | POST /sandboxes | protocol/daemon/test_daemon_secret_api.py::test_sdks
-Sandbox.create: network egressProxy | - | protocol/daemon/test_daemon_create.py::test_refused
+Sandbox.create: network egressProxy | POST /sandboxes | protocol/egress/test_egress_proxy_api.py::test_sdks
 Template.build, buildInBackground | POST /v3/templates, POST /v2/templates/{}/builds/{}, GET /templates/{}/files/{} | protocol/daemon/test_daemon_builds.py::test_a_build_becomes_a_template
 Sandbox.pause, sandbox.pause, Sandbox.betaPause, sandbox.betaPause | POST /sandboxes/{}/pause | sandbox_pause
 Sandbox.getFullInfo | GET /sandboxes/{} | sandbox_create
 Sandbox.getMetrics, sandbox.getMetrics | GET /sandboxes/{}/metrics | sandbox_metrics
 Sandbox.createSnapshot, listSnapshots, deleteSnapshot, sandbox.createSnapshot, listSnapshots | POST /sandboxes/{}/snapshots, GET /snapshots, DELETE /templates/{} | sandbox_snapshot
 Sandbox.updateNetwork, sandbox.updateNetwork | PUT /sandboxes/{}/network | protocol/daemon/test_daemon_control.py::test_network_put_replaces_all
-Sandbox.updateNetwork: rules | PUT /sandboxes/{}/network | protocol/daemon/test_daemon_secret_api.py::test_sdks
+Sandbox.updateNetwork: rules, egressProxy | PUT /sandboxes/{}/network | protocol/daemon/test_daemon_secret_api.py::test_sdks
 sandbox.getHost | | sandbox_host
 sandbox.isRunning | | sandbox_kill
 Sandbox.create: mcp | - | protocol/daemon/test_daemon_create.py::test_refused

@@ -154,11 +154,13 @@ class Host(Threaded):
 class Egress:
     """A running cubby-egress."""
 
-    def __init__(self, ca, secrets, trust=None, rules=None):
+    def __init__(self, ca, secrets, trust=None, rules=None, proxy=None):
         self.ca = ca
         config = {"ca": {"certificate": ca.pem(), "key": ca.key_pem()}, "secrets": secrets}
         if rules is not None:
             config["rules"] = rules
+        if proxy is not None:
+            config["proxy"] = proxy
         if trust:
             config["trust"] = str(trust)
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -201,6 +203,15 @@ class Egress:
             self.hand(given.fileno(), name, address, port, tls)
         guest.settimeout(60)
         return guest
+
+    def connect_dial(self, port, address="127.0.0.1"):
+        """netd's end of a connection that egress makes through the upstream proxy."""
+        ours, given = socket.socketpair()
+        with given:
+            message = {"address": address, "port": port, "dial": True}
+            socket.send_fds(self.socket, [json.dumps(message).encode()], [given.fileno()])
+        ours.settimeout(60)
+        return ours
 
     def context(self):
         c = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -26,10 +26,10 @@ def fixture_authorities(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def running(authorities, rules=None):
+def running(authorities, rules=None, proxy=None):
     """A cubby-egress that trusts the hosts' authority; it must end cleanly and never log a value."""
     hosts, ca, _ = authorities
-    egress = Egress(ca, SECRETS, hosts.path, rules)
+    egress = Egress(ca, SECRETS, hosts.path, rules, proxy)
     opened = []
 
     def host(*names, behave=None, pair=None, tls=True):

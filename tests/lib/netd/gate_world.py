@@ -83,6 +83,31 @@ def fixture_start(world, tmp_path):
         one.close()
 
 
+class Egress:
+    """cubby-egress's end, by hand."""
+
+    def __init__(self):
+        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.ours.settimeout(30)
+
+    def take(self):
+        message, fds, _, _ = socket.recv_fds(self.ours, 4096, 1)
+        guest = socket.socket(fileno=fds[0])
+        guest.settimeout(30)
+        return message.decode(), guest
+
+    def close(self):
+        self.ours.close()
+        self.theirs.close()
+
+
+@pytest.fixture(name="egress")
+def fixture_egress():
+    egress = Egress()
+    yield egress
+    egress.close()
+
+
 def serve(world, port, function=None):
     world.servers.append(Server(world.world, port, function))
     return world.servers[-1]

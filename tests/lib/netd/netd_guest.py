@@ -166,7 +166,7 @@ class Netd:
     accepts another policy later."""
 
     def __init__(self, directory, mode="public", namespace=None, resolv_conf=None, policy=None,
-                 egress=None, policy_file=None, kind=socket.SOCK_STREAM):
+                 egress=None, policy_file=None, kind=socket.SOCK_STREAM, egress_use="hand"):
         self.path = os.path.join(directory, "vm.net")
         self.log_path = os.path.join(directory, "netd.log")
         self.peer, ours = socket.socketpair(socket.AF_UNIX, kind)
@@ -185,7 +185,7 @@ class Netd:
                    "--stats-fd", str(fds[3])]
         if egress is not None:
             fds.append(egress.fileno())
-            command += ["--egress-fd", str(egress.fileno())]
+            command += ["--egress-fd", str(egress.fileno()), "--egress-use", egress_use]
         if policy is not None:
             command += ["--control-fd", str(fds[2]), "--policy", json.dumps(policy)]
         if policy_file is not None:
@@ -226,9 +226,9 @@ class Netd:
     def set_policy(self, policy):
         assert self.control(json.dumps({"policy": policy}).encode() + b"\n") == {}
 
-    def set_egress(self, policy, egress):
+    def set_egress(self, policy, egress, use="hand"):
         """A new policy, and a new egress (its socket) or none."""
-        line = json.dumps({"policy": policy, "egress": egress is not None}).encode() + b"\n"
+        line = json.dumps({"policy": policy, "egress": use if egress else False}).encode() + b"\n"
         assert self.control(line, fds=[egress.fileno()] if egress else ()) == {}
 
     def dial(self, port, timeout=20):

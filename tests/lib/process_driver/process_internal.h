@@ -78,7 +78,7 @@ bool process__is_paused(const struct machine *machine);
 void process__set_policy(struct machine *machine, const struct net_policy *policy,
                          machine_done_cb cb, void *ctx);
 void process__set_egress(struct machine *machine, const struct net_policy *policy,
-                         const char *egress, machine_done_cb cb, void *ctx);
+                         const struct machine_egress *egress, machine_done_cb cb, void *ctx);
 void process__save(struct machine *machine, const char *dir, enum machine_save_use use,
                    machine_runs_cb on_runs, machine_saved_cb cb, void *ctx);
 

@@ -72,13 +72,13 @@ void process__set_policy(struct machine *machine, const struct net_policy *polic
 }
 
 void process__set_egress(struct machine *machine, const struct net_policy *policy,
-                         const char *egress, machine_done_cb cb, void *ctx)
+                         const struct machine_egress *egress, machine_done_cb cb, void *ctx)
 {
     struct process_machine *m = process_of(machine);
     struct process_request *r = request_new(m, POLICY, cb, ctx);
     net_policy_copy(&r->policy, policy);
     r->sets_egress = true;
-    r->egress = egress ? xstrdup(egress) : NULL;
+    r->egress = egress->config ? xstrdup(egress->config) : NULL;
 }
 
 void process__save(struct machine *machine, const char *dir, enum machine_save_use use,

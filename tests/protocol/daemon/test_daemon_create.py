@@ -125,7 +125,6 @@ def test_the_order_of_appearance(daemon):
     ({"templateID": "default", "network": {"allowOut": "1.1.1.1"}}, "allowOut"),
     ({"templateID": "default", "network": {"allowPublicTraffic": 0}}, "allowPublicTraffic must be"),
     ({"templateID": "default", "network": {"rules": {"a": 1}}}, "network.rules"),
-    ({"templateID": "default", "network": {"egressProxy": {"address": "a:1"}}}, "network.egressProxy"),
     ({"templateID": "default", "network": {"httpsPorts": [8443]}}, "network.httpsPorts"),
     ({"templateID": "default", "network": {"maskRequestHost": "a b"}}, "network.maskRequestHost"),
     ({"templateID": "default", "network": {"allow_out": []}}, "network.allowOut"),

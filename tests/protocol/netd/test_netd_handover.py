@@ -7,35 +7,10 @@ import socket
 
 import pytest
 
-from gate_world import BY_NAME, OPEN, Server, client_hello, request, says, serve
-from gate_world import fixture_start, fixture_world  # noqa: F401 (fixtures)
+from gate_world import BY_NAME, OPEN, Egress, Server, client_hello, request, says, serve
+from gate_world import fixture_egress, fixture_start, fixture_world  # noqa: F401 (fixtures)
 from netd_guest import wait_for
 from receive import receive
-
-
-class Egress:
-    """cubby-egress's end, by hand."""
-
-    def __init__(self):
-        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.ours.settimeout(30)
-
-    def take(self):
-        message, fds, _, _ = socket.recv_fds(self.ours, 4096, 1)
-        guest = socket.socket(fileno=fds[0])
-        guest.settimeout(30)
-        return message.decode(), guest
-
-    def close(self):
-        self.ours.close()
-        self.theirs.close()
-
-
-@pytest.fixture(name="egress")
-def fixture_egress():
-    egress = Egress()
-    yield egress
-    egress.close()
 
 
 def test_handed_over(world, start, egress):
@@ -163,7 +138,7 @@ def test_another_egress_while_it_runs(world, start, egress):
     second.close()
 
 
-@pytest.mark.parametrize("line, has_fd", [(b'{"policy": {}, "egress": true}\n', False),
+@pytest.mark.parametrize("line, has_fd", [(b'{"policy": {}, "egress": "dial"}\n', False),
                                           (b'{"policy": {}, "egress": false}\n', True),
                                           (b'{"policy": {}}\n', True)])
 def test_an_egress_without_its_socket_is_refused(start, egress, line, has_fd):
