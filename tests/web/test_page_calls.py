@@ -2,6 +2,7 @@
 """The page in Chromium: what was done in a sandbox, as a timeline from its record."""
 
 import json
+import re
 
 import pytest
 
@@ -68,3 +69,43 @@ def test_hostile_calls_are_text(opened, daemon, made):
     text = call.locator("pre").text_content()
     assert markup in text and "\\u{202e}turned \\u{1b}[31m" in text
     assert page.tab.locator(".calls img").count() == 0
+
+
+def run(daemon, made, code):
+    body = json.dumps({"code": code}).encode()
+    answer = daemon.through(made["sandboxID"], "POST", "/execute", body, port=49999, token=made["envdAccessToken"], timeout=300)
+    assert answer.status == 200 and b'"error"' not in answer.body, answer.body[:2000]
+
+
+def test_a_figure_is_shown_as_a_picture(opened, daemon, made):
+    page = opened("calls")
+    run(daemon, made, "import matplotlib.pyplot as plt\nplt.plot([3, 1, 2])\nplt.show()")
+    figure = entry(page, "matplotlib").locator("img.figure")
+    figure.wait_for()
+    until(page.tab, lambda: figure.evaluate("i => i.complete && i.naturalWidth > 100"), what="the picture is drawn")
+    assert figure.get_attribute("src").startswith(f"blob:http://{page.web.host}/")
+    assert re.fullmatch(r"Figure, \d+ by \d+ pixels", figure.get_attribute("alt"))
+    page.screen("calls-figure")
+
+
+def test_hostile_figures_are_not_shown(opened, daemon, made):
+    """HTML, vectors with a script, and a picture that would fill the memory, under the name of a PNG."""
+    page = opened("calls")
+    run(daemon, made, """
+import base64, struct, zlib
+def show(data, mime="image/png"):
+    display({mime: base64.b64encode(data).decode(), "text/plain": "x"}, raw=True)
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+def png(width, height):
+    return b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+show(b"<html><script>alert(1)</script>")
+show(b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "image/jpeg")
+show(png(60000, 60000))
+show(b"\\xff\\xd8\\xff\\xff\\xff\\xff")
+show(png(4, 4))
+""")
+    call = entry(page, "import base64")
+    until(page.tab, lambda: call.locator("img.figure").count() == 1, what="the good one is shown")
+    assert call.locator("img.figure").get_attribute("alt") == "Figure, 4 by 4 pixels"
+    assert call.locator("text=A figure that is not shown").count() == 4

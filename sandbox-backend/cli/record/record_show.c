@@ -91,6 +91,16 @@ static void add_end(struct buf *out, const json_t *line)
     buf_addc(out, ']');
 }
 
+static void add_figure(struct buf *out, const json_t *line)
+{
+    buf_printf(out, " of %lld: %s", (long long)json_integer_value(json_object_get(line, "of")),
+               text(line, "type"));
+    if (*text(line, "why"))
+        buf_printf(out, ", not kept: %s", text(line, "why"));
+    else
+        buf_printf(out, ", %lld B", (long long)json_integer_value(json_object_get(line, "bytes")));
+}
+
 static void add_who(struct buf *out, const json_t *line)
 {
     const char *who = text(line, "who");
@@ -122,6 +132,8 @@ void record_show_line(const json_t *line)
                (long long)json_integer_value(json_object_get(line, "n")), kind);
     if (str_eq(kind, "end")) {
         add_end(&out, line);
+    } else if (str_eq(kind, "figure")) {
+        add_figure(&out, line);
     } else {
         if (str_eq(kind, "command") || str_eq(kind, "terminal"))
             add_command(&out, line);

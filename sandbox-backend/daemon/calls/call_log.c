@@ -249,7 +249,7 @@ static int64_t write_line(const struct call_place *p, json_t *line)
 static bool write_head(const struct call_place *p)
 {
     struct call_log *log = p->log;
-    log->bytes = 0;
+    log->bytes = log->figures = 0;
     int64_t n = write_line(p, json_pack("{s:s, s:i, s:o, s:I}", "kind", "head", "format", FORMAT,
                                         "owner", p->owner ? json_string(p->owner) : json_null(),
                                         "dropped", (json_int_t)log->dropped));

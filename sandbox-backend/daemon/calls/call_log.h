@@ -72,6 +72,7 @@ struct call_log {
     int64_t first;                 // number of the newest file's first line; 0: there is no file
     int64_t dropped;               // number of the last line that was dropped with an older file
     int64_t bytes;                 // in the newest file
+    int64_t figures;               // how many of them are figures (call_figure.h)
     int64_t lost_first, lost_last; // lines that could not be written; 0: none is missing
     int64_t lost_ns;               // wall clock of the first of them
     int64_t collected;             // bytes of requests that taps hold (call_tap.c)

@@ -18,6 +18,7 @@
 #define ERROR_BYTES  1024
 #define VALUES_MAX   20000 // of a request
 #define EVENT_VALUES 64    // of an answer
+#define LINE_VALUES  4096  // of a line of the Python kernel
 
 // ---- requests
 
@@ -288,7 +289,10 @@ static json_t *parse_cut(const char *data, size_t len)
 
 json_t *call_kernel_line(const struct piece *p)
 {
-    if (p->kept == p->len)
-        return json_parse_few(p->data, p->len, EVENT_VALUES * 4, NULL);
-    return parse_cut(p->data, p->kept);
+    json_t *line = p->kept == p->len ? json_parse_few(p->data, p->len, LINE_VALUES, NULL) : NULL;
+    if (!line && p->kept < p->len)
+        line = parse_cut(p->data, p->kept);
+    if (!line && p->kept > CALL_LINE_BYTES)
+        line = parse_cut(p->data, CALL_LINE_BYTES);
+    return line;
 }

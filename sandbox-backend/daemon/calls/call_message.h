@@ -14,6 +14,7 @@
 
 #define CALL_TEXT_BYTES 16384 // of a command with its arguments, or of code
 #define CALL_PATH_BYTES 4096
+#define CALL_LINE_BYTES 8192 // of a line of the Python kernel, unless it has a result
 
 // ---- requests
 
@@ -45,6 +46,6 @@ bool call_read_data(const struct piece *p, bool is_proto, struct call_data *out)
 // Tell of another envelope: the process id, the exit status, the error of the call.
 void call_tell_event(const struct call_place *p, const struct piece *piece, bool is_proto,
                      const struct service_method *m, json_t *line);
-// Return the object of a line of the Python kernel. A long line is cut to its first bytes, and the
-// rest of its members is lost. New reference, or NULL.
+// Return the object of a line of the Python kernel. A long line, and one with too many values, is
+// cut to its first bytes, and the rest of its members is lost. New reference, or NULL.
 json_t *call_kernel_line(const struct piece *p);

@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/connect/connect.h"
+#include "sandbox-backend/daemon/calls/call_figure.h"
 #include "sandbox-backend/daemon/calls/call_message.h"
 #include "sandbox-backend/daemon/calls/call_output.h"
 #include "sandbox-backend/daemon/calls/pieces.h"
@@ -20,9 +21,10 @@
 #define ANSWER_BYTES 16384 // of a short answer: the paths of an upload, an error
 #define EARLY_BYTES  65536 // of an answer that comes before the request is complete
 #define KEEP_BYTES   1024  // of a piece without output
-#define KEEP_LINE    8192  // of a line of the Python kernel
+#define KEEP_RESULT  (CALL_FIGURE_CHARS + CALL_LINE_BYTES)
 #define KEEP_SCREEN  (LIMIT_PTY_CHUNK_BYTES / 3 * 4 + KEEP_BYTES)
 #define RESULT_BYTES 1024
+#define RESULT_BEGIN "{\"type\":\"result\"" // of a line of the Python kernel
 #define PATHS_MAX    32
 #define ERROR_BYTES  1024
 
@@ -170,7 +172,10 @@ struct call_tap *call_tap_new(const struct call_place *place, struct http_reques
     t->is_proto = type && (str_starts(type, CONNECT_UNARY_PROTO_TYPE) ||
                            str_starts(type, CONNECT_STREAM_PROTO_TYPE));
     t->is_gzip = str_eq(http_request_header(req, "Content-Encoding"), "gzip");
+    bool has_figures = t->kind == TAP_CODE && t->place.logs->opts.output_bytes > 0;
     t->pieces.is_lines = t->kind == TAP_CODE;
+    t->pieces.longer = has_figures ? RESULT_BEGIN : NULL;
+    t->pieces.longer_keep = KEEP_RESULT;
     t->screen.start_ms = t->screen.flushed_ms = t->start_ms;
     hide_tokens(&t->place, req);
     tell_who(t, req, who);
@@ -335,7 +340,7 @@ static size_t wanted(const struct call_tap *t)
     if (output > LIMIT_OUTPUT_CHUNK_BYTES)
         output = LIMIT_OUTPUT_CHUNK_BYTES;
     if (t->kind == TAP_CODE)
-        return KEEP_LINE;
+        return CALL_LINE_BYTES;
     if (t->is_terminal || t->screen.bytes || (t->kind == TAP_JOIN && !t->out.bytes))
         return t->screen.kept < CALL_SCREEN_BYTES ? KEEP_SCREEN : KEEP_BYTES;
     if (call_output_is_full(&t->out, &t->place) && call_output_is_full(&t->err, &t->place))
@@ -377,6 +382,16 @@ static void count_member(json_t *object, const char *key)
     json_object_set_new(object, key, json_integer(n + 1));
 }
 
+static void note_figure(struct call_tap *t, const json_t *line, bool is_cut)
+{
+    json_int_t before = json_integer_value(json_object_get(t->end, "figures"));
+    if (!t->n || !t->pieces.longer || !call_figure_tell(&t->place, t->n, line, is_cut))
+        return;
+    count_member(t->end, "figures");
+    if (before + 1 == CALL_FIGURES_MAX)
+        t->pieces.longer = NULL;
+}
+
 static void on_line(const struct piece *piece, void *ctx)
 {
     struct call_tap *t = ctx;
@@ -391,6 +406,7 @@ static void on_line(const struct piece *piece, void *ctx)
     } else if (str_eq(type, "result")) {
         count_member(t->end, "results");
         call_set_text(&t->place, t->end, "result", json_string_value(text), RESULT_BYTES);
+        note_figure(t, line, piece->kept < piece->len);
     } else if (str_eq(type, "error")) {
         note_error(t, line);
     } else if (str_eq(type, "unexpected_end_of_execution")) {

@@ -22,10 +22,26 @@ static void note_tail(struct pieces *p, const char *data, size_t len)
     p->tail_len = stays + len;
 }
 
+// Keep what the piece lacks of its first `most` bytes. Return how many bytes were kept.
+static size_t keep_first(struct pieces *p, const char *data, size_t len, size_t most)
+{
+    size_t room = p->kept.len < most ? most - p->kept.len : 0;
+    size_t n = len < room ? len : room;
+    buf_add(&p->kept, data, n);
+    return n;
+}
+
+static bool is_longer(const struct pieces *p)
+{
+    size_t begin = p->longer ? strlen(p->longer) : 0;
+    return p->longer && p->kept.len >= begin && memcmp(p->kept.data, p->longer, begin) == 0;
+}
+
 static void take(struct pieces *p, const char *data, size_t len)
 {
-    size_t room = p->kept.len < p->keep ? p->keep - p->kept.len : 0;
-    buf_add(&p->kept, data, len < room ? len : room);
+    size_t n = keep_first(p, data, len, p->keep);
+    if (is_longer(p))
+        keep_first(p, data + n, len - n, p->longer_keep);
     note_tail(p, data, len);
     p->len += len;
 }

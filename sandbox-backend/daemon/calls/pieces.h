@@ -22,7 +22,9 @@ typedef void (*piece_cb)(const struct piece *p, void *ctx);
 
 struct pieces {
     bool is_lines;
-    size_t keep; // bytes of a piece that are kept; may change between two pieces
+    size_t keep;        // bytes of a piece that are kept; may change between two pieces
+    const char *longer; // borrowed; NULL: none. Of pieces that begin so,
+    size_t longer_keep; // this many bytes are kept
     char head[CONNECT_ENVELOPE_HEAD];
     size_t head_len;
     size_t left, len; // bytes of the present piece that are to come, and that came

@@ -4,6 +4,7 @@
 
 import { apiText } from './api.js';
 import { bytes, h, name, select, shown, when } from './dom.js';
+import { bytesOf, pictureOf } from './figure.js';
 
 const EVERY_MS = 2000;
 const MOST = 500; // entries on the page
@@ -67,6 +68,20 @@ class Entry {
     if (text) this.output.append(h('details', { open: text.length < 400 && label !== 'Code' }, h('summary', {}, label), block(text, attributes)));
   }
 
+  // The picture is a copy of the bytes, which the browser reads as the type that they have.
+  figure(line) {
+    const data = bytesOf(line.data ?? '');
+    const picture = pictureOf(data);
+    if (!picture) {
+      this.output.append(h('p', { class: 'quiet' }, `A figure that is not shown: ${shown(line.why ?? 'not a picture')}`));
+      return;
+    }
+    const url = URL.createObjectURL(new Blob([data], { type: picture.type }));
+    const done = () => URL.revokeObjectURL(url);
+    this.output.append(h('img', { class: 'figure', src: url, alt: `Figure, ${picture.width} by ${picture.height} pixels`, width: picture.width,
+      height: picture.height, onload: done, onerror: done }));
+  }
+
   end(line) {
     this.state.textContent = resultOf(line);
     if (line.exit || line.error || line.fate) this.element.dataset.failed = 'true';
@@ -89,7 +104,8 @@ export function callsTab(where, sandbox) {
   function take(line) {
     after = line.n;
     if (line.kind === 'end') entries.get(line.of)?.end(line);
-    if (['end', 'head', 'screen'].includes(line.kind)) return;
+    if (line.kind === 'figure') entries.get(line.of)?.figure(line);
+    if (['end', 'figure', 'head', 'screen'].includes(line.kind)) return;
     const entry = new Entry(line);
     entry.element.hidden = filter.value !== '' && filter.value !== entry.group;
     entries.set(line.n, entry);

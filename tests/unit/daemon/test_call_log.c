@@ -17,6 +17,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/calls/call_figure.h"
 #include "sandbox-backend/daemon/calls/call_files.h"
 #include "sandbox-backend/daemon/calls/call_message.h"
 #include "sandbox-backend/daemon/calls/call_output.h"
@@ -276,6 +277,50 @@ static void test_cap(const char *home)
     end(&f);
 }
 
+#define PNG_BEGIN "\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+
+static bool tell_figure(struct fixture *f, const char *member, const void *bytes, size_t len)
+{
+    struct buf base64 auto_buf = BUF_INIT;
+    base64_encode(&base64, bytes, len);
+    json_t *result = json_pack("{s:s, s:s}", "text", "x", member, buf_str(&base64));
+    bool told = call_figure_tell(&f->place, 7, result, false);
+    json_decref(result);
+    return told;
+}
+
+static void test_figures(const char *home)
+{
+    struct fixture f;
+    struct buf lines auto_buf = BUF_INIT;
+    static char large[CALL_FIGURE_BYTES + 1024] = PNG_BEGIN;
+    begin(&f, home);
+    f.logs.opts.file_bytes = 4 * 2 * CALL_FIGURE_CHARS - 4;
+    ok(tell_figure(&f, "png", PNG_BEGIN, 16) && tell_figure(&f, "jpeg", "\xff\xd8\xff", 3), "two");
+    read_all(&f, &lines);
+    ok(count(&lines, "\"of\":7,\"type\":\"image/png\",\"bytes\":16,\"data\":\"iVBOR") == 1 &&
+           count(&lines, "\"type\":\"image/jpeg\",\"bytes\":3,\"data\":\"/9j/\"") == 1,
+       "are kept with their bytes");
+    ok(!tell_figure(&f, "svg", "<svg/>", 6), "a picture of vectors is none");
+    tell_figure(&f, "png", "<script>alert(1)</script>", 25);
+    tell_figure(&f, "jpeg", PNG_BEGIN, 16);
+    read_all(&f, &lines);
+    ok(count(&lines, "\"why\":\"not a picture\"") == 2 && count(&lines, "\"data\"") == 2,
+       "the bytes decide, not the name");
+    tell_figure(&f, "png", large, sizeof large);
+    for (int i = 0; i < 3; i++)
+        tell_figure(&f, "png", large, CALL_FIGURE_BYTES);
+    read_all(&f, &lines);
+    ok(count(&lines, "\"why\":\"too large\"") == 1, "there is a limit for each");
+    ok(count(&lines, "\"data\"") == 3 && count(&lines, "\"why\":\"no room\"") == 2,
+       "and for all in one file");
+    f.log.bytes = f.logs.opts.file_bytes;
+    add(&f, "the next file");
+    tell_figure(&f, "png", large, CALL_FIGURE_BYTES);
+    ok(read_all(&f, &lines) && count(&lines, "\"data\"") == 4, "the next file has room again");
+    end(&f);
+}
+
 // A daemon ended between the rename and the next head.
 static void test_older_alone(const char *home)
 {
@@ -396,6 +441,18 @@ static void test_pieces(void)
     pieces_feed(&lines, "ef\n", 3, on_piece, &told);
     is_str(buf_str(&told), "[0 ab/2 ab][0 /0 ][0 abc/6 abcdef]", "lines");
     pieces_fini(&lines);
+    static const char RESULTS[] = "abcdef\nabxdef\nabcd\n";
+    for (size_t step = 1; step < sizeof RESULTS; step++) {
+        struct pieces longer = {.is_lines = true, .keep = 3, .longer = "abc", .longer_keep = 5};
+        buf_clear(&told);
+        for (size_t at = 0, n; at < sizeof RESULTS - 1; at += n) {
+            n = sizeof RESULTS - 1 - at < step ? sizeof RESULTS - 1 - at : step;
+            pieces_feed(&longer, RESULTS + at, n, on_piece, &told);
+        }
+        is_str(buf_str(&told), "[0 abcde/6 abcdef][0 abx/6 abxdef][0 abcd/4 abcd]",
+               "more of lines that begin so, in steps of %zu", step);
+        pieces_fini(&longer);
+    }
 }
 
 static void check_data(const char *json, size_t keep, const char *stream, const char *bytes,
@@ -468,6 +525,7 @@ int main(void)
     test_unreadable_and_new(other);
     test_cap(other);
     test_damaged(home);
+    test_figures(home);
     test_pieces();
     test_data();
     test_text(other);
