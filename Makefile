@@ -181,6 +181,21 @@ $(B)/gen/skill_texts.h: $(SKILLS) Makefile
 	   printf '#define SKILL_ROWS(X)'; for f in $(SKILLS); do n=$$(basename $$(dirname $$f)); \
 	     printf ' X("%s", SKILL_%s)' $$n $$(echo $$n | tr - _); done; echo; } > $@
 $(call obj,mcp-server/resources/skills.c): | $(B)/gen/skill_texts.h
+# The views of MCP Apps: VIEW_ROWS(X), which is X(name, html) for each page. A page has all that it
+# needs in itself, so that its host need allow nothing else.
+VIEW_DIR   := mcp-server/views
+VIEWS      := figures output
+VIEW_PARTS := $(SB)/web/static/dom.js $(SB)/web/static/figure.js $(VIEW_DIR)/terminal_text.js $(VIEW_DIR)/host.js
+$(B)/gen/views/%.html: $(VIEW_DIR)/%.js $(VIEW_PARTS) $(VIEW_DIR)/view.html $(VIEW_DIR)/view.css Makefile
+	@mkdir -p $(@D)
+	@sed '/^import /d; /^\/\/ SPDX/d' $(VIEW_PARTS) $< >$(@:.html=.mjs)
+	@sed -e '/@style@/{r $(VIEW_DIR)/view.css' -e 'd}' -e '/@script@/{r $(@:.html=.mjs)' -e 'd}' $(VIEW_DIR)/view.html >$@
+$(B)/gen/app_views.h: $(VIEWS:%=$(B)/gen/views/%.html)
+	@{ echo '// Made by the Makefile from $(VIEW_DIR).'; echo '#pragma once'; \
+	   for n in $(VIEWS); do printf 'static const unsigned char VIEW_%s[] = {' $$n; od -An -v -tx1 $(B)/gen/views/$$n.html | \
+	     sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '0};'; done; \
+	   printf '#define VIEW_ROWS(X)'; for n in $(VIEWS); do printf ' X("%s", VIEW_%s)' $$n $$n; done; echo; } > $@
+$(call obj,mcp-server/resources/views.c): | $(B)/gen/app_views.h
 # The page of `cubby web`, compressed: WEB_FILES(X), which is X(path, data) for each file. xterm.js is
 # among them if `make xterm` has fetched it.
 XTERM_DIR := $(if $(SAN),$(dir $(BUILD)),$(BUILD)/)xterm
@@ -501,7 +516,7 @@ test-builds: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE)
 .PHONY: test-recipes
 test-recipes: all $(VENV)/.done $(TEST_TEMPLATE)
 	$(call pytest,tests/templates/test_recipes.py -- -n 0 -s)
-# The page of cubby web in Debian's Chromium, with real sandboxes; five minutes. Pictures of it are in
+# The page of cubby web, and the views of cubby-mcp, in Debian's Chromium, with real sandboxes; five minutes. Pictures of it are in
 # $(B)/web-screens. T takes arguments of pytest.
 .PHONY: test-web
 DEPS_WEB := chromium fonts-dejavu-core
@@ -510,9 +525,16 @@ $(WEB_VENV)/.done: tests/web/requirements.txt | $(B)/.deps-web
 	$(PYTHON) -m venv $(WEB_VENV)
 	$(WEB_VENV)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
-test-web: $(XTERM_DIR)/.done $(TEST_PROGRAMS) $(WEB_VENV)/.done $(RUNSC_BIN) $(TEST_TEMPLATE)
+# A host of MCP Apps from its npm packages, in one file.
+APPS_DIR := $(BUILD)/mcp-apps
+$(APPS_DIR)/host.mjs: tests/web/package.json tests/web/apps_host.js | $(B)/.deps-xterm
+	@mkdir -p $(APPS_DIR)
+	@cp tests/web/package.json tests/web/apps_host.js $(APPS_DIR)
+	cd $(APPS_DIR) && npm install --no-package-lock --no-audit --no-fund --loglevel error
+	@cd $(APPS_DIR) && node_modules/.bin/rolldown apps_host.js --platform browser --format esm --file host.mjs --log-level warn
+test-web: $(XTERM_DIR)/.done $(APPS_DIR)/host.mjs $(TEST_PROGRAMS) $(WEB_VENV)/.done $(RUNSC_BIN) $(TEST_TEMPLATE)
 	@$(MAKE) --no-print-directory all
-	@dir=$$(mktemp -d -t cXXXX) && { $(TEST_ENV) WEB_SCREENS=$(abspath $(B)/web-screens) $(WEB_VENV)/bin/python -m pytest -q --timeout 180 --rootdir=. \
+	@dir=$$(mktemp -d -t cXXXX) && { $(TEST_ENV) WEB_SCREENS=$(abspath $(B)/web-screens) APPS_HOST=$(abspath $(APPS_DIR)/host.mjs) $(WEB_VENV)/bin/python -m pytest -q --timeout 180 --rootdir=. \
 	    -p no:cacheprovider --basetemp=$$dir $(or $(T),tests/web); status=$$?; rm -rf $$dir; exit $$status; }
 # By hand, for docs/fleet.md: three daemons behind haproxy under load.
 .PHONY: fleet-test
@@ -534,7 +556,7 @@ kvm-rig: all $(TEST_PROGRAMS) $(VENV)/.done $(TEST_TEMPLATE) | $(B)/.deps-rig
 # ---- checks of the source
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c')
 H_FILES = $(shell git ls-files -co --exclude-standard '*.h')
-tidy: $(B)/.deps-lint $(B)/gen/web_files.h $(B)/gen/schemas.h $(B)/gen/skill_texts.h
+tidy: $(B)/.deps-lint $(B)/gen/web_files.h $(B)/gen/schemas.h $(B)/gen/skill_texts.h $(B)/gen/app_views.h
 	@echo $(filter-out tests/%,$(C_FILES)) | tr ' ' '\n' | xargs -P 2 -n 4 sh -c \
 	    'clang-tidy --quiet "$$@" -- $(CPPFLAGS) $(LLHTTP_INC) $(STD) 2>/dev/null' clang-tidy
 	cppcheck --quiet --std=c11 --library=.ci/cppcheck.cfg --enable=warning,performance,portability --inline-suppr \

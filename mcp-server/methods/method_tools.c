@@ -4,6 +4,7 @@
 
 #include "mcp-server/methods/methods.h"
 #include "mcp-server/methods/tool_result.h"
+#include "mcp-server/protocol/apps.h"
 #include "mcp-server/protocol/inputs.h"
 #include "mcp-server/protocol/progress.h"
 #include "sandbox-backend/base/json.h"
@@ -22,8 +23,10 @@ void method_tools_list(struct exchange *x)
         return;
     json_t *result = json_object();
     const struct caller *caller = x->session->caller;
-    json_object_set_new(result, "tools", tools_list(x->session->context, caller, x->era));
-    exchange_result_cacheable(x, result, !caller->owner,
+    bool has_views = apps_are_wanted(x);
+    json_object_set_new(result, "tools",
+                        tools_list(x->session->context, caller, x->era, has_views));
+    exchange_result_cacheable(x, result, !caller->owner && !has_views,
                               LIST_TTL_MS); // a token may change the list
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mcp-server/context/catalog.h"
+#include "mcp-server/protocol/apps.h"
 #include "mcp-server/protocol/result.h"
 #include "mcp-server/resources/skills.h"
 #include "mcp-server/resources/subscriber.h"
@@ -25,9 +26,20 @@ static json_t *changing(enum catalog_list list)
     return capability;
 }
 
-json_t *methods_capabilities(const struct era *era)
+static json_t *extensions_of(const struct exchange *x, const struct era *era)
 {
     json_t *all = json_object();
+    if (era->extensions)
+        json_object_set_new(all, SKILLS_EXTENSION, json_object());
+    if (apps_are_wanted(x)) // hosts declare it in every revision
+        json_object_set_new(all, APPS_EXTENSION, json_object());
+    return all;
+}
+
+json_t *methods_capabilities(const struct exchange *x, const struct era *era)
+{
+    json_t *all = json_object();
+    json_t *extensions = extensions_of(x, era);
     json_t *resources = changing(CATALOG_RESOURCES);
     json_object_set_new(resources, "subscribe", json_true());
     json_object_set_new(all, "tools", changing(CATALOG_TOOLS));
@@ -35,8 +47,9 @@ json_t *methods_capabilities(const struct era *era)
     json_object_set_new(all, "prompts", changing(CATALOG_PROMPTS));
     if (era->completions)
         json_object_set_new(all, "completions", json_object());
-    if (era->extensions)
-        json_object_set_new(all, "extensions", json_pack("{s:{}}", SKILLS_EXTENSION));
+    if (json_object_size(extensions))
+        json_object_set(all, "extensions", extensions);
+    json_decref(extensions);
     if (!era->modern) // deprecated there
         json_object_set_new(all, "logging", json_object());
     return all;
@@ -120,6 +133,9 @@ static json_t *known_capabilities(const json_t *declared)
             if (KNOWN[i].members[k] && json_object_get(one, KNOWN[i].members[k]))
                 json_object_set_new(kept, KNOWN[i].members[k], json_object());
     }
+    if (apps_are_declared(json_object_get(declared, "extensions")))
+        json_object_set_new(known, "extensions",
+                            json_pack("{s:{s:[s]}}", APPS_EXTENSION, "mimeTypes", APPS_MIME_TYPE));
     return known;
 }
 
@@ -140,7 +156,7 @@ static void initialize(struct exchange *x)
     s->capabilities = known_capabilities(json_object_get(x->params, "capabilities"));
     json_t *result = json_object();
     json_object_set_new(result, "protocolVersion", json_string(era->version));
-    json_object_set_new(result, "capabilities", methods_capabilities(era));
+    json_object_set_new(result, "capabilities", methods_capabilities(x, era));
     json_object_set_new(result, "serverInfo", result_server_details(era));
     json_object_set_new(result, "instructions", methods_instructions(x->session->context));
     subscriber_open_session(s);
@@ -172,7 +188,7 @@ static void discover(struct exchange *x)
 {
     json_t *result = json_object();
     json_object_set_new(result, "supportedVersions", era_modern_versions());
-    json_object_set_new(result, "capabilities", methods_capabilities(x->era));
+    json_object_set_new(result, "capabilities", methods_capabilities(x, x->era));
     json_object_set_new(result, "_meta",
                         json_pack("{s:o}", META_SERVER, result_server_details(x->era)));
     json_object_set_new(result, "instructions", methods_instructions(x->session->context));

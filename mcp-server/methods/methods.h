@@ -8,8 +8,9 @@ struct context;
 void methods_legacy(struct exchange *x); // era: the session's, NULL before initialize
 void methods_modern(struct exchange *x); // era: claimed by the request
 
-// Return the server's capabilities in the form of `era`, and its instructions; new references.
-json_t *methods_capabilities(const struct era *era);
+// Return the server's capabilities for the client of a request in the form of `era`, and its
+// instructions; new references.
+json_t *methods_capabilities(const struct exchange *x, const struct era *era);
 json_t *methods_instructions(struct context *cx); // a string; it names offered tools only
 
 // Check the `cursor` of a list. Every list has one page, so no cursor is ever issued. On false the

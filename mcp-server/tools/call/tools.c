@@ -6,6 +6,7 @@
 //   miroflow     true: offered in the miroflow profile, as MiroFlow's own server has it
 //   local_files  true: reads or writes files of the machine that this server runs on
 //   aliases      other names that models give to arguments
+//   view         its view, for hosts that show one (protocol/apps.h)
 //
 // A description may depend on the options and the caller: see tool_text.h. `_meta` has hints for
 // Claude Code: load the tool at once (anthropic/alwaysLoad), and how many characters of a result to
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #include "mcp-server/context/catalog.h"
+#include "mcp-server/protocol/apps.h"
 #include "mcp-server/tools/call/tool_text.h"
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/json.h"
@@ -318,8 +320,17 @@ static void tell_all(struct context *cx, const struct caller *caller, json_t *sh
     tell(cx, caller, shown);
 }
 
+static void add_view(json_t *shown, const char *view)
+{
+    char *uri auto_free = str_printf(APPS_URI_PREFIX "%s", view);
+    json_t *known = json_object_get(shown, "_meta");
+    json_t *meta = known ? json_copy(known) : json_object(); // the definition may be kept
+    json_object_set_new(meta, "ui", json_pack("{s:s}", "resourceUri", uri));
+    json_object_set_new(shown, "_meta", meta);
+}
+
 static json_t *described(struct context *cx, const struct caller *caller, const struct offer *offer,
-                         const struct era *era, json_t *seen)
+                         const struct era *era, bool has_views, json_t *seen)
 {
     // A list needs each definition for a moment only, so it keeps none that is not parsed already.
     json_t *shown = offer->definition ? json_copy(offer->definition)
@@ -329,6 +340,7 @@ static json_t *described(struct context *cx, const struct caller *caller, const 
         make_all_terse(shown, seen);
     if (offer->terse && !config_is_miroflow(cx->config))
         drop_defaults(json_object_get(shown, "inputSchema"));
+    json_t *cubby = json_incref(json_object_get(shown, "cubby"));
     json_object_del(shown, "cubby");
     if (!era->annotations)
         json_object_del(shown, "annotations");
@@ -341,16 +353,20 @@ static json_t *described(struct context *cx, const struct caller *caller, const 
         json_object_del(shown, "outputSchema");
     if (!era->icons)
         json_object_del(shown, "icons");
+    if (has_views && json_object_get(cubby, "view"))
+        add_view(shown, json_string_value(json_object_get(cubby, "view")));
+    json_decref(cubby);
     return shown;
 }
 
-json_t *tools_list(struct context *cx, const struct caller *caller, const struct era *era)
+json_t *tools_list(struct context *cx, const struct caller *caller, const struct era *era,
+                   bool has_views)
 {
     const struct offers *o = offers_of(cx);
     json_t *list = json_array();
     json_t *seen = json_object();
     for (size_t i = 0; i < o->count; i++)
-        json_array_append_new(list, described(cx, caller, &o->list[i], era, seen));
+        json_array_append_new(list, described(cx, caller, &o->list[i], era, has_views, seen));
     json_decref(seen);
     return list;
 }

@@ -64,8 +64,10 @@ const json_t *tools_definition(struct offer *offer);
 char *tools_complaint(const struct config *c);
 // Return the array of tools/list for a caller, in the form of its `era`; new reference. The order
 // is always the same. Clients that probe a server call the first tool without arguments, so the
-// first tool only lists.
-json_t *tools_list(struct context *cx, const struct caller *caller, const struct era *era);
+// first tool only lists. `has_views`: the client shows views (protocol/apps.h), so tools name
+// theirs.
+json_t *tools_list(struct context *cx, const struct caller *caller, const struct era *era,
+                   bool has_views);
 
 // ---- one call
 // The outcome of a call: `structured` or an error. `structured` follows the tool's outputSchema,

@@ -195,8 +195,8 @@ class Mcp:
         assert "error" not in answer, answer
         return answer["result"]
 
-    def initialize(self, version="2025-11-25"):
-        result = self.request("initialize", {"protocolVersion": version, "capabilities": {},
+    def initialize(self, version="2025-11-25", capabilities=None):
+        result = self.request("initialize", {"protocolVersion": version, "capabilities": capabilities or {},
                                              "clientInfo": {"name": "test", "version": "1"}})
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return result
