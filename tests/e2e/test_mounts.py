@@ -114,6 +114,21 @@ def test_names_and_sizes(daemon, made, project):
     run(daemon, made, "rm -r /project/many")
 
 
+# A file has one number, however and whenever it is asked for: cp takes another one for another file. The guest's
+# kernel forgets what it knows of a file several times meanwhile.
+SAME_FILE = """import os, time
+numbers, end = set(), time.monotonic() + 3
+while time.monotonic() < end:
+    with open("/project/a.txt") as file:
+        numbers |= {os.lstat("/project/a.txt").st_ino, os.fstat(file.fileno()).st_ino}
+print(len(numbers))
+"""
+
+
+def test_a_file_is_the_same_one(daemon, made):
+    assert run(daemon, made, f"python3 -c '{SAME_FILE}'") == "1\n"
+
+
 def test_read_only(daemon, made, project):
     mount(daemon, made, project, "/look", readOnly=True)
     assert run(daemon, made, "cat /look/a.txt") == "from the host\n"

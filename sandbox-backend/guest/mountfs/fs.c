@@ -20,7 +20,8 @@ static struct {
     gid_t gid;
 } owner;
 // gVisor's kernel passes ENOSYS to programs, where Linux stops to ask, and takes the answer that
-// there is no such name as an error.
+// there is no such name as an error. While it remembers attributes, it shows a node's number in
+// place of the file's.
 static bool is_gvisor;
 
 void fs_init(uid_t uid, gid_t gid)
@@ -77,6 +78,15 @@ bool fs__attr(const struct answer *a, struct stat *out)
     return true;
 }
 
+// Answer with attributes as they were seen at an instant. A file has one number only, because cp
+// and others take another one for another file.
+static void reply_attr(fuse_req_t req, const struct node *n, struct stat *st, int64_t seen_ms)
+{
+    if (is_gvisor)
+        st->st_ino = n == node_root() ? FUSE_ROOT_ID : (ino_t)(uintptr_t)n;
+    fuse_reply_attr(req, st, fs__fresh_s(seen_ms));
+}
+
 static void on_attr(struct call *c, const struct answer *a)
 {
     struct stat st;
@@ -85,7 +95,7 @@ static void on_attr(struct call *c, const struct answer *a)
     if (a->error || !fs__attr(a, &st))
         fs__fail(c, a->error ? a->error : EIO);
     else if (c->req)
-        fuse_reply_attr(c->req, &st, fs__fresh_s(c->sent_ms));
+        reply_attr(c->req, c->node, &st, c->sent_ms);
 }
 
 // Send a call for a file: by its handle if it is open, because it may have no name any more.
@@ -110,7 +120,7 @@ static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     struct stat st;
     if (n->parent && node_peek(n->parent, n->name, host_now_ms(), &attr) == 1) {
         fs__stat(&attr, &st);
-        fuse_reply_attr(req, &st, fs__fresh_s(n->parent->list.at_ms));
+        reply_attr(req, n, &st, n->parent->list.at_ms);
         return;
     }
     send_for_file(host_call(MOUNT_STAT, req, n, on_attr), fi);

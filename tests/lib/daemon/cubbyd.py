@@ -245,7 +245,7 @@ class Shipped(Daemon):
         assert answer.status == 200, answer.body
         return answer.json
 
-    def open_command(self, made, command, user="user"):
+    def open_command(self, made, command, user="user", timeout=60):
         """Starts a shell command; returns a socket on which its events come."""
         message = json.dumps({"process": {"cmd": "/bin/sh", "args": ["-c", command]},
                               "stdin": False}).encode()
@@ -253,13 +253,13 @@ class Shipped(Daemon):
         s = self.open(made["sandboxID"], ENVD, "POST /process.Process/Start HTTP/1.1",
                       f"X-Access-Token: {made['envdAccessToken']}\r\nAuthorization: Basic {who}\r\n"
                       "Content-Type: application/connect+json\r\nConnection: close\r\n"
-                      f"Content-Length: {len(message) + 5}\r\n", timeout=60)
+                      f"Content-Length: {len(message) + 5}\r\n", timeout=timeout)
         s.sendall(b"\0" + len(message).to_bytes(4, "big") + message)
         return s
 
-    def command(self, made, command, user="user"):
+    def command(self, made, command, user="user", timeout=60):
         """(exit code, standard output) of a shell command."""
-        s = self.open_command(made, command, user)
+        s = self.open_command(made, command, user, timeout)
         data = read_all(s)
         s.close()
         output, code = b"", None
