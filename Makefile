@@ -132,10 +132,12 @@ TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/cubby-process $
 RUNSC_BIN := $(B)/bin/runsc
 TEST_HOME ?= $(abspath $(B)/test-home)
 TEST_TEMPLATE := $(TEST_HOME)/templates/default/template.json
+# The same as an archive, for the packages.
+ARCHIVE := $(B)/default.cubby
 UNITS := $(patsubst tests/unit/%.c,$(B)/test/unit/%,$(UNIT_SRC))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 
-.PHONY: all runsc xterm deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench bench-http2 soak crash crash-builds kvm-rig stage install uninstall deb deb-template test-packages clean help
+.PHONY: all runsc xterm deps demo picture test test-clients programs prepare pytest check unit protocol e2e asan tidy fmt fmt-check layers headers sizes fuzz fuzzers bench bench-http2 soak crash crash-builds kvm-rig stage install uninstall deb deb-template clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -484,6 +486,12 @@ asan:
 $(TEST_TEMPLATE): $(RUNSC_BIN) $(GUEST) $(KERNEL) $(SITE) $(SB)/template/initramfs_modules.c $(SB)/template/rootfs.c | $(BIN) $(B)/.deps-run
 	CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template build default
 
+# With its saved machine, unless it was saved under KVM.
+$(ARCHIVE): $(TEST_TEMPLATE) | $(BIN)
+	@rm -f $@
+	@CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template export --with-machine default $@ >/dev/null || \
+	    CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template export default $@ >/dev/null
+
 demo: all $(VENV)/.done | $(B)/.deps-run
 	@BIN=$(abspath $(B)/bin) PYTHON=$(VENV)/bin/python MAKE="$(MAKE)" TIER=$(TIER) \
 	    tests/acceptance/demo.sh $(B)/demo-transcript.jsonl
@@ -641,11 +649,8 @@ deb: $(XTERM_DIR)/.done $(RUNSC_BIN) | $(B)/.deps-package
 	@$(MAKE) --no-print-directory all
 	@.ci/package/deb $(BUILD) $(VERSION) "$(DEPS_BUILD)"
 	@lintian --tag-display-limit 0 --allow-root --fail-on error $(DEB)
-deb-template: all $(TEST_TEMPLATE) | $(B)/.deps-package
-	@CUBBY_HOME=$(TEST_HOME) .ci/package/deb-template $(BUILD) $(VERSION) $(B)/bin/cubby
-# By hand, as root: the packages in bare roots of Debian 12 and 13; twenty minutes.
-test-packages: deb deb-template $(VENV)/.done
-	$(call pytest,tests/packages/test_packages.py -- -n 0)
+deb-template: $(ARCHIVE) | $(B)/.deps-package
+	@.ci/package/deb-template $(BUILD) $(VERSION) $(ARCHIVE)
 include .ci/package/dist/dist.mk
 
 help:
@@ -665,7 +670,7 @@ help:
 	@echo 'make kvm-rig   PART=smoke: as root, under a real /dev/kvm, in a machine that QEMU emulates (hours)'
 	@echo 'make tidy layers headers sizes fmt fmt-check fuzz'
 	@echo 'make install   DESTDIR= PREFIX=$(PREFIX); make uninstall removes it again'
-	@echo 'make deb deb-template  the Debian packages, in $(B); make test-packages tries them in bare roots'
+	@echo 'make deb deb-template  the Debian packages, in $(B); make test-packages tries them and all of a release'
 	@echo 'make rpm       the rpm for Fedora, of the portable programs; make test-rpm installs it in a directory'
 	@echo 'make image     a container image as an OCI archive; make test-image runs it without root'
 	@echo 'make dist      everything of a release: tarball, npm package, wheel, MCPB bundle, checksums'

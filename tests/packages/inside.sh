@@ -19,9 +19,16 @@ echo "installed $(since)"
 echo "next $(cubby | grep -c 'cubby setup   ')"
 cubby setup >/tmp/setup.log 2>&1
 echo "setup $? $(since)"
+echo "machine $(grep -c 'that of the archive fits this host' /tmp/setup.log)"
 echo "where $(ls -d /var/lib/cubby*/default /var/lib/cubby/templates/default 2>/dev/null | tr '\n' ' ')"
 id=$(cubby create)
 echo "output $(cubby exec "$id" -- echo works) $(since)"
+# A profile that no AppArmor of the host can refuse: its parser reads it, where it knows the rule.
+if [ -e /etc/apparmor.d/abi/4.0 ]; then
+    echo "apparmor $(apparmor_parser --skip-kernel-load --skip-cache /etc/apparmor.d/cubby && echo read)"
+else
+    echo "apparmor $(ls /etc/apparmor.d/cubby 2>/dev/null || echo none)"
+fi
 # An upgrade with a sandbox that runs: the next daemon adopts it.
 cubby exec "$id" -- sh -c 'echo kept >/tmp/mark'
 apt-get install -q -y --reinstall --no-install-recommends /shared/cubby_*.deb >/tmp/apt.log 2>&1 || tail -20 /tmp/apt.log

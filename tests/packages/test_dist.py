@@ -1,22 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of `make dist`, judged by those who read them: the MCP registry's schema, the tool for MCPB bundles, npx and
-uvx with the portable programs. By hand, with a network: make test-dist.
+"""The files of `make dist`, judged by those who read them: the MCP registry's schema, the tool for MCPB bundles, minisign,
+npx, uvx and install.sh with the portable programs. By hand, with a network: make test-dist. docs/releases.md has the figures
+that it prints.
 """
 
+import functools
+import http.server
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import threading
+import time
 import zipfile
 
 import jsonschema
 import pytest
 
+from mcp_stdio import Stdio
+
 BUILD = pathlib.Path(os.environ["BIN"]).parent
 DIST = BUILD / "dist"
 REGISTRY = "github.com/modelcontextprotocol/registry@v1.8.9"
 MCPB = "@anthropic-ai/mcpb@2.1.2"
+KEY = BUILD / "package/test.pub"  # `make` signed with the secret key beside it
+READY_S = 600  # generous: the figures are in docs/releases.md
 
 
 def one(pattern):
@@ -54,15 +63,77 @@ def test_each_file_has_its_checksum():
     assert named == {path.name for path in DIST.iterdir()} - {"SHA256SUMS", "SHA256SUMS.minisig"}
 
 
-@pytest.mark.parametrize("words", [
-    pytest.param(lambda: ["npx", "-y", "--offline", f"--package={one('cubby-mcp-*.tgz')}"], id="npx"),
-    pytest.param(lambda: [os.environ["FRAMEWORKS"] + "/uv/bin/uvx", "-q", "--offline", "--python", "/usr/bin/python3", "--from",
-                          str(one("*.whl"))], id="uvx")])
+def test_the_checksums_are_signed(tmp_path):
+    def verify(name):
+        return subprocess.run(["minisign", "-V", "-q", "-p", KEY, "-m", name], capture_output=True, timeout=60).returncode
+
+    assert verify(DIST / "SHA256SUMS") == 0
+    for name in "SHA256SUMS", "SHA256SUMS.minisig":
+        shutil.copy(DIST / name, tmp_path)
+    with open(tmp_path / "SHA256SUMS", "a", encoding="utf-8") as changed:
+        changed.write("\n")
+    assert verify(tmp_path / "SHA256SUMS") != 0
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words):
+        pass
+
+
+def test_install_sh_from_a_web_server(tmp_path):
+    """The release as it is: its script, its checksums, its signature, its tarball."""
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(DIST)))
+    threading.Thread(target=web.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        done = subprocess.run(["sh", DIST / "install.sh", "--url", f"http://127.0.0.1:{web.server_port}", "--key", KEY, "--prefix", tmp_path / "p"],
+                              capture_output=True, text=True, timeout=300)
+    finally:
+        web.shutdown()
+        web.server_close()
+    assert done.returncode == 0, done.stderr
+    found = subprocess.run([tmp_path / "p/bin/cubby", "doctor", "--json"], env={**os.environ, "CUBBY_HOME": str(tmp_path / "h")},
+                           capture_output=True, text=True, timeout=120)
+    assert {finding["name"]: finding["level"] for finding in json.loads(found.stdout)}["programs"] == "ok"
+
+
+NPX = pytest.param(lambda: ["npx", "-y", "--offline", f"--package={one('cubby-mcp-*.tgz')}"], id="npx")
+UVX = pytest.param(lambda: [os.environ["FRAMEWORKS"] + "/uv/bin/uvx", "-q", "--offline", "--python", "/usr/bin/python3", "--from",
+                            str(one("*.whl"))], id="uvx")
+
+
+def fresh(tmp_path, **more):
+    """A user who has nothing yet."""
+    return {**os.environ, "CUBBY_HOME": str(tmp_path / "h"), "CUBBY_SYSTEM_TEMPLATES": "", "npm_config_cache": str(tmp_path / "npm"),
+            "UV_CACHE_DIR": str(tmp_path / "uv"), **more}
+
+
+@pytest.mark.parametrize("words", [NPX, UVX])
 def test_the_launchers_start_the_portable_programs(words, tmp_path):
-    env = {**os.environ, "CUBBY_HOME": str(tmp_path / "h"), "npm_config_cache": str(tmp_path / "npm"), "UV_CACHE_DIR": str(tmp_path / "uv")}
-    done = subprocess.run([*words(), "cubby", "doctor", "--json"], env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*words(), "cubby", "doctor", "--json"], env=fresh(tmp_path), capture_output=True, text=True, timeout=300)
     found = {finding["name"]: finding for finding in json.loads(done.stdout)}
     assert found["programs"]["level"] == "ok" and found["qemu"]["level"] == "ok"
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("words", [NPX, UVX])
+def test_from_nothing_to_the_first_output(words, tmp_path):
+    """A client's first calls, with the template's archive in a file. Without runsc, so that nothing goes on in the background."""
+    env = fresh(tmp_path, CUBBY_TEMPLATE_ARCHIVE=str(one("default.cubby")), CUBBY_RUNSC="/nonexistent")
+    program, *rest = words()
+    began = time.monotonic()
+    mcp = Stdio(*rest, "cubby-mcp", env=env, cwd=tmp_path, program=shutil.which(program))
+    try:
+        mcp.initialize("2025-11-25")
+        print(f"initialize {time.monotonic() - began:.1f}")
+        while (answer := mcp.result("create_sandbox")).get("isError"):
+            said = answer["content"][0]["text"]
+            assert said.startswith("preparing: ") and time.monotonic() - began < READY_S, said
+        sandbox = answer["structuredContent"]["sandbox_id"]
+        assert "works" in mcp.text("run_command", sandbox_id=sandbox, command="echo works")
+        print(f"output {time.monotonic() - began:.1f}")
+    finally:
+        mcp.finish()
+        subprocess.run([*words(), "cubby", "daemon", "stop"], env=env, capture_output=True, timeout=120)
 
 
 def test_a_sandbox_of_the_portable_programs(tmp_path):

@@ -58,7 +58,8 @@ def test_it_has_what_make_install_puts_there(root):
         "usr/share/cubby/manifest", "usr/share/cubby/glibc"}
     moved = {"usr/share/doc/cubby/LICENSE": "usr/share/licenses/cubby/LICENSE"}
     wanted = {moved.get(name, name).replace("share/doc/cubby/licences/", "share/licenses/cubby/") for name in wanted}
-    wanted = {f"{name}.gz" if "/man/" in name else name for name in wanted} | {"usr/lib/sysusers.d/cubby.conf"}
+    wanted = {f"{name}.gz" if "/man/" in name else name for name in wanted} | {
+        "usr/lib/sysusers.d/cubby.conf", "usr/lib/tmpfiles.d/cubby.conf"}
     assert files(root) == wanted
     for name in ("bin/cubby-mcp", "share/man/man1/cubbyd.1.gz", "share/bash-completion/completions/cubby", "lib/systemd/system/cubbyd.service",
                  "share/doc/cubby/sbom.spdx.json", "libexec/cubby/runsc", "lib/cubby/guest/init"):

@@ -12,7 +12,7 @@ TEMPLATE      ?=
 SIGN          ?=
 portable dist image rpm: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 
-.PHONY: portable dist test-dist image test-image rpm test-rpm
+.PHONY: portable dist test-dist image test-image rpm test-rpm test-packages
 # Programs for other distributions, with runsc, below build/portable/tree.
 portable: $(RUNSC_BIN) | $(B)/.deps
 	@mkdir -p $(B)/portable && ln -sfn $(abspath $(XTERM_DIR)) $(B)/portable/xterm
@@ -40,20 +40,28 @@ dist: portable | $(B)/.deps-dist
 	@if [ -n "$(SIGN)" ]; then minisign -S -s $(SIGN) -m $(DIST)/SHA256SUMS -t "cubby $(VERSION)" </dev/null; \
 	    else echo "not signed: make dist SIGN=FILE names a secret key of minisign"; fi
 	@echo "$(DIST): $$(ls $(DIST) | wc -l) files"
-# By hand, with a network: the files as their readers judge them.
-test-dist: dist $(VENV)/.done $(UV)
-	$(call pytest,tests/packages/test_dist.py -- -n 0)
+# By hand, with a network: the files as their readers judge them, signed with a key of this build.
+TEST_KEY := $(B)/package/test
+define signed_dist
+	@mkdir -p $(B)/package && minisign -G -W -f -p $(TEST_KEY).pub -s $(TEST_KEY).key </dev/null >/dev/null
+	@$(MAKE) --no-print-directory dist TEMPLATE=$(ARCHIVE) SIGN=$(TEST_KEY).key
+endef
+test-dist: $(ARCHIVE) $(VENV)/.done $(UV) | $(B)/.deps-dist
+	$(signed_dist)
+	$(call pytest,tests/packages/test_dist.py -- -n 0 -s)
 
 # A container image, as an OCI archive, without an engine. It has the template of TEMPLATE, else that of the
 # tests.
 IMAGE := $(BUILD)/cubby-$(VERSION)-image.tar
 DEPS_IMAGE := mmdebstrap buildah skopeo umoci runc
-image: portable $(if $(TEMPLATE),,$(TEST_TEMPLATE)) | $(B)/.deps-image
-	@template="$(TEMPLATE)"; if [ -z "$$template" ]; then \
-	    template=$(B)/default.cubby; rm -f $$template; \
-	    CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template export --with-machine default $$template >/dev/null || \
-	    CUBBY_HOME=$(TEST_HOME) $(B)/bin/cubby template export default $$template >/dev/null || exit 1; fi; \
-	.ci/package/dist/image $(B)/portable/tree $$template $(VERSION) $(REGISTRY_NAME) $(IMAGE)
+image: portable $(if $(TEMPLATE),,$(ARCHIVE)) | $(B)/.deps-image
+	@.ci/package/dist/image $(B)/portable/tree $(or $(TEMPLATE),$(ARCHIVE)) $(VERSION) $(REGISTRY_NAME) $(IMAGE)
 # By hand, as root: the image, run by runc as an ordinary user; ten minutes.
 test-image: image $(VENV)/.done
 	$(call pytest,tests/packages/test_image.py -- -n 0 -s)
+
+# By hand, as root, with a network: each package and channel is built, and then used as its users do.
+test-packages: deb deb-template image $(VENV)/.done $(UV) | $(B)/.deps-dist
+	$(signed_dist)
+	$(call pytest,tests/packages/test_packages.py tests/packages/test_image.py tests/packages/test_dist.py \
+	    tests/protocol/packages -- -n 0 -s)
