@@ -233,7 +233,7 @@ $(call obj,$(MCP_SRC) $(DAEMON_SRC) $(CLI_SRC) $(UNIT_SRC) $(FUZZ_SRC)) $(FAULT_
 define archive
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(Q)ar qcs $@ $^
+	$(Q)$(AR) qcs $@ $^
 endef
 $(B)/lib/libcubby.a: $(call obj,$(LIB_SRC)) $(LLHTTP_OBJ)        ; $(archive)
 $(B)/lib/libmcp.a: $(call obj,$(call parts,$(MCP_SRC)))           ; $(archive)
@@ -652,6 +652,7 @@ deb: $(XTERM_DIR)/.done $(RUNSC_BIN) | $(B)/.deps-package
 deb-template: $(ARCHIVE) | $(B)/.deps-package
 	@.ci/package/deb-template $(BUILD) $(VERSION) $(ARCHIVE)
 include .ci/package/dist/dist.mk
+include .ci/arm64/arm64.mk
 
 help:
 	@echo 'make demo      install what is missing, build, make the template, show five bugs being fixed'
@@ -673,6 +674,7 @@ help:
 	@echo 'make deb deb-template  the Debian packages, in $(B); make test-packages tries them and all of a release'
 	@echo 'make rpm       the rpm for Fedora, of the portable programs; make test-rpm installs it in a directory'
 	@echo 'make image     a container image as an OCI archive; make test-image runs it without root'
+	@echo 'make arm64     cross-compile everything for arm64; make test-arm64 tests a part under emulation'
 	@echo 'make dist      everything of a release: tarball, npm package, wheel, MCPB bundle, checksums'
 
 # ---- installing packages: checked once a tree, and again when this file changes
@@ -722,6 +724,9 @@ $(B)/.deps-web: Makefile | $(B)/.deps-test
 	@touch $@
 $(B)/.deps-bench: Makefile | $(B)/.deps-test
 	$(call need,$(DEPS_BENCH),$(B)/deps.log)
+	@touch $@
+$(B)/.deps-arm64: Makefile | $(B)/.deps-test
+	$(call need,$(DEPS_ARM64),$(B)/deps.log)
 	@touch $@
 $(B)/.deps-rig: Makefile | $(B)/.deps-test
 	$(call need,$(DEPS_RIG),$(B)/deps.log)

@@ -15,7 +15,12 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/volume/removed.h"
 
-#define LARGE_FILE 0100000 // O_LARGEFILE, which the C library defines as 0, but openat2(2) needs
+// O_LARGEFILE, which the C library defines as 0, but openat2(2) needs (asm/fcntl.h).
+#if defined(__aarch64__)
+#define LARGE_FILE 0400000
+#else
+#define LARGE_FILE 0100000
+#endif
 
 // ---- paths
 

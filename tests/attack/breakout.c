@@ -413,7 +413,9 @@ static void kernel(void)
     TRY("syslog", syscall(SYS_syslog, 10, NULL, 0));
     TRY("sethostname", sethostname(host, strlen(host)));
     TRY("set-clock", syscall(SYS_clock_settime, -1, NULL));
+#if defined(SYS_ioperm) // not on arm64
     TRY("io-ports", syscall(SYS_ioperm, 0x80, 1, 0));
+#endif
     TRY("personality", syscall(SYS_personality, 0xffffffff));
     TRY("fanotify", syscall(SYS_fanotify_init, 0, 0));
 }

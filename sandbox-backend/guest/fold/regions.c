@@ -155,8 +155,9 @@ static int map_run(struct mapper *m, const struct plan_run *r, struct err *e)
 static int map_all(struct mapper *m, const char *path, const struct plan_run *runs, size_t count,
                    struct err *e)
 {
-    const uint64_t name[6] = {tracee_text(m->tracee, path), O_RDONLY | O_CLOEXEC};
-    long fd = name[0] ? tracee_call(m->tracee, SYS_open, name) : -EFAULT;
+    const uint64_t file[6] = {(uint64_t)AT_FDCWD, tracee_text(m->tracee, path),
+                              O_RDONLY | O_CLOEXEC};
+    long fd = file[1] ? tracee_call(m->tracee, SYS_openat, file) : -EFAULT;
     if (fd < 0)
         return err_sys(e, (int)-fd, "open %s in process %d", path, (int)m->tracee->pid);
     m->fd = (uint64_t)fd;

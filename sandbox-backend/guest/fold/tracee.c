@@ -147,12 +147,13 @@ size_t tracee_read(const struct tracee *t, uint64_t address, void *out, size_t l
     return got;
 }
 
+// ---- calls
+#if defined(__x86_64__)
 static int poke(pid_t thread, uint64_t address, uint64_t word)
 {
     return ptrace(PTRACE_POKEDATA, thread, (void *)address, (void *)word) < 0 ? -1 : 0;
 }
 
-// ---- calls
 int tracee_calls_begin(struct tracee *t, struct err *e)
 {
     pid_t thread = t->threads[0];
@@ -221,3 +222,32 @@ int tracee_calls_end(struct tracee *t, struct err *e)
                        (int)t->pid);
     return 0;
 }
+#else
+// Only x86-64 so far.
+int tracee_calls_begin(struct tracee *t, struct err *e)
+{
+    return err_set(e, ERR_UNIMPLEMENTED,
+                   "on this processor process %d cannot be made to call the guest kernel",
+                   (int)t->pid);
+}
+
+long tracee_call(struct tracee *t, long number, const uint64_t args[6])
+{
+    (void)t;
+    (void)number;
+    (void)args;
+    return -ENOSYS;
+}
+
+uint64_t tracee_text(const struct tracee *t, const char *text)
+{
+    (void)t;
+    (void)text;
+    return 0;
+}
+
+int tracee_calls_end(struct tracee *t, struct err *e)
+{
+    return tracee_calls_begin(t, e);
+}
+#endif
