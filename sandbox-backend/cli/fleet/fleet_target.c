@@ -118,7 +118,8 @@ int fleet_list_set(const char *path, const char *node, const char *word, struct 
         return -1;
     edit(buf_str(&text), node, word, &edited);
     mode_t mode = stat(path, &st) == 0 ? st.st_mode & 0777 : 0644;
-    if (file_write_atomic(path, edited.data, edited.len, mode, e) == 0)
+    char *real auto_free = realpath(path, NULL); // a link stays one
+    if (file_write_atomic(real ? real : path, edited.data, edited.len, mode, e) == 0)
         return 0;
     return err_wrap(e, "write %s into the line of \"%s\" yourself, because it cannot be written",
                     word, node);

@@ -87,6 +87,7 @@ def is_drained(fleet):
 def test_the_node_with_most_room_is_chosen(fleet, peers, tmp_path):
     """Of those that answer, have room, and are what the list says. The list keeps its other lines and its comments."""
     nodes = tmp_path / "nodes"
+    nodes.symlink_to("list")
     lines = ["# our nodes", "a   http://127.0.0.1:1  agent=127.0.0.1:2   # rack 1", peers("b", 80), peers("c", 30) + " # rack 2",
              peers("d", 1, room=False), f"e http://127.0.0.1:{free_ports(1)[0]}", peers("g", 2).replace("g ", "f ", 1),
              peers("h", 3) + " moved=b", peers("i", 4) + " then=b", ""]
@@ -97,6 +98,7 @@ def test_the_node_with_most_room_is_chosen(fleet, peers, tmp_path):
     assert "Node c has most room (load 30 %)" in said.stderr and "--reload" in said.stderr and said.stdout == ""
     lines[1] = "a   http://127.0.0.1:1  agent=127.0.0.1:2 then=c  # rack 1"
     assert nodes.read_text().split("\n") == lines and nodes.stat().st_mode & 0o777 == 0o640
+    assert nodes.is_symlink()
     assert not is_drained(fleet) and fleet.nodes["a"].directories() == [made]
 
 
