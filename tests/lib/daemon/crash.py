@@ -434,6 +434,15 @@ class ProcessGuest:
         world.daemon.template("default", **how)
         return lambda: world.daemon.template("default")
 
+    def hold(self, world, machine):
+        """Lets a machine that stands still not go on. Returns a function that kills it."""
+        mend = self.spoil(world, None, resume="held")
+
+        def kill():
+            self.kill(self.pids(machine))
+            mend()
+        return kill
+
     def kill(self, pids):
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -483,5 +492,10 @@ class RealGuest:
 
     def spoil(self, world, snapshot, **how):
         return spoil_image(world.daemon, snapshot)
+
+    def hold(self, world, machine):
+        main = machine["qemu" if world.daemon.tier == "microvm" else "sentry"]["pid"]
+        os.kill(main, signal.SIGSTOP)
+        return lambda: self.kill({main})
 
     kill = ProcessGuest.kill

@@ -308,6 +308,26 @@ class Handout(Scenario):
         world.wait_pool()
 
 
+class HandoutReplaced(Handout):
+    """The machine out of the pool ends after the create was answered and before the guest has; another takes its place."""
+
+    name = "handout-replaced"
+
+    def operate(self, world):
+        (machine,) = [r["machine"] for i, r in world.records().items() if i in world.pooled()]
+        kill = world.guest.hold(world, machine)
+        try:
+            super().operate(world)
+            world.handed.may_end = True  # if the daemon ends as well
+        finally:
+            kill()
+
+    def settle(self, world):
+        super().settle(world)
+        assert f"pool.replaced id={world.handed.id} " in world.daemon.log.read_text(errors="replace")
+        world.handed.may_end = False
+
+
 class Pool(Scenario):
     """The daemon fills its pool, beginning at its start."""
 
@@ -482,7 +502,8 @@ SCENARIOS = {s.name: s for s in (
     Delete(), DeleteFrozen(), DeleteHibernated(), Snapshot(), SnapshotFrozen(), SnapshotHibernated(),
     SnapshotDelete(), Fork(), Rollback(), RollbackFrozen(), RollbackHibernated(),
     RollbackFails(), RollbackFrozenFails(), RollbackHibernatedFails(),
-    Handout(), Pool(), Adopt(), AdoptRollback(), AdoptPool(), AdoptRunning(), Build(), BuildFails(), BuildAgain())}
+    Handout(), HandoutReplaced(), Pool(), Adopt(), AdoptRollback(), AdoptPool(), AdoptRunning(),
+    Build(), BuildFails(), BuildAgain())}
 # Those that need no pauses and no saving.
 PLAIN = ("create", "delete", "adopt-running")
 
