@@ -173,7 +173,8 @@ struct dial *dial_start(struct dial_room *room, const struct dial_target *target
 static bool is_allowed(const struct dial *d, const struct sockaddr *address)
 {
     static const struct fetch_guard PUBLIC;
-    return d->room->proxy->special || fetch_guard_allows(&PUBLIC, address);
+    return d->room->proxy->special ||
+           (fetch_guard_allows(&PUBLIC, address) && !fetch_guard_is_own(address));
 }
 
 static void connect_to(struct dial *d, const struct sockaddr *to)
@@ -204,7 +205,8 @@ static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *foun
     if (d->state == DIAL_LOOKUP && status < 0)
         fail(d, "the upstream proxy cannot be reached", "its name does not resolve");
     else if (d->state == DIAL_LOOKUP && !is_allowed(d, pick(found)))
-        fail(d, "the upstream proxy cannot be reached", "its address is not public");
+        fail(d, "the upstream proxy cannot be reached",
+             "its address is not public, or of this host");
     else if (d->state == DIAL_LOOKUP)
         connect_to(d, pick(found));
     uv_freeaddrinfo(found);

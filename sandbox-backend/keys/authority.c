@@ -108,3 +108,14 @@ void authority_fini(struct authority *a)
     free(a->key);
     *a = (struct authority){0};
 }
+
+bool authority_is_certificates(const char *pem)
+{
+    BIO *bio = BIO_new_mem_buf(pem, -1);
+    X509 *x = bio ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
+    bool found = x != NULL;
+    X509_free(x);
+    BIO_free(bio);
+    ERR_clear_error();
+    return found;
+}

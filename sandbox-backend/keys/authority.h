@@ -2,6 +2,8 @@
 // Creation of the certificate authority of one sandbox, which cubby-egress uses
 // (egress/tls_context.h).
 #pragma once
+#include <stdbool.h>
+
 #include "sandbox-backend/base/err.h"
 
 struct authority {
@@ -13,3 +15,5 @@ struct authority {
 // servers. ERR_INTERNAL when OpenSSL fails; call authority_fini after success.
 int authority_make(struct authority *a, const char *common_name, struct err *e);
 void authority_fini(struct authority *a);
+
+bool authority_is_certificates(const char *pem); // one certificate or more

@@ -7,6 +7,7 @@
 #include "sandbox-backend/net/fetch_guard.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -111,4 +112,23 @@ bool fetch_guard_allows(const struct fetch_guard *g, const struct sockaddr *addr
         return v6_is_public(bytes) || is_allowed(g, AF_INET6, bytes);
     }
     return false;
+}
+
+bool fetch_guard_is_own(const struct sockaddr *address)
+{
+    struct ifaddrs *all = NULL;
+    bool found = getifaddrs(&all) < 0; // who cannot know refuses
+    for (const struct ifaddrs *one = all; one && !found; one = one->ifa_next) {
+        const struct sockaddr *own = one->ifa_addr;
+        if (!own || own->sa_family != address->sa_family)
+            continue;
+        if (own->sa_family == AF_INET)
+            found = ((const struct sockaddr_in *)own)->sin_addr.s_addr ==
+                    ((const struct sockaddr_in *)address)->sin_addr.s_addr;
+        else if (own->sa_family == AF_INET6)
+            found = memcmp(&((const struct sockaddr_in6 *)own)->sin6_addr,
+                           &((const struct sockaddr_in6 *)address)->sin6_addr, 16) == 0;
+    }
+    freeifaddrs(all);
+    return found;
 }

@@ -23,4 +23,6 @@ struct fetch_guard {
 // the invalid one.
 int fetch_guard_init(struct fetch_guard *g, const struct opt_list *allow, const char *option,
                      struct err *e);
+// Return whether it is an address of this host, which may be a public one.
+bool fetch_guard_is_own(const struct sockaddr *address);
 bool fetch_guard_allows(const struct fetch_guard *g, const struct sockaddr *address);

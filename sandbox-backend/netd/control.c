@@ -42,9 +42,10 @@ void control_fini(struct control *c)
 }
 
 // The answer is short and the client's buffer is empty, so it fits.
-static void say(struct control *c, const struct err *e)
+static void say(struct control *c, const json_t *egress, const struct err *e)
 {
-    json_t *json = err_is(e) ? json_pack("{s:s}", "error", e->msg) : json_object();
+    json_t *json =
+        err_is(e) ? json_pack("{s:s}", "error", e->msg) : json_pack("{s:O*}", "egress", egress);
     struct buf text auto_buf = BUF_INIT;
     json_to_buf(&text, json);
     buf_addc(&text, '\n');
@@ -83,8 +84,8 @@ static void on_line(struct control *c, size_t len)
         c->on_change(c->ctx, &change);
     }
     net_policy_fini(&change.rules);
+    say(c, json_object_get(json, "egress"), &e);
     json_decref(json);
-    say(c, &e);
 }
 
 // Receive some of the line, and keep the descriptor that comes with it.

@@ -5,7 +5,8 @@
 // policy is in force, {"error": "<a sentence>"} when the old one stays in force. Then the
 // connection is closed. With "egress": "hand", "dial" or "both" (gate.h), the line brings a
 // descriptor (SCM_RIGHTS): the packet socket of a new cubby-egress. With false, there is no egress
-// any more. The socket belongs to the daemon: its mode keeps other users out, and the guest cannot
+// any more. The answer repeats "egress", since a netd that does not know it would ignore it. The
+// socket belongs to the daemon: its mode keeps other users out, and the guest cannot
 // reach it. netd serves a single client at a time; the others wait to be accepted.
 #pragma once
 #include "sandbox-backend/base/buf.h"

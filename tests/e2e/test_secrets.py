@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import secrets
+import socket
 import subprocess
 
 import pytest
@@ -15,6 +16,7 @@ from harness import process_exists, wait_for
 from jail_peer import AS_USER, NAMESPACES, UIDS, USER, mounts_of, namespace_of, of_user, status_of
 from proc import descriptors
 from socks_proxy import microsocks
+from threaded import Threaded
 from tiers import tier  # noqa: F401
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give this machine an address")
@@ -143,7 +145,7 @@ def test_rules_change_while_it_runs(world, address):
     first = world.record(sandbox)["machine"]["egress"]["pid"]
     put(header("Bearer another"))
     check("Bearer another")
-    wait_for(lambda: not process_exists(first), what="the end of the egress of before")
+    assert not process_exists(first), "the egress of before is gone"
     for depth in ("freeze", "hibernate"):
         assert world.request("POST", f"/sandboxes/{sandbox}/pause", {"depth": depth}, timeout=120).status == 204
         assert world.request("POST", f"/sandboxes/{sandbox}/resume", {"timeout": 600}, timeout=120).status == 201
@@ -160,10 +162,48 @@ def test_rules_change_while_it_runs(world, address):
     check(VALUE)
     last = world.record(sandbox)["machine"]["egress"]["pid"]
     put({})
-    wait_for(lambda: not process_exists(last), what="the end of its egress")
+    assert not process_exists(last), "its egress is gone"
     assert "egress" not in world.record(sandbox)["machine"]
     check_without()
     assert VALUE not in world.log.read_text() and not holders(world, VALUE)
+    assert world.kill(sandbox) == 204
+
+
+def test_a_network_process_of_an_older_version(world, address):
+    """It would ignore a new egress: the change is refused, and nothing is undone. The next one sends all again."""
+    lists = {"allowOut": [f"{address}/32"], "denyOut": ["0.0.0.0/0"]}
+    made = world.create(timeout=600, secrets=["API_KEY"], network=lists)
+    sandbox = made["sandboxID"]
+    directory = os.open(world.home / "sandboxes" / sandbox, os.O_PATH)
+    at = f"/proc/self/fd/{directory}/"
+    before = world.record(sandbox)
+    rules = {NAME: [{"transform": {"headers": {"X": "y"}}}]}
+
+    def put(**more):
+        return world.request("PUT", f"/sandboxes/{sandbox}/network", {**lists, **more}, timeout=60)
+
+    class Older(Threaded):
+        def serve(self, connection):
+            line = b""
+            while not line.endswith(b"\n"):
+                line += connection.recv(65536)
+            connection.sendall(b"{}\n")
+
+    os.rename(at + "net.ctl", at + "net.real")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(at + "net.ctl")
+    listener.listen()
+    older = Older(listener)
+    answer = put(rules=rules)
+    assert answer.status == 501 and "hibernate" in answer.json["message"], answer.body
+    after = world.record(sandbox)
+    assert after["machine"]["egress"] == before["machine"]["egress"] and after["secrets"] == before["secrets"]
+    assert process_exists(before["machine"]["egress"]["pid"])
+    older.close()
+    os.rename(at + "net.real", at + "net.ctl")
+    assert put().status == 204
+    assert world.record(sandbox)["machine"]["egress"] != before["machine"]["egress"], "not known, so sent again"
+    os.close(directory)
     assert world.kill(sandbox) == 204
 
 

@@ -53,19 +53,20 @@ static const json_t *member_or(const struct api_call *c, const char *name, const
 static int new_secrets(const struct api_call *c, json_t **out, struct err *e)
 {
     const struct sandbox *sb = c->sb;
-    const json_t *rules = secrets_rules(sb->secrets), *proxy = secrets_proxy(sb->secrets);
+    json_t *now = network_change_secrets(sb);
+    const json_t *rules = secrets_rules(now), *proxy = secrets_proxy(now);
     const struct secrets_wish wish = {.rules = member_or(c, "rules", rules),
                                       .proxy = member_or(c, "egressProxy", proxy),
                                       .owner = sb->owner};
     *out = NULL;
     bool same_rules = is_same(wish.rules, rules) || (!rules && body_is_empty(wish.rules));
-    if (same_rules && is_same(wish.proxy, proxy)) {
-        *out = json_incref(sb->secrets);
+    if (same_rules && is_same(wish.proxy, proxy) && !sb->network_unknown) {
+        *out = json_incref(now);
         return 0;
     }
     if (driver_need(sb->facts.driver, DRIVER_SECRETS, e) < 0)
         return -1;
-    return secrets_with_network(&c->store->secrets, sb->secrets, &wish, out, e);
+    return secrets_with_network(&c->store->secrets, now, &wish, out, e);
 }
 
 // Read the body into a policy and secrets, which are the caller's.

@@ -33,30 +33,44 @@ static int give_to_machine(struct network_change *n, struct err *e);
 static void on_set(struct machine *m, const struct err *e, void *ctx);
 static void finish(struct network_change *n, const struct err *e);
 static void change_free(struct network_change *n);
+static void replace_waiting(struct sandbox *sb);
+static void stop_waiting(struct network_change *n, const struct err *e);
 
 int network_change_start(struct sandbox *sb, struct net_policy *policy, json_t *secrets,
                          network_change_cb cb, void *ctx, struct err *e)
 {
     struct network_change *n = xmalloc(sizeof *n);
-    *n = (struct network_change){.sb = sb,
-                                 .policy = *policy,
-                                 .secrets = secrets,
-                                 .sets_egress = secrets != sb->secrets,
-                                 .cb = cb,
-                                 .ctx = ctx};
+    *n = (struct network_change){
+        .sb = sb, .policy = *policy, .secrets = secrets, .cb = cb, .ctx = ctx};
     *policy = (struct net_policy){0};
-    if (n->sets_egress && sb->network_change)
-        err_set(e, ERR_CONFLICT, "another change of the rules is under way; try again in a moment");
-    else if (n->sets_egress)
+    replace_waiting(sb);
+    const json_t *before = network_change_secrets(sb);
+    n->sets_egress = secrets != before;
+    if (n->sets_egress)
         sb->network_change = n;
-    if (!err_is(e) && n->sets_egress && !sb->secrets)
+    if (n->sets_egress && !before)
         send_authority(n);
-    else if (!err_is(e))
-        give_to_machine(n, e);
-    if (!err_is(e))
-        return 0;
-    change_free(n);
-    return -1;
+    else if (give_to_machine(n, e) < 0) {
+        change_free(n);
+        return -1;
+    }
+    return 0;
+}
+
+// The guest decides how long it takes to answer /init. So a change that waits for it must not hold
+// up a later one, nor undo it.
+static void replace_waiting(struct sandbox *sb)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_CONFLICT, "a later request replaced this change before the guest took it");
+    if (sb->network_change && sb->network_change->trust)
+        stop_waiting(sb->network_change, &e);
+}
+
+json_t *network_change_secrets(const struct sandbox *sb)
+{
+    const struct network_change *n = sb->network_change;
+    return n && !n->trust ? n->secrets : sb->secrets;
 }
 
 // ---- 1. the guest trusts the authority
@@ -95,13 +109,28 @@ static void on_trust(int status, const char *text, const struct err *e, void *ct
 
 // ---- 2. the machine
 
+// A policy that closes the network must not fail because a secret is gone. Return true, and clear
+// `e`, if the policy closes it: then it is set alone, and the rules stay.
+static bool close_alone(struct network_change *n, struct err *e)
+{
+    if (!net_policy_is_closed(&n->policy))
+        return false;
+    journal_add(&n->sb->journal, JOURNAL_WARN, "the network is closed, but its rules stay: %s",
+                e->msg);
+    if (n->sb->network_change == n)
+        n->sb->network_change = NULL;
+    n->sets_egress = false;
+    *e = (struct err)ERR_INIT;
+    return true;
+}
+
 static int give_to_machine(struct network_change *n, struct err *e)
 {
     struct sandbox *sb = n->sb;
     char *egress = NULL;
     if (sb->state != SANDBOX_RUNNING || !sb->machine)
         return err_set(e, ERR_CONFLICT, "the sandbox is no longer running; try again when it runs");
-    if (n->sets_egress && sandbox_egress_of(sb, n->secrets, &egress, e) < 0)
+    if (n->sets_egress && sandbox_egress_of(sb, n->secrets, &egress, e) < 0 && !close_alone(n, e))
         return -1;
     const struct machine_egress machine_egress = {egress, secrets_need_hands(n->secrets),
                                                   secrets_need_dials(n->secrets)};
@@ -132,6 +161,8 @@ static void on_set(struct machine *m, const struct err *e, void *ctx)
         journal_add(&sb->journal, JOURNAL_INFO, "the network's rules were replaced");
         lifecycle_tell_network(sb);
     }
+    if (n->sets_egress) // after a failure, netd may have either egress, and either policy
+        sb->network_unknown = e != NULL;
     finish(n, e);
 }
 
@@ -152,13 +183,16 @@ static void finish(struct network_change *n, const struct err *e)
     cb(e, ctx);
 }
 
+static void stop_waiting(struct network_change *n, const struct err *e)
+{
+    guest_call_cancel(steal(&n->trust));
+    finish(n, e);
+}
+
 void network_change_cancel(struct sandbox *sb)
 {
-    struct network_change *n = sb->network_change;
     struct err e = ERR_INIT;
-    if (!n || !n->trust) // the machine calls back
-        return;
-    guest_call_cancel(steal(&n->trust));
     err_set(&e, ERR_GONE, "the sandbox ended");
-    finish(n, &e);
+    if (sb->network_change && sb->network_change->trust) // else the machine calls back
+        stop_waiting(sb->network_change, &e);
 }

@@ -8,7 +8,9 @@
 // 3. Keep both in the sandbox and in its record.
 //
 // A failure changes nothing, except that the guest may trust the authority, whose key is then lost.
-// A sandbox has one change of its rules at a time.
+// After a failure of step 2 it is not known what netd has, so the next change sends all of it
+// (network_unknown). Changes are made in their order. A later one ends one that still waits for the
+// guest, since the guest chooses how long that takes.
 #pragma once
 #include <jansson.h>
 
@@ -25,4 +27,7 @@ typedef void (*network_change_cb)(const struct err *e, void *ctx);
 // callback is not called.
 int network_change_start(struct sandbox *sb, struct net_policy *policy, json_t *secrets,
                          network_change_cb cb, void *ctx, struct err *e);
+// Return the secrets that the sandbox will have after the changes that the machine has been asked
+// for. Borrowed.
+json_t *network_change_secrets(const struct sandbox *sb);
 void network_change_cancel(struct sandbox *sb); // the sandbox ends (ending.c)

@@ -137,6 +137,7 @@ struct sandbox {
     struct operation_wishes wishes; // waiting for the slot; borrowed
     struct deadline turn;           // runs the wishes, later the removal steps (ending.c)
     struct bringup *bringup;        // owned; during a bring-up (bringup.h)
+    bool network_unknown;           // a change of its rules failed (network_change.h)
     struct network_change
         *network_change;     // owned; while its header rules change; NULL: they do not
     struct pausing *pausing; // owned by sleep/; while a request for a pause or wake waits

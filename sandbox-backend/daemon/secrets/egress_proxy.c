@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/keys/authority.h"
 #include "sandbox-backend/net/fetch_guard.h"
 
 #define HOST_MAX_BYTES 253
@@ -45,11 +46,12 @@ static bool is_private(const char *host)
     static const struct fetch_guard PUBLIC;
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
-        return !fetch_guard_allows(&PUBLIC, (struct sockaddr *)&v4);
+    const struct sockaddr *address = (const struct sockaddr *)&v4;
     if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1)
-        return !fetch_guard_allows(&PUBLIC, (struct sockaddr *)&v6);
-    return false;
+        address = (const struct sockaddr *)&v6;
+    else if (inet_pton(AF_INET, host, &v4.sin_addr) != 1)
+        return false;
+    return !fetch_guard_allows(&PUBLIC, address) || fetch_guard_is_own(address);
 }
 
 static int check_members(const json_t *proxy, struct err *e)
@@ -98,7 +100,7 @@ static int parse_tls(const json_t *tls, json_t **out, struct err *e)
         return err_set(e, ERR_INVALID, "network.egressProxy.tls needs enabled: true");
     if (name && (!len || len > HOST_MAX_BYTES || strspn(name, HOST_CHARS) != len))
         return err_set(e, ERR_INVALID, "network.egressProxy.tls.serverName must be a host");
-    if (ca && (strlen(ca) > CA_MAX_BYTES || !strstr(ca, "-----BEGIN CERTIFICATE-----")))
+    if (ca && (strlen(ca) > CA_MAX_BYTES || !authority_is_certificates(ca)))
         return err_set(e, ERR_INVALID,
                        "network.egressProxy.tls.caCert must be certificates in PEM form of at most "
                        "%d bytes",

@@ -160,8 +160,12 @@ static void on_netd_answer(struct machine_core *c, const struct err *e)
 {
     struct subproc *unused = steal(&c->egress_next);
     int log auto_close = steal_fd(&c->egress_next_log);
+    bool failed = unused && subproc_has_exited(unused); // it does not like its settings
     c->egress_changes = false;
     c->egress_error = e ? *e : (struct err)ERR_INIT;
+    if (!e && failed)
+        err_set(&c->egress_error, ERR_INTERNAL,
+                "cubby-egress ended at its start; see cubbyd's log");
     if (!e) { // exchange them
         struct subproc *next = unused;
         int next_log = log;

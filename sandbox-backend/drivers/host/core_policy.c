@@ -25,6 +25,7 @@ struct policy_call {
     int handles; // handles that are still open: the deadline, and the pipe or the pending
                  // connection
     bool over;
+    bool sets_egress; // the answer must repeat it
     struct err error;
     void (*done)(struct machine_core *c, const struct err *e);
 };
@@ -105,6 +106,7 @@ void core__policy_send(struct machine_core *core, const struct policy_message *m
     struct policy_call *c = xcalloc(1, sizeof *c);
     int fd = message->sets_egress ? message->egress_fd : -1;
     *c = (struct policy_call){.core = core, .done = message->done, .handles = 2, .egress_fd = fd};
+    c->sets_egress = message->sets_egress;
     char *egress auto_free = fd < 0 ? xstrdup(message->sets_egress ? ",\"egress\":false" : "")
                                     : str_printf(",\"egress\":\"%s\"", message->egress_use);
     c->line = str_printf("{\"policy\":%s%s}\n", message->text, egress);
@@ -185,6 +187,11 @@ static void on_line(struct policy_call *c, size_t len)
 {
     json_t *json = json_parse(c->answer, len, &c->error);
     const char *error = json_string_value(json_object_get(json, "error"));
+    if (!error && c->sets_egress && !json_object_get(json, "egress"))
+        err_set(
+            &c->error, ERR_UNIMPLEMENTED,
+            "the sandbox's network process is of an older version, which cannot change rules or "
+            "a proxy; hibernate the sandbox and wake it once, then try again");
     if (error)
         err_set(&c->error, ERR_INTERNAL, "the network process refused the policy: %s", error);
     json_decref(json);

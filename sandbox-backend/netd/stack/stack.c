@@ -209,6 +209,8 @@ struct stack *stack_new(const struct stack_events *events, bool is_restricted, s
     s->events = *events;
     s->adopt_fd = s->adopted_fd = s->opened_fd = -1;
     s->idle_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    // Then it can be connected also where this host has no route.
+    setsockopt(s->idle_fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", sizeof("lo"));
     SlirpConfig config = {
         .version = 4,
         .restricted = is_restricted,

@@ -229,7 +229,8 @@ class Netd:
     def set_egress(self, policy, egress, use="hand"):
         """A new policy, and a new egress (its socket) or none."""
         line = json.dumps({"policy": policy, "egress": use if egress else False}).encode() + b"\n"
-        assert self.control(line, fds=[egress.fileno()] if egress else ()) == {}
+        answer = self.control(line, fds=[egress.fileno()] if egress else ())
+        assert answer == {"egress": use if egress else False}
 
     def dial(self, port, timeout=20):
         """Sends CONNECT; returns (socket, answer line)."""

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -346,6 +347,34 @@ def test_secrets_of_the_create_stay_when_rules_change(daemon, secret):
     answer = put(daemon, sandbox, rules=RULES)
     assert answer.status == 400 and "own" in answer.json["message"], "its value cannot be read any more"
     assert daemon.record(sandbox)["secrets"] == before, "a failure changes nothing"
+
+
+def test_a_guest_that_does_not_answer_holds_up_no_lock_down(daemon):
+    """A change that waits for the guest is ended by the next one, and does not come after it."""
+    sandbox = daemon.create()["sandboxID"]
+    pid = daemon.record(sandbox)["machine"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor() as pool:
+            first = pool.submit(put, daemon, sandbox, rules={"a.example": []})
+            while not first.done():  # it may come after some of these
+                assert put(daemon, sandbox, mode="none").status == 204
+            answer = first.result()
+            assert answer.status == 409 and "later request" in answer.json["message"], answer.body
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert put(daemon, sandbox, mode="none", rules={}).status == 204
+    assert daemon.get(sandbox).json["allowInternetAccess"] is False and "rules" not in daemon.get(sandbox).json["network"]
+
+
+def test_the_network_is_closed_also_when_a_secret_is_gone(daemon):
+    own = make(daemon, "own", metadata={"cubby.hosts": "c.example.com"})
+    sandbox = daemon.create(secrets=["own"], network={"rules": {"a.example": []}})["sandboxID"]
+    daemon.request("DELETE", f"/secrets/{own['secretID']}")
+    assert put(daemon, sandbox, allow_internet_access=False).status == 204
+    assert daemon.get(sandbox).json["allowInternetAccess"] is False
+    assert put(daemon, sandbox).status == 400, "control: to open it again, the secret is needed"
+    assert daemon.get(sandbox).json["allowInternetAccess"] is False
 
 
 @pytest.mark.parametrize("rules, word", [

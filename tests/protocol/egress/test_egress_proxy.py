@@ -2,8 +2,11 @@
 """The upstream proxy: connections are made through a SOCKS5 proxy, or not at all."""
 
 import contextlib
+import os
+import secrets
 import socket
 import struct
+import subprocess
 import threading
 
 import pytest
@@ -189,6 +192,22 @@ def test_a_private_proxy_is_not_asked(authorities, server):  # noqa: F811
         wait_for(lambda: "not public" in str(refusals(egress)), what="a report")
     proxy.close()
     assert proxy.heard == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give this machine an address")
+def test_a_public_address_of_this_host_is_no_proxy(authorities, server):  # noqa: F811
+    address = f"11.213.{secrets.randbelow(254) + 1}.{secrets.randbelow(254) + 1}"
+    subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
+    try:
+        with microsocks(address) as port:
+            for special, byte in ((True, b"\0"), (False, b"")):
+                with through(authorities, port, host=address, special=special) as egress, \
+                        egress.connect_dial(server.port) as s:
+                    assert s.recv(1) == byte
+                    if not special:
+                        wait_for(lambda e=egress: "of this host" in str(refusals(e)), what="a report")
+    finally:
+        subprocess.run(["ip", "address", "del", f"{address}/32", "dev", "lo"], check=True)
 
 
 def test_nobody_dials_without_a_proxy(authorities, server):  # noqa: F811

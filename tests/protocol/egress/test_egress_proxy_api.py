@@ -11,6 +11,7 @@ import pytest
 
 from cubbyd import Daemon
 from cubbyd_fixtures import *  # noqa: F401,F403
+from egress_peer import Authority
 from sdk import CLIENTS, NODE, OURS, OnTcp
 
 PASSWORD = "proxy-password-0123456789"
@@ -58,6 +59,7 @@ def test_a_sandbox_with_a_proxy(daemon):
     ({"address": "proxy:1", "tls": True}, "tls"), ({"address": "proxy:1", "tls": {"enabled": True, "name": "x"}}, "tls.name"),
     ({"address": "proxy:1", "tls": {"enabled": True, "serverName": "a b"}}, "serverName"),
     ({"address": "proxy:1", "tls": {"enabled": True, "caCert": "x"}}, "caCert"),
+    ({"address": "proxy:1", "tls": {"enabled": True, "caCert": "-----BEGIN CERTIFICATE-----\nx"}}, "caCert"),
     ({"address": "proxy:1", "user": "x"}, "network.egressProxy.user"),
     ({"address": "127.0.0.1:1080"}, "not a public address"), ({"address": "10.1.2.3:1080"}, "not a public address"),
     ({"address": "[::1]:1080"}, "not a public address"), ({"address": "[fd00::1]:1080"}, "not a public address")])
@@ -77,8 +79,8 @@ def test_forms_of_a_proxy(daemon, proxy):
     assert shown(daemon, sandbox)["address"] == proxy["address"]
 
 
-def test_tls(daemon):
-    tls = {"enabled": True, "serverName": "name.example", "caCert": "-----BEGIN CERTIFICATE-----\nx"}
+def test_tls(daemon, tmp_path):
+    tls = {"enabled": True, "serverName": "name.example", "caCert": Authority(tmp_path, "proxy").pem()}
     sandbox = daemon.create()["sandboxID"]
     assert put(daemon, sandbox, egressProxy={"address": "proxy.example:1", "tls": tls}).status == 204
     assert shown(daemon, sandbox) == {"address": "proxy.example:1", "tls": {"enabled": True, "serverName": "name.example"}}

@@ -67,6 +67,20 @@ def test_a_connection_that_egress_refuses(world, start, egress, said):  # noqa: 
     assert server.accepted == 0
 
 
+def test_where_the_proxy_is_the_only_way(world, start, egress):  # noqa: F811
+    """This host has no route to the destination."""
+    _, guest = start(OPEN, egress=egress.theirs, **DIAL)
+    world.host.ip("route", "del", "default")
+    with pytest.raises(OSError, match="unreachable"):
+        world.host.connect("44.1.2.3", 2222)
+    s = begin(guest, "44.1.2.3", 2222)
+    message, end = egress.take()
+    assert '"44.1.2.3"' in message
+    end.sendall(b"\0")
+    assert finish(s) == 0
+    s.close()
+
+
 def test_egress_that_is_gone(world, start, egress):  # noqa: F811
     server = serve(world, 2222)
     netd, guest = start(OPEN, egress=egress.theirs, **DIAL)
