@@ -182,11 +182,14 @@ def test_a_network_process_of_an_older_version(world, address):
     def put(**more):
         return world.request("PUT", f"/sandboxes/{sandbox}/network", {**lists, **more}, timeout=60)
 
+    lines = []
+
     class Older(Threaded):
         def serve(self, connection):
             line = b""
             while not line.endswith(b"\n"):
                 line += connection.recv(65536)
+            lines.append(json.loads(line))
             connection.sendall(b"{}\n")
 
     os.rename(at + "net.ctl", at + "net.real")
@@ -194,11 +197,13 @@ def test_a_network_process_of_an_older_version(world, address):
     listener.bind(at + "net.ctl")
     listener.listen()
     older = Older(listener)
-    answer = put(rules=rules)
+    answer = put(rules=rules, denyOut=[])
     assert answer.status == 501 and "hibernate" in answer.json["message"], answer.body
     after = world.record(sandbox)
     assert after["machine"]["egress"] == before["machine"]["egress"] and after["secrets"] == before["secrets"]
     assert process_exists(before["machine"]["egress"]["pid"])
+    wait_for(lambda: len(lines) == 2, what="the old policy is sent again")
+    assert lines[0]["policy"]["denyOut"] == [] and lines[1] == {"policy": before["policy"]}
     older.close()
     os.rename(at + "net.real", at + "net.ctl")
     assert put().status == 204

@@ -14,6 +14,7 @@
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/secrets/secrets.h"
+#include "sandbox-backend/log/log.h"
 
 #define TRUST_MS 30000
 
@@ -144,9 +145,22 @@ static int give_to_machine(struct network_change *n, struct err *e)
 
 // ---- 3. the sandbox and its record
 
+// Return whether a failure came from netd or egress, and not from the end of the machine.
+static bool is_of_netd(const struct err *e)
+{
+    return e->code == ERR_UNIMPLEMENTED || e->code == ERR_TIMEOUT || e->code == ERR_INTERNAL;
+}
+
+// The policy of the record was sent again, because netd may have taken the new one.
+static void on_restored(struct machine *m, const struct err *e, void *ctx)
+{
+    (void)m, (void)ctx;
+    if (e)
+        log_warn("network.restore", "error=\"%s\"", e->msg);
+}
+
 static void on_set(struct machine *m, const struct err *e, void *ctx)
 {
-    (void)m;
     struct network_change *n = ctx;
     struct sandbox *sb = n->sb;
     if (!e) {
@@ -163,6 +177,8 @@ static void on_set(struct machine *m, const struct err *e, void *ctx)
     }
     if (n->sets_egress) // after a failure, netd may have either egress, and either policy
         sb->network_unknown = e != NULL;
+    if (n->sets_egress && e && is_of_netd(e) && sb->state == SANDBOX_RUNNING)
+        machine_set_policy(m, &sb->policy, on_restored, NULL);
     finish(n, e);
 }
 

@@ -8,9 +8,9 @@
 // 3. Keep both in the sandbox and in its record.
 //
 // A failure changes nothing, except that the guest may trust the authority, whose key is then lost.
-// After a failure of step 2 it is not known what netd has, so the next change sends all of it
-// (network_unknown). Changes are made in their order. A later one ends one that still waits for the
-// guest, since the guest chooses how long that takes.
+// After a failure of step 2 it is not known what netd has: the policy of the record is sent again,
+// and the next change sends all (network_unknown). Changes are made in their order. A later one
+// ends one that still waits for the guest, since the guest chooses how long that takes.
 #pragma once
 #include <jansson.h>
 
