@@ -199,17 +199,12 @@ static void show_tail(FILE *to, const char *title, const char *path)
 
 // The tools do not say that the host's disk is full: their log is on that disk, too. A tool that
 // fails removes its files, so there may be room again.
-bool build_disk_is_full(const struct build *b)
-{
-    int64_t free_bytes = dir_free_bytes(b->dir.path);
-    return free_bytes >= 0 && free_bytes < LITTLE_BYTES;
-}
-
 static void name_full_disk(const struct build *b, struct err *e)
 {
-    if (build_disk_is_full(b))
+    int64_t free_bytes = dir_free_bytes(b->dir.path);
+    if (free_bytes >= 0 && free_bytes < LITTLE_BYTES)
         err_wrap(e, "the host's disk may be full, %lld MB are free in %s",
-                 (long long)(dir_free_bytes(b->dir.path) >> 20), b->spec->home);
+                 (long long)(free_bytes >> 20), b->spec->home);
 }
 
 static void explain(struct build *b, struct err *e)

@@ -75,5 +75,3 @@ const struct progress_stage *build_stages_shown(enum template_source_kind kind);
 
 // Return the path of a file of the build directory. New string.
 char *build_file(const struct build *b, const char *file);
-// Tell whether the host's disk has so little room left that a failure may come from that.
-bool build_disk_is_full(const struct build *b);

@@ -110,11 +110,14 @@ static int stage_source(struct build *b, struct err *e)
 
 // ---- 2. disk
 // The record goes with the template: where the part is added, into the directory that stays.
+// Nothing is recorded if the disk may have been full. A tool that fails removes its files, so the
+// room for all files of the template counts.
 static void remember_failure(const struct build *b, const struct err *why)
 {
     char *dir auto_free =
         b->finishes ? str_printf("%s/%s", b->templates, b->spec->name) : xstrdup(b->dir.path);
-    if (!build_disk_is_full(b))
+    int64_t free_bytes = dir_free_bytes(b->dir.path);
+    if (free_bytes < 0 || free_bytes >= b->disk_mb << 20)
         attempt_failed(dir, why);
 }
 

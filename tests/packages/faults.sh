@@ -5,7 +5,16 @@
 set -u
 template=/usr/share/cubby/templates/default.cubby
 install() { apt-get install -q -y --no-install-recommends "$@" >/tmp/apt.log 2>&1; }
-until_true() { until "$@"; do sleep 0.02; done; }
+state() { sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null; }
+# Wait until a command succeeds, or until the process PID has ended.
+await() { # PID COMMAND...
+    pid=$1
+    shift
+    until "$@"; do
+        case $(state "$pid") in '' | Z) return 1 ;; esac
+        sleep 0.02
+    done
+}
 
 # 1. A full disk: nothing of the package stays, and its installation can be repeated.
 mkdir -p /usr/libexec/cubby
@@ -16,10 +25,10 @@ umount /usr/libexec/cubby
 
 # 2. dpkg is killed while it unpacks; the user does what apt then asks for.
 dpkg -i /shared/cubby_*.deb >/tmp/dpkg.log 2>&1 &
-unpacks() { [ -e /usr/libexec/cubby/runsc.dpkg-new ] || [ -e /usr/libexec/cubby/runsc ]; }
-until_true unpacks
-kill -9 $!
-wait $! 2>/dev/null
+dpkg=$!
+await $dpkg test -e /usr/libexec/cubby/runsc.dpkg-new && kill -9 $dpkg
+wait $dpkg 2>/dev/null
+echo "killed $?"
 dpkg --configure -a >/tmp/dpkg.log 2>&1
 install /shared/cubby_*.deb /shared/cubby-template-default_*.deb
 echo "repeated $? $(find /usr -name '*.dpkg-*' | wc -l) $(cubby --version | wc -l)"
@@ -54,11 +63,11 @@ done
 # 5. An upgrade while a template is built: the build goes on, with the files that are there then.
 cubby template import --microvm-only --name during $template >/tmp/build.log 2>&1 &
 build=$!
-until_true grep -q accelerator /tmp/build.log
-kill -STOP $build
+await $build grep -q accelerator /tmp/build.log && kill -STOP $build
 install --reinstall /shared/cubby_*.deb || tail -20 /tmp/apt.log
+stopped=$(state $build)
 kill -CONT $build
 wait $build
-echo "during $? $(cubby exec "$(cubby create --template during)" -- echo works)"
+echo "during $? $stopped $(cubby exec "$(cubby create --template during)" -- echo works)"
 cubby daemon stop >/dev/null
 tail -n 20 /tmp/cut.log /tmp/users.log /tmp/build.log

@@ -40,11 +40,13 @@ dist: portable | $(B)/.deps-dist
 	@if [ -n "$(SIGN)" ]; then minisign -S -s $(SIGN) -m $(DIST)/SHA256SUMS -t "cubby $(VERSION)" </dev/null; \
 	    else echo "not signed: make dist SIGN=FILE names a secret key of minisign"; fi
 	@echo "$(DIST): $$(ls $(DIST) | wc -l) files"
-# By hand, with a network: the files as their readers judge them, signed with a key of this build.
-TEST_KEY := $(B)/package/test
+# By hand, with a network: the files as their readers judge them, signed with a key that is removed. They are
+# not where a release is.
+TEST_DIST := $(B)/package/dist
 define signed_dist
-	@mkdir -p $(B)/package && minisign -G -W -f -p $(TEST_KEY).pub -s $(TEST_KEY).key </dev/null >/dev/null
-	@$(MAKE) --no-print-directory dist TEMPLATE=$(ARCHIVE) SIGN=$(TEST_KEY).key
+	@mkdir -p $(B)/package && minisign -G -W -f -p $(TEST_DIST).pub -s $(TEST_DIST).key </dev/null >/dev/null
+	@$(MAKE) --no-print-directory dist DIST=$(TEST_DIST) TEMPLATE=$(ARCHIVE) SIGN=$(TEST_DIST).key; \
+	    status=$$?; rm -f $(TEST_DIST).key; exit $$status
 endef
 test-dist: $(ARCHIVE) $(VENV)/.done $(UV) | $(B)/.deps-dist
 	$(signed_dist)

@@ -14,8 +14,8 @@
 #define ATTEMPT_FILE "gvisor-attempt.json"
 
 // Remember why the template in `dir` gets no part. Do nothing if the reason may be gone the next
-// time: the end of a time limit, a full disk, an interruption. Errors are ignored; the attempt is
-// then made again.
+// time: the end of a time limit, a full disk, an interruption, a tool that was killed. Errors are
+// ignored; the attempt is then made again.
 void attempt_failed(const char *dir, const struct err *why);
 // Forget it.
 void attempt_forget(const char *dir);

@@ -26,6 +26,7 @@
 #define TICK_MS 150
 // On SIGTERM, mmdebstrap unmounts and removes what it made.
 #define STOP_GRACE_MS 10000
+#define SHELL_SIGNAL  128
 #define ENV_MAX       32
 
 static volatile sig_atomic_t interrupted;
@@ -200,13 +201,22 @@ static bool wait_gone(int pidfd, int64_t until_ms, bool heed, const struct tool 
     }
 }
 
+// Return ERR_BUSY for a signal that another program or a kernel without memory has sent.
+static enum err_code code_of_signal(int number)
+{
+    return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP
+               ? ERR_BUSY
+               : ERR_INTERNAL;
+}
+
 static int judge(const char *name, int status, struct err *e)
 {
     if (WIFSIGNALED(status))
-        return err_set(e, ERR_INTERNAL, "%s was ended by signal %d (%s)", name, WTERMSIG(status),
-                       strsignal(WTERMSIG(status)));
-    if (WEXITSTATUS(status))
-        return err_set(e, ERR_INTERNAL, "%s failed with status %d", name, WEXITSTATUS(status));
+        return err_set(e, code_of_signal(WTERMSIG(status)), "%s was ended by signal %d (%s)", name,
+                       WTERMSIG(status), strsignal(WTERMSIG(status)));
+    if (WEXITSTATUS(status)) // a shell reports a signal of its command as 128 + its number
+        return err_set(e, code_of_signal(WEXITSTATUS(status) - SHELL_SIGNAL),
+                       "%s failed with status %d", name, WEXITSTATUS(status));
     return 0;
 }
 

@@ -38,6 +38,13 @@ static void test_ends(void)
     e = ERR_INIT;
     is_int(run("kill -SEGV $$", 0, NULL, &e), -1, "a signal");
     ok(strstr(e.msg, "signal 11"), "with its number: %s", e.msg);
+    is_int(e.code, ERR_INTERNAL, "of its own making");
+    e = ERR_INIT;
+    is_int(run("kill -KILL $$", 0, NULL, &e), -1, "a signal that others send");
+    is_int(e.code, ERR_BUSY, "which may not come the next time: %s", e.msg);
+    e = ERR_INIT;
+    is_int(run("sh -c 'kill -KILL $$'; exit $?", 0, NULL, &e), -1, "the same in a shell");
+    is_int(e.code, ERR_BUSY, "which says so: %s", e.msg);
 }
 
 static void test_missing(void)
