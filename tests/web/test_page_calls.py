@@ -85,6 +85,8 @@ def test_a_figure_is_shown_as_a_picture(opened, daemon, made):
     until(page.tab, lambda: figure.evaluate("i => i.complete && i.naturalWidth > 100"), what="the picture is drawn")
     assert figure.get_attribute("src").startswith(f"blob:http://{page.web.host}/")
     assert re.fullmatch(r"Figure, \d+ by \d+ pixels", figure.get_attribute("alt"))
+    borders = page.tab.locator("#list .figure").evaluate_all("all => all.map(e => getComputedStyle(e).borderTopWidth)")
+    assert set(borders) <= {"0px"}, "the list has figures of its own, which are no pictures"
     page.screen("calls-figure")
 
 
