@@ -46,18 +46,27 @@ static void place_fini(struct place *p)
     json_decref(p->volume);
 }
 
-// Find a volume by its name, or else by its id, and its token.
-static int place_find(struct connection *c, struct place *p, struct err *e)
+// Return the id of the volume that a word means: its id, or its name if it is the caller's own. On
+// the unix socket the list has volumes of others, with their owners. Borrowed; NULL: none.
+static const char *choose(const json_t *all, const char *word)
 {
-    json_t *all = connection_volumes(c, e);
     const char *id = NULL;
     size_t i;
     const json_t *one;
     json_array_foreach (all, i, one) {
-        if (str_eq(cli_text(one, "name"), p->name) ||
-            (!id && str_eq(cli_text(one, "volumeID"), p->name)))
+        if (str_eq(cli_text(one, "volumeID"), word))
+            return word;
+        if (str_eq(cli_text(one, "name"), word) && !json_object_get(one, "owner"))
             id = cli_text(one, "volumeID");
     }
+    return id;
+}
+
+// Find a volume and its token.
+static int place_find(struct connection *c, struct place *p, struct err *e)
+{
+    json_t *all = connection_volumes(c, e);
+    const char *id = choose(all, p->name);
     if (id)
         p->volume = connection_volume(c, id, e);
     else if (all)
@@ -111,16 +120,16 @@ static json_t *sorted(json_t *list, const char *member)
     return out;
 }
 
-static void print_table(const json_t *list, const char *const headings[2],
-                        const char *const members[2])
+static void print_table(const json_t *list, const char *const *headings, const char *const *members,
+                        int columns)
 {
     struct table t;
     size_t i;
     const json_t *one;
-    table_init_headed(&t, headings, 2);
+    table_init_headed(&t, headings, columns);
     json_array_foreach (list, i, one) {
-        table_cell(&t, cli_text(one, members[0]));
-        table_cell(&t, cli_text(one, members[1]));
+        for (int at = 0; at < columns; at++)
+            table_cell(&t, cli_text(one, members[at]));
     }
     table_print(&t, stdout);
     table_fini(&t);
@@ -141,15 +150,15 @@ static int list_files(struct connection *c, const char *spec, bool as_json)
     if (as_json)
         cli_print_json(files);
     else
-        print_table(files, HEADINGS, MEMBERS);
+        print_table(files, HEADINGS, MEMBERS, ARRAY_LEN(HEADINGS));
     json_decref(files);
     return 0;
 }
 
 static int list(struct connection *c, char **args, int count, bool as_json)
 {
-    static const char *const HEADINGS[] = {"NAME", "VOLUME"}, *const MEMBERS[] = {"name",
-                                                                                  "volumeID"};
+    static const char *const HEADINGS[] = {"NAME", "VOLUME", "OWNER"};
+    static const char *const MEMBERS[] = {"name", "volumeID", "owner"};
     struct err e = ERR_INIT;
     if (count)
         return list_files(c, args[0], as_json);
@@ -160,7 +169,7 @@ static int list(struct connection *c, char **args, int count, bool as_json)
     if (as_json)
         cli_print_json(all);
     else
-        print_table(all, HEADINGS, MEMBERS);
+        print_table(all, HEADINGS, MEMBERS, ARRAY_LEN(HEADINGS));
     json_decref(all);
     return 0;
 }

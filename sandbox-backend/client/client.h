@@ -367,7 +367,8 @@ struct client_op *client_unmount(struct client *c, const char *id, const char *t
 struct volume_ref {
     const char *id, *token;
 };
-// List the caller's volumes, or on the unix socket those of all owners: [{"volumeID", "name"}].
+// List the caller's volumes, or on the unix socket those of all owners, who may use the same names:
+// [{"volumeID", "name", "owner"}], without an owner for the caller's own.
 struct client_op *client_volumes(struct client *c, client_json_cb cb, void *ctx);
 // Get or make one: {"volumeID", "name", "token"}. ERR_NOT_FOUND, ERR_CONFLICT (the name is used).
 struct client_op *client_volume(struct client *c, const char *id, client_json_cb cb, void *ctx);

@@ -494,7 +494,8 @@ static inline bool machine_can_mount(const struct machine *m)
 // Start a process that mounts at a path of the guest, for a driver whose guests may not mount.
 // on_exit: the file system is mounted and served if the status is 0. Otherwise the last line in
 // `log`, which is borrowed for this call, says why not, and nothing is mounted. The caller may kill
-// the process, and closes it. NULL with `e`: it did not start. What serves the file system ends
+// the process, and closes it; then a mount that nobody serves may be left, which the next one
+// replaces. NULL with `e`: it did not start. What serves the file system ends
 // with the guest, and unmounts when it is told to end.
 static inline struct subproc *machine_mount(
     struct machine *m, const struct machine_mount *what, int log,

@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -208,7 +209,9 @@ static int run_mount(char **argv, struct err *e)
                                .target = options.target,
                                .user = options.user,
                                .read_only = argv[1] != NULL};
-    return mounting_run(&m, e) < 0 ? EXIT_FAILED : 0;
+    if (mounting_run(&m, e) == 0)
+        return 0;
+    return e->code == ERR_UNAVAILABLE ? EX_TEMPFAIL : EXIT_FAILED;
 }
 
 // ---- a template's root

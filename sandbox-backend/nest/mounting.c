@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/magic.h>
 #include <poll.h>
 #include <sched.h>
@@ -29,6 +30,7 @@
 
 #define ENTERED (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET)
 #define DEVICE  "/dev/fuse"
+#define BENEATH 0x200 // MOVE_MOUNT_BENEATH, which the C library does not know yet
 
 // Descriptors of the host, opened before the guest's root is this process's, and of the mount.
 struct parts {
@@ -55,7 +57,8 @@ static int wait_for_go(int fd, struct err *e)
     ssize_t n;
     while ((n = read(fd, &byte, 1)) < 0 && errno == EINTR)
         ;
-    return n == 0 ? 0 : err_set(e, ERR_CANCELED, "the daemon cancelled the mount");
+    close(fd);
+    return n == 1 ? 0 : err_set(e, ERR_CANCELED, "the daemon cancelled the mount");
 }
 
 static int enter(const struct mounting *m, struct parts *p, struct err *e)
@@ -88,27 +91,24 @@ static void unmount(const struct parts *p, int fd)
         return; // the guest's root is always there
 }
 
-static int open_target(const char *target, struct err *e)
-{
-    int fd = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? err_sys(e, errno, "open %s", target) : fd;
-}
-
-// An earlier mount at the target: one whose mountfs was killed, or is about to end.
-static bool is_left_over(int fd)
+// Open the target, which is made if it is missing. *left_over: it is the root of a mount whose
+// mountfs was killed, or is about to end.
+static int open_target(const char *target, bool *left_over, struct err *e)
 {
     struct statfs fs;
-    return fstatfs(fd, &fs) < 0 ? errno == ENOTCONN || errno == ECONNABORTED
-                                : fs.f_type == FUSE_SUPER_MAGIC;
-}
-
-// Make and open the target, and take away what an earlier mount left there.
-static int make_target(const struct parts *p, const char *target, struct err *e)
-{
-    int old auto_close = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (old >= 0 && is_left_over(old))
-        unmount(p, old);
-    return dir_make(target, 0755, e) < 0 ? -1 : open_target(target, e);
+    int fd auto_close = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && dir_make(target, 0755, e) < 0) {
+        if (e->sys == ENOTCONN || e->sys == ECONNABORTED) // a mount above it is about to go
+            e->code = ERR_UNAVAILABLE;
+        return -1;
+    }
+    if (fd < 0 && (fd = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return err_sys(e, errno, "open %s", target);
+    bool answers = fstatfs(fd, &fs) == 0;
+    *left_over = !answers && (errno == ENOTCONN || errno == ECONNABORTED);
+    if (answers && fs.f_type == FUSE_SUPER_MAGIC)
+        return err_set(e, ERR_CONFLICT, "%s leads into another mount", target);
+    return steal_fd(&fd);
 }
 
 static int configure(int fs, int fuse, bool read_only)
@@ -127,20 +127,50 @@ static int configure(int fs, int fuse, bool read_only)
     return fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
 }
 
-// The target is a descriptor, so the guest cannot put another directory there in between.
-static int mount_at(const struct mounting *m, struct parts *p, struct err *e)
+static int make_mount(const struct mounting *m, struct parts *p, struct err *e)
 {
     unsigned flags = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (m->read_only ? MOUNT_ATTR_RDONLY : 0);
-    int target auto_close = make_target(p, m->target, e);
-    if (target < 0)
-        return -1;
     int fs auto_close = fsopen("fuse", FSOPEN_CLOEXEC);
     if (fs < 0 || configure(fs, p->fuse, m->read_only) < 0 ||
-        (p->mount = fsmount(fs, FSMOUNT_CLOEXEC, flags)) < 0 ||
-        move_mount(p->mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        (p->mount = fsmount(fs, FSMOUNT_CLOEXEC, flags)) < 0)
         return err_set(e, ERR_PRECONDITION, "this host's kernel cannot mount %s by FUSE: %s",
                        m->target, strerror(errno));
     return 0;
+}
+
+static int attach(int mount, int target, unsigned flags)
+{
+    return move_mount(mount, "", target, "",
+                      MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH | flags);
+}
+
+// Put the mount in the place of one that is left over. It comes beneath that one first, so that
+// nobody writes to the directory below in between. Linux before 6.5 cannot do that.
+static int replace(const struct mounting *m, const struct parts *p, int old, struct err *e)
+{
+    bool left_over;
+    bool is_beneath = attach(p->mount, old, BENEATH) == 0;
+    unmount(p, old);
+    if (is_beneath)
+        return 0;
+    int target auto_close = open_target(m->target, &left_over, e);
+    if (target < 0)
+        return -1;
+    return attach(p->mount, target, 0) < 0 ? err_sys(e, errno, "mount %s", m->target) : 0;
+}
+
+// The target is a descriptor, so the guest cannot put another directory there in between.
+static int mount_at(const struct mounting *m, struct parts *p, struct err *e)
+{
+    bool left_over;
+    if (make_mount(m, p, e) < 0)
+        return -1;
+    int target auto_close = open_target(m->target, &left_over, e);
+    if (target < 0)
+        return -1;
+    if (left_over)
+        return replace(m, p, target, e);
+    return attach(p->mount, target, 0) < 0 ? err_sys(e, errno, "mount %s", m->target) : 0;
 }
 
 // ---- 3. mountfs
@@ -217,6 +247,9 @@ run_keeper(const struct mounting *m, struct parts *p, int served)
     prctl(PR_SET_PDEATHSIG, 0);
     for (int i = 0; i <= STDERR_FILENO; i++)
         dup2(p->null, i);
+    close(p->dev);
+    close(p->program);
+    close(m->guest);
     bool is_told = serves && write(served, "", 1) == 1;
     close(served);
     if (child > 0 && !is_told)
@@ -232,19 +265,24 @@ int mounting_run(const struct mounting *m, struct err *e)
     int pair[2];
     char byte;
     signal(SIGPIPE, SIG_IGN);
+    if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0) // mountfs inherits none
+        return err_sys(e, errno, "keep descriptors");
     if (open_host(m, &p, e) < 0 || wait_for_go(m->go, e) < 0 || enter(m, &p, e) < 0 ||
         mount_at(m, &p, e) < 0)
         return -1;
-    if (pipe2(pair, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "make a pipe");
-    pid_t keeper = fork();
+    pid_t keeper = pipe2(pair, O_CLOEXEC) < 0 ? -1 : fork();
+    if (keeper < 0) {
+        err_sys(e, errno, "start a process");
+        unmount(&p, p.mount);
+        return -1;
+    }
     if (keeper == 0) {
         close(pair[0]);
         run_keeper(m, &p, pair[1]);
     }
     close(pair[1]);
     close(steal_fd(&p.fuse));
-    bool serves = keeper > 0 && read(pair[0], &byte, 1) == 1;
+    bool serves = read(pair[0], &byte, 1) == 1;
     close(pair[0]);
     return serves ? 0 : err_set(e, ERR_UNAVAILABLE, "mountfs did not start");
 }

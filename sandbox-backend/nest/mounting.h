@@ -12,7 +12,7 @@
 //   4. when mountfs serves, this program exits with 0. The keeper stays: when the guest ends, it
 //      kills mountfs; when mountfs has ended by itself, it unmounts. If mountfs was killed, the
 //      mount stays and answers with ENOTCONN, so that nothing is written beside the directory that
-//      a program meant; step 2 of the next mount takes it away.
+//      a program meant; step 2 of the next mount takes its place.
 #pragma once
 #include <stdbool.h>
 
@@ -20,7 +20,7 @@
 
 // All members are borrowed.
 struct mounting {
-    int go;              // step 1 begins at its end of file
+    int go;              // taken; step 1 begins with a byte; an end of file cancels it
     int guest;           // pidfd of the guest's init
     int holder;          // pidfd of the process whose end is the guest's
     const char *program; // path of mountfs on the host
@@ -32,4 +32,6 @@ struct mounting {
 
 // Do the steps. The token of mountfs is in the environment. Return 0 when the directory is mounted
 // and served, in a process whose only task is to exit then. The keeper does not return.
+// ERR_UNAVAILABLE: a mount above the target is about to go, so try again; the program then exits
+// with EX_TEMPFAIL.
 int mounting_run(const struct mounting *m, struct err *e);

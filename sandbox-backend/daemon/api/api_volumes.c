@@ -35,12 +35,15 @@ static struct volume *find(struct api_call *c, struct err *e)
 int api_volumes(struct api_call *c, struct err *e)
 {
     (void)e;
+    // Each owner may use the same names. A caller that sees all of them is told whose each is.
+    bool is_host = api_keys_sees_host(c->store->api_keys, c->req);
     json_t *list = json_array();
     const struct volume *volume = NULL;
     TAILQ_FOREACH (volume, &c->store->volumes.all, link)
         if (api_keys_sees(c->store->api_keys, c->req, volume->owner))
-            json_array_append_new(
-                list, json_pack("{s:s, s:s}", "volumeID", volume->id, "name", volume->name));
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:s, s:s*}", "volumeID", volume->id, "name",
+                                            volume->name, "owner", is_host ? volume->owner : NULL));
     reply_json(c->req, 200, list);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/param.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
@@ -235,7 +236,9 @@ static void on_mounted(struct subproc *p, int status, void *ctx)
         mount__serve(m);
         return;
     }
-    err_set(&m->err, ERR_PRECONDITION, "%s", *said ? said : "the program mountfs failed");
+    bool again = WIFEXITED(status) && WEXITSTATUS(status) == EX_TEMPFAIL;
+    err_set(&m->err, again ? ERR_UNAVAILABLE : ERR_PRECONDITION, "%s",
+            *said ? said : "the program mountfs failed");
     fail(m);
 }
 

@@ -269,8 +269,11 @@ static struct subproc *mount_in(struct machine *m, const struct machine_mount *w
     }
     int its_end auto_close = go[0], own_end auto_close = go[1];
     const int fds[] = {-1, -1, log, its_end, init, bwrap};
-    (void)own_end; // closed when this function returns
-    return start_mount(core, what, fds, (int)ARRAY_LEN(fds), on_exit, ctx, e);
+    struct subproc *p = start_mount(core, what, fds, (int)ARRAY_LEN(fds), on_exit, ctx, e);
+    struct err ended = ERR_INIT; // on_exit tells it
+    if (p)
+        fd_write_all(own_end, "", 1, &ended);
+    return p;
 }
 
 // ---- usage, reports

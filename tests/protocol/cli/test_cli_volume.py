@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from cubbyd import Daemon
+from cubbyd import Daemon, wait_for
 from harness import BIN
 
 
@@ -43,7 +43,7 @@ def test_their_life(daemon):
     made = json.loads(cubby(daemon, "volume", "create", "--json", "other"))
     assert made["name"] == "other" and set(made) == {"name", "volumeID"}, "the token is not printed"
     rows = [line.split() for line in cubby(daemon, "volume", "ls").splitlines()]
-    assert rows[0] == ["NAME", "VOLUME"] and [r[0] for r in rows[1:]] == ["data", "other"]
+    assert rows[0] == ["NAME", "VOLUME", "OWNER"] and [r[0] for r in rows[1:]] == ["data", "other"]
     assert [v["name"] for v in json.loads(cubby(daemon, "volume", "ls", "--json"))] == ["data", "other"]
     assert "already" in cubby(daemon, "volume", "create", "data", status=1)
     assert cubby(daemon, "volume", "rm", "data", made["volumeID"]) == f"data\n{made['volumeID']}\n"
@@ -103,3 +103,24 @@ def test_create_with_a_volume(daemon):
     assert "volume 'data' not found" in cubby(daemon, "create", "--volume", "data:/data", status=1)
     cubby(daemon, "volume", "create", "data")
     assert "cannot mount a directory" in cubby(daemon, "create", "--volume", "data:/data", status=1)
+
+
+def test_a_volume_of_another_owner(tmp_path):
+    """On the unix socket all volumes are seen. A name means the caller's own; another owner's is named by its id."""
+    with Daemon("--listen", "127.0.0.1:0") as daemon:
+        key = cubby(daemon, "key", "new", "--plain", "tenant").strip()
+        url = (daemon.home / "cubbyd.url").read_text().strip()
+        theirs = ["--backend", url, "--api-key", key]
+        wait_for(lambda: subprocess.run([BIN / "cubby", "volume", "create", *theirs, "data"], capture_output=True, check=False,
+                                        timeout=60).returncode == 0, 30, "the key is known")
+        assert 'no volume "data"' in cubby(daemon, "volume", "rm", "data", status=1)
+        ((theirs_id, owner),) = [(v["volumeID"], v["owner"]) for v in json.loads(cubby(daemon, "volume", "ls", "--json"))]
+        assert owner == "tenant"
+        (tmp_path / "f").write_text("mine")
+        cubby(daemon, "volume", "create", "data")
+        cubby(daemon, "volume", "cp", tmp_path / "f", "data:/f")
+        assert json.loads(cubby(daemon, "volume", "ls", "--json", f"{theirs_id}:/")) == []
+        assert json.loads(cubby(daemon, "volume", "ls", "--json", *theirs)) == [{"volumeID": theirs_id, "name": "data"}]
+        cubby(daemon, "volume", "rm", "data")
+        assert [v["volumeID"] for v in daemon.request("GET", "/volumes").json] == [theirs_id]
+        cubby(daemon, "volume", "rm", theirs_id)
