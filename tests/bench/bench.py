@@ -23,6 +23,7 @@ from bench_http import HttpBench
 from bench_image import ImageBench
 from bench_jail import JailBench
 from bench_kernel import KernelBench
+from bench_mounts import MountsBench
 from bench_network import NetworkBench
 from bench_pause import PauseBench
 from bench_pool import PoolBench
@@ -37,7 +38,7 @@ from bench_tiers import TiersBench
 os.environ["CUBBY_POOL"] = "off"
 
 PARTS = [SandboxBench, JailBench, NetworkBench, ElsewhereBench, DensityBench, KernelBench, PoolBench, ForkBench,
-         PauseBench, TiersBench, SparesBench, ScenarioBench, ProgressBench, PortsBench, HttpBench, BuildBench, ImageBench]
+         PauseBench, TiersBench, SparesBench, ScenarioBench, ProgressBench, PortsBench, HttpBench, BuildBench, ImageBench, MountsBench]
 
 
 def machine():
