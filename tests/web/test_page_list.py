@@ -167,6 +167,7 @@ def contrast(page, selector):
 
 def test_dark_and_light(page, daemon):
     made = daemon.create(timeout=900)
+    page.tab.emulate_media(reduced_motion="reduce")  # a colour that is on its way to the other theme is not judged
     page.open().choose(made["sandboxID"], "overview")
     ground = lambda: page.tab.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
     seen = {}
