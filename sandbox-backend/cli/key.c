@@ -18,16 +18,16 @@
 #define KEYS_FILE     "keys.json" // as in the daemon's api_keys.h
 #define SECRETS_FILE  "secrets/index.json"
 #define WEBHOOKS_FILE "webhooks.json"
-#define STATE_BYTES   (4 << 20) // of each
-#define LIMIT_MAX     1000000   // the file takes no larger limit
+#define STATE_BYTES   (16 << 20) // of each
+#define LIMIT_MAX     1000000    // the file takes no larger limit
 
 static const char TEXT[] =
     "  new NAME   creates a key, and prints what to export so that E2B's SDKs use it. The key\n"
     "             is shown only now: Cubby keeps its hash. The daemon checks the limits\n"
     "             when the key creates, forks or wakes sandboxes\n"
     "  ls         lists the keys\n"
-    "  rm NAME    revokes a key, and removes its secrets and webhooks. Its sandboxes stay.\n"
-    "             --keep leaves all to a new key of that name\n\n"
+    "  rm NAME    revokes a key, and removes its secrets, webhooks and events. Its\n"
+    "             sandboxes stay. --keep leaves all to a new key of that name\n\n"
     "Programs need a key where cubbyd listens on TCP (cubbyd --listen). A key sees only the\n"
     "sandboxes that were created with it. On the unix socket no key is needed.";
 
@@ -136,41 +136,59 @@ static int key_ls(const char *path, bool as_json)
     return 0;
 }
 
-// Return whether a file of the daemon has the name, so that there may be something of the key.
-static bool is_named_in(const char *home, const char *file, const char *name)
+// Return whether something in a file of the daemon may belong to the key.
+static bool may_own(const char *home, const char *file, const char *list, const char *name)
 {
     char *path auto_free = home_path(home, file);
-    char *quoted auto_free = str_printf("\"%s\"", name);
     struct buf text auto_buf = BUF_INIT;
-    return file_read(path, STATE_BYTES, &text, NULL) == 0 && strstr(buf_str(&text), quoted);
+    struct err e = ERR_INIT;
+    if (file_read(path, STATE_BYTES, &text, &e) < 0)
+        return e.code != ERR_NOT_FOUND;
+    json_t *all = json_parse(buf_str(&text), text.len, &e), *one;
+    bool found = !all;
+    size_t i;
+    json_array_foreach (json_object_get(all, list), i, one)
+        found |= str_eq(json_string_value(json_object_get(one, "owner")), name);
+    json_decref(all);
+    return found;
 }
 
-// Let the daemon remove the secrets and webhooks. Start it if it does not run.
-static int remove_belongings(const char *name, struct err *e)
+static bool has_belongings(const char *home, const char *name)
+{
+    char *events auto_free = str_printf("%s/events/key-%s", home, name);
+    return may_own(home, SECRETS_FILE, "secrets", name) ||
+           may_own(home, WEBHOOKS_FILE, "webhooks", name) || file_exists(events);
+}
+
+// Let the daemon remove what is the key's.
+static int remove_belongings(const char *name, enum connect_mode mode, struct err *e)
 {
     const struct backend_opts local = {.backend = "local"};
     struct connection c;
-    if (connection_open(&c, &local, CONNECT_STARTS, e) < 0)
+    if (connection_open(&c, &local, mode, e) < 0)
         return -1;
     int result = connection_key_remove(&c, name, e);
     connection_close(&c);
     return result;
 }
 
+// A daemon that runs is always asked: for up to a second it still takes the key.
 static int key_rm(const char *home, const char *path, const char *name, bool keep)
 {
     struct err e = ERR_INIT, later = ERR_INIT;
     bool removed = token_file_remove(path, name, &e) == 0;
-    bool may_have =
-        !keep && (is_named_in(home, SECRETS_FILE, name) || is_named_in(home, WEBHOOKS_FILE, name));
-    if (!removed && e.code != ERR_NOT_FOUND)
+    if (!removed && (keep || e.code != ERR_NOT_FOUND))
         return cli_fail(&e);
-    if (!may_have)
-        return removed ? 0 : cli_fail(&e);
-    if (remove_belongings(name, &later) == 0 || (removed && later.code == ERR_NOT_FOUND))
+    if (keep)
         return 0;
-    err_wrap(&later, "the key is revoked, but its secrets and webhooks are still there; run this "
-                     "again");
+    bool has = has_belongings(home, name);
+    if (remove_belongings(name, has ? CONNECT_STARTS : CONNECT_NEVER_STARTS, &later) == 0)
+        return 0;
+    if (later.code == ERR_NOT_FOUND || (!has && later.code == ERR_UNAVAILABLE))
+        return removed ? 0 : cli_fail(&e);
+    if (removed)
+        err_wrap(&later,
+                 "the key is revoked, but what belongs to it is still there; run this again");
     return cli_fail(&later);
 }
 
@@ -191,7 +209,7 @@ int verb_key(int argc, char **argv)
     const struct opt opts[] = {
         CLI_FLAG("json", &as_json, "ls: print JSON"),
         CLI_FLAG("plain", &plain, "new: print only the key"),
-        CLI_FLAG("keep", &keep, "rm: keep the key's secrets and webhooks"),
+        CLI_FLAG("keep", &keep, "rm: keep the key's secrets, webhooks and events"),
         CLI_FLAG("admin", &wish.admin, "new: let the key make and delete API keys (/api-keys)"),
         LIMIT_OPT("max-sandboxes", SANDBOXES, "N", "maximum of running and paused sandboxes"),
         LIMIT_OPT("max-memory-mb", MEMORY, "MB",

@@ -36,7 +36,7 @@ class Client(threading.Thread):
         self.fleet, self.sandboxes, self.random = fleet, sandboxes, random.Random(seed)
         self.over = threading.Event()
         self.seen = collections.Counter()
-        self.wrong, self.own = [], []
+        self.wrong, self.own, self.cuts = [], [], []
 
     def note(self, node, answer, good, sandbox=None):
         if answer is None:
@@ -51,9 +51,11 @@ class Client(threading.Thread):
             self.seen[node, answer.status] += 1
 
     def ask(self, *words, **more):
+        began = time.monotonic()
         try:
             return self.fleet.request(*words, **more)
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException) as error:
+            self.cuts.append(f"{words[:2]} {more} after {time.monotonic() - began:.1f} s: {error!r}")
             return None
 
     def one(self):
@@ -147,6 +149,7 @@ def under_load():
                   "requests": sum(seen.values()), "per_second": round(sum(seen.values()) / seconds), "failed": failed,
                   "back_after_s": round(back, 2), "moved_in_s": round(moved, 2), "moves": said,
                   "left_behind": fleet.nodes[DRAINED].directories(), "twice": len(listed) - len(set(listed)), "lost": lost, "wrong_node": wrong,
+                  "cuts": [cut for c in clients for cut in c.cuts],
                   "missing_in_list": sorted(expected - set(listed)), "unexpected_failures": elsewhere}
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda s: fleet.request("DELETE", f"/sandboxes/{s}"), listed))

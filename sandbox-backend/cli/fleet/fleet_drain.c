@@ -287,8 +287,7 @@ static int move_all(struct drain *d, struct err *e)
 // While it works, nothing wakes here. What stays may wake again afterwards.
 static int drain(struct drain *d, struct err *e)
 {
-    int lock auto_close = lock_home(d, e);
-    if (lock < 0 || (d->o->reload && fleet_reload(d->o->reload, e) < 0) ||
+    if ((d->o->reload && fleet_reload(d->o->reload, e) < 0) ||
         connection_drain(&d->c, false, e) < 0)
         return -1;
     tool_watch_signals();
@@ -399,9 +398,13 @@ int fleet_drain(const struct fleet_drain *o)
     struct err e = ERR_INIT;
     char to[NODE_NAME_MAX + 1] = "";
     struct drain d = {.o = o, .to = to};
+    int lock auto_close = -1;
     int result = connection_open(&d.c, &local, CONNECT_NEVER_STARTS, &e);
     if (result == 0) {
-        result = check_here(&d, o->node, &e) < 0 || prepare(o, &nodes, &d, to, &e) < 0 ? -1 : 0;
+        result = check_here(&d, o->node, &e) < 0 || (lock = lock_home(&d, &e)) < 0 ||
+                         prepare(o, &nodes, &d, to, &e) < 0
+                     ? -1
+                     : 0;
         result = result < 0 ? -1 : drain(&d, &e);
         connection_close(&d.c);
     }

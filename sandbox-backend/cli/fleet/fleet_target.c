@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The node that gets the sandboxes of a drained one: its choice by load, and its name in the list.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
@@ -110,6 +112,15 @@ static void edit(const char *text, const char *node, const char *word, struct bu
     }
 }
 
+static int keep_owner(const char *path, const struct stat *old, struct err *e)
+{
+    struct stat now;
+    bool same = stat(path, &now) == 0 && now.st_uid == old->st_uid && now.st_gid == old->st_gid;
+    return same || chown(path, old->st_uid, old->st_gid) == 0
+               ? 0
+               : err_sys(e, errno, "give %s to its owner and group again", path);
+}
+
 int fleet_list_set(const char *path, const char *node, const char *word, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT, edited auto_buf = BUF_INIT;
@@ -117,9 +128,11 @@ int fleet_list_set(const char *path, const char *node, const char *word, struct 
     if (file_read(path, LIST_BYTES, &text, e) < 0)
         return -1;
     edit(buf_str(&text), node, word, &edited);
-    mode_t mode = stat(path, &st) == 0 ? st.st_mode & 0777 : 0644;
     char *real auto_free = realpath(path, NULL); // a link stays one
-    if (file_write_atomic(real ? real : path, edited.data, edited.len, mode, e) == 0)
+    if (!real || stat(real, &st) < 0)
+        err_sys(e, errno, "%s", path);
+    else if (file_write_atomic(real, edited.data, edited.len, st.st_mode & 0777, e) == 0 &&
+             keep_owner(real, &st, e) == 0)
         return 0;
     return err_wrap(e, "write %s into the line of \"%s\" yourself, because it cannot be written",
                     word, node);

@@ -117,7 +117,7 @@ static bool has_belongings(const struct store *store, const char *name)
     TAILQ_FOREACH (hook, &store->events.webhooks.all, link)
         if (str_eq(hook->owner, name))
             return true;
-    return false;
+    return events_has_log_of(&store->events, name);
 }
 
 int api_key_remove(struct api_call *c, struct err *e)
@@ -128,14 +128,16 @@ int api_key_remove(struct api_call *c, struct err *e)
         return -1;
     if (token_file_remove(keys->keys.path, c->arg, &none) < 0 &&
         (none.code != ERR_NOT_FOUND || !has_belongings(c->store, c->arg))) {
+        api_keys_reread(keys); // the command line may have removed it
         *e = none;
         return -1;
     }
     log_info("key.removed", "name=%s", c->arg);
     if (secret_store_remove_of(&c->store->stored, c->arg, e) < 0 ||
-        webhooks_remove_of(&c->store->events.webhooks, c->arg, e) < 0)
-        err_wrap(e, "the key is deleted, but not all of its secrets and webhooks; delete them on "
-                    "the unix socket");
+        webhooks_remove_of(&c->store->events.webhooks, c->arg, e) < 0 ||
+        events_remove_of(&c->store->events, c->arg, e) < 0)
+        err_wrap(e, "the key is deleted, but not all of its secrets, webhooks and events; run this "
+                    "again on the unix socket");
     else
         reply_empty(c->req);
     api_keys_reread(keys); // after the answer: the caller may have deleted its own key

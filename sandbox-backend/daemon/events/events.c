@@ -24,6 +24,7 @@
 #define OLDER      "events.1.jsonl"
 #define KEYS       "events" // the directory with those of the API keys
 #define KEY_PREFIX "key-"   // a name may begin with "."
+#define DROP_NS    (24LL * 3600 * 1000000000)
 #define TIME       "\"timestamp\":\""
 
 static const char *const NAMES[] = {
@@ -101,12 +102,30 @@ static void drop_old(const char *dir, void *ctx)
         log_warn("events.remove", "error=\"%s\"", e.msg);
 }
 
+static void drop_all_old(struct events *ev)
+{
+    ev->dropped_ns = clock_wall_ns();
+    time_t since = (time_t)((ev->dropped_ns - EVENTS_AGE_NS) / 1000000000);
+    each_key(ev->home, drop_old, &since);
+}
+
+bool events_has_log_of(const struct events *ev, const char *owner)
+{
+    char *dir auto_free = dir_of(ev->home, owner);
+    return file_exists(dir);
+}
+
+int events_remove_of(const struct events *ev, const char *owner, struct err *e)
+{
+    char *dir auto_free = dir_of(ev->home, owner);
+    return dir_remove(dir, e);
+}
+
 int events_open(struct events *ev, uv_loop_t *loop, const char *home,
                 const struct fetch_guard *guard, struct err *e)
 {
-    time_t since = (time_t)((clock_wall_ns() - EVENTS_AGE_NS) / 1000000000);
     ev->home = xstrdup(home);
-    each_key(home, drop_old, &since);
+    drop_all_old(ev);
     readings_init(&ev->readings, loop);
     return webhooks_open(&ev->webhooks, loop, home, guard, e);
 }
@@ -144,14 +163,31 @@ static int open_with_room(const char *dir, int64_t most, size_t len, struct err 
     return open_log(path, e);
 }
 
+static void count_key(const char *dir, void *ctx)
+{
+    (void)dir;
+    ++*(int *)ctx;
+}
+
+// Return whether the owner has files of its own.
+static bool has_files(const struct events *ev, const char *owner)
+{
+    int keys = 0;
+    if (!owner || events_has_log_of(ev, owner))
+        return owner;
+    each_key(ev->home, count_key, &keys);
+    return keys < EVENTS_KEYS;
+}
+
 // A line that was written in part (the disk is full) ends where the next one begins.
 static int append(const struct events *ev, const char *owner, const char *line, size_t len,
                   struct err *e)
 {
-    char *dir auto_free = dir_of(ev->home, owner);
-    if (owner && dir_make(dir, 0700, e) < 0)
+    bool own = has_files(ev, owner);
+    char *dir auto_free = dir_of(ev->home, own ? owner : NULL);
+    if (own && dir_make(dir, 0700, e) < 0)
         return -1;
-    int fd auto_close = open_with_room(dir, owner ? EVENTS_KEY_BYTES : EVENTS_FILE_BYTES, len, e);
+    int fd auto_close = open_with_room(dir, own ? EVENTS_KEY_BYTES : EVENTS_FILE_BYTES, len, e);
     return fd < 0 ? -1 : fd_write_all(fd, line, len, e);
 }
 
@@ -193,6 +229,8 @@ void events_add(struct events *ev, const struct event *event)
     json_t *json = view(event);
     json_to_buf(&body, json);
     webhooks_send(&ev->webhooks, event->type, event->owner, body.data, body.len);
+    if (clock_wall_ns() - ev->dropped_ns > DROP_NS)
+        drop_all_old(ev);
     if (!event->unlogged)
         log_event(ev, event, json);
     json_decref(json);
@@ -227,19 +265,21 @@ struct lines {
     int logs; // that have any
 };
 
-// Add a log. Read the older file, unless it is the same one: it became the older one in between.
+// Add a log. Read the older file, unless it is the one that was just read.
 static void add_log(const char *dir, void *ctx)
 {
     struct lines *lines = ctx;
     char *path auto_free = str_printf("%s/" NEWEST, dir);
     char *older auto_free = str_printf("%s/" OLDER, dir);
     struct buf newest auto_buf = BUF_INIT;
-    struct file_stamp first, second;
+    struct stat first = {0}, second;
     size_t before = lines->text.len;
-    file_stamp_get(path, &first);
-    file_read(path, EVENTS_FILE_BYTES * 2, &newest, NULL);
-    file_stamp_get(older, &second);
-    if (first.inode != second.inode)
+    if (before >= EVENTS_READ_BYTES)
+        return;
+    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && fstat(fd, &first) == 0)
+        fd_read_all(fd, EVENTS_FILE_BYTES * 2, &newest, NULL);
+    if (stat(older, &second) == 0 && first.st_ino != second.st_ino)
         file_read(older, EVENTS_FILE_BYTES * 2, &lines->text, NULL);
     buf_addc(&lines->text, '\n');
     buf_add(&lines->text, newest.data, newest.len);

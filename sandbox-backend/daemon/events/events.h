@@ -7,8 +7,8 @@
 // There is a pair of these files in <home>/events/key-NAME/ for each API key that has events, and
 // in <home> for the unix socket. So no owner's events replace those of another. The first file
 // becomes the second when it has EVENTS_FILE_BYTES, or EVENTS_KEY_BYTES for an API key. Events
-// older than EVENTS_AGE_NS are not shown. A starting daemon removes the files of a key that has had
-// no event since then.
+// older than EVENTS_AGE_NS are not shown. The files of a key that has had no event since then are
+// removed, daily, and with the key.
 //
 // A line is E2B's event and a member "owner". If the sandbox's metadata has more than
 // EVENTS_METADATA_BYTES, the line has {} in its place. Each event goes to the webhooks of its owner
@@ -27,6 +27,8 @@
 #define EVENTS_KEY_BYTES      (1L << 20)
 #define EVENTS_AGE_NS         (7LL * 24 * 3600 * 1000000000)
 #define EVENTS_METADATA_BYTES 1024 // as JSON
+#define EVENTS_KEYS           1000 // with files of their own; those of further keys go to <home>
+#define EVENTS_READ_BYTES     (64L << 20) // for the unix socket
 
 enum event_type {
     EVENT_CREATED,
@@ -50,9 +52,14 @@ struct event {
 
 struct events {
     char *home;               // owned
+    int64_t dropped_ns;       // when the files of keys without events were last removed
     struct readings readings; // of the event log
     struct webhooks webhooks;
 };
+
+bool events_has_log_of(const struct events *ev, const char *owner);
+// Remove the files of an API key.
+int events_remove_of(const struct events *ev, const char *owner, struct err *e);
 
 // Open the event log and read the webhooks. ERR_INVALID: the webhooks' file is damaged. If an event
 // cannot be logged, the daemon's log says so, and it goes to the webhooks alone.

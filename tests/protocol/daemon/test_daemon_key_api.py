@@ -135,11 +135,18 @@ def test_a_key_that_the_command_line_removes_leaves_no_secret_and_no_webhook(run
         for key in (0, 1):
             assert daemon.ask(key, "POST", "/secrets", {"name": "mine", "value": "sk-stored-0123456789"})[0] == 201
             assert daemon.ask(key, "POST", "/events/webhooks", hook)[0] == 201
-        assert key_rm(daemon, "--keep", "key0").returncode == 0 and left(daemon) == [2, 2]
+        assert daemon.ask(0, "POST", "/v2/sandboxes", {"templateID": "default"})[0] == 201
+        log = daemon.home / "events/key-key0"
+        assert key_rm(daemon, "--keep", "key0").returncode == 0 and left(daemon) == [2, 2] and log.exists()
+        for word in "url", "mine":
+            assert key_rm(daemon, word).returncode == 1, "a word of the files is no key"
+        for one in daemon.directories():  # its end is an event, too
+            daemon.kill(one)
         if not runs:
             daemon.stop()
-        assert key_rm(daemon, "key0").returncode == 0, "it finds what was kept"
+        assert key_rm(daemon, "key0").returncode == 0 and not log.exists(), "it finds what was kept"
         assert key_rm(daemon, "key1").returncode == 0
+        assert not runs or daemon.ask(1, "GET", "/v2/sandboxes")[0] == 401, "the daemon knows it at once"
         again = key_rm(daemon, "key1")
         assert again.returncode == 1 and "key1" in again.stderr
         if not runs:  # the command has started one

@@ -93,12 +93,15 @@ def test_the_node_with_most_room_is_chosen(fleet, peers, tmp_path):
              peers("h", 3) + " moved=b", peers("i", 4) + " then=b", ""]
     nodes.write_text("\n".join(lines))
     nodes.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(nodes, 4321, 1234)
+    before = nodes.stat()
     made = fleet.create("a")["sandboxID"]
     said = drain(fleet, nodes, status=1)
     assert "Node c has most room (load 30 %)" in said.stderr and "--reload" in said.stderr and said.stdout == ""
     lines[1] = "a   http://127.0.0.1:1  agent=127.0.0.1:2 then=c  # rack 1"
     assert nodes.read_text().split("\n") == lines and nodes.stat().st_mode & 0o777 == 0o640
-    assert nodes.is_symlink()
+    assert nodes.is_symlink() and (before.st_uid, before.st_gid) == (nodes.stat().st_uid, nodes.stat().st_gid)
     assert not is_drained(fleet) and fleet.nodes["a"].directories() == [made]
 
 
