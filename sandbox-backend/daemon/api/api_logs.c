@@ -67,7 +67,7 @@ static size_t count_lines(const char *text)
 
 static void logs_read(struct logs *logs, struct sandbox *sb)
 {
-    usage_note_network(sb, false);
+    usage_note_network(sb, USAGE_NOTE_LOOK);
     char *path auto_free = str_printf("%s/console.log", sb->dir);
     *logs = (struct logs){.console = xmalloc(CONSOLE_BYTES + 1)};
     file_read_tail(path, logs->console, CONSOLE_BYTES);

@@ -113,7 +113,7 @@ int api_record(struct api_call *c, struct err *e)
     if (readings_check(&events->readings, caller, e) < 0)
         return -1;
     if (sb)
-        usage_note_network(sb, false);
+        usage_note_network(sb, USAGE_NOTE_LOOK);
     struct record_reading *r = xcalloc(1, sizeof *r);
     r->store = c->store;
     r->id = steal(&id);

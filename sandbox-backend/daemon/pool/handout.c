@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/fault.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/pool/pool_internal.h"
+#include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/bringup.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/lifecycle.h"
@@ -74,6 +75,7 @@ static void replace(struct handout *h, const char *doing, const struct err *e)
     h->is_replaced = true;
     log_warn("pool.replaced", "id=%s error=\"%s\"", sb->id, e->msg);
     ending_hold(sb);
+    usage_note_network(sb, USAGE_NOTE_LAST);
     upstream_forget(&sb->upstream);
     if (sb->machine)
         machine_kill(steal(&sb->machine), on_member_gone, h);

@@ -99,7 +99,7 @@ static void end_tap(struct proxy_stream *s, const char *fate)
     if (!s->tap)
         return;
     call_tap_end(steal(&s->tap), fate);
-    usage_note_network(s->sb, true);
+    usage_note_network(s->sb, USAGE_NOTE_CALL);
 }
 
 // The client has been answered or is gone. Return the request, for a last answer.

@@ -15,6 +15,7 @@
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/sandbox/create.h"
 #include "sandbox-backend/daemon/sandbox/guest.h"
+#include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/log/log.h"
@@ -23,6 +24,8 @@
 #define ANSWER_MS        5000 // for envd's metrics
 #define DRAINING_RETRY_S 5
 #define REACHED_EVERY_MS 10000
+#define REACHED_LINE_MS  7500 // a line with a host for each such time,
+#define REACHED_LINES    256  // and so many at once
 
 // ---- host usage
 const struct host_usage *usage_of(struct sandbox *sb)
@@ -43,7 +46,7 @@ static bool measure_next(void *ctx, int64_t older_ms)
         if (usage_of(sb)->at_ms >= older_ms || !sb->machine || sb->state >= SANDBOX_KILLING)
             continue;
         host_usage_measure(&sb->usage, sb->machine, sb->id);
-        usage_note_network(sb, false);
+        usage_note_network(sb, USAGE_NOTE_LOOK);
         return true;
     }
     return false;
@@ -102,9 +105,9 @@ static void add_target(struct buf *out, const struct net_stats_contact *r)
 }
 
 // A pool member that nobody has claimed, and a sandbox that no caller knows, have no call log.
-// `has_others`: there are more hosts than the file of netd has room for.
+// `others`: connections since the last lines, if some of their hosts have no line; else 0.
 static void record_contact(const struct sandbox *sb, const char *kind,
-                           const struct net_stats_contact *r, bool has_others)
+                           const struct net_stats_contact *r, uint64_t others)
 {
     char address[INET_ADDRSTRLEN];
     if (sb->unclaimed || sb->forget)
@@ -114,8 +117,10 @@ static void record_contact(const struct sandbox *sb, const char *kind,
                              "count", (json_int_t)r->count);
     if (str_eq(kind, "refused"))
         json_object_set_new(line, "why", json_string(r->why));
-    if (has_others)
+    if (others) {
         json_object_set_new(line, "others", json_true());
+        json_object_set_new(line, "connections", json_integer((json_int_t)others));
+    }
     if (r->address)
         json_object_set_new(line, "address", json_string(net_stats_address(r, address)));
     if (r->name[0]) // the guest chose it
@@ -137,36 +142,64 @@ static void note_refused(struct sandbox *sb, const struct net_stats *s, uint64_t
         add_target(&target, r);
         journal_add(&sb->journal, JOURNAL_WARN, "network: refused %s: %s (%lld)", buf_str(&target),
                     r->why, (long long)r->count);
-        record_contact(sb, "refused", r, false);
+        record_contact(sb, "refused", r, 0);
     }
-    *noted = s->refused;
+    *noted = MAX(*noted, s->refusals[0].seq);
 }
 
-static void note_reached(struct sandbox *sb, const struct net_stats *s)
+// Return whether `lines` more may be written now, and count them. `is_last`: they may in any case.
+static bool pay_lines(struct sandbox *sb, int64_t lines, bool is_last)
 {
-    const struct net_stats_contact *oldest = &s->reached[NET_STATS_ALLOWED - 1];
-    if (s->allowed < sb->reached_noted)
-        sb->reached_noted = 0;
-    for (size_t i = NET_STATS_ALLOWED; i-- > 0;)
-        if (s->reached[i].seq > sb->reached_noted)
-            record_contact(sb, "allowed", &s->reached[i],
-                           i == 0 && oldest->seq > sb->reached_noted);
-    sb->reached_noted = s->allowed;
+    int64_t now = clock_mono_ms();
+    int64_t until = MAX(now, sb->reached_paid_ms) + lines * REACHED_LINE_MS;
+    bool may = is_last || until - now <= (int64_t)REACHED_LINES * REACHED_LINE_MS;
+    if (may)
+        sb->reached_paid_ms = until;
+    return may;
+}
+
+// An element that netd is writing is missing from the list. It has the highest number, so it is
+// noted at the next time.
+static void note_reached(struct sandbox *sb, const struct net_stats *s, bool is_last)
+{
+    uint64_t *noted = &sb->noted.reached;
+    size_t count = 0;
+    if (s->allowed < *noted)
+        *noted = 0;
+    while (count < NET_STATS_ALLOWED && s->reached[count].seq > *noted)
+        count++;
+    if (count == 0 || !pay_lines(sb, (int64_t)count, is_last))
+        return;
+    uint64_t others = count == NET_STATS_ALLOWED ? s->allowed - *noted : 0;
+    for (size_t i = count; i-- > 0;)
+        record_contact(sb, "allowed", &s->reached[i], i == 0 ? others : 0);
+    *noted = s->reached[0].seq;
     sb->reached_ms = clock_mono_ms();
 }
 
-void usage_note_network(struct sandbox *sb, bool is_call)
+// Keep the numbers for the next daemon, if the record of the sandbox is as the sandbox is.
+static void keep_noted(struct sandbox *sb)
+{
+    bool is_settled = sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED;
+    if (is_settled && !sb->op && !sb->moving)
+        record_write_or_log(sb);
+}
+
+void usage_note_network(struct sandbox *sb, enum usage_note when)
 {
     struct net_stats *s auto_free = xcalloc(1, sizeof *s);
-    bool is_time =
-        is_call || !sb->reached_ms || clock_mono_ms() - sb->reached_ms >= REACHED_EVERY_MS;
+    const struct net_noted before = sb->noted;
+    bool is_time = when != USAGE_NOTE_LOOK || !sb->reached_ms ||
+                   clock_mono_ms() - sb->reached_ms >= REACHED_EVERY_MS;
     for (enum machine_net which = 0; which < MACHINE_NETS; which++) {
         if (!sb->machine || machine_network(sb->machine, which, s, NULL) < 0)
             continue;
-        note_refused(sb, s, &sb->net_noted[which]);
-        if (which == MACHINE_NET_POLICY && is_time && s->allowed != sb->reached_noted)
-            note_reached(sb, s);
+        note_refused(sb, s, &sb->noted.refused[which]);
+        if (which == MACHINE_NET_POLICY && is_time)
+            note_reached(sb, s, when == USAGE_NOTE_LAST);
     }
+    if (memcmp(&before, &sb->noted, sizeof before) != 0)
+        keep_noted(sb);
 }
 
 // ---- the host's room

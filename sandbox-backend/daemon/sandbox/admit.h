@@ -47,7 +47,14 @@ void usage_ask_guest(struct sandbox *sb, guest_usage_cb cb, void *ctx);
 void usage_stop_asking(struct sandbox *sb);
 
 // Write what the network refused since the last call into the sandbox's journal and call log, and
-// what it allowed into its call log. Allowed connections are written when a call has ended
-// (`is_call`), and else at most every 10 s, so that a page that looks often does not make lines.
-// Cheap.
-void usage_note_network(struct sandbox *sb, bool is_call);
+// what it allowed into its call log. Call it before a machine is given up. Cheap.
+//
+// A page that looks often makes no lines, since a look writes allowed connections at most every
+// 10 s. A guest cannot push out the log: their lines are limited (admit.c), and those beyond wait
+// for a later call.
+enum usage_note {
+    USAGE_NOTE_LOOK,
+    USAGE_NOTE_CALL, // a call has ended
+    USAGE_NOTE_LAST, // the machine is given up: nothing waits
+};
+void usage_note_network(struct sandbox *sb, enum usage_note when);

@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
 #include "sandbox-backend/daemon/sandbox/guest.h"
@@ -179,6 +180,7 @@ static void on_ready(struct machine *m, const struct err *e, void *ctx)
         return;
     FAULT("bringup.3");
     sb->machine = m;
+    sb->noted = (struct net_noted){0};
     if (!m) {
         b->err = *e;
         err_wrap(&b->err, "start the machine%s", b->spec.image ? " from its image" : "");
@@ -367,6 +369,7 @@ static void finish(struct bringup *b)
     } else if (b->continues) { // freeze it again: its clock may be wrong
         machine_pause(sb->machine, on_stopped, b);
     } else {
+        usage_note_network(sb, USAGE_NOTE_LAST);
         upstream_forget(&sb->upstream);
         machine_kill(steal(&sb->machine), on_machine_gone, b);
     }

@@ -123,7 +123,7 @@ static void take_apart(struct sandbox *sb)
     sandbox_set_state(sb, SANDBOX_KILLING);
     sb->store->hooks->disconnect(sb);
     if (!sb->released)
-        usage_note_network(sb, true); // the last ones
+        usage_note_network(sb, USAGE_NOTE_LAST);
     operation_cancel(sb);
     bringup_cancel(sb);
     usage_stop_asking(sb);
@@ -146,6 +146,7 @@ void ending_start(struct sandbox *sb, enum ended_why why, const char *detail)
 // The machine and the directory stay, for the next daemon to adopt.
 static void release(struct sandbox *sb)
 {
+    usage_note_network(sb, USAGE_NOTE_LAST);
     sb->released = true;
     take_apart(sb);
 }

@@ -54,6 +54,22 @@ static const struct json_field FIELDS[] = {
     BOOL(auto_pause_disk), TEXT(parent),      TEXT(moving),        BOOL(moving_ran),
 };
 
+static json_t *noted_to_json(const struct net_noted *n)
+{
+    json_t *all = json_pack("[I]", (json_int_t)n->reached);
+    for (size_t i = 0; i < MACHINE_NETS; i++)
+        json_array_append_new(all, json_integer((json_int_t)n->refused[i]));
+    return all;
+}
+
+// An older daemon's record has none.
+static void noted_from_json(struct net_noted *n, const json_t *all)
+{
+    n->reached = (uint64_t)json_integer_value(json_array_get(all, 0));
+    for (size_t i = 0; i < MACHINE_NETS; i++)
+        n->refused[i] = (uint64_t)json_integer_value(json_array_get(all, i + 1));
+}
+
 static json_t *to_json(const struct sandbox *sb)
 {
     // During a rollback, the record keeps describing the machine or image from before.
@@ -71,6 +87,7 @@ static json_t *to_json(const struct sandbox *sb)
     json_object_set_new(json, "boot_id", json_string(proc_boot_id()));
     json_object_set_new(json, "image", json_pack("s?", g.image));
     json_object_set_new(json, "build", json_pack("s?", g.build));
+    json_object_set_new(json, "noted", noted_to_json(&sb->noted));
     if (!LIST_EMPTY(&sb->ports))
         json_object_set_new(json, "ports", sb->store->hooks->ports_to_json(sb));
     if (sb->mounts)
@@ -187,6 +204,7 @@ static int from_json(struct sandbox *sb, const json_t *json, struct record_extra
         return err_set(e, ERR_INVALID, "the template is missing");
     sb->store->started_ns = MAX(sb->store->started_ns, sb->started_ns);
     take_times(sb, json);
+    noted_from_json(&sb->noted, json_object_get(json, "noted"));
     sb->handout_env = json_incref(env);
     sb->disk_env = json_incref(disk_env);
     masks_from_json(&sb->calls->own, json_object_get(json, "masks"));

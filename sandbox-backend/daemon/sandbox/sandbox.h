@@ -77,6 +77,13 @@ struct idle {
     int failures;              // of hibernation, in a row
 };
 
+// Numbers of the last contacts of a machine (base/net_stats.h) that the call log has. Another
+// machine counts from 0.
+struct net_noted {
+    uint64_t refused[MACHINE_NETS];
+    uint64_t reached;
+};
+
 struct sandbox {
     TAILQ_ENTRY(sandbox) link; // in store.sandboxes
     struct store *store;       // borrowed
@@ -89,10 +96,10 @@ struct sandbox {
     char *owner;      // owned; name of the API key that created it; NULL: the unix socket
     json_t *metadata; // owned; object of strings
     json_t *secrets;  // owned; secrets.h; NULL: none
-    struct net_policy policy;         // what its guest may connect to
-    uint64_t net_noted[MACHINE_NETS]; // number of the last refusal in the journal
-    uint64_t reached_noted;           // number of the last allowed connection in the call log
-    int64_t reached_ms;               // monotonic; when it was written
+    struct net_policy policy; // what its guest may connect to
+    struct net_noted noted;   // of its machine
+    int64_t reached_ms;       // monotonic; when hosts were last noted
+    int64_t reached_paid_ms;  // monotonic; before then, fewer lines of hosts may be written
     struct machine_facts facts;
     struct machine *machine; // owned; NULL before it is ready and after its end
     struct upstream upstream;

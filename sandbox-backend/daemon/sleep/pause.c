@@ -117,6 +117,7 @@ void pause__stop_machine(struct pausing *p, pause_next next)
 
 void pause__end_machine(struct pausing *p, pause_next next)
 {
+    usage_note_network(p->sb, USAGE_NOTE_LAST);
     upstream_forget(&p->sb->upstream);
     pause__step(p, next);
     machine_kill(steal(&p->sb->machine), pause__on_step, p);

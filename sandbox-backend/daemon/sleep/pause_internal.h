@@ -19,6 +19,7 @@ STAILQ_HEAD(pause_waiters, pause_waiter);
 // and an image is kept as it is. For the next daemon, the record still names them (sandbox.ground).
 struct rollback {
     struct sandbox_ground was; // its machine is owned once `detached`; its strings are owned
+    struct net_noted noted;    // of that machine
     bool detached;             // `was.machine` is not the sandbox's machine now
     bool undone;               // the rollback failed, and the fields are restored
     char *lost;                // owned; how the kept machine ended by itself

@@ -128,6 +128,8 @@ static void put_aside(struct pausing *p)
     struct sandbox *sb = p->sb;
     struct rollback *r = p->rollback;
     FAULT("rollback.3");
+    usage_note_network(sb, USAGE_NOTE_LAST);
+    r->noted = sb->noted;
     if (!r->was.machine) { // an image stays where it is
         go_on(p);
         return;
@@ -233,6 +235,7 @@ static void put_back(struct pausing *p)
     }
     restore(p);
     sb->machine = r->was.machine;
+    sb->noted = r->noted;
     r->detached = false;
     r->undone = true;
     r->err = p->err;
