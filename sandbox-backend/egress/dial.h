@@ -4,7 +4,7 @@
 //
 //   LOOKUP -> CONNECT -> SOCKS -> RELAY -> CLOSED
 //
-// LOOKUP   resolves the proxy's name, anew for each connection
+// LOOKUP   resolves the proxy's name, again for each connection
 // CONNECT  connects one of its addresses, TLS included
 // SOCKS    asks it for the destination (proxy.h)
 // RELAY    passes bytes on, in each direction until its end

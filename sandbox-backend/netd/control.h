@@ -16,7 +16,7 @@
 
 #define CONTROL_LINE_MS (10 * 1000) // time for a client to send its line
 
-// What a client wants.
+// The change that a client asks for.
 struct control_change {
     struct net_policy rules;
     bool sets_egress;          // or the egress stays as it is

@@ -57,7 +57,7 @@
 
 struct gate;
 
-// What cubby-egress does for this sandbox.
+// The work that cubby-egress does for this sandbox.
 struct gate_egress {
     int fd;     // a SOCK_SEQPACKET socket to it; -1: there is none
     bool hands; // TLS and HTTP connections are handed over to it

@@ -41,8 +41,8 @@ struct stack_events {
 struct stack *stack_new(const struct stack_events *events, bool is_restricted, struct err *e);
 void stack_free(struct stack *s); // closes every socket, and calls on_closed for the dialled ones
 
-// Whether somebody else makes the guest's TCP connections to the outside (on_dial). libslirp then
-// never connects a TCP socket, except to the host's resolver.
+// Let on_dial make the guest's TCP connections to the outside, or not. If it does, libslirp never
+// connects a TCP socket, except to the host's resolver.
 void stack_set_dials(struct stack *s, bool dials);
 
 // Give libslirp a frame that the filter let through. A frame after a hole is dropped when libslirp
