@@ -110,10 +110,10 @@ static json_t *sorted(json_t *list, const char *member)
 {
     json_t *out = json_array();
     size_t count = json_array_size(list), i;
-    json_t **items auto_free = xcalloc(count + 1, sizeof *items);
+    json_t **items auto_free = xcalloc(count + 1, sizeof(json_t *));
     for (i = 0; i < count; i++)
         items[i] = json_array_get(list, i);
-    qsort_r(items, count, sizeof *items, compare, (void *)(uintptr_t)member);
+    qsort_r(items, count, sizeof(json_t *), compare, (void *)(uintptr_t)member);
     for (i = 0; i < count; i++)
         json_array_append(out, items[i]);
     json_decref(list);

@@ -391,6 +391,17 @@ static int prepare(const struct fleet_drain *o, struct nodes *nodes, struct drai
     return 0;
 }
 
+// The lock is held until the last sandbox has been moved.
+static int drain_locked(struct drain *d, struct nodes *nodes, char *to, struct err *e)
+{
+    if (check_here(d, d->o->node, e) < 0)
+        return -1;
+    int lock auto_close = lock_home(d, e);
+    if (lock < 0 || prepare(d->o, nodes, d, to, e) < 0)
+        return -1;
+    return drain(d, e);
+}
+
 int fleet_drain(const struct fleet_drain *o)
 {
     static struct nodes nodes; // too large for the stack
@@ -398,14 +409,9 @@ int fleet_drain(const struct fleet_drain *o)
     struct err e = ERR_INIT;
     char to[NODE_NAME_MAX + 1] = "";
     struct drain d = {.o = o, .to = to};
-    int lock auto_close = -1;
     int result = connection_open(&d.c, &local, CONNECT_NEVER_STARTS, &e);
     if (result == 0) {
-        result = check_here(&d, o->node, &e) < 0 || (lock = lock_home(&d, &e)) < 0 ||
-                         prepare(o, &nodes, &d, to, &e) < 0
-                     ? -1
-                     : 0;
-        result = result < 0 ? -1 : drain(&d, &e);
+        result = drain_locked(&d, &nodes, to, &e);
         connection_close(&d.c);
     }
     nodes_fini(&nodes);
