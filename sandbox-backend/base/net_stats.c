@@ -19,21 +19,33 @@
 #include "sandbox-backend/base/mem.h"
 
 #define PROTO_ICMP 1
+#define OLD_BYTES  offsetof(struct net_stats, allowed)
 
 // ---- the writer
 
-struct net_stats *net_stats_map(int fd, struct err *e)
+// Lay the file over private memory, which stays behind the end of an older daemon's shorter file:
+// a write to a mapped page behind the end of its file would end the writer.
+static int lay(struct net_stats *s, int fd, struct err *e)
 {
     struct stat st;
-    struct net_stats *s;
-    if (fd >= 0 && (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof *s)) {
-        err_set(e, ERR_INVALID, "--stats-fd: the file is too short");
-        return NULL;
-    }
-    s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
-             fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    if (fstat(fd, &st) < 0 || st.st_size < (off_t)OLD_BYTES)
+        return err_set(e, ERR_INVALID, "--stats-fd: the file is too short");
+    size_t len = st.st_size < (off_t)sizeof *s ? OLD_BYTES : sizeof *s;
+    if (mmap(s, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+        return err_sys(e, errno, "map the network counters");
+    return 0;
+}
+
+struct net_stats *net_stats_map(int fd, struct err *e)
+{
+    struct net_stats *s =
+        mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (s == MAP_FAILED) {
         err_sys(e, errno, "map the network counters");
+        return NULL;
+    }
+    if (fd >= 0 && lay(s, fd, e) < 0) {
+        net_stats_unmap(s);
         return NULL;
     }
     if (s->magic != NET_STATS_MAGIC) {
@@ -188,7 +200,7 @@ static bool read_all(int fd, struct net_stats *out)
 {
     memset(out, 0, sizeof *out);
     ssize_t got = pread(fd, out, sizeof *out, 0);
-    return got == sizeof *out || got == offsetof(struct net_stats, allowed);
+    return got == sizeof *out || got == OLD_BYTES;
 }
 
 int net_stats_read(const char *path, struct net_stats *out, struct err *e)

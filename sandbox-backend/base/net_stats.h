@@ -53,7 +53,8 @@ struct net_stats {
 
 // ---- the writer
 
-// Map a file from net_stats_create (borrowed), or private memory with -1. NULL with an error.
+// Map a file from net_stats_create (borrowed), or private memory with -1. NULL with an error. The
+// file of an older daemon has no room for reached hosts, and they are left out.
 struct net_stats *net_stats_map(int fd, struct err *e);
 void net_stats_unmap(struct net_stats *s);
 // Record a refusal: count its reason, and store it over an equal one, or else over the oldest. The

@@ -144,10 +144,10 @@ void gate_on_closed(struct gate *g, int fd)
     struct gated *c = g->by_fd[fd];
     if (!c)
         return;
-    if (c->state == GATED_HELLO) // the guest ended it without a word
-        tell_allowed(g, c, "");
     bool has_rest = c->real >= 0 && has_ended(c) && g->orphans < GATE_ORPHANS_MAX;
     if (!has_rest) {
+        if (c->state == GATED_HELLO) // reached, but nothing will judge it
+            tell_allowed(g, c, "");
         gated_reset(c);
         forget(g, c);
         return;

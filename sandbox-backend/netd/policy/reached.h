@@ -3,12 +3,13 @@
 // statistics (base/net_stats.h).
 //
 // A connection counts when the server has accepted it, and at the gate when the gate has allowed
-// it. A flow of UDP, which is one source port to one destination, counts with its first datagram.
+// it. A flow of UDP, which is one source port to one destination, counts with its first datagram,
+// and again only after another flow took its place in the table, however long it rested.
 // DNS questions to 10.0.2.3 do not count, so a name that the guest only looked up is not there.
 //
 // The name of a host is the one that the gate saw. Without the gate it is the name for which the
-// guest last got the address from DNS. The guest chooses what it asks for, so such a name is a
-// hint. No decision depends on it.
+// guest last got the address from DNS. The guest chooses the name, so it is a hint, unless a policy
+// of names had it checked against the address. No decision depends on it.
 #pragma once
 #include <stdint.h>
 

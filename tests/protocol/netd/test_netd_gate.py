@@ -75,7 +75,7 @@ def test_reached_hosts(world, start):
     """Each name that was shown and allowed; also that of a later request, and a connection without a word."""
     serve(world, 80)
     serve(world, 443)
-    serve(world, 2222)
+    silent_server = serve(world, 2222)
     policy = {"denyOut": [ALL], "allowOut": ["a.example", "b.example", "plain.example:2222"]}
     netd, guest = start(policy)
     assert netd.reached() == [], "questions to the name server are no hosts"
@@ -87,11 +87,12 @@ def test_reached_hosts(world, start):
             s.sendall(request(name))
             assert receive(s, 2) == b"ok"
     guest.connect(world.PUBLIC, 2222, timeout=30).close()
+    wait_for(lambda: silent_server.got, what="the end of the last one")
     wait_for(lambda: len(netd.reached()) == 4, what="the last one")
     assert [(r["name"], r["port"], r["count"]) for r in netd.reached()[1:]] == [
         ("b.example", 80, 1), ("a.example", 80, 1), ("a.example", 443, 2)]
     silent = netd.reached()[0]
-    assert silent["port"] == 2222 and silent["name"] in ("a.example", "b.example", "plain.example")
+    assert silent["count"] == 1 and silent["port"] == 2222 and silent["name"] in ("a.example", "b.example", "plain.example")
     assert all(r["address"] == world.PUBLIC and r["proto"] == 6 for r in netd.reached())
     assert [r["name"] for r in netd.stats()[2]] == ["evil.example"]
 

@@ -141,6 +141,15 @@ static void test_reached(void)
     ok(truncate(path, offsetof(struct net_stats, allowed)) == 0 &&
            net_stats_read(path, &a, &e) == 0 && a.allowed == 0 && a.reached[0].seq == 0,
        "the file of an older writer has none");
+    s = net_stats_map(fd, &e);
+    ok(s != NULL, "an older daemon's file is good enough for a writer");
+    for (uint16_t port = 1; port <= NET_STATS_ALLOWED; port++)
+        reach(s, port);
+    struct net_stats_contact one = {.port = 7, .why = "w"};
+    net_stats_refused(s, &one);
+    ok(net_stats_read(path, &a, &e) == 0 && a.refusals[0].port == 7 && a.allowed == 0,
+       "its refusals are there");
+    net_stats_unmap(s);
     ok(truncate(path, offsetof(struct net_stats, allowed) + 1) == 0 &&
            net_stats_read(path, &a, NULL) < 0,
        "a file that is cut off is none");
