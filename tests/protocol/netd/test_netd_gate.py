@@ -97,6 +97,19 @@ def test_reached_hosts(world, start):
     assert [r["name"] for r in netd.stats()[2]] == ["evil.example"]
 
 
+def test_a_silent_connection_counts_once(world, start):
+    """Also one whose reset comes just behind its end, which the gate may see before or after it judges."""
+    serve(world, 2222)
+    netd, guest = start({"denyOut": [ALL], "allowOut": ["plain.example:2222"]})
+    for _ in range(20):
+        s = guest.connect(world.PUBLIC, 2222, timeout=30)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        s.shutdown(socket.SHUT_WR)
+        s.close()
+    wait_for(lambda: netd.reached() and netd.reached()[0]["count"] >= 20, what="all of them")
+    assert netd.reached()[0]["count"] == 20 and len(netd.reached()) == 1
+
+
 def test_address_of_another_name(world, start):
     """b.example may be reached at OTHER as well, a.example may not."""
     server = serve(world, 443)
