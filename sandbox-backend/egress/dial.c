@@ -202,7 +202,7 @@ static const struct sockaddr *pick(const struct addrinfo *found)
 static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *found)
 {
     struct dial *d = container_of(lookup, struct dial, lookup);
-    if (d->state == DIAL_LOOKUP && status < 0)
+    if (d->state == DIAL_LOOKUP && (status < 0 || !found))
         fail(d, "the upstream proxy cannot be reached", "its name does not resolve");
     else if (d->state == DIAL_LOOKUP && !is_allowed(d, pick(found)))
         fail(d, "the upstream proxy cannot be reached",

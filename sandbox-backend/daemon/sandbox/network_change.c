@@ -62,10 +62,13 @@ int network_change_start(struct sandbox *sb, struct net_policy *policy, json_t *
 // up a later one, nor undo it.
 static void replace_waiting(struct sandbox *sb)
 {
+    struct network_change *earlier = sb->network_change;
     struct err e = ERR_INIT;
+    if (!earlier || !earlier->trust)
+        return;
     err_set(&e, ERR_CONFLICT, "a later request replaced this change before the guest took it");
-    if (sb->network_change && sb->network_change->trust)
-        stop_waiting(sb->network_change, &e);
+    sb->network_change = NULL;
+    stop_waiting(earlier, &e);
 }
 
 json_t *network_change_secrets(const struct sandbox *sb)

@@ -159,7 +159,7 @@ static void end_unused(struct machine_core *c, struct subproc *unused)
 static void on_netd_answer(struct machine_core *c, const struct err *e)
 {
     struct subproc *unused = steal(&c->egress_next);
-    int log auto_close = steal_fd(&c->egress_next_log);
+    int log = steal_fd(&c->egress_next_log);
     bool failed = unused && subproc_has_exited(unused); // it does not like its settings
     c->egress_changes = false;
     c->egress_error = e ? *e : (struct err)ERR_INIT;
@@ -175,6 +175,7 @@ static void on_netd_answer(struct machine_core *c, const struct err *e)
         c->egress_log = next_log;
     }
     end_unused(c, unused);
+    mem_close_fd(&log);
 }
 
 static void serve_egress(struct machine_core *c, struct machine_request *r)
@@ -189,7 +190,8 @@ static void serve_egress(struct machine_core *c, struct machine_request *r)
         c->egress_next = start(c, &netd_end, &c->egress_next_log, &e);
     core__egress_forget(c);
     if (err_is(&e)) {
-        int log auto_close = steal_fd(&c->egress_next_log);
+        int log = steal_fd(&c->egress_next_log);
+        mem_close_fd(&log);
         mem_close_fd(&netd_end);
         core_answer(c, &e);
         return;
