@@ -273,7 +273,7 @@ def test_several_edits(call, tmp_path):
 def test_replace_all_beside_edits_is_an_error(fails, call, tmp_path):
     (tmp_path / "f").write_text("one\none\n")
     said = fails("edit_file", path=f"{tmp_path}/f", edits=[{"old_text": "one", "new_text": "1"}], replace_all=True)
-    assert said.startswith("invalid_argument: replace_all beside edits") and (tmp_path / "f").read_text() == "one\none\n"
+    assert said.startswith("invalid_argument: replace_all has no effect on edits") and (tmp_path / "f").read_text() == "one\none\n"
 
 
 def test_the_diff_of_many_edits_is_bounded(call, tmp_path):
