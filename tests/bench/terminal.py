@@ -31,7 +31,7 @@ COMMANDS = [
     "cubby exec $id -- python3 answer.py",
     "cubby network $id --allow pypi.org > /dev/null        # from now on, nothing else",
     "cubby exec $id -- curl -sS https://example.com",
-    "cubby network $id | tail -n 2",
+    "cubby network $id | grep -A 1 refused",
     "cubby fork --count 2 $id > /dev/null && cubby ps",
 ]
 

@@ -232,8 +232,8 @@ def is_usable(d, made):
 ASKED = {"envVars": {"A": "b"}, "network": {"allowOut": ["8.8.8.8"], "denyOut": ["0.0.0.0/0"]}}
 
 
-def handed_out_and_killed(d):
-    """A sandbox whose machine from the pool was killed after the create was answered."""
+def handed_out(d):
+    """A sandbox whose machine from the pool waits to go on; the create was answered, and a test kills the machine."""
     d.await_ready(1)
     d.template("default", created_at="first", resume="held")
     (name, record), = d.pooled().items()
@@ -244,15 +244,15 @@ def handed_out_and_killed(d):
 
 def test_one_that_dies_as_it_is_handed_out():
     with Pool("1") as d:
-        made, pid = handed_out_and_killed(d)
+        made, pid = handed_out(d)
         os.kill(pid, signal.SIGKILL)
         assert is_usable(d, made) and d.machine(made["sandboxID"]) != pid
 
 
 def test_one_that_dies_twice_ends():
     with Pool("1") as d:
-        made, pid = handed_out_and_killed(d)
-        d.template("default", created_at="first", init="die")
+        made, pid = handed_out(d)
+        d.template("default", created_at="first", resume="held", init="die")
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: d.get(made["sandboxID"]).status == 404, 30, "it has ended")
         assert d.log.read_text().count(" pool.replaced ") == 1
@@ -260,8 +260,8 @@ def test_one_that_dies_twice_ends():
 
 def test_one_that_is_killed_while_it_gets_another_machine():
     with Pool("1") as d:
-        made, pid = handed_out_and_killed(d)
-        d.template("default", created_at="first", create="held")
+        made, pid = handed_out(d)
+        d.template("default", created_at="first", resume="held", create="held")
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: " pool.replaced " in d.log.read_text(), 30, "it is on its way")
         assert d.kill(made["sandboxID"]) == 204
