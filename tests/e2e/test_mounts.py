@@ -225,6 +225,19 @@ def cubby(daemon, *words, status=0):
     return done.stdout if status == 0 else done.stderr
 
 
+def test_an_end_leaves_no_descriptor(daemon, made, tmp_path):
+    def turn():
+        mount(daemon, made, tmp_path, "/for-a-while")
+        assert daemon.request("DELETE", url(made, "mounts?target=/for-a-while")).status == 204
+        wait_for(lambda: "/for-a-while" not in run(daemon, made, "cat /proc/mounts"), 60, "it is unmounted")
+
+    turn()
+    before = daemon.fds()
+    for _ in range(4):
+        turn()
+    wait_for(lambda: daemon.fds() <= before, 30, "the daemon holds no more than before")
+
+
 def test_the_command_line(daemon, project):
     ident = cubby(daemon, "create", "--mount", f"{project}:/project", "--mount", f"{project}:/look:ro").strip()
     assert cubby(daemon, "exec", ident, "--", "cat", "/look/a.txt") == "from the host\n"

@@ -265,6 +265,7 @@ static void close_pipe(struct mount *m)
 
 static int open_pipe(struct mount *m, int fd)
 {
+    close_pipe(m); // a mount that ends has the one of its first server
     uv_pipe_t *says = xcalloc(1, sizeof *says);
     uv_pipe_init(m->sb->store->loop, says, 0);
     says->data = m;
