@@ -314,6 +314,7 @@ class World:
     def check_descriptors(self):
         """Repairing the state has left no descriptors: a daemon that had nothing to repair has as many."""
         self.wait_probed()
+        wait_for(lambda: "/proc" not in self.descriptors(), 60, "the daemon looks for processes no more")
         before = self.descriptors()
         self.daemon.stop(signal.SIGKILL)
         self.start(faults=False)
