@@ -13,6 +13,8 @@ import pathlib
 import shlex
 import subprocess
 
+import pytest
+
 from cubbyd import Daemon, Shipped
 
 TESTS = pathlib.Path(__file__).parents[2]
@@ -94,6 +96,20 @@ class Guests(OnTcp, Daemon):
 
 class RealGuests(OnTcp, Shipped):
     """Its sandboxes are real ones, of the template that the tests share."""
+
+
+def both_sdks(python, javascript):
+    """Run a test with each SDK's program: the words of its command, as the argument `words`."""
+    return pytest.mark.parametrize("words", [[CLIENTS / "e2b/bin/python", "-c", python],
+                                             [NODE, "--input-type=module", "-e", javascript]], ids=["python", "js"])
+
+
+def runs_to_its_end(words, daemon, **more):
+    """The program uses this daemon and prints "done" last."""
+    environment = {k: v for k, v in os.environ.items() if k not in OURS}
+    environment |= {"CLIENTS": str(CLIENTS), **more, **daemon.variables()}
+    done = subprocess.run(words, env=environment, text=True, capture_output=True, timeout=120)
+    assert done.stdout.endswith("done\n"), done.stdout + done.stderr[-3000:]
 
 
 def run_program(name, variables, scenarios, room=None, seconds=600, template="default", bare="default"):

@@ -2,6 +2,7 @@
 """The pool: how it is filled, which sandboxes it hands out, and what it does after a failure."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import signal
@@ -203,15 +204,22 @@ def test_never_twice():
         assert shelf["handedOut"] + shelf["claimed"] + shelf["cold"] == 50
 
 
-def test_one_that_is_being_made_is_taken():
+@contextlib.contextmanager
+def one_taken_while_it_is_made(**fields):
+    """A stopped machine of the pool that a create waits for: (daemon, create, sandbox, pid)."""
     d = Pool("1")
     d.template("default", created_at="first", init="stop")
     with d:
         pid, = wait_for(lambda: [p for p in d.machines() if is_stopped(p)], 30, "one is being made")
         d.template("default", created_at="first")
         name, = d.directories()
-        asked = Later(d.create)
+        asked = Later(lambda: d.create(**fields))
         wait_for(lambda: d.shelf()["claimed"] == 1, 30, "it is taken")
+        yield d, asked, name, pid
+
+
+def test_one_that_is_being_made_is_taken():
+    with one_taken_while_it_is_made() as (d, asked, name, pid):
         os.kill(pid, signal.SIGCONT)
         made = asked.join()
         assert made["sandboxID"] == name and d.whoami(made) == 200
@@ -269,14 +277,7 @@ def test_one_that_is_killed_while_it_gets_another_machine():
 
 
 def test_one_that_is_taken_and_dies_while_it_is_made():
-    d = Pool("1")
-    d.template("default", created_at="first", init="stop")
-    with d:
-        pid, = wait_for(lambda: [p for p in d.machines() if is_stopped(p)], 30, "one is being made")
-        d.template("default", created_at="first")
-        name, = d.directories()
-        asked = Later(lambda: d.create(**ASKED))
-        wait_for(lambda: d.shelf()["claimed"] == 1, 30, "it is taken")
+    with one_taken_while_it_is_made(**ASKED) as (d, asked, name, pid):
         os.kill(pid, signal.SIGKILL)
         made = asked.join()
         assert made["sandboxID"] == name and is_usable(d, made) and d.shelf()["failed"] == 1

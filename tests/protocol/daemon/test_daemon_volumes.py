@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import struct
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 import urllib.parse
 
@@ -15,7 +14,7 @@ import pytest
 
 from cubbyd import Daemon, wait_for
 from cubbyd_fixtures import *  # noqa: F401,F403
-from sdk import CLIENTS, NODE, OURS, OnTcp
+from sdk import OnTcp, both_sdks, runs_to_its_end
 
 HOSTILE = ["../x", "/a/../../x", "..", "a/.."]
 REMOVED = ".cubby-removed"
@@ -452,14 +451,10 @@ console.log('done')
 """
 
 
-@pytest.mark.parametrize("words", [[CLIENTS / "e2b/bin/python", "-c", PYTHON_PROGRAM],
-                                   [NODE, "--input-type=module", "-e", JS_PROGRAM]], ids=["python", "js"])
+@both_sdks(PYTHON_PROGRAM, JS_PROGRAM)
 def test_sdks(words):
     with Volumes() as daemon:
-        environment = {k: v for k, v in os.environ.items() if k not in OURS}
-        environment |= {"CLIENTS": str(CLIENTS), "E2B_VOLUME_API_URL": daemon.url, **daemon.variables()}
-        done = subprocess.run(words, env=environment, text=True, capture_output=True, timeout=120)
-        assert done.stdout.endswith("done\n"), done.stdout + done.stderr[-3000:]
+        runs_to_its_end(words, daemon, E2B_VOLUME_API_URL=daemon.url)
 
 
 def test_keys_see_their_own_volumes():

@@ -3,16 +3,14 @@
 a real proxy."""
 
 import json
-import os
 import signal
-import subprocess
 
 import pytest
 
 from cubbyd import Daemon
 from cubbyd_fixtures import *  # noqa: F401,F403
 from egress_peer import Authority
-from sdk import CLIENTS, NODE, OURS, OnTcp
+from sdk import OnTcp, both_sdks, runs_to_its_end
 
 PASSWORD = "proxy-password-0123456789"
 PROXY = {"address": "proxy.example.com:1080", "username": "me", "password": PASSWORD}
@@ -162,11 +160,7 @@ console.log('done')
 """
 
 
-@pytest.mark.parametrize("words", [[CLIENTS / "e2b/bin/python", "-c", PYTHON_PROGRAM],
-                                   [NODE, "--input-type=module", "-e", JS_PROGRAM]], ids=["python", "js"])
+@both_sdks(PYTHON_PROGRAM, JS_PROGRAM)
 def test_sdks(words):
     with Tcp() as daemon:
-        environment = {k: v for k, v in os.environ.items() if k not in OURS}
-        environment |= {"CLIENTS": str(CLIENTS), **daemon.variables()}
-        done = subprocess.run(words, env=environment, text=True, capture_output=True, timeout=120)
-        assert done.stdout.endswith("done\n"), done.stdout + done.stderr[-3000:]
+        runs_to_its_end(words, daemon)
