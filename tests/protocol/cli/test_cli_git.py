@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pwd
+import re
 import subprocess
 
 import pytest
@@ -97,6 +98,20 @@ def test_urls(host, guest, fake):
     relative = os.path.relpath(there, home)
     for url in (f"cubby::{ID}/~/{relative}", f"cubby::{ID}:{relative}"):
         assert host.git("ls-remote", url, "refs/heads/main").endswith("refs/heads/main")
+
+
+def test_the_urls_of_the_man_page(host, guest, fake):
+    there = guest.make("project")
+    fake.init(defaultUser=ME)
+    page = (pathlib.Path(__file__).parents[3] / "docs/man/git-remote-cubby.1").read_text(encoding="utf-8")
+    synopsis = page[page.index(".SH SYNOPSIS"):page.index(".SH DESCRIPTION")]
+    forms = [line.replace('"', "").replace(" ", "") for line in re.findall(r'^\.BI "git clone (cubby:.*)$', synopsis, re.M)]
+    assert len(forms) == 4
+    relative = os.path.relpath(there, pathlib.Path(pwd.getpwnam(ME).pw_dir))
+    for form in forms:
+        path = relative if form.endswith(("~/PATH", ":PATH")) else str(there)[1:]
+        url = form.replace("ID", ID).replace("PATH", path)
+        assert host.git("ls-remote", url, "refs/heads/main").endswith("refs/heads/main"), url
 
 
 @pytest.mark.parametrize("url, said", [

@@ -37,7 +37,8 @@ def test_programs(installed):
                                  "cubby-qemu.so"}
     said = subprocess.run([installed / "bin/cubby-mcp", "--version"], capture_output=True, text=True, check=True)
     assert said.stdout.startswith("cubby-mcp ")
-    assert (installed / "share/man/man1/cubby.1").exists() and (installed / "lib/systemd/system/cubbyd.service").exists()
+    pages = {f.stem for f in (installed / "share/man/man1").iterdir()}
+    assert pages == {f.name for f in (installed / "bin").iterdir()} and (installed / "lib/systemd/system/cubbyd.service").exists()
 
 
 def test_plugins(installed):
