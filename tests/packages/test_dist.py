@@ -18,6 +18,7 @@ import zipfile
 import jsonschema
 import pytest
 
+from first_contact import first_output
 from mcp_stdio import Stdio
 
 BUILD = pathlib.Path(os.environ["BIN"]).parent
@@ -25,7 +26,6 @@ DIST = BUILD / "package/dist"  # as build/dist, signed by `make` with a key that
 REGISTRY = "github.com/modelcontextprotocol/registry@v1.8.9"
 MCPB = "@anthropic-ai/mcpb@2.1.2"
 KEY = BUILD / "package/dist.pub"
-READY_S = 600  # generous: the figures are in docs/releases.md
 
 
 def one(pattern):
@@ -123,14 +123,7 @@ def test_from_nothing_to_the_first_output(words, tmp_path):
     began = time.monotonic()
     mcp = Stdio(*rest, "cubby-mcp", env=env, cwd=tmp_path, program=shutil.which(program))
     try:
-        mcp.initialize("2025-11-25")
-        print(f"initialize {time.monotonic() - began:.1f}")
-        while (answer := mcp.result("create_sandbox")).get("isError"):
-            said = answer["content"][0]["text"]
-            assert said.startswith("preparing: ") and time.monotonic() - began < READY_S, said
-        sandbox = answer["structuredContent"]["sandbox_id"]
-        assert "works" in mcp.text("run_command", sandbox_id=sandbox, command="echo works")
-        print(f"output {time.monotonic() - began:.1f}")
+        first_output(mcp, began)
     finally:
         mcp.finish()
         subprocess.run([*words(), "cubby", "daemon", "stop"], env=env, capture_output=True, timeout=120)

@@ -14,11 +14,11 @@ import time
 
 import pytest
 
+from first_contact import first_output
 from mcp_stdio import Stdio
 
 BUILD = pathlib.Path(os.environ["BIN"]).parent
 USER = 61234  # nobody's
-READY_S = 600  # generous: the figures are in docs/releases.md
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +96,7 @@ def test_a_sandbox_without_privileges(container):
     """The entry point: the client gets its answer at once, and a sandbox when the template is ready."""
     began = time.monotonic()
     with container.server() as mcp:
-        mcp.initialize("2025-11-25")
-        print(f"initialize {time.monotonic() - began:.1f}")
-        while (answer := mcp.result("create_sandbox")).get("isError"):
-            said = answer["content"][0]["text"]
-            assert said.startswith("preparing: ") and time.monotonic() - began < READY_S, said
-        sandbox = answer["structuredContent"]["sandbox_id"]
-        assert "works" in mcp.text("run_command", sandbox_id=sandbox, command="echo works")
-        print(f"output {time.monotonic() - began:.1f}")
+        sandbox = first_output(mcp, began)
         assert "42" in mcp.text("run_python_code", sandbox_id=sandbox, code_block="print(6 * 7)")
     began = time.monotonic()
     with container.server() as mcp:  # the volume has the template now
