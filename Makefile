@@ -199,16 +199,22 @@ $(B)/gen/app_views.h: $(VIEWS:%=$(B)/gen/views/%.html)
 	   printf '#define VIEW_ROWS(X)'; for n in $(VIEWS); do printf ' X("%s", VIEW_%s)' $$n $$n; done; echo; } > $@
 $(call obj,mcp-server/resources/views.c): | $(B)/gen/app_views.h
 # The page of `cubby web`, compressed: WEB_FILES(X), which is X(path, data) for each file. xterm.js is
-# among them if `make xterm` has fetched it.
+# among them if `make xterm` has fetched it. The page's own modules are joined into one, for a browser
+# to ask once. They lose their imports there, so each name of a module's own is used only once.
+WEB_SCRIPTS := $(filter-out %/app.js,$(filter %.js,$(WEB_FILES))) $(SB)/web/static/app.js
+WEB_SERVED  := $(B)/gen/web/app.js $(filter-out %.js,$(WEB_FILES))
+$(B)/gen/web/app.js: $(WEB_SCRIPTS) Makefile
+	@mkdir -p $(@D)
+	@{ echo '// SPDX-License-Identifier: Apache-2.0'; sed '/^import /d; /^\/\/ SPDX/d' $(WEB_SCRIPTS); } >$@
 XTERM_DIR := $(if $(SAN),$(dir $(BUILD)),$(BUILD)/)xterm
 XTERM     := $(wildcard $(XTERM_DIR)/files/*)
-$(B)/gen/web_files.h: $(WEB_FILES) $(XTERM) Makefile
+$(B)/gen/web_files.h: $(WEB_SERVED) $(XTERM) Makefile
 	@mkdir -p $(@D)
 	@{ echo '// Made by the Makefile from $(SB)/web/static and xterm.js.'; echo '#pragma once'; n=0; \
-	   for f in $(WEB_FILES) $(XTERM); do n=$$((n + 1)); printf 'static const unsigned char WEB_FILE_%d[] = {' $$n; \
+	   for f in $(WEB_SERVED) $(XTERM); do n=$$((n + 1)); printf 'static const unsigned char WEB_FILE_%d[] = {' $$n; \
 	     gzip -9nc $$f | od -An -v -tx1 | sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '};'; done; n=0; \
 	   printf '#define WEB_FILES(X)'; \
-	   for f in $(WEB_FILES:$(SB)/web/static/%=/%) $(XTERM:$(XTERM_DIR)/files/%=/xterm/%); do n=$$((n + 1)); \
+	   for f in $(addprefix /,$(notdir $(WEB_SERVED))) $(XTERM:$(XTERM_DIR)/files/%=/xterm/%); do n=$$((n + 1)); \
 	     printf ' X("%s", WEB_FILE_%d)' $$f $$n; done; echo; } > $@
 $(call obj,$(SB)/web/page.c): | $(B)/gen/web_files.h
 

@@ -2,6 +2,7 @@
 // Requests to the server of this page: signing in, the daemon's API, envd, and its streams.
 
 const STORE = 'cubby-key';
+const LOOK_EVERY_MS = 2000;
 let key = null;
 export let session = null; // {"nonce", "version", "terminal", "backend"}
 
@@ -107,6 +108,32 @@ export async function apiList(path) {
     next = answer.headers.get('X-Next-Token');
     if (!next) return all;
   }
+}
+
+// Looks at something every two seconds while the page is visible, until leave(). `look` gets the watch
+// itself, whose `over` says that nobody waits for the answer any more.
+export function watch(look, onError) {
+  const made = { over: false, again, leave };
+  let timer = null;
+
+  function again() {
+    clearTimeout(timer);
+    if (made.over || document.hidden) return;
+    look(made).catch(onError).finally(() => {
+      clearTimeout(timer); // of another look that has ended meanwhile
+      if (!made.over) timer = setTimeout(again, LOOK_EVERY_MS);
+    });
+  }
+
+  function leave() {
+    made.over = true;
+    clearTimeout(timer);
+    document.removeEventListener('visibilitychange', again);
+  }
+
+  document.addEventListener('visibilitychange', again);
+  again();
+  return made;
 }
 
 // ---- envd

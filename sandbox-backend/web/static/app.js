@@ -2,17 +2,16 @@
 // The page: signs in, listens for the live figures, and shows the list and the chosen sandbox.
 
 import { api, apiList, checkSession, Failure, session, signIn, signOut, socket } from './api.js';
+import { Detail } from './detail.js';
 import { ask, button, during, field, h, select, shown, toast } from './dom.js';
 import { draw, hostLine, known, take } from './list.js';
 
 const listView = document.getElementById('list');
 const detailView = document.getElementById('detail');
 const banner = document.getElementById('banner');
-let Detail = null; // the class, which is loaded after the list is shown
 let detail = null;
 let live = null;
 let heard = false; // the first figures have come
-let early = null; // figures that came before the answer to signing in
 
 // ---- where the page is: "#/ID/TAB"
 
@@ -27,21 +26,10 @@ function go(id, tab = place().tab) {
   else show();
 }
 
-async function loadDetail() {
-  try {
-    ({ Detail } = await import('./detail.js'));
-  } catch {
-    say('A part of the page could not be loaded. Reload the page.');
-    return;
-  }
-  show();
-}
-
 function show() {
   const { id, tab } = place();
   const s = known.get(id);
   drawList();
-  if (s && !Detail) return; // loadDetail shows it
   if (s && detail?.id !== id) {
     detail?.leave();
     detail = new Detail(detailView, s, { go, fork: made => go(made) });
@@ -69,6 +57,15 @@ function drawList() {
 
 // ---- live figures
 
+function figures() {
+  return api('GET', '/sandboxes/stats');
+}
+
+// A page asks for its first figures by itself: a browser takes longer to open a WebSocket.
+function firstFigures() {
+  return document.hidden ? null : figures().catch(({ message }) => ({ message }));
+}
+
 function say(text) {
   banner.hidden = !text;
   banner.textContent = text ?? '';
@@ -79,10 +76,7 @@ function listen() {
   let opened = false;
   live = socket('/live');
   live.onopen = () => { opened = true; };
-  live.onmessage = ({ data }) => {
-    early = session ? null : data;
-    if (session) onFigures(JSON.parse(data));
-  };
+  live.onmessage = ({ data }) => { if (session) onFigures(JSON.parse(data)); };
   live.onclose = () => {
     live = null;
     if (document.hidden || !session) return;
@@ -110,7 +104,6 @@ function onFigures(answer) {
   heard = true;
   document.getElementById('host').textContent = hostLine(answer.host, session.backend);
   if (first || changed) show();
-  if (first && !Detail) requestAnimationFrame(() => setTimeout(loadDetail));
   else drawList();
   const s = known.get(place().id);
   if (s && detail) detail.update(s);
@@ -148,7 +141,7 @@ async function newSandbox() {
 
 // The figures of a new sandbox, before the next turn of the live ones.
 async function soon() {
-  onFigures(await api('GET', '/sandboxes/stats'));
+  onFigures(await figures());
 }
 
 // ---- colours
@@ -202,8 +195,10 @@ function signedOut(error) {
 }
 
 async function begin() {
+  let first = null;
   try {
-    await signIn(listen);
+    await signIn(() => { first = firstFigures(); });
+    first = await (first ?? firstFigures());
   } catch (error) {
     signedOut(error);
     return;
@@ -212,9 +207,8 @@ async function begin() {
   make.disabled = false;
   if (!make.onclick) make.onclick = () => during(make, newSandbox);
   detailView.replaceChildren();
+  if (first) onFigures(first);
   listen();
-  if (early) onFigures(JSON.parse(early));
-  early = null;
 }
 
 setTheme(storedTheme());

@@ -2,11 +2,10 @@
 // What was done in a sandbox, the newest first, from its record. A call, its end and its output are
 // one entry.
 
-import { apiText } from './api.js';
+import { apiText, watch } from './api.js';
 import { bytes, h, name, select, shown, when } from './dom.js';
 import { bytesOf, pictureOf } from './figure.js';
 
-const EVERY_MS = 2000;
 const MOST = 500; // entries on the page
 const GROUPS = { command: 'run', terminal: 'run', code: 'run', join: 'run', input: 'run', signal: 'run', file: 'files', refused: 'network', allowed: 'network' };
 const FILTERS = [['', 'All calls'], ['run', 'Commands and code'], ['files', 'Files'], ['network', 'Network'], ['life', 'The sandbox itself']];
@@ -98,8 +97,6 @@ export function callsTab(where, sandbox) {
   const entries = new Map(); // by number
   where.append(h('div', { class: 'strip' }, filter), list);
   let after = 0;
-  let over = false;
-  let timer = null;
 
   function take(line) {
     after = line.n;
@@ -116,24 +113,16 @@ export function callsTab(where, sandbox) {
     entries.delete(oldest);
   }
 
-  async function look() {
+  async function look(watched) {
     for (;;) {
       const text = await apiText(`/sandboxes/${sandbox.sandboxID}/record?after=${after}`);
-      if (over || !text) break;
+      if (watched.over || !text) break;
       if (!entries.size) list.replaceChildren();
       text.split('\n').filter(Boolean).forEach(line => take(JSON.parse(line)));
     }
-    if (!entries.size && !over) list.replaceChildren(h('li', { class: 'quiet' }, 'Nothing yet.'));
+    if (!entries.size && !watched.over) list.replaceChildren(h('li', { class: 'quiet' }, 'Nothing yet.'));
   }
 
-  function again() {
-    clearTimeout(timer);
-    if (over || document.hidden) return;
-    look().catch(error => { if (!entries.size) list.replaceChildren(h('li', { class: 'error' }, shown(error.message))); })
-      .finally(() => { if (!over) timer = setTimeout(again, EVERY_MS); });
-  }
   filter.addEventListener('change', () => entries.forEach(e => { e.element.hidden = filter.value !== '' && filter.value !== e.group; }));
-  document.addEventListener('visibilitychange', again);
-  again();
-  return { leave: () => { over = true; clearTimeout(timer); document.removeEventListener('visibilitychange', again); } };
+  return watch(look, error => { if (!entries.size) list.replaceChildren(h('li', { class: 'error' }, shown(error.message))); });
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sandbox may connect to, what was refused, with one click to allow it, and what was reached.
 
-import { api } from './api.js';
+import { api, watch } from './api.js';
 import { button, bytes, h, name, shown, toast, when } from './dom.js';
 
-const EVERY_MS = 2000;
 const MODES = {
   public: ['The public internet', 'Everything but this host and private networks, and what is denied below.'],
   allow: ['Only what is allowed', 'The names and addresses below, and nothing else.'],
@@ -45,8 +44,6 @@ export function networkTab(where, sandbox) {
   let policy = null;
   let wish = null; // a list of allowed entries that is still empty is the same to the daemon as "none"
   let last = '';
-  let over = false;
-  let timer = null;
 
   function mode() {
     return policy.mode === 'none' && wish === 'allow' ? 'allow' : policy.mode;
@@ -56,7 +53,7 @@ export function networkTab(where, sandbox) {
     const next = { mode: mode(), allow: policy.allow, deny: policy.deny, limits: policy.limits, ...change };
     if (next.mode === 'none') next.allow = next.deny = [];
     await api('PUT', path, next);
-    await look();
+    await look(watched);
   }
 
   async function allow(entry) {
@@ -106,9 +103,9 @@ export function networkTab(where, sandbox) {
       h('tr', {}, target(c), h('td', {}, name(c.address)), often(c)))) : h('p', { class: 'quiet' }, 'Nothing was reached.'));
   }
 
-  async function look() {
+  async function look(watched) {
     const answer = await api('GET', path);
-    if (over) return;
+    if (watched.over) return;
     const now = JSON.stringify([answer.policy, answer.refusals, answer.allowed]);
     if (now !== last) {
       const samePolicy = policy && JSON.stringify(policy) === JSON.stringify(answer.policy);
@@ -122,13 +119,6 @@ export function networkTab(where, sandbox) {
     sums.textContent = c ? `${bytes(c.receivedBytes)} received, ${bytes(c.sentBytes)} sent, ${c.refused} refused, ${c.allowed ?? 0} allowed` : 'The sandbox is paused on the disk.';
   }
 
-  function again() {
-    clearTimeout(timer);
-    if (over || document.hidden) return;
-    look().catch(error => { if (!policy) policyView.replaceChildren(h('p', { class: 'error' }, shown(error.message))); })
-      .finally(() => { if (!over) timer = setTimeout(again, EVERY_MS); });
-  }
-  again();
-  document.addEventListener('visibilitychange', again);
-  return { leave: () => { over = true; clearTimeout(timer); document.removeEventListener('visibilitychange', again); } };
+  const watched = watch(look, error => { if (!policy) policyView.replaceChildren(h('p', { class: 'error' }, shown(error.message))); });
+  return watched;
 }

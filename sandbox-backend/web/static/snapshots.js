@@ -10,7 +10,7 @@ function parentOf(sandbox, ids) {
   return ids.has(sandbox.templateID) ? sandbox.templateID : sandbox.parentSandboxID;
 }
 
-async function load() {
+async function loadTree() {
   const [snapshots, sandboxes] = await Promise.all([apiList('/snapshots?limit=100'), apiList('/v2/sandboxes?state=running,paused&limit=100')]);
   const nodes = new Map();
   for (const s of snapshots) nodes.set(s.snapshotID, { kind: 'snapshot', id: s.snapshotID, parent: s.sandboxID, data: s, children: [] });
@@ -101,7 +101,7 @@ export function snapshotsTab(where, sandbox, page) {
   }
 
   async function look() {
-    const roots = await load();
+    const roots = await loadTree();
     tree.replaceChildren(branch(roots));
   }
   look().catch(error => tree.replaceChildren(h('p', { class: 'error' }, shown(error.message))));

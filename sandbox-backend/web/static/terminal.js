@@ -13,7 +13,7 @@ const REPEATS_MAX = 10000;
 const REPEATING = [...[...'@bILMPSTXZ'].map(final => ({ final })), { intermediates: ' ', final: '@' }, { intermediates: ' ', final: 'A' },
   { intermediates: "'", final: '}' }, { intermediates: "'", final: '~' }];
 const panels = new Map(); // by sandbox: its terminals run on while another tab is shown
-let library = null;
+let library = null; // a promise of xterm.js
 
 // xterm.js makes style elements. The policy of this page allows those that have its nonce.
 function giveNonces() {
@@ -25,11 +25,19 @@ function giveNonces() {
   };
 }
 
-async function load() {
+async function loadLibrary() {
   giveNonces();
   document.head.append(h('link', { rel: 'stylesheet', href: '/xterm/xterm.css' }));
   const [{ Terminal }, { FitAddon }] = await Promise.all([import('/xterm/xterm.mjs'), import('/xterm/addon-fit.mjs')]);
   return { Terminal, FitAddon };
+}
+
+function theLibrary() {
+  library ??= loadLibrary().catch(error => {
+    library = null; // the next try loads it again
+    throw error;
+  });
+  return library;
 }
 
 function colours() {
@@ -229,12 +237,12 @@ class Panel {
   }
 
   async open(tag, joins) {
-    library ??= await load();
+    const { Terminal, FitAddon } = await theLibrary();
     const shell = new Shell(this.id, tag, () => this.draw());
     this.shells.push(shell);
     this.body.append(shell.element);
     this.choose(shell);
-    await shell.start(library.Terminal, library.FitAddon, joins);
+    await shell.start(Terminal, FitAddon, joins);
     shell.term.focus();
   }
 
@@ -271,7 +279,7 @@ class Panel {
   }
 
   async begin() {
-    const tags = await runningTags(this.id);
+    const [tags] = await Promise.all([runningTags(this.id), theLibrary()]);
     for (const tag of tags) await this.open(tag, true);
     if (!tags.length) await this.open(newTag(), false);
     this.choose(this.shells[0]);

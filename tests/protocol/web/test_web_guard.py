@@ -2,6 +2,7 @@
 """cubby web: who may use it. Other pages in the same browser, foreign names for 127.0.0.1, other programs."""
 
 import contextlib
+import gzip
 import re
 import socket
 import subprocess
@@ -12,8 +13,6 @@ from websockets.exceptions import InvalidStatus
 from cubbyd_fixtures import daemon, shared  # noqa: F401
 from harness import BIN
 from web_server import Web
-
-SCRIPTS = ("/app.js", "/api.js", "/dom.js")
 
 
 @pytest.fixture
@@ -142,15 +141,22 @@ def test_answers_of_the_daemon_and_of_sandboxes_are_no_pages(web):
 
 
 def test_the_page_has_no_inline_script_and_names_no_other_host(web):
-    import gzip
     _, headers, packed = web.send("GET", "/")
     assert headers["Content-Encoding"] == "gzip"
     text = gzip.decompress(packed).decode()
     assert not re.findall(r"<script(?![^>]*\bsrc=)", text) and not re.findall(r"\son\w+=", text)
-    for path in ("/", "/style.css", "/list.js", "/detail.js", "/terminal.js", "/files.js", *SCRIPTS):
+    for path in ("/", "/style.css", "/app.js"):
         text = gzip.decompress(web.send("GET", path)[2]).decode()
         assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)[a-z]", text), path
         assert "innerHTML" not in text and "document.write" not in text and "eval(" not in text, path
+
+
+def test_the_page_has_one_script_in_which_no_name_is_given_twice(web, tmp_path):
+    script = tmp_path / "app.mjs"
+    script.write_bytes(gzip.decompress(web.send("GET", "/app.js")[2]))
+    subprocess.run(["node", "--check", script], check=True, timeout=60)
+    assert not re.search(r"^import ", script.read_text(), re.M)
+    assert web.send("GET", "/dom.js")[0] == 404
 
 
 @pytest.mark.parametrize("path", ["/../etc/passwd", "/..%2f..%2fetc/passwd", "/static/../../x", "//etc/passwd", "/index.html/..", "/%00",
