@@ -180,7 +180,7 @@ def test_pictures_and_other_files(files, daemon, made):
         files.tab.wait_for_selector(f".files .empty:has-text('{text}')")
         files.tab.click("button:text-is('Back')")
     files.tab.click("td button:has(bdi:text-is('red.png'))")
-    until(files.tab, lambda: files.tab.evaluate("document.querySelector('.picture').naturalWidth") == 40)
+    until(files.tab, lambda: files.tab.evaluate("document.querySelector('.picture')?.naturalWidth") == 40)
     files.screen("picture")
     files.tab.click("button:text-is('Back')")
     files.tab.click("td button:has(bdi:text-is('none'))")

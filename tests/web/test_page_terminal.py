@@ -122,6 +122,19 @@ HOSTILE = {
 }
 
 
+def try_again(terminal, times=5):
+    """The shell still works. Answers to reports are typed into it, some of them into the middle of the command."""
+    for left in reversed(range(times)):
+        terminal.tab.keyboard.press("Control+c")
+        terminal.type("\nclear; echo sti''ll here\n")
+        try:
+            terminal.shows("^still here$", 60 if left == 0 else 10)
+            return
+        except AssertionError:
+            if left == 0:
+                raise
+
+
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_output_stays_in_the_terminal(terminal, daemon, made, context, kind):
     terminal.tab.evaluate("navigator.clipboard.writeText('mine')")
@@ -131,9 +144,7 @@ def test_hostile_output_stays_in_the_terminal(terminal, daemon, made, context, k
     assert daemon.command(made, f"echo {data} | base64 -d >/tmp/evil")[0] == 0
     terminal.type("cat /tmp/evil; printf '\\033c'; echo ma''rk\n")
     terminal.shows("mark$")
-    terminal.tab.keyboard.press("Control+c")  # answers to reports were typed into the shell
-    terminal.type("\nclear; echo sti''ll here\n")
-    terminal.shows("^still here$")
+    try_again(terminal)
     assert terminal.tab.title() == "Cubby" and len(context.pages) == tabs
     assert terminal.tab.evaluate("navigator.clipboard.readText()") == "mine"
     assert terminal.tab.locator(".screen img, .screen script, .screen iframe").count() == 0
