@@ -72,8 +72,13 @@ def streams(o):
     return o["stdout"], o["stderr"], o["exit_code"]
 
 
+def nap(seconds):
+    """A time for sleep(1) by which sleeping() knows the processes of this run from those of another one."""
+    return f"{seconds}.{os.getpid()}"
+
+
 def sleeping(seconds):
-    return [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if exists(p) == f"sleep\0{seconds}\0"]
+    return [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if exists(p) == f"sleep\0{nap(seconds)}\0"]
 
 
 def exists(path):

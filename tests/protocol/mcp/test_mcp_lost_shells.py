@@ -10,7 +10,7 @@ import time
 
 from harness import wait_for
 from mcp_envd import real, sandbox, start  # noqa: F401
-from mcp_shells import children, exists, failure, keepers, kill_tree, place, run, server, sleeping, streams  # noqa: F401
+from mcp_shells import children, exists, failure, keepers, kill_tree, nap, place, run, server, sleeping, streams  # noqa: F401
 
 WAIT4 = 61  # the system call
 NOT_RUN = ("session_lost: the shell of session 'main' was killed, or its files were removed, before the command began, so the command was "
@@ -84,7 +84,7 @@ def profile(real, text):  # noqa: F811
 
 def test_a_profile_that_hangs(server, sandbox, run, real, tmp_path):  # noqa: F811
     """A call whose shell does not become ready is not run, and the shell that hangs is ended with the last call that waits for it."""
-    profile(real, f"touch {tmp_path}/began; sleep 7008")
+    profile(real, f"touch {tmp_path}/began; sleep {nap(7008)}")
     waiting = []
     for seconds in 6, 7:
         waiting.append(server.start_tool("run_command", sandbox_id=sandbox, session="main", command=f"touch {tmp_path}/ran", timeout=seconds))
@@ -140,7 +140,7 @@ def parent_of(pid):
 
 def test_a_call_right_after_a_late_start(server, sandbox, run, real, tmp_path):  # noqa: F811
     """It gets another shell, rather than the error of the shell that is being killed."""
-    profile(real, f"echo $$ >{tmp_path}/pid; exec sleep 7009")
+    profile(real, f"echo $$ >{tmp_path}/pid; exec sleep {nap(7009)}")
     first = server.start_tool("run_command", sandbox_id=sandbox, session="main", command="true", timeout=6)
     pid = wait_for(lambda: exists(tmp_path / "pid")).strip()
     reporter = parent_of(pid)  # tells the keeper that the shell has ended
@@ -205,7 +205,7 @@ def test_a_call_that_begins_late_is_not_called_not_run(server, sandbox, run, rea
 
 def test_a_call_whose_keeper_is_killed_before_its_shell_is_ready(server, sandbox, run, real, tmp_path):  # noqa: F811
     """The keeper has the call and its FIFOs, but no shell has it."""
-    profile(real, f"touch {tmp_path}/began; sleep 7010")
+    profile(real, f"touch {tmp_path}/began; sleep {nap(7010)}")
     request = server.start_tool("run_command", sandbox_id=sandbox, session="main", command=f"echo x >>{tmp_path}/ran", timeout=60)
     wait_for((tmp_path / "began").exists)
     wait_for(lambda: list(real.commands.glob("shells-*/main/*.taken")))

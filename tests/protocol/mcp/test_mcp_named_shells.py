@@ -11,7 +11,7 @@ import pytest
 from harness import wait_for
 from mcp_envd import real, sandbox, start  # noqa: F401
 from mcp_schemas import checked
-from mcp_shells import exists, place, run, server, sleeping, streams  # noqa: F401
+from mcp_shells import exists, nap, place, run, server, sleeping, streams  # noqa: F401
 
 
 # ---- what lasts
@@ -167,8 +167,8 @@ def test_background_jobs_last_and_write_into_no_other_call(run, tmp_path):  # no
 
 # ---- interrupts
 def test_a_timeout_interrupts_and_the_session_lives_on(run):  # noqa: F811
-    run("A=1; cd /usr; sleep 7001 & sleep 0")
-    o, text = run("echo so far; echo err >&2; sleep 7002; echo not", timeout=1)
+    run(f"A=1; cd /usr; sleep {nap(7001)} & sleep 0")
+    o, text = run(f"echo so far; echo err >&2; sleep {nap(7002)}; echo not", timeout=1)
     assert streams(o) == ("so far\n", "err\n", 130) and o["timed_out"] and not o["session"]["ended"]
     assert "timed out and interrupted after" in text and "session main is kept, with its variables and directory" in text
     assert not sleeping(7002) and len(sleeping(7001)) == 1, "background jobs are not interrupted"
@@ -179,8 +179,8 @@ def test_a_timeout_interrupts_and_the_session_lives_on(run):  # noqa: F811
     ("while :; do :; done", False), ("trap '' INT; sleep 7003", False), ("(trap '' INT; sleep 7003; sleep 7003) | cat", False),
     ("nohup sh -c 'sleep 7003; true'; :", False), ("trap '' INT; while :; do :; done", True)])
 def test_what_does_not_want_to_end(run, command, ended):  # noqa: F811
-    run("A=1; sleep 7004 &")
-    o, _ = run(command, timeout=0.5)
+    run(f"A=1; sleep {nap(7004)} &")
+    o, _ = run(command.replace("7003", nap(7003)), timeout=0.5)
     assert o["timed_out"] and o["session"]["ended"] is ended and not sleeping(7003) and o["duration_ms"] < 15000
     assert run("echo $A")[0]["stdout"] == ("\n" if ended else "1\n")
     assert sleeping(7004)
@@ -206,7 +206,7 @@ def test_a_cancelled_call_is_interrupted(server, sandbox, run, tmp_path):  # noq
 def test_a_server_that_ends_interrupts_its_command(start, sandbox, run, tmp_path):  # noqa: F811
     run("A=1")
     other = start()
-    other.start_tool("run_command", sandbox_id=sandbox, session="main", command=f"touch {tmp_path}/began; sleep 7005")
+    other.start_tool("run_command", sandbox_id=sandbox, session="main", command=f"touch {tmp_path}/began; sleep {nap(7005)}")
     wait_for((tmp_path / "began").exists)
     other.finish()
     o, _ = run("echo $A")
@@ -287,7 +287,7 @@ def test_a_forged_end(server, sandbox, run, real):  # noqa: F811
     run("A=1")
     began = time.monotonic()
     said = server.error("run_command", sandbox_id=sandbox, session="main", timeout=40,
-                        command=f"printf '\\1cubby %s ' $(cat {real.commands}/shells-*/main/*.key); head -c 8192 /dev/zero; sleep 7007")
+                        command=f"printf '\\1cubby %s ' $(cat {real.commands}/shells-*/main/*.key); head -c 8192 /dev/zero; sleep {nap(7007)}")
     assert said.startswith("failed: session 'main' returned no exit code") and time.monotonic() - began < 20
     assert run("echo $A")[0]["stdout"] == "1\n" and not sleeping(7007)
 

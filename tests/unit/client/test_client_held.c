@@ -9,6 +9,11 @@
 #define SANDBOX "{\"sandboxID\":\"" ID "\",\"envdVersion\":\"0.6.13\",\"state\":\"running\"}"
 #define PAUSED  "{\"sandboxID\":\"" ID "\",\"envdVersion\":\"0.6.13\",\"state\":\"paused\"}"
 
+// Milliseconds. A busy host can delay a look by many times ALIVE before the stream is lost.
+#define SILENCE 1500
+#define ALIVE   50
+#define TWICE   (2 * SILENCE / ALIVE) // looks: twice as long as a silent stream may be
+
 static char tag[64];     // of the command that was started
 static int looks;        // for which the command still runs
 static const char *with; // what the held stream brings after that; NULL: it never ends
@@ -67,9 +72,9 @@ static void open_held(void)
     identify_free(cmd.fake.client->identify);
     cmd.fake.client->identify = NULL;
     cmd.fake.client->times = (struct stream_times){
-        .silence = 400, .held_first = 20, .held_alive = 100, .held_ending = 50};
+        .silence = SILENCE, .held_first = 20, .held_alive = ALIVE, .held_ending = 50};
     is_paused = false;
-    looks = 8; // twice as long as a silent stream may be
+    looks = TWICE;
     with = "{\"event\":{\"end\":{\"exited\":true,\"status\":\"exit status 0\"}}}";
 }
 
