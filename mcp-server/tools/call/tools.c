@@ -15,6 +15,7 @@
 #include "mcp-server/tools/call/tools.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mcp-server/context/catalog.h"
@@ -29,6 +30,7 @@
 struct offers {
     struct offer *list; // owned
     size_t count;
+    struct offer **by_name; // owned; the same, sorted
 };
 
 static json_t *parse_definitions(const char *text, size_t len)
@@ -143,6 +145,26 @@ static void offer_set(struct context *cx, struct offers *o, const struct tool_se
     }
 }
 
+static int compare_offers(const void *a, const void *b)
+{
+    const struct offer *const *x = a, *const *y = b;
+    return strcmp((*x)->tool->name, (*y)->tool->name);
+}
+
+static int compare_name(const void *name, const void *member)
+{
+    const struct offer *const *one = member;
+    return strcmp(name, (*one)->tool->name);
+}
+
+static void sort_by_name(struct offers *o)
+{
+    o->by_name = xcalloc(o->count, sizeof(struct offer *));
+    for (size_t i = 0; i < o->count; i++)
+        o->by_name[i] = &o->list[i];
+    qsort(o->by_name, o->count, sizeof(struct offer *), compare_offers);
+}
+
 static const struct offers *offers_of(struct context *cx)
 {
     if (cx->offers)
@@ -150,6 +172,7 @@ static const struct offers *offers_of(struct context *cx)
     cx->offers = xcalloc(1, sizeof *cx->offers);
     for (const struct tool_set *const *set = CATALOG.tools; *set; set++)
         offer_set(cx, cx->offers, *set);
+    sort_by_name(cx->offers);
     return cx->offers;
 }
 
@@ -159,6 +182,7 @@ void tools_fini(struct context *cx)
         return;
     for (size_t i = 0; i < cx->offers->count; i++)
         json_decref(cx->offers->list[i].definition);
+    free(cx->offers->by_name);
     free(cx->offers->list);
     free(cx->offers);
     cx->offers = NULL;
@@ -167,10 +191,9 @@ void tools_fini(struct context *cx)
 struct offer *tools_find(struct context *cx, const char *name)
 {
     const struct offers *o = offers_of(cx);
-    for (size_t i = 0; i < o->count; i++)
-        if (str_eq(o->list[i].tool->name, name))
-            return &o->list[i];
-    return NULL;
+    struct offer **found =
+        bsearch(name, o->by_name, o->count, sizeof(struct offer *), compare_name);
+    return found ? *found : NULL;
 }
 
 // ---- how they are shown
