@@ -32,11 +32,10 @@ static size_t grown(const struct buf *b, size_t more)
 
 static void reserve(struct buf *b, size_t more)
 {
-    size_t cap = grown(b, more);
-    if (cap != b->cap || !b->data) {
-        b->data = xrealloc(b->data, cap);
-        b->cap = cap;
-    }
+    if (b->cap - b->len > more) // a NUL follows
+        return;
+    b->cap = grown(b, more);
+    b->data = xrealloc(b->data, b->cap);
 }
 
 static void append(struct buf *b, const void *data, size_t len)
