@@ -169,9 +169,10 @@ void live_close(struct live *l, void (*on_closed)(void *ctx), void *ctx)
     l->is_closing = true;
     l->on_closed = on_closed;
     l->ctx = ctx;
-    while (l->first) {
-        web_socket_close(l->first->ws, WEB_SOCKET_LEAVING);
-        page_free(l->first);
+    for (struct live_page *p = l->first, *next; p; p = next) {
+        next = p->next;
+        web_socket_close(p->ws, WEB_SOCKET_LEAVING);
+        page_free(p);
     }
     if (!l->fetch)
         buf_fini(&l->answer);
