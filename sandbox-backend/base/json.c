@@ -204,6 +204,24 @@ int json_get_string_map(const json_t *object, const char *key, json_t **out, str
     return 0;
 }
 
+bool json_all(const json_t *list, bool (*is)(const json_t *one))
+{
+    bool all = json_is_array(list);
+    for (size_t i = 0; all && i < json_array_size(list); i++)
+        all = is(json_array_get(list, i));
+    return all;
+}
+
+static bool is_string(const json_t *one)
+{
+    return json_is_string(one);
+}
+
+bool json_all_strings(const json_t *list)
+{
+    return json_all(list, is_string);
+}
+
 // ---- the writer
 //
 // It writes JSON as jansson's compact dump does, except for the digits of reals. It is several

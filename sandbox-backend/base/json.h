@@ -54,3 +54,7 @@ int json_get_int(const json_t *object, const char *key, int64_t min, int64_t max
 int json_get_bool(const json_t *object, const char *key, bool *out, bool fallback, struct err *e);
 // Get an object of strings. *out is NULL if it is absent. Borrowed.
 int json_get_string_map(const json_t *object, const char *key, json_t **out, struct err *e);
+
+// Return whether the value is an array, and `is` is true of each member.
+bool json_all(const json_t *list, bool (*is)(const json_t *one));
+bool json_all_strings(const json_t *list); // the same for strings

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/build/dockerfile_internal.h"
@@ -95,13 +96,7 @@ int dockerfile__only_flags(const struct parsing *p, const char *const *names, st
 json_t *dockerfile__json_form(const char *text)
 {
     json_t *list = *text == '[' ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    size_t i;
-    json_t *one;
-    bool strings = json_is_array(list);
-    json_array_foreach (list, i, one) {
-        strings = strings && json_is_string(one);
-    }
-    if (strings)
+    if (json_all_strings(list))
         return list;
     json_decref(list);
     return NULL;

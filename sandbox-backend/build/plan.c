@@ -14,17 +14,6 @@
 #include "sandbox-backend/build/lines.h"
 
 // ---- plan files
-static bool are_texts(const json_t *list)
-{
-    size_t i;
-    json_t *one;
-    bool fine = json_is_array(list);
-    json_array_foreach (list, i, one) {
-        fine = fine && json_is_string(one);
-    }
-    return fine;
-}
-
 static int check_step(const json_t *step, struct err *e)
 {
     const json_t *shell = json_object_get(step, "shell"), *from = json_object_get(step, "from");
@@ -35,9 +24,9 @@ static int check_step(const json_t *step, struct err *e)
         json_get_string(step, "hash", &text, NULL, e) < 0 ||
         json_get_bool(step, "force", &force, false, e) < 0)
         return -1;
-    if (!are_texts(json_object_get(step, "args")))
+    if (!json_all_strings(json_object_get(step, "args")))
         return err_set(e, ERR_INVALID, "args must be an array of strings");
-    if (shell && !are_texts(shell))
+    if (shell && !json_all_strings(shell))
         return err_set(e, ERR_INVALID, "shell must be an array of strings");
     return from && !json_is_string(from) && !json_is_integer(from)
                ? err_set(e, ERR_INVALID, "from must be the number of a stage, or an image")
@@ -73,7 +62,7 @@ static int check_plan(const json_t *plan, struct err *e)
         return -1;
     if (format != PLAN_FORMAT)
         return err_set(e, ERR_INVALID, "format must be %d", PLAN_FORMAT);
-    if (allow && !are_texts(allow))
+    if (allow && !json_all_strings(allow))
         return err_set(e, ERR_INVALID, "allow must be an array of strings");
     if (json_array_size(stages) == 0)
         return err_set(e, ERR_INVALID, "stages must be an array with at least one stage");

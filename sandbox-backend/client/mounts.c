@@ -15,17 +15,16 @@
 
 #define MOUNT_MS 120000 // the guest has to start a program
 
+static bool is_mount(const json_t *one)
+{
+    return json_is_string(json_object_get(one, "target")) &&
+           (json_is_string(json_object_get(one, "source")) ||
+            json_is_string(json_object_get(one, "volume")));
+}
+
 static bool are_mounts(const json_t *list)
 {
-    size_t i;
-    json_t *one;
-    bool are = json_is_array(list);
-    json_array_foreach (list, i, one) {
-        are = are && json_is_string(json_object_get(one, "target")) &&
-              (json_is_string(json_object_get(one, "source")) ||
-               json_is_string(json_object_get(one, "volume")));
-    }
-    return are;
+    return json_all(list, is_mount);
 }
 
 static struct client_op *ask(struct client *c, const char *id, const char *query,

@@ -103,13 +103,7 @@ static bool is_port(const json_t *one)
 
 static bool are_ports(const json_t *list)
 {
-    size_t i;
-    json_t *one;
-    bool are = json_is_array(list);
-    json_array_foreach (list, i, one) {
-        are = are && is_port(one);
-    }
-    return are;
+    return json_all(list, is_port);
 }
 
 static void on_exposed(const json_t *info, const struct err *e, void *ctx)

@@ -26,24 +26,17 @@ static bool has_token(const json_t *one)
 
 static bool are_volumes(const json_t *list)
 {
-    size_t i;
-    json_t *one;
-    bool are = json_is_array(list);
-    json_array_foreach (list, i, one) {
-        are = are && is_volume(one);
-    }
-    return are;
+    return json_all(list, is_volume);
+}
+
+static bool is_file(const json_t *one)
+{
+    return json_is_string(json_object_get(one, "path"));
 }
 
 static bool are_files(const json_t *list)
 {
-    size_t i;
-    json_t *one;
-    bool are = json_is_array(list);
-    json_array_foreach (list, i, one) {
-        are = are && json_is_string(json_object_get(one, "path"));
-    }
-    return are;
+    return json_all(list, is_file);
 }
 
 // ---- volumes

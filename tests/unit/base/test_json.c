@@ -170,6 +170,30 @@ static void test_members(void)
     json_decref(o);
 }
 
+static bool is_even(const json_t *one)
+{
+    return json_is_integer(one) && json_integer_value(one) % 2 == 0;
+}
+
+static void test_all(void)
+{
+    static const struct {
+        const char *text;
+        bool even, strings;
+    } CASES[] = {
+        {"[]", true, true},      {"[2,4]", true, false},        {"[2,3]", false, false},
+        {"[3,2]", false, false}, {"[\"a\",\"\"]", false, true}, {"[\"a\",2]", false, false},
+        {"{}", false, false},    {"2", false, false},           {"null", false, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        json_t *value = json_parse(CASES[i].text, strlen(CASES[i].text), NULL);
+        is_int(json_all(value, is_even), CASES[i].even, "%s has only even numbers", CASES[i].text);
+        is_int(json_all_strings(value), CASES[i].strings, "%s has only strings", CASES[i].text);
+        json_decref(value);
+    }
+    ok(!json_all(NULL, is_even) && !json_all_strings(NULL), "an absent value is no array");
+}
+
 static void test_print(void)
 {
     json_t *o = json_pack("{s:[i,b,n], s:s}", "a", 1, 1, "b", "\xC3\xA4\"\n");
@@ -254,6 +278,7 @@ int main(void)
     test_few();
     test_write();
     test_members();
+    test_all();
     test_print();
     return tap_done();
 }
