@@ -70,13 +70,18 @@ int fd_connect_unix(const char *path)
     return steal_fd(&fd);
 }
 
-int fd_open_temp(struct err *e)
+const char *fd_temp_dir(void)
 {
     const char *dir = getenv("TMPDIR");
-    char *path auto_free = str_printf("%s/cubby-XXXXXX", dir && *dir ? dir : "/tmp");
+    return dir && *dir ? dir : "/tmp";
+}
+
+int fd_open_temp(struct err *e)
+{
+    char *path auto_free = str_printf("%s/cubby-XXXXXX", fd_temp_dir());
     int fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0)
-        return err_sys(e, errno, "make a temporary file in %s", dir && *dir ? dir : "/tmp");
+        return err_sys(e, errno, "make a temporary file in %s", fd_temp_dir());
     unlink(path);
     return fd;
 }
@@ -395,6 +400,17 @@ int64_t dir_free_bytes(const char *path)
 {
     struct statvfs fs;
     return statvfs(path, &fs) == 0 ? (int64_t)fs.f_bavail * (int64_t)fs.f_frsize : -1;
+}
+
+int dir_check_free(const char *path, int64_t needed, const char *what, struct err *e)
+{
+    int64_t free_bytes = dir_free_bytes(path);
+    if (free_bytes < 0 || free_bytes >= needed)
+        return 0;
+    return err_set(e, ERR_NO_SPACE,
+                   "the host's disk is full: %lld MB are free in %s, and %s %lld MB; make room, or "
+                   "set CUBBY_HOME to a directory on a larger file system",
+                   (long long)(free_bytes / 1000000), path, what, (long long)(needed / 1000000));
 }
 
 int64_t dir_disk_bytes(const char *path)

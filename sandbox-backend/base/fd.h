@@ -26,6 +26,8 @@ int fd_listen_unix(const char *path, struct err *e);
 
 // Create a file without a name in $TMPDIR or /tmp. Return the descriptor, or -1.
 int fd_open_temp(struct err *e);
+// Return the directory of temporary files. Borrowed from the environment.
+const char *fd_temp_dir(void);
 // The same in memory, with `data` in it and the offset at its beginning. /proc shows `name`.
 int fd_open_memory(const char *name, const void *data, size_t len, struct err *e);
 
@@ -53,6 +55,9 @@ bool file_exists(const char *path);
 // Return how many bytes this user may still write to the file system of `path`; -1 when that is
 // not known.
 int64_t dir_free_bytes(const char *path);
+// Check that so many bytes are free. ERR_NO_SPACE says how many are, what needs them ("a sandbox
+// needs") and what to do.
+int dir_check_free(const char *path, int64_t needed, const char *what, struct err *e);
 // Return what the files of a tree take up on the disk, in bytes; 0 for a missing tree.
 int64_t dir_disk_bytes(const char *path);
 bool dir_has_entries(const char *path); // other than names that begin with '.'

@@ -83,7 +83,9 @@ void engine__unlock(const char *path, int lock)
 
 static void on_tick(void *ctx)
 {
-    report_tick(((struct engine *)ctx)->opts->report);
+    struct engine *b = ctx;
+    report_tick(b->opts->report);
+    disk_space_look(&b->space);
 }
 
 static void on_output(bool is_stderr, const char *data, size_t len, void *ctx)
@@ -406,6 +408,8 @@ static void release(struct engine *b)
 int engine_build(const struct engine_opts *opts, bool *unchanged, struct err *e)
 {
     struct engine b = {.opts = opts, .lock = -1};
+    disk_space_init(&b.space, opts->home, "CUBBY_HOME");
+    b.space.only_if_told = true; // a step may fail for any reason
     tool_watch_signals();
     int result = prepare(&b, e);
     if (result == 0)
@@ -420,7 +424,10 @@ int engine_build(const struct engine_opts *opts, bool *unchanged, struct err *e)
     *unchanged = target && result == 0 && is_built(&b, target);
     if (target && result == 0 && !*unchanged)
         result = run_build(&b, target, e);
+    result = target ? result : -1;
+    if (result < 0 && e->code != ERR_CANCELED)
+        disk_space_explain(&b.space, NULL, e);
     release(&b);
     tool_unwatch_signals();
-    return target ? result : -1;
+    return result;
 }

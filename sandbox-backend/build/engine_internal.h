@@ -5,6 +5,7 @@
 #include "sandbox-backend/build/session.h"
 #include "sandbox-backend/build/stage.h"
 #include "sandbox-backend/build/steps.h"
+#include "sandbox-backend/drivers/host/disk_space.h"
 
 struct engine {
     const struct engine_opts *opts; // borrowed
@@ -23,6 +24,7 @@ struct engine {
     char *lock_path; // owned
     int lock;        // descriptor that holds the lock on `work`
     int64_t cpus, memory_mb, disk_mb;
+    struct disk_space space; // of the home
 };
 
 // Where the output of template_build goes: a stream whose lines become the output of the step.

@@ -108,17 +108,10 @@ static int merge_disks(const char *base, const char *layer, const char *to, int 
 static int check_space(const char *base, const char *layer, const char *work, struct err *e)
 {
     struct stat of_base, of_layer = {0};
-    int64_t free_bytes = dir_free_bytes(work);
     if (stat(base, &of_base) < 0 || (layer && stat(layer, &of_layer) < 0))
         return err_sys(e, errno, "%s", layer ? layer : base);
-    int64_t needed = (of_base.st_blocks + of_layer.st_blocks) * STAT_BLOCK;
-    if (free_bytes < 0 || free_bytes >= needed)
-        return 0;
-    return err_set(e, ERR_NO_SPACE,
-                   "the host's disk is full: %lld MB are free in %s, and the template's disk may "
-                   "need %lld MB; make room, or set CUBBY_HOME to a directory on a larger file "
-                   "system",
-                   (long long)(free_bytes >> 20), work, (long long)(needed >> 20));
+    return dir_check_free(work, (of_base.st_blocks + of_layer.st_blocks) * STAT_BLOCK,
+                          "the template's disk may need", e);
 }
 
 // Write the disk of the stage to <work>/disk.ext4. New string, its path; or NULL.
@@ -138,6 +131,9 @@ static char *make_disk(struct engine *b, const struct stage *s, struct err *e)
     char *layer auto_free = layer_disk(b->opts->home, stage_key(last), e);
     if (!layer || check_space(base, layer, b->work, e) < 0 ||
         merge_disks(base, layer, to, STDERR_FILENO, e) < 0) {
+        b->space.only_if_told = false; // qemu-img has told its reason to the log
+        if (e->code != ERR_CANCELED)
+            disk_space_explain(&b->space, NULL, e);
         unlink(to);
         return NULL;
     }

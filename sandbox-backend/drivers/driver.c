@@ -41,13 +41,7 @@ int driver_need(const struct driver *driver, enum driver_can what, struct err *e
 
 int driver_check_disk(const struct driver *driver, const char *dir, struct err *e)
 {
-    int64_t free_bytes = dir_free_bytes(dir);
-    if (free_bytes < 0 || free_bytes >= driver->disk_mb * 1000000)
-        return 0;
-    return err_set(e, ERR_NO_SPACE,
-                   "the host's disk is full: %lld MB are free in %s, and a sandbox needs %lld MB; "
-                   "make room, or set CUBBY_HOME to a directory on a larger file system",
-                   (long long)(free_bytes / 1000000), dir, (long long)driver->disk_mb);
+    return dir_check_free(dir, driver->disk_mb * 1000000, "a sandbox needs", e);
 }
 
 int drivers_open(uv_loop_t *loop, const char *home, const struct driver_jail *jail, struct err *e)

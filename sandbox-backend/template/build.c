@@ -42,11 +42,13 @@
 
 #define LOG_TAIL_LINES 15
 #define LOG_BYTES_MAX  (16 * 1024 * 1024)
-#define LITTLE_BYTES   (500 << 20)
 
-static void on_tick(void *ctx)
+void build_tick(void *ctx)
 {
-    progress_tick(&((struct build *)ctx)->progress);
+    struct build *b = ctx;
+    progress_tick(&b->progress);
+    disk_space_look(&b->space);
+    disk_space_look(&b->temporary);
 }
 
 char *build_file(const struct build *b, const char *file)
@@ -130,7 +132,7 @@ static int start_jail(struct build *b, struct err *e)
 {
     const struct driver_jail jail = {.ends_with_daemon = true};
     log_set_level(LOG_WARN); // people read the stages
-    pump_init(&b->pump, on_tick, b);
+    pump_init(&b->pump, build_tick, b);
     b->pumping = true;
     if (microvm_driver.open(&b->pump.loop, b->spec->home, &jail, e) < 0)
         return -1;
@@ -140,6 +142,10 @@ static int start_jail(struct build *b, struct err *e)
 
 int build_open(struct build *b, struct err *e)
 {
+    disk_space_init(&b->space, b->templates,
+                    b->spec->templates ? "CUBBY_SYSTEM_TEMPLATES" : "CUBBY_HOME");
+    disk_space_init(&b->temporary, fd_temp_dir(), "TMPDIR");
+    b->temporary.only_if_told = true;
     if (check_files(b->spec, e) < 0 || find_programs(b, e) < 0 ||
         build_dir_open(&b->dir, b->templates, b->spec->name, b->spec->templates != NULL, e) < 0)
         return -1;
@@ -147,6 +153,7 @@ int build_open(struct build *b, struct err *e)
     b->log = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (b->log < 0)
         return err_sys(e, errno, "create %s", log);
+    disk_space_reserve_log(b->log);
     if (start_jail(b, e) < 0)
         return -1;
     take_cache(b);
@@ -154,7 +161,7 @@ int build_open(struct build *b, struct err *e)
                             .out = b->log,
                             .log = b->log,
                             .keep = b->dir.lock,
-                            .tick = on_tick,
+                            .tick = build_tick,
                             .ctx = b};
     b->rootfs = (struct rootfs_spec){.build_dir = b->dir.path,
                                      .cache_dir = b->cache,
@@ -197,14 +204,14 @@ static void show_tail(FILE *to, const char *title, const char *path)
     }
 }
 
-// The tools do not say that the host's disk is full: their log is on that disk, too. A tool that
-// fails removes its files, so there may be room again.
-static void name_full_disk(const struct build *b, struct err *e)
+void build_name_full_disk(struct build *b, bool only_if_told, struct err *e)
 {
-    int64_t free_bytes = dir_free_bytes(b->dir.path);
-    if (free_bytes >= 0 && free_bytes < LITTLE_BYTES)
-        err_wrap(e, "the host's disk may be full, %lld MB are free in %s",
-                 (long long)(free_bytes >> 20), b->spec->home);
+    b->space.only_if_told = only_if_told;
+    struct disk_space *const spaces[] = {&b->space, &b->temporary};
+    bool temporary_first = b->temporary.least < b->space.least;
+    char *log auto_free = b->dir.path ? build_file(b, TEMPLATE_LOG) : NULL;
+    if (e->code != ERR_CANCELED && !disk_space_explain(spaces[temporary_first], log, e))
+        disk_space_explain(spaces[!temporary_first], log, e);
 }
 
 static void explain(struct build *b, struct err *e)
@@ -216,7 +223,7 @@ static void explain(struct build *b, struct err *e)
     show_tail(b->spec->progress, "the guest's console", console);
     if (!b->spec->hidden && file_copy(log, kept, 0600, NULL) == 0)
         fprintf(b->spec->progress, "--- the whole log: %s\n", kept);
-    name_full_disk(b, e);
+    build_name_full_disk(b, false, e);
     err_wrap(e, "%s", b->progress.stages[b->progress.at].name);
 }
 
@@ -265,6 +272,11 @@ void build_close(struct build *b)
         free(owned[i]);
 }
 
+static int commit(struct build *b, struct err *e)
+{
+    return disk_space_release_log(b->log, e) < 0 ? -1 : build_dir_commit(&b->dir, e);
+}
+
 int template_build(const struct template_build *spec, struct template *built, struct err *e)
 {
     char *templates auto_free =
@@ -285,7 +297,9 @@ int template_build(const struct template_build *spec, struct template *built, st
     if (result == 0)
         result = build_run(&b, 0, e);
     if (result == 0)
-        result = build_dir_commit(&b.dir, e);
+        result = commit(&b, e);
+    if (result < 0)
+        build_name_full_disk(&b, false, e);
     build_close(&b);
     tool_unwatch_signals();
     umask(before);

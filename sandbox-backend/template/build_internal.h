@@ -6,6 +6,7 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/drivers/host/disk_space.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/keys/sha256.h"
 #include "sandbox-backend/template/base_disk.h"
@@ -24,6 +25,7 @@ struct build {
     const char *templates;           // borrowed; the directory that gets the template
     struct build_dir dir;
     struct progress progress;
+    struct disk_space space, temporary; // of the templates, and of temporary files
     struct rootfs_spec rootfs;
     struct base_disk_spec disk;
     struct template_setup setup; // what is done in the guests of the build
@@ -75,3 +77,10 @@ const struct progress_stage *build_stages_shown(enum template_source_kind kind);
 
 // Return the path of a file of the build directory. New string.
 char *build_file(const struct build *b, const char *file);
+
+// Called a few times a second while a tool or a guest works. ctx: the build.
+void build_tick(void *ctx);
+
+// If the host's disk is full, put that before the error. If little is free, say that it may be
+// full, unless `only_if_told`.
+void build_name_full_disk(struct build *b, bool only_if_told, struct err *e);

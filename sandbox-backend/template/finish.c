@@ -131,6 +131,8 @@ static int finish(const struct template_finish *spec, const struct template *t, 
     mode_t before = umask(022);
     tool_watch_signals();
     int result = run(&b, dir, made, e);
+    if (result < 0)
+        build_name_full_disk(&b, false, e);
     build_close(&b);
     tool_unwatch_signals();
     umask(before);

@@ -11,12 +11,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -71,6 +73,8 @@ static void on_qemu_exit(struct subproc *p, int status, void *ctx)
     char how[64];
     subproc_describe(status, how, sizeof(how));
     g->qemu_gone = true;
+    if (!g->ending && WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS)
+        err_set(&g->pump->dead, ERR_NO_SPACE, "the guest's memory found no room");
     lost(g, "QEMU", how);
 }
 
@@ -87,6 +91,9 @@ static void on_event(struct qmp *q, const char *name, const json_t *data, void *
     (void)q;
     struct template_guest *g = ctx;
     const char *status = json_string_value(json_object_get(data, "status"));
+    const char *action = json_string_value(json_object_get(data, "action"));
+    if (str_eq(name, "BLOCK_IO_ERROR") && str_eq(action, "stop")) // the guest would wait for room
+        err_set(&g->pump->dead, ERR_NO_SPACE, "the guest's disk found no room");
     if (str_eq(name, "SHUTDOWN") || str_eq(name, "GUEST_PANICKED"))
         lost(g, "the guest ended on its own: event", name);
     if (!str_eq(name, "MIGRATION") || !status)

@@ -38,11 +38,6 @@
 
 #define DISK_BEFORE_START "before.ext4" // in the build directory
 
-static void on_tick(void *ctx)
-{
-    progress_tick(&((struct build *)ctx)->progress);
-}
-
 // ---- 1. the guest's files
 static int take_packages(struct build *b, struct err *e)
 {
@@ -114,6 +109,8 @@ static int stage_source(struct build *b, struct err *e)
 // room for all files of the template counts.
 static void remember_failure(const struct build *b, const struct err *why)
 {
+    if (why->code == ERR_NO_SPACE)
+        return;
     char *dir auto_free =
         b->finishes ? str_printf("%s/%s", b->templates, b->spec->name) : xstrdup(b->dir.path);
     int64_t free_bytes = dir_free_bytes(b->dir.path);
@@ -123,21 +120,26 @@ static void remember_failure(const struct build *b, const struct err *why)
 
 // A host on which gVisor's part cannot be made, for whatever reason, gets a template for microVMs.
 // The failure is returned only if it is the end of the build.
-static int leave_gvisor_out(struct build *b, const struct err *why, struct err *e)
+static int leave_gvisor_out(struct build *b, const struct err *cause, struct err *e)
 {
     char *parts auto_free = build_file(b, GVISOR_DIR);
+    struct err why = *cause;
     b->gvisor_digest[0] = '\0';
-    if (why->code == ERR_CANCELED)
-        return err_set(e, ERR_CANCELED, "%s", why->msg);
-    b->no_runsc = *why;
+    if (why.code == ERR_CANCELED)
+        return err_set(e, ERR_CANCELED, "%s", why.msg);
     if (b->runsc) {
-        remember_failure(b, why);
+        build_name_full_disk(b, false, &why);
+        remember_failure(b, &why);
         free(steal(&b->runsc));
     }
+    b->no_runsc = why;
     b->pump.dead = ERR_INIT; // the part's machine may have set it
     progress_say(&b->progress, "    gVisor: the template gets no files for gVisor, because %s",
-                 why->msg);
-    dprintf(b->log, "gVisor: the template gets no files for gVisor, because %s\n", why->msg);
+                 why.msg);
+    if (why.code == ERR_NO_SPACE && !b->finishes)
+        progress_say(&b->progress, "    gVisor: when there is room: cubby template finish %s",
+                     b->spec->name);
+    dprintf(b->log, "gVisor: the template gets no files for gVisor, because %s\n", why.msg);
     return dir_remove(parts, e);
 }
 
@@ -251,7 +253,7 @@ static int stage_accel(struct build *b, struct err *e)
     char *kernel auto_free = build_file(b, TEMPLATE_KERNEL);
     char *initrd auto_free = build_file(b, TEMPLATE_INITRD);
     struct accel_probe probe = {
-        .qemu = b->qemu, .kernel = kernel, .initrd = initrd, .tick = on_tick, .ctx = b};
+        .qemu = b->qemu, .kernel = kernel, .initrd = initrd, .tick = build_tick, .ctx = b};
     if (accel_choose(b->spec->accel, &probe, &b->accel, why, sizeof b->no_kvm, e) < 0)
         return -1;
     if (str_eq(b->accel, "kvm"))
@@ -286,7 +288,8 @@ static int install_python(struct build *b, struct err *e)
         guest_python_install(&b->pump, template_guest_vmnet(b->guest),
                              b->setup.environment.variables, &b->tool, &why) == 0)
         return 0;
-    if (why.code == ERR_CANCELED || err_is(&b->pump.dead))
+    build_name_full_disk(b, true, &why);
+    if (why.code == ERR_CANCELED || why.code == ERR_NO_SPACE || err_is(&b->pump.dead))
         return err_set(e, why.code, "%s", why.msg);
     progress_say(&b->progress, "    no warm Python kernel: %s", why.msg);
     dprintf(b->log, "no warm Python kernel: %s\n", why.msg);

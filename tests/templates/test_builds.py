@@ -4,6 +4,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,9 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../e2e"))
 
-from harness import BIN, Home  # noqa: E402
+from harness import BIN, TEST_HOME, Home  # noqa: E402
 from liar import Liar  # noqa: E402
-from oci_image import Layout, busybox_layer  # noqa: E402
+from oci_image import Layout, busybox_layer, file  # noqa: E402
 from test_build import Builder, output, steps  # noqa: E402
 
 pytestmark = pytest.mark.timeout(1800)
@@ -117,11 +118,9 @@ class Small(Builder):
     """A home on a file system of its own, whose size can change."""
 
     def __init__(self, context, size):
-        self.mounted = None
         super().__init__(context)
         links = {name: os.readlink(self.path / "templates" / name) for name in os.listdir(self.path / "templates")}
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", self.path], check=True)
-        self.mounted = self.path
         (self.path / "templates").mkdir()
         for name, to in links.items():
             (self.path / "templates" / name).symlink_to(to)
@@ -129,9 +128,10 @@ class Small(Builder):
     def resize(self, size):
         subprocess.run(["mount", "-o", f"remount,size={size}", self.path], check=True)
 
-    def free_mb(self):
-        fs = os.statvfs(self.path)
-        return fs.f_bavail * fs.f_frsize >> 20
+    def close(self):
+        self.stop_daemon()
+        subprocess.run(["umount", "-l", self.path], check=True)
+        super().close()
 
 
 def test_a_host_without_space_in_the_middle(tmp_path):
@@ -156,6 +156,79 @@ def test_a_host_without_space_in_the_middle(tmp_path):
         assert small.run("made", "stat -c %s /one /two") == f"{100 << 20}\n{150 << 20}\n"
         assert len({json.dumps(step) for _, _, step in said}) > 1, "it failed at several points"
     finally:
-        small.stop_daemon()
-        subprocess.run(["umount", "-l", small.path], check=True)
         small.close()
+
+
+class OfImages(Small):
+    """Builds templates of a small image, with as much room as a test says. The cache has the guest kernel's package."""
+
+    def __init__(self, where):
+        super().__init__(where, "1g")
+        del self.env["CUBBY_RUNSC"]
+        layout = Layout(where / "image")
+        self.reference = layout.write([busybox_layer(shutil.which("busybox")), [file("blob", os.urandom(40 << 20))]], {"User": "root"})
+        (self.path / "cache/apt").mkdir(parents=True)
+        for package in (TEST_HOME / "cache/apt").glob("linux-image-*.deb"):
+            shutil.copy(package, self.path / "cache/apt")
+        self.used_mb = sum(p.stat().st_size for p in (self.path / "cache/apt").iterdir()) // 1_000_000
+
+    def template(self, room_mb, *words):
+        """The status and stderr of a build that has so much room."""
+        self.resize(f"{self.used_mb + room_mb}m")
+        done = subprocess.run([BIN / "cubby", "template", *words], env=self.env, capture_output=True, text=True, timeout=600)
+        print(room_mb, done.returncode, done.stderr[-500:], flush=True)
+        return done.returncode, done.stderr
+
+    def image(self, room_mb, *words):
+        return self.template(room_mb, "build", "of-image", "--from", self.reference, *words)
+
+    def left(self):
+        """What a build left, but for the log that it names."""
+        return {p.name for p in self.path.iterdir()} - {"build-of-image.log", "jail", "cache", "build-work"}
+
+
+@pytest.fixture
+def images(tmp_path):
+    home = OfImages(tmp_path)
+    yield home
+    home.close()
+
+
+FULL = r"the host's disk is full: only \d+ MB were free in {}/templates; make room, or set CUBBY_HOME to a directory on a larger file system"
+
+
+@pytest.mark.parametrize("room_mb, stage, more", [
+    (20, "image", "pull oci:.*: skopeo failed"), (60, "image", "layer 2: write the archive"),
+    (85, "disk image", "(mke2fs|fakeroot) failed"), (140, "kernel and initramfs", "dpkg-deb failed"),
+    (185, "kernel and initramfs", "copy ")])
+def test_a_tool_of_a_build_that_fills_the_disk(images, room_mb, stage, more):
+    status, said = images.image(room_mb)
+    assert status == 1 and re.search(f"cubby: {stage}: {FULL.format(images.path)}: {more}", said), said
+    assert os.listdir(images.path / "templates") == ["default"] and images.left() == {"templates"}
+
+
+@pytest.mark.parametrize("where, more", [("/", "the guest's disk found no room"), ("/tmp", "")], ids=["disk", "memory"])
+def test_a_guest_of_a_build_that_fills_the_disk(images, where, more):
+    """Its disk and its memory are files of the host. There is room for one of them, as the guest caches what it writes.
+    Without room for its memory, QEMU ends by SIGBUS."""
+    fill = f"mount -t tmpfs none /tmp -o size=90%; dd if=/dev/zero of={where}/fill bs=1M count=400; exec sleep 600"
+    room_mb, memory = (500, "256M") if more else (300, "512M")
+    status, said = images.image(room_mb, "--minimal", "--memory", memory, "--start", fill, "--ready", "test -e /never")
+    assert status == 1 and re.search(f"cubby: warm-up: the host's disk is full: only .*: {more}", said), said
+    assert os.listdir(images.path / "templates") == ["default"] and images.left() == {"templates"}
+
+
+@pytest.mark.skipif(not (BIN / "runsc").exists(), reason="needs runsc")
+def test_a_part_for_gvisor_that_fills_the_disk(images):
+    """mkfs.erofs fails. The template is whole without the part, which is added once there is room."""
+    status, said = images.image(700)
+    assert status == 0 and re.search(f"no files for gVisor, because {FULL.format(images.path)}: .*mkfs.erofs failed", said), said
+    assert "when there is room: cubby template finish of-image" in said
+    where = images.path / "templates/of-image"
+    assert not (where / "gvisor").exists() and "gvisor" not in json.loads((where / "template.json").read_text())
+    before = sorted(os.listdir(where))
+    status, said = images.template(700, "finish", "of-image")
+    assert status == 1 and re.search(f"cubby: .*{FULL.format(images.path)}: .*(mkfs.erofs|fakeroot) failed", said), said
+    assert sorted(os.listdir(where)) == before and sorted(os.listdir(images.path / "templates")) == ["default", "of-image"]
+    assert images.template(2000, "finish", "of-image")[0] == 0
+    assert json.loads((where / "template.json").read_text())["gvisor"]
