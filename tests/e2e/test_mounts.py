@@ -47,8 +47,8 @@ def mount(daemon, sandbox, source, target, status=201, **more):
     return answer.json
 
 
-def run(daemon, sandbox, command, status=0):
-    code, text = daemon.command(sandbox, f"exec 2>&1; {command}")
+def run(daemon, sandbox, command, status=0, user="user"):
+    code, text = daemon.command(sandbox, f"exec 2>&1; {command}", user=user)
     assert code == status, (command, code, text)
     return text.decode(errors="surrogateescape")
 
@@ -236,6 +236,25 @@ def test_an_end_leaves_no_descriptor(daemon, made, tmp_path):
     for _ in range(4):
         turn()
     wait_for(lambda: daemon.fds() <= before, 30, "the daemon holds no more than before")
+
+
+def test_a_target_that_leads_into_another_mount(daemon, made, project, tmp_path):
+    run(daemon, made, "ln -s /project /again", user="root")
+    for target in ("/again", "/again/below"):
+        assert "leads into another mount" in mount(daemon, made, tmp_path, target, 400)["message"]
+    assert run(daemon, made, "rm -r /project/below; cat /project/a.txt") == "from the host\n"
+
+
+@pytest.mark.only_in("microvm", reason="gVisor does not tell the number of a mount")
+def test_an_end_takes_no_other_mount_away(daemon, made, tmp_path):
+    """Root of the guest put another file system over it."""
+    mount(daemon, made, tmp_path, "/covered")
+    run(daemon, made, "mount -t tmpfs none /covered && touch /covered/mine", user="root")
+    pids = run(daemon, made, "pgrep mountfs").split()
+    assert daemon.request("DELETE", url(made, "mounts?target=/covered")).status == 204
+    wait_for(lambda: len(daemon.command(made, "pgrep mountfs")[1].split()) < len(pids), 60, "its program ended")
+    assert run(daemon, made, "ls /covered") == "mine\n"
+    run(daemon, made, "umount /covered && umount /covered", user="root")
 
 
 def test_the_command_line(daemon, project):

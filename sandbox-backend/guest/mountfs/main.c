@@ -14,6 +14,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,6 +24,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -36,6 +38,7 @@
 #define DEVICE_MAJOR 10
 #define DEVICE_MINOR 229
 #define PASSWD_BYTES (1 << 20)
+#define FDINFO_BYTES 4096
 #define QUEUE        4
 
 struct mounting {
@@ -45,6 +48,7 @@ struct mounting {
     bool read_only;
     int listener;
     const char *fuse; // the descriptor of a mount that its parent has made; NULL: none
+    long mount_id;    // of the mount that this program has made; -1: the kernel does not tell
     struct fuse_session *session;
 };
 
@@ -86,13 +90,45 @@ static int listen_at(int port, struct err *e)
     return steal_fd(&fd);
 }
 
+static int open_target(const char *target)
+{
+    return open(target, O_PATH | O_CLOEXEC); // with O_DIRECTORY, gVisor would ask the mount
+}
+
+// Return the kernel's number of the mount that an open file is in, or -1 (gVisor).
+static long mount_id(int fd)
+{
+    static const char KEY[] = "mnt_id:";
+    struct buf text auto_buf = BUF_INIT;
+    struct err ignored = ERR_INIT;
+    char *path auto_free = str_printf("/proc/self/fdinfo/%d", fd);
+    const char *at = fd < 0 || file_read(path, FDINFO_BYTES, &text, &ignored) < 0
+                         ? NULL
+                         : strstr(buf_str(&text), KEY);
+    return at ? strtol(at + sizeof KEY - 1, NULL, 10) : -1;
+}
+
+// Unmount what an open directory is the root of. Its path may lead to another mount by now.
+static void unmount(int fd)
+{
+    char *path auto_free = str_printf("/proc/self/fd/%d", fd);
+    umount2(path, MNT_DETACH);
+}
+
+// Two mounts at one place would end together, or each the other one.
 static int make_target(const char *target, struct err *e)
 {
     struct stat st;
-    if (stat(target, &st) < 0 && errno == ENOTCONN) // the mount of a program that was killed
-        umount2(target, MNT_DETACH);
-    if (dir_make(target, 0755, e) < 0)
+    struct statfs fs;
+    int fd auto_close = open_target(target);
+    if (fd < 0 && dir_make(target, 0755, e) < 0)
         return -1;
+    if (fd < 0 && (fd = open_target(target)) < 0)
+        return err_sys(e, errno, "open %s", target);
+    if (fstatfs(fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC)
+        return err_set(e, ERR_CONFLICT, "%s leads into another mount", target);
+    if (fstatfs(fd, &fs) < 0 && errno == ENOTCONN) // of a program that was killed
+        unmount(fd);
     if (stat(target, &st) < 0 || !S_ISDIR(st.st_mode))
         return err_set(e, ERR_INVALID, "%s is not a directory", target);
     return 0;
@@ -115,6 +151,8 @@ static int mount_target(struct mounting *m, struct err *e)
     if (!m->session || fuse_session_mount(m->session, made ? made : m->target) < 0)
         return err_set(e, ERR_INTERNAL, "this guest's kernel cannot mount %s by FUSE: %s",
                        m->target, strerror(errno));
+    int fd auto_close = m->fuse ? -1 : open_target(m->target);
+    m->mount_id = mount_id(fd);
     return fd_set_nonblock(fuse_session_fd(m->session), e);
 }
 
@@ -160,8 +198,9 @@ static void run(struct mounting *m)
         host_serve();
         serve_kernel(m, &buf);
     }
-    if (!m->fuse)
-        umount2(m->target, MNT_DETACH);
+    int target auto_close = m->fuse ? -1 : open_target(m->target);
+    if (target >= 0 && mount_id(target) == m->mount_id)
+        unmount(target);
     free(buf.mem);
 }
 
