@@ -8,15 +8,19 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 
 import pytest
 
 from cubbyd import wait_for
 from harness import BIN, process_exists
+from jail_peer import USER
 from nest_world import Nested, below, namespaces, users_of
 from proc import descriptors
+from test_nest import NEWUIDMAP, of_another_user
 from tiers import BWRAP
 
 
@@ -234,6 +238,43 @@ def test_volumes(daemon):
     assert run(daemon, one, "rm /data/big; echo more >>/data/a; cat /data/a") == "one\nmore\n"
     for sandbox in one, two, three:
         daemon.kill(sandbox["sandboxID"])
+
+
+@BWRAP
+@NEWUIDMAP
+def test_a_daemon_of_another_user(tmp_path):
+    """It needs a device that its user may open. cubby doctor says so."""
+    project = pathlib.Path(tempfile.mkdtemp(prefix="cubby-project-"))
+    (project / "a.txt").write_text("from the host\n")
+    for path in (project, project / "a.txt"):
+        os.chown(path, USER, USER)
+    device = 'mknod -m $0 "$1/fuse" c 10 229 && mount --bind "$1/fuse" /dev/fuse && rm "$1/fuse" && shift && exec "$@"'
+    daemon = of_another_user(tmp_path)
+    world = daemon.wrap
+
+    def doctor():
+        said = subprocess.run([*daemon.wrap, BIN / "cubby", "doctor", "--json"], env=daemon.env, capture_output=True, text=True, timeout=60)
+        return next(f for f in json.loads(said.stdout) if f["name"] == "bubblewrap")
+
+    daemon.wrap = ["unshare", "--mount", "sh", "-c", device, "600", str(tmp_path), *world]
+    with daemon:
+        made = daemon.create()
+        said = mount(daemon, made, project, "/project", 400)["message"]
+        assert "the host's /dev/fuse cannot be opened, which a mount under bubblewrap needs: Permission denied" in said
+        assert doctor()["level"] == "note" and "/dev/fuse" in doctor()["text"] and "chmod" in doctor()["remedy"]
+        daemon.stop()
+        daemon.wrap[daemon.wrap.index("600")] = "666"
+        daemon.start()
+        made = daemon.create()
+        assert doctor()["level"] == "ok"
+        mount(daemon, made, project, "/project")
+        run(daemon, made, "cat /project/a.txt && echo mine >/project/b && echo roots >/project/c", user="user")
+        run(daemon, made, "echo more >>/project/c", user="root")
+        assert {p.name: p.stat().st_uid for p in project.iterdir()} == dict.fromkeys(("a.txt", "b", "c"), USER)
+        assert run(daemon, made, "stat -c %U /project/a.txt") == "user\n"
+        mount(daemon, made, project, "/look", readOnly=True)
+        run(daemon, made, "echo x >/look/a.txt", status=2, user="root")
+    shutil.rmtree(project)
 
 
 def test_none_says_why_not(project):

@@ -25,6 +25,7 @@
 #include "sandbox-backend/nest/nest.h"
 
 #define TUN              "/dev/net/tun"
+#define FUSE             "/dev/fuse" // of mounts (nest/mounting.h)
 #define CGROUP_NAMESPACE "/proc/self/ns/cgroup"
 #define START_MS         30000
 #define CPU_SPARE        1    // for netd and cubby-nest
@@ -39,10 +40,15 @@
 
 static const struct core_kind KIND;
 
+static bool opens(const char *device)
+{
+    int fd auto_close = open(device, O_RDWR | O_CLOEXEC);
+    return fd >= 0;
+}
+
 static bool has_tun(void)
 {
-    int fd auto_close = open(TUN, O_RDWR | O_CLOEXEC);
-    return fd >= 0;
+    return opens(TUN);
 }
 
 static char *state; // owned; the state directory; NULL: the driver is not open
@@ -335,6 +341,9 @@ static void doctor(const char *home, finding_cb add, void *ctx)
     else if (!dir || facts_in(home, dir, &f, &e) < 0)
         add(ctx, FINDING_NOTE, "bubblewrap", "cubby template unpack default",
             dir ? e.msg : "no template is unpacked for bubblewrap");
+    else if (!opens(FUSE))
+        add(ctx, FINDING_NOTE, "bubblewrap", "chmod 666 " FUSE ", as udev does, or modprobe fuse",
+            FUSE " cannot be opened, which mounts under bubblewrap need; all else works");
     else
         add(ctx, FINDING_OK, "bubblewrap", NULL, "template \"default\" is unpacked for bubblewrap");
 }
