@@ -43,18 +43,12 @@ static char *child_stack(void)
     return stack;
 }
 
+// glibc has no clone3: the child must call a function on its new stack and never return here. Both
+// versions return the pid, or a negative errno. In the child, the frame pointer is 0, which ends a
+// debugger's stack trace there.
 #if defined(__x86_64__)
-// glibc has no clone3: the child must call a function on its new stack and never return here.
-static pid_t clone_into_cgroup(int (*function)(void *), void *argument, char *stack,
-                               const struct child_opts *opts)
+static long clone3_call(struct clone_args *args, int (*function)(void *), void *argument)
 {
-    struct clone_args args = {
-        .flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP | (uint64_t)opts->namespaces,
-        .exit_signal = SIGCHLD,
-        .stack = (uintptr_t)stack,
-        .stack_size = STACK_BYTES,
-        .cgroup = (uint64_t)opts->cgroup_fd,
-    };
     long rc = SYS_clone3;
     register int (*run)(void *) __asm__("r12") = function;
     register void *arg __asm__("r13") = argument;
@@ -70,27 +64,55 @@ static pid_t clone_into_cgroup(int (*function)(void *), void *argument, char *st
                      "hlt\n"
                      "1:"
                      : "+a"(rc)
-                     : "D"(&args),
-                       "S"(sizeof args), [run] "r"(run), [arg] "r"(arg), [exit] "i"(SYS_exit_group)
+                     : "D"(args),
+                       "S"(sizeof *args), [run] "r"(run), [arg] "r"(arg), [exit] "i"(SYS_exit_group)
                      : "rcx", "r11", "memory", "cc");
+    return rc;
+}
+#elif defined(__aarch64__)
+static long clone3_call(struct clone_args *args, int (*function)(void *), void *argument)
+{
+    register long rc __asm__("x0") = (long)(intptr_t)args;
+    register size_t size __asm__("x1") = sizeof *args;
+    register long number __asm__("x8") = SYS_clone3;
+    register int (*run)(void *) __asm__("x19") = function;
+    register void *arg __asm__("x20") = argument;
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x0, %[arg]\n\t"
+                     "blr %[run]\n\t"
+                     "mov x8, %[exit]\n\t"
+                     "svc #0\n\t"
+                     "brk #0\n"
+                     "1:"
+                     : "+r"(rc)
+                     : "r"(size),
+                       "r"(number), [run] "r"(run), [arg] "r"(arg), [exit] "i"(SYS_exit_group)
+                     : "memory", "cc");
+    return rc;
+}
+#else
+#error "clone3_call needs a version for this processor"
+#endif
+
+static pid_t clone_into_cgroup(int (*function)(void *), void *argument, char *stack,
+                               const struct child_opts *opts)
+{
+    struct clone_args args = {
+        .flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP | (uint64_t)opts->namespaces,
+        .exit_signal = SIGCHLD,
+        .stack = (uintptr_t)stack,
+        .stack_size = STACK_BYTES,
+        .cgroup = (uint64_t)opts->cgroup_fd,
+    };
+    long rc = clone3_call(&args, function, argument);
     if (rc < 0) {
         errno = (int)-rc;
         return -1;
     }
     return (pid_t)rc;
 }
-#else
-static pid_t clone_into_cgroup(int (*function)(void *), void *argument, char *stack,
-                               const struct child_opts *opts)
-{
-    (void)function;
-    (void)argument;
-    (void)stack;
-    (void)opts;
-    errno = ENOSYS;
-    return -1;
-}
-#endif
 
 pid_t child_clone(int (*run)(void *arg), void *arg, const struct child_opts *opts, bool *in_cgroup)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,7 @@ static pid_t start_guest(int out)
     pid_t pid = fork();
     if (pid != 0)
         return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that ends early leaves no guest behind
     char *path auto_free = str_printf("%s/" TEMPLATE_MEMORY, dir);
     FILE *file = fopen(path, "r+");
     char *ram = file ? mmap(NULL, RAM_MB * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0)
