@@ -312,7 +312,9 @@ $(B)/test/cubby-mcp-fixtures: $(call obj,mcp-server/main.c $(FIXTURE_SRC)) $(B)/
 # The microvm driver as a program that reads commands.
 $(B)/test/machine-shell: $(B)/obj/tests/lib/drivers/machine_shell.o $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_TLS) $(LIBS_NET))
-# Not of TEST_PROGRAMS: only test-arm64 needs it.
+# Not of TEST_PROGRAMS: only test-arm64 needs these two.
+$(B)/test/qemu-words: $(B)/obj/tests/lib/drivers/qemu_words.o $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
+	$(call link,$(LIBS_TLS) $(LIBS_NET))
 $(B)/test/initramfs-pack: $(B)/obj/tests/lib/drivers/initramfs_pack.o $(B)/lib/libtemplate.a $(B)/lib/libdrivers.a $(B)/lib/libcubby.a
 	$(call link,$(LIBS_ARCHIVE) $(LIBS_TLS) $(LIBS_NET))
 # The program that attacks a jail from inside, in place of QEMU and netd. Static, because a jail has no

@@ -10,14 +10,15 @@ $(SYSROOT)/.done: .ci/arm64/sysroot | $(B)/.deps-arm64
 	@.ci/arm64/sysroot $(SYSROOT) $(filter %-dev,$(DEPS_BUILD))
 arm64: $(SYSROOT)/.done
 	@PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/aarch64-linux-gnu/pkgconfig:$(SYSROOT)/usr/share/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) \
-	    $(MAKE) --no-print-directory BUILD=$(ARM64) CC='aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)' AR=aarch64-linux-gnu-ar programs
+	    $(MAKE) --no-print-directory BUILD=$(ARM64) CC='aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)' AR=aarch64-linux-gnu-ar programs $(ARM64)/test/qemu-words
 
 # Tests that user emulation cannot run, each with its reason.
 NOT_EMULATED := $(shell sed 's/ *\#.*//' .ci/arm64/not-emulated)
 ARM64_UNITS  := $(patsubst tests/unit/%.c,$(ARM64)/test/unit/%,$(filter-out $(NOT_EMULATED),$(UNIT_SRC)))
 ARM64_RUN    := $(abspath $(ARM64))/run
 ARM64_MACHINE := $(abspath $(ARM64))/machine
-ARM64_ENV    := $(TEST_ENV) BIN=$(ARM64_RUN) ENVD=$(ARM64_RUN)/envd ARM64_MACHINE=$(ARM64_MACHINE)
+ARM64_ENV    := $(TEST_ENV) BIN=$(ARM64_RUN) ENVD=$(ARM64_RUN)/envd ARM64_MACHINE=$(ARM64_MACHINE) \
+                ARM64_WORDS="qemu-aarch64-static -L $(SYSROOT) $(abspath $(ARM64))/test/qemu-words"
 test-arm64: arm64 $(TEST_PROGRAMS) $(B)/test/initramfs-pack $(VENV)/.done
 	@prove -j $(shell nproc) --exec 'timeout -k 5 180 qemu-aarch64-static -L $(SYSROOT)' $(ARM64_UNITS)
 	@for f in $(notdir $(REPLAYS)); do timeout -k 5 180 qemu-aarch64-static -L $(SYSROOT) $(ARM64)/test/replay/$$f \

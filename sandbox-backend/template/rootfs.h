@@ -5,6 +5,7 @@
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/drivers/host/arch.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/template/extras.h"
 
@@ -24,7 +25,8 @@ struct rootfs_spec {
 #define ROOTFS_OUT    "packages"   // packages.txt and linux.deb
 #define ROOTFS_KERNEL "kernel"     // linux.deb unpacked: boot/vmlinuz-*, lib/modules/*
 
-#define KERNEL_PACKAGE "linux-image-cloud-amd64" // depends on the package with the guest kernel
+#define KERNEL_PACKAGE \
+    "linux-image-cloud-" ARCH_DEBIAN // depends on the package with the guest kernel
 
 // Make ROOTFS_DIR or ROOTFS_TAR, and ROOTFS_OUT. Takes about 40 s, less with a cache.
 int rootfs_build(const struct rootfs_spec *spec, struct err *e);

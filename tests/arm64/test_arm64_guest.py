@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest for arm64: its kernel, init and envd in an emulated machine, QEMU's `virt`. User emulation has neither clone3 nor
-shared memory between a parent and its child, so what depends on them is tested here. By hand: make test-arm64.
+shared memory between a parent and its child, so what depends on them is tested here. The driver of microVMs names the machine.
+By hand: make test-arm64.
 """
 
 import base64
@@ -28,14 +29,16 @@ class Guest(Envd):
     def start(self):
         console, monitor = self.dir / "console", self.dir / "monitor"
         shutil.copy(MACHINE / "disk.img", self.dir)
-        options = ["-M", "virt", "-cpu", "cortex-a72", "-accel", "tcg", "-m", "512M", "-nodefaults", "-no-user-config", "-display", "none",
+        words = subprocess.run(os.environ["ARM64_WORDS"].split(), check=True, capture_output=True, text=True, timeout=60).stdout
+        program, machine, model, arguments = words.splitlines()
+        options = ["-M", machine, "-cpu", model, "-accel", "tcg", "-m", "512M", "-nodefaults", "-no-user-config", "-display", "none",
                    "-action", "reboot=shutdown", "-global", "virtio-mmio.force-legacy=false", "-serial", f"file:{console}",
                    "-monitor", f"unix:{monitor},server=on,wait=off",
-                   "-kernel", MACHINE / "kernel", "-initrd", MACHINE / "initramfs", "-append", "console=ttyAMA0 panic=-1",
+                   "-kernel", MACHINE / "kernel", "-initrd", MACHINE / "initramfs", "-append", arguments,
                    "-drive", f"file={self.dir}/disk.img,format=raw,if=none,id=disk", "-device", "virtio-blk-device,drive=disk",
                    "-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:0-:{ENVD_PORT}", "-device", "virtio-net-device,netdev=n0",
                    "-object", "rng-builtin,id=entropy", "-device", "virtio-rng-device,rng=entropy"]
-        self.process = subprocess.Popen(["qemu-system-aarch64", *options], stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen([program, *options], stdin=subprocess.DEVNULL)
         wait_for(lambda: self.process.poll() is not None or (console.exists() and b"\nready port=" in console.read_bytes()), BOOT_S)
         assert self.process.poll() is None, console.read_text(errors="replace")[-2000:]
         self.port = self.forwarded(monitor)

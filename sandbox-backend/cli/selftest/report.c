@@ -20,6 +20,7 @@
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/selftest/selftest.h"
+#include "sandbox-backend/drivers/host/arch.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/host/meminfo.h"
 
@@ -51,7 +52,7 @@ static char *value_in(const char *path, const char *key, char between)
 static char *qemu_program(void)
 {
     const char *set = getenv("CUBBY_QEMU");
-    return set && *set ? xstrdup(set) : tool_find("qemu-system-x86_64", "qemu-system-x86", NULL);
+    return set && *set ? xstrdup(set) : tool_find(ARCH_QEMU, ARCH_QEMU_PACKAGE, NULL);
 }
 
 // "7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)", or NULL. New string.
@@ -89,8 +90,8 @@ json_t *report_host(void)
 static int start_bare(const char *program, const char *monitor, int listener)
 {
     char *channel auto_free = str_printf("unix:%s", monitor);
-    const char *const words[] = {program,    "-M",   "microvm", "-S",   "-nodefaults",
-                                 "-display", "none", "-qmp",    channel};
+    const char *const words[] = {
+        program, "-M", ARCH_QEMU_MACHINE, "-S", "-nodefaults", "-display", "none", "-qmp", channel};
     char *argv[ARRAY_LEN(words) + 1] = {0}; // posix_spawn takes no constant strings
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         argv[i] = xstrdup(words[i]);

@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/setup/setup.h"
+#include "sandbox-backend/drivers/host/arch.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/host/distribution.h"
@@ -68,7 +69,7 @@ static void say_daemon(const char *home)
 static char *qemu(struct err *e)
 {
     const char *set = getenv("CUBBY_QEMU");
-    return set && *set ? xstrdup(set) : tool_find("qemu-system-x86_64", "qemu-system-x86", e);
+    return set && *set ? xstrdup(set) : tool_find(ARCH_QEMU, ARCH_QEMU_PACKAGE, e);
 }
 
 int first_contact(void)

@@ -17,6 +17,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/setup/setup.h"
+#include "sandbox-backend/drivers/host/arch.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/host/distribution.h"
 
@@ -57,13 +58,13 @@ static int check_programs(struct err *e)
 {
     const char *set = getenv("CUBBY_QEMU");
     char *qemu auto_free =
-        set && *set ? xstrdup(set) : tool_find("qemu-system-x86_64", "qemu-system-x86", NULL);
+        set && *set ? xstrdup(set) : tool_find(ARCH_QEMU, ARCH_QEMU_PACKAGE, NULL);
     char *image auto_free = tool_find("qemu-img", "qemu-utils", NULL);
     if (qemu && image)
         return 0;
-    char *how auto_free = distribution_install("qemu-system-x86 qemu-utils");
+    char *how auto_free = distribution_install(ARCH_QEMU_PACKAGE " qemu-utils");
     return err_set(e, ERR_NOT_FOUND, "QEMU is not installed (%s); to install it: %s",
-                   qemu ? "qemu-img is missing" : "qemu-system-x86_64 is missing", how);
+                   qemu ? "qemu-img is missing" : ARCH_QEMU " is missing", how);
 }
 
 int setup_prepare(const char *home)

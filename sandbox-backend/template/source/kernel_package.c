@@ -14,9 +14,10 @@
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/host/arch.h"
 #include "sandbox-backend/template/rootfs.h"
 
-#define FILES    "linux-image-[0-9]*-cloud-amd64_*.deb"
+#define FILES    "linux-image-[0-9]*-cloud-" ARCH_DEBIAN "_*.deb"
 #define FETCH_MS (10 * 60 * 1000)
 
 // $1: the directory for the package. apt keeps lists and state in $1/apt.

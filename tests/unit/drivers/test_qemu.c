@@ -134,11 +134,18 @@ static void test_details(void)
     ok(has(argv, "-device", "free-page-reporting=on,page-poison=off"),
        "free memory is told of, unless its contents count");
     qemu_argv_free(argv);
-    is_str(qemu_cpu_model("kvm"), "host,-vmx,-svm", "the processor under KVM, not nested");
+    ok(str_starts(qemu_cpu_model("kvm"), "host"), "the processor under KVM");
     ok(!strstr(qemu_cpu_model("tcg"), "avx"), "none that TCG is slow at");
     char *args auto_free = qemu_kernel_args("tcg");
-    ok(strstr(args, "panic=-1") && strstr(args, "reboot=t"), "a panic becomes an event: %s", args);
+    ok(strstr(args, "panic=-1") != NULL, "a panic becomes an event: %s", args);
+#if defined(__x86_64__)
+    is_str(qemu_cpu_model("kvm"), "host,-vmx,-svm", "not nested");
+    ok(strstr(args, "reboot=t") != NULL, "a reboot becomes an event");
     ok(strstr(args, "tsc_early_khz=") && strstr(args, "tsc=reliable"), "the clock is kept");
+#else
+    ok(str_starts(QEMU_MACHINE, "virt,") && strstr(args, "console=ttyAMA0"), "arm64's machine");
+    ok(!strstr(args, "tsc"), "whose counter says its rate");
+#endif
     ok(strstr(args, "norandmaps") != NULL, "programs stay where they were translated");
 }
 

@@ -18,11 +18,18 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/drivers/host/arch.h"
 
-// The argument of -M. ACPI is on because Debian's cloud kernel finds virtio-mmio devices only
-// through it, and because it makes a guest's power-off an event. QEMU chooses timers and interrupt
-// controllers by accelerator, so they are named here: one string then defines the machine type.
-#define QEMU_MACHINE "microvm,acpi=on,pit=on,pic=on,rtc=on,isa-serial=on,pcie=off,usb=off"
+// The argument of -M. QEMU chooses timers and interrupt controllers by accelerator, so they are
+// named here: one string then defines the machine type. On x86-64, ACPI is on because Debian's
+// cloud kernel finds virtio-mmio devices only through it, and because it makes a guest's power-off
+// an event. On arm64, the kernel has a device tree and PSCI for these.
+#if defined(__x86_64__)
+#define QEMU_MACHINE \
+    ARCH_QEMU_MACHINE ",acpi=on,pit=on,pic=on,rtc=on,isa-serial=on,pcie=off,usb=off"
+#else
+#define QEMU_MACHINE ARCH_QEMU_MACHINE ",acpi=off,gic-version=3"
+#endif
 
 // The numbers of the child's descriptors. QEMU opens no sandbox or template file itself; only a
 // booting machine opens its kernel and initramfs by name. Each descriptor has only the access that

@@ -14,10 +14,10 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/host/arch.h"
 #include "sandbox-backend/drivers/host/spawn.h"
 #include "sandbox-backend/host/distribution.h"
 
-#define PROGRAM            "qemu-system-x86_64"
 #define VERSION_TEXT_BYTES 512
 
 // One loop and one thread use this in each process, so a plain variable is enough.
@@ -46,14 +46,14 @@ char *qemu_binary_find(struct err *e)
     const char *path = getenv("PATH");
     for (const char *at = path ? path : "/usr/bin"; *at;) {
         size_t len = strcspn(at, ":");
-        char *candidate auto_free = str_printf("%.*s/" PROGRAM, (int)len, at);
+        char *candidate auto_free = str_printf("%.*s/" ARCH_QEMU, (int)len, at);
         if (candidate[0] == '/' && is_program(candidate))
             return steal(&candidate);
         at += len + (at[len] == ':');
     }
-    char *how auto_free = distribution_install("qemu-system-x86 qemu-utils");
+    char *how auto_free = distribution_install(ARCH_QEMU_PACKAGE " qemu-utils");
     err_set(e, ERR_NOT_FOUND,
-            PROGRAM " is not in PATH; to install it: %s; or set CUBBY_QEMU to its path", how);
+            ARCH_QEMU " is not in PATH; to install it: %s; or set CUBBY_QEMU to its path", how);
     return NULL;
 }
 

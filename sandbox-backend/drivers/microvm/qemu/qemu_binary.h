@@ -3,7 +3,7 @@
 #pragma once
 #include "sandbox-backend/base/err.h"
 
-// Return the absolute path of qemu-system-x86_64: $CUBBY_QEMU, or the first in PATH. New string, or
+// Return the absolute path of QEMU: $CUBBY_QEMU, or the first in PATH. New string, or
 // NULL with ERR_NOT_FOUND, which says what to install.
 char *qemu_binary_find(struct err *e);
 
