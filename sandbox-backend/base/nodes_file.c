@@ -126,10 +126,12 @@ static int check_others(const struct nodes *nodes, const struct node *n, struct 
     return 0;
 }
 
-static int read_lines(char *text, struct nodes *out, struct err *e)
+int nodes_parse(const char *text, struct nodes *out, struct err *e)
 {
     int number = 0;
-    char *rest = text;
+    char *copy auto_free = xstrdup(text);
+    char *rest = copy;
+    *out = (struct nodes){0};
     for (char *line; (line = strsep(&rest, "\n"));) {
         number++;
         if (add_line(out, line, e) < 0)
@@ -147,8 +149,7 @@ int nodes_read(const char *path, struct nodes *out, struct err *e)
     *out = (struct nodes){0};
     if (file_read(path, FILE_BYTES, &text, e) < 0)
         return -1;
-    char *copy auto_free = xstrdup(buf_str(&text));
-    return read_lines(copy, out, e) < 0 ? err_wrap(e, "%s", path) : 0;
+    return nodes_parse(buf_str(&text), out, e) < 0 ? err_wrap(e, "%s", path) : 0;
 }
 
 void nodes_fini(struct nodes *nodes)

@@ -32,5 +32,7 @@ struct nodes {
 
 // Read the file. ERR_INVALID names the line that is wrong. Free with nodes_fini, also after -1.
 int nodes_read(const char *path, struct nodes *out, struct err *e);
+// Do the same with the text of such a file.
+int nodes_parse(const char *text, struct nodes *out, struct err *e);
 void nodes_fini(struct nodes *nodes);
 const struct node *nodes_find(const struct nodes *nodes, const char *name); // NULL: there is none

@@ -100,26 +100,16 @@ def hosts(tmp_path):
         made.close()
 
 
-def count(fleet, made, method="GET"):
-    answer = fleet.through(made["sandboxID"], method, "/count", headers={"X-Access-Token": made["envdAccessToken"]})
-    assert answer.status == 200, answer.body
-    return answer.json
-
-
-def here(fleet, node):
-    return {one["sandboxID"] for one in fleet.nodes[node].request("GET", "/v2/sandboxes").json}
-
-
 def test_sandboxes_go_over_the_wire(hosts):
     fleet = hosts.fleet
     running, paused = fleet.create("a"), fleet.create("a")
-    count(fleet, running, "POST")
-    before = count(fleet, running)
+    fleet.count(running, "POST")
+    before = fleet.count(running)
     assert fleet.request("POST", f"/sandboxes/{paused['sandboxID']}/pause", {}).status == 204
     ids = {one["sandboxID"] for one in (running, paused)}
     assert hosts.drain() == dict.fromkeys(ids, "moved")
-    assert here(fleet, "a") == set() and here(fleet, "b") == ids
-    after = count(fleet, running)
+    assert fleet.here("a") == set() and fleet.here("b") == ids
+    after = fleet.count(running)
     assert after["boot"] == before["boot"] and after["count"] >= before["count"]
     assert hosts.log.read_text().count("Accepted publickey for root from ") == len(ids)
 
@@ -131,9 +121,9 @@ def test_a_host_that_is_not_the_one_that_is_known(hosts):
     hosts.trust((hosts.where / "root/.ssh/id_ed25519.pub").read_text())
     said = hosts.drain(status=1)
     assert said[made["sandboxID"]].startswith("unsure") and "Host key verification failed" in hosts.said
-    assert here(fleet, "b") == set() and "Accepted" not in hosts.log.read_text()
+    assert fleet.here("b") == set() and "Accepted" not in hosts.log.read_text()
     hosts.trust()
-    assert hosts.drain() == {made["sandboxID"]: "moved"} and here(fleet, "b") == {made["sandboxID"]}
+    assert hosts.drain() == {made["sandboxID"]: "moved"} and fleet.here("b") == {made["sandboxID"]}
 
 
 def test_a_cable_that_breaks_is_no_loss(hosts):
@@ -144,4 +134,4 @@ def test_a_cable_that_breaks_is_no_loss(hosts):
     assert hosts.drain(status=1)[made["sandboxID"]].startswith("unsure")
     hosts.a.ip("link", "set", "eth0", "up")
     assert hosts.drain() == {made["sandboxID"]: "moved"}
-    assert here(fleet, "a") == set() and here(fleet, "b") == {made["sandboxID"]}
+    assert fleet.here("a") == set() and fleet.here("b") == {made["sandboxID"]}

@@ -247,6 +247,21 @@ static void print(const char *id, enum outcome what, const struct err *e)
     fflush(stdout);
 }
 
+// The proxy finds what is moved by the list, which the --reload of another drain may have replaced.
+static int check_list(const struct drain *d, struct err *e)
+{
+    static struct nodes now; // too large for the stack
+    int result = nodes_read(d->o->nodes, &now, e);
+    const struct node *n = result < 0 ? NULL : nodes_find(&now, d->o->node);
+    if (result == 0 && (!n || !str_eq(n->then, d->to)))
+        result = err_set(e, ERR_CONFLICT,
+                         "the line of \"%s\" in %s has lost its then=%s; drain one node at a "
+                         "time, and run this again",
+                         d->o->node, d->o->nodes, d->to);
+    nodes_fini(&now);
+    return result;
+}
+
 // Move those that are not in `tried`, and add them. Return how many there were, or -1.
 static int move_new(struct drain *d, json_t *tried, struct err *e)
 {
@@ -262,6 +277,10 @@ static int move_new(struct drain *d, json_t *tried, struct err *e)
             break;
         if (!id || !sandbox_id_is_valid(id) || json_object_get(tried, id))
             continue;
+        if (check_list(d, e) < 0) {
+            count = -1;
+            break;
+        }
         json_object_set_new(tried, id, json_true());
         enum outcome what = move_one(d, id, &why);
         d->counts[what]++;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The node that gets the sandboxes of a drained one: its choice by load, and its name in the list.
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,13 +123,41 @@ static int keep_owner(const char *path, const struct stat *old, struct err *e)
                : err_sys(e, errno, "give %s to its owner and group again", path);
 }
 
+// Lock the list, so that two drains do not overwrite each other's words. Whoever held the lock
+// before may have replaced the file. A file system without locks gives none.
+static int lock_list(const char *path, struct err *e)
+{
+    for (;;) {
+        struct stat locked, named;
+        int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &locked) < 0)
+            return err_sys(e, errno, "open %s", path);
+        while (flock(fd, LOCK_EX) < 0 && errno == EINTR)
+            ;
+        if (stat(path, &named) == 0 && named.st_ino == locked.st_ino)
+            return steal_fd(&fd);
+    }
+}
+
+// Another drain may have changed the list since the caller has read it.
+static int check_edited(const struct buf *edited, const char *path, const char *node, struct err *e)
+{
+    static struct nodes nodes; // too large for the stack
+    int result = nodes_parse(buf_str(edited), &nodes, e);
+    nodes_fini(&nodes);
+    return result < 0 ? err_wrap(e, "%s: node \"%s\" cannot be drained now", path, node) : 0;
+}
+
 int fleet_list_set(const char *path, const char *node, const char *word, struct err *e)
 {
     struct buf text auto_buf = BUF_INIT, edited auto_buf = BUF_INIT;
     struct stat st;
-    if (file_read(path, LIST_BYTES, &text, e) < 0)
+    int lock auto_close = lock_list(path, e);
+    if (lock < 0 || file_read(path, LIST_BYTES, &text, e) < 0)
         return -1;
     edit(buf_str(&text), node, word, &edited);
+    if (check_edited(&edited, path, node, e) < 0)
+        return -1;
     char *real auto_free = realpath(path, NULL); // a link stays one
     if (!real || stat(real, &st) < 0)
         err_sys(e, errno, "%s", path);

@@ -175,6 +175,16 @@ class Fleet:
         routed = {"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": str(port), **(headers or {})}
         return self.request(method, path, body, routed)
 
+    def count(self, made, method="GET"):
+        """The program in a sandbox of the tests' driver that counts; POST starts it."""
+        answer = self.through(made["sandboxID"], method, "/count", headers={"X-Access-Token": made["envdAccessToken"]})
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def here(self, node):
+        """The ids of the sandboxes that are at this node."""
+        return {one["sandboxID"] for one in self.nodes[node].request("GET", "/v2/sandboxes").json}
+
     def everywhere(self, method, path):
         """The answers of the nodes themselves, without the proxy."""
         return {name: self.request(method, path, port=node.port) for name, node in self.nodes.items()}

@@ -40,14 +40,6 @@ class DrainFleet(Fleet):
         self.said = err
         return dict(line.split(" ", 1) for line in out.splitlines())
 
-    def count(self, made, method="GET"):
-        answer = self.through(made["sandboxID"], method, "/count", headers={"X-Access-Token": made["envdAccessToken"]})
-        assert answer.status == 200, answer.body
-        return answer.json
-
-    def here(self, node):
-        return {one["sandboxID"] for one in self.nodes[node].request("GET", "/v2/sandboxes").json}
-
     def end_all(self):
         while self.drains:
             process = self.drains.pop()
@@ -445,6 +437,89 @@ def test_a_second_drain_waits_for_none(fleet, tmp_path):
     gate.open()
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0 and f"{made['sandboxID']} moved" in out, out + err
+
+
+def ends(process):
+    """(status, {sandbox: what was said}, stderr)"""
+    out, err = process.communicate(timeout=120)
+    return process.returncode, dict(line.split(" ", 1) for line in out.splitlines()), err
+
+
+def test_two_drains_of_one_node_at_once(fleet):
+    """One of them moves the sandboxes. The other one is refused, or comes when all are moved."""
+    made = [fleet.create("a") for _ in range(6)]
+    for one in made:
+        fleet.count(one, "POST")
+    before = [fleet.count(one) for one in made]
+    told = {}
+    for status, said, err in map(ends, [fleet.begin(), fleet.begin()]):
+        assert status == 0 or "another cubby fleet drain runs here" in err, err
+        assert not told.keys() & said.keys()
+        told |= said
+    assert told == {one["sandboxID"]: "moved" for one in made}
+    assert fleet.here("a") == set() and fleet.here("b") == told.keys()
+    for one, was in zip(made, before):
+        now = fleet.count(one)
+        assert now["boot"] == was["boot"] and now["count"] >= was["count"]
+
+
+def test_two_nodes_are_drained_to_a_third_at_once():
+    with Fleet("a", "b", "c", kind=DrainNode) as fleet:
+        fleet.list_nodes(a="then=c", b="then=c")
+        fleet.stop_proxy()
+        fleet.start_proxy()
+        made = [fleet.create(node) for node in "abab"]
+        for status, said, err in map(ends, [fleet.start_drain(node, "c") for node in "ab"]):
+            assert status == 0 and set(said.values()) == {"moved"}, err
+        assert fleet.here("a") == fleet.here("b") == set()
+        assert fleet.here("c") == {one["sandboxID"] for one in made}
+        assert {fleet.through(one["sandboxID"]).status for one in made} == {204}
+
+
+def test_two_nodes_to_each_other_at_once():
+    """Each would choose the other one. One of them is drained, the other one is not, and the list stays valid."""
+    with Fleet("a", "b", kind=DrainNode) as fleet:
+        made = [fleet.create(node) for node in "abab"]
+        results = list(map(ends, [fleet.start_drain(node, other, "--reload", "true") for node, other in ("ab", "ba")]))
+        (drained,) = (node for node, (status, _, _) in zip("ab", results) if status == 0)
+        other = "ba"["ab".index(drained)]
+        status, said, err = results["ab".index(other)]
+        assert status == 1 and said == {}, (said, err)
+        assert "cannot be drained now" in err or "no other node" in err, err
+        assert not fleet.nodes[other].request("GET", "/health").json["draining"]
+        words = {line.split()[0]: line.split()[3:] for line in fleet.nodes_file.read_text().splitlines()}
+        assert words == {drained: [f"moved={other}"], other: []}
+        assert fleet.here(drained) == set() and fleet.here(other) == {one["sandboxID"] for one in made}
+        fleet.stop_proxy()
+        fleet.answers = lambda: answers(fleet)
+        fleet.start_proxy()
+        assert {fleet.through(one["sandboxID"]).status for one in made} == {204}
+
+
+def test_a_node_that_gets_sandboxes_is_not_drained():
+    """The proxy would have to ask three nodes. The list stays as it is."""
+    with Fleet("a", "b", "c", kind=DrainNode) as fleet:
+        fleet.list_nodes(a="then=b")
+        before = fleet.nodes_file.read_text()
+        status, said, err = ends(fleet.start_drain("b", "c", "--reload", "true"))
+        assert status == 1 and said == {} and 'node "b" cannot be drained now' in err, err
+        assert fleet.nodes_file.read_text() == before
+
+
+def test_a_list_that_loses_its_word_ends_the_drain(fleet, tmp_path):
+    """The --reload of another drain may have brought its list here. The proxy would not find the next sandboxes."""
+    made = {fleet.create("a")["sandboxID"] for _ in range(2)}
+    gate = Gate(fleet, tmp_path, before=True)
+    process = fleet.begin(via=gate.via)
+    gate.wait()
+    fleet.list_nodes()
+    gate.open()
+    status, said, err = ends(process)
+    assert status == 1 and list(said.values()) == ["moved"] and "has lost its then=b" in err, err
+    assert fleet.here("a") == made - said.keys()
+    fleet.list_nodes(a="then=b")
+    assert fleet.drain() == dict.fromkeys(made - said.keys(), "moved")
+    assert fleet.here("b") == made
 
 
 def test_a_daemon_that_is_stopped_keeps_what_is_being_moved(fleet):
