@@ -24,8 +24,8 @@
 #define ANSWER_MS        5000 // for envd's metrics
 #define DRAINING_RETRY_S 5
 #define REACHED_EVERY_MS 10000
-#define REACHED_LINE_MS  7500 // a line with a host for each such time,
-#define REACHED_LINES    256  // and so many at once
+#define CONTACT_LINE_MS  7500 // a line with a host for each such time,
+#define CONTACT_LINES    256  // and so many at once; of refusals, and of hosts that were reached
 
 // ---- host usage
 const struct host_usage *usage_of(struct sandbox *sb)
@@ -130,51 +130,90 @@ static void record_contact(const struct sandbox *sb, const char *kind,
     call_log_add(&place, line);
 }
 
-static void note_refused(struct sandbox *sb, const struct net_stats *s, uint64_t *noted)
+// Return how many of a list's first elements are newer than a number. The newest are first.
+static size_t newer(const struct net_stats_contact *list, size_t most, uint64_t number)
+{
+    size_t count = 0;
+    while (count < most && list[count].seq > number)
+        count++;
+    return count;
+}
+
+static void journal_refused(struct sandbox *sb, const struct net_stats *s, uint64_t *noted)
 {
     if (s->refused < *noted) // a new machine began to count at 0
         *noted = 0;
-    for (size_t i = NET_STATS_REFUSALS; i-- > 0;) {
+    for (size_t i = newer(s->refusals, NET_STATS_REFUSALS, *noted); i-- > 0;) {
         const struct net_stats_contact *r = &s->refusals[i];
         struct buf target auto_buf = BUF_INIT;
-        if (r->seq <= *noted)
-            continue;
         add_target(&target, r);
         journal_add(&sb->journal, JOURNAL_WARN, "network: refused %s: %s (%lld)", buf_str(&target),
                     r->why, (long long)r->count);
-        record_contact(sb, "refused", r, 0);
     }
     *noted = MAX(*noted, s->refusals[0].seq);
 }
 
 // Return whether `lines` more may be written now, and count them. `is_last`: they may in any case.
-static bool pay_lines(struct sandbox *sb, int64_t lines, bool is_last)
+static bool pay_lines(int64_t *paid_ms, int64_t lines, bool is_last)
 {
     int64_t now = clock_mono_ms();
-    int64_t until = MAX(now, sb->reached_paid_ms) + lines * REACHED_LINE_MS;
-    bool may = is_last || until - now <= (int64_t)REACHED_LINES * REACHED_LINE_MS;
+    int64_t until = MAX(now, *paid_ms) + lines * CONTACT_LINE_MS;
+    bool may = is_last || until - now <= (int64_t)CONTACT_LINES * CONTACT_LINE_MS;
     if (may)
-        sb->reached_paid_ms = until;
+        *paid_ms = until;
     return may;
 }
 
-// An element that netd is writing is missing from the list. It has the highest number, so it is
-// noted at the next time.
+// What the call log has of one kind of contact.
+struct noting {
+    const char *kind;
+    const struct net_stats_contact *list;
+    size_t most;
+    uint64_t total;
+    uint64_t *noted;
+    int64_t *paid_ms;
+};
+
+// Write a line for each contact that came since the last lines. Return whether there are any. An
+// element that a writer is just writing is missing from the list. It has the highest number, so it
+// is noted at the next time.
+static bool note_contacts(const struct sandbox *sb, const struct noting *n, bool is_last)
+{
+    if (n->total < *n->noted)
+        *n->noted = 0;
+    size_t count = newer(n->list, n->most, *n->noted);
+    if (count == 0 || !pay_lines(n->paid_ms, (int64_t)count, is_last))
+        return false;
+    uint64_t others = count == n->most ? n->total - *n->noted : 0;
+    for (size_t i = count; i-- > 0;)
+        record_contact(sb, n->kind, &n->list[i], i == 0 ? others : 0);
+    *n->noted = n->list[0].seq;
+    return true;
+}
+
+static void note_refused(struct sandbox *sb, const struct net_stats *s, enum machine_net which,
+                         bool is_last)
+{
+    const struct noting n = {.kind = "refused",
+                             .list = s->refusals,
+                             .most = NET_STATS_REFUSALS,
+                             .total = s->refused,
+                             .noted = &sb->noted.refused[which],
+                             .paid_ms = &sb->refused_paid_ms};
+    journal_refused(sb, s, &sb->noted.journaled[which]);
+    note_contacts(sb, &n, is_last);
+}
+
 static void note_reached(struct sandbox *sb, const struct net_stats *s, bool is_last)
 {
-    uint64_t *noted = &sb->noted.reached;
-    size_t count = 0;
-    if (s->allowed < *noted)
-        *noted = 0;
-    while (count < NET_STATS_ALLOWED && s->reached[count].seq > *noted)
-        count++;
-    if (count == 0 || !pay_lines(sb, (int64_t)count, is_last))
-        return;
-    uint64_t others = count == NET_STATS_ALLOWED ? s->allowed - *noted : 0;
-    for (size_t i = count; i-- > 0;)
-        record_contact(sb, "allowed", &s->reached[i], i == 0 ? others : 0);
-    *noted = s->reached[0].seq;
-    sb->reached_ms = clock_mono_ms();
+    const struct noting n = {.kind = "allowed",
+                             .list = s->reached,
+                             .most = NET_STATS_ALLOWED,
+                             .total = s->allowed,
+                             .noted = &sb->noted.reached,
+                             .paid_ms = &sb->reached_paid_ms};
+    if (note_contacts(sb, &n, is_last))
+        sb->reached_ms = clock_mono_ms();
 }
 
 // Keep the numbers for the next daemon, if the record of the sandbox is as the sandbox is.
@@ -194,7 +233,7 @@ void usage_note_network(struct sandbox *sb, enum usage_note when)
     for (enum machine_net which = 0; which < MACHINE_NETS; which++) {
         if (!sb->machine || machine_network(sb->machine, which, s, NULL) < 0)
             continue;
-        note_refused(sb, s, &sb->noted.refused[which]);
+        note_refused(sb, s, which, when == USAGE_NOTE_LAST);
         if (which == MACHINE_NET_POLICY && is_time)
             note_reached(sb, s, when == USAGE_NOTE_LAST);
     }

@@ -67,7 +67,7 @@ static void noted_from_json(struct net_noted *n, const json_t *all)
 {
     n->reached = (uint64_t)json_integer_value(json_array_get(all, 0));
     for (size_t i = 0; i < MACHINE_NETS; i++)
-        n->refused[i] = (uint64_t)json_integer_value(json_array_get(all, i + 1));
+        n->refused[i] = n->journaled[i] = (uint64_t)json_integer_value(json_array_get(all, i + 1));
 }
 
 static json_t *to_json(const struct sandbox *sb)

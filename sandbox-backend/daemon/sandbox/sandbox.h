@@ -82,6 +82,7 @@ struct idle {
 struct net_noted {
     uint64_t refused[MACHINE_NETS];
     uint64_t reached;
+    uint64_t journaled[MACHINE_NETS]; // refusals that the journal has, which may be more
 };
 
 struct sandbox {
@@ -99,7 +100,8 @@ struct sandbox {
     struct net_policy policy; // what its guest may connect to
     struct net_noted noted;   // of its machine
     int64_t reached_ms;       // monotonic; when hosts were last noted
-    int64_t reached_paid_ms;  // monotonic; before then, fewer lines of hosts may be written
+    int64_t reached_paid_ms;  // monotonic; before then, fewer lines of hosts may be written,
+    int64_t refused_paid_ms;  // and of refusals
     struct machine_facts facts;
     struct machine *machine; // owned; NULL before it is ready and after its end
     struct upstream upstream;

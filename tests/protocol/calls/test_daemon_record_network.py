@@ -70,6 +70,24 @@ def test_hosts_do_not_push_out_the_record(daemon):
     wait_for(lambda: record(daemon, sandbox, "allowed")[-1].get("name") == "last.example", what="the last one")
 
 
+def test_refusals_do_not_push_out_the_record(daemon):
+    """Lines of a guest that floods are limited. What has none is counted in the next line, at the latest in the last one."""
+    made = daemon.create()
+    sandbox = made["sandboxID"]
+    began = time.monotonic()
+    for i in range(1, 41):
+        write(daemon, sandbox, [refusal(i * 100 - n, port=n + 1) for n in range(16)], refused=i * 100)
+        lines = record(daemon, sandbox, "refused")
+    assert len(lines) <= 256 + (time.monotonic() - began) / 7.5
+    assert [r["connections"] for r in lines if r.get("others")] == [100] * (len(lines) // 16)
+    write(daemon, sandbox, [refusal(5000, name=b"last.example"), *(refusal(5000 - n, port=n) for n in range(1, 16))], refused=5000)
+    told = sum(r["connections"] for r in lines if r.get("others"))
+    daemon.kill(sandbox)
+    wait_for(lambda: record(daemon, sandbox, "refused")[-1].get("name") == "last.example", what="the last one")
+    last = record(daemon, sandbox, "refused")[-1]
+    assert (last["others"], last["connections"]) == (True, 5000 - told)
+
+
 def hibernate(daemon, sandbox):
     for depth in ("freeze", "hibernate"):
         assert daemon.request("POST", f"/sandboxes/{sandbox}/pause", {"depth": depth}).status in (200, 204)
