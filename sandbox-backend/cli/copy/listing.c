@@ -265,15 +265,13 @@ static char *take_field(char **at, char *end, char stop)
     return field;
 }
 
-static int parse_listing(struct listing *l, const struct buf *text,
-                         const struct sync_rules *ignored, struct err *e)
+int listing_parse(struct listing *l, struct buf *text, const struct sync_rules *ignored,
+                  struct err *e)
 {
     char kind = text->len ? text->data[0] : 0;
-    char *at = text->data + 1;
-    char *end = text->data + text->len;
     if (kind != 'G' && kind != 'S')
         return err_set(e, ERR_INTERNAL, "the sandbox sent no listing of the directory");
-    while (at < end) {
+    for (char *at = text->data + 1, *end = text->data + text->len; at < end;) {
         struct entry entry;
         char *line = take_field(&at, end, kind == 'G' ? '\0' : '\n');
         const char *target = line && kind == 'G' ? take_field(&at, end, '\0') : line;
@@ -282,7 +280,7 @@ static int parse_listing(struct listing *l, const struct buf *text,
         if (!parse_entry(line, kind == 'G', &entry))
             return err_set(e, ERR_INTERNAL, "the sandbox sent an invalid listing entry: %.100s",
                            line);
-        if (kind == 'G' && entry.type == 'l')
+        if (kind == 'G' && entry.type == 'l' && *target)
             entry.target = xstrdup(target);
         if (sync_rules_hide(ignored, entry.path))
             entry_fini(&entry);
@@ -300,5 +298,5 @@ int listing_of_sandbox(struct listing *l, struct remote *r, const char *path,
     const char *args[] = {path, NULL};
     if (remote_script(r, LIST_SCRIPT, args, &text, LISTING_BYTES_MAX, e) < 0)
         return err_wrap(e, "list %.100s in the sandbox", path);
-    return parse_listing(l, &text, ignored, e);
+    return listing_parse(l, &text, ignored, e);
 }

@@ -7,6 +7,7 @@
 
 #include "sandbox-backend/base/err.h"
 
+struct buf;
 struct remote;
 struct sync_rules;
 
@@ -50,3 +51,6 @@ int listing_of_host(struct listing *l, int root, const struct sync_rules *ignore
 // List the tree below the directory `path` of the sandbox.
 int listing_of_sandbox(struct listing *l, struct remote *r, const char *path,
                        const struct sync_rules *ignored, struct err *e);
+// Parse what the sandbox has answered, and change the text.
+int listing_parse(struct listing *l, struct buf *text, const struct sync_rules *ignored,
+                  struct err *e);

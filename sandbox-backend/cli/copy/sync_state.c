@@ -72,7 +72,7 @@ static int read_entry(struct sync_state *s, const char *line, struct err *e)
     return listing_add(side == 'h' ? &s->host : &s->guest, entry, e);
 }
 
-static int parse(struct sync_state *s, struct buf *text, struct err *e)
+int sync_state_parse(struct sync_state *s, struct buf *text, struct err *e)
 {
     char *rest = NULL;
     char *line = text->len ? strtok_r(text->data, "\n", &rest) : NULL;
@@ -108,20 +108,25 @@ int sync_state_open(struct sync_state *s, const char *host, const char *id, cons
         return -1;
     if (!file_exists(s->file))
         return 0;
-    if (file_read(s->file, FILE_MAX, &text, e) < 0 || parse(s, &text, e) < 0)
+    if (file_read(s->file, FILE_MAX, &text, e) < 0 || sync_state_parse(s, &text, e) < 0)
         return err_wrap(e, "remove %.150s, the state of the last cubby sync, and run it again",
                         s->file);
     return 0;
 }
 
+void sync_state_print(const struct sync_state *s, struct buf *out)
+{
+    buf_printf(out, "%s\n", s->key);
+    for (size_t i = 0; i < s->new_host.count; i++)
+        write_entry(out, 'h', &s->new_host.entries[i]);
+    for (size_t i = 0; i < s->new_guest.count; i++)
+        write_entry(out, 'g', &s->new_guest.entries[i]);
+}
+
 int sync_state_save(struct sync_state *s, struct err *e)
 {
     struct buf out auto_buf = BUF_INIT;
-    buf_printf(&out, "%s\n", s->key);
-    for (size_t i = 0; i < s->new_host.count; i++)
-        write_entry(&out, 'h', &s->new_host.entries[i]);
-    for (size_t i = 0; i < s->new_guest.count; i++)
-        write_entry(&out, 'g', &s->new_guest.entries[i]);
+    sync_state_print(s, &out);
     return file_write_atomic(s->file, out.data, out.len, FILE_MODE, e);
 }
 

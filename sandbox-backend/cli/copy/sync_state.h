@@ -2,6 +2,7 @@
 // The state in which the last synchronisation left both sides, in a file of the state directory. An
 // entry that differs from it has been changed since.
 #pragma once
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/cli/copy/listing.h"
 
@@ -18,6 +19,10 @@ int sync_state_open(struct sync_state *s, const char *host, const char *id, cons
                     struct err *e);
 int sync_state_save(struct sync_state *s, struct err *e);
 void sync_state_fini(struct sync_state *s);
+// The file's text: of the key and this time's entries; and back, as those of the last time. Parsing
+// changes the text.
+void sync_state_print(const struct sync_state *s, struct buf *out);
+int sync_state_parse(struct sync_state *s, struct buf *text, struct err *e);
 
 // Note an entry that is now on both sides, with the same path. Both are copied.
 void sync_state_note(struct sync_state *s, const struct entry *host, const struct entry *guest);
