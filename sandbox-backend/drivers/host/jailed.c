@@ -132,7 +132,8 @@ struct subproc *jailed_start(uv_loop_t *loop, const struct jailed_program *progr
                              .share_fd = program->share_fd,
                              .share_read_only = program->share_read_only,
                              .dies_with = -1,
-                             .instrumented = IS_INSTRUMENTED && program->kind != JAIL_VMM};
+                             .instrumented =
+                                 IS_INSTRUMENTED && (program->kind != JAIL_VMM || program->is_own)};
     return plain.dies_with_us ? start_watched(loop, &spec, &plain, on_exit, ctx, e)
                               : start(loop, &spec, &plain, on_exit, ctx, e);
 }

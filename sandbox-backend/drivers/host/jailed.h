@@ -8,10 +8,12 @@ struct jailed_program {
     enum jail_kind kind;
     const char *const *files; // NULL-terminated: files that it needs beside itself and its
                               // libraries; missing files are left out. NULL: none
-    bool kvm;                 // it needs /dev/kvm
-    bool resolves;            // it needs /etc/resolv.conf
-    const char *share;        // JAIL_FILES: its directory; NULL: none
-    int share_fd;             // the same directory, as the program's descriptor of this number
+    bool is_own;       // of JAIL_VMM: it is Cubby's, as all of the other kinds are, so a build
+                       // with sanitizers has them in it, too
+    bool kvm;          // it needs /dev/kvm
+    bool resolves;     // it needs /etc/resolv.conf
+    const char *share; // JAIL_FILES: its directory; NULL: none
+    int share_fd;      // the same directory, as the program's descriptor of this number
     bool share_read_only;
 };
 

@@ -82,7 +82,7 @@ static int run(struct pump *p, char *const *argv, const char *const *files, int 
                                     .fds = fds,
                                     .fd_count = ARRAY_LEN(fds),
                                     .dies_with_us = true};
-    const struct jailed_program program = {.kind = JAIL_VMM, .files = files};
+    const struct jailed_program program = {.kind = JAIL_VMM, .is_own = true, .files = files};
     f.process = jailed_start(&p->loop, &program, &opts, on_exit_status, &f, e);
     if (!f.process)
         return -1;
