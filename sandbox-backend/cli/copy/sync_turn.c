@@ -53,13 +53,21 @@ struct turn {
 };
 
 // ---- 1. what changed
+
+// A copy has whole seconds. Two times with parts of a second are of two changes.
+static bool is_same_time(const struct entry *a, const struct entry *b)
+{
+    return a->seconds == b->seconds &&
+           (a->nanoseconds == b->nanoseconds || !a->nanoseconds || !b->nanoseconds);
+}
+
 static bool is_same_now(const struct entry *a, const struct entry *b)
 {
     if (a->type != b->type)
         return false;
     if (a->type == 'l')
         return a->target && b->target && strcmp(a->target, b->target) == 0;
-    return a->type == 'd' || (a->type == 'f' && a->size == b->size && a->seconds == b->seconds);
+    return a->type == 'd' || (a->type == 'f' && a->size == b->size && is_same_time(a, b));
 }
 
 static enum action judge(const struct turn *t, const struct item *i)

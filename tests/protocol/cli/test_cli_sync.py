@@ -123,6 +123,18 @@ def test_changed_wins_over_deleted(fake, host, guest):
     settled(fake, host, guest)
 
 
+def test_a_conflict_within_one_second(fake, host, guest):
+    """Both versions have the same size. One sandbox and one person can change a file as fast as that."""
+    write(host / "f", "was")
+    sync(fake, host, guest)
+    for place, text, part in (host, "one", 1), (guest, "two", 2):
+        (place / "f").write_text(text)
+        os.utime(place / "f", ns=(OLD * 10**9 + part, OLD * 10**9 + part))
+    (conflict,) = sync(fake, host, guest)["conflicts"]
+    assert {(host / "f").read_text(), (host / conflict["kept"]).read_text()} == {"one", "two"}
+    settled(fake, host, guest)
+
+
 def test_the_first_time_equal_files_are_no_conflict(fake, host, guest):
     write(host / "same", "text")
     write(guest / "same", "text")
