@@ -111,6 +111,22 @@ static int open_target(const char *target, bool *left_over, struct err *e)
     return steal_fd(&fd);
 }
 
+// glibc has these calls since 2.36, and the portable programs need no newer one than 2.34.
+static int fs_set(int fs, unsigned what, const char *key, const char *value)
+{
+    return (int)syscall(SYS_fsconfig, fs, what, key, value, 0);
+}
+
+static int fs_open(const char *kind)
+{
+    return (int)syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC);
+}
+
+static int fs_mount(int fs, unsigned attributes)
+{
+    return (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attributes);
+}
+
 static int configure(int fs, int fuse, bool read_only)
 {
     char number[16];
@@ -119,20 +135,19 @@ static int configure(int fs, int fuse, bool read_only)
     const char *const flags[] = {"allow_other", "default_permissions", read_only ? "ro" : NULL};
     snprintf(number, sizeof number, "%d", fuse);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        if (fsconfig(fs, FSCONFIG_SET_STRING, texts[i][0], texts[i][1], 0) < 0)
+        if (fs_set(fs, FSCONFIG_SET_STRING, texts[i][0], texts[i][1]) < 0)
             return -1;
     for (size_t i = 0; i < ARRAY_LEN(flags) && flags[i]; i++)
-        if (fsconfig(fs, FSCONFIG_SET_FLAG, flags[i], NULL, 0) < 0)
+        if (fs_set(fs, FSCONFIG_SET_FLAG, flags[i], NULL) < 0)
             return -1;
-    return fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+    return fs_set(fs, FSCONFIG_CMD_CREATE, NULL, NULL);
 }
 
 static int make_mount(const struct mounting *m, struct parts *p, struct err *e)
 {
     unsigned flags = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (m->read_only ? MOUNT_ATTR_RDONLY : 0);
-    int fs auto_close = fsopen("fuse", FSOPEN_CLOEXEC);
-    if (fs < 0 || configure(fs, p->fuse, m->read_only) < 0 ||
-        (p->mount = fsmount(fs, FSMOUNT_CLOEXEC, flags)) < 0)
+    int fs auto_close = fs_open("fuse");
+    if (fs < 0 || configure(fs, p->fuse, m->read_only) < 0 || (p->mount = fs_mount(fs, flags)) < 0)
         return err_set(e, ERR_PRECONDITION, "this host's kernel cannot mount %s by FUSE: %s",
                        m->target, strerror(errno));
     return 0;
@@ -140,8 +155,8 @@ static int make_mount(const struct mounting *m, struct parts *p, struct err *e)
 
 static int attach(int mount, int target, unsigned flags)
 {
-    return move_mount(mount, "", target, "",
-                      MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH | flags);
+    return (int)syscall(SYS_move_mount, mount, "", target, "",
+                        MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH | flags);
 }
 
 // Put the mount in the place of one that is left over. It comes beneath that one first, so that

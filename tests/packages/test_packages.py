@@ -89,7 +89,7 @@ def in_a_bare_root(suite, script, tmp_path):
                           capture_output=True, text=True)
     print(f"\n{suite} {script}", done.stdout, done.stderr, sep="\n")
     assert done.returncode == 0
-    return dict(re.findall(r"^(\w+) (.*)$", done.stdout, re.M))
+    return {**dict(re.findall(r"^(\w+) (.*)$", done.stdout, re.M)), "all": done.stdout}
 
 
 @pytest.mark.timeout(1800)
@@ -98,11 +98,13 @@ def test_install_use_upgrade_and_purge(suite, qemu_of_the_archive, tmp_path):
     said = in_a_bare_root(suite, "inside.sh", tmp_path)
     assert said["next"] == "1" and said["setup"].split()[0] == "0"
     assert said["output"].split()[0] == "works"
+    assert said["fetched"].startswith("0 B/")  # the times have no network in them
+    assert {"cubbyd", "cubby-mcp", "qemu-system-x86_64"} <= set(re.findall(r"^idle microvm (\S+):", said["all"], re.M))
     assert said["machine"] == ("1" if qemu_of_the_archive else "0")
     assert said["apparmor"] == ("none" if suite == "bookworm" else "read")
     assert said["where"] == "/var/lib/cubby-templates/default " and said["someone"] == "shared "
     assert said["upgraded"] == "kept" and said["selftest"] == "0"
-    assert said["user"] == "/var/lib/cubbyd" and said["left"] == "0"
+    assert said["user"] == "/var/lib/cubbyd" and said["alive"] == "0" and said["left"] == "0"
 
 
 @pytest.mark.timeout(1800)

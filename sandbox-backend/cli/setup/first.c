@@ -90,7 +90,7 @@ int first_contact(void)
     if (install)
         say(install, "QEMU is missing");
     if (!ready)
-        say("cubby setup", "make the template: some minutes, once");
+        say("cubby setup", "make the template, once");
     offer_clients(configured);
     if (ready) {
         say("cubby selftest", "prove in a minute that sandboxes work here");

@@ -167,10 +167,14 @@ static int not_found(const struct store *store, const char *owner, const char *w
         return templates_no_snapshot(store, wanted, e);
     if (template_dirs_check(store->home, wanted, e) < 0)
         return -1;
+    const char *name = stands_for ? stands_for : wanted;
+    if (templates_is_name(wanted) && str_eq(name, "default"))
+        return err_set(e, ERR_NOT_FOUND, "template '%s' not found; make it with: cubby setup",
+                       wanted);
     if (templates_is_name(wanted))
         return err_set(e, ERR_NOT_FOUND,
                        "template '%s' not found; build it with: cubby template build %s", wanted,
-                       stands_for ? stands_for : wanted);
+                       name);
     if (other)
         return err_set(e, ERR_NOT_FOUND,
                        "template '%.100s' not found: template '%s' has no such tag; GET "

@@ -20,6 +20,8 @@
 #include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/host/distribution.h"
 
+// The first template: that of the package if there is one, else a new one.
+#define MAKE         "cubby setup"
 #define REBUILD      "cubby template build " TEMPLATE_DEFAULT
 #define KVM_DEVICE   "/dev/kvm"
 #define WITHOUT      "sandboxes run without KVM, several times slower (TCG)"
@@ -123,7 +125,7 @@ static void look_at_template(struct look *l, struct template *t)
     l->dir = template_dirs_find(l->home, TEMPLATE_DEFAULT);
     if (template_dirs_check(l->home, TEMPLATE_DEFAULT, &e) < 0 ||
         template_load(l->dir, t, &e) < 0) {
-        tell(l, FINDING_MISSING, "template", REBUILD, "%s", e.msg);
+        tell(l, FINDING_MISSING, "template", e.code == ERR_NOT_FOUND ? MAKE : REBUILD, "%s", e.msg);
         return;
     }
     l->needs_kvm = str_eq(t->accel, "kvm");

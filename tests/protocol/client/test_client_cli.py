@@ -400,13 +400,13 @@ def test_doctor_names_what_is_missing(tmp_path):
     found = {f["name"]: f for f in json.loads(answer.stdout)}
     assert answer.returncode == 1
     assert found["template"]["level"] == "missing"
-    assert found["template"]["remedy"] == "cubby template build default"
+    assert found["template"]["remedy"] == "cubby setup"
     assert found["daemon"]["level"] == "ok"
     assert {"state", "qemu", "kvm", "disk", "memory", "user namespaces"} <= set(found)
     for finding in found.values():
         assert finding["text"] and (finding["level"] != "missing" or finding["remedy"])
     table = subprocess.run([CUBBY, "doctor"], env=env, capture_output=True, timeout=60)
-    assert table.returncode == 1 and b"cubby template build default" in table.stdout
+    assert table.returncode == 1 and b" cubby setup\n" in table.stdout
 
 
 def test_doctor_without_qemu(tmp_path):

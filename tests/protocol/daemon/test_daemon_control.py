@@ -154,6 +154,18 @@ def test_names_of_templates(daemon):
         file.unlink()
 
 
+def test_the_default_template_is_made_by_setup(daemon):
+    """An installed package has no program that builds templates, but may have the ready one."""
+    default = daemon.home / "templates" / "default"
+    default.rename(daemon.home / "away")
+    try:
+        for name in ("default", "base"):
+            answer = daemon.request("POST", "/v2/sandboxes", {"templateID": name})
+            assert answer.status == 404 and "make it with: cubby setup" in answer.json["message"]
+    finally:
+        (daemon.home / "away").rename(default)
+
+
 # ---- logs
 def test_what_the_driver_notes(daemon):
     daemon.template("noted", note="the host's disk is full")
