@@ -126,6 +126,8 @@ KERNEL_SRC := $(wildcard $(KERNEL_DIR)/*.py $(KERNEL_DIR)/*/*.py $(KERNEL_DIR)/*
 KERNEL := $(patsubst $(KERNEL_DIR)/%,$(B)/guest/kernel/%,$(KERNEL_SRC))
 # What every template's Python does first.
 SITE := $(B)/guest/python/sitecustomize.py
+# The recipe mcp-gateway has it.
+MCP_GATEWAY := $(patsubst $(SB)/guest/%,$(B)/guest/%,$(wildcard $(SB)/guest/mcp_gateway/*.py $(SB)/guest/mcp_gateway/*.json))
 HOST_ENVD := $(B)/test/envd
 TEST_PROGRAMS := $(HOST_ENVD) $(B)/test/cubbyd-process $(B)/test/cubby-process $(B)/test/machine-shell $(B)/test/http-serve \
                  $(B)/test/faults/cubbyd-process $(B)/test/cubby-mcp-fixtures $(B)/test/breakout
@@ -141,7 +143,7 @@ REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/test/replay/%,$(FUZZ_SRC))
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(BIN) $(GUEST) $(KERNEL) $(SITE)
+all: $(BIN) $(GUEST) $(KERNEL) $(SITE) $(MCP_GATEWAY)
 
 # ---- compiling
 $(B)/obj/%.o: %.c | $(B)/.deps
@@ -345,6 +347,8 @@ $(B)/guest/mountfs: $(call gobj,$(MOUNTFS_SRC) $(filter $(SB)/base/%,$(GUEST_LIB
 $(B)/guest/%.py: $(SB)/guest/%.py
 	@install -D -m 644 $< $@
 $(B)/guest/%.js: $(SB)/guest/%.js
+	@install -D -m 644 $< $@
+$(B)/guest/%.json: $(SB)/guest/%.json
 	@install -D -m 644 $< $@
 
 # ---- gVisor: the one build of runsc that runsc_pin.h names, from the user's cache or the Go module
@@ -625,7 +629,7 @@ stage: all
 	@install -m 755 $(USER_PROGRAMS:%=$(B)/bin/%) $(STAGE)/bin
 	@install -m 755 $(INNER_PROGRAMS:%=$(B)/bin/%) $(STAGE)/libexec/cubby
 	@install -m 755 $(GUEST) $(STAGE)/lib/cubby/guest
-	@cd $(B)/guest && find kernel python -name '*.py' -o -name '*.js' | while read -r f; do install -D -m 644 $$f $(abspath $(STAGE))/lib/cubby/guest/$$f; done
+	@cd $(B)/guest && find kernel python mcp_gateway -name '*.py' -o -name '*.js' -o -name '*.json' | while read -r f; do install -D -m 644 $$f $(abspath $(STAGE))/lib/cubby/guest/$$f; done
 	@if [ -f $(RUNSC_BIN) ]; then install -m 755 $(RUNSC_BIN) $(STAGE)/libexec/cubby/runsc; \
 	    else echo 'runsc is not built, so this installation has no gVisor: "make runsc", then "make install"'; fi
 	@[ -f $(XTERM_DIR)/files/xterm.mjs ] || echo 'xterm.js is not built in, so the page of cubby web has no terminals: "make xterm", then "make install"'

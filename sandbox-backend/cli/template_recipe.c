@@ -89,7 +89,7 @@ static void take_recipe(struct template_build *spec, struct template_wish *wish,
 {
     spec->packages = join(wish, r->packages, spec->packages);
     spec->extras = (struct template_extras){
-        .pip = r->pip, .npm = r->npm, .script = r->script, .tolerant = true};
+        .pip = r->pip, .npm = r->npm, .files = r->files, .script = r->script, .tolerant = true};
     spec->warm = r->warm;
     spec->memory_mb = r->memory_mb;
     spec->disk_mb = r->disk_mb;

@@ -99,10 +99,12 @@ static int find_programs(struct build *b, struct err *e)
     b->envd = b->init ? self_guest("envd", e) : NULL;
     b->fold = b->envd ? self_guest("fold", e) : NULL;
     b->site = b->fold ? self_guest("python/sitecustomize.py", e) : NULL;
-    if (!b->site || b->spec->minimal)
-        return b->site ? 0 : -1;
-    b->python = self_guest("kernel", e);
-    return b->python ? 0 : -1;
+    if (!b->site)
+        return -1;
+    if (b->spec->extras.files && !(b->files = self_guest(b->spec->extras.files, e)))
+        return -1;
+    b->python = b->spec->minimal ? NULL : self_guest("kernel", e);
+    return b->python || b->spec->minimal ? 0 : -1;
 }
 
 // Only one build at a time uses the cache; a second build does without it.
@@ -171,6 +173,7 @@ int build_open(struct build *b, struct err *e)
                                      .extras = b->spec->extras,
                                      .kernel = !b->spec->kernel,
                                      .tool = b->tool};
+    b->rootfs.extras.files = b->files;
     b->disk = (struct base_disk_spec){.build_dir = b->dir.path, .tool = b->tool};
     b->setup = (struct template_setup){.environment = b->spec->environment,
                                        .foreign = b->spec->source.kind != FROM_PACKAGES,
@@ -266,8 +269,8 @@ void build_close(struct build *b)
     json_decref(b->image);
     json_decref(b->variables);
     buf_fini(&b->missing);
-    char *owned[] = {b->cache, b->qemu,   b->netd,    b->init,  b->envd,      b->fold,
-                     b->site,  b->python, b->release, b->runsc, b->directory, b->user};
+    char *owned[] = {b->cache,  b->qemu,  b->netd,    b->init,  b->envd,      b->fold, b->site,
+                     b->python, b->files, b->release, b->runsc, b->directory, b->user};
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         free(owned[i]);
 }

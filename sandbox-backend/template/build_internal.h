@@ -40,6 +40,7 @@ struct build {
     char *fold;         // for gVisor
     char *site;         // sitecustomize.py
     char *python;       // sources of the Python kernel; NULL: a minimal template
+    char *files;        // of the recipe; NULL: none
     struct buf missing; // packages that could not be installed
     char *release;      // owned; release of the guest kernel
     char *runsc;        // owned; NULL: the template has no part for gVisor, for the reason no_runsc

@@ -18,6 +18,7 @@
 #include "sandbox-backend/base/str.h"
 
 #define PLACE             "/cubby-build"
+#define FILES_PLACE       "/usr/lib/cubby"
 #define MISSING           "missing.txt"
 #define MISSING_BYTES_MAX (64 * 1024)
 
@@ -122,9 +123,19 @@ static bool has(const char *list)
     return list && list[strspn(list, ", \t\n")] != '\0';
 }
 
+static void add_files(const char *dir, void (*add)(void *ctx, char *hook), void *ctx)
+{
+    const char *slash = strrchr(dir, '/');
+    char *to auto_free = str_printf(FILES_PLACE "/%s", slash ? slash + 1 : dir);
+    char *word auto_free = str_shell_word(dir);
+    add(ctx, str_printf("mkdir -p \"$1%s\"", to));
+    add(ctx, str_printf("sync-in %s %s", word, to));
+    add(ctx, str_printf("chown -R 0:0 \"$1%s\"", to));
+}
+
 void extras_hooks(const struct template_extras *x, void (*add)(void *ctx, char *hook), void *ctx)
 {
-    if (!has(x->pip) && !has(x->npm) && !has(x->script))
+    if (!has(x->pip) && !has(x->npm) && !has(x->files) && !has(x->script))
         return;
     add(ctx, xstrdup(BEGIN));
     upload_settings(add, ctx);
@@ -132,6 +143,8 @@ void extras_hooks(const struct template_extras *x, void (*add)(void *ctx, char *
         add(ctx, xstrdup(PIP));
     if (has(x->npm))
         add(ctx, xstrdup(NPM));
+    if (has(x->files))
+        add_files(x->files, add, ctx);
     if (has(x->script))
         add(ctx, xstrdup(SCRIPT));
     add(ctx, xstrdup(END));

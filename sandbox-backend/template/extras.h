@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a template of Debian packages gets beside them: packages of pip and npm, and a script.
+// What a template of Debian packages gets beside them: packages of pip and npm, files, a script.
 #pragma once
 #include <stdbool.h>
 
@@ -7,8 +7,11 @@
 #include "sandbox-backend/base/err.h"
 
 struct template_extras {
-    const char *pip;    // requirements of pip, separated by blanks or commas; or NULL
-    const char *npm;    // packages of npm, the same
+    const char *pip; // requirements of pip, separated by blanks or commas; or NULL
+    const char *npm; // packages of npm, the same
+    // A directory of the guest's programs, which is copied below /usr/lib/cubby; or NULL. A build
+    // is given its name (self_guest), the hooks its path.
+    const char *files;
     const char *script; // text of a shell script, which runs as root in the new system; or NULL
     bool tolerant;      // a package that cannot be installed is reported, and left out
 };

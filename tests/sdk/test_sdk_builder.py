@@ -44,6 +44,10 @@ class Builders(OnTcp, Daemon):
         keys["tokens"][0]["max_builds"] = 64
         (self.home / "keys.json").write_text(json.dumps(keys))
 
+    def templates(self):
+        super().templates()
+        self.template("mcp-gateway")
+
     def plans(self):
         """{template: its plan}, of all builds."""
         builds = [path.parent for path in (self.home / "builds").glob("*/plan.json")]
@@ -77,6 +81,8 @@ def test_every_method(program, context):
     assert [s["force"] for s in stages["steps"]["steps"][2:]] == [False] * 17 + [True], "skip_cache"
     assert steps["from-dockerfile"] == STEPS[:2] + OF_DOCKERFILE
     assert {name: stages[name]["from"]["image"] for name in IMAGES} == {n: f"docker://{i}" for n, i in IMAGES.items()}
+    assert stages["mcp-servers"]["from"] == {"template": "mcp-gateway"}
+    assert steps["mcp-servers"][-1] == ("RUN", "mcp-gateway pull exa brave", "root")
     assert stages["from-base-image"]["from"] == stages["from-template"]["from"] == {"template": "default"}
     assert {name: (plans[name]["start"], plans[name]["ready"]) for name in READY} == {n: ("serve", c) for n, c in READY.items()}
     assert plans["steps"]["ready"] == "sleep 2" and plans["from-dockerfile"]["start"] == "sleep 5"

@@ -69,19 +69,19 @@ static int parse_idle(const struct store *store, const json_t *body, struct crea
     return parse_after(idle, "hibernate", &out->idle.hibernate_ms, e);
 }
 
+// The SDK starts the servers itself, with the program mcp-gateway of the template. As at E2B, the
+// daemon does nothing with them, and no answer shows them.
+static int parse_mcp(const json_t *body, struct create_spec *out, struct err *e)
+{
+    out->mcp = json_object_get(body, "mcp");
+    if (body_is_empty(out->mcp) || json_is_object(out->mcp))
+        return 0;
+    return err_set(e, ERR_INVALID, "mcp must be an object of MCP servers: {\"time\": {}}");
+}
+
 static int parse_unavailable(const json_t *body, struct err *e)
 {
-    static const struct {
-        const char *key, *instead;
-    } KEYS[] = {
-        {"mcp", "the SDK would start mcp-gateway, a program of E2B's own; start MCP servers as "
-                "commands, and reach them at their port"},
-    };
     const json_t *iam = json_object_get(body, "iam");
-    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
-        if (!body_is_empty(json_object_get(body, KEYS[i].key)))
-            return err_set(e, ERR_INVALID, "%s is not available here: %s", KEYS[i].key,
-                           KEYS[i].instead);
     if (!body_is_empty(iam) &&
         (!json_is_object(iam) || !body_is_empty(json_object_get(iam, "tokens"))))
         return err_set(e, ERR_INVALID,
@@ -346,7 +346,8 @@ int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
         json_get_bool(body, "sliding", &out->sliding, false, e) < 0 ||
         parse_map(body, "metadata", NEW_METADATA_BYTES, &out->metadata, e) < 0 ||
         parse_env(body, &out->env, e) < 0 || parse_pausing(body, out, e) < 0 ||
-        parse_idle(store, body, out, e) < 0 || parse_unavailable(body, e) < 0 ||
+        parse_idle(store, body, out, e) < 0 || parse_mcp(body, out, e) < 0 ||
+        parse_unavailable(body, e) < 0 ||
         json_get_bool(body, "allow_internet_access", &internet, true, e) < 0 ||
         json_get_bool(body, "noWiderNetwork", &no_wider, false, e) < 0 ||
         parse_network(store, body, internet, out, e) < 0 || parse_secrets(store, body, out, e) < 0)

@@ -2,7 +2,7 @@
 // The body of a create request (E2B's NewSandbox and NewSandboxV2) as a create_spec. Pure but for
 // reading the template.
 //
-// Members: templateID, timeout, metadata, envVars, secure (v1), autoPause, autoResume,
+// Members: templateID, timeout, metadata, envVars, mcp, secure (v1), autoPause, autoResume,
 // allow_internet_access, network's allowOut, denyOut, allowPublicTraffic and maskRequestHost, and
 // Cubby's own "sliding" (requests through the proxy move the end time to now + timeout), "idle"
 // (pause.h), "secrets" (secrets.h), "cpuCount", "memoryMB", "diskSizeMB", "tier" (tier.h; also the
@@ -24,8 +24,8 @@ struct store;
 #define NEW_BODY_BYTES 2097152
 #define NEW_VALUES_MAX 16384 // JSON values; each one costs more than its text
 
-// Read `body` into `out`, which borrows metadata, env and maskRequestHost from it. End `out` with
-// create_spec_fini, also after a failure. out->owner is set before the call, and limits which
+// Read `body` into `out`, which borrows metadata, env, mcp and maskRequestHost from it. End `out`
+// with create_spec_fini, also after a failure. out->owner is set before the call, and limits which
 // snapshots are found (NULL: all).
 int new_sandbox_parse(const struct store *store, const json_t *body, bool v2,
                       struct create_spec *out, struct err *e);

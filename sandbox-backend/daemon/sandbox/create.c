@@ -45,12 +45,28 @@ static void bring_up(struct creation *c);
 static void on_up(struct sandbox *sb, int64_t ready_ms, const struct err *e, void *ctx);
 static void on_gone(struct operation *op);
 
+// Hide the settings of MCP servers, such as keys: the SDK sends them again, in a command. Paths
+// stay, because they are in every line.
+static void hide_settings(const struct call_place *place, json_t *value)
+{
+    const char *text = json_string_value(value), *name;
+    json_t *member;
+    size_t i;
+    if (text && *text != '/')
+        call_log_hide(place, text);
+    json_object_foreach (value, name, member)
+        hide_settings(place, member);
+    json_array_foreach (value, i, member)
+        hide_settings(place, member);
+}
+
 // The call log must not hold the sandbox's tokens, and no value of its environment.
 static void hide_from_calls(struct sandbox *sb, const struct create_spec *spec)
 {
     const struct call_place place = sandbox_calls(sb);
     sandbox_hide_tokens(sb);
     call_log_hide_values(&place, spec->env);
+    hide_settings(&place, spec->mcp);
     masks_from_json(&sb->calls->own, spec->template.masks);
 }
 

@@ -20,6 +20,7 @@ struct create_spec {
     int64_t timeout_s;
     json_t *metadata; // object of strings, or NULL
     json_t *env;      // object of strings, or NULL
+    json_t *mcp;      // the client's MCP servers, whose keys no record may hold; or NULL
     json_t *secrets;  // owned; secrets.h; NULL: none
     json_t *mounts;   // owned; of the parent's guest (store_hooks.mounts_inherit); NULL: none
     struct net_policy policy;

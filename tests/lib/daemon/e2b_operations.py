@@ -119,8 +119,8 @@ Sandbox.updateNetwork, sandbox.updateNetwork | PUT /sandboxes/{}/network | proto
 Sandbox.updateNetwork: rules, egressProxy | PUT /sandboxes/{}/network | protocol/daemon/test_daemon_secret_api.py::test_sdks
 sandbox.getHost | | sandbox_host
 sandbox.isRunning | | sandbox_kill
-Sandbox.create: mcp | - | protocol/daemon/test_daemon_create.py::test_refused
-sandbox.getMcpUrl, getMcpToken | - | protocol/daemon/test_daemon_create.py::test_refused
+Sandbox.create: mcp | POST /sandboxes | sdk/test_sdk_mcp.py::test_mcp_servers_behind_one_url
+sandbox.getMcpUrl, getMcpToken | | sdk/test_sdk_mcp.py::test_mcp_servers_behind_one_url
 Sandbox.create: iam | - | protocol/daemon/test_daemon_create.py::test_refused
 sandbox.uploadUrl, downloadUrl | | files_signed_urls
 sandbox.commands.list, kill | | commands_kill
@@ -141,7 +141,8 @@ template.fromImage, fromBaseImage | POST /v2/templates/{}/builds/{} | protocol/d
 template.fromDebianImage, fromUbuntuImage, fromFedoraImage, fromAlpineImage, fromArchImage, fromPythonImage, fromNodeImage, fromBunImage, fromDockerfile | POST /v2/templates/{}/builds/{} |
 template.fromAWSRegistry, fromGCPRegistry | POST /v2/templates/{}/builds/{} | protocol/daemon/test_daemon_builds.py::test_credentials_stay_in_one_file
 template.copyItems, remove, rename, makeSymlink, pipInstall, npmInstall, bunInstall, aptInstall, gitClone, setReadyCmd, skipCache | POST /v2/templates/{}/builds/{} |
-template.addMcpServer, betaDevContainerPrebuild, betaSetDevContainerStart | - |
+template.addMcpServer | POST /v2/templates/{}/builds/{} | sdk/test_sdk_builder.py::test_every_method
+template.betaDevContainerPrebuild, betaSetDevContainerStart | - |
 Template.toJSON, toDockerfile | |
 Secret.create, list, getInfo, exists, update, destroy, fill | POST /secrets, GET /secrets, GET /secrets/{}, POST /secrets/{}, DELETE /secrets/{} | protocol/daemon/test_daemon_secret_api.py::test_sdks
 Secret.iamToken | - | protocol/daemon/test_daemon_secret_api.py::test_wrong_rules_are_refused

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/e2b.md, from cubbyd's table of routes and from the list of our tests.
+"""The tables of docs/e2b.md, from cubbyd's table of routes, the list of our tests, and mcp-gateway's table of servers.
 
 `python3 tests/lib/daemon/e2b_table.py` writes them into the document.
 """
 
+import json
 import pathlib
 import re
 
@@ -92,9 +93,22 @@ def methods():
     return "\n".join(lines)
 
 
+def servers():
+    """The MCP servers of the option `mcp`."""
+    rows = json.loads((ROOT / "sandbox-backend/guest/mcp_gateway/servers.json").read_text())
+    lines = ["| server | package | of | members | in the template |", "|---|---|---|---|---|"]
+    for name, row in rows.items():
+        registry = "npm" if "npm" in row else "pip"
+        members = ", ".join(f"`{key}`" + ("" if how.get("required") else "?") for key, how in row.get("members", {}).items())
+        package = re.sub(r"(?<=[a-z])(@|==)[0-9].*", "", row[registry].split()[0])
+        lines.append(f"| `{name}` | `{package}` | {'npm' if registry == 'npm' else 'PyPI'} | {members} | "
+                     f"{'yes' if row.get('installed') else ''} |")
+    return "\n".join(lines)
+
+
 def page(text):
     """The document with its tables made anew."""
-    for name, table in (("operations", operations()), ("methods", methods())):
+    for name, table in (("operations", operations()), ("methods", methods()), ("servers", servers())):
         begin, end = f"<!-- {name}: made by tests/lib/daemon/e2b_table.py -->\n", f"<!-- end of {name} -->"
         before, rest = text.split(begin)
         text = before + begin + "\n" + table + "\n\n" + end + rest.split(end)[1]

@@ -3,6 +3,7 @@
 way, and machines that are made again.
 """
 
+import json
 import os
 import re
 import socket
@@ -21,7 +22,6 @@ def daemon():
 
 
 def init_of(daemon, sandbox):
-    import json
     return json.loads((daemon.directory(sandbox) / "init.json").read_text())
 
 
@@ -116,7 +116,8 @@ def test_the_order_of_appearance(daemon):
     ({"templateID": "default", "autoResume": True}, "autoResume must be an object"),
     ({"templateID": "default", "autoResume": {"enabled": "yes"}}, "enabled must be"),
     ({"templateID": "default", "volumeMounts": [{"name": "a", "path": "/a"}]}, "volumeMounts"),
-    ({"templateID": "default", "mcp": {"x": {}}}, "mcp"),
+    ({"templateID": "default", "mcp": ["time"]}, "mcp must be an object"),
+    ({"templateID": "default", "mcp": "time"}, "mcp must be an object"),
     ({"templateID": "default", "iam": {"tokens": {"a": {}}}}, "iam"),
     ({"templateID": "default", "network": {"allowOut": ["example.com"]}}, "0.0.0.0/0"),
     ({"templateID": "default", "network": {"denyOut": ["example.com"]}}, "denyOut"),
@@ -169,6 +170,15 @@ def test_harmless_defaults_are_taken(daemon):
                          metadata={}, envVars={}, mcp=None, volumeMounts=[], iam={"tokens": {}},
                          network={"allowOut": [], "denyOut": [], "allowPublicTraffic": True})
     assert daemon.get(made["sandboxID"]).json["allowInternetAccess"] is True
+
+
+def test_mcp_is_kept_nowhere(daemon):
+    """The SDK starts the servers. Its body has their keys too."""
+    key = "key-of-a-server-3f0c"
+    made = daemon.create(mcp={"brave": {"apiKey": key}, "filesystem": {"paths": ["/home/user"]}})
+    assert key not in json.dumps([made, daemon.get(made["sandboxID"]).json])
+    files = [path.read_bytes() for path in daemon.home.rglob("*") if path.is_file()]
+    assert files and not any(key.encode() in data for data in files)
 
 
 @pytest.mark.parametrize("fields", [{"allow_internet_access": False},

@@ -45,6 +45,7 @@ const TEMPLATES = {
     .skipCache()
     .runCmd('id')
     .setReadyCmd(waitForTimeout(2000)),
+  'mcp-servers': (t) => t.fromTemplate('mcp-gateway').addMcpServer(['exa', 'brave']),
   'wait-for-port': (t) => t.fromTemplate('default').setStartCmd('serve', waitForPort(80)),
   'wait-for-url': (t) => t.fromTemplate('default').setStartCmd('serve', waitForURL('http://localhost/', 204)),
   'wait-for-process': (t) => t.fromTemplate('default').setStartCmd('serve', waitForProcess('serve')),

@@ -52,6 +52,7 @@ TEMPLATES = {
         .skip_cache()
         .run_cmd("id")
         .set_ready_cmd(wait_for_timeout(2000))),
+    "mcp-servers": lambda t: t.from_template("mcp-gateway").add_mcp_server(["exa", "brave"]),
     "wait-for-port": lambda t: t.from_template("default").set_start_cmd("serve", wait_for_port(80)),
     "wait-for-url": lambda t: t.from_template("default").set_start_cmd("serve", wait_for_url("http://localhost/", 204)),
     "wait-for-process": lambda t: t.from_template("default").set_start_cmd("serve", wait_for_process("serve")),

@@ -72,8 +72,17 @@ static void count(void *ctx, char *hook)
     free(hook);
 }
 
+static void find_copy(void *ctx, char *hook)
+{
+    *(bool *)ctx |= str_eq(hook, "sync-in '/a b/mcp_gateway' /usr/lib/cubby/mcp_gateway");
+    free(hook);
+}
+
 static void test_hooks(void)
 {
+    bool copied = false;
+    extras_hooks(&(struct template_extras){.files = "/a b/mcp_gateway"}, find_copy, &copied);
+    ok(copied, "files are copied below /usr/lib/cubby");
     int hooks = 0;
     extras_hooks(&(struct template_extras){.pip = " , "}, count, &hooks);
     is_int(hooks, 0, "nothing to install needs no hook");
