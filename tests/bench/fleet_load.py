@@ -25,6 +25,7 @@ SANDBOXES = int(os.environ.get("FLEET_SANDBOXES", "300"))
 CLIENTS = int(os.environ.get("FLEET_CLIENTS", "20"))
 SECONDS = int(os.environ.get("FLEET_SECONDS", "30"))
 COMMANDS = 600
+ANSWER_S = 90  # a request to a sandbox that is being moved waits for a minute at most
 KILLED, DRAINED, TAKER = "b", "c", "a"
 
 
@@ -53,7 +54,7 @@ class Client(threading.Thread):
     def ask(self, *words, **more):
         began = time.monotonic()
         try:
-            return self.fleet.request(*words, **more)
+            return self.fleet.request(*words, **more, timeout=ANSWER_S)
         except (OSError, http.client.HTTPException) as error:
             self.cuts.append(f"{words[:2]} {more} after {time.monotonic() - began:.1f} s: {error!r}")
             return None
