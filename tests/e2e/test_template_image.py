@@ -180,7 +180,8 @@ def test_refused_images(world, tmp_path, images):
     assert "has no shell" in world.refusal("--from", Layout(tmp_path / "a").write([shell]))
     assert "leaves the image" in world.refusal("--from", Layout(tmp_path / "b").write([busybox_layer(BUSYBOX), [file("../x")]]))
     assert "arm64" in world.refusal("--from", Layout(tmp_path / "c").write([shell], architecture="arm64"))
-    assert "skopeo" in world.refusal("--from", f"{world.registry.name}/team/none:1", "--plain-http")
+    last = world.refusal("--from", f"{world.registry.name}/team/none:1", "--plain-http").splitlines()[-1]
+    assert "none:1: skopeo failed with status 1: " in last and " unknown" in last, "the error itself has the reason"
     assert "names no image" in world.refusal("--from", "ftp://a/b")
     assert "ext4" in world.refusal("--from-disk", "/etc/passwd")
 

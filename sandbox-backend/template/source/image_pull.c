@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/microvm/image/template.h"
 #include "sandbox-backend/keys/sha256.h"
 #include "sandbox-backend/template/rootfs.h"
 #include "sandbox-backend/template/source/flatten.h"
@@ -26,6 +27,8 @@
 #define STALL_MS     120000
 #define LOOK_MS      2000
 #define REFERENCE    1024
+#define LOG_BYTES    8192 // the end of the log is read
+#define REASON_BYTES 100
 #define POLICY       "/etc/containers/policy.json"
 #define OWN_POLICY   ".config/containers/policy.json"
 #define ARGS_MAX     24
@@ -149,6 +152,42 @@ static void add_environment(const char **env, char **owned)
         }
 }
 
+// Return the end of skopeo's last message, which is the cause, or "". New string. Its log has lines
+// such as: time="..." level=fatal msg="initializing source X: reading manifest: unknown"
+static char *skopeo_reason(const char *build_dir)
+{
+    static const char FIELD[] = "msg=\"", BETWEEN[] = ": ";
+    char *log auto_free = str_printf("%s/" TEMPLATE_LOG, build_dir);
+    char *text auto_free = xmalloc(LOG_BYTES + 1);
+    size_t len = file_read_tail(log, text, LOG_BYTES);
+    const char *line = len ? strrchr(text, '\n') : NULL;
+    const char *from = len ? strstr(line ? line : text, FIELD) : NULL;
+    const char *end = text + len;
+    if (!from)
+        return xstrdup("");
+    from += strlen(FIELD);
+    if (end > from && end[-1] == '"')
+        end--;
+    for (const char *next; end - from > REASON_BYTES && (next = strstr(from, BETWEEN));)
+        from = next + strlen(BETWEEN);
+    if (end - from > REASON_BYTES)
+        from = end - REASON_BYTES;
+    while (from < end && ((unsigned char)*from & 0xc0) == 0x80) // the rest of a character
+        from++;
+    return from < end ? xstrndup(from, (size_t)(end - from)) : xstrdup("");
+}
+
+static int explain_pull(const struct image_pull_spec *spec, const char *reference, struct err *e)
+{
+    char *reason auto_free = skopeo_reason(spec->build_dir);
+    if (e->code == ERR_INTERNAL && *reason) {
+        const struct err failed = *e;
+        *e = ERR_INIT;
+        err_set(e, failed.code, "%s: %s", failed.msg, reason);
+    }
+    return err_wrap(e, "pull %s", reference);
+}
+
 static int copy_image(const struct image_pull_spec *spec, const char *reference, struct err *e)
 {
     struct watch watch = {.spec = spec, .changed_ms = clock_mono_ms()};
@@ -183,7 +222,7 @@ static int copy_image(const struct image_pull_spec *spec, const char *reference,
     int result = tool_run_like(&tool, argv, "skopeo", e);
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         free(owned[i]);
-    return result < 0 ? err_wrap(e, "pull %s", reference) : 0;
+    return result < 0 ? explain_pull(spec, reference, e) : 0;
 }
 
 // ---- 2. the layout
