@@ -10,7 +10,7 @@ $(SYSROOT)/.done: .ci/arm64/sysroot | $(B)/.deps-arm64
 	@.ci/arm64/sysroot $(SYSROOT) $(filter %-dev,$(DEPS_BUILD))
 arm64: $(SYSROOT)/.done
 	@PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/aarch64-linux-gnu/pkgconfig:$(SYSROOT)/usr/share/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) \
-	    $(MAKE) --no-print-directory BUILD=$(ARM64) CC='aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)' AR=aarch64-linux-gnu-ar programs $(ARM64)/test/qemu-words
+	    $(MAKE) --no-print-directory -j$(shell nproc) BUILD=$(ARM64) CC='aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)' AR=aarch64-linux-gnu-ar programs $(ARM64)/test/qemu-words
 
 # Tests that user emulation cannot run, each with its reason.
 NOT_EMULATED := $(shell sed 's/ *\#.*//' .ci/arm64/not-emulated)
