@@ -19,8 +19,11 @@ ARM64_RUN    := $(abspath $(ARM64))/run
 ARM64_MACHINE := $(abspath $(ARM64))/machine
 ARM64_ENV    := $(TEST_ENV) BIN=$(ARM64_RUN) ENVD=$(ARM64_RUN)/envd ARM64_MACHINE=$(ARM64_MACHINE) \
                 ARM64_WORDS="qemu-aarch64-static -L $(SYSROOT) $(abspath $(ARM64))/test/qemu-words"
+# Some tests have limits that are short for emulation on a busy host, so those that fail are repeated alone.
+ARM64_PROVE  := prove --statefile $(ARM64)/unit.prove --exec 'timeout -k 5 180 qemu-aarch64-static -L $(SYSROOT)'
 test-arm64: arm64 $(TEST_PROGRAMS) $(B)/test/initramfs-pack $(VENV)/.done
-	@prove -j $(shell nproc) --exec 'timeout -k 5 180 qemu-aarch64-static -L $(SYSROOT)' $(ARM64_UNITS)
+	@rm -f $(ARM64)/unit.prove
+	@$(ARM64_PROVE) -j $(shell nproc) --state=save $(ARM64_UNITS) || { echo "repeated, alone:"; $(ARM64_PROVE) --state=failed; }
 	@for f in $(notdir $(REPLAYS)); do timeout -k 5 180 qemu-aarch64-static -L $(SYSROOT) $(ARM64)/test/replay/$$f \
 	    tests/fuzz/corpus/$${f#fuzz_} >$(ARM64)/replay.log || { cat $(ARM64)/replay.log; exit 1; }; done
 	@.ci/arm64/wrappers $(ARM64_RUN) $(abspath $(B)/bin) $(SYSROOT) $(abspath $(ARM64))/guest/envd $(abspath $(ARM64))/bin/cubby-netd
