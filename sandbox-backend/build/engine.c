@@ -409,7 +409,7 @@ int engine_build(const struct engine_opts *opts, bool *unchanged, struct err *e)
 {
     struct engine b = {.opts = opts, .lock = -1};
     disk_space_init(&b.space, opts->home, "CUBBY_HOME");
-    b.space.only_if_told = true; // a step may fail for any reason
+    b.space.needs = DISK_CODE;
     tool_watch_signals();
     int result = prepare(&b, e);
     if (result == 0)

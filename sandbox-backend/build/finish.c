@@ -131,7 +131,7 @@ static char *make_disk(struct engine *b, const struct stage *s, struct err *e)
     char *layer auto_free = layer_disk(b->opts->home, stage_key(last), e);
     if (!layer || check_space(base, layer, b->work, e) < 0 ||
         merge_disks(base, layer, to, STDERR_FILENO, e) < 0) {
-        b->space.only_if_told = false; // qemu-img has told its reason to the log
+        b->space.needs = DISK_LITTLE_ROOM; // qemu-img has told its reason to the log
         if (e->code != ERR_CANCELED)
             disk_space_explain(&b->space, NULL, e);
         unlink(to);

@@ -147,7 +147,6 @@ int build_open(struct build *b, struct err *e)
     disk_space_init(&b->space, b->templates,
                     b->spec->templates ? "CUBBY_SYSTEM_TEMPLATES" : "CUBBY_HOME");
     disk_space_init(&b->temporary, fd_temp_dir(), "TMPDIR");
-    b->temporary.only_if_told = true;
     if (check_files(b->spec, e) < 0 || find_programs(b, e) < 0 ||
         build_dir_open(&b->dir, b->templates, b->spec->name, b->spec->templates != NULL, e) < 0)
         return -1;
@@ -207,9 +206,10 @@ static void show_tail(FILE *to, const char *title, const char *path)
     }
 }
 
-void build_name_full_disk(struct build *b, bool only_if_told, struct err *e)
+void build_name_full_disk(struct build *b, enum disk_evidence needs, struct err *e)
 {
-    b->space.only_if_told = only_if_told;
+    b->space.needs = needs;
+    b->temporary.needs = needs == DISK_LITTLE_ROOM ? DISK_WORDS : needs;
     struct disk_space *const spaces[] = {&b->space, &b->temporary};
     bool temporary_first = b->temporary.least < b->space.least;
     char *log auto_free = b->dir.path ? build_file(b, TEMPLATE_LOG) : NULL;
@@ -226,7 +226,7 @@ static void explain(struct build *b, struct err *e)
     show_tail(b->spec->progress, "the guest's console", console);
     if (!b->spec->hidden && file_copy(log, kept, 0600, NULL) == 0)
         fprintf(b->spec->progress, "--- the whole log: %s\n", kept);
-    build_name_full_disk(b, false, e);
+    build_name_full_disk(b, DISK_LITTLE_ROOM, e);
     err_wrap(e, "%s", b->progress.stages[b->progress.at].name);
 }
 
@@ -302,7 +302,7 @@ int template_build(const struct template_build *spec, struct template *built, st
     if (result == 0)
         result = commit(&b, e);
     if (result < 0)
-        build_name_full_disk(&b, false, e);
+        build_name_full_disk(&b, DISK_WORDS, e);
     build_close(&b);
     tool_unwatch_signals();
     umask(before);

@@ -82,6 +82,5 @@ char *build_file(const struct build *b, const char *file);
 // Called a few times a second while a tool or a guest works. ctx: the build.
 void build_tick(void *ctx);
 
-// If the host's disk is full, put that before the error. If little is free, say that it may be
-// full, unless `only_if_told`.
-void build_name_full_disk(struct build *b, bool only_if_told, struct err *e);
+// If the host's disk is full, put that before the error.
+void build_name_full_disk(struct build *b, enum disk_evidence needs, struct err *e);

@@ -132,7 +132,7 @@ static int finish(const struct template_finish *spec, const struct template *t, 
     tool_watch_signals();
     int result = run(&b, dir, made, e);
     if (result < 0)
-        build_name_full_disk(&b, false, e);
+        build_name_full_disk(&b, DISK_WORDS, e);
     build_close(&b);
     tool_unwatch_signals();
     umask(before);

@@ -128,7 +128,7 @@ static int leave_gvisor_out(struct build *b, const struct err *cause, struct err
     if (why.code == ERR_CANCELED)
         return err_set(e, ERR_CANCELED, "%s", why.msg);
     if (b->runsc) {
-        build_name_full_disk(b, false, &why);
+        build_name_full_disk(b, DISK_LITTLE_ROOM, &why);
         remember_failure(b, &why);
         free(steal(&b->runsc));
     }
@@ -288,7 +288,7 @@ static int install_python(struct build *b, struct err *e)
         guest_python_install(&b->pump, template_guest_vmnet(b->guest),
                              b->setup.environment.variables, &b->tool, &why) == 0)
         return 0;
-    build_name_full_disk(b, true, &why);
+    build_name_full_disk(b, DISK_CODE, &why);
     if (why.code == ERR_CANCELED || why.code == ERR_NO_SPACE || err_is(&b->pump.dead))
         return err_set(e, why.code, "%s", why.msg);
     progress_say(&b->progress, "    no warm Python kernel: %s", why.msg);

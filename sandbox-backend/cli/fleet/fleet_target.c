@@ -134,18 +134,21 @@ static int lock_list(const char *path, struct err *e)
             return err_sys(e, errno, "open %s", path);
         while (flock(fd, LOCK_EX) < 0 && errno == EINTR)
             ;
-        if (stat(path, &named) == 0 && named.st_ino == locked.st_ino)
+        if (stat(path, &named) == 0 && named.st_ino == locked.st_ino &&
+            named.st_dev == locked.st_dev)
             return steal_fd(&fd);
     }
 }
 
 // Another drain may have changed the list since the caller has read it.
-static int check_edited(const struct buf *edited, const char *path, const char *node, struct err *e)
+static int check_edited(const struct buf *edited, const char *path, const char *node,
+                        const char *word, struct err *e)
 {
     static struct nodes nodes; // too large for the stack
     int result = nodes_parse(buf_str(edited), &nodes, e);
     nodes_fini(&nodes);
-    return result < 0 ? err_wrap(e, "%s: node \"%s\" cannot be drained now", path, node) : 0;
+    return result < 0 ? err_wrap(e, "%s: %s for node \"%s\" cannot be written", path, word, node)
+                      : 0;
 }
 
 int fleet_list_set(const char *path, const char *node, const char *word, struct err *e)
@@ -156,7 +159,7 @@ int fleet_list_set(const char *path, const char *node, const char *word, struct 
     if (lock < 0 || file_read(path, LIST_BYTES, &text, e) < 0)
         return -1;
     edit(buf_str(&text), node, word, &edited);
-    if (check_edited(&edited, path, node, e) < 0)
+    if (check_edited(&edited, path, node, word, e) < 0)
         return -1;
     char *real auto_free = realpath(path, NULL); // a link stays one
     if (!real || stat(real, &st) < 0)

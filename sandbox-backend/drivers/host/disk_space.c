@@ -62,9 +62,9 @@ bool disk_space_explain(struct disk_space *s, const char *log, struct err *e)
     disk_space_look(s);
     if (!err_is(e) || s->least < 0 || s->least >= LITTLE_BYTES || strstr(e->msg, FULL))
         return false;
-    bool is_sure = s->least < NOTHING_BYTES || e->code == ERR_NO_SPACE ||
-                   tells_of_full_disk(e->msg) || log_tells(log);
-    if (!is_sure && s->only_if_told)
+    bool has_words = s->needs != DISK_CODE && (tells_of_full_disk(e->msg) || log_tells(log));
+    bool is_sure = s->least < NOTHING_BYTES || e->code == ERR_NO_SPACE || has_words;
+    if (!is_sure && s->needs != DISK_LITTLE_ROOM)
         return false;
     err_wrap(e,
              FULL "%s full: only %lld MB were free in %s; make room, or set %s to a directory on a "

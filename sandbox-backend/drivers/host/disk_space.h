@@ -11,11 +11,18 @@
 
 #include "sandbox-backend/base/err.h"
 
+// What is needed to name the disk, if it was not quite full.
+enum disk_evidence {
+    DISK_LITTLE_ROOM, // the message then says that it may be full
+    DISK_WORDS,       // the error or the log tells of a full disk, or the error's code
+    DISK_CODE,        // the error's code alone: the words may be a guest's, about its own disk
+};
+
 struct disk_space {
     const char *dir;     // borrowed; a directory on the disk, for the message
     const char *setting; // the environment variable that names another directory
     int64_t least;       // the fewest bytes that were free so far; -1: unknown
-    bool only_if_told;   // little room alone is not mentioned
+    enum disk_evidence needs;
 };
 
 void disk_space_init(struct disk_space *s, const char *dir, const char *setting);
@@ -29,6 +36,5 @@ int disk_space_release_log(int log, struct err *e);
 
 // If the disk is full, put that before the error, with the directory, the free space and what to
 // do. `log`: the path of the tools' log, or NULL. The code becomes ERR_NO_SPACE if nothing was
-// free, or if the error or the log tells of a full disk. Otherwise little room gives a message that
-// the disk may be full. Return whether the message changed.
+// free, or if the error or the log tells of a full disk. Return whether the message changed.
 bool disk_space_explain(struct disk_space *s, const char *log, struct err *e);

@@ -59,10 +59,14 @@ static void test_temporary(void)
     struct err e = ERR_INIT;
     disk_space_init(&s, dir, "TMPDIR");
     s.least = 3 * MIB;
-    s.only_if_told = true;
+    s.needs = DISK_WORDS;
     err_set(&e, ERR_INTERNAL, "tar failed");
     ok(!disk_space_explain(&s, NULL, &e) && strcmp(e.msg, "tar failed") == 0, "a small disk");
     ok(!disk_space_explain(&s, "/nonexistent/log", &e), "an absent log tells nothing");
+    e = ERR_INIT;
+    err_set(&e, ERR_INVALID, "COPY: tar: x: No space left on device");
+    s.needs = DISK_CODE;
+    ok(!disk_space_explain(&s, NULL, &e), "the words can be a guest's");
     e.code = ERR_NO_SPACE;
     ok(disk_space_explain(&s, NULL, &e) && strstr(e.msg, "or set TMPDIR to"), "%s", e.msg);
     e = ERR_INIT;
