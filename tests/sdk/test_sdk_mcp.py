@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.timeout(600),
 PROGRAM = pathlib.Path(os.environ["GUEST"]) / "mcp_gateway"
 PROBE = pathlib.Path(__file__).parents[1] / "lib/mcp/probe_server.py"
 SECRET = "key-of-the-sdk-test-51c8"
+# Keys as the SDKs write them in JSON and quote them for the shell.
+ODD = ["/key+that/begins-like-a-path", 'with"a-double-quote', "with\\a-backslash", "with'one-apostrophe", "mit-umlaut-\u00e4nderung"]
 # What the guest has: the command, and the server of time as the template installs it. The tests' Python may be
 # below /root, so the machine's script must leave that open to the user of the servers.
 PLACES = """
@@ -29,7 +31,7 @@ mount -t tmpfs tmpfs /opt
 mount -t tmpfs tmpfs /var/lib
 printf '#!/bin/sh\\nexec {python} -I {program} "$@"\\n' >/usr/local/sbin/mcp-gateway
 chmod 755 /usr/local/sbin/mcp-gateway
-mkdir -p /opt/mcp-gateway/time/bin /opt/mcp-gateway/github/acme/probe/.git
+mkdir -p /opt/mcp-gateway/time/bin /opt/mcp-gateway-github/acme/probe/.git
 ln -s {server} /opt/mcp-gateway/time/bin/mcp-server-time
 printf %s '{package}' >/opt/mcp-gateway/time/.mcp-gateway-installed
 """
@@ -49,10 +51,10 @@ asyncio.run(main())
 """
 SEEN = "['convert_time', 'count', 'get_current_time', 'leave', 'started']\n+9.0h\n"
 PYTHON = f"""
-import os, subprocess, urllib.request
+import json, os, subprocess, urllib.request
 from e2b import Sandbox
 sandbox = Sandbox.create(mcp={{"time": {{}}, "github/acme/probe": {{"run_cmd": os.environ["PROBE_COMMAND"],
-                              "envs": {{"KEY": "{SECRET}"}}}}}})
+                              "envs": {{"KEY": "{SECRET}", **json.loads(os.environ["ODD"])}}}}}})
 assert sandbox.get_info().template_id == "mcp-gateway"
 url, token = sandbox.get_mcp_url(), sandbox.get_mcp_token()
 assert url == f"https://50005-{{sandbox.sandbox_id}}.{DOMAIN}/mcp", url
@@ -86,7 +88,7 @@ import {{ createRequire }} from 'node:module'
 const here = createRequire(process.env.CLIENTS + '/')
 const {{ Sandbox }} = here('e2b')
 const {{ Client, StreamableHTTPClientTransport }} = here('@modelcontextprotocol/client')
-const mcp = {{ time: {{}}, 'github/acme/probe': {{ runCmd: process.env.PROBE_COMMAND, envs: {{ KEY: '{SECRET}' }} }} }}
+const mcp = {{ time: {{}}, 'github/acme/probe': {{ runCmd: process.env.PROBE_COMMAND, envs: {{ KEY: '{SECRET}', ...JSON.parse(process.env.ODD) }} }} }}
 const sandbox = await Sandbox.create({{ mcp }})
 assert.equal((await sandbox.getInfo()).templateId, 'mcp-gateway')
 const url = sandbox.getMcpUrl(), token = await sandbox.getMcpToken()
@@ -135,7 +137,7 @@ def run(words, place):
     daemon, cert, where = place
     environment = {name: value for name, value in os.environ.items() if name not in OURS}
     environment |= {"CLIENTS": str(CLIENTS), "E2B_API_KEY": KEY, "E2B_DOMAIN": DOMAIN, "SSL_CERT_FILE": str(cert),
-                    "NODE_EXTRA_CA_CERTS": str(cert), "MCP_CLIENT": PYTHON_CLIENT,
+                    "NODE_EXTRA_CA_CERTS": str(cert), "MCP_CLIENT": PYTHON_CLIENT, "ODD": json.dumps({f"ODD_{i}": value for i, value in enumerate(ODD)}),
                     "PROBE_COMMAND": f"exec {CLIENTS}/venv/bin/python {PROBE}"}
     room = Wildcard(urllib.parse.urlsplit(daemon.url).port, where)
     process = subprocess.Popen([*room.wrap, *map(str, words)], env=environment, text=True, stdout=subprocess.PIPE,
@@ -155,6 +157,8 @@ def test_mcp_servers_behind_one_url(place, sdk):
     lines = daemon.request("GET", f"/sandboxes/{sandbox}/record?after=0").body
     lines = lines if isinstance(lines, str) else lines.decode()
     assert "mcp-gateway --config" in lines and SECRET not in lines
+    for shown in ("begins-like-a-path", "a-double-quote", "a-backslash", "one-apostrophe", "mit-umlaut", "nderung"):
+        assert shown not in lines
     daemon.request("DELETE", f"/sandboxes/{sandbox}")
 
 

@@ -14,7 +14,10 @@
 // called back after everything is removed (on_gone).
 #include "sandbox-backend/daemon/sandbox/create.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fault.h"
@@ -45,19 +48,64 @@ static void bring_up(struct creation *c);
 static void on_up(struct sandbox *sb, int64_t ready_ms, const struct err *e, void *ctx);
 static void on_gone(struct operation *op);
 
-// Hide the settings of MCP servers, such as keys: the SDK sends them again, in a command. Paths
-// stay, because they are in every line.
-static void hide_settings(const struct call_place *place, json_t *value)
+static void add_value(json_t *values, const char *text)
+{
+    char name[24];
+    snprintf(name, sizeof(name), "%zu", json_object_size(values));
+    json_object_set_new(values, name, json_string(text));
+}
+
+// jansson writes \u00E4, and Python \u00e4.
+static void lower_escapes(char *json)
+{
+    for (char *c = json; *c; c++)
+        if (*c == '\\' && *++c == 'u')
+            for (int i = 0; i < 4 && c[1]; i++, c++)
+                c[1] = (char)tolower((unsigned char)c[1]);
+}
+
+// Add the text as it is, and as JSON in an argument of a shell, where an apostrophe interrupts it.
+static void add_forms(json_t *values, const json_t *string)
+{
+    const size_t FORMS[] = {JSON_ENCODE_ANY, JSON_ENCODE_ANY | JSON_ENSURE_ASCII};
+    const char *text = json_string_value(string);
+    add_value(values, text);
+    for (size_t i = 0; i < ARRAY_LEN(FORMS); i++) {
+        char *form auto_free = json_dumps(string, FORMS[i]);
+        size_t len = form ? strlen(form) : 0;
+        if (len < 2)
+            continue;
+        form[len - 1] = '\0';
+        lower_escapes(form);
+        char *rest = form + 1;
+        if (!strchr(text, '\'') && str_eq(rest, text))
+            continue;
+        for (char *piece; (piece = strsep(&rest, "'"));)
+            add_value(values, piece);
+    }
+}
+
+// Collect the settings of MCP servers, such as keys: the SDK sends them again, in a command. Lists
+// of paths stay out, because they are in every line.
+static void collect_settings(json_t *values, json_t *value, bool in_list)
 {
     const char *text = json_string_value(value), *name;
     json_t *member;
     size_t i;
-    if (text && *text != '/')
-        call_log_hide(place, text);
+    if (text && !(in_list && *text == '/'))
+        add_forms(values, value);
     json_object_foreach (value, name, member)
-        hide_settings(place, member);
+        collect_settings(values, member, false);
     json_array_foreach (value, i, member)
-        hide_settings(place, member);
+        collect_settings(values, member, true);
+}
+
+static void hide_settings(const struct call_place *place, json_t *mcp)
+{
+    json_t *values = json_object();
+    collect_settings(values, mcp, false);
+    call_log_hide_values(place, values);
+    json_decref(values);
 }
 
 // The call log must not hold the sandbox's tokens, and no value of its environment.
@@ -66,8 +114,8 @@ static void hide_from_calls(struct sandbox *sb, const struct create_spec *spec)
     const struct call_place place = sandbox_calls(sb);
     sandbox_hide_tokens(sb);
     call_log_hide_values(&place, spec->env);
-    hide_settings(&place, spec->mcp);
     masks_from_json(&sb->calls->own, spec->template.masks);
+    hide_settings(&place, spec->mcp);
 }
 
 void create_identify(struct sandbox *sb, const struct create_spec *spec)

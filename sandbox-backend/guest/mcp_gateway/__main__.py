@@ -49,7 +49,7 @@ def configuration(text):
 
 
 def start(options, places):
-    token = os.environ.get(TOKEN_VARIABLE)
+    token = os.environ.pop(TOKEN_VARIABLE, None)  # neither servers nor installers get it
     if not token:
         raise catalog.Refused(f"{TOKEN_VARIABLE} must have the token that clients will send")
     servers = [catalog.server(name, settings, places) for name, settings in configuration(options.config).items()]
@@ -72,7 +72,7 @@ def main():
             raise catalog.Refused("give --config JSON, or pull NAME ...; --help has the options")
         else:
             start(options, places)
-    except (catalog.Refused, install.Failed, launch.Failed) as error:
+    except (catalog.Refused, install.Failed, launch.Failed, OSError) as error:
         sys.exit(f"mcp-gateway: {error}")
 
 

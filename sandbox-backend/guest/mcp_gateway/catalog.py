@@ -95,8 +95,11 @@ def from_github(name, settings, places):
         raise Refused(f"the server {name!r} takes no {key!r}; it takes runCmd, installCmd and envs")
     if not given.get("run"):
         raise Refused(f"the server {name!r} needs 'runCmd', the command that starts it")
-    cwd = places.installed / "github" / owner / project
-    return Server(name, ["/bin/bash", "-c", given["run"]], {k: text(v) for k, v in (settings.get("envs") or {}).items()},
+    envs = settings.get("envs") or {}
+    if not isinstance(envs, dict) or any(not isinstance(command, str) for command in given.values() if command is not None):
+        raise Refused(f"the server {name!r}: runCmd and installCmd must be strings, and envs an object")
+    cwd = places.repositories / owner / project
+    return Server(name, ["/bin/bash", "-c", given["run"]], {k: text(v) for k, v in envs.items()},
                   cwd=str(cwd), setup=given.get("install"))
 
 

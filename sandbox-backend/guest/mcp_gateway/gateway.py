@@ -65,10 +65,11 @@ class Upstream:
     def offers(self):
         return self.client.server_capabilities
 
-    async def ask(self, request, result, on_progress=None):
+    async def ask(self, request, result, on_progress=None, seconds=None):
         """Sends a request to the server, and returns its result unchanged."""
         try:
-            return await self.client.session.send_request(request, result, progress_callback=on_progress)
+            return await self.client.session.send_request(request, result, request_read_timeout_seconds=seconds,
+                                                          progress_callback=on_progress)
         except MCPError as error:
             if error.code != CONNECTION_CLOSED:
                 raise

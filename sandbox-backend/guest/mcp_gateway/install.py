@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs servers: packages below /opt/mcp-gateway/NAME, repositories below its github/OWNER/REPO.
+"""Installs servers: packages in /opt/mcp-gateway/NAME, repositories in /opt/mcp-gateway-github/OWNER/REPO.
 
 A finished installation has a file that names what was installed, so that it is neither done twice
 nor taken for finished when it was interrupted. It needs a network: that of the sandbox, or of the
@@ -8,8 +8,10 @@ template's build.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import catalog
@@ -18,6 +20,7 @@ from places import as_user, user
 STAMP = ".mcp-gateway-installed"
 PULL_S = 1800
 LINES = 12
+LINES_BYTES = 4000
 AT_ONCE = 4
 NETWORK = ("that needs a network: the sandbox's policy must allow the package registry or GitHub. "
            "Or build a template of mcp-gateway with addMcpServer, which installs it once")
@@ -28,22 +31,24 @@ class Failed(Exception):
 
 
 def last_lines(output):
-    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
+    output.seek(max(0, output.seek(0, os.SEEK_END) - LINES_BYTES))
+    lines = [line for line in output.read().decode(errors="replace").splitlines() if line.strip()]
     return "\n".join(lines[-LINES:])
 
 
 def run(words, what, deadline, **options):
     """Runs a command of an installation, with its output in the error if it fails."""
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               start_new_session=True, **options)
-    try:
-        output, _ = process.communicate(timeout=max(deadline - time.monotonic(), 0.1))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        output, _ = process.communicate()
-        raise Failed(f"{what} took too long; {NETWORK}. Its last lines:\n{last_lines(output)}") from None
-    if process.returncode != 0:
-        raise Failed(f"{what} failed; {NETWORK}. Its last lines:\n{last_lines(output)}")
+    with tempfile.TemporaryFile() as output:  # a pipe would stay open for what the command leaves behind
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                                   **options)
+        try:
+            process.wait(timeout=max(deadline - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise Failed(f"{what} took too long; {NETWORK}. Its last lines:\n{last_lines(output)}") from None
+        if process.returncode != 0:
+            raise Failed(f"{what} failed; {NETWORK}. Its last lines:\n{last_lines(output)}")
 
 
 def of_npm(directory, package, deadline):
@@ -78,7 +83,7 @@ def package(name, row, places, deadline):
 def clone(name, places, deadline):
     """Clones a repository, unless it is there, as the user of the servers."""
     owner, project = catalog.repository(name)
-    directory = places.installed / "github" / owner / project
+    directory = places.repositories / owner / project
     if (directory / ".git").exists():
         return
     shutil.rmtree(directory, ignore_errors=True)

@@ -107,19 +107,33 @@ def write_token(token, places):
 
 
 def start(servers, token, options, places):
+    """Starts the servers in place of those that run."""
+    places.make()
+    with open(places.starting, "a") as starting:
+        try:
+            hold(starting, max(int(options.timeout), 1))
+        except BlockingIOError:
+            raise Failed("another start has not ended") from None
+        start_alone(servers, token, options, places)
+
+
+def start_alone(servers, token, options, places):
     deadline = time.monotonic() + options.timeout
     install.all_of(servers, places, deadline)
     stop(places)
     account = as_user()
-    env = {name: value for name, value in account["env"].items() if name != "GATEWAY_ACCESS_TOKEN"}
-    what = {"token": token, "port": options.port, "deadline": deadline, "timeout": options.timeout, "env": env,
+    what = {"token": token, "port": options.port, "deadline": deadline, "timeout": options.timeout, "env": account["env"],
             "servers": [{"name": s.name, "command": s.command, "env": s.env, "cwd": s.cwd or account["cwd"]}
                         for s in servers]}
     with connect(places) as connection:
         answer = order(connection, what, deadline)
     if "port" not in answer:
         raise Failed(answer.get("error") or f"the gateway ended; {places.log('gateway')} may have the reason")
-    write_token(token, places)
+    try:
+        write_token(token, places)
+    except OSError:
+        stop_running(places)
+        raise
     print(f"{len(servers)} MCP servers at port {answer['port']}, path /mcp")
 
 
@@ -133,8 +147,9 @@ def log_to(file):
 def obey(connection, places):
     import gateway  # it loads the library, which takes long
 
-    running = open(places.running, "w")  # and locked until the process has ended
+    running = open(places.running, "a+")  # and locked until the process has ended
     hold(running)
+    running.truncate(0)
     running.write(str(os.getpid()))
     running.flush()
     log_to(places.log("gateway"))

@@ -13,8 +13,10 @@ class Places:
         self.root = root = pathlib.Path(root)
         self.token = root / "etc/mcp-gateway/.token"  # where E2B's SDKs read it
         self.installed = root / "opt/mcp-gateway"
+        self.repositories = root / "opt/mcp-gateway-github"
         self.state = root / "var/lib/mcp-gateway"
         self.logs = self.state / "log"
+        self.starting = self.state / "starting"  # locked by a start
         self.running = self.state / "running"  # locked by the gateway that serves
         self.waiting = self.state / "waiting.sock"
 

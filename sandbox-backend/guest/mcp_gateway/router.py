@@ -7,12 +7,15 @@ else from the first that can.
 """
 
 import re
+import sys
 
 import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+LIST_S = 30
+PAGES_MAX = 100
 LISTS = {
     "tools": (types.ListToolsRequest, types.ListToolsResult),
     "prompts": (types.ListPromptsRequest, types.ListPromptsResult),
@@ -36,23 +39,20 @@ class Router:
 
     # ---- lists
     async def all_of(self, kind):
-        """Each server's whole list, as (upstream, item). One that has ended has none."""
+        """Each server's whole list, as (upstream, item). A server that fails has none."""
         offered = "resources" if kind == "resource_templates" else kind
-        lists, errors = {}, []
+        lists = {}
 
         async def fetch(upstream):
             try:
                 lists[upstream] = await whole_list(upstream, kind)
             except MCPError as error:
-                if not upstream.ended:
-                    errors.append(error)
+                print(f"{upstream.name}: no list of {kind}: {error}", file=sys.stderr, flush=True)
 
         async with anyio.create_task_group() as tasks:
             for upstream in self.upstreams:
                 if getattr(upstream.offers, offered):
                     tasks.start_soon(fetch, upstream)
-        if errors:
-            raise errors[0]
         return [(upstream, item) for upstream in self.upstreams for item in lists.get(upstream, [])]
 
     async def named(self, kind):
@@ -65,6 +65,7 @@ class Router:
             name = item.name
             if name in self.shared[kind]:
                 name = re.sub("[^A-Za-z0-9_-]", "_", f"{upstream.name}_{name}")
+            name = free(name, routes)
             routes[name] = upstream, item.name
             out.append(item.model_copy(update={"name": name}))
         self.routes[kind] = routes
@@ -119,13 +120,22 @@ class Router:
         raise failed
 
 
+def free(name, taken):
+    """The name, or the name with a number if it is taken."""
+    number, out = 1, name
+    while out in taken:
+        number += 1
+        out = f"{name}_{number}"
+    return out
+
+
 async def whole_list(upstream, kind):
     """All pages of a list. A server that offers resources need not know their templates."""
     request, result = LISTS[kind]
     items, cursor = [], None
-    while True:
+    for _ in range(PAGES_MAX):
         try:
-            page = await upstream.ask(request(params=types.PaginatedRequestParams(cursor=cursor)), result)
+            page = await upstream.ask(request(params=types.PaginatedRequestParams(cursor=cursor)), result, seconds=LIST_S)
         except MCPError as error:
             if kind == "resource_templates" and error.code == types.METHOD_NOT_FOUND:
                 return items
@@ -133,4 +143,5 @@ async def whole_list(upstream, kind):
         items += getattr(page, kind)
         cursor = page.next_cursor
         if not cursor:
-            return items
+            break
+    return items

@@ -5,6 +5,7 @@ tests/sdk/test_sdk_mcp.py has what E2B's SDKs do with it, and tests/templates/te
 """
 
 import asyncio
+import concurrent.futures
 import fcntl
 import http.client
 import json
@@ -12,6 +13,7 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 
 import pytest
@@ -215,12 +217,14 @@ def test_no_token_no_gateway(gateway):
 
 def test_secrets_are_in_no_command_line(gateway):
     """Every process of a sandbox can read the others' command lines. The servers do not get the token."""
-    gateway.serves(gateway.probe(envs={"SECRET": KEY}))
+    gateway.serves(gateway.probe(envs={"SECRET": KEY}, installCmd="env > environment"))
+    assert TOKEN not in (gateway.root / "opt/mcp-gateway-github/one/probe/environment").read_text()
     seen = gateway.call("started")
     assert seen["environment"]["SECRET"] == KEY and TOKEN not in seen["environment"].values()
     for pid in (gateway.pid(), seen["pid"]):
         words = pathlib.Path(f"/proc/{pid}/cmdline").read_text()
         assert words and TOKEN not in words and KEY not in words
+    assert TOKEN not in pathlib.Path(f"/proc/{gateway.pid()}/environ").read_text()
 
 
 # ---- servers that do not start, or end
@@ -285,6 +289,9 @@ def test_settings_become_words_and_variables(gateway):
     ({"github/a": {"runCmd": "x"}}, "there is no server 'github/a'"),
     ({"github/a/..": {"runCmd": "x"}}, "there is no server 'github/a/..'"),
     ({"github/../b": {"runCmd": "x"}}, "there is no server 'github/../b'"),
+    ({"github/a/b": {"runCmd": 7}}, "runCmd and installCmd must be strings, and envs an object"),
+    ({"github/a/b": {"runCmd": "x", "installCmd": ["y"]}}, "runCmd and installCmd must be strings"),
+    ({"github/a/b": {"runCmd": "x", "envs": "A=b"}}, "and envs an object"),
     ({"github/a/b": {}}, "the server 'github/a/b' needs 'runCmd'"),
     ({"github/a/b": {"runCmd": "x", "cwd": "/"}}, "takes no 'cwd'; it takes runCmd, installCmd and envs"),
 ])
@@ -298,7 +305,31 @@ def test_a_repository_with_commands(gateway):
     gateway.serves({name: {"install_cmd": "cat words > made", "run_cmd": f"exec {probe()} $(cat made)", "envs": {"A": "b"}}})
     seen = gateway.call("started")
     assert seen["arguments"] == ["alpha"] and seen["environment"]["A"] == "b"
-    assert seen["directory"] == str(gateway.root / "opt/mcp-gateway/github/acme/tools.mcp")
+    assert seen["directory"] == str(gateway.root / "opt/mcp-gateway-github/acme/tools.mcp")
+
+
+def test_a_package_named_github_leaves_repositories_alone(gateway):
+    gateway.serves(gateway.probe())
+    assert "npm install @modelcontextprotocol/server-github@" in gateway.refuses({"github": {"personalAccessToken": KEY}})
+    (gateway.hub / "one").rename(gateway.hub / "gone")
+    (gateway.hub / "one").mkdir()
+    gateway.serves(gateway.probe())
+
+
+def test_an_installation_that_leaves_a_process(gateway):
+    """It holds the output, and the start does not wait for it."""
+    gateway.serves(gateway.probe(installCmd="setsid sleep 600 & echo $! > left"))
+    left = int((gateway.root / "opt/mcp-gateway-github/one/probe/left").read_text())
+    assert not gone(left)
+    os.kill(left, signal.SIGKILL)
+
+
+def test_two_starts_at_once(gateway):
+    """The second replaces the first."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        both = list(pool.map(gateway.start, [gateway.probe("one"), gateway.probe("two")]))
+    assert [done.returncode for done in both] == [0, 0], both
+    assert gateway.pid() and gateway.run("stop").returncode == 0 and gateway.pid() is None
 
 
 def test_what_needs_a_network_says_so(gateway):
