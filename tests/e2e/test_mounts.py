@@ -242,7 +242,7 @@ def test_a_target_that_leads_into_another_mount(daemon, made, project, tmp_path)
     run(daemon, made, "ln -s /project /again", user="root")
     for target in ("/again", "/again/below"):
         assert "leads into another mount" in mount(daemon, made, tmp_path, target, 400)["message"]
-    assert run(daemon, made, "rm -r /project/below; cat /project/a.txt") == "from the host\n"
+    assert run(daemon, made, "cat /project/a.txt") == "from the host\n" and not (project / "below").exists()
 
 
 @pytest.mark.only_in("microvm", reason="gVisor does not tell the number of a mount")

@@ -49,6 +49,7 @@ struct mounting {
     int listener;
     const char *fuse; // the descriptor of a mount that its parent has made; NULL: none
     long mount_id;    // of the mount that this program has made; -1: the kernel does not tell
+    bool unmounted;   // by somebody else
     struct fuse_session *session;
 };
 
@@ -115,20 +116,31 @@ static void unmount(int fd)
     umount2(path, MNT_DETACH);
 }
 
-// Two mounts at one place would end together, or each the other one.
+// Open the target, or the last directory on the way to it that is there.
+static int open_deepest(const char *target)
+{
+    char *path auto_free = xstrdup(target);
+    int fd = open_target(path);
+    for (char *slash; fd < 0 && (slash = strrchr(path, '/')) && slash > path;) {
+        *slash = '\0';
+        fd = open_target(path);
+    }
+    return fd;
+}
+
+// Two mounts at one place would end together, or each the other one. Nothing is made in a mount.
 static int make_target(const char *target, struct err *e)
 {
     struct stat st;
     struct statfs fs;
-    int fd auto_close = open_target(target);
-    if (fd < 0 && dir_make(target, 0755, e) < 0)
-        return -1;
-    if (fd < 0 && (fd = open_target(target)) < 0)
-        return err_sys(e, errno, "open %s", target);
-    if (fstatfs(fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC)
+    int fd auto_close = open_deepest(target);
+    bool answers = fd >= 0 && fstatfs(fd, &fs) == 0;
+    if (answers && fs.f_type == FUSE_SUPER_MAGIC)
         return err_set(e, ERR_CONFLICT, "%s leads into another mount", target);
-    if (fstatfs(fd, &fs) < 0 && errno == ENOTCONN) // of a program that was killed
+    if (fd >= 0 && !answers && errno == ENOTCONN) // of a program that was killed
         unmount(fd);
+    if (dir_make(target, 0755, e) < 0)
+        return -1;
     if (stat(target, &st) < 0 || !S_ISDIR(st.st_mode))
         return err_set(e, ERR_INVALID, "%s is not a directory", target);
     return 0;
@@ -177,8 +189,10 @@ static void serve_kernel(struct mounting *m, struct fuse_buf *buf)
 {
     while (!host_is_full() && !fuse_session_exited(m->session)) {
         int n = fuse_session_receive_buf(m->session, buf);
-        if (n == 0)
-            fuse_session_exit(m->session); // somebody unmounted the directory
+        if (n == 0) {
+            m->unmounted = true;
+            fuse_session_exit(m->session);
+        }
         if (n <= 0)
             return;
         fuse_session_process_buf(m->session, buf);
@@ -198,7 +212,7 @@ static void run(struct mounting *m)
         host_serve();
         serve_kernel(m, &buf);
     }
-    int target auto_close = m->fuse ? -1 : open_target(m->target);
+    int target auto_close = m->fuse || m->unmounted ? -1 : open_target(m->target);
     if (target >= 0 && mount_id(target) == m->mount_id)
         unmount(target);
     free(buf.mem);
