@@ -20,6 +20,7 @@
 #include "sandbox-backend/cli/copy/sync_rules.h"
 #include "sandbox-backend/cli/copy/sync_state.h"
 
+#define PERMISSIONS   0777
 #define FEW_DELETIONS 10 // of the sandbox, which --only out never asks about
 #define NAMED_MAX     50 // conflicts and skipped names of a result in JSON
 
@@ -70,14 +71,22 @@ static bool is_same_now(const struct entry *a, const struct entry *b)
     return a->type == 'd' || (a->type == 'f' && a->size == b->size && is_same_time(a, b));
 }
 
+static bool has_same_mode(const struct entry *a, const struct entry *b)
+{
+    return a->type != 'f' || (a->mode & PERMISSIONS) == (b->mode & PERMISSIONS);
+}
+
 static enum action judge(const struct turn *t, const struct item *i)
 {
-    bool here = sync_state_differs(i->host, listing_find(&t->state.host, i->path));
-    bool there = sync_state_differs(i->guest, listing_find(&t->state.guest, i->path));
+    const struct entry *was_here = listing_find(&t->state.host, i->path);
+    const struct entry *was_there = listing_find(&t->state.guest, i->path);
+    bool here = sync_state_differs(i->host, was_here);
+    bool there = sync_state_differs(i->guest, was_there);
     if (!here && !there)
         return i->host && i->guest ? KEEP : FORGET;
-    if (here && there && i->host && i->guest && is_same_now(i->host, i->guest))
-        return NOTE;
+    if (here && there && i->host && i->guest && is_same_now(i->host, i->guest) &&
+        (!was_here || !was_there || has_same_mode(i->host, i->guest)))
+        return NOTE; // at first they may differ by an umask
     if (!i->host && !i->guest)
         return FORGET;
     if (!i->host) // deleted here, or new there: what changed wins over a deletion

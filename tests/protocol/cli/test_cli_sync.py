@@ -135,6 +135,16 @@ def test_a_conflict_within_one_second(fake, host, guest):
     settled(fake, host, guest)
 
 
+def test_other_permissions_on_both_sides_are_a_conflict(fake, host, guest):
+    write(host / "f", "text")
+    sync(fake, host, guest)
+    (host / "f").chmod(0o700)
+    (guest / "f").chmod(0o600)
+    (conflict,) = sync(fake, host, guest)["conflicts"]
+    assert {(host / name).stat().st_mode & 0o777 for name in ("f", conflict["kept"])} == {0o700, 0o600}
+    settled(fake, host, guest)
+
+
 def test_the_first_time_equal_files_are_no_conflict(fake, host, guest):
     write(host / "same", "text")
     write(guest / "same", "text")
