@@ -207,6 +207,10 @@ WEB_SCRIPTS := $(filter-out %/app.js,$(filter %.js,$(WEB_FILES))) $(SB)/web/stat
 WEB_SERVED  := $(B)/gen/web/app.js $(filter-out %.js,$(WEB_FILES))
 $(B)/gen/web/app.js: $(WEB_SCRIPTS) Makefile
 	@mkdir -p $(@D)
+	@! grep -n '^import ' $(WEB_SCRIPTS) | grep -v ":import { [A-Za-z, ]* } from '\./[a-z]*\.js';$$" || { echo 'an import that cannot be joined' >&2; exit 1; }
+	@! grep -hE '^import .* as ' $(WEB_SCRIPTS)
+	@! sed -nE 's/^(export )?(async )?(const|let|function|class) ([A-Za-z_]+).*/\4/p' $(WEB_SCRIPTS) | sort | uniq -d | grep . || \
+	    { echo 'a name is declared twice in the page' >&2; exit 1; }
 	@{ echo '// SPDX-License-Identifier: Apache-2.0'; sed '/^import /d; /^\/\/ SPDX/d' $(WEB_SCRIPTS); } >$@
 XTERM_DIR := $(if $(SAN),$(dir $(BUILD)),$(BUILD)/)xterm
 XTERM     := $(wildcard $(XTERM_DIR)/files/*)

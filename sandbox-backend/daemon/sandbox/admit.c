@@ -237,7 +237,8 @@ void usage_note_network(struct sandbox *sb, enum usage_note when)
         if (which == MACHINE_NET_POLICY && is_time)
             note_reached(sb, s, when == USAGE_NOTE_LAST);
     }
-    if (memcmp(&before, &sb->noted, sizeof before) != 0)
+    if (before.reached != sb->noted.reached ||
+        memcmp(before.refused, sb->noted.refused, sizeof before.refused) != 0)
         keep_noted(sb);
 }
 

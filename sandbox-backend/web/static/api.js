@@ -115,14 +115,20 @@ export async function apiList(path) {
 export function watch(look, onError) {
   const made = { over: false, again, leave };
   let timer = null;
+  let looking = false; // one look at a time: two could take the same lines
+  let wanted = false; // another one, as soon as this has ended
 
-  function again() {
+  async function again() {
     clearTimeout(timer);
     if (made.over || document.hidden) return;
-    look(made).catch(onError).finally(() => {
-      clearTimeout(timer); // of another look that has ended meanwhile
-      if (!made.over) timer = setTimeout(again, LOOK_EVERY_MS);
-    });
+    wanted = looking;
+    if (looking) return;
+    looking = true;
+    await look(made).catch(onError);
+    looking = false;
+    if (made.over) return;
+    if (wanted) again();
+    else timer = setTimeout(again, LOOK_EVERY_MS);
   }
 
   function leave() {

@@ -198,7 +198,7 @@ async function begin() {
   let first = null;
   try {
     await signIn(() => { first = firstFigures(); });
-    first = await (first ?? firstFigures());
+    first ??= firstFigures();
   } catch (error) {
     signedOut(error);
     return;
@@ -207,8 +207,8 @@ async function begin() {
   make.disabled = false;
   if (!make.onclick) make.onclick = () => during(make, newSandbox);
   detailView.replaceChildren();
-  if (first) onFigures(first);
-  listen();
+  Promise.resolve(first).then(answer => { if (answer && session && !heard) onFigures(answer); }).finally(listen);
+  setTimeout(listen, 1000); // a daemon may take long
 }
 
 setTheme(storedTheme());
