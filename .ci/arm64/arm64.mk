@@ -15,6 +15,7 @@ arm64: $(SYSROOT)/.done
 # Tests that user emulation cannot run, each with its reason.
 NOT_EMULATED := $(shell sed 's/ *\#.*//' .ci/arm64/not-emulated)
 ARM64_UNITS  := $(patsubst tests/unit/%.c,$(ARM64)/test/unit/%,$(filter-out $(NOT_EMULATED),$(UNIT_SRC)))
+ARM64_REPLAYS := $(filter-out $(patsubst tests/fuzz/%.c,%,$(NOT_EMULATED)),$(notdir $(REPLAYS)))
 ARM64_RUN    := $(abspath $(ARM64))/run
 ARM64_MACHINE := $(abspath $(ARM64))/machine
 ARM64_ENV    := $(TEST_ENV) BIN=$(ARM64_RUN) ENVD=$(ARM64_RUN)/envd ARM64_MACHINE=$(ARM64_MACHINE) \
@@ -24,7 +25,7 @@ ARM64_PROVE  := prove --statefile $(ARM64)/unit.prove --exec 'timeout -k 5 180 q
 test-arm64: arm64 $(TEST_PROGRAMS) $(B)/test/initramfs-pack $(VENV)/.done
 	@rm -f $(ARM64)/unit.prove
 	@$(ARM64_PROVE) -j $(shell nproc) --state=save $(ARM64_UNITS) || { echo "repeated, alone:"; $(ARM64_PROVE) --state=failed; }
-	@for f in $(notdir $(REPLAYS)); do timeout -k 5 180 qemu-aarch64-static -L $(SYSROOT) $(ARM64)/test/replay/$$f \
+	@for f in $(ARM64_REPLAYS); do timeout -k 5 180 qemu-aarch64-static -L $(SYSROOT) $(ARM64)/test/replay/$$f \
 	    tests/fuzz/corpus/$${f#fuzz_} >$(ARM64)/replay.log || { cat $(ARM64)/replay.log; exit 1; }; done
 	@.ci/arm64/wrappers $(ARM64_RUN) $(abspath $(B)/bin) $(SYSROOT) $(abspath $(ARM64))/guest/envd $(abspath $(ARM64))/bin/cubby-netd
 	@.ci/arm64/machine $(ARM64_MACHINE) $(B)/test/initramfs-pack $(ARM64)/guest
