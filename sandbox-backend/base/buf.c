@@ -125,9 +125,7 @@ const char *buf_str(const struct buf *b)
 
 char *buf_take(struct buf *b)
 {
-    if (!b->data)
-        buf_add(b, "", 0);
-    char *data = b->data;
+    char *data = b->data ? b->data : xstrdup("");
     *b = BUF_INIT;
     return data;
 }
