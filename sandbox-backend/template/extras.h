@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a template of Debian packages gets beside them: packages of pip and npm, files, a script.
+// Additions to a template of Debian packages: packages of pip and npm, files, a script.
 #pragma once
 #include <stdbool.h>
 

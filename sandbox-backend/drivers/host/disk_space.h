@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a failure comes from a full disk of the host.
+// Finds out whether a failure comes from a full disk of the host.
 //
 // mkfs.erofs, mke2fs, skopeo and the other tools of a build tell this only in their output, whose
 // file is often on the same disk. Some remove their files when they fail, so that there is room
@@ -11,7 +11,7 @@
 
 #include "sandbox-backend/base/err.h"
 
-// What is needed to name the disk, if it was not quite full.
+// The evidence that an error needs before it names a disk that was not quite full.
 enum disk_evidence {
     DISK_LITTLE_ROOM, // the message then says that it may be full
     DISK_WORDS,       // the error or the log tells of a full disk, or the error's code

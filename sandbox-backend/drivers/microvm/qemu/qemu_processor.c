@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs by the processor that QEMU shows to its guest: its model, its clock, and the guest
-// kernel's arguments.
+// Settings that depend on the processor that QEMU shows to its guest: its model, its clock, and the
+// guest kernel's arguments.
 //
 // Choices for x86-64, each measured with QEMU 7.2 and Debian's 6.1 cloud kernel:
 // - CPU under TCG: qemu64 with the features that x86-64-v2 adds. `max` has AVX2: glibc then uses
