@@ -37,7 +37,7 @@ class Client(threading.Thread):
         self.fleet, self.sandboxes, self.random = fleet, sandboxes, random.Random(seed)
         self.over = threading.Event()
         self.seen = collections.Counter()
-        self.wrong, self.own, self.cuts = [], [], []
+        self.wrong, self.own, self.cuts, self.odd = [], [], [], []
 
     def note(self, node, answer, good, sandbox=None):
         if answer is None:
@@ -50,6 +50,8 @@ class Client(threading.Thread):
             self.wrong.append((node, answer.body))
         else:
             self.seen[node, answer.status] += 1
+            if node not in (KILLED, "any", "create"):
+                self.odd.append(f"{node}: {answer.status} {answer.body[:300]!r}")
 
     def ask(self, *words, **more):
         began = time.monotonic()
@@ -150,7 +152,7 @@ def under_load():
                   "requests": sum(seen.values()), "per_second": round(sum(seen.values()) / seconds), "failed": failed,
                   "back_after_s": round(back, 2), "moved_in_s": round(moved, 2), "moves": said,
                   "left_behind": fleet.nodes[DRAINED].directories(), "twice": len(listed) - len(set(listed)), "lost": lost, "wrong_node": wrong,
-                  "cuts": [cut for c in clients for cut in c.cuts],
+                  "cuts": [cut for c in clients for cut in c.cuts], "odd": [odd for c in clients for odd in c.odd],
                   "missing_in_list": sorted(expected - set(listed)), "unexpected_failures": elsewhere}
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda s: fleet.request("DELETE", f"/sandboxes/{s}"), listed))
