@@ -10,8 +10,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/copy/listing.h"
 #include "sandbox-backend/cli/copy/sync_rules.h"
-
-#define INPUT_MAX 4096 // a match may take the square of the length
+#include "tests/fuzz/path_and_rules.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,16 +30,15 @@ static void check_others(const char *rules, size_t len, const char *path, bool i
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const char *text = (const char *)data;
-    const char *stop = size ? memchr(text, '\n', size) : NULL;
-    if (!stop || size > INPUT_MAX || memchr(text, '\0', (size_t)(stop - text)))
+    char *path auto_free = NULL;
+    const char *rules;
+    size_t len;
+    if (!path_and_rules(data, size, &path, &rules, &len))
         return 0;
-    char *path auto_free = xstrndup(text, (size_t)(stop - text));
-    size_t len = size - (size_t)(stop + 1 - text);
     struct err e = ERR_INIT;
     if (!listing_path_is_plain(path))
         return 0;
-    struct sync_rules *r = sync_rules_new(stop + 1, len, &e);
+    struct sync_rules *r = sync_rules_new(rules, len, &e);
     assert((r != NULL) == !err_is(&e));
     if (!r)
         return 0;
@@ -48,6 +46,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool is_hidden = sync_rules_hide(r, path);
     assert(!is_hidden || sync_rules_hide(r, below));
     sync_rules_free(r);
-    check_others(stop + 1, len, path, is_hidden);
+    check_others(rules, len, path, is_hidden);
     return 0;
 }
