@@ -110,7 +110,7 @@ def test_the_daemon_is_started_once(home):
         answers = list(pool.map(lambda _: home.cubby(*unknown, check=False), range(6)))
     assert [a.returncode for a in answers] == [125] * 6
     assert all(b"z" * 20 in a.stderr or b"no sandbox" in a.stderr for a in answers), answers
-    assert len(home.processes("cubbyd")) == 1
+    assert len(home.daemons()) == 1
 
 
 def test_daemon_in_the_foreground(home):

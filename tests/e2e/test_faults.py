@@ -142,7 +142,7 @@ def test_two_servers_start_one_daemon(home, tmp_path):
     created = {server.tool_result(request)["sandbox_id"]
                for server, request in zip(servers, requests)}
     assert len(created) == len(servers)
-    assert len(home.processes("cubbyd")) == 1
+    assert len(home.daemons()) == 1
     for server in servers:
         server.close()
 

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 
-from proc import descriptors
+from proc import descriptors, parent
 
 BIN = pathlib.Path(os.environ["BIN"])
 TEST_HOME = pathlib.Path(os.environ.get("CUBBY_TEST_HOME", "/nonexistent"))
@@ -77,9 +77,14 @@ class Home:
                     found[int(entry.name)] = name
         return found
 
+    def daemons(self):
+        """The pids of its daemons: one, or none. A child has its parent's name until its execve."""
+        found = self.processes("cubbyd")
+        return [pid for pid in found if parent(pid) not in found]
+
     def daemon(self):
         """The pid of its daemon, or None."""
-        return next(iter(self.processes("cubbyd")), None)
+        return next(iter(self.daemons()), None)
 
     def stop_daemon(self):
         """Ends the daemon cleanly, and with it its sandboxes."""

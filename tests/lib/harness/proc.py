@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What processes have open, as /proc shows it. A process opens and closes while it is looked at."""
 import os
+import pathlib
 
 
 def descriptors(pid):
@@ -13,3 +14,12 @@ def descriptors(pid):
         except FileNotFoundError:
             continue
     return found
+
+
+def parent(pid):
+    """The pid of a process's parent; 0 if the process has ended."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(stat.rpartition(")")[2].split()[1])

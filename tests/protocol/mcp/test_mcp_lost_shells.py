@@ -11,6 +11,7 @@ import time
 from harness import wait_for
 from mcp_envd import real, sandbox, start  # noqa: F401
 from mcp_shells import children, exists, failure, keepers, kill_tree, nap, place, run, server, sleeping, streams  # noqa: F401
+from proc import parent
 
 WAIT4 = 61  # the system call
 NOT_RUN = ("session_lost: the shell of session 'main' was killed, or its files were removed, before the command began, so the command was "
@@ -134,16 +135,12 @@ def open_of(file):
     return [pid for pid in found if pid != os.getpid()]
 
 
-def parent_of(pid):
-    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
-
-
 def test_a_call_right_after_a_late_start(server, sandbox, run, real, tmp_path):  # noqa: F811
     """It gets another shell, rather than the error of the shell that is being killed."""
     profile(real, f"echo $$ >{tmp_path}/pid; exec sleep {nap(7009)}")
     first = server.start_tool("run_command", sandbox_id=sandbox, session="main", command="true", timeout=6)
     pid = wait_for(lambda: exists(tmp_path / "pid")).strip()
-    reporter = parent_of(pid)  # tells the keeper that the shell has ended
+    reporter = parent(pid)  # tells the keeper that the shell has ended
     os.kill(reporter, signal.SIGSTOP)
     assert failure(server, first).startswith("timeout: the shell of session 'main' did not start in time")
     wait_for(lambda: ") Z " in exists(pathlib.Path(f"/proc/{pid}/stat")), what="the shell is killed")
