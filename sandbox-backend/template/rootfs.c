@@ -58,6 +58,9 @@ static const char CUSTOMIZE[] =
     // A sandbox is disposable, so pip may install beside Debian's packages (PEP 668).
     "printf '[global]\\nbreak-system-packages = true\\ndisable-pip-version-check = true\\n"
     "root-user-action = ignore\\n' > \"$root/etc/pip.conf\"\n"
+    // In a mount, files have other owners and numbers than on the host. Without this, git in the
+    // sandbox and git on the host would each read all files again after the other one.
+    "printf '[core]\\n\\tcheckStat = minimal\\n' > \"$root/etc/gitconfig\"\n"
     // Every command runs in a login shell. Debian's profile starts a program (id) and reads the
     // file for interactive shells each time. This profile does neither. It sets UTF-8, because no
     // PAM session does.

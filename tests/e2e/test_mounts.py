@@ -58,6 +58,20 @@ def reads(daemon, sandbox, path):
     return wait_for(lambda: daemon.command(sandbox, f"cat {path} 2>/dev/null")[1], 60, path).decode()
 
 
+def test_git_trusts_an_index_of_the_host(daemon, made, tier, tmp_path):  # noqa: F811
+    """Otherwise it would read every file, and write the index so that the host's git reads every file again."""
+    if tier == "gvisor":
+        pytest.skip("its kernel cannot map files of a mount, so git does not work there")
+    (tmp_path / "old.txt").write_text("committed\n")
+    os.utime(tmp_path / "old.txt", (1_700_000_000, 1_700_000_000))  # git reads a file again that is as new as its index
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-qm", "one"]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    index = (tmp_path / ".git" / "index").read_bytes()
+    mount(daemon, made, tmp_path, "/repository")
+    assert run(daemon, made, "git -C /repository status --porcelain") == ""
+    assert (tmp_path / ".git" / "index").read_bytes() == index
+
+
 def test_both_sides_see_the_same(daemon, made, project):
     assert run(daemon, made, "cat /project/a.txt") == "from the host\n"
     assert run(daemon, made, "stat -c '%U %a' /project/a.txt") == "user 644\n"
