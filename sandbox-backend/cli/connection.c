@@ -275,7 +275,7 @@ int connection_drain(struct connection *c, bool wakes, struct err *e)
     return outcome(c, &w);
 }
 
-json_t *connection_move(struct connection *c, const char *id, const char *node, bool cut,
+json_t *connection_move(struct connection *c, const char *id, const char *node, const char *cut,
                         struct err *e)
 {
     struct wait w = {.loop = &c->loop, .e = e};

@@ -97,7 +97,7 @@ int connection_key_remove(struct connection *c, const char *name, struct err *e)
 json_t *connection_volumes(struct connection *c, struct err *e);
 json_t *connection_health(struct connection *c, struct err *e);
 int connection_drain(struct connection *c, bool wakes, struct err *e);
-json_t *connection_move(struct connection *c, const char *id, const char *node, bool cut,
+json_t *connection_move(struct connection *c, const char *id, const char *node, const char *cut,
                         struct err *e);
 int connection_move_cancel(struct connection *c, const char *id, struct err *e);
 int connection_moved(struct connection *c, const char *id, struct err *e);

@@ -447,8 +447,9 @@ struct client_op *client_health(struct client *c, client_json_cb cb, void *ctx);
 // Take no new sandboxes; and, unless `wakes`, wake none.
 struct client_op *client_drain(struct client *c, bool wakes, client_done_cb cb, void *ctx);
 // Begin to move a sandbox: it is hibernated. Gets {"ran", "again"}: it ran; an earlier command
-// began this. ERR_BUSY: it answers requests, which `cut` would cut.
-struct client_op *client_move(struct client *c, const char *id, const char *node, bool cut,
+// began this. `cut`: "nothing", "streams" (of commands, files and upgraded connections) or "all".
+// ERR_BUSY: it answers other requests.
+struct client_op *client_move(struct client *c, const char *id, const char *node, const char *cut,
                               client_json_cb cb, void *ctx);
 struct client_op *client_move_cancel(struct client *c, const char *id, client_done_cb cb,
                                      void *ctx);

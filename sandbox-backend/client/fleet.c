@@ -50,10 +50,10 @@ struct client_op *client_drain(struct client *c, bool wakes, client_done_cb cb, 
     return tell(c, "POST", wakes ? "/drain" : "/drain?wakes=off", cb, ctx);
 }
 
-struct client_op *client_move(struct client *c, const char *id, const char *node, bool cut,
+struct client_op *client_move(struct client *c, const char *id, const char *node, const char *cut,
                               client_json_cb cb, void *ctx)
 {
-    char *query auto_free = str_printf("/move?to=%s%s", node, cut ? "&cut=1" : "");
+    char *query auto_free = str_printf("/move?to=%s&cut=%s", node, cut);
     char *target auto_free = client__about(id, query);
     return ask(c, "POST", target, HIBERNATE_MS, cb, ctx);
 }

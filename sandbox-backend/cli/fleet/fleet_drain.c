@@ -24,7 +24,8 @@
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/template/move/sandbox_archive.h"
 
-#define REQUESTS_MS  3000 // for requests under way to end by themselves
+#define STREAMS_MS   3000  // for all that is under way to end by itself
+#define REQUESTS_MS  30000 // for requests; streams are cut before
 #define LOOK_MS      100
 #define ANSWER_BYTES 4096
 #define EXIT_STAYS   1
@@ -144,8 +145,9 @@ static json_t *begin(struct drain *d, const char *id, struct err *e)
 {
     json_t *begun = NULL;
     for (int ms = 0;; ms += LOOK_MS) {
+        const char *cut = ms < STREAMS_MS ? "nothing" : ms < REQUESTS_MS ? "streams" : "all";
         *e = ERR_INIT;
-        begun = connection_move(&d->c, id, d->to, ms >= REQUESTS_MS, e);
+        begun = connection_move(&d->c, id, d->to, cut, e);
         if (begun || e->code != ERR_BUSY || ms >= REQUESTS_MS || tool_interrupted())
             return begun;
         pause_ms(LOOK_MS);

@@ -56,8 +56,11 @@ int api_move(struct api_call *c, struct err *e)
         reply_moving(c->req, c->sb, true);
         return 0;
     }
+    enum move_cuts cuts = str_eq(query(c, "cut"), "all")       ? MOVE_CUTS_ALL
+                          : str_eq(query(c, "cut"), "streams") ? MOVE_CUTS_STREAMS
+                                                               : MOVE_CUTS_NOTHING;
     struct api_later *later = api_later_new(c);
-    int begun = move_begin(c->sb, node, str_eq(query(c, "cut"), "1"), on_moving, later, e);
+    int begun = move_begin(c->sb, node, cuts, on_moving, later, e);
     if (begun < 0) {
         c->error_code = e->code == ERR_BUSY       ? "sandbox_in_use"
                         : e->code == ERR_CONFLICT ? "sandbox_in_transition"

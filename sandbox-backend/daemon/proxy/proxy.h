@@ -39,6 +39,10 @@ void proxy_enter(struct sandbox *sb, struct http_request *req, const struct prox
 bool proxy_has_token(struct http_request *req, const struct sandbox *sb,
                      const struct proxy_target *to);
 
+// Return whether a request waits for its answer or gets it, other than streams that last as long as
+// something runs: Connect's, a watch of files, an upgraded connection.
+bool proxy_answers(const struct sandbox *sb);
+
 // Cut every stream of a sandbox that is being ended or paused.
 void proxy_cut_streams(struct sandbox *sb);
 // Do the same, and close the exposed ports of a sandbox that is being ended.

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/limits.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/connect/connect.h"
 #include "sandbox-backend/daemon/calls/call_tap.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/proxy/ports.h"
@@ -392,7 +393,24 @@ static void on_answer_end(const struct err *e, void *ctx)
                     e->msg);
 }
 
-// ---- ended from outside
+// ---- seen and ended from outside
+static bool lasts(const struct proxy_stream *s)
+{
+    const char *type = http_request_header(s->req, "Content-Type");
+    return s->use == ROUTE_OPENED || http_request_upgrade(s->req) ||
+           (type &&
+            (str_starts(type, CONNECT_STREAM_TYPE) || str_starts(type, CONNECT_STREAM_PROTO_TYPE)));
+}
+
+bool proxy_answers(const struct sandbox *sb)
+{
+    const struct proxy_stream *s;
+    LIST_FOREACH (s, &sb->streams, link)
+        if (!lasts(s))
+            return true;
+    return false;
+}
+
 static void on_client_gone(void *ctx)
 {
     struct proxy_stream *s = ctx;

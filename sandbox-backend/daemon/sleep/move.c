@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/fault.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/proxy/proxy.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
@@ -114,7 +115,14 @@ static void on_hibernated(struct sandbox *sb, const struct err *e, void *ctx)
     free(d);
 }
 
-int move_begin(struct sandbox *sb, const char *node, bool cuts, sandbox_cb cb, void *ctx,
+static bool is_protected(const struct sandbox *sb, enum move_cuts cuts)
+{
+    if (sb->state != SANDBOX_RUNNING || cuts == MOVE_CUTS_ALL)
+        return false;
+    return cuts == MOVE_CUTS_STREAMS ? proxy_answers(sb) : sb->stream_count > 0;
+}
+
+int move_begin(struct sandbox *sb, const char *node, enum move_cuts cuts, sandbox_cb cb, void *ctx,
                struct err *e)
 {
     if (sb->moving)
@@ -128,7 +136,7 @@ int move_begin(struct sandbox *sb, const char *node, bool cuts, sandbox_cb cb, v
     if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_PAUSED)
         return err_set(e, ERR_CONFLICT, "it is %s; try again in a moment",
                        sandbox_state_name(sb->state));
-    if (!cuts && sb->state == SANDBOX_RUNNING && sb->stream_count) // passive ones are cut as well
+    if (is_protected(sb, cuts))
         return err_set(e, ERR_BUSY, "it answers requests");
     struct departure *d = xmalloc(sizeof *d);
     *d = (struct departure){

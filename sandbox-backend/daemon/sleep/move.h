@@ -20,10 +20,13 @@
 
 // Check that the sandbox can be moved at all; the error says why it stays.
 int move_check(const struct sandbox *sb, struct err *e);
+// What a move may cut in a sandbox that runs.
+enum move_cuts { MOVE_CUTS_NOTHING, MOVE_CUTS_STREAMS /* proxy_answers */, MOVE_CUTS_ALL };
+
 // Begin, unless the sandbox is moving to this node already. After a failure it is not moving.
-// ERR_CONFLICT: its state changes just now, or it is moving to another node. ERR_BUSY: it answers
-// requests, which would be cut; not with `cuts`.
-int move_begin(struct sandbox *sb, const char *node, bool cuts, sandbox_cb cb, void *ctx,
+// ERR_CONFLICT: its state changes just now, or it is moving to another node. ERR_BUSY: it has
+// requests that `cuts` protects.
+int move_begin(struct sandbox *sb, const char *node, enum move_cuts cuts, sandbox_cb cb, void *ctx,
                struct err *e);
 // A command goes on with the move: let requests wait, if they do not do so already.
 void move_hold(struct sandbox *sb);

@@ -138,7 +138,7 @@ void pause__stay_running(struct pausing *p)
     pause__settle(p, SANDBOX_RUNNING);
 }
 
-static void freeze(struct pausing *p, bool asleep)
+static void freeze(struct pausing *p, bool asleep, bool cuts)
 {
     struct sandbox *sb = p->sb;
     pause__begin(p, OPERATION_PAUSE, GOAL_FROZEN, asleep ? "put to sleep" : "paused",
@@ -148,7 +148,7 @@ static void freeze(struct pausing *p, bool asleep)
         fail_freeze(p);
         return;
     }
-    if (!asleep)
+    if (cuts)
         proxy_cut_streams(sb);
     usage_stop_asking(sb);
     bool is_still = machine_is_paused(sb->machine);
@@ -215,7 +215,7 @@ static void begin_for(struct pausing *p, struct pause_waiter *w)
     else if (w->goal == GOAL_DISK)
         disk_pause__start(p);
     else if (running)
-        freeze(p, w->leaves);
+        freeze(p, w->leaves, true);
     else
         hibernate__start(p);
 }
@@ -264,8 +264,6 @@ void pause__leave(struct sandbox *sb, sandbox_cb cb, void *ctx)
     struct pausing *p = pausing_of(sb);
     struct pause_waiter *w = add_waiter(p, GOAL_HIBERNATED, cb, ctx);
     w->leaves = true;
-    if (sb->state == SANDBOX_RUNNING)
-        proxy_cut_streams(sb);
     if (sandbox_is_hibernated(sb))
         operation_wait(sb, &p->wish);
     else
@@ -274,7 +272,7 @@ void pause__leave(struct sandbox *sb, sandbox_cb cb, void *ctx)
 
 void pause_sleep(struct sandbox *sb)
 {
-    freeze(pausing_of(sb), true);
+    freeze(pausing_of(sb), true, false);
 }
 
 // Without its memory, a sandbox that is asleep has to be woken first, to write its file systems.
@@ -292,7 +290,7 @@ void pause_overdue(struct sandbox *sb)
     else if (sb->auto_pause_disk)
         disk_pause__start(pausing_of(sb));
     else if (sb->state == SANDBOX_RUNNING)
-        freeze(pausing_of(sb), false);
+        freeze(pausing_of(sb), false, true);
     else
         show_paused(sb);
 }
@@ -301,7 +299,7 @@ void pause_again(struct sandbox *sb, sandbox_cb cb, void *ctx)
 {
     struct pausing *p = pausing_of(sb);
     add_waiter(p, GOAL_FROZEN, cb, ctx)->begun = true;
-    freeze(p, sb->asleep);
+    freeze(p, sb->asleep, !sb->asleep);
 }
 
 void pause_deepen(struct sandbox *sb)

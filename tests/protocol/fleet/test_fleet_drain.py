@@ -11,6 +11,7 @@ import secrets
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -326,11 +327,32 @@ def test_exposed_ports_are_opened_at_the_other_node(fleet):
         assert fleet.request("GET", "/", port=port["hostPort"]).body == b"hi"
 
 
+def test_a_request_gets_its_answer_before_the_move(fleet):
+    """It takes longer than streams have."""
+    began = threading.Event()
+
+    def serve(connection):
+        read_head(connection)
+        began.set()
+        time.sleep(4)  # it works
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+    with Guest(serve) as guest:
+        sandbox = fleet.create("a")["sandboxID"]
+        slow = fleet.connection()
+        slow.request("GET", "/", headers={"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": str(guest.port)})
+        assert began.wait(30)
+        assert fleet.drain() == {sandbox: "moved"}
+        answer = slow.getresponse()
+        assert (answer.status, answer.read()) == (200, b"hi")
+        slow.close()
+
+
 def test_streams_are_cut_and_the_end_time_comes_there(fleet):
     made = fleet.create("a", timeout=600)
     hangs = fleet.connection()
-    hangs.request("GET", "/hang", headers={"E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983",
-                                           "X-Access-Token": made["envdAccessToken"]})
+    hangs.request("POST", "/hang", headers={"E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983",
+                                            "X-Access-Token": made["envdAccessToken"],
+                                            "Content-Type": "application/connect+json"})
     wait_for((fleet.nodes["a"].directory(made["sandboxID"]) / "hanging").exists, 30, "it is not answered")
     assert fleet.drain() == {made["sandboxID"]: "moved"}
     assert hangs.getresponse().status == 502  # it may have acted on it
