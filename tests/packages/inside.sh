@@ -64,6 +64,7 @@ idle() {
     unset CUBBY_TIER
 }
 while grep -qzx '[f]inish' /proc/[0-9]*/cmdline 2>/dev/null; do sleep 0.2; done
+echo "gvisor $(tail -n 1 /var/lib/cubby/finish.log)"
 idle microvm
 idle gvisor
 # Another user finds the template that root made.
