@@ -25,8 +25,16 @@
 struct cp {
     const char *user;
     bool resumes, quiet, as_json, keeps_links;
-    const char *host, *guest; // the two paths
-    bool is_inward;           // to the sandbox
+    const char *host, *guest;         // the two paths
+    const char *source, *destination; // as they were given
+    bool is_inward;                   // to the sandbox
+};
+
+// Where a copy goes.
+struct place {
+    char *path;     // owned
+    char type;      // what is there, as in struct remote_stat; 0: nothing
+    bool is_within; // the directory that was given exists, and gets the copy inside
 };
 
 bool copy_operand(const char *text, char **id, const char **path)
@@ -111,6 +119,11 @@ static struct entry entry_of(const struct stat *st, char *path)
                           .nanoseconds = st->st_mtim.tv_nsec};
 }
 
+// envd writes files as root, so it does not refuse this. $1: the destination, which is absolute.
+static const char MAY_WRITE[] =
+    "d=${1%/*}; until [ -e \"${d:-/}\" ]; do d=${d%/*}; done; [ -w \"${d:-/}\" ] && exit 0; "
+    "echo \"the user may not write in ${d:-/}; with --user root, root writes\" >&2; exit 1";
+
 static int send_one(const struct cp *o, struct moving *t, int fd, const struct stat *st,
                     const char *to, struct err *e)
 {
@@ -125,7 +138,8 @@ static int send_one(const struct cp *o, struct moving *t, int fd, const struct s
         t->count.unchanged++;
         return 0;
     }
-    bool bare = remote_script(t->remote, ":", NULL, NULL, 0, &why) < 0;
+    const char *args[] = {to, NULL};
+    bool bare = remote_script(t->remote, MAY_WRITE, args, NULL, 0, &why) < 0;
     if (bare && why.code != ERR_NOT_FOUND)
         return err_set(e, why.code, "%s", why.msg);
     bar_start(&t->bar, !o->quiet, entry.size);
@@ -165,8 +179,8 @@ static char *host_name(const char *path, struct err *e)
     return real ? xstrdup(str_base(real)) : NULL;
 }
 
-// Find where a copy of the host's source goes: *path is a new string, *type what is there.
-static int send_to(const struct cp *o, struct remote *r, bool is_dir, char **path, char *type,
+// Find where a copy of the host's source goes.
+static int send_to(const struct cp *o, struct remote *r, bool is_dir, struct place *to,
                    struct err *e)
 {
     struct remote_stat there;
@@ -174,42 +188,53 @@ static int send_to(const struct cp *o, struct remote *r, bool is_dir, char **pat
     char *name auto_free = host_name(o->host, e);
     if (!name || remote_stat(r, o->guest, &there, e) < 0)
         return -1;
-    *path = there.path ? there.path : copy_absolute(r, o->guest, e);
-    *type = there.type;
-    if (!*path)
+    to->path = there.path ? there.path : copy_absolute(r, o->guest, e);
+    to->type = there.type;
+    if (!to->path)
         return -1;
     if (there.type != 'd' || (is_dir && means_contents(given)))
         return 0;
-    char *above auto_free = *path;
-    *path = str_printf("%s/%s", str_eq(above, "/") ? "" : above, name);
-    if (remote_stat(r, *path, &there, e) < 0)
+    char *above auto_free = to->path;
+    to->path = str_printf("%s/%s", str_eq(above, "/") ? "" : above, name);
+    to->is_within = true;
+    if (remote_stat(r, to->path, &there, e) < 0)
         return -1;
-    *type = there.type;
+    to->type = there.type;
     free(there.path);
     return 0;
 }
 
-static int copy_in(const struct cp *o, struct moving *t, struct err *e)
+static int send_source(const struct cp *o, struct moving *t, int fd, const struct stat *st,
+                       const struct place *to, struct err *e)
+{
+    bool is_dir = S_ISDIR(st->st_mode);
+    char type = to->type;
+    if (is_dir && type && type != 'd')
+        return err_set(e, ERR_INVALID, "%.200s in the sandbox is not a directory", to->path);
+    if (!is_dir && (type == 'd' || (!type && !to->is_within && str_ends(o->guest, "/"))))
+        return err_set(e, ERR_INVALID, "%.200s in the sandbox is %s directory", to->path,
+                       type ? "a" : "no");
+    t->root = fd;
+    t->path = to->path;
+    return is_dir ? send_tree(o, t, st, type == 'd', e) : send_one(o, t, fd, st, to->path, e);
+}
+
+static int copy_in(const struct cp *o, struct moving *t, bool *makes, struct err *e)
 {
     struct stat st;
-    char *to auto_free = NULL;
-    char type = 0;
+    struct place to = {0};
     int fd auto_close = open(o->host, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(e, errno, "%.200s", o->host);
     bool is_dir = S_ISDIR(st.st_mode);
     if (!is_dir && !S_ISREG(st.st_mode))
         return err_set(e, ERR_INVALID, "%.200s is neither a file nor a directory", o->host);
-    if (send_to(o, t->remote, is_dir, &to, &type, e) < 0)
-        return -1;
-    if (is_dir && type && type != 'd')
-        return err_set(e, ERR_INVALID, "%.200s in the sandbox is not a directory", to);
-    if (!is_dir && (type == 'd' || (!type && str_ends(o->guest, "/") && str_starts(o->guest, to))))
-        return err_set(e, ERR_INVALID, "%.200s in the sandbox is %s directory", to,
-                       type ? "a" : "no");
-    t->root = fd;
-    t->path = to;
-    return is_dir ? send_tree(o, t, &st, type == 'd', e) : send_one(o, t, fd, &st, to, e);
+    int result = send_to(o, t->remote, is_dir, &to, e);
+    *makes = result == 0 && is_dir && !to.type && !to.is_within;
+    if (result == 0)
+        result = send_source(o, t, fd, &st, &to, e);
+    free(to.path);
+    return result;
 }
 
 // ---- to the host
@@ -288,8 +313,9 @@ static char *fetch_to(const struct cp *o, bool is_dir, struct err *e)
     return is_below ? str_printf("%s/%s", to, str_base(from)) : xstrdup(to);
 }
 
-static int copy_out(const struct cp *o, struct moving *t, struct err *e)
+static int copy_out(const struct cp *o, struct moving *t, bool *makes, struct err *e)
 {
+    struct stat st;
     struct remote_stat from;
     if (remote_stat(t->remote, o->guest, &from, e) < 0)
         return -1;
@@ -299,9 +325,11 @@ static int copy_out(const struct cp *o, struct moving *t, struct err *e)
     if (from.type == 'o')
         return err_set(e, ERR_INVALID, "%.200s in the sandbox is neither a file nor a directory",
                        path);
+    char *given auto_free = trimmed(o->host);
     char *to auto_free = fetch_to(o, from.type == 'd', e);
     if (!to)
         return -1;
+    *makes = from.type == 'd' && lstat(to, &st) < 0 && str_eq(to, given);
     return from.type == 'd' ? fetch_tree(o, t, &from, to, e) : fetch_one(o, t, &from, to, e);
 }
 
@@ -340,7 +368,8 @@ static int copy(struct connection *c, const char *id, const void *ctx)
     json_decref(sandbox);
     remote_open(&r, c, id, o->user);
     moving_init(&t, &r, -1, NULL);
-    int result = o->is_inward ? copy_in(o, &t, &e) : copy_out(o, &t, &e);
+    bool makes = false; // the directory that was given, so a second copy would go inside
+    int result = o->is_inward ? copy_in(o, &t, &makes, &e) : copy_out(o, &t, &makes, &e);
     bar_end(&t.bar);
     int caught = r.caught;
     if (result == 0)
@@ -348,7 +377,8 @@ static int copy(struct connection *c, const char *id, const void *ctx)
     moving_fini(&t);
     remote_close(&r);
     if (result < 0 && caught)
-        err_wrap(&e, "the copy is not complete; cubby cp --resume goes on with it");
+        err_wrap(&e, "the copy is not complete; cubby cp --resume %s%s %s goes on with it",
+                 o->source, makes ? "/." : "", o->destination);
     if (result < 0)
         cli_fail(&e);
     return result == 0 ? 0 : caught ? SIGNAL_STATUS + caught : 1;
@@ -390,6 +420,8 @@ int verb_cp(int argc, char **argv)
     o.is_inward = copy_operand(argv[2], is_outward ? &other : &id, is_outward ? &unused : &o.guest);
     if (is_outward == o.is_inward)
         return cli_usage_error("one of the two paths must be in a sandbox: ID:PATH");
+    o.source = argv[1];
+    o.destination = argv[2];
     o.host = argv[is_outward ? 2 : 1];
     if (!*o.host)
         return cli_usage_error("the path of the host is empty");

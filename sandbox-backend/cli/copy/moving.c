@@ -180,6 +180,7 @@ int moving_send_file(struct moving *t, int fd, const struct entry *entry, const 
     const char *undo[] = {part, NULL};
     struct err why = ERR_INIT;
     bool cleans = t->remote->cleans;
+    const char *user = t->remote->user;
     if (*bare)
         return remote_upload(t->remote, fd, path, e);
     t->bar.fd = fd;
@@ -190,8 +191,10 @@ int moving_send_file(struct moving *t, int fd, const struct entry *entry, const 
     if (result == 0)
         return 0;
     t->remote->cleans = true; // also after a signal
+    t->remote->user = "root"; // as envd wrote it
     remote_script(t->remote, "rm -f \"$1\"", undo, NULL, 0, NULL);
     t->remote->cleans = cleans;
+    t->remote->user = user;
     return err_set(e, why.code, "%s", why.msg);
 }
 

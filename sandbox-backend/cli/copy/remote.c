@@ -169,7 +169,8 @@ int remote_script(struct remote *r, const char *script, const char *const *args,
     struct script s = {.request = {.remote = r}, .out = out, .max = max};
     for (size_t i = 0; args && args[i] && i + 4 < ARRAY_LEN(words); i++)
         words[i + 3] = args[i];
-    const struct command_opts opts = {.cmd = "/bin/sh", .args = words, .user = r->user};
+    const struct command_opts opts = {
+        .cmd = "/bin/sh", .args = words, .user = r->user, .cwd = "/"}; // some users have no home
     if (check_signals(r, e) < 0)
         return -1;
     struct client_op *op = client_command(r->c->client, r->id, &opts, &EVENTS, &s);

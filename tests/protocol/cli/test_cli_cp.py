@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -182,8 +183,9 @@ def test_an_interrupted_copy_goes_on(fake, host, guest, number, inward):
     running.send_signal(number)
     _, said = running.communicate(timeout=60)
     fake.files_gate.set()
-    assert running.returncode == 128 + number and b"--resume goes on" in said
-    words[0] = f"{words[0]}/."
+    words[0] = f"{words[0]}/."  # the words that it says; without "/." the copy would go inside
+    assert running.returncode == 128 + number
+    assert f"cubby cp --resume {words[0]} {words[1]} goes on with it" in said.decode()
     assert cp(fake, "--resume", *words) == (0, "", "")
     assert tree(target / "copy") == tree(source / "proj")
 
@@ -406,6 +408,22 @@ def test_mistakes(fake, host, words, status, said):
     done = cp(fake, *words, cwd=host)
     assert done[0] == status and said in done[2]
     assert [path.name for path in host.iterdir()] == ["x"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="envd of another user has one user")
+def test_a_user_who_may_not_write_there(fake, host):
+    (host / "f").write_text("x")
+    shut = pathlib.Path(tempfile.mkdtemp())
+    shut.chmod(0o755)
+    done = subprocess.run([CUBBY, "cp", "--user", "nobody", host / "f", f"{ID}:{shut}/new/f"], env=fake.env, capture_output=True,
+                          timeout=120, text=True)
+    assert done.returncode == 1 and f"may not write in {shut}; with --user root" in done.stderr, done.stderr
+    assert list(shut.iterdir()) == []
+    (shut / "f").mkdir()  # mv fails, when the file has been uploaded
+    (shut / "f/f").mkdir()
+    assert cp(fake, host / "f", f"{ID}:{shut}/f")[0] == 1
+    assert [path.name for path in shut.rglob("*")] == ["f", "f"]
+    shutil.rmtree(shut)
 
 
 def test_the_progress_is_shown_on_a_terminal(fake, host, guest):
