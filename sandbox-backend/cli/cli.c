@@ -62,6 +62,13 @@ static bool wants_help(const struct cli_usage *usage, int argc, char **argv)
     return false;
 }
 
+void cli_spell_out(int argc, char **argv, char *option)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "-f") == 0)
+            argv[i] = option;
+}
+
 int cli_begin(const struct cli_usage *usage, int *argc, char **argv)
 {
     if (wants_help(usage, *argc, argv)) {

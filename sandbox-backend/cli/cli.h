@@ -80,6 +80,8 @@ struct cli_usage {
     bool stop_at_operand;        // as for opts_parse
 };
 int cli_begin(const struct cli_usage *usage, int *argc, char **argv);
+// Call this before cli_begin: replace the words "-f" before "--" by `option`, the long form.
+void cli_spell_out(int argc, char **argv, char *option);
 
 // "cubby: <message>" on stderr, with control characters escaped; returns 1.
 int cli_fail(const struct err *e);

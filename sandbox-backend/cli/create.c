@@ -32,14 +32,13 @@ int create_fail(const struct err *e)
     return cli_fail(&told);
 }
 
-// Mount all, or end the sandbox, which is not what the caller wants.
-static int mount_all(struct connection *c, const char *id, const struct opt_list *mounts,
+int create_mount_all(struct connection *c, const char *id, const struct create_opts *o,
                      struct err *e)
 {
     struct err ignored = ERR_INIT;
-    for (int i = 0; i < mounts->count; i++) {
+    for (int i = 0; i < o->mounts.count; i++) {
         json_t *list = NULL;
-        if (mount_one(c, id, mounts->items[i], &list, e) < 0) {
+        if (mount_one(c, id, o->mounts.items[i], &list, e) < 0) {
             connection_kill(c, id, &ignored);
             return -1;
         }
@@ -48,14 +47,13 @@ static int mount_all(struct connection *c, const char *id, const struct opt_list
     return 0;
 }
 
-static int create(struct connection *c, const struct sandbox_opts *opts,
-                  const struct opt_list *mounts, bool as_json)
+static int create(struct connection *c, const struct create_opts *o, bool as_json)
 {
     struct err e = ERR_INIT;
-    json_t *sandbox = connection_create(c, opts, &e);
+    json_t *sandbox = connection_create(c, &o->want, &e);
     if (!sandbox)
         return create_fail(&e);
-    if (mount_all(c, cli_text(sandbox, "sandboxID"), mounts, &e) < 0) {
+    if (create_mount_all(c, cli_text(sandbox, "sandboxID"), o, &e) < 0) {
         json_decref(sandbox);
         return cli_fail(&e);
     }
@@ -91,6 +89,8 @@ void create_opts_table(struct opt out[CREATE_OPTS_COUNT], struct create_opts *o)
                  "metadata, which cubby ps shows; may be repeated"),
         CLI_LIST("secret", &o->secrets, "NAME",
                  "secret (cubbyd --secrets) that it may use; may be repeated"),
+        CLI_LIST("mount", &o->mounts, "DIR:/path[:ro]",
+                 "show a directory of this host there; may be repeated"),
         CLI_LIST("volume", &o->volumes, "NAME:/path",
                  "show a volume there (cubby volume); may be repeated"),
         CLI_FLAG("no-internet", &o->want.no_internet, "no network"),
@@ -147,13 +147,10 @@ int verb_create(int argc, char **argv)
     struct backend_opts server = {0};
     struct create_opts given = {0};
     bool as_json = false;
-    struct opt_list mounts = {0};
-    struct opt opts[CREATE_OPTS_COUNT + 2] = {
+    struct opt opts[CREATE_OPTS_COUNT + 1] = {
         CLI_FLAG("json", &as_json, "print the API's JSON"),
-        CLI_LIST("mount", &mounts, "DIR:/path[:ro]",
-                 "show a directory of this host there; may be repeated"),
     };
-    create_opts_table(&opts[2], &given);
+    create_opts_table(&opts[1], &given);
     const struct cli_usage usage = {
         .synopsis = "create [OPTIONS]",
         .text = "Creates a sandbox and prints its id.",
@@ -172,7 +169,7 @@ int verb_create(int argc, char **argv)
     if (create_opts_parse(&given, &e) < 0) {
         status = cli_usage_error("%s", e.msg);
     } else if (connection_open(&c, &server, CONNECT_STARTS, &e) == 0) {
-        status = create(&c, &given.want, &mounts, as_json);
+        status = create(&c, &given, as_json);
         connection_close(&c);
     } else {
         cli_fail(&e);

@@ -11,15 +11,18 @@
 // As the command line has them.
 struct create_opts {
     struct sandbox_opts want; // create_opts_parse fills its JSON
-    struct opt_list envs, metadata, secrets, volumes;
+    struct opt_list envs, metadata, secrets, volumes, mounts;
     struct network_opts network;
     int64_t memory, disk; // bytes; 0: those of the template
 };
 
 // Write the rows of the options into `out`; their values go to `o`.
-#define CREATE_OPTS_COUNT 14
+#define CREATE_OPTS_COUNT 15
 // Mount DIR:/path[:ro] in a sandbox (mount.c). *list: a new reference, all its mounts.
 int mount_one(struct connection *c, const char *id, const char *spec, json_t **list, struct err *e);
+// Mount all that was given, or end the sandbox, which is not what the caller wants.
+int create_mount_all(struct connection *c, const char *id, const struct create_opts *o,
+                     struct err *e);
 void create_opts_table(struct opt out[CREATE_OPTS_COUNT], struct create_opts *o);
 
 // Check what was given. ERR_INVALID names the option. create_opts_fini frees in every case.

@@ -105,6 +105,7 @@ static int show_all(const struct backend_opts *server, const struct events_opts 
 
 int verb_events(int argc, char **argv)
 {
+    static char follow_option[] = "--follow";
     struct backend_opts server = {0};
     struct events_opts o = {0};
     const struct opt opts[] = {
@@ -119,6 +120,7 @@ int verb_events(int argc, char **argv)
         .opt_count = ARRAY_LEN(opts),
         .server = &server,
     };
+    cli_spell_out(argc, argv, follow_option); // as for tail and docker logs
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;

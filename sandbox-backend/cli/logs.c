@@ -158,6 +158,7 @@ static bool is_level(const char *word)
 
 int verb_logs(int argc, char **argv)
 {
+    static char follow_option[] = "--follow";
     struct backend_opts server = {0};
     struct logs_opts o = {.level = "info"};
     const struct opt opts[] = {
@@ -174,6 +175,7 @@ int verb_logs(int argc, char **argv)
         .opt_count = ARRAY_LEN(opts),
         .server = &server,
     };
+    cli_spell_out(argc, argv, follow_option); // as for tail and docker logs
     int done = cli_begin(&usage, &argc, argv);
     if (done >= 0)
         return done;

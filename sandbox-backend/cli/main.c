@@ -91,8 +91,26 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
+// What other programs call these verbs.
+static const struct {
+    const char *name, *verb;
+} OTHER_NAMES[] = {
+    {"unmount", "mount --remove"},
+    {"umount", "mount --remove"},
+    {"ls", "ps"},
+    {"list", "ps"},
+    {"rm", "kill"},
+    {"delete", "kill"},
+    {"stop", "kill"},
+    {"start", "create"},
+};
+
 static int unknown_verb(const char *name)
 {
+    for (size_t i = 0; i < ARRAY_LEN(OTHER_NAMES); i++)
+        if (strcmp(name, OTHER_NAMES[i].name) == 0)
+            return cli_usage_error("unknown verb \"%s\"; \"cubby %s\" does that", name,
+                                   OTHER_NAMES[i].verb);
     for (size_t i = 0; i < ARRAY_LEN(VERBS); i++)
         if (str_is_near(name, VERBS[i].name))
             return cli_usage_error("unknown verb \"%s\"; did you mean \"cubby %s\"?", name,

@@ -113,6 +113,12 @@ static int run_command(struct connection *c, const char *id, const struct run_op
     return status;
 }
 
+static int fail(const struct err *e)
+{
+    cli_fail(e);
+    return EXEC_NOT_RUN;
+}
+
 static int run_in(struct connection *c, const struct run_opts *o, char **words)
 {
     struct creation made = {0};
@@ -125,18 +131,13 @@ static int run_in(struct connection *c, const struct run_opts *o, char **words)
             end(c, id, o, false);
     } else if (id) {
         create_warn(made.sandbox);
-        status = run_command(c, id, o, words);
+        status = create_mount_all(c, id, &o->create, &made.err) < 0 ? fail(&made.err)
+                                                                    : run_command(c, id, o, words);
     } else {
         create_fail(&made.err);
     }
     json_decref(made.sandbox);
     return status;
-}
-
-static int fail(const struct err *e)
-{
-    cli_fail(e);
-    return EXEC_NOT_RUN;
 }
 
 int verb_run(int argc, char **argv)

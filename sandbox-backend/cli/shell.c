@@ -334,7 +334,7 @@ static void close_handles(struct shell *s)
 
 static void say_how_to_return(const struct shell *s)
 {
-    fprintf(stderr, "\n[left; the shell runs on: cubby shell --name %s %s]\n", s->opts.tag, s->id);
+    fprintf(stderr, "\nleft; the shell runs on: cubby shell --name %s %s\n", s->opts.tag, s->id);
 }
 
 static char *new_name(void)

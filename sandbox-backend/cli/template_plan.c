@@ -139,15 +139,6 @@ static int run_with_lists(struct plan_options *o)
     return status;
 }
 
-// "-f" is what docker and others call this option.
-static void spell_out(int argc, char **argv)
-{
-    static char name[] = "--file";
-    for (int i = 1; i < argc && !str_eq(argv[i], "--"); i++)
-        if (str_eq(argv[i], "-f"))
-            argv[i] = name;
-}
-
 static int check_operands(const struct plan_options *o, int argc)
 {
     bool file = o->engine.dockerfile != NULL;
@@ -170,6 +161,7 @@ static int check_operands(const struct plan_options *o, int argc)
 static int run_verb(struct plan_options *o, const struct opt *opts, int count, int argc,
                     char **argv)
 {
+    static char file_option[] = "--file"; // docker and others call it -f
     const struct cli_usage usage = {
         .synopsis = "template build [OPTIONS] NAME -f DOCKERFILE [CONTEXT]\n"
                     "       cubby template build [OPTIONS] NAME --plan FILE",
@@ -178,7 +170,7 @@ static int run_verb(struct plan_options *o, const struct opt *opts, int count, i
                 "changed. COPY takes files from CONTEXT (default: the Dockerfile's directory).",
         .opts = opts,
         .opt_count = count};
-    spell_out(argc, argv);
+    cli_spell_out(argc, argv, file_option);
     int status = cli_begin(&usage, &argc, argv);
     if (status >= 0)
         return status;

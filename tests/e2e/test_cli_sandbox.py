@@ -104,6 +104,14 @@ def test_git_and_sync(home, sandbox, tmp_path):
     assert answer["files"] == 1 and (top / "a.py").read_text() == "print(2)\n"
 
 
+def test_run_with_a_mount(home, tmp_path):
+    (tmp_path / "a.txt").write_text("from the host\n")
+    assert home.cubby("run", "--mount", f"{tmp_path}:/p:ro", "--", "cat", "/p/a.txt", timeout=180).stdout == b"from the host\n"
+    done = home.cubby("run", "--mount", f"{tmp_path}/none:/p", "--", "true", check=False, timeout=180)
+    assert done.returncode == 125 and b"none" in done.stderr, done.stderr
+    assert json.loads(home.cubby("ps", "--json").stdout) == []
+
+
 def test_the_daemon_is_started_once(home):
     unknown = ["exec", "z" * 20, "--", "true"]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:

@@ -61,7 +61,7 @@ def test_follow(daemon):
 
 def test_follow_ends_with_the_daemon(daemon):
     daemon.create()
-    running = subprocess.Popen([CUBBY, "events", "--follow"], env=dict(os.environ, CUBBY_HOME=str(daemon.home)),
+    running = subprocess.Popen([CUBBY, "events", "-f"], env=dict(os.environ, CUBBY_HOME=str(daemon.home)),
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert "created" in running.stdout.readline()
     daemon.stop()

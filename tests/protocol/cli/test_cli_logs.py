@@ -50,7 +50,7 @@ def test_json_and_levels(daemon):
 
 def test_follow_until_the_end(daemon):
     sandbox = daemon.create()["sandboxID"]
-    follower = subprocess.Popen([CUBBY, "logs", "--follow", sandbox], env=environment(daemon), text=True,
+    follower = subprocess.Popen([CUBBY, "logs", "-f", sandbox], env=environment(daemon), text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     seen, paused, woken = [], threading.Event(), threading.Event()
 
