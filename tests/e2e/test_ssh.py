@@ -84,6 +84,13 @@ def test_commands(world):
     assert world.ssh("cat; echo end", stdin=subprocess.DEVNULL).stdout == b"end\n"
 
 
+def test_keys_of_a_killed_session_go_with_the_next_one(world):
+    """As after each test, none may be left."""
+    world.cubby("exec", world.id, "--", "sh", "-c", "mkdir /tmp/.cubby-ssh-4194304-abcdef; touch /tmp/.cubby-ssh-4194304-abcdef/host")
+    assert not world.is_clean()
+    assert world.ssh("echo hi").stdout == b"hi\n"
+
+
 def test_one_sandbox_by_a_name(world):
     config = world.tmp / "named"
     config.write_text(world.cubby("ssh-config", "--name", "box", world.id[:8]))

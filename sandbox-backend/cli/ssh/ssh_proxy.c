@@ -36,10 +36,15 @@ static const char LOOK[] =
     " template again with --packages openssh-server' >&2; exit 1; }\n"
     "cat /proc/self/environ";
 
-// $1 is the path of the server.
+// $1: the path of the server. A shell that is killed cannot remove its keys; the next one does.
 static const char SERVE[] =
+    "tmp=${TMPDIR:-/tmp}\n"
+    "for left in \"$tmp\"/.cubby-ssh-*; do\n"
+    "  pid=${left##*/.cubby-ssh-}; pid=${pid%%-*}\n"
+    "  [ -e \"/proc/$pid\" ] || rm -rf \"$left\"\n"
+    "done 2>/dev/null\n"
     "old=$(umask); umask 077\n"
-    "dir=$(mktemp -d \"${TMPDIR:-/tmp}/.cubby-ssh-XXXXXX\") || exit 1\n"
+    "dir=$(mktemp -d \"$tmp/.cubby-ssh-$$-XXXXXX\") || exit 1\n"
     "trap 'rm -rf \"$dir\"' EXIT\n"
     "trap 'exit 1' HUP INT TERM\n"
     "printf '%s' \"$CUBBY_SSH_HOST\" >\"$dir/host\" &&\n"
