@@ -32,6 +32,7 @@ echo "killed $?"
 dpkg --configure -a >/tmp/dpkg.log 2>&1
 install /shared/cubby_*.deb /shared/cubby-template-default_*.deb
 echo "repeated $? $(find /usr -name '*.dpkg-*' | wc -l) $(cubby --version | wc -l)"
+echo "enabled $(find /etc/systemd -name 'cubbyd*' | wc -l)"
 
 # 3. Archives that are cut short, or changed by a byte, leave no template.
 head -c 50000000 $template >/tmp/cut.cubby
@@ -70,4 +71,11 @@ kill -CONT $build
 wait $build
 echo "during $? $stopped $(cubby exec "$(cubby create --template during)" -- echo works)"
 cubby daemon stop >/dev/null
-tail -n 20 /tmp/cut.log /tmp/users.log /tmp/build.log
+
+# 6. A purge while the template's part for gVisor is made in the background, right after the setup.
+finishes() { grep -lzx '[f]inish' /proc/[0-9]*/cmdline 2>/dev/null | wc -l; }
+cubby setup >/tmp/setup.log 2>&1
+running=$(finishes)
+apt-get purge -q -y cubby cubby-template-default >/tmp/purge.log 2>&1
+echo "early $? $running $(finishes) $(ls -d /var/lib/cubby* 2>/dev/null | wc -l) $(dpkg -l cubby 2>/dev/null | grep -c '^.[ic]')"
+tail -n 20 /tmp/purge.log /tmp/cut.log /tmp/users.log /tmp/build.log

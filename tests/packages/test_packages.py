@@ -53,6 +53,10 @@ def test_the_parts_of_the_package(tmp_path):
     profile = (usr / "share/cubby/apparmor/cubby").read_text()
     named = re.search(r"^profile cubby /usr/{(.*)} flags=\(unconfined\)", profile, re.M)[1].split(",")
     assert all(list(usr.glob(name)) for name in named) and "userns," in profile
+    subprocess.run(["dpkg-deb", "-e", packages()[0], tmp_path / "control"], check=True)
+    script = (tmp_path / "control/postinst").read_text()
+    for user in "", "--user ":  # an upgrade keeps what the host has enabled, and an installation enables nothing
+        assert script.count(f"deb-systemd-helper {user}enable") == script.count(f"if deb-systemd-helper {user}debian-installed") == 1
     for kind in "system", "user":
         assert "ExecStart=/usr/bin/cubbyd" in (usr / f"lib/systemd/{kind}/cubbyd.service").read_text()
     for page in ROOT.glob("docs/man/*.1"):
@@ -113,6 +117,8 @@ def test_faults_of_an_installation(tmp_path):
     status, reasons, left = said["full"].split()
     assert status != "0" and reasons != "0" and left == "0"
     assert said["killed"] == "137" and said["repeated"] == "0 0 1"
+    assert said["enabled"] == "0"
     assert said["cut"] == "1 0" and said["changed"] == "1 0"
     assert said["one"] == "0 works" and said["two"] == "0 works"
     assert said["during"] == "0 T works"  # it was stopped while the files were replaced
+    assert said["early"] == "0 1 0 0 0"  # one part was being made, and nothing of it or of the package stays
