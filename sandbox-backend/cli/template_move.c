@@ -145,6 +145,7 @@ static int import(const struct import_options *o, const char *home, const char *
                   const struct sha256 *expected, struct err *e)
 {
     bool is_url = str_starts(from, "http://") || str_starts(from, "https://");
+    collect_quietly(home, false); // an earlier import may have been killed
     char *file auto_free = is_url ? transfer_fetch(home, from, e) : xstrdup(from);
     struct transfer t = {.lock = -1};
     if (!file)

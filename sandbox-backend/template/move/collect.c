@@ -26,7 +26,8 @@
 #include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/unpack.h"
 
-#define JSON_BYTES_MAX (1024 * 1024)
+#define JSON_BYTES_MAX  (1024 * 1024)
+#define DOWNLOAD_IDLE_S 600 // a download that nothing was written to for so long is abandoned
 
 enum kind { LAYER, HIDDEN_TEMPLATE, UNFINISHED_BUILD, IMPORT, LOG, OF_SYSTEM };
 static const char *const KINDS[] = {"layer",
@@ -140,7 +141,7 @@ static void look_at(struct items *items, const char *home, const char *dir, cons
             add(items, UNFINISHED_BUILD, name, path, &st, true);
     } else if (str_starts(name, "import-")) {
         bool is_file = stat(path, &st) == 0 && S_ISREG(st.st_mode);
-        if (is_file || is_abandoned(path))
+        if (is_file ? time(NULL) - st.st_mtime >= DOWNLOAD_IDLE_S : is_abandoned(path))
             add(items, IMPORT, name, path, &st, true);
     } else if (str_starts(name, "build-") && str_ends(name, ".log")) {
         if (stat(path, &st) == 0)

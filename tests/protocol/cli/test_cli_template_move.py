@@ -330,6 +330,22 @@ def test_gc_removes_what_was_interrupted_but_not_what_runs(home):
         lock.communicate(b"\n")
 
 
+def test_an_import_removes_what_killed_ones_left(home, tmp_path):
+    """Also one that fails. What a living process has locked or just written stays."""
+    entry(home, "cache/import-00000000", "disk.ext4")
+    running = entry(home, "cache/import-00000001", "disk.ext4")
+    downloads = [home / "cache/import-00000002.part", home / "cache/import-00000003.part"]
+    for download in downloads:
+        download.write_bytes(b"x")
+    os.utime(downloads[0], (time.time() - 3600,) * 2)
+    with subprocess.Popen(["flock", str(running), "sh", "-c", "echo ready; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as lock:
+        assert lock.stdout.readline() == b"ready\n"
+        assert cubby(home, "import", str(tmp_path / "missing.cubby")).returncode != 0
+        left_over = sorted(path.name for path in (home / "cache").iterdir())
+        assert left_over == ["import-00000001", "import-00000003.part"]
+        lock.communicate(b"\n")
+
+
 def test_a_removed_template_takes_its_layers_along(home):
     """Those of a build that is no more are of no use. Other layers, and snapshots, stay."""
     entry(home, "templates/web", "template.json", name="web", created_at="2026-01-02T00:00:00Z")
