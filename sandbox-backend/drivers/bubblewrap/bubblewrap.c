@@ -321,6 +321,12 @@ static bool owns(const char *program)
 }
 
 // Sandboxes of the other tiers work without bubblewrap, so nothing here is more than a note.
+static bool has_template(const char *dir)
+{
+    char *facts auto_free = str_printf("%s/template.json", dir);
+    return file_exists(facts);
+}
+
 static void doctor(const char *home, finding_cb add, void *ctx)
 {
     struct err e = ERR_INIT;
@@ -338,6 +344,8 @@ static void doctor(const char *home, finding_cb add, void *ctx)
             "newuidmap is not installed, which the tier bubblewrap needs without root");
     else if (!has_tun())
         add(ctx, FINDING_NOTE, "bubblewrap", "allow this user to open " TUN, NO_TUN);
+    else if (dir && !has_template(dir))
+        return; // the microvm driver's part says so, and what to do
     else if (!dir || facts_in(home, dir, &f, &e) < 0)
         add(ctx, FINDING_NOTE, "bubblewrap", "cubby template unpack default",
             dir ? e.msg : "no template is unpacked for bubblewrap");

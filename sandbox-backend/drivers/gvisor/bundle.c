@@ -81,6 +81,8 @@ static int load(int from, const char *template_dir, struct bundle_template *out,
 int bundle_load(const char *template_dir, struct bundle_template *out, struct err *e)
 {
     int fd auto_close = open(template_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", template_dir);
     return load(fd, template_dir, out, e);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/gvisor/attempt.h"
@@ -24,6 +25,9 @@ static void look_at_template(const char *home, finding_cb add, void *ctx)
     struct bundle_template t;
     char *dir auto_free = template_dirs_find(home, TEMPLATE);
     char *saved auto_free = str_printf("%s/" BUNDLE_DIR, dir);
+    char *facts auto_free = str_printf("%s/template.json", dir);
+    if (!file_exists(facts)) // the microvm driver's part says so, and what to do
+        return;
     if (bundle_load(dir, &t, &e) < 0) {
         char *failed auto_free = attempt_reason(dir);
         char *text auto_free =

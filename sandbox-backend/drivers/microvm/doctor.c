@@ -125,7 +125,10 @@ static void look_at_template(struct look *l, struct template *t)
     l->dir = template_dirs_find(l->home, TEMPLATE_DEFAULT);
     if (template_dirs_check(l->home, TEMPLATE_DEFAULT, &e) < 0 ||
         template_load(l->dir, t, &e) < 0) {
-        tell(l, FINDING_MISSING, "template", e.code == ERR_NOT_FOUND ? MAKE : REBUILD, "%s", e.msg);
+        if (e.code == ERR_NOT_FOUND)
+            tell(l, FINDING_MISSING, "template", MAKE, "there is no template in %s", l->dir);
+        else
+            tell(l, FINDING_MISSING, "template", REBUILD, "%s", e.msg);
         return;
     }
     l->needs_kvm = str_eq(t->accel, "kvm");

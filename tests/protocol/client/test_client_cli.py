@@ -401,6 +401,9 @@ def test_doctor_names_what_is_missing(tmp_path):
     assert answer.returncode == 1
     assert found["template"]["level"] == "missing"
     assert found["template"]["remedy"] == "cubby setup"
+    others = {name: f for name, f in found.items() if name != "template"}
+    assert "cubby template" not in json.dumps([found["template"]["text"], others])  # nothing else can help here
+    assert "Bad file descriptor" not in str(found) and "template.json" not in str(others)
     assert found["daemon"]["level"] == "ok"
     assert {"state", "qemu", "kvm", "disk", "memory", "user namespaces"} <= set(found)
     for finding in found.values():
