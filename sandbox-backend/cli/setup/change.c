@@ -2,6 +2,8 @@
 // A change of a file that is the user's: shown first, then written as a whole. A change is in one
 // part of the file, so the lines before it and after it are the same.
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +12,14 @@
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/setup/setup.h"
 
 #define CONTEXT_LINES  3
 #define FILE_BYTES_MAX (8 << 20)
 #define ANSWER_BYTES   16
+#define LINKS_MAX      40 // as the kernel
 
 // ---- showing it
 
@@ -89,16 +93,65 @@ static void print(const char *before, const char *after)
     print_lines(' ', before, before_end, rest);
 }
 
-// ---- writing it
+// ---- reading it
 
+static int check_regular(const char *path, const struct stat *st, struct err *e)
+{
+    return S_ISREG(st->st_mode) ? 0 : err_set(e, ERR_INVALID, "%s is not a regular file", path);
+}
+
+// The look before the opening is for devices, which an opening may change. The one after it is for
+// a file that was replaced meanwhile: nothing waits for the writer of a pipe.
 int change_read(const char *path, struct buf *out, struct err *e)
 {
-    if (!file_exists(path))
-        return 0;
-    if (file_read(path, FILE_BYTES_MAX, out, e) < 0)
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "read %s", path);
+    if (check_regular(path, &st, e) < 0)
         return -1;
+    int fd auto_close = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(e, errno, "read %s", path);
+    if (check_regular(path, &st, e) < 0)
+        return -1;
+    if (fd_read_all(fd, FILE_BYTES_MAX, out, e) < 0)
+        return err_wrap(e, "%s", path);
     if (strlen(buf_str(out)) != out->len)
         return err_set(e, ERR_INVALID, "%s is not a text file", path);
+    return 0;
+}
+
+// ---- writing it
+
+// Return the path that a link leads to, also where nothing is there yet. New string, or NULL.
+static char *follow(const char *path, struct err *e)
+{
+    char *at auto_free = xstrdup(path);
+    for (int i = 0; i < LINKS_MAX; i++) {
+        char next[PATH_MAX];
+        ssize_t len = readlink(at, next, sizeof next - 1);
+        if (len < 0)
+            return steal(&at);
+        next[len] = '\0';
+        size_t parent = *next == '/' ? 0 : (size_t)(str_base(at) - at);
+        char *joined = str_printf("%.*s%s", (int)parent, at, next);
+        free(at);
+        at = joined;
+    }
+    err_sys(e, ELOOP, "follow %s", path);
+    return NULL;
+}
+
+// Root may write everywhere, but a file that nobody may write is so on purpose.
+static int check_writable(const char *path, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "stat %s", path);
+    if (!(st.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)))
+        return err_set(e, ERR_DENIED, "%s is read-only; make it writable first (chmod u+w)", path);
+    if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
+        return err_sys(e, errno, "write %s", path);
     return 0;
 }
 
@@ -115,15 +168,44 @@ static bool is_same(const struct buf *a, const struct buf *b)
     return a->len == b->len && memcmp(buf_str(a), buf_str(b), a->len) == 0;
 }
 
-// Replace the file as a whole. A link is followed: some users keep such files elsewhere.
+// Write a new file with the owner, group and mode of the old one.
+static int fill(int fd, const struct buf *text, const struct stat *old, struct err *e)
+{
+    if (old && fchown(fd, old->st_uid, old->st_gid) < 0)
+        return err_sys(e, errno, "keep the owner and group");
+    if (old && fchmod(fd, old->st_mode & 07777) < 0)
+        return err_sys(e, errno, "keep the mode");
+    if (fd_write_all(fd, text->data, text->len, e) < 0)
+        return -1;
+    return fsync(fd) < 0 ? err_sys(e, errno, "sync") : 0;
+}
+
+// Replace the file as a whole. old: NULL if it is missing.
+static int replace(const char *path, const struct buf *text, const struct stat *old, struct err *e)
+{
+    char *unique auto_free = random_hex(6);
+    char *temp auto_free = str_printf("%s.%s.tmp", path, unique);
+    int fd auto_close = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(e, errno, "create %s", temp);
+    if (fill(fd, text, old, e) < 0)
+        err_wrap(e, "%s was not changed", path);
+    else if (rename(temp, path) < 0)
+        err_sys(e, errno, "rename %s to %s", temp, path);
+    else
+        return 0;
+    unlink(temp);
+    return -1;
+}
+
+// A link is followed: some users keep such files elsewhere.
 static int write_text(const char *path, const struct buf *before, const struct buf *after,
                       struct err *e)
 {
     struct buf now auto_buf = BUF_INIT;
-    struct stat st = {.st_mode = 0600};
-    char *real auto_free = realpath(path, NULL);
-    const char *target = real ? real : path;
-    if (change_read(target, &now, e) < 0)
+    struct stat st;
+    char *target auto_free = follow(path, e);
+    if (!target || change_read(target, &now, e) < 0)
         return -1;
     if (!is_same(&now, before))
         return err_set(e, ERR_CONFLICT, "%s was changed by another program meanwhile; try again",
@@ -132,9 +214,10 @@ static int write_text(const char *path, const struct buf *before, const struct b
     *strrchr(dir, '/') = '\0';
     if (dir_make(dir, 0700, e) < 0)
         return -1;
-    if (stat(target, &st) < 0 && errno != ENOENT)
+    bool exists = stat(target, &st) == 0;
+    if (!exists && errno != ENOENT)
         return err_sys(e, errno, "stat %s", target);
-    return file_write_atomic(target, after->data, after->len, st.st_mode & 07777, e);
+    return replace(target, after, exists ? &st : NULL, e);
 }
 
 int change_apply(const char *path, const struct buf *before, const struct buf *after, bool yes,
@@ -144,6 +227,8 @@ int change_apply(const char *path, const struct buf *before, const struct buf *a
         printf("%s has the entry already.\n", path);
         return CHANGE_SAME;
     }
+    if (check_writable(path, e) < 0)
+        return -1;
     printf("%s%s:\n\n", path, before->len ? "" : " (new)");
     print(buf_str(before), buf_str(after));
     bool may = yes || (isatty(STDIN_FILENO) && confirm(path));

@@ -22,12 +22,16 @@ struct place {
     bool has_members, has_comma; // a comma follows the last member
 };
 
+// Where a value is that may have a place: the whole file, the section, or the entry in it.
+enum level { LEVEL_FILE, LEVEL_SECTION, LEVEL_ENTRY, LEVEL_OTHER };
+
 struct reader {
     const char *text;
     size_t at;
     struct buf plain; // without comments
     const char *section;
-    struct place root, servers, entry;
+    const char *name; // of a member of the entry, or NULL
+    struct place root, servers, entry, member;
     struct err *e;
 };
 
@@ -61,7 +65,7 @@ static size_t skip(struct reader *r)
     }
 }
 
-static int read_value(struct reader *r, int depth, const char *path, struct place *place);
+static int read_value(struct reader *r, int depth, enum level level, struct place *place);
 
 // Read a string, and append it to `plain`. `key` gets its text between the quotes, or is NULL.
 static int read_string(struct reader *r, char **key)
@@ -78,17 +82,17 @@ static int read_string(struct reader *r, char **key)
     return 0;
 }
 
-// Which noted place a member has; NULL: none.
-static struct place *place_of(struct reader *r, const char *path, const char *key)
+// Return the place to note for a member of a value of this level, or NULL.
+static struct place *place_of(struct reader *r, enum level level, const char *key)
 {
-    if (str_eq(path, "") && str_eq(key, r->section))
+    if (level == LEVEL_FILE && str_eq(key, r->section))
         return &r->servers;
-    if (str_eq(path, r->section) && str_eq(key, ENTRY_NAME))
+    if (level == LEVEL_SECTION && str_eq(key, ENTRY_NAME))
         return &r->entry;
-    return NULL;
+    return level == LEVEL_ENTRY && str_eq(key, r->name) ? &r->member : NULL;
 }
 
-static int read_member(struct reader *r, int depth, const char *path)
+static int read_member(struct reader *r, int depth, enum level level)
 {
     char *key auto_free = NULL;
     if (peek(r) != '"')
@@ -101,13 +105,12 @@ static int read_member(struct reader *r, int depth, const char *path)
     r->at++;
     buf_addc(&r->plain, ':');
     skip(r);
-    struct place *place = path ? place_of(r, path, key) : NULL;
-    const char *below = place == &r->servers ? key : NULL;
-    return read_value(r, depth + 1, below, place);
+    struct place *place = place_of(r, level, key);
+    return read_value(r, depth + 1, place ? level + 1 : LEVEL_OTHER, place);
 }
 
 // Read the members of an object or the items of a list, up to the closing character.
-static int read_inside(struct reader *r, char close, int depth, const char *path,
+static int read_inside(struct reader *r, char close, int depth, enum level level,
                        struct place *place)
 {
     struct place here = {.last_end = r->at};
@@ -122,7 +125,8 @@ static int read_inside(struct reader *r, char close, int depth, const char *path
             return fail_at(r, "a comma is missing");
         if (here.has_members)
             buf_addc(&r->plain, ',');
-        if ((close == '}' ? read_member(r, depth, path) : read_value(r, depth + 1, NULL, NULL)) < 0)
+        if ((close == '}' ? read_member(r, depth, level)
+                          : read_value(r, depth + 1, LEVEL_OTHER, NULL)) < 0)
             return -1;
         here.has_members = true;
         here.last_end = last = r->at;
@@ -140,7 +144,7 @@ static int read_inside(struct reader *r, char close, int depth, const char *path
     return 0;
 }
 
-static int read_value(struct reader *r, int depth, const char *path, struct place *place)
+static int read_value(struct reader *r, int depth, enum level level, struct place *place)
 {
     size_t start = r->at;
     char open = peek(r);
@@ -152,7 +156,7 @@ static int read_value(struct reader *r, int depth, const char *path, struct plac
         char close = open == '{' ? '}' : ']';
         r->at++;
         buf_addc(&r->plain, open);
-        if (read_inside(r, close, depth, path, place) < 0)
+        if (read_inside(r, close, depth, level, place) < 0)
             return -1;
         r->at++;
         buf_addc(&r->plain, close);
@@ -177,7 +181,7 @@ static int read_value(struct reader *r, int depth, const char *path, struct plac
 static int read_text(struct reader *r)
 {
     skip(r);
-    if (read_value(r, 0, "", &r->root) < 0)
+    if (read_value(r, 0, LEVEL_FILE, &r->root) < 0)
         return -1;
     skip(r);
     return peek(r) ? fail_at(r, "something follows the end") : 0;
@@ -247,22 +251,62 @@ static void insert(struct buf *out, const char *text, const struct place *object
     buf_adds(out, rest);
 }
 
-static void edit(const struct reader *r, json_t *entry, struct buf *out)
+// Replace a value. What else is in its lines stays.
+static void replace(struct buf *out, const char *text, const struct place *old, const json_t *value)
 {
-    const char *text = r->text;
-    if (r->entry.found) {
-        size_t line = r->entry.start;
-        while (line > 0 && text[line - 1] != '\n')
-            line--;
-        char *indent auto_free = xstrndup(text + line, strspn(text + line, " \t"));
-        buf_add(out, text, r->entry.start);
-        add_value(out, entry, indent);
-        buf_adds(out, text + r->entry.end);
-    } else if (r->servers.found) {
-        insert(out, text, &r->servers, ENTRY_NAME, entry);
+    size_t line = old->start;
+    while (line > 0 && text[line - 1] != '\n')
+        line--;
+    char *indent auto_free = xstrndup(text + line, strspn(text + line, " \t"));
+    buf_add(out, text, old->start);
+    add_value(out, value, indent);
+    buf_adds(out, text + old->end);
+}
+
+// Set one member of the entry in `text`, which becomes the new text.
+static int set_member(struct buf *text, const char *section, const char *name, const json_t *value,
+                      struct err *e)
+{
+    struct buf out auto_buf = BUF_INIT;
+    struct reader r = {.text = buf_str(text), .section = section, .name = name, .e = e};
+    int rc = read_text(&r);
+    if (rc == 0 && r.member.found)
+        replace(&out, r.text, &r.member, value);
+    else if (rc == 0)
+        insert(&out, r.text, &r.entry, name, value);
+    buf_fini(&r.plain);
+    buf_clear(text);
+    buf_add(text, out.data, out.len);
+    return rc;
+}
+
+// Change the members of the entry that differ. If one goes, the entry is written as a whole.
+static int change_entry(const struct reader *r, json_t *old, json_t *entry, struct buf *out)
+{
+    const char *name = NULL;
+    json_t *value = NULL;
+    bool is_whole = !json_is_object(old);
+    json_object_foreach (old, name, value)
+        is_whole = is_whole || !json_object_get(entry, name);
+    if (is_whole) {
+        replace(out, r->text, &r->entry, entry);
+        return 0;
+    }
+    buf_adds(out, r->text);
+    json_object_foreach (entry, name, value)
+        if (!json_equal(json_object_get(old, name), value) &&
+            set_member(out, r->section, name, value, r->e) < 0)
+            return -1;
+    return 0;
+}
+
+static void add_entry(const struct reader *r, json_t *entry, struct buf *out)
+{
+    if (r->servers.found) {
+        insert(out, r->text, &r->servers, ENTRY_NAME, entry);
     } else {
         json_t *servers = json_pack("{s:O}", ENTRY_NAME, entry);
-        insert(out, text, &r->root, r->section, servers);
+        insert(out, r->text, &r->root, r->section, servers);
         json_decref(servers);
     }
 }
@@ -287,14 +331,23 @@ static int edit_parsed(struct reader *r, const json_t *before, json_t *entry, st
                        struct err *e)
 {
     const json_t *servers = json_object_get(before, r->section);
-    if (!json_is_object(before) || (servers && !json_is_object(servers)))
+    if (servers && !json_is_object(servers))
         return err_set(e, ERR_INVALID, "\"%s\" is not an object there", r->section);
-    if (json_equal(json_object_get(servers, ENTRY_NAME), entry)) {
-        buf_adds(out, r->text);
-        return 0;
+    json_t *old = json_object_get(servers, ENTRY_NAME);
+    if (!old) {
+        add_entry(r, entry, out);
+        return check(buf_str(out), before, r->section, entry, e);
     }
-    edit(r, entry, out);
-    return check(buf_str(out), before, r->section, entry, e);
+    json_t *wanted = entry_merge(old, entry);
+    int rc = 0;
+    if (json_equal(old, wanted))
+        buf_adds(out, r->text);
+    else if (!r->entry.found)
+        rc = err_set(e, ERR_INVALID, "a name in it has an escape");
+    else if ((rc = change_entry(r, old, wanted, out)) == 0)
+        rc = check(buf_str(out), before, r->section, wanted, e);
+    json_decref(wanted);
+    return rc;
 }
 
 int edit_json(const char *text, const char *section, json_t *entry, struct buf *out, struct err *e)
@@ -306,9 +359,14 @@ int edit_json(const char *text, const char *section, json_t *entry, struct buf *
         json_decref(whole);
         return 0;
     }
+    if (str_starts(text, TEXT_BOM))
+        return err_set(e, ERR_INVALID, TEXT_BOM_SAID);
     struct reader r = {.text = text, .section = section, .e = e};
-    json_t *before = read_text(&r) < 0 ? NULL : json_parse(buf_str(&r.plain), r.plain.len, e);
-    int rc = before ? edit_parsed(&r, before, entry, out, e) : -1;
+    int rc = read_text(&r);
+    if (rc == 0 && text[r.root.start] != '{')
+        rc = err_set(e, ERR_INVALID, "the file is not an object of JSON");
+    json_t *before = rc == 0 ? json_parse(buf_str(&r.plain), r.plain.len, e) : NULL;
+    rc = before ? edit_parsed(&r, before, entry, out, e) : -1;
     buf_fini(&r.plain);
     json_decref(before);
     return rc;

@@ -18,39 +18,9 @@
 #include "sandbox-backend/drivers/template_dirs.h"
 
 struct setup_options {
-    const char *client;
+    struct opt_list clients;
     bool yes, service, prepare;
 };
-
-// ---- the entry of a client
-
-static json_t *args_of(const struct setup_client *client)
-{
-    return client->plain ? json_pack("[s, s]", "--structured", "off") : json_array();
-}
-
-// Goose has its own words for the same.
-static json_t *goose_entry(const char *command)
-{
-    return json_pack("{s:b, s:s, s:s, s:s, s:s, s:[], s:i}", "enabled", 1, "type", "stdio", "name",
-                     ENTRY_NAME, "description", "Sandboxes on this computer", "cmd", command,
-                     "args", "timeout", 300);
-}
-
-static json_t *make_entry(const struct setup_client *client, const char *command)
-{
-    if (client->format == FORMAT_YAML)
-        return goose_entry(command);
-    json_t *entry = json_object();
-    if (client->has_type)
-        json_object_set_new(entry, "type", json_string("stdio"));
-    json_object_set_new(entry, "command", json_string(command));
-    json_t *args = args_of(client);
-    if (json_array_size(args) || client->has_empty)
-        json_object_set(entry, "args", args);
-    json_decref(args);
-    return entry;
-}
 
 static int edit(const struct setup_client *client, const char *text, json_t *entry, struct buf *out,
                 struct err *e)
@@ -92,19 +62,35 @@ static int apply(const char *path, const struct buf *before, const struct buf *a
     return result == CHANGE_REFUSED;
 }
 
+static void say_launcher(const json_t *command)
+{
+    if (json_array_size(command) > 1)
+        printf("This program is in the cache of a launcher, which may be emptied. So the entry "
+               "starts it with %s, by the name of its package.\n\n",
+               json_string_value(json_array_get(command, 0)));
+}
+
 static int setup_client(const struct setup_options *o)
 {
     struct err e = ERR_INIT;
     struct buf before auto_buf = BUF_INIT;
     struct buf after auto_buf = BUF_INIT;
-    const struct setup_client *client = setup_client_find(o->client);
+    const struct setup_client *client = setup_client_find(o->clients.items[0]);
+    if (o->clients.count > 1)
+        return cli_usage_error("--client names one client; run cubby setup again for \"%s\"",
+                               o->clients.items[1]);
     if (!client)
-        return cli_usage_error("unknown client \"%s\"; see cubby setup --help", o->client);
+        return cli_usage_error("unknown client \"%s\"; see cubby setup --help",
+                               o->clients.items[0]);
     char *path auto_free = setup_client_path(client, &e);
-    char *command auto_free = path ? setup_server_command(&e) : NULL;
-    if (!command || change_read(path, &before, &e) < 0)
+    if (!path || change_read(path, &before, &e) < 0)
         return cli_fail(&e);
-    json_t *entry = make_entry(client, command);
+    json_t *command = setup_server_command(&e);
+    json_t *entry = command ? entry_new(client, command) : NULL;
+    say_launcher(command);
+    json_decref(command);
+    if (!entry)
+        return cli_fail(&e);
     int status = edit(client, buf_str(&before), entry, &after, &e) < 0
                      ? refuse(path, client, entry, &e)
                      : apply(path, &before, &after, o->yes);
@@ -194,7 +180,7 @@ static int setup_machine(const struct setup_options *o)
 static int prepare(const struct setup_options *o)
 {
     struct err e = ERR_INIT;
-    if (o->client || o->service || o->yes)
+    if (o->clients.count || o->service || o->yes)
         return cli_usage_error("--prepare takes no other option");
     char *home auto_free = home_open(&e);
     return home ? setup_prepare(home) : cli_fail(&e);
@@ -204,9 +190,9 @@ int verb_setup(int argc, char **argv)
 {
     struct setup_options o = {0};
     const struct opt opts[] = {
-        CLI_STRING("client", &o.client, "NAME",
-                   "let this client use Cubby: claude-code, claude-desktop, cursor, vscode, codex, "
-                   "gemini, zed or goose"),
+        CLI_LIST("client", &o.clients, "NAME",
+                 "let this client use Cubby: claude-code, claude-desktop, cursor, vscode, codex, "
+                 "gemini, zed or goose"),
         CLI_FLAG("yes", &o.yes, "write the client's file without asking"),
         CLI_FLAG("service", &o.service, "run cubbyd as a service of systemd"),
         CLI_FLAG("prepare", &o.prepare,
@@ -223,7 +209,8 @@ int verb_setup(int argc, char **argv)
             "that user alone.\n"
             "CUBBY_TEMPLATE_ARCHIVE names an archive to take the template from, a file or URL.\n"
             "With --client it adds Cubby to the client's configuration. It shows the change\n"
-            "first, and keeps everything else in the file as it is.",
+            "first, and keeps everything else in the file as it is. An entry for Cubby keeps its\n"
+            "settings.",
         .opts = opts,
         .opt_count = ARRAY_LEN(opts),
     };
@@ -232,9 +219,9 @@ int verb_setup(int argc, char **argv)
         return done;
     if (argc > 1)
         return cli_usage_error("setup takes no operand; see cubby setup --help");
-    if (o.client && o.service)
+    if (o.clients.count && o.service)
         return cli_usage_error("--client and --service do not go together");
     if (o.prepare)
         return prepare(&o);
-    return o.client ? setup_client(&o) : setup_machine(&o);
+    return o.clients.count ? setup_client(&o) : setup_machine(&o);
 }

@@ -13,15 +13,19 @@
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 
-#define ENTRY_NAME "cubby" // of the server in every client's configuration
+#define ENTRY_NAME    "cubby" // of the server in every client's configuration
+#define TEXT_BOM      "\xef\xbb\xbf"
+#define TEXT_BOM_SAID "it begins with a byte order mark (BOM); save it as UTF-8 without one"
 
 enum client_format { FORMAT_JSON, FORMAT_TOML, FORMAT_YAML };
 
 struct setup_client {
     const char *name, *title;
-    const char *file;    // below the user's home directory
-    const char *config;  // the same below $XDG_CONFIG_HOME, if the client heeds it; or NULL
-    const char *section; // the member that holds the servers
+    const char *file;     // below the user's home directory
+    const char *config;   // the same below $XDG_CONFIG_HOME, if the client heeds it; or NULL
+    const char *variable; // of the environment: a directory that the client uses instead; or NULL
+    const char *variable_file; // the file in that directory
+    const char *section;       // the member that holds the servers
     enum client_format format;
     bool plain;     // the client passes only structured content: --structured off
     bool has_type;  // an entry has "type": "stdio"
@@ -33,13 +37,21 @@ const struct setup_client *setup_client_find(const char *name);
 const struct setup_client *setup_client_next(const struct setup_client *after);
 // Return the path of the client's configuration file. New string, or NULL with `e`.
 char *setup_client_path(const struct setup_client *client, struct err *e);
-// Return the command for an entry: "cubby-mcp" if that is this installation's in the PATH of every
-// program, else its absolute path. New string, or NULL.
-char *setup_server_command(struct err *e);
+// Return the words of the command for an entry: "cubby-mcp" if that is this installation's in the
+// PATH of every program; the launcher's if this program is in the cache of npx or uvx, which may be
+// emptied; else the absolute path. New reference, or NULL.
+json_t *setup_server_command(struct err *e);
 // Return whether the client has been used on this machine: its directory is there.
 bool setup_client_is_used(const struct setup_client *client);
 // Return whether the client's file has an entry for Cubby. False also if it cannot be read.
 bool setup_client_is_configured(const struct setup_client *client);
+
+// ---- entry.c: the entry of a client
+// Return the entry whose command has these words. New reference.
+json_t *entry_new(const struct setup_client *client, const json_t *command);
+// Return an entry of JSON that is there, with the command of the new one and what else it needs.
+// Words of another program, such as npx, go. New reference.
+json_t *entry_merge(json_t *old, json_t *entry);
 
 // ---- editors. `text` is the whole file, "" if it is missing. `out` gets the new text, which
 // equals the old one if the entry is there already. ERR_INVALID: the file has a form that the
@@ -51,7 +63,8 @@ int edit_yaml(const char *text, const char *section, json_t *entry, struct buf *
 json_t *jsonc_parse(const char *text, struct err *e);
 
 // ---- change.c: a change of a file that is the user's
-// Read the file to `out`, which stays empty if the file is missing.
+// Read the file to `out`, which stays empty if the file is missing. ERR_INVALID for anything but a
+// regular file, which is not opened, or not waited for.
 int change_read(const char *path, struct buf *out, struct err *e);
 // Show what the change does, ask unless `yes`, and write it. CHANGE_SAME: there is nothing to
 // change. CHANGE_REFUSED: nothing was written, because the user said no or cannot be asked. -1 with
