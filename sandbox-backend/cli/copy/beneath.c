@@ -16,6 +16,7 @@
 #include "sandbox-backend/cli/copy/listing.h"
 
 #define PERMISSIONS 0777
+#define MODE_BITS   07777
 #define NEW_DIR     0700
 #define NEW_FILE    0600
 #define RANDOM      4 // bytes of a temporary name
@@ -182,6 +183,18 @@ int beneath_hard_link(int root, const char *path, const char *from, struct err *
         return err_set(e, ERR_DENIED, "%.100s is no file, so %.100s cannot be linked to it", from,
                        path);
     return place(root, path, make_hard_link, str_base(from), dir, e);
+}
+
+bool beneath_is_unchanged(int root, const char *path, const struct entry *was)
+{
+    struct err why = ERR_INIT;
+    struct stat st;
+    int fd auto_close = beneath_open(root, path, O_PATH, &why);
+    if (!was)
+        return fd < 0 && why.code == ERR_NOT_FOUND;
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_mtim.tv_sec == was->seconds &&
+           st.st_mtim.tv_nsec == was->nanoseconds && S_ISREG(st.st_mode) == (was->type == 'f') &&
+           (was->type != 'f' || (st.st_size == was->size && (st.st_mode & MODE_BITS) == was->mode));
 }
 
 int beneath_remove(int root, const char *path, struct err *e)

@@ -35,6 +35,9 @@ int beneath_hard_link(int root, const char *path, const char *from, struct err *
 // Open a file or link's directory. Return the descriptor, or -1.
 int beneath_open(int root, const char *path, int flags, struct err *e);
 
+// Return whether a path has the entry `was` with its size and time; NULL: nothing is there.
+bool beneath_is_unchanged(int root, const char *path, const struct entry *was);
+
 // Remove a file, a link or an empty directory. It may be missing.
 int beneath_remove(int root, const char *path, struct err *e);
 

@@ -49,6 +49,53 @@ void entry_copy(struct entry *to, const struct entry *from)
     *to = *from;
     to->path = xstrdup(from->path);
     to->target = from->target ? xstrdup(from->target) : NULL;
+    to->move = NULL;
+}
+
+void entry_take_stat(struct entry *entry, const struct stat *st)
+{
+    entry->mode = st->st_mode & 07777;
+    entry->size = st->st_size;
+    entry->seconds = st->st_mtim.tv_sec;
+    entry->nanoseconds = st->st_mtim.tv_nsec;
+}
+
+bool entry_is_still(int fd, const struct stat *before)
+{
+    struct stat now;
+    return fstat(fd, &now) == 0 && now.st_size == before->st_size &&
+           now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+           now.st_mtim.tv_nsec == before->st_mtim.tv_nsec &&
+           now.st_ctim.tv_sec == before->st_ctim.tv_sec &&
+           now.st_ctim.tv_nsec == before->st_ctim.tv_nsec;
+}
+
+static struct entry *copy_of(const struct entry *entry)
+{
+    struct entry *copy = entry ? xcalloc(1, sizeof *copy) : NULL;
+    if (entry)
+        entry_copy(copy, entry);
+    return copy;
+}
+
+void move_fini(struct move *move)
+{
+    struct entry *both[] = {move->from, move->to};
+    for (size_t i = 0; i < 2; i++)
+        if (both[i])
+            entry_fini(both[i]);
+    free(move->from);
+    free(move->to);
+    move->from = move->to = NULL;
+}
+
+void move_note(struct move *move, const struct entry *from, const struct entry *to)
+{
+    struct entry *new_from = copy_of(from);
+    struct entry *new_to = copy_of(to);
+    move_fini(move);
+    move->from = new_from;
+    move->to = new_to;
 }
 
 void entry_fini(struct entry *entry)
@@ -271,6 +318,7 @@ int listing_parse(struct listing *l, struct buf *text, const struct sync_rules *
     char kind = text->len ? text->data[0] : 0;
     if (kind != 'G' && kind != 'S')
         return err_set(e, ERR_INTERNAL, "the sandbox sent no listing of the directory");
+    l->kind = kind;
     for (char *at = text->data + 1, *end = text->data + text->len; at < end;) {
         struct entry entry;
         char *line = take_field(&at, end, kind == 'G' ? '\0' : '\n');

@@ -8,6 +8,7 @@
 #include "sandbox-backend/base/err.h"
 
 struct buf;
+struct stat;
 struct remote;
 struct sync_rules;
 
@@ -18,20 +19,31 @@ struct sync_rules;
 // A file of the sandbox may have grown by so many bytes since it was listed.
 #define LISTING_GROWTH_BYTES (1 << 20)
 
+// What a synchronisation knows of the move of an entry, and learns from it.
+struct move {
+    const struct entry *replaces; // borrowed; of the destination; NULL: nothing is there
+    const char *aside;       // borrowed; path that the replaced one of the sandbox gets, or NULL
+    bool is_read;            // it did not change while it was read
+    bool is_done, is_aside;  // it arrived; the replaced one has its other path
+    struct entry *from, *to; // owned; both as they were then; NULL before that
+};
+
 struct entry {
     char *path; // owned; relative to the tree, without "./"; any bytes
     char type;  // 'f' a file, 'd' a directory, 'l' a symbolic link, 'o' anything else
     unsigned mode;
     int64_t size; // of a file; 0 for the others
     int64_t seconds;
-    long nanoseconds; // the time of the last change
-    char *target;     // owned; of a link, NULL where it is not known
+    long nanoseconds;  // the time of the last change
+    char *target;      // owned; of a link, NULL where it is not known
+    struct move *move; // borrowed; of a synchronisation, else NULL
 };
 
 // Sorted by path in byte order, so a directory comes before what it holds.
 struct listing {
     struct entry *entries;
     size_t count, room;
+    char kind; // of a sandbox: 'G' listed by GNU's find, 'S' by stat
 };
 
 // Add an entry and take `path` and `target`. ERR_LIMIT: too many.
@@ -41,6 +53,14 @@ void entry_copy(struct entry *to, const struct entry *from);
 void entry_fini(struct entry *entry);
 void listing_fini(struct listing *l);
 const struct entry *listing_find(const struct listing *l, const char *path); // NULL: none
+
+// Take size, time and permissions of a file.
+void entry_take_stat(struct entry *entry, const struct stat *st);
+// Return whether a file was not changed since `before`.
+bool entry_is_still(int fd, const struct stat *before);
+// Note copies of both entries of a move. `to` may be NULL.
+void move_note(struct move *move, const struct entry *from, const struct entry *to);
+void move_fini(struct move *move);
 
 // Return whether a path is relative and has no empty part, "." or "..".
 bool listing_path_is_plain(const char *path);

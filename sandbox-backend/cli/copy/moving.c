@@ -14,17 +14,12 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/copy/archive.h"
 #include "sandbox-backend/cli/copy/beneath.h"
+#include "sandbox-backend/cli/copy/moving_internal.h"
 
 #define RANDOM      4         // bytes of a temporary name
 #define SLACK_BYTES (1 << 20) // what a tar may have beyond its files
 #define ENTRY_BYTES 8192      // of a tar for each entry: headers, long names, padding
 #define OWN_ACCESS  0700
-
-struct batch {
-    const struct entry **entries; // borrowed
-    size_t count, names;
-    int64_t bytes;
-};
 
 void moving_init(struct moving *t, struct remote *r, int root, const char *path)
 {
@@ -130,25 +125,38 @@ static int in_batches(struct moving *t, const struct listing *l,
 
 static bool is_closed(const struct entry *entry)
 {
-    return entry->type == 'd' && (entry->mode & OWN_ACCESS) != OWN_ACCESS;
+    bool is_left = entry->move && !entry->move->is_done;
+    return !is_left && entry->type == 'd' && (entry->mode & OWN_ACCESS) != OWN_ACCESS;
 }
 
 // ---- into the sandbox
-static int send_tar(struct moving *t, const struct entry *const *entries, size_t count, bool exact,
-                    struct err *e)
+int moving__upload(struct moving *t, int fd, const char *path, struct err *e)
+{
+    t->bar.fd = fd;
+    int result = remote_upload(t->remote, fd, path, e);
+    t->bar.fd = -1;
+    return result;
+}
+
+char *moving__upload_tar(struct moving *t, const struct entry *const *entries, size_t count,
+                         bool exact, struct err *e)
 {
     const char *dir = remote_dir(t->remote, e);
     int fd auto_close = dir ? fd_open_temp(e) : -1;
     if (fd < 0 || archive_pack(t->root, entries, count, exact, fd, e) < 0)
-        return -1;
+        return NULL;
     char *tar auto_free = str_printf("%s/tar", dir);
-    const char *args[] = {t->path, tar, NULL};
     if (lseek(fd, 0, SEEK_SET) < 0)
-        return err_sys(e, errno, "read the archive of the copy");
-    t->bar.fd = fd;
-    int result = remote_upload(t->remote, fd, tar, e);
-    t->bar.fd = -1;
-    if (result < 0)
+        return err_sys(e, errno, "read the archive of the copy"), NULL;
+    return moving__upload(t, fd, tar, e) < 0 ? NULL : steal(&tar);
+}
+
+static int send_tar(struct moving *t, const struct entry *const *entries, size_t count, bool exact,
+                    struct err *e)
+{
+    char *tar auto_free = moving__upload_tar(t, entries, count, exact, e);
+    const char *args[] = {t->path, tar, NULL};
+    if (!tar)
         return -1;
     if (remote_script(t->remote, "tar -xpf \"$2\" -C \"$1\" && rm -f \"$2\"", args, NULL, 0, e) ==
         0)
@@ -160,6 +168,8 @@ static int send_tar(struct moving *t, const struct entry *const *entries, size_t
 
 static int send_batch(struct moving *t, const struct batch *b, struct err *e)
 {
+    if (b->entries[0]->move)
+        return moving__send_checked(t, b, e);
     if (send_tar(t, b->entries, b->count, false, e) < 0)
         return -1;
     note_batch(t, b);
@@ -183,9 +193,7 @@ int moving_send_file(struct moving *t, int fd, const struct entry *entry, const 
     const char *user = t->remote->user;
     if (*bare)
         return remote_upload(t->remote, fd, path, e);
-    t->bar.fd = fd;
-    int result = remote_upload(t->remote, fd, part, &why);
-    t->bar.fd = -1;
+    int result = moving__upload(t, fd, part, &why);
     if (result == 0)
         result = remote_script(t->remote, SCRIPT, args, NULL, 0, &why);
     if (result == 0)
@@ -201,6 +209,8 @@ int moving_send_file(struct moving *t, int fd, const struct entry *entry, const 
 static int send_alone(struct moving *t, const struct entry *entry, struct err *e)
 {
     bool bare = false;
+    if (entry->move)
+        return moving__send_checked_file(t, entry, e);
     char *path auto_free = str_printf("%s/%s", t->path, entry->path);
     int fd auto_close = beneath_open(t->root, entry->path, O_RDONLY | O_NONBLOCK, e);
     if (fd < 0 || moving_send_file(t, fd, entry, path, &bare, e) < 0)
@@ -245,6 +255,19 @@ int moving_send(struct moving *t, const struct listing *l, unsigned mode, struct
 }
 
 // ---- to the host
+int64_t moving__tar_max(const struct batch *b)
+{
+    return b->bytes + (int64_t)b->count * ENTRY_BYTES + SLACK_BYTES;
+}
+
+int moving__download(struct moving *t, const char *path, int fd, int64_t max, struct err *e)
+{
+    t->bar.fd = fd;
+    int result = remote_download(t->remote, path, fd, max, e);
+    t->bar.fd = -1;
+    return result;
+}
+
 static int fetch_tar(struct moving *t, const struct batch *b, int fd, struct err *e)
 {
     static const char SCRIPT[] =
@@ -256,7 +279,6 @@ static int fetch_tar(struct moving *t, const struct batch *b, int fd, struct err
     char *tar auto_free = str_printf("%s/tar", dir);
     struct buf list auto_buf = BUF_INIT;
     const char *args[] = {t->path, dir, NULL};
-    int64_t max = b->bytes + (int64_t)b->count * ENTRY_BYTES + SLACK_BYTES;
     for (size_t i = 0; i < b->count; i++) {
         buf_adds(&list, "./");
         buf_add(&list, b->entries[i]->path, strlen(b->entries[i]->path) + 1);
@@ -264,10 +286,7 @@ static int fetch_tar(struct moving *t, const struct batch *b, int fd, struct err
     if (remote_upload_bytes(t->remote, &list, names, e) < 0 ||
         remote_script(t->remote, SCRIPT, args, NULL, 0, e) < 0)
         return -1;
-    t->bar.fd = fd;
-    int result = remote_download(t->remote, tar, fd, max, e);
-    t->bar.fd = -1;
-    return result;
+    return moving__download(t, tar, fd, moving__tar_max(b), e);
 }
 
 static int fetch_batch(struct moving *t, const struct batch *b, struct err *e)
@@ -278,6 +297,8 @@ static int fetch_batch(struct moving *t, const struct batch *b, struct err *e)
                                 .keeps_links = t->keeps_links,
                                 .on_skip = on_skip,
                                 .ctx = t};
+    if (b->entries[0]->move)
+        return moving__fetch_checked(t, b, e);
     int fd auto_close = fd_open_temp(e);
     if (fd < 0 || fetch_tar(t, b, fd, e) < 0 || archive_unpack(&u, fd, e) < 0)
         return -1;
@@ -290,9 +311,7 @@ int moving_fetch_file(struct moving *t, const char *path, const struct entry *en
     struct beneath_file file;
     if (beneath_file_begin(t->root, entry->path, &file, e) < 0)
         return -1;
-    t->bar.fd = file.fd;
-    int result = remote_download(t->remote, path, file.fd, entry->size + LISTING_GROWTH_BYTES, e);
-    t->bar.fd = -1;
+    int result = moving__download(t, path, file.fd, entry->size + LISTING_GROWTH_BYTES, e);
     if (result == 0)
         return beneath_file_end(&file, entry, e);
     beneath_file_drop(&file);
@@ -301,6 +320,8 @@ int moving_fetch_file(struct moving *t, const char *path, const struct entry *en
 
 static int fetch_alone(struct moving *t, const struct entry *entry, struct err *e)
 {
+    if (entry->move)
+        return moving__fetch_checked_file(t, entry, e);
     char *path auto_free = str_printf("%s/%s", t->path, entry->path);
     if (moving_fetch_file(t, path, entry, e) < 0)
         return -1;
@@ -314,8 +335,11 @@ int moving_fetch(struct moving *t, const struct listing *l, struct err *e)
 {
     if (!remote_dir(t->remote, e) || in_batches(t, l, fetch_batch, fetch_alone, e) < 0)
         return -1;
-    for (size_t i = l->count; i > 0; i--)
-        if (l->entries[i - 1].type == 'd' && beneath_dir_finish(t->root, &l->entries[i - 1], e) < 0)
+    for (size_t i = l->count; i > 0; i--) {
+        const struct entry *entry = &l->entries[i - 1];
+        bool is_left = entry->move && !entry->move->is_done;
+        if (!is_left && entry->type == 'd' && beneath_dir_finish(t->root, entry, e) < 0)
             return -1;
+    }
     return 0;
 }

@@ -31,13 +31,15 @@ struct moving {
     int root;         // of the host; borrowed
     const char *path; // the directory of the sandbox, absolute
     bool keeps_links; // to the host: make links that lead out of the tree
+    char kind;        // of the sandbox's listing, for entries that have a move
     struct bar bar;
     struct moving_count count;
 };
 
 void moving_init(struct moving *t, struct remote *r, int root, const char *path);
 void moving_fini(struct moving *t);
-// Copy all entries into the sandbox, or to the host. The directory of the sandbox exists, or is
+// Copy all entries into the sandbox, or to the host. If they have moves (listing.h), those that
+// change meanwhile are left out, which is no failure. The directory of the sandbox exists, or is
 // made with `mode`.
 int moving_send(struct moving *t, const struct listing *l, unsigned mode, struct err *e);
 int moving_fetch(struct moving *t, const struct listing *l, struct err *e);

@@ -14,6 +14,7 @@
 #include "sandbox-backend/client/client.h"
 
 #define TICK_MS        200
+#define WORDS_MAX      16   // of a script: its shell's and its own
 #define COMPLAINT_MAX  1024 // of stderr
 #define NOT_EXECUTABLE 126
 #define NOT_THERE      127
@@ -55,14 +56,27 @@ static void on_closed(uv_handle_t *handle)
     r->handles_open--;
 }
 
-void remote_close(struct remote *r)
+void remote_forget(struct remote *r)
+{
+    free(r->dir);
+    r->dir = NULL;
+}
+
+void remote_clean(struct remote *r)
 {
     const char *args[] = {r->dir, NULL};
+    bool cleans = r->cleans;
     r->cleans = true;
-    r->tick = NULL;
     if (r->dir)
         remote_script(r, "rm -rf -- \"$1\"", args, NULL, 0, NULL);
-    free(r->dir);
+    r->cleans = cleans;
+    remote_forget(r);
+}
+
+void remote_close(struct remote *r)
+{
+    r->tick = NULL;
+    remote_clean(r);
     uv_close((uv_handle_t *)&r->timer, on_closed);
     for (size_t i = 0; i < REMOTE_SIGNALS; i++)
         uv_close((uv_handle_t *)&r->signals[i], on_closed);
@@ -165,7 +179,7 @@ int remote_script(struct remote *r, const char *script, const char *const *args,
 {
     static const struct command_events EVENTS = {
         .on_stdout = on_stdout, .on_stderr = on_stderr, .on_end = on_end};
-    const char *words[8] = {"-c", script, "sh"};
+    const char *words[WORDS_MAX] = {"-c", script, "sh"};
     struct script s = {.request = {.remote = r}, .out = out, .max = max};
     for (size_t i = 0; args && args[i] && i + 4 < ARRAY_LEN(words); i++)
         words[i + 3] = args[i];

@@ -32,7 +32,11 @@ struct remote {
 };
 
 void remote_open(struct remote *r, struct connection *c, const char *id, const char *user);
-// Remove the directory of remote_dir, also after a signal, and give the signals back.
+// Remove the directory of remote_dir, also after a signal.
+void remote_clean(struct remote *r);
+// Forget the directory: the sandbox cannot be asked.
+void remote_forget(struct remote *r);
+// The same as remote_clean, and give the signals back.
 void remote_close(struct remote *r);
 
 // Run a program of the sandbox's shell with arguments ($1 and so on; NULL-terminated, or NULL), and

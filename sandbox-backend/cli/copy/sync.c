@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -26,6 +27,27 @@
 #define SIGNAL_STATUS 128
 #define WATCH_MS      1000
 #define GUEST_EVERY   10 // turns of a watch between two looks at the sandbox without an event
+
+// ---- the rules
+//
+// .git and .env stay where they are, because a host runs what is in the one and a sandbox has no
+// need of the other; a line "!.git" in .cubbyignore brings it back. A file system of the host may
+// take .GIT for .git. The sandbox has no say in the rules: .cubbyignore itself is never copied.
+static struct sync_rules *read_ignored(const struct sync *o, int root, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    struct err why = ERR_INIT;
+    buf_adds(&text, ".[gG][iI][tT]\n.env\n");
+    if (o->guards_secrets)
+        buf_adds(&text, HIDDEN_BY_DEFAULT);
+    int fd auto_close = beneath_open(root, SYNC_RULES_FILE, O_RDONLY | O_NONBLOCK, &why);
+    if (fd < 0 && why.code != ERR_NOT_FOUND)
+        return err_set(e, why.code, "%s", why.msg), NULL;
+    if (fd >= 0 && fd_read_all(fd, SYNC_RULES_BYTES, &text, e) < 0)
+        return NULL;
+    buf_adds(&text, "\n/" SYNC_RULES_FILE "\n.cubby-*.part\n");
+    return sync_rules_new(buf_str(&text), text.len, e);
+}
 
 // ---- watching
 struct watch {
@@ -92,21 +114,80 @@ static void wait_for_change(struct remote *r, int root, const struct sync_rules 
     listing_fini(&before);
 }
 
-// Synchronise until a signal comes, which is no failure, or a turn fails.
+// Return whether the sandbox is paused. Asking the control plane does not wake it.
+static bool is_paused(const struct remote *r)
+{
+    struct err unused = ERR_INIT;
+    json_t *sandbox = connection_get(r->c, r->id, &unused);
+    const char *state = json_string_value(json_object_get(sandbox, "state"));
+    bool is = state && str_eq(state, "paused");
+    json_decref(sandbox);
+    return is;
+}
+
+// Wait until the sandbox runs, or a signal comes.
+static void wait_until_running(struct remote *r)
+{
+    bool is_told = false;
+    while (!r->caught && is_paused(r)) {
+        if (!is_told)
+            fprintf(stderr, "cubby: the sandbox is paused; the synchronisation goes on when it "
+                            "runs again\n");
+        is_told = true;
+        wait_ms(r, WATCH_MS);
+    }
+    if (r->caught && r->dir && is_paused(r))
+        remote_forget(r); // to remove the directory would wake it
+}
+
+// A turn with the rules as they are now.
+static int turn(const struct sync *o, struct remote *r, int root, const char *path,
+                bool *is_changing, struct err *e)
+{
+    struct sync_rules *ignored = read_ignored(o, root, e);
+    if (!ignored)
+        return -1;
+    int result = sync_turn(o, r, root, path, ignored, is_changing, e);
+    sync_rules_free(ignored);
+    if (o->watches && result == 0)
+        remote_clean(r); // it may be paused at any time
+    return result;
+}
+
+// Wait for the next turn. Return false after a signal.
+static bool wait_for_turn(const struct sync *o, struct remote *r, int root, struct watch *w,
+                          bool is_soon)
+{
+    struct err unused = ERR_INIT;
+    struct sync_rules *ignored = read_ignored(o, root, &unused); // the turn tells what is wrong
+    if (is_soon || !ignored)
+        wait_ms(r, WATCH_MS);
+    else
+        wait_for_change(r, root, ignored, w);
+    sync_rules_free(ignored);
+    wait_until_running(r);
+    return !r->caught;
+}
+
+// Synchronise until a signal comes, which is no failure, or a turn fails. ERR_CONFLICT passes: the
+// sandbox was paused, or something changed.
 static int keep_watching(const struct sync *o, struct remote *r, int root, const char *path,
-                         const struct sync_rules *ignored, struct err *e)
+                         struct err *e)
 {
     static const struct watch_events EVENTS = {.on_event = on_event, .on_end = on_watch_end};
     struct watch w = {0};
-    int result = 0;
-    bool did = false;
-    while (result == 0 && !r->caught) {
-        if (!w.op)
+    bool is_soon = false;
+    int result = turn(o, r, root, path, &is_soon, e);
+    while (result == 0 || e->code == ERR_CONFLICT) {
+        is_soon = is_soon || result < 0;
+        *e = ERR_INIT;
+        result = 0;
+        if (!w.op && !is_soon)
             w.op = client_watch(r->c->client, r->id, path, true, r->user, &EVENTS, &w);
-        wait_for_change(r, root, ignored, &w);
+        if (!wait_for_turn(o, r, root, &w, is_soon))
+            break;
         w.changed = false;
-        if (!r->caught)
-            result = sync_turn(o, r, root, path, ignored, &did, e);
+        result = turn(o, r, root, path, &is_soon, e);
     }
     if (w.op)
         client_cancel(w.op);
@@ -116,50 +197,28 @@ static int keep_watching(const struct sync *o, struct remote *r, int root, const
 }
 
 // ---- the verb
-//
-// .git and .env stay where they are, because a host runs what is in the one and a sandbox has no
-// need of the other; a line "!.git" in .cubbyignore brings it back. A file system of the host may
-// take .GIT for .git. The sandbox has no say in the rules: .cubbyignore itself is never copied.
-static struct sync_rules *read_ignored(const struct sync *o, int root, struct err *e)
-{
-    struct buf text auto_buf = BUF_INIT;
-    struct err why = ERR_INIT;
-    buf_adds(&text, ".[gG][iI][tT]\n.env\n");
-    if (o->guards_secrets)
-        buf_adds(&text, HIDDEN_BY_DEFAULT);
-    int fd auto_close = beneath_open(root, SYNC_RULES_FILE, O_RDONLY | O_NONBLOCK, &why);
-    if (fd < 0 && why.code != ERR_NOT_FOUND)
-        return err_set(e, why.code, "%s", why.msg), NULL;
-    if (fd >= 0 && fd_read_all(fd, SYNC_RULES_BYTES, &text, e) < 0)
-        return NULL;
-    buf_adds(&text, "\n/" SYNC_RULES_FILE "\n.cubby-*.part\n");
-    return sync_rules_new(buf_str(&text), text.len, e);
-}
-
 static int sync_both(struct connection *c, const char *id, const void *ctx)
 {
     const struct sync *o = ctx;
     struct err e = ERR_INIT;
     struct remote r;
-    bool did = false;
+    bool is_changing = false;
     json_t *sandbox = connection_get(c, id, &e);
     int root auto_close = sandbox ? open(o->host, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     json_decref(sandbox);
     if (root < 0 && !err_is(&e))
         err_sys(&e, errno, "%.200s", o->host);
-    struct sync_rules *ignored = root < 0 ? NULL : read_ignored(o, root, &e);
     if (err_is(&e))
         return cli_fail(&e);
     remote_open(&r, c, id, o->user);
     char *path auto_free = copy_absolute(&r, o->guest, &e);
-    int result = path ? sync_turn(o, &r, root, path, ignored, &did, &e) : -1;
-    if (result == 0 && o->watches)
-        result = keep_watching(o, &r, root, path, ignored, &e);
+    int result = !path        ? -1
+                 : o->watches ? keep_watching(o, &r, root, path, &e)
+                              : turn(o, &r, root, path, &is_changing, &e);
     int caught = r.caught;
     remote_close(&r);
-    sync_rules_free(ignored);
     if (result == 0)
-        return 0;
+        return is_changing ? 1 : 0;
     if (caught)
         err_wrap(&e, "run cubby sync again, which goes on");
     cli_fail(&e);

@@ -15,228 +15,15 @@
 #include "sandbox-backend/cli/copy/beneath.h"
 #include "sandbox-backend/cli/copy/copy.h"
 #include "sandbox-backend/cli/copy/moving.h"
+#include "sandbox-backend/cli/copy/recheck.h"
 #include "sandbox-backend/cli/copy/remote.h"
 #include "sandbox-backend/cli/copy/sync_git.h"
+#include "sandbox-backend/cli/copy/sync_internal.h"
 #include "sandbox-backend/cli/copy/sync_rules.h"
 #include "sandbox-backend/cli/copy/sync_state.h"
 
-#define PERMISSIONS   0777
 #define FEW_DELETIONS 10 // of the sandbox, which --only out never asks about
 #define NAMED_MAX     50 // conflicts and skipped names of a result in JSON
-
-enum action { KEEP, NOTE, SEND, FETCH, DELETE_GUEST, DELETE_HOST, CONFLICT, FORGET, SKIP };
-
-struct item {
-    const char *path;                 // borrowed
-    const struct entry *host, *guest; // borrowed; NULL: not there
-    enum action action;
-    char *other; // owned; of a conflict: the path that the sandbox's version gets
-    bool done;
-};
-
-struct turn {
-    const struct sync *o;
-    struct remote *r;
-    int root;
-    const char *here; // borrowed; the path of `root`, resolved
-    const char *path; // of the sandbox
-    const struct sync_rules *ignored;
-    struct sync_state state;
-    struct listing host, guest;
-    struct listing repositories; // sync_git.h
-    struct item *items;          // owned
-    size_t count;
-    struct moving moving;
-    int64_t deleted;
-    const char *hidden; // borrowed: the last hidden name that was left out, and its path
-    int64_t waiting;    // changes that go the other way than this turn
-    json_t *conflicts;  // owned; {"path", "kept"} of each
-};
-
-// ---- 1. what changed
-
-// A copy has whole seconds. Two times with parts of a second are of two changes.
-static bool is_same_time(const struct entry *a, const struct entry *b)
-{
-    return a->seconds == b->seconds &&
-           (a->nanoseconds == b->nanoseconds || !a->nanoseconds || !b->nanoseconds);
-}
-
-static bool is_same_now(const struct entry *a, const struct entry *b)
-{
-    if (a->type != b->type)
-        return false;
-    if (a->type == 'l')
-        return a->target && b->target && strcmp(a->target, b->target) == 0;
-    return a->type == 'd' || (a->type == 'f' && a->size == b->size && is_same_time(a, b));
-}
-
-static bool has_same_mode(const struct entry *a, const struct entry *b)
-{
-    return a->type != 'f' || (a->mode & PERMISSIONS) == (b->mode & PERMISSIONS);
-}
-
-static enum action judge(const struct turn *t, const struct item *i)
-{
-    const struct entry *was_here = listing_find(&t->state.host, i->path);
-    const struct entry *was_there = listing_find(&t->state.guest, i->path);
-    bool here = sync_state_differs(i->host, was_here);
-    bool there = sync_state_differs(i->guest, was_there);
-    if (!here && !there)
-        return i->host && i->guest ? KEEP : FORGET;
-    if (here && there && i->host && i->guest && is_same_now(i->host, i->guest) &&
-        (!was_here || !was_there || has_same_mode(i->host, i->guest)))
-        return NOTE; // at first they may differ by an umask
-    if (!i->host && !i->guest)
-        return FORGET;
-    if (!i->host) // deleted here, or new there: what changed wins over a deletion
-        return there ? FETCH : DELETE_GUEST;
-    if (!i->guest)
-        return here ? SEND : DELETE_HOST;
-    if (here && there)
-        return CONFLICT;
-    return here ? SEND : FETCH;
-}
-
-static void note_conflict(struct turn *t, const char *path, const char *kept)
-{
-    json_array_append_new(t->conflicts,
-                          json_pack("{s:o, s:o}", "path", json_lossy_string(path, strlen(path)),
-                                    "kept", json_lossy_string(kept, strlen(kept))));
-}
-
-// Return why an entry is left alone, or NULL. `below` is the last entry that is a directory on one
-// side only, or NULL.
-static const char *reason_to_skip(const struct item *i, const char *below)
-{
-    size_t len = below ? strlen(below) : 0;
-    const struct entry *guest = i->guest;
-    bool fetches = guest && (i->action == FETCH || i->action == CONFLICT);
-    if (below && strncmp(i->path, below, len) == 0 && i->path[len] == '/')
-        return "its directory is a directory on one side only";
-    if ((i->host && i->host->type == 'o') || (guest && guest->type == 'o'))
-        return "neither a file, a directory nor a link";
-    if (i->host && guest && (i->host->type == 'd') != (guest->type == 'd'))
-        return "a directory on one side only; rename one of them";
-    if (fetches && guest && guest->type == 'l' &&
-        (!guest->target || beneath_leads_out(i->path, guest->target)))
-        return "a symbolic link of the sandbox that leads out of the directory";
-    return NULL;
-}
-
-// Skip what the sandbox made or changed in a bare repository. `told` is the last one that was
-// named.
-static bool skip_repository(struct turn *t, struct item *item, const char **told)
-{
-    if (item->action != FETCH && item->action != CONFLICT)
-        return false;
-    const char *top = sync_git_repository(&t->repositories, item->path);
-    if (!top)
-        return false;
-    if (top != *told)
-        moving_skip(&t->moving, *top ? top : ".",
-                    "a git repository without .git: git here would run what the sandbox writes "
-                    "into its settings, so its changes are not taken");
-    *told = top;
-    item->action = SKIP;
-    return true;
-}
-
-// Return the length of a path up to the end of its first name that begins with '.'; 0: it has none.
-static size_t hidden_length(const char *path)
-{
-    for (const char *at = path; at; at = strchr(at, '/')) {
-        at += *at == '/';
-        if (*at == '.')
-            return (size_t)(at - path) + strcspn(at, "/");
-    }
-    return 0;
-}
-
-// Skip changes of the sandbox below hidden names, which programs of the host may run: .envrc,
-// .vscode. Each such name is told once.
-static bool skip_hidden(struct turn *t, struct item *item)
-{
-    size_t len = t->o->guards_hidden ? hidden_length(item->path) : 0;
-    if (!len || (item->action != FETCH && item->action != CONFLICT && item->action != DELETE_HOST))
-        return false;
-    bool is_told =
-        t->hidden && strncmp(t->hidden, item->path, len) == 0 && hidden_length(t->hidden) == len;
-    char *name auto_free = xstrndup(item->path, len);
-    if (!is_told)
-        moving_skip(&t->moving, name, "its name begins with '.', and programs here may run it");
-    t->hidden = item->path;
-    item->action = SKIP;
-    return true;
-}
-
-// Skip what goes the other way than the turn does.
-static bool skip_other_way(struct turn *t, struct item *item)
-{
-    enum action a = item->action;
-    bool in = a == SEND || a == DELETE_GUEST;
-    bool out = a == FETCH || a == DELETE_HOST;
-    if (t->o->way == SYNC_IN && a == CONFLICT)
-        moving_skip(&t->moving, item->path, "changed on both sides; bring the sandbox's out first");
-    else if ((t->o->way != SYNC_IN || !out) && (t->o->way != SYNC_OUT || !in))
-        return false;
-    t->waiting++;
-    item->action = SKIP;
-    return true;
-}
-
-static void add_item(struct turn *t, const char **below, const char **told, const struct item *from)
-{
-    struct item *item = &t->items[t->count++];
-    *item = *from;
-    item->action = judge(t, item);
-    const char *reason = reason_to_skip(item, *below);
-    if (reason) {
-        moving_skip(&t->moving, item->path, reason);
-        item->action = SKIP;
-        if (item->host && item->guest && item->host->type != item->guest->type)
-            *below = item->path;
-        return;
-    }
-    if (skip_repository(t, item, told) || skip_other_way(t, item) || skip_hidden(t, item))
-        return;
-    bool was_noted = listing_find(&t->state.host, item->path) != NULL;
-    bool is_restored =
-        (item->action == SEND && !item->guest) || (item->action == FETCH && !item->host);
-    if (was_noted && is_restored)
-        note_conflict(t, item->path, item->path);
-    if (item->action == CONFLICT) {
-        char *random auto_free = random_hex(2);
-        item->other = str_printf("%s.sandbox-%s", item->path, random);
-        note_conflict(t, item->path, item->other);
-    }
-}
-
-// Join both listings, which are sorted.
-static void make_items(struct turn *t)
-{
-    size_t h = 0;
-    size_t g = 0;
-    const char *below = NULL;
-    const char *told = NULL;
-    t->items = xcalloc(t->host.count + t->guest.count + 1, sizeof *t->items);
-    for (;;) {
-        const struct entry *here = h < t->host.count ? &t->host.entries[h] : NULL;
-        const struct entry *there = g < t->guest.count ? &t->guest.entries[g] : NULL;
-        if (!here && !there)
-            return;
-        int order = !here ? 1 : !there ? -1 : strcmp(here->path, there->path);
-        const struct entry *first = order <= 0 ? here : there;
-        if (!first)
-            break;
-        const struct item item = {.path = first->path,
-                                  .host = order <= 0 ? here : NULL,
-                                  .guest = order >= 0 ? there : NULL};
-        h += order <= 0;
-        g += order >= 0;
-        add_item(t, &below, &told, &item);
-    }
-}
 
 // A side that lost everything is more likely a mistake than a wish.
 static int check_loss(const struct turn *t, struct err *e)
@@ -271,26 +58,6 @@ static int check_deletions(const struct turn *t, struct err *e)
                    deleted, known, t->here);
 }
 
-// ---- 2. conflicts
-static int rename_conflicts(struct turn *t, struct err *e)
-{
-    static const char SCRIPT[] = "cd -- \"$1\" && xargs -0 -n 2 mv -f -- <\"$2\"";
-    struct buf names auto_buf = BUF_INIT;
-    for (size_t i = 0; i < t->count; i++)
-        if (t->items[i].action == CONFLICT) {
-            buf_add(&names, t->items[i].path, strlen(t->items[i].path) + 1);
-            buf_add(&names, t->items[i].other, strlen(t->items[i].other) + 1);
-        }
-    const char *dir = names.len ? remote_dir(t->r, e) : NULL;
-    if (!names.len || !dir)
-        return names.len ? -1 : 0;
-    char *list auto_free = str_printf("%s/names", dir);
-    const char *args[] = {t->path, list, NULL};
-    if (remote_upload_bytes(t->r, &names, list, e) < 0)
-        return -1;
-    return remote_script(t->r, SCRIPT, args, NULL, 0, e);
-}
-
 // ---- 3. moving
 static int check_size(const struct turn *t, int64_t bytes, struct err *e)
 {
@@ -304,78 +71,140 @@ static int check_size(const struct turn *t, int64_t bytes, struct err *e)
                    all, most);
 }
 
-static void pick(struct listing *l, const struct entry *entry, const char *path)
+static void pick(struct listing *l, const struct entry *entry, const char *path, struct move *move)
 {
     struct entry copy;
     entry_copy(&copy, entry);
     free(copy.path);
     copy.path = xstrdup(path);
+    copy.move = move;
     listing_add(l, copy, NULL);
+}
+
+static void pick_sent(struct turn *t, struct listing *send)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        struct item *item = &t->items[i];
+        if (item->action != SEND && item->action != CONFLICT)
+            continue;
+        item->move.replaces = item->guest;
+        item->move.aside = item->other;
+        pick(send, item->host, item->path, &item->move);
+    }
+}
+
+// The sandbox's version of a conflict can be fetched only when it has its other path.
+static void pick_fetched(struct turn *t, struct listing *fetch, bool is_sent)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        struct item *item = &t->items[i];
+        if (item->action == FETCH) {
+            item->move.replaces = item->host;
+            pick(fetch, item->guest, item->path, &item->move);
+        }
+        if (item->action == CONFLICT && (!is_sent || item->move.is_done))
+            pick(fetch, item->guest, item->other, &item->other_move);
+    }
+    listing_sort(fetch);
+}
+
+static void note_changing(struct turn *t, const char *path)
+{
+    t->changing++;
+    moving_skip(&t->moving, path, "it changes while it is copied; the next cubby sync copies it");
+}
+
+// Mark what has arrived. Unless the turn failed, the others changed while they were copied.
+static void take_moves(struct turn *t, bool failed)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        struct item *item = &t->items[i];
+        bool is_copied = item->action == SEND || item->action == FETCH || item->action == CONFLICT;
+        if (!is_copied && item->action != DELETE_GUEST && item->action != DELETE_HOST)
+            item->done = !failed;
+        if (!is_copied)
+            continue;
+        item->done = item->move.is_done;
+        if (!failed && !item->done)
+            note_changing(t, item->path);
+        else if (!failed && item->action == CONFLICT && !item->other_move.is_done)
+            note_changing(t, item->other);
+    }
 }
 
 static int move_all(struct turn *t, struct err *e)
 {
     struct listing send = {0};
     struct listing fetch = {0};
-    for (size_t i = 0; i < t->count; i++) {
-        const struct item *item = &t->items[i];
-        if (item->action == SEND || item->action == CONFLICT)
-            pick(&send, item->host, item->path);
-        if (item->action == FETCH)
-            pick(&fetch, item->guest, item->path);
-        if (item->action == CONFLICT)
-            pick(&fetch, item->guest, item->other);
-    }
-    listing_sort(&fetch);
+    t->moving.kind = t->guest.kind;
+    pick_sent(t, &send);
+    pick_fetched(t, &fetch, false);
     int64_t bytes = copy_total(&send) + copy_total(&fetch);
     bar_start(&t->moving.bar, !t->o->quiet, bytes);
     int result = check_size(t, bytes, e);
-    if (result == 0)
-        result = rename_conflicts(t, e);
     if (result == 0 && send.count)
         result = moving_send(&t->moving, &send, 0777, e);
+    listing_fini(&fetch);
+    pick_fetched(t, &fetch, true);
     if (result == 0 && fetch.count)
         result = moving_fetch(&t->moving, &fetch, e);
+    take_moves(t, result < 0);
     listing_fini(&send);
     listing_fini(&fetch);
-    for (size_t i = 0; result == 0 && i < t->count; i++)
-        if (t->items[i].action != DELETE_GUEST && t->items[i].action != DELETE_HOST)
-            t->items[i].done = true;
     return result;
 }
 
 // Directories after what is in them: the items are sorted, so from the last to the first.
-static int delete_in_guest(struct turn *t, struct err *e)
+static size_t expect_deleted(struct turn *t, struct recheck *g)
 {
-    static const char SCRIPT[] =
-        "cd -- \"$1\" && xargs -0 -n 50 sh -c 'for name; do\n"
-        "  if [ -d \"$name\" ] && [ ! -L \"$name\" ]; then rmdir -- \"$name\" 2>/dev/null || :\n"
-        "  else rm -f -- \"$name\" || exit 1; fi; done' sh <\"$2\"";
-    struct buf names auto_buf = BUF_INIT;
-    for (size_t i = t->count; i > 0; i--)
-        if (t->items[i - 1].action == DELETE_GUEST) {
-            buf_adds(&names, "./");
-            buf_add(&names, t->items[i - 1].path, strlen(t->items[i - 1].path) + 1);
-            t->deleted++;
-        }
-    const char *dir = names.len ? remote_dir(t->r, e) : NULL;
-    if (!names.len || !dir)
-        return names.len ? -1 : 0;
-    char *list auto_free = str_printf("%s/names", dir);
-    const char *args[] = {t->path, list, NULL};
-    if (remote_upload_bytes(t->r, &names, list, e) < 0)
-        return -1;
-    return remote_script(t->r, SCRIPT, args, NULL, 0, e);
+    size_t count = 0;
+    for (size_t i = t->count; i > 0; i--) {
+        const struct item *item = &t->items[i - 1];
+        if (item->action != DELETE_GUEST)
+            continue;
+        recheck_expect(g, item->path, item->guest);
+        recheck_add(g, item->path);
+        count++;
+    }
+    return count;
 }
 
-static bool is_unchanged_here(const struct turn *t, const struct entry *entry)
+// Keep what changed in the sandbox. Return whether that is nothing.
+static bool keep_changed(struct turn *t, const struct listing *now)
 {
-    struct err unused = ERR_INIT;
-    struct stat st;
-    int fd auto_close = beneath_open(t->root, entry->path, O_PATH, &unused);
-    return fd >= 0 && fstat(fd, &st) == 0 && st.st_mtim.tv_sec == entry->seconds &&
-           st.st_mtim.tv_nsec == entry->nanoseconds &&
-           (entry->type != 'f' || st.st_size == entry->size);
+    bool is_none = true;
+    for (size_t i = 0; i < t->count; i++) {
+        struct item *item = &t->items[i];
+        if (item->action != DELETE_GUEST || item->guest->type == 'd' ||
+            !sync_state_differs(listing_find(now, item->path), item->guest))
+            continue;
+        item->action = SKIP; // the next run sees the change
+        is_none = false;
+    }
+    return is_none;
+}
+
+static int delete_in_guest(struct turn *t, struct err *e)
+{
+    static const char ACTION[] =
+        "more | xargs -0 -n 50 sh -c 'for name; do\n"
+        "  if [ -d \"$name\" ] && [ ! -L \"$name\" ]; then rmdir -- \"$name\" 2>/dev/null || :\n"
+        "  else rm -f -- \"$name\" || exit 1; fi; done' sh\n";
+    enum recheck_end end = RECHECK_CHANGED;
+    bool forces = false;
+    while (end == RECHECK_CHANGED) {
+        struct recheck g = {.remote = t->r, .path = t->path, .kind = t->guest.kind};
+        struct listing now = {0};
+        size_t count = expect_deleted(t, &g);
+        end = count ? recheck_run(&g, forces, ACTION, NULL, &now, NULL, e) : RECHECK_DONE;
+        if (end == RECHECK_DONE)
+            t->deleted += (int64_t)count;
+        if (end == RECHECK_CHANGED)
+            forces = keep_changed(t, &now);
+        listing_fini(&now);
+        recheck_fini(&g);
+    }
+    return end == RECHECK_FAILED ? -1 : 0;
 }
 
 static int delete_here(struct turn *t, struct err *e)
@@ -386,7 +215,7 @@ static int delete_here(struct turn *t, struct err *e)
         if (item->action != DELETE_HOST)
             continue;
         bool is_dir = item->host->type == 'd';
-        if (!is_dir && !is_unchanged_here(t, item->host))
+        if (!is_dir && !beneath_is_unchanged(t->root, item->path, item->host))
             continue; // the next run sees the change
         if (beneath_remove(t->root, item->path, &why) < 0 && !is_dir)
             return err_set(e, why.code, "%s", why.msg);
@@ -397,34 +226,17 @@ static int delete_here(struct turn *t, struct err *e)
 }
 
 // ---- 4. the next state
-static struct entry as_received(const struct entry *from, bool here, bool exact)
-{
-    struct entry to = *from;
-    if (here)
-        to.mode = beneath_mode(from->mode);
-    if (!exact)
-        to.nanoseconds = 0; // a tar has none
-    return to;
-}
-
 static void note_item(struct sync_state *s, const struct item *i)
 {
-    struct entry other;
-    if (i->action == SEND || i->action == CONFLICT) {
-        other = as_received(i->host, false, false);
-        sync_state_note(s, i->host, &other);
-    } else if (i->action == FETCH) {
-        other = as_received(i->guest, true, moving_is_alone(i->guest));
-        sync_state_note(s, &other, i->guest);
-    } else if (i->host && i->guest) {
+    const struct move *move = &i->move;
+    if (i->action == SEND || i->action == CONFLICT)
+        sync_state_note(s, move->from, move->to);
+    else if (i->action == FETCH)
+        sync_state_note(s, move->to, move->from);
+    else if (i->host && i->guest)
         sync_state_note(s, i->host, i->guest);
-    }
-    if (i->action == CONFLICT) {
-        struct entry there = *i->guest;
-        there.path = i->other;
-        other = as_received(&there, true, moving_is_alone(&there));
-        sync_state_note(s, &other, &there);
-    }
+    if (i->action == CONFLICT && i->other_move.is_done)
+        sync_state_note(s, i->other_move.to, i->other_move.from);
 }
 
 static void note_all(struct turn *t)
@@ -466,7 +278,7 @@ static int turn_run(struct turn *t, struct err *e)
     if (list_both(t, e) < 0 || check_loss(t, e) < 0 ||
         sync_git_find(&t->repositories, &t->host, &t->guest, e) < 0)
         return -1;
-    make_items(t);
+    sync__make_items(t);
     if (check_deletions(t, e) < 0)
         return -1;
     int result = move_all(t, e);
@@ -483,6 +295,25 @@ static int turn_run(struct turn *t, struct err *e)
     return result;
 }
 
+static void note_conflict(struct turn *t, const char *path, const char *kept)
+{
+    json_array_append_new(t->conflicts,
+                          json_pack("{s:o, s:o}", "path", json_lossy_string(path, strlen(path)),
+                                    "kept", json_lossy_string(kept, strlen(kept))));
+}
+
+// Note the conflicts of which something is to be seen, also after a failure.
+static void note_conflicts(struct turn *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const struct item *item = &t->items[i];
+        if (item->is_restored && item->done)
+            note_conflict(t, item->path, item->path);
+        if (item->action == CONFLICT && (item->done || item->move.is_aside))
+            note_conflict(t, item->path, item->other);
+    }
+}
+
 // Return the first names of a list, because a sandbox decides how many there are. New reference.
 static json_t *first_names(const json_t *list)
 {
@@ -492,7 +323,7 @@ static json_t *first_names(const json_t *list)
     return few;
 }
 
-static void print_json(const struct turn *t)
+static void print_json(const struct turn *t, const struct err *e)
 {
     const struct moving_count *n = &t->moving.count;
     json_t *all = json_pack(
@@ -501,17 +332,21 @@ static void print_json(const struct turn *t)
         "waiting", (json_int_t)t->waiting, "conflicts", first_names(t->conflicts), "conflictCount",
         (json_int_t)json_array_size(t->conflicts), "skipped", first_names(n->skipped),
         "skippedCount", (json_int_t)json_array_size(n->skipped));
+    json_object_set_new(all, "changingCount", json_integer(t->changing));
+    if (e)
+        json_object_set_new(all, "error", json_lossy_string(e->msg, strlen(e->msg)));
     cli_print_json(all);
     json_decref(all);
 }
 
-static void turn_report(const struct turn *t)
+// `e` is the reason of a failure, or NULL.
+static void turn_report(const struct turn *t, const struct err *e)
 {
     const struct moving_count *n = &t->moving.count;
     size_t i = 0;
     const json_t *one = NULL;
     if (t->o->as_json) {
-        print_json(t);
+        print_json(t, e);
         return;
     }
     json_array_foreach (t->conflicts, i, one) {
@@ -534,8 +369,24 @@ static void turn_report(const struct turn *t)
     copy_report(n, false);
 }
 
+static void turn_fini(struct turn *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        free(t->items[i].other);
+        move_fini(&t->items[i].move);
+        move_fini(&t->items[i].other_move);
+    }
+    free(t->items);
+    json_decref(t->conflicts);
+    moving_fini(&t->moving);
+    sync_state_fini(&t->state);
+    listing_fini(&t->host);
+    listing_fini(&t->guest);
+    listing_fini(&t->repositories);
+}
+
 int sync_turn(const struct sync *o, struct remote *r, int root, const char *path,
-              const struct sync_rules *ignored, bool *did_something, struct err *e)
+              const struct sync_rules *ignored, bool *is_changing, struct err *e)
 {
     struct turn t = {.o = o, .r = r, .root = root, .path = path, .ignored = ignored};
     char *real auto_free = realpath(o->host, NULL);
@@ -548,19 +399,13 @@ int sync_turn(const struct sync *o, struct remote *r, int root, const char *path
     if (result == 0)
         result = turn_run(&t, e);
     bar_end(&t.moving.bar);
-    *did_something = t.moving.count.files || t.moving.count.links || t.deleted ||
-                     t.moving.count.directories || json_array_size(t.conflicts);
-    if (result == 0 && (!o->watches || *did_something))
-        turn_report(&t);
+    note_conflicts(&t);
+    *is_changing = t.changing > 0;
+    bool did_something = t.moving.count.files || t.moving.count.links || t.deleted ||
+                         t.moving.count.directories || json_array_size(t.conflicts);
+    if (result == 0 ? !o->watches || did_something : json_array_size(t.conflicts) > 0)
+        turn_report(&t, result == 0 ? NULL : e);
     fflush(stdout);
-    for (size_t i = 0; i < t.count; i++)
-        free(t.items[i].other);
-    free(t.items);
-    json_decref(t.conflicts);
-    moving_fini(&t.moving);
-    sync_state_fini(&t.state);
-    listing_fini(&t.host);
-    listing_fini(&t.guest);
-    listing_fini(&t.repositories);
+    turn_fini(&t);
     return result;
 }

@@ -5,18 +5,21 @@
 //   1. Both sides are listed and compared with the state of the last time (sync_state.h). What
 //      changed on one side only goes to the other, deletions too.
 //   2. What changed on both sides is a conflict, unless it is the same now. Both versions are kept:
-//      the host's keeps the name, the sandbox's gets another name, and both sides have both. What
-//      one side deleted and the other changed is kept as changed.
-//   3. Files are moved and then deletions made. A file of the host that changed since it was listed
-//      is not deleted. Directories are removed only when they are empty.
+//      the host's keeps the name, the sandbox's gets another name, and both sides have both. The
+//      sandbox's gets it right before the host's arrives. What one side deleted and the other
+//      changed is kept as changed.
+//   3. Files are moved and then deletions made. A file that changed since it was listed is neither
+//      deleted nor replaced, and one that changes while it is copied is left out and named. The
+//      next turn sees them. Directories are removed only when they are empty.
 //   With SYNC_IN or SYNC_OUT, changes of the other side wait: they are counted, and keep the state
 //   that they had. A conflict is then only resolved on the way out.
 //
-//   4. What is now the same on both sides is the next state. After a failure or an interrupt, what
-//      was not reached keeps its old state, and the next run goes on.
+//   4. What is now the same on both sides is the next state: as it was read and written, not as it
+//      was listed. After a failure or an interrupt, what was not reached keeps its old state, and
+//      the next run goes on.
 //
-// A file that a program changes on the receiving side between the listing and the move, within
-// seconds, is replaced.
+// Between the last look at a file and its replacement are a few system calls on the host, and a few
+// processes of one script in the sandbox. What a program writes in that moment is replaced.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,7 +42,8 @@ struct sync {
     int64_t max_bytes; // of all files that one turn may move; 0: no limit
 };
 
-// `root` is the host's directory, `path` the sandbox's. *did_something: there was something to do.
-// Prints the result; while watching, only if there was something to do.
+// `root` is the host's directory, `path` the sandbox's. *is_changing: something was left out,
+// because it changed meanwhile. Prints the result; while watching, only if there was something to
+// do. After a failure, prints it only if there were conflicts.
 int sync_turn(const struct sync *o, struct remote *r, int root, const char *path,
-              const struct sync_rules *ignored, bool *did_something, struct err *e);
+              const struct sync_rules *ignored, bool *is_changing, struct err *e);

@@ -67,6 +67,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         fake = self.server.fake
         body = self.body()
         where = "envd" if "E2b-Sandbox-Id" in self.headers else "api"
+        if where == "envd" and fake.on_request:
+            fake.on_request(self.path, body)
         fake.seen.append((where, self.command, self.path, dict(self.headers), body))
         if where == "api":
             status, value = fake.control(self.command, self.path, body)
@@ -125,6 +127,7 @@ class FakeDaemon:
         self.sandboxes = {}
         self.ended = {}
         self.refusal = None
+        self.on_request = None  # called with the path and the body of each request to envd, before it
         self.files_gate = None  # an Event that the requests for files wait for
         self.seen = []
         self.connections = 0
