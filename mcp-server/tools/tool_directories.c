@@ -355,9 +355,14 @@ static void end(struct copying *d)
     struct err e = ERR_INIT;
     c->on_cancel = NULL;
     c->state = NULL;
-    json_t *answer = d->status == 0 && d->signal == 0
+    // 1 with an answer: something changed while it was copied, and is among what was left out
+    json_t *answer = d->status <= 1 && d->signal == 0 && d->out_text.len
                          ? json_parse(buf_str(&d->out_text), d->out_text.len, &e)
                          : NULL;
+    if (d->status == 1 && json_object_get(answer, "error")) {
+        json_decref(answer);
+        answer = NULL;
+    }
     if (c->cancelled)
         tool_call_fail(c, "cancelled", "the call was cancelled");
     else if (json_is_object(answer))

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import shutil
 import stat
 
 import pytest
@@ -279,3 +280,16 @@ def test_permissions_here(copy, here, there):
     (there / "tool").chmod(0o4777)
     copy(DOWNLOAD)
     assert stat.S_IMODE((here / "tool").stat().st_mode) & 0o7022 == 0
+
+
+def test_a_file_that_changes_is_left_out(copy, real, here, there, tmp_path):  # noqa: F811
+    """tar ends with 1 when a file changes while it reads it."""
+    write(there / "log", "old")
+    write(there / "other", "other")
+    tar = tmp_path / "tools/tar"
+    write(tar, f'#!/bin/sh\n{shutil.which("tar")} "$@"; echo more >>"{there}/log"; exit 1\n')
+    tar.chmod(0o755)
+    assert real.envd.init(envVars={"PATH": f"{tar.parent}:{os.environ['PATH']}"})[0] == 204
+    o, text = copy(DOWNLOAD)
+    assert [s["path"] for s in o["skipped"]] == ["log"] and "Left out log: it changes while it is copied" in text
+    assert files(here) == {"other": "other"}
