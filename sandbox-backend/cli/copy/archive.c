@@ -264,6 +264,15 @@ static void note_file(const struct entry *wanted, const struct entry *meta)
     wanted->move->is_done = true;
 }
 
+static void note_hard_link(const struct entry *wanted, const struct move *first)
+{
+    struct entry from = *first->from;
+    struct entry to = *first->to;
+    from.path = to.path = wanted->path;
+    move_note(wanted->move, &from, &to);
+    wanted->move->is_done = true;
+}
+
 static int note_other(const struct entry *wanted, int result)
 {
     if (result == 0 && wanted->move) {
@@ -332,7 +341,7 @@ static int unpack_hard_link(const struct unpacking *u, const struct entry *wante
     if (check_place(u, wanted, e) < 0 || beneath_hard_link(u->root, wanted->path, from, e) < 0)
         return -1;
     if (move)
-        note_file(wanted, first->move->to);
+        note_hard_link(wanted, first->move);
     return 0;
 }
 

@@ -178,6 +178,8 @@ static bool keep_changed(struct turn *t, const struct listing *now)
         if (item->action != DELETE_GUEST || item->guest->type == 'd' ||
             !sync_state_differs(listing_find(now, item->path), item->guest))
             continue;
+        if (listing_find(now, item->path))
+            note_changing(t, item->path);
         item->action = SKIP; // the next run sees the change
         is_none = false;
     }
@@ -215,8 +217,11 @@ static int delete_here(struct turn *t, struct err *e)
         if (item->action != DELETE_HOST)
             continue;
         bool is_dir = item->host->type == 'd';
-        if (!is_dir && !beneath_is_unchanged(t->root, item->path, item->host))
+        if (!is_dir && !beneath_is_unchanged(t->root, item->path, item->host)) {
+            if (!beneath_is_unchanged(t->root, item->path, NULL))
+                note_changing(t, item->path);
             continue; // the next run sees the change
+        }
         if (beneath_remove(t->root, item->path, &why) < 0 && !is_dir)
             return err_set(e, why.code, "%s", why.msg);
         item->done = true;

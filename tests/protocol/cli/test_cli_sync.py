@@ -39,6 +39,14 @@ def test_both_ways(fake, host, guest):
     settled(fake, host, guest)
 
 
+def test_two_names_of_one_file(fake, host, guest):
+    write(guest / "a", "text")
+    (guest / "a").chmod(0o666)
+    os.link(guest / "a", guest / "b")
+    assert sync(fake, host, guest)["files"] == 2
+    settled(fake, host, guest)
+
+
 def test_deletions(fake, host, guest):
     for name in ("a/x", "a/y", "b/z", "c"):
         write(host / name, name)

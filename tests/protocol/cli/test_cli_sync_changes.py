@@ -15,7 +15,7 @@ from sync_program import CUBBY, ME, OLD, run, settled, sync, tree, write
 
 LARGE = 5 << 20
 CHANGES = "it changes while it is copied; the next cubby sync copies it"
-PACK, UNPACK, PLACE, DELETE = b"tar -cf", b"tar -xpf", b"touch -d", b"rmdir"  # words of the scripts
+LIST, PACK, UNPACK, PLACE, DELETE = b"-mindepth", b"tar -cf", b"tar -xpf", b"touch -d", b"rmdir"  # words of the scripts
 
 
 @pytest.fixture
@@ -163,15 +163,17 @@ def test_a_file_of_the_host_that_changed_is_not_replaced(fake, host, guest, befo
     settled(fake, host, guest)
 
 
-def test_a_file_of_the_sandbox_that_changed_is_not_deleted(fake, host, guest, before):
+@pytest.mark.parametrize("side", ["host", "guest"])
+def test_a_file_that_changed_is_not_deleted(fake, host, guest, before, side):
     for name in ("f", "g", "h"):
         write(host / name, name)
     sync(fake, host, guest)
-    (host / "f").unlink()
-    (host / "g").unlink()
-    before(DELETE, lambda: write(guest / "f", "theirs", OLD + 1))
-    assert sync(fake, host, guest)["deleted"] == 1
-    assert tree(guest) == {"f": "theirs", "h": "h"}
+    here, there = (guest, host) if side == "host" else (host, guest)
+    (here / "f").unlink()
+    (here / "g").unlink()
+    before(LIST if side == "host" else DELETE, lambda: write(there / "f", "changed", OLD + 1))
+    assert left_out(fake, host, guest, "f")["deleted"] == 1
+    assert tree(there) == {"f": "changed", "h": "h"}
     fake.on_request = None
     assert sync(fake, host, guest)["conflicts"] == [{"path": "f", "kept": "f"}]
     settled(fake, host, guest)
