@@ -196,10 +196,9 @@ static int begin_with_image(struct engine *b, struct stage *s, const char *refer
 }
 
 // ---- FROM
-static int begin_with_stage(struct engine *b, struct stage *s, struct stage *parent, struct err *e)
+static int begin_with_stage(struct stage *s, struct stage *parent, struct err *e)
 {
-    (void)b;
-    if (!parent->begun || parent == s)
+    if (!parent->resolved)
         return err_set(e, ERR_INVALID, "FROM names a stage that is not before this one");
     stage_begin_with(s, parent);
     return 0;
@@ -218,7 +217,7 @@ static int begin_named(struct engine *b, struct stage *s, const char *name, stru
 {
     struct stage *parent = earlier(b, s, name);
     if (parent)
-        return begin_with_stage(b, s, parent, e);
+        return begin_with_stage(s, parent, e);
     if (str_starts(name, TEMPLATE_PREFIX))
         return begin_with_template(b, s, name + strlen(TEMPLATE_PREFIX), e);
     return has_template(b, name) ? begin_with_template(b, s, name, e)
@@ -232,7 +231,7 @@ static int begin_of_plan(struct engine *b, struct stage *s, const json_t *from, 
     const json_t *stage = json_object_get(from, "stage");
     if (json_is_integer(stage) && json_integer_value(stage) >= 0 &&
         json_integer_value(stage) < (json_int_t)b->of_plan)
-        return begin_with_stage(b, s, b->stages[json_integer_value(stage)], e);
+        return begin_with_stage(s, b->stages[json_integer_value(stage)], e);
     if (template)
         return begin_with_template(b, s, template, e);
     return image ? begin_with_image(b, s, image, e)
@@ -254,7 +253,6 @@ int engine__begin(struct engine *b, struct stage *s, struct err *e)
         else if (name)
             result = begin_named(b, s, name, e);
     }
-    s->begun = result == 0;
     return result < 0 && line ? err_wrap(e, "line %d", line) : result;
 }
 

@@ -125,7 +125,7 @@ static struct stage *on_find(const char *name, void *ctx, struct err *e)
 {
     struct engine *b = ctx;
     struct stage *s = engine__find_stage(b, name);
-    if (s && !s->begun) {
+    if (s && !s->resolved) { // it is this one, or a later one
         err_set(e, ERR_INVALID, "--from names a stage that is not before this one");
         return NULL;
     }

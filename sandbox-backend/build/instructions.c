@@ -174,10 +174,13 @@ static void take_files(const struct parsing *p, json_t *step, json_t *words)
 static int check_from(const struct parsing *p, const char *from, struct err *e)
 {
     int64_t number;
+    size_t present = json_array_size(p->stages) - 1;
+    const char *own =
+        json_string_value(json_object_get(json_array_get(p->stages, present), "name"));
     if (!*from || strchr(from, '$'))
         return dockerfile__refuse(p, e, "--from takes a stage, its number, or an image");
-    if (str_to_int(from, 0, INT64_MAX, &number) &&
-        number >= (int64_t)json_array_size(p->stages) - 1)
+    if ((own && strcasecmp(from, own) == 0) ||
+        (str_to_int(from, 0, INT64_MAX, &number) && number >= (int64_t)present))
         return dockerfile__refuse(p, e, "--from names a stage that is not before this one");
     return 0;
 }

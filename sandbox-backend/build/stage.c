@@ -466,6 +466,7 @@ int stage_resolve(struct stage *s, struct stage_world *w, struct err *e)
     }
     if (r.step)
         make_the_rest(&r);
+    s->resolved = true;
     return 0;
 }
 

@@ -55,9 +55,9 @@ struct stage {
     struct stage_config config;
     struct action *actions; // owned
     size_t count;
-    int index;  // of FROM
-    bool begun; // it has its base
-    bool built; // its last layer exists
+    int index;     // of FROM
+    bool resolved; // the keys of all its actions are known
+    bool built;    // its last layer exists
 };
 
 // What all stages of a build share.
