@@ -232,20 +232,41 @@ static int refuse_or_keep(struct walk *w, const char *path, bool named, int why)
     return named ? refuse_link(w, path, why) : 0;
 }
 
+static int refuse_ignored(struct walk *w, const char *path)
+{
+    return err_set(w->e, ERR_NOT_FOUND, "\"%.200s\" is left out by .dockerignore", path);
+}
+
+// Take a directory. out: .dockerignore leaves it out, so it is there only for the files that a "!"
+// pattern brings back.
+static int take_dir(struct walk *w, int fd, const char *path, const struct stat *st, bool out)
+{
+    if (*path && !add_entry(w, path, st))
+        return -1;
+    size_t before = w->out->count;
+    if (walk_dir(w, fd, path) < 0)
+        return -1;
+    return *path && out && w->out->count == before ? refuse_ignored(w, path) : 0;
+}
+
 // Take one source whose path is known. named: the Dockerfile has the path itself, not a glob.
 static int take_path(struct walk *w, const char *path, bool named)
 {
     struct stat st;
-    if (ignore_matches(w->context->ignore, path) && !ignore_has_exceptions(w->context->ignore))
-        return err_set(w->e, ERR_NOT_FOUND, "\"%.200s\" is left out by .dockerignore", path);
+    bool out = ignore_matches(w->context->ignore, path);
+    if (out && !ignore_has_exceptions(w->context->ignore))
+        return refuse_ignored(w, path);
     int fd auto_close = build_context__open(w->context, path, O_RDONLY | O_NONBLOCK);
+    int why = fd < 0 ? errno : 0;
+    if (fd >= 0 && fstat(fd, &st) < 0)
+        return err_sys(w->e, errno, "look at %s", path);
+    if (out && (fd < 0 || !S_ISDIR(st.st_mode)))
+        return refuse_ignored(w, path);
     json_array_append_new(w->out->sources, json_stringn(path, strlen(path)));
     if (fd < 0)
-        return refuse_or_keep(w, path, named, errno);
-    if (fstat(fd, &st) < 0)
-        return err_sys(w->e, errno, "look at %s", path);
+        return refuse_or_keep(w, path, named, why);
     if (S_ISDIR(st.st_mode))
-        return (*path && !add_entry(w, path, &st)) ? -1 : walk_dir(w, fd, path);
+        return take_dir(w, fd, path, &st, out);
     if (!S_ISREG(st.st_mode))
         return refuse_kind(w, path, st.st_mode);
     struct build_context_entry *entry = add_entry(w, path, &st);

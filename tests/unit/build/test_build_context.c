@@ -85,6 +85,33 @@ static void test_selection(void)
     }
 }
 
+// An exception brings back what it names, and nothing else that is left out.
+static void test_exceptions(void)
+{
+    static const char *const CASES[][3] = {
+        {"secret.env\n!keep.log\n", "secret.env", "\"secret.env\" is left out by .dockerignore"},
+        {"secret.env\n!keep.log\n", "se*", "nothing in the context matches \"se*\""},
+        {"*\n!a\n", "secret.env", "\"secret.env\" is left out by .dockerignore"},
+        {"*\n!a\n", "d", "\"d\" is left out by .dockerignore"},
+        {"*\n!a\n", "to-d", "\"to-d\" is left out by .dockerignore"},
+        {"*\n!a\n", "stale", "\"stale\" is left out by .dockerignore"},
+        {"*\n!a\n", "a", "a"},
+        {"*\n!a\n", ".", "a"},
+        {"d\n!d/b\n", "d", "d d/b"},
+        {"d\n!d/b\n", "d/b", "d/b"},
+        {"d\n!d/b\n", "d/c", "\"d/c\" is left out by .dockerignore"},
+    };
+    put("secret.env", "secret");
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        put(".dockerignore", CASES[i][0]);
+        char *got auto_free = selected("COPY", CASES[i][1], NULL);
+        char *plain auto_free = str_replace(got, root, "ROOT");
+        char *cut auto_free = str_replace(plain, " ROOT", "");
+        is_str(cut, CASES[i][2], "exceptions %zu: %s", i, CASES[i][1]);
+    }
+    put(".dockerignore", "left\n");
+}
+
 static void test_hash(void)
 {
     char first[65], again[65], touched[65], changed[65], mode[65];
@@ -148,6 +175,7 @@ int main(void)
     put_link("out-dir", "/etc");
     put_link("stale", "no-such-file");
     test_selection();
+    test_exceptions();
     test_hash();
     test_pack();
     dir_remove(dir, NULL);
