@@ -165,8 +165,10 @@ int api_build_start(struct api_call *c, struct err *e)
         return -1;
     if (body_check_members(c->body, "", e, "fromImage", "fromTemplate", "fromImageRegistry",
                            "force", "steps", "startCmd", "readyCmd") < 0 ||
-        builds_start(b, c->body, e) < 0)
+        builds_start(b, c->body, e) < 0) {
+        builds_refuse(b, e->msg);
         return -1;
+    }
     http_respond(c->req, 202, NULL, NULL, 0);
     return 0;
 }

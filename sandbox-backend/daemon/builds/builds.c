@@ -490,7 +490,9 @@ int builds_start(struct build *b, const json_t *body, struct err *e)
 {
     struct plan_parts parts;
     if (b->state != BUILD_WAITING)
-        return err_set(e, ERR_CONFLICT, "build %s was started before; request another build",
+        return err_set(e, ERR_CONFLICT,
+                       "build %s was started before, or its start was refused; request another "
+                       "build",
                        b->id);
     int rc = plan_read(body, &parts, e);
     if (rc == 0)
@@ -503,4 +505,12 @@ int builds_start(struct build *b, const json_t *body, struct err *e)
     build__set_state(b, BUILD_QUEUED);
     pump(b->all);
     return 0;
+}
+
+void builds_refuse(struct build *b, const char *reason)
+{
+    if (b->state != BUILD_WAITING)
+        return;
+    clean(b);
+    build__fail(b, NULL, reason);
 }

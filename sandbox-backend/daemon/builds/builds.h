@@ -112,6 +112,9 @@ struct build_request {
 struct build *builds_request(struct store *store, const struct build_request *r, struct err *e);
 // Start a waiting build by the body of E2B's request (plan.h).
 int builds_start(struct build *b, const json_t *body, struct err *e);
+// A start was refused: end the build as failed, so that it no longer counts as unfinished. Nothing
+// happens to a build that was started before.
+void builds_refuse(struct build *b, const char *reason);
 
 // Return the build if the caller owns it, or NULL. `name` may be NULL: any.
 struct build *builds_find(const struct store *store, const char *caller, const char *name,

@@ -200,7 +200,6 @@ def test_bad_requests(client):
                        ({"name": "a", "cpuCount": 100000}, "cpuCount"), ({"name": "a", "memoryMB": 1}, "memoryMB"),
                        ({"name": "a", "tags": "x"}, "tags"), ({"name": "a", "memoryMb": 512}, "memoryMB")):
         refused(client("POST", "/v3/templates", body), 400, word)
-    made = client.request("app")
     for body, word in (
             ({}, "fromImage"), ({**BASE, "fromImage": "x"}, "exactly one"), ({"fromImage": "oci:/etc"}, "oci:/etc"),
             ({"fromImage": "docker-archive:/x.tar"}, "docker-archive"), ({"fromImage": "docker://x"}, "docker://x"),
@@ -210,12 +209,26 @@ def test_bad_requests(client):
             ({**BASE, "steps": [{"type": "COPY", "args": ["a", "b"], "filesHash": "../x"}]}, "filesHash"),
             ({**BASE, "steps": [{"type": "RUN", "args": [1]}]}, "string"),
             ({"fromImage": "x", "fromImageRegistry": {"type": "aws"}}, "ecr")):
+        made = client.request("app")
         answer = client("POST", f"/v2/templates/app/builds/{made['buildID']}", body)
         assert answer.status in (400, 501) and word in answer.json["message"], (body, answer.body)
-    refused(client("POST", f"/v2/templates/app/builds/{made['buildID']}", {"fromTemplate": "nix"}), 404, "nix")
+        ended = client.status(made)
+        assert (ended["status"], ended["reason"]["message"]) == ("error", answer.json["message"])
+    made = client.request("app")
     refused(client("POST", f"/v2/templates/other/builds/{made['buildID']}", BASE), 404, "build")
     refused(client("GET", f"/templates/app/builds/{uuid.uuid4()}/status"), 404, "build")
-    assert client.status(made)["status"] == "waiting"  # none of them started it
+    assert client.status(made)["status"] == "waiting", "requests that name no build change none"
+
+
+def test_a_refused_start_ends_the_build(daemon, client):
+    made = client.request("app")
+    reason = refused(client.start(made, fromTemplate="ghost"), 404, "ghost")["message"]
+    assert (client.status(made)["status"], client.status(made)["reason"]["message"]) == ("error", reason)
+    assert reason in messages(client.status(made))
+    refused(client.start(made), 409, "its start was refused")
+    daemon.stop()
+    daemon.start()
+    assert client.status(made)["reason"]["message"] == reason
 
 
 # ---- uploads
@@ -238,6 +251,7 @@ def test_an_upload_is_copied(daemon, client):
     made = client.request("app")
     step = {"type": "COPY", "args": ["*.txt", "/x", "", ""], "filesHash": HASH, "force": False}
     refused(client.start(made, steps=[step]), 404, "not uploaded")
+    made = client.request("app")
     link = client("GET", f"/templates/app/files/{HASH}")
     assert link.status == 201 and link.json["present"] is False
     data = archive(a="1", b="2")
@@ -398,9 +412,9 @@ def test_a_killed_daemon_fails_its_build_and_keeps_the_queue():
 
 
 def test_a_registry_needs_permission(daemon, client):
-    made = client.request("app")
     for image, registry in (("python:3.12", "docker.io"), ("127.0.0.1:5000/a", "127.0.0.1:5000"),
                             ("169.254.169.254/a", "169.254.169.254"), ("GHCR.io/a/b", "ghcr.io")):
+        made = client.request("app")
         refused(client.start(made, fromTemplate=None, fromImage=image), 403, registry, "--build-registry")
 
 
@@ -426,6 +440,13 @@ def test_a_key_has_a_limit_of_builds(shared):
     assert one.ended(made)["status"] == "ready"
     one.build("limited:v2")
     refused(one("POST", "/v3/templates", {"name": "limited"}), 429, "max_disk_mb")
+
+
+def test_refused_starts_do_not_lock_a_key_out(shared):
+    two = Client(shared, key(shared, "two", "--max-builds", "2"))
+    for base in ({"fromTemplate": "ghost"}, {"fromTemplate": None, "fromImage": "docker.io/a"}) * 2:
+        assert two.start(two.request("locked"), **base).status in (403, 404)
+    assert two.build("locked")[1]["status"] == "ready"
 
 
 def test_keys_do_not_share_their_builds(shared):
