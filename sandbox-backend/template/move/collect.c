@@ -8,10 +8,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,15 +29,18 @@
 #include "sandbox-backend/template/unpack.h"
 
 #define JSON_BYTES_MAX  (1024 * 1024)
-#define DOWNLOAD_IDLE_S 600 // a download that nothing was written to for so long is abandoned
+#define DOWNLOAD_IDLE_S 600          // a download that nothing was written to for so long is abandoned
+#define WORK_DIR        "build-work" // <name>/ and <name>.lock of a running build (build/engine.c)
+#define LOCK_ENDING     ".lock"
 
-enum kind { LAYER, HIDDEN_TEMPLATE, UNFINISHED_BUILD, IMPORT, LOG, OF_SYSTEM };
+enum kind { LAYER, HIDDEN_TEMPLATE, UNFINISHED_BUILD, IMPORT, LOG, OF_SYSTEM, WORK };
 static const char *const KINDS[] = {"layer",
                                     "hidden template",
                                     "unfinished build",
                                     "import",
                                     "log",
-                                    "files of the system's template"};
+                                    "files of the system's template",
+                                    "unfinished build"};
 
 struct item {
     enum kind kind;
@@ -127,6 +132,32 @@ static bool is_abandoned(const char *path)
     return lock >= 0;
 }
 
+// Take the lock of a build's directory. Return its descriptor, or -1 if the build runs.
+static int work_lock(const char *path, int flags)
+{
+    char *lock auto_free = str_printf("%s" LOCK_ENDING, path);
+    int fd = open(lock, O_RDWR | O_CLOEXEC | flags, 0600);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+        mem_close_fd(&fd), fd = -1;
+    return fd;
+}
+
+// A killed build leaves its directory, its lock file, or both.
+static void look_at_work(struct items *items, const char *path, const char *name)
+{
+    struct stat st;
+    bool is_lock = stat(path, &st) == 0 && S_ISREG(st.st_mode) && str_ends(name, LOCK_ENDING);
+    size_t cut = is_lock ? strlen(LOCK_ENDING) : 0;
+    char *dir auto_free = xstrndup(path, strlen(path) - cut);
+    char *build auto_free = xstrndup(name, strlen(name) - cut);
+    char *lock auto_free = str_printf("%s" LOCK_ENDING, dir);
+    if (is_lock && file_exists(dir))
+        return; // the directory is listed
+    int fd auto_close = work_lock(dir, 0);
+    if (fd >= 0 || !file_exists(lock))
+        add(items, WORK, build, dir, &st, true);
+}
+
 static void look_at(struct items *items, const char *home, const char *dir, const char *name)
 {
     char *path auto_free = str_printf("%s/%s", dir, name);
@@ -136,6 +167,8 @@ static void look_at(struct items *items, const char *home, const char *dir, cons
     if (str_ends(dir, "/" TEMPLATE_DIRS_OWN)) {
         if (stat(path, &st) == 0 && is_of_lost_template(home, path, name))
             add(items, OF_SYSTEM, name, path, &st, true);
+    } else if (str_ends(dir, "/" WORK_DIR)) {
+        look_at_work(items, path, name);
     } else if (str_starts(name, ".build-")) {
         if (stat(path, &st) == 0 && is_abandoned(path))
             add(items, UNFINISHED_BUILD, name, path, &st, true);
@@ -174,6 +207,14 @@ static int by_use(const void *a, const void *b)
 
 // ---- what goes
 
+// The lock keeps a new build of the name out meanwhile.
+static bool take_work(const char *path)
+{
+    int fd auto_close = work_lock(path, O_CREAT);
+    char *lock auto_free = str_printf("%s" LOCK_ENDING, path);
+    return fd >= 0 && dir_remove(path, NULL) == 0 && unlink(lock) == 0;
+}
+
 // Remove an item. Return false if it must stay.
 static bool take_away(const struct collect_spec *spec, const struct item *item)
 {
@@ -188,6 +229,8 @@ static bool take_away(const struct collect_spec *spec, const struct item *item)
         return false;
     if (item->kind == LOG)
         return unlink(item->path) == 0;
+    if (item->kind == WORK)
+        return take_work(item->path);
     struct stat st;
     if (stat(item->path, &st) == 0 && S_ISREG(st.st_mode))
         return unlink(item->path) == 0;
@@ -209,7 +252,8 @@ int collect_run(const struct collect_spec *spec,
                 void (*each)(const struct collect_item *item, void *ctx), void *ctx, int64_t *kept,
                 struct err *e)
 {
-    static const char *const DIRS[] = {"", "templates", "snapshots", "cache", TEMPLATE_DIRS_OWN};
+    static const char *const DIRS[] = {"",      "templates", "snapshots",
+                                       "cache", WORK_DIR,    TEMPLATE_DIRS_OWN};
     struct items items = {0};
     int result = 0;
     int64_t cached = 0, count = 0;

@@ -346,6 +346,28 @@ def test_an_import_removes_what_killed_ones_left(home, tmp_path):
         lock.communicate(b"\n")
 
 
+def test_gc_removes_what_killed_builds_from_dockerfiles_left(home):
+    work = home / "build-work"
+    for name in ("killed", "bare", "running"):
+        (work / name).mkdir(parents=True)
+        (work / name / "disk").write_bytes(b"x" * 5000)
+    for name in ("killed", "running", "empty"):
+        (work / f"{name}.lock").touch()
+    lock = subprocess.Popen(["flock", str(work / "running.lock"), "sh", "-c", "echo ready; read x"],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert lock.stdout.readline() == b"ready\n"
+        would = cubby(home, "gc", "--dry-run", "--json")
+        assert {(i["kind"], i["name"]) for i in json.loads(would.stdout)} == {
+            ("unfinished build", name) for name in ("killed", "bare", "empty")}
+        answer = cubby(home, "gc")
+        assert answer.returncode == 0 and "removed unfinished build killed" in answer.stdout, answer
+        assert sorted(p.name for p in work.iterdir()) == ["running", "running.lock"]
+        assert (work / "running" / "disk").exists()
+    finally:
+        lock.communicate(b"\n")
+
+
 def test_a_removed_template_takes_its_layers_along(home):
     """Those of a build that is no more are of no use. Other layers, and snapshots, stay."""
     entry(home, "templates/web", "template.json", name="web", created_at="2026-01-02T00:00:00Z")
