@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "sandbox-backend/base/clock.h"
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/drivers/host/host_jail.h"
@@ -43,7 +44,8 @@ static bool has_room(void)
 static void on_look(struct deadline *d)
 {
     struct spare_shelf *shelf = container_of(d, struct spare_shelf, look);
-    if (clock_mono_ms() - shelf->used_ms > SPARES_IDLE_MS) {
+    bool is_idle = clock_mono_ms() - shelf->used_ms > SPARES_IDLE_MS;
+    if (is_idle || !file_exists(shelf->template)) {
         remove_shelf(shelf);
         return;
     }

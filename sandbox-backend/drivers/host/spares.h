@@ -4,8 +4,9 @@
 //
 // This file has the economy; the driver makes and ends its spares. There is at most one for each
 // template, and SPARES_MAX of a driver. A template gets its first spare after its first machine,
-// and loses it when it was not used for SPARES_IDLE_MS. No spare is made or kept while less than
-// SPARES_FREE_PERCENT of the host's memory is available. The daemon's loop calls everything here.
+// and loses it when it was not used for SPARES_IDLE_MS, or is removed. No spare is made or kept
+// while less than SPARES_FREE_PERCENT of the host's memory is available. The daemon's loop calls
+// everything here.
 #pragma once
 #include <sys/queue.h>
 #include <uv.h>

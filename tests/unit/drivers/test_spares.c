@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
@@ -16,6 +17,7 @@
 
 static uv_loop_t loop;
 static char memory[] = "/tmp/spares-XXXXXX";
+static char templates[] = "/tmp/spares-templates-XXXXXX";
 static char calls[256]; // "+a" made for template a, "-a" dropped
 
 static void note(char what, const char *template)
@@ -42,6 +44,15 @@ static void run_until(const char *expected, const char *what)
     while (strlen(calls) < strlen(expected) && uv_run(&loop, UV_RUN_ONCE))
         ;
     is_str(calls, expected, "%s", what);
+}
+
+static void make_templates(void)
+{
+    if (!mkdtemp(templates) || chdir(templates) < 0)
+        abort();
+    for (const char *name = "a\0b\0c\0"; *name; name += 2)
+        if (mkdir(name, 0700) < 0)
+            abort();
 }
 
 static void begin(const char *text)
@@ -87,6 +98,16 @@ static void test_short_of_memory(void)
     close_all("-a-a", "the end");
 }
 
+static void test_gone(void)
+{
+    begin(ROOM);
+    rmdir("b");
+    spares_want(&spares, &loop, "b");
+    uv_run(&loop, UV_RUN_DEFAULT);
+    is_str(calls, "-b", "a template that is gone loses its spare, and is looked at no more");
+    close_all("-b", "the end finds none");
+}
+
 static void test_off(void)
 {
     struct err e = ERR_INIT;
@@ -104,6 +125,7 @@ int main(void)
     struct err e = ERR_INIT;
     const struct driver_jail with = {.off = true, .spares = true};
     int fd = mkstemp(memory);
+    make_templates();
     uv_loop_init(&loop);
     ok(fd >= 0 && host_jail_open(&with, NULL, &e) == 0, "a daemon that wants spares");
     close(fd);
@@ -111,6 +133,7 @@ int main(void)
     test_made_and_dropped();
     test_at_most();
     test_short_of_memory();
+    test_gone();
     test_off();
     host_jail_close();
     is_int(uv_loop_close(&loop), 0, "no handle is left");
