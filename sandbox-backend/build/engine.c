@@ -376,6 +376,7 @@ static int run_build(struct engine *b, struct stage *target, struct err *e)
     b->steps = (struct steps){.session = &b->session,
                               .context = b->context,
                               .timeout_ms = b->opts->step_timeout_s * 1000,
+                              .disk_bytes = b->disk_mb << 20,
                               .on_output = on_output,
                               .ctx = b};
     if (session_sweep(&b->session, b->opts->name, e) < 0 || build_stage(b, target, e) < 0 ||

@@ -15,6 +15,7 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/build/inflate.h"
 
 #define SCRIPT_MS    600000 // for what the build itself does in a guest, as unpacking an archive
 #define END_MS       60000  // for ending what a RUN left behind; a guest full of processes is slow
@@ -220,15 +221,22 @@ static int pack_context(const struct steps *s, const struct action *a, int fd, s
     return result;
 }
 
+static int open_given(const struct steps *s, const char *path, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return err_sys(e, errno, "the archive %s", path);
+    fd = inflate_archive(fd, s->disk_bytes, e);
+    return fd < 0 ? err_wrap(e, "the archive of the files to copy") : fd;
+}
+
 // Return a descriptor of the archive, at its beginning.
 static int open_archive(const struct steps *s, const struct action *a, const char *from,
                         struct err *e)
 {
     const char *given = json_string_value(json_object_get(a->step, "archive"));
-    if (given && !from && !s->context) {
-        int fd = open(given, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-        return fd < 0 ? err_sys(e, errno, "the archive %s", given) : fd;
-    }
+    if (given && !from && !s->context)
+        return open_given(s, given, e);
     int fd auto_close = fd_open_temp(e);
     if (fd < 0 || (from ? fetch_from(s, from, a, fd, e) : pack_context(s, a, fd, e)) < 0)
         return -1;

@@ -13,6 +13,7 @@ struct steps {
     struct session *session;       // borrowed
     struct build_context *context; // borrowed; NULL: the plan names archives
     int64_t timeout_ms;            // of one RUN
+    int64_t disk_bytes;            // of the template; an archive cannot unpack to more
     void (*on_output)(bool is_stderr, const char *data, size_t len, void *ctx);
     void *ctx;
 };
