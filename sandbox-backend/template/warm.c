@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/template/call.h"
 #include "sandbox-backend/template/setup.h"
+#include "sandbox-backend/template/source/guest_python.h"
 
 #define STEP_MS 600000 // the slowest step takes half a minute under TCG, minutes on a busy host
 
@@ -56,21 +57,38 @@ static const struct warm_step STEPS[] = {
          "rm -rf /root/.cache /tmp/* /var/tmp/*; sync"},
 };
 
+// The names in /tmp and /var/tmp as arguments. Where nothing matches, a glob stands for itself.
+#define TMP_NAMES "set -- /tmp/* /tmp/.[!.]* /var/tmp/* /var/tmp/.[!.]*\n"
+#define TMP_LIST  "/run/cubby-tmp"
+
+// What users have in /tmp and /var/tmp stays in the template, as with Docker. So the first step
+// lists it, and the last step removes what is new: the programs in between, and the Python kernel,
+// may have made it. The shell alone compares, so a long list would take long, and is not made.
+static const char LIST_TMP[] = "rm -rf " GUEST_WHEELS "\n" TMP_NAMES "[ $# -le 1000 ] || exit 0\n"
+                               "for f; do printf '%s\\n' \"$f\"; done >" TMP_LIST;
+static const char REMOVE_NEW_TMP[] =
+    "[ -s " TMP_LIST " ] || { sync; exit 0; }\n"
+    "n='\n'; had=$n; while IFS= read -r f; do had=$had$f$n; done <" TMP_LIST "\n" TMP_NAMES
+    "for f; do case $had in *\"$n$f$n\"*) ;; *) rm -rf \"$f\";; esac; done\n"
+    "rm -f " TMP_LIST "; sync";
+
 // For files of unknown origin. A program that is missing changes nothing.
 static const struct warm_step FOREIGN_STEPS[] = {
+    {.user = "root", .script = LIST_TMP},
     {.user = TEMPLATE_USER,
      .script = "echo ready; { id; pwd; env; ls -la / . /tmp; cat /etc/os-release; uname -a; date\n"
-               "mkdir -p /tmp/w && cd /tmp/w && echo a > x && cp x y && mv y z && grep -rn a .\n"
+               "d=/tmp/cubby-warm-$$; mkdir $d && cd $d && echo a > x && cp x y && mv y z && grep "
+               "-rn a .\n"
                "find . -type f; head -n 1 x; tail -n 1 x; wc -l x; sed s/a/b/ x; sort x; ps aux\n"
                "df -h .; du -sh .; tar czf x.tar.gz x; git --version; node --version\n"
-               "pip --version; curl --version; } >/dev/null 2>&1; rm -rf /tmp/w; :"},
+               "pip --version; curl --version; } >/dev/null 2>&1; rm -rf $d; :"},
     {.user = TEMPLATE_USER,
      .script = "python3 -c 'import argparse, asyncio, base64, collections, csv, datetime, glob,"
                " hashlib, http.client, io, json, logging, math, os, pathlib, random, re, shutil,"
                " socket, ssl, subprocess, sys, tempfile, threading, time, traceback, typing,"
                " urllib.request, uuid' >/dev/null 2>&1; :"},
     {.user = TEMPLATE_USER, .script = "python3 /usr/lib/cubby/kernel/exercise.py", .python = true},
-    {.user = "root", .script = "rm -rf /tmp/* /var/tmp/* 2>/dev/null; sync"},
+    {.user = "root", .script = REMOVE_NEW_TMP},
 };
 
 int template_warm_up(struct pump *p, const char *vmnet, bool python, bool foreign, int log,

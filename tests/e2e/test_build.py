@@ -155,6 +155,7 @@ tool from-run >/ran
 EOF
 RUN ["/bin/sh", "-c", "echo exec form >>/ran; (sleep 1000 &)"]
 RUN if pgrep -x sleep; then exit 1; fi
+RUN mkdir "/tmp/a b" && echo tmp >"/tmp/a b/kept" && echo tmp >/var/tmp/.kept
 USER app
 CMD ["sleep", "5000"]
 HEALTHCHECK CMD pgrep -x sleep
@@ -173,6 +174,8 @@ HEALTHCHECK CMD pgrep -x sleep
         "/srv/app", "hello world", "tool x", "tool from-run", "exec form", "kept", "hello world",
         "$GREETING", "kept", "640 app:app", "/etc/hostname", "/all", "/all/.dockerignore",
         "/all/Dockerfile", "/all/packed.tgz", "/all/src", "/all/src/kept.txt", "/all/src/out", "1"]
+    assert builder.run("made", "cat '/tmp/a b/kept'; ls -A /tmp /var/tmp").splitlines() == [
+        "tmp", "/tmp:", "a b", "", "/var/tmp:", ".kept"], "what the warm-up made is gone, and nothing else"
     for tier in ("microvm", "gvisor"):
         assert python_in(builder, "made", tier) == "app 4321 /srv/app /home/app hello world\n"
 

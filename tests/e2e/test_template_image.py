@@ -21,7 +21,8 @@ from registry import Registry, damage, login_file
 BUSYBOX = "/usr/bin/busybox"
 CONFIG = {"Env": ["PATH=/app/bin:/bin", "GREETING=hello world"], "WorkingDir": "/app", "User": "app",
           "Labels": {"org.example": "label"}}
-APP = [folder("app", 0o755, 1000, 1000), file("app/bin/tool", "#!/bin/sh\necho tool\n", 0o755)]
+APP = [folder("app", 0o755, 1000, 1000), file("app/bin/tool", "#!/bin/sh\necho tool\n", 0o755),
+       file("tmp/kept", "of the image\n")]
 
 
 class World(Home):
@@ -101,6 +102,8 @@ def test_commands_get_what_the_image_says(world, tier):
     box = world.sandbox("small", tier)
     said = world.run(box, "id -un; pwd; echo $GREETING; tool; echo $0; ps | grep -c '[s]leep 12345'").split("\n")
     assert said[:-1] == ["app", "/app", "hello world", "tool", "/bin/sh", "1"]
+    assert world.run(box, "cat /tmp/kept; ls -A /tmp /var/tmp").split() == [
+        "of", "the", "image", "/tmp:", *([".X11-unix"] if tier == "gvisor" else []), "kept", "started", "/var/tmp:"]
     assert world.run(box, "echo $GREETING; pwd; id -un", "--env", "GREETING=mine", "--cwd", "/tmp", "--user",
                      "root") == "mine\n/tmp\nroot\n"
     world.cubby("kill", box)

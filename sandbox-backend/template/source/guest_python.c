@@ -24,7 +24,6 @@
 #include "sandbox-backend/template/source/image_pull.h"
 
 #define WHEELS          "wheels" // in the build directory
-#define GUEST_WHEELS    "/var/tmp/cubby-wheels"
 #define GUEST_KERNEL    "/usr/lib/cubby/kernel"
 #define GUEST_PACKAGES  "/usr/lib/cubby/packages"
 #define GUEST_VARIABLES "/usr/lib/cubby/environment"

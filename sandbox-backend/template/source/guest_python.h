@@ -7,6 +7,8 @@
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/template/pump.h"
 
+#define GUEST_WHEELS "/var/tmp/cubby-wheels" // removed, unless the installation fails
+
 // Install the Python kernel, whose sources the guest has at IMAGE_PYTHON, and let init start it, if
 // the guest's python3 can run it. IPython and matplotlib, if the image lacks them, come from the
 // host's pip, as wheels, and are unpacked in the guest; nothing of them runs on the host.
