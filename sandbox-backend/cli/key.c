@@ -16,6 +16,7 @@
 #include "sandbox-backend/keys/token_file.h"
 
 #define KEYS_FILE     "keys.json" // as in the daemon's api_keys.h
+#define CONFIG_FILE   "cubbyd.json"
 #define SECRETS_FILE  "secrets/index.json"
 #define WEBHOOKS_FILE "webhooks.json"
 #define STATE_BYTES   (16 << 20) // of each
@@ -37,19 +38,68 @@ static const char *const MEMBERS[LIMITS] = {"max_sandboxes", "max_memory_mb", "m
                                             "max_snapshots", "max_disk_mb",   "max_ports",
                                             "max_builds"};
 
+// Return whether the daemon's configuration lets it listen on TCP.
+static bool is_configured(const char *home)
+{
+    char *path auto_free = home_path(home, CONFIG_FILE);
+    struct buf text auto_buf = BUF_INIT;
+    if (file_read(path, STATE_BYTES, &text, NULL) < 0)
+        return false;
+    json_t *config = json_parse(buf_str(&text), text.len, NULL);
+    bool listens = json_is_string(json_object_get(config, "listen"));
+    json_decref(config);
+    return listens;
+}
+
+// Start the daemon, unless it runs. Its first answer tells that it listens.
+static int start_daemon(struct err *e)
+{
+    const struct backend_opts local = {.backend = "local"};
+    struct connection c;
+    if (connection_open(&c, &local, CONNECT_STARTS, e) < 0)
+        return -1;
+    json_t *list = connection_list(&c, e);
+    connection_close(&c);
+    json_decref(list);
+    return list ? 0 : -1;
+}
+
+static void explain_no_url(const char *home, bool is_configured, const struct err *why)
+{
+    if (is_configured && err_is(why))
+        fprintf(
+            stderr,
+            "cubby: cubbyd does not start (%s). When it runs, cubby daemon status shows the URL "
+            "for\nE2B_API_URL and E2B_SANDBOX_URL\n",
+            why->msg);
+    else if (is_configured)
+        fprintf(stderr,
+                "cubby: cubbyd runs, but has not read \"listen\" in %s/" CONFIG_FILE ": stop it\n"
+                "(cubby daemon stop --keep), and start it again (cubby ps). Then cubby daemon "
+                "status shows\nthe URL for E2B_API_URL and E2B_SANDBOX_URL\n",
+                home);
+    else
+        fprintf(stderr,
+                "cubby: cubbyd does not listen on TCP. Put {\"listen\": \"127.0.0.1:3000\"} into\n"
+                "%s/" CONFIG_FILE ", stop it (cubby daemon stop --keep), start it again\n"
+                "(cubby daemon), and export E2B_API_URL=http://127.0.0.1:3000 and\n"
+                "E2B_SANDBOX_URL=http://127.0.0.1:3000 too\n",
+                home);
+}
+
 static void print_exports(const char *home, const char *key)
 {
+    struct err why = ERR_INIT;
+    bool configured = is_configured(home);
     char *url auto_free = daemon_url(home);
+    if (!url && configured && start_daemon(&why) == 0)
+        url = daemon_url(home);
     if (url)
         printf("export E2B_API_URL=%s\nexport E2B_SANDBOX_URL=%s\n", url, url);
     printf("export E2B_API_KEY=%s\n", key);
     fflush(stdout);
     if (!url)
-        fprintf(stderr,
-                "cubby: cubbyd does not listen on TCP. Put {\"listen\": \"127.0.0.1:3000\"} into\n"
-                "%s/cubbyd.json, stop it (cubby daemon stop --keep), and export\n"
-                "E2B_API_URL=http://127.0.0.1:3000 and E2B_SANDBOX_URL=http://127.0.0.1:3000 too\n",
-                home);
+        explain_no_url(home, configured, &why);
 }
 
 static int key_new(const char *home, const char *path, const char *name, bool plain,

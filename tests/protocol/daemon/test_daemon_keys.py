@@ -12,6 +12,7 @@ import pathlib
 import re
 import ssl
 import subprocess
+import tempfile
 
 import pytest
 
@@ -317,6 +318,23 @@ def test_without_tcp_no_url(tmp_path):
     said = cubby(tmp_path, "key", "new", "a")
     assert said.returncode == 0 and "E2B_API_URL" not in said.stdout
     assert "cubbyd.json" in said.stderr
+
+
+def test_a_daemon_that_is_configured_for_tcp_is_started():
+    """And one that runs, and has not read its configuration, is named."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = pathlib.Path(folder)
+        (home / "cubbyd.json").write_text(json.dumps({"listen": "127.0.0.1:0"}))
+        try:
+            said = cubby(home, "key", "new", "a")
+            told = cubby(home, "daemon", "status").stdout
+        finally:
+            cubby(home, "daemon", "stop")
+        lines = dict(line.removeprefix("export ").split("=", 1) for line in said.stdout.splitlines())
+        assert said.returncode == 0 and said.stderr == "" and f"url: {lines['E2B_API_URL']}\n" in told
+        (home / "cubbyd.json").write_text(json.dumps({"listen": "nonsense"}))
+        said = cubby(home, "key", "new", "b")
+        assert "E2B_API_KEY" in said.stdout and "E2B_API_URL" not in said.stdout and "does not start" in said.stderr
 
 
 # ---- cubby key
