@@ -260,6 +260,46 @@ int disk_read(struct disk *d, struct tree *t, int64_t max_bytes, struct err *e)
     return read_dir(d, EXT2_ROOT_INO, "", e);
 }
 
+// ---- one file
+bool disk_needs_replay(const struct disk *d)
+{
+    return ext2fs_has_feature_journal_needs_recovery(d->fs->super) != 0;
+}
+
+static int read_start(const struct disk *d, ext2_ino_t ino, char *to, unsigned max, unsigned *len)
+{
+    ext2_file_t file;
+    if (ext2fs_file_open(d->fs, ino, 0, &file))
+        return -1;
+    unsigned got = 0;
+    errcode_t code = 0;
+    for (*len = 0; !code && *len < max; *len += got) {
+        code = ext2fs_file_read(file, to + *len, max - *len, &got);
+        if (!got)
+            break;
+    }
+    ext2fs_file_close(file);
+    return code ? -1 : 0;
+}
+
+char *disk_file(struct disk *d, const char *path, size_t max, size_t *len, bool *may_run)
+{
+    ext2_ino_t ino;
+    struct ext2_inode raw;
+    unsigned got = 0;
+    if (ext2fs_namei_follow(d->fs, EXT2_ROOT_INO, EXT2_ROOT_INO, path, &ino) ||
+        ext2fs_read_inode(d->fs, ino, &raw) || !LINUX_S_ISREG(raw.i_mode))
+        return NULL;
+    char *data = xcalloc(1, max + 1);
+    if (read_start(d, ino, data, (unsigned)max, &got) < 0) {
+        free(data);
+        return NULL;
+    }
+    *len = got;
+    *may_run = raw.i_mode & 0111;
+    return data;
+}
+
 // ---- contents
 static int write_file(const struct disk *d, const struct tree_inode *inode, struct archive *out,
                       struct err *e)

@@ -259,14 +259,23 @@ static int quicken_profile(struct tree *t, struct err *e)
     return str_eq(quick, profile) ? 0 : replace(t, "etc/profile", quick, 0644, e);
 }
 
-int fixup_apply(struct tree *t, const char *user, const char *directory, struct err *e)
+static int check_shell(const struct tree *t, struct err *e)
 {
     if (!is_program(t, "bin/sh"))
         return err_set(e, ERR_INVALID,
                        "the image has no shell (/bin/sh), so no command could run in a sandbox of "
                        "it: take an image that has one");
-    if (check_mount_points(t, e) < 0 || add_dirs(t, directory, e) < 0 || add_user(t, e) < 0 ||
-        (user && check_user(t, user, e) < 0))
+    if (!tree_find(t, "bin/sh", true)->inode->runs)
+        return err_set(e, ERR_INVALID,
+                       "the image's /bin/sh does not run: it is neither a program for this "
+                       "processor nor a script");
+    return 0;
+}
+
+int fixup_apply(struct tree *t, const char *user, const char *directory, struct err *e)
+{
+    if (check_shell(t, e) < 0 || check_mount_points(t, e) < 0 || add_dirs(t, directory, e) < 0 ||
+        add_user(t, e) < 0 || (user && check_user(t, user, e) < 0))
         return -1;
     return quicken_profile(t, e);
 }

@@ -8,6 +8,7 @@
 
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/image/program.h"
 #include "sandbox-backend/keys/sha256.h"
 
 #define BLOCK_BYTES       (1 << 20)
@@ -186,6 +187,14 @@ static int keep_data(struct layer *l, struct tree_inode *inode, struct err *e)
     return 0;
 }
 
+// The beginning of a program tells whether it runs here. The rest is skipped.
+static void look_at_program(struct layer *l, struct tree_inode *inode)
+{
+    char head[PROGRAM_HEAD];
+    la_ssize_t n = inode->mode & 0111 ? archive_read_data(l->in, head, sizeof head) : 0;
+    inode->runs = n > 0 && program_runs(head, (size_t)n);
+}
+
 static bool is_kept(const struct tree_node *parent, const char *name, int64_t size)
 {
     bool in_etc = parent->parent && !parent->parent->parent && str_eq(parent->name, "etc");
@@ -271,11 +280,14 @@ static int take_entry(struct layer *l, struct archive_entry *entry, const char *
     struct tree_inode *inode = target ? linked(l, target, e) : make_inode(l, entry, e);
     if (!inode)
         return err_is(e) ? -1 : 0;
-    if (!target && inode->kind == TREE_FILE && name && is_kept(parent, name, inode->size) &&
-        keep_data(l, inode, e) < 0) {
+    bool is_file = !target && inode->kind == TREE_FILE && name;
+    bool keeps = is_file && is_kept(parent, name, inode->size);
+    if (keeps && keep_data(l, inode, e) < 0) {
         tree_inode_unref(inode);
         return -1;
     }
+    if (is_file && !keeps)
+        look_at_program(l, inode);
     return tree_add(l->tree, parent, name, inode, l->number, e);
 }
 

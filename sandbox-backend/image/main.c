@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/image/disk.h"
+#include "sandbox-backend/image/disk_check.h"
 #include "sandbox-backend/image/fixup.h"
 #include "sandbox-backend/image/layer.h"
 #include "sandbox-backend/image/write.h"
@@ -24,7 +25,7 @@ static struct {
     const char *disk, *directory, *user, *diff_ids;
     int64_t max_bytes;
     int64_t out_fd;
-    bool help, version;
+    bool check, help, version;
 } options = {.max_bytes = DISK_BYTES, .out_fd = STDOUT_FILENO};
 
 static const struct opt table[] = {
@@ -33,6 +34,10 @@ static const struct opt table[] = {
      .value = &options.disk,
      .arg = "FILE",
      .help = "read this ext4 file system instead of layers"},
+    {.name = "check",
+     .type = OPT_FLAG,
+     .value = &options.check,
+     .help = "with --disk: only check that a guest could run from it"},
     {.name = "directory",
      .type = OPT_STRING,
      .value = &options.directory,
@@ -42,7 +47,7 @@ static const struct opt table[] = {
      .type = OPT_STRING,
      .value = &options.user,
      .arg = "USER[:GROUP]",
-     .help = "fail if an image lacks this user"},
+     .help = "fail if an image, or with --check a disk, lacks this user"},
     {.name = "diff-ids",
      .type = OPT_STRING,
      .value = &options.diff_ids,
@@ -101,6 +106,15 @@ static int flatten_layers(int count, char **paths, struct err *e)
     return result;
 }
 
+static int check_disk(struct err *e)
+{
+    struct disk *d = disk_open(options.disk, e);
+    int result = d ? disk_check(d, options.user, e) : -1;
+    if (d)
+        disk_close(d);
+    return result;
+}
+
 static int flatten_disk(struct err *e)
 {
     struct tree t;
@@ -139,7 +153,9 @@ int main(int argc, char **argv)
     if (parsed == 0 && !options.disk && argc < 2)
         parsed = err_set(&e, ERR_INVALID, "name the layers, or --disk: see cubby-flatten --help");
     if (parsed == 0)
-        parsed = options.disk ? flatten_disk(&e) : flatten_layers(argc - 1, argv + 1, &e);
+        parsed = !options.disk   ? flatten_layers(argc - 1, argv + 1, &e)
+                 : options.check ? check_disk(&e)
+                                 : flatten_disk(&e);
     if (parsed == 0)
         return 0;
     fprintf(stderr, "cubby-flatten: %s\n", e.msg);

@@ -46,6 +46,7 @@ struct tree_inode {
     int source;              // where the contents are: the layer,
     int64_t entry;           // and the number of the entry in it
     char *data;              // owned; the contents themselves, or NULL
+    bool runs;               // its beginning is that of a program (program.h)
     int links;               // nodes
     struct tree_node *shown; // the node that was written first, or NULL
 };

@@ -89,6 +89,25 @@ static int take_image(struct build *b, struct err *e)
     return 0;
 }
 
+// The disk of a user is checked before it boots, in the jail. That of an earlier build was.
+static int take_disk(struct build *b, struct err *e)
+{
+    const struct template_source *source = &b->spec->source;
+    char *disk auto_free = build_file(b, TEMPLATE_DISK);
+    char *out auto_free = build_file(b, ROOTFS_TAR);
+    const struct flatten_spec check = {.build_dir = b->dir.path,
+                                       .disk = disk,
+                                       .user = b->setup.environment.user,
+                                       .checks = true,
+                                       .max_bytes = b->disk_mb << 20};
+    if (disk_file_take(source->disk, source->keeps_disk, &b->tool, &b->disk_mb, e) < 0)
+        return -1;
+    bool is_own = source->keeps_disk && !b->finishes;
+    int result = is_own ? flatten_run(&b->pump, &check, e) : 0;
+    unlink(out);
+    return result;
+}
+
 static int stage_source(struct build *b, struct err *e)
 {
     const struct template_source *source = &b->spec->source;
@@ -96,7 +115,7 @@ static int stage_source(struct build *b, struct err *e)
     case FROM_PACKAGES:
         return take_packages(b, e);
     case FROM_DISK:
-        return disk_file_take(source->disk, source->keeps_disk, &b->tool, &b->disk_mb, e);
+        return take_disk(b, e);
     case FROM_IMAGE:
         return take_image(b, e);
     }

@@ -167,6 +167,18 @@ def test_a_disk_file_goes_on(world, tmp_path):
     world.cubby("kill", box)
 
 
+def test_a_disk_without_the_account(world, tmp_path):
+    (tmp_path / "root/bin").mkdir(parents=True)
+    (tmp_path / "root/bin/sh").write_text("#!/x")
+    (tmp_path / "root/bin/sh").chmod(0o755)
+    disk = tmp_path / "disk.ext4"
+    with open(disk, "wb") as out:
+        out.truncate(8 << 20)
+    subprocess.run(["/sbin/mke2fs", "-q", "-t", "ext4", "-d", tmp_path / "root", disk], check=True)
+    said = world.refusal("--from-disk", str(disk))
+    assert 'the disk has no user "user"' in said and "boot" not in said
+
+
 def test_a_start_command_that_fails(world, images):
     said = world.refusal("--from", images[1], "--start", "echo the reason; exit 7")
     assert "start command" in said and "status 7" in said and "the reason" in said

@@ -118,6 +118,8 @@ int flatten_run(struct pump *p, const struct flatten_spec *spec, struct err *e)
     argv[n++] = max;
     if (disk)
         argv[n++] = disk;
+    if (spec->checks)
+        argv[n++] = "--check";
     const char *const more[] = {directory, user, diff_ids};
     for (size_t i = 0; i < ARRAY_LEN(more); i++)
         if (more[i])

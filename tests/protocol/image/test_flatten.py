@@ -155,6 +155,18 @@ def test_an_image_without_a_shell_is_refused(flat):
     assert "has no shell (/bin/sh)" in flat.refusal([file("app", "x", 0o755)])
 
 
+@pytest.mark.parametrize("shell", [b"", b"garbage", b"\x7fELF", b"\x7fELF" + bytes(14) + b"\x28\0"])
+def test_a_shell_that_does_not_run_is_refused(flat, shell):
+    """The last one is for 32-bit ARM. A link to a program is followed."""
+    said = flat.refusal([folder("bin"), link("bin/sh", "box"), file("bin/box", shell, 0o755)])
+    assert "/bin/sh does not run" in said
+
+
+def test_the_shell_of_this_processor_runs(flat):
+    head = open("/bin/sh", "rb").read(64)
+    flat.tree([folder("bin"), link("bin/sh", "box"), file("bin/box", head, 0o755)])
+
+
 def test_a_truncated_layer_is_refused(flat):
     whole = gzip.compress(layer([*SHELL, file("big", bytes(range(256)) * 4096)]))
     assert "layer 1" in flat.refusal(whole[:len(whole) // 2])
@@ -209,6 +221,47 @@ def test_a_damaged_disk_is_refused(tmp_path):
     disk.write_bytes(bytes(1024) + bytes(range(256)) * 400)
     done = subprocess.run([BIN / "cubby-flatten", f"--disk={disk}"], capture_output=True, timeout=60)
     assert done.returncode == 1 and b"damaged" in done.stderr
+
+
+def disk_of(tmp_path, *links, **files):
+    """An ext4 file system with files in it, as `bin__sh`."""
+    source, disk = tmp_path / "source", tmp_path / "disk.ext4"
+    for name, data in files.items():
+        path = source / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o755)
+    for name, target in links:
+        (source / name).symlink_to(target)
+    with open(disk, "wb") as out:
+        out.truncate(8 << 20)
+    subprocess.run(["/sbin/mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", source, disk], check=True)
+    return disk
+
+
+PASSWD = b"root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\napp:x:5:5::/:/bin/sh\n"
+
+
+@pytest.mark.parametrize("files, options, said", [
+    ({"bin__sh": b"#!x", "etc__passwd": PASSWD}, [], None),
+    ({"bin__sh": b"#!x", "etc__passwd": PASSWD}, ["--user=app"], None),
+    ({"bin__sh": b"#!x", "etc__passwd": PASSWD}, ["--user=ghost"], 'no user "ghost"'),
+    ({"bin__sh": b"#!x", "etc__passwd": b"root:x:0:0::/:/bin/sh\nuser2:x:1:1::/:\n"}, [], 'no user "user"'),
+    ({"bin__sh": b"#!x"}, [], 'no user "user"'),
+    ({"etc__passwd": PASSWD}, [], "has no shell (/bin/sh)"),
+    ({"bin__sh": b"", "etc__passwd": PASSWD}, [], "/bin/sh does not run"),
+])
+def test_what_a_disk_needs(tmp_path, files, options, said):
+    disk = disk_of(tmp_path, **files)
+    done = subprocess.run([BIN / "cubby-flatten", f"--disk={disk}", "--check", *options], capture_output=True, timeout=60)
+    assert done.stdout == b"" and done.returncode == (1 if said else 0), done
+    assert (said or "") in done.stderr.decode()
+
+
+def test_the_shell_of_a_disk_may_be_a_link(tmp_path):
+    disk = disk_of(tmp_path, ("bin", "/usr/bin"), ("usr/bin/sh", "box"), usr__bin__box=b"#!x", etc__passwd=PASSWD)
+    done = subprocess.run([BIN / "cubby-flatten", f"--disk={disk}", "--check"], capture_output=True, timeout=60)
+    assert done.returncode == 0, done
 
 
 # ---- what a guest needs, and what a configuration says
