@@ -120,9 +120,10 @@ static char *image_template(const char *reference, const char *authfile)
     const char *colon = strchr(reference, ':');
     struct stat st = {0};
     if (colon && (str_starts(reference, "oci:") || str_starts(reference, "docker-archive:") ||
-                  str_starts(reference, "oci-archive:"))) {
+                  str_starts(reference, "oci-archive:") || str_starts(reference, "dir:"))) {
         char *path auto_free = xstrndup(colon + 1, strcspn(colon + 1, ":"));
-        char *index auto_free = str_printf("%s/index.json", path);
+        char *index auto_free = str_printf(
+            "%s/%s", path, str_starts(reference, "dir:") ? "manifest.json" : "index.json");
         if (stat(index, &st) < 0)
             (void)stat(path, &st);
     }

@@ -22,7 +22,7 @@ static const struct instruction INSTRUCTIONS[] = {
     {"COPY", dockerfile__copy},
     {"ENTRYPOINT", dockerfile__command},
     {"ENV", dockerfile__pairs},
-    {"EXPOSE", dockerfile__words},
+    {"EXPOSE", dockerfile__expose},
     {"HEALTHCHECK", dockerfile__healthcheck},
     {"LABEL", dockerfile__pairs},
     {"MAINTAINER", dockerfile__maintainer},

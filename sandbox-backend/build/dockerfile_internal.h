@@ -41,5 +41,6 @@ int dockerfile__copy(struct parsing *p, json_t *step, struct err *e);
 int dockerfile__pairs(struct parsing *p, json_t *step, struct err *e);
 int dockerfile__arg(struct parsing *p, json_t *step, struct err *e);
 int dockerfile__one(struct parsing *p, json_t *step, struct err *e);
+int dockerfile__expose(struct parsing *p, json_t *step, struct err *e);
 int dockerfile__words(struct parsing *p, json_t *step, struct err *e);
 int dockerfile__maintainer(struct parsing *p, json_t *step, struct err *e);

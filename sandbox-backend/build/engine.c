@@ -146,10 +146,12 @@ static int read_plan(struct engine *b, struct err *e)
     b->memory_mb = size_of(b, o->memory_mb, "memory_mb");
     b->disk_mb = size_of(b, o->disk_mb, "disk_mb");
     b->policy = policy_of(b);
+    b->used = json_object();
     b->world = (struct stage_world){
         .expand = o->dockerfile || json_is_true(json_object_get(b->plan, "expand")),
         .escape = escape ? *escape : '\\',
         .given = o->args,
+        .used = b->used,
         .context = b->context,
         .force = o->no_cache || json_is_true(json_object_get(b->plan, "force")),
         .find = on_find,
@@ -176,6 +178,20 @@ static struct stage *find_target(const struct engine *b, struct err *e)
 }
 
 // ---- 2. the steps
+// A --build-arg without its ARG is a mistake, or meant for a stage that is not built.
+static void warn_of_unused(const struct engine *b)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach ((json_t *)(uintptr_t)b->opts->args, name, value) {
+        char *text auto_free = str_printf(
+            "--build-arg %.100s is not used: no stage that is built has ARG %.100s", name, name);
+        if (!json_object_get(b->used, name) && !str_ends(name, "_PROXY") &&
+            !str_ends(name, "_proxy"))
+            report_warning(b->opts->report, text);
+    }
+}
+
 // A Dockerfile's name of a stage can only be of an earlier one, so the order of the file is right.
 static int resolve_stages(struct engine *b, const struct stage *target, struct err *e)
 {
@@ -186,6 +202,7 @@ static int resolve_stages(struct engine *b, const struct stage *target, struct e
         if (s == target)
             break;
     }
+    warn_of_unused(b);
     return 0;
 }
 
@@ -398,6 +415,7 @@ static void release(struct engine *b)
     json_decref(b->plan);
     json_decref(b->policy);
     json_decref(b->globals);
+    json_decref(b->used);
     if (b->lock >= 0) {
         dir_remove(b->work, NULL);
         engine__unlock(b->lock_path, b->lock);

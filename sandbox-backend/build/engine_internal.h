@@ -20,6 +20,7 @@ struct engine {
     struct steps steps;
     json_t *policy;  // owned
     json_t *globals; // owned
+    json_t *used;    // owned; stage_world.used
     char *work;      // owned; <home>/build-work/<name>
     char *lock_path; // owned
     int lock;        // descriptor that holds the lock on `work`

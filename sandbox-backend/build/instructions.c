@@ -332,6 +332,43 @@ int dockerfile__words(struct parsing *p, json_t *step, struct err *e)
     return dockerfile__only_flags(p, NULL, e);
 }
 
+// Move on over a port. Return false if none is there.
+static bool take_port(const char **text)
+{
+    int64_t port;
+    size_t len = strspn(*text, "0123456789");
+    char *digits auto_free = xstrndup(*text, len);
+    *text += len;
+    return str_to_int(digits, 1, UINT16_MAX, &port);
+}
+
+// PORT, or FIRST-LAST, and a protocol. A word with a variable is not known yet.
+static bool is_port(const char *word)
+{
+    static const char *const PROTOCOLS[] = {"", "/tcp", "/udp", "/sctp"};
+    if (strchr(word, '$'))
+        return true;
+    if (!take_port(&word) || (*word == '-' && (word++, !take_port(&word))))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(PROTOCOLS); i++)
+        if (strcasecmp(word, PROTOCOLS[i]) == 0)
+            return true;
+    return false;
+}
+
+int dockerfile__expose(struct parsing *p, json_t *step, struct err *e)
+{
+    size_t i;
+    json_t *word;
+    int result = dockerfile__words(p, step, e);
+    json_array_foreach (json_object_get(step, "args"), i, word) {
+        if (result == 0 && !is_port(json_string_value(word)))
+            result = err_set(e, ERR_INVALID, "line %d: %s: \"%.60s\" is not a port, such as 80/tcp",
+                             p->line->number, p->name, json_string_value(word));
+    }
+    return result;
+}
+
 int dockerfile__maintainer(struct parsing *p, json_t *step, struct err *e)
 {
     json_object_set_new(step, "type", json_string("LABEL"));

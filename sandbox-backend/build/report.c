@@ -105,6 +105,19 @@ void report_start(struct report *r, int steps)
         emit(r, json_pack("{s:s, s:i}", "event", "start", "steps", steps));
 }
 
+void report_warning(struct report *r, const char *text)
+{
+    if (r->json) {
+        emit(r, json_pack("{s:s, s:o}", "event", "warning", "message",
+                          json_lossy_string(text, strlen(text))));
+        return;
+    }
+    char *safe auto_free = visible_text(text);
+    erase(r);
+    fprintf(r->out, "warning: %s\n", safe);
+    fflush(r->out);
+}
+
 static char *short_name(const char *name)
 {
     size_t len = strcspn(name, "\n");

@@ -5,6 +5,7 @@
 //   {"event": "start", "steps": 7}
 //   {"event": "step", "index": 1, "count": 7, "name": "FROM default", "cached": false, "line": 1}
 //   {"event": "log", "index": 3, "stream": "stdout" or "stderr", "text": "..."}
+//   {"event": "warning", "message": "..."}
 //   {"event": "done", "template": {...}}
 //   {"event": "error", "message": "...", "step": "RUN ...", "index": 3, "line": 5}
 #pragma once
@@ -34,7 +35,8 @@ void report_fini(struct report *r);
 void report_start(struct report *r, int steps);
 void report_step(struct report *r, int index, const char *name, int line, bool cached);
 void report_output(struct report *r, bool is_stderr, const char *data, size_t len);
-void report_tick(struct report *r); // draw the terminal's lines again
+void report_warning(struct report *r, const char *text); // before the first step
+void report_tick(struct report *r);                      // draw the terminal's lines again
 // End the step in progress.
 void report_step_done(struct report *r);
 // End the build: with the template as JSON (borrowed), or with an error.

@@ -150,6 +150,8 @@ static int set_arg(const struct stage_world *w, const char *name, const char *fa
     if (err_is(e))
         return -1;
     if (given)
+        json_object_set_new(w->used, name, json_true());
+    if (given)
         json_object_set(into, name, given);
     else if (value)
         json_object_set_new(into, name, json_string(value));

@@ -66,6 +66,7 @@ struct stage_world {
     char escape;           // of the Dockerfile
     const json_t *globals; // borrowed; object: the ARGs before the first FROM, with their values
     const json_t *given;   // borrowed; object: --build-arg
+    json_t *used;          // borrowed; object: gets the names of `given` that an ARG takes
     struct build_context *context; // borrowed; NULL: the plan names archives
     bool force;                    // no step is taken from the cache
     int steps;                     // stages and actions so far

@@ -7,6 +7,7 @@
 #include "sandbox-backend/base/home.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/template/move/snapshot_archive.h"
@@ -41,6 +42,9 @@ int snapshot_export_verb(int argc, char **argv)
         return status;
     if (argc != 3)
         return cli_usage_error("snapshot export takes a SNAPSHOT and a FILE");
+    if (str_eq(argv[2], "-"))
+        return cli_usage_error("snapshot export does not write to standard output: give a FILE "
+                               "(./- for a file of that name)");
     struct err e = ERR_INIT;
     struct sha256 digest;
     char hex[SHA256_HEX_CHARS + 1];

@@ -54,6 +54,9 @@ int template_export_verb(int argc, char **argv)
         return status;
     if (argc != 3)
         return cli_usage_error("template export takes a NAME and a FILE");
+    if (str_eq(argv[2], "-"))
+        return cli_usage_error("template export does not write to standard output: give a FILE "
+                               "(./- for a file of that name)");
     struct err e = ERR_INIT;
     struct sha256 digest;
     char hex[SHA256_HEX_CHARS + 1];

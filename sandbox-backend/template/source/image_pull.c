@@ -61,7 +61,7 @@ char *image_reference(const char *text, const char *archive, bool *is_stdin, str
     if (is_bad) {
         err_set(e, ERR_INVALID,
                 "\"%.200s\" names no image: give NAME:TAG, docker://HOST/NAME:TAG, oci:DIR, "
-                "oci-archive:FILE or docker-archive:FILE",
+                "oci-archive:FILE, docker-archive:FILE or dir:DIR",
                 text);
         return NULL;
     }
@@ -88,7 +88,9 @@ static int read_stdin(const char *to, int64_t max_bytes, struct err *e)
     int fd auto_close = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(e, errno, "create %s", to);
+    bool is_empty = true;
     for (ssize_t n; (n = read(STDIN_FILENO, block, sizeof block)) != 0;) {
+        is_empty &= n < 0;
         if (n < 0 && (errno != EINTR || tool_interrupted()))
             return tool_interrupted() ? err_set(e, ERR_CANCELED, "interrupted")
                                       : err_sys(e, errno, "read the image from standard input");
@@ -100,7 +102,10 @@ static int read_stdin(const char *to, int64_t max_bytes, struct err *e)
                            "the image on standard input is larger than the disk: give a larger "
                            "--disk");
     }
-    return 0;
+    return is_empty ? err_set(e, ERR_INVALID,
+                              "standard input held no image, it was empty: pipe what docker save "
+                              "writes")
+                    : 0;
 }
 
 // ---- 1. skopeo
@@ -186,6 +191,18 @@ static int explain_pull(const struct image_pull_spec *spec, const char *referenc
         err_set(e, failed.code, "%s: %s", failed.msg, reason);
     }
     return err_wrap(e, "pull %s", reference);
+}
+
+// Only skopeo knows what an image is.
+static int explain_stdin(int result, struct err *e)
+{
+    const struct err failed = *e;
+    if (result == 0 || e->code == ERR_CANCELED || e->code == ERR_NO_SPACE)
+        return result;
+    *e = ERR_INIT;
+    return err_set(e, ERR_INVALID,
+                   "standard input held no image: pipe what docker save writes (%.300s)",
+                   failed.msg);
 }
 
 static int copy_image(const struct image_pull_spec *spec, const char *reference, struct err *e)
@@ -340,8 +357,11 @@ int image_pull(const struct image_pull_spec *spec, struct oci_config *config, js
     char *archive auto_free = str_printf("%s/" ARCHIVE, spec->build_dir);
     char *given auto_free = image_reference(spec->reference, archive, &is_stdin, e);
     char *reference auto_free = given ? absolute(given, e) : NULL;
-    if (!reference || (is_stdin && read_stdin(archive, spec->max_bytes, e) < 0) ||
-        copy_image(spec, reference, e) < 0 || read_layout(spec, &image, &manifest, config, e) < 0)
+    if (!reference || (is_stdin && read_stdin(archive, spec->max_bytes, e) < 0))
+        return -1;
+    int copied = copy_image(spec, reference, e);
+    if ((is_stdin ? explain_stdin(copied, e) : copied) < 0 ||
+        read_layout(spec, &image, &manifest, config, e) < 0)
         return -1;
     if (flatten(spec, &manifest, config, e) < 0 || remove_parts(spec, e) < 0) {
         oci_config_fini(config);

@@ -48,3 +48,26 @@ def test_a_stage_of_a_plan_copies_only_from_stages_before_it(home, stage, source
     plan = home / "plan.json"
     plan.write_text(json.dumps({"format": 1, "stages": stages}))
     assert f"step 1: COPY: {NOT_BEFORE}" in build(home, "--plan", str(plan))
+
+
+def test_a_build_argument_that_nothing_takes_is_named(home):
+    (home / "cubbyd.json").write_text('{"listen": "nonsense"}')  # the build ends at the start of the daemon
+    words = ["-f", "-", "--build-arg", "A=1", "--build-arg", "B=2", "--build-arg", "HTTP_PROXY=x"]
+    done = subprocess.run([BIN / "cubby", "template", "build", "made", *words, str(home)], capture_output=True,
+                          input=b"FROM default\nARG A\nRUN x\n", timeout=60,
+                          env=dict(os.environ, CUBBY_HOME=str(home)))
+    said = (done.stdout + done.stderr).decode()
+    assert "warning: --build-arg B is not used" in said and "build-arg A" not in said and "PROXY is" not in said
+
+
+def test_an_export_needs_a_file(home):
+    for words in (["template", "export", "default", "-"], ["snapshot", "export", "snap-1", "-"]):
+        done = subprocess.run([BIN / "cubby", *words], cwd=home, capture_output=True, timeout=60,
+                              env=dict(os.environ, CUBBY_HOME=str(home)))
+        assert done.returncode == 2 and b"standard output" in done.stderr and not (home / "-").exists()
+
+
+@pytest.mark.parametrize("data, said", [(b"", "it was empty"), (b"garbage" * 1000, "pipe what docker save writes (")])
+def test_standard_input_without_an_image(home, data, said):
+    told = build(home, "--from", "-", stdin=data)
+    assert "standard input held no image" in told and said in told

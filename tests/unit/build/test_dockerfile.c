@@ -101,7 +101,8 @@ static const char *const READ[][2] = {
      "{\"args\":[\"W\",\"2\",\"X\",null],\"line\":4,\"type\":\"ARG\"}"},
     {"FROM --platform=$BUILDPLATFORM a\nCMD [\"a\"]\nENTRYPOINT b c\nHEALTHCHECK --interval=5s CMD "
      "d\n"
-     "HEALTHCHECK none\nSHELL [\"/bin/bash\", \"-c\"]\nMAINTAINER me <a@b>\nEXPOSE 80 90/udp\n"
+     "HEALTHCHECK none\nSHELL [\"/bin/bash\", \"-c\"]\nMAINTAINER me <a@b>\nEXPOSE 80 90-91/UDP "
+     "$P\n"
      "VOLUME [\"/v\"]\nVOLUME /v /w\nSTOPSIGNAL 9\nWORKDIR /a b",
      "FROM a\n"
      "{\"args\":[\"a\"],\"exec\":true,\"line\":2,\"type\":\"CMD\"}\n"
@@ -110,7 +111,7 @@ static const char *const READ[][2] = {
      "{\"args\":[],\"line\":5,\"type\":\"HEALTHCHECK\"}\n"
      "{\"args\":[\"/bin/bash\",\"-c\"],\"line\":6,\"type\":\"SHELL\"}\n"
      "{\"args\":[\"maintainer\",\"me <a@b>\"],\"line\":7,\"type\":\"LABEL\"}\n"
-     "{\"args\":[\"80\",\"90/udp\"],\"line\":8,\"type\":\"EXPOSE\"}\n"
+     "{\"args\":[\"80\",\"90-91/UDP\",\"$P\"],\"line\":8,\"type\":\"EXPOSE\"}\n"
      "{\"args\":[\"/v\"],\"line\":9,\"type\":\"VOLUME\"}\n"
      "{\"args\":[\"/v\",\"/w\"],\"line\":10,\"type\":\"VOLUME\"}\n"
      "{\"args\":[\"9\"],\"line\":11,\"type\":\"STOPSIGNAL\"}\n"
@@ -163,6 +164,11 @@ static const char *const REFUSED[][2] = {
     {"FROM a\nENV A", "line 2: ENV: it takes NAME=VALUE"},
     {"FROM a\nSHELL /bin/sh",
      "line 2: SHELL: it takes a JSON array, such as [\"/bin/bash\", \"-c\"]"},
+    {"FROM a\nEXPOSE 80 http", "line 2: EXPOSE: \"http\" is not a port, such as 80/tcp"},
+    {"FROM a\nEXPOSE 0", "line 2: EXPOSE: \"0\" is not a port, such as 80/tcp"},
+    {"FROM a\nEXPOSE 65536", "line 2: EXPOSE: \"65536\" is not a port, such as 80/tcp"},
+    {"FROM a\nEXPOSE 80-", "line 2: EXPOSE: \"80-\" is not a port, such as 80/tcp"},
+    {"FROM a\nEXPOSE 80/x", "line 2: EXPOSE: \"80/x\" is not a port, such as 80/tcp"},
     {"FROM a\nHEALTHCHECK x", "line 2: HEALTHCHECK: it takes NONE, or CMD and a command"},
     {"# escape=x\nFROM a", "line 1: escape must be \\ or `"},
     {"FROM a\xff", "the Dockerfile is not a text in UTF-8"},
