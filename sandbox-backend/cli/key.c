@@ -24,8 +24,9 @@
 
 static const char TEXT[] =
     "  new NAME   creates a key, and prints what to export so that E2B's SDKs use it. The key\n"
-    "             is shown only now: Cubby keeps its hash. The daemon checks the limits\n"
-    "             when the key creates, forks or wakes sandboxes\n"
+    "             is shown only now: Cubby keeps its hash. Starts the daemon if cubbyd.json lets\n"
+    "             it listen. The daemon checks the limits when the key creates, forks or wakes\n"
+    "             sandboxes\n"
     "  ls         lists the keys\n"
     "  rm NAME    revokes a key, and removes its secrets, webhooks and events. Its\n"
     "             sandboxes stay. --keep leaves all to a new key of that name\n\n"
