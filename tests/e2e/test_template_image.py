@@ -10,6 +10,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import tarfile
 import threading
 
 import pytest
@@ -153,6 +154,19 @@ def test_an_archive_on_standard_input(world, images, tmp_path):
     with open(archive, "rb") as saved:
         world.build("piped", "--from", "-", stdin=saved)
     assert world.facts("piped")["environment"]["user"] == "app"
+
+
+def test_a_compressed_archive_on_busybox(world, tmp_path):
+    """As E2B's SDKs upload it. This tar does not see gzip."""
+    with tarfile.open(tmp_path / "a.tar", "w:gz") as tar:
+        tar.add(__file__, "source")
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"format": 1, "stages": [{"from": {"template": "small"}, "steps": [
+        {"type": "COPY", "args": ["source", "/copied"], "archive": str(tmp_path / "a.tar"), "hash": "1"}]}]}))
+    world.build("copied", "--plan", str(plan))
+    box = world.sandbox("copied")
+    assert world.run(box, "cat /copied") == pathlib.Path(__file__).read_text()
+    world.cubby("kill", box)
 
 
 def test_a_disk_file_goes_on(world, tmp_path):
