@@ -23,6 +23,9 @@ struct walk {
     struct selection *out;
     bool add; // the step is ADD, which unpacks archives
     int depth;
+    // If a link leads to the source: where it is, and the length of the path that stands for it.
+    char *real; // owned, or NULL
+    size_t shown;
     struct err *e;
 };
 
@@ -113,13 +116,24 @@ static int refuse_kind(struct walk *w, const char *path, mode_t mode)
                                     : "device");
 }
 
+// Return whether .dockerignore leaves out a path, or what a link shows there.
+static bool is_out(const struct walk *w, const char *path)
+{
+    if (ignore_matches(w->context->ignore, path))
+        return true;
+    if (!w->real)
+        return false;
+    char *real auto_free = str_printf("%s%s", w->real, path + w->shown);
+    return ignore_matches(w->context->ignore, real + strspn(real, "/"));
+}
+
 // Walk one entry of a directory: `name` in `dir`, whose path in the context is `path`.
 static int walk_one(struct walk *w, int dir, const char *name, const char *path)
 {
     struct stat st;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : err_sys(w->e, errno, "look at %s", path);
-    bool out = ignore_matches(w->context->ignore, path);
+    bool out = is_out(w, path);
     if (out && !(S_ISDIR(st.st_mode) && ignore_has_exceptions(w->context->ignore)))
         return 0;
     if (S_ISLNK(st.st_mode))
@@ -249,19 +263,37 @@ static int take_dir(struct walk *w, int fd, const char *path, const struct stat 
     return *path && out && w->out->count == before ? refuse_ignored(w, path) : 0;
 }
 
+// Return where an open file is in the context; NULL: it is at `path`, or nobody knows. New string.
+static char *real_path(const struct build_context *c, int fd, const char *path)
+{
+    char names[2][PATH_MAX];
+    const int fds[] = {c->dir, fd};
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+        char *link auto_free = str_printf("/proc/self/fd/%d", fds[i]);
+        ssize_t len = readlink(link, names[i], sizeof names[i] - 1);
+        if (len < 0)
+            return NULL;
+        names[i][len] = '\0';
+    }
+    const char *real = str_starts(names[1], names[0]) ? names[1] + strlen(names[0]) : path;
+    real += strspn(real, "/");
+    return str_eq(real, path) ? NULL : xstrdup(real);
+}
+
 // Take one source whose path is known. named: the Dockerfile has the path itself, not a glob.
 static int take_path(struct walk *w, const char *path, bool named)
 {
     struct stat st;
-    bool out = ignore_matches(w->context->ignore, path);
-    if (out && !ignore_has_exceptions(w->context->ignore))
-        return refuse_ignored(w, path);
     int fd auto_close = build_context__open(w->context, path, O_RDONLY | O_NONBLOCK);
     int why = fd < 0 ? errno : 0;
     if (fd >= 0 && fstat(fd, &st) < 0)
         return err_sys(w->e, errno, "look at %s", path);
-    if (out && (fd < 0 || !S_ISDIR(st.st_mode)))
-        return refuse_ignored(w, path);
+    free(w->real);
+    w->real = fd < 0 ? NULL : real_path(w->context, fd, path);
+    w->shown = strlen(path);
+    bool out = is_out(w, path);
+    if (out && (fd < 0 || !S_ISDIR(st.st_mode) || !ignore_has_exceptions(w->context->ignore)))
+        return named ? refuse_ignored(w, path) : 0;
     json_array_append_new(w->out->sources, json_stringn(path, strlen(path)));
     if (fd < 0)
         return refuse_or_keep(w, path, named, why);
@@ -388,6 +420,7 @@ int build_context_select(struct build_context *c, const json_t *step, struct sel
     json_array_foreach (json_object_get(step, "files"), i, one) {
         result = result < 0 ? -1 : take_file(&w, one);
     }
+    free(w.real);
     if (result == 0)
         result = hash_all(&w);
     if (result < 0)

@@ -29,7 +29,7 @@
 #include "sandbox-backend/template/unpack.h"
 
 #define JSON_BYTES_MAX  (1024 * 1024)
-#define DOWNLOAD_IDLE_S 600          // a download that nothing was written to for so long is abandoned
+#define DOWNLOAD_IDLE_S 600 // a download that nothing was written to for so long is abandoned
 #define WORK_DIR        "build-work" // <name>/ and <name>.lock of a running build (build/engine.c)
 #define LOCK_ENDING     ".lock"
 

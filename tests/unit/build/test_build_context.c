@@ -97,11 +97,17 @@ static void test_exceptions(void)
         {"*\n!a\n", "stale", "\"stale\" is left out by .dockerignore"},
         {"*\n!a\n", "a", "a"},
         {"*\n!a\n", ".", "a"},
+        {"secret.env\n", "to-secret", "\"to-secret\" is left out by .dockerignore"},
+        {"secret.env\n!a\n", "to-secret", "\"to-secret\" is left out by .dockerignore"},
+        {"secret.env\nd\n", "to-s*", ""},
+        {"d\n", "to-d", "\"to-d\" is left out by .dockerignore"},
+        {"d/c\nd/out\nd/up\n", "to-d", "to-d to-d/b"},
         {"d\n!d/b\n", "d", "d d/b"},
         {"d\n!d/b\n", "d/b", "d/b"},
         {"d\n!d/b\n", "d/c", "\"d/c\" is left out by .dockerignore"},
     };
     put("secret.env", "secret");
+    put_link("to-secret", "secret.env");
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         put(".dockerignore", CASES[i][0]);
         char *got auto_free = selected("COPY", CASES[i][1], NULL);
