@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -243,4 +244,30 @@ int64_t template_dirs_used_s(const char *home, const char *dir)
     if (!str_eq(own, dir) && stat(used, &st) == 0)
         return st.st_mtim.tv_sec;
     return stat(json, &st) < 0 ? 0 : st.st_mtim.tv_sec;
+}
+
+// ---- builds
+bool template_dirs_is_build(const char *entry, const char *name)
+{
+    size_t len = strlen(name);
+    const char *rest = entry + strlen(TEMPLATE_BUILD_PREFIX);
+    return str_starts(entry, TEMPLATE_BUILD_PREFIX) &&
+           strlen(rest) == len + 1 + TEMPLATE_BUILD_UNIQUE && strncmp(rest, name, len) == 0;
+}
+
+bool template_dirs_is_in_work(const char *dir)
+{
+    const char *name = str_base(dir);
+    char *parent auto_free = xstrndup(dir, (size_t)(name - dir));
+    DIR *all = opendir(parent);
+    bool is = false;
+    for (struct dirent *d; all && !is && (d = readdir(all));) {
+        if (!template_dirs_is_build(d->d_name, name))
+            continue;
+        int fd auto_close = openat(dirfd(all), d->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        is = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    }
+    if (all)
+        closedir(all);
+    return is;
 }

@@ -45,6 +45,14 @@ int template_dirs_check(const char *home, const char *name, struct err *e);
 // Tell whether a directory, as the functions above return it, is one of the system.
 bool template_dirs_is_system(const char *home, const char *dir);
 
+// A build of NAME works in the directory ".build-NAME-<unique>" beside the template, and locks it.
+#define TEMPLATE_BUILD_PREFIX ".build-"
+#define TEMPLATE_BUILD_UNIQUE 8 // characters
+// Tell whether a name in a directory of templates is that of a build of the template `name`.
+bool template_dirs_is_build(const char *entry, const char *name);
+// Tell whether a process builds the template of this directory now, or finishes it.
+bool template_dirs_is_in_work(const char *dir);
+
 // Return <home>/system/NAME@BUILD for a template of the system, and `dir` itself for one of the
 // home: the directory for what this home keeps about the template. New string.
 char *template_dirs_own(const char *home, const char *dir);

@@ -16,10 +16,8 @@
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/drivers/template_dirs.h"
 #include "sandbox-backend/template/unpack.h"
-
-#define PREFIX       ".build-"
-#define UNIQUE_BYTES 4
 
 static int open_dir(const char *path, struct err *e)
 {
@@ -27,15 +25,6 @@ static int open_dir(const char *path, struct err *e)
     if (fd < 0)
         err_sys(e, errno, "open %s", path);
     return fd;
-}
-
-// Tell whether a build directory is for the template: its name is the prefix, the template's name
-// and "-<unique>".
-static bool is_of(const char *entry, const char *name)
-{
-    size_t len = strlen(name);
-    const char *rest = entry + strlen(PREFIX);
-    return strlen(rest) == len + 1 + 2 * UNIQUE_BYTES && strncmp(rest, name, len) == 0;
 }
 
 // Remove a directory that was a template, or was to be one. A directory that cannot be removed must
@@ -60,7 +49,7 @@ static int sweep_one(const char *templates, const char *entry, const char *name,
         discard(path);
         return 0;
     }
-    if (is_of(entry, name))
+    if (template_dirs_is_build(entry, name))
         return err_set(
             e, ERR_CONFLICT,
             "template \"%s\" is being built by another process; wait until that build has ended",
@@ -75,7 +64,7 @@ static int sweep(const char *templates, const char *name, struct err *e)
     if (!dir)
         return err_sys(e, errno, "read %s", templates);
     for (struct dirent *d; result == 0 && (d = readdir(dir));)
-        if (str_starts(d->d_name, PREFIX))
+        if (str_starts(d->d_name, TEMPLATE_BUILD_PREFIX))
             result = sweep_one(templates, d->d_name, name, e);
     closedir(dir);
     return result;
@@ -83,8 +72,8 @@ static int sweep(const char *templates, const char *name, struct err *e)
 
 static int take(struct build_dir *p, const char *templates, struct err *e)
 {
-    char *unique auto_free = random_hex(UNIQUE_BYTES);
-    p->path = str_printf("%s/%s%s-%s", templates, PREFIX, p->name, unique);
+    char *unique auto_free = random_hex(TEMPLATE_BUILD_UNIQUE / 2);
+    p->path = str_printf("%s/" TEMPLATE_BUILD_PREFIX "%s-%s", templates, p->name, unique);
     if (mkdir(p->path, 0700) < 0)
         return err_sys(e, errno, "make %s", p->path);
     p->lock = open_dir(p->path, e);

@@ -28,7 +28,13 @@ static void look_at_template(const char *home, finding_cb add, void *ctx)
     char *facts auto_free = str_printf("%s/template.json", dir);
     if (!file_exists(facts)) // the microvm driver's part says so, and what to do
         return;
-    if (bundle_load(dir, &t, &e) < 0) {
+    if (bundle_load(dir, &t, &e) < 0 && template_dirs_is_in_work(dir)) {
+        add(ctx, FINDING_NOTE, "gvisor", NULL,
+            "the part of template \"" TEMPLATE "\" for gVisor is being made; until then its "
+            "sandboxes are microVMs");
+        return;
+    }
+    if (err_is(&e)) {
         char *failed auto_free = attempt_reason(dir);
         char *text auto_free =
             failed ? str_printf("%s (the last attempt failed: %s)", e.msg, failed) : NULL;

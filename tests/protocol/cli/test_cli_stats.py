@@ -162,9 +162,19 @@ def test_doctor_refuses_runsc_under_another_name(tmp_path):
 
 @pytest.mark.skipif(not (BIN / "runsc").exists(), reason="runsc is not built: make runsc")
 def test_doctor_tells_of_runsc_and_of_the_template(tmp_path):
+    assert "gvisor" not in gvisor_findings(tmp_path), "without a template the line of the template says all"
+    template, build = tmp_path / "templates/default", tmp_path / "templates/.build-default-01234567"
+    for directory in (template, build, tmp_path / "templates/.build-default-x-01234567"):
+        directory.mkdir(parents=True)
+    (template / "template.json").write_text("{}")
     found = gvisor_findings(tmp_path)
     assert found["runsc"]["level"] == "ok" and "version" in found["runsc"]["text"]
     assert found["gvisor"]["level"] == "note" and found["gvisor"]["remedy"] == "cubby template finish default"
+    lock = os.open(build, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    found = gvisor_findings(tmp_path)["gvisor"]
+    os.close(lock)
+    assert found["level"] == "note" and "is being made" in found["text"] and "remedy" not in found, found
 
 
 # ---- top on a terminal
