@@ -70,6 +70,8 @@ def test_git_trusts_an_index_of_the_host(daemon, made, tier, tmp_path):  # noqa:
     mount(daemon, made, tmp_path, "/repository")
     assert run(daemon, made, "git -C /repository status --porcelain") == ""
     assert (tmp_path / ".git" / "index").read_bytes() == index
+    assert daemon.request("DELETE", url(made, "mounts?target=/repository")).status == 204
+    wait_for(lambda: "/repository" not in run(daemon, made, "cat /proc/mounts"), 60, "unmounted")
 
 
 def test_both_sides_see_the_same(daemon, made, project):
