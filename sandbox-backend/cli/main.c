@@ -91,7 +91,7 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
-// What other programs call these verbs.
+// Names of these verbs in other programs.
 static const struct {
     const char *name, *verb;
 } OTHER_NAMES[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a disk needs to be a guest.
+// Checks that a guest can run from a disk.
 #include "sandbox-backend/image/disk_check.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a disk needs to be a guest. Nothing is added to it: its files are the user's.
+// Checks that a guest can run from a disk. Nothing is added to it: its files are the user's.
 #pragma once
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/image/disk.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a file is a program for the guest's kernel.
+// Tells if a file is a program for the guest's kernel.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -19,7 +19,7 @@ struct sync_rules;
 // A file of the sandbox may have grown by so many bytes since it was listed.
 #define LISTING_GROWTH_BYTES (1 << 20)
 
-// What a synchronisation knows of the move of an entry, and learns from it.
+// The move of an entry in a synchronisation: what is known before it, and learnt from it.
 struct move {
     const struct entry *replaces; // borrowed; of the destination; NULL: nothing is there
     const char *aside;       // borrowed; path that the replaced one of the sandbox gets, or NULL

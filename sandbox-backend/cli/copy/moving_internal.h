@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moving.c and moving_checked.c share.
+// Declarations that moving.c and moving_checked.c share.
 #pragma once
 #include "sandbox-backend/cli/copy/moving.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a turn of cubby sync does with each entry: step 1 and 2 of sync_turn.h.
+// The action of a turn of cubby sync for each entry: steps 1 and 2 of sync_turn.h.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the editors of TOML and YAML share. Both read every line of the file strictly, and refuse
+// Shared by the editors of TOML and YAML. Both read every line of the file strictly, and refuse
 // the file at the first line that they do not surely understand.
 #pragma once
 #include <stddef.h>

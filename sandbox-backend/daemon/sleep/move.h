@@ -20,7 +20,7 @@
 
 // Check that the sandbox can be moved at all; the error says why it stays.
 int move_check(const struct sandbox *sb, struct err *e);
-// What a move may cut in a sandbox that runs.
+// The streams that a move may cut in a sandbox that runs.
 enum move_cuts { MOVE_CUTS_NOTHING, MOVE_CUTS_STREAMS /* proxy_answers */, MOVE_CUTS_ALL };
 
 // Begin, unless the sandbox is moving to this node already. After a failure it is not moving.
