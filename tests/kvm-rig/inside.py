@@ -262,6 +262,11 @@ def jail():
     pytest("tests/e2e/test_jail.py")
 
 
+def spares():
+    """Machines that are started ahead."""
+    pytest("tests/e2e/test_microvm_spares.py")
+
+
 def memory():
     pytest("tests/e2e/test_memory.py")
 
@@ -384,8 +389,8 @@ def build_as(cubby):
     assert "accelerator: KVM" in text
 
 
-PARTS = {part.__name__: part for part in (smoke, adoption, giving, pagemap, jail, service, drop_in, sizes, memory, machine,
-                                          attack, e2e)}
+PARTS = {part.__name__: part for part in (smoke, adoption, giving, pagemap, jail, service, drop_in, spares, sizes, memory,
+                                          machine, attack, e2e)}
 
 
 def in_memory():
