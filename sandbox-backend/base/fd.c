@@ -153,34 +153,60 @@ static int sync_parent(const char *path, struct err *e)
     return 0;
 }
 
-static int replace(const char *path, const void *data, size_t len, mode_t mode, bool durable,
-                   struct err *e)
+struct replacement {
+    const void *data;
+    size_t len;
+    mode_t mode;
+    const struct stat *old; // NULL: a file of this user, with `mode`
+    bool is_durable;
+};
+
+static int fill(int fd, const struct replacement *r, struct err *e)
+{
+    if (r->old && fchown(fd, r->old->st_uid, r->old->st_gid) < 0)
+        return err_sys(e, errno, "keep the owner and group");
+    if (r->old && fchmod(fd, r->old->st_mode & 07777) < 0)
+        return err_sys(e, errno, "keep the mode");
+    if (fd_write_all(fd, r->data, r->len, e) < 0)
+        return -1;
+    return r->is_durable && fsync(fd) < 0 ? err_sys(e, errno, "sync") : 0;
+}
+
+static int replace(const char *path, const struct replacement *r, struct err *e)
 {
     char *unique auto_free = random_hex(6);
     char *temp auto_free = str_printf("%s.%s.tmp", path, unique);
-    int fd auto_close = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    int fd auto_close =
+        open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, r->old ? 0600 : r->mode);
     if (fd < 0)
         return err_sys(e, errno, "create %s", temp);
-    if (fd_write_all(fd, data, len, e) < 0)
-        err_wrap(e, "%s", temp);
-    else if (durable && fsync(fd) < 0)
-        err_sys(e, errno, "sync %s", temp);
+    if (fill(fd, r, e) < 0)
+        err_wrap(e, "%s", path);
     else if (rename(temp, path) < 0)
         err_sys(e, errno, "rename %s to %s", temp, path);
     else
-        return durable ? sync_parent(path, e) : 0;
+        return r->is_durable ? sync_parent(path, e) : 0;
     unlink(temp);
     return -1;
 }
 
 int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
 {
-    return replace(path, data, len, mode, true, e);
+    const struct replacement r = {.data = data, .len = len, .mode = mode, .is_durable = true};
+    return replace(path, &r, e);
+}
+
+int file_write_atomic_like(const char *path, const void *data, size_t len, const struct stat *old,
+                           struct err *e)
+{
+    const struct replacement r = {.data = data, .len = len, .old = old, .is_durable = true};
+    return replace(path, &r, e);
 }
 
 int file_replace(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
 {
-    return replace(path, data, len, mode, false, e);
+    const struct replacement r = {.data = data, .len = len, .mode = mode};
+    return replace(path, &r, e);
 }
 
 // Copy the data between `from` and `to` of one extent.

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -44,8 +45,12 @@ size_t file_read_tail(const char *path, char *out, size_t max);
 
 // Replace `path` as a whole: temporary file beside it, fsync, rename, fsync of the directory.
 int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
-// The same without fsync: readers always see a whole file, also after a crash of this program, but
-// not after a crash of the machine. For state that a reboot makes worthless.
+// The same with the owner, group and permissions of `old`. ERR_DENIED if this user may not give it
+// to them; `path` is then unchanged.
+int file_write_atomic_like(const char *path, const void *data, size_t len, const struct stat *old,
+                           struct err *e);
+// As file_write_atomic, without fsync: readers always see a whole file, also after a crash of this
+// program, but not after a crash of the machine. For state that a reboot makes worthless.
 int file_replace(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
 
 // Copy a file, keep its holes, and share blocks where the file system can (reflink).

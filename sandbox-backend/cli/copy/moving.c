@@ -151,6 +151,18 @@ char *moving__upload_tar(struct moving *t, const struct entry *const *entries, s
     return moving__upload(t, fd, tar, e) < 0 ? NULL : steal(&tar);
 }
 
+void moving__remove_part(struct moving *t, const char *part)
+{
+    const char *args[] = {part, NULL};
+    bool cleans = t->remote->cleans;
+    const char *user = t->remote->user;
+    t->remote->cleans = true; // also after a signal
+    t->remote->user = "root"; // as envd wrote it
+    remote_script(t->remote, "rm -f \"$1\"", args, NULL, 0, NULL);
+    t->remote->cleans = cleans;
+    t->remote->user = user;
+}
+
 static int send_tar(struct moving *t, const struct entry *const *entries, size_t count, bool exact,
                     struct err *e)
 {
@@ -187,10 +199,7 @@ int moving_send_file(struct moving *t, int fd, const struct entry *entry, const 
     char *mode auto_free = str_printf("%o", entry->mode & 07777);
     char *time auto_free = str_printf("%lld", (long long)entry->seconds);
     const char *args[] = {part, path, mode, time, NULL};
-    const char *undo[] = {part, NULL};
     struct err why = ERR_INIT;
-    bool cleans = t->remote->cleans;
-    const char *user = t->remote->user;
     if (*bare)
         return remote_upload(t->remote, fd, path, e);
     int result = moving__upload(t, fd, part, &why);
@@ -198,11 +207,7 @@ int moving_send_file(struct moving *t, int fd, const struct entry *entry, const 
         result = remote_script(t->remote, SCRIPT, args, NULL, 0, &why);
     if (result == 0)
         return 0;
-    t->remote->cleans = true; // also after a signal
-    t->remote->user = "root"; // as envd wrote it
-    remote_script(t->remote, "rm -f \"$1\"", undo, NULL, 0, NULL);
-    t->remote->cleans = cleans;
-    t->remote->user = user;
+    moving__remove_part(t, part);
     return err_set(e, why.code, "%s", why.msg);
 }
 

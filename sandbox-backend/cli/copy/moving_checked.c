@@ -214,16 +214,11 @@ int moving__send_checked_file(struct moving *t, const struct entry *entry, struc
     char *above auto_free = xstrndup(path, (size_t)(str_base(path) - path));
     char *random auto_free = random_hex(RANDOM);
     char *part auto_free = str_printf("%s.cubby-%s.part", above, random);
-    const char *undo[] = {part, NULL};
-    bool cleans = t->remote->cleans;
     int result = upload_whole(t, entry, part, e);
     if (result == 0)
         result = place_there(t, entry, part, e);
-    if (!entry->move->is_done) {
-        t->remote->cleans = true; // also after a signal
-        remote_script(t->remote, "rm -f \"$1\"", undo, NULL, 0, NULL);
-        t->remote->cleans = cleans;
-    }
+    if (!entry->move->is_done)
+        moving__remove_part(t, part);
     count_done(t, entry);
     t->bar.done += entry->size;
     return result < 0 ? -1 : 0;

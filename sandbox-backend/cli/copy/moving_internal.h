@@ -12,6 +12,8 @@ struct batch {
 // Pack entries, and upload them. Return the path of the tar in the sandbox; new string, or NULL.
 char *moving__upload_tar(struct moving *t, const struct entry *const *entries, size_t count,
                          bool exact, struct err *e);
+// Remove a file that arrived in the sandbox, but not at its place.
+void moving__remove_part(struct moving *t, const char *part);
 // Download a file of the sandbox with progress.
 int moving__download(struct moving *t, const char *path, int fd, int64_t max, struct err *e);
 int moving__upload(struct moving *t, int fd, const char *path, struct err *e);

@@ -114,15 +114,6 @@ static void edit(const char *text, const char *node, const char *word, struct bu
     }
 }
 
-static int keep_owner(const char *path, const struct stat *old, struct err *e)
-{
-    struct stat now;
-    bool same = stat(path, &now) == 0 && now.st_uid == old->st_uid && now.st_gid == old->st_gid;
-    return same || chown(path, old->st_uid, old->st_gid) == 0
-               ? 0
-               : err_sys(e, errno, "give %s to its owner and group again", path);
-}
-
 // Lock the list, so that two drains do not overwrite each other's words. Whoever held the lock
 // before may have replaced the file. A file system without locks gives none.
 static int lock_list(const char *path, struct err *e)
@@ -164,8 +155,7 @@ int fleet_list_set(const char *path, const char *node, const char *word, struct 
     char *real auto_free = realpath(path, NULL); // a link stays one
     if (!real || stat(real, &st) < 0)
         err_sys(e, errno, "%s", path);
-    else if (file_write_atomic(real, edited.data, edited.len, st.st_mode & 0777, e) == 0 &&
-             keep_owner(real, &st, e) == 0)
+    else if (file_write_atomic_like(real, edited.data, edited.len, &st, e) == 0)
         return 0;
     return err_wrap(e, "write %s into the line of \"%s\" yourself, because it cannot be written",
                     word, node);

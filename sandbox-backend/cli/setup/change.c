@@ -168,36 +168,6 @@ static bool is_same(const struct buf *a, const struct buf *b)
     return a->len == b->len && memcmp(buf_str(a), buf_str(b), a->len) == 0;
 }
 
-// Write a new file with the owner, group and mode of the old one.
-static int fill(int fd, const struct buf *text, const struct stat *old, struct err *e)
-{
-    if (old && fchown(fd, old->st_uid, old->st_gid) < 0)
-        return err_sys(e, errno, "keep the owner and group");
-    if (old && fchmod(fd, old->st_mode & 07777) < 0)
-        return err_sys(e, errno, "keep the mode");
-    if (fd_write_all(fd, text->data, text->len, e) < 0)
-        return -1;
-    return fsync(fd) < 0 ? err_sys(e, errno, "sync") : 0;
-}
-
-// Replace the file as a whole. old: NULL if it is missing.
-static int replace(const char *path, const struct buf *text, const struct stat *old, struct err *e)
-{
-    char *unique auto_free = random_hex(6);
-    char *temp auto_free = str_printf("%s.%s.tmp", path, unique);
-    int fd auto_close = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return err_sys(e, errno, "create %s", temp);
-    if (fill(fd, text, old, e) < 0)
-        err_wrap(e, "%s was not changed", path);
-    else if (rename(temp, path) < 0)
-        err_sys(e, errno, "rename %s to %s", temp, path);
-    else
-        return 0;
-    unlink(temp);
-    return -1;
-}
-
 // A link is followed: some users keep such files elsewhere.
 static int write_text(const char *path, const struct buf *before, const struct buf *after,
                       struct err *e)
@@ -217,7 +187,8 @@ static int write_text(const char *path, const struct buf *before, const struct b
     bool exists = stat(target, &st) == 0;
     if (!exists && errno != ENOENT)
         return err_sys(e, errno, "stat %s", target);
-    return replace(target, after, exists ? &st : NULL, e);
+    return exists ? file_write_atomic_like(target, after->data, after->len, &st, e)
+                  : file_write_atomic(target, after->data, after->len, 0600, e);
 }
 
 int change_apply(const char *path, const struct buf *before, const struct buf *after, bool yes,

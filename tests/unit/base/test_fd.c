@@ -34,6 +34,24 @@ static int count_entries(const char *of)
     return n;
 }
 
+static void test_owner_is_kept(void)
+{
+    struct err e = ERR_INIT;
+    char *path auto_free = in_dir("kept");
+    struct buf b auto_buf = BUF_INIT;
+    struct stat old, now;
+    bool is_root = geteuid() == 0;
+    is_int(file_write_atomic(path, "old", 3, 0600, &e), 0, "a file");
+    ok(chmod(path, 0666) == 0 && (!is_root || chown(path, 12, 34) == 0) && stat(path, &old) == 0,
+       "with other permissions than a umask would leave, and as root with another owner");
+    is_int(file_write_atomic_like(path, "new", 3, &old, &e), 0, "replaced %s", e.msg);
+    ok(stat(path, &now) == 0 && now.st_ino != old.st_ino, "as a whole");
+    is_int(now.st_mode, old.st_mode, "its permissions stay");
+    ok(now.st_uid == old.st_uid && now.st_gid == old.st_gid, "and its owner");
+    ok(file_read(path, 10, &b, &e) == 0 && str_eq(buf_str(&b), "new"), "its content");
+    unlink(path);
+}
+
 static void test_files(void)
 {
     struct err e = ERR_INIT;
@@ -157,6 +175,7 @@ int main(void)
 {
     if (!mkdtemp(dir))
         return 1;
+    test_owner_is_kept();
     test_files();
     test_copy();
     test_dirs();
