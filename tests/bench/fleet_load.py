@@ -14,6 +14,7 @@ import json
 import os
 import random
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ CLIENTS = int(os.environ.get("FLEET_CLIENTS", "20"))
 SECONDS = int(os.environ.get("FLEET_SECONDS", "30"))
 COMMANDS = 600
 ANSWER_S = 90  # a request to a sandbox that is being moved waits for a minute at most
+LOOK_S = 75  # before that, what is known of a request that has no answer is printed
 KILLED, DRAINED, TAKER = "b", "c", "a"
 
 
@@ -36,6 +38,7 @@ class Client(threading.Thread):
         super().__init__()
         self.fleet, self.sandboxes, self.random = fleet, sandboxes, random.Random(seed)
         self.over = threading.Event()
+        self.asking = None  # when the request began, and the request
         self.seen = collections.Counter()
         self.wrong, self.own, self.cuts, self.odd = [], [], [], []
 
@@ -55,11 +58,14 @@ class Client(threading.Thread):
 
     def ask(self, *words, **more):
         began = time.monotonic()
+        self.asking = (began, f"{words[:2]} {more}")
         try:
             return self.fleet.request(*words, **more, timeout=ANSWER_S)
         except (OSError, http.client.HTTPException) as error:
             self.cuts.append(f"{words[:2]} {more} after {time.monotonic() - began:.1f} s: {error!r}")
             return None
+        finally:
+            self.asking = None
 
     def one(self):
         sandbox = self.random.choice(self.sandboxes)
@@ -86,6 +92,29 @@ class Client(threading.Thread):
     def run(self):
         while not self.over.is_set():
             self.one()
+
+
+class Watch(threading.Thread):
+    """Prints for each request that gets no answer what the proxy and the kernel know of its connections, once."""
+
+    def __init__(self, fleet, clients):
+        super().__init__(daemon=True)
+        self.fleet, self.clients, self.told = fleet, clients, set()
+        self.over = threading.Event()
+
+    def run(self):
+        while not self.over.wait(1):
+            late = {asking for asking in (c.asking for c in self.clients)
+                    if asking and time.monotonic() - asking[0] > LOOK_S}
+            if late - self.told:
+                self.tell(late - self.told)
+                self.told |= late
+
+    def tell(self, late):
+        sockets = subprocess.run(["ss", "-tanp"], capture_output=True, text=True, check=False).stdout
+        nodes = {name: (node.port, node.process.pid) for name, node in self.fleet.nodes.items()}
+        print(f"no answer after {LOOK_S} s: {late}\nports and processes of the nodes: {nodes}\n"
+              f"{self.fleet.proxy_sessions()}\n{sockets}", file=sys.stderr, flush=True)
 
 
 def whole_list(fleet):
@@ -133,13 +162,15 @@ def under_load():
         made = fill(fleet)
         clients = [Client(fleet, made, seed) for seed in range(CLIENTS)]
         started = time.monotonic()
-        for client in clients:
-            client.start()
+        watch = Watch(fleet, clients)
+        for thread in *clients, watch:
+            thread.start()
         back, moved, said = trouble(fleet, made)
         for client in clients:
             client.over.set()
         for client in clients:
             client.join()
+        watch.over.set()
         seconds = time.monotonic() - started
         seen = sum((c.seen for c in clients), collections.Counter())
         wrong = [w for c in clients for w in c.wrong]

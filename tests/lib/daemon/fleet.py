@@ -104,14 +104,24 @@ class Fleet:
         path = self.config()
         checked = subprocess.run([HAPROXY, "-c", "-f", path], capture_output=True, text=True, timeout=60)
         assert checked.returncode == 0 and "WARNING" not in checked.stderr, checked.stderr
+        control = self.where / "control.cfg"
+        control.write_text(f"global\n    stats socket {self.where}/haproxy.sock mode 600\n")
         with open(self.where / "haproxy.log", "ab") as log:
-            self.proxy = subprocess.Popen([HAPROXY, "-f", path], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.proxy = subprocess.Popen([HAPROXY, "-f", path, "-f", control], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         wait_for(self.answers, 30, "the proxy answers for each node")
 
     def answers(self):
         assert self.proxy.poll() is None, (self.where / "haproxy.log").read_text()
         with contextlib.suppress(OSError):
             return all(self.request("GET", f"/sandboxes/{n}{'x' * 20}").status == 404 for n in self.nodes)
+
+    def proxy_sessions(self):
+        """What the proxy itself says of each session that it has."""
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(30)
+            control.connect(f"{self.where}/haproxy.sock")
+            control.sendall(b"show sess all\n")
+            return b"".join(iter(lambda: control.recv(1 << 16), b"")).decode()
 
     def stop_proxy(self):
         self.proxy.send_signal(signal.SIGTERM)
