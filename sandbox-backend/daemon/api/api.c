@@ -171,8 +171,10 @@ static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
     char *node auto_free = e && p->call.req ? moved_to(p->call.store, p->id) : NULL;
     if (node)
         reply_moved(p->call.req, p->id, node);
-    else if (p->call.req && (e || api_check_stays(sb, &moves) < 0))
-        api_reply_moved(p->call.req, e ? e : &moves);
+    else if (p->call.req && e)
+        api_reply_moved(p->call.req, e);
+    else if (p->call.req && api_check_stays(&p->call, &moves) < 0)
+        reply_err(p->call.req, p->call.error_code, &moves);
     else if (p->call.req)
         call_handler(p->route, &p->call);
     change_free(p);
@@ -361,13 +363,16 @@ struct sandbox *api_find(struct store *store, struct http_request *req, const ch
     return NULL;
 }
 
-int api_check_stays(const struct sandbox *sb, struct err *e)
+int api_check_stays(struct api_call *c, struct err *e)
 {
+    const struct sandbox *sb = c->sb;
     if (!sb->moving)
         return 0;
+    c->error_code = "sandbox_moving";
     e->retry_s = MOVING_RETRY_S;
-    return err_set(e, ERR_BUSY, "Sandbox \"%s\" is being moved to node %s; try again in a moment",
-                   sb->id, sb->moving);
+    return err_set(e, ERR_BUSY,
+                   "Sandbox \"%s\" is being moved to node %s and answers when it is there", sb->id,
+                   sb->moving);
 }
 
 int api_need_running(struct api_call *c, struct err *e)

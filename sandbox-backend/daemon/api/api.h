@@ -87,7 +87,7 @@ int api_snapshot_delete(struct api_call *c, struct snapshot *snap, struct err *e
 // a sandbox that has ended from one that never existed.
 struct sandbox *api_find(struct store *store, struct http_request *req, const char *id);
 // Check that the sandbox is not being moved to another node, for a request that changes it.
-int api_check_stays(const struct sandbox *sb, struct err *e);
+int api_check_stays(struct api_call *c, struct err *e);
 // Check that the sandbox runs; the error says its state.
 int api_need_running(struct api_call *c, struct err *e);
 // Check a time to live.

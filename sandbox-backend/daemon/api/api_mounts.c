@@ -87,7 +87,7 @@ int api_mounts(struct api_call *c, struct err *e)
 int api_unmount(struct api_call *c, struct err *e)
 {
     bool bad = false;
-    if (check_caller(c, e) < 0 || api_check_stays(c->sb, e) < 0)
+    if (check_caller(c, e) < 0 || api_check_stays(c, e) < 0)
         return -1;
     const char *target = http_request_query(c->req, "target", &bad);
     if (!target || bad)

@@ -219,7 +219,7 @@ int api_unexpose(struct api_call *c, struct err *e)
 {
     const char *word = NULL;
     int64_t number = 0;
-    if (read_which(c->req, &word, &number, e) < 0 || api_check_stays(c->sb, e) < 0)
+    if (read_which(c->req, &word, &number, e) < 0 || api_check_stays(c, e) < 0)
         return -1;
     struct port *port = word ? ports_find(c->sb, (int)number) : NULL;
     if (word && !port) {

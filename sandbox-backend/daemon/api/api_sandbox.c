@@ -49,8 +49,8 @@ static void on_move_over(struct sandbox *sb, const struct err *e, void *ctx)
     if (c.req)
         http_request_on_close(c.req, NULL, NULL);
     c.sb = c.req ? api_find(late->store, c.req, late->id) : NULL; // or it answers
-    if (c.sb && api_check_stays(c.sb, &why) < 0)
-        reply_err(c.req, NULL, &why);
+    if (c.sb && api_check_stays(&c, &why) < 0)
+        reply_err(c.req, c.error_code, &why);
     else if (c.sb)
         api_kill(&c, &why);
     free(late);

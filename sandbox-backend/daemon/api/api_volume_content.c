@@ -196,7 +196,7 @@ static void finish(struct content *c)
     }
     http_request_on_close(c->req, NULL, NULL);
     if (err_is(&c->err))
-        reply_err(c->req, NULL, &c->err);
+        reply_err(c->req, c->err.code == ERR_BUSY ? "volume_in_use" : NULL, &c->err);
     else if (c->kind == REMOVE)
         reply_empty(c->req);
     else

@@ -390,6 +390,18 @@ def test_only_the_unix_socket_moves(fleet):
         assert arrived.status >= 400 and fleet.nodes["b"].directories() == []
 
 
+def test_a_change_during_a_move_is_refused_by_its_own_name(fleet):
+    """Not as on a full host, where an agent would be told to end another sandbox."""
+    sandbox, node = fleet.create("a")["sandboxID"], fleet.nodes["a"]
+    assert node.request("POST", f"/sandboxes/{sandbox}/move?to=b").status < 300
+    for path in "ports", "mounts?target=/project":
+        refused = node.request("DELETE", f"/sandboxes/{sandbox}/{path}")
+        assert (refused.status, refused.json["error_code"]) == (503, "sandbox_moving"), refused.body
+        assert refused.headers["Retry-After"] == "2" and "is being moved to node b" in refused.json["message"]
+    assert node.request("DELETE", f"/sandboxes/{sandbox}/move").status == 204
+    assert node.request("DELETE", f"/sandboxes/{sandbox}/ports").status == 204
+
+
 # ---- interrupted
 def check_whole(fleet, made, before):
     """The sandbox is at node b alone, and its program goes on."""
