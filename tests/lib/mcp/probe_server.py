@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small MCP server over stdio, made with the official library, which shows how it was started.
 
-Arguments: "silent" never answers; "broken" complains and ends; "chatty" writes no MCP messages.
+Arguments: "silent" never answers; "broken" complains and ends; "chatty" writes no MCP messages;
+"listless" answers a request for its tools with an error.
 """
 
 import os
@@ -21,7 +22,14 @@ if "chatty" in sys.argv:
 from mcp.server.mcpserver import Context, MCPServer  # noqa: E402
 
 NAME = os.environ.get("PROBE", "probe")
-server = MCPServer(NAME)
+
+
+class Listless(MCPServer):
+    async def list_tools(self):
+        raise RuntimeError("probe: the database is locked")
+
+
+server = (Listless if "listless" in sys.argv else MCPServer)(NAME)
 
 
 @server.tool()

@@ -75,10 +75,10 @@ class Gateway:
             subprocess.run(["git", *words.split()], cwd=where, check=True)
         return name
 
-    def probe(self, owner="one", *words, **settings):
+    def probe(self, owner="one", *words, project="probe", **settings):
         """{name: settings} of a server that is a repository."""
-        name = f"github/{owner}/probe"
-        if not (self.hub / owner).exists():
+        name = f"github/{owner}/{project}"
+        if not (self.hub / owner / project).exists():
             self.repository(name, {"README": owner})
         return {name: {"runCmd": f"exec {probe(*words)}", "envs": {"PROBE": owner}, **settings}}
 
@@ -183,6 +183,17 @@ def test_a_package_beside_a_repository(gateway):
     assert gateway.call("get_current_time", {"timezone": "Asia/Tokyo"})["datetime"].endswith("+09:00")
 
 
+def test_names_that_become_alike_stay_apart(gateway):
+    gateway.serves(gateway.probe(project="pro.be", envs={"PROBE": "dot"}) | gateway.probe(project="pro_be", envs={"PROBE": "line"}))
+    names = gateway.tools()
+    assert names[1::3] == ["github_one_pro_be_count", "github_one_pro_be_count_2"] and len(set(names)) == 6
+
+    async def use(session):
+        return [(await session.call_tool(name, {"to": 1})).content[0].text for name in names[1::3]]
+
+    assert gateway.ask(use) == ["dot counted to 1", "line counted to 1"]
+
+
 def test_no_servers(gateway):
     gateway.serves({})
     assert gateway.tools() == []
@@ -247,6 +258,14 @@ def test_a_server_that_never_answers(gateway):
     error = gateway.refuses(gateway.probe("slow", "silent"), seconds=15)
     assert "no answer from github/slow/probe within 15 s" in error and "probe: waiting for the database" in error
     assert gateway.pid() is None
+
+
+def test_a_server_without_a_list_leaves_the_others_theirs(gateway):
+    gateway.serves({**gateway.probe("one", "listless"), **gateway.probe("two")})
+    assert gateway.tools() == ["started", "count", "leave"]
+    assert gateway.call("started")["environment"]["PROBE"] == "two"
+    log = (gateway.root / "var/lib/mcp-gateway/log/gateway.log").read_text()
+    assert "github/one/probe: no list of tools: " in log
 
 
 def test_a_server_that_ends_later(gateway):
