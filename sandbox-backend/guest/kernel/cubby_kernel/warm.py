@@ -9,7 +9,7 @@ import io
 import sys
 import warnings
 
-from . import charts, images
+from . import charts, images, seeds
 from . import loop as kernel_loop
 from . import shell as kernel_shell
 
@@ -96,6 +96,7 @@ def warm_up():
     if not has_figure or len(failed) != 2:
         raise RuntimeError(f"the warm-up showed {len(shown)} results and failed {len(failed)} times: {failed}")
     _know_sources()
+    seeds.draw()  # the first use of OpenSSL's generator loads its code and tables
     _forget(shell)
     gc.collect()
     gc.freeze()  # garbage collection in a context then leaves the shared pages unwritten
