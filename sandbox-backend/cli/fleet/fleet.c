@@ -55,6 +55,7 @@ static int fleet_config(struct fleet_config *c, const char *path)
     if (rc == 0) {
         fleet_config_write(c, &text);
         fputs(buf_str(&text), stdout);
+        fleet_config_warn(c);
     }
     nodes_fini(&c->nodes);
     return rc < 0 ? cli_fail(&e) : 0;

@@ -17,6 +17,8 @@ struct fleet_config {
 };
 
 void fleet_config_write(const struct fleet_config *c, struct buf *out);
+// Print what the certificates of the nodes must have, if that is not what a person expects.
+void fleet_config_warn(const struct fleet_config *c);
 
 // Move all sandboxes of the node `node`, on whose host this runs, to the node that its line names
 // by "then", or to the one with most room. Return the exit status.

@@ -2,8 +2,12 @@
 // A configuration of HAProxy 2.6 or newer for a fleet. The frontend finds the node's name in the
 // request and uses the backend of this name; a create goes to any node with room, and all else to
 // any node.
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/str.h"
 
 #include "sandbox-backend/cli/fleet/fleet.h"
 
@@ -89,16 +93,29 @@ static const char ROUTES[] =
     "    use_backend builds if { var(txn.name) -m found }\n"
     "    default_backend any\n";
 
-// A certificate must be for the host name of the URL.
+// Return the host of the node's URL. New string.
+static char *host_of(const struct node *n)
+{
+    return xstrndup(n->address, (size_t)(strrchr(n->address, ':') - n->address));
+}
+
+static bool is_address(const char *host)
+{
+    struct in_addr four;
+    return *host == '[' || inet_pton(AF_INET, host, &four) == 1;
+}
+
+// A certificate must be for the host of the URL. An address is no server name (RFC 6066).
 static void add_server(const struct fleet_config *c, const struct node *n, const char *more,
                        struct buf *out)
 {
-    const char *colon = strrchr(n->address, ':');
+    char *host auto_free = host_of(n);
     buf_printf(out, "    server %s %s", n->name, n->address);
     if (n->tls)
-        buf_printf(out, " ssl verify required ca-file '%s' verifyhost %.*s sni str(%.*s)",
-                   c->ca ? c->ca : SYSTEM_CA, (int)(colon - n->address), n->address,
-                   (int)(colon - n->address), n->address);
+        buf_printf(out, " ssl verify required ca-file '%s' verifyhost %s",
+                   c->ca ? c->ca : SYSTEM_CA, host);
+    if (n->tls && !is_address(host))
+        buf_printf(out, " sni str(%s)", host);
     buf_printf(out, "%s\n", more);
 }
 
@@ -127,15 +144,16 @@ static void add_servers(const struct fleet_config *c, bool agents, struct buf *o
     }
 }
 
+// A request is sent again only if all of it is in the buffer. The SDKs' bodies have no length.
+#define WAIT_FOR_BODY \
+    "    http-request wait-for-body time 1s at-least 100000 if !{ method GET HEAD OPTIONS }\n"
+
 // A node that is drained is asked first, and the other one if it answers 425 (the sandbox was
-// moved) or does not run. The body must be in the buffer to be sent again. A node that does not
-// have the sandbox answers 421.
+// moved) or does not run. A node that does not have the sandbox answers 421.
 static const char THEN[] =
     "    balance first\n"
     "    retries 2\n"
-    "    retry-on conn-failure 425\n"
-    "    http-request wait-for-body time 1s at-least 100000 if { req.fhdr(content-length) -m "
-    "found }\n"
+    "    retry-on conn-failure 425\n" WAIT_FOR_BODY
     "    http-response return status 503 content-type application/json string '{\"code\":503,"
     "\"message\":\"the sandbox is being moved, or the node that has it does not answer; try again "
     "in a moment\",\"error_code\":\"node_unavailable\"}' hdr Retry-After 5 if { status 421 }\n";
@@ -154,6 +172,20 @@ static void add_node(const struct fleet_config *c, const struct node *n, const c
     add_server(c, has, "", out);
     if (then)
         add_server(c, then, "", out);
+}
+
+void fleet_config_warn(const struct fleet_config *c)
+{
+    for (size_t i = 0; i < c->nodes.count; i++) {
+        const struct node *n = &c->nodes.all[i];
+        char *host auto_free = host_of(n);
+        if (n->tls && is_address(host))
+            fprintf(stderr,
+                    "cubby: node \"%s\": HAProxy looks for %s in the common name (CN) of the "
+                    "node's certificate, and not in its subjectAltName. Put it there, or use a "
+                    "host name in the URL.\n",
+                    n->name, host);
+    }
 }
 
 void fleet_config_write(const struct fleet_config *c, struct buf *out)
@@ -186,7 +218,7 @@ void fleet_config_write(const struct fleet_config *c, struct buf *out)
                "    balance roundrobin\n"
                "    option httpchk GET /health\n"
                "    retries %d\n"
-               "    retry-on conn-failure 404\n",
+               "    retry-on conn-failure 404\n" WAIT_FOR_BODY,
                2 * count);
     add_servers(c, false, out);
     for (size_t i = 0; i < c->nodes.count; i++)

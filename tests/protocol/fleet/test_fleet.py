@@ -109,6 +109,15 @@ def test_a_template_that_one_node_has(fleet):
     assert fleet.request("POST", "/v2/sandboxes", {"templateID": "nowhere"}).status == 404
 
 
+def test_a_body_without_a_length_is_tried_at_each_node(fleet):
+    made = fleet.request("POST", "/secrets", {"name": "only-one-has-it", "value": "value-of-a-secret"},
+                         port=fleet.nodes["b"].port).json
+    for number in range(4):
+        answer = fleet.in_parts("POST", f"/secrets/{made['secretID']}", {"value": f"value-number-{number}"})
+        assert answer.status < 300, answer.body
+    assert fleet.request("DELETE", f"/secrets/{made['secretID']}").status == 204
+
+
 def test_all_requests_of_a_build_reach_one_node(fleet):
     build = fleet.request("POST", "/v3/templates", {"name": "Built:v1"}).json["buildID"]
     for _ in range(4):
@@ -243,6 +252,12 @@ def test_nodes_by_name_with_tls(tmp_path):
     assert checked.returncode == 0 and all("could not resolve" in line for line in warnings), checked.stderr
     moved = made.stdout.partition("backend node_b\n")[2].partition("backend")[0]
     assert "server a a.invalid:3000 ssl verify required" in moved and "b.invalid" not in moved
+
+
+def test_an_address_is_told_to_be_in_the_common_name(tmp_path):
+    made = config(tmp_path, "a https://10.0.0.1:3000\nb https://b.invalid:3000\n")
+    assert made.returncode == 0 and made.stderr.count("common name") == 1 and '"a": HAProxy looks for 10.0.0.1' in made.stderr
+    assert "verifyhost 10.0.0.1\n" in made.stdout and "verifyhost b.invalid sni str(b.invalid)" in made.stdout
 
 
 def test_options_are_checked(tmp_path):

@@ -95,6 +95,15 @@ def test_the_memory_goes_with_it_and_the_id_stays(fleet):
     assert (gone.status, gone.json["error_code"]) == (404, "sandbox_ended")
 
 
+def test_a_body_without_a_length_reaches_the_other_node(fleet):
+    """The bodies of E2B's SDKs are such."""
+    sandbox = fleet.create("a")["sandboxID"]
+    assert fleet.drain() == {sandbox: "moved"}
+    for _ in range(3):
+        answer = fleet.in_parts("POST", f"/sandboxes/{sandbox}/timeout", {"timeout": 700})
+        assert answer.status == 204, answer.body
+
+
 def test_paused_asleep_and_running_ones_stay_what_they_are(fleet):
     running, paused, frozen = (fleet.create("a") for _ in range(3))
     for made, depth in ((paused, "hibernate"), (frozen, "freeze")):
