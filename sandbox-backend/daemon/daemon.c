@@ -148,7 +148,7 @@ static int open_rooms(struct daemon *d)
     d->store.secrets.private_network = o->limits.private_network;
     d->store.domain = o->domain;
     d->store.peers = peers_new(&d->loop, &o->peers);
-    d->store.node = d->store.snapshots.node = o->node;
+    d->store.node = d->store.snapshots.node = d->store.volumes.node = o->node;
     d->store.ports_listen = &d->ports_listen;
     pool_open(&d->store, &o->pool);
     return builds_open(&d->store, &o->builds, &d->err);

@@ -68,8 +68,10 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct err e = ERR_INIT;
     json_t *json = json_parse_few(body, len, NEW_VALUES_MAX, &e);
     snapshots_look(&p->store->snapshots);
-    if (json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0 &&
-        volume_mounts_read(p->store, json, &spec, &p->volumes, &e) == 0)
+    bool parsed = json && new_sandbox_parse(p->store, json, p->v2, &spec, &e) == 0;
+    bool mounts = parsed && volume_mounts_read(p->store, json, &spec, &p->volumes, &e) == 0;
+    const char *missing = parsed && !mounts ? "volume_not_found" : "template_not_found";
+    if (mounts)
         create_start(p->store, &spec, on_created, p, &p->sb, &e);
     create_spec_fini(&spec);
     json_decref(json);
@@ -77,7 +79,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     if (!err_is(&e))
         return;
     pending_free(p);
-    reply_err(req, error_code(&e), &e);
+    reply_err(req, e.code == ERR_NOT_FOUND ? missing : error_code(&e), &e);
 }
 
 // Errors of the creation are internal errors, whatever code they had, except for a full host, a

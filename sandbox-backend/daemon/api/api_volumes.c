@@ -6,6 +6,7 @@
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/api/api_merge.h"
 #include "sandbox-backend/daemon/api/body.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
@@ -44,7 +45,7 @@ int api_volumes(struct api_call *c, struct err *e)
             json_array_append_new(list,
                                   json_pack("{s:s, s:s, s:s*}", "volumeID", volume->id, "name",
                                             volume->name, "owner", is_host ? volume->owner : NULL));
-    reply_json(c->req, 200, list);
+    api_merge_named(c->store, c->req, list, "volumeID");
     return 0;
 }
 

@@ -57,8 +57,10 @@ static int read_one(const struct store *store, const json_t *entry, const char *
         json_get_string(entry, "path", &path, "", e) < 0)
         return -1;
     const struct volume *volume = volumes_named(&store->volumes, name, owner);
+    // As E2B says it. In a fleet another node may have it, which the proxy asks after a 404.
     if (!volume)
-        return err_set(e, ERR_INVALID, "volume '%.128s' not found", name);
+        return err_set(e, store->node ? ERR_NOT_FOUND : ERR_INVALID, "volume '%.128s' not found",
+                       name);
     if (mounts_check_target(path, e) < 0 || check_others(out, path, e) < 0)
         return -1;
     json_array_append_new(

@@ -65,11 +65,6 @@ static void insert(struct volumes *v, struct volume *volume)
 }
 
 // ---- reading
-static bool is_id(const char *name)
-{
-    return strlen(name) == VOLUME_ID_LEN && strspn(name, "0123456789abcdef") == VOLUME_ID_LEN;
-}
-
 static void remove_puts(const struct volume *volume)
 {
     DIR *dir = opendir(volume->dir);
@@ -110,7 +105,7 @@ int volumes_open(struct volumes *v, const char *home, struct err *e)
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         struct err gone = ERR_INIT;
         char *path auto_free = str_printf("%s/%s", v->dir, entry->d_name);
-        if (is_id(entry->d_name))
+        if (sandbox_id_is_valid(entry->d_name))
             read_one(v, entry->d_name);
         else if (str_starts(entry->d_name, HIDDEN) && dir_remove(path, &gone) < 0)
             log_warn("volume.left", "dir=%s error=\"%s\"", entry->d_name, gone.msg);
@@ -225,7 +220,8 @@ struct volume *volumes_make(struct volumes *v, const char *name, const char *own
 {
     if (check_name(v, name, owner, e) < 0)
         return NULL;
-    char *id auto_free = random_hex(VOLUME_ID_LEN / 2);
+    char id[SANDBOX_ID_MAX + 1];
+    sandbox_id_make(id, v->node);
     struct volume *volume = volume_named(v, id);
     volume->name = xstrdup(name);
     volume->owner = owner ? xstrdup(owner) : NULL;

@@ -15,9 +15,9 @@
 #include <sys/queue.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/volume/space.h"
 
-#define VOLUME_ID_LEN   20
 #define VOLUME_NAME_MAX 128
 #define VOLUME_PUT      ".put-"
 
@@ -31,19 +31,20 @@ struct volume_space {
 
 struct volume {
     TAILQ_ENTRY(volume) link;
-    char id[VOLUME_ID_LEN + 1];
-    char *dir;                  // owned; <home>/volumes/<id>
-    char *data;                 // owned; in dir
-    char *name;                 // owned
-    char *owner;                // owned; name of the API key that made it; NULL: the unix socket
-    char *token;                // owned
-    struct volume_space *space; // a reference; NULL: not used yet
+    char id[SANDBOX_ID_MAX + 1]; // of this form, with the name of its node
+    char *dir;                   // owned; <home>/volumes/<id>
+    char *data;                  // owned; in dir
+    char *name;                  // owned
+    char *owner;                 // owned; name of the API key that made it; NULL: the unix socket
+    char *token;                 // owned
+    struct volume_space *space;  // a reference; NULL: not used yet
     int64_t created_ns;
 };
 TAILQ_HEAD(volume_list, volume);
 
 struct volumes {
     char *dir;              // owned; <home>/volumes
+    const char *node;       // borrowed; for new ids; NULL: without a name
     struct volume_list all; // the newest first
 };
 

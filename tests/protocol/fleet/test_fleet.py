@@ -100,6 +100,28 @@ def test_an_unknown_node_is_told(fleet):
     assert answer.status == 421 and 'of node "zz"' in answer.json["message"]
 
 
+# ---- volumes
+def test_a_volume_is_found_by_its_id_and_its_name(fleet):
+    made = [fleet.request("POST", "/volumes", {"name": f"files-{i}"}).json for i in range(6)]
+    assert len({node_of(volume["volumeID"]) for volume in made}) > 1, "all are at one node"
+    for volume in made:
+        assert fleet.request("POST", "/volumes", {"name": volume["name"]}).status == 409
+        assert fleet.request("GET", f"/volumes/{volume['volumeID']}").json == volume
+        file = f"/volumecontent/{volume['volumeID']}/file?path=/f"
+        bearer = {"Authorization": "Bearer " + volume["token"]}
+        assert fleet.request("PUT", file, volume["name"].encode(), bearer).status == 201
+        assert fleet.request("GET", file, headers=bearer).body == volume["name"].encode()
+        # The tests' driver has no mounts, which only the node with the volume says.
+        create = {"templateID": "default", "volumeMounts": [{"name": volume["name"], "path": "/files"}]}
+        refused = fleet.request("POST", "/v2/sandboxes", create)
+        assert refused.status != 404 and "not found" not in refused.json["message"], refused.body
+    for volume in made:
+        assert fleet.request("DELETE", f"/volumes/{volume['volumeID']}").status == 204
+    unknown = fleet.request("POST", "/v2/sandboxes", {**create, "volumeMounts": [{"name": "none", "path": "/f"}]})
+    assert (unknown.status, unknown.json["error_code"]) == (404, "volume_not_found")
+    assert "volume 'none' not found" in unknown.json["message"]
+
+
 # ---- templates and builds
 def test_a_template_that_one_node_has(fleet):
     fleet.nodes["c1"].template("rare")

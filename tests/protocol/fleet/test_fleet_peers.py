@@ -83,6 +83,16 @@ def test_snapshots_of_all_nodes(fleet):
         assert fleet.request("DELETE", f"/templates/{snapshot}").status == 204
 
 
+def test_volumes_of_all_nodes(fleet):
+    made = [fleet.request("POST", "/volumes", {"name": f"of-{node}"}, port=fleet.nodes[node].port).json["volumeID"]
+            for node in NODES]
+    for node, answer in fleet.everywhere("GET", "/volumes").items():
+        assert sorted(ids(answer, "volumeID")) == sorted(made), node
+    for volume in made:
+        assert fleet.request("DELETE", f"/volumes/{volume}").status == 204
+    assert fleet.request("GET", "/volumes").json == []
+
+
 def test_templates_of_all_nodes_once(fleet):
     fleet.nodes["b"].template("only-b")
     for answer in fleet.everywhere("GET", "/templates").values():
