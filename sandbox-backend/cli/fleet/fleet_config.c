@@ -86,16 +86,18 @@ static const char ROUTES[] =
     "/(builds/[a-z0-9]{1,11}-[0-9a-f]{8}-[0-9a-f]{4}-|uploads/[a-z0-9]{1,11}-[0-9a-f]{32}) }\n"
     "    # 5. A build is requested and its files are uploaded at the node that the name stands "
     "for.\n"
-    "    # A volume is made there, so that no other node makes one of the same name.\n"
+    "    # A volume is made there, too, so that no two nodes make one of the same name.\n"
     "    acl named path /v3/templates /volumes\n"
     "    http-request wait-for-body time 30s at-least 100000 if METH_POST named\n"
     "    http-request set-var(txn.name) \"req.body,json_query('\\$.name'),lower,field(1,:)\" if "
     "METH_POST named\n"
+    "    http-request set-var(txn.name) \"req.body,json_query('\\$.volumeMounts[0].name'),lower\" "
+    "if METH_POST create\n"
     "    http-request set-var(txn.name) path,field(3,/),lower if "
     "{ path -m reg ^/templates/[^/]+/files/ }\n"
     "    use_backend node_%[var(txn.node)] if { var(txn.node) -m found }\n"
+    "    use_backend named if { var(txn.name) -m found }\n"
     "    use_backend creates if METH_POST create\n"
-    "    use_backend builds if { var(txn.name) -m found }\n"
     "    default_backend any\n";
 
 // Return the host of the node's URL. New string.
@@ -212,10 +214,15 @@ void fleet_config_write(const struct fleet_config *c, struct buf *out)
         "    retry-on conn-failure 503 404\n",
         2 * count);
     add_servers(c, true, out);
-    buf_printf(out, "\nbackend builds\n"
-                    "    balance hash var(txn.name)\n"
-                    "    hash-type consistent\n"
-                    "    option httpchk GET /health\n");
+    buf_printf(out,
+               "\n# 404: a volume that was made when the list of nodes was another.\n"
+               "backend named\n"
+               "    balance hash var(txn.name)\n"
+               "    hash-type consistent\n"
+               "    option httpchk GET /health\n"
+               "    retries %d\n"
+               "    retry-on conn-failure 404\n",
+               2 * count);
     add_servers(c, false, out);
     buf_printf(out,
                "\n# 404: a template that another node has.\n"
