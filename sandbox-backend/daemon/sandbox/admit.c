@@ -368,12 +368,22 @@ int admit_check_owner(const struct sandbox *sb, struct err *e)
     return check_quota(sb->store, sb->owner, &want, sb, e);
 }
 
+bool admit_is_leaving(const struct sandbox *sb)
+{
+    return sb->moving || (sb->store->leaving && !sb->stays);
+}
+
 static int check_leaving(const struct sandbox *sb, struct err *e)
 {
-    if (!sb->moving && (sb->stays || !sb->store->leaving))
+    if (!admit_is_leaving(sb))
         return 0;
     if (e)
         e->retry_s = DRAINING_RETRY_S;
+    if (sb->moving)
+        return err_set(e, ERR_BUSY,
+                       "the sandbox is being moved to node %s, another node, and answers when it "
+                       "is there; try again in a moment",
+                       sb->moving);
     return err_set(e, ERR_BUSY,
                    "the sandbox is about to be moved to another node; try again in "
                    "a moment");
