@@ -16,8 +16,9 @@
     "drain moves the sandboxes of NODE, on whose host it runs, to another node, with their\n"      \
     "memory: to the one that NODE's line in the list names by then=. If it names none, drain\n"    \
     "writes the node with the least load into the list, which the proxy has to get then.\n"        \
-    "--reload COMMAND does that. drain prints each sandbox, snapshot and volume that stays, and\n" \
-    "why. Interrupted, it can be run again. receive is its other side, which it runs by ssh.\n\n"  \
+    "--reload COMMAND does that. drain prints each sandbox, snapshot, volume, and template or\n"   \
+    "build of the API that stays, and why. Interrupted, it can be run again. receive is its\n"     \
+    "other side, which it runs by ssh. --abandon moves nothing: see docs/fleet.md first.\n\n"      \
     "A line of NODES-FILE is: NAME URL [agent=HOST:PORT] [then=NAME] [moved=NAME]"
 
 static struct fleet_config config; // too large for the stack

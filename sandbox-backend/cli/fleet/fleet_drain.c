@@ -42,7 +42,7 @@ struct drain {
     char *via;     // owned
     char *archive; // owned; path of the file that carries one sandbox
     int counts[OUTCOMES];
-    int left;    // snapshots and volumes, which stay
+    int left;    // snapshots, volumes, templates and builds, which stay
     bool broken; // the way to the other node failed, so the drain stops
 };
 
@@ -80,6 +80,20 @@ static int find_other(const struct fleet_drain *o, const struct nodes *nodes, ch
         return 0;
     snprintf(to, NODE_NAME_MAX + 1, "%s", other->name);
     *via = via_of(o, other);
+    return 0;
+}
+
+// Check the names of --to.
+static int check_to(const struct fleet_drain *o, const struct nodes *nodes, struct err *e)
+{
+    char *copy auto_free = o->to ? xstrdup(o->to) : NULL;
+    char *rest = copy;
+    for (char *name; (name = strsep(&rest, ","));) {
+        if (str_eq(name, o->node))
+            return err_set(e, ERR_INVALID, "--to %.40s: that is the node to be drained", name);
+        if (!nodes_find(nodes, name))
+            return err_set(e, ERR_INVALID, "--to: %s has no node \"%.40s\"", o->nodes, name);
+    }
     return 0;
 }
 
@@ -185,6 +199,8 @@ static enum outcome finish(struct drain *d, const char *id, enum sent sent, bool
     d->broken = sent != SENT_REFUSED;
     if (sent == SENT_UNSURE || (sent == SENT_NOTHING && again))
         return UNSURE;
+    if (sent == SENT_REFUSED)
+        err_wrap(e, "node %s refused it", d->to);
     return stay(d, id);
 }
 
@@ -364,9 +380,47 @@ static int report_volumes(struct drain *d, struct err *e)
     return list ? 0 : -1;
 }
 
+// Those of `cubby template build` are in the other node's home too, if clients use them.
+static int report_templates(struct drain *d, struct err *e)
+{
+    size_t i;
+    json_t *one, *list = connection_templates(&d->c, e);
+    json_array_foreach (list, i, one) {
+        const char *name = json_string_value(json_object_get(one, "templateID"));
+        const char *dir = json_string_value(json_object_get(one, "directory"));
+        char *command auto_free = str_printf("cubby template export %s %s.cubby && %s template "
+                                             "import --name %s /dev/stdin <%s.cubby",
+                                             dir, name, d->via, name, name);
+        if (name && dir)
+            print_left(d, "a template built through the API is of one node", name, command);
+    }
+    json_decref(list);
+    return list ? 0 : -1;
+}
+
+static int report_builds(struct drain *d, struct err *e)
+{
+    size_t i;
+    json_t *one, *health = connection_health(&d->c, e);
+    json_array_foreach (json_object_get(health, "builds"), i, one) {
+        const char *id = json_string_value(json_object_get(one, "buildID"));
+        const char *name = json_string_value(json_object_get(one, "name"));
+        char *line auto_free =
+            str_printf("%s stays: template %s is being built here; when the build has ended, or "
+                       "was ended, run this again",
+                       id, name);
+        cli_print_line(line);
+        d->left++;
+    }
+    json_decref(health);
+    return health ? 0 : -1;
+}
+
 static int report_rest(struct drain *d, struct err *e)
 {
-    return report_snapshots(d, e) < 0 ? -1 : report_volumes(d, e);
+    return report_snapshots(d, e) < 0 || report_volumes(d, e) < 0 || report_templates(d, e) < 0
+               ? -1
+               : report_builds(d, e);
 }
 
 // ---- 5. the end
@@ -386,6 +440,10 @@ static int report(const struct drain *d)
     struct err e = ERR_INIT;
     fprintf(stderr, "%d moved to node %s, %d stay, %d unsure. Node %s takes no new sandboxes.\n",
             n[MOVED], d->to, n[STAYS] + d->left, n[UNSURE], d->o->node);
+    fprintf(stderr,
+            "Webhooks, secrets made through the API, and the event log are of node %s alone: see "
+            "\"What goes with a sandbox\" in docs/fleet.md.\n",
+            d->o->node);
     if (n[STAYS] + n[UNSURE] + d->left)
         return EXIT_STAYS;
     if (d->o->reload)
@@ -400,7 +458,8 @@ static int report(const struct drain *d)
 static int prepare(const struct fleet_drain *o, struct nodes *nodes, struct drain *d, char to[],
                    struct err *e)
 {
-    if (nodes_read(o->nodes, nodes, e) < 0 || find_other(o, nodes, to, &d->via, e) < 0)
+    if (nodes_read(o->nodes, nodes, e) < 0 || check_to(o, nodes, e) < 0 ||
+        find_other(o, nodes, to, &d->via, e) < 0)
         return -1;
     if (!*to)
         return choose_other(o, nodes, e) < 0 ? -1 : find_other(o, nodes, to, &d->via, e);

@@ -339,8 +339,9 @@ int admit_check_create(const struct store *store, const struct create_spec *spec
             e->retry_s = DRAINING_RETRY_S;
         return err_set(
             e, ERR_BUSY,
-            "this node is being drained and takes no new sandboxes; use another node, or "
-            "end the draining by DELETE /drain on its unix socket");
+            "node %s is being drained and takes no new sandboxes, also not from its snapshots; "
+            "create from a template, or from a snapshot of another node, at the fleet's proxy",
+            store->node ? store->node : "(without a name)");
     }
     return check_quota(store, spec->owner, &want, NULL, e);
 }

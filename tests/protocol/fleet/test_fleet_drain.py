@@ -104,6 +104,7 @@ def test_a_drained_node_refuses_creates_and_wakes_also_after_a_restart(fleet):
     for _ in range(2):
         refused = fleet.request("POST", "/v2/sandboxes", {"templateID": "default"}, port=node.port)
         assert refused.status == 503 and refused.headers["Retry-After"]
+        assert "node a is being drained" in refused.json["message"] and "DELETE" not in refused.json["message"]
         for answer in (fleet.request("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 60}),
                        fleet.through(sandbox, path="/whoami", headers={"X-Access-Token": made["envdAccessToken"]})):
             assert answer.status == 503 and "another node" in answer.json["message"], answer.body
@@ -262,7 +263,7 @@ def test_secrets_must_be_at_the_other_node(tmp_path):
         sandbox = made["sandboxID"]
         placeholders = fleet.nodes["a"].record(sandbox)["secrets"]["given"]
         said = fleet.drain(status=1)[sandbox]
-        assert said.startswith("stays: ") and "PAID cannot be used now" in said and value not in said
+        assert said.startswith("stays: ") and "node b refused it: " in said and "PAID cannot be used now" in said and value not in said
         assert fleet.through(sandbox).status == 204 and there.directories() == []
         there.stop(signal.SIGUSR1)
         there.env["CUBBY_TEST_PAID"] = value
@@ -326,7 +327,7 @@ def test_streams_are_cut_and_the_end_time_comes_there(fleet):
     assert fleet.drain() == {}
 
 
-@pytest.mark.parametrize("words, why", [(["--to", "c"], "which --to does not name"), ([], "not node")])
+@pytest.mark.parametrize("words, why", [(["--to", "a,c"], "--to a: that is the node to be drained"), (["--to", "c"], 'has no node "c"'), ([], "not node")])
 def test_what_cannot_begin(fleet, words, why):
     if words:
         fleet.drain(*words, status=1)
