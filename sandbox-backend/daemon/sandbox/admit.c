@@ -382,8 +382,8 @@ static int check_leaving(const struct sandbox *sb, struct err *e)
         e->retry_s = DRAINING_RETRY_S;
     if (sb->moving)
         return err_set(e, ERR_BUSY,
-                       "the sandbox is being moved to node %s, another node, and answers when it "
-                       "is there; try again in a moment",
+                       "the sandbox is being moved to node %s and answers when it is there; "
+                       "try again in a moment",
                        sb->moving);
     return err_set(e, ERR_BUSY,
                    "the sandbox is about to be moved to another node; try again in "
