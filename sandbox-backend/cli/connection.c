@@ -261,6 +261,13 @@ int connection_key_remove(struct connection *c, const char *name, struct err *e)
     return outcome(c, &w);
 }
 
+json_t *connection_templates(struct connection *c, struct err *e)
+{
+    struct wait w = {.loop = &c->loop, .e = e};
+    client_templates(c->client, on_json, &w);
+    return wait_for(c, &w);
+}
+
 json_t *connection_health(struct connection *c, struct err *e)
 {
     struct wait w = {.loop = &c->loop, .e = e};

@@ -95,6 +95,7 @@ int connection_rollback(struct connection *c, const char *id, const char *snapsh
 // For the daemon's operator (client.h).
 int connection_key_remove(struct connection *c, const char *name, struct err *e);
 json_t *connection_volumes(struct connection *c, struct err *e);
+json_t *connection_templates(struct connection *c, struct err *e);
 json_t *connection_health(struct connection *c, struct err *e);
 int connection_drain(struct connection *c, bool wakes, struct err *e);
 json_t *connection_move(struct connection *c, const char *id, const char *node, const char *cut,

@@ -22,6 +22,8 @@ const char *stats_view_state(const json_t *sandbox)
 {
     const char *depth = json_string_value(json_object_get(sandbox, "depth"));
     bool runs = str_eq(cli_text(sandbox, "state"), "running");
+    if (json_object_get(sandbox, "movingTo"))
+        return "moving";
     if (!depth)
         return cli_text(sandbox, "state");
     if (str_eq(depth, "freeze"))

@@ -16,8 +16,9 @@
     "drain moves the sandboxes of NODE, on whose host it runs, to another node, with their\n"      \
     "memory: to the one that NODE's line in the list names by then=. If it names none, drain\n"    \
     "writes the node with the least load into the list, which the proxy has to get then.\n"        \
-    "--reload COMMAND does that. drain prints each sandbox, snapshot and volume that stays, and\n" \
-    "why. Interrupted, it can be run again. receive is its other side, which it runs by ssh.\n\n"  \
+    "--reload COMMAND does that. drain prints each sandbox, snapshot, volume, and template or\n"   \
+    "build of the API that stays, and why. Interrupted, it can be run again. receive is its\n"     \
+    "other side, which it runs by ssh. --abandon moves nothing: see docs/fleet.md first.\n\n"      \
     "A line of NODES-FILE is: NAME URL [agent=HOST:PORT] [then=NAME] [moved=NAME]"
 
 static struct fleet_config config; // too large for the stack
@@ -61,19 +62,23 @@ static int fleet_config(struct fleet_config *c, const char *path)
     return rc < 0 ? cli_fail(&e) : 0;
 }
 
+struct fleet_words {
+    bool wake, check, abandon;
+};
+
 // The second word says what to do.
-static int run(int argc, char **argv, struct fleet_drain *drain, bool wake)
+static int run(int argc, char **argv, struct fleet_drain *drain, const struct fleet_words *words)
 {
     const char *what = argc > 1 ? argv[1] : "";
     if (argc == 3 && strcmp(what, "config") == 0)
         return fleet_config(&config, argv[2]);
     if (argc == 3 && strcmp(what, "receive") == 0)
-        return fleet_receive(argv[2], wake);
+        return words->check ? fleet_receive_check(argv[2]) : fleet_receive(argv[2], words->wake);
     if (argc == 4 && strcmp(what, "drain") == 0) {
         drain->node = argv[2];
         drain->nodes = argv[3];
         drain->ca = config.ca;
-        return fleet_drain(drain);
+        return words->abandon ? fleet_abandon(drain) : fleet_drain(drain);
     }
     return cli_usage_error("fleet takes config NODES-FILE, drain NODE NODES-FILE, or receive ID; "
                            "see cubby fleet --help");
@@ -82,7 +87,7 @@ static int run(int argc, char **argv, struct fleet_drain *drain, bool wake)
 int verb_fleet(int argc, char **argv)
 {
     struct fleet_drain drain = {0};
-    bool wake = false;
+    struct fleet_words words = {0};
     config = (struct fleet_config){.listen = "127.0.0.1:8080"};
     const struct opt opts[] = {
         CLI_STRING("listen", &config.listen, "HOST:PORT",
@@ -98,15 +103,20 @@ int verb_fleet(int argc, char **argv)
                    "drain: how to run cubby on the other host (default: \"ssh HOST cubby\")"),
         CLI_STRING("reload", &drain.reload, "COMMAND",
                    "drain: brings the changed list to the proxy and to the nodes"),
-        CLI_FLAG("wake", &wake, "receive: let the sandbox run at once"),
+        CLI_FLAG("abandon", &words.abandon,
+                 "drain: the other node is gone for good; its unsure sandboxes run here again"),
+        CLI_FLAG("wake", &words.wake, "receive: let the sandbox run at once"),
+        CLI_FLAG("check", &words.check, "receive: only say whether this host can receive as NODE"),
     };
     const struct cli_usage usage = {.synopsis =
                                         "fleet config [OPTIONS] NODES-FILE\n"
                                         "       cubby fleet drain [OPTIONS] NODE NODES-FILE\n"
-                                        "       cubby fleet receive [--wake] ID",
+                                        "       cubby fleet drain --abandon NODE NODES-FILE\n"
+                                        "       cubby fleet receive [--wake] ID\n"
+                                        "       cubby fleet receive --check NODE",
                                     .text = TEXT,
                                     .opts = opts,
                                     .opt_count = ARRAY_LEN(opts)};
     int done = cli_begin(&usage, &argc, argv);
-    return done >= 0 ? done : run(argc, argv, &drain, wake);
+    return done >= 0 ? done : run(argc, argv, &drain, &words);
 }

@@ -8,6 +8,8 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/base/nodes_file.h"
 
+struct connection;
+
 struct fleet_config {
     const char *listen;   // where the proxy listens
     const char *cert;     // its certificate and key; NULL: it speaks HTTP
@@ -46,6 +48,8 @@ int fleet_choose(const struct fleet_drain *o, const struct nodes *nodes, struct 
 bool fleet_allows(const char *names, const char *node); // names: fleet_drain.to
 // Write "then=NAME" or "moved=NAME" into the node's line of the list, in place of such a word.
 int fleet_list_set(const char *path, const char *node, const char *word, struct err *e);
+// Return whether the daemon at the node's URL is this node.
+bool fleet_node_answers(const struct node *n, const char *ca);
 int fleet_reload(const char *command, struct err *e);
 
 // Sync a file, or a directory, and the name that it has to the disk. The daemon does not do it,
@@ -53,6 +57,36 @@ int fleet_reload(const char *command, struct err *e);
 int fleet_sync(const char *path, struct err *e);
 
 // The other side of a drain: take the sandbox `id` from an archive on standard input, and print
-// {"taken": true} or {"taken": false, "why": "..."}. Without either, it may have been taken. Return
-// the exit status.
+// {"taken": true} or {"taken": false, "absent": ..., "why": "..."}. "absent": true says that the
+// sandbox is not here; false, that this command did not take it. Without an answer, it may have
+// been taken. Return the exit status.
 int fleet_receive(const char *id, bool wake);
+// Say whether this host can receive as the node `node`, and print {"ready": true, "format": ...,
+// "version": "..."} or {"ready": false, "why": "..."}. Return the exit status.
+int fleet_receive_check(const char *node);
+
+// ---- fleet_send.c: the way to the other side. `via` are words for a shell.
+
+// Check that the other side can receive.
+int fleet_send_check(const char *via, const char *node, struct err *e);
+enum sent {
+    SENT_TAKEN,
+    SENT_REFUSED, // the other node does not have it
+    SENT_NOTHING, // the other node has not got it from this command
+    SENT_UNSURE,  // the other node may have it
+};
+enum sent fleet_send(const char *via, const char *archive, const char *id, bool wake,
+                     struct err *e);
+
+// ---- fleet_drain.c, for fleet_abandon.c too
+
+// Check that the daemon of `c` is this node.
+int fleet_check_here(struct connection *c, const char *node, struct err *e);
+// Take the lock of drains: two would disagree about what the other node has. Return a descriptor.
+int fleet_lock(const struct connection *c, struct err *e);
+
+// ---- fleet_abandon.c
+
+// Give up on the moves whose other node is gone for good: their sandboxes are ordinary ones of this
+// node again. Return the exit status.
+int fleet_abandon(const struct fleet_drain *o);

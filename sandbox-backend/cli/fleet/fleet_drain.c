@@ -7,13 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
-#include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/nodes_file.h"
 #include "sandbox-backend/base/sandbox_id.h"
@@ -24,11 +22,10 @@
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/template/move/sandbox_archive.h"
 
-#define STREAMS_MS   3000  // for all that is under way to end by itself
-#define REQUESTS_MS  30000 // for requests; streams are cut before
-#define LOOK_MS      100
-#define ANSWER_BYTES 4096
-#define EXIT_STAYS   1
+#define STREAMS_MS  3000  // for all that is under way to end by itself
+#define REQUESTS_MS 30000 // for requests; streams are cut before
+#define LOOK_MS     100
+#define EXIT_STAYS  1
 
 enum outcome {
     MOVED,
@@ -45,7 +42,8 @@ struct drain {
     char *via;     // owned
     char *archive; // owned; path of the file that carries one sandbox
     int counts[OUTCOMES];
-    int left; // snapshots and volumes, which stay
+    int left;    // snapshots, volumes, templates and builds, which stay
+    bool broken; // the way to the other node failed, so the drain stops
 };
 
 // ---- 1. what was asked for
@@ -55,6 +53,11 @@ static char *ssh_to(const struct node *n)
     bool v6 = n->address[0] == '[';
     int len = (int)(colon - n->address) - (v6 ? 2 : 0);
     return str_printf("ssh -oBatchMode=yes -- '%.*s' cubby", len, n->address + v6);
+}
+
+static char *via_of(const struct fleet_drain *o, const struct node *other)
+{
+    return o->via ? xstrdup(o->via) : ssh_to(other);
 }
 
 // Find the other node. *via: a new string. Without one in the list, *to stays empty.
@@ -76,7 +79,21 @@ static int find_other(const struct fleet_drain *o, const struct nodes *nodes, ch
     if (!other)
         return 0;
     snprintf(to, NODE_NAME_MAX + 1, "%s", other->name);
-    *via = o->via ? xstrdup(o->via) : ssh_to(other);
+    *via = via_of(o, other);
+    return 0;
+}
+
+// Check the names of --to.
+static int check_to(const struct fleet_drain *o, const struct nodes *nodes, struct err *e)
+{
+    char *copy auto_free = o->to ? xstrdup(o->to) : NULL;
+    char *rest = copy;
+    for (char *name; (name = strsep(&rest, ","));) {
+        if (str_eq(name, o->node))
+            return err_set(e, ERR_INVALID, "--to %.40s: that is the node to be drained", name);
+        if (!nodes_find(nodes, name))
+            return err_set(e, ERR_INVALID, "--to: %s has no node \"%.40s\"", o->nodes, name);
+    }
     return 0;
 }
 
@@ -86,6 +103,9 @@ static int choose_other(const struct fleet_drain *o, struct nodes *nodes, struct
 {
     struct node_choice choice;
     if (fleet_choose(o, nodes, &choice, e) < 0)
+        return -1;
+    char *via auto_free = via_of(o, choice.node);
+    if (o->reload && fleet_send_check(via, choice.node->name, e) < 0)
         return -1;
     char *word auto_free = str_printf("then=%s", choice.node->name);
     if (fleet_list_set(o->nodes, o->node, word, e) < 0)
@@ -102,9 +122,9 @@ static int choose_other(const struct fleet_drain *o, struct nodes *nodes, struct
                    "this again; --reload COMMAND does both");
 }
 
-static int check_here(struct drain *d, const char *node, struct err *e)
+int fleet_check_here(struct connection *c, const char *node, struct err *e)
 {
-    json_t *health = connection_health(&d->c, e);
+    json_t *health = connection_health(c, e);
     const char *here = json_string_value(json_object_get(health, "node"));
     int result = !health ? -1
                  : str_eq(here, node)
@@ -117,10 +137,9 @@ static int check_here(struct drain *d, const char *node, struct err *e)
     return result;
 }
 
-// One drain at a time: two would disagree about what the other node has.
-static int lock_home(struct drain *d, struct err *e)
+int fleet_lock(const struct connection *c, struct err *e)
 {
-    char *dir auto_free = str_printf("%s/cache", d->c.home);
+    char *dir auto_free = str_printf("%s/cache", c->home);
     char *path auto_free = str_printf("%s/drain.lock", dir);
     if (dir_make(dir, 0700, e) < 0)
         return -1;
@@ -129,7 +148,6 @@ static int lock_home(struct drain *d, struct err *e)
         return err_sys(e, errno, "open %s", path);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return err_set(e, ERR_CONFLICT, "another cubby fleet drain runs here");
-    d->archive = str_printf("%s/drain.cubby", dir);
     return steal_fd(&fd);
 }
 
@@ -154,32 +172,6 @@ static json_t *begin(struct drain *d, const char *id, struct err *e)
     }
 }
 
-// Run `cubby fleet receive` there. Return its answer, or NULL: it is not known whether the other
-// node has the sandbox.
-static json_t *send_archive(struct drain *d, const char *id, bool ran, struct err *e)
-{
-    char *script auto_free =
-        str_printf("exec %s fleet receive %s%s <\"$0\"", d->via, ran ? "--wake " : "", id);
-    const char *argv[] = {"sh", "-c", script, d->archive, NULL};
-    int out auto_close = memfd_create("answer", MFD_CLOEXEC);
-    struct tool tool = {.argv = argv, .package = "dash", .out = out, .log = 2, .keep = -1};
-    struct buf text auto_buf = BUF_INIT;
-    if (out < 0) {
-        err_sys(e, errno, "memfd_create");
-        return NULL;
-    }
-    int ended = tool_run(&tool, e);
-    if (lseek(out, 0, SEEK_SET) < 0 || fd_read_all(out, ANSWER_BYTES, &text, NULL) < 0)
-        return NULL;
-    json_t *answer = json_parse(buf_str(&text), text.len, NULL);
-    if (answer && json_is_boolean(json_object_get(answer, "taken")))
-        return answer;
-    json_decref(answer);
-    if (ended == 0)
-        err_set(e, ERR_INTERNAL, "%s printed no answer", d->via);
-    return NULL;
-}
-
 // The sandbox is not at the other node.
 static enum outcome stay(struct drain *d, const char *id)
 {
@@ -190,14 +182,25 @@ static enum outcome stay(struct drain *d, const char *id)
     return UNSURE;
 }
 
-static enum outcome finish(struct drain *d, const char *id, json_t *answer, struct err *e)
+static enum outcome confirm(struct drain *d, const char *id, struct err *e)
 {
-    bool taken = json_is_true(json_object_get(answer, "taken"));
-    const char *why = json_string_value(json_object_get(answer, "why"));
     char *moved auto_free = str_printf("%s/moved/%s", d->c.home, id);
-    if (taken)
-        return connection_moved(&d->c, id, e) == 0 && fleet_sync(moved, e) == 0 ? MOVED : UNSURE;
-    err_set(e, ERR_PRECONDITION, "%s", why ? why : "the other node refused it");
+    return connection_moved(&d->c, id, e) == 0 && fleet_sync(moved, e) == 0 ? MOVED : UNSURE;
+}
+
+// `again`: an earlier command may have given it to the other node.
+static enum outcome finish(struct drain *d, const char *id, enum sent sent, bool again,
+                           struct err *e)
+{
+    if (sent == SENT_TAKEN) {
+        *e = ERR_INIT;
+        return confirm(d, id, e);
+    }
+    d->broken = sent != SENT_REFUSED;
+    if (sent == SENT_UNSURE || (sent == SENT_NOTHING && again))
+        return UNSURE;
+    if (sent == SENT_REFUSED)
+        err_wrap(e, "node %s refused it", d->to);
     return stay(d, id);
 }
 
@@ -214,14 +217,9 @@ static enum outcome carry(struct drain *d, const char *id, const json_t *begun, 
         unlink(d->archive);
         return again ? UNSURE : stay(d, id);
     }
-    json_t *answer = send_archive(d, id, ran, e);
+    enum sent sent = fleet_send(d->via, d->archive, id, ran, e);
     unlink(d->archive);
-    struct err after = ERR_INIT;
-    enum outcome result = answer ? finish(d, id, answer, &after) : UNSURE;
-    if (answer)
-        *e = after;
-    json_decref(answer);
-    return result;
+    return finish(d, id, sent, again, e);
 }
 
 static enum outcome move_one(struct drain *d, const char *id, struct err *e)
@@ -264,6 +262,15 @@ static int check_list(const struct drain *d, struct err *e)
     return result;
 }
 
+// The next sandbox would only lose its time asleep.
+static int stop_broken(const struct drain *d, struct err *e)
+{
+    return err_set(e, ERR_UNAVAILABLE,
+                   "the drain has stopped, because the way to node %s failed; sandboxes that are "
+                   "not named above were not touched. Mend it, and run this again",
+                   d->to);
+}
+
 // Move those that are not in `tried`, and add them. Return how many there were, or -1.
 static int move_new(struct drain *d, json_t *tried, struct err *e)
 {
@@ -288,6 +295,10 @@ static int move_new(struct drain *d, json_t *tried, struct err *e)
         d->counts[what]++;
         print(id, what, &why);
         count++;
+        if (d->broken) {
+            count = stop_broken(d, e);
+            break;
+        }
     }
     json_decref(list);
     return count;
@@ -369,9 +380,47 @@ static int report_volumes(struct drain *d, struct err *e)
     return list ? 0 : -1;
 }
 
+// Those of `cubby template build` are in the other node's home too, if clients use them.
+static int report_templates(struct drain *d, struct err *e)
+{
+    size_t i;
+    json_t *one, *list = connection_templates(&d->c, e);
+    json_array_foreach (list, i, one) {
+        const char *name = json_string_value(json_object_get(one, "templateID"));
+        const char *dir = json_string_value(json_object_get(one, "directory"));
+        char *command auto_free = str_printf("cubby template export %s %s.cubby && %s template "
+                                             "import --name %s /dev/stdin <%s.cubby",
+                                             dir, name, d->via, name, name);
+        if (name && dir)
+            print_left(d, "a template built through the API is of one node", name, command);
+    }
+    json_decref(list);
+    return list ? 0 : -1;
+}
+
+static int report_builds(struct drain *d, struct err *e)
+{
+    size_t i;
+    json_t *one, *health = connection_health(&d->c, e);
+    json_array_foreach (json_object_get(health, "builds"), i, one) {
+        const char *id = json_string_value(json_object_get(one, "buildID"));
+        const char *name = json_string_value(json_object_get(one, "name"));
+        char *line auto_free =
+            str_printf("%s stays: template %s is being built here; when the build has ended, or "
+                       "was ended, run this again",
+                       id, name);
+        cli_print_line(line);
+        d->left++;
+    }
+    json_decref(health);
+    return health ? 0 : -1;
+}
+
 static int report_rest(struct drain *d, struct err *e)
 {
-    return report_snapshots(d, e) < 0 ? -1 : report_volumes(d, e);
+    return report_snapshots(d, e) < 0 || report_volumes(d, e) < 0 || report_templates(d, e) < 0
+               ? -1
+               : report_builds(d, e);
 }
 
 // ---- 5. the end
@@ -391,6 +440,10 @@ static int report(const struct drain *d)
     struct err e = ERR_INIT;
     fprintf(stderr, "%d moved to node %s, %d stay, %d unsure. Node %s takes no new sandboxes.\n",
             n[MOVED], d->to, n[STAYS] + d->left, n[UNSURE], d->o->node);
+    fprintf(stderr,
+            "Webhooks, secrets made through the API, and the event log are of node %s alone: see "
+            "\"What goes with a sandbox\" in docs/fleet.md.\n",
+            d->o->node);
     if (n[STAYS] + n[UNSURE] + d->left)
         return EXIT_STAYS;
     if (d->o->reload)
@@ -405,19 +458,21 @@ static int report(const struct drain *d)
 static int prepare(const struct fleet_drain *o, struct nodes *nodes, struct drain *d, char to[],
                    struct err *e)
 {
-    if (nodes_read(o->nodes, nodes, e) < 0 || find_other(o, nodes, to, &d->via, e) < 0)
+    if (nodes_read(o->nodes, nodes, e) < 0 || check_to(o, nodes, e) < 0 ||
+        find_other(o, nodes, to, &d->via, e) < 0)
         return -1;
-    if (!*to && (choose_other(o, nodes, e) < 0 || find_other(o, nodes, to, &d->via, e) < 0))
-        return -1;
-    return 0;
+    if (!*to)
+        return choose_other(o, nodes, e) < 0 ? -1 : find_other(o, nodes, to, &d->via, e);
+    return fleet_send_check(d->via, to, e);
 }
 
 // The lock is held until the last sandbox has been moved.
 static int drain_locked(struct drain *d, struct nodes *nodes, char *to, struct err *e)
 {
-    if (check_here(d, d->o->node, e) < 0)
+    if (fleet_check_here(&d->c, d->o->node, e) < 0)
         return -1;
-    int lock auto_close = lock_home(d, e);
+    int lock auto_close = fleet_lock(&d->c, e);
+    d->archive = str_printf("%s/cache/drain.cubby", d->c.home);
     if (lock < 0 || prepare(d->o, nodes, d, to, e) < 0)
         return -1;
     return drain(d, e);

@@ -11,13 +11,19 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
+#include "sandbox-backend/base/version.h"
 #include "sandbox-backend/cli/cli.h"
 #include "sandbox-backend/cli/connection.h"
 #include "sandbox-backend/cli/fleet/fleet.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/template/move/sandbox_archive.h"
 
-enum outcome { TAKEN, REFUSED, UNKNOWN };
+enum outcome {
+    TAKEN,
+    REFUSED, // it is not here
+    UNREAD,  // this command has not taken it; an earlier one may have
+    UNKNOWN, // it may be here
+};
 
 // Of two commands for one sandbox, the second waits for the first: else a refusal of one could come
 // before the success of the other.
@@ -76,7 +82,7 @@ static enum outcome receive(struct connection *c, const char *id, bool wake, str
     struct err absent = ERR_INIT;
     int lock auto_close = lock_one(c->home, id, e);
     if (lock < 0)
-        return UNKNOWN;
+        return UNREAD;
     json_t *here = connection_arrive(c, id, NULL, false, &absent);
     json_decref(here);
     if (here)
@@ -84,7 +90,19 @@ static enum outcome receive(struct connection *c, const char *id, bool wake, str
     if (absent.code == ERR_NOT_FOUND)
         return take(c, id, wake, e);
     *e = absent;
-    return UNKNOWN;
+    return UNREAD;
+}
+
+static int answer(enum outcome result, const struct err *e)
+{
+    if (result == UNKNOWN)
+        return cli_fail(e);
+    json_t *text = result == TAKEN ? json_pack("{s:b}", "taken", 1)
+                                   : json_pack("{s:b, s:b, s:s}", "taken", 0, "absent",
+                                               (int)(result == REFUSED), "why", e->msg);
+    cli_print_json(text);
+    json_decref(text);
+    return result == TAKEN ? 0 : 1;
 }
 
 int fleet_receive(const char *id, bool wake)
@@ -95,14 +113,38 @@ int fleet_receive(const char *id, bool wake)
     if (!sandbox_id_is_valid(id))
         return cli_usage_error("fleet receive takes the id of one sandbox");
     if (connection_open(&c, &local, CONNECT_NEVER_STARTS, &e) < 0)
-        return cli_fail(&e);
+        return answer(UNREAD, &e);
     enum outcome result = receive(&c, id, wake, &e);
     connection_close(&c);
-    if (result == UNKNOWN)
-        return cli_fail(&e);
-    json_t *answer = result == TAKEN ? json_pack("{s:b}", "taken", 1)
-                                     : json_pack("{s:b, s:s}", "taken", 0, "why", e.msg);
-    cli_print_json(answer);
-    json_decref(answer);
-    return result == TAKEN ? 0 : 1;
+    return answer(result, &e);
+}
+
+// ---- the question before it
+
+static int check_node(struct connection *c, const char *node, struct err *e)
+{
+    if (fleet_check_here(c, node, e) < 0)
+        return -1;
+    json_t *health = connection_health(c, e);
+    bool draining = json_is_true(json_object_get(health, "draining"));
+    json_decref(health);
+    return !health ? -1 : draining ? err_set(e, ERR_BUSY, "it is being drained itself") : 0;
+}
+
+int fleet_receive_check(const char *node)
+{
+    struct err e = ERR_INIT;
+    struct connection c;
+    const struct backend_opts local = {.backend = "local"};
+    int result = connection_open(&c, &local, CONNECT_NEVER_STARTS, &e);
+    if (result == 0) {
+        result = check_node(&c, node, &e);
+        connection_close(&c);
+    }
+    json_t *text = result == 0 ? json_pack("{s:b, s:i, s:s}", "ready", 1, "format",
+                                           SANDBOX_ARCHIVE_FORMAT, "version", CUBBY_VERSION)
+                               : json_pack("{s:b, s:s}", "ready", 0, "why", e.msg);
+    cli_print_json(text);
+    json_decref(text);
+    return result == 0 ? 0 : 1;
 }

@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -172,7 +173,7 @@ static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
     if (node)
         reply_moved(p->call.req, p->id, node);
     else if (p->call.req && e)
-        api_reply_moved(p->call.req, e);
+        api_reply_moved(p->call.req, p->call.store, p->id, e);
     else if (p->call.req && api_check_stays(&p->call, &moves) < 0)
         reply_err(p->call.req, p->call.error_code, &moves);
     else if (p->call.req)
@@ -396,8 +397,11 @@ int api_check_timeout(const struct store *store, int64_t seconds, struct err *e)
                    max);
 }
 
-void api_reply_moved(struct http_request *req, const struct err *e)
+void api_reply_moved(struct http_request *req, struct store *store, const char *id,
+                     const struct err *e)
 {
+    const struct sandbox *sb = store_find_any(store, id);
+    bool leaves = e->code == ERR_BUSY && sb && admit_is_leaving(sb);
     struct err out = *e;
     // It was killed since the request came.
     if (e->code == ERR_GONE)
@@ -405,13 +409,15 @@ void api_reply_moved(struct http_request *req, const struct err *e)
     else if (e->code != ERR_CONFLICT && e->code != ERR_TIMEOUT && e->code != ERR_LIMIT &&
              e->code != ERR_BUSY && e->code != ERR_PRECONDITION)
         out.code = ERR_INTERNAL;
-    reply_err(req, NULL, &out);
+    reply_err(req, leaves ? "sandbox_moving" : NULL, &out);
 }
 
 struct api_later *api_later_new(const struct api_call *c)
 {
     struct api_later *l = xcalloc(1, sizeof *l);
     l->store = c->store;
+    if (c->sb)
+        memcpy(l->id, c->sb->id, sizeof l->id);
     reply_later(c->req, &l->req);
     return l;
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "sandbox-backend/base/err.h"
+#include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/net/http_server.h"
 
 struct sandbox;
@@ -92,14 +93,16 @@ int api_check_stays(struct api_call *c, struct err *e);
 int api_need_running(struct api_call *c, struct err *e);
 // Check a time to live.
 int api_check_timeout(const struct store *store, int64_t seconds, struct err *e);
-// Answer that the sandbox could not be paused, woken or rolled back.
-void api_reply_moved(struct http_request *req, const struct err *e);
+// Answer that the sandbox `id` could not be paused, woken or rolled back.
+void api_reply_moved(struct http_request *req, struct store *store, const char *id,
+                     const struct err *e);
 
 // A request that is answered later.
 struct api_later {
     struct store *store;
-    struct http_request *req; // NULL once the client has gone
-    int64_t seconds;          // the handler's
+    struct http_request *req;    // NULL once the client has gone
+    int64_t seconds;             // the handler's
+    char id[SANDBOX_ID_MAX + 1]; // of the sandbox; "" without one
 };
 struct api_later *api_later_new(const struct api_call *c);
 struct http_request *api_later_end(struct api_later *l); // free it, and return its request

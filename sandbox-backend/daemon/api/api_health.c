@@ -6,6 +6,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/base/version.h"
 #include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/builds/builds.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -19,6 +20,18 @@ static void set(json_t *answer, const char *name, json_t *value)
     json_object_set_new(answer, name, value);
 }
 
+// For a drain: builds stay at their node.
+static json_t *unfinished_builds(const struct store *store)
+{
+    const struct build *b;
+    json_t *list = json_array();
+    TAILQ_FOREACH (b, &store->builds->list, link)
+        if (b->state < BUILD_READY)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "buildID", b->id, "name",
+                                                  b->name, "status", build_state_name(b->state)));
+    return list;
+}
+
 // Members for callers on the unix socket: limits, and what is used of them.
 static void add_host(const struct store *store, json_t *answer)
 {
@@ -28,6 +41,7 @@ static void add_host(const struct store *store, json_t *answer)
     set(answer, "maxSandboxes", json_integer(l->sandboxes));
     set(answer, "memoryMB", json_integer(store_memory_bytes(store) >> 20));
     set(answer, "maxMemoryMB", json_integer(l->memory_bytes >> 20));
+    set(answer, "builds", unfinished_builds(store));
     set(answer, "url", store->url ? json_string(store->url) : json_null());
 }
 

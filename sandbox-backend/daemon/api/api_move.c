@@ -2,6 +2,8 @@
 // Moves of sandboxes to another node, for `cubby fleet drain` and `cubby fleet receive` on the unix
 // socket (docs/fleet.md): POST and DELETE /sandboxes/{id}/move and POST /sandboxes/{id}/moved at
 // the node that has the sandbox, POST /arrivals/{id} at the one that gets it.
+#include <stdlib.h>
+
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/sandbox_id.h"
 #include "sandbox-backend/base/str.h"
@@ -32,11 +34,12 @@ static void reply_moving(struct http_request *req, const struct sandbox *sb, boo
 
 static void on_moving(struct sandbox *sb, const struct err *e, void *ctx)
 {
-    struct http_request *req = api_later_end(ctx);
-    if (req && e)
-        api_reply_moved(req, e);
-    else if (req)
-        reply_moving(req, sb, false);
+    struct api_later *l = ctx;
+    if (l->req && e)
+        api_reply_moved(l->req, l->store, l->id, e);
+    else if (l->req)
+        reply_moving(l->req, sb, false);
+    free(l);
 }
 
 static const char *query(const struct api_call *c, const char *name)

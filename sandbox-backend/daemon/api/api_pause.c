@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST pause, resume, connect and rollback of a sandbox.
+#include <stdlib.h>
+
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api/api.h"
@@ -30,14 +32,24 @@ static int check_memory(const struct sandbox *sb, const json_t *body, struct err
                          "memory; pause it with memory: false instead");
 }
 
+// The sandbox of `l` could not be paused, woken or rolled back.
+static void reply_failed(struct api_later *l, const struct err *e)
+{
+    if (l->req)
+        api_reply_moved(l->req, l->store, l->id, e);
+    free(l);
+}
+
 // ---- pause
 static void on_paused(struct sandbox *sb, const struct err *e, void *ctx)
 {
     (void)sb;
+    if (e) {
+        reply_failed(ctx, e);
+        return;
+    }
     struct http_request *req = api_later_end(ctx);
-    if (req && e)
-        api_reply_moved(req, e);
-    else if (req)
+    if (req)
         reply_empty(req);
 }
 
@@ -103,12 +115,13 @@ static void extend(struct sandbox *sb, int64_t seconds)
 static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
 {
     struct api_later *l = ctx;
-    if (!e)
-        extend(sb, l->seconds ? l->seconds : sb->timeout_ms / 1000);
+    if (e) {
+        reply_failed(l, e);
+        return;
+    }
+    extend(sb, l->seconds ? l->seconds : sb->timeout_ms / 1000);
     struct http_request *req = api_later_end(l);
-    if (req && e)
-        api_reply_moved(req, e);
-    else if (req)
+    if (req)
         reply_json(req, 201, view_created(sb));
 }
 
@@ -175,10 +188,12 @@ int api_resume(struct api_call *c, struct err *e)
 // ---- rollback
 static void on_rolled_back(struct sandbox *sb, const struct err *e, void *ctx)
 {
+    if (e) {
+        reply_failed(ctx, e);
+        return;
+    }
     struct http_request *req = api_later_end(ctx);
-    if (req && e)
-        api_reply_moved(req, e);
-    else if (req)
+    if (req)
         reply_json(req, 200, view_created(sb));
 }
 

@@ -60,18 +60,19 @@ static json_t *view_of(const struct store *store, const struct known_template *t
     const char *name = templates_shown(store, t->name);
     char *build auto_free = build_id_of(store, t);
     char *contents auto_free = driver_contents(t->dir);
+    const char *directory = built_names_of_template(&store->names, t->name) ? t->name : NULL;
     made_at(t, made);
     used_at(store, t, used);
     size_t builds = json_object_size(built_names_builds(&store->names, name));
     return json_pack(
         "{s:s, s:s, s:i, s:I, s:I, s:b, s:[s], s:[s], s:s, s:s, s:n, s:s, s:i, s:i, s:s, s:s, "
-        "s:s*}",
+        "s:s*, s:s*}",
         "templateID", name, "buildID", build, "cpuCount", t->facts.cpus, "memoryMB",
         (json_int_t)t->facts.memory_mb, "diskSizeMB", (json_int_t)t->facts.disk_mb, "public",
         (int)built_names_is_public(&store->names, name), "aliases", name, "names", name,
         "createdAt", made, "updatedAt", made, "createdBy", "lastSpawnedAt", used, "spawnCount", 0,
         "buildCount", builds ? (int)builds : 1, "envdVersion", ENVD_VERSION, "buildStatus", "ready",
-        "contents", contents);
+        "contents", contents, "directory", directory);
 }
 
 static json_t *build_view(const struct store *store, const struct known_template *t)

@@ -123,6 +123,8 @@ json_t *view_listed(const struct sandbox *sb)
     set(view, "sliding", json_boolean(sb->sliding));
     if (sb->parent)
         set(view, "parentSandboxID", json_string(sb->parent));
+    if (sb->moving)
+        set(view, "movingTo", json_string(sb->moving));
     return view;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/json.h"
 #include "sandbox-backend/base/mem.h"
@@ -15,6 +16,10 @@
 #include "sandbox-backend/net/http_client.h"
 
 #define HEADERS_MAX 4
+// A node that was moved may still have templates, snapshots and volumes, or be switched off. So it
+// is asked for a shorter time, and one that gave no answer is left alone for a while.
+#define MOVED_MS       500
+#define MOVED_QUIET_MS 60000
 
 struct question; // to all peers
 
@@ -22,6 +27,7 @@ struct ask { // one peer's part of it
     struct question *q;
     struct http_fetch *fetch; // NULL once it has ended
     char name[NODE_NAME_MAX + 1];
+    int64_t *quiet_until_ms; // of a node that was moved; else NULL. Borrowed
     int status;
     bool more;
     int64_t running;
@@ -45,6 +51,7 @@ struct peers {
     struct peers_opts opts; // borrowed strings
     struct http_client *http;
     struct nodes nodes;
+    int64_t quiet_until_ms[NODES_MAX]; // of nodes.all
     struct file_stamp stamp;
     LIST_HEAD(, question) questions;
 };
@@ -107,6 +114,7 @@ static void refresh(struct peers *p)
     }
     nodes_fini(&p->nodes);
     p->nodes = *nodes; // takes the strings
+    memset(p->quiet_until_ms, 0, sizeof p->quiet_until_ms);
     log_info("peers.read", "count=%zu", p->nodes.count);
 }
 
@@ -162,6 +170,11 @@ static bool on_data(const char *data, size_t len, void *ctx)
 static void miss(const struct ask *a, const char *why)
 {
     struct buf *names = &a->q->missing;
+    if (a->quiet_until_ms) { // its sandboxes are at another node
+        *a->quiet_until_ms = clock_mono_ms() + MOVED_QUIET_MS;
+        log_debug("peers.moved", "node=%s error=\"%s\"", a->name, why);
+        return;
+    }
     log_warn("peers.missing", "node=%s error=\"%s\"", a->name, why);
     buf_printf(names, "%s%s", names->len ? "," : "", a->name);
 }
@@ -249,16 +262,17 @@ static void start_ask(struct peers *p, struct ask *a, const struct node *n)
                                    .ca_file = p->opts.ca,
                                    .headers = headers,
                                    .header_count = pass_headers(p, a->q->req, headers),
-                                   .connect_timeout_ms = PEERS_MS,
+                                   .connect_timeout_ms = *n->moved ? MOVED_MS : PEERS_MS,
                                    .total_timeout_ms = PEERS_MS};
+    a->quiet_until_ms = *n->moved ? &p->quiet_until_ms[n - p->nodes.all] : NULL;
     memcpy(a->name, n->name, sizeof a->name);
     a->fetch = http_fetch_start(p->http, &opts, &EVENTS, a);
 }
 
-// A node that was moved has nothing left.
 static bool is_peer(const struct peers *p, const struct node *n)
 {
-    return strcmp(n->name, p->opts.node) != 0 && !*n->moved;
+    bool quiet = *n->moved && clock_mono_ms() < p->quiet_until_ms[n - p->nodes.all];
+    return strcmp(n->name, p->opts.node) != 0 && !quiet;
 }
 
 void peers_ask(struct peers *p, struct http_request *req, peers_cb cb, void (*gone)(void *ctx),

@@ -11,6 +11,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -164,10 +165,15 @@ void proxy_error_wake(struct http_request *req, struct store *store, const char 
                  : e->code == ERR_LIMIT    ? 429
                  : e->code == ERR_BUSY     ? 503
                                            : 502;
+    const struct sandbox *sb = store_find_any(store, id);
+    bool leaves = status == 503 && sb && admit_is_leaving(sb);
     if (e->code == ERR_GONE)
         proxy_error_gone(req, store, id);
     else
-        proxy_error(req, status, id, status == 409 ? "sandbox_in_transition" : NULL,
+        proxy_error(req, status, id,
+                    leaves          ? "sandbox_moving"
+                    : status == 409 ? "sandbox_in_transition"
+                                    : NULL,
                     "The sandbox could not be resumed: %s", e->msg);
 }
 

@@ -339,8 +339,9 @@ int admit_check_create(const struct store *store, const struct create_spec *spec
             e->retry_s = DRAINING_RETRY_S;
         return err_set(
             e, ERR_BUSY,
-            "this node is being drained and takes no new sandboxes; use another node, or "
-            "end the draining by DELETE /drain on its unix socket");
+            "node %s is being drained and takes no new sandboxes, also not from its snapshots; "
+            "create from a template, or from a snapshot of another node, at the fleet's proxy",
+            store->node ? store->node : "(without a name)");
     }
     return check_quota(store, spec->owner, &want, NULL, e);
 }
@@ -368,12 +369,22 @@ int admit_check_owner(const struct sandbox *sb, struct err *e)
     return check_quota(sb->store, sb->owner, &want, sb, e);
 }
 
+bool admit_is_leaving(const struct sandbox *sb)
+{
+    return sb->moving || (sb->store->leaving && !sb->stays);
+}
+
 static int check_leaving(const struct sandbox *sb, struct err *e)
 {
-    if (!sb->moving && (sb->stays || !sb->store->leaving))
+    if (!admit_is_leaving(sb))
         return 0;
     if (e)
         e->retry_s = DRAINING_RETRY_S;
+    if (sb->moving)
+        return err_set(e, ERR_BUSY,
+                       "the sandbox is being moved to node %s and answers when it is there; "
+                       "try again in a moment",
+                       sb->moving);
     return err_set(e, ERR_BUSY,
                    "the sandbox is about to be moved to another node; try again in "
                    "a moment");

@@ -27,6 +27,9 @@ int admit_check_arrival(const struct store *store, struct err *e);
 // Check that the owner of a sandbox that came from another node may have it here.
 // ERR_PRECONDITION: its API key is unknown.
 int admit_check_owner(const struct sandbox *sb, struct err *e);
+// Return whether a move to another node keeps the sandbox from waking here. Then admit_check_wake
+// answers ERR_BUSY, which does not mean that the host is full.
+bool admit_is_leaving(const struct sandbox *sb);
 // Refuse a wake at once: a quota of the owner is used up. A woken sandbox takes processors, and
 // memory if it has no machine.
 int admit_check_wake(const struct sandbox *sb, struct err *e);

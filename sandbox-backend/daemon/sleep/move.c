@@ -128,7 +128,8 @@ int move_begin(struct sandbox *sb, const char *node, enum move_cuts cuts, sandbo
     if (sb->moving)
         return err_set(e, ERR_CONFLICT,
                        "it is being moved to node \"%s\", which may have it: "
-                       "drain to that node again first",
+                       "drain to that node again first, or, if that node is gone for good, run "
+                       "cubby fleet drain --abandon",
                        sb->moving);
     sb->stays = move_check(sb, e) < 0;
     if (sb->stays)

@@ -127,8 +127,8 @@ static void default_signals(void)
 static void __attribute__((noreturn))
 run_program(const struct tool *tool, const char *path, char *const *env)
 {
-    int null = open("/dev/null", O_RDONLY);
-    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(tool->out, STDOUT_FILENO) < 0 ||
+    int in = tool->in ? tool->in : open("/dev/null", O_RDONLY);
+    if (in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(tool->out, STDOUT_FILENO) < 0 ||
         dup2(tool->log, STDERR_FILENO) < 0 || (tool->cwd && chdir(tool->cwd) < 0))
         _exit(126);
     // Descriptors that this process inherited without close-on-exec end here too: mmdebstrap passes

@@ -13,6 +13,7 @@ struct tool {
     const char *package;     // Debian's package that has it, for the message when it is missing
     const char *const *env;  // "NAME=value" ..., NULL: added to the tool's environment; or NULL
     const char *cwd;         // or NULL
+    int in;                  // its stdin; 0: /dev/null
     int out;                 // its stdout
     int log;                 // its stderr
     int keep;                // a descriptor that it and its children inherit, or -1

@@ -21,7 +21,6 @@
 #include "sandbox-backend/template/move/carry.h"
 #include "sandbox-backend/template/move/image_archive.h"
 
-#define FORMAT  1
 #define SANDBOX "sandbox" // the sandbox's directory in that of an arrival
 #define RECORD  "sandbox.json"
 
@@ -63,8 +62,8 @@ static int write_archive(const char *dir, const char *id, const char *template_d
         return err_wrap(e, "template \"%s\"", str_base(template_dir));
     image_archive_rules(driver, &image);
     json_t *manifest =
-        json_pack("{s:i, s:s, s:O, s:s, s:s, s:s}", "format", FORMAT, "cubby", CUBBY_VERSION,
-                  "sandbox", record, "id", id, "tier", tier, "sum", sum);
+        json_pack("{s:i, s:s, s:O, s:s, s:s, s:s}", "format", SANDBOX_ARCHIVE_FORMAT, "cubby",
+                  CUBBY_VERSION, "sandbox", record, "id", id, "tier", tier, "sum", sum);
     carry_init(&c);
     int result = image_archive_add(&c, dir, image.rules, image.count, "", e);
     if (result == 0)
@@ -102,7 +101,7 @@ static int check_manifest(const json_t *manifest, const char *wanted, struct err
     struct sha256 digest;
     if (!json_is_object(record))
         return refuse(e, "it has no sandbox");
-    if (!json_is_integer(format) || json_integer_value(format) != FORMAT)
+    if (!json_is_integer(format) || json_integer_value(format) != SANDBOX_ARCHIVE_FORMAT)
         return refuse(e, "it has another format than this version of Cubby reads");
     if (!id || !sandbox_id_is_valid(id) || !str_eq(id, wanted) ||
         !str_eq(id, text_of(record, "id")))

@@ -215,4 +215,45 @@ class Fleet:
         return {name: self.request(method, path, port=node.port) for name, node in self.nodes.items()}
 
 
-__all__ = ["CUBBY", "HAPROXY", "DrainNode", "Fleet", "GuestNode", "Node", "free_ports"]
+class DrainFleet(Fleet):
+    def __init__(self, **more):
+        super().__init__("a", "b", kind=DrainNode, **more)
+        self.drains = []
+        self.list_nodes(a="then=b")
+
+    def begin(self, *words, via=None):
+        process = self.start_drain("a", "b", *words, via=via)
+        self.drains.append(process)
+        return process
+
+    def drain(self, *words, via=None, status=0):
+        """Returns {sandbox: what was said of it}."""
+        process = self.begin(*words, via=via)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == status, out + err
+        self.said = err
+        return dict(line.split(" ", 1) for line in out.splitlines())
+
+    def end_all(self):
+        while self.drains:
+            process = self.drains.pop()
+            process.kill()
+            process.communicate(timeout=60)
+        for node in self.nodes.values():
+            node.request("DELETE", "/drain")
+            for sandbox in node.directories():
+                node.request("DELETE", f"/sandboxes/{sandbox}/move")
+                node.kill(sandbox)
+
+    def breaks(self, where, how):
+        """A command for --via that answers the question before the drain, and then does `how` with the archive."""
+        script = where / "breaks"
+        script.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exec {self.via("b")} "$@";; esac\n{how}\n')
+        script.chmod(0o755)
+        return str(script)
+
+
+LOST = "cat >/dev/null; exit 255"  # all of the archive may have come to the other node
+
+
+__all__ = ["CUBBY", "HAPROXY", "LOST", "DrainFleet", "DrainNode", "Fleet", "GuestNode", "Node", "free_ports"]

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from cubbyd import wait_for
 from fleet import CUBBY, DrainNode, Fleet, free_ports
 
 
@@ -105,7 +106,7 @@ def test_the_node_with_most_room_is_chosen(fleet, peers, tmp_path):
     assert not is_drained(fleet) and fleet.nodes["a"].directories() == [made]
 
 
-@pytest.mark.parametrize("words, expected", [(["--to", "b,d"], "Node b has"), (["--to", "d"], "d: it is full"), (["--to", "x"], "no other node")])
+@pytest.mark.parametrize("words, expected", [(["--to", "b,d"], "Node b has"), (["--to", "d"], "d: it is full"), (["--to", "x"], 'has no node "x"')])
 def test_only_these_nodes(fleet, peers, tmp_path, words, expected):
     nodes = tmp_path / "nodes"
     nodes.write_text(f"a http://127.0.0.1:1\n{peers('b', 80)}\n{peers('c', 30)}\n{peers('d', 1, room=False)}\n")
@@ -157,3 +158,29 @@ def test_snapshots_and_volumes_are_named_with_what_copies_them(fleet, tmp_path):
     for node, one in ("a", snapshot), ("b", copied):
         assert fleet.nodes[node].request("DELETE", f"/templates/{one}").status == 204
     assert fleet.nodes["a"].request("DELETE", f"/volumes/{volume}").status in (200, 204)
+
+
+def test_templates_and_builds_of_the_api_are_named(fleet):
+    """A list shows them, so a drain that says that nothing stays would lose them."""
+    node = fleet.nodes["a"]
+    fleet.list_nodes(a="then=b")
+    made = node.request("POST", "/v3/templates", {"name": "app"}).json
+    build = made["buildID"]
+    said = drain(fleet, fleet.nodes_file, "--via", fleet.via("b"), "--reload", "true", status=1)
+    assert said.stdout.startswith(f"{build} stays: template app is being built here") and "1 stay" in said.stderr
+    assert "Webhooks, secrets" in said.stderr and "of node a alone" in said.stderr
+    assert node.request("DELETE", "/drain").status == 204
+    started = node.request("POST", f"/v2/templates/app/builds/{build}", {"fromTemplate": "default", "steps": [], "force": False})
+    assert started.status == 202, started.body
+    wait_for(lambda: node.request("GET", f"/templates/app/builds/{build}/status").json["status"] == "ready", 30, "it is built")
+    said = drain(fleet, fleet.nodes_file, "--via", fleet.via("b"), "--reload", "true", status=1)
+    directory = next(path.name for path in (node.home / "templates").iterdir() if path.name.startswith("app@"))
+    words = f"cubby template export {directory} app.cubby && {fleet.via('b')} template import --name app /dev/stdin <app.cubby"
+    assert said.stdout == f"app stays: a template built through the API is of one node; copy it with: {words}\n"
+    assert "moved=" not in fleet.nodes_file.read_text()
+    fleet.list_nodes(a="moved=b")  # somebody did not heed it
+    for _ in range(2):
+        listed = fleet.request("GET", "/templates", port=fleet.nodes["b"].port)
+        assert "app" in [one["templateID"] for one in listed.json] and "Cubby-Missing-Nodes" not in listed.headers
+    assert node.request("DELETE", "/templates/app").status in (200, 204)
+    fleet.list_nodes()
