@@ -28,6 +28,7 @@ static void add_host(const struct store *store, json_t *answer)
     set(answer, "maxSandboxes", json_integer(l->sandboxes));
     set(answer, "memoryMB", json_integer(store_memory_bytes(store) >> 20));
     set(answer, "maxMemoryMB", json_integer(l->memory_bytes >> 20));
+    set(answer, "keys", json_string(store->api_keys->keys.path));
     set(answer, "url", store->url ? json_string(store->url) : json_null());
 }
 
