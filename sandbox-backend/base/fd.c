@@ -393,6 +393,16 @@ int dir_remove(const char *path, struct err *e)
 
 // ---- the version of a file
 
+char *file_absolute(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir auto_free =
+        slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
+    char *real auto_free = realpath(dir, NULL);
+    const char *name = slash ? slash + 1 : path;
+    return real ? str_printf("%s%s%s", real, real[1] ? "/" : "", name) : NULL;
+}
+
 bool file_stamp_get(const char *path, struct file_stamp *out)
 {
     struct stat st;

@@ -74,6 +74,10 @@ int dir_lock(const char *path);
 // Remove a tree without following symbolic links. It may be missing.
 int dir_remove(const char *path, struct err *e);
 
+// Return the absolute path of a file, which need not exist, with the real path of its directory.
+// New string. NULL with errno: there is no such directory.
+char *file_absolute(const char *path);
+
 // The version of a file: while the stamp is the same, the contents are.
 struct file_stamp {
     uint64_t device, inode;

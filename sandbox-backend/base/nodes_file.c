@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
@@ -73,6 +74,17 @@ static size_t split(char *line, char *words[WORDS_MAX + 1])
     return count;
 }
 
+// A second name of one daemon would hide a node. The address of a node that was moved may be used
+// again.
+static int check_url(const struct nodes *nodes, const struct node *n, struct err *e)
+{
+    for (const struct node *other = nodes->all; other < n; other++)
+        if (!*other->moved && !*n->moved && strcasecmp(other->address, n->address) == 0)
+            return err_set(e, ERR_INVALID, "nodes \"%s\" and \"%s\" have the same URL", other->name,
+                           n->name);
+    return 0;
+}
+
 static int add_line(struct nodes *out, char *line, struct err *e)
 {
     char *words[WORDS_MAX + 1];
@@ -93,7 +105,7 @@ static int add_line(struct nodes *out, char *line, struct err *e)
     for (size_t i = 2; i < count; i++)
         if (read_option(n, words[i], e) < 0)
             return -1;
-    return 0;
+    return check_url(out, n, e);
 }
 
 // Check that the other node, which a line names, serves sandboxes itself.
@@ -168,4 +180,10 @@ const struct node *nodes_find(const struct nodes *nodes, const char *name)
         if (strcmp(nodes->all[i].name, name) == 0)
             return &nodes->all[i];
     return NULL;
+}
+
+bool node_is_loopback(const struct node *n)
+{
+    return str_starts(n->address, "127.") || str_starts(n->address, "[::1]:") ||
+           str_starts(n->address, "localhost:");
 }

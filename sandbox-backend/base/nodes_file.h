@@ -36,3 +36,4 @@ int nodes_read(const char *path, struct nodes *out, struct err *e);
 int nodes_parse(const char *text, struct nodes *out, struct err *e);
 void nodes_fini(struct nodes *nodes);
 const struct node *nodes_find(const struct nodes *nodes, const char *name); // NULL: there is none
+bool node_is_loopback(const struct node *n); // its address is on this host

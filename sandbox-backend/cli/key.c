@@ -15,7 +15,8 @@
 #include "sandbox-backend/cli/connection.h"
 #include "sandbox-backend/keys/token_file.h"
 
-#define KEYS_FILE     "keys.json" // as in the daemon's api_keys.h
+#define KEYS_FILE     "keys.json"  // as in the daemon's api_keys.h
+#define KEYS_ENV      "CUBBY_KEYS" // as of the daemon's option
 #define CONFIG_FILE   "cubbyd.json"
 #define SECRETS_FILE  "secrets/index.json"
 #define WEBHOOKS_FILE "webhooks.json"
@@ -31,7 +32,16 @@ static const char TEXT[] =
     "  rm NAME    revokes a key, and removes its secrets, webhooks and events. Its\n"
     "             sandboxes stay. --keep leaves all to a new key of that name\n\n"
     "Programs need a key where cubbyd listens on TCP (cubbyd --listen). A key sees only the\n"
-    "sandboxes that were created with it. On the unix socket no key is needed.";
+    "sandboxes that were created with it. On the unix socket no key is needed.\n\n"
+    "The keys are in the file that the running cubbyd of this home uses, else in that of\n"
+    "CUBBY_KEYS or of cubbyd.json, else in $CUBBY_HOME/keys.json. --keys names another file.";
+
+// The file with the keys.
+struct key_file {
+    const char *home; // borrowed
+    char *path;       // owned
+    bool is_foreign;  // the daemon of this home uses another one
+};
 
 // The members of keys.json, in the order of the columns of ls.
 enum { SANDBOXES, MEMORY, CPUS, SNAPSHOTS, DISK, PORTS, BUILDS, LIMITS };
@@ -39,17 +49,59 @@ static const char *const MEMBERS[LIMITS] = {"max_sandboxes", "max_memory_mb", "m
                                             "max_snapshots", "max_disk_mb",   "max_ports",
                                             "max_builds"};
 
-// Return whether the daemon's configuration lets it listen on TCP.
-static bool is_configured(const char *home)
+// Return a member of the daemon's configuration, a new string; NULL: it is not set.
+static char *configured(const char *home, const char *member)
 {
     char *path auto_free = home_path(home, CONFIG_FILE);
     struct buf text auto_buf = BUF_INIT;
     if (file_read(path, STATE_BYTES, &text, NULL) < 0)
-        return false;
+        return NULL;
     json_t *config = json_parse(buf_str(&text), text.len, NULL);
-    bool listens = json_is_string(json_object_get(config, "listen"));
+    const char *value = json_string_value(json_object_get(config, member));
+    char *copy = value ? xstrdup(value) : NULL;
     json_decref(config);
-    return listens;
+    return copy;
+}
+
+// Ask the running daemon for its file. NULL: none runs, or its version does not tell.
+static char *path_of_daemon(void)
+{
+    const struct backend_opts local = {.backend = "local"};
+    struct connection c;
+    struct err e = ERR_INIT;
+    if (connection_open(&c, &local, CONNECT_NEVER_STARTS, &e) < 0)
+        return NULL;
+    json_t *health = connection_health(&c, &e);
+    const char *path = json_string_value(json_object_get(health, "keys"));
+    char *copy = path ? xstrdup(path) : NULL;
+    connection_close(&c);
+    json_decref(health);
+    return copy;
+}
+
+// Return the file of this home's daemon, or the one that it will use when it is started.
+static char *default_path(const char *home)
+{
+    const char *env = getenv(KEYS_ENV);
+    char *path = path_of_daemon();
+    if (!path && env && *env)
+        path = xstrdup(env);
+    if (!path)
+        path = configured(home, "keys");
+    return path ? path : home_path(home, KEYS_FILE);
+}
+
+static int find_file(struct key_file *f, const char *home, const char *given, struct err *e)
+{
+    char *usual auto_free = default_path(home);
+    char *usual_absolute auto_free = file_absolute(usual);
+    f->home = home;
+    f->path = file_absolute(given ? given : usual);
+    if (!f->path)
+        return err_set(e, ERR_NOT_FOUND, "the directory of the keys file does not exist: %s",
+                       given ? given : usual);
+    f->is_foreign = !str_eq(usual_absolute, f->path);
+    return 0;
 }
 
 // Start the daemon, unless it runs. Its first answer tells that it listens.
@@ -91,29 +143,31 @@ static void explain_no_url(const char *home, bool is_configured, const struct er
 static void print_exports(const char *home, const char *key)
 {
     struct err why = ERR_INIT;
-    bool configured = is_configured(home);
+    char *listen auto_free = configured(home, "listen");
     char *url auto_free = daemon_url(home);
-    if (!url && configured && start_daemon(&why) == 0)
+    if (!url && listen && start_daemon(&why) == 0)
         url = daemon_url(home);
     if (url)
         printf("export E2B_API_URL=%s\nexport E2B_SANDBOX_URL=%s\n", url, url);
     printf("export E2B_API_KEY=%s\n", key);
     fflush(stdout);
     if (!url)
-        explain_no_url(home, configured, &why);
+        explain_no_url(home, listen != NULL, &why);
 }
 
-static int key_new(const char *home, const char *path, const char *name, bool plain,
+static int key_new(const struct key_file *f, const char *name, bool plain,
                    const struct token_wish *wish)
 {
     struct err e = ERR_INIT;
-    char *key auto_free = token_file_add_limited(path, name, &TOKEN_API_KEY, wish, &e);
+    char *key auto_free = token_file_add_limited(f->path, name, &TOKEN_API_KEY, wish, &e);
     if (!key)
         return cli_fail(&e);
     if (plain)
         puts(key);
+    else if (f->is_foreign) // its daemon's URL is not known
+        printf("export E2B_API_KEY=%s\n", key);
     else
-        print_exports(home, key);
+        print_exports(f->home, key);
     return 0;
 }
 
@@ -224,15 +278,15 @@ static int remove_belongings(const char *name, enum connect_mode mode, struct er
 }
 
 // A daemon that runs is always asked: for up to a second it still takes the key.
-static int key_rm(const char *home, const char *path, const char *name, bool keep)
+static int key_rm(const struct key_file *f, const char *name, bool keep)
 {
     struct err e = ERR_INIT, later = ERR_INIT;
-    bool removed = token_file_remove(path, name, &e) == 0;
-    if (!removed && (keep || e.code != ERR_NOT_FOUND))
+    bool removed = token_file_remove(f->path, name, &e) == 0;
+    if (!removed && (keep || f->is_foreign || e.code != ERR_NOT_FOUND))
         return cli_fail(&e);
-    if (keep)
+    if (keep || f->is_foreign)
         return 0;
-    bool has = has_belongings(home, name);
+    bool has = has_belongings(f->home, name);
     if (remove_belongings(name, has ? CONNECT_STARTS : CONNECT_NEVER_STARTS, &later) == 0)
         return 0;
     if (later.code == ERR_NOT_FOUND || (!has && later.code == ERR_UNAVAILABLE))
@@ -253,11 +307,13 @@ int verb_key(int argc, char **argv)
     struct token_limit limits[LIMITS];
     for (int i = 0; i < LIMITS; i++)
         limits[i] = (struct token_limit){MEMBERS[i], -1};
+    const char *keys = NULL;
     bool as_json = false;
     bool plain = false;
     bool keep = false;
     struct token_wish wish = {.limits = limits, .count = LIMITS};
     const struct opt opts[] = {
+        CLI_STRING("keys", &keys, "FILE", "the file with the keys, as of cubbyd --keys"),
         CLI_FLAG("json", &as_json, "ls: print JSON"),
         CLI_FLAG("plain", &plain, "new: print only the key"),
         CLI_FLAG("keep", &keep, "rm: keep the key's secrets, webhooks and events"),
@@ -288,16 +344,17 @@ int verb_key(int argc, char **argv)
     if (done >= 0)
         return done;
     const char *what = argc > 1 ? argv[1] : "";
+    bool takes_name = strcmp(what, "new") == 0 || strcmp(what, "rm") == 0;
+    if (!(takes_name && argc == 3) && !(strcmp(what, "ls") == 0 && argc == 2))
+        return cli_usage_error("key takes new NAME, ls, or rm NAME; see cubby key --help");
     struct err e = ERR_INIT;
+    struct key_file file = {0};
     char *home auto_free = home_open(&e);
-    if (!home)
+    if (!home || find_file(&file, home, keys, &e) < 0)
         return cli_fail(&e);
-    char *path auto_free = home_path(home, KEYS_FILE);
-    if (strcmp(what, "new") == 0 && argc == 3)
-        return key_new(home, path, argv[2], plain, &wish);
-    if (strcmp(what, "ls") == 0 && argc == 2)
-        return key_ls(path, as_json);
-    if (strcmp(what, "rm") == 0 && argc == 3)
-        return key_rm(home, path, argv[2], keep);
-    return cli_usage_error("key takes new NAME, ls, or rm NAME; see cubby key --help");
+    int status = strcmp(what, "new") == 0  ? key_new(&file, argv[2], plain, &wish)
+                 : strcmp(what, "ls") == 0 ? key_ls(file.path, as_json)
+                                           : key_rm(&file, argv[2], keep);
+    free(file.path);
+    return status;
 }

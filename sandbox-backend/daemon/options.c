@@ -2,6 +2,7 @@
 // The options of cubbyd.
 #include "sandbox-backend/daemon/options.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 
 #define CONFIG_FILE      "cubbyd.json" // in the home
 #define CONFIG_BYTES_MAX 65536
+#define DOMAIN_CHARS     200 // of a host name's 253, which has a port and an id, too
 
 static struct options options = {
     .tier = TIER_AUTO,
@@ -39,6 +41,7 @@ static struct {
 
 static json_t *config;                     // of CONFIG_FILE; NULL without one
 static char *secrets_path, *secrets_trust; // made absolute; NULL where they were
+static char *keys_path;                    // the same
 
 // Rows of the table. `env_` is the variable without CUBBY_.
 #define FLAG(name_, env_, value_, help_)                                                         \
@@ -241,6 +244,9 @@ static int check_node(struct err *e)
 {
     options.peers.node = options.node;
     options.peers.allow_plaintext = options.listeners.allow_plaintext;
+    if (options.peers.ca && !file_exists(options.peers.ca))
+        return err_set(e, ERR_INVALID, "the file of --peers-ca does not exist: %s",
+                       options.peers.ca);
     if (!options.node || node_name_is_valid(options.node))
         return peers_check(&options.peers, e);
     return err_set(
@@ -284,6 +290,31 @@ static int check_secrets(struct err *e)
     return 0;
 }
 
+// The file may be made later. Clients are told its absolute path (GET /health).
+static int check_keys(struct err *e)
+{
+    if (!options.keys)
+        return 0;
+    keys_path = file_absolute(options.keys);
+    if (!keys_path)
+        return err_set(e, ERR_INVALID, "the directory of --keys does not exist: %s", options.keys);
+    options.keys = keys_path;
+    return 0;
+}
+
+// Labels of letters, digits, '-' and '_', with dots between. It becomes a part of host names.
+static int check_domain(struct err *e)
+{
+    const char *d = options.domain;
+    bool ok = !d || (*d && strlen(d) <= DOMAIN_CHARS && isalnum((unsigned char)*d));
+    for (const char *c = ok && d ? d : ""; *c; c++)
+        ok = ok &&
+             (isalnum((unsigned char)*c) || *c == '-' || *c == '_' || (*c == '.' && c[1] != '.'));
+    return ok ? 0
+              : err_set(e, ERR_INVALID,
+                        "--domain \"%.80s\" is not a domain: use a name such as cubby.example", d);
+}
+
 static int read_pool_plan(struct err *e)
 {
     struct meminfo info;
@@ -297,7 +328,7 @@ static int check_all(struct err *e)
     options.limits.idle = (struct idle_policy){text.freeze_s * 1000, text.hibernate_s * 1000};
     options.ready_fd = (int)text.ready_fd;
     log_set_level((enum log_level)log_parse_level(text.log_level));
-    if (check_node(e) < 0 || check_jail(e) < 0 ||
+    if (check_node(e) < 0 || check_keys(e) < 0 || check_domain(e) < 0 || check_jail(e) < 0 ||
         fetch_guard_init(&options.limits.webhooks_to, &text.webhooks_to, "webhooks-to", e) < 0 ||
         tiers_set(options.tier, options.tiers_allowed, e) < 0 || check_secrets(e) < 0)
         return -1;
@@ -327,6 +358,7 @@ void options_free(void)
 {
     pool_plan_fini(&options.pool);
     json_decref(config);
+    free(keys_path);
     free(secrets_path);
     free(secrets_trust);
 }

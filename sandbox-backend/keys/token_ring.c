@@ -44,9 +44,14 @@ bool token_ring_refresh(struct token_ring *r, int64_t now_ms, struct token_list 
     if (now_ms - r->looked_ms < LOOK_MS)
         return false;
     r->looked_ms = now_ms;
-    file_stamp_get(r->path, &stamp);
+    bool exists = file_stamp_get(r->path, &stamp);
     if (file_stamp_equal(&stamp, &r->stamp))
         return false;
+    if (!exists && r->may_be_missing) {
+        r->stamp = stamp;
+        log_error("tokens.missing", "path=%s kept=%d", r->path, r->list.count);
+        return false;
+    }
     if (load(r, &list, &e) < 0) {
         log_error("tokens.unreadable", "error=\"%s\" kept=%d", e.msg, r->list.count);
         return false;

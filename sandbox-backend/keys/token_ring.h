@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokens of a file, read again after each change. The file is looked at once a second at most.
-// When it is malformed or cannot be read, the error is logged and the old tokens stay. A file that
-// could not be read is tried again at the next look.
+// When it is malformed or missing or cannot be read, this is logged and the old tokens stay: it may
+// be replaced just now. A file that could not be read is tried again at the next look.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ struct token_ring {
 };
 
 // Read the file. `path` is copied. With may_be_missing, a missing file counts as a file without
-// tokens. After a failure the ring is empty; token_ring_fini must be called then too.
+// tokens at the start. After a failure the ring is empty; token_ring_fini must be called then too.
 int token_ring_init(struct token_ring *r, const char *path, bool may_be_missing, struct err *e);
 void token_ring_fini(struct token_ring *r);
 

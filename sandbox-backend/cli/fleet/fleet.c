@@ -33,9 +33,11 @@ static int check_path(const char *option, const char *path, struct err *e)
 
 static int check_listen(const struct fleet_config *c, struct err *e)
 {
+    const char *colon = strrchr(c->listen, ':');
+    int64_t port = 0;
     bool loopback = str_starts(c->listen, "127.") || str_starts(c->listen, "[::1]") ||
                     str_starts(c->listen, "localhost:");
-    if (!strchr(c->listen, ':') || strpbrk(c->listen, " \t\n'\"\\"))
+    if (!colon || !str_to_int(colon + 1, 1, 65535, &port) || strpbrk(c->listen, " \t\n'\"\\"))
         return err_set(e, ERR_INVALID, "--listen %.80s is not of the form HOST:PORT", c->listen);
     if (loopback || c->cert || c->allow_plaintext)
         return 0;
@@ -43,6 +45,25 @@ static int check_listen(const struct fleet_config *c, struct err *e)
                    "--listen %.80s is not a loopback address, so keys and tokens would travel "
                    "unencrypted: give --cert, or --allow-plaintext-network",
                    c->listen);
+}
+
+static void warn_of_file(const char *option, const char *path)
+{
+    if (path && !file_exists(path))
+        fprintf(stderr, "cubby: warning: the file of %s is not on this host: %s\n", option, path);
+}
+
+// What may be right on the proxy's host, or in a network that others cannot read.
+static void warn(const struct fleet_config *c)
+{
+    warn_of_file("--cert", c->cert);
+    warn_of_file("--ca", c->ca);
+    for (size_t i = 0; i < c->nodes.count; i++)
+        if (!c->nodes.all[i].tls && !node_is_loopback(&c->nodes.all[i]))
+            fprintf(stderr,
+                    "cubby: warning: the URL of node \"%s\" is not https, so keys travel "
+                    "unencrypted to it\n",
+                    c->nodes.all[i].name);
 }
 
 static int fleet_config(struct fleet_config *c, const char *path)
@@ -54,6 +75,7 @@ static int fleet_config(struct fleet_config *c, const char *path)
                  ? -1
                  : 0;
     if (rc == 0) {
+        warn(c);
         fleet_config_write(c, &text);
         fputs(buf_str(&text), stdout);
         fleet_config_warn(c);

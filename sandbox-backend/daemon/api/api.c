@@ -10,6 +10,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/peers/peers.h"
 #include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
@@ -324,6 +325,8 @@ void api_request(struct store *store, struct http_request *req)
         return;
     }
     allow_origins(req);
+    if (store->node && http_request_header(req, PEERS_HEADER))
+        http_response_header(req, PEERS_NODE, store->node);
     if (!is_open(req) && !api_keys_admits(store->api_keys, req))
         return;
     bool taken = false;

@@ -42,6 +42,7 @@ static void add_host(const struct store *store, json_t *answer)
     set(answer, "memoryMB", json_integer(store_memory_bytes(store) >> 20));
     set(answer, "maxMemoryMB", json_integer(l->memory_bytes >> 20));
     set(answer, "builds", unfinished_builds(store));
+    set(answer, "keys", json_string(store->api_keys->keys.path));
     set(answer, "url", store->url ? json_string(store->url) : json_null());
 }
 

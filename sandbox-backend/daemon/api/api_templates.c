@@ -301,6 +301,8 @@ int api_pool(struct api_call *c, struct err *e)
 int api_no_feature(struct api_call *c, struct err *e)
 {
     c->error_code = "not_implemented";
-    return err_set(e, ERR_UNIMPLEMENTED, "%s %.200s is not available in this version of Cubby",
+    return err_set(e, ERR_UNIMPLEMENTED,
+                   "%s %.200s is not available: use POST /v3/templates, or `cubby template build` "
+                   "on the server",
                    http_request_method(c->req), http_request_path(c->req));
 }

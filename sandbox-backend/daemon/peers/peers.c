@@ -2,6 +2,7 @@
 // The peers of this node.
 #include "sandbox-backend/daemon/peers/peers.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -25,7 +26,9 @@ struct question; // to all peers
 
 struct ask { // one peer's part of it
     struct question *q;
-    struct http_fetch *fetch; // NULL once it has ended
+    struct peers *p;
+    struct http_fetch *fetch;        // NULL once it has ended
+    char answers[NODE_NAME_MAX + 1]; // the name that the peer gives itself; "": none
     char name[NODE_NAME_MAX + 1];
     int64_t *quiet_until_ms; // of a node that was moved; else NULL. Borrowed
     int status;
@@ -53,23 +56,18 @@ struct peers {
     struct nodes nodes;
     int64_t quiet_until_ms[NODES_MAX]; // of nodes.all
     struct file_stamp stamp;
+    char misnamed[NODE_NAME_MAX + 1]; // the last node that was logged as another one
     LIST_HEAD(, question) questions;
 };
 
 // ---- 1. the list of nodes
-static bool is_loopback(const struct node *n)
-{
-    return str_starts(n->address, "127.") || str_starts(n->address, "[::1]:") ||
-           str_starts(n->address, "localhost:");
-}
-
 static int check_nodes(const struct peers_opts *o, const struct nodes *nodes, struct err *e)
 {
     if (!nodes_find(nodes, o->node))
         return err_set(e, ERR_INVALID, "%s does not name this node, \"%s\"", o->path, o->node);
     for (size_t i = 0; i < nodes->count; i++) {
         const struct node *n = &nodes->all[i];
-        if (!n->tls && !is_loopback(n) && !o->allow_plaintext)
+        if (!n->tls && !node_is_loopback(n) && !o->allow_plaintext)
             return err_set(e, ERR_INVALID,
                            "%s: the URL of node \"%s\" is not https, so keys would travel "
                            "unencrypted; use TLS, or --allow-plaintext-network",
@@ -115,6 +113,7 @@ static void refresh(struct peers *p)
     nodes_fini(&p->nodes);
     p->nodes = *nodes; // takes the strings
     memset(p->quiet_until_ms, 0, sizeof p->quiet_until_ms);
+    *p->misnamed = '\0';
     log_info("peers.read", "count=%zu", p->nodes.count);
 }
 
@@ -151,6 +150,8 @@ static void on_head(int status, const struct http_header *headers, size_t count,
     (void)url;
     struct ask *a = ctx;
     const char *running = http_header_get(headers, count, "X-Total-Running");
+    const char *node = http_header_get(headers, count, PEERS_NODE);
+    snprintf(a->answers, sizeof a->answers, "%s", node ? node : "");
     a->status = status;
     a->more = http_header_get(headers, count, "X-Next-Token") != NULL;
     if (!running || !str_to_int(running, 0, INT32_MAX, &a->running))
@@ -167,6 +168,13 @@ static bool on_data(const char *data, size_t len, void *ctx)
     return true;
 }
 
+// Return whether the peer is another node than the list says.
+static bool is_other(const struct ask *a)
+{
+    return *a->answers && strcmp(a->answers, a->name) != 0;
+}
+
+// A wrong name in the list is logged once, as it stays wrong.
 static void miss(const struct ask *a, const char *why)
 {
     struct buf *names = &a->q->missing;
@@ -175,7 +183,10 @@ static void miss(const struct ask *a, const char *why)
         log_debug("peers.moved", "node=%s error=\"%s\"", a->name, why);
         return;
     }
-    log_warn("peers.missing", "node=%s error=\"%s\"", a->name, why);
+    if (!is_other(a) || strcmp(a->p->misnamed, a->name) != 0)
+        log_warn("peers.missing", "node=%s error=\"%s\"", a->name, why);
+    if (is_other(a))
+        snprintf(a->p->misnamed, sizeof a->p->misnamed, "%s", a->name);
     buf_printf(names, "%s%s", names->len ? "," : "", a->name);
 }
 
@@ -206,8 +217,11 @@ static void on_end(const struct err *e, void *ctx)
     struct question *q = a->q;
     struct err bad = ERR_INIT;
     a->fetch = NULL;
-    json_t *body = e || a->status != 200 ? NULL : json_parse(buf_str(&a->body), a->body.len, &bad);
-    if (!e && a->status != 200)
+    bool ok = !e && a->status == 200 && !is_other(a);
+    json_t *body = ok ? json_parse(buf_str(&a->body), a->body.len, &bad) : NULL;
+    if (!e && is_other(a))
+        err_set(&bad, ERR_INVALID, "the daemon at its URL is node \"%s\"", a->answers);
+    else if (!e && a->status != 200)
         err_set(&bad, ERR_INTERNAL, "HTTP status %d", a->status);
     if (body) {
         json_array_append_new(q->bodies, body);
@@ -288,6 +302,7 @@ void peers_ask(struct peers *p, struct http_request *req, peers_cb cb, void (*go
             continue;
         struct ask *a = &q->asks[q->count++];
         a->q = q;
+        a->p = p;
         q->pending++;
         start_ask(p, a, &p->nodes.all[i]);
     }

@@ -19,6 +19,7 @@
 #include "sandbox-backend/net/http_server.h"
 
 #define PEERS_HEADER  "Cubby-Peer"
+#define PEERS_NODE    "Cubby-Node"          // of an answer to a peer: the name of the node
 #define PEERS_MISSING "Cubby-Missing-Nodes" // of an answer: names with commas between
 #define PEERS_MS      2000
 #define PEERS_BYTES   ((size_t)16 << 20) // longest answer of a peer

@@ -61,9 +61,11 @@ static void on_answer(int status, const char *text, const struct err *e, void *c
     sb->guest_usage_call = NULL;
     if (!e && status != 200)
         err_set(&why, ERR_INTERNAL, "envd answered /metrics with HTTP status %d", status);
-    if (!e && !err_is(&why) && guest_usage_parse(text, strlen(text), &sample, &why) == 0)
+    if (!e && !err_is(&why) && guest_usage_parse(text, strlen(text), &sample, &why) == 0) {
+        // A guest that is a process sees the host's processors, and uses as many as it was given.
+        sample.cpus = sb->facts.cpus > 0 ? sb->facts.cpus : sample.cpus;
         guest_usage_add(&sb->guest_usage, &sample);
-    else
+    } else
         log_warn("sandbox.metrics", "id=%s error=\"%s\"", sb->id, e ? e->msg : why.msg);
     guest_usage_tell(&sb->guest_usage);
 }

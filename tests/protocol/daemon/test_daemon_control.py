@@ -78,7 +78,7 @@ def test_network_put_refuses(daemon, sandbox, body, what):
     ({"lifecycle": {"onTimeout": "pause"}}, "lifecycle"), ({"snapshotID": "x"}, "snapshotID"),
     ({"network": {"denyAll": True}}, "network.denyAll"),
     ({"network": {"dnsServers": ["192.0.2.1"]}}, "network.dnsServers"),
-    ({"iam": {"x": 1}}, "iam.x"), ({"autoResume": {"enabled": True, "after": 5}}, "autoResume.after")])
+    ({"iam": {"x": 1}}, "iam is not available"), ({"autoResume": {"enabled": True, "after": 5}}, "autoResume.after")])
 def test_what_would_be_ignored_is_refused(daemon, fields, what):
     for path in ("/v2/sandboxes", "/sandboxes"):
         answer = daemon.request("POST", path, {"templateID": "default", **fields})

@@ -16,7 +16,7 @@ import tempfile
 
 import pytest
 
-from cubbyd import Daemon, PROGRAM, wait_for
+from cubbyd import BIN, Daemon, PROGRAM, wait_for
 from key_holder import ask, cubby, new_key, url
 
 LISTEN = ("--listen", "127.0.0.1:0")
@@ -367,3 +367,49 @@ def test_cubby_pauses_and_resumes(daemon):
     assert cubby(daemon.home, "resume", sandbox).returncode == 0
     assert daemon.get(sandbox).json["state"] == "running"
     assert cubby(daemon.home, "resume").returncode == 2
+
+
+def test_cubby_key_changes_the_file_of_the_daemon(tmp_path):
+    """Also one that does not exist yet. Another file is changed only where it is named."""
+    keys, other = tmp_path / "keys.json", tmp_path / "other.json"
+    with Daemon(*LISTEN, "--keys", str(keys)) as daemon:
+        made = cubby(daemon.home, "key", "new", "shared")
+        lines = dict(line.removeprefix("export ").split("=", 1) for line in made.stdout.splitlines())
+        taken(daemon, lines["E2B_API_KEY"])
+        assert keys.exists() and not (daemon.home / "keys.json").exists()
+        assert "shared" in cubby(daemon.home, "key", "ls").stdout
+        away = cubby(daemon.home, "key", "new", "--keys", str(other), "away")
+        assert away.returncode == 0 and "E2B_API_URL" not in away.stdout
+        assert "away" not in keys.read_text() and "away" in other.read_text()
+        assert "away" in cubby(daemon.home, "key", "ls", "--keys", str(other)).stdout
+        assert cubby(daemon.home, "key", "rm", "--keys", str(other), "shared").returncode == 1
+        assert cubby(daemon.home, "key", "rm", "--keys", str(other), "away").returncode == 0
+        assert "shared" in keys.read_text() and "away" not in other.read_text()
+        assert cubby(daemon.home, "key", "rm", "shared").returncode == 0 and "shared" not in keys.read_text()
+
+
+def test_cubby_key_without_a_daemon_reads_the_environment(tmp_path):
+    keys, home = tmp_path / "keys.json", tmp_path / "home"
+    env = {**os.environ, "CUBBY_HOME": str(home), "CUBBY_KEYS": str(keys)}
+    made = subprocess.run([BIN / "cubby", "key", "new", "--plain", "me"], env=env, capture_output=True, timeout=60)
+    assert made.returncode == 0 and "me" in keys.read_text() and not (home / "keys.json").exists()
+    missing = cubby(home, "key", "new", "--keys", "/nope/keys.json", "me")
+    assert missing.returncode == 1 and "directory" in missing.stderr
+
+
+def test_a_keys_file_that_is_gone_is_no_outage(tmp_path):
+    keys = tmp_path / "keys.json"
+    with Daemon(*LISTEN, "--keys", str(keys)) as daemon:
+        key = cubby(daemon.home, "key", "new", "--plain", "me").stdout.strip()
+        taken(daemon, key)
+        text = keys.read_text()
+        keys.unlink()
+
+        def is_logged():
+            assert ask(daemon, "GET", "/v2/sandboxes", key=key).status == 200
+            return "tokens.missing" in daemon.log.read_text()
+        wait_for(is_logged, 30, "it is logged, and the key is still known")
+        keys.write_text(text.replace('"me"', '"me'))
+        wait_for(lambda: is_logged() and "tokens.unreadable" in daemon.log.read_text(), 30, "the same if it is broken")
+        keys.write_text('{"tokens": []}')
+        wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes", key=key).status == 401, 30, "it is revoked")

@@ -254,6 +254,7 @@ def test_a_node_that_is_drained_has_two_servers(tmp_path):
     ("a ftp://x:1", "does not begin with http"), ("a http://x", "not of the form HOST:PORT"),
     ("a http://x:1/y z", "not of the form HOST:PORT"), ("a http://x';:1", "not of the form HOST:PORT"),
     ("a http://x:0", "not of the form HOST:PORT"), ("a http://x:1\na http://y:1", "line 2: node \"a\" is there twice"),
+    ("a http://x:1\nb http://X:1/", 'line 2: nodes "a" and "b" have the same URL'),
     ("a http://x:1 agent=1", "not of the form HOST:PORT"), ("a http://x:1 moved=b", "does not name another node"),
     ("a http://x:1 moved=a", "does not name another node"), ("a http://x:1 weight=2", "is not agent=HOST:PORT"),
     ("a http://x:1 then=b", "then=b of node \"a\" does not name another node"),
@@ -289,3 +290,13 @@ def test_options_are_checked(tmp_path):
     assert "a quote" in config(tmp_path, nodes, "--cert", "a'b").stderr
     assert config(tmp_path, nodes, "--listen", "80").returncode == 1
 
+    for port in ("x", "", "0", "65536"):
+        assert "not of the form HOST:PORT" in config(tmp_path, nodes, "--listen", f"127.0.0.1:{port}").stderr
+
+
+def test_what_may_be_right_elsewhere_is_a_warning(tmp_path):
+    made = config(tmp_path, "a http://127.0.0.1:1\nb http://10.0.0.1:1\n", "--cert", "/nope.pem", "--ca", "/none.pem")
+    assert made.returncode == 0 and "frontend fleet" in made.stdout and "warning" not in made.stdout
+    assert "--cert is not on this host: /nope.pem" in made.stderr and "--ca is not on this host: /none.pem" in made.stderr
+    assert 'node "b" is not https' in made.stderr and '"a"' not in made.stderr
+    assert config(tmp_path, "a http://127.0.0.1:1\nb https://10.0.0.1:1\n").stderr == ""

@@ -137,7 +137,7 @@ def test_a_request_of_a_peer_is_answered_alone(fleet):
 
 # ---- a peer that fails
 class Peer(http.server.BaseHTTPRequestHandler):
-    mode, heads = "ok", []
+    mode, heads, node = "ok", [], None
 
     def do_GET(self):
         Peer.heads.append((self.path, dict(self.headers)))
@@ -148,6 +148,8 @@ class Peer(http.server.BaseHTTPRequestHandler):
                         "other": (200, b'{"a": 1}'), "huge": (200, b"[" + b" " * (17 << 20) + b"]")}[Peer.mode]
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        if Peer.node:
+            self.send_header("Cubby-Node", Peer.node)
         if Peer.mode == "redirect":
             self.send_header("Location", "/elsewhere")
         self.end_headers()
@@ -160,7 +162,7 @@ class Peer(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def pair():
     """A fleet of one daemon, a peer that is a test's program, and one that does not run."""
-    Peer.over, Peer.heads = threading.Event(), []
+    Peer.over, Peer.heads, Peer.node = threading.Event(), [], None
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Peer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     fleet = Fleet("a")
@@ -187,6 +189,24 @@ def test_a_peer_that_fails_is_named(pair, mode, missing):
     path, headers = Peer.heads[0]
     assert path == "/v2/sandboxes" and len(Peer.heads) == 1  # no redirect is followed
     assert headers["X-API-KEY"] == pair.key and headers["Cubby-Peer"] == "a"
+
+
+def test_a_peer_that_is_another_node_is_missing(pair):
+    """And is logged once, as it stays so until the list is mended."""
+    Peer.mode, Peer.node = "ok", "other"
+    for _ in range(2):
+        answer = pair.request("GET", "/v2/sandboxes", port=pair.nodes["a"].port)
+        assert sorted(answer.headers["Cubby-Missing-Nodes"].split(",")) == ["gone", "p"]
+    log = pair.nodes["a"].log.read_text()
+    assert log.count("peers.missing node=p ") == 1 and 'is node "other"' in log
+    Peer.node = "p"
+    assert pair.request("GET", "/v2/sandboxes", port=pair.nodes["a"].port).headers["Cubby-Missing-Nodes"] == "gone"
+
+
+def test_a_node_tells_its_peers_its_name(fleet):
+    for name, node in fleet.nodes.items():
+        answer = fleet.request("GET", "/v2/sandboxes", headers={"Cubby-Peer": "z"}, port=node.port)
+        assert answer.headers["Cubby-Node"] == name
 
 
 def test_an_answer_of_another_form_adds_nothing(pair):
@@ -231,6 +251,10 @@ def test_the_list_of_nodes_may_change(pair):
     (["--peers", "FILE", "--node", "b"], "a http://127.0.0.1:1\n", 'does not name this node, "b"'),
     (["--peers", "FILE", "--node", "a"], "a http://127.0.0.1:1\nb http://10.0.0.1:1\n", "keys would travel unencrypted"),
     (["--peers", "FILE", "--node", "a"], "a x\n", "line 1"),
+    (["--peers", "FILE", "--node", "a"], "a http://127.0.0.1:1\nb http://127.0.0.1:1/\n", "have the same URL"),
+    (["--peers", "FILE", "--node", "a", "--peers-ca", "/nope"], "a http://127.0.0.1:1\n", "--peers-ca does not exist"),
+    (["--keys", "/nope/keys.json"], "", "the directory of --keys does not exist"),
+    (["--domain", "bad domain"], "", "is not a domain"),
     (["--peers", "FILE/x", "--node", "a"], "", "FILE/x")])
 def test_options_are_checked(tmp_path, words, nodes, why):
     file = tmp_path / "nodes"

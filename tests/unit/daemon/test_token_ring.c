@@ -67,8 +67,11 @@ static void test_read_that_failed(const char *path)
     ok(!is_new(&r), "and then nothing is new");
     write_file(path, ONE);
     ok(!is_new_without_descriptors(&r), "a file that cannot be read");
+    ok(is_new(&r) && knows_abc(&r), "is read later");
     unlink(path);
-    ok(is_new(&r) && r.list.count == 0, "and is gone then");
+    ok(!is_new(&r) && knows_abc(&r), "and is gone then: its tokens stay");
+    write_file(path, "{\"tokens\": []}");
+    ok(is_new(&r) && !knows_abc(&r), "until there is a file again");
     token_ring_fini(&r);
 }
 
