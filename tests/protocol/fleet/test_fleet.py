@@ -299,4 +299,4 @@ def test_what_may_be_right_elsewhere_is_a_warning(tmp_path):
     assert made.returncode == 0 and "frontend fleet" in made.stdout and "warning" not in made.stdout
     assert "--cert is not on this host: /nope.pem" in made.stderr and "--ca is not on this host: /none.pem" in made.stderr
     assert 'node "b" is not https' in made.stderr and '"a"' not in made.stderr
-    assert config(tmp_path, "a http://127.0.0.1:1\nb https://10.0.0.1:1\n").stderr == ""
+    assert config(tmp_path, "a http://127.0.0.1:1\nb https://b.invalid:1\n").stderr == ""
