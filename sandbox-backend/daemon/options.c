@@ -302,17 +302,25 @@ static int check_keys(struct err *e)
     return 0;
 }
 
-// Labels of letters, digits, '-' and '_', with dots between. It becomes a part of host names.
+// Labels of letters, digits, '-' and '_', with dots between; a port may follow. It becomes a part
+// of host names.
+static bool is_domain(const char *d)
+{
+    size_t len = strcspn(d, ":");
+    int64_t port;
+    bool ok = len && len <= DOMAIN_CHARS && isalnum((unsigned char)*d);
+    for (const char *c = d; ok && c < d + len; c++)
+        ok = isalnum((unsigned char)*c) || *c == '-' || *c == '_' || (*c == '.' && c[1] != '.');
+    return ok && (!d[len] || str_to_int(d + len + 1, 1, UINT16_MAX, &port));
+}
+
 static int check_domain(struct err *e)
 {
-    const char *d = options.domain;
-    bool ok = !d || (*d && strlen(d) <= DOMAIN_CHARS && isalnum((unsigned char)*d));
-    for (const char *c = ok && d ? d : ""; *c; c++)
-        ok = ok &&
-             (isalnum((unsigned char)*c) || *c == '-' || *c == '_' || (*c == '.' && c[1] != '.'));
-    return ok ? 0
-              : err_set(e, ERR_INVALID,
-                        "--domain \"%.80s\" is not a domain: use a name such as cubby.example", d);
+    if (!options.domain || is_domain(options.domain))
+        return 0;
+    return err_set(e, ERR_INVALID,
+                   "--domain \"%.80s\" is not a domain: use a name such as cubby.example",
+                   options.domain);
 }
 
 static int read_pool_plan(struct err *e)

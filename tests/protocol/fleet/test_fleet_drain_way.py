@@ -26,13 +26,13 @@ def no_sandbox_stays(request):
         request.getfixturevalue("fleet").end_all()
 
 
-def test_a_host_that_cannot_receive_changes_nothing(fleet):
+def test_a_host_that_cannot_receive_changes_nothing(fleet, tmp_path):
     """It is asked before the first sandbox sleeps."""
     made = fleet.create("a")
     fleet.count(made, "POST")
     node = fleet.nodes["a"]
     for via, why in (("false", "gave no answer"), ("true", "gave no answer"), (fleet.via("a"), "not node \"b\""),
-                     ("env CUBBY_HOME=/nowhere " + str(CUBBY), "/nowhere")):
+                     (f"env CUBBY_HOME={tmp_path}/none {CUBBY}", "none")):
         assert fleet.drain(via=via, status=1) == {}
         assert "node b cannot receive, so nothing was moved or changed" in fleet.said and why in fleet.said
         assert not node.request("GET", "/health").json["draining"] and node.record(made["sandboxID"])["state"] == "running"
