@@ -53,7 +53,8 @@ static void warn_of_file(const char *option, const char *path)
         fprintf(stderr, "cubby: warning: the file of %s is not on this host: %s\n", option, path);
 }
 
-// What may be right on the proxy's host, or in a network that others cannot read.
+// Print what is a mistake on most hosts. It is none if the files are on the proxy's host, or if
+// nobody else can read the network.
 static void warn(const struct fleet_config *c)
 {
     warn_of_file("--cert", c->cert);

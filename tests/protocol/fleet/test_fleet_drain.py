@@ -17,6 +17,7 @@ import pytest
 
 from crash import MOVES
 from cubbyd import Guest, read_head, wait_for
+from drain_fixtures import *  # noqa: F401,F403
 from fleet import CUBBY, LOST, DrainFleet, DrainNode, Fleet
 
 FAULTS = pathlib.Path(os.environ["TEST"]) / "faults" / "cubbyd-process"
@@ -26,19 +27,6 @@ def answers(fleet):
     """The proxy serves."""
     with contextlib.suppress(OSError):
         return fleet.request("GET", "/health").status == 200
-
-
-@pytest.fixture(scope="module")
-def fleet():
-    with DrainFleet() as f:
-        yield f
-
-
-@pytest.fixture(autouse=True)
-def no_sandbox_stays(request):
-    yield
-    if "fleet" in request.fixturenames:
-        request.getfixturevalue("fleet").end_all()
 
 
 def test_the_memory_goes_with_it_and_the_id_stays(fleet):

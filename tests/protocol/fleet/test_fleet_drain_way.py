@@ -9,21 +9,9 @@ import subprocess
 import pytest
 
 from cubbyd import wait_for
+from drain_fixtures import *  # noqa: F401,F403
 from fleet import CUBBY, LOST, DrainFleet
 from harness import BIN
-
-
-@pytest.fixture(scope="module")
-def fleet():
-    with DrainFleet() as f:
-        yield f
-
-
-@pytest.fixture(autouse=True)
-def no_sandbox_stays(request):
-    yield
-    if "fleet" in request.fixturenames:
-        request.getfixturevalue("fleet").end_all()
 
 
 def test_a_host_that_cannot_receive_changes_nothing(fleet, tmp_path):
