@@ -465,13 +465,13 @@ unit: $(UNITS) $(REPLAYS) | $(B)/.deps-test
 	    echo "exec timeout -k 5 60 $(B)/test/replay/$$r tests/fuzz/corpus/$${r#fuzz_}" >$(B)/test/replay/$$r.t; done
 	@prove --exec sh $(patsubst %,%.t,$(REPLAYS))
 # Each program alone, with real or scripted peers, official clients and a few agent frameworks among
-# them, without QEMU. At least three files at a time, because on two processors half of the time is
-# waiting.
+# them, without QEMU. Five files at a time, because most of a test's time is waiting: that keeps two
+# processors busy.
 FRAMEWORK_CASES := langchain-chat-stdio openai-agents-strict-responses-stdio pydantic-ai-gemini-stdio
 FRAMEWORK_FEW := $(patsubst %,$(FRAMEWORKS)/%/.done,langchain openai-agents pydantic-ai)
 protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(FRAMEWORK_FEW)
 	$(call pytest,tests/protocol tests/clients tests/conformance tests/sdk tests/frameworks/test_model_stub.py \
-	    $(FRAMEWORK_CASES:%='tests/frameworks/test_frameworks.py::test_framework[%]') -- -n $(if $(filter 1 2 3,$(shell nproc)),3,4) --dist loadfile)
+	    $(FRAMEWORK_CASES:%='tests/frameworks/test_frameworks.py::test_framework[%]') -- -n 5 --dist loadfile)
 # Everything real: QEMU, a template that this tree builds, the official clients. Two files at a time: a
 # guest keeps one processor busy, and then waits for the other programs of its test.
 e2e: all $(RUNSC_BIN) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)

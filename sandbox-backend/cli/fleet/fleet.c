@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/nodes_file.h"
 #include "sandbox-backend/base/str.h"
@@ -47,26 +46,6 @@ static int check_listen(const struct fleet_config *c, struct err *e)
                    c->listen);
 }
 
-static void warn_of_file(const char *option, const char *path)
-{
-    if (path && !file_exists(path))
-        fprintf(stderr, "cubby: warning: the file of %s is not on this host: %s\n", option, path);
-}
-
-// Print what is a mistake on most hosts. It is none if the files are on the proxy's host, or if
-// nobody else can read the network.
-static void warn(const struct fleet_config *c)
-{
-    warn_of_file("--cert", c->cert);
-    warn_of_file("--ca", c->ca);
-    for (size_t i = 0; i < c->nodes.count; i++)
-        if (!c->nodes.all[i].tls && !node_is_loopback(&c->nodes.all[i]))
-            fprintf(stderr,
-                    "cubby: warning: the URL of node \"%s\" is not https, so keys travel "
-                    "unencrypted to it\n",
-                    c->nodes.all[i].name);
-}
-
 static int fleet_config(struct fleet_config *c, const char *path)
 {
     struct err e = ERR_INIT;
@@ -76,7 +55,6 @@ static int fleet_config(struct fleet_config *c, const char *path)
                  ? -1
                  : 0;
     if (rc == 0) {
-        warn(c);
         fleet_config_write(c, &text);
         fputs(buf_str(&text), stdout);
         fleet_config_warn(c);

@@ -19,7 +19,8 @@ struct fleet_config {
 };
 
 void fleet_config_write(const struct fleet_config *c, struct buf *out);
-// Print what the certificates of the nodes must have, if that is not what a person expects.
+// Print warnings about what is a mistake on most hosts. It is none if the files are on the proxy's
+// host, if nobody else can read the network, or if the certificates have what the warning says.
 void fleet_config_warn(const struct fleet_config *c);
 
 // Move all sandboxes of the node `node`, on whose host this runs, to the node that its line names

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
@@ -181,18 +182,34 @@ static void add_node(const struct fleet_config *c, const struct node *n, const c
         add_server(c, then, "", out);
 }
 
+static void warn_of_file(const char *option, const char *path)
+{
+    if (path && !file_exists(path))
+        fprintf(stderr, "cubby: warning: the file of %s is not on this host: %s\n", option, path);
+}
+
+static void warn_of_node(const struct node *n)
+{
+    char *host auto_free = host_of(n);
+    if (!n->tls && !node_is_loopback(n))
+        fprintf(stderr,
+                "cubby: warning: the URL of node \"%s\" is not https, so keys travel "
+                "unencrypted to it\n",
+                n->name);
+    if (n->tls && is_address(host))
+        fprintf(stderr,
+                "cubby: warning: node \"%s\": HAProxy looks for %s in the common name (CN) of "
+                "the node's certificate, and not in its subjectAltName. Put it there, or use a "
+                "host name in the URL\n",
+                n->name, host);
+}
+
 void fleet_config_warn(const struct fleet_config *c)
 {
-    for (size_t i = 0; i < c->nodes.count; i++) {
-        const struct node *n = &c->nodes.all[i];
-        char *host auto_free = host_of(n);
-        if (n->tls && is_address(host))
-            fprintf(stderr,
-                    "cubby: node \"%s\": HAProxy looks for %s in the common name (CN) of the "
-                    "node's certificate, and not in its subjectAltName. Put it there, or use a "
-                    "host name in the URL.\n",
-                    n->name, host);
-    }
+    warn_of_file("--cert", c->cert);
+    warn_of_file("--ca", c->ca);
+    for (size_t i = 0; i < c->nodes.count; i++)
+        warn_of_node(&c->nodes.all[i]);
 }
 
 void fleet_config_write(const struct fleet_config *c, struct buf *out)

@@ -330,6 +330,19 @@ static int check_quota(const struct store *store, const char *owner, const struc
     return owner ? quota_check(&q, owner, &used, want, e) : 0;
 }
 
+static int err_draining(const char *node, struct err *e)
+{
+    if (!node) // in no fleet
+        return err_set(e, ERR_BUSY,
+                       "this daemon is being drained and takes no new sandboxes; create one at "
+                       "another daemon, or here when the drain has ended");
+    return err_set(
+        e, ERR_BUSY,
+        "node %s is being drained and takes no new sandboxes, also not from its snapshots; "
+        "create from a template, or from a snapshot of another node, at the fleet's proxy",
+        node);
+}
+
 int admit_check_create(const struct store *store, const struct create_spec *spec, struct err *e)
 {
     const struct machine_facts *facts = &spec->template.facts;
@@ -339,11 +352,7 @@ int admit_check_create(const struct store *store, const struct create_spec *spec
     if (store->draining) {
         if (e)
             e->retry_s = DRAINING_RETRY_S;
-        return err_set(
-            e, ERR_BUSY,
-            "node %s is being drained and takes no new sandboxes, also not from its snapshots; "
-            "create from a template, or from a snapshot of another node, at the fleet's proxy",
-            store->node ? store->node : "(without a name)");
+        return err_draining(store->node, e);
     }
     return check_quota(store, spec->owner, &want, NULL, e);
 }

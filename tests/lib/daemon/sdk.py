@@ -86,10 +86,10 @@ class Guests(OnTcp, Daemon):
 
     def templates(self):
         self.guest("default", kernel=f"/usr/bin/python3 {KERNEL} --port 49999 --run-dir /run/e2b")
-        self.guest("bare")
+        self.guest("bare", cpus=3)
 
-    def guest(self, name, kernel=""):
-        self.template(name, guest=str(TESTS / "lib/process_driver/process_guest.sh"))
+    def guest(self, name, kernel="", **facts):
+        self.template(name, guest=str(TESTS / "lib/process_driver/process_guest.sh"), **facts)
         (self.home / "templates" / name / "guest.env").write_text(
             f"ENVD={shlex.quote(os.environ['ENVD'])}\nKERNEL={shlex.quote(kernel)}\n")
 

@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 
 import pytest
@@ -54,7 +53,7 @@ def test_follow(daemon):
         assert f"created      {sandbox}" in running.stdout.readline()
         cubby(daemon, "kill", sandbox)
         assert f"killed       {sandbox}" in running.stdout.readline()
-    running.send_signal(signal.SIGINT)
+    running.terminate()
     running.wait(60)
     running.stdout.close()
 

@@ -226,6 +226,14 @@ def test_sliding_end_is_not_moved_by_the_end_of_a_watch(daemon):
 
 
 # ---- not there yet
+@pytest.mark.parametrize("path", ["/templates", "/v2/templates"])
+def test_builds_of_former_versions_of_e2b(daemon, path):
+    """They were made of a Dockerfile's text; the answer says what to use."""
+    answer = daemon.request("POST", path, {"dockerfile": "FROM debian"})
+    assert (answer.status, answer.json["error_code"]) == (501, "not_implemented")
+    assert "use POST /v3/templates" in answer.json["message"]
+
+
 @pytest.mark.parametrize("method, path, instead", [
     ("PATCH", "/api-keys/id", "another key"),
     ("DELETE", "/access-tokens/id", "cubby key new"), ("GET", "/nodes", "/health"),

@@ -82,6 +82,10 @@ def test_a_daemon_without_a_name_says_so():
         answer = d.get(OTHER)
         assert answer.status == 421 and "has no --node" in answer.json["message"]
         assert "node" not in d.request("GET", "/health").json
+        assert d.request("POST", "/drain").status == 204
+        refused = d.request("POST", "/v2/sandboxes", {"templateID": "default"})
+        assert refused.status == 503 and refused.json["message"].startswith("this daemon is being drained")
+        assert "node" not in refused.json["message"] and "proxy" not in refused.json["message"]
 
 
 @pytest.mark.parametrize("name", ["", "A", "a-b", "a.b", "abcdefghijkl"])
