@@ -43,6 +43,7 @@ int api_keys_init(struct api_keys *k, const char *path, struct err *e)
 
 void api_keys_fini(struct api_keys *k)
 {
+    token_list_fini(&k->previous);
     token_ring_fini(&k->keys);
 }
 
@@ -52,7 +53,8 @@ static void refresh(struct api_keys *k)
     struct err e = ERR_INIT;
     if (!token_ring_refresh(&k->keys, clock_mono_ms(), &old))
         return;
-    token_list_fini(&old);
+    token_list_fini(&k->previous);
+    k->previous = old;
     k->is_new = true;
     if (check(&k->keys.list, &e) < 0)
         log_error("keys.limit", "error=\"%s\"", e.msg);

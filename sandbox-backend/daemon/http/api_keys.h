@@ -32,6 +32,7 @@ struct api_keys_watch {
 
 struct api_keys {
     struct token_ring keys;
+    struct token_list previous; // a handler that is under way may have borrowed a name of it
     struct body_room bodies;
     struct api_keys_watch watch; // set after api_keys_init; without functions: nobody follows
     bool is_new;                 // the file was read again, and on_read was not yet called
